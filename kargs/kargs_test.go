@@ -1,0 +1,148 @@
+package kargs_test
+
+import (
+	"strings"
+	"testing"
+
+	"machine-pivot/kargs"
+)
+
+func TestSplitAsTheKernelDoes(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		want []string
+	}{
+		{"", nil},
+		{"  \t\n ", nil},
+		{"ro quiet", []string{"ro", "quiet"}},
+		{` root=LABEL=root  console=ttyS0 `, []string{"root=LABEL=root", "console=ttyS0"}},
+		{`a="b c" d`, []string{`a="b c"`, "d"}},
+		{`a='b c'`, []string{"a='b", "c'"}},
+		{`"a=b c" d`, []string{`"a=b c"`, "d"}},
+		{`acpi_osi="!Windows 2020" x`, []string{`acpi_osi="!Windows 2020"`, "x"}},
+		{`a="open to the end`, []string{`a="open to the end`}},
+		{`""`, []string{`""`}},
+	} {
+		if got := kargs.Split(c.line); !got.Equal(c.want) {
+			t.Errorf("Split(%q) = %q, want %q", c.line, got, c.want)
+		}
+	}
+}
+
+func TestApply(t *testing.T) {
+	for _, c := range []struct {
+		name, booted   string
+		old, new, del  string
+		final          string
+		appended, gone string
+	}{
+		{name: "nothing asked", booted: "root=/dev/vda rw ostree=/x", final: "root=/dev/vda rw ostree=/x"},
+		{name: "append", booted: "rw ostree=/x", new: "nosmt loglevel=7", final: "rw ostree=/x nosmt loglevel=7", appended: "nosmt loglevel=7"},
+		{name: "there already, another order", booted: "b=2 rw a=1", new: "a=1 b=2", final: "b=2 rw a=1"},
+		{name: "dash and underscore are one", booted: "log-buf-len=1M", new: "log_buf_len=1M", final: "log-buf-len=1M"},
+		{name: "quotes that the kernel strips do not differ", booted: `cgroup_no_v1="all"`, new: "cgroup_no_v1=all", final: `cgroup_no_v1="all"`},
+		{name: "quoted value round trip", booted: `rw`, new: `acpi_osi="!Windows 2020"`, final: `rw acpi_osi="!Windows 2020"`, appended: `acpi_osi="!Windows 2020"`},
+		{name: "a value hides a flag of the same key", booted: "nosmt=force", new: "nosmt", final: "nosmt=force nosmt", appended: "nosmt"},
+		{name: "a part of another value is not the argument", booted: "mitigations=auto,nosmt", new: "nosmt", final: "mitigations=auto,nosmt nosmt", appended: "nosmt"},
+		{name: "a later value wins, so it must come last", booted: "loglevel=7 loglevel=3", new: "loglevel=7", final: "loglevel=3 loglevel=7", appended: "loglevel=7", gone: "loglevel=7"},
+		{name: "consoles add up", booted: "console=tty0 console=ttyS0", new: "console=tty0", final: "console=tty0 console=ttyS0"},
+		{name: "order of consoles", booted: "console=ttyS0 rw", new: "console=tty0 console=ttyS0", final: "rw console=tty0 console=ttyS0", appended: "console=tty0 console=ttyS0", gone: "console=ttyS0"},
+		{name: "huge pages keep their order", booted: "rw", new: "hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=6", final: "rw hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=6", appended: "hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=6"},
+		{name: "huge pages half there", booted: "hugepagesz=2M rw", new: "hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=6", final: "rw hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=6", appended: "hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=6", gone: "hugepagesz=2M"},
+		{name: "the same twice is once", booted: "rw", new: "nosmt nosmt", final: "rw nosmt", appended: "nosmt"},
+		{name: "old goes, one instance", booted: "a=1 rw a=1", old: "a=1", final: "a=1 rw", gone: "a=1"},
+		{name: "old and new keep", booted: "a=1 rw", old: "a=1", new: "a=1", final: "a=1 rw"},
+		{name: "old value replaced", booted: "a=1 rw", old: "a=1", new: "a=2", final: "rw a=2", appended: "a=2", gone: "a=1"},
+		{name: "old is not there", booted: "rw", old: "a=1", final: "rw"},
+		{name: "old never takes the root", booted: "root=/dev/vda ostree=/x", old: "root=/dev/vda ostree=/x", final: "root=/dev/vda ostree=/x"},
+		{name: "delete by value", booted: "a=1 a=2 rw", del: "a=1", final: "a=2 rw", gone: "a=1"},
+		{name: "delete by key", booted: "a=1 rw", del: "a", final: "rw", gone: "a=1"},
+		{name: "delete what is not there", booted: "rw", del: "quiet", final: "rw"},
+		{name: "init's arguments stay last", booted: "rw -- single", new: "quiet", final: "rw quiet -- single", appended: "quiet"},
+		{name: "the token of a first boot stays", booted: "$ignition_firstboot rw", new: "quiet", final: "$ignition_firstboot rw quiet", appended: "quiet"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			change := kargs.Change{Old: kargs.Split(c.old), New: kargs.Split(c.new), Delete: kargs.Split(c.del)}
+			r, err := change.Apply(kargs.Split(c.booted))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Final.String() != c.final || r.Appended.String() != c.appended || r.Deleted.String() != c.gone {
+				t.Errorf("final %q, appended %q, deleted %q; want %q, %q, %q", r.Final, r.Appended, r.Deleted, c.final, c.appended, c.gone)
+			}
+			if r.Changed != (c.final != c.booted) {
+				t.Errorf("changed is %v", r.Changed)
+			}
+			again, err := (kargs.Change{New: change.New, Delete: change.Delete}).Apply(r.Final)
+			if err != nil || again.Changed {
+				t.Errorf("a second run changes %q to %q (%v)", r.Final, again.Final, err)
+			}
+		})
+	}
+}
+
+func TestDeleteRefuses(t *testing.T) {
+	for _, c := range []struct{ booted, del, want string }{
+		{"a=1 a=2", "a", "2 values"},
+		{"root=/dev/vda", "root", "needs it to boot"},
+		{"ostree=/x", "ostree=/x", "needs it to boot"},
+	} {
+		_, err := (kargs.Change{Delete: kargs.Line{c.del}}).Apply(kargs.Split(c.booted))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("deleting %q from %q: %v, want an error with %q", c.del, c.booted, err, c.want)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		entry string
+		want  kargs.Severity // "" for none
+	}{
+		{"nosmt", ""}, {`a="b c"`, ""}, {"a=1 b=2", ""}, {"", ""},
+		{"rd.multipath=default", ""}, {"rootdelay=3", ""}, {"hugepages=4", ""},
+		{"ostree=/x", kargs.Error}, {"quiet ostree=/x", kargs.Error}, {`"ostree=/x"`, kargs.Error},
+		{"root=/dev/sda", kargs.Error}, {"rd.break", kargs.Error}, {"init=/bin/sh", kargs.Error},
+		{`a="b`, kargs.Error}, {"a=\nb", kargs.Error}, {"a\tb", kargs.Error}, {"a\x7f", kargs.Error},
+		{"--", kargs.Error}, {"=x", kargs.Error}, {`""`, kargs.Error},
+		{"audit=0", kargs.Warning}, {"mitigations=off", kargs.Warning}, {"selinux=0", kargs.Warning},
+	} {
+		problems := kargs.Check(c.entry)
+		switch {
+		case c.want == "" && len(problems) > 0:
+			t.Errorf("Check(%q) = %v, want none", c.entry, problems)
+		case c.want != "" && (len(problems) != 1 || problems[0].Severity != c.want):
+			t.Errorf("Check(%q) = %v, want one %s", c.entry, problems, c.want)
+		}
+	}
+}
+
+func FuzzApply(f *testing.F) {
+	f.Add("root=/dev/vda rw ostree=/x", "a=1", "a=2 nosmt")
+	f.Add(`a="b c" console=tty0`, "", "console=tty0 console=ttyS0")
+	f.Add("hugepages=4 -- x", "x", "hugepagesz=1G hugepages=4")
+	f.Fuzz(func(t *testing.T, booted, old, wanted string) {
+		line := kargs.Split(booted)
+		for _, p := range kargs.Check(wanted) {
+			if p.Severity == kargs.Error {
+				t.Skip()
+			}
+		}
+		change := kargs.Change{Old: kargs.Split(old), New: kargs.Split(wanted)}
+		r, err := change.Apply(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Final) != len(line)+len(r.Appended)-len(r.Deleted) {
+			t.Errorf("%q: %d arguments, +%d -%d, became %d", booted, len(line), len(r.Appended), len(r.Deleted), len(r.Final))
+		}
+		for _, protected := range []string{"ostree", "root"} {
+			if got, want := len(r.Final.Values(protected)), len(line.Values(protected)); got != want {
+				t.Errorf("%q: %d arguments %s became %d", booted, want, protected, got)
+			}
+		}
+		if again, err := (kargs.Change{New: change.New}).Apply(r.Final); err != nil || again.Changed {
+			t.Errorf("%q + %q: a second run changes %q to %q (%v)", booted, wanted, r.Final, again.Final, err)
+		}
+	})
+}

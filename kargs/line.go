@@ -1,0 +1,109 @@
+// Package kargs treats the kernel command line as values: it splits a line as
+// the kernel does, compares by meaning, computes a change, and knows which
+// arguments a configuration must not touch.
+//
+// The splitting follows the kernel's next_arg (lib/cmdline.c): white space
+// separates, a double quote toggles quoting and stays part of the argument,
+// nothing escapes a quote, and a single quote is an ordinary character.
+package kargs
+
+import "strings"
+
+// Line is a kernel command line: its arguments in order, quotes kept, nothing
+// removed or reordered.
+type Line []string
+
+// initSeparator ends the kernel's arguments: what follows goes to init.
+const initSeparator = "--"
+
+// Split cuts a command line into its arguments. It never fails: as in the
+// kernel, a quote that is never closed runs to the end of the line.
+func Split(line string) Line {
+	var args Line
+	start, quoted := -1, false
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case isSpace(c) && !quoted:
+			if start >= 0 {
+				args = append(args, line[start:i])
+				start = -1
+			}
+			continue
+		case c == '"':
+			quoted = !quoted
+		}
+		if start < 0 {
+			start = i
+		}
+	}
+	if start >= 0 {
+		args = append(args, line[start:])
+	}
+	return args
+}
+
+// String joins the arguments with single spaces.
+func (l Line) String() string { return strings.Join(l, " ") }
+
+// Equal reports whether two lines are the same arguments in the same order, to the letter.
+func (l Line) Equal(other Line) bool {
+	if len(l) != len(other) {
+		return false
+	}
+	for i := range l {
+		if l[i] != other[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Values returns the values of every argument with this key, in order,
+// unquoted; a flag without "=" has the value "".
+func (l Line) Values(key string) []string {
+	var values []string
+	for _, arg := range l.kernelPart() {
+		if k, v, _ := parts(arg); k == normalKey(key) {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+// kernelPart is the line up to the separator "--".
+func (l Line) kernelPart() Line {
+	for i, arg := range l {
+		if arg == initSeparator {
+			return l[:i]
+		}
+	}
+	return l
+}
+
+// parts takes an argument apart: its key in normal form, its value without the
+// quotes that the kernel strips, and whether it has a "=" at all.
+func parts(arg string) (key, value string, hasValue bool) {
+	if len(arg) > 0 && arg[0] == '"' {
+		arg = strings.TrimSuffix(arg[1:], `"`)
+	}
+	key, value, hasValue = strings.Cut(arg, "=")
+	if len(value) > 0 && value[0] == '"' {
+		value = strings.TrimSuffix(value[1:], `"`)
+	}
+	return normalKey(key), value, hasValue
+}
+
+// normalKey maps "-" to "_": the kernel and systemd take them as equal in keys.
+func normalKey(key string) string { return strings.ReplaceAll(key, "-", "_") }
+
+// meaning is the form in which two arguments that mean the same are equal.
+func meaning(arg string) string {
+	key, value, hasValue := parts(arg)
+	if !hasValue {
+		return key
+	}
+	return key + "=" + value
+}
+
+func isSpace(c byte) bool { return c == ' ' || ('\t' <= c && c <= '\r') }
