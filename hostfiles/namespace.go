@@ -1,0 +1,54 @@
+package hostfiles
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// inNamespace calls work on a thread with a mount namespace of its own, whose
+// mounts nobody else sees. Both end with work.
+func inNamespace(work func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		// Never unlocked: the thread ends with the goroutine, and the namespace with the thread.
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			done <- fmt.Errorf("cannot make a private mount namespace: %w", err)
+			return
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			done <- fmt.Errorf("cannot make the mounts private: %w", err)
+			return
+		}
+		done <- work()
+	}()
+	return <-done
+}
+
+// OpenWritable opens a directory such that what is below it can be written
+// through /proc/self/fd even where its mount is read-only, as /sysroot is on
+// hosts with sysroot.readonly. It is libostree's own way: a writable view in a
+// private mount namespace. The view lives as long as the file is open; the
+// host's mount stays as it is. below is the mount point that holds the directory.
+func OpenWritable(below, dir string) (*os.File, error) {
+	var f *os.File
+	err := inNamespace(func() (err error) {
+		var st unix.Statfs_t
+		if err := unix.Statfs(dir, &st); err != nil {
+			return fmt.Errorf("cannot look at %s: %w", dir, err)
+		}
+		if st.Flags&unix.ST_RDONLY != 0 {
+			// What the mount has, a remount would take away; these flags have the same bits in both calls.
+			flags := uintptr(st.Flags) & (unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME)
+			if err := unix.Mount("", below, "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
+				return fmt.Errorf("cannot make a writable view of %s: %w", below, err)
+			}
+		}
+		f, err = os.Open(dir)
+		return err
+	})
+	return f, err
+}

@@ -1,0 +1,34 @@
+// Package need says what a test cannot do without. Where it lacks the test is
+// skipped with the reason; under CI=true that is a failure.
+package need
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// Ostree needs the real ostree and the right to use it.
+func Ostree(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("ostree"); err != nil {
+		lacking(t, "needs ostree's command line: "+err.Error())
+	}
+	Root(t)
+}
+
+// Root needs root: owners of files are set, and mounts made.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		lacking(t, "needs root: sets the owners of files and makes mounts")
+	}
+}
+
+func lacking(t testing.TB, reason string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}
