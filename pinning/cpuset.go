@@ -1,0 +1,131 @@
+// Package pinning is CPU partitioning as values: sets of CPUs, and the two files
+// that pin the pods of a workload to one, for CRI-O and for kubelet. It does no I/O.
+//
+// Sources: CRI-O's pkg/config/workloads.go, k8s.io/utils/cpuset, and the
+// enhancement "management workload partitioning".
+package pinning
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxCPU is the highest CPU number that a set may hold: no supported kernel is
+// built for more (CONFIG_NR_CPUS).
+const MaxCPU = 8191
+
+// CPUSet is a set of CPU numbers. It does not change; the zero value is empty.
+type CPUSet struct {
+	cpus []int // sorted, each once
+}
+
+// ParseCPUSet reads a set as CRI-O and kubelet do: numbers and ranges such as
+// "0-1,52-53", without white space; "" is the empty set. Unlike them it refuses
+// signs and leading zeroes, and numbers beyond MaxCPU before it expands a range.
+func ParseCPUSet(s string) (CPUSet, error) {
+	if s == "" {
+		return CPUSet{}, nil
+	}
+	var cpus []int
+	for item := range strings.SplitSeq(s, ",") {
+		first, last, err := parseItem(item)
+		if err != nil {
+			return CPUSet{}, fmt.Errorf("cannot parse CPU set %s: %w", quoted(s), err)
+		}
+		if len(cpus)+last-first > 8*MaxCPU {
+			return CPUSet{}, fmt.Errorf("cannot parse CPU set %s: it names the same CPUs too often", quoted(s))
+		}
+		for cpu := first; cpu <= last; cpu++ {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return newCPUSet(cpus), nil
+}
+
+// newCPUSet takes the slice over.
+func newCPUSet(cpus []int) CPUSet {
+	slices.Sort(cpus)
+	return CPUSet{slices.Compact(cpus)}
+}
+
+// parseItem reads a number or a range.
+func parseItem(item string) (first, last int, err error) {
+	from, to, isRange := strings.Cut(item, "-")
+	if first, err = parseCPU(from); err != nil || !isRange {
+		return first, first, err
+	}
+	if last, err = parseCPU(to); err != nil {
+		return 0, 0, err
+	}
+	if last < first {
+		return 0, 0, fmt.Errorf("invalid range %q (%d > %d)", item, first, last)
+	}
+	return first, last, nil
+}
+
+func parseCPU(text string) (int, error) {
+	switch {
+	case text == "":
+		return 0, errors.New("a number is missing")
+	case strings.Trim(text, "0123456789") != "":
+		return 0, fmt.Errorf("%s is not a number", quoted(text))
+	case text[0] == '0' && text != "0":
+		return 0, fmt.Errorf("%s has a leading zero", quoted(text))
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n > MaxCPU {
+		return 0, fmt.Errorf("CPU %s is beyond %d", quoted(text), MaxCPU)
+	}
+	return n, nil
+}
+
+// quoted is text from the input, safe to print and bounded.
+func quoted(s string) string {
+	if len(s) > 60 {
+		s = s[:60] + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// String is the canonical form: sorted, neighbours as ranges.
+func (s CPUSet) String() string {
+	var items []string
+	for i := 0; i < len(s.cpus); {
+		j := i
+		for j+1 < len(s.cpus) && s.cpus[j+1] == s.cpus[j]+1 {
+			j++
+		}
+		item := strconv.Itoa(s.cpus[i])
+		if j > i {
+			item += "-" + strconv.Itoa(s.cpus[j])
+		}
+		items, i = append(items, item), j+1
+	}
+	return strings.Join(items, ",")
+}
+
+// List is the CPUs in order.
+func (s CPUSet) List() []int { return slices.Clone(s.cpus) }
+
+// Size is the number of CPUs.
+func (s CPUSet) Size() int { return len(s.cpus) }
+
+// IsEmpty reports whether the set has no CPU.
+func (s CPUSet) IsEmpty() bool { return len(s.cpus) == 0 }
+
+// Equal reports whether both are the same CPUs.
+func (s CPUSet) Equal(other CPUSet) bool { return slices.Equal(s.cpus, other.cpus) }
+
+// Contains reports whether the CPU is in the set.
+func (s CPUSet) Contains(cpu int) bool {
+	_, found := slices.BinarySearch(s.cpus, cpu)
+	return found
+}
+
+// Difference is what is in s but not in other.
+func (s CPUSet) Difference(other CPUSet) CPUSet {
+	return CPUSet{slices.DeleteFunc(s.List(), other.Contains)}
+}

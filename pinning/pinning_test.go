@@ -1,0 +1,193 @@
+package pinning_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"machine-pivot/pinning"
+)
+
+func TestParseCPUSet(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", "0": "0", "0-1,52-53": "0-1,52-53", "1-1": "1", "0-3,2-5": "0-5", "5,3,4": "3-5", "8191": "8191",
+	} {
+		set, err := pinning.ParseCPUSet(in)
+		if err != nil || set.String() != want {
+			t.Errorf("ParseCPUSet(%q) = %q, %v, want %q", in, set, err, want)
+		}
+	}
+	for _, in := range []string{"3-1", "-1", "0-", "0,,1", "0-1,", "0-1-2", " 0", "0 ", "0\n", "0, 1", "0-3:1/2", "0x1",
+		"1_0", "a", "+1", "007", "8192", "0-4294967295", "99999999999999999999", strings.Repeat("0-8191,", 100) + "0"} {
+		if set, err := pinning.ParseCPUSet(in); err == nil {
+			t.Errorf("ParseCPUSet(%.40q) = %q, want an error", in, set)
+		}
+	}
+}
+
+func workloads(t *testing.T, assignments ...string) pinning.Workloads {
+	t.Helper()
+	w := pinning.Workloads{}
+	for _, a := range assignments {
+		name, set, err := pinning.ParseAssignment(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w[name] = set
+	}
+	return w
+}
+
+// The texts are those of the enhancement, to the byte.
+func TestFiles(t *testing.T) {
+	w := workloads(t, "management=0-1,52-53")
+	const dropIn = `[crio.runtime.workloads.management]
+activation_annotation = "target.workload.openshift.io/management"
+annotation_prefix = "resources.workload.openshift.io"
+resources = { "cpushares" = 0, "cpuset" = "0-1,52-53" }
+`
+	const kubelet = "{\n  \"management\": {\n    \"cpuset\": \"0-1,52-53\"\n  }\n}\n"
+	if got := string(pinning.DropIn(w)); got != dropIn {
+		t.Errorf("drop-in is\n%s", got)
+	}
+	if got := string(pinning.KubeletFile(w)); got != kubelet {
+		t.Errorf("kubelet file is\n%s", got)
+	}
+}
+
+func TestFilesReadBack(t *testing.T) {
+	w := workloads(t, "management=0-1", "infra-2=4")
+	if problems := pinning.Check(map[string][]byte{
+		pinning.DropInPath: pinning.DropIn(w), pinning.KubeletPath: pinning.KubeletFile(w),
+	}, mustSet(t, "0-7")); len(problems) > 0 {
+		t.Error(problems)
+	}
+}
+
+func mustSet(t *testing.T, s string) pinning.CPUSet {
+	t.Helper()
+	set, err := pinning.ParseCPUSet(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func TestCheck(t *testing.T) {
+	good := pinning.DropIn(workloads(t, "management=0-1"))
+	kubelet := pinning.KubeletFile(workloads(t, "management=0-1"))
+	const dir = pinning.DropInDir
+	for _, c := range []struct {
+		name  string
+		files map[string][]byte
+		want  string // in the only problem
+	}{
+		{"no kubelet file", map[string][]byte{pinning.DropInPath: good}, "is missing"},
+		{"no drop-in", map[string][]byte{pinning.KubeletPath: kubelet}, "no CRI-O drop-in defines it"},
+		{"they differ", map[string][]byte{pinning.DropInPath: pinning.DropIn(workloads(t, "management=2")), pinning.KubeletPath: kubelet}, `"0-1" differ from "2"`},
+		{"shadowed", map[string][]byte{dir + "/01-workload-partitioning": good, dir + "/01-workload-pinning-default.conf": good, pinning.KubeletPath: kubelet}, "is replaced by"},
+		{"CPUs that are not there", map[string][]byte{pinning.DropInPath: pinning.DropIn(workloads(t, "management=0-1,9")), pinning.KubeletPath: pinning.KubeletFile(workloads(t, "management=0-1,9"))}, "no CPU 9, only 0-3"},
+		{"no TOML", map[string][]byte{pinning.DropInPath: []byte("[crio"), pinning.KubeletPath: kubelet}, "toml"},
+		{"another setting", map[string][]byte{pinning.DropInPath: append([]byte("[crio.image]\npause_image = \"x\"\n"), good...), pinning.KubeletPath: kubelet}, "unknown key crio.image.pause_image"},
+		{"bad set", map[string][]byte{pinning.DropInPath: []byte(strings.Replace(string(good), "0-1", "3-1", 1)), pinning.KubeletPath: kubelet}, "invalid range"},
+		{"no annotation", map[string][]byte{pinning.DropInPath: []byte("[crio.runtime.workloads.management]\nresources = { \"cpuset\" = \"0-1\" }\n"), pinning.KubeletPath: kubelet}, "shouldn't be empty"},
+		{"two problems in one table", map[string][]byte{pinning.DropInPath: []byte("[crio.runtime.workloads.management]\nresources = { \"cpuset\" = \"3-1\", \"cpuperiod\" = 5 }\n"), pinning.KubeletPath: kubelet}, "cpuperiod 5"},
+		{"no resources", map[string][]byte{pinning.DropInPath: []byte("[crio.runtime.workloads.management]\nactivation_annotation = \"a\"\n"), pinning.KubeletPath: kubelet}, "has no resources"},
+		{"negative shares", map[string][]byte{pinning.DropInPath: []byte(strings.Replace(string(good), "= 0,", "= -1,", 1)), pinning.KubeletPath: kubelet}, "cannot be negative"},
+		{"kubelet file is no JSON", map[string][]byte{pinning.DropInPath: good, pinning.KubeletPath: []byte("{")}, "kubelet file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			problems := pinning.Check(c.files, mustSet(t, "0-3"))
+			if !slices.ContainsFunc(problems, func(p pinning.Problem) bool { return strings.Contains(p.Message, c.want) }) {
+				t.Errorf("problems %v, want %q", problems, c.want)
+			}
+			for _, p := range problems {
+				if strings.Contains(p.Message, "\n") {
+					t.Errorf("two problems in one: %q", p.Message)
+				}
+			}
+		})
+	}
+}
+
+// A performance profile's drop-in replaces the empty one that clusters ship.
+func TestShadowingIsNoError(t *testing.T) {
+	w := workloads(t, "management=0-1")
+	problems := pinning.Check(map[string][]byte{
+		pinning.DropInDir + "/01-workload-pinning-default.conf": pinning.DropIn(pinning.Workloads{"management": {}}),
+		pinning.DropInDir + "/99-workload-pinning.conf":         pinning.DropIn(w),
+		pinning.KubeletPath: pinning.KubeletFile(w),
+	}, mustSet(t, "0-3"))
+	if len(problems) != 1 || problems[0].Severity != pinning.Warning {
+		t.Errorf("problems %v, want one warning", problems)
+	}
+}
+
+func TestAllowedAnnotations(t *testing.T) {
+	text := string(pinning.DropIn(workloads(t, "management=0-1"))) + "allowed_annotations = [\"io.kubernetes.cri-o.Devices\"]\n"
+	if _, err := pinning.ParseDropIn([]byte(text)); err != nil {
+		t.Error(err)
+	}
+}
+
+// naive reads a set in the plainest way, in the grammar of the kernel's lists
+// without strides.
+func naive(in string) (cpus map[int]bool, ok bool) {
+	cpus = map[int]bool{}
+	if in == "" {
+		return cpus, true
+	}
+	for _, item := range strings.Split(in, ",") {
+		var ends []int
+		for _, text := range strings.Split(item, "-") {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 0 || n > pinning.MaxCPU || strconv.Itoa(n) != text {
+				return nil, false
+			}
+			ends = append(ends, n)
+		}
+		if len(ends) > 2 || ends[len(ends)-1] < ends[0] {
+			return nil, false
+		}
+		for n := ends[0]; n <= ends[len(ends)-1]; n++ {
+			cpus[n] = true
+		}
+	}
+	return cpus, true
+}
+
+func FuzzParseCPUSet(f *testing.F) {
+	for _, seed := range []string{"", "0-1,52-53", "3-1,", "+1", "007", "0-8191", "8192", "5,3,4-9", "-0"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		if len(in) > 30 {
+			return // longer ones may be refused for naming the same CPUs too often
+		}
+		set, err := pinning.ParseCPUSet(in)
+		want, ok := naive(in)
+		if (err == nil) != ok {
+			t.Fatalf("%q: %v, the model says %v", in, err, ok)
+		}
+		if err != nil {
+			return
+		}
+		again, err := pinning.ParseCPUSet(set.String())
+		if err != nil || !again.Equal(set) {
+			t.Errorf("%q gives %q, which gives %q, %v", in, set, again, err)
+		}
+		if set.Size() != len(want) || slices.ContainsFunc(set.List(), func(n int) bool { return !want[n] }) {
+			t.Errorf("%q gives %q, the model %v", in, set, want)
+		}
+	})
+}
+
+func FuzzParseDropIn(f *testing.F) {
+	f.Add([]byte("[crio.runtime.workloads.management]\nactivation_annotation = \"x\"\n"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		if w, err := pinning.ParseDropIn(in); err == nil && len(w) == 0 {
+			t.Errorf("%q: no workloads and no error", in)
+		}
+	})
+}
