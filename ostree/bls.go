@@ -1,0 +1,83 @@
+package ostree
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// BootEntry is a boot entry (Boot Loader Specification, type 1) as ostree writes it.
+type BootEntry struct {
+	File    string // its name in the directory of entries
+	Title   string
+	Version int // ostree's order: the highest is booted by default
+	Options string
+	Linux   string
+	Initrd  string
+}
+
+// Ostree is the value of the entry's ostree= option: the link that leads to the deployment.
+func (e BootEntry) Ostree() string {
+	for option := range strings.FieldsSeq(e.Options) {
+		if link, ok := strings.CutPrefix(option, "ostree="); ok {
+			return link
+		}
+	}
+	return ""
+}
+
+// BootEntries reads the host's boot entries, the default first.
+func (s *Sysroot) BootEntries() ([]BootEntry, error) {
+	dir := s.bootDir()
+	files, err := filepath.Glob(filepath.Join(dir, "loader/entries/*.conf"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read boot entries: %w", err)
+	}
+	var entries []BootEntry
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read boot entry: %w", err)
+		}
+		e := parseBootEntry(string(text))
+		e.File = filepath.Base(file)
+		entries = append(entries, e)
+	}
+	slices.SortStableFunc(entries, func(a, b BootEntry) int { return b.Version - a.Version })
+	return entries, nil
+}
+
+// bootDir is where boot entries are: the host's /boot, which may be a file
+// system of its own; in a sysroot that is not booted, its boot directory.
+func (s *Sysroot) bootDir() string {
+	dir := filepath.Join(s.root, "boot")
+	if _, err := os.Stat(filepath.Join(dir, "loader")); err != nil && s.physical != s.root {
+		return filepath.Join(s.physical, "boot")
+	}
+	return dir
+}
+
+func parseBootEntry(text string) BootEntry {
+	var e BootEntry
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		value = strings.TrimSpace(value)
+		switch key {
+		case "title":
+			e.Title = value
+		case "version":
+			// One that is no number sorts last, as in libostree.
+			e.Version, _ = strconv.Atoi(value)
+		case "options":
+			e.Options = value
+		case "linux":
+			e.Linux = value
+		case "initrd":
+			e.Initrd = value
+		}
+	}
+	return e
+}

@@ -1,0 +1,43 @@
+package ostree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockShared takes the repository's lock as every writer does: shared, so that
+// writers do not wait for each other, but pruning waits for all. It is an open
+// file description lock on .lock, released when the file is closed.
+func (r *Repo) lockShared(ctx context.Context) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(r.path, ".lock"), os.O_CREATE|os.O_RDWR, 0o660)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock repository: %w", err)
+	}
+	if r.config.lockTimeout >= 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.config.lockTimeout)
+		defer cancel()
+	}
+	request := unix.Flock_t{Type: unix.F_RDLCK}
+	for {
+		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &request)
+		if err == nil {
+			return f, nil
+		}
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
+			return nil, errors.Join(fmt.Errorf("cannot lock repository: %w", err), f.Close())
+		}
+		// There is no way to wait for such a lock and for a context at once.
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("cannot lock repository: another program holds it: %w", ctx.Err()), f.Close())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

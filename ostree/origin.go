@@ -1,0 +1,84 @@
+package ostree
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Origin says where a deployment came from: the key file beside it.
+type Origin struct {
+	groups []originGroup
+}
+
+type originGroup struct {
+	name string
+	keys [][2]string
+}
+
+// transientGroup is the group that does not pass on to the next deployment (ostree-sysroot-deploy.c).
+const transientGroup = "libostree-transient"
+
+// LegacyOrigin is the origin of a commit from a legacy OS image, as rpm-ostree
+// writes and accepts it (rust/src/origin.rs): the commit is the refspec, and the
+// custom URL names the image.
+func LegacyOrigin(commit, url, description string) Origin {
+	return Origin{groups: []originGroup{{name: "origin", keys: [][2]string{
+		{"refspec", commit}, {"custom-url", url}, {"custom-description", description},
+	}}}}
+}
+
+// ParseOrigin reads a key file. All of it is kept: a deployment made from another
+// takes over what this program knows nothing of, such as layered packages.
+func ParseOrigin(text []byte) (Origin, error) {
+	var o Origin
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "" || line[0] == '#':
+		case line[0] == '[' && line[len(line)-1] == ']':
+			o.groups = append(o.groups, originGroup{name: line[1 : len(line)-1]})
+		default:
+			key, value, ok := strings.Cut(line, "=")
+			if !ok || len(o.groups) == 0 {
+				return Origin{}, fmt.Errorf("cannot parse origin: line %q", line)
+			}
+			g := &o.groups[len(o.groups)-1]
+			g.keys = append(g.keys, [2]string{strings.TrimSpace(key), strings.TrimSpace(value)})
+		}
+	}
+	return o, nil
+}
+
+// Get is the value of a key in the group [origin], or "".
+func (o Origin) Get(key string) string {
+	value := ""
+	for _, g := range o.groups {
+		for _, k := range g.keys {
+			if g.name == "origin" && k[0] == key {
+				value = k[1]
+			}
+		}
+	}
+	return value
+}
+
+// ContainerImageReference names the image of a deployment made from an ostree-native container.
+func (o Origin) ContainerImageReference() string { return o.Get("container-image-reference") }
+
+// CustomURL names the image of a deployment made from a legacy one.
+func (o Origin) CustomURL() string { return o.Get("custom-url") }
+
+// Bytes is the key file, for a new deployment: what is transient is left out.
+func (o Origin) Bytes() []byte {
+	var b strings.Builder
+	for _, g := range o.groups {
+		if g.name == transientGroup {
+			continue
+		}
+		fmt.Fprintf(&b, "[%s]\n", g.name)
+		for _, k := range g.keys {
+			fmt.Fprintf(&b, "%s=%s\n", k[0], k[1])
+		}
+	}
+	return []byte(b.String())
+}

@@ -1,0 +1,148 @@
+package ostree
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Repo is a repository of mode bare, as hosts have it.
+type Repo struct {
+	path   string
+	config repoConfig
+}
+
+// repoConfig is what counts of a repository's config file (ostree.repo-config(5)).
+type repoConfig struct {
+	fsync, perObjectFsync bool
+	minFreePercent        uint64        // of the file system; 0 if minFreeBytes is set
+	minFreeBytes          uint64        //
+	lockTimeout           time.Duration // how long to wait for the lock; negative: for ever
+}
+
+// OpenRepo opens a repository.
+func OpenRepo(path string) (*Repo, error) {
+	core, err := readCore(filepath.Join(path, "config"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open repository %s: %w", path, err)
+	}
+	r := &Repo{path: path}
+	if r.config, err = parseConfig(core); err != nil {
+		return nil, fmt.Errorf("cannot open repository %s: %w", path, err)
+	}
+	return r, nil
+}
+
+// Path is where the repository is.
+func (r *Repo) Path() string { return r.path }
+
+// readCore reads the group [core]; a group that stands twice is one, and the
+// last value of a key counts, as GKeyFile has it.
+func readCore(path string) (map[string]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	core, group := map[string]string{}, ""
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		if strings.HasPrefix(line, "[") {
+			group = line
+			continue
+		}
+		if key, value, ok := strings.Cut(line, "="); ok && group == "[core]" && line[0] != '#' {
+			core[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		}
+	}
+	return core, nil
+}
+
+func parseConfig(core map[string]string) (repoConfig, error) {
+	if mode := core["mode"]; mode != "bare" && mode != "" {
+		return repoConfig{}, fmt.Errorf("its mode is %s, only bare is supported", mode)
+	}
+	if version := core["repo_version"]; version != "1" {
+		return repoConfig{}, fmt.Errorf("its version is %q, only 1 is supported", version)
+	}
+	c := repoConfig{fsync: core["fsync"] != "false", perObjectFsync: core["per-object-fsync"] == "true", minFreePercent: 3}
+	if err := c.parseMinFree(core); err != nil {
+		return repoConfig{}, err
+	}
+	c.lockTimeout = 300 * time.Second
+	if text, ok := core["lock-timeout-secs"]; ok {
+		seconds, err := strconv.Atoi(text)
+		if err != nil {
+			return repoConfig{}, fmt.Errorf("lock-timeout-secs=%s: %w", text, err)
+		}
+		c.lockTimeout = time.Duration(seconds) * time.Second
+	}
+	return c, nil
+}
+
+func (c *repoConfig) parseMinFree(core map[string]string) (err error) {
+	if text, ok := core["min-free-space-percent"]; ok {
+		if c.minFreePercent, err = strconv.ParseUint(text, 10, 7); err != nil || c.minFreePercent > 99 {
+			return fmt.Errorf("min-free-space-percent=%s: not a percentage", text)
+		}
+	}
+	text, ok := core["min-free-space-size"]
+	if !ok {
+		return nil
+	}
+	for unit, shift := range map[string]uint{"MB": 20, "GB": 30, "TB": 40} {
+		if number, found := strings.CutSuffix(text, unit); found {
+			n, err := strconv.ParseUint(number, 10, 20)
+			if err != nil {
+				return fmt.Errorf("min-free-space-size=%s: %w", text, err)
+			}
+			c.minFreePercent, c.minFreeBytes = 0, n<<shift
+			return nil
+		}
+	}
+	return fmt.Errorf("min-free-space-size=%s: no unit MB, GB or TB", text)
+}
+
+func (r *Repo) objectPath(n ObjectName) string { return filepath.Join(r.path, "objects", n.path()) }
+
+// Has reports whether the repository has an object.
+func (r *Repo) Has(n ObjectName) (bool, error) {
+	_, err := os.Lstat(r.objectPath(n))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot look for object: %w", err)
+	}
+	return true, nil
+}
+
+// LoadCommit reads a commit.
+func (r *Repo) LoadCommit(c Checksum) (*CommitInfo, error) {
+	name := ObjectName{c, Commit}
+	data, err := os.ReadFile(r.objectPath(name))
+	if err != nil {
+		return nil, fmt.Errorf("cannot load commit: %w", err)
+	}
+	info, err := parseCommit(data)
+	if err != nil {
+		return nil, corrupt(name, "%v", err)
+	}
+	return info, nil
+}
+
+// HasPartial reports whether a commit is marked as not whole.
+func (r *Repo) HasPartial(c Checksum) bool {
+	_, err := os.Lstat(r.partialPath(c))
+	return err == nil
+}
+
+func (r *Repo) partialPath(c Checksum) string {
+	return filepath.Join(r.path, "state", c.String()+".commitpartial")
+}

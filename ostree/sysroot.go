@@ -1,0 +1,156 @@
+package ostree
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sysroot reads the deployments of a host. It never writes: that is libostree's.
+type Sysroot struct {
+	root     string // what the host sees as "/"
+	physical string // the root of the file system that holds /ostree
+}
+
+// ErrNotBooted says that the running system is not an ostree deployment.
+var ErrNotBooted = errors.New("not booted from an ostree deployment")
+
+// OpenSysroot is the sysroot of the host whose root directory is given: on a
+// booted host the physical root is its /sysroot; a directory that is no booted
+// host is the physical root itself.
+func OpenSysroot(root string) *Sysroot {
+	s := &Sysroot{root: root, physical: root}
+	if _, err := os.Stat(filepath.Join(root, "sysroot/ostree/deploy")); err == nil {
+		s.physical = filepath.Join(root, "sysroot")
+	}
+	return s
+}
+
+// Physical is the root of the file system that holds /ostree; on a booted host a mount point.
+func (s *Sysroot) Physical() string { return s.physical }
+
+// Deployment is one deployed commit.
+type Deployment struct {
+	DeploymentRef
+	Path   string    // its root directory
+	Origin Origin    // where it came from
+	Entry  BootEntry // zero if it has none
+}
+
+// DeploymentRef names a deployment.
+type DeploymentRef struct {
+	Stateroot string
+	Checksum  Checksum // of the commit
+	Serial    int      // counts the deployments of the same commit
+}
+
+// ID is STATEROOT-CHECKSUM.SERIAL, as rpm-ostree names it.
+func (d DeploymentRef) ID() string { return fmt.Sprintf("%s-%s.%d", d.Stateroot, d.Checksum, d.Serial) }
+
+// Booted finds the deployment that runs: the one whose directory is the root
+// directory, by device and inode (ostree-sysroot.c).
+func (s *Sysroot) Booted() (Deployment, error) {
+	if _, err := os.Stat(filepath.Join(s.root, "run/ostree-booted")); err != nil {
+		return Deployment{}, ErrNotBooted
+	}
+	booted, err := s.bootedInode()
+	if err != nil {
+		return Deployment{}, err
+	}
+	dirs, err := filepath.Glob(filepath.Join(s.physical, "ostree/deploy/*/deploy/*.[0-9]*"))
+	if err != nil {
+		return Deployment{}, fmt.Errorf("cannot find the booted deployment: %w", err)
+	}
+	for _, dir := range dirs {
+		if st, err := statInode(dir); err != nil || st != booted {
+			continue
+		}
+		ref, err := refOf(dir)
+		if err != nil {
+			continue // its .origin file, or something foreign
+		}
+		return s.deployment(ref)
+	}
+	return Deployment{}, fmt.Errorf("cannot find the booted deployment: none below %s/ostree/deploy is the root directory", s.physical)
+}
+
+// inode is the identity of a directory.
+type inode struct{ dev, ino uint64 }
+
+func statInode(path string) (inode, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return inode{}, fmt.Errorf("cannot look at %s: %w", path, err)
+	}
+	return inode{st.Dev, st.Ino}, nil
+}
+
+// refOf reads a deployment's name out of its path …/STATEROOT/deploy/CHECKSUM.SERIAL.
+func refOf(dir string) (ref DeploymentRef, err error) {
+	ref.Stateroot = filepath.Base(filepath.Dir(filepath.Dir(dir)))
+	checksum, serial, err := parseTargetName(filepath.Base(dir))
+	ref.Checksum, ref.Serial = checksum, serial
+	return ref, err
+}
+
+// parseTargetName reads CHECKSUM.SERIAL.
+func parseTargetName(name string) (Checksum, int, error) {
+	text, number, _ := strings.Cut(name, ".")
+	c, err := ParseChecksum(text)
+	if err != nil {
+		return c, 0, err
+	}
+	serial, err := strconv.Atoi(number)
+	return c, serial, err
+}
+
+// deployment reads what stands beside a deployment's directory.
+func (s *Sysroot) deployment(ref DeploymentRef) (Deployment, error) {
+	dir := filepath.Join(s.physical, "ostree/deploy", ref.Stateroot, "deploy", fmt.Sprintf("%s.%d", ref.Checksum, ref.Serial))
+	d := Deployment{DeploymentRef: ref, Path: dir}
+	text, err := os.ReadFile(dir + ".origin")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Deployment{}, fmt.Errorf("cannot read deployment: %w", err)
+	}
+	if d.Origin, err = ParseOrigin(text); err != nil {
+		return Deployment{}, fmt.Errorf("cannot read deployment %s: %w", ref.ID(), err)
+	}
+	return d, nil
+}
+
+// Deployments lists the deployments that have boot entries; the first is the
+// one that the next boot starts.
+func (s *Sysroot) Deployments() ([]Deployment, error) {
+	entries, err := s.BootEntries()
+	if err != nil {
+		return nil, err
+	}
+	var all []Deployment
+	for _, e := range entries {
+		link := e.Ostree()
+		if link == "" {
+			continue // not ostree's
+		}
+		dir, err := filepath.EvalSymlinks(filepath.Join(s.physical, link))
+		if err != nil {
+			return nil, fmt.Errorf("cannot follow boot entry %s: %w", e.File, err)
+		}
+		ref, err := refOf(dir)
+		if err != nil {
+			return nil, fmt.Errorf("cannot follow boot entry %s: %w", e.File, err)
+		}
+		d, err := s.deployment(ref)
+		if err != nil {
+			return nil, err
+		}
+		d.Entry = e
+		all = append(all, d)
+	}
+	return all, nil
+}
