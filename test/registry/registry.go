@@ -1,0 +1,191 @@
+// Package registry is a container registry for tests and demonstrations: the
+// real protocol over HTTPS with an own CA and a pull secret, on a port of the
+// loopback interface, with faults that can be switched on.
+//
+// The protocol is go-containerregistry's pkg/registry. Blobs are files below
+// Options.Dir, so large images cost no memory. A virtual machine with QEMU's
+// user network reaches the registry as 10.0.2.2.
+package registry
+
+import (
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	ggcr "github.com/google/go-containerregistry/pkg/registry"
+)
+
+// Options say how a registry shall be. The zero value is a registry with a
+// generated password whose blobs are in a temporary directory.
+type Options struct {
+	Dir                string   // of the blobs; "": temporary, removed by Close
+	Port               int      // 0: any free one
+	Names              []string // further host names and addresses in the certificate
+	Username, Password string   // "": "puller", "pull-secret"
+	Anonymous          bool     // asks for no password at all
+
+	// The certificate's validity; zero: from an hour ago on for a day.
+	NotBefore, NotAfter time.Time
+}
+
+// Registry is a running registry.
+type Registry struct {
+	opts    Options
+	dir     string
+	tempDir bool
+	cert    tls.Certificate
+	ca      []byte
+	port    int
+	hold    *portHold
+	inner   http.Handler
+	faults  faults
+
+	mu     sync.Mutex
+	server *http.Server // nil while down
+	log    []string
+}
+
+// Start starts a registry on a port of 127.0.0.1.
+func Start(opts Options) (*Registry, error) {
+	if opts.Username == "" {
+		opts.Username, opts.Password = "puller", "pull-secret"
+	}
+	r := &Registry{opts: opts, dir: opts.Dir}
+	if err := r.start(); err != nil {
+		return nil, fmt.Errorf("cannot start a registry: %w", errors.Join(err, r.Close()))
+	}
+	return r, nil
+}
+
+func (r *Registry) start() (err error) {
+	if r.dir == "" {
+		if r.dir, err = os.MkdirTemp("", "registry-*"); err != nil {
+			return err
+		}
+		r.tempDir = true
+	}
+	if r.cert, r.ca, err = newCertificate(r.opts); err != nil {
+		return err
+	}
+	if r.hold, err = holdPort(r.opts.Port); err != nil {
+		return err
+	}
+	r.port = r.hold.port
+	r.inner = ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)), ggcr.WithBlobHandler(blobDir(r.dir)))
+	return r.serve()
+}
+
+// serve begins to accept connections.
+func (r *Registry) serve() error {
+	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)))
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           http.HandlerFunc(r.handle),
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{r.cert}},
+		ErrorLog:          log.New(io.Discard, "", 0),
+		ReadHeaderTimeout: 10 * time.Second,
+	}
+	r.mu.Lock()
+	r.server = server
+	r.mu.Unlock()
+	go func() { _ = server.ServeTLS(listener, "", "") }() // ends with Close
+	return nil
+}
+
+// handle logs a request, checks the password and hands it on.
+func (r *Registry) handle(w http.ResponseWriter, req *http.Request) {
+	r.mu.Lock()
+	r.log = append(r.log, req.Method+" "+req.URL.RequestURI())
+	r.mu.Unlock()
+	user, password, _ := req.BasicAuth()
+	if !r.opts.Anonymous && (user != r.opts.Username || password != r.opts.Password) {
+		w.Header().Set("Www-Authenticate", `Basic realm="registry"`)
+		writeError(w, http.StatusUnauthorized, "UNAUTHORIZED", "authentication required")
+		return
+	}
+	r.completeRange(req)
+	r.faults.wrap(r.inner).ServeHTTP(w, req)
+}
+
+func writeError(w http.ResponseWriter, status int, code, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"errors": []map[string]string{{"code": code, "message": message}},
+	})
+}
+
+// SetDown makes the registry refuse connections, or accept them again. It keeps its port.
+func (r *Registry) SetDown(down bool) error {
+	r.mu.Lock()
+	server := r.server
+	if down {
+		r.server = nil
+	}
+	r.mu.Unlock()
+	switch {
+	case down && server != nil:
+		return server.Close()
+	case !down && server == nil:
+		return r.serve()
+	}
+	return nil
+}
+
+// Close stops the registry.
+func (r *Registry) Close() error {
+	err := r.SetDown(true)
+	if r.hold != nil {
+		err = errors.Join(err, r.hold.release())
+	}
+	if r.tempDir {
+		err = errors.Join(err, os.RemoveAll(r.dir))
+	}
+	return err
+}
+
+// CA is the certificate that clients must trust, as PEM.
+func (r *Registry) CA() []byte { return r.ca }
+
+// Port is the TCP port.
+func (r *Registry) Port() int { return r.port }
+
+// Host is the registry's name for clients on this machine, HOST:PORT.
+func (r *Registry) Host() string { return r.HostAs("127.0.0.1") }
+
+// HostAs is HOST:PORT for clients that reach the registry under another name.
+func (r *Registry) HostAs(host string) string {
+	return net.JoinHostPort(host, strconv.Itoa(r.port))
+}
+
+// PullSecret is an auth.json for host, as in an image reference (HOST:PORT).
+func (r *Registry) PullSecret(host string) []byte {
+	auth := base64.StdEncoding.EncodeToString([]byte(r.opts.Username + ":" + r.opts.Password))
+	secret, err := json.Marshal(map[string]any{"auths": map[string]any{host: map[string]string{"auth": auth}}})
+	if err != nil {
+		panic(err) // maps of strings always marshal
+	}
+	return secret
+}
+
+// Requests counts the requests so far.
+func (r *Registry) Requests() int { return len(r.RequestLog()) }
+
+// RequestLog is each request so far, as "METHOD URI".
+func (r *Registry) RequestLog() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.log...)
+}
