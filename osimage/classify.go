@@ -1,0 +1,125 @@
+package osimage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/fault"
+	"machine-pivot/ostree"
+)
+
+// errSilent is the cause of giving up on a registry that says nothing.
+var errSilent = errors.New("the registry is silent")
+
+// judge classifies the failures of one image's reading.
+type judge struct {
+	ref    Reference
+	secret secret
+	root   string
+}
+
+// writing classifies a failure of the repository.
+func (j judge) writing(err error) error {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	for _, known := range []func(error) *fault.Error{corrupt, cannotWrite} {
+		if f := known(err); f != nil {
+			return f
+		}
+	}
+	return err
+}
+
+// fallback is the kind of a failure to open that nothing else is known of: of a
+// registry it is its configuration, of a local image its files.
+func (j judge) fallback() fault.Kind {
+	if j.ref.remote() {
+		return fault.Refused
+	}
+	return fault.BadInput
+}
+
+// classify gives an error its kind and a hint, if it has none yet. A context
+// that ended explains whatever followed.
+func (j judge) classify(ctx context.Context, err error, otherwise fault.Kind) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w (%w)", cause, err)
+	}
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	for _, known := range []func(error) *fault.Error{corrupt, cannotWrite, j.certificate, j.status, j.network} {
+		if f := known(err); f != nil {
+			return f
+		}
+	}
+	return fault.New(otherwise, "%w", err)
+}
+
+// corrupt knows objects whose content is not what their name says.
+func corrupt(err error) *fault.Error {
+	if _, ok := errors.AsType[*ostree.CorruptError](err); !ok {
+		return nil
+	}
+	return fault.New(fault.BadInput, "%w", err).WithHint("the image is damaged; push it again")
+}
+
+// cannotWrite knows a full or read-only disk.
+func cannotWrite(err error) *fault.Error {
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return fault.New(fault.CannotWrite, "%w", err).
+			WithHint("free space on the repository's file system, for example with ostree admin cleanup")
+	case errors.Is(err, unix.EROFS):
+		return fault.New(fault.CannotWrite, "%w", err).WithHint("the repository's file system is mounted read-only")
+	}
+	return nil
+}
+
+// network knows what passes by itself: no connection, no name, a connection cut.
+func (j judge) network(err error) *fault.Error {
+	if !j.ref.remote() || !isNetwork(err) {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "%w", err).
+		WithHint("does this machine reach %s? (network, DNS, proxy, is the registry up?)", j.ref.host())
+}
+
+func isNetwork(err error) bool {
+	if errors.Is(err, http.ErrSchemeMismatch) { // HTTP where HTTPS should be
+		return false
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); ok { // an errno claims to be a net.Error
+		return false
+	}
+	if _, ok := errors.AsType[net.Error](err); ok { // also net.OpError, net.DNSError, url.Error
+		return true
+	}
+	if _, ok := errors.AsType[*url.Error](err); ok {
+		return true
+	}
+	for _, passing := range []error{
+		errSilent, context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF,
+		unix.ECONNRESET, unix.ECONNREFUSED, unix.ECONNABORTED, unix.EPIPE,
+	} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
+}
+
+// certsDir is where the library looks for a registry's CA certificates.
+func (j judge) certsDir() string {
+	return filepath.Join(j.root, "/etc/containers/certs.d", j.ref.host())
+}

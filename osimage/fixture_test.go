@@ -1,0 +1,185 @@
+package osimage_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"machine-pivot/osimage"
+	"machine-pivot/ostree"
+	"machine-pivot/test/need"
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/registry"
+)
+
+// host is a machine's root directory beside a running registry.
+type host struct {
+	t        *testing.T
+	root     string
+	registry *registry.Registry
+	puller   *osimage.Puller
+	notes    []string
+}
+
+// newHost starts a registry and gives a host its CA and pull secret.
+func newHost(t *testing.T, opts registry.Options) *host {
+	t.Helper()
+	r, err := registry.Start(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("HTTPS_PROXY", "")
+	t.Setenv("HOME", t.TempDir()) // the library reads a user's configuration too
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	h := &host{t: t, root: t.TempDir(), registry: r}
+	h.puller = &osimage.Puller{Root: h.root, Log: func(m string) { h.notes = append(h.notes, m) }}
+	h.write("/etc/containers/certs.d/"+r.Host()+"/ca.crt", string(r.CA()))
+	h.write("/var/lib/kubelet/config.json", string(r.PullSecret(r.Host())))
+	return h
+}
+
+func (h *host) write(path, content string) {
+	h.t.Helper()
+	name := filepath.Join(h.root, path)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) remove(path string) {
+	h.t.Helper()
+	if err := os.Remove(filepath.Join(h.root, path)); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// push stores an image as os:NAME and returns its reference by tag and its digest.
+func (h *host) push(name string, img v1.Image) (osimage.Reference, string) {
+	h.t.Helper()
+	digest, err := h.registry.Push(context.Background(), "test/os", name, img)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h.ref(name), digest
+}
+
+func (h *host) ref(tag string) osimage.Reference {
+	return parse(h.t, h.registry.Host()+"/test/os:"+tag)
+}
+
+func parse(t *testing.T, s string) osimage.Reference {
+	t.Helper()
+	ref, err := osimage.ParseReference(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
+
+// importRef resolves and imports.
+func (h *host) importRef(ref osimage.Reference, repo string) (osimage.Result, error) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	image, err := h.puller.Resolve(ctx, ref)
+	if err != nil {
+		return osimage.Result{}, err
+	}
+	return h.puller.Import(ctx, image, openRepo(h.t, repo))
+}
+
+func openRepo(t *testing.T, path string) *ostree.Repo {
+	t.Helper()
+	repo, err := ostree.OpenRepo(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return repo
+}
+
+// ostreeTool is the real ostree; tests that need it are skipped where it is missing.
+func ostreeTool(t *testing.T, args ...string) string {
+	t.Helper()
+	need.Ostree(t)
+	out, err := exec.Command("ostree", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ostree %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// archive is an archive-mode repository with one commit of a small OS tree.
+func archive(t *testing.T) (repo, commit string) {
+	t.Helper()
+	repo, tree := filepath.Join(t.TempDir(), "archive"), t.TempDir()
+	ostreeTool(t, "init", "--repo="+repo, "--mode=archive")
+	files := map[string]string{
+		"usr/bin/hello":           "#!/bin/sh\necho hello\n",
+		"usr/lib/os-release":      "ID=test\n",
+		"usr/lib/empty":           "",
+		"usr/lib/modules/vmlinuz": strings.Repeat("not a kernel ", 300000), // more than what is held in memory
+		"usr/etc/passwd":          "root:x:0:0::/root:/bin/sh\n",
+	}
+	for name, content := range files {
+		path := filepath.Join(tree, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	noise := make([]byte, 3<<20) // does not compress: an object and a layer of some size
+	for i, x := 0, uint32(1); i < len(noise); i++ {
+		x = x*1664525 + 1013904223
+		noise[i] = byte(x >> 24)
+	}
+	if err := os.WriteFile(filepath.Join(tree, "usr/lib/noise"), noise, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../bin/hello", filepath.Join(tree, "usr/lib/link")); err != nil {
+		t.Fatal(err)
+	}
+	commit = ostreeTool(t, "commit", "--repo="+repo, "--branch=test/os", "--subject=test", "--timestamp=@0",
+		"--add-metadata-string=version=1.2.3", tree)
+	return repo, commit
+}
+
+// legacy builds a legacy image in a directory of the test.
+func legacy(t *testing.T, repo, commit string, opts ...oscontainer.Option) v1.Image {
+	t.Helper()
+	img, err := oscontainer.Legacy(repo, commit, "1.2.3", append(opts, oscontainer.WithWorkDir(t.TempDir()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// bare is a new bare repository.
+func bare(t *testing.T) string {
+	t.Helper()
+	repo := filepath.Join(t.TempDir(), "bare")
+	ostreeTool(t, "init", "--repo="+repo, "--mode=bare")
+	return repo
+}
+
+// plain is an image without an ostree repository, for what needs no content.
+func plain(t *testing.T, opts ...oscontainer.Option) v1.Image {
+	t.Helper()
+	return legacy(t, "", strings.Repeat("a", 64), append(opts, oscontainer.WithoutRepo())...)
+}

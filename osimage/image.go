@@ -1,0 +1,85 @@
+package osimage
+
+import (
+	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Format is how an image carries its ostree commit.
+type Format string
+
+// The formats.
+const (
+	// Legacy is an archive repository at /srv/repo.
+	Legacy Format = "legacy"
+	// Encapsulated is an ostree-native container as exported: each layer is part of the commit.
+	Encapsulated Format = "encapsulated"
+	// Layered is an ostree-native container with further layers on top.
+	Layered Format = "layered"
+	// Unknown is an image whose labels tell nothing. It may still be a legacy one.
+	Unknown Format = "unknown"
+)
+
+// The labels that tell the formats apart.
+const (
+	labelLegacyCommit = "com.coreos.ostree-commit"
+	labelFinalDiffID  = "ostree.final-diffid"
+	labelNativeCommit = "ostree.commit"
+	labelBootable     = "ostree.bootable"
+	labelBootc        = "containers.bootc"
+	labelOCIVersion   = "org.opencontainers.image.version"
+	labelVersion      = "version"
+)
+
+// Layer is a layer as it is in the registry.
+type Layer struct {
+	Digest string `json:"digest"`
+	Size   int64  `json:"size"` // compressed bytes; -1 if the manifest does not say
+}
+
+// Image is a resolved image. Its JSON form is that of `pivot image inspect`.
+type Image struct {
+	Reference    Reference `json:"reference"`              // pinned to Digest
+	Digest       string    `json:"digest"`                 // of the manifest, or manifest list, that the reference names
+	Instance     string    `json:"instance,omitempty"`     // of this platform's manifest, if Digest is a manifest list
+	Architecture string    `json:"architecture,omitempty"` // as in GOARCH
+	Format       Format    `json:"format"`
+	Commit       string    `json:"commit"`  // "" if only the layers tell
+	Version      string    `json:"version"` // as the image calls itself
+	Layers       []Layer   `json:"layers"`
+	Bytes        int64     `json:"bytes"` // of all layers
+}
+
+// describe fills in what the image's config tells.
+func (i *Image) describe(config *imgspec.Image) {
+	labels := config.Config.Labels
+	i.Architecture = config.Architecture
+	i.Format = formatOf(labels, config.RootFS)
+	i.Commit = labels[labelLegacyCommit]
+	if i.Format == Encapsulated || i.Format == Layered {
+		i.Commit = labels[labelNativeCommit]
+	}
+	i.Version = labels[labelOCIVersion]
+	if i.Version == "" || i.Format == Legacy && labels[labelVersion] != "" {
+		i.Version = labels[labelVersion]
+	}
+}
+
+// formatOf goes by the labels. A native image may have inherited the legacy
+// label, never the other way round.
+func formatOf(labels map[string]string, rootfs imgspec.RootFS) Format {
+	if final, ok := labels[labelFinalDiffID]; ok {
+		if n := len(rootfs.DiffIDs); n > 0 && rootfs.DiffIDs[n-1].String() == final {
+			return Encapsulated
+		}
+		return Layered
+	}
+	for _, label := range []string{labelNativeCommit, labelBootable, labelBootc} {
+		if _, ok := labels[label]; ok {
+			return Encapsulated
+		}
+	}
+	if labels[labelLegacyCommit] != "" {
+		return Legacy
+	}
+	return Unknown
+}

@@ -1,0 +1,168 @@
+package osimage
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"go.podman.io/image/v5/docker/reference"
+
+	"machine-pivot/fault"
+)
+
+// ParseReference reads an image reference:
+//
+//	[docker://]HOST/PATH[:TAG][@DIGEST]
+//	oci:DIR[:REF]  oci-archive:FILE[:REF]  dir:DIR  docker-archive:FILE   each [@DIGEST]
+//	ostree-unverified-registry:NAME    ostree-unverified-image:TRANSPORT:NAME
+//	ostree-image-signed:TRANSPORT:NAME ostree-remote-image:REMOTE:TRANSPORT:NAME
+//	ostree-remote-registry:REMOTE:NAME
+//
+// A tag beside a digest is dropped: the digest decides. Names without a registry
+// host are refused rather than completed with docker.io.
+func ParseReference(s string) (Reference, error) {
+	r, err := parse(s)
+	if err != nil {
+		return Reference{}, fault.New(fault.BadInput, "cannot parse image reference %q: %w", s, err)
+	}
+	return r, nil
+}
+
+func parse(s string) (Reference, error) {
+	if s == "" {
+		return Reference{}, errors.New("it is empty")
+	}
+	if strings.ContainsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }) {
+		return Reference{}, errors.New("it contains white space or control characters")
+	}
+	scheme, rest, _ := strings.Cut(s, ":")
+	switch scheme {
+	case "ostree-unverified-registry":
+		return parseName(rest)
+	case "ostree-unverified-image":
+		return parseImageRef(rest)
+	case string(trustSigned):
+		return trusting(trustSigned)(parseImageRef(rest))
+	case string(trustRemote), "ostree-remote-registry":
+		remote, image, _ := strings.Cut(rest, ":")
+		if remote == "" || strings.Contains(remote, "/") {
+			return Reference{}, fmt.Errorf("%s: is not followed by the name of an ostree remote", scheme)
+		}
+		parseRest := parseImageRef
+		if scheme == "ostree-remote-registry" {
+			parseRest = parseName
+		}
+		return trusting(trustRemote + ":" + trust(remote))(parseRest(image))
+	}
+	if isTransport(scheme) {
+		return parseImageRef(s)
+	}
+	return parseName(s)
+}
+
+// trusting sets the trust of a reference that was just parsed.
+func trusting(t trust) func(Reference, error) (Reference, error) {
+	return func(r Reference, err error) (Reference, error) {
+		r.trust = t
+		return r, err
+	}
+}
+
+// isTransport reports whether the word before the first colon is a transport and
+// not a registry's host. "registry:5000/x" is a host; "registry:" is a transport
+// in ostree image references only.
+func isTransport(word string) bool {
+	return slices.Contains([]string{
+		transportRegistry, transportOCI, transportOCIArchive, transportDir, transportDockerArchive,
+		"containers-storage", "docker-daemon",
+	}, word)
+}
+
+// parseImageRef reads TRANSPORT:NAME.
+func parseImageRef(s string) (Reference, error) {
+	transport, name, ok := strings.Cut(s, ":")
+	if !ok {
+		return Reference{}, fmt.Errorf("%q is not TRANSPORT:NAME", s)
+	}
+	switch transport {
+	case "registry":
+		return parseName(name)
+	case transportRegistry:
+		name, ok := strings.CutPrefix(name, "//")
+		if !ok {
+			return Reference{}, errors.New("docker: must be followed by //")
+		}
+		return parseName(name)
+	case transportOCI, transportOCIArchive, transportDir, transportDockerArchive:
+		return parsePath(transport, name)
+	}
+	return Reference{}, fmt.Errorf("the transport %q is not supported (docker://, oci:, oci-archive:, dir:, docker-archive: are)", transport)
+}
+
+// parseName reads HOST/PATH[:TAG][@DIGEST].
+func parseName(s string) (Reference, error) {
+	host, _, ok := strings.Cut(s, "/")
+	if !ok || !strings.ContainsAny(host, ".:") && host != "localhost" {
+		return Reference{}, errors.New("the name has no registry host (HOST[:PORT]/PATH)")
+	}
+	named, err := reference.ParseNormalizedNamed(s)
+	if err != nil {
+		return Reference{}, err
+	}
+	r := Reference{transport: transportRegistry, name: named.Name()}
+	if digested, ok := named.(reference.Digested); ok {
+		r.digest = digested.Digest().String()
+		if !isDigest(r.digest) {
+			return Reference{}, fmt.Errorf("the digest %s is not sha256:<64 hex digits>", r.digest)
+		}
+		return r, nil
+	}
+	r.tag = "latest"
+	if tagged, ok := named.(reference.Tagged); ok {
+		r.tag = tagged.Tag()
+	}
+	return r, nil
+}
+
+// parsePath reads PATH[:REF][@DIGEST] of a local image.
+func parsePath(transport, s string) (Reference, error) {
+	r := Reference{transport: transport, name: s}
+	if at := strings.LastIndexByte(s, '@'); at >= 0 && isDigest(s[at+1:]) {
+		r.name, r.digest = s[:at], s[at+1:]
+	}
+	if transport == transportOCI || transport == transportOCIArchive {
+		path, tag, cut := strings.Cut(r.name, ":")
+		if cut && !isRefName(tag) {
+			return Reference{}, fmt.Errorf("%q is not the name of an image in an OCI layout", tag)
+		}
+		r.name, r.tag = path, tag
+	}
+	if transport == transportDockerArchive && strings.Contains(r.name, ":") {
+		return Reference{}, errors.New("a docker-archive is named by its file alone, whose name has no colon")
+	}
+	if r.name == "" {
+		return Reference{}, fmt.Errorf("%s: is not followed by a path", transport)
+	}
+	return r, nil
+}
+
+// isRefName reports whether s may be an org.opencontainers.image.ref.name. Its
+// fine grammar is the library's business.
+func isRefName(s string) bool {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	return strings.Trim(s, letters+"-._:@+/") == "" && s != "" && strings.ContainsAny(s[:1], letters)
+}
+
+// isDigest reports whether s is "sha256:" and 64 lower-case hex digits.
+func isDigest(s string) bool {
+	hex, ok := strings.CutPrefix(s, "sha256:")
+	return ok && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""
+}
+
+// CheckReference says why an image reference cannot be used, if it cannot.
+func CheckReference(s string) error {
+	_, err := ParseReference(s)
+	return err
+}
