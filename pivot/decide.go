@@ -1,0 +1,54 @@
+package pivot
+
+// Decision is what a run has to do, given what was meant and what is true.
+type Decision struct {
+	Action  NextAction
+	Attempt int // the attempt that Apply starts or goes on with
+}
+
+// NextAction is the kind of a Decision.
+type NextAction string
+
+const (
+	Apply  NextAction = "apply"  // plan and carry out
+	Reboot NextAction = "reboot" // committed already: only the reboot is missing
+	Close  NextAction = "close"  // at the target: nothing to do but to say so
+	GiveUp NextAction = "giveup" // keeps coming up on the old system
+)
+
+// Facts are what Decide needs to know of the host.
+type Facts struct {
+	SameBoot        bool // the journal's phase was written in this boot
+	SameTarget      bool // the journal is about the target asked for now
+	AtTarget        bool // what runs is the target
+	PendingAtTarget bool // what the next boot starts is the target
+}
+
+// Decide is the state machine, as one pure function.
+//
+//	at the target                          close, whatever was meant
+//	committed, same boot, pending is it    reboot (the request was lost)
+//	committed, new boot, not at target     the commit did not hold: next attempt, bounded
+//	applying or failed, and anything else  plan again
+func Decide(r Record, f Facts) Decision {
+	switch {
+	case f.AtTarget:
+		return Decision{Action: Close, Attempt: r.Attempt}
+	case !f.SameTarget:
+		return Decision{Action: Apply, Attempt: 1}
+	case r.Phase == Committed && f.SameBoot && f.PendingAtTarget:
+		return Decision{Action: Reboot, Attempt: r.Attempt}
+	case r.Phase == Committed && !f.SameBoot:
+		return nextAttempt(r.Attempt)
+	case r.Phase == Failed && r.Attempt >= MaxAttempts:
+		return Decision{Action: GiveUp, Attempt: r.Attempt}
+	}
+	return Decision{Action: Apply, Attempt: max(r.Attempt, 1)}
+}
+
+func nextAttempt(attempt int) Decision {
+	if attempt >= MaxAttempts {
+		return Decision{Action: GiveUp, Attempt: attempt}
+	}
+	return Decision{Action: Apply, Attempt: attempt + 1}
+}

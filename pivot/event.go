@@ -1,0 +1,41 @@
+package pivot
+
+// Event is something worth telling: a step begins, moves on, waits or ends.
+type Event struct {
+	Kind    EventKind
+	Step    Step
+	Message string // a sentence for people; may be empty
+	Done    int64  // of Total, in bytes, for Progressed
+	Total   int64  // 0 if not known
+	Err     error  // for Waiting and Failing
+	Record  Record // the account so far
+}
+
+// EventKind tells what an Event says.
+type EventKind int
+
+const (
+	Began      EventKind = iota // Step begins; the step before it is over
+	Progressed                  // Step moves on
+	Noted                       // something to know
+	Waiting                     // a transient error; Message says until when
+	Entered                     // the phase changed and the journal holds it
+	Failing                     // the run ends with Err
+)
+
+// Step names a step of the transaction; the names are stable.
+type Step string
+
+const (
+	StepRead      Step = "read"      // read and validate what is asked for
+	StepObserve   Step = "observe"   // look at the host
+	StepPreflight Step = "preflight" // check what can be known to fail, before any write
+	StepPull      Step = "pull"      // fetch the image and import its commit
+	StepPrepare   Step = "prepare"   // make the deployment
+	StepCommit    Step = "commit"    // the one atomic step
+	StepReboot    Step = "reboot"
+	StepProve     Step = "prove" // compare what runs with what was asked for
+)
+
+// Emit takes events, in order, from one goroutine at a time.
+type Emit func(Event)

@@ -1,0 +1,140 @@
+package pivot
+
+import (
+	"fmt"
+	"slices"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
+)
+
+// Plan is what has to change, in the JSON form of "pivot plan -o json".
+type Plan struct {
+	Changed bool         `json:"changed"`
+	Image   ImageChange  `json:"image"`
+	Kargs   kargs.Result `json:"kargs"`
+	Files   []FileChange `json:"files"`
+	Reboots int          `json:"reboots"` // 0 or 1
+	Notes   []string     `json:"notes"`
+}
+
+// ImageChange names the images before and after; equal when the image stays.
+type ImageChange struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// Action is what happens to a file.
+type Action string
+
+const (
+	Create  Action = "create"
+	Replace Action = "replace"
+)
+
+// FileChange is one file that will differ in the new deployment's /etc.
+type FileChange struct {
+	Path   string `json:"path"`
+	Action Action `json:"action"`
+}
+
+// Diff works out what has to change to make state the target. Equal meaning is
+// no change: the same digest under another name, arguments in another order.
+func Diff(state State, target Target) (Plan, error) {
+	result, err := target.Kargs.Apply(state.Booted.Options)
+	if err != nil {
+		return Plan{}, fault.New(fault.BadInput, "%w", err)
+	}
+	if n := len(result.Final.String()); result.Changed && n > kargs.MaxLength {
+		return Plan{}, fault.New(fault.BadInput,
+			"cannot use the kernel arguments: the command line would have %d bytes, the kernel takes %d and cuts off the rest", n, kargs.MaxLength)
+	}
+	plan := Plan{
+		Image: ImageChange{From: describe(state.Booted), To: describe(state.Booted)},
+		Kargs: result,
+		Files: fileChanges(state.Files, target.Files),
+		Notes: notes(state, target),
+	}
+	if imageChanges(state, target) {
+		plan.Image.To = target.Image.String()
+	}
+	plan.Changed = imageChanges(state, target) || result.Changed || len(plan.Files) > 0
+	if plan.Changed {
+		plan.Reboots = 1
+	}
+	return plan, nil
+}
+
+func imageChanges(state State, target Target) bool {
+	return !target.Image.IsZero() && !target.Image.Same(state.Booted.Image)
+}
+
+// describe names what a deployment runs: its image, or its commit if it was not made from one.
+func describe(d Deployment) string {
+	if d.Image.IsZero() {
+		return "ostree commit " + d.Commit
+	}
+	return d.Image.String()
+}
+
+func notes(state State, target Target) []string {
+	notes := []string{}
+	from, to := state.Booted.Image, target.Image
+	if to.Same(from) && to.Reference != from.Reference {
+		notes = append(notes, fmt.Sprintf("the booted image %s is the same content under another name", from.Reference))
+	}
+	if state.Pending() {
+		notes = append(notes, fmt.Sprintf("deployment %s.%d is pending and will be replaced", state.Default.Commit, state.Default.Serial))
+	}
+	return notes
+}
+
+func fileChanges(have map[string]hostfiles.File, wanted []hostfiles.File) []FileChange {
+	changes := []FileChange{}
+	for _, w := range wanted {
+		h, found := have[w.Path]
+		switch {
+		case !found:
+			changes = append(changes, FileChange{w.Path, Create})
+		case !h.Equal(w):
+			changes = append(changes, FileChange{w.Path, Replace})
+		}
+	}
+	return changes
+}
+
+// Prove compares what runs with what was asked for and names each difference;
+// none means the target is reached. Unlike Diff it also looks at the running
+// kernel's own command line, which a boot loader may have changed.
+func Prove(state State, target Target) []string {
+	plan, err := Diff(state, target)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var differences []string
+	differ := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }
+	if imageChanges(state, target) {
+		differ("image: booted %s, wanted %s", plan.Image.From, plan.Image.To)
+	}
+	if want := target.Image.Commit; want != "" && want != state.Booted.Commit {
+		differ("ostree commit: booted %s, wanted %s", state.Booted.Commit, want)
+	}
+	for _, arg := range plan.Kargs.Appended {
+		differ("kernel argument %s: not in effect in the boot entry", arg)
+	}
+	for _, arg := range plan.Kargs.Deleted {
+		if !slices.Contains(plan.Kargs.Appended, arg) {
+			differ("kernel argument %s: still in the boot entry", arg)
+		}
+	}
+	if running, err := target.Kargs.Apply(state.Cmdline); err == nil && !plan.Kargs.Changed {
+		for _, arg := range running.Appended {
+			differ("kernel argument %s: in the boot entry, but the running kernel was started without it", arg)
+		}
+	}
+	for _, f := range plan.Files {
+		differ("file %s: %s", f.Path, map[Action]string{Create: "missing", Replace: "differs"}[f.Action])
+	}
+	return differences
+}

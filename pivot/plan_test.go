@@ -1,0 +1,101 @@
+package pivot_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
+	"machine-pivot/pivot"
+)
+
+const (
+	imageA = "registry.example/os@sha256:aaaa"
+	imageB = "registry.example/os@sha256:bbbb"
+)
+
+func image(reference string) pivot.Image {
+	_, digest, _ := strings.Cut(reference, "@")
+	return pivot.Image{Reference: reference, Digest: digest}
+}
+
+func stateA() pivot.State {
+	d := pivot.Deployment{Stateroot: "os", Commit: "c0ffee", Image: image(imageA), Options: kargs.Split("root=LABEL=root rw ostree=/ostree/boot.1/os/x/0")}
+	return pivot.State{BootID: "boot-1", Booted: d, Default: d, Cmdline: d.Options}
+}
+
+var dropIn = hostfiles.File{Path: "/etc/crio/crio.conf.d/50-workload-partitioning.conf", Mode: 0o644, Content: []byte("x")}
+
+func targetB() pivot.Target {
+	return pivot.Target{Image: image(imageB), Kargs: kargs.Change{New: kargs.Split("nosmt loglevel=7")}, Files: []hostfiles.File{dropIn}}
+}
+
+func TestDiff(t *testing.T) {
+	plan, err := pivot.Diff(stateA(), targetB())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := pivot.Plan{
+		Changed: true, Reboots: 1,
+		Image: pivot.ImageChange{From: imageA, To: imageB},
+		Kargs: kargs.Result{
+			Changed: true, Final: kargs.Split("root=LABEL=root rw ostree=/ostree/boot.1/os/x/0 nosmt loglevel=7"),
+			Appended: kargs.Line{"nosmt", "loglevel=7"}, Deleted: kargs.Line{},
+		},
+		Files: []pivot.FileChange{{Path: dropIn.Path, Action: pivot.Create}},
+		Notes: []string{},
+	}
+	if !reflect.DeepEqual(plan, want) {
+		t.Errorf("plan is\n%+v\nwant\n%+v", plan, want)
+	}
+}
+
+func TestDiffOfAConvergedHostIsEmpty(t *testing.T) {
+	state := stateA()
+	state.Booted.Image = image("mirror.example/os@sha256:bbbb")
+	state.Booted.Options = kargs.Split("loglevel=7 root=LABEL=root nosmt ostree=/x")
+	state.Cmdline = state.Booted.Options
+	state.Files = map[string]hostfiles.File{dropIn.Path: dropIn}
+	plan, err := pivot.Diff(state, targetB())
+	if err != nil || plan.Changed || plan.Reboots != 0 {
+		t.Errorf("plan %+v, %v; want none: other order, other name of the same digest", plan, err)
+	}
+	if differences := pivot.Prove(state, targetB()); len(differences) != 0 {
+		t.Errorf("Prove = %q", differences)
+	}
+}
+
+func TestDiffRefusesALineTheKernelWouldCut(t *testing.T) {
+	target := pivot.Target{Kargs: kargs.Change{New: kargs.Line{"x=" + strings.Repeat("y", kargs.MaxLength)}}}
+	_, err := pivot.Diff(stateA(), target)
+	if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "2047") {
+		t.Errorf("Diff = %v", err)
+	}
+}
+
+func TestProveNamesEachDifference(t *testing.T) {
+	target := targetB()
+	target.Image.Commit = "beef"
+	state := stateA()
+	other := dropIn
+	other.Mode = 0o600
+	state.Files = map[string]hostfiles.File{dropIn.Path: other}
+	got := strings.Join(pivot.Prove(state, target), "\n")
+	for _, want := range []string{imageB, "beef", "nosmt", "loglevel=7", dropIn.Path + ": differs"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in:\n%s", want, got)
+		}
+	}
+}
+
+func TestProveLooksAtTheRunningKernel(t *testing.T) {
+	target := pivot.Target{Kargs: kargs.Change{New: kargs.Line{"nosmt"}}}
+	state := stateA()
+	state.Booted.Options = append(state.Booted.Options, "nosmt")
+	got := pivot.Prove(state, target)
+	if len(got) != 1 || !strings.Contains(got[0], "running kernel") {
+		t.Errorf("Prove = %q, want that the running kernel lacks nosmt", got)
+	}
+}

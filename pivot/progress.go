@@ -1,0 +1,115 @@
+package pivot
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Progress is a run's account of itself: it keeps the journal and tells each
+// event, with the record as it then is.
+type Progress struct {
+	Journal Journal
+	Record  Record
+	Emit    Emit
+	Now     func() time.Time
+
+	step  Step
+	since time.Time
+	ran   []Duration // the steps of this run that are over
+	wrote bool       // this run has written the journal
+}
+
+// Open loads the journal.
+func (p *Progress) Open() (err error) {
+	p.Record, err = p.Journal.Load()
+	return err
+}
+
+// Start makes the record that of a new attempt at target.
+func (p *Progress) Start(attempt int, bootID string, target Target) {
+	if attempt == 1 {
+		p.Record.Started, p.Record.Phases = time.Time{}, slices.Clone(p.ran)
+	}
+	p.Record.Attempt, p.Record.Target, p.Record.BootID, p.Record.Error = attempt, target, bootID, nil
+	if p.Record.Started.IsZero() {
+		p.Record.Started = p.Now().UTC().Truncate(time.Second)
+	}
+}
+
+// Begin ends the step that runs, if any, and begins another.
+func (p *Progress) Begin(step Step, message string) {
+	p.endStep()
+	p.step, p.since = step, p.Now()
+	p.tell(Event{Kind: Began, Step: step, Message: message})
+}
+
+// endStep adds what the running step took to the record.
+func (p *Progress) endStep() {
+	if p.step == "" {
+		return
+	}
+	seconds := float64(p.Now().Sub(p.since).Milliseconds()) / 1000
+	over := Duration{Name: string(p.step), Seconds: seconds}
+	p.ran, p.Record.Phases = append(p.ran, over), append(p.Record.Phases, over)
+	p.step = ""
+}
+
+// Moved tells how far the running step is, in bytes; total is 0 if not known.
+func (p *Progress) Moved(done, total int64) {
+	p.tell(Event{Kind: Progressed, Step: p.step, Done: done, Total: total})
+}
+
+// Note tells something worth knowing.
+func (p *Progress) Note(message string) { p.tell(Event{Kind: Noted, Step: p.step, Message: message}) }
+
+// Waiting tells that the running step waits, after a try that failed for a transient reason.
+func (p *Progress) Waiting(err error, try int, wait time.Duration) {
+	p.Record.Error = FailureOf(err)
+	p.tell(Event{Kind: Waiting, Step: p.step, Err: err, Message: fmt.Sprintf("try %d failed, next in %s", try, wait)})
+	p.Record.Error = nil
+}
+
+// Enter changes the phase and writes the journal before it tells.
+func (p *Progress) Enter(phase Phase, bootID string) error {
+	if phase == Done || phase == Failed {
+		p.endStep()
+	}
+	p.Record.Phase, p.Record.BootID = phase, bootID
+	if err := p.Journal.Save(p.Record); err != nil {
+		return err
+	}
+	p.wrote = true
+	p.tell(Event{Kind: Entered, Step: p.step})
+	return nil
+}
+
+// Keep ends the running step and writes the journal, which then knows what the step took.
+func (p *Progress) Keep() error {
+	p.endStep()
+	return p.Journal.Save(p.Record)
+}
+
+// Fail ends the run with err. The journal learns of it only if this run has
+// written it before: input that was refused leaves the host untouched. A
+// permanent failure ends the transaction, but for one that was committed: there
+// the next boot decides.
+func (p *Progress) Fail(err error) {
+	step := p.step
+	p.endStep()
+	p.Record.Error = FailureOf(err)
+	if p.Record.Phase != Committed && p.Record.Error.Permanent {
+		p.Record.Phase = Failed
+	}
+	if p.wrote {
+		if jerr := p.Journal.Save(p.Record); jerr != nil {
+			p.tell(Event{Kind: Noted, Step: step, Message: jerr.Error()})
+		}
+	}
+	p.tell(Event{Kind: Failing, Step: step, Err: err})
+}
+
+func (p *Progress) tell(e Event) {
+	e.Record = p.Record
+	p.Emit(e)
+}

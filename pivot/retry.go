@@ -1,0 +1,54 @@
+package pivot
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"machine-pivot/fault"
+)
+
+// Retry says how long a transient failure is tried again. Waits double from
+// First to Cap; after Bound in all the last failure stands.
+type Retry struct {
+	First, Cap, Bound time.Duration
+	Sleep             func(context.Context, time.Duration) error // waits, or fails when the context ends
+	Now               func() time.Time
+}
+
+// DefaultRetry suits a machine whose registry comes up at about the same time.
+func DefaultRetry() Retry {
+	return Retry{First: time.Second, Cap: 30 * time.Second, Bound: 20 * time.Minute, Sleep: sleep, Now: time.Now}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Do calls work until it succeeds, fails permanently, or the bound is reached.
+// Each wait is told to waiting with the failure that caused it.
+func (r Retry) Do(ctx context.Context, waiting func(err error, attempt int, wait time.Duration), work func(context.Context) error) error {
+	deadline, wait := r.Now().Add(r.Bound), r.First
+	for attempt := 1; ; attempt++ {
+		err := work(ctx)
+		if err == nil || ctx.Err() != nil || !fault.KindOf(err).Transient() {
+			return err
+		}
+		if r.Now().Add(wait).After(deadline) {
+			return &fault.Error{Kind: fault.Unavailable, Hint: fault.HintOf(err),
+				Err: fmt.Errorf("gave up after %d tries in %s: %w", attempt, r.Bound, err)}
+		}
+		waiting(err, attempt, wait)
+		if err := r.Sleep(ctx, wait); err != nil {
+			return err
+		}
+		wait = min(2*wait, r.Cap)
+	}
+}

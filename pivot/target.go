@@ -1,0 +1,62 @@
+// Package pivot is the core: what a machine is (State), what it shall be
+// (Target), the difference (Plan), the transaction that makes it so, and the
+// journal that survives a power cut.
+//
+// Data moves one way: Target and State in, Plan out, Transaction. The only
+// backward edge is that State is observed anew at the start of each run, so an
+// interrupted run is resumed by planning again, never by replaying steps.
+package pivot
+
+import (
+	"slices"
+
+	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
+)
+
+// Target is what a machine shall be after its one reboot.
+type Target struct {
+	Image Image            `json:"image,omitzero"` // zero: keep the booted one
+	Kargs kargs.Change     `json:"kargs"`
+	Files []hostfiles.File `json:"files,omitempty"` // below /etc
+}
+
+// Same reports whether both targets ask for the same. What is only learned on
+// the way, an image's commit and version, does not count.
+func (t Target) Same(other Target) bool {
+	return t.Image.Digest == other.Image.Digest &&
+		t.Kargs.New.Equal(other.Kargs.New) && t.Kargs.Delete.Equal(other.Kargs.Delete) &&
+		slices.EqualFunc(t.Files, other.Files, hostfiles.File.Equal)
+}
+
+// Paths are the paths of the target's files.
+func (t Target) Paths() []string {
+	paths := make([]string, len(t.Files))
+	for i, f := range t.Files {
+		paths[i] = f.Path
+	}
+	return paths
+}
+
+// Image is an OS image, pinned to its content.
+type Image struct {
+	Reference string `json:"reference"`         // as in the registry: NAME@sha256:…
+	Digest    string `json:"digest"`            // sha256:…, of the manifest
+	Commit    string `json:"commit,omitempty"`  // the ostree commit it carries, once known
+	Version   string `json:"version,omitempty"` // as the image calls itself
+}
+
+// IsZero reports whether there is no image at all.
+func (i Image) IsZero() bool { return i == Image{} }
+
+// Same reports whether two images are the same content: the digest decides, so
+// the same image through a mirror is no change.
+func (i Image) Same(other Image) bool { return i.Digest != "" && i.Digest == other.Digest }
+
+// String is the reference with the version, for people.
+func (i Image) String() string {
+	if i.Version == "" {
+		return i.Reference
+	}
+	return i.Reference + " (" + i.Version + ")"
+}

@@ -1,0 +1,116 @@
+package pivot
+
+import (
+	"context"
+	"fmt"
+
+	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
+)
+
+// Images gets an OS image's commit into the host's repository.
+type Images interface {
+	// Import pulls image by its digest and returns it with Commit and Version
+	// known; the whole commit is then in the repository, verified.
+	Import(ctx context.Context, image Image, progress func(done, total int64)) (Image, error)
+}
+
+// Request is the one deployment that a transaction makes.
+type Request struct {
+	Merge  Deployment // the booted deployment: its /etc is carried over
+	Commit string
+	Image  Image            // for the origin; zero keeps the merge deployment's
+	Kargs  kargs.Line       // complete
+	Files  []hostfiles.File // put into the new deployment's /etc
+}
+
+// Engine makes deployments. libostree or rpm-ostree do the work; an Engine
+// drives one of them.
+type Engine interface {
+	// Prepare makes the deployment without the next boot seeing it, and checks
+	// it against the request field by field.
+	Prepare(ctx context.Context, r Request) error
+	// Commit makes image, arguments and files the next boot in one atomic step,
+	// and checks the result. Before it nothing has changed; after it all has.
+	Commit(ctx context.Context, r Request) error
+	// Discard takes back what Prepare made.
+	Discard(ctx context.Context) error
+}
+
+// Transaction carries out a change up to the point where only the reboot is missing.
+type Transaction struct {
+	Images   Images
+	Engine   Engine
+	Retry    Retry
+	Progress *Progress
+}
+
+// Run makes target the next boot. On failure before the commit the host is as it was.
+func (t *Transaction) Run(ctx context.Context, state State, target Target, attempt int) error {
+	p := t.Progress
+	p.Start(attempt, state.BootID, target)
+	if err := p.Enter(Applying, state.BootID); err != nil {
+		return err
+	}
+	if imageChanges(state, target) {
+		image, err := t.pull(ctx, target.Image)
+		if err != nil {
+			return err
+		}
+		target.Image = image
+		p.Record.Target = target
+	}
+	request, err := request(state, target)
+	if err != nil {
+		return err
+	}
+	p.Begin(StepPrepare, "preparing one deployment of ostree commit "+request.Commit)
+	if err := t.Engine.Prepare(ctx, request); err != nil {
+		return t.discard(ctx, err)
+	}
+	return t.commit(ctx, state.BootID, request)
+}
+
+// request turns a target into the deployment to make.
+func request(state State, target Target) (Request, error) {
+	result, err := target.Kargs.Apply(state.Booted.Options)
+	if err != nil {
+		return Request{}, err
+	}
+	r := Request{Merge: state.Booted, Commit: state.Booted.Commit, Kargs: result.Final, Files: target.Files}
+	if imageChanges(state, target) {
+		r.Commit, r.Image = target.Image.Commit, target.Image
+	}
+	return r, nil
+}
+
+func (t *Transaction) pull(ctx context.Context, image Image) (Image, error) {
+	t.Progress.Begin(StepPull, "pulling "+image.Reference)
+	var got Image
+	err := t.Retry.Do(ctx, t.Progress.Waiting, func(ctx context.Context) (err error) {
+		got, err = t.Images.Import(ctx, image, t.Progress.Moved)
+		return err
+	})
+	return got, err
+}
+
+// discard takes the prepared deployment back because of err.
+func (t *Transaction) discard(ctx context.Context, err error) error {
+	if derr := t.Engine.Discard(context.WithoutCancel(ctx)); derr != nil {
+		return fmt.Errorf("%w (and what was prepared could not be removed: %v)", err, derr)
+	}
+	return err
+}
+
+// commit journals the intent first: from then on only the host can say which
+// system the next boot is. Once begun it is not cancelled; it takes seconds.
+func (t *Transaction) commit(ctx context.Context, bootID string, r Request) error {
+	t.Progress.Begin(StepCommit, "committing image, kernel arguments and files in one step")
+	if err := t.Progress.Enter(Committed, bootID); err != nil {
+		return t.discard(ctx, err)
+	}
+	if err := t.Engine.Commit(context.WithoutCancel(ctx), r); err != nil {
+		return err
+	}
+	return t.Progress.Keep()
+}

@@ -1,0 +1,140 @@
+package pivot_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/fault"
+	"machine-pivot/pivot"
+)
+
+// script is an engine and a source of images that do what a test says, and say what was done.
+type script struct {
+	calls    []string
+	fail     map[string][]error // by call, one each time
+	progress *pivot.Progress
+	request  pivot.Request
+}
+
+func (s *script) call(name string) error {
+	phase := s.progress.Record.Phase
+	s.calls = append(s.calls, name+"/"+string(phase))
+	if errs := s.fail[name]; len(errs) > 0 {
+		s.fail[name] = errs[1:]
+		return errs[0]
+	}
+	return nil
+}
+
+func (s *script) Import(_ context.Context, i pivot.Image, progress func(done, total int64)) (pivot.Image, error) {
+	progress(1, 2)
+	i.Commit, i.Version = "beef", "B.2"
+	return i, s.call("import")
+}
+
+func (s *script) Prepare(_ context.Context, r pivot.Request) error {
+	s.request = r
+	return s.call("prepare")
+}
+func (s *script) Commit(context.Context, pivot.Request) error { return s.call("commit") }
+func (s *script) Discard(context.Context) error               { return s.call("discard") }
+
+// run carries out targetB on stateA with the given failures.
+func run(t *testing.T, fail map[string][]error) (*script, *pivot.Progress, error) {
+	t.Helper()
+	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	now := func() time.Time { clock = clock.Add(time.Second); return clock }
+	progress := &pivot.Progress{
+		Journal: pivot.JournalIn(t.TempDir()), Emit: func(pivot.Event) {}, Now: now,
+	}
+	s := &script{fail: fail, progress: progress}
+	tr := pivot.Transaction{Images: s, Engine: s, Progress: progress, Retry: pivot.Retry{
+		First: time.Second, Cap: 4 * time.Second, Bound: time.Minute, Now: now,
+		Sleep: func(_ context.Context, d time.Duration) error { clock = clock.Add(d); return nil },
+	}}
+	if err := progress.Open(); err != nil {
+		t.Fatal(err)
+	}
+	err := tr.Run(t.Context(), stateA(), targetB(), 1)
+	return s, progress, err
+}
+
+func TestTransactionOrder(t *testing.T) {
+	s, progress, err := run(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The journal holds the intent before the step that makes it true.
+	if want := []string{"import/applying", "prepare/applying", "commit/committed"}; !slices.Equal(s.calls, want) {
+		t.Errorf("calls %v, want %v", s.calls, want)
+	}
+	if s.request.Commit != "beef" || s.request.Kargs.String() != "root=LABEL=root rw ostree=/ostree/boot.1/os/x/0 nosmt loglevel=7" {
+		t.Errorf("request %+v", s.request)
+	}
+	kept, err := progress.Journal.Load()
+	if err != nil || kept.Phase != pivot.Committed || kept.Target.Image.Commit != "beef" || kept.BootID != "boot-1" {
+		t.Errorf("journal %+v, %v", kept, err)
+	}
+}
+
+func TestTransactionFailures(t *testing.T) {
+	down := fault.New(fault.Unavailable, "connection refused")
+	for _, c := range []struct {
+		name, call string
+		errs       []error
+		calls      []string
+		fails      bool
+	}{
+		{"registry comes up", "import", []error{down, down}, []string{"import/applying", "import/applying", "import/applying", "prepare/applying", "commit/committed"}, false},
+		{"image is bad", "import", []error{fault.New(fault.BadInput, "no commit")}, []string{"import/applying"}, true},
+		{"cannot stage", "prepare", []error{errors.New("no space")}, []string{"import/applying", "prepare/applying", "discard/applying"}, true},
+		{"cannot finalize", "commit", []error{errors.New("etc clash")}, []string{"import/applying", "prepare/applying", "commit/committed"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, _, err := run(t, map[string][]error{c.call: c.errs})
+			if !slices.Equal(s.calls, c.calls) || (err != nil) != c.fails {
+				t.Errorf("calls %v (%v), want %v", s.calls, err, c.calls)
+			}
+		})
+	}
+}
+
+func TestRetryIsBounded(t *testing.T) {
+	down := make([]error, 1000)
+	for i := range down {
+		down[i] = fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
+	}
+	s, _, err := run(t, map[string][]error{"import": down})
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "gave up after") {
+		t.Errorf("error %v", err)
+	}
+	if fault.HintOf(err) != "start the registry" {
+		t.Errorf("hint %q", fault.HintOf(err))
+	}
+	if len(s.calls) > 30 {
+		t.Errorf("%d tries in a minute", len(s.calls))
+	}
+}
+
+func TestJournalRefusesWhatItDoesNotKnow(t *testing.T) {
+	root := t.TempDir()
+	j := pivot.JournalIn(root)
+	if err := j.Save(pivot.Record{Phase: pivot.Applying}); err != nil {
+		t.Fatal(err)
+	}
+	left, _ := filepath.Glob(filepath.Join(root, "var/lib/pivot/*"))
+	if len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+	for _, content := range []string{"", "{", `{"format":2}`} {
+		write(t, j.Path, content)
+		if _, err := j.Load(); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
+			t.Errorf("journal %q: %v", content, err)
+		}
+	}
+}
