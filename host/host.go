@@ -1,0 +1,102 @@
+// Package host is the machine as a value: where its files are, how its programs
+// run and how it reboots. What it is, Observe reads afresh each time.
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/ostree"
+	"machine-pivot/pinning"
+)
+
+// Host is one machine.
+type Host struct {
+	Root   string // its root directory, "/" for the running system
+	Run    func(ctx context.Context, argv ...string) ([]byte, error)
+	Reboot func(ctx context.Context) error
+}
+
+// New is the machine whose root directory is given.
+func New(root string) *Host { return &Host{Root: root, Run: run, Reboot: reboot} }
+
+// Sysroot reads the machine's deployments.
+func (h *Host) Sysroot() *ostree.Sysroot { return ostree.OpenSysroot(h.Root) }
+
+// OpenRepo opens the machine's ostree repository for writing, also where /sysroot
+// is mounted read-only. The repository can be used until view is closed.
+func (h *Host) OpenRepo() (repo *ostree.Repo, view io.Closer, err error) {
+	sysroot := h.Sysroot().Physical()
+	dir, err := hostfiles.OpenWritable(sysroot, filepath.Join(sysroot, "ostree/repo"))
+	if err != nil {
+		return nil, nil, err
+	}
+	repo, err = ostree.OpenRepo(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+	if err != nil {
+		return nil, nil, errors.Join(err, dir.Close())
+	}
+	return repo, dir, nil
+}
+
+// Path is the path of a file of the machine.
+func (h *Host) Path(path string) string { return filepath.Join(h.Root, path) }
+
+// BootID is the kernel's id of this boot.
+func (h *Host) BootID() (string, error) { return h.readLine("/proc/sys/kernel/random/boot_id") }
+
+// PresentCPUs are the CPUs that the machine has, online or not.
+func (h *Host) PresentCPUs() (pinning.CPUSet, error) {
+	line, err := h.readLine("/sys/devices/system/cpu/present")
+	if err != nil {
+		return pinning.CPUSet{}, err
+	}
+	return pinning.ParseCPUSet(line)
+}
+
+// FIPS reports whether the running kernel is in FIPS mode; a kernel that does
+// not know the setting is not.
+func (h *Host) FIPS() (bool, error) {
+	line, err := h.readLine("/proc/sys/crypto/fips_enabled")
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return line == "1", err
+}
+
+func (h *Host) readLine(path string) (string, error) {
+	data, err := os.ReadFile(h.Path(path))
+	if err != nil {
+		return "", fmt.Errorf("cannot observe the host: %w", err)
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// run runs a program; its error holds the last of what it said on stderr.
+func run(ctx context.Context, argv ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, fault.New(fault.Refused, "cannot run %s: not installed on this host", argv[0])
+	case err != nil:
+		return nil, fmt.Errorf("%s: %s (%w)", strings.Join(argv[:min(3, len(argv))], " "), lastLines(stderr.String(), 5), err)
+	}
+	return stdout.Bytes(), nil
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "; ")
+}
