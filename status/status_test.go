@@ -1,0 +1,98 @@
+package status_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/fault"
+	"machine-pivot/pivot"
+	"machine-pivot/status"
+)
+
+// reporter is one on a scratch host, with what it told.
+func reporter(t *testing.T) (r *status.Reporter, log *bytes.Buffer, told *[]string) {
+	t.Helper()
+	t.Setenv("JOURNAL_STREAM", "")
+	log, told = &bytes.Buffer{}, &[]string{}
+	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return &status.Reporter{
+		Root: t.TempDir(), Log: status.NewLog(log),
+		Notify: func(s string) { *told = append(*told, s) },
+		Now:    func() time.Time { clock = clock.Add(100 * time.Millisecond); return clock },
+	}, log, told
+}
+
+func TestEvents(t *testing.T) {
+	r, log, told := reporter(t)
+	err := fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
+	record := pivot.Record{Phase: pivot.Applying, Attempt: 1}
+	r.Emit(pivot.Event{Kind: pivot.Began, Step: pivot.StepPull, Message: "pulling x", Record: record})
+	for done := range int64(20) {
+		r.Emit(pivot.Event{Kind: pivot.Progressed, Step: pivot.StepPull, Done: done * 1e6, Total: 20e6, Record: record})
+	}
+	r.Emit(pivot.Event{Kind: pivot.Waiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed, next in 1s", Record: record})
+	record.Error, record.Phase = pivot.FailureOf(err), pivot.Failed
+	r.Emit(pivot.Event{Kind: pivot.Failing, Step: pivot.StepPull, Err: err, Record: record})
+
+	wantLog := "pivot: pull: pulling x\npivot: pull: warning: try 1 failed, next in 1s: connection refused\n" +
+		"pivot: pull: error: connection refused\npivot: pull: hint: start the registry\n"
+	if log.String() != wantLog {
+		t.Errorf("log is\n%s\nwant\n%s", log, wantLog)
+	}
+	if n := len(*told); n > 10 {
+		t.Errorf("systemd was told %d times: progress must be rare", n)
+	}
+	if !slices.Contains(*told, "pull: 25%, 5.0 MB of 20.0 MB") {
+		t.Errorf("systemd was told %q", *told)
+	}
+	s, rerr := status.Read(r.Root)
+	if rerr != nil || s.Phase != pivot.Failed || s.Error.Hint != "start the registry" || s.Error.Permanent {
+		t.Errorf("status %+v, %v", s, rerr)
+	}
+}
+
+// The keys are a contract with other programs.
+func TestKeys(t *testing.T) {
+	r, _, _ := reporter(t)
+	r.Emit(pivot.Event{Kind: pivot.Failing, Err: errors.New("x"), Record: pivot.Record{
+		Error: pivot.FailureOf(errors.New("x")), Started: time.Unix(0, 0), Phases: []pivot.Duration{{Name: "pull", Seconds: 1.5}},
+	}})
+	data, err := os.ReadFile(filepath.Join(r.Root, "run/pivot/status.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(data, &object); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"phase", "step", "percent", "attempt", "target", "booted", "error", "started", "phases"} {
+		if _, ok := object[key]; !ok {
+			t.Errorf("no key %q in\n%s", key, data)
+		}
+	}
+	for _, want := range []string{`"message": "x"`, `"hint": ""`, `"permanent": true`, `"name": "pull"`, `"seconds": 1.5`} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("no %s in\n%s", want, data)
+		}
+	}
+}
+
+func TestWithoutARunTheJournalTells(t *testing.T) {
+	root := t.TempDir()
+	if s, err := status.Read(root); err != nil || s.Phase != pivot.Idle {
+		t.Errorf("a fresh host: %+v, %v", s, err)
+	}
+	if err := pivot.JournalIn(root).Save(pivot.Record{Phase: pivot.Done, Attempt: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := status.Read(root); err != nil || s.Phase != pivot.Done || s.Attempt != 2 {
+		t.Errorf("after a run: %+v, %v", s, err)
+	}
+}
