@@ -1,0 +1,169 @@
+// Package firstboot tells the two stories of a machine's move to another
+// system: its first boot (this file, top to bottom) and an administrator's
+// pivot by hand (rebase.go). Both are the same few steps on the same parts.
+package firstboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
+	"machine-pivot/machineconfig"
+	"machine-pivot/osimage"
+	"machine-pivot/pivot"
+)
+
+// EncapsulatedPath is where Ignition leaves the encapsulated MachineConfig. That
+// it is there means that the first boot is not over.
+const EncapsulatedPath = "/etc/ignition-machine-config-encapsulated.json"
+
+// FirstBoot is the first boot of a machine: one attempt to its end.
+type FirstBoot struct {
+	Machine
+	File     string // the encapsulated MachineConfig
+	NoReboot bool   // stop where only the reboot is missing
+}
+
+// Run brings the machine to what the encapsulated MachineConfig asks for. It
+// ends in one of three ways: the machine is proven to be at its target and the
+// first boot is closed; the target is committed and the machine reboots; or an
+// error says why neither could be.
+func (b *FirstBoot) Run(ctx context.Context) error {
+	err := b.run(ctx)
+	if err != nil {
+		b.Progress.Fail(err)
+	}
+	return err
+}
+
+func (b *FirstBoot) run(ctx context.Context) error {
+	if err := b.Progress.Open(); err != nil {
+		return err
+	}
+	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
+	desired, err := b.Read()
+	if errors.Is(err, fs.ErrNotExist) {
+		return b.nothingAsked(err)
+	}
+	if err != nil {
+		return err
+	}
+	target, err := b.Target(ctx, desired)
+	if err != nil {
+		return err
+	}
+
+	b.Progress.Begin(pivot.StepObserve, "looking at the host")
+	target = b.recall(target)
+	state, err := b.Host.Observe(target.Paths())
+	if err != nil {
+		return err
+	}
+
+	decision := b.decide(state, target)
+	switch decision.Action {
+	case pivot.Close:
+		return b.close(state, target)
+	case pivot.GiveUp:
+		return b.gaveUp(state, target)
+	case pivot.Apply:
+		b.Progress.Begin(pivot.StepPreflight, "checking what could fail")
+		if err := b.preflight(desired); err != nil {
+			return err
+		}
+		if err := b.apply(ctx, state, target, decision.Attempt); err != nil {
+			return err
+		}
+	}
+	if b.NoReboot {
+		return nil
+	}
+	return b.reboot(ctx)
+}
+
+// Read reads and validates the file; the error reports every problem of it.
+func (b *FirstBoot) Read() (*machineconfig.Desired, error) {
+	data, err := os.ReadFile(b.Host.Path(b.File))
+	if err != nil {
+		return nil, fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err)
+	}
+	cpus, err := b.Host.PresentCPUs()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	desired, report := machineconfig.ParseEncapsulated(data, machineconfig.Host{
+		CPUs:       cpus,
+		CheckImage: osimage.CheckReference,
+	})
+	if report.Failed() {
+		return nil, report.Err(b.File)
+	}
+	for _, p := range report {
+		b.Progress.Note(p.Path + ": " + p.Message)
+	}
+	return desired, nil
+}
+
+// nothingAsked ends a run without a file: fine on a host that pivot is for.
+func (b *FirstBoot) nothingAsked(err error) error {
+	if b.File != EncapsulatedPath {
+		return err
+	}
+	if _, err := b.Host.Observe(nil); err != nil {
+		return err
+	}
+	b.Progress.Note("nothing to do: there is no " + b.File)
+	return nil
+}
+
+// Target turns the parsed file into values that can be compared with the host.
+func (b *FirstBoot) Target(ctx context.Context, d *machineconfig.Desired) (pivot.Target, error) {
+	args, err := kargs.ParseEntries(d.KernelArguments)
+	if err != nil {
+		return pivot.Target{}, fault.New(fault.BadInput, "%w", err)
+	}
+	target := pivot.Target{Kargs: kargs.Change{New: args}, Files: d.Files}
+	if d.Image == "" {
+		return target, nil
+	}
+	target.Image, err = b.image(ctx, d.Image)
+	return target, err
+}
+
+// preflight checks, before any write, what can be known to fail.
+func (b *FirstBoot) preflight(d *machineconfig.Desired) error {
+	fips, err := b.Host.FIPS()
+	if err != nil {
+		return err
+	}
+	if fips != d.FIPS {
+		return fault.New(fault.Refused, "cannot pivot this machine: spec.fips is %v, but the kernel runs with FIPS mode %s",
+			d.FIPS, map[bool]string{true: "on", false: "off"}[fips]).
+			WithHint("FIPS mode is chosen when a machine is installed and cannot be changed later: install it anew, or correct spec.fips")
+	}
+	return nil
+}
+
+// close ends the first boot: the machine is what was asked for.
+func (b *FirstBoot) close(state pivot.State, target pivot.Target) error {
+	b.Progress.Begin(pivot.StepProve, "the machine is what was asked for")
+	if b.Progress.Record.Phase == pivot.Idle || !b.Progress.Record.Target.Same(target) {
+		b.Progress.Start(1, state.BootID, target)
+	}
+	b.Progress.Record.Error = nil
+	file := b.Host.Path(b.File)
+	// The journal first: a file that is left makes this boot's work be done again, a missing one does not.
+	if err := b.Progress.Enter(pivot.Done, state.BootID); err != nil {
+		return err
+	}
+	if err := hostfiles.Rename(file, file+".bak"); err != nil {
+		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
+	}
+	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
+	return nil
+}

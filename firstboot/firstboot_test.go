@@ -1,0 +1,312 @@
+package firstboot_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/fault"
+	"machine-pivot/firstboot"
+	"machine-pivot/osimage"
+	"machine-pivot/pinning"
+	"machine-pivot/pivot"
+	"machine-pivot/rpmostree"
+	"machine-pivot/test/hostdir"
+)
+
+// boot runs the first boot's program once, as the unit does at each boot, until
+// it ends or waits for the reboot.
+func boot(t *testing.T, h *hostdir.Host) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reboot := h.Reboot
+	h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) } // systemd stops us on its way down
+	b := firstboot.FirstBoot{Machine: machine(t, h), File: firstboot.EncapsulatedPath}
+	return b.Run(ctx)
+}
+
+func machine(t *testing.T, h *hostdir.Host) firstboot.Machine {
+	t.Helper()
+	clock := time.Now() // moves only when the retry sleeps
+	return firstboot.Machine{
+		Host:   h.Host,
+		Puller: &osimage.Puller{Root: h.Root},
+		Engine: &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
+		Retry: pivot.Retry{
+			First: time.Second, Cap: time.Minute, Bound: 5 * time.Minute, Now: func() time.Time { return clock },
+			Sleep: func(_ context.Context, d time.Duration) error { clock = clock.Add(d); return nil },
+		},
+		Progress: &pivot.Progress{
+			Journal: pivot.JournalIn(h.Root), Now: time.Now,
+			Emit: func(e pivot.Event) {
+				if e.Err != nil {
+					t.Logf("%s: %v", e.Step, e.Err)
+				}
+			},
+		},
+	}
+}
+
+// ask writes the encapsulated MachineConfig of the main job.
+func ask(t *testing.T, h *hostdir.Host) {
+	t.Helper()
+	set, err := pinning.ParseCPUSet("0-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := pinning.Workloads{"management": set}
+	type object = map[string]any
+	file := func(path string, content []byte) object {
+		return object{"path": path, "mode": 420, "overwrite": true, "contents": object{"source": "data:;base64," + base64.StdEncoding.EncodeToString(content)}}
+	}
+	data, err := json.Marshal(object{"spec": object{
+		"osImageURL": h.Image, "kernelArguments": []string{`nosmt hugepagesz=1G hugepages=4`, `acpi_osi="!Windows 2020"`}, "fips": false,
+		"config": object{"ignition": object{"version": "3.2.0"}, "storage": object{"files": []object{
+			file(pinning.DropInPath, pinning.DropIn(w)), file(pinning.KubeletPath, pinning.KubeletFile(w)),
+		}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Write(firstboot.EncapsulatedPath, data)
+}
+
+// expectOld checks that the running system is the old one, untouched.
+func expectOld(t *testing.T, h *hostdir.Host) {
+	t.Helper()
+	if v := h.Version(); v != "A.1" {
+		t.Errorf("version %s runs, want A.1", v)
+	}
+	if strings.Contains(h.Options(), "nosmt") {
+		t.Errorf("the old system's options are %q", h.Options())
+	}
+	for _, path := range []string{"/etc/crio", "/etc/kubernetes"} {
+		if _, err := os.Lstat(h.Path(path)); err == nil {
+			t.Errorf("the old system has %s", path)
+		}
+	}
+}
+
+// expectNew checks that the running system is the new one, whole.
+func expectNew(t *testing.T, h *hostdir.Host) {
+	t.Helper()
+	if v := h.Version(); v != "B.2" {
+		t.Errorf("version %s runs, want B.2", v)
+	}
+	if want := ` nosmt hugepagesz=1G hugepages=4 acpi_osi="!Windows 2020"`; !strings.HasSuffix(h.Options(), want) || strings.Count(h.Options(), "nosmt") != 1 {
+		t.Errorf("options %q, want %s at the end", h.Options(), want)
+	}
+	if want := `root=LABEL=root rw keep="a b" $ignition_firstboot`; !strings.HasPrefix(strings.Replace(h.Options(), ostreeOption(h), "", 1), want) {
+		t.Errorf("options %q do not keep %s", h.Options(), want)
+	}
+	for path, want := range map[string]string{
+		pinning.DropInPath: `"cpuset" = "0-1"`, pinning.KubeletPath: `"cpuset": "0-1"`,
+		"/etc/local": "a change of this machine", "/etc/default": "default of B.2",
+	} {
+		if got := string(h.Read(path)); !strings.Contains(got, want) {
+			t.Errorf("%s holds %q, want %q", path, got, want)
+		}
+	}
+}
+
+func ostreeOption(h *hostdir.Host) string {
+	for option := range strings.FieldsSeq(h.Options()) {
+		if strings.HasPrefix(option, "ostree=") {
+			return option + " "
+		}
+	}
+	return "no ostree="
+}
+
+func expectClosed(t *testing.T, h *hostdir.Host) {
+	t.Helper()
+	if h.Read(firstboot.EncapsulatedPath) != nil || h.Read(firstboot.EncapsulatedPath+".bak") == nil {
+		t.Error("the first boot is not closed")
+	}
+	r, err := pivot.JournalIn(h.Root).Load()
+	if err != nil || r.Phase != pivot.Done {
+		t.Errorf("journal %+v, %v, want done", r, err)
+	}
+}
+
+func newHost(t *testing.T) *hostdir.Host {
+	h := hostdir.New(t)
+	h.Write("/etc/local", []byte("a change of this machine\n"))
+	ask(t, h)
+	return h
+}
+
+func TestFirstBoot(t *testing.T) {
+	h := newHost(t)
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectOld(t, h) // the running system is never touched
+	if h.Reboots != 1 {
+		t.Errorf("%d reboots asked for", h.Reboots)
+	}
+	h.Boot()
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectNew(t, h)
+	expectClosed(t, h)
+	if h.Reboots != 1 {
+		t.Errorf("%d reboots asked for in all", h.Reboots)
+	}
+
+	// The same is asked for again: no write, no reboot, not one request.
+	calls, requests := len(h.Ostree.Calls), h.Registry.Requests()
+	ask(t, h)
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectClosed(t, h)
+	if h.Reboots != 1 || len(h.Ostree.Calls) != calls || h.Registry.Requests() != requests {
+		t.Errorf("a converged host: %d reboots, calls %v, %d requests", h.Reboots, h.Ostree.Calls[calls:], h.Registry.Requests()-requests)
+	}
+}
+
+// TestPowerCuts cuts the power once, at each call of ostree, before it takes
+// effect and after. The next boot must be the old system or the new one, whole;
+// and the boots after it must arrive, with no more reboots than they need.
+func TestPowerCuts(t *testing.T) {
+	for call := 1; call <= 2; call++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("call %d after %v", call, after), func(t *testing.T) {
+				h := newHost(t)
+				h.Ostree.Fail = func(n int, now bool) error {
+					if n == call && now == after {
+						return errors.New("power cut")
+					}
+					return nil
+				}
+				if err := boot(t, h); err == nil {
+					t.Fatal("the cut was not noticed")
+				}
+				expectOld(t, h)
+				h.Ostree.Fail = nil
+				h.Boot()
+				if h.Version() == "A.1" {
+					expectOld(t, h)
+				} else {
+					expectNew(t, h)
+				}
+				for range 2 {
+					if err := boot(t, h); err != nil {
+						t.Fatal(err)
+					}
+					if h.Read(firstboot.EncapsulatedPath) == nil {
+						break
+					}
+					h.Boot()
+				}
+				expectNew(t, h)
+				expectClosed(t, h)
+			})
+		}
+	}
+}
+
+// TestCommitThatDoesNotHold: a machine that keeps coming up on its old system
+// tries three times, then stops, says why, and never reboots again.
+func TestCommitThatDoesNotHold(t *testing.T) {
+	h := newHost(t)
+	h.Write("/boot/ostree/finalize-failure.stamp", []byte("During /etc merge: clash\n"))
+	// Between commit and reboot somebody takes the new deployment away.
+	forget := func() {
+		if err := h.Undeploy(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for attempt := 1; attempt <= pivot.MaxAttempts; attempt++ {
+		if err := boot(t, h); err != nil {
+			t.Fatalf("attempt %d: %v", attempt, err)
+		}
+		forget()
+		h.Boot()
+	}
+	err := boot(t, h)
+	if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "clash") || fault.HintOf(err) == "" {
+		t.Errorf("error %v", err)
+	}
+	if h.Reboots != pivot.MaxAttempts {
+		t.Errorf("%d reboots, want %d", h.Reboots, pivot.MaxAttempts)
+	}
+	expectOld(t, h)
+	if h.Read(firstboot.EncapsulatedPath) == nil {
+		t.Error("the file is gone")
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		prepare func(*hostdir.Host)
+		kind    fault.Kind
+		want    string
+	}{
+		{"FIPS mismatch", func(h *hostdir.Host) { h.Write("/proc/sys/crypto/fips_enabled", []byte("1\n")) }, fault.Refused, "FIPS mode on"},
+		{"no boot entry", func(h *hostdir.Host) { _ = os.RemoveAll(h.Path("/boot/loader/entries")) }, fault.Refused, "has no boot entry"},
+		{"not booted from ostree", func(h *hostdir.Host) { _ = os.Remove(h.Path("/run/ostree-booted")) }, fault.Refused, "not booted from an ostree"},
+		{"wrong pull secret", func(h *hostdir.Host) {
+			h.Write("/var/lib/kubelet/config.json", []byte(`{"auths":{"`+h.Registry.Host()+`":{"auth":"eDp5"}}}`))
+		}, fault.Refused, "unauthorized"},
+		{"image without an ostree commit", func(h *hostdir.Host) { h.Image = h.NoOS; ask(t, h) }, fault.BadInput, "carries no ostree commit"},
+		{"registry down for good", func(h *hostdir.Host) { _ = h.Registry.SetDown(true) }, fault.Unavailable, "gave up after"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t)
+			c.prepare(h)
+			err := boot(t, h)
+			if fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+			if c.kind != fault.BadInput && fault.HintOf(err) == "" {
+				t.Errorf("error %v has no hint", err)
+			}
+			if h.Reboots != 0 || len(h.Ostree.Calls) != 0 {
+				t.Errorf("%d reboots, calls %v", h.Reboots, h.Ostree.Calls)
+			}
+		})
+	}
+}
+
+func TestRebase(t *testing.T) {
+	h := hostdir.New(t)
+	rebase := func(image string, change func(*firstboot.Rebase)) (bool, error) {
+		r := firstboot.Rebase{Machine: machine(t, h), Image: image}
+		change(&r)
+		return r.Run(t.Context())
+	}
+	changed, err := rebase(h.Image, func(r *firstboot.Rebase) { r.Append, r.Delete = []string{"quiet"}, []string{"keep"} })
+	if err != nil || !changed || h.Reboots != 0 {
+		t.Fatalf("changed %v, %v, %d reboots", changed, err, h.Reboots)
+	}
+	h.Boot()
+	if h.Version() != "B.2" || !strings.HasSuffix(h.Options(), " quiet") || strings.Contains(h.Options(), "keep=") {
+		t.Errorf("version %s with %q", h.Version(), h.Options())
+	}
+	// Only arguments: the image stays, and with it the origin that names it.
+	changed, err = rebase("", func(r *firstboot.Rebase) { r.Append = []string{"nosmt"} })
+	if err != nil || !changed {
+		t.Fatalf("changed %v, %v", changed, err)
+	}
+	h.Boot()
+	m := machine(t, h)
+	s, err := m.Status()
+	if err != nil || s.Phase != pivot.Done || s.Booted.Image.Reference != h.Image {
+		t.Errorf("status %+v booted %+v, %v", s, s.Booted, err)
+	}
+	changed, err = rebase(h.Image, func(r *firstboot.Rebase) { r.Append = []string{"nosmt", "quiet"} })
+	if err != nil || changed {
+		t.Errorf("the same again: changed %v, %v", changed, err)
+	}
+}

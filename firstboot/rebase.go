@@ -1,0 +1,154 @@
+package firstboot
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
+	"machine-pivot/pinning"
+	"machine-pivot/pivot"
+)
+
+// The files of the old pivot tool that still count for a pivot by hand.
+const (
+	PullspecPath     = "/etc/pivot/image-pullspec" // the image, if none is given
+	rebootNeededPath = "/run/pivot/reboot-needed"  // its presence asks for the reboot
+)
+
+// Rebase is an administrator's pivot by hand.
+type Rebase struct {
+	Machine
+	Image   string // "": as PullspecPath says, else the booted image stays
+	Append  []string
+	Delete  []string
+	Pinning pinning.Workloads // none: no pinning file is touched
+	Reboot  bool
+}
+
+// Asked reports whether anything is asked for at all.
+func (r *Rebase) Asked() bool {
+	if r.Image != "" || len(r.Append)+len(r.Delete)+len(r.Pinning) > 0 {
+		return true
+	}
+	_, err := os.Stat(r.Host.Path(PullspecPath))
+	return err == nil
+}
+
+// Run makes the asked-for system the next boot, and reboots if that is asked
+// for. It reports whether anything had to change.
+func (r *Rebase) Run(ctx context.Context) (changed bool, err error) {
+	changed, err = r.run(ctx)
+	if err != nil {
+		r.Progress.Fail(err)
+	}
+	return changed, err
+}
+
+func (r *Rebase) run(ctx context.Context) (bool, error) {
+	if err := r.Progress.Open(); err != nil {
+		return false, err
+	}
+	target, state, err := r.observe(ctx)
+	if err != nil {
+		return false, err
+	}
+	switch decision := r.decide(state, target); decision.Action {
+	case pivot.Close:
+		r.Progress.Note("nothing to do: the machine is what was asked for")
+		return false, nil
+	case pivot.Reboot:
+		r.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
+	default:
+		// A person asks: an attempt that failed before does not count against it.
+		if err := r.apply(ctx, state, target, 1); err != nil {
+			return true, err
+		}
+	}
+	if !r.Reboot && !r.rebootNeeded() {
+		r.Progress.Note("the new system is committed; changes made to /etc from now to the reboot stay behind")
+		return true, nil
+	}
+	return true, r.reboot(ctx)
+}
+
+func (r *Rebase) observe(ctx context.Context) (pivot.Target, pivot.State, error) {
+	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
+	target, err := r.Target(ctx)
+	if err != nil {
+		return pivot.Target{}, pivot.State{}, err
+	}
+	r.Progress.Begin(pivot.StepObserve, "looking at the host")
+	target = r.recall(target)
+	state, err := r.Host.Observe(target.Paths())
+	return target, state, err
+}
+
+// Target turns the command line into values that can be compared with the host.
+func (r *Rebase) Target(ctx context.Context) (pivot.Target, error) {
+	appended, err := kargs.ParseEntries(r.Append)
+	if err != nil {
+		return pivot.Target{}, fault.New(fault.BadInput, "%w", err)
+	}
+	var deleted kargs.Line
+	for _, entry := range r.Delete {
+		deleted = append(deleted, kargs.Split(entry)...)
+	}
+	target := pivot.Target{Kargs: kargs.Change{New: appended, Delete: deleted}}
+	if target.Files, err = r.pinningFiles(); err != nil {
+		return pivot.Target{}, err
+	}
+	reference, err := r.reference()
+	if err != nil || reference == "" {
+		return target, err
+	}
+	target.Image, err = r.image(ctx, reference)
+	return target, err
+}
+
+// reference is the image that is asked for: on the command line, or in the file
+// of the old pivot tool; "" keeps the booted one.
+func (r *Rebase) reference() (string, error) {
+	if r.Image != "" {
+		return r.Image, nil
+	}
+	text, err := os.ReadFile(r.Host.Path(PullspecPath))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fault.New(fault.BadInput, "cannot read which image is asked for: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// pinningFiles are the files of the asked-for CPU partitioning, held against
+// the CPUs that the machine has.
+func (r *Rebase) pinningFiles() ([]hostfiles.File, error) {
+	if len(r.Pinning) == 0 {
+		return nil, nil
+	}
+	cpus, err := r.Host.PresentCPUs()
+	if err != nil {
+		return nil, err
+	}
+	for workload, set := range r.Pinning {
+		if lacking := set.Difference(cpus); !lacking.IsEmpty() {
+			return nil, fault.New(fault.BadInput, "cannot pin workload %s to CPUs %s: the machine has no CPU %s, only %s",
+				workload, set, lacking, cpus)
+		}
+	}
+	return []hostfiles.File{
+		{Path: pinning.DropInPath, Mode: 0o644, Content: pinning.DropIn(r.Pinning)},
+		{Path: pinning.KubeletPath, Mode: 0o644, Content: pinning.KubeletFile(r.Pinning)},
+	}, nil
+}
+
+func (r *Rebase) rebootNeeded() bool {
+	_, err := os.Stat(r.Host.Path(rebootNeededPath))
+	return !errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,197 @@
+// Package hostdir makes a directory that is a booted ostree host as far as pivot
+// can see: a sysroot that the real ostree made, the deployment that "runs" with
+// /run, /proc and /sys of its own, and a stand-in for "ostree admin" at the
+// process boundary. What the real ostree does only on a booted machine (staging
+// and its finalization) the stand-in keeps as the staged state and carries out
+// with the real "ostree admin deploy". Tests can cut the power at any call.
+package hostdir
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"machine-pivot/host"
+	"machine-pivot/ostree"
+	"machine-pivot/test/need"
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/registry"
+)
+
+// Host is such a host, with a registry that serves its next system.
+type Host struct {
+	*host.Host
+	Registry *registry.Registry
+	Image    string // of the next system, by digest
+	NoOS     string // an image without an ostree commit
+	Commit   string // of the next system
+	Reboots  int    // asked for so far
+	Ostree   Standin
+
+	t        testing.TB
+	physical string
+	boots    int
+}
+
+// New makes a host that has booted its first system. It skips, or on CI fails,
+// where the real ostree cannot be used.
+func New(t testing.TB) *Host {
+	t.Helper()
+	need.Ostree(t)
+	h := &Host{t: t, physical: filepath.Join(t.TempDir(), "physical")}
+	h.Ostree.host = h
+	h.must(os.Mkdir(h.physical, 0o755))
+	repo := filepath.Join(h.physical, "ostree/repo")
+	h.run("ostree", "admin", "init-fs", h.physical)
+	t.Cleanup(func() { h.run("sh", "-c", "chattr -f -i "+h.physical+"/ostree/deploy/os/deploy/*.[0-9] || true") })
+	h.run("ostree", "admin", "os-init", "--sysroot="+h.physical, "os")
+	h.run("ostree", "config", "--repo="+repo, "set", "sysroot.bootloader", "none")
+	first := h.commit(repo, "A.1")
+	h.run("ostree", "admin", "deploy", "--sysroot="+h.physical, "--os=os", "--karg=root=LABEL=root", "--karg=rw",
+		`--karg-append=keep="a b"`, "--karg-append=$ignition_firstboot", first)
+	h.serve()
+	h.Boot()
+	h.Write("/etc/containers/certs.d/"+h.Registry.Host()+"/ca.crt", h.Registry.CA())
+	h.Write("/var/lib/kubelet/config.json", h.Registry.PullSecret(h.Registry.Host()))
+	return h
+}
+
+// commit makes a small system of a version.
+func (h *Host) commit(repo, version string) string {
+	h.t.Helper()
+	tree := h.t.TempDir()
+	for path, content := range map[string]string{
+		"usr/lib/modules/6.1/vmlinuz": "kernel", "usr/lib/modules/6.1/initramfs.img": "initramfs " + version,
+		"usr/lib/os-release": "ID=os\nVERSION=" + version + "\nPRETTY_NAME=" + version + "\n",
+		"usr/etc/default":    "default of " + version + "\n",
+	} {
+		writeFile(h.t, filepath.Join(tree, path), []byte(content))
+	}
+	return h.run("ostree", "commit", "--repo="+repo, "--orphan", "--tree=dir="+tree, "--add-metadata-string=version="+version)
+}
+
+// serve starts a registry with the next system in it.
+func (h *Host) serve() {
+	h.t.Helper()
+	archive := filepath.Join(h.t.TempDir(), "archive")
+	h.run("ostree", "init", "--repo="+archive, "--mode=archive")
+	h.Commit = h.commit(archive, "B.2")
+	r, err := registry.Start(registry.Options{})
+	h.must(err)
+	h.Registry = r
+	h.t.Cleanup(func() { h.must(r.Close()) })
+	h.Image = h.push(archive)
+	h.NoOS = h.push(archive, oscontainer.WithoutRepo(), oscontainer.WithLabel("com.coreos.ostree-commit", ""))
+}
+
+// push puts an image made from an archive repository into the registry.
+func (h *Host) push(archive string, options ...oscontainer.Option) (reference string) {
+	h.t.Helper()
+	img, err := oscontainer.Legacy(archive, h.Commit, "B.2", append(options, oscontainer.WithWorkDir(h.t.TempDir()))...)
+	h.must(err)
+	digest, err := h.Registry.Push(h.t.Context(), "os/content", "b", img)
+	h.must(err)
+	return h.Registry.Host() + "/os/content@" + digest
+}
+
+// Boot starts the default deployment: what was in /run is gone.
+func (h *Host) Boot() {
+	h.t.Helper()
+	all, err := ostree.OpenSysroot(h.physical).Deployments()
+	h.must(err)
+	root := all[0].Path
+	h.boots++
+	h.run("chattr", "-i", root)
+	for _, dir := range []string{"run", "var", "sysroot", "boot"} {
+		h.must(os.RemoveAll(filepath.Join(root, dir)))
+	}
+	h.must(os.Symlink(h.physical, filepath.Join(root, "sysroot")))
+	h.must(os.Symlink(filepath.Join(h.physical, "boot"), filepath.Join(root, "boot")))
+	h.must(os.Symlink(filepath.Join(h.physical, "ostree/deploy/os/var"), filepath.Join(root, "var")))
+	h.Host = host.New(root)
+	h.Run = h.Ostree.run
+	h.Reboot = func(context.Context) error { h.Reboots++; return nil }
+	h.Write("/run/ostree-booted", nil)
+	h.Write("/proc/cmdline", []byte("BOOT_IMAGE=/x "+strings.Replace(all[0].Entry.Options, "$ignition_firstboot", "ignition.firstboot", 1)+"\n"))
+	h.Write("/proc/sys/kernel/random/boot_id", fmt.Appendf(nil, "boot-%d\n", h.boots))
+	h.Write("/sys/devices/system/cpu/present", []byte("0-3\n"))
+}
+
+// Version is that of the running system.
+func (h *Host) Version() string {
+	text := string(h.Read("/usr/lib/os-release"))
+	_, after, _ := strings.Cut(text, "VERSION=")
+	version, _, _ := strings.Cut(after, "\n")
+	return version
+}
+
+// Options is the running system's boot entry.
+func (h *Host) Options() string {
+	h.t.Helper()
+	booted, err := h.Sysroot().Booted()
+	h.must(err)
+	all, err := h.Sysroot().Deployments()
+	h.must(err)
+	for _, d := range all {
+		if d.ID() == booted.ID() {
+			return d.Entry.Options
+		}
+	}
+	h.t.Fatalf("the booted deployment has no boot entry")
+	return ""
+}
+
+// Write writes a file of the host.
+func (h *Host) Write(path string, content []byte) {
+	h.t.Helper()
+	writeFile(h.t, h.Path(path), content)
+}
+
+// Read reads a file of the host; nil if it is not there.
+func (h *Host) Read(path string) []byte {
+	data, err := os.ReadFile(h.Path(path))
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+func (h *Host) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// run runs a program and returns what it printed.
+func (h *Host) run(argv ...string) string {
+	h.t.Helper()
+	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+	if err != nil {
+		h.t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func writeFile(t testing.TB, path string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Undeploy takes the default deployment away, as if it had never been finalized.
+func (h *Host) Undeploy() error {
+	out, err := exec.Command("ostree", "admin", "undeploy", "--sysroot="+h.physical, "0").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
