@@ -1,0 +1,70 @@
+# build    bin/pivot, a static binary
+# test     everything: checks, unit tests, real ostree and registry, boots in QEMU
+# unit     the fast tests only
+# check    gofmt, go vet, staticcheck
+# demo     a whole first boot in QEMU, told as it happens
+# install  binary and systemd units to $(DESTDIR)$(PREFIX)
+
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
+.PHONY: build test unit check demo install clean deps
+
+BIN    ?= bin
+PREFIX ?= /usr
+UNITS   = $(DESTDIR)$(PREFIX)/lib/systemd/system
+
+# The image library's parts that need C libraries (gpgme, devicemapper, ostree,
+# btrfs) or that pivot has no use for (a Docker daemon, containers-storage).
+TAGS := containers_image_openpgp,containers_image_docker_daemon_stub,containers_image_storage_stub,containers_image_ostree_stub,exclude_graphdriver_btrfs
+
+# By the environment, so that build, vet, staticcheck and tests see the same
+# code. The version below stands for Go's own VCS stamp, which fails to build
+# where git distrusts the checkout's owner.
+export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -tags=% -buildvcs=%,$(shell go env GOFLAGS)) -tags=$(TAGS) -buildvcs=false
+VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo 0-unknown)
+
+build:
+	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/pivot ./cmd/pivot
+
+# Packages that boot machines run after all others and one at a time: two
+# emulated machines, or one beside a compiler, outlast every timeout on two cores.
+LIGHT = $$(go list ./... | grep -v /test/; go list ./test/rules/... ./test/tools/...)
+HEAVY = $$(go list ./test/... | grep -Ev '/test/(rules|tools)(/|$$)' || true)
+GOTEST = go test -json -vet=off -timeout 55m
+
+test: deps check
+	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
+	@{ rc=0; light="$(LIGHT)"; heavy="$(HEAVY)"; \
+	   $(GOTEST) $$light || rc=1; \
+	   [ -z "$$heavy" ] || $(GOTEST) -p 1 -count 1 $$heavy || rc=1; \
+	   exit $$rc; } | $(BIN)/summary
+
+unit:
+	go test -short ./...
+
+check:
+	@echo "gofmt, go vet, staticcheck"
+	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { echo "gofmt -w is wanted for:" $$bad; exit 1; }
+	@go vet ./...
+	@go tool staticcheck ./...
+
+demo: deps
+	@go run ./test/demo
+
+deps:
+	@test/tools/deps.sh
+
+# The link enables the unit on images that apply no presets to vendor units.
+install: build
+	install -D -m 0755 $(BIN)/pivot $(DESTDIR)$(PREFIX)/bin/pivot
+	install -D -m 0644 systemd-units/80-pivot.preset $(UNITS)-preset/80-pivot.preset
+	cd systemd-units && for unit in *.service */*.conf; do install -D -m 0644 $$unit $(UNITS)/$$unit; done
+	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(UNITS)/pivot-firstboot.service
+	install -d $(UNITS)/multi-user.target.wants
+	ln -sfn ../pivot-firstboot.service $(UNITS)/multi-user.target.wants/pivot-firstboot.service
+
+# ostree marks deployment roots immutable.
+clean:
+	chattr -R -f -i .cache || true
+	rm -rf $(BIN) .cache

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"machine-pivot/fault"
+	"machine-pivot/firstboot"
+	"machine-pivot/pinning"
+)
+
+func firstBootCommand() *cobra.Command {
+	var flags hostFlags
+	var file string
+	var noReboot bool
+	cmd := &cobra.Command{
+		Use:   "firstboot",
+		Short: "Complete the first boot: pull, deploy, reboot once; on the boot after, prove and close",
+		Args:  usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			machine, err := flags.machine(cmd)
+			if err != nil {
+				return err
+			}
+			boot := firstboot.FirstBoot{Machine: machine, File: file, NoReboot: noReboot}
+			return told(boot.Run(cmd.Context()))
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig")
+	cmd.Flags().BoolVar(&noReboot, "no-reboot", false, "stop where only the reboot is missing")
+	return cmd
+}
+
+// told marks an error that the run's own account has told.
+func told(err error) error {
+	if err == nil {
+		return nil
+	}
+	return reported{err}
+}
+
+// rebaseFlags are the inputs of a pivot by hand.
+type rebaseFlags struct {
+	hostFlags
+	appended, deleted, cpusets []string
+}
+
+func (f *rebaseFlags) add(cmd *cobra.Command) {
+	f.hostFlags.add(cmd)
+	cmd.Flags().StringArrayVar(&f.appended, "append-karg", nil, "kernel argument to have in effect (repeatable)")
+	cmd.Flags().StringArrayVar(&f.deleted, "delete-karg", nil, "kernel argument to remove: KEY=VALUE or KEY (repeatable)")
+	cmd.Flags().StringArrayVar(&f.cpusets, "cpuset", nil, "CPUs of a workload, as management=0-1,52-53 (repeatable)")
+}
+
+// rebase is the pivot that flags and argument ask for.
+func (f *rebaseFlags) rebase(cmd *cobra.Command, args []string) (*firstboot.Rebase, error) {
+	machine, err := f.machine(cmd)
+	if err != nil {
+		return nil, err
+	}
+	r := &firstboot.Rebase{Machine: machine, Append: f.appended, Delete: f.deleted}
+	if len(args) > 0 {
+		r.Image = args[0]
+	}
+	for _, assignment := range f.cpusets {
+		workload, set, err := pinning.ParseAssignment(assignment)
+		if err != nil {
+			return nil, fault.New(fault.BadInput, "cannot use --cpuset: %w", err)
+		}
+		if r.Pinning == nil {
+			r.Pinning = pinning.Workloads{}
+		}
+		if _, twice := r.Pinning[workload]; twice {
+			return nil, fault.New(fault.BadInput, "cannot use --cpuset: workload %s is given twice", workload)
+		}
+		r.Pinning[workload] = set
+	}
+	return r, nil
+}
+
+func rebaseCommand() *cobra.Command {
+	var flags rebaseFlags
+	var reboot, unchanged77 bool
+	cmd := &cobra.Command{
+		Use:   "rebase [IMAGE]",
+		Short: "Move this machine by hand to an image, kernel arguments and CPU pinning, in one step",
+		Long: "Move this machine by hand to an image, kernel arguments and CPU pinning, in one step.\n" +
+			"Without IMAGE the one in " + firstboot.PullspecPath + " counts; without that file the booted image stays.",
+		Args: usage(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rebase, err := flags.rebase(cmd, args)
+			if err != nil {
+				return err
+			}
+			if !rebase.Asked() {
+				return fault.New(fault.Usage, "nothing asked for: give an IMAGE, --append-karg, --delete-karg or --cpuset")
+			}
+			rebase.Reboot = reboot
+			changed, err := rebase.Run(cmd.Context())
+			if err == nil && !changed && unchanged77 {
+				return exitStatus(77)
+			}
+			return told(err)
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
+	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")
+	return cmd
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/fault"
+	"machine-pivot/osimage"
+	"machine-pivot/ostree"
+)
+
+func imageCommand() *cobra.Command {
+	return group("image", "OS images: look at one, import one", imageInspectCommand(), imageImportCommand())
+}
+
+// imageFlags are the flags of the commands that read an image.
+type imageFlags struct {
+	output
+	root, authFile string
+}
+
+func (f *imageFlags) add(cmd *cobra.Command) {
+	f.output.add(cmd)
+	cmd.Flags().StringVar(&f.root, "root", "/", "root directory whose pull secrets, certificates and policy count")
+	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret")
+}
+
+func (f *imageFlags) resolve(cmd *cobra.Command, text string) (*osimage.Puller, osimage.Image, error) {
+	ref, err := osimage.ParseReference(text)
+	if err != nil {
+		return nil, osimage.Image{}, fault.New(fault.BadInput, "%w", err)
+	}
+	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile}
+	image, err := puller.Resolve(cmd.Context(), ref)
+	return puller, image, err
+}
+
+func imageInspectCommand() *cobra.Command {
+	var flags imageFlags
+	cmd := &cobra.Command{
+		Use:   "inspect IMAGE",
+		Short: "Show what an OS image is: format, commit, version, layers",
+		Args:  usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, image, err := flags.resolve(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			return flags.write(cmd.OutOrStdout(), image, func(w io.Writer) {
+				fmt.Fprintf(w, "reference  %s\ndigest     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %d bytes\n",
+					image.Reference, image.Digest, image.Format, image.Commit, image.Version, len(image.Layers), image.Bytes)
+			})
+		},
+	}
+	flags.add(cmd)
+	return cmd
+}
+
+func imageImportCommand() *cobra.Command {
+	var flags imageFlags
+	var repoPath string
+	cmd := &cobra.Command{
+		Use:   "import IMAGE --repo PATH",
+		Short: "Import an OS image's ostree commit into a bare repository, every byte verified",
+		Args:  usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if repoPath == "" {
+				return fault.New(fault.Usage, "no --repo given").WithHint("the host's repository is /ostree/repo")
+			}
+			puller, image, err := flags.resolve(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			repo, err := ostree.OpenRepo(repoPath)
+			if err != nil {
+				return fault.New(fault.BadInput, "%w", err)
+			}
+			result, err := puller.Import(cmd.Context(), image, repo)
+			if err != nil {
+				return err
+			}
+			return flags.write(cmd.OutOrStdout(), result, func(w io.Writer) {
+				fmt.Fprintf(w, "%s: %d of %d objects new, %d bytes fetched, %d written, %.1f s\n",
+					result.Commit, result.Objects.New, result.Objects.Total, result.Bytes.Fetched, result.Bytes.Written, result.Seconds)
+			})
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().StringVar(&repoPath, "repo", "", "the repository, of mode bare")
+	return cmd
+}

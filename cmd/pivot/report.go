@@ -1,0 +1,183 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/fault"
+	"machine-pivot/firstboot"
+	"machine-pivot/pivot"
+	"machine-pivot/status"
+)
+
+// output is the -o flag: text for people, JSON for programs.
+type output struct{ format string }
+
+func (o *output) add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&o.format, "output", "o", "text", "text|json")
+}
+
+// write prints value as asked for; text writes the form for people.
+func (o *output) write(w io.Writer, value any, text func(io.Writer)) error {
+	switch o.format {
+	case "text":
+		text(w)
+		return nil
+	case "json":
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(value)
+	}
+	return fault.New(fault.Usage, "cannot use --output=%s: it is text or json", o.format)
+}
+
+func planCommand() *cobra.Command {
+	var flags rebaseFlags
+	var out output
+	var file string
+	cmd := &cobra.Command{
+		Use:   "plan [IMAGE]",
+		Short: "Show what firstboot, or rebase with the same arguments, would change; write nothing",
+		Args:  usage(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			plan, err := makePlan(cmd, &flags, file, args)
+			if err != nil {
+				return err
+			}
+			return out.write(cmd.OutOrStdout(), plan, func(w io.Writer) { printPlan(w, plan) })
+		},
+	}
+	flags.add(cmd)
+	out.add(cmd)
+	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig")
+	return cmd
+}
+
+func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string) (pivot.Plan, error) {
+	rebase, err := flags.rebase(cmd, args)
+	if err != nil {
+		return pivot.Plan{}, err
+	}
+	// A plan tells nobody but its reader.
+	rebase.Progress.Emit = func(pivot.Event) {}
+	// By hand only if something is asked for by hand: a file left by the old tool is not.
+	if len(args)+len(flags.appended)+len(flags.deleted)+len(flags.cpusets) > 0 {
+		return rebase.Plan(cmd.Context())
+	}
+	boot := firstboot.FirstBoot{Machine: rebase.Machine, File: file}
+	return boot.Plan(cmd.Context())
+}
+
+func printPlan(w io.Writer, p pivot.Plan) {
+	if !p.Changed {
+		fmt.Fprintln(w, "nothing to change: the machine is what is asked for")
+	}
+	if p.Image.From != p.Image.To {
+		fmt.Fprintf(w, "image\n  - %s\n  + %s\n", p.Image.From, p.Image.To)
+	}
+	if p.Kargs.Changed {
+		fmt.Fprintln(w, "kernel arguments")
+		for _, arg := range p.Kargs.Deleted {
+			fmt.Fprintln(w, "  - "+arg)
+		}
+		for _, arg := range p.Kargs.Appended {
+			fmt.Fprintln(w, "  + "+arg)
+		}
+	}
+	if len(p.Files) > 0 {
+		fmt.Fprintln(w, "files")
+		for _, f := range p.Files {
+			fmt.Fprintf(w, "  %s %s\n", f.Action, f.Path)
+		}
+	}
+	for _, note := range p.Notes {
+		fmt.Fprintln(w, "note: "+note)
+	}
+	fmt.Fprintf(w, "reboots: %d\n", p.Reboots)
+}
+
+func statusCommand() *cobra.Command {
+	var flags hostFlags
+	var out output
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show phase, progress, the last error and what to do about it",
+		Args:  usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			machine, err := flags.machine(cmd)
+			if err != nil {
+				return err
+			}
+			s, err := machine.Status()
+			if err != nil {
+				return err
+			}
+			return out.write(cmd.OutOrStdout(), s, func(w io.Writer) { printStatus(w, s) })
+		},
+	}
+	flags.addRoot(cmd)
+	out.add(cmd)
+	return cmd
+}
+
+func printStatus(w io.Writer, s status.Status) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-9s"+format+"\n", append([]any{name}, args...)...)
+	}
+	line("phase", "%s", s.Phase)
+	if s.Step != "" {
+		line("step", "%s, %d%%", s.Step, s.Percent)
+	}
+	if s.Attempt > 0 {
+		line("attempt", "%d of %d, started %s", s.Attempt, pivot.MaxAttempts, s.Started.Format(time.RFC3339))
+	}
+	if !s.Target.Image.IsZero() {
+		line("target", "%s", s.Target.Image)
+	}
+	if s.Booted != nil {
+		line("booted", "%s.%d %s", s.Booted.Commit, s.Booted.Serial, s.Booted.Image)
+	}
+	if s.Error != nil {
+		line("error", "%s", strings.ReplaceAll(s.Error.Message, "\n", "\n         "))
+		if s.Error.Hint != "" {
+			line("hint", "%s", s.Error.Hint)
+		}
+	}
+	for _, p := range s.Phases {
+		line("", "%-10s %7.1f s", p.Name, p.Seconds)
+	}
+}
+
+func verifyCommand() *cobra.Command {
+	var flags hostFlags
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Compare the booted system with what was asked for; a line for each difference",
+		Args:  usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			machine, err := flags.machine(cmd)
+			if err != nil {
+				return err
+			}
+			differences, err := machine.Verify()
+			if err != nil {
+				return err
+			}
+			for _, d := range differences {
+				fmt.Fprintln(cmd.OutOrStdout(), d)
+			}
+			if len(differences) > 0 {
+				return exitStatus(fault.BadInput.ExitStatus())
+			}
+			return nil
+		},
+	}
+	flags.addRoot(cmd)
+	return cmd
+}

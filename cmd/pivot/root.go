@@ -1,0 +1,114 @@
+package main
+
+import (
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+
+	"machine-pivot/fault"
+	"machine-pivot/firstboot"
+	"machine-pivot/host"
+	"machine-pivot/osimage"
+	"machine-pivot/pivot"
+	"machine-pivot/rpmostree"
+	"machine-pivot/status"
+)
+
+func rootCommand(version string) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "pivot",
+		Short:         "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot",
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          usage(cobra.NoArgs),
+		RunE:          help,
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fault.New(fault.Usage, "%w", err).WithHint("see %s --help", cmd.CommandPath())
+	})
+	root.AddCommand(
+		firstBootCommand(), rebaseCommand(), planCommand(), statusCommand(), verifyCommand(),
+		kargsCommand(), pinningCommand(), imageCommand(), configCommand(),
+	)
+	return root
+}
+
+// group is a command that only holds others; a wrong name below it is a usage error.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: usage(cobra.NoArgs), RunE: help}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// usage makes a wrong number of arguments a usage error.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return fault.New(fault.Usage, "%w", err).WithHint("see %s --help", cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// hostFlags are the flags of the commands that work on a machine.
+type hostFlags struct {
+	root     string
+	engine   string
+	authFile string
+	retryFor time.Duration
+}
+
+// addRoot adds what the commands need that only look.
+func (f *hostFlags) addRoot(cmd *cobra.Command) {
+	f.engine = "auto"
+	cmd.Flags().StringVar(&f.root, "root", "/", "root directory of the machine")
+}
+
+func (f *hostFlags) add(cmd *cobra.Command) {
+	f.addRoot(cmd)
+	cmd.Flags().StringVar(&f.engine, "engine", "auto", "what makes the deployment: auto|rpm-ostree|ostree")
+	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
+	cmd.Flags().DurationVar(&f.retryFor, "retry-for", pivot.DefaultRetry().Bound, "how long to try again what fails for a transient reason")
+}
+
+// machine puts together the machine that the flags name.
+func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
+	h := host.New(f.root)
+	engine, err := f.newEngine(h)
+	if err != nil {
+		return firstboot.Machine{}, err
+	}
+	retry := pivot.DefaultRetry()
+	retry.Bound = f.retryFor
+	reporter := &status.Reporter{Root: f.root, Log: status.NewLog(cmd.ErrOrStderr()), Notify: notify, Now: time.Now}
+	return firstboot.Machine{
+		Host:   h,
+		Puller: &osimage.Puller{Root: f.root, AuthFile: f.authFile},
+		Engine: engine,
+		Retry:  retry,
+		Progress: &pivot.Progress{
+			Journal: pivot.JournalIn(f.root), Emit: reporter.Emit, Now: time.Now,
+		},
+	}, nil
+}
+
+// notify sets the line that systemctl status shows; outside a unit it does nothing.
+func notify(text string) {
+	// A lost status line is no reason to stop.
+	_, _ = daemon.SdNotify(false, "STATUS="+text)
+}
+
+func (f *hostFlags) newEngine(h *host.Host) (pivot.Engine, error) {
+	switch f.engine {
+	case "auto", "ostree":
+		return &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}, nil
+	case "rpm-ostree":
+		return nil, fault.New(fault.Refused, "cannot use --engine=rpm-ostree: not implemented yet").
+			WithHint("use --engine=ostree: rpm-ostree takes its deployments as its own")
+	}
+	return nil, fault.New(fault.Usage, "cannot use --engine=%s: it is auto, rpm-ostree or ostree", f.engine)
+}

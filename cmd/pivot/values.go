@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/fault"
+	"machine-pivot/kargs"
+	"machine-pivot/machineconfig"
+	"machine-pivot/osimage"
+	"machine-pivot/pinning"
+)
+
+func kargsCommand() *cobra.Command {
+	return group("kargs", "Compare and check kernel arguments", kargsDiffCommand(), kargsCheckCommand())
+}
+
+func kargsDiffCommand() *cobra.Command {
+	var out output
+	var booted, old, wanted, deleted string
+	cmd := &cobra.Command{
+		Use:   "diff --booted LINE",
+		Short: "Work out the command line that a change makes",
+		Args:  usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var change kargs.Change
+			for _, list := range []struct {
+				flag, text string
+				into       *kargs.Line
+			}{{"old", old, &change.Old}, {"new", wanted, &change.New}, {"delete", deleted, &change.Delete}} {
+				line, err := argumentList(list.flag, list.text)
+				if err != nil {
+					return err
+				}
+				*list.into = line
+			}
+			result, err := change.Apply(kargs.Split(booted))
+			if err != nil {
+				return fault.New(fault.BadInput, "%w", err)
+			}
+			return out.write(cmd.OutOrStdout(), result, func(w io.Writer) { fmt.Fprintln(w, result.Final) })
+		},
+	}
+	out.add(cmd)
+	cmd.Flags().StringVar(&booted, "booted", "", "options of the boot entry")
+	cmd.Flags().StringVar(&old, "old", "[]", "JSON array: arguments wanted before")
+	cmd.Flags().StringVar(&wanted, "new", "[]", "JSON array: arguments wanted now")
+	cmd.Flags().StringVar(&deleted, "delete", "[]", "JSON array: arguments to remove")
+	return cmd
+}
+
+// argumentList parses a JSON array of entries, each of which may hold several arguments.
+func argumentList(flag, text string) (kargs.Line, error) {
+	var entries []string
+	if err := json.Unmarshal([]byte(text), &entries); err != nil {
+		return nil, fault.New(fault.Usage, "cannot use --%s: not a JSON array of strings: %w", flag, err)
+	}
+	var line kargs.Line
+	for _, entry := range entries {
+		line = append(line, kargs.Split(entry)...)
+	}
+	return line, nil
+}
+
+func kargsCheckCommand() *cobra.Command {
+	var out output
+	cmd := &cobra.Command{
+		Use:   "check ARG…",
+		Short: "Check kernel arguments against grammar and policy",
+		Args:  usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			result := struct {
+				OK       bool            `json:"ok"`
+				Problems []kargs.Problem `json:"problems"`
+			}{OK: true, Problems: append([]kargs.Problem{}, kargs.Check(args...)...)}
+			for _, p := range result.Problems {
+				result.OK = result.OK && p.Severity != kargs.Error
+			}
+			err := out.write(cmd.OutOrStdout(), result, func(w io.Writer) {
+				for _, p := range result.Problems {
+					fmt.Fprintf(w, "%s: %s %s\n", p.Severity, p.Argument, p.Message)
+				}
+			})
+			if err == nil && !result.OK {
+				return exitStatus(fault.BadInput.ExitStatus())
+			}
+			return err
+		},
+	}
+	out.add(cmd)
+	return cmd
+}
+
+func pinningCommand() *cobra.Command {
+	return group("pinning", "CPU partitioning: sets and files", cpusetCommand())
+}
+
+func cpusetCommand() *cobra.Command {
+	var out output
+	cmd := &cobra.Command{
+		Use:   "cpuset SET",
+		Short: "Parse a CPU set and show its canonical form",
+		Args:  usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			set, err := pinning.ParseCPUSet(args[0])
+			if err != nil {
+				return fault.New(fault.BadInput, "%w", err)
+			}
+			result := struct {
+				CPUs      []int  `json:"cpus"`
+				Canonical string `json:"canonical"`
+				Size      int    `json:"size"`
+			}{append([]int{}, set.List()...), set.String(), set.Size()}
+			return out.write(cmd.OutOrStdout(), result, func(w io.Writer) { fmt.Fprintln(w, result.Canonical) })
+		},
+	}
+	out.add(cmd)
+	return cmd
+}
+
+func configCommand() *cobra.Command {
+	return group("config", "MachineConfigs: validate", validateCommand())
+}
+
+func validateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate FILE…",
+		Short: "Report every problem of encapsulated MachineConfigs, with file and JSON path",
+		Args:  usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			failed := false
+			for _, file := range args {
+				data, err := os.ReadFile(file)
+				if err != nil {
+					return fault.New(fault.BadInput, "cannot read MachineConfig: %w", err)
+				}
+				_, report := machineconfig.ParseEncapsulated(data, machineconfig.Host{CheckImage: osimage.CheckReference})
+				for _, p := range report {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s: %s: %s\n", file, p.Severity, p.Path, p.Message)
+				}
+				failed = failed || report.Failed()
+			}
+			if failed {
+				return exitStatus(fault.BadInput.ExitStatus())
+			}
+			return nil
+		},
+	}
+}
