@@ -1,0 +1,163 @@
+package vm_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/test/vm"
+)
+
+// encapsulated is where Ignition leaves the MachineConfig.
+const encapsulated = "/etc/ignition-machine-config-encapsulated.json"
+
+// TestBoots boots one disk twice, to a reboot and to a power-off, and then has
+// some short power-ons that end otherwise.
+func TestBoots(t *testing.T) {
+	needBoots(t)
+	guest := newGuest(t)
+	dropIn := vm.TreeFile{Path: "/etc/crio/crio.conf.d/01-test", Mode: 0o640, Content: []byte("[a]\nb = \"c\\n\"\n")}
+	m := newMachine(t, guest, vm.DiskSpec{KernelArgs: []string{"harness.first"}, Files: []vm.TreeFile{
+		dropIn,
+		{Path: encapsulated, Mode: 0o644, Content: []byte("{}")},
+		{Path: "/var/lib/a file", Mode: 0o600, Content: []byte("in var")},
+	}})
+
+	first := boot(t, m, vm.BootOptions{})
+	if first.Exit != vm.Rebooted || first.Said("@@report") {
+		t.Fatalf("the guest %s, want that it %s, without a report", first.Exit, vm.Rebooted)
+	}
+	second := boot(t, m, vm.BootOptions{ExtraArgs: []string{"harness.extra"}})
+	if second.Exit != vm.PoweredOff {
+		t.Fatalf("the guest %s, want that it %s", second.Exit, vm.PoweredOff)
+	}
+	r, err := second.Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkReport(t, r)
+	if err := r.HasFile(dropIn); err != nil || r.FilesIn("/etc/crio/crio.conf.d") != 1 {
+		t.Errorf("drop-ins are %+v: %v", r.Files, err)
+	}
+	checkDisk(t, m, guest)
+	checkEnds(t, m)
+}
+
+// newGuest is a guest whose first boot stages a deployment.
+func newGuest(t *testing.T) *vm.Guest {
+	t.Helper()
+	const units = "/usr/lib/systemd/system/"
+	builder := vm.Builder{Log: t.Output()}
+	guest, err := builder.Guest(t.Context(), vm.GuestSpec{Overlay: []vm.TreeFile{
+		{Path: units + "pivot-firstboot.service", Mode: 0o644, Source: "testdata/stage-once.service"},
+		{Path: units + "multi-user.target.wants/pivot-firstboot.service", Symlink: "../pivot-firstboot.service"},
+		{Path: "/usr/libexec/stage-once", Mode: 0o755, Source: "testdata/stage-once"},
+		{Path: "/etc/harness", Mode: 0o600, Content: []byte("default\n")},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return guest
+}
+
+func newMachine(t *testing.T, guest *vm.Guest, spec vm.DiskSpec) *vm.Machine {
+	t.Helper()
+	m := &vm.Machine{Disk: filepath.Join(t.TempDir(), "disk.img"), Log: t.Output()}
+	start := time.Now()
+	if err := guest.Disk(t.Context(), m.Disk, spec); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("made a disk in %.1f s", time.Since(start).Seconds())
+	return m
+}
+
+func boot(t *testing.T, m *vm.Machine, o vm.BootOptions) *vm.BootResult {
+	t.Helper()
+	b, err := m.Boot(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the guest %s after %.1f s", b.Exit, b.Duration.Seconds())
+	return b
+}
+
+func checkReport(t *testing.T, r *vm.Report) {
+	t.Helper()
+	if r.Version != "A.1" || r.MarkerB || r.Deployments != 2 {
+		t.Errorf("version %q, marker %v, deployments %v, want A.1 twice", r.Version, r.MarkerB, r.Deployed)
+	}
+	for _, arg := range []string{"root=LABEL=root", "harness.first", "harness.staged", "harness.extra"} {
+		if !slices.Contains(strings.Fields(r.Cmdline), arg) {
+			t.Errorf("command line %q lacks %s", r.Cmdline, arg)
+		}
+	}
+	if !r.Encapsulated || r.Closed || !r.Online || len(r.BootID) != 36 || r.FailedUnits != "" {
+		t.Errorf("report %+v", r)
+	}
+	if r.Unit.ActiveState != "active" || r.Kubelet.ActiveState != "active" || r.Kubelet.ActiveEnterTimestampMonotonic == 0 {
+		t.Errorf("unit %+v, kubelet %+v, want both active", r.Unit, r.Kubelet)
+	}
+}
+
+func checkDisk(t *testing.T, m *vm.Machine, guest *vm.Guest) {
+	t.Helper()
+	deployments, err := m.Deployments()
+	if err != nil || len(deployments) != 2 {
+		t.Fatalf("deployments %v, %v, want two", deployments, err)
+	}
+	for path, want := range map[string]string{
+		vm.VarDir + "/lib/a file":                                       "in var",
+		vm.StateRoot + "/deploy/" + guest.CommitA + ".1/etc/harness":    "default\n",
+		vm.StateRoot + "/deploy/" + guest.CommitA + ".0" + encapsulated: "{}",
+	} {
+		if got, err := m.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s is %q, %v, want %q", path, got, err, want)
+		}
+	}
+	if _, err := m.ReadFile("/nothing"); err == nil {
+		t.Error("a file that is not there can be read")
+	}
+}
+
+// checkEnds has power-ons that never get to the real root.
+func checkEnds(t *testing.T, m *vm.Machine) {
+	t.Helper()
+	for _, c := range []struct {
+		want  vm.Reason
+		o     vm.BootOptions
+		fails bool
+	}{
+		{vm.Stopped, vm.BootOptions{StopWhen: func(line string) bool { return strings.Contains(line, "Linux version") }}, false},
+		{vm.TimedOut, vm.BootOptions{Timeout: time.Second}, true},
+		{vm.Panicked, vm.BootOptions{ExtraArgs: []string{"rdinit=/usr/bin/false"}}, true},
+		{vm.Emergency, vm.BootOptions{ExtraArgs: []string{"rd.systemd.unit=emergency.target"}}, true},
+	} {
+		b, err := m.Boot(t.Context(), c.o)
+		if b.Exit != c.want || (err != nil) != c.fails {
+			t.Errorf("the guest %s (%v), want that it %s", b.Exit, err, c.want)
+		}
+		if err != nil && !strings.Contains(err.Error(), b.Serial[len(b.Serial)-1].Text) {
+			t.Errorf("the error does not quote the console: %v", err)
+		}
+		t.Logf("the guest %s after %.1f s", b.Exit, b.Duration.Seconds())
+	}
+}
+
+// needBoots skips where machines cannot be booted; under CI that is a failure.
+func needBoots(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("boots machines; not in a short run")
+	}
+	missing := strings.Join(vm.Missing(), ", ")
+	switch {
+	case missing == "":
+	case os.Getenv("CI") == "true":
+		t.Fatalf("cannot boot machines here: lacking %s", missing)
+	default:
+		t.Skipf("cannot boot machines here: lacking %s", missing)
+	}
+}

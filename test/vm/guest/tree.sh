@@ -1,0 +1,82 @@
+#!/bin/bash
+# Turns a Debian root file system into the tree of an ostree commit: tree.sh DIR.
+# What a boot test needs stays, the rest goes: each file costs time at every build and boot.
+# Runs in a mount namespace of its own; what it mounts below DIR nobody else sees.
+set -euo pipefail
+here=$(dirname "$(readlink -f "$0")")
+cd "$1"
+kver=$(ls usr/lib/modules)
+modules=usr/lib/modules/$kver
+
+identity() {
+	echo pivot >etc/hostname
+	: >etc/machine-id
+	: >etc/fstab
+	rm -f etc/resolv.conf
+	echo 'nameserver 10.0.2.3' >etc/resolv.conf
+	sed "s/@VERSION@/0/g" "$here/os-release" >usr/lib/os-release
+	chroot . passwd -q -d root
+}
+
+units() {
+	install -D -m 0644 "$here/guest.network" etc/systemd/network/10-guest.network
+	install -D -m 0644 "$here/tmpfiles.conf" usr/lib/tmpfiles.d/guest.conf
+	install -D -m 0644 -t usr/lib/systemd/system "$here"/*.service
+	install -D -m 0755 "$here/boot-report" usr/libexec/boot-report
+	rm -f etc/systemd/system/*.wants/*.timer etc/systemd/system/getty.target.wants/*
+	chroot . systemctl -q set-default multi-user.target
+	chroot . systemctl -q enable systemd-networkd.service systemd-networkd-wait-online.service \
+		ostree-remount.service ostree-finalize-staged.path boot-report.service kubelet.service
+	while read -r unit; do
+		ln -sf /dev/null "etc/systemd/system/$unit"
+	done <"$here/masked"
+}
+
+# prune_modules keeps what the virtual machine has, with all that depends on.
+prune_modules() {
+	local keep module
+	keep=$(mktemp)
+	for module in virtio_net virtio_blk virtio_pci virtio_rng overlay loop af_packet; do
+		# Fails for what is built in.
+		chroot . modprobe -S "$kver" --show-depends $module 2>/dev/null || true
+	done | awk '$1 == "insmod" { sub(".*/lib/modules/", "usr/lib/modules/", $2); print $2 }' | sort -u >"$keep"
+	find "$modules/kernel" -name '*.ko*' | grep -vxF -f "$keep" | xargs rm -f
+	rm -f "$keep"
+	chroot . depmod "$kver"
+}
+
+prune_files() {
+	rm -rf usr/share/{perl,perl5,zoneinfo,bash-completion,gnupg,common-licenses,man,doc,info,locale,lintian} usr/include \
+		usr/lib/x86_64-linux-gnu/{perl*,gconv,libapt*} usr/bin/{perl*,apt*} usr/lib/apt usr/lib/dpkg/methods etc/apt \
+		usr/lib/udev/hwdb.*
+}
+
+initramfs() {
+	cp "boot/vmlinuz-$kver" "$modules/vmlinuz"
+	mount -t proc proc proc
+	chroot . dracut --quiet --force --no-hostonly --no-hostonly-cmdline --reproducible --no-compress --kver "$kver" \
+		-m "ostree systemd systemd-initrd dracut-systemd base rootfs-block udev-rules" \
+		--force-drivers "virtio_blk virtio_pci" "/$modules/initramfs.img"
+	umount proc
+	chmod 0644 "$modules/initramfs.img"
+}
+
+# layout makes the mutable places links into /var and keeps /etc as ostree's default.
+layout() {
+	local dir
+	rm -rf boot var run tmp dev home root srv opt mnt media initrd.img* vmlinuz*
+	mkdir boot var run dev sysroot
+	for dir in home srv opt mnt; do ln -s "var/$dir" $dir; done
+	ln -s var/roothome root
+	ln -s run/media media
+	ln -s sysroot/tmp tmp
+	ln -s sysroot/ostree ostree
+	mv etc usr/etc
+}
+
+identity
+units
+prune_modules
+prune_files
+initramfs
+layout

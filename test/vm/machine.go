@@ -1,0 +1,117 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Machine is a virtual machine with one disk. It sees this machine's 127.0.0.1
+// as 10.0.2.2.
+type Machine struct {
+	Disk  string
+	Log   io.Writer // gets the serial console, line by line; may be nil
+	Accel string    // QEMU's -accel; "": the first boot finds out what works here
+	Extra []string  // further arguments for QEMU
+}
+
+// BootOptions say how a machine is powered on.
+type BootOptions struct {
+	Timeout   time.Duration          // 0: DefaultTimeout
+	ExtraArgs []string               // for the kernel, after the boot entry's
+	OnLine    func(line string)      // told of each line on the console; may be nil
+	StopWhen  func(line string) bool // kills the machine when true; may be nil
+}
+
+// DefaultTimeout bounds one boot: four times and more what the slowest takes.
+const DefaultTimeout = 3 * time.Minute
+
+// Reason is why a boot ended.
+type Reason string
+
+// Each reason reads well after "the guest".
+const (
+	Rebooted   Reason = "rebooted"
+	PoweredOff Reason = "powered off"
+	Stopped    Reason = "was stopped" // by StopWhen
+	TimedOut   Reason = "timed out"
+	Emergency  Reason = "fell into emergency mode"
+	Panicked   Reason = "panicked"
+)
+
+// BootResult is one boot, from power-on to its end.
+type BootResult struct {
+	Entry    BootEntry // what was booted
+	Exit     Reason    // "": it could not be booted, or ctx was cancelled
+	Duration time.Duration
+	Serial   []SerialLine
+}
+
+// SerialLine is a line on the serial console, without control sequences.
+type SerialLine struct {
+	At   time.Duration // since power-on
+	Text string
+}
+
+func (l SerialLine) String() string { return fmt.Sprintf("%7.2f %s", l.At.Seconds(), l.Text) }
+
+// tailLines is how much of the console goes into an error.
+const tailLines = 30
+
+// Boot powers the machine on and waits until it reboots, powers off or is
+// stopped. Any other end is an error with the console's last lines; there too
+// the result has what is known.
+func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) {
+	result := &BootResult{}
+	entries, err := m.BootEntries(ctx)
+	if err != nil {
+		return result, err
+	}
+	result.Entry = entries[0]
+	if m.Accel == "" {
+		if m.Accel, err = accelerator(ctx); err != nil {
+			return result, err
+		}
+	}
+	dir, err := os.MkdirTemp("", "vm-boot-*")
+	if err != nil {
+		return result, fmt.Errorf("cannot boot: %w", err)
+	}
+	err = m.power(ctx, dir, o, result)
+	return result, errors.Join(err, os.RemoveAll(dir))
+}
+
+// power does one power-on, with kernel and initramfs in dir.
+func (m *Machine) power(ctx context.Context, dir string, o BootOptions, r *BootResult) error {
+	kernel, initramfs, err := m.load(ctx, r.Entry, dir)
+	if err != nil {
+		return err
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	q := qemu{
+		accel: m.Accel, disk: m.Disk, kernel: kernel, initramfs: initramfs, extra: m.Extra,
+		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
+	}
+	start := time.Now()
+	c := &console{log: m.Log, onLine: o.OnLine, stopWhen: o.StopWhen, start: start}
+	r.Exit, err = q.run(ctx, c)
+	r.Duration, r.Serial = time.Since(start), c.lines
+	if err != nil {
+		return fmt.Errorf("cannot boot %s (%s): %w; the console's last lines:\n%s", m.Disk, r.Entry.Title, err, c.tail(tailLines))
+	}
+	return nil
+}
+
+// Said reports whether the console showed a text.
+func (b *BootResult) Said(text string) bool {
+	return slices.ContainsFunc(b.Serial, func(l SerialLine) bool { return strings.Contains(l.Text, text) })
+}

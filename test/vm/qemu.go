@@ -1,0 +1,100 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// qemu is one power-on of a machine.
+type qemu struct {
+	accel, disk, kernel, initramfs, cmdline string
+	extra                                   []string
+}
+
+func (q qemu) command(ctx context.Context) *exec.Cmd {
+	args := []string{
+		"-accel", q.accel, "-machine", "q35", "-cpu", "max", "-smp", "2", "-m", "1024",
+		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio",
+		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", // 3: the first of ExtraFiles
+		"-kernel", q.kernel, "-initrd", q.initramfs, "-append", q.cmdline,
+		"-drive", "file=" + strings.ReplaceAll(q.disk, ",", ",,") + ",format=raw,if=none,id=disk,cache=writeback",
+		"-device", "virtio-blk-pci,drive=disk",
+		"-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net",
+		"-device", "virtio-rng-pci",
+	}
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", append(args, q.extra...)...)
+	// Not even a killed test leaves machines behind.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// run starts QEMU, feeds the console and waits for the end.
+func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
+	// Pdeathsig is about the thread that started QEMU.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	mon, err := newMonitor()
+	if err != nil {
+		return "", err
+	}
+	defer mon.conn.Close()
+	cmd := q.command(ctx)
+	cmd.ExtraFiles = []*os.File{mon.peer}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	serial, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err = errors.Join(err, mon.peer.Close()); err != nil {
+		return "", fmt.Errorf("cannot start QEMU: %w", err)
+	}
+	reason := make(chan string, 1)
+	go func() { reason <- mon.shutdownReason() }()
+	_, lineErr := io.Copy(c, serial)
+	if lineErr != nil {
+		cancel() // kills it: it is broken, or the caller wants a power cut
+	}
+	waitErr := cmd.Wait()
+	c.end()
+	switch {
+	case lineErr != nil:
+		return lineEnd(lineErr)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return TimedOut, errors.New("the guest did not end in time")
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case waitErr != nil:
+		return "", fmt.Errorf("QEMU failed: %w: %s", waitErr, strings.TrimSpace(stderr.String()))
+	}
+	return guestEnd(<-reason, stderr.String())
+}
+
+// lineEnd is the end of a machine by what its console said.
+func lineEnd(err error) (Reason, error) {
+	o, ok := errors.AsType[over](err)
+	if ok && o.reason == Stopped {
+		return Stopped, nil
+	}
+	return o.reason, err
+}
+
+// guestEnd is the end of a machine by the guest's own wish.
+func guestEnd(reason, stderr string) (Reason, error) {
+	switch reason {
+	case "guest-reset":
+		return Rebooted, nil
+	case "guest-shutdown":
+		return PoweredOff, nil
+	}
+	return "", fmt.Errorf("QEMU ended for the reason %q: %s", reason, strings.TrimSpace(stderr))
+}

@@ -1,0 +1,125 @@
+package vm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Report is what the guest's boot-report unit says of a boot.
+type Report struct {
+	Version      string // of os-release
+	MarkerB      bool   // a file that only B has
+	Cmdline      string
+	BootID       string
+	Online       bool           // network-online.target was reached
+	Files        []ReportedFile // CRI-O's drop-ins and kubelet's pinning file
+	Encapsulated bool           // the encapsulated MachineConfig is there
+	Closed       bool           // its .bak is
+	Unit         Unit           // pivot-firstboot.service
+	Kubelet      Unit
+	FailedUnits  string   // their names
+	Deployments  int      // how many there are
+	Deployed     []string // their names: COMMIT.N
+	Status       Status   // zero if the guest has no pivot or it said nothing
+}
+
+// ReportedFile is a file in the guest.
+type ReportedFile struct {
+	Path     string
+	Mode     string // octal
+	UID, GID int
+	SHA256   string
+	Content  []byte
+}
+
+// Unit is the state of a systemd unit, by the names of its properties.
+type Unit struct {
+	LoadState, ActiveState, SubState, Result, ConditionResult string
+
+	ExecMainStatus int `json:",string"`
+	NRestarts      int `json:",string"`
+
+	// ActiveEnterTimestampMonotonic is in microseconds since the kernel started;
+	// 0: never.
+	ActiveEnterTimestampMonotonic int64 `json:",string"`
+}
+
+// Status is what "pivot status -o json" said.
+type Status struct {
+	Phase   string
+	Attempt int
+	Error   *struct{ Message, Hint string }
+	Phases  []struct {
+		Name    string
+		Seconds float64
+	}
+}
+
+const reportToken = "@@report "
+
+// Report reads the guest's report from the console.
+func (b *BootResult) Report() (*Report, error) {
+	for _, l := range b.Serial {
+		if _, text, found := strings.Cut(l.Text, reportToken); found {
+			r, err := parseReport(text)
+			if err != nil {
+				return nil, fmt.Errorf("cannot read the guest's report: %w: %s", err, text)
+			}
+			return r, nil
+		}
+	}
+	return nil, fmt.Errorf("the guest gave no report; it %s", b.Exit)
+}
+
+func parseReport(text string) (*Report, error) {
+	var r struct {
+		Report
+		Status []byte // JSON in base64, hides the Report's
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return nil, err
+	}
+	if len(bytes.TrimSpace(r.Status)) > 0 {
+		if err := json.Unmarshal(r.Status, &r.Report.Status); err != nil {
+			return nil, fmt.Errorf("pivot status: %w: %s", err, r.Status)
+		}
+	}
+	return &r.Report, nil
+}
+
+// HasFile says why the guest's file is not the one given, if it is not.
+func (r *Report) HasFile(f TreeFile) error {
+	content, err := f.content()
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(content)
+	for _, have := range r.Files {
+		switch {
+		case have.Path != f.Path:
+		case have.SHA256 != hex.EncodeToString(sum[:]):
+			return fmt.Errorf("file %s holds %q in the guest, want %q", f.Path, have.Content, content)
+		case have.Mode != fmt.Sprintf("%o", f.Mode) || have.UID != 0 || have.GID != 0:
+			return fmt.Errorf("file %s has mode %s, owner %d:%d in the guest, want mode %o, 0:0", f.Path, have.Mode, have.UID, have.GID, f.Mode)
+		default:
+			return nil
+		}
+	}
+	return fmt.Errorf("file %s is missing in the guest", f.Path)
+}
+
+// FilesIn counts the reported files in a directory.
+func (r *Report) FilesIn(dir string) int {
+	n := 0
+	for _, f := range r.Files {
+		if path.Dir(f.Path) == dir {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,68 @@
+package vm
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// TreeFile is a file to put into a guest's tree or onto a disk.
+type TreeFile struct {
+	Path    string // absolute, in the guest
+	Mode    fs.FileMode
+	Content []byte
+	Source  string // a file of this machine whose content it gets, instead of Content
+	Symlink string // its target, if it is a link
+}
+
+// content is what the file holds.
+func (f TreeFile) content() ([]byte, error) {
+	if f.Source == "" {
+		return f.Content, nil
+	}
+	return os.ReadFile(f.Source)
+}
+
+// addTo adds all that makes the file to a hash.
+func (f TreeFile) addTo(h hash.Hash) error {
+	content, err := f.content()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(h, "%q %o %q %x\n", f.Path, f.Mode, f.Symlink, sha256.Sum256(content))
+	return err
+}
+
+// writeTree writes files below a directory.
+func writeTree(dir string, files []TreeFile) error {
+	for _, f := range files {
+		if err := f.write(filepath.Join(dir, f.Path)); err != nil {
+			return fmt.Errorf("cannot write %s: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+func (f TreeFile) write(name string) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	// Not written through: it may be a hard link into an ostree repository.
+	if err := os.RemoveAll(name); err != nil {
+		return err
+	}
+	if f.Symlink != "" {
+		return os.Symlink(f.Symlink, name)
+	}
+	content, err := f.content()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(name, content, f.Mode); err != nil {
+		return err
+	}
+	return os.Chmod(name, f.Mode) // whatever the umask is
+}
