@@ -1,0 +1,116 @@
+// Command demo shows the main job on a real machine, live: an OS A boots in
+// QEMU, finds an encapsulated MachineConfig, pivots to its successor B with one
+// reboot, and proves it. "make demo" runs it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"machine-pivot/test/lab"
+	"machine-pivot/test/vm"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := demo(ctx, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "demo: error:", err)
+		os.Exit(1)
+	}
+}
+
+func demo(ctx context.Context, w io.Writer) (err error) {
+	if missing := vm.Missing(); len(missing) > 0 {
+		return fmt.Errorf("cannot boot a machine here: lacking %s (run make demo as root on Debian: it installs them)", strings.Join(missing, ", "))
+	}
+	start := time.Now()
+	heading(w, "building pivot, OS A, its successor B, and a registry that serves B (some minutes the first time)")
+	world, err := lab.New(ctx, ".", w)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, world.Close()) }()
+	want := world.Wanted()
+	encapsulated, err := want.Encapsulated()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "A is ostree commit %s\nB is ostree commit %s\n  served as %s\nthe machine's encapsulated MachineConfig:\n  %s\n",
+		world.Guest.CommitA, world.Guest.CommitB, want.Image, encapsulated)
+	machine, err := world.Machine(ctx, "demo", encapsulated, io.Discard)
+	if err != nil {
+		return err
+	}
+
+	heading(w, "power on: A boots, and this is its first boot")
+	first, err := machine.Boot(ctx, vm.BootOptions{OnLine: live(w)})
+	if err != nil {
+		return err
+	}
+	heading(w, fmt.Sprintf("the machine %s after %.0f s; the same disk again", first.Exit, first.Duration.Seconds()))
+	second, err := machine.Boot(ctx, vm.BootOptions{OnLine: live(w)})
+	if err != nil {
+		return err
+	}
+	heading(w, "the proof")
+	if err := prove(w, want, first, second); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n%.0f s in all\n", time.Since(start).Seconds())
+	return nil
+}
+
+func heading(w io.Writer, text string) { fmt.Fprintf(w, "\n=== %s\n", text) }
+
+// live prints the console lines that tell the story.
+func live(w io.Writer) func(string) {
+	start := time.Now()
+	return func(line string) {
+		if strings.Contains(line, "pivot[") || strings.Contains(line, "@@kubelet") || strings.Contains(line, "Linux version") {
+			fmt.Fprintf(w, "%6.1f s  %.150s\n", time.Since(start).Seconds(), line)
+		}
+	}
+}
+
+// prove prints each claim with what the machine says about it, and fails if one does not hold.
+func prove(w io.Writer, want lab.Want, first, second *vm.BootResult) error {
+	r, err := second.Report()
+	if err != nil {
+		return err
+	}
+	failed := 0
+	claim := func(holds bool, format string, args ...any) {
+		mark := "ok "
+		if !holds {
+			mark = "NOT"
+			failed++
+		}
+		fmt.Fprintf(w, "%s  %s\n", mark, fmt.Sprintf(format, args...))
+	}
+	claim(first.Exit == vm.Rebooted && second.Exit == vm.PoweredOff, "one reboot: the first power-on %s, the second %s", first.Exit, second.Exit)
+	claim(r.Version == "B.2", "B is booted: version %s", r.Version)
+	for _, arg := range strings.Fields(strings.Join(want.Kargs, " ")) {
+		claim(strings.Contains(" "+r.Cmdline+" ", " "+arg+" "), "kernel argument %s", arg)
+	}
+	for _, f := range want.PinningFiles() {
+		claim(r.HasFile(f) == nil, "pinning file %s", f.Path)
+	}
+	claim(r.Closed && !r.Encapsulated, "the first boot is closed: the file is now .bak")
+	claim(r.Kubelet.ActiveState == "active", "kubelet runs, and only now")
+	claim(r.Status.Phase == "done", "pivot status: %s, attempt %d", r.Status.Phase, r.Status.Attempt)
+	for _, p := range r.Status.Phases {
+		fmt.Fprintf(w, "     %-10s %6.1f s\n", p.Name, p.Seconds)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d claims do not hold", failed)
+	}
+	return nil
+}

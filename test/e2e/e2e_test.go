@@ -1,0 +1,266 @@
+// Package e2e boots real machines: each case is a disk, one or more power-ons in
+// QEMU, and what the machine then says of itself.
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/test/lab"
+	"machine-pivot/test/vm"
+)
+
+// bootTimeout is four times and more what a boot takes without hardware virtualisation.
+const bootTimeout = 4 * time.Minute
+
+// TestFirstBoot runs its cases one after the other: two machines at once would
+// not fit two processors.
+func TestFirstBoot(t *testing.T) {
+	if testing.Short() {
+		t.Skip("boots machines; not in a short run")
+	}
+	if missing := vm.Missing(); len(missing) > 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("cannot boot machines here: lacking %s", strings.Join(missing, ", "))
+		}
+		t.Skipf("cannot boot machines here: lacking %s", strings.Join(missing, ", "))
+	}
+	world, err := lab.New(t.Context(), "../..", os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := world.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, *lab.Lab)
+	}{
+		{"main job", mainJob},
+		{"already at target", alreadyAtTarget},
+		{"bad MachineConfig", badMachineConfig},
+		{"registry comes up late", registryLate},
+		{"by hand", byHand},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, world) })
+	}
+}
+
+func mainJob(t *testing.T, l *lab.Lab) {
+	want := l.Wanted()
+	m := machine(t, l, encapsulated(t, want))
+	first := boot(t, m, vm.BootOptions{})
+	expectPivot(t, first)
+	second := boot(t, m, vm.BootOptions{})
+	expectArrived(t, second, want)
+}
+
+func alreadyAtTarget(t *testing.T, l *lab.Lab) {
+	want := l.Wanted()
+	m, err := l.MachineAt(t.Context(), "at-target", want, testLog{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests := l.Registry.Requests()
+	only := boot(t, m, vm.BootOptions{})
+	expectArrived(t, only, want)
+	if n := l.Registry.Requests() - requests; n != 0 {
+		t.Errorf("%d requests to the registry, want none", n)
+	}
+	if r := report(t, only); r.Deployments != 1 {
+		t.Errorf("%d deployments, want the one that was there", r.Deployments)
+	}
+}
+
+func badMachineConfig(t *testing.T, l *lab.Lab) {
+	bad := []byte(`{"spec":{"osImageURL":"not a reference","kernelArguments":["ostree=/x","a=\"open"],"fips":"no"}}`)
+	m := machine(t, l, bad)
+	requests := l.Registry.Requests()
+	only := boot(t, m, vm.BootOptions{})
+	if only.Exit != vm.PoweredOff {
+		t.Fatalf("the machine %s, want no reboot", only.Exit)
+	}
+	r := report(t, only)
+	if r.Unit.ActiveState != "failed" || r.Unit.ExecMainStatus != 65 {
+		t.Errorf("unit is %+v, want failed with 65", r.Unit)
+	}
+	if r.Kubelet.ActiveState == "active" || only.Said("@@kubelet started") {
+		t.Error("kubelet started")
+	}
+	for _, path := range []string{"$.spec.osImageURL", "$.spec.kernelArguments[0]", "$.spec.kernelArguments[1]", "$.spec.fips"} {
+		if !only.Said(path) {
+			t.Errorf("the console does not name %s", path)
+		}
+		if r.Status.Error == nil || !strings.Contains(r.Status.Error.Message, path) {
+			t.Errorf("pivot status does not name %s: %+v", path, r.Status.Error)
+		}
+	}
+	if !r.Encapsulated || r.Closed {
+		t.Error("the file was moved")
+	}
+	if n := l.Registry.Requests() - requests; n != 0 {
+		t.Errorf("%d requests to the registry, want none", n)
+	}
+}
+
+func registryLate(t *testing.T, l *lab.Lab) {
+	want := l.Wanted()
+	m := machine(t, l, encapsulated(t, want))
+	down := func(down bool) {
+		if err := l.Registry.SetDown(down); err != nil {
+			t.Error(err)
+		}
+	}
+	down(true)
+	defer down(false)
+	waited := false
+	first := boot(t, m, vm.BootOptions{OnLine: func(line string) {
+		if strings.Contains(line, "try 3 failed") {
+			waited = true
+			down(false)
+		}
+	}})
+	if !waited {
+		t.Error("it did not say that it waits")
+	}
+	expectPivot(t, first)
+	expectArrived(t, boot(t, m, vm.BootOptions{}), want)
+}
+
+func byHand(t *testing.T, l *lab.Lab) {
+	want := l.Wanted()
+	asked := want.Image + " --append-karg nosmt --append-karg loglevel=7 --cpuset management=0"
+	command := fmt.Sprintf("pivot plan %s; pivot rebase %s -r", asked, asked)
+	m, err := l.MachineByHand(t.Context(), "by-hand", command, testLog{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := boot(t, m, vm.BootOptions{})
+	if first.Exit != vm.Rebooted {
+		t.Fatalf("the machine %s, want a reboot", first.Exit)
+	}
+	for _, line := range []string{"+ " + want.Image, "+ nosmt", "create /etc/kubernetes/openshift-workload-pinning", "reboots: 1"} {
+		if !first.Said(line) {
+			t.Errorf("the plan does not say %q", line)
+		}
+	}
+	second := boot(t, m, vm.BootOptions{})
+	expectTarget(t, second, want)
+}
+
+// expectPivot holds a first power-on against what it must be: kubelet held, and a reboot at its end.
+func expectPivot(t *testing.T, b *vm.BootResult) {
+	t.Helper()
+	if b.Exit != vm.Rebooted {
+		t.Fatalf("the machine %s, want a reboot", b.Exit)
+	}
+	if b.Said("@@kubelet started") {
+		t.Error("kubelet started before the pivot")
+	}
+	t.Logf("first boot: %.1f s to the reboot", b.Duration.Seconds())
+}
+
+// expectArrived holds a machine whose first boot must be over against what was wanted.
+func expectArrived(t *testing.T, b *vm.BootResult, want lab.Want) {
+	t.Helper()
+	r := expectTarget(t, b, want)
+	if r.Encapsulated || !r.Closed {
+		t.Errorf("the first boot is not closed: file there %v, .bak there %v", r.Encapsulated, r.Closed)
+	}
+	if r.Unit.ActiveState != "active" {
+		t.Errorf("unit %+v, want it active", r.Unit)
+	}
+}
+
+// expectTarget holds a machine that must be at its target against what was wanted.
+func expectTarget(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
+	t.Helper()
+	if b.Exit != vm.PoweredOff {
+		t.Fatalf("the machine %s, want no further reboot", b.Exit)
+	}
+	t.Logf("last boot: %.1f s to power-off", b.Duration.Seconds())
+	r := report(t, b)
+	if r.Version != "B.2" || !r.MarkerB {
+		t.Errorf("booted version %s (marker %v), want B.2", r.Version, r.MarkerB)
+	}
+	for _, arg := range strings.Fields(strings.Join(want.Kargs, " ")) {
+		if strings.Count(" "+r.Cmdline+" ", " "+arg+" ") != 1 {
+			t.Errorf("command line %q, want %s once", r.Cmdline, arg)
+		}
+	}
+	for _, f := range want.PinningFiles() {
+		if err := r.HasFile(f); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := r.FilesIn("/etc/crio/crio.conf.d"); n != 1 {
+		t.Errorf("%d files in CRI-O's drop-in directory, want 1", n)
+	}
+	if r.Kubelet.ActiveState != "active" {
+		t.Errorf("kubelet %+v, want it active", r.Kubelet)
+	}
+	if r.Status.Phase != "done" || r.Status.Attempt != 1 {
+		t.Errorf("status %+v, want done in the first attempt", r.Status)
+	}
+	if r.FailedUnits != "" {
+		t.Errorf("failed units: %s", r.FailedUnits)
+	}
+	return r
+}
+
+func machine(t *testing.T, l *lab.Lab, encapsulated []byte) *vm.Machine {
+	t.Helper()
+	name := strings.ReplaceAll(t.Name(), "/", "-")
+	m, err := l.Machine(t.Context(), name, encapsulated, testLog{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func boot(t *testing.T, m *vm.Machine, o vm.BootOptions) *vm.BootResult {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bootTimeout)
+	defer cancel()
+	b, err := m.Boot(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func encapsulated(t *testing.T, w lab.Want) []byte {
+	t.Helper()
+	data, err := w.Encapsulated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func report(t *testing.T, b *vm.BootResult) *vm.Report {
+	t.Helper()
+	r, err := b.Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// testLog keeps the console's lines that matter in the test's log.
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		if strings.Contains(line, "pivot") || strings.Contains(line, "@@") {
+			l.t.Log(strings.TrimSpace(fmt.Sprintf("| %s", line)))
+		}
+	}
+	return len(p), nil
+}

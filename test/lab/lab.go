@@ -1,0 +1,163 @@
+// Package lab is a small world for whole first boots: an OS A and its successor
+// B as bootable guests, a registry over TLS that serves B as an OS image, and
+// disks that boot A with an encapsulated MachineConfig. The end-to-end tests and
+// the demonstration use it.
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"machine-pivot/pinning"
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/registry"
+	"machine-pivot/test/vm"
+)
+
+// Lab is one such world. Close it.
+type Lab struct {
+	Guest    *vm.Guest
+	Registry *registry.Registry
+	Image    string // reference of B, as the guest names it, by digest
+	dir      string
+}
+
+// guestHost is the address under which a guest reaches this machine.
+const guestHost = "10.0.2.2"
+
+// New builds what is missing and starts the registry. source is the root of
+// this project's checkout.
+func New(ctx context.Context, source string, log io.Writer) (_ *Lab, err error) {
+	l := &Lab{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	if l.dir, err = os.MkdirTemp("", "pivot-lab-*"); err != nil {
+		return nil, err
+	}
+	installed, err := l.install(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	builder := vm.Builder{Log: log}
+	if l.Guest, err = builder.Guest(ctx, vm.GuestSpec{Overlay: installed}); err != nil {
+		return nil, err
+	}
+	return l, l.serve(ctx)
+}
+
+// install runs the project's own installation and returns its files.
+func (l *Lab) install(ctx context.Context, source string) ([]vm.TreeFile, error) {
+	dest := filepath.Join(l.dir, "install")
+	cmd := exec.CommandContext(ctx, "make", "-s", "-C", source, "install", "DESTDIR="+dest)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("cannot install pivot: %w\n%s", err, out)
+	}
+	return treeFiles(dest)
+}
+
+// treeFiles lists the files and links below a directory.
+func treeFiles(dir string) ([]vm.TreeFile, error) {
+	var files []vm.TreeFile
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		f := vm.TreeFile{Path: strings.TrimPrefix(path, dir), Mode: info.Mode().Perm(), Source: path}
+		if d.Type() == fs.ModeSymlink {
+			f.Source = ""
+			f.Symlink, err = os.Readlink(path)
+		}
+		files = append(files, f)
+		return err
+	})
+	return files, err
+}
+
+// serve starts the registry and puts B into it.
+func (l *Lab) serve(ctx context.Context) (err error) {
+	if l.Registry, err = registry.Start(registry.Options{}); err != nil {
+		return err
+	}
+	img, err := oscontainer.Legacy(l.Guest.ArchiveRepo, l.Guest.CommitB, "B.2", oscontainer.WithWorkDir(l.dir))
+	if err != nil {
+		return err
+	}
+	digest, err := l.Registry.Push(ctx, "os/machine-os-content", "b", img)
+	if err != nil {
+		return err
+	}
+	l.Image = l.Registry.HostAs(guestHost) + "/os/machine-os-content@" + digest
+	return nil
+}
+
+// Close stops the registry and removes what is not worth keeping.
+func (l *Lab) Close() error {
+	var err error
+	if l.Registry != nil {
+		err = l.Registry.Close()
+	}
+	return errors.Join(err, os.RemoveAll(l.dir))
+}
+
+// Want is what a MachineConfig asks for.
+type Want struct {
+	Image   string
+	Kargs   []string
+	Pinning pinning.Workloads
+}
+
+// Wanted is the main job: B, two kernel arguments, and CPU 0 for management.
+func (l *Lab) Wanted() Want {
+	set, err := pinning.ParseCPUSet("0")
+	if err != nil {
+		panic(err) // a constant
+	}
+	return Want{Image: l.Image, Kargs: []string{"nosmt loglevel=7"}, Pinning: pinning.Workloads{"management": set}}
+}
+
+// Encapsulated is the file that Ignition leaves, asking for w.
+func (w Want) Encapsulated() ([]byte, error) {
+	type object = map[string]any
+	files := []object{}
+	for _, f := range w.PinningFiles() {
+		files = append(files, object{"path": f.Path, "mode": 420, "overwrite": true, "contents": object{"source": dataURL(f.Content)}})
+	}
+	config := object{"ignition": object{"version": "3.2.0"}}
+	if len(files) > 0 {
+		config["storage"] = object{"files": files}
+	}
+	return json.Marshal(object{
+		"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+		"metadata": object{"name": "rendered-master-0123456789abcdef0123456789abcdef"},
+		"spec": object{
+			"osImageURL": w.Image, "baseOSExtensionsContainerImage": "", "config": config,
+			"kernelArguments": w.Kargs, "extensions": []string{}, "fips": false, "kernelType": "default",
+		},
+	})
+}
+
+// PinningFiles are the files that w asks for.
+func (w Want) PinningFiles() []vm.TreeFile {
+	if len(w.Pinning) == 0 {
+		return nil
+	}
+	return []vm.TreeFile{
+		{Path: pinning.DropInPath, Mode: 0o644, Content: pinning.DropIn(w.Pinning)},
+		{Path: pinning.KubeletPath, Mode: 0o644, Content: pinning.KubeletFile(w.Pinning)},
+	}
+}

@@ -1,0 +1,85 @@
+package lab
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/test/vm"
+)
+
+// access are the files that let a guest trust the registry and log in to it.
+func (l *Lab) access() []vm.TreeFile {
+	host := l.Registry.HostAs(guestHost)
+	return []vm.TreeFile{
+		{Path: "/etc/containers/certs.d/" + host + "/ca.crt", Mode: 0o644, Content: l.Registry.CA()},
+		{Path: "/var/lib/kubelet/config.json", Mode: 0o600, Content: l.Registry.PullSecret(host)},
+	}
+}
+
+// Machine makes a disk that boots A, with the given bytes as the encapsulated
+// MachineConfig, and the machine that has it.
+func (l *Lab) Machine(ctx context.Context, name string, encapsulated []byte, log io.Writer) (*vm.Machine, error) {
+	spec := vm.DiskSpec{
+		Files: append(l.access(), encapsulatedFile(encapsulated)),
+		// As RHCOS and Fedora CoreOS have it: /sysroot is mounted read-only.
+		RepoConfig: []string{"sysroot.readonly=true"},
+	}
+	return l.machine(ctx, name, spec, log)
+}
+
+// MachineAt makes a machine that already is what w asks for, and that cannot
+// reach a registry.
+func (l *Lab) MachineAt(ctx context.Context, name string, w Want, log io.Writer) (*vm.Machine, error) {
+	encapsulated, err := w.Encapsulated()
+	if err != nil {
+		return nil, err
+	}
+	origin := fmt.Sprintf("[origin]\nrefspec=%s\ncustom-url=pivot://%s\ncustom-description=Managed by pivot\n", l.Guest.CommitB, w.Image)
+	spec := vm.DiskSpec{
+		Deploy: "B", KernelArgs: w.Kargs, Origin: []byte(origin),
+		Files: append(w.PinningFiles(), encapsulatedFile(encapsulated)),
+	}
+	return l.machine(ctx, name, spec, log)
+}
+
+// MachineByHand makes a machine that boots A without any MachineConfig, and on
+// which somebody types a command on the first boot.
+func (l *Lab) MachineByHand(ctx context.Context, name, command string, log io.Writer) (*vm.Machine, error) {
+	unit := fmt.Sprintf(`[Unit]
+After=systemd-networkd-wait-online.service
+Wants=systemd-networkd-wait-online.service
+Before=boot-report.service
+ConditionPathExists=!/etc/crio
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -ec '%s'
+StandardOutput=journal+console
+StandardError=journal+console
+`, command)
+	const dir = "/etc/systemd/system/"
+	return l.machine(ctx, name, vm.DiskSpec{Files: append(l.access(),
+		vm.TreeFile{Path: dir + "by-hand.service", Mode: 0o644, Content: []byte(unit)},
+		vm.TreeFile{Path: dir + "multi-user.target.wants/by-hand.service", Symlink: "../by-hand.service"},
+	)}, log)
+}
+
+func (l *Lab) machine(ctx context.Context, name string, spec vm.DiskSpec, log io.Writer) (*vm.Machine, error) {
+	disk := filepath.Join(l.dir, name+".img")
+	if err := l.Guest.Disk(ctx, disk, spec); err != nil {
+		return nil, err
+	}
+	return &vm.Machine{Disk: disk, Log: log}, nil
+}
+
+func encapsulatedFile(content []byte) vm.TreeFile {
+	return vm.TreeFile{Path: firstboot.EncapsulatedPath, Mode: 0o644, Content: content}
+}
+
+// dataURL is content as the source of an Ignition file.
+func dataURL(content []byte) string {
+	return "data:text/plain;charset=utf-8;base64," + base64.StdEncoding.EncodeToString(content)
+}
