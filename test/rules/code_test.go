@@ -1,0 +1,195 @@
+package rules
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// exits are the calls that end the process behind the caller's back, by import.
+var exits = map[string][]string{
+	"os":                         {"Exit"},
+	"log":                        {"Fatal", "Fatalf", "Fatalln", "Panic", "Panicf", "Panicln"},
+	"github.com/sirupsen/logrus": {"Exit", "Fatal", "Fatalf", "Fatalln", "Panic", "Panicf", "Panicln"},
+}
+
+// constants are the calls whose result nobody changes: a package-level variable
+// may hold it.
+var constants = []string{
+	"errors.New", "fault.New", "regexp.MustCompile", "strings.NewReplacer",
+}
+
+// file is one parsed file of a package.
+type file struct {
+	*ast.File
+	fset *token.FileSet
+	main bool
+}
+
+// sources are the files of the product, tests left out.
+func sources(t *testing.T) []file {
+	t.Helper()
+	var files []file
+	for _, p := range packages(t) {
+		if p.underTest() {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			fset := token.NewFileSet()
+			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				continue // the compiler says it better
+			}
+			files = append(files, file{f, fset, p.Name == "main"})
+		}
+	}
+	return files
+}
+
+func (f file) at(n ast.Node) token.Position { return f.fset.Position(n.Pos()) }
+
+func TestOnlyMainExits(t *testing.T) {
+	for _, f := range sources(t) {
+		if f.main {
+			continue
+		}
+		names := map[string][]string{} // of the imported packages in this file
+		for _, i := range f.Imports {
+			path := strings.Trim(i.Path.Value, `"`)
+			name := path[strings.LastIndexByte(path, '/')+1:]
+			if i.Name != nil {
+				name = i.Name.Name
+			}
+			names[name] = exits[path]
+		}
+		ast.Inspect(f.File, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := s.X.(*ast.Ident); ok && slices.Contains(names[x.Name], s.Sel.Name) {
+					t.Errorf("%s: %s.%s: only package main ends the process; return an error", f.at(s), x.Name, s.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+func TestNoInit(t *testing.T) {
+	for _, f := range sources(t) {
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+				t.Errorf("%s: func init: let the caller construct what it needs", f.at(fn))
+			}
+		}
+	}
+}
+
+// TestNoGlobalState allows package-level variables only for what the language
+// has no constants for: errors, expressions, embedded files, tables that nothing
+// assigns to, interface assertions, and the version that the linker sets.
+func TestNoGlobalState(t *testing.T) {
+	tables := map[string]map[string]bool{} // by directory and name
+	files := sources(t)
+	for _, f := range files {
+		dir := filepath.Dir(f.at(f.Name).Filename)
+		for _, d := range f.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.VAR {
+				continue
+			}
+			for _, s := range g.Specs {
+				v := s.(*ast.ValueSpec)
+				if embedded(g.Doc) || embedded(v.Doc) {
+					continue
+				}
+				for i, name := range v.Names {
+					switch {
+					case name.Name == "_", f.main && name.Name == "version", i < len(v.Values) && constant(v.Values[i]):
+					case i < len(v.Values) && table(v.Values[i]):
+						if tables[dir] == nil {
+							tables[dir] = map[string]bool{}
+						}
+						tables[dir][name.Name] = true
+					default:
+						t.Errorf("%s: var %s: no global state; make it a field or a parameter", f.at(v), name.Name)
+					}
+				}
+			}
+		}
+	}
+	for _, f := range files {
+		dir := filepath.Dir(f.at(f.Name).Filename)
+		ast.Inspect(f.File, func(n ast.Node) bool {
+			for _, target := range written(n) {
+				if id := base(target); id != nil && tables[dir][id.Name] {
+					t.Errorf("%s: %s is a table at package level and is changed here", f.at(n), id.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+func embedded(doc *ast.CommentGroup) bool {
+	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool {
+		return strings.HasPrefix(c.Text, "//go:embed ")
+	})
+}
+
+func constant(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	s, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && slices.Contains(constants, x.Name+"."+s.Sel.Name)
+}
+
+func table(e ast.Expr) bool {
+	_, ok := e.(*ast.CompositeLit)
+	return ok
+}
+
+// written are the expressions that a statement assigns to.
+func written(n ast.Node) []ast.Expr {
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		if n.Tok != token.DEFINE {
+			return n.Lhs
+		}
+	case *ast.IncDecStmt:
+		return []ast.Expr{n.X}
+	case *ast.CallExpr:
+		if id, ok := n.Fun.(*ast.Ident); ok && slices.Contains([]string{"delete", "clear"}, id.Name) && len(n.Args) > 0 {
+			return n.Args[:1]
+		}
+	}
+	return nil
+}
+
+// base is the variable in front of indexes and fields.
+func base(e ast.Expr) *ast.Ident {
+	for {
+		switch x := e.(type) {
+		case *ast.Ident:
+			return x
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.SelectorExpr:
+			e = x.X
+		case *ast.ParenExpr:
+			e = x.X
+		case *ast.StarExpr:
+			e = x.X
+		default:
+			return nil
+		}
+	}
+}

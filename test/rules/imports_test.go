@@ -1,0 +1,106 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rule says what one package may import.
+type rule struct {
+	ours    []string // our packages; those below them too
+	foreign bool     // modules of others
+	never   []string // packages, of the standard library or not, and those below them
+}
+
+var (
+	all    = []string{""}
+	values = []string{"fault", "kargs", "pinning", "hostfiles"}
+
+	processes   = []string{"os/exec"}
+	commandLine = []string{"flag", "github.com/spf13"}
+	world       = []string{"os", "net", "io/ioutil", "syscall", "golang.org/x/sys"}
+)
+
+// importTable has a row for each package that is part of the product. What the
+// packages are for is in docs/; a package that is not here yet needs a row first.
+var importTable = map[string]rule{
+	// Values: no package of ours beyond values, and nothing of the world.
+	"fault":            {never: slices.Concat(processes, commandLine, world)},
+	"kargs":            {never: slices.Concat(processes, commandLine, world)},
+	"pinning":          {ours: []string{"kargs"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig":    {ours: values, foreign: true, never: slices.Concat(processes, commandLine)},
+	"containerruntime": {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+
+	// Formats and places: each usable without the rest.
+	"ostree":    {ours: []string{"ostree"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"hostfiles": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"osimage":   {ours: []string{"ostree", "fault"}, foreign: true, never: slices.Concat(processes, commandLine)},
+
+	// The core decides; the engines, the host and the reporter serve it.
+	"pivot":     {ours: append([]string{"ostree", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
+	"rpmostree": {ours: []string{"ostree", "kargs", "fault", "hostfiles", "pivot", "host"}, foreign: true, never: commandLine},
+	"host":      {ours: append([]string{"ostree", "pivot"}, values...), foreign: true, never: commandLine},
+	"status":    {ours: []string{"pivot", "fault", "hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine)},
+
+	"firstboot": {ours: all, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"cmd/pivot": {ours: all, foreign: true, never: processes},
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.underTest() {
+			continue // no row allows them to be imported
+		}
+		r, ok := importTable[row(p.short())]
+		if !ok {
+			t.Errorf("package %s has no row in the import table: say there what it may import", p.short())
+			continue
+		}
+		for _, imported := range p.Imports {
+			if why := r.forbids(imported); why != "" {
+				t.Errorf("package %s imports %s: %s", p.short(), imported, why)
+			}
+		}
+	}
+}
+
+// row is the key of the table for a package: its own or that of the nearest
+// package above it.
+func row(name string) string {
+	for name != "" {
+		if _, ok := importTable[name]; ok {
+			break
+		}
+		name = name[:max(strings.LastIndexByte(name, '/'), 0)]
+	}
+	return name
+}
+
+// forbids says why the import is not allowed, or nothing.
+func (r rule) forbids(imported string) string {
+	if within(imported, r.never) {
+		return "never allowed here"
+	}
+	if name, ours := strings.CutPrefix(imported, module+"/"); ours {
+		switch {
+		case strings.HasPrefix(name, "test/"):
+			return "made for tests"
+		case slices.Equal(r.ours, all), within(name, r.ours):
+			return ""
+		}
+		return fmt.Sprintf("of our packages it may import %q", r.ours)
+	}
+	if first, _, _ := strings.Cut(imported, "/"); strings.Contains(first, ".") && !r.foreign {
+		return "only the standard library may be"
+	}
+	return ""
+}
+
+// within reports whether path is one of the trees or below one.
+func within(path string, trees []string) bool {
+	return slices.ContainsFunc(trees, func(tree string) bool {
+		return path == tree || strings.HasPrefix(path, tree+"/")
+	})
+}

@@ -1,0 +1,84 @@
+package rules
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// surroundings are the units of an OpenShift host that have to do with ours, cut
+// down to their dependencies (machine-config-operator, templates/, August 2026).
+// They turn a wrong After= of ours into an ordering cycle that systemd reports.
+var surroundings = map[string]string{
+	"kubelet.service":                         service("Requires=crio.service kubelet-dependencies.target", "After=kubelet-dependencies.target"),
+	"crio.service":                            service("Requires=kubelet-dependencies.target", "After=kubelet-dependencies.target", "After=network-online.target"),
+	"kubelet-dependencies.target":             unit("Requires=basic.target network-online.target", "Wants=ovs-configuration.service"),
+	"firstboot-osupdate.target":               unit("Requires=basic.target machine-config-daemon-firstboot.service"),
+	"machine-config-daemon-pull.service":      service("After=NetworkManager-wait-online.service network.service"),
+	"machine-config-daemon-firstboot.service": service("Requires=machine-config-daemon-pull.service", "After=machine-config-daemon-pull.service", "Before=kubelet-dependencies.target"),
+	"network.target":                          unit(),
+	"network-online.target":                   unit("After=network.target", "Wants=NetworkManager-wait-online.service nmstate-configuration.service nmstate.service"),
+	"NetworkManager-wait-online.service":      service("Before=network-online.target"),
+	"nodeip-configuration.service":            service("Wants=NetworkManager-wait-online.service", "After=NetworkManager-wait-online.service firstboot-osupdate.target", "Before=kubelet-dependencies.target ovs-configuration.service"),
+	"nmstate-configuration.service":           service("After=NetworkManager-wait-online.service network.service nodeip-configuration.service", "Before=nmstate.service kubelet-dependencies.target ovs-configuration.service"),
+	"nmstate.service":                         service("Before=network-online.target"),
+	"ovs-configuration.service":               service("After=firstboot-osupdate.target NetworkManager-wait-online.service nodeip-configuration.service nmstate.service", "Before=kubelet-dependencies.target"),
+	"multi-user.target":                       unit("Requires=basic.target", "Wants=kubelet.service firstboot-osupdate.target nodeip-configuration.service"),
+	"basic.target":                            unit("Requires=sysinit.target", "After=sysinit.target"),
+	"sysinit.target":                          unit(),
+	"shutdown.target":                         unit("DefaultDependencies=no"),
+	"system.slice":                            unit("DefaultDependencies=no"),
+	"-.slice":                                 unit("DefaultDependencies=no"),
+	"systemd-networkd-wait-online.service":    service("Before=network-online.target"),
+}
+
+func unit(lines ...string) string {
+	return "[Unit]\nDescription=Stand-in\n" + strings.Join(lines, "\n") + "\n"
+}
+
+func service(lines ...string) string {
+	return unit(lines...) + "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/true\n"
+}
+
+// TestUnits installs into an empty root and lets systemd verify what is there.
+func TestUnits(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("no systemd-analyze here")
+	}
+	if testing.Short() {
+		t.Skip("builds the whole binary")
+	}
+	dest := t.TempDir()
+	run(t, "make", "-s", "install", "DESTDIR="+dest, "BIN="+t.TempDir())
+
+	units := filepath.Join(dest, "usr/lib/systemd/system")
+	for name, text := range surroundings {
+		write(t, filepath.Join(units, name), text, 0o644)
+	}
+	for _, program := range []string{"true", "systemctl"} {
+		write(t, filepath.Join(dest, "usr/bin", program), "#!/bin/true\n", 0o755)
+	}
+	if _, err := os.Stat(filepath.Join(units, "multi-user.target.wants/pivot-firstboot.service")); err != nil {
+		t.Errorf("the unit is not enabled: %v", err)
+	}
+
+	// man=no: pages are not installed here. The root keeps the host's units out.
+	out, err := exec.Command(analyze, "verify", "--root="+dest, "--man=no", "--recursive-errors=yes",
+		"pivot-firstboot.service", "multi-user.target").CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
+func write(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}

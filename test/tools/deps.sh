@@ -1,0 +1,64 @@
+#!/bin/sh
+# Installs the Debian packages that the tests and the demonstration use, those
+# only that lack. Where it cannot install, it says what lacks and lets the tests
+# skip what needs it; under CI=true that is a failure.
+set -u
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+export DEBIAN_FRONTEND=noninteractive
+
+# A command or file that must exist, its package, what it is needed for.
+needs() {
+	cat <<-'EOF'
+	git                                git              the version in the binary
+	/etc/ssl/certs/ca-certificates.crt ca-certificates  downloads over TLS
+	ostree                             ostree           the tests against a real ostree
+	systemd-analyze                    systemd          the check of the systemd units
+	mmdebstrap                         mmdebstrap       the guest of the boot tests
+	mkfs.ext4                          e2fsprogs        the disks of the boot tests
+	debugfs                            e2fsprogs        the disks of the boot tests
+	chattr                             e2fsprogs        the disks of the boot tests
+	qemu-system-x86_64                 qemu-system-x86  the boot tests
+	EOF
+}
+
+# lacking prints "package reason" of each thing that is not there.
+lacking() {
+	needs | while read -r thing package reason; do
+		case $thing in
+		/*) test -e "$thing" ;;
+		*) command -v "$thing" >/dev/null ;;
+		esac || echo "$package $reason"
+	done | sort -u -k1,1
+}
+
+# report says for each lacking package what happens ($1) and why.
+report() {
+	lacking | while read -r package reason; do
+		echo "$1 $package (needed for $reason)"
+	done
+}
+
+give_up() {
+	echo "$1: some tests will be skipped"
+	report "  lacking:"
+	[ "${CI:-}" != true ]
+	exit
+}
+
+[ -n "$(lacking)" ] || exit 0
+command -v apt-get >/dev/null || give_up "this is not Debian, nothing can be installed"
+[ "$(id -u)" = 0 ] || give_up "not running as root, nothing can be installed"
+
+report installing
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# The first try serves where the package lists are there and fresh.
+for try in 1 2 3 4; do
+	[ $try = 1 ] || apt-get -q update >>"$log" 2>&1
+	# shellcheck disable=SC2046 # one word for each package
+	apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=300 -o Acquire::Retries=2 \
+		install $(lacking | cut -d' ' -f1) >>"$log" 2>&1
+	[ -n "$(lacking)" ] || exit 0
+done
+tail -n 20 "$log"
+give_up "cannot install packages"
