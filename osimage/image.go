@@ -13,7 +13,7 @@ const (
 	Legacy Format = "legacy"
 	// Encapsulated is an ostree-native container as exported: each layer is part of the commit.
 	Encapsulated Format = "encapsulated"
-	// Layered is an ostree-native container with further layers on top.
+	// Layered is an ostree-native container with further layers on top, or with no others.
 	Layered Format = "layered"
 	// Unknown is an image whose labels tell nothing. It may still be a legacy one.
 	Unknown Format = "unknown"
@@ -47,6 +47,8 @@ type Image struct {
 	Version      string    `json:"version"` // as the image calls itself
 	Layers       []Layer   `json:"layers"`
 	Bytes        int64     `json:"bytes"` // of all layers
+
+	asked Reference // as it was asked for, perhaps by a tag
 }
 
 // describe fills in what the image's config tells.
@@ -75,7 +77,7 @@ func formatOf(labels map[string]string, rootfs imgspec.RootFS) Format {
 	}
 	for _, label := range []string{labelNativeCommit, labelBootable, labelBootc} {
 		if _, ok := labels[label]; ok {
-			return Encapsulated
+			return Layered // none of its layers is said to be part of a commit
 		}
 	}
 	if labels[labelLegacyCommit] != "" {

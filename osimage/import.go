@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"machine-pivot/fault"
@@ -35,166 +32,108 @@ func KeepAliveRef(commit string) string { return "pivot/" + commit }
 
 // Import brings an image's commit into a repository. Either the whole commit is
 // there afterwards, each object verified, on disk and kept alive by a ref, or
-// nothing that anything refers to. The image is read by its digest; its policy
-// is checked again.
+// nothing that anything refers to, but for whole layers of an ostree-native image
+// and what the next import of this boot can go on with. The image is read by its
+// digest; its policy is checked again.
 func (p *Puller) Import(ctx context.Context, image Image, repo *ostree.Repo) (Result, error) {
-	result, err := p.importImage(ctx, image.Reference.Pinned(image.Digest), repo)
+	result, err := p.importImage(ctx, image, repo)
 	if err != nil {
 		return Result{}, fmt.Errorf("cannot import image %s: %w", image.Reference, err)
 	}
 	return result, nil
 }
 
-func (p *Puller) importImage(ctx context.Context, ref Reference, repo *ostree.Repo) (Result, error) {
+// importer is one import.
+type importer struct {
+	*Puller
+	image    *opened
+	repo     *ostree.Repo
+	target   *ostree.Import
+	progress *meter
+	buffers  buffers
+	result   Result
+}
+
+func (p *Puller) importImage(ctx context.Context, resolved Image, repo *ostree.Repo) (_ Result, err error) {
 	start := time.Now()
-	image, err := p.open(ctx, ref)
+	image, err := p.open(ctx, resolved.Reference.Pinned(resolved.Digest))
 	if err != nil {
 		return Result{}, err
 	}
 	defer image.Close()
-	if err := importable(image.Format); err != nil {
+	image.asked = resolved.asked
+	if err := importable(image.Image); err != nil {
 		return Result{}, err
 	}
 	target, err := repo.BeginImport(ctx)
 	if err != nil {
 		return Result{}, image.judge.writing(err)
 	}
-	result := Result{Digest: image.Digest, Version: image.Version}
-	if commit, ok := present(image, repo); ok && target.Finish(ctx, commit, KeepAliveRef(commit.String())) == nil {
-		result.Commit = commit.String()
-	} else {
-		err = p.importLegacy(ctx, image, target, &result)
-	}
-	if err := errors.Join(err, target.Close()); err != nil {
+	defer func() { err = errors.Join(err, end(ctx, target, err)) }()
+	i := &importer{Puller: p, image: image, repo: repo, target: target, buffers: newBuffers(),
+		result: Result{Digest: image.Digest, Version: image.Version}}
+	if err := i.run(ctx); err != nil {
 		return Result{}, err
 	}
-	if result.Version == "" {
-		result.Version = commitVersion(repo, result.Commit)
-	}
-	result.Seconds = time.Since(start).Seconds()
-	return result, nil
+	i.result.Seconds = time.Since(start).Seconds()
+	return i.result, nil
 }
 
-// commitVersion is the version that the commit itself names, or "".
-func commitVersion(repo *ostree.Repo, commit string) string {
-	c, err := ostree.ParseChecksum(commit)
-	if err != nil {
-		return ""
-	}
-	info, err := repo.LoadCommit(c)
-	if err != nil {
-		return ""
-	}
-	return info.Version()
-}
-
-// importable refuses the formats that are not implemented.
-func importable(format Format) error {
-	switch format {
-	case Legacy, Unknown:
+// importable refuses the format that is not implemented.
+func importable(image Image) error {
+	if image.Format != Layered {
 		return nil
 	}
-	return fault.New(fault.Refused, "it is an ostree-native container (%s), which cannot be imported yet", format).
-		WithHint("use rpm-ostree rebase ostree-unverified-registry:…, or a legacy image (machine-os-content)")
+	return fault.New(fault.Refused, "it is a layered ostree-native container (%d layers, not all of them ostree's), which cannot be imported yet", len(image.Layers)).
+		WithHint("rebase to it with rpm-ostree or bootc, which merge such layers, or use the image that it was built from")
 }
 
-// present reports whether the repository seems to have the image's commit. It
-// does if an import to which nothing is added can be finished: that checks for
-// everything the commit is made of.
-func present(image *opened, repo *ostree.Repo) (ostree.Checksum, bool) {
-	commit, err := ostree.ParseChecksum(image.Commit)
-	if err != nil || repo.HasPartial(commit) {
-		return commit, false
+// end closes an import. What is whole of it is kept for the next try, if trying
+// again can help.
+func end(ctx context.Context, target *ostree.Import, err error) error {
+	if err != nil && (ctx.Err() != nil || fault.KindOf(err).Transient()) {
+		return target.Close()
 	}
-	have, err := repo.Has(ostree.ObjectName{Checksum: commit, Type: ostree.Commit})
-	return commit, have && err == nil
+	return target.Discard()
 }
 
-// importLegacy imports what is at /srv/repo in any of the layers.
-func (p *Puller) importLegacy(ctx context.Context, image *opened, target *ostree.Import, result *Result) error {
-	progress := &meter{
-		total: image.Bytes, report: p.Progress,
-		objects: func() int { return target.Stats().ObjectsTotal },
+func (i *importer) run(ctx context.Context) error {
+	i.progress = &meter{
+		report:  i.Progress,
+		objects: func() int { return i.target.Stats().ObjectsTotal },
 	}
-	content := &repoTar{sink: target, heads: map[string]string{}}
-	for n := range image.blobs {
-		if err := p.readLayer(ctx, image, n, content, progress); err != nil {
-			return image.label(n, err)
-		}
+	if i.image.Format == Encapsulated {
+		return i.native(ctx)
 	}
-	commit, err := content.commit(image)
-	if err != nil {
-		return err
+	if commit, err := ostree.ParseChecksum(i.image.Commit); err == nil && i.present(ctx, commit) {
+		return i.finish(ctx, commit)
 	}
-	if err := target.Finish(ctx, commit, KeepAliveRef(commit.String())); err != nil {
-		return image.judge.writing(err)
-	}
-	progress.tell(true)
-	stats := target.Stats()
-	result.Commit = commit.String()
-	result.Objects.Total, result.Objects.New = stats.ObjectsTotal, stats.ObjectsNew
-	result.Bytes.Fetched, result.Bytes.Written = progress.fetched.Load(), stats.BytesWritten
-	return nil
+	return i.legacy(ctx)
 }
 
-// readLayer reads one layer to its end and verifies it.
-func (p *Puller) readLayer(ctx context.Context, image *opened, n int, content *repoTar, progress *meter) error {
-	ctx, watch := newWatch(ctx, p.patience())
-	defer watch.stop()
-	layer, err := image.openLayer(ctx, n, watch, progress.add)
-	if err != nil {
-		return err
-	}
-	defer layer.close()
-	if err := content.read(ctx, &layer.plain); err != nil {
-		return image.contentError(ctx, layer, err)
-	}
-	return image.verify(ctx, n, layer)
+// present reports whether the repository has a whole commit already.
+func (i *importer) present(ctx context.Context, commit ostree.Checksum) bool {
+	have, err := i.repo.Has(ostree.ObjectName{Checksum: commit, Type: ostree.Commit})
+	return have && err == nil && !i.repo.HasPartial(commit) && i.target.Finish(ctx, ostree.Root{Commit: commit}) == nil
 }
 
-// contentError explains why a layer's content could not be taken: the layer
-// could not be read, the repository failed, or the tar stream or an object is wrong.
-func (o *opened) contentError(ctx context.Context, l *layerReader, err error) error {
-	if l.plain.failed != nil {
-		return o.sourceError(ctx, l, l.plain.failed)
+// finish makes the commit part of the repository and fills in the result.
+func (i *importer) finish(ctx context.Context, commit ostree.Checksum, refs ...string) error {
+	root := ostree.Root{Commit: commit, Refs: append(refs, KeepAliveRef(commit.String()))}
+	if err := i.target.Finish(ctx, root); err != nil {
+		return i.image.judge.writing(err)
 	}
-	if _, ok := errors.AsType[sinkError](err); ok {
-		return o.judge.writing(err)
-	}
-	return o.sourceError(ctx, l, err)
-}
-
-// commit is the commit that the image is about.
-func (r *repoTar) commit(image *opened) (ostree.Checksum, error) {
-	text, from := image.Commit, "its label "+labelLegacyCommit
-	if text == "" {
-		name, err := r.onlyHead()
+	i.progress.tell(true)
+	stats := i.target.Stats()
+	i.result.Commit = commit.String()
+	i.result.Objects.Total, i.result.Objects.New = stats.ObjectsTotal, stats.ObjectsNew
+	i.result.Bytes.Fetched, i.result.Bytes.Written = i.progress.fetched.Load(), stats.BytesWritten
+	if i.result.Version == "" {
+		info, err := i.repo.LoadCommit(commit)
 		if err != nil {
-			return ostree.Checksum{}, err
+			return err
 		}
-		text, from = r.heads[name], "its ref "+name
+		i.result.Version = info.Version()
 	}
-	if !r.found {
-		return ostree.Checksum{}, fault.New(fault.BadInput, "it carries no ostree objects (nothing in /%s)", objectsDir)
-	}
-	commit, err := ostree.ParseChecksum(text)
-	if err != nil {
-		return ostree.Checksum{}, fault.New(fault.BadInput, "%s names no commit: %w", from, err)
-	}
-	return commit, nil
-}
-
-// onlyHead is the one ref of the repository.
-func (r *repoTar) onlyHead() (string, error) {
-	names := slices.Sorted(maps.Keys(r.heads))
-	switch {
-	case !r.found && len(names) == 0:
-		return "", fault.New(fault.BadInput, "it carries no ostree commit (no label %s, no /srv/repo)", labelLegacyCommit)
-	case len(names) == 0:
-		return "", fault.New(fault.BadInput, "no refs found in its /srv/repo, and it has no label %s", labelLegacyCommit)
-	case len(names) > 1:
-		return "", fault.New(fault.BadInput, "multiple refs found in its /srv/repo (%s), and it has no label %s",
-			strings.Join(names, ", "), labelLegacyCommit)
-	}
-	return names[0], nil
+	return nil
 }

@@ -10,19 +10,21 @@ import (
 	"io"
 
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
-	"go.podman.io/image/v5/pkg/compression"
 
 	"machine-pivot/fault"
 )
 
 var errTooLong = fault.New(fault.BadInput, "it is longer than the manifest says")
 
-// layerReader is one layer as a stream. Its content counts only after verify.
+// layerReader is one layer as a stream, from the network to the plain tar in three
+// goroutines. Its content counts only after verify.
 type layerReader struct {
-	blob  *blobReader
-	diff  hash.Hash
-	plain noting // what is in the layer, decompressed
-	close func()
+	blob    *blobReader
+	fetched *ahead // of blob
+	diff    hash.Hash
+	tar     *ahead
+	plain   noting // of tar
+	close   func()
 }
 
 // openLayer starts to read the nth layer of an image.
@@ -40,13 +42,20 @@ func (o *opened) openLayer(ctx context.Context, n int, watch watch, counted func
 		blob: &blobReader{from: body, sum: sha256.New(), watch: watch, size: o.blobs[n].Size, counted: counted},
 		diff: sha256.New(),
 	}
-	plain, _, err := compression.AutoDecompress(l.blob)
+	l.fetched = newAhead(l.blob)
+	plain, err := decompress(l.fetched)
 	if err != nil {
-		return nil, errors.Join(o.sourceError(ctx, l, err), body.Close())
+		err = o.sourceError(ctx, l, err)
+		watch.stop()
+		l.fetched.close()
+		return nil, errors.Join(err, body.Close())
 	}
-	l.plain.from = io.TeeReader(plain, l.diff)
+	l.tar = newAhead(io.TeeReader(plain, l.diff))
+	l.plain.from = l.tar
 	l.close = func() {
-		watch.stop() // so that a read in the decompressor's goroutine returns
+		watch.stop() // so that a read that is under way returns
+		l.fetched.close()
+		l.tar.close()
 		// Their errors tell nothing: what counts was verified, or has failed already.
 		_, _ = plain.Close(), body.Close()
 	}
@@ -55,11 +64,10 @@ func (o *opened) openLayer(ctx context.Context, n int, watch watch, counted func
 
 // verify reads the layer to its end and compares both digests.
 func (o *opened) verify(ctx context.Context, n int, l *layerReader) error {
-	if _, err := io.Copy(io.Discard, &l.plain); err != nil {
-		return o.sourceError(ctx, l, err)
-	}
-	if _, err := io.Copy(io.Discard, l.blob); err != nil {
-		return o.sourceError(ctx, l, err)
+	for _, rest := range []io.Reader{&l.plain, l.fetched} {
+		if _, err := io.Copy(io.Discard, rest); err != nil {
+			return o.sourceError(ctx, l, err)
+		}
 	}
 	if got, want := digestOf(l.blob.sum), o.blobs[n].Digest.String(); got != want {
 		return damaged("its content has the digest %s", got)
@@ -84,6 +92,18 @@ func (o *opened) sourceError(ctx context.Context, l *layerReader, err error) err
 		return o.judge.classify(ctx, err, fault.Unavailable)
 	}
 	return damaged("%w", err)
+}
+
+// contentError explains why a layer's content could not be taken: the layer
+// could not be read, the repository failed, or the tar stream or an object is wrong.
+func (o *opened) contentError(ctx context.Context, l *layerReader, err error) error {
+	if l.plain.failed != nil {
+		return o.sourceError(ctx, l, l.plain.failed)
+	}
+	if _, ok := errors.AsType[sinkError](err); ok {
+		return o.judge.writing(err)
+	}
+	return o.sourceError(ctx, l, err)
 }
 
 func damaged(format string, args ...any) error {

@@ -24,6 +24,7 @@ import (
 type opened struct {
 	Image
 	source types.ImageSource
+	parsed types.Image
 	blobs  []types.BlobInfo // the layers, in order
 	diffs  []digestlib.Digest
 	judge  judge
@@ -69,7 +70,7 @@ func (p *Puller) read(ctx context.Context, sys *types.SystemContext, ref Referen
 	if want := ref.Digest(); want != "" && want != digest.String() {
 		return fmt.Errorf("its manifest has the digest %s", digest)
 	}
-	o.Reference, o.Digest = ref.Pinned(digest.String()), digest.String()
+	o.asked, o.Reference, o.Digest = ref, ref.Pinned(digest.String()), digest.String()
 
 	chosen := top
 	if manifest.MIMETypeIsMultiImage(mime) {
@@ -87,6 +88,7 @@ func (p *Puller) read(ctx context.Context, sys *types.SystemContext, ref Referen
 	if err != nil {
 		return fmt.Errorf("cannot parse the manifest: %w", err)
 	}
+	o.parsed = parsed
 	config, err := parsed.OCIConfig(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot read the config: %w", err)

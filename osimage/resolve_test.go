@@ -55,7 +55,7 @@ func TestResolveFormats(t *testing.T) {
 		want osimage.Format
 	}{
 		"unknown":  {[]oscontainer.Option{oscontainer.WithLabel("com.coreos.ostree-commit", "")}, osimage.Unknown},
-		"bootable": {[]oscontainer.Option{oscontainer.WithLabel("com.coreos.ostree-commit", ""), oscontainer.WithLabel("ostree.bootable", "true")}, osimage.Encapsulated},
+		"bootable": {[]oscontainer.Option{oscontainer.WithLabel("com.coreos.ostree-commit", ""), oscontainer.WithLabel("ostree.bootable", "true")}, osimage.Layered},
 		"layered":  {[]oscontainer.Option{oscontainer.WithLabel("ostree.final-diffid", "sha256:0")}, osimage.Layered},
 	} {
 		ref, _ := h.push(name, plain(t, c.opts...))

@@ -1,8 +1,6 @@
 package ostree
 
 import (
-	"bufio"
-	"compress/flate"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -20,6 +18,7 @@ import (
 const (
 	archiveHeaderType = "(tuuuusa(ayay))"
 	headerType        = "(uuuusa(ayay))"
+	xattrsType        = "a(ayay)"
 )
 
 // fileHeader is what a file object has beside its content.
@@ -75,6 +74,33 @@ func parseArchiveHeader(data []byte) (*fileHeader, error) {
 	return h, err
 }
 
+// FileInfo is what a file object has beside its content, where the two come apart.
+type FileInfo struct {
+	UID, GID uint32
+	Mode     uint32 // with the type bits
+	Size     uint64 // of the content, in bytes
+	Target   string // of a symbolic link
+	Xattrs   []byte // a GVariant of type a(ayay), as in file-xattrs objects; none if empty
+}
+
+// header is the file header of an info, in the form that the checksum covers.
+func (i FileInfo) header() (*fileHeader, error) {
+	h := &fileHeader{size: i.Size, uid: i.UID, gid: i.GID, mode: i.Mode, target: i.Target}
+	value, err := gvariant.Decode(xattrsType, i.Xattrs)
+	if err != nil {
+		return nil, fmt.Errorf("its extended attributes: %w", err)
+	}
+	if h.xattrs, err = parseXattrs(value); err != nil {
+		return nil, err
+	}
+	if err := h.check(0); err != nil {
+		return nil, err
+	}
+	h.canonical, err = gvariant.Encode(headerType,
+		gvariant.Tuple{bigEndian(i.UID), bigEndian(i.GID), bigEndian(i.Mode), uint32(0), i.Target, value})
+	return h, err
+}
+
 // check refuses what ostree has no objects for.
 func (h *fileHeader) check(rdev uint32) error {
 	switch kind := h.mode & unix.S_IFMT; {
@@ -100,25 +126,17 @@ func (h *fileHeader) sum() hash.Hash {
 	return sum
 }
 
-// copyContent inflates the content into w, which also feeds the checksum. It
-// must have the size that the header says, and nothing may follow it.
+// copyContent copies the content to w, which also feeds the checksum. It must
+// have the size that the header says, and nothing may follow it.
 func (h *fileHeader) copyContent(w io.Writer, r io.Reader) error {
-	in := bufio.NewReader(r)
-	if !h.isLink() {
-		inflated := flate.NewReader(in)
-		defer inflated.Close()
-		n, err := io.Copy(w, io.LimitReader(inflated, int64(min(h.size, 1<<62))))
-		if err != nil {
-			return err
-		}
-		if uint64(n) != h.size {
-			return fmt.Errorf("it has %d bytes of content, its header says %d", n, h.size)
-		}
-		if _, err := inflated.Read(make([]byte, 1)); err != io.EOF {
-			return fmt.Errorf("it has more content than the %d bytes its header says", h.size)
-		}
+	n, err := io.Copy(w, io.LimitReader(r, int64(min(h.size, 1<<62))))
+	if err != nil {
+		return err
 	}
-	if _, err := in.ReadByte(); err != io.EOF {
+	if uint64(n) != h.size {
+		return fmt.Errorf("it has %d bytes of content, its header says %d", n, h.size)
+	}
+	if _, err := io.ReadFull(r, make([]byte, 1)); err != io.EOF {
 		return fmt.Errorf("something follows its content")
 	}
 	return nil

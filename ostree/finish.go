@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,47 +14,81 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Finish makes the commit part of the repository and sets refs to it. Everything
-// that the commit is made of must be there, from this import or from before;
-// what is missing is named and nothing is set. What was added but does not belong
-// to the commit is dropped.
+// Root is a commit that an import completes, and the refs to set to it.
+type Root struct {
+	Commit Checksum
+	Refs   []string
+}
+
+// Finish makes commits part of the repository and sets the refs. Everything that
+// they are made of must be there, from this import or from before; what is
+// missing is named, and nothing is set. It may be called again, with further
+// commits, while objects are being added: what one call has to sync is shared by
+// all its roots.
 //
 // The order is that of libostree: all content durable under temporary names, then
 // renamed, then the directories durable, then the refs. A power cut finds either
 // no ref, or one to a whole commit.
-func (im *Import) Finish(ctx context.Context, commit Checksum, refs ...string) error {
-	if err := im.finish(ctx, commit, refs); err != nil {
-		return fmt.Errorf("cannot finish import of commit %s: %w", commit, err)
+func (im *Import) Finish(ctx context.Context, roots ...Root) error {
+	im.finishing.Lock()
+	defer im.finishing.Unlock()
+	if err := im.finish(ctx, roots); err != nil {
+		return fmt.Errorf("cannot finish import of commit %s: %w", roots[0].Commit, err)
 	}
 	return nil
 }
 
-func (im *Import) finish(ctx context.Context, commit Checksum, refs []string) error {
-	objects, err := im.closure(ctx, commit)
-	if err != nil {
-		return err
+func (im *Import) finish(ctx context.Context, roots []Root) error {
+	w := newWalk(im)
+	refs := map[string]Checksum{}
+	for _, root := range roots {
+		if err := w.commit(ctx, root.Commit); err != nil {
+			return err
+		}
+		for _, ref := range root.Refs {
+			refs[ref] = root.Commit
+		}
 	}
-	if err := im.sync(); err != nil {
-		return err
-	}
-	partial := im.repo.partialPath(commit)
-	if err := os.WriteFile(partial, nil, 0o644); err != nil {
-		return err
-	}
-	if err := im.publish(objects); err != nil {
-		return err
-	}
-	for _, ref := range refs {
-		if err := im.repo.setRef(ref, commit); err != nil {
+	if len(w.staged) > 0 {
+		if err := im.sync(); err != nil {
 			return err
 		}
 	}
-	if err := os.Remove(partial); err != nil {
+	marks, err := im.markPartial(w.staged)
+	if err != nil {
 		return err
 	}
+	if err := im.publish(w.staged); err != nil {
+		return err
+	}
+	if err := im.repo.setRefs(refs); err != nil {
+		return err
+	}
+	for _, mark := range marks {
+		if err := os.Remove(mark); err != nil {
+			return err
+		}
+	}
+	maps.Copy(im.whole, w.seen)
 	// Others notice new refs by the directory's time.
 	now := time.Now()
 	return os.Chtimes(im.repo.path, now, now)
+}
+
+// markPartial marks the commits that are about to appear as not whole, for who
+// looks at the repository meanwhile.
+func (im *Import) markPartial(objects []ObjectName) (marks []string, err error) {
+	for _, n := range objects {
+		if n.Type != Commit {
+			continue
+		}
+		mark := im.repo.partialPath(n.Checksum)
+		if err := os.WriteFile(mark, nil, 0o644); err != nil {
+			return nil, err
+		}
+		marks = append(marks, mark)
+	}
+	return marks, nil
 }
 
 // sync makes what is staged durable, all at once.
@@ -61,12 +96,7 @@ func (im *Import) sync() error {
 	if !im.repo.config.fsync || im.repo.config.perObjectFsync {
 		return nil
 	}
-	dir, err := os.Open(im.dir)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return unix.Syncfs(int(dir.Fd()))
+	return im.staging.sync()
 }
 
 // publish renames staged objects into place: contents first, the commit last, so
@@ -76,7 +106,7 @@ func (im *Import) publish(objects []ObjectName) error {
 	slices.SortStableFunc(objects, func(a, b ObjectName) int { return rank(a.Type) - rank(b.Type) })
 	for i, n := range objects {
 		if i > 0 && rank(n.Type) != rank(objects[i-1].Type) {
-			if err := im.syncDirs(touched); err != nil {
+			if err := im.repo.syncDirs(touched); err != nil {
 				return err
 			}
 		}
@@ -86,7 +116,7 @@ func (im *Import) publish(objects []ObjectName) error {
 			return err
 		}
 	}
-	return im.syncDirs(touched)
+	return im.repo.syncDirs(touched)
 }
 
 func rank(t ObjectType) int {
@@ -110,17 +140,18 @@ func (im *Import) place(n ObjectName, to string) error {
 	if n.Type == CommitMeta {
 		flags = 0
 	}
-	err := unix.Renameat2(unix.AT_FDCWD, im.path(n), unix.AT_FDCWD, to, flags)
+	err := unix.Renameat2(im.staging.fd(), n.path(), unix.AT_FDCWD, to, flags)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("cannot place object %s: %w", n, err)
 	}
+	im.settle(n, present)
 	return nil
 }
 
 // syncDirs makes renames durable and forgets the directories.
-func (im *Import) syncDirs(dirs map[string]bool) error {
+func (r *Repo) syncDirs(dirs map[string]bool) error {
 	for dir := range dirs {
-		if im.repo.config.fsync {
+		if r.config.fsync {
 			if err := syncDir(dir); err != nil {
 				return err
 			}
@@ -137,87 +168,4 @@ func syncDir(path string) error {
 	}
 	defer dir.Close()
 	return dir.Sync()
-}
-
-// closure walks from the commit to everything it is made of and returns those
-// objects that are staged here.
-func (im *Import) closure(ctx context.Context, commit Checksum) ([]ObjectName, error) {
-	w := walk{im: im, seen: map[ObjectName]bool{}}
-	root := ObjectName{commit, Commit}
-	data, err := w.load(root)
-	if err != nil {
-		return nil, err
-	}
-	info, err := parseCommit(data)
-	if err != nil {
-		return nil, corrupt(root, "%v", err)
-	}
-	w.todo = []ObjectName{{info.RootTree, DirTree}, {info.RootMeta, DirMeta}}
-	if meta := (ObjectName{commit, CommitMeta}); im.staged[meta] {
-		w.todo = append(w.todo, meta)
-	}
-	for len(w.todo) > 0 {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		n := w.todo[len(w.todo)-1]
-		w.todo = w.todo[:len(w.todo)-1]
-		if err := w.visit(n); err != nil {
-			return nil, err
-		}
-	}
-	return w.staged, nil
-}
-
-// walk is a walk over a commit's objects.
-type walk struct {
-	im     *Import
-	seen   map[ObjectName]bool
-	todo   []ObjectName
-	staged []ObjectName
-}
-
-func (w *walk) visit(n ObjectName) error {
-	if w.seen[n] {
-		return nil
-	}
-	if n.Type != DirTree {
-		return w.require(n)
-	}
-	data, err := w.load(n)
-	if err != nil {
-		return err
-	}
-	children, err := parseDirTree(data)
-	if err != nil {
-		return corrupt(n, "%v", err)
-	}
-	w.todo = append(w.todo, children...)
-	return nil
-}
-
-// require checks that an object is there.
-func (w *walk) require(n ObjectName) error {
-	w.seen[n] = true
-	if w.im.staged[n] {
-		w.staged = append(w.staged, n)
-		return nil
-	}
-	have, err := w.im.repo.Has(n)
-	if err == nil && !have {
-		err = corrupt(n, "it is missing")
-	}
-	return err
-}
-
-// load reads a metadata object from this import or from the repository.
-func (w *walk) load(n ObjectName) ([]byte, error) {
-	if err := w.require(n); err != nil {
-		return nil, err
-	}
-	path := w.im.repo.objectPath(n)
-	if w.im.staged[n] {
-		path = w.im.path(n)
-	}
-	return os.ReadFile(path)
 }

@@ -114,11 +114,11 @@ func importAll(t testing.TB, r *ostree.Repo, commit ostree.Checksum, objects map
 	t.Helper()
 	im, err := r.BeginImport(t.Context())
 	check(t, err)
-	defer func() { check(t, im.Close()) }()
+	defer func() { check(t, im.Discard()) }()
 	if err := add(t, im, objects); err != nil {
 		return im.Stats(), err
 	}
-	err = im.Finish(t.Context(), commit, refs...)
+	err = im.Finish(t.Context(), ostree.Root{Commit: commit, Refs: refs})
 	return im.Stats(), err
 }
 

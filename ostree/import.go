@@ -9,50 +9,93 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// Import brings one commit into a repository: objects are added in any order and
-// from any goroutine, each verified as it streams into a place of the import's
-// own; Finish makes all of them objects of the repository, or none.
+// Import brings commits into a repository: objects are added in any order and
+// from any goroutine, each verified as it streams into a staging directory;
+// Finish makes those that a commit is made of objects of the repository, all of
+// them or none.
 //
 // It is safe beside a running libostree: the repository's lock is held shared
 // until Close, so that nothing prunes what no ref protects yet.
 type Import struct {
-	repo *Repo
-	dir  string // below the repository's tmp/; not "staging-…", which libostree would adopt
-	lock *os.File
+	repo     *Repo
+	lock     *os.File
+	staging  *staging
+	flushing atomic.Bool
+	flushes  sync.WaitGroup
 
-	mu     sync.Mutex
-	staged map[ObjectName]bool // seen; true: complete in dir
-	stats  ImportStats
-	room   int64 // bytes that may still be written
+	inflaters sync.Pool // of *inflater
+
+	finishing sync.Mutex          // held by Finish
+	whole     map[ObjectName]bool // with all that they refer to, in the repository
+
+	mu      sync.Mutex
+	settled *sync.Cond // an object is not pending any more
+	objects map[ObjectName]objectState
+	adopted map[ObjectName]bool // staged by an interrupted import, not yet asked for
+	stats   ImportStats
+	room    int64 // bytes that may still be written
+	flushAt int64 // of BytesWritten
 }
+
+// objectState is what an import knows of an object.
+type objectState uint8
+
+const (
+	unknown objectState = iota
+	pending             // it is being written
+	staged              // whole and verified, in the staging directory
+	present             // in the repository
+)
 
 // ImportStats counts what an import saw and did.
 type ImportStats struct {
 	ObjectsTotal int   // different objects that were added
 	ObjectsNew   int   // of them, those that the repository lacked
-	BytesWritten int64 // content and metadata of the new ones
+	BytesWritten int64 // content and metadata of the new ones; without what an interrupted import had written
 }
 
-// maxMetadata is libostree's bound of a metadata object, in bytes.
-const maxMetadata = 128 << 20
+// Bounds.
+const (
+	// maxMetadata is libostree's, of a metadata object, in bytes.
+	maxMetadata = 128 << 20
+	// flushEvery is how many bytes are written before the disk is asked to begin
+	// with them, so that it does not idle until all is to be synced.
+	flushEvery = 256 << 20
+)
 
-// BeginImport starts an import. Close it in any case.
+// BeginImport starts an import. Close or Discard it in any case.
 func (r *Repo) BeginImport(ctx context.Context) (_ *Import, err error) {
-	im := &Import{repo: r, staged: map[ObjectName]bool{}}
+	im := &Import{
+		repo: r, flushAt: flushEvery,
+		objects: map[ObjectName]objectState{}, adopted: map[ObjectName]bool{}, whole: map[ObjectName]bool{},
+	}
+	im.settled = sync.NewCond(&im.mu)
 	if im.lock, err = r.lockShared(ctx); err != nil {
 		return nil, err
 	}
-	if im.room, err = r.room(); err == nil {
-		im.dir, err = os.MkdirTemp(filepath.Join(r.path, "tmp"), "pivot-import-*")
-	}
-	if err != nil {
+	if err := im.begin(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot begin import: %w", err), im.Close())
 	}
 	return im, nil
+}
+
+func (im *Import) begin() (err error) {
+	if im.room, err = im.repo.room(); err != nil {
+		return err
+	}
+	if im.staging, err = openStaging(filepath.Join(im.repo.path, "tmp")); err != nil {
+		return err
+	}
+	names, err := im.staging.whole()
+	for _, n := range names {
+		im.adopted[n] = true
+	}
+	return err
 }
 
 // room is how many bytes may be written before the repository's reserve is touched.
@@ -66,6 +109,14 @@ func (r *Repo) room() (int64, error) {
 	return int64(st.Bavail*block) - int64(reserve), nil
 }
 
+// Room is how many bytes may still be written: what the file system has free
+// without the reserve that the repository's configuration demands.
+func (im *Import) Room() int64 {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	return max(im.room, 0)
+}
+
 // Stats tells what was done so far.
 func (im *Import) Stats() ImportStats {
 	im.mu.Lock()
@@ -73,21 +124,53 @@ func (im *Import) Stats() ImportStats {
 	return im.stats
 }
 
-// claim notes an object; it reports whether the caller has to write it.
+// claim notes an object; it reports whether the caller has to write it, and then
+// to settle it.
 func (im *Import) claim(n ObjectName) (bool, error) {
 	im.mu.Lock()
-	defer im.mu.Unlock()
-	if _, seen := im.staged[n]; seen {
+	if im.objects[n] != unknown {
+		im.mu.Unlock()
 		return false, nil
 	}
-	im.staged[n] = false
 	im.stats.ObjectsTotal++
+	im.objects[n] = pending
+	if im.adopted[n] {
+		im.objects[n] = staged
+		delete(im.adopted, n)
+		im.stats.ObjectsNew++
+	}
+	adopted := im.objects[n] == staged
+	im.mu.Unlock()
+	if adopted {
+		return false, nil
+	}
 	have, err := im.repo.Has(n)
 	if err != nil || have && n.Type != CommitMeta {
+		im.settle(n, map[bool]objectState{true: present}[have])
 		return false, err
 	}
+	im.mu.Lock()
+	defer im.mu.Unlock()
 	im.stats.ObjectsNew++
 	return true, nil
+}
+
+// settle says how a claimed object ended: unknown if it could not be had.
+func (im *Import) settle(n ObjectName, state objectState) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.objects[n] = state
+	im.settled.Broadcast()
+}
+
+// state waits until an object is not pending.
+func (im *Import) state(n ObjectName) objectState {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	for im.objects[n] == pending {
+		im.settled.Wait()
+	}
+	return im.objects[n]
 }
 
 // reserve takes room for size bytes.
@@ -99,17 +182,38 @@ func (im *Import) reserve(size uint64) error {
 	}
 	im.room -= int64(size)
 	im.stats.BytesWritten += int64(size)
+	if im.stats.BytesWritten >= im.flushAt {
+		im.flushAt = im.stats.BytesWritten + flushEvery
+		im.flush()
+	}
 	return nil
 }
 
-func (im *Import) done(n ObjectName) {
-	im.mu.Lock()
-	defer im.mu.Unlock()
-	im.staged[n] = true
+// flush lets the disk begin with what was written. Its error is of no interest:
+// what counts is synced again by Finish.
+func (im *Import) flush() {
+	if !im.repo.config.fsync || im.repo.config.perObjectFsync || !im.flushing.CompareAndSwap(false, true) {
+		return
+	}
+	im.flushes.Go(func() {
+		defer im.flushing.Store(false)
+		_ = im.staging.sync()
+	})
 }
 
-// path is where an object is until Finish.
-func (im *Import) path(n ObjectName) string { return filepath.Join(im.dir, n.String()) }
+// write makes a claimed object by a function that writes and verifies it.
+func (im *Import) write(n ObjectName, size uint64, write func() error) (err error) {
+	if err = im.reserve(size); err == nil {
+		err = write()
+	}
+	if err != nil {
+		err = errors.Join(err, im.staging.drop(n))
+		im.settle(n, unknown)
+		return err
+	}
+	im.settle(n, staged)
+	return nil
+}
 
 // AddMetadata adds a commit, dirtree, dirmeta or commitmeta object. The content
 // must have the checksum and structure that the name says, else the error is a
@@ -118,49 +222,63 @@ func (im *Import) AddMetadata(ctx context.Context, n ObjectName, body io.Reader)
 	if wanted, err := im.claim(n); err != nil || !wanted {
 		return err
 	}
-	data, err := io.ReadAll(io.LimitReader(body, maxMetadata+1))
+	data, err := readMetadata(n, body)
 	if err != nil {
-		return fmt.Errorf("cannot read object %s: %w", n, err)
-	}
-	if len(data) > maxMetadata {
-		return corrupt(n, "it is larger than %d bytes", maxMetadata)
-	}
-	if got := Checksum(sha256.Sum256(data)); got != n.Checksum && n.Type != CommitMeta {
-		return corrupt(n, "its content has the checksum %s", got)
-	}
-	if err := checkMetadata(n.Type, data); err != nil {
-		return corrupt(n, "%v", err)
-	}
-	if err := im.reserve(uint64(len(data))); err != nil {
+		im.settle(n, unknown)
 		return err
 	}
-	f, err := os.OpenFile(im.path(n), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return fmt.Errorf("cannot write object: %w", err)
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, im.settle(f), f.Close()); err != nil {
-		return fmt.Errorf("cannot write object %s: %w", n, err)
-	}
-	im.done(n)
-	return nil
+	return im.write(n, uint64(len(data)), func() error {
+		f, err := im.staging.create(n, 0o644)
+		if err != nil {
+			return fmt.Errorf("cannot write object: %w", err)
+		}
+		_, err = f.Write(data)
+		if err := errors.Join(err, f.Chmod(0o644), im.durable(f), f.Close()); err != nil {
+			return fmt.Errorf("cannot write object %s: %w", n, err)
+		}
+		return nil
+	})
 }
 
-// settle makes a written file durable, if the repository wants that of each object.
-func (im *Import) settle(f *os.File) error {
+// readMetadata reads and verifies a metadata object.
+func readMetadata(n ObjectName, body io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(body, maxMetadata+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read object %s: %w", n, err)
+	}
+	if len(data) > maxMetadata {
+		return nil, corrupt(n, "it is larger than %d bytes", maxMetadata)
+	}
+	if got := Checksum(sha256.Sum256(data)); got != n.Checksum && n.Type != CommitMeta {
+		return nil, corrupt(n, "its content has the checksum %s", got)
+	}
+	if err := checkMetadata(n.Type, data); err != nil {
+		return nil, corrupt(n, "%v", err)
+	}
+	return data, nil
+}
+
+// durable syncs a written file, if the repository wants that of each object.
+func (im *Import) durable(f *os.File) error {
 	if im.repo.config.perObjectFsync {
 		return f.Sync()
 	}
 	return nil
 }
 
-// Close ends the import: what Finish has not made part of the repository is
-// discarded, and the lock is released.
-func (im *Import) Close() error {
+// Close ends the import and releases the lock. What was added and is whole, but
+// was not finished, is kept aside: the next import of this boot goes on with it.
+func (im *Import) Close() error { return im.end(true) }
+
+// Discard ends the import and removes what was added and not finished.
+func (im *Import) Discard() error { return im.end(false) }
+
+func (im *Import) end(keep bool) error {
 	var err error
-	if im.dir != "" {
-		err = os.RemoveAll(im.dir)
-		im.dir = ""
+	im.flushes.Wait()
+	if im.staging != nil {
+		err = im.staging.close(keep)
+		im.staging = nil
 	}
 	if im.lock != nil {
 		err = errors.Join(err, im.lock.Close())

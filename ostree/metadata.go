@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/bits"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,94 +17,6 @@ const (
 	dirTreeType = "(a(say)a(sayay))"
 	dirMetaType = "(uuua(ayay))"
 )
-
-// CommitInfo is the root of a tree.
-type CommitInfo struct {
-	Metadata  map[string]any // values as package gvariant maps them
-	Subject   string
-	Timestamp time.Time
-	RootTree  Checksum // of a DirTree
-	RootMeta  Checksum // of a DirMeta
-}
-
-// Version is the commit's version as its maker calls it, or "".
-func (c *CommitInfo) Version() string {
-	version, _ := c.Metadata["version"].(string)
-	return version
-}
-
-func parseCommit(data []byte) (*CommitInfo, error) {
-	value, err := gvariant.Decode(commitType, data)
-	if err != nil {
-		return nil, err
-	}
-	t := value.(gvariant.Tuple)
-	c := &CommitInfo{Metadata: dictionary(t[0]), Subject: t[3].(string)}
-	c.Timestamp = time.Unix(int64(bits.ReverseBytes64(t[5].(uint64))), 0).UTC()
-	if c.RootTree, err = checksumOf(t[6]); err != nil {
-		return nil, err
-	}
-	c.RootMeta, err = checksumOf(t[7])
-	return c, err
-}
-
-// dictionary reads an a{sv}; of a key that stands twice the last counts. What is
-// no such entry is left out.
-func dictionary(value any) map[string]any {
-	m := map[string]any{}
-	entries, _ := value.([]any)
-	for _, entry := range entries {
-		pair, _ := entry.(gvariant.Tuple)
-		if len(pair) != 2 {
-			continue
-		}
-		key, isKey := pair[0].(string)
-		if v, ok := pair[1].(gvariant.Variant); ok && isKey {
-			m[key] = v.Value
-		}
-	}
-	return m
-}
-
-// parseDirTree returns the objects that a directory refers to.
-func parseDirTree(data []byte) ([]ObjectName, error) {
-	value, err := gvariant.Decode(dirTreeType, data)
-	if err != nil {
-		return nil, err
-	}
-	t := value.(gvariant.Tuple)
-	var names []ObjectName
-	for i, types := range [][]ObjectType{{File}, {DirTree, DirMeta}} {
-		last := ""
-		for _, entry := range t[i].([]any) {
-			fields := entry.(gvariant.Tuple)
-			name := fields[0].(string)
-			if err := checkName(name, last); err != nil {
-				return nil, err
-			}
-			last = name
-			for j, typ := range types {
-				c, err := checksumOf(fields[1+j])
-				if err != nil {
-					return nil, err
-				}
-				names = append(names, ObjectName{c, typ})
-			}
-		}
-	}
-	return names, nil
-}
-
-// checkName checks a name in a directory: one path component, in order, once.
-func checkName(name, last string) error {
-	switch {
-	case name == "", name == ".", name == "..", strings.Contains(name, "/"):
-		return fmt.Errorf("bad file name %q", name)
-	case name <= last:
-		return fmt.Errorf("file names %q and %q are not in order", last, name)
-	}
-	return nil
-}
 
 // checkDirMeta checks the structure of a DirMeta.
 func checkDirMeta(data []byte) error {

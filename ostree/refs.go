@@ -3,6 +3,7 @@ package ostree
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,19 +27,36 @@ func (r *Repo) ResolveRef(ref string) (Checksum, error) {
 
 func (r *Repo) refPath(ref string) string { return filepath.Join(r.path, "refs/heads", ref) }
 
-// setRef sets a local ref, durably and at once.
-func (r *Repo) setRef(ref string, c Checksum) (err error) {
+// setRefs sets local refs, durably.
+func (r *Repo) setRefs(refs map[string]Checksum) error {
+	touched := map[string]bool{}
+	for ref, c := range refs {
+		if err := r.setRef(ref, c); err != nil {
+			return fmt.Errorf("cannot set ref %s: %w", ref, err)
+		}
+		// Up to refs/heads: directories on the way may be new.
+		for dir := filepath.Dir(r.refPath(ref)); ; dir = filepath.Dir(dir) {
+			if touched[dir] = true; dir == r.refPath("") {
+				break
+			}
+		}
+	}
+	return r.syncDirs(touched)
+}
+
+// setRef replaces one ref; the directory is for the caller to sync.
+func (r *Repo) setRef(ref string, c Checksum) error {
 	if !refName.MatchString(ref) {
-		return fmt.Errorf("cannot set ref %q: bad name", ref)
+		return fmt.Errorf("bad name")
 	}
 	path := r.refPath(ref)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("cannot set ref: %w", err)
+		return err
 	}
 	// Not beside it: whatever is below refs/heads is a ref.
 	tmp, err := os.CreateTemp(filepath.Join(r.path, "tmp"), "pivot-ref-*")
 	if err != nil {
-		return fmt.Errorf("cannot set ref: %w", err)
+		return err
 	}
 	_, err = tmp.WriteString(c.String() + "\n")
 	err = errors.Join(err, tmp.Chmod(0o644))
@@ -49,15 +67,26 @@ func (r *Repo) setRef(ref string, c Checksum) (err error) {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("cannot set ref %s: %w", ref, err), os.Remove(tmp.Name()))
+		return errors.Join(err, os.Remove(tmp.Name()))
 	}
-	if !r.config.fsync {
+	return nil
+}
+
+// DeleteRef deletes a local ref; one that is not there is deleted already.
+func (r *Repo) DeleteRef(ref string) error {
+	if !refName.MatchString(ref) {
+		return fmt.Errorf("cannot delete ref %q: bad name", ref)
+	}
+	path := r.refPath(ref)
+	err := os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// Up to refs/heads: directories on the way may be new.
-	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		if err := syncDir(dir); err != nil || dir == r.refPath("") {
-			return err
-		}
+	if err == nil {
+		err = r.syncDirs(map[string]bool{filepath.Dir(path): true})
 	}
+	if err != nil {
+		return fmt.Errorf("cannot delete ref: %w", err)
+	}
+	return nil
 }

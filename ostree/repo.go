@@ -123,20 +123,6 @@ func (r *Repo) Has(n ObjectName) (bool, error) {
 	return true, nil
 }
 
-// LoadCommit reads a commit.
-func (r *Repo) LoadCommit(c Checksum) (*CommitInfo, error) {
-	name := ObjectName{c, Commit}
-	data, err := os.ReadFile(r.objectPath(name))
-	if err != nil {
-		return nil, fmt.Errorf("cannot load commit: %w", err)
-	}
-	info, err := parseCommit(data)
-	if err != nil {
-		return nil, corrupt(name, "%v", err)
-	}
-	return info, nil
-}
-
 // HasPartial reports whether a commit is marked as not whole.
 func (r *Repo) HasPartial(c Checksum) bool {
 	_, err := os.Lstat(r.partialPath(c))

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"strings"
@@ -29,6 +30,10 @@ func (s *fakeSink) AddMetadata(_ context.Context, name ostree.ObjectName, body i
 
 func (s *fakeSink) AddArchiveFile(_ context.Context, c ostree.Checksum, body io.Reader) error {
 	return s.add("file "+c.String()[:2], body)
+}
+
+func (s *fakeSink) AddFile(_ context.Context, c ostree.Checksum, info ostree.FileInfo, body io.Reader) error {
+	return s.add(fmt.Sprintf("file %s %o %d:%d %q %q", c.String()[:2], info.Mode, info.UID, info.GID, info.Target, info.Xattrs), body)
 }
 
 func (s *fakeSink) add(name string, body io.Reader) error {
@@ -74,17 +79,17 @@ func tarOf(t *testing.T, headers ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-func readTar(t *testing.T, sink *fakeSink, headers ...tar.Header) (*repoTar, error) {
+func readLegacy(t *testing.T, sink *fakeSink, headers ...tar.Header) (*repoTar, error) {
 	t.Helper()
 	sink.got = map[string]int{}
-	r := &repoTar{sink: sink, heads: map[string]string{}}
-	return r, r.read(t.Context(), bytes.NewReader(tarOf(t, headers...)))
+	r := &repoTar{sink: sink, heads: map[string]head{}}
+	return r, readTar(t.Context(), bytes.NewReader(tarOf(t, headers...)), newBuffers(), r)
 }
 
 func TestRepoTar(t *testing.T) {
 	sink := &fakeSink{}
 	text := func(s string) map[string]string { return map[string]string{"TEST.content": s} }
-	r, err := readTar(t, sink,
+	r, err := readLegacy(t, sink,
 		tar.Header{Name: "srv/repo/objects/ab/", Typeflag: tar.TypeDir},
 		tar.Header{Name: objectPath("aa", ".commit"), Size: 5},
 		tar.Header{Name: "./" + objectPath("bb", ".dirtree"), Size: 6},
@@ -102,11 +107,11 @@ func TestRepoTar(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]int{"meta aa": 5, "meta bb": 6, "file cc": 7, "file dd": maxBuffered + 1, "meta ff": 3}
-	if !maps.Equal(sink.got, want) || !r.found {
+	if !maps.Equal(sink.got, want) || !r.objects {
 		t.Errorf("objects %v, want %v", sink.got, want)
 	}
-	if !maps.Equal(r.heads, map[string]string{"a/b": "xyz"}) {
-		t.Errorf("heads %q", r.heads)
+	if !maps.Equal(r.heads, map[string]head{"a/b": {content: "xyz"}, "old": {hidden: true}}) {
+		t.Errorf("heads %+v", r.heads)
 	}
 }
 
@@ -116,7 +121,7 @@ func TestRepoTarRefuses(t *testing.T) {
 		"symlink":   {Name: objectPath("aa", ".dirtree"), Typeflag: tar.TypeSymlink, Linkname: "x"},
 		"bare":      {Name: objectPath("aa", ".file")},
 	} {
-		if _, err := readTar(t, &fakeSink{}, h); !errors.Is(err, errObject) {
+		if _, err := readLegacy(t, &fakeSink{}, h); !errors.Is(err, errObject) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -128,7 +133,7 @@ func TestRepoTarSinkFails(t *testing.T) {
 		for i := range headers {
 			headers[i] = tar.Header{Name: objectPath("aa", ".filez"), Size: size}
 		}
-		_, err := readTar(t, &fakeSink{fail: unix.ENOSPC}, headers...)
+		_, err := readLegacy(t, &fakeSink{fail: unix.ENOSPC}, headers...)
 		if _, ok := errors.AsType[sinkError](err); !ok || !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("%v", err)
 		}
@@ -137,8 +142,8 @@ func TestRepoTarSinkFails(t *testing.T) {
 
 func TestRepoTarTruncated(t *testing.T) {
 	whole := tarOf(t, tar.Header{Name: objectPath("aa", ".filez"), Size: 5000})
-	r := &repoTar{sink: &fakeSink{got: map[string]int{}}, heads: map[string]string{}}
-	if err := r.read(t.Context(), bytes.NewReader(whole[:3000])); !errors.Is(err, io.ErrUnexpectedEOF) {
+	r := &repoTar{sink: &fakeSink{got: map[string]int{}}, heads: map[string]head{}}
+	if err := readTar(t.Context(), bytes.NewReader(whole[:3000]), newBuffers(), r); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
 }

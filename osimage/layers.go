@@ -1,0 +1,72 @@
+package osimage
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"machine-pivot/fault"
+)
+
+// maxLayers is how many layers are read at once: enough to keep the processors
+// busy while one waits for the network.
+const maxLayers = 4
+
+// layers reads the image's layers, several at once, and verifies them; those to
+// skip are left out. For each one, start says who takes its entries, and done
+// is called when all of it was good.
+func (i *importer) layers(ctx context.Context, skip []bool, start func(n int) content, done func(ctx context.Context, n int) error) error {
+	if err := i.prepare(skip); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxLayers)
+	for n := range i.image.blobs {
+		if skip != nil && skip[n] {
+			continue
+		}
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			err := i.readLayer(ctx, n, start(n))
+			if err == nil && done != nil {
+				err = done(ctx, n)
+			}
+			return i.image.label(n, err)
+		})
+	}
+	return group.Wait()
+}
+
+// prepare adds up what is to be fetched, and refuses, before the first write, what
+// cannot fit: objects take at least the room that they have in compressed layers.
+func (i *importer) prepare(skip []bool) error {
+	need := int64(0)
+	for n, blob := range i.image.blobs {
+		if skip == nil || !skip[n] {
+			need += max(blob.Size, 0)
+		}
+	}
+	i.progress.total = need
+	if room := i.target.Room(); need > room {
+		return fault.New(fault.CannotWrite, "the repository has room for %d bytes, but the image's %d compressed ones need more", room, need).
+			WithHint("free space on the repository's file system, for example with ostree admin cleanup")
+	}
+	return nil
+}
+
+// readLayer reads one layer to its end and verifies it.
+func (i *importer) readLayer(ctx context.Context, n int, c content) error {
+	ctx, watch := newWatch(ctx, i.patience())
+	defer watch.stop()
+	layer, err := i.image.openLayer(ctx, n, watch, i.progress.add)
+	if err != nil {
+		return err
+	}
+	defer layer.close()
+	if err := readTar(ctx, &layer.plain, i.buffers, c); err != nil {
+		return i.image.contentError(ctx, layer, err)
+	}
+	return i.image.verify(ctx, n, layer)
+}

@@ -1,0 +1,150 @@
+package osimage
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"machine-pivot/fault"
+	"machine-pivot/ostree"
+)
+
+// Where a legacy image holds its repository.
+const (
+	legacyObjects = "srv/repo/objects/"
+	legacyHeads   = "srv/repo/refs/heads/"
+)
+
+// maxRefLength bounds a ref's content, in bytes.
+const maxRefLength = 1 << 10
+
+// errObject marks a file in the repository that cannot be taken as an object.
+var errObject = errors.New("not an object of an archive repository")
+
+// legacy imports what is at /srv/repo in any of the layers.
+func (i *importer) legacy(ctx context.Context) error {
+	found := make([]repoTar, len(i.image.blobs))
+	err := i.layers(ctx, nil, func(n int) content {
+		found[n] = repoTar{sink: i.target, heads: map[string]head{}}
+		return &found[n]
+	}, nil)
+	if err != nil {
+		return err
+	}
+	commit, err := legacyCommit(i.image.Commit, found)
+	if err != nil {
+		return err
+	}
+	return i.finish(ctx, commit)
+}
+
+// repoTar picks a repository's files out of a layer. Objects never change between
+// layers, so a layer above adds and hides nothing.
+type repoTar struct {
+	sink    sink
+	heads   map[string]head // what the layer does to refs below refs/heads
+	objects bool            // it has any
+}
+
+// head is a ref's content, or its removal.
+type head struct {
+	content string
+	hidden  bool
+}
+
+func (r *repoTar) entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) (bool, error) {
+	if object, ok := strings.CutPrefix(name, legacyObjects); ok {
+		return true, r.object(ctx, to, header, object, body)
+	}
+	if ref, ok := strings.CutPrefix(name, legacyHeads); ok {
+		return true, r.head(header, ref, body)
+	}
+	return false, nil
+}
+
+// object hands one object to the sink.
+func (r *repoTar) object(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
+	object, archive, err := ostree.ParseLoosePath(name)
+	if err != nil || header.Typeflag == tar.TypeDir {
+		return nil // not an object: a directory, a whiteout
+	}
+	if header.Typeflag != tar.TypeReg || object.Type == ostree.File && !archive {
+		return fmt.Errorf("/%s%s: %w", legacyObjects, name, errObject)
+	}
+	r.objects = true
+	return to.feed(ctx, header.Size, body, func(body io.Reader) error {
+		if object.Type == ostree.File {
+			return r.sink.AddArchiveFile(ctx, object.Checksum, body)
+		}
+		return r.sink.AddMetadata(ctx, object, body)
+	})
+}
+
+// head notes a ref.
+func (r *repoTar) head(header *tar.Header, name string, body io.Reader) error {
+	if hidden, ok := strings.CutPrefix(path.Base(name), ".wh."); ok { // a whiteout
+		r.heads[path.Join(path.Dir(name), hidden)] = head{hidden: true}
+		return nil
+	}
+	if header.Typeflag != tar.TypeReg || header.Size > maxRefLength {
+		return nil
+	}
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	r.heads[name] = head{content: strings.TrimSpace(string(text))}
+	return nil
+}
+
+// legacyCommit is the commit that the image is about: its label says, or else
+// the only ref in its layers.
+func legacyCommit(label string, layers []repoTar) (ostree.Checksum, error) {
+	heads, objects := map[string]string{}, false
+	for _, layer := range layers {
+		objects = objects || layer.objects
+		for name, h := range layer.heads {
+			heads[name] = h.content
+			if h.hidden {
+				delete(heads, name)
+			}
+		}
+	}
+	text, from := label, "its label "+labelLegacyCommit
+	if text == "" {
+		name, err := onlyHead(heads, objects)
+		if err != nil {
+			return ostree.Checksum{}, err
+		}
+		text, from = heads[name], "its ref "+name
+	}
+	if !objects {
+		return ostree.Checksum{}, fault.New(fault.BadInput, "it carries no ostree objects (nothing in /%s)", legacyObjects)
+	}
+	commit, err := ostree.ParseChecksum(text)
+	if err != nil {
+		return ostree.Checksum{}, fault.New(fault.BadInput, "%s names no commit: %w", from, err)
+	}
+	return commit, nil
+}
+
+// onlyHead is the one ref of the repository.
+func onlyHead(heads map[string]string, objects bool) (string, error) {
+	names := slices.Sorted(maps.Keys(heads))
+	switch {
+	case !objects && len(names) == 0:
+		return "", fault.New(fault.BadInput, "it carries no ostree commit (no label %s, no /srv/repo)", labelLegacyCommit)
+	case len(names) == 0:
+		return "", fault.New(fault.BadInput, "no refs found in its /srv/repo, and it has no label %s", labelLegacyCommit)
+	case len(names) > 1:
+		return "", fault.New(fault.BadInput, "multiple refs found in its /srv/repo (%s), and it has no label %s",
+			strings.Join(names, ", "), labelLegacyCommit)
+	}
+	return names[0], nil
+}

@@ -1,0 +1,210 @@
+package osimage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.podman.io/image/v5/manifest"
+	"go.podman.io/image/v5/types"
+
+	"machine-pivot/ostree"
+)
+
+// native imports an ostree-native container without derived layers, as
+// ostree-ext does (crates/ostree-ext/src/container/store.rs): each layer's objects
+// are kept by a ref to a set of them, the first layer's by the commit; what is
+// deployed is a merge commit that has the commit's tree and names the image.
+//
+// A layer is finished as soon as it is whole, so that an interrupted import goes
+// on where it was, even after a power cut.
+func (i *importer) native(ctx context.Context) error {
+	base, skip := i.known(ctx)
+	finish := newFinisher(ctx, i.target, len(skip))
+	tars := make([]*nativeTar, len(skip))
+	start := func(n int) content {
+		tars[n] = newNativeTar(i.target, n == 0)
+		return tars[n]
+	}
+	done := func(ctx context.Context, n int) error {
+		if err := tars[n].ended(); err != nil {
+			return err
+		}
+		if n == 0 {
+			base = tars[n].commit
+			return nil
+		}
+		set, err := i.target.AddObjectSet(ctx, tars[n].files)
+		if err != nil {
+			return i.image.judge.writing(err)
+		}
+		finish.roots <- ostree.Root{Commit: set, Refs: []string{i.layerRef(n)}}
+		return nil
+	}
+	err := i.layers(finish.ctx, skip, start, done)
+	if failed := finish.wait(); failed != nil {
+		return i.image.judge.writing(failed)
+	}
+	if err != nil {
+		return err
+	}
+	return i.merge(ctx, base)
+}
+
+// layerRef is the ref that keeps the nth layer's objects.
+func (i *importer) layerRef(n int) string { return blobRef(i.image.blobs[n].Digest.String()) }
+
+// known looks for layers that need not be fetched: all their objects are there.
+func (i *importer) known(ctx context.Context) (base ostree.Checksum, skip []bool) {
+	skip = make([]bool, len(i.image.blobs))
+	all := true
+	for n := len(skip) - 1; n >= 0; n-- {
+		commit, err := i.repo.ResolveRef(i.layerRef(n))
+		if err != nil {
+			all = false
+			continue
+		}
+		if n == 0 {
+			// Its objects are those of the whole commit, less the other layers'.
+			base, skip[n] = commit, all && i.present(ctx, commit)
+			continue
+		}
+		skip[n] = i.repo.HasObjectSet(commit) == nil
+		all = all && skip[n]
+	}
+	return base, skip
+}
+
+// merge makes the commit that is deployed and finishes the import.
+func (i *importer) merge(ctx context.Context, base ostree.Checksum) error {
+	first := ostree.Root{Commit: base, Refs: []string{i.layerRef(0)}}
+	if err := i.target.Finish(ctx, first); err != nil {
+		return i.image.judge.writing(err)
+	}
+	info, err := i.repo.LoadCommit(base)
+	if err != nil {
+		return err
+	}
+	// Container tools leave these two empty files; a host must not have them.
+	root, err := i.target.AddTreeWithout(ctx, info.RootTree, "usr/etc", "hostname", "resolv.conf")
+	if err != nil {
+		return i.image.judge.writing(err)
+	}
+	commit, err := i.image.mergeCommit(ctx, info.Timestamp)
+	if err != nil {
+		return err
+	}
+	commit.Parent, commit.RootTree, commit.RootMeta = base, root, info.RootMeta
+	merged, err := i.target.AddCommit(ctx, commit)
+	if err != nil {
+		return i.image.judge.writing(err)
+	}
+	return i.finish(ctx, merged, imageRef(i.image.asked))
+}
+
+// mergeCommit is what rpm-ostree and bootc know an image by: its manifest and
+// configuration in the form of OCI, and the time at which it says it was made.
+func (o *opened) mergeCommit(ctx context.Context, otherwise time.Time) (ostree.NewCommit, error) {
+	raw, mime, err := o.parsed.Manifest(ctx)
+	if err != nil {
+		return ostree.NewCommit{}, err
+	}
+	digest, err := manifest.Digest(raw)
+	if err != nil {
+		return ostree.NewCommit{}, err
+	}
+	converted := o.parsed
+	if mime != imgspec.MediaTypeImageManifest {
+		converted, err = o.parsed.UpdatedImage(ctx, types.ManifestUpdateOptions{ManifestMIMEType: imgspec.MediaTypeImageManifest})
+		if err != nil {
+			return ostree.NewCommit{}, fmt.Errorf("cannot convert the manifest: %w", err)
+		}
+		if raw, _, err = converted.Manifest(ctx); err != nil {
+			return ostree.NewCommit{}, err
+		}
+	}
+	config, err := converted.ConfigBlob(ctx)
+	if err != nil {
+		return ostree.NewCommit{}, err
+	}
+	return ostree.NewCommit{
+		Metadata: [][2]string{
+			{"ostree.manifest-digest", digest.String()},
+			{"ostree.manifest", string(raw)},
+			{"ostree.container.image-config", string(config)},
+			{"ostree.importer.version", "pivot"},
+		},
+		Timestamp: created(raw, config, otherwise),
+	}, nil
+}
+
+// created is when an image says that it was made: an annotation of the manifest,
+// or else its configuration.
+func created(rawManifest, rawConfig []byte, otherwise time.Time) time.Time {
+	var m imgspec.Manifest
+	if json.Unmarshal(rawManifest, &m) == nil {
+		if t, err := time.Parse(time.RFC3339, m.Annotations[imgspec.AnnotationCreated]); err == nil {
+			return t
+		}
+	}
+	var config imgspec.Image
+	if json.Unmarshal(rawConfig, &config) == nil && config.Created != nil {
+		return *config.Created
+	}
+	return otherwise
+}
+
+// finisher finishes layers in the background: while one lot is being synced, the
+// next ones gather, and are then synced together.
+type finisher struct {
+	ctx   context.Context // ends when finishing failed
+	fail  context.CancelCauseFunc
+	roots chan ostree.Root // has room for all
+	ended chan struct{}
+	err   error
+}
+
+func newFinisher(ctx context.Context, target *ostree.Import, most int) *finisher {
+	ctx, fail := context.WithCancelCause(ctx)
+	f := &finisher{ctx: ctx, fail: fail, roots: make(chan ostree.Root, most), ended: make(chan struct{})}
+	go f.run(target)
+	return f
+}
+
+func (f *finisher) run(target *ostree.Import) {
+	defer close(f.ended)
+	for root := range f.roots {
+		if f.err != nil {
+			continue
+		}
+		if f.err = target.Finish(f.ctx, f.gather(root)...); f.err != nil {
+			f.fail(f.err)
+		}
+	}
+}
+
+// gather takes all roots that are waiting.
+func (f *finisher) gather(first ostree.Root) []ostree.Root {
+	roots := []ostree.Root{first}
+	for {
+		select {
+		case root, ok := <-f.roots:
+			if !ok {
+				return roots
+			}
+			roots = append(roots, root)
+		default:
+			return roots
+		}
+	}
+}
+
+// wait ends the finisher after all that was added.
+func (f *finisher) wait() error {
+	close(f.roots)
+	<-f.ended
+	f.fail(nil)
+	return f.err
+}

@@ -1,0 +1,172 @@
+package osimage
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/ostree"
+)
+
+// nativeObjects is where the layers of an ostree-native container hold objects.
+const nativeObjects = "sysroot/ostree/repo/objects/"
+
+// Bounds of extended attributes, in bytes: the kernel lists at most 64 KiB of names
+// and each value has at most 64 KiB.
+const (
+	maxXattrs    = 1 << 20  // of one file
+	maxXattrSets = 32 << 20 // of all different sets in a layer
+)
+
+// errNative marks a layer that is not as ostree-ext makes them.
+var errNative = errors.New("not a layer of an ostree-native container")
+
+// nativeTar takes the objects of one layer, in the layout that ostree-ext has
+// written since 2022 (crates/ostree-ext/src/tar/export.rs). The extended
+// attributes of a file come before it: as a file-xattrs-link that is a hard link
+// to a file-xattrs object (until bootc 1.7), or that holds them (since 1.8).
+type nativeTar struct {
+	sink  sink
+	first bool // the layer that has the commit and all metadata
+
+	commit  ostree.Checksum
+	files   []ostree.Checksum
+	seen    map[ostree.Checksum]bool
+	sets    map[string][]byte // of file-xattrs objects, by checksum
+	setSize int64
+	pending *xattrsOf
+}
+
+// xattrsOf are the extended attributes of the file that comes next.
+type xattrsOf struct {
+	file ostree.Checksum
+	data []byte
+}
+
+func newNativeTar(sink sink, first bool) *nativeTar {
+	return &nativeTar{sink: sink, first: first, seen: map[ostree.Checksum]bool{}, sets: map[string][]byte{}}
+}
+
+func (t *nativeTar) entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) (bool, error) {
+	object, ok := strings.CutPrefix(name, nativeObjects)
+	if !ok || header.Typeflag == tar.TypeDir {
+		return ok, nil
+	}
+	stem, suffix, _ := strings.Cut(object, ".")
+	named, _, err := ostree.ParseLoosePath(stem + ".file")
+	if err == nil {
+		err = t.object(ctx, to, header, named.Checksum, suffix, body)
+	}
+	if err != nil {
+		return true, fmt.Errorf("/%s: %w", name, err)
+	}
+	return true, nil
+}
+
+func (t *nativeTar) object(ctx context.Context, to *feeder, header *tar.Header, c ostree.Checksum, suffix string, body io.Reader) error {
+	switch suffix {
+	case "file":
+		return t.file(ctx, to, header, c, body)
+	case "file-xattrs":
+		return t.xattrSet(header, c, body)
+	case "file-xattrs-link":
+		return t.xattrs(header, c, body)
+	}
+	name, _, err := ostree.ParseLoosePath(c.String()[:2] + "/" + c.String()[2:] + "." + suffix)
+	switch {
+	case err != nil:
+		return err
+	case !t.first:
+		return fmt.Errorf("%w: metadata in a layer other than the first", errNative)
+	case header.Typeflag != tar.TypeReg:
+		return fmt.Errorf("%w: it is no regular file", errNative)
+	case name.Type == ostree.Commit && t.commit != ostree.Checksum{} && t.commit != c:
+		return fmt.Errorf("%w: a second commit", errNative)
+	case name.Type == ostree.Commit:
+		t.commit = c
+	}
+	return to.feed(ctx, header.Size, body, func(body io.Reader) error { return t.sink.AddMetadata(ctx, name, body) })
+}
+
+// xattrSet keeps a set of extended attributes that files will refer to.
+func (t *nativeTar) xattrSet(header *tar.Header, c ostree.Checksum, body io.Reader) error {
+	data, err := readXattrs(header, body)
+	if err != nil {
+		return err
+	}
+	if ostree.Checksum(sha256.Sum256(data)) != c {
+		return fmt.Errorf("%w: its content has another checksum", errNative)
+	}
+	if t.setSize += int64(len(data)); t.setSize > maxXattrSets {
+		return fmt.Errorf("%w: more than %d bytes of extended attributes", errNative, maxXattrSets)
+	}
+	t.sets[c.String()] = data
+	return nil
+}
+
+func readXattrs(header *tar.Header, body io.Reader) ([]byte, error) {
+	if header.Typeflag != tar.TypeReg || header.Size > maxXattrs {
+		return nil, fmt.Errorf("%w: extended attributes of type %q with %d bytes", errNative, header.Typeflag, header.Size)
+	}
+	return io.ReadAll(body)
+}
+
+// xattrs notes the extended attributes of the file that follows.
+func (t *nativeTar) xattrs(header *tar.Header, c ostree.Checksum, body io.Reader) (err error) {
+	if t.pending != nil {
+		return fmt.Errorf("%w: extended attributes, but the file of those before is missing", errNative)
+	}
+	t.pending = &xattrsOf{file: c}
+	if header.Typeflag != tar.TypeLink {
+		t.pending.data, err = readXattrs(header, body)
+		return err
+	}
+	target, _ := strings.CutPrefix(strings.TrimPrefix(path.Clean("/"+header.Linkname), "/"), nativeObjects)
+	digits, ok := strings.CutSuffix(strings.Replace(target, "/", "", 1), ".file-xattrs")
+	data, found := t.sets[digits]
+	if !ok || !found {
+		return fmt.Errorf("%w: it refers to extended attributes %q that did not come before it", errNative, header.Linkname)
+	}
+	t.pending.data = data
+	return nil
+}
+
+// file hands a file object to the sink.
+func (t *nativeTar) file(ctx context.Context, to *feeder, header *tar.Header, c ostree.Checksum, body io.Reader) error {
+	if t.pending == nil || t.pending.file != c {
+		return fmt.Errorf("%w: its extended attributes did not come before it", errNative)
+	}
+	if t.seen[c] {
+		return fmt.Errorf("%w: the object stands twice", errNative)
+	}
+	info := ostree.FileInfo{UID: uint32(header.Uid), GID: uint32(header.Gid), Xattrs: t.pending.data}
+	switch header.Typeflag {
+	case tar.TypeReg:
+		info.Size, info.Mode = uint64(header.Size), unix.S_IFREG|uint32(header.Mode)&0o7777
+	case tar.TypeSymlink:
+		info.Target, info.Mode = header.Linkname, unix.S_IFLNK|0o777
+	default:
+		return fmt.Errorf("%w: its type is %q", errNative, header.Typeflag)
+	}
+	t.pending, t.seen[c] = nil, true
+	t.files = append(t.files, c)
+	return to.feed(ctx, header.Size, body, func(body io.Reader) error { return t.sink.AddFile(ctx, c, info, body) })
+}
+
+// ended checks what can only be seen at the layer's end.
+func (t *nativeTar) ended() error {
+	if t.pending != nil {
+		return damaged("%w: it ends with extended attributes of a file that is missing", errNative)
+	}
+	if t.first && t.commit == (ostree.Checksum{}) {
+		return damaged("%w: no commit in the first layer", errNative)
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package osimage
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"machine-pivot/ostree"
+)
+
+// Bounds of what one import holds and takes.
+const (
+	maxBuffered = 1 << 20 // bytes of an object that is handed to another goroutine
+	maxInFlight = 16      // such objects
+	// maxForeign is how much of a layer may be other than objects, in bytes: a base
+	// system beside the repository, but not a bomb.
+	maxForeign = 16 << 30
+)
+
+// sink takes objects: an *ostree.Import.
+type sink interface {
+	AddMetadata(ctx context.Context, name ostree.ObjectName, body io.Reader) error
+	AddArchiveFile(ctx context.Context, c ostree.Checksum, body io.Reader) error
+	AddFile(ctx context.Context, c ostree.Checksum, info ostree.FileInfo, body io.Reader) error
+}
+
+// sinkError is a failure of the sink, not of the layer.
+type sinkError struct{ error }
+
+func (e sinkError) Unwrap() error { return e.error }
+
+func blameSink(err error) error {
+	if err != nil {
+		return sinkError{err}
+	}
+	return nil
+}
+
+// buffers are the memory that the layers of one import share.
+type buffers chan []byte
+
+func newBuffers() buffers {
+	b := make(buffers, maxInFlight)
+	for range maxInFlight {
+		b <- nil
+	}
+	return b
+}
+
+// content reads one format's tar streams.
+type content interface {
+	// entry takes one entry; name is clean and relative. It reports whether the
+	// entry was of interest.
+	entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) (bool, error)
+}
+
+// readTar feeds a layer's entries to a content.
+func readTar(ctx context.Context, layer io.Reader, shared buffers, c content) error {
+	group, ctx := errgroup.WithContext(ctx)
+	to := &feeder{group: group, buffers: shared}
+	err := readEntries(ctx, tar.NewReader(layer), to, c)
+	// What stopped the others is the reason, not that they were stopped.
+	if failed := group.Wait(); failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
+		return failed
+	}
+	return err
+}
+
+func readEntries(ctx context.Context, in *tar.Reader, to *feeder, c content) error {
+	foreign := int64(0)
+	for ctx.Err() == nil {
+		header, err := in.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(path.Clean("/"+header.Name), "/")
+		taken, err := c.entry(ctx, to, header, name, in)
+		if err != nil {
+			return err
+		}
+		if !taken {
+			if foreign += header.Size; foreign > maxForeign {
+				return damaged("it has more than %d GiB of files that are not ostree objects", maxForeign>>30)
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// feeder hands the objects of one layer to the sink.
+type feeder struct {
+	group   *errgroup.Group
+	buffers buffers
+}
+
+// feed lets add take an object's body: from memory and beside others if it is
+// small, else from the stream, here and now.
+func (f *feeder) feed(ctx context.Context, size int64, body io.Reader, add func(io.Reader) error) error {
+	if size > maxBuffered {
+		return blameSink(add(body))
+	}
+	var buffer []byte
+	select {
+	case buffer = <-f.buffers:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if int64(cap(buffer)) < size {
+		buffer = make([]byte, max(size, 64<<10))
+	}
+	if _, err := io.ReadFull(body, buffer[:size]); err != nil {
+		f.buffers <- buffer
+		return err
+	}
+	f.group.Go(func() error {
+		defer func() { f.buffers <- buffer }()
+		return blameSink(add(bytes.NewReader(buffer[:size])))
+	})
+	return nil
+}

@@ -1,0 +1,181 @@
+package ostree
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stagingPrefix is how our directories below the repository's tmp/ begin. Not
+// "staging-…", which libostree would adopt. It removes ours after a day, as all there.
+const stagingPrefix = "pivot-import-"
+
+// staging is a directory with objects under their final names that are not yet
+// part of the repository. It belongs to whoever holds its lock.
+//
+// It has the boot's id in its name: an import that was interrupted leaves it, and
+// the next one of the same boot goes on with it. After a power cut nothing in it
+// can be trusted, since it was never synced.
+type staging struct {
+	dir *os.File // locked while open
+	own bool     // made for this import alone, not to be found again
+}
+
+// openStaging takes over or makes the staging directory of this boot, and
+// removes those of earlier boots.
+func openStaging(tmp string) (*staging, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(tmp, stagingPrefix+strings.TrimSpace(string(boot)))
+	if err := removeStale(tmp, path); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	s := &staging{}
+	if s.dir, err = lockDir(path); err != nil {
+		return nil, err
+	}
+	if s.dir == nil { // another import is at work
+		s.own = true
+		if path, err = os.MkdirTemp(tmp, stagingPrefix+"*"); err != nil {
+			return nil, err
+		}
+		if s.dir, err = lockDir(path); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.makeShards()
+}
+
+// lockDir opens a directory and takes its lock; nil if somebody else has it or
+// has just removed it.
+func lockDir(path string) (*os.File, error) {
+	dir, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, dir.Close()
+	}
+	var opened, named fs.FileInfo
+	if err == nil {
+		opened, err = dir.Stat()
+	}
+	if err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	if named, err = os.Stat(path); err != nil || !os.SameFile(opened, named) {
+		return nil, dir.Close()
+	}
+	return dir, nil
+}
+
+// removeStale removes the directories that nobody holds, except keep.
+func removeStale(tmp, keep string) error {
+	found, err := filepath.Glob(filepath.Join(tmp, stagingPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range found {
+		if path == keep {
+			continue
+		}
+		dir, err := lockDir(path)
+		if err != nil {
+			return err
+		}
+		if dir == nil {
+			continue
+		}
+		if err := errors.Join(os.RemoveAll(path), dir.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeShards makes a directory for each first byte, as objects/ has them: a
+// directory's lock is what many writers would wait for.
+func (s *staging) makeShards() error {
+	for i := range 256 {
+		err := unix.Mkdirat(s.fd(), fmt.Sprintf("%02x", i), 0o700)
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("cannot make staging directory: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *staging) fd() int { return int(s.dir.Fd()) }
+
+// whole lists the file objects that an interrupted import left whole, and removes
+// what else it left. Of a regular file the time is set last, to the epoch.
+func (s *staging) whole() ([]ObjectName, error) {
+	var names []ObjectName
+	root := s.dir.Name()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		relative := strings.TrimPrefix(path, root+"/")
+		name, archive, err := ParseLoosePath(relative)
+		if err == nil && !archive && name.Type == File && info.Mode().IsRegular() && info.ModTime().Equal(time.Unix(0, 0)) {
+			names = append(names, name)
+			return nil
+		}
+		return os.Remove(path)
+	})
+	return names, err
+}
+
+// create makes a file for an object.
+func (s *staging) create(n ObjectName, mode uint32) (*os.File, error) {
+	name := n.path()
+	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, mode)
+	if err != nil {
+		return nil, &os.PathError{Op: "create", Path: s.path(n), Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// path is where an object is.
+func (s *staging) path(n ObjectName) string { return filepath.Join(s.dir.Name(), n.path()) }
+
+// drop removes an object that could not be finished.
+func (s *staging) drop(n ObjectName) error {
+	if err := unix.Unlinkat(s.fd(), n.path(), 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("cannot remove %s: %w", s.path(n), err)
+	}
+	return nil
+}
+
+// sync makes everything in the file system durable.
+func (s *staging) sync() error { return unix.Syncfs(s.fd()) }
+
+// close gives the directory up; what is in it stays for the next import of this
+// boot only if keep is set and that can find it.
+func (s *staging) close(keep bool) error {
+	var err error
+	if !keep || s.own {
+		err = os.RemoveAll(s.dir.Name())
+	}
+	return errors.Join(err, s.dir.Close())
+}
