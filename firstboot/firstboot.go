@@ -164,6 +164,7 @@ func (b *FirstBoot) close(state pivot.State, target pivot.Target) error {
 	if err := hostfiles.Rename(file, file+".bak"); err != nil {
 		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
 	}
+	b.release() // again: a power cut may have come between the commit and this
 	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
 	return nil
 }

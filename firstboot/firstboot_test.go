@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,9 @@ func expectClosed(t *testing.T, h *hostdir.Host) {
 	r, err := pivot.JournalIn(h.Root).Load()
 	if err != nil || r.Phase != pivot.Done {
 		t.Errorf("journal %+v, %v, want done", r, err)
+	}
+	if kept, err := filepath.Glob(h.Path("/sysroot/ostree/repo/refs/heads/pivot/*")); err != nil || len(kept) > 0 {
+		t.Errorf("refs are left that keep commits from being pruned: %q, %v", kept, err)
 	}
 }
 

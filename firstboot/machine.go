@@ -2,6 +2,7 @@ package firstboot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -45,7 +46,28 @@ func (m *Machine) image(ctx context.Context, text string) (pivot.Image, error) {
 // apply carries out the plan that leads from state to target and reboots.
 func (m *Machine) apply(ctx context.Context, state pivot.State, target pivot.Target, attempt int) error {
 	t := pivot.Transaction{Images: m, Engine: m.Engine, Retry: m.Retry, Progress: m.Progress}
-	return t.Run(ctx, state, target, attempt)
+	if err := t.Run(ctx, state, target, attempt); err != nil {
+		return err
+	}
+	m.release()
+	return nil
+}
+
+// release gives up the ref that kept an imported commit: its deployment keeps it
+// now. Without that the repository would keep each system that ever was. The
+// machine is well also if it fails, so that is only noted.
+func (m *Machine) release() {
+	commit := m.Progress.Record.Target.Image.Commit
+	if commit == "" {
+		return
+	}
+	repo, view, err := m.Host.OpenRepo()
+	if err == nil {
+		err = errors.Join(repo.DeleteRef(osimage.KeepAliveRef(commit)), view.Close())
+	}
+	if err != nil {
+		m.Progress.Note(fmt.Sprintf("cannot give up the ref that kept commit %s: %v", commit, err))
+	}
 }
 
 // decide holds what was meant against what is true.
@@ -118,5 +140,8 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 		return pivot.Image{}, err
 	}
 	image.Commit, image.Version = result.Commit, result.Version
+	if result.Format == osimage.Encapsulated {
+		image.Container = ref.OstreeReference()
+	}
 	return image, nil
 }

@@ -12,6 +12,7 @@ import (
 
 // Result is what an import did. Its JSON form is that of `pivot image import`.
 type Result struct {
+	Format  Format `json:"format"`
 	Commit  string `json:"commit"`
 	Version string `json:"version"`
 	Digest  string `json:"digest"`
@@ -71,7 +72,7 @@ func (p *Puller) importImage(ctx context.Context, resolved Image, repo *ostree.R
 	}
 	defer func() { err = errors.Join(err, end(ctx, target, err)) }()
 	i := &importer{Puller: p, image: image, repo: repo, target: target, buffers: newBuffers(),
-		result: Result{Digest: image.Digest, Version: image.Version}}
+		result: Result{Format: image.Format, Digest: image.Digest, Version: image.Version}}
 	if err := i.run(ctx); err != nil {
 		return Result{}, err
 	}

@@ -71,6 +71,18 @@ func (r Reference) String() string {
 	return b.String()
 }
 
+// OstreeReference is the reference in the form that a deployment's origin has
+// (crates/ostree-ext/src/container/mod.rs).
+func (r Reference) OstreeReference() string {
+	switch {
+	case r.trust != trustPolicy:
+		return r.String()
+	case r.remote():
+		return "ostree-unverified-registry:" + r.String()
+	}
+	return "ostree-unverified-image:" + r.String()
+}
+
 // Digest is the digest that the reference is pinned to, "sha256:…", or "".
 func (r Reference) Digest() string { return r.digest }
 

@@ -27,6 +27,12 @@ func LegacyOrigin(commit, url, description string) Origin {
 	}}}}
 }
 
+// ContainerOrigin is the origin of an ostree-native container, named by an ostree
+// image reference such as "ostree-unverified-registry:quay.io/a/b:tag".
+func ContainerOrigin(reference string) Origin {
+	return Origin{groups: []originGroup{{name: "origin", keys: [][2]string{{"container-image-reference", reference}}}}}
+}
+
 // ParseOrigin reads a key file. All of it is kept: a deployment made from another
 // takes over what this program knows nothing of, such as layered packages.
 func ParseOrigin(text []byte) (Origin, error) {

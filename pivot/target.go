@@ -44,6 +44,9 @@ type Image struct {
 	Digest    string `json:"digest"`            // sha256:…, of the manifest
 	Commit    string `json:"commit,omitempty"`  // the ostree commit it carries, once known
 	Version   string `json:"version,omitempty"` // as the image calls itself
+	// Container is the ostree image reference of an ostree-native container, for
+	// the deployment's origin, once known; empty for a legacy image.
+	Container string `json:"container,omitempty"`
 }
 
 // IsZero reports whether there is no image at all.

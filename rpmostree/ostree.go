@@ -78,6 +78,9 @@ func (e *Ostree) origin(r pivot.Request) (ostree.Origin, error) {
 		}
 		return booted.Origin, nil
 	}
+	if r.Image.Container != "" {
+		return ostree.ContainerOrigin(r.Image.Container), nil
+	}
 	return ostree.LegacyOrigin(r.Commit, "pivot://"+r.Image.Reference, "Managed by pivot"), nil
 }
 
