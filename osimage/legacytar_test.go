@@ -25,7 +25,7 @@ type fakeSink struct {
 }
 
 func (s *fakeSink) AddMetadata(_ context.Context, name ostree.ObjectName, body io.Reader) error {
-	return s.add("meta "+name.Checksum.String()[:2], body)
+	return s.add("meta "+name.Checksum.String()[:2]+name.String()[64:], body)
 }
 
 func (s *fakeSink) AddArchiveFile(_ context.Context, c ostree.Checksum, body io.Reader) error {
@@ -106,7 +106,7 @@ func TestRepoTar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int{"meta aa": 5, "meta bb": 6, "file cc": 7, "file dd": maxBuffered + 1, "meta ff": 3}
+	want := map[string]int{"meta aa.commit": 5, "meta bb.dirtree": 6, "file cc": 7, "file dd": maxBuffered + 1, "meta ff.commit": 3}
 	if !maps.Equal(sink.got, want) || !r.objects {
 		t.Errorf("objects %v, want %v", sink.got, want)
 	}
