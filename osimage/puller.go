@@ -27,6 +27,7 @@ type Puller struct {
 type Progress struct {
 	FetchedBytes, TotalBytes int64 // of compressed layers
 	Objects                  int   // ostree objects seen
+	Done                     bool  // all is imported
 }
 
 // Resolve looks an image up: manifest and config, of the platform that this

@@ -106,6 +106,6 @@ func (m *meter) tell(must bool) {
 	defer m.mu.Unlock()
 	if now := time.Now(); must || now.Sub(m.last) >= reportEvery {
 		m.last = now
-		m.report(Progress{FetchedBytes: m.fetched.Load(), TotalBytes: m.total, Objects: m.objects()})
+		m.report(Progress{FetchedBytes: m.fetched.Load(), TotalBytes: m.total, Objects: m.objects(), Done: must})
 	}
 }

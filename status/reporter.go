@@ -17,7 +17,8 @@ type Reporter struct {
 	Notify func(status string) // systemd's STATUS=
 	Now    func() time.Time
 
-	shown time.Time // when progress was last shown
+	shown    time.Time // when progress was last shown
+	transfer Transfer
 }
 
 // progressEvery bounds how often progress is written, so that it costs nothing.
@@ -34,7 +35,7 @@ func (r *Reporter) Emit(e pivot.Event) {
 		}
 	}
 	s := Of(e)
-	r.Notify(sentence(e, s))
+	r.Notify(r.sentence(e))
 	r.line(e)
 	if err := s.Write(r.Root); err != nil && e.Kind != pivot.Progressed {
 		r.Log.WithError(err).Warn("the status is not kept")
@@ -42,13 +43,10 @@ func (r *Reporter) Emit(e pivot.Event) {
 }
 
 // sentence is the one line that systemctl status shows.
-func sentence(e pivot.Event, s Status) string {
+func (r *Reporter) sentence(e pivot.Event) string {
 	switch e.Kind {
 	case pivot.Progressed:
-		if e.Total == 0 {
-			return fmt.Sprintf("%s: %s", e.Step, size(e.Done))
-		}
-		return fmt.Sprintf("%s: %d%%, %s of %s", e.Step, s.Percent, size(e.Done), size(e.Total))
+		return fmt.Sprintf("%s: %s", e.Step, r.transfer.Text(r.shown, e.Done, e.Total))
 	case pivot.Waiting:
 		return fmt.Sprintf("%s: %s: %v", e.Step, e.Message, e.Err)
 	case pivot.Failing:

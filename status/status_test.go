@@ -49,7 +49,7 @@ func TestEvents(t *testing.T) {
 	if n := len(*told); n > 10 {
 		t.Errorf("systemd was told %d times: progress must be rare", n)
 	}
-	if !slices.Contains(*told, "pull: 25%, 5.0 MB of 20.0 MB") {
+	if !slices.Contains(*told, "pull: 50%, 10.0 MB of 20.0 MB, 10.0 MB/s, 1s left") {
 		t.Errorf("systemd was told %q", *told)
 	}
 	s, rerr := status.Read(r.Root)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -77,6 +78,7 @@ func imageImportCommand() *cobra.Command {
 			if err != nil {
 				return fault.New(fault.BadInput, "%w", err)
 			}
+			puller.Progress = showProgress(cmd.ErrOrStderr(), time.Now)
 			result, err := puller.Import(cmd.Context(), image, repo)
 			if err != nil {
 				return err
