@@ -20,11 +20,12 @@ import (
 // errSilent is the cause of giving up on a registry that says nothing.
 var errSilent = errors.New("the registry is silent")
 
-// judge classifies the failures of one image's reading.
+// judge classifies the failures of reading an image from one place.
 type judge struct {
-	ref    Reference
+	ref    Reference // of the image there
 	secret secret
 	root   string
+	proxy  string // HOST:PORT of the proxy on the way, or ""
 }
 
 // writing classifies a failure of the repository.
@@ -58,12 +59,16 @@ func (j judge) classify(ctx context.Context, err error, otherwise fault.Kind) er
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
-	for _, known := range []func(error) *fault.Error{corrupt, cannotWrite, j.certificate, j.status, j.network} {
+	for _, known := range []func(error) *fault.Error{corrupt, cannotWrite, j.certificate, j.status, j.proxyAnswer, j.network} {
 		if f := known(err); f != nil {
 			return f
 		}
 	}
-	return fault.New(otherwise, "%w", err)
+	f := fault.New(otherwise, "%w", err)
+	if !j.ref.remote() {
+		return f.WithHint("is %s there, and whole? else copy the image anew, for example with skopeo copy", j.ref.name)
+	}
+	return f
 }
 
 // corrupt knows objects whose content is not what their name says.
@@ -91,8 +96,7 @@ func (j judge) network(err error) *fault.Error {
 	if !j.ref.remote() || !isNetwork(err) {
 		return nil
 	}
-	return fault.New(fault.Unavailable, "%w", err).
-		WithHint("does this machine reach %s? (network, DNS, proxy, is the registry up?)", j.ref.host())
+	return fault.New(fault.Unavailable, "%w", err).WithHint("%s", j.reach())
 }
 
 func isNetwork(err error) bool {
@@ -120,6 +124,7 @@ func isNetwork(err error) bool {
 }
 
 // certsDir is where the library looks for a registry's CA certificates.
-func (j judge) certsDir() string {
-	return filepath.Join(j.root, "/etc/containers/certs.d", j.ref.host())
-}
+func (j judge) certsDir() string { return j.path("/etc/containers/certs.d/" + j.ref.host()) }
+
+// path is a path of the host.
+func (j judge) path(name string) string { return filepath.Join(j.root, name) }

@@ -30,6 +30,39 @@ type host struct {
 // newHost starts a registry and gives a host its CA and pull secret.
 func newHost(t *testing.T, opts registry.Options) *host {
 	t.Helper()
+	h := newLocalHost(t)
+	h.registry = startRegistry(t, opts)
+	h.trust(h.registry)
+	h.write("/var/lib/kubelet/config.json", string(h.registry.PullSecret(h.registry.Host())))
+	return h
+}
+
+// newLocalHost is a host without a network.
+func newLocalHost(t *testing.T) *host {
+	t.Helper()
+	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy"} {
+		unsetenv(t, name)
+		unsetenv(t, strings.ToUpper(name))
+	}
+	t.Setenv("HOME", t.TempDir()) // the library reads a user's configuration too
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	h := &host{t: t, root: t.TempDir()}
+	h.puller = &osimage.Puller{Root: h.root, Log: func(m string) { h.notes = append(h.notes, m) }}
+	return h
+}
+
+// unsetenv is t.Setenv for a variable that shall not be there.
+func unsetenv(t *testing.T, name string) {
+	t.Helper()
+	t.Setenv(name, "")
+	if err := os.Unsetenv(name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func startRegistry(t *testing.T, opts registry.Options) *registry.Registry {
+	t.Helper()
 	r, err := registry.Start(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -39,15 +72,12 @@ func newHost(t *testing.T, opts registry.Options) *host {
 			t.Error(err)
 		}
 	})
-	t.Setenv("HTTPS_PROXY", "")
-	t.Setenv("HOME", t.TempDir()) // the library reads a user's configuration too
-	t.Setenv("XDG_CONFIG_HOME", "")
-	t.Setenv("XDG_RUNTIME_DIR", "")
-	h := &host{t: t, root: t.TempDir(), registry: r}
-	h.puller = &osimage.Puller{Root: h.root, Log: func(m string) { h.notes = append(h.notes, m) }}
+	return r
+}
+
+// trust gives the host a registry's CA.
+func (h *host) trust(r *registry.Registry) {
 	h.write("/etc/containers/certs.d/"+r.Host()+"/ca.crt", string(r.CA()))
-	h.write("/var/lib/kubelet/config.json", string(r.PullSecret(r.Host())))
-	return h
 }
 
 func (h *host) write(path, content string) {
@@ -71,11 +101,17 @@ func (h *host) remove(path string) {
 // push stores an image as os:NAME and returns its reference by tag and its digest.
 func (h *host) push(name string, img v1.Image) (osimage.Reference, string) {
 	h.t.Helper()
-	digest, err := h.registry.Push(context.Background(), "test/os", name, img)
+	return h.ref(name), pushTo(h.t, h.registry, name, img)
+}
+
+// pushTo stores an image as os:NAME in a registry and returns its digest.
+func pushTo(t *testing.T, r *registry.Registry, name string, img v1.Image) string {
+	t.Helper()
+	digest, err := r.Push(context.Background(), "test/os", name, img)
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
-	return h.ref(name), digest
+	return digest
 }
 
 func (h *host) ref(tag string) osimage.Reference {

@@ -39,6 +39,8 @@ type Layer struct {
 // Image is a resolved image. Its JSON form is that of `pivot image inspect`.
 type Image struct {
 	Reference    Reference `json:"reference"`              // pinned to Digest
+	Source       Reference `json:"source,omitzero"`        // where it was read from, if not there: a mirror
+	Policy       string    `json:"policy"`                 // the rule of the signature policy that accepted it
 	Digest       string    `json:"digest"`                 // of the manifest, or manifest list, that the reference names
 	Instance     string    `json:"instance,omitempty"`     // of this platform's manifest, if Digest is a manifest list
 	Architecture string    `json:"architecture,omitempty"` // as in GOARCH

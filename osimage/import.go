@@ -74,7 +74,7 @@ func (p *Puller) importImage(ctx context.Context, resolved Image, repo *ostree.R
 	i := &importer{Puller: p, image: image, repo: repo, target: target, buffers: newBuffers(),
 		result: Result{Format: image.Format, Digest: image.Digest, Version: image.Version}}
 	if err := i.run(ctx); err != nil {
-		return Result{}, err
+		return Result{}, image.from(err)
 	}
 	i.result.Seconds = time.Since(start).Seconds()
 	return i.result, nil

@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	digestlib "github.com/opencontainers/go-digest"
 	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
-	"go.podman.io/image/v5/directory"
-	"go.podman.io/image/v5/docker"
-	dockerarchive "go.podman.io/image/v5/docker/archive"
-	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/manifest"
-	ociarchive "go.podman.io/image/v5/oci/archive"
-	"go.podman.io/image/v5/oci/layout"
 	"go.podman.io/image/v5/types"
 
 	"machine-pivot/fault"
@@ -28,63 +23,65 @@ type opened struct {
 	blobs  []types.BlobInfo // the layers, in order
 	diffs  []digestlib.Digest
 	judge  judge
+	notes  []string // for people
 }
 
 // Close ends the connection to the image's source.
 func (o *opened) Close() error { return o.source.Close() }
 
-// open reads an image as far as its config. Errors are classified.
+// open reads an image as far as its config, from the first place that has it.
+// Errors are classified.
 func (p *Puller) open(ctx context.Context, ref Reference) (*opened, error) {
-	sys, secret, err := p.system(ref)
+	places, err := p.places(ref)
 	if err != nil {
 		return nil, err
 	}
-	judge := judge{ref: ref, secret: secret, root: p.path("/")}
-	if ref.remote() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, p.patience(), errSilent)
-		defer cancel()
+	var failed []error
+	for _, at := range places {
+		o, err := p.openAt(ctx, at, ref)
+		if err == nil {
+			o.notes = append(passedOver(places, failed), o.notes...)
+			return o, nil
+		}
+		failed = append(failed, err)
+		if _, ok := errors.AsType[rejection](err); ok || ctx.Err() != nil {
+			break
+		}
 	}
-	source, err := newSource(ctx, sys, ref)
+	return nil, noPlace(ref, places, failed)
+}
+
+// openAt is open at one place.
+func (p *Puller) openAt(ctx context.Context, at place, ref Reference) (*opened, error) {
+	if at.err != nil {
+		return nil, at.err
+	}
+	ctx, cancel := p.patiently(ctx, at)
+	defer cancel()
+	source, err := at.ref.source(ctx, at.sys)
 	if err != nil {
-		return nil, judge.classify(ctx, err, judge.fallback())
+		return nil, at.judge.classify(ctx, err, at.judge.fallback())
 	}
-	o := &opened{source: source, judge: judge}
-	if err := p.read(ctx, sys, ref, o); err != nil {
-		return nil, errors.Join(judge.classify(ctx, err, fault.BadInput), source.Close())
+	o := &opened{source: source, judge: at.judge}
+	if err := p.read(ctx, at, ref, o); err != nil {
+		return nil, errors.Join(at.judge.classify(ctx, err, fault.BadInput), source.Close())
 	}
 	return o, nil
 }
 
 // read fills in o from its source.
-func (p *Puller) read(ctx context.Context, sys *types.SystemContext, ref Reference, o *opened) error {
-	top := image.UnparsedInstance(o.source, nil)
-	raw, mime, err := top.Manifest(ctx)
+func (p *Puller) read(ctx context.Context, at place, ref Reference, o *opened) error {
+	chosen, err := o.chooseManifest(ctx, at.sys, ref)
 	if err != nil {
 		return err
 	}
-	digest, err := manifest.Digest(raw)
-	if err != nil {
-		return fmt.Errorf("cannot digest the manifest: %w", err)
+	if at.ref != ref {
+		o.Source = at.ref.Pinned(o.Digest)
 	}
-	if want := ref.Digest(); want != "" && want != digest.String() {
-		return fmt.Errorf("its manifest has the digest %s", digest)
-	}
-	o.asked, o.Reference, o.Digest = ref, ref.Pinned(digest.String()), digest.String()
-
-	chosen := top
-	if manifest.MIMETypeIsMultiImage(mime) {
-		instance, err := chooseInstance(sys, raw, mime)
-		if err != nil {
-			return err
-		}
-		o.Instance = instance.String()
-		chosen = image.UnparsedInstance(o.source, &instance)
-	}
-	if err := p.checkPolicy(ctx, sys, ref, chosen); err != nil {
+	if err := p.checkPolicy(ctx, at, ref, chosen, o); err != nil {
 		return err
 	}
-	parsed, err := image.FromUnparsedImage(ctx, sys, chosen)
+	parsed, err := image.FromUnparsedImage(ctx, at.sys, chosen)
 	if err != nil {
 		return fmt.Errorf("cannot parse the manifest: %w", err)
 	}
@@ -94,6 +91,50 @@ func (p *Puller) read(ctx context.Context, sys *types.SystemContext, ref Referen
 		return fmt.Errorf("cannot read the config: %w", err)
 	}
 	return o.fill(config, parsed.LayerInfos())
+}
+
+// chooseManifest reads the manifest that the reference names and, if that is a
+// list, this platform's.
+func (o *opened) chooseManifest(ctx context.Context, sys *types.SystemContext, ref Reference) (*image.UnparsedImage, error) {
+	top := image.UnparsedInstance(o.source, nil)
+	raw, mime, err := top.Manifest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := manifest.Digest(raw)
+	if err != nil {
+		return nil, fmt.Errorf("cannot digest the manifest: %w", err)
+	}
+	if want := ref.Digest(); want != "" && want != digest.String() {
+		return nil, fmt.Errorf("its manifest has the digest %s", digest)
+	}
+	o.asked, o.Reference, o.Digest = ref, ref.Pinned(digest.String()), digest.String()
+	if !manifest.MIMETypeIsMultiImage(mime) {
+		return top, readable(raw, mime)
+	}
+	instance, err := chooseInstance(sys, raw, mime)
+	if err != nil {
+		return nil, err
+	}
+	o.Instance = instance.String()
+	chosen := image.UnparsedInstance(o.source, &instance)
+	if raw, mime, err = chosen.Manifest(ctx); err != nil {
+		return nil, fmt.Errorf("cannot read this platform's manifest: %w", err)
+	}
+	return chosen, readable(raw, mime)
+}
+
+// readable refuses manifests that are no image's, or an image's without a config.
+func readable(raw []byte, mime string) error {
+	if mime == manifest.DockerV2Schema2MediaType || mime == imgspec.MediaTypeImageManifest {
+		return nil
+	}
+	switch manifest.GuessMIMEType(raw) {
+	case manifest.DockerV2Schema1MediaType, manifest.DockerV2Schema1SignedMediaType:
+		return fault.New(fault.Refused, "its manifest is of Docker's schema 1, which is not supported").
+			WithHint("push the image again with a current tool, for example skopeo copy --format=v2s2")
+	}
+	return fault.New(fault.Refused, "its manifest is of the type %q, which is not that of a container image", mime)
 }
 
 func (o *opened) fill(config *imgspec.Image, layers []types.BlobInfo) error {
@@ -118,47 +159,7 @@ func chooseInstance(sys *types.SystemContext, raw []byte, mime string) (digestli
 	}
 	instance, err := list.ChooseInstance(sys)
 	if err != nil {
-		return "", fault.New(fault.Refused, "%w", err).WithHint("the image is not built for this machine's architecture")
+		return "", fault.New(fault.Refused, "%w", err).WithHint("the image is not built for this machine's architecture (%s)", runtime.GOARCH)
 	}
 	return instance, nil
-}
-
-// newSource opens the source with the library's transport.
-func newSource(ctx context.Context, sys *types.SystemContext, ref Reference) (types.ImageSource, error) {
-	library, err := ref.library()
-	if err != nil {
-		return nil, err
-	}
-	return library.NewImageSource(ctx, sys)
-}
-
-// library is the library's form of the reference.
-func (r Reference) library() (types.ImageReference, error) {
-	switch r.transport {
-	case transportOCI:
-		return layout.NewReference(r.name, r.tag)
-	case transportOCIArchive:
-		return ociarchive.NewReference(r.name, r.tag)
-	case transportDir:
-		return directory.NewReference(r.name)
-	case transportDockerArchive:
-		return dockerarchive.NewReference(r.name, nil)
-	}
-	named, err := r.named()
-	if err != nil {
-		return nil, err
-	}
-	return docker.NewReference(named)
-}
-
-// named is the library's form of a registry's image name.
-func (r Reference) named() (reference.Named, error) {
-	named, err := reference.ParseNormalizedNamed(r.name)
-	if err != nil {
-		return nil, err
-	}
-	if r.digest != "" {
-		return reference.WithDigest(named, digestlib.Digest(r.digest))
-	}
-	return reference.WithTag(named, r.tag)
 }

@@ -2,12 +2,15 @@ package osimage
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
+	"go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/signature"
 	"go.podman.io/image/v5/types"
 	"go.podman.io/storage/pkg/configfile"
@@ -20,48 +23,142 @@ import (
 // the machine's administrator.
 const policyPath = "/etc/containers/policy.json"
 
-// checkPolicy holds an image against the signature policy.
-func (p *Puller) checkPolicy(ctx context.Context, sys *types.SystemContext, ref Reference, image types.UnparsedImage) (err error) {
+// rejection is the policy's last word on an image: no other place is asked for
+// it, as with podman.
+type rejection struct{ error }
+
+// Unwrap returns the underlying error.
+func (r rejection) Unwrap() error { return r.error }
+
+// checkPolicy holds an image against the signature policy and notes the rule
+// that accepts it. The rule is that of the reference as it was written, whatever
+// mirror the image came from; the signatures are the mirror's.
+func (p *Puller) checkPolicy(ctx context.Context, at place, ref Reference, instance *image.UnparsedImage, o *opened) error {
 	if remote, ok := strings.CutPrefix(string(ref.trust), string(trustRemote)+":"); ok {
-		return fault.New(fault.Refused, "checking the commit with the keys of the ostree remote %q is not implemented", remote).
-			WithHint("require signatures of the image in %s and use %s:docker://…", p.path(policyPath), trustSigned)
+		return rejection{fault.New(fault.Refused, "checking the commit with the keys of the ostree remote %q is not implemented", remote).
+			WithHint("require signatures of the image in %s and use %s:docker://…", p.path(policyPath), trustSigned)}
 	}
-	policy, err := p.policy(sys)
+	policy, err := p.policy(at.sys)
 	if err != nil {
-		return fault.New(fault.Refused, "cannot read the signature policy: %w", err)
+		return rejection{fault.New(fault.Refused, "cannot read the signature policy: %w", err).
+			WithHint("correct %s, see containers-policy.json(5)", policy.origin)}
 	}
-	check, err := signature.NewPolicyContext(policy)
+	if policy.absent {
+		o.notes = append(o.notes, fmt.Sprintf("no signature policy (%s): images are accepted without a signature", policy.origin))
+	}
+	written, err := ref.library()
 	if err != nil {
-		return fmt.Errorf("cannot use the signature policy: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, check.Destroy()) }()
-	check.RequireSignatureVerification(ref.trust == trustSigned)
-	if _, err := check.IsRunningImageAllowed(ctx, image); err != nil {
-		return rejection(err, p.path(policyPath))
+	rule := policy.ruleFor(written)
+	if rule.readsSignatures() {
+		// The image keeps them: what fails after this is no fault of the network.
+		if _, err := instance.Signatures(ctx); err != nil {
+			return at.judge.signatures(ctx, err)
+		}
 	}
+	if err := allowed(ctx, policy.Policy, ref.trust == trustSigned, image.UnparsedInstanceWithReference(instance, written)); err != nil {
+		return rejection{fault.New(fault.Refused, "the signature policy rejects it by %s: %w", rule, err).
+			WithHint(rule.advice(ref.trust == trustSigned), policy.origin)}
+	}
+	o.Policy = rule.String()
 	return nil
 }
 
-// rejection tells a policy's "no" from a failure to fetch signatures.
-func rejection(err error, path string) error {
-	if _, ok := errors.AsType[signature.PolicyRequirementError](err); ok {
-		return fault.New(fault.Refused, "the signature policy rejects it: %w", err).
-			WithHint("the policy is %s; have the image signed or trust its key there", path)
+func allowed(ctx context.Context, policy *signature.Policy, signed bool, image types.UnparsedImage) (err error) {
+	check, err := signature.NewPolicyContext(policy)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("cannot check the signature: %w", err)
+	defer func() { err = errors.Join(err, check.Destroy()) }()
+	check.RequireSignatureVerification(signed)
+	_, err = check.IsRunningImageAllowed(ctx, image)
+	return err
+}
+
+// signatures classifies a failure to fetch signatures, which may be elsewhere
+// than the image.
+func (j judge) signatures(ctx context.Context, err error) error {
+	kind := fault.KindOf(j.classify(ctx, err, fault.Refused))
+	return fault.New(kind, "cannot fetch its signatures: %w", err).
+		WithHint("does this machine reach the places that the files in %s name for %s?", j.path("/etc/containers/registries.d"), j.ref.host())
+}
+
+// policy is a signature policy and where it is from.
+type policy struct {
+	*signature.Policy
+	origin string
+	absent bool // no file has one: each image is accepted
 }
 
 // policy reads the system's policy, else whatever the library finds by default.
-// Without any policy file each image is accepted, and that is said.
-func (p *Puller) policy(sys *types.SystemContext) (*signature.Policy, error) {
-	path := p.path(policyPath)
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return signature.NewPolicyFromFile(path)
+func (p *Puller) policy(sys *types.SystemContext) (found policy, err error) {
+	found.origin = p.path(policyPath)
+	if _, err := os.Lstat(found.origin); !errors.Is(err, fs.ErrNotExist) {
+		found.Policy, err = signature.NewPolicyFromFile(found.origin)
+		return found, err
 	}
-	policy, err := signature.DefaultPolicy(sys)
-	if !errors.Is(err, configfile.ErrConfigFileNotFound) {
-		return policy, err
+	found.Policy, err = signature.DefaultPolicy(sys)
+	if errors.Is(err, configfile.ErrConfigFileNotFound) {
+		found.absent = true
+		found.Policy = &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
+		return found, nil
 	}
-	p.log("no signature policy (%s): images are accepted without a signature", path)
-	return &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}, nil
+	found.origin = "the policy that containers-policy.json(5) finds by default"
+	return found, err
+}
+
+// rule is the part of a policy that decides about an image.
+type rule struct {
+	scope string   // as in policy.json: transports.docker["quay.io"], or default
+	types []string // of its requirements; all must be met
+}
+
+func (r rule) String() string { return r.scope + ": " + strings.Join(r.types, ", ") }
+
+func (r rule) readsSignatures() bool {
+	return slices.Contains(r.types, "signedBy") || slices.Contains(r.types, "sigstoreSigned")
+}
+
+// advice is what to do after a rejection, with %s for the policy's place.
+func (r rule) advice(signed bool) string {
+	switch {
+	case r.readsSignatures():
+		return "have the image signed as the rule wants it, or change the rule in %s"
+	case signed:
+		return "require a signature (signedBy, sigstoreSigned) of the image in %s, or do not ask for ostree-image-signed"
+	}
+	return "allow the image, its repository or its registry in %s"
+}
+
+// ruleFor names the rule that the library applies: of the transport the most
+// specific scope, then the empty one, else the default.
+func (p policy) ruleFor(ref types.ImageReference) rule {
+	if p.absent {
+		return rule{"no policy file", typesOf(p.Default)}
+	}
+	transport := ref.Transport().Name()
+	scopes := append([]string{ref.PolicyConfigurationIdentity()}, ref.PolicyConfigurationNamespaces()...)
+	for _, scope := range append(scopes, "") {
+		if requirements, ok := p.Transports[transport][scope]; ok {
+			return rule{fmt.Sprintf("transports.%s[%q]", transport, scope), typesOf(requirements)}
+		}
+	}
+	return rule{"default", typesOf(p.Default)}
+}
+
+// typesOf are the types of requirements, which the library shows in JSON only.
+func typesOf(requirements signature.PolicyRequirements) []string {
+	names := make([]string, len(requirements))
+	for i, requirement := range requirements {
+		var common struct{ Type string }
+		text, err := json.Marshal(requirement)
+		if err == nil {
+			err = json.Unmarshal(text, &common)
+		}
+		if names[i] = common.Type; err != nil {
+			names[i] = "unknown"
+		}
+	}
+	return names
 }

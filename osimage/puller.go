@@ -1,20 +1,20 @@
 package osimage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
 	"time"
-
-	"go.podman.io/image/v5/types"
-
-	"machine-pivot/fault"
 )
 
 // DefaultPatience is how long a registry may be silent before it counts as unavailable.
 const DefaultPatience = 2 * time.Minute
 
-// Puller reads images with a host's configuration.
+// Puller reads images with a host's configuration. Paths in the environment
+// (such as CONTAINERS_REGISTRIES_CONF) and those that configuration files name
+// themselves (a policy's keyPath, a file: lookaside) are taken as they stand,
+// not below Root.
 type Puller struct {
 	Root     string               // the host's root directory, for default paths; "" is "/"
 	AuthFile string               // the pull secret; "" looks in the known places, see PullSecrets
@@ -39,6 +39,9 @@ func (p *Puller) Resolve(ctx context.Context, ref Reference) (Image, error) {
 		return Image{}, fmt.Errorf("cannot resolve image %s: %w", ref, err)
 	}
 	defer opened.Close()
+	for _, note := range opened.notes {
+		p.log("%s", note)
+	}
 	return opened.Image, nil
 }
 
@@ -56,22 +59,4 @@ func (p *Puller) patience() time.Duration {
 }
 
 // path is a path of the host.
-func (p *Puller) path(name string) string { return filepath.Join("/", p.Root, name) }
-
-// system is the library's configuration for an image. Paths in the environment
-// (such as CONTAINERS_REGISTRIES_CONF) count only if Root is "/".
-func (p *Puller) system(ref Reference) (*types.SystemContext, secret, error) {
-	sys := &types.SystemContext{DockerRegistryUserAgent: "pivot"}
-	if root := p.path("/"); root != "/" {
-		sys.RootForImplicitAbsolutePaths = root
-	}
-	if !ref.remote() {
-		return sys, secret{}, nil
-	}
-	found, err := p.findSecret(sys, ref)
-	if err != nil {
-		return nil, found, fault.New(fault.Refused, "%w", err)
-	}
-	sys.AuthFilePath = found.path
-	return sys, found, nil
-}
+func (p *Puller) path(name string) string { return filepath.Join(cmp.Or(p.Root, "/"), name) }

@@ -5,13 +5,14 @@
 // Formats. A legacy "oscontainer" (machine-os-content) is an ordinary container
 // image with an archive-mode repository at /srv/repo; its commit is named by the
 // label com.coreos.ostree-commit or by the only ref. ostree-native containers
-// ("encapsulated", "layered") are recognized and refused.
+// carry it in layers of objects ("encapsulated"); those with further layers on
+// top ("layered") are recognized and refused.
 //
-// Sources. Registries and the local formats of the containers image library
-// (oci, oci-archive, dir, docker-archive). Where the library looks for its
-// configuration (registries.conf with mirrors, certs.d, registries.d) is its own
-// documented default, below Puller.Root; pull secrets and the policy are looked
-// up as Puller says.
+// Sources. Registries, by the containers image library, and local media (oci,
+// oci-archive, dir, docker-archive), which never ask the network. Where the
+// library looks for its configuration (registries.conf with mirrors, certs.d,
+// registries.d) is its own documented default, below Puller.Root; pull secrets
+// and the policy are looked up as Puller says.
 //
 // Limits. There is no retry loop in here: an error says by its kind whether
 // trying again can help. The library itself waits up to five times on a

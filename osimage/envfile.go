@@ -1,0 +1,91 @@
+package osimage
+
+import "strings"
+
+// parseEnvironmentFile reads variables as systemd does from an EnvironmentFile=,
+// systemd.exec(5): NAME=VALUE in lines, comments from # or ; (which go on for one
+// line only, as since v254), a backslash before a value's line end joins lines,
+// and values may be quoted in whole or in parts.
+// Nothing is expanded: a $ or % is itself. Lines that are neither are passed over.
+func parseEnvironmentFile(text string) map[string]string {
+	variables := map[string]string{}
+	rest := strings.ReplaceAll(text, "\r", "\n")
+	for {
+		rest = strings.TrimLeft(rest, " \t\n")
+		if rest == "" {
+			return variables
+		}
+		end := strings.IndexAny(rest, "=\n")
+		switch {
+		case strings.ContainsAny(rest[:1], "#;"):
+			_, rest, _ = strings.Cut(rest, "\n")
+		case end < 0:
+			return variables
+		case rest[end] == '\n':
+			rest = rest[end:]
+		default:
+			name := strings.TrimRight(rest[:end], " \t")
+			variables[name], rest = environmentValue(rest[end+1:])
+		}
+	}
+}
+
+// environmentValue reads a value to the end of its line. A quote is one only
+// where a part begins: at the start, and after another quoted part.
+func environmentValue(s string) (value, rest string) {
+	var out []byte
+	kept := 0 // of out, without white space at the end
+	begins := true
+	for s != "" && s[0] != '\n' {
+		c := s[0]
+		switch blank := c == ' ' || c == '\t'; {
+		case begins && (c == '"' || c == '\''):
+			var part []byte
+			part, s = quoted(s)
+			out = append(out, part...)
+			kept = len(out)
+			continue
+		case begins && blank:
+		case c == '\\':
+			begins = false
+			if s = s[1:]; s == "" {
+				return string(out), ""
+			}
+			if s[0] != '\n' {
+				out = append(out, s[0])
+			}
+			kept = len(out)
+		default:
+			begins = false
+			if out = append(out, c); !blank {
+				kept = len(out)
+			}
+		}
+		s = s[1:]
+	}
+	return string(out[:kept]), s
+}
+
+// quoted reads a part in quotes, which may hold newlines. In double quotes a
+// backslash protects what a shell would change.
+func quoted(s string) (part []byte, rest string) {
+	quote := s[0]
+	for s = s[1:]; s != ""; s = s[1:] {
+		switch {
+		case s[0] == quote:
+			return part, s[1:]
+		case quote == '"' && s[0] == '\\':
+			if s = s[1:]; s == "" {
+				return part, ""
+			}
+			if !strings.ContainsAny(s[:1], "\"\\`$\n") {
+				part = append(part, '\\')
+			}
+			if s[0] == '\n' {
+				continue
+			}
+		}
+		part = append(part, s[0])
+	}
+	return part, ""
+}

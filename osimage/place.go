@@ -1,0 +1,175 @@
+package osimage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.podman.io/image/v5/pkg/sysregistriesv2"
+	"go.podman.io/image/v5/types"
+
+	"machine-pivot/fault"
+)
+
+// place is where an image may be read from: the place that its reference names,
+// or a mirror of that.
+//
+// The library tries mirrors by itself, but reduces what they answered to text:
+// a mirror that is restarting and an origin that nobody may reach would be a
+// permanent failure, and a silent mirror would use up the time of all. So each
+// place is its own attempt here, with the library's rules for which and in what
+// order.
+type place struct {
+	ref   Reference // of the image there
+	sys   *types.SystemContext
+	judge judge
+	err   error // why it must not be asked, if it must not
+}
+
+// Of a place the library shall read no registries.conf again: what that says is
+// in the place already. There are no drop-ins beside the null device.
+const (
+	noRegistriesConf    = "/dev/null"
+	noRegistriesConfDir = "/dev/null.d"
+)
+
+// places lists where an image may come from, in the order to try.
+func (p *Puller) places(ref Reference) ([]place, error) {
+	sys := &types.SystemContext{DockerRegistryUserAgent: "pivot"}
+	if root := p.path("/"); root != "/" {
+		sys.RootForImplicitAbsolutePaths = root
+	}
+	if !ref.remote() {
+		return []place{{ref: ref, sys: sys, judge: judge{ref: ref, root: p.path("/")}}}, nil
+	}
+	proxies, err := p.proxies()
+	if err != nil {
+		return nil, err
+	}
+	sys.DockerProxy = proxies
+	sources, own, err := pullSources(sys, ref)
+	if err != nil {
+		return nil, fault.New(fault.Refused, "cannot use the registries configuration: %w", err)
+	}
+	places := make([]place, len(sources))
+	for i, source := range sources {
+		if places[i], err = p.registryPlace(sys, ref, source); err != nil {
+			return nil, err
+		}
+	}
+	if last := &places[len(places)-1]; own.Blocked {
+		last.err = blocked(sys, own) // also where its location has another name
+	}
+	return places, nil
+}
+
+// pullSources are the image's mirrors and then its own registry, as
+// containers-registries.conf(5) has it, and that registry's entry there.
+func pullSources(sys *types.SystemContext, ref Reference) ([]sysregistriesv2.PullSource, *sysregistriesv2.Registry, error) {
+	named, err := ref.named()
+	if err != nil {
+		return nil, nil, err
+	}
+	sysregistriesv2.InvalidateCache() // the files may have been corrected since the last try
+	own, err := sysregistriesv2.FindRegistry(sys, named.Name())
+	if err != nil {
+		return nil, nil, err
+	}
+	if own == nil {
+		return []sysregistriesv2.PullSource{{Reference: named}}, &sysregistriesv2.Registry{}, nil
+	}
+	sources, err := own.PullSourcesFromReference(named)
+	return sources, own, err
+}
+
+// registryPlace is one of an image's pull sources with all that is set for it.
+func (p *Puller) registryPlace(sys *types.SystemContext, ref Reference, source sysregistriesv2.PullSource) (place, error) {
+	ref.name = source.Reference.Name() // mirrors change the name only
+	credentials, secret, err := p.findSecret(sys, source.Reference)
+	if err != nil {
+		return place{}, fault.New(fault.Refused, "%w", err)
+	}
+	refusal, err := refusalOf(sys, source)
+	if err != nil {
+		return place{}, fault.New(fault.Refused, "cannot use the registries configuration: %w", err)
+	}
+	own := *sys
+	own.SystemRegistriesConfPath, own.SystemRegistriesConfDirPath = noRegistriesConf, noRegistriesConfDir
+	own.DockerAuthConfig = &credentials
+	own.DockerInsecureSkipTLSVerify = types.NewOptionalBool(source.Endpoint.Insecure)
+	judge := judge{ref: ref, secret: secret, root: p.path("/"), proxy: proxyFor(sys, ref.host())}
+	return place{ref: ref, sys: &own, judge: judge, err: refusal}, nil
+}
+
+// refusalOf is why a pull source must not be asked, or nil. A mirror of a
+// blocked registry may be; a mirror that is itself blocked may not.
+func refusalOf(sys *types.SystemContext, source sysregistriesv2.PullSource) (refusal, err error) {
+	if source.Endpoint.NamespaceProxy != "" {
+		return fault.New(fault.Refused, "its namespace-proxy in registries.conf is not implemented"), nil
+	}
+	registry, err := sysregistriesv2.FindRegistry(sys, source.Reference.Name())
+	if err != nil || registry == nil || !registry.Blocked {
+		return nil, err
+	}
+	return blocked(sys, registry), nil
+}
+
+func blocked(sys *types.SystemContext, registry *sysregistriesv2.Registry) error {
+	return fault.New(fault.Refused, "registry %s is blocked in registries.conf", registry.Prefix).
+		WithHint("allow it, or give it a mirror, in one of %s", sysregistriesv2.ConfigurationSourceDescription(sys))
+}
+
+// noPlace says what each place answered that was asked. If the policy rejects the
+// image, that is the end; else trying again can help if it can for one of them,
+// whose hint is the one to follow, and otherwise that of the first place.
+func noPlace(ref Reference, places []place, failed []error) error {
+	if len(places) == 1 && places[0].ref == ref {
+		return failed[0]
+	}
+	lines := make([]error, len(failed))
+	for i, err := range failed {
+		lines[i] = fmt.Errorf("  %s: %w", places[i].ref.name, err)
+	}
+	decisive := decisive(failed)
+	return fault.New(fault.KindOf(decisive), "tried %d of the %d places it may come from:\n%w", len(failed), len(places), errors.Join(lines...)).
+		WithHint("%s", fault.HintOf(decisive))
+}
+
+// decisive is the failure to act on.
+func decisive(failed []error) error {
+	last := failed[len(failed)-1]
+	if _, ok := errors.AsType[rejection](last); ok {
+		return last
+	}
+	for _, err := range failed {
+		if fault.KindOf(err).Transient() {
+			return err
+		}
+	}
+	return failed[0]
+}
+
+// passedOver are notes of the places that were tried in vain.
+func passedOver(places []place, failed []error) []string {
+	notes := make([]string, len(failed))
+	for i, err := range failed {
+		notes[i] = fmt.Sprintf("%s does not give the image, trying %s: %v", places[i].ref.name, places[i+1].ref.name, err)
+	}
+	return notes
+}
+
+// from names the place, if it is not the written one, in a failure to read the rest of an image.
+func (o *opened) from(err error) error {
+	if o.Source.IsZero() {
+		return err
+	}
+	return fmt.Errorf("from %s: %w", o.Source.name, err)
+}
+
+// patiently bounds how long a registry may take for what is small.
+func (p *Puller) patiently(ctx context.Context, at place) (context.Context, context.CancelFunc) {
+	if !at.ref.remote() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, p.patience(), errSilent)
+}
