@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/compression"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -157,42 +156,6 @@ func TestLegacyIsDeterministic(t *testing.T) {
 	two, err2 := legacy(t, repo, commit).Digest()
 	if err != nil || err2 != nil || one != two {
 		t.Errorf("%s, %s, %v, %v", one, two, err, err2)
-	}
-}
-
-func TestImportLocalFormats(t *testing.T) {
-	repo, commit := archive(t)
-	img := legacy(t, repo, commit)
-	h := newHost(t, registry.Options{})
-	dir := t.TempDir()
-
-	path, err := layout.Write(filepath.Join(dir, "oci"), empty.Index)
-	if err != nil {
-		t.Fatal(err)
-	}
-	oci := mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
-	if err := path.AppendImage(oci); err != nil {
-		t.Fatal(err)
-	}
-	if err := tarball.WriteToFile(filepath.Join(dir, "docker.tar"), nil, img); err != nil {
-		t.Fatal(err)
-	}
-	writeOCIArchive(t, filepath.Join(dir, "oci"), filepath.Join(dir, "oci.tar"))
-	writeDir(t, filepath.Join(dir, "dir"), img)
-	for _, ref := range []string{"oci:oci", "oci-archive:oci.tar", "docker-archive:docker.tar", "dir:dir"} {
-		t.Run(ref, func(t *testing.T) {
-			transport, name, _ := strings.Cut(ref, ":")
-			target := bare(t)
-			result, err := h.importRef(parse(t, transport+":"+filepath.Join(dir, name)), target)
-			if err != nil {
-				t.Fatal(err)
-			}
-			checkImported(t, target, commit, result)
-			_, err = h.puller.Resolve(t.Context(), parse(t, transport+":"+filepath.Join(dir, name)+"@sha256:"+strings.Repeat("0", 64)))
-			refused(t, err, fault.BadInput, "its manifest has the digest", "")
-			_, err = h.puller.Resolve(t.Context(), parse(t, transport+":"+filepath.Join(dir, "missing")))
-			refused(t, err, fault.BadInput, "missing", "")
-		})
 	}
 }
 

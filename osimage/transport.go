@@ -2,6 +2,7 @@ package osimage
 
 import (
 	"context"
+	"errors"
 
 	digestlib "github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/directory"
@@ -18,6 +19,19 @@ func (r Reference) source(ctx context.Context, sys *types.SystemContext) (types.
 	library, err := r.library()
 	if err != nil {
 		return nil, err
+	}
+	switch r.transport {
+	case transportOCI:
+		return openLayout(library, directoryFiles(r.name), r.tag)
+	case transportOCIArchive:
+		files, err := openArchive(r.name)
+		if errors.Is(err, errNotTar) { // perhaps compressed
+			return library.NewImageSource(ctx, sys)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return openLayout(library, files, r.tag)
 	}
 	return library.NewImageSource(ctx, sys)
 }

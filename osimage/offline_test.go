@@ -1,0 +1,82 @@
+package osimage_test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"machine-pivot/test/need"
+)
+
+// offline is set where TestOffline runs this program again.
+const offline = "TEST_OFFLINE"
+
+// TestOffline runs the tests of local media where there is no network at all,
+// not even a loopback interface, and the kernel counts who tries.
+func TestOffline(t *testing.T) {
+	need.Root(t) // makes a network namespace
+	cmd := exec.Command(os.Args[0], "-test.v", "-test.run=^(TestLocal|TestNobodyDialed)")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	cmd.Env = append(os.Environ(), offline+"=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, test := range []string{"TestLocalNames", "TestLocalPolicy", "TestLocalSignature", "TestNobodyDialed"} { // the others may lack ostree
+		if !strings.Contains(string(out), "--- PASS: "+test) {
+			t.Errorf("%s did not run:\n%s", test, out)
+		}
+	}
+}
+
+// TestNobodyDialed comes after the tests of local media in this network
+// namespace (go test takes files by their names): whoever dials there finds no
+// route, and that is counted.
+func TestNobodyDialed(t *testing.T) {
+	if os.Getenv(offline) == "" {
+		t.Skip("a part of TestOffline")
+	}
+	if n := unrouted(t); n != 0 {
+		t.Errorf("%d packets or connections found no route: who sent them?", n)
+	}
+	if _, err := net.Dial("tcp4", "127.0.0.1:1"); err == nil || unrouted(t) == 0 {
+		t.Errorf("a connection is not counted, so the test proves nothing (%v)", err)
+	}
+}
+
+// unrouted is how often this network namespace had no route for somebody.
+func unrouted(t *testing.T) (n int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/net/snmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	names, values := strings.Fields(lines[0]), strings.Fields(lines[1])
+	i := slices.Index(names, "OutNoRoutes")
+	if i < 0 {
+		t.Fatalf("the kernel does not count OutNoRoutes: %s", lines[0])
+	}
+	if n, err = strconv.Atoi(values[i]); err != nil {
+		t.Fatal(err)
+	}
+	six, err := os.ReadFile("/proc/self/net/snmp6")
+	if err != nil {
+		return n // a kernel without IPv6
+	}
+	for _, line := range strings.Split(string(six), "\n") {
+		if value, ok := strings.CutPrefix(line, "Ip6OutNoRoutes"); ok {
+			more, err := strconv.Atoi(strings.TrimSpace(value))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += more
+		}
+	}
+	return n
+}
