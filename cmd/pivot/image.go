@@ -10,6 +10,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/osimage"
 	"machine-pivot/ostree"
+	"machine-pivot/status"
 )
 
 func imageCommand() *cobra.Command {
@@ -25,7 +26,7 @@ type imageFlags struct {
 func (f *imageFlags) add(cmd *cobra.Command) {
 	f.output.add(cmd)
 	cmd.Flags().StringVar(&f.root, "root", "/", "root directory whose pull secrets, certificates and policy count")
-	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret")
+	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
 }
 
 func (f *imageFlags) resolve(cmd *cobra.Command, text string) (*osimage.Puller, osimage.Image, error) {
@@ -33,7 +34,7 @@ func (f *imageFlags) resolve(cmd *cobra.Command, text string) (*osimage.Puller, 
 	if err != nil {
 		return nil, osimage.Image{}, fault.New(fault.BadInput, "%w", err)
 	}
-	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile}
+	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(status.NewLog(cmd.ErrOrStderr()))}
 	image, err := puller.Resolve(cmd.Context(), ref)
 	return puller, image, err
 }
@@ -49,14 +50,20 @@ func imageInspectCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return flags.write(cmd.OutOrStdout(), image, func(w io.Writer) {
-				fmt.Fprintf(w, "reference  %s\ndigest     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %d bytes\n",
-					image.Reference, image.Digest, image.Format, image.Commit, image.Version, len(image.Layers), image.Bytes)
-			})
+			return flags.write(cmd.OutOrStdout(), image, func(w io.Writer) { printImage(w, image) })
 		},
 	}
 	flags.add(cmd)
 	return cmd
+}
+
+func printImage(w io.Writer, image osimage.Image) {
+	fmt.Fprintf(w, "reference  %s\n", image.Reference)
+	if !image.Source.IsZero() {
+		fmt.Fprintf(w, "read from  %s\n", image.Source)
+	}
+	fmt.Fprintf(w, "digest     %s\npolicy     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %d bytes\n",
+		image.Digest, image.Policy, image.Format, image.Commit, image.Version, len(image.Layers), image.Bytes)
 }
 
 func imageImportCommand() *cobra.Command {
@@ -70,13 +77,13 @@ func imageImportCommand() *cobra.Command {
 			if repoPath == "" {
 				return fault.New(fault.Usage, "no --repo given").WithHint("the host's repository is /ostree/repo")
 			}
-			puller, image, err := flags.resolve(cmd, args[0])
-			if err != nil {
-				return err
-			}
 			repo, err := ostree.OpenRepo(repoPath)
 			if err != nil {
 				return fault.New(fault.BadInput, "%w", err)
+			}
+			puller, image, err := flags.resolve(cmd, args[0])
+			if err != nil {
+				return err
 			}
 			puller.Progress = showProgress(cmd.ErrOrStderr(), time.Now)
 			result, err := puller.Import(cmd.Context(), image, repo)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
 	"machine-pivot/fault"
@@ -84,16 +85,22 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 	}
 	retry := pivot.DefaultRetry()
 	retry.Bound = f.retryFor
-	reporter := &status.Reporter{Root: f.root, Log: status.NewLog(cmd.ErrOrStderr()), Notify: notify, Now: time.Now}
+	log := status.NewLog(cmd.ErrOrStderr())
+	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now}
 	return firstboot.Machine{
 		Host:   h,
-		Puller: &osimage.Puller{Root: f.root, AuthFile: f.authFile},
+		Puller: &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log)},
 		Engine: engine,
 		Retry:  retry,
 		Progress: &pivot.Progress{
 			Journal: pivot.JournalIn(f.root), Emit: reporter.Emit, Now: time.Now,
 		},
 	}, nil
+}
+
+// noteTo tells people what the image's reader has to say.
+func noteTo(log *logrus.Logger) func(string) {
+	return func(message string) { log.Info(message) }
 }
 
 // notify sets the line that systemctl status shows; outside a unit it does nothing.

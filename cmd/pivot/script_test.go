@@ -12,15 +12,18 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs the command line as its users do; see testdata/*.txtar.
-func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
+func TestScripts(t *testing.T) { testscript.Run(t, scripts("testdata")) }
+
+// scripts are the parameters for the scripts in a directory.
+func scripts(dir string) testscript.Params {
+	return testscript.Params{
+		Dir:                 dir,
 		RequireExplicitExec: true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits,
 		},
-	})
+	}
 }
 
 // exits runs a command and requires its exit status: exits STATUS COMMAND ARG…
