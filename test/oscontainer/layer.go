@@ -1,116 +1,138 @@
 package oscontainer
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
-	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"go.podman.io/image/v5/pkg/compression"
 )
 
-// entry is a file of a layer. Its content is body, or that of the file source.
-type entry struct {
-	name, link string
-	dir        bool
-	body       []byte
-	source     string
+// Compression is that of an image's layers.
+type Compression int
+
+// The ways to store a layer.
+const (
+	Gzip Compression = iota
+	Zstd
+	Uncompressed
+)
+
+// mediaType is that of a layer in an OCI image.
+func (c Compression) mediaType() types.MediaType {
+	return map[Compression]types.MediaType{
+		Gzip: types.OCILayer, Zstd: types.OCILayerZStd, Uncompressed: types.OCIUncompressedLayer,
+	}[c]
 }
 
-func directory(name string) entry       { return entry{name: name, dir: true} }
-func text(name, body string) entry      { return entry{name: name, body: []byte(body)} }
-func symlink(name, target string) entry { return entry{name: name, link: target} }
-
-// writeLayer writes a tar archive, compressed little: most of it is objects,
-// which are compressed already.
-func writeLayer(w io.Writer, prefix string, entries []entry) error {
-	gz, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
-	if err != nil {
-		return err
+// writer compresses to w: little, for most of it is compressed already or not
+// worth the time, and gzip on all processors.
+func (c Compression) writer(w io.Writer) (io.WriteCloser, error) {
+	fastest := 1
+	switch c {
+	case Gzip:
+		return compression.CompressStream(w, compression.Gzip, &fastest)
+	case Zstd:
+		return compression.CompressStream(w, compression.Zstd, &fastest)
 	}
-	out := tar.NewWriter(gz)
-	for _, e := range entries {
-		e.name = prefix + e.name
-		if err := e.write(out); err != nil {
-			return err
-		}
-	}
-	return errors.Join(out.Close(), gz.Close())
+	return plain{w}, nil
 }
 
-func (e entry) write(out *tar.Writer) error {
-	header := &tar.Header{
-		Name: e.name, Mode: 0o644, Typeflag: tar.TypeReg, Size: int64(len(e.body)),
-		ModTime: time.Unix(0, 0).UTC(), Format: tar.FormatGNU,
-	}
-	body := io.Reader(bytes.NewReader(e.body))
-	switch {
-	case e.dir:
-		header.Typeflag, header.Mode, header.Name = tar.TypeDir, 0o755, e.name+"/"
-	case e.link != "":
-		header.Typeflag, header.Linkname, header.Mode = tar.TypeSymlink, e.link, 0o777
-	case e.source != "":
-		f, err := os.Open(e.source)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		info, err := f.Stat()
-		if err != nil {
-			return err
-		}
-		header.Size, body = info.Size(), f
-	}
-	if err := out.WriteHeader(header); err != nil {
-		return err
-	}
-	_, err := io.Copy(out, body)
-	return err
+// plain is a writer that needs no closing.
+type plain struct{ io.Writer }
+
+func (plain) Close() error { return nil }
+
+// layer is a layer in a file. It implements v1.Layer.
+type layer struct {
+	file         string
+	media        types.MediaType
+	digest, diff v1.Hash
+	size         int64
 }
 
-// repoLayers spreads a repository over n layers: its config and refs are in the
-// first, its objects in all of them.
-func repoLayers(repo string, n int) ([][]entry, error) {
-	objects, err := tree(repo, "objects")
+// writeLayer writes a layer's file, in one pass.
+func writeLayer(file string, media types.MediaType, c Compression, write func(io.Writer) error) (_ *layer, err error) {
+	f, err := os.Create(file)
 	if err != nil {
 		return nil, err
 	}
-	head := []entry{directory("srv/repo"), {name: "srv/repo/config", source: filepath.Join(repo, "config")}}
-	refs, err := tree(repo, "refs")
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil {
+			err = fmt.Errorf("cannot write layer %s: %w", file, err)
+		}
+	}()
+	digest, diff := sha256.New(), sha256.New()
+	compressed, err := c.writer(io.MultiWriter(f, digest))
 	if err != nil {
 		return nil, err
 	}
-	head = append(head, refs...)
-	layers := make([][]entry, n)
-	for i := range n {
-		layers[i] = append(head, objects[len(objects)*i/n:len(objects)*(i+1)/n]...)
-		head = nil
+	if err := write(io.MultiWriter(compressed, diff)); err != nil {
+		return nil, errors.Join(err, compressed.Close())
 	}
-	return layers, nil
+	if err := compressed.Close(); err != nil {
+		return nil, err
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	return &layer{file: file, media: media, digest: hashOf(digest), diff: hashOf(diff), size: size}, err
 }
 
-// tree lists what is below a directory of the repository, sorted by name.
-func tree(repo, dir string) ([]entry, error) {
-	var entries []entry
-	err := filepath.WalkDir(filepath.Join(repo, dir), func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name := "srv/repo/" + strings.TrimPrefix(strings.TrimPrefix(path, repo), "/")
-		switch {
-		case d.IsDir():
-			entries = append(entries, directory(name))
-		case d.Type().IsRegular():
-			entries = append(entries, entry{name: name, source: path})
-		default:
-			return fmt.Errorf("%s is neither a file nor a directory", path)
-		}
-		return nil
-	})
-	return entries, err
+func hashOf(sum hash.Hash) v1.Hash {
+	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(sum.Sum(nil))}
 }
+
+// writeEntries returns the function that writes entries as an archive.
+func writeEntries(prefix string, entries []Entry) func(io.Writer) error {
+	return func(out io.Writer) error {
+		w := &tarWriter{out: out, prefix: prefix, literal: true}
+		for _, e := range entries {
+			if err := w.write(e); err != nil {
+				return err
+			}
+		}
+		return w.end()
+	}
+}
+
+// Digest implements v1.Layer.
+func (l *layer) Digest() (v1.Hash, error) { return l.digest, nil }
+
+// DiffID implements v1.Layer.
+func (l *layer) DiffID() (v1.Hash, error) { return l.diff, nil }
+
+// Size implements v1.Layer.
+func (l *layer) Size() (int64, error) { return l.size, nil }
+
+// MediaType implements v1.Layer.
+func (l *layer) MediaType() (types.MediaType, error) { return l.media, nil }
+
+// Compressed implements v1.Layer.
+func (l *layer) Compressed() (io.ReadCloser, error) { return os.Open(l.file) }
+
+// Uncompressed implements v1.Layer.
+func (l *layer) Uncompressed() (io.ReadCloser, error) {
+	f, err := os.Open(l.file)
+	if err != nil {
+		return nil, err
+	}
+	content, _, err := compression.AutoDecompress(f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &closeBoth{content, f}, nil
+}
+
+// closeBoth closes a file after what reads it.
+type closeBoth struct {
+	io.ReadCloser
+	file io.Closer
+}
+
+// Close implements io.Closer.
+func (c *closeBoth) Close() error { return errors.Join(c.ReadCloser.Close(), c.file.Close()) }
