@@ -54,15 +54,6 @@ func (x *export) image(o options) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	derived := make([]mutate.Addendum, 0, len(o.derived))
-	for i, entries := range o.derived {
-		file := filepath.Join(o.workDir, fmt.Sprintf("derived-%d.tar", i))
-		l, err := writeLayer(file, o.compression.mediaType(), o.compression, writeEntries("", entries))
-		if err != nil {
-			return nil, err
-		}
-		derived = append(derived, addendum(l, fmt.Sprintf("RUN derived %d", i+1)))
-	}
 	labels := commitLabels(commit)
 	labels[labelCommit] = x.commit
 	labels[labelFinal] = base[len(base)-1].Layer.(*layer).diff.String()
@@ -72,10 +63,10 @@ func (x *export) image(o options) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	if img, err = mutate.Append(img, append(base, derived...)...); err != nil {
+	if img, err = mutate.Append(img, base...); err != nil {
 		return nil, err
 	}
-	return mutate.Annotations(img, present(labels)).(v1.Image), nil
+	return derive(mutate.Annotations(img, present(labels)).(v1.Image), o)
 }
 
 // baseLayers writes the commit layer and the chunks.
@@ -142,12 +133,6 @@ func (x *export) baseLayer(out io.Writer, n int, checksums []string, found map[s
 		}
 	}
 	return w.end()
-}
-
-func addendum(l *layer, createdBy string) mutate.Addendum {
-	return mutate.Addendum{Layer: l, MediaType: l.media, History: v1.History{
-		Created: v1.Time{Time: time.Unix(0, 0).UTC()}, CreatedBy: createdBy,
-	}}
 }
 
 // commitLabels are the labels that repeat the commit's metadata.

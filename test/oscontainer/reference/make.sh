@@ -1,0 +1,62 @@
+#!/bin/bash
+# Encapsulates the small tree of package ostreetree with the reference
+# implementation, lets it pull the images into bare repositories, and keeps the
+# images and what came out. As root, with cargo, skopeo, ostree, and the headers of
+# libostree, OpenSSL and zstd (Debian: libostree-dev libssl-dev libzstd-dev pkg-config).
+#
+#	make.sh TARGET      (a directory that is replaced; see its README.md)
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "${1:?usage: make.sh TARGET}"
+target=$(realpath "$1")
+work=/var/tmp/reference # names of refs depend on it
+rm -rf "$work" && mkdir -p "$work"
+find "$target" -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
+
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$work/cargo}
+cargo build --quiet --release --manifest-path "$here/Cargo.toml"
+reference=$CARGO_TARGET_DIR/release/reference
+helper() { (cd "$here" && go run . "$@"); }
+
+# The commit.
+source=$work/source
+helper tree "$work/tree"
+ostree init --repo="$source" --mode=bare
+ostree commit --repo="$source" --branch=test/os --subject='a test' --timestamp=@1700000000 --bootable \
+	--add-metadata-string=version=1.2.3 --add-detached-metadata-string=test.signature=none --tree=dir="$work/tree" >"$target/commit"
+ostree ls --repo="$source" -R -C -X test/os >"$target/tree"
+(cd "$source/objects" && find . ! -type d | cut -c3- | sort) >"$target/objects"
+
+# Three components: each content object belongs to one by its first digit.
+{
+	echo '{"version": 1, "layers": {"one": "One", "two": "Two", "three": "Three"}, "mapping": {'
+	sed -n 's|^\(..\)/\(.*\)\.file$|\1\2|p' "$target/objects" |
+		sed 's|^[0-5].*|"&": "one",|; s|^[6-9a].*|"&": "two",|; s|^[b-f].*|"&": "three",|; $s|,$||'
+	echo '}}'
+} >"$work/components.json"
+
+encapsulate() { # NAME ARGUMENTS...
+	local name=$1
+	shift
+	mkdir "$work/$name"
+	"$reference" container encapsulate --repo="$source" "$@" test/os "oci:$work/$name" >/dev/null
+}
+encapsulate single
+encapsulate chunked --contentmeta="$work/components.json"
+helper derive "$work/chunked" "$work/layered"
+
+# What the reference makes of them.
+for name in single chunked layered; do
+	repo=$work/repo-$name
+	ostree init --repo="$repo" --mode=bare
+	"$reference" container image pull --quiet "$repo" "ostree-unverified-image:oci:$work/$name"
+	ostree fsck --quiet --repo="$repo"
+	mkdir "$target/$name" "$target/$name/commits"
+	cp -r "$work/$name" "$target/$name/image"
+	for ref in $(ostree refs --repo="$repo" | sort); do
+		commit=$(ostree rev-parse --repo="$repo" "$ref")
+		echo "$ref $commit"
+		cp "$repo/objects/${commit:0:2}/${commit:2}.commit" "$target/$name/commits/$commit"
+		case $ref in */image/*) ostree ls --repo="$repo" -R -C -X "$ref" >"$target/$name/merged" ;; esac
+	done >"$target/$name/refs"
+done
