@@ -18,6 +18,9 @@ func newWalk(im *Import) *walk { return &walk{im: im, seen: map[ObjectName]bool{
 // commit walks over one commit.
 func (w *walk) commit(ctx context.Context, c Checksum) error {
 	root := ObjectName{c, Commit}
+	if w.seen[root] { // another root of the same call
+		return nil
+	}
 	data, err := w.load(root)
 	if err != nil {
 		return err

@@ -112,6 +112,27 @@ func TestFinishWhileAdding(t *testing.T) {
 	}
 }
 
+// TestFinishEqualRoots: layers with the same objects have the same object set.
+func TestFinishEqualRoots(t *testing.T) {
+	r := newRepo(t)
+	im := begin(t, r)
+	one, err := im.AddObjectSet(t.Context(), nil)
+	check(t, err)
+	two, err := im.AddObjectSet(t.Context(), nil)
+	check(t, err)
+	if one != two {
+		t.Errorf("sets %s and %s of nothing", one, two)
+	}
+	check(t, im.Finish(t.Context(), ostree.Root{Commit: one, Refs: []string{"one"}}, ostree.Root{Commit: two, Refs: []string{"two"}}))
+	check(t, im.Discard())
+	run(t, "ostree", "fsck", "--repo="+r.Path())
+	for _, ref := range []string{"one", "two"} {
+		if got, err := r.ResolveRef(ref); err != nil || got != one {
+			t.Errorf("ref %s is to %s, %v", ref, got, err)
+		}
+	}
+}
+
 func TestDeleteRef(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	_, err := importAll(t, r, s.commit, s.objects(), "a/b")
