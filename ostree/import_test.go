@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/ostree"
+	"machine-pivot/ostree/gvariant"
 	"machine-pivot/test/need"
 )
 
@@ -70,6 +71,29 @@ func TestImportTwiceWritesNothingAgain(t *testing.T) {
 	for _, ref := range []string{"a", "b/c"} {
 		if c, err := r.ResolveRef(ref); err != nil || c != s.commit {
 			t.Errorf("ref %s is %s, %v", ref, c, err)
+		}
+	}
+}
+
+// TestDetachedMetadata: it has the commit's name, not its content's. Other content
+// replaces it, equal content is there already.
+func TestDetachedMetadata(t *testing.T) {
+	s, r := newSource(t), newRepo(t)
+	objects, name := s.objects(), s.commit.String()[:2]+"/"+s.commit.String()[2:]+".commitmeta"
+	_, err := importAll(t, r, s.commit, objects, "os")
+	check(t, err)
+	for _, value := range []string{"one", "two"} {
+		objects[name], err = gvariant.Encode("a{sv}", []any{gvariant.Tuple{"key", gvariant.Variant{Type: "s", Value: value}}})
+		check(t, err)
+		for _, want := range []int{1, 0} {
+			stats, err := importAll(t, r, s.commit, objects, "os")
+			check(t, err)
+			if stats.ObjectsNew != want || (stats.BytesWritten > 0) != (want > 0) {
+				t.Errorf("%s: %+v, want %d new object", value, stats, want)
+			}
+			if got := run(t, "ostree", "show", "--repo="+r.Path(), "--print-detached-metadata-key=key", "os"); got != "'"+value+"'" {
+				t.Errorf("detached metadata %s, want %s", got, value)
+			}
 		}
 	}
 }
