@@ -60,3 +60,11 @@ for name in single chunked layered; do
 		case $ref in */image/*) ostree ls --repo="$repo" -R -C -X "$ref" >"$target/$name/merged" ;; esac
 	done >"$target/$name/refs"
 done
+
+# To the reference an import of ours is its own: the image is there, and so are its
+# layers for another image.
+make -s -C "$here/../../.." build BIN="$work"
+ostree init --repo="$work/repo-ours" --mode=bare
+"$work/pivot" image import "oci:$work/chunked" --repo "$work/repo-ours" >/dev/null
+"$reference" container image pull "$work/repo-ours" "ostree-unverified-image:oci:$work/chunked" | grep '^No changes'
+"$reference" container image pull "$work/repo-ours" "ostree-unverified-image:oci:$work/layered" 2>&1 | grep '^layers already present: 5; layers needed: 2 '
