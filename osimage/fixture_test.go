@@ -15,6 +15,7 @@ import (
 	"machine-pivot/ostree"
 	"machine-pivot/test/need"
 	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/ostreetree"
 	"machine-pivot/test/registry"
 )
 
@@ -162,37 +163,18 @@ func ostreeTool(t *testing.T, args ...string) string {
 // archive is an archive-mode repository with one commit of a small OS tree.
 func archive(t *testing.T) (repo, commit string) {
 	t.Helper()
+	need.Ostree(t)
 	repo, tree := filepath.Join(t.TempDir(), "archive"), t.TempDir()
-	ostreeTool(t, "init", "--repo="+repo, "--mode=archive")
-	files := map[string]string{
-		"usr/bin/hello":           "#!/bin/sh\necho hello\n",
-		"usr/lib/os-release":      "ID=test\n",
-		"usr/lib/empty":           "",
-		"usr/lib/modules/vmlinuz": strings.Repeat("not a kernel ", 300000), // more than what is held in memory
-		"usr/etc/passwd":          "root:x:0:0::/root:/bin/sh\n",
+	err := ostreetree.Write(tree, ostreetree.Contents{Big: true})
+	if err == nil {
+		err = ostreetree.Init(repo, "archive")
 	}
-	for name, content := range files {
-		path := filepath.Join(tree, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if err == nil {
+		commit, err = ostreetree.Commit(repo, tree)
 	}
-	noise := make([]byte, 3<<20) // does not compress: an object and a layer of some size
-	for i, x := 0, uint32(1); i < len(noise); i++ {
-		x = x*1664525 + 1013904223
-		noise[i] = byte(x >> 24)
-	}
-	if err := os.WriteFile(filepath.Join(tree, "usr/lib/noise"), noise, 0o600); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("../bin/hello", filepath.Join(tree, "usr/lib/link")); err != nil {
-		t.Fatal(err)
-	}
-	commit = ostreeTool(t, "commit", "--repo="+repo, "--branch=test/os", "--subject=test", "--timestamp=@0",
-		"--add-metadata-string=version=1.2.3", tree)
 	return repo, commit
 }
 

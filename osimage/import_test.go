@@ -281,7 +281,7 @@ func TestImportResumes(t *testing.T) {
 func TestImportStalls(t *testing.T) {
 	repo, commit := archive(t)
 	h := newHost(t, registry.Options{})
-	ref, _ := h.push("x", legacy(t, repo, commit))
+	ref, _ := h.push("x", legacy(t, repo, commit, oscontainer.WithLayers(9))) // more than are asked for at once
 	target := bare(t)
 	image, err := h.puller.Resolve(t.Context(), ref)
 	if err != nil {
