@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"machine-pivot/fault"
+	"machine-pivot/retry"
 )
 
 // Retry says how long a transient failure is tried again. Waits double from
@@ -18,18 +19,7 @@ type Retry struct {
 
 // DefaultRetry suits a machine whose registry comes up at about the same time.
 func DefaultRetry() Retry {
-	return Retry{First: time.Second, Cap: 30 * time.Second, Bound: 20 * time.Minute, Sleep: sleep, Now: time.Now}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return Retry{First: time.Second, Cap: 30 * time.Second, Bound: 20 * time.Minute, Sleep: retry.Sleep, Now: time.Now}
 }
 
 // Do calls work until it succeeds, fails permanently, or the bound is reached.

@@ -16,7 +16,7 @@ type rule struct {
 
 var (
 	all    = []string{""}
-	values = []string{"fault", "kargs", "pinning", "hostfiles"}
+	values = []string{"fault", "kargs", "pinning", "hostfiles", "retry"}
 
 	processes   = []string{"os/exec"}
 	commandLine = []string{"flag", "github.com/spf13"}
@@ -28,6 +28,7 @@ var (
 var importTable = map[string]rule{
 	// Values: no package of ours beyond values, and nothing of the world.
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
+	"retry":            {never: slices.Concat(processes, commandLine, world)},
 	"kargs":            {never: slices.Concat(processes, commandLine, world)},
 	"pinning":          {ours: []string{"kargs"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig":    {ours: values, foreign: true, never: slices.Concat(processes, commandLine)},
@@ -36,7 +37,7 @@ var importTable = map[string]rule{
 	// Formats and places: each usable without the rest.
 	"ostree":    {ours: []string{"ostree"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"osimage":   {ours: []string{"ostree", "fault"}, foreign: true, never: slices.Concat(processes, commandLine)},
+	"osimage":   {ours: []string{"ostree", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine)},
 
 	// The core decides; the engines, the host and the reporter serve it.
 	"pivot":     {ours: append([]string{"ostree", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
