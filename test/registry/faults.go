@@ -7,85 +7,160 @@ import (
 	"time"
 )
 
-// faults are the failures that are due.
-type faults struct {
-	mu         sync.Mutex
-	failStatus int
-	failLeft   int
-	cutAfter   int64
-	cutLeft    int
-	stallLeft  int
+// Fault spoils the answer to a request.
+type Fault func(next http.Handler) http.Handler
+
+// Rule says which requests meet which fault. Of several rules the first that
+// applies to a request and is not used up counts.
+type Rule struct {
+	On    string // part of the path: "/manifests/", "/blobs/", a digest, "/token"; "" is every request
+	Range bool   // only requests for a part of a blob
+	Skip  int    // let so many requests pass first
+	Times int    // spoil so many; 0 is all
+	Fault Fault
 }
 
-// FailNext answers the next n authenticated requests with a status, such as 503.
-func (r *Registry) FailNext(n, status int) {
-	r.faults.mu.Lock()
-	defer r.faults.mu.Unlock()
-	r.faults.failLeft, r.faults.failStatus = n, status
+func (r Rule) applies(req *http.Request) bool {
+	return strings.Contains(req.URL.Path, r.On) && (!r.Range || req.Header.Get("Range") != "")
 }
 
-// CutBlobs breaks the connection of the next n blob downloads after some bytes.
-func (r *Registry) CutBlobs(n int, after int64) {
+// Spoil lets requests meet faults, in place of earlier rules. Faults come after
+// the password was checked.
+func (r *Registry) Spoil(rules ...Rule) {
 	r.faults.mu.Lock()
 	defer r.faults.mu.Unlock()
-	r.faults.cutLeft, r.faults.cutAfter = n, after
+	r.faults.rules = append([]Rule(nil), rules...)
 }
+
+// FailNext answers the next n requests with a status, such as 503.
+func (r *Registry) FailNext(n, status int) { r.spoilNext(n, "", Status(status)) }
+
+// CutBlobs breaks the connection of the next n blob downloads at a byte of the blob.
+func (r *Registry) CutBlobs(n int, at int64) { r.spoilNext(n, "/blobs/", CutAt(at)) }
 
 // StallBlobs lets the next n blob downloads never send a byte, until the client gives up.
-func (r *Registry) StallBlobs(n int) {
-	r.faults.mu.Lock()
-	defer r.faults.mu.Unlock()
-	r.faults.stallLeft = n
+func (r *Registry) StallBlobs(n int) { r.spoilNext(n, "/blobs/", StallAt(0)) }
+
+func (r *Registry) spoilNext(n int, on string, fault Fault) {
+	if n == 0 {
+		r.Spoil()
+		return
+	}
+	r.Spoil(Rule{On: on, Times: n, Fault: fault})
 }
 
-// wrap puts the faults that are due before next.
+// faults are the rules that are not used up.
+type faults struct {
+	mu    sync.Mutex
+	rules []Rule
+}
+
+// wrap puts the fault that is due before next.
 func (f *faults) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		f.mu.Lock()
-		blob := req.Method == http.MethodGet && strings.Contains(req.URL.Path, "/blobs/sha256:")
-		fail, stall, cut := take(&f.failLeft, true), take(&f.stallLeft, blob), take(&f.cutLeft, blob)
-		status, after := f.failStatus, f.cutAfter
-		f.mu.Unlock()
-		switch {
-		case fail:
-			writeError(w, status, "UNKNOWN", "fault of the test registry")
-			return
-		case stall:
-			select {
-			case <-req.Context().Done():
-			case <-time.After(time.Minute):
-			}
-			return
-		case cut:
-			w = &cutWriter{ResponseWriter: w, left: after}
+		if fault := f.take(req); fault != nil {
+			fault(next).ServeHTTP(w, req)
+		} else {
+			next.ServeHTTP(w, req)
 		}
-		next.ServeHTTP(w, req)
 	})
 }
 
-// take counts down if the fault applies and is due.
-func take(left *int, applies bool) bool {
-	if !applies || *left == 0 {
-		return false
+// take finds the fault of a request and uses its rule.
+func (f *faults) take(req *http.Request) Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.rules {
+		rule := &f.rules[i]
+		switch {
+		case !rule.applies(req), rule.Times < 0:
+		case rule.Skip > 0:
+			rule.Skip--
+			return nil
+		default:
+			if rule.Times--; rule.Times == 0 {
+				rule.Times = -1 // used up
+			} else if rule.Times < 0 {
+				rule.Times = 0 // never is
+			}
+			return rule.Fault
+		}
 	}
-	*left--
-	return true
+	return nil
 }
 
-// cutWriter sends some bytes of a body and then breaks the connection.
-type cutWriter struct {
-	http.ResponseWriter
-	left int64
+// Status answers with an error and headers, given as name and value in turn.
+func Status(status int, headers ...string) Fault {
+	return answer(func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i+1 < len(headers); i += 2 {
+			w.Header().Set(headers[i], headers[i+1])
+		}
+		writeError(w, status, codeOf(status), "fault of the test registry")
+	})
 }
 
-func (w *cutWriter) Write(p []byte) (int, error) {
-	if int64(len(p)) < w.left {
-		w.left -= int64(len(p))
-		return w.ResponseWriter.Write(p)
+// codeOf is the error code that the protocol has for a status.
+func codeOf(status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return "UNAUTHORIZED"
+	case http.StatusForbidden:
+		return "DENIED"
+	case http.StatusNotFound:
+		return "BLOB_UNKNOWN"
+	case http.StatusTooManyRequests:
+		return "TOOMANYREQUESTS"
 	}
-	_, _ = w.ResponseWriter.Write(p[:w.left])
-	if flusher, ok := w.ResponseWriter.(http.Flusher); ok {
-		flusher.Flush()
+	return "UNKNOWN"
+}
+
+// WebPage answers 200 with HTML, as login pages of networks do.
+func WebPage() Fault {
+	return answer(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte("<!DOCTYPE html>\n<html><body>Please log in.</body></html>\n"))
+	})
+}
+
+// Redirect sends the client to another URL; "" is the one it came from.
+func Redirect(to string) Fault {
+	return answer(func(w http.ResponseWriter, req *http.Request) {
+		target := to
+		if target == "" {
+			target = req.URL.Path
+		}
+		http.Redirect(w, req, target, http.StatusTemporaryRedirect)
+	})
+}
+
+func answer(instead http.HandlerFunc) Fault {
+	return func(http.Handler) http.Handler { return instead }
+}
+
+// NoRanges answers with the whole blob whatever part was asked for.
+func NoRanges() Fault {
+	return ask(func(header http.Header) { header.Del("Range") })
+}
+
+// OtherRange answers with another part of the blob than was asked for.
+func OtherRange(asked string) Fault {
+	return ask(func(header http.Header) { header.Set("Range", asked) })
+}
+
+func ask(change func(http.Header)) Fault {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			req = req.Clone(req.Context())
+			change(req.Header)
+			next.ServeHTTP(w, req)
+		})
 	}
-	panic(http.ErrAbortHandler)
+}
+
+// wait holds an answer until the client has gone.
+func wait(req *http.Request) {
+	select {
+	case <-req.Context().Done():
+	case <-time.After(time.Minute):
+	}
 }

@@ -19,7 +19,9 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
@@ -33,6 +35,7 @@ type Options struct {
 	Names              []string // further host names and addresses in the certificate
 	Username, Password string   // "": "puller", "pull-secret"
 	Anonymous          bool     // asks for no password at all
+	Bearer             bool     // wants a token, given for the password at /token
 
 	// The certificate's validity; zero: from an hour ago on for a day.
 	NotBefore, NotAfter time.Time
@@ -49,10 +52,13 @@ type Registry struct {
 	hold    *portHold
 	inner   http.Handler
 	faults  faults
+	tokens  atomic.Int64 // how often all that were given expired
+	served  atomic.Int64 // bytes of blobs
 
-	mu     sync.Mutex
-	server *http.Server // nil while down
-	log    []string
+	mu       sync.Mutex
+	server   *http.Server // nil while down
+	listener net.Listener // of server
+	log      []string
 }
 
 // Start starts a registry on a port of 127.0.0.1.
@@ -98,7 +104,7 @@ func (r *Registry) serve() error {
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	r.mu.Lock()
-	r.server = server
+	r.server, r.listener = server, listener
 	r.mu.Unlock()
 	go func() { _ = server.ServeTLS(listener, "", "") }() // ends with Close
 	return nil
@@ -109,15 +115,39 @@ func (r *Registry) handle(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	r.log = append(r.log, req.Method+" "+req.URL.RequestURI())
 	r.mu.Unlock()
-	user, password, _ := req.BasicAuth()
-	if !r.opts.Anonymous && (user != r.opts.Username || password != r.opts.Password) {
-		w.Header().Set("Www-Authenticate", `Basic realm="registry"`)
-		writeError(w, http.StatusUnauthorized, "UNAUTHORIZED", "authentication required")
+	if !r.authorized(w, req) {
 		return
 	}
 	r.completeRange(req)
-	r.faults.wrap(r.inner).ServeHTTP(w, req)
+	next := r.inner
+	if req.URL.Path == tokenPath {
+		next = http.HandlerFunc(r.serveToken)
+	}
+	r.faults.wrap(next).ServeHTTP(&counter{w, req, &r.served}, req)
 }
+
+// counter counts the bytes of blobs that are sent.
+type counter struct {
+	http.ResponseWriter
+	req   *http.Request
+	bytes *atomic.Int64
+}
+
+// Write implements http.ResponseWriter.
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(p)
+	if c.req.Method == http.MethodGet && strings.Contains(c.req.URL.Path, "/blobs/") {
+		c.bytes.Add(int64(n))
+	}
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// BytesServed counts the bytes of blobs that were sent so far, errors in their
+// place included.
+func (r *Registry) BytesServed() int64 { return r.served.Load() }
 
 func writeError(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
@@ -130,14 +160,19 @@ func writeError(w http.ResponseWriter, status int, code, message string) {
 // SetDown makes the registry refuse connections, or accept them again. It keeps its port.
 func (r *Registry) SetDown(down bool) error {
 	r.mu.Lock()
-	server := r.server
+	server, listener := r.server, r.listener
 	if down {
 		r.server = nil
 	}
 	r.mu.Unlock()
 	switch {
 	case down && server != nil:
-		return server.Close()
+		err := server.Close()
+		// A server that was only just started does not know its listener yet.
+		if last := listener.Close(); !errors.Is(last, net.ErrClosed) {
+			err = errors.Join(err, last)
+		}
+		return err
 	case !down && server == nil:
 		return r.serve()
 	}

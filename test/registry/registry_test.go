@@ -15,7 +15,12 @@ import (
 
 func start(t *testing.T) (*Registry, *http.Client) {
 	t.Helper()
-	r, err := Start(Options{Names: []string{"registry.example"}})
+	return startWith(t, Options{Names: []string{"registry.example"}})
+}
+
+func startWith(t *testing.T, opts Options) (*Registry, *http.Client) {
+	t.Helper()
+	r, err := Start(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +38,7 @@ func start(t *testing.T) (*Registry, *http.Client) {
 	return r, &http.Client{Transport: transport}
 }
 
-func get(t *testing.T, r *Registry, client *http.Client, path, rang string) (int, string, error) {
+func request(t *testing.T, r *Registry, path, rang string) *http.Request {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, "https://"+r.Host()+path, nil)
 	if err != nil {
@@ -43,7 +48,12 @@ func get(t *testing.T, r *Registry, client *http.Client, path, rang string) (int
 	if rang != "" {
 		req.Header.Set("Range", rang)
 	}
-	resp, err := client.Do(req)
+	return req
+}
+
+func get(t *testing.T, r *Registry, client *http.Client, path, rang string) (int, string, error) {
+	t.Helper()
+	resp, err := client.Do(request(t, r, path, rang))
 	if err != nil {
 		return 0, "", err
 	}
