@@ -56,6 +56,7 @@ func (j judge) classify(ctx context.Context, err error, otherwise fault.Kind) er
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
+	err = redact(err)
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
@@ -68,7 +69,7 @@ func (j judge) classify(ctx context.Context, err error, otherwise fault.Kind) er
 	if !j.ref.remote() {
 		return f.WithHint("is %s there, and whole? else copy the image anew, for example with skopeo copy", j.ref.name)
 	}
-	return f
+	return f.WithHint("is it %s that answers, and not a proxy or a login page in its place?", j.ref.host())
 }
 
 // corrupt knows objects whose content is not what their name says.

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,13 +26,28 @@ type host struct {
 	root     string
 	registry *registry.Registry
 	puller   *osimage.Puller
-	notes    []string
+
+	mu    sync.Mutex
+	notes []string
+}
+
+func (h *host) note(message string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.notes = append(h.notes, message)
 }
 
 // newHost starts a registry and gives a host its CA and pull secret.
 func newHost(t *testing.T, opts registry.Options) *host {
 	t.Helper()
-	h := newLocalHost(t)
+	ownEnvironment(t)
+	return startHost(t, opts)
+}
+
+// startHost is newHost in an environment that was prepared.
+func startHost(t *testing.T, opts registry.Options) *host {
+	t.Helper()
+	h := makeHost(t)
 	h.registry = startRegistry(t, opts)
 	h.trust(h.registry)
 	h.write("/var/lib/kubelet/config.json", string(h.registry.PullSecret(h.registry.Host())))
@@ -41,6 +57,13 @@ func newHost(t *testing.T, opts registry.Options) *host {
 // newLocalHost is a host without a network.
 func newLocalHost(t *testing.T) *host {
 	t.Helper()
+	ownEnvironment(t)
+	return makeHost(t)
+}
+
+// ownEnvironment keeps the library away from the configuration of who runs the test.
+func ownEnvironment(t *testing.T) {
+	t.Helper()
 	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy"} {
 		unsetenv(t, name)
 		unsetenv(t, strings.ToUpper(name))
@@ -48,8 +71,14 @@ func newLocalHost(t *testing.T) *host {
 	t.Setenv("HOME", t.TempDir()) // the library reads a user's configuration too
 	t.Setenv("XDG_CONFIG_HOME", "")
 	t.Setenv("XDG_RUNTIME_DIR", "")
+}
+
+// makeHost is a host that tries a download three times without waiting.
+func makeHost(t *testing.T) *host {
 	h := &host{t: t, root: t.TempDir()}
-	h.puller = &osimage.Puller{Root: h.root, Log: func(m string) { h.notes = append(h.notes, m) }}
+	h.puller = &osimage.Puller{Root: h.root, Log: h.note, Retry: osimage.Retry{
+		Tries: 3, Sleep: func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) },
+	}}
 	return h
 }
 

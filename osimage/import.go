@@ -124,11 +124,10 @@ func (i *importer) finish(ctx context.Context, commit ostree.Checksum, refs ...s
 	if err := i.target.Finish(ctx, root); err != nil {
 		return i.image.judge.writing(err)
 	}
-	i.progress.tell(true)
 	stats := i.target.Stats()
 	i.result.Commit = commit.String()
 	i.result.Objects.Total, i.result.Objects.New = stats.ObjectsTotal, stats.ObjectsNew
-	i.result.Bytes.Fetched, i.result.Bytes.Written = i.progress.fetched.Load(), stats.BytesWritten
+	i.result.Bytes.Fetched, i.result.Bytes.Written = i.progress.finish(), stats.BytesWritten
 	if i.result.Version == "" {
 		info, err := i.repo.LoadCommit(commit)
 		if err != nil {

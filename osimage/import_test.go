@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/compression"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -49,6 +48,7 @@ func checkUntouched(t *testing.T, repo string) {
 	if err != nil || len(objects) != 0 {
 		t.Errorf("%d objects after a failed import, %v", len(objects), err)
 	}
+	noPartial(t, repo)
 }
 
 func TestImportLegacy(t *testing.T) {
@@ -252,7 +252,7 @@ func TestImportCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.registry.CutBlobs(100, 1500) // more than the library resumes; the config is smaller than this
+	h.registry.CutBlobs(100, 1500) // more than is tried again; the config is smaller than this
 	_, err = h.importRef(image.Reference, target)
 	refused(t, err, fault.Unavailable, "unexpected EOF", "reach "+h.registry.Host())
 	checkUntouched(t, target)
@@ -263,35 +263,6 @@ func TestImportCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkImported(t, target, commit, result)
-}
-
-func TestImportResumes(t *testing.T) {
-	repo, commit := archive(t)
-	h := newHost(t, registry.Options{})
-	ref, _ := h.push("x", legacy(t, repo, commit, oscontainer.WithLayers(1)))
-	target := bare(t)
-	h.registry.CutBlobs(4, 1<<20) // config, config, small layer; then the large one
-	result, err := h.importRef(ref, target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkImported(t, target, commit, result)
-}
-
-func TestImportStalls(t *testing.T) {
-	repo, commit := archive(t)
-	h := newHost(t, registry.Options{})
-	ref, _ := h.push("x", legacy(t, repo, commit, oscontainer.WithLayers(9))) // more than are asked for at once
-	target := bare(t)
-	image, err := h.puller.Resolve(t.Context(), ref)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.puller.Patience = 500 * time.Millisecond
-	h.puller.Progress = func(p osimage.Progress) { h.registry.StallBlobs(1) } // at the first byte of a layer
-	_, err = h.importRef(image.Reference, target)
-	refused(t, err, fault.Unavailable, "silent: no data for 500ms", "reach "+h.registry.Host())
-	checkUntouched(t, target)
 }
 
 func TestImportCancelled(t *testing.T) {

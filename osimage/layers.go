@@ -58,9 +58,7 @@ func (i *importer) prepare(skip []bool) error {
 
 // readLayer reads one layer to its end and verifies it.
 func (i *importer) readLayer(ctx context.Context, n int, c content) error {
-	ctx, watch := newWatch(ctx, i.patience())
-	defer watch.stop()
-	layer, err := i.image.openLayer(ctx, n, watch, i.progress.add)
+	layer, err := i.openLayer(ctx, n)
 	if err != nil {
 		return err
 	}

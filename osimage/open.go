@@ -18,16 +18,13 @@ import (
 // opened is an image whose manifest and config are read and accepted by the policy.
 type opened struct {
 	Image
-	source types.ImageSource
+	*connection
 	parsed types.Image
 	blobs  []types.BlobInfo // the layers, in order
 	diffs  []digestlib.Digest
 	judge  judge
 	notes  []string // for people
 }
-
-// Close ends the connection to the image's source.
-func (o *opened) Close() error { return o.source.Close() }
 
 // open reads an image as far as its config, from the first place that has it.
 // Errors are classified.
@@ -58,11 +55,12 @@ func (p *Puller) openAt(ctx context.Context, at place, ref Reference) (*opened, 
 	}
 	ctx, cancel := p.patiently(ctx, at)
 	defer cancel()
-	source, err := at.ref.source(ctx, at.sys)
+	dial := func(ctx context.Context) (types.ImageSource, error) { return at.ref.source(ctx, at.sys) }
+	source, err := dial(ctx)
 	if err != nil {
 		return nil, at.judge.classify(ctx, err, at.judge.fallback())
 	}
-	o := &opened{source: source, judge: at.judge}
+	o := &opened{connection: &connection{dial: dial, now: source}, judge: at.judge}
 	if err := p.read(ctx, at, ref, o); err != nil {
 		return nil, errors.Join(at.judge.classify(ctx, err, fault.BadInput), source.Close())
 	}
@@ -96,7 +94,7 @@ func (p *Puller) read(ctx context.Context, at place, ref Reference, o *opened) e
 // chooseManifest reads the manifest that the reference names and, if that is a
 // list, this platform's.
 func (o *opened) chooseManifest(ctx context.Context, sys *types.SystemContext, ref Reference) (*image.UnparsedImage, error) {
-	top := image.UnparsedInstance(o.source, nil)
+	top := image.UnparsedInstance(o.source(), nil)
 	raw, mime, err := top.Manifest(ctx)
 	if err != nil {
 		return nil, err
@@ -117,7 +115,7 @@ func (o *opened) chooseManifest(ctx context.Context, sys *types.SystemContext, r
 		return nil, err
 	}
 	o.Instance = instance.String()
-	chosen := image.UnparsedInstance(o.source, &instance)
+	chosen := image.UnparsedInstance(o.source(), &instance)
 	if raw, mime, err = chosen.Manifest(ctx); err != nil {
 		return nil, fmt.Errorf("cannot read this platform's manifest: %w", err)
 	}

@@ -19,13 +19,14 @@ type Puller struct {
 	Root     string               // the host's root directory, for default paths; "" is "/"
 	AuthFile string               // the pull secret; "" looks in the known places, see PullSecrets
 	Patience time.Duration        // how long a registry may be silent; 0 is DefaultPatience
-	Log      func(message string) // notes for people; may be nil
+	Retry    Retry                // of a layer's download; the zero value is DefaultRetry
+	Log      func(message string) // notes for people, by any goroutine; may be nil
 	Progress func(Progress)       // called while importing, by one goroutine at a time; may be nil
 }
 
 // Progress is how far an import is.
 type Progress struct {
-	FetchedBytes, TotalBytes int64 // of compressed layers
+	FetchedBytes, TotalBytes int64 // of compressed layers; what is fetched again counts in both
 	Objects                  int   // ostree objects seen
 	Done                     bool  // all is imported
 }
@@ -56,6 +57,13 @@ func (p *Puller) patience() time.Duration {
 		return p.Patience
 	}
 	return DefaultPatience
+}
+
+func (p *Puller) retry() Retry {
+	if p.Retry.Tries > 0 {
+		return p.Retry
+	}
+	return DefaultRetry()
 }
 
 // path is a path of the host.

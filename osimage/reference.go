@@ -14,9 +14,11 @@
 // registries.d) is its own documented default, below Puller.Root; pull secrets
 // and the policy are looked up as Puller says.
 //
-// Limits. There is no retry loop in here: an error says by its kind whether
-// trying again can help. The library itself waits up to five times on a
-// registry's "429 Too Many Requests" and resumes a broken download once.
+// Faults. A layer's download that fails by a transient fault is tried again with
+// backoff, from the byte where it stopped (Retry). Manifest and config are not: an
+// error says by its kind whether trying the whole again can help. The library
+// itself waits up to five times on a registry's "429 Too Many Requests", as long as
+// that says, and resumes a broken download once.
 package osimage
 
 import (
