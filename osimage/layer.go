@@ -50,10 +50,15 @@ func (i *importer) openLayer(ctx context.Context, n int) (*layerReader, error) {
 
 // verify reads the layer to its end and compares both digests.
 func (o *opened) verify(ctx context.Context, n int, l *layerReader) error {
-	for _, rest := range []io.Reader{&l.plain, l.fetched} {
-		if _, err := io.Copy(io.Discard, rest); err != nil {
-			return o.sourceError(ctx, l, err)
-		}
+	switch _, err := io.CopyN(io.Discard, &l.plain, maxTrailer+1); err {
+	case nil:
+		return damaged("more than %d MiB follow the end of its tar stream", maxTrailer>>20)
+	case io.EOF:
+	default:
+		return o.sourceError(ctx, l, err)
+	}
+	if _, err := io.Copy(io.Discard, l.fetched); err != nil {
+		return o.sourceError(ctx, l, err)
 	}
 	if got, want := digestOf(l.diff), o.diffs[n].String(); got != want {
 		return damaged("its decompressed content has the digest %s, not %s as the image's config says", got, want)

@@ -21,8 +21,11 @@ const (
 	legacyHeads   = "srv/repo/refs/heads/"
 )
 
-// maxRefLength bounds a ref's content, in bytes.
-const maxRefLength = 1 << 10
+// Bounds of refs: the bytes of one's name or content, and how many a layer may have.
+const (
+	maxRefLength = 1 << 10
+	maxRefs      = 1 << 10
+)
 
 // errObject marks a file in the repository that cannot be taken as an object.
 var errObject = errors.New("not an object of an archive repository")
@@ -58,14 +61,14 @@ type head struct {
 	hidden  bool
 }
 
-func (r *repoTar) entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) (bool, error) {
+func (r *repoTar) entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
 	if object, ok := strings.CutPrefix(name, legacyObjects); ok {
-		return true, r.object(ctx, to, header, object, body)
+		return r.object(ctx, to, header, object, body)
 	}
 	if ref, ok := strings.CutPrefix(name, legacyHeads); ok {
-		return true, r.head(header, ref, body)
+		return r.head(header, ref, body)
 	}
-	return false, nil
+	return nil
 }
 
 // object hands one object to the sink.
@@ -88,6 +91,9 @@ func (r *repoTar) object(ctx context.Context, to *feeder, header *tar.Header, na
 
 // head notes a ref.
 func (r *repoTar) head(header *tar.Header, name string, body io.Reader) error {
+	if len(name) > maxRefLength || len(r.heads) == maxRefs {
+		return fmt.Errorf("it has more than %d refs, or one with a name of more than %d bytes", maxRefs, maxRefLength)
+	}
 	if hidden, ok := strings.CutPrefix(path.Base(name), ".wh."); ok { // a whiteout
 		r.heads[path.Join(path.Dir(name), hidden)] = head{hidden: true}
 		return nil

@@ -54,10 +54,10 @@ func newNativeTar(sink sink, first bool) *nativeTar {
 	return &nativeTar{sink: sink, first: first, seen: map[ostree.Checksum]bool{}, sets: map[string][]byte{}}
 }
 
-func (t *nativeTar) entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) (bool, error) {
+func (t *nativeTar) entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
 	object, ok := strings.CutPrefix(name, nativeObjects)
 	if !ok || header.Typeflag == tar.TypeDir {
-		return ok, nil
+		return nil
 	}
 	stem, suffix, _ := strings.Cut(object, ".")
 	named, _, err := ostree.ParseLoosePath(stem + ".file")
@@ -65,9 +65,9 @@ func (t *nativeTar) entry(ctx context.Context, to *feeder, header *tar.Header, n
 		err = t.object(ctx, to, header, named.Checksum, suffix, body)
 	}
 	if err != nil {
-		return true, fmt.Errorf("/%s: %w", name, err)
+		return fmt.Errorf("/%s: %w", name, err)
 	}
-	return true, nil
+	return nil
 }
 
 func (t *nativeTar) object(ctx context.Context, to *feeder, header *tar.Header, c ostree.Checksum, suffix string, body io.Reader) error {

@@ -18,9 +18,10 @@ import (
 const (
 	maxBuffered = 1 << 20 // bytes of an object that is handed to another goroutine
 	maxInFlight = 16      // such objects
-	// maxForeign is how much of a layer may be other than objects, in bytes: a base
-	// system beside the repository, but not a bomb.
-	maxForeign = 16 << 30
+	// maxUnpacked is how large a layer may be, in bytes: larger than any system is,
+	// but no bomb that keeps the processors busy for hours.
+	maxUnpacked = 64 << 30
+	maxTrailer  = 16 << 20 // bytes after the end of a layer's tar stream: padding
 )
 
 // sink takes objects: an *ostree.Import.
@@ -55,16 +56,15 @@ func newBuffers() buffers {
 
 // content reads one format's tar streams.
 type content interface {
-	// entry takes one entry; name is clean and relative. It reports whether the
-	// entry was of interest.
-	entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) (bool, error)
+	// entry takes one entry, or lets it be; name is clean and relative.
+	entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error
 }
 
 // readTar feeds a layer's entries to a content.
 func readTar(ctx context.Context, layer io.Reader, shared buffers, c content) error {
 	group, ctx := errgroup.WithContext(ctx)
 	to := &feeder{group: group, buffers: shared}
-	err := readEntries(ctx, tar.NewReader(layer), to, c)
+	err := readEntries(ctx, layer, to, c)
 	// What stopped the others is the reason, not that they were stopped.
 	if failed := group.Wait(); failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		return failed
@@ -72,8 +72,9 @@ func readTar(ctx context.Context, layer io.Reader, shared buffers, c content) er
 	return err
 }
 
-func readEntries(ctx context.Context, in *tar.Reader, to *feeder, c content) error {
-	foreign := int64(0)
+func readEntries(ctx context.Context, layer io.Reader, to *feeder, c content) error {
+	counted := &counting{from: layer}
+	in := tar.NewReader(counted)
 	for ctx.Err() == nil {
 		header, err := in.Next()
 		if err == io.EOF {
@@ -82,18 +83,28 @@ func readEntries(ctx context.Context, in *tar.Reader, to *feeder, c content) err
 		if err != nil {
 			return err
 		}
-		name := strings.TrimPrefix(path.Clean("/"+header.Name), "/")
-		taken, err := c.entry(ctx, to, header, name, in)
-		if err != nil {
-			return err
+		if header.Size > maxUnpacked-counted.count {
+			return damaged("it unpacks to more than %d GiB", maxUnpacked>>30)
 		}
-		if !taken {
-			if foreign += header.Size; foreign > maxForeign {
-				return damaged("it has more than %d GiB of files that are not ostree objects", maxForeign>>30)
-			}
+		name := strings.TrimPrefix(path.Clean("/"+header.Name), "/")
+		if err := c.entry(ctx, to, header, name, in); err != nil {
+			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// counting is a reader that counts bytes.
+type counting struct {
+	from  io.Reader
+	count int64
+}
+
+// Read implements io.Reader.
+func (r *counting) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	r.count += int64(n)
+	return n, err
 }
 
 // feeder hands the objects of one layer to the sink.
