@@ -2,12 +2,13 @@
 # test     everything: checks, unit tests, real ostree and registry, boots in QEMU
 # unit     the fast tests only
 # check    gofmt, go vet, staticcheck
+# fuzz     each fuzz target for FUZZTIME
 # demo     a whole first boot in QEMU, told as it happens
 # install  binary and systemd units to $(DESTDIR)$(PREFIX)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build test unit check demo install clean deps
+.PHONY: build test unit check fuzz demo install clean deps
 
 BIN    ?= bin
 PREFIX ?= /usr
@@ -33,7 +34,9 @@ LIGHT = $$(go list ./... | grep -v /test/; go list ./test/rules/... ./test/tools
 HEAVY = $$(go list ./test/... | grep -Ev '/test/(rules|tools)(/|$$)' || true)
 GOTEST = go test -json -vet=off -timeout 55m
 
-test: deps check
+# A short look with new random inputs; make fuzz takes a longer one.
+test: FUZZTIME = 2s
+test: deps check fuzz
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
 	@{ rc=0; light="$(LIGHT)"; heavy="$(HEAVY)"; \
 	   $(GOTEST) $$light || rc=1; \
@@ -48,6 +51,17 @@ check:
 	@bad=$$(gofmt -l .); [ -z "$$bad" ] || { echo "gofmt -w is wanted for:" $$bad; exit 1; }
 	@go vet ./...
 	@go tool staticcheck ./...
+
+# Go fuzzes one target at a time. A failing input is kept below testdata/fuzz of
+# its package, and go test runs it from then on.
+FUZZTIME ?= 10s
+fuzz:
+	@echo "fuzzing, $(FUZZTIME) each"
+	@for file in $$(grep -rl --include='*_test.go' --exclude-dir=.cache '^func Fuzz' . | sort); do \
+	   for target in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\)(.*/\1/p' $$file); do \
+	     out=$$(go test -vet=off -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s $$(dirname $$file) 2>&1) || \
+	       { echo "$$target: $$out"; exit 1; }; \
+	   done; done
 
 demo: deps
 	@go run ./test/demo

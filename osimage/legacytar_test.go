@@ -51,7 +51,7 @@ func objectPath(first, suffix string) string {
 	return "srv/repo/objects/" + first + "/" + strings.Repeat("0", 62) + suffix
 }
 
-func tarOf(t *testing.T, headers ...tar.Header) []byte {
+func tarOf(t testing.TB, headers ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	out := tar.NewWriter(&b)
