@@ -81,7 +81,8 @@ func repoLayers(repo string, n int) ([][]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	head := append([]Entry{Directory("srv/repo"), copied("srv/repo/config", filepath.Join(repo, "config"))}, refs...)
+	// libostree opens tmp of every repository, be it only to read.
+	head := append([]Entry{Directory("srv/repo"), Directory("srv/repo/tmp"), copied("srv/repo/config", filepath.Join(repo, "config"))}, refs...)
 	layers := make([][]Entry, n)
 	for i := range n {
 		layers[i] = append(head, objects[len(objects)*i/n:len(objects)*(i+1)/n]...)
