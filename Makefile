@@ -4,11 +4,12 @@
 # check    gofmt, go vet, staticcheck
 # fuzz     each fuzz target for FUZZTIME
 # demo     a whole first boot in QEMU, told as it happens
+# bench    the import beside podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for less
 # install  binary and systemd units to $(DESTDIR)$(PREFIX)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build test unit check fuzz demo install clean deps
+.PHONY: build test unit check fuzz demo bench install clean deps
 
 BIN    ?= bin
 PREFIX ?= /usr
@@ -65,6 +66,9 @@ fuzz:
 
 demo: deps
 	@go run ./test/demo
+
+bench: deps build
+	@go run ./test/bench -pivot $(BIN)/pivot $(BENCH)
 
 deps:
 	@test/tools/deps.sh

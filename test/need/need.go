@@ -12,7 +12,7 @@ import (
 func Ostree(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("ostree"); err != nil {
-		lacking(t, "needs ostree's command line: "+err.Error())
+		Lacking(t, "needs ostree's command line: "+err.Error())
 	}
 	Root(t)
 }
@@ -21,11 +21,12 @@ func Ostree(t testing.TB) {
 func Root(t testing.TB) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		lacking(t, "needs root: sets the owners of files and makes mounts")
+		Lacking(t, "needs root: sets the owners of files and makes mounts")
 	}
 }
 
-func lacking(t testing.TB, reason string) {
+// Lacking skips the test for a reason, or fails it under CI=true.
+func Lacking(t testing.TB, reason string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
 		t.Fatal(reason)

@@ -18,6 +18,9 @@ needs() {
 	debugfs                            e2fsprogs        the disks of the boot tests
 	chattr                             e2fsprogs        the disks of the boot tests
 	qemu-system-x86_64                 qemu-system-x86  the boot tests
+	podman                             podman           the benchmark, to compare with
+	skopeo                             skopeo           the benchmark, to compare with
+	umoci                              umoci            the benchmark, to compare with
 	EOF
 }
 

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// phase is a part of what a contender does, as a shell script.
+type phase struct {
+	Name   string `json:"name"`
+	Script string `json:"script"`
+}
+
+// job is what the launcher gets. All runs in a mount namespace of its own: what
+// a phase mounts is there for the next one and gone with the last.
+type job struct {
+	Before string   `json:"before"` // a script that is not measured
+	Phases []phase  `json:"phases"`
+	Env    []string `json:"env"` // all of it but BENCH, this program
+	Dir    string   `json:"dir"`
+}
+
+// usage is what a phase used, with all processes that it started and waited for.
+type usage struct {
+	Phase string  `json:"phase"`
+	Wall  float64 `json:"wall_seconds"`
+	CPU   float64 `json:"cpu_seconds"` // user and system
+	Peak  int64   `json:"peak_bytes"`  // resident memory of the largest process
+
+	// As in /proc/PID/io: what they made dirty in the page cache (write_bytes),
+	// and what they handed to write(2), be it a file, pipe or socket (wchar).
+	Written int64 `json:"written_bytes"`
+	Handed  int64 `json:"write_call_bytes"`
+}
+
+// asChild does what this program starts itself for, if it was started for that:
+// "measure" reads a job and writes its usages, "floor PACK OUT" is the floor.
+func asChild(ctx context.Context, args []string) (mine bool, err error) {
+	switch {
+	case len(args) == 1 && args[0] == "measure":
+		var j job
+		if err := json.NewDecoder(os.Stdin).Decode(&j); err != nil {
+			return true, err
+		}
+		usages, err := j.run(ctx)
+		if err != nil {
+			return true, err
+		}
+		return true, json.NewEncoder(os.Stdout).Encode(usages)
+	case len(args) == 3 && args[0] == "floor":
+		return true, floor(args[1], args[2])
+	}
+	return false, nil
+}
+
+// launch runs a job from a fresh process of this program. The kernel counts the
+// memory of whoever starts a process as that process's peak: started from here,
+// with a registry in it, each contender would seem to need at least our own.
+func launch(ctx context.Context, j job) ([]usage, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	input, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	var problems bytes.Buffer
+	cmd := exec.CommandContext(ctx, self, "measure")
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), &problems
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(problems.Bytes()))
+	}
+	var usages []usage
+	return usages, json.Unmarshal(out, &usages)
+}
+
+func (j job) run(ctx context.Context) ([]usage, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	j.Env = append(j.Env, "BENCH="+self)
+	if _, err := j.phase(ctx, phase{"preparation", j.Before}); err != nil {
+		return nil, err
+	}
+	var usages []usage
+	for _, p := range j.Phases {
+		u, err := j.phase(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		usages = append(usages, u)
+	}
+	return usages, nil
+}
+
+func (j job) phase(ctx context.Context, p phase) (usage, error) {
+	cmd := exec.CommandContext(ctx, "sh", "-euc", p.Script)
+	cmd.Dir, cmd.Env = j.Dir, j.Env
+	before, err := readIO()
+	if err != nil {
+		return usage{}, err
+	}
+	start := time.Now()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return usage{}, fmt.Errorf("%s: %w\n%s", p.Name, err, bytes.TrimSpace(out))
+	}
+	wall := time.Since(start)
+	after, err := readIO()
+	return usage{
+		Phase:   p.Name,
+		Wall:    wall.Seconds(),
+		CPU:     (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(),
+		Peak:    cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss * 1024,
+		Written: after["write_bytes"] - before["write_bytes"],
+		Handed:  after["wchar"] - before["wchar"],
+	}, err
+}
+
+// readIO reads our /proc/PID/io, in which the processes that we waited for count
+// too, and those that they waited for.
+func readIO() (map[string]int64, error) {
+	data, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		return nil, err
+	}
+	counters := map[string]int64{}
+	for line := range strings.Lines(string(data)) {
+		name, value, _ := strings.Cut(line, ":")
+		if counters[name], err = strconv.ParseInt(strings.TrimSpace(value), 10, 64); err != nil {
+			return nil, err
+		}
+	}
+	return counters, nil
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// contender is a way to bring an image into a repository.
+type contender struct {
+	name        string
+	tools       string // versions and the like
+	unavailable string // why it cannot run
+	rival       bool   // not ours
+	steps       []step // on one repository, which is empty before
+}
+
+// step is what is measured as one.
+type step struct {
+	image   image
+	output  string // the directory with what it makes, below the trial's
+	phases  []phase
+	samples []sample
+}
+
+// Where a trial has its repository and the floor's output.
+const (
+	repoDir  = "repo"
+	floorDir = "floor"
+)
+
+// The scripts run in the trial's directory; job says what their variables are.
+const (
+	pivotScript = `exec "$PIVOT" image import -o json --root "$HOST" --authfile "$REGISTRY_AUTH_FILE" --repo repo "docker://$TARGET"`
+	floorScript = `exec "$BENCH" floor "$PACKS" floor`
+
+	// The storage driver follows, then one of the next two.
+	podman      = `podman --root storage --runroot run --storage-driver `
+	podmanPull  = ` pull -q --cert-dir "$CERTS" "$TARGET"`
+	podmanMount = ` image mount "$TARGET" >mounted`
+	podmanLocal = `exec ostree pull-local --repo=repo "$(cat mounted)/srv/repo" "$COMMIT"`
+
+	skopeoCopy  = `exec skopeo copy -q --src-cert-dir "$CERTS" "docker://$TARGET" oci:layout:os`
+	umociUnpack = `exec umoci raw unpack --image layout:os rootfs`
+	skopeoLocal = `exec ostree pull-local --repo=repo rootfs/srv/repo "$COMMIT"`
+)
+
+// containersConf keeps podman from what it shares with others on the machine.
+const containersConf = `[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+lock_type = "file"
+tmp_dir = %q
+`
+
+func (w *world) contenders(ctx context.Context) []*contender {
+	legacy := w.images[legacyImage]
+	return []*contender{
+		{name: "pivot", steps: []step{ours(legacy)}},
+		w.podman(ctx, legacy),
+		w.skopeo(ctx, legacy),
+		{name: "pivot", steps: []step{ours(w.images[chunkedImage]), ours(w.images[updatedImage])}},
+		{name: "floor", steps: []step{{image: image{Name: "floor"}, output: floorDir, phases: []phase{{"floor", floorScript}}}}},
+	}
+}
+
+func ours(i image) step {
+	return step{image: i, output: repoDir, phases: []phase{{"import", pivotScript}}}
+}
+
+// podman is podman with the fastest storage driver that it can use here.
+func (w *world) podman(ctx context.Context, i image) *contender {
+	c := &contender{name: "podman", rival: true}
+	version, err := toolVersion(ctx, "podman")
+	if err != nil {
+		c.unavailable = err.Error()
+		return c
+	}
+	for _, driver := range []string{"overlay", "vfs"} {
+		info := step{phases: []phase{{"info", podman + driver + " info"}}}
+		if err = w.inTrial(func() error { _, err := launch(ctx, w.job(info)); return err }); err != nil {
+			continue
+		}
+		c.tools = version + ", storage driver " + driver
+		c.steps = []step{{image: i, output: repoDir, phases: []phase{
+			{"pull", podman + driver + podmanPull}, {"mount", podman + driver + podmanMount}, {"pull-local", podmanLocal},
+		}}}
+		return c
+	}
+	c.unavailable = err.Error()
+	return c
+}
+
+// skopeo is skopeo with what there is to unpack an image.
+func (w *world) skopeo(ctx context.Context, i image) *contender {
+	c := &contender{name: "skopeo", rival: true}
+	version, err := toolVersion(ctx, "skopeo")
+	if err != nil {
+		c.unavailable = err.Error()
+		return c
+	}
+	unpack := umociUnpack
+	c.tools = version + ", umoci"
+	if _, err := exec.LookPath("umoci"); err != nil {
+		c.tools = version + ", tar"
+		unpack = "mkdir rootfs"
+		for _, layer := range i.Layers {
+			unpack += "\ntar -xzf layout/blobs/sha256/" + layer + " -C rootfs"
+		}
+	}
+	c.steps = []step{{image: i, output: repoDir, phases: []phase{{"copy", skopeoCopy}, {"unpack", unpack}, {"pull-local", skopeoLocal}}}}
+	return c
+}
+
+// toolVersion is the version line of a program.
+func toolVersion(ctx context.Context, tool string) (string, error) {
+	out, err := exec.CommandContext(ctx, tool, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("cannot run %s: %w", tool, err)
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimSpace(first), nil
+}
+
+// job is what the launcher gets for a step. Whatever podman and skopeo remember
+// beyond their stores is kept below the trial's directory too.
+func (w *world) job(s step) job {
+	env := map[string]string{
+		"PATH":               os.Getenv("PATH"),
+		"HOME":               w.trial(),
+		"TMPDIR":             filepath.Join(w.trial(), "tmp"),
+		"TARGET":             w.reference(s.image),
+		"COMMIT":             s.image.Commit,
+		"PIVOT":              w.pivot,
+		"HOST":               w.host(),
+		"CERTS":              w.certs(),
+		"REGISTRY_AUTH_FILE": w.secret(),
+		"CONTAINERS_CONF":    filepath.Join(w.host(), containersConfPath),
+		"PACKS":              w.packs(),
+	}
+	j := job{Dir: w.trial(), Phases: s.phases, Before: `mkdir -p tmp shared
+if [ -d /var/lib/containers ]; then mount --bind shared /var/lib/containers; fi`}
+	for key, value := range env {
+		j.Env = append(j.Env, key+"="+value)
+	}
+	return j
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/ostreetree"
+)
+
+// The images of a run.
+const (
+	legacyImage  = "legacy"  // machine-os-content: one layer with an archive repository
+	chunkedImage = "chunked" // ostree-native, a layer for each component
+	updatedImage = "updated" // the same after an update of the tree
+)
+
+// builder makes the images of a run.
+type builder struct {
+	settings
+	dir  string
+	tree treeFacts
+
+	// The place of an archive repository with what the legacy image has.
+	archive string
+
+	// take is called with each image as soon as it is there; its layers are
+	// removed afterwards.
+	take func(name, commit string, img v1.Image) error
+}
+
+// build makes the tree and all images. Only the archive repository is left behind.
+func (b *builder) build(ctx context.Context) error {
+	tree, repo := filepath.Join(b.dir, "tree"), filepath.Join(b.dir, "repo")
+	b.archive = filepath.Join(b.dir, "archive")
+	b.say("picking %d files with %s from this machine", b.files, megabytes(b.bytes))
+	files := pick([]string{"/usr", "/opt"}, b.files, b.bytes, b.seed)
+	if err := ostreetree.Init(repo, "bare"); err != nil {
+		return err
+	}
+	if err := b.first(ctx, repo, tree, files); err != nil {
+		return err
+	}
+	if err := b.update(ctx, repo, tree, files); err != nil {
+		return err
+	}
+	return errors.Join(os.RemoveAll(tree), os.RemoveAll(repo))
+}
+
+func (b *builder) first(ctx context.Context, repo, tree string, files []source) (err error) {
+	if b.tree, err = writeTree(tree, files); err != nil {
+		return err
+	}
+	commit, err := commit(repo, tree, "1")
+	if err != nil {
+		return err
+	}
+	if err := b.legacy(ctx, repo, commit); err != nil {
+		return err
+	}
+	return b.chunked(ctx, chunkedImage, repo, commit)
+}
+
+func (b *builder) update(ctx context.Context, repo, tree string, files []source) (err error) {
+	if b.tree.Changed, err = changeTree(tree, files); err != nil {
+		return err
+	}
+	commit, err := commit(repo, tree, "2")
+	if err != nil {
+		return err
+	}
+	return b.chunked(ctx, updatedImage, repo, commit)
+}
+
+func (b *builder) legacy(ctx context.Context, repo, commit string) error {
+	if err := ostreetree.Init(b.archive, "archive"); err != nil {
+		return err
+	}
+	if _, err := ostreetree.Ostree("pull-local", "--repo="+b.archive, repo, commit); err != nil {
+		return err
+	}
+	return b.image(ctx, legacyImage, commit, func(dir oscontainer.Option) (v1.Image, error) {
+		return oscontainer.Legacy(b.archive, commit, "1", dir, oscontainer.WithLayers(1))
+	})
+}
+
+// chunked is chunked as the reference exporter does it on a package manager's
+// word: what belongs together is in one layer.
+func (b *builder) chunked(ctx context.Context, name, repo, commit string) error {
+	layerOf := func(_ string, paths []string) int { return componentOf(paths[0]) + 1 }
+	return b.image(ctx, name, commit, func(dir oscontainer.Option) (v1.Image, error) {
+		return oscontainer.Encapsulated(repo, commit, dir, oscontainer.WithChunking(components, layerOf))
+	})
+}
+
+func (b *builder) image(ctx context.Context, name, commit string, build func(dir oscontainer.Option) (v1.Image, error)) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	b.say("building the %s image", name)
+	dir := filepath.Join(b.dir, "layers")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	img, err := build(oscontainer.WithWorkDir(dir))
+	if err == nil {
+		err = b.take(name, commit, img)
+	}
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+// keepImages makes the images and leaves each in a directory of its own.
+func (s settings) keepImages(ctx context.Context, dir string) (err error) {
+	b := builder{settings: s}
+	if b.dir, err = os.MkdirTemp(s.dir, "pivot-bench-*"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+	b.take = func(name, _ string, img v1.Image) error {
+		path, err := layout.Write(filepath.Join(dir, name), empty.Index)
+		if err != nil {
+			return err
+		}
+		if err := path.AppendImage(img); err != nil {
+			return fmt.Errorf("cannot keep the %s image: %w", name, err)
+		}
+		s.say("oci:%s", filepath.Join(dir, name))
+		return nil
+	}
+	return b.build(ctx)
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// report is what a run found out.
+type report struct {
+	Machine machine   `json:"machine"`
+	Tree    treeFacts `json:"tree"`
+	Images  []image   `json:"images"`
+	Rounds  int       `json:"rounds"`
+	Cold    bool      `json:"cold_cache"`
+	Results []result  `json:"results"`
+	Targets []target  `json:"targets"`
+}
+
+// result is what one contender used for one image.
+type result struct {
+	Contender   string   `json:"contender"`
+	Image       string   `json:"image"` // "floor" for the floor, which has none
+	Tools       string   `json:"tools,omitempty"`
+	Unavailable string   `json:"unavailable,omitempty"`
+	Samples     []sample `json:"samples,omitempty"`
+	Median      sample   `json:"median,omitzero"` // of each figure for itself
+}
+
+// target is what we want to reach.
+type target struct {
+	What  string  `json:"what"`
+	Bound float64 `json:"bound"` // at most
+	Value float64 `json:"value"` // 0: not measured
+	Met   bool    `json:"met"`
+}
+
+func (w *world) report(contenders []*contender) *report {
+	r := &report{Machine: w.machine(), Tree: w.tree, Rounds: w.rounds, Cold: w.coldCache}
+	for _, name := range []string{legacyImage, chunkedImage, updatedImage} {
+		r.Images = append(r.Images, w.images[name])
+	}
+	for _, c := range contenders {
+		if c.unavailable != "" {
+			r.Results = append(r.Results, result{Contender: c.name, Image: legacyImage, Tools: c.tools, Unavailable: c.unavailable})
+			continue
+		}
+		for _, s := range c.steps {
+			r.Results = append(r.Results, result{Contender: c.name, Image: s.image.Name, Tools: c.tools,
+				Samples: s.samples, Median: medians(s.samples)})
+		}
+	}
+	r.Targets = r.targets()
+	return r
+}
+
+// find is the median of a contender with an image; zero if it did not run.
+func (r *report) find(contender, image string) sample {
+	for _, one := range r.Results {
+		if one.Contender == contender && one.Image == image {
+			return one.Median
+		}
+	}
+	return sample{}
+}
+
+// image is the image of that name.
+func (r *report) image(name string) image {
+	return r.Images[slices.IndexFunc(r.Images, func(i image) bool { return i.Name == name })]
+}
+
+func (r *report) targets() []target {
+	legacy, podman := r.find("pivot", legacyImage), r.find("podman", legacyImage)
+	chunked, updated := r.find("pivot", chunkedImage), r.find("pivot", updatedImage)
+	var peak, handed, written float64
+	for _, s := range []sample{legacy, chunked, updated} {
+		peak = max(peak, float64(s.Peak))
+		handed = max(handed, ratio(s.Handed, s.Objects.Bytes))
+	}
+	for _, s := range []sample{legacy, chunked} { // of an update most is the file system's metadata
+		written = max(written, ratio(s.Written, s.Objects.Disk))
+	}
+	targets := []target{
+		{What: "wall time, legacy image, of podman's", Bound: 0.35, Value: quotient(legacy.Wall, podman.Wall)},
+		{What: "peak memory in MB, any image", Bound: 150, Value: peak / 1e6},
+		{What: "bytes handed to write(2), of the new objects'", Bound: 1.05, Value: handed},
+		{What: "bytes written, not updating, of the objects' blocks", Bound: 1.05, Value: written},
+		{What: "bytes fetched for the update, of the image's", Bound: 0.10, Value: ratio(updated.Fetched, r.image(updatedImage).Bytes)},
+	}
+	for n, t := range targets {
+		targets[n].Met = t.Value > 0 && t.Value <= t.Bound
+	}
+	return targets
+}
+
+func (r *report) print(out io.Writer) error {
+	var b strings.Builder
+	m := r.Machine
+	fmt.Fprintf(&b, "%s, %d CPUs, %s of memory, Linux %s, %s\n", m.Processor, m.CPUs, megabytes(m.Memory), m.Kernel, m.FileSystem)
+	fmt.Fprintf(&b, "tree: %d files, %s; the update changes %s (%.1f %%)\n", r.Tree.Files, megabytes(r.Tree.Bytes),
+		megabytes(r.Tree.Changed), 100*ratio(r.Tree.Changed, r.Tree.Bytes))
+	for _, i := range r.Images {
+		fmt.Fprintf(&b, "%s image: %d layers, %s compressed\n", i.Name, len(i.Layers), megabytes(i.Bytes))
+	}
+	cache := "cold"
+	if !r.Cold {
+		cache = "WARM (the kernel does not let it be emptied)"
+	}
+	fmt.Fprintf(&b, "%d rounds in turns, page cache %s; medians, wall time with least and most\n\n", r.Rounds, cache)
+	r.table(&b)
+	r.details(&b)
+	b.WriteString("\ntargets\n")
+	for _, t := range r.Targets {
+		verdict := "MISSED"
+		switch {
+		case t.Met:
+			verdict = "met"
+		case t.Value == 0:
+			verdict = "not measured"
+		}
+		fmt.Fprintf(&b, "  %-50s at most %-5v %8.3f  %s\n", t.What, t.Bound, t.Value, verdict)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func (r *report) table(out io.Writer) {
+	columns := []string{"image", "contender", "wall s", "CPU s", "peak MB", "written MB", "disk MB", "fetched MB", "objects MB",
+		"wall/podman", "wall/skopeo", "wall/floor", "CPU/floor", "written/objects", "fetched/image"}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, strings.Join(columns, "\t"))
+	podman, skopeo, floor := r.find("podman", legacyImage), r.find("skopeo", legacyImage), r.find("floor", "floor")
+	for _, one := range r.Results {
+		m := one.Median
+		cells := []string{one.Image, one.Contender, "cannot run"}
+		if one.Unavailable == "" {
+			whole := int64(0)
+			if one.Contender != "floor" {
+				whole = r.image(one.Image).Bytes
+			}
+			cells = append(cells[:2], spread(one.Samples), fmt.Sprintf("%.2f", m.CPU), mb(m.Peak), mb(m.Written), mb(m.Device),
+				mb(m.Fetched), mb(m.Objects.Disk), shown(quotient(m.Wall, podman.Wall)), shown(quotient(m.Wall, skopeo.Wall)),
+				shown(quotient(m.Wall, floor.Wall)), shown(quotient(m.CPU, floor.CPU)), shown(ratio(m.Written, m.Objects.Disk)),
+				shown(ratio(m.Fetched, whole)))
+		}
+		for len(cells) < len(columns) {
+			cells = append(cells, "-")
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	_ = w.Flush() // out is memory
+}
+
+// details says with what the others did it and where their time went, or why
+// they did not.
+func (r *report) details(out io.Writer) {
+	fmt.Fprintln(out)
+	for _, one := range r.Results {
+		if one.Unavailable != "" {
+			fmt.Fprintf(out, "%s cannot run: %s\n", one.Contender, one.Unavailable)
+		}
+		if len(one.Median.Phases) < 2 {
+			continue
+		}
+		var parts []string
+		for _, p := range one.Median.Phases {
+			parts = append(parts, fmt.Sprintf("%s %.2f s (CPU %.2f s, %s MB)", p.Phase, p.Wall, p.CPU, mb(p.Peak)))
+		}
+		fmt.Fprintf(out, "%s (%s): %s\n", one.Contender, one.Tools, strings.Join(parts, ", "))
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"machine-pivot/test/ostreetree"
+)
+
+// The tree is cut into components, as an OS consists of packages: files that are
+// neighbours on the machine, in parts of equal size. An update changes most files
+// of a few components, 5 % of all content.
+const (
+	components    = 64
+	touched       = 4
+	touchEvery    = components / touched
+	updatePercent = 5
+)
+
+// treeFacts say what the tree is.
+type treeFacts struct {
+	Files      int   `json:"files"`
+	Bytes      int64 `json:"bytes"`
+	Components int   `json:"components"`
+	Changed    int64 `json:"changed_bytes"` // of the files that the update changes
+}
+
+// component names the directory of the nth component.
+func component(n int) string { return fmt.Sprintf("usr/component-%02d", n) }
+
+// componentOf is the number of the component that a path of the tree is in.
+func componentOf(path string) int {
+	rest, _ := strings.CutPrefix(path, "usr/component-")
+	n, err := strconv.Atoi(rest[:min(len(rest), 2)])
+	if err != nil {
+		return 0 // not in a component
+	}
+	return n
+}
+
+// writeTree writes the picked files as a tree.
+func writeTree(dir string, files []source) (treeFacts, error) {
+	facts := treeFacts{Files: len(files), Components: components}
+	for _, p := range layOut(files) {
+		if err := p.copyTo(filepath.Join(dir, p.name), byte(p.again)); err != nil {
+			return facts, err
+		}
+		facts.Bytes += p.size
+	}
+	return facts, nil
+}
+
+// changeTree makes the tree that of the update and returns how many bytes the
+// changed files have.
+func changeTree(dir string, files []source) (changed int64, err error) {
+	share := bytesOf(files) * updatePercent / 100 / touched // of each touched component
+	for _, p := range layOut(files) {
+		due := share * int64(p.component/touchEvery+1) // what one lacks the next makes up for
+		if p.component%touchEvery != 0 || changed+p.size > due {
+			continue
+		}
+		if err := p.copyTo(filepath.Join(dir, p.name), byte(p.again)+128); err != nil {
+			return changed, err
+		}
+		changed += p.size
+	}
+	return changed, nil
+}
+
+// placed is a file with its place in the tree.
+type placed struct {
+	source
+	component int
+	name      string
+}
+
+// layOut gives each file its place.
+func layOut(files []source) []placed {
+	var before int64
+	total := bytesOf(files)
+	places := make([]placed, len(files))
+	for i, f := range files {
+		n := int(before * components / max(total, 1))
+		name := filepath.Join(component(n), f.path)
+		if f.again > 0 {
+			name += fmt.Sprintf(".%d", f.again)
+		}
+		places[i] = placed{source: f, component: n, name: name}
+		before += f.size
+	}
+	return places
+}
+
+// commit commits a tree into a repository and returns the checksum.
+func commit(repo, tree, version string) (string, error) {
+	return ostreetree.Ostree("commit", "--repo="+repo, "--branch=os", "--subject=benchmark", "--timestamp=@1700000000",
+		"--owner-uid=0", "--owner-gid=0", "--add-metadata-string=version="+version, "--tree=dir="+tree)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"machine-pivot/test/registry"
+)
+
+// world is what the contenders find: images in a registry.
+type world struct {
+	settings
+	registry *registry.Registry
+	tree     treeFacts
+	images   map[string]image
+
+	coldCache bool  // the page cache is empty when a contender starts
+	content   int64 // bytes of all content objects of the legacy image
+}
+
+const containersConfPath = "etc/containers/containers.conf"
+
+// image is an image in the registry.
+type image struct {
+	Name   string   `json:"name"`
+	Digest string   `json:"digest"`
+	Commit string   `json:"commit"`
+	Bytes  int64    `json:"bytes"`  // of the layers as they are in the registry
+	Layers []string `json:"layers"` // their digests, in hex
+}
+
+// The places of a run below its directory.
+func (w *world) blobs() string { return filepath.Join(w.dir, "registry") }
+func (w *world) host() string  { return filepath.Join(w.dir, "host") } // a root directory for configuration
+func (w *world) trial() string { return filepath.Join(w.dir, "trial") }
+func (w *world) packs() string { return filepath.Join(w.dir, "packs") }
+func (w *world) certs() string {
+	return filepath.Join(w.host(), "etc/containers/certs.d", w.registry.Host())
+}
+func (w *world) secret() string { return filepath.Join(w.host(), "etc/containers/auth.json") }
+
+func newWorld(ctx context.Context, s settings) (_ *world, err error) {
+	w := &world{settings: s, images: map[string]image{}, coldCache: true}
+	if w.registry, err = registry.Start(registry.Options{Dir: w.blobs()}); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = w.registry.Close() // the other error says more
+		}
+	}()
+	if err := w.configure(); err != nil {
+		return nil, err
+	}
+	b := builder{settings: s, dir: s.dir, take: func(name, commit string, img v1.Image) error {
+		return w.publish(ctx, name, commit, img)
+	}}
+	if err := b.build(ctx); err != nil {
+		return nil, err
+	}
+	w.tree = b.tree
+	if w.content, err = makePacks(b.archive, w.packs()); err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(b.archive); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// configure writes what a host has to know of the registry, and what keeps
+// podman's stores below our directory.
+func (w *world) configure() error {
+	files := map[string]string{
+		filepath.Join(w.certs(), "ca.crt"):                    string(w.registry.CA()),
+		w.secret():                                            string(w.registry.PullSecret(w.registry.Host())),
+		filepath.Join(w.host(), containersConfPath):           fmt.Sprintf(containersConf, filepath.Join(w.trial(), "libpod")),
+		filepath.Join(w.host(), "etc/containers/policy.json"): `{"default": [{"type": "insecureAcceptAnything"}]}`,
+	}
+	for name, content := range files {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish puts an image into the registry.
+func (w *world) publish(ctx context.Context, name, commit string, img v1.Image) error {
+	digest, err := w.registry.Push(ctx, "os", name, img)
+	if err != nil {
+		return err
+	}
+	manifest, err := img.Manifest()
+	if err != nil {
+		return err
+	}
+	published := image{Name: name, Digest: digest, Commit: commit}
+	for _, l := range manifest.Layers {
+		published.Bytes += l.Size
+		published.Layers = append(published.Layers, l.Digest.Hex)
+	}
+	w.images[name] = published
+	return nil
+}
+
+// reference names an image.
+func (w *world) reference(i image) string {
+	return fmt.Sprintf("%s/os@%s", w.registry.Host(), i.Digest)
+}
