@@ -59,7 +59,8 @@ func blocks(text string) []block {
 		switch {
 		case open == nil && ok && strings.TrimSpace(fence) == "":
 			indent = fence
-			open = &block{language: strings.ToLower(strings.TrimSpace(info)), line: i + 1}
+			language, _, _ := strings.Cut(strings.TrimSpace(info), " ") // what follows is a file's name
+			open = &block{language: strings.ToLower(language), line: i + 1}
 		case open != nil && ok && strings.TrimSpace(fence) == "":
 			found = append(found, *open)
 			open = nil

@@ -21,6 +21,9 @@ var (
 	processes   = []string{"os/exec"}
 	commandLine = []string{"flag", "github.com/spf13"}
 	world       = []string{"os", "net", "io/ioutil", "syscall", "golang.org/x/sys"}
+
+	// aroundConfig do not know one another; cmd/pivot puts them together.
+	aroundConfig = []string{module + "/machineconfig/installconfig", module + "/machineconfig/snapshot", module + "/machineconfig/pool", module + "/machineconfig/serve"}
 )
 
 // importTable has a row for each package that is part of the product. What the
@@ -31,8 +34,19 @@ var importTable = map[string]rule{
 	"retry":            {never: slices.Concat(processes, commandLine, world)},
 	"kargs":            {never: slices.Concat(processes, commandLine, world)},
 	"pinning":          {ours: []string{"kargs"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig":    {ours: values, foreign: true, never: slices.Concat(processes, commandLine)},
+	"machineconfig":    {ours: append([]string{"machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"containerruntime": {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+
+	// Around MachineConfigs: below, what knows none; above, each its own part of the world.
+	"machineconfig/jsonpath":      {never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/document":      {ours: []string{"fault", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/ignition":      {ours: []string{"machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/installconfig": {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"machineconfig/snapshot":      {ours: append([]string{"machineconfig", "retry"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
+	"machineconfig/provision":     {ours: append([]string{"machineconfig", "systemd-units"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"machineconfig/pool":          {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
+	"machineconfig/serve":         {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
+	"systemd-units":               {never: slices.Concat(processes, commandLine, world)},
 
 	// Formats and places: each usable without the rest.
 	"ostree":    {ours: []string{"ostree"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},

@@ -1,0 +1,44 @@
+package ignition
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Marshal writes a config as JSON, without the empty objects that the types
+// leave in place of absent ones: what the machine-config operator writes, byte
+// for byte, and what older versions of Ignition expect.
+func Marshal(config Config) []byte { return pruned(config) }
+
+// Tree is a config as JSON values: maps, slices, strings, json.Number and bool.
+func Tree(config Config) map[string]any { return tree(config) }
+
+func pruned(config any) []byte { return mustMarshal(tree(config)) }
+
+func tree(config any) map[string]any {
+	var tree map[string]any
+	d := json.NewDecoder(bytes.NewReader(mustMarshal(config)))
+	d.UseNumber()
+	if err := d.Decode(&tree); err != nil {
+		panic(err) // it was written the line before
+	}
+	prune(tree)
+	return tree
+}
+
+// prune removes members that are empty objects, from the innermost on.
+func prune(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			prune(member)
+			if object, ok := member.(map[string]any); ok && len(object) == 0 {
+				delete(v, name)
+			}
+		}
+	case []any:
+		for _, element := range v {
+			prune(element)
+		}
+	}
+}
