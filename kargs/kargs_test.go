@@ -117,6 +117,43 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestParseLegacy(t *testing.T) {
+	change, err := kargs.ParseLegacy("ADD nosmt\r\n\nADD  acpi_osi=\"!Windows 2020\" \nDELETE quiet\n")
+	if err != nil || change.New.String() != `nosmt acpi_osi="!Windows 2020"` || change.Delete.String() != "quiet" || change.Old != nil {
+		t.Errorf("%+v %v", change, err)
+	}
+	_, err = kargs.ParseLegacy("add nosmt\nADD\nADD a b\nREMOVE x\nADD fine\nADDnosmt")
+	for _, line := range []string{"line 1: ", "line 2: ", "line 3: ", "line 4: ", "line 6: "} {
+		if err == nil || !strings.Contains(err.Error(), line) {
+			t.Errorf("no %q in %v", line, err)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "line 5") {
+		t.Error(err)
+	}
+}
+
+func FuzzParseLegacy(f *testing.F) {
+	f.Add("ADD nosmt\nDELETE a=\"b c\"\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		change, err := kargs.ParseLegacy(text)
+		if err != nil {
+			return
+		}
+		var b strings.Builder
+		for _, arg := range change.New {
+			b.WriteString("ADD " + arg + "\n")
+		}
+		for _, arg := range change.Delete {
+			b.WriteString("DELETE " + arg + "\n")
+		}
+		again, err := kargs.ParseLegacy(b.String())
+		if err != nil || !again.New.Equal(change.New) || !again.Delete.Equal(change.Delete) {
+			t.Errorf("%q: %+v, again %+v (%v)", text, change, again, err)
+		}
+	})
+}
+
 func FuzzApply(f *testing.F) {
 	f.Add("root=/dev/vda rw ostree=/x", "a=1", "a=2 nosmt")
 	f.Add(`a="b c" console=tty0`, "", "console=tty0 console=ttyS0")

@@ -7,7 +7,10 @@
 // nothing escapes a quote, and a single quote is an ordinary character.
 package kargs
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Line is a kernel command line: its arguments in order, quotes kept, nothing
 // removed or reordered.
@@ -69,6 +72,22 @@ func (l Line) Values(key string) []string {
 		}
 	}
 	return values
+}
+
+// DisablesThreads reports whether the arguments switch simultaneous multithreading
+// off: by its own argument, or as part of a CPU vulnerability's mitigation.
+func (l Line) DisablesThreads() bool {
+	if len(l.Values("nosmt")) > 0 || slices.Contains(l.Values("smt-enabled"), "off") {
+		return true
+	}
+	for _, key := range []string{"mitigations", "mds", "l1tf", "tsx_async_abort", "mmio_stale_data"} {
+		for _, value := range l.Values(key) {
+			if slices.Contains(strings.Split(value, ","), "nosmt") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // kernelPart is the line up to the separator "--".

@@ -1,0 +1,32 @@
+package kargs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ParseLegacy reads the file /etc/pivot/kernel-args, by which installers before
+// 4.5 and people after them asked for kernel arguments: lines of ADD or DELETE and
+// one argument. Empty lines say nothing. The error has a line for each other one;
+// the tools of that time skipped those in silence.
+func ParseLegacy(text string) (Change, error) {
+	var change Change
+	var wrong []error
+	for i, line := range strings.Split(text, "\n") {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		verb, rest, _ := strings.Cut(line, " ")
+		args := Split(rest)
+		switch {
+		case verb == "ADD" && len(args) == 1:
+			change.New = append(change.New, args[0])
+		case verb == "DELETE" && len(args) == 1:
+			change.Delete = append(change.Delete, args[0])
+		default:
+			wrong = append(wrong, fmt.Errorf("line %d: %.100q is not ADD or DELETE and one argument", i+1, line))
+		}
+	}
+	return change, errors.Join(wrong...)
+}

@@ -1,0 +1,141 @@
+package kargs
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Policy says which arguments a configuration may set.
+type Policy struct{ rules []policyRule }
+
+type policyRule struct {
+	verdict verdict
+	pattern string // in the form of meaning: KEY, KEY=VALUE, or PREFIX with prefix set
+	prefix  bool
+	reason  string
+}
+
+// verdict is the first word of a rule.
+type verdict string
+
+const (
+	forbid verdict = "forbid"
+	refuse verdict = "refuse"
+	warn   verdict = "warn"
+	allow  verdict = "allow"
+)
+
+// DefaultPolicyText is the policy that holds where there is no other; it says
+// what its lines mean, and is what an administrator's file adds to.
+//
+//go:embed policy.txt
+var DefaultPolicyText string
+
+// DefaultPolicy is the policy of DefaultPolicyText.
+func DefaultPolicy() Policy {
+	p, err := Policy{}.Extend(DefaultPolicyText)
+	if err != nil {
+		panic(err) // the text is part of the program, and a test reads it
+	}
+	return p
+}
+
+// Extend is the policy with the rules of text behind its own. The error has a
+// line for each line of the text that is no rule.
+func (p Policy) Extend(text string) (Policy, error) {
+	extended := Policy{slices.Clone(p.rules)}
+	var wrong []error
+	for i, line := range strings.Split(text, "\n") {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		r, err := parseRule(fields)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("line %d: %w", i+1, err))
+			continue
+		}
+		extended.rules = append(extended.rules, r)
+	}
+	return extended, errors.Join(wrong...)
+}
+
+// parseRule reads VERDICT ARGUMENT REASON.
+func parseRule(fields []string) (policyRule, error) {
+	v := verdict(fields[0])
+	if !slices.Contains([]verdict{forbid, refuse, warn, allow}, v) {
+		return policyRule{}, fmt.Errorf("%q is no verdict; it is forbid, refuse, warn or allow", fields[0])
+	}
+	if len(fields) < 2 {
+		return policyRule{}, fmt.Errorf("%s what? An argument must follow", v)
+	}
+	if len(fields) < 3 && v != allow {
+		return policyRule{}, fmt.Errorf("%s %s: say why; people will read it", v, fields[1])
+	}
+	pattern, prefix := strings.CutSuffix(fields[1], "*")
+	if strings.Contains(pattern, "*") || prefix && strings.Contains(pattern, "=") {
+		return policyRule{}, fmt.Errorf("%s: a * may only end a key", fields[1])
+	}
+	if key, _, _ := parts(pattern); key == "" {
+		return policyRule{}, fmt.Errorf("%s: the argument has no name", fields[1])
+	}
+	return policyRule{v, meaning(pattern), prefix, strings.Join(fields[2:], " ")}, nil
+}
+
+// matches reports whether the rule is about an argument.
+func (r policyRule) matches(arg string) bool {
+	key, _, _ := parts(arg)
+	if r.prefix {
+		return strings.HasPrefix(key, r.pattern)
+	}
+	return r.pattern == key || r.pattern == meaning(arg)
+}
+
+// judge is what the rules say about one argument.
+func (p Policy) judge(arg string) (Problem, bool) {
+	last := policyRule{verdict: allow}
+	for _, r := range p.rules {
+		if r.matches(arg) && last.verdict != forbid {
+			last = r
+		}
+	}
+	switch last.verdict {
+	case forbid, refuse:
+		return Problem{arg, Error, last.reason}, true
+	case warn:
+		return Problem{arg, Warning, last.reason}, true
+	}
+	return Problem{}, false
+}
+
+// Check reports what is wrong with the entries of a configuration. An entry may
+// hold several arguments.
+func (p Policy) Check(entries ...string) []Problem {
+	var problems []Problem
+	for _, entry := range entries {
+		if msg := malformed(entry); msg != "" {
+			problems = append(problems, Problem{entry, Error, msg})
+			continue
+		}
+		for _, arg := range Split(entry) {
+			if found, wrong := p.checkArgument(arg); wrong {
+				problems = append(problems, found)
+			}
+		}
+	}
+	return problems
+}
+
+// checkArgument judges one argument, first by what no policy decides.
+func (p Policy) checkArgument(arg string) (Problem, bool) {
+	if arg == initSeparator {
+		return Problem{arg, Error, "would hand every argument after it to init"}, true
+	}
+	if key, _, _ := parts(arg); key == "" {
+		return Problem{arg, Error, "has no name"}, true
+	}
+	return p.judge(arg)
+}
