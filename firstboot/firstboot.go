@@ -20,7 +20,7 @@ import (
 
 // EncapsulatedPath is where Ignition leaves the encapsulated MachineConfig. That
 // it is there means that the first boot is not over.
-const EncapsulatedPath = "/etc/ignition-machine-config-encapsulated.json"
+const EncapsulatedPath = machineconfig.EncapsulatedPath
 
 // FirstBoot is the first boot of a machine: one attempt to its end.
 type FirstBoot struct {
@@ -101,7 +101,7 @@ func (b *FirstBoot) Read() (*machineconfig.Desired, error) {
 		CheckImage: osimage.CheckReference,
 	})
 	if report.Failed() {
-		return nil, report.Err(b.File)
+		return nil, report.Err("MachineConfig " + b.File)
 	}
 	for _, p := range report {
 		b.Progress.Note(p.Path + ": " + p.Message)

@@ -1,15 +1,19 @@
 package machineconfig
 
 import (
-	"fmt"
 	"strings"
 
 	"go.podman.io/image/v5/docker/reference"
 
 	"machine-pivot/hostfiles"
 	"machine-pivot/kargs"
+	"machine-pivot/machineconfig/document"
+	"machine-pivot/machineconfig/jsonpath"
 	"machine-pivot/pinning"
 )
+
+// EncapsulatedPath is where Ignition writes the encapsulated MachineConfig.
+const EncapsulatedPath = "/etc/ignition-machine-config-encapsulated.json"
 
 // Host is what must be known of the machine to judge a MachineConfig.
 type Host struct {
@@ -26,31 +30,30 @@ type Desired struct {
 	Files           []hostfiles.File // CPU pinning files
 }
 
-// ParseEncapsulated reads the MachineConfig that the machine-config server puts
-// into /etc/ignition-machine-config-encapsulated.json. Desired is nil exactly if
+// ParseEncapsulated reads an encapsulated MachineConfig. Desired is nil exactly if
 // the report has an error; it may have warnings otherwise.
 func ParseEncapsulated(data []byte, host Host) (*Desired, Report) {
 	var report Report
-	root, ok := parseTree(data, &report)
+	root, ok := document.ParseJSON(data, &report)
 	if !ok || !identity(root) {
 		return nil, report
 	}
-	spec := root.get("spec")
-	if !spec.object() {
-		if spec.isNull() {
-			spec.fail("it is missing")
+	spec := root.Get("spec")
+	if !spec.Object() {
+		if spec.IsNull() {
+			spec.Fail("it is missing")
 		}
 		return nil, report
 	}
 	d := &Desired{
-		Name:            root.get("metadata").get("name").text(),
-		Image:           image(spec.get("osImageURL"), host),
-		KernelArguments: arguments(spec.get("kernelArguments")),
-		FIPS:            spec.get("fips").boolean(),
-		Files:           files(spec.get("config"), host),
+		Name:            root.Get("metadata").Get("name").Text(),
+		Image:           imageReference(spec.Get("osImageURL"), host.CheckImage),
+		KernelArguments: Arguments(spec.Get("kernelArguments"), kargs.DefaultPolicy()),
+		FIPS:            spec.Get("fips").Boolean(),
+		Files:           files(spec.Get("config"), host),
 	}
 	unsupported(spec)
-	contradictions(spec, d)
+	contradictions(spec.Path, d.KernelArguments, d.FIPS, &report)
 	if report.Failed() {
 		return nil, report
 	}
@@ -59,26 +62,26 @@ func ParseEncapsulated(data []byte, host Host) (*Desired, Report) {
 
 // identity checks what says that this is a MachineConfig. Typed clients leave
 // kind and apiVersion out, so they may be absent.
-func identity(root node) bool {
-	if !root.object() {
-		if root.isNull() {
-			root.fail("it is null, not an object")
+func identity(root document.Node) bool {
+	if !root.Object() {
+		if root.IsNull() {
+			root.Fail("it is null, not an object")
 		}
 		return false
 	}
-	root.get("kind").mustBe("MachineConfig")
-	root.get("apiVersion").mustBe("machineconfiguration.openshift.io/v1")
-	root.get("metadata").object()
+	root.Get("kind").MustBe(kindName)
+	root.Get("apiVersion").MustBe(apiVersion)
+	root.Get("metadata").Object()
 	return true
 }
 
-// image checks the reference of the OS image.
-func image(n node, host Host) string {
-	text := n.text()
+// imageReference checks the reference of an image; without a check of the
+// caller's, by the grammar of registries.
+func imageReference(n document.Node, check func(string) error) string {
+	text := n.Text()
 	if text == "" {
 		return ""
 	}
-	check := host.CheckImage
 	if check == nil {
 		check = func(s string) error {
 			_, err := reference.ParseNormalizedNamed(strings.TrimPrefix(s, "docker://"))
@@ -86,27 +89,27 @@ func image(n node, host Host) string {
 		}
 	}
 	if err := check(text); err != nil {
-		n.fail("%v", err)
+		n.Fail("%v", err)
 	} else if !strings.Contains(text, "@") {
-		n.report.warn(n.path, "%s is not pinned by a digest: what is pulled is decided when it is pulled", quoted(text))
+		n.Warn("%s is not pinned by a digest: what is pulled is decided when it is pulled", document.Quoted(text))
 	}
 	return text
 }
 
-// arguments checks the kernel arguments.
-func arguments(n node) []string {
+// Arguments reads a list of kernel arguments and checks them against a policy.
+func Arguments(n document.Node, policy kargs.Policy) []string {
 	var entries []string
-	for _, item := range n.items() {
-		if item.isNull() {
-			item.fail("it is null, not a string")
+	for _, item := range n.Items() {
+		if item.IsNull() {
+			item.Fail("it is null, not a string")
 		}
-		entry := item.text()
-		for _, p := range kargs.Check(entry) {
-			add := n.report.fail
+		entry := item.Text()
+		for _, p := range policy.Check(entry) {
+			add := item.Fail
 			if p.Severity == kargs.Warning {
-				add = n.report.warn
+				add = item.Warn
 			}
-			add(item.path, "%s %s", quoted(p.Argument), p.Message)
+			add("%s %s", document.Quoted(p.Argument), p.Message)
 		}
 		entries = append(entries, entry)
 	}
@@ -114,34 +117,34 @@ func arguments(n node) []string {
 }
 
 // unsupported refuses by name what would be lost if it were skipped.
-func unsupported(spec node) {
-	for _, key := range spec.keys() {
-		n := spec.get(key)
+func unsupported(spec document.Node) {
+	for _, key := range spec.Keys() {
+		n := spec.Get(key)
 		switch key {
 		case "osImageURL", "kernelArguments", "fips", "config":
 		case "baseOSExtensionsContainerImage":
-			n.text() // where extensions would come from: without extensions it says nothing
+			n.Text() // where extensions would come from: without extensions it says nothing
 		case "extensions":
-			for _, item := range n.items() {
-				item.fail("not implemented: extension %s", quoted(item.text()))
+			for _, item := range n.Items() {
+				item.Fail("not implemented: extension %s", document.Quoted(item.Text()))
 			}
 		case "kernelType":
-			if kind := n.text(); kind != "" && kind != "default" {
-				n.fail("not implemented: kernelType %s; only the default kernel is", quoted(kind))
+			if kind := n.Text(); kind != "" && kind != "default" {
+				n.Fail("not implemented: kernelType %s; only the default kernel is", document.Quoted(kind))
 			}
 		default:
-			n.fail("unknown member; a MachineConfig of the API version v1 has no such")
+			n.Fail("unknown member; a MachineConfig of the API version v1 has no such")
 		}
 	}
 }
 
 // contradictions finds what is asked for in two ways.
-func contradictions(spec node, d *Desired) {
-	for i, entry := range d.KernelArguments {
+func contradictions(path string, entries []string, fips bool, report *Report) {
+	for i, entry := range entries {
 		for _, value := range kargs.Split(entry).Values("fips") {
-			if on := value == "1"; on != d.FIPS {
-				spec.report.fail(fmt.Sprintf("%s.kernelArguments[%d]", spec.path, i),
-					"fips=%s contradicts spec.fips, which is %v", quoted(value), d.FIPS)
+			if on := value == "1"; on != fips {
+				report.Fail(path+".kernelArguments"+jsonpath.Element(i),
+					"fips=%s contradicts spec.fips, which is %v", document.Quoted(value), fips)
 			}
 		}
 	}

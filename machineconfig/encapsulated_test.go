@@ -97,7 +97,7 @@ func TestRefused(t *testing.T) {
 		{config(pinned("3-1", "")), "invalid range"},
 		{config(pinned("0", `,"mode":2541`)), "error: $.spec.config.storage.files[0].mode: "},
 		{config(pinned("0", `,"user":{"name":"core"}`)), "another user than root"},
-		{config(pinned("0", `,"nonsense":1`)), "error: $.spec.config.storage.files[0].nonsense: unused key"},
+		{config(pinned("0", `,"nonsense":1`)), "error: $.spec.config.storage.files[0].nonsense: unknown member"},
 		{config(`{"path":"` + pinning.KubeletPath + `","contents":{"source":"https://x/y"}}`), "not implemented: contents from"},
 		{config(`{"path":"` + pinning.KubeletPath + `","contents":{"source":"data:,x","verification":{"hash":"sha512-` + strings.Repeat("0", 128) + `"}}}`), "its content has the hash"},
 		{config(`{"path":"` + pinning.KubeletPath + `","contents":{"source":"data:,x","compression":"gzip"}}`), "cannot decompress"},

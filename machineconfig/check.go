@@ -1,0 +1,160 @@
+package machineconfig
+
+import (
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"machine-pivot/kargs"
+	"machine-pivot/machineconfig/document"
+	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/jsonpath"
+	"machine-pivot/pinning"
+)
+
+// The kernel types beside the default one.
+const (
+	kernelRealtime = "realtime"
+	kernel64k      = "64k-pages"
+)
+
+// maxInline bounds the decompressed content of one file, in bytes.
+const maxInline = 16 << 20
+
+// maxRendered is the largest object that etcd takes, in bytes of JSON.
+const maxRendered = 1_572_864
+
+// CheckConfig checks of a config what Ignition leaves open or the machine-config
+// daemon is stricter about. N is where the config stands.
+func CheckConfig(n document.Node, config ignition.Config) {
+	checkFiles(n, config)
+	checkNames(n, config)
+}
+
+// checkNames refuses names that no file can have: Ignition would fail on them when
+// the machine boots.
+func checkNames(n document.Node, config ignition.Config) {
+	check := func(name string, slash bool, steps ...any) {
+		if strings.ContainsFunc(name, unicode.IsControl) || !slash && strings.Contains(name, "/") {
+			n.At(jsonpath.Of(steps...)).Fail("%s cannot be the name of a file", document.Quoted(name))
+		}
+	}
+	for i, f := range config.Storage.Files {
+		check(f.Path, true, "storage", "files", i, "path")
+	}
+	for i, d := range config.Storage.Directories {
+		check(d.Path, true, "storage", "directories", i, "path")
+	}
+	for i, l := range config.Storage.Links {
+		check(l.Path, true, "storage", "links", i, "path")
+	}
+	for i, u := range config.Systemd.Units {
+		check(u.Name, false, "systemd", "units", i, "name")
+		for j, d := range u.Dropins {
+			check(d.Name, false, "systemd", "units", i, "dropins", j, "name")
+		}
+	}
+}
+
+func checkFiles(n document.Node, config ignition.Config) {
+	for i, f := range config.Storage.Files {
+		at := jsonpath.Of("storage", "files", i)
+		if f.Mode != nil && (*f.Mode < 0 || *f.Mode > int(fs.ModePerm)) {
+			n.At(at+".mode").Fail("%#o: beyond 0777 there is nothing that the machine-config daemon takes", *f.Mode)
+		}
+		if f.Path == "/run/machine-config-daemon-force" {
+			n.At(at + ".path").Fail("this file makes the machine-config daemon skip its checks; no configuration may create it")
+		}
+		if len(f.Append) > 0 {
+			n.At(at + ".append").Warn("the machine-config daemon refuses files that are appended to when it updates a machine")
+		}
+	}
+	for _, p := range ignition.Contents(&config) {
+		if _, err := ignition.Content(*p.Resource, maxInline); err != nil && !ignition.IsRemote(*p.Resource) {
+			n.At(p.Path).Fail("%v", err)
+		}
+	}
+}
+
+// Check judges a merged MachineConfig: what only all of its parts together can
+// get wrong. The paths are those of the merged object.
+func Check(m *MachineConfig, rules Rules) Report {
+	var report Report
+	contradictions("$.spec", m.Spec.KernelArguments, m.Spec.FIPS, &report)
+	if slices.Contains(m.Spec.Extensions, "kernel-devel") && m.Spec.KernelType != "" && m.Spec.KernelType != "default" {
+		report.Fail("$.spec.extensions", "kernel-devel fits the default kernel only, not kernelType %s", m.Spec.KernelType)
+	}
+	line := commandLine(m.Spec.KernelArguments)
+	if n := len(line.String()); n > kargs.MaxLength {
+		report.Fail("$.spec.kernelArguments", "together they have %d bytes, more than the %d that a kernel takes", n, kargs.MaxLength)
+	}
+	checkThreads(line, &report)
+	if m.Spec.Config != nil {
+		checkConfig(*m.Spec.Config, line, rules, &report)
+	}
+	checkSize(m, &report)
+	return report
+}
+
+// commandLine is all arguments of all entries.
+func commandLine(entries []string) kargs.Line {
+	var line kargs.Line
+	for _, entry := range entries {
+		line = append(line, kargs.Split(entry)...)
+	}
+	return line
+}
+
+// checkConfig lets Ignition judge the merged config, which can be wrong though
+// each part was right, and checks the pinning files in it.
+func checkConfig(config ignition.Config, line kargs.Line, rules Rules, report *Report) {
+	n := document.Node{Path: "$.spec.config", Report: report}
+	_, problems := ignition.Parse(ignition.Marshal(config))
+	reportIgnition(n, slices.DeleteFunc(problems, func(p ignition.Problem) bool { return p.Warning })) // told of each part
+	contents := map[string][]byte{}
+	for _, f := range config.Storage.Files {
+		if content, err := ignition.Content(f.Contents, maxInline); err == nil && pinning.IsPinningPath(f.Path) && definesWorkload(f.Path, content) {
+			contents[f.Path] = content
+		}
+	}
+	for _, p := range pinning.Check(contents, rules.CPUs) {
+		add := n.At(".storage.files").Fail
+		if p.Severity == pinning.Warning {
+			add = n.At(".storage.files").Warn
+		}
+		add("file %s: %s", p.Path, p.Message)
+	}
+	if len(contents) > 0 && line.DisablesThreads() {
+		report.Warn("$.spec.kernelArguments", "nosmt switches the second threads of all cores off: of the CPUs in %s those must be none",
+			slices.Sorted(maps.Keys(contents))[0])
+	}
+}
+
+// definesWorkload reports whether a file in a place of pinning files is one:
+// CRI-O's drop-ins are for all its settings.
+func definesWorkload(path string, content []byte) bool {
+	return path == pinning.KubeletPath || strings.Contains(string(content), "crio.runtime.workloads")
+}
+
+// checkThreads finds arguments that switch threads both on and off.
+func checkThreads(line kargs.Line, report *Report) {
+	on := slices.Contains(line.Values("smt-enabled"), "on") || slices.Contains(line.Values("smt-enabled"), "1")
+	if on && line.DisablesThreads() {
+		report.Fail("$.spec.kernelArguments", "smt-enabled asks for hyperthreading and nosmt forbids it")
+	}
+}
+
+// checkSize holds the object against what a cluster can store.
+func checkSize(m *MachineConfig, report *Report) {
+	data, err := m.MarshalJSON()
+	switch {
+	case err != nil:
+		report.Fail("$", "cannot be written as JSON: %v", err)
+	case len(data) > maxRendered:
+		report.Fail("$", "it has %d bytes of JSON, more than the %d that a cluster can store", len(data), maxRendered)
+	case len(data) > maxRendered/5*4:
+		report.Warn("$", "it has %d bytes of JSON, close to the %d that a cluster can store", len(data), maxRendered)
+	}
+}
