@@ -10,8 +10,6 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/kargs"
-	"machine-pivot/machineconfig"
-	"machine-pivot/osimage"
 	"machine-pivot/pinning"
 )
 
@@ -21,7 +19,7 @@ func kargsCommand() *cobra.Command {
 
 func kargsDiffCommand() *cobra.Command {
 	var out output
-	var booted, old, wanted, deleted string
+	var booted, old, wanted, deleted, legacy string
 	cmd := &cobra.Command{
 		Use:   "diff --booted LINE",
 		Short: "Work out the command line that a change makes",
@@ -38,6 +36,9 @@ func kargsDiffCommand() *cobra.Command {
 				}
 				*list.into = line
 			}
+			if err := addLegacy(&change, legacy); err != nil {
+				return err
+			}
 			result, err := change.Apply(kargs.Split(booted))
 			if err != nil {
 				return fault.New(fault.BadInput, "%w", err)
@@ -50,7 +51,26 @@ func kargsDiffCommand() *cobra.Command {
 	cmd.Flags().StringVar(&old, "old", "[]", "JSON array: arguments wanted before")
 	cmd.Flags().StringVar(&wanted, "new", "[]", "JSON array: arguments wanted now")
 	cmd.Flags().StringVar(&deleted, "delete", "[]", "JSON array: arguments to remove")
+	cmd.Flags().StringVar(&legacy, "legacy", "", "file of lines ADD ARG and DELETE ARG, as /etc/pivot/kernel-args")
 	return cmd
+}
+
+// addLegacy adds to a change what a legacy file asks for, if there is one.
+func addLegacy(change *kargs.Change, file string) error {
+	if file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fault.New(fault.BadInput, "cannot read kernel arguments: %w", err)
+	}
+	asked, err := kargs.ParseLegacy(string(text))
+	if err != nil {
+		return fault.New(fault.BadInput, "cannot use %s:\n%w", file, err)
+	}
+	change.New = append(change.New, asked.New...)
+	change.Delete = append(change.Delete, asked.Delete...)
+	return nil
 }
 
 // argumentList parses a JSON array of entries, each of which may hold several arguments.
@@ -120,34 +140,4 @@ func cpusetCommand() *cobra.Command {
 	}
 	out.add(cmd)
 	return cmd
-}
-
-func configCommand() *cobra.Command {
-	return group("config", "MachineConfigs: validate", validateCommand())
-}
-
-func validateCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "validate FILE…",
-		Short: "Report every problem of encapsulated MachineConfigs, with file and JSON path",
-		Args:  usage(cobra.MinimumNArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			failed := false
-			for _, file := range args {
-				data, err := os.ReadFile(file)
-				if err != nil {
-					return fault.New(fault.BadInput, "cannot read MachineConfig: %w", err)
-				}
-				_, report := machineconfig.ParseEncapsulated(data, machineconfig.Host{CheckImage: osimage.CheckReference})
-				for _, p := range report {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s: %s: %s\n", file, p.Severity, p.Path, p.Message)
-				}
-				failed = failed || report.Failed()
-			}
-			if failed {
-				return exitStatus(fault.BadInput.ExitStatus())
-			}
-			return nil
-		},
-	}
 }
