@@ -17,6 +17,17 @@ func Ostree(t testing.TB) {
 	Root(t)
 }
 
+// Ignition needs Debian's Ignition, and root, for whom it is made; it is its path.
+func Ignition(t testing.TB) string {
+	t.Helper()
+	const path = "/usr/lib/dracut/modules.d/30ignition/ignition"
+	if _, err := os.Stat(path); err != nil {
+		Lacking(t, "needs Ignition: "+err.Error())
+	}
+	Root(t)
+	return path
+}
+
 // Root needs root: owners of files are set, and mounts made.
 func Root(t testing.TB) {
 	t.Helper()

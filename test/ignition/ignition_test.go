@@ -1,0 +1,168 @@
+// Package ignition_test gives real Ignition what pivot makes for it.
+package ignition_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"machine-pivot/kargs"
+	"machine-pivot/machineconfig"
+	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/pool"
+	"machine-pivot/machineconfig/provision"
+	"machine-pivot/test/need"
+)
+
+const root = "../.." // of the checkout
+
+// rendered is the MachineConfig of a worker, of the files in testdata.
+func rendered(t *testing.T) *machineconfig.MachineConfig {
+	t.Helper()
+	rules := machineconfig.Rules{KernelArguments: kargs.DefaultPolicy()}
+	all, report, err := pool.Read([]string{"testdata"}, nil, rules)
+	if err != nil || len(report) > 0 {
+		t.Fatal(err, report)
+	}
+	r := pool.Renderer{Rules: rules, Inline: func(_ context.Context, all []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, machineconfig.Report, error) {
+		return all, nil, nil
+	}}
+	merged, report, err := r.Merge(context.Background(), all, "worker")
+	if err != nil || len(report) > 0 {
+		t.Fatal(err, report)
+	}
+	return merged
+}
+
+// built is a program of the module's dependencies or our own, static.
+func built(t *testing.T, pkg string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
+	cmd := exec.Command("go", "build", "-o", path, pkg)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	}
+	return path
+}
+
+// written is the config of a version, in a file.
+func written(t *testing.T, m *machineconfig.MachineConfig, version string, more ...ignition.Config) string {
+	t.Helper()
+	raw, report := provision.Config(m, version, more...)
+	if len(report) > 0 {
+		t.Fatalf("%s: %s", version, report)
+	}
+	path := filepath.Join(t.TempDir(), version+".ign")
+	if err := os.WriteFile(path, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The validators of both generations find nothing to say about any version.
+func TestValidators(t *testing.T) {
+	validators := map[byte]string{
+		'2': built(t, "github.com/coreos/ignition/validate"),
+		'3': built(t, "github.com/coreos/ignition/v2/validate"),
+	}
+	m := rendered(t)
+	for _, version := range ignition.Versions() {
+		file := written(t, m, version)
+		for generation, validator := range validators {
+			out, err := exec.Command(validator, file).CombinedOutput()
+			if (err == nil) != (generation == version[0]) || err == nil && len(out) > 0 {
+				t.Errorf("version %s, validator of version %c: %v\n%s", version, generation, err, out)
+			}
+		}
+	}
+}
+
+// Debian's Ignition knows versions up to 3.3 and applies them to a directory: files,
+// units and the program are there, and a first boot can begin.
+func TestApply(t *testing.T) {
+	engine := need.Ignition(t)
+	program := built(t, "./cmd/pivot")
+	binary, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := provision.Embed(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := rendered(t)
+	for _, version := range []string{"3.3.0", "3.2.0", "3.1.0", "3.0.0"} {
+		t.Run(version, func(t *testing.T) {
+			host := apply(t, engine, written(t, m, version, more))
+			for path, want := range map[string]string{
+				"etc/motd":                         "hello\n",
+				"etc/zipped":                       "hello",
+				"etc/systemd/system/hello.service": "[Service]\nExecStart=/usr/bin/true\n",
+				"etc/systemd/system/sshd.service.d/10-x.conf": "[Unit]\nDescription=changed\n",
+			} {
+				if got, err := os.ReadFile(filepath.Join(host, path)); err != nil || string(got) != want {
+					t.Errorf("%s: %v\n%q\nwant\n%q", path, err, got, want)
+				}
+			}
+			if info, err := os.Stat(filepath.Join(host, "etc/secret")); err != nil || info.Mode() != 0o600 {
+				t.Error(err, info)
+			}
+			encapsulated, err := os.ReadFile(filepath.Join(host, machineconfig.EncapsulatedPath))
+			if err != nil {
+				t.Fatal(err)
+			}
+			desired, report := machineconfig.ParseEncapsulated(encapsulated, machineconfig.Host{})
+			if len(report) > 0 || desired.Name != m.Name || strings.Join(desired.KernelArguments, "|") != `loglevel=7|acpi_osi="!Windows 2020"` {
+				t.Errorf("%+v\n%s", desired, report)
+			}
+			out, err := exec.Command(filepath.Join(host, "usr/local/bin/pivot"), "config", "validate", "--encapsulated",
+				filepath.Join(host, machineconfig.EncapsulatedPath)).CombinedOutput()
+			if err != nil || len(out) > 0 {
+				t.Errorf("the program that was given: %v\n%s", err, out)
+			}
+			preset, err := os.ReadFile(filepath.Join(host, "etc/systemd/system-preset/20-ignition.preset"))
+			if err != nil || !strings.Contains(string(preset), "enable pivot-firstboot.service\n") {
+				t.Errorf("%v\n%s", err, preset)
+			}
+			var annotations map[string]string
+			text, err := os.ReadFile(filepath.Join(host, "etc/machine-config-daemon/node-annotations.json"))
+			if err != nil || json.Unmarshal(text, &annotations) != nil || annotations["machineconfiguration.openshift.io/currentConfig"] != m.Name {
+				t.Errorf("%v\n%s", err, text)
+			}
+		})
+	}
+}
+
+// apply runs the stages that write files, into a directory.
+func apply(t *testing.T, engine, config string) string {
+	t.Helper()
+	host, work := t.TempDir(), t.TempDir()
+	// It relabels what it has written; here there is no policy to label by.
+	for path, text := range map[string]string{
+		filepath.Join(host, "etc/selinux/config"):                                "SELINUXTYPE=targeted\n",
+		filepath.Join(host, "etc/selinux/targeted/contexts/files/file_contexts"): "",
+		filepath.Join(work, "setfiles"):                                          "#!/bin/sh\nexec cat >/dev/null\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, stage := range []string{"fetch", "files"} {
+		cmd := exec.Command(engine, "-platform", "file", "-stage", stage, "-root", host, "-log-to-stdout",
+			"-config-cache", filepath.Join(work, "cache.json"), "-state-file", filepath.Join(work, "state"), "-neednet", filepath.Join(work, "neednet"))
+		cmd.Env = append(os.Environ(), "IGNITION_CONFIG_FILE="+config, "PATH="+work+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("stage %s: %v\n%s", stage, err, out[max(0, len(out)-2000):])
+		}
+	}
+	return host
+}
