@@ -19,6 +19,7 @@ const EncapsulatedPath = "/etc/ignition-machine-config-encapsulated.json"
 type Host struct {
 	CPUs       pinning.CPUSet           // that it has; none: not known, not checked
 	CheckImage func(image string) error // whether a reference can be used; nil: by the grammar of registries
+	Policy     *kargs.Policy            // for kernel arguments; nil: the default one
 }
 
 // Desired is what a MachineConfig asks for.
@@ -45,10 +46,14 @@ func ParseEncapsulated(data []byte, host Host) (*Desired, Report) {
 		}
 		return nil, report
 	}
+	policy := kargs.DefaultPolicy()
+	if host.Policy != nil {
+		policy = *host.Policy
+	}
 	d := &Desired{
 		Name:            root.Get("metadata").Get("name").Text(),
 		Image:           imageReference(spec.Get("osImageURL"), host.CheckImage),
-		KernelArguments: Arguments(spec.Get("kernelArguments"), kargs.DefaultPolicy()),
+		KernelArguments: Arguments(spec.Get("kernelArguments"), policy),
 		FIPS:            spec.Get("fips").Boolean(),
 		Files:           files(spec.Get("config"), host),
 	}

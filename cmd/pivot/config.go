@@ -120,7 +120,7 @@ func validateEncapsulated(paths []string, stdin io.Reader, rules machineconfig.R
 		if err != nil {
 			return nil, err
 		}
-		_, problems := machineconfig.ParseEncapsulated(data, machineconfig.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs})
+		_, problems := machineconfig.ParseEncapsulated(data, machineconfig.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments})
 		for _, p := range problems {
 			p.File = path
 			report.Add(p)

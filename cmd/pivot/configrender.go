@@ -20,6 +20,7 @@ import (
 	"machine-pivot/machineconfig/pool"
 	"machine-pivot/machineconfig/provision"
 	"machine-pivot/machineconfig/snapshot"
+	"machine-pivot/osimage"
 )
 
 // renderFlags say how MachineConfigs become what a machine gets.
@@ -187,6 +188,9 @@ func ignitionCommand() *cobra.Command {
 				return err
 			}
 			raw, report := provision.Config(merged, version, more...)
+			if program != "" {
+				report = append(report, provision.FirstBoot(merged, machineconfig.Host{CheckImage: osimage.CheckReference})...)
+			}
 			show(cmd.ErrOrStderr(), report)
 			if report.Failed() {
 				return failed(report)

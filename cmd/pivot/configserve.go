@@ -17,7 +17,9 @@ import (
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/ignition"
 	"machine-pivot/machineconfig/pool"
+	"machine-pivot/machineconfig/provision"
 	"machine-pivot/machineconfig/serve"
+	"machine-pivot/osimage"
 )
 
 // serveFlags are those of a config server.
@@ -101,6 +103,11 @@ func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.C
 			return content, err
 		}
 		report = append(report, together...)
+	}
+	for _, merged := range content.Roles {
+		if f.program != "" {
+			report = append(report, provision.FirstBoot(merged, machineconfig.Host{CheckImage: osimage.CheckReference})...)
+		}
 	}
 	if err := report.Err("the MachineConfigs"); err != nil {
 		return content, err

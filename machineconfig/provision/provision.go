@@ -34,13 +34,7 @@ func Config(m *machineconfig.MachineConfig, version string, more ...ignition.Con
 	if version < withKernelArguments { // each digit counts ten at most, so that texts compare as versions
 		machine.Spec.KernelArguments = migrate(machine.Spec.KernelArguments, &config, &report)
 	}
-	empty := ignition.Empty()
-	empty.Ignition.Version = version
-	machine.Spec.Config = &empty
-	text, err := machine.MarshalJSON()
-	if err != nil {
-		report.Fail("$", "cannot be written as JSON: %v", err)
-	}
+	text := encapsulated(machine, version, &report)
 	config.Storage.Files = append(config.Storage.Files,
 		ignition.NewFile(annotationsPath, 0o644, annotations(m.Name)),
 		ignition.NewFile(machineconfig.EncapsulatedPath, 0o644, text)) // last: some readers search from the end
@@ -56,6 +50,33 @@ func Config(m *machineconfig.MachineConfig, version string, more ...ignition.Con
 		return nil, report
 	}
 	return raw, report
+}
+
+// encapsulated is the text of the encapsulated MachineConfig: its config is empty,
+// for Ignition has done what it says.
+func encapsulated(m machineconfig.MachineConfig, version string, report *machineconfig.Report) []byte {
+	empty := ignition.Empty()
+	empty.Ignition.Version = version
+	m.Spec.Config = &empty
+	text, err := m.MarshalJSON()
+	if err != nil {
+		report.Fail("$", "cannot be written as JSON: %v", err)
+	}
+	return text
+}
+
+// FirstBoot judges m as this program does on a machine's first boot: what it would
+// refuse there had better not be given to a machine.
+func FirstBoot(m *machineconfig.MachineConfig, host machineconfig.Host) machineconfig.Report {
+	var report machineconfig.Report
+	_, refused := machineconfig.ParseEncapsulated(encapsulated(*m, ignition.Version, &report), host)
+	for _, p := range refused {
+		if p.Severity == machineconfig.Error {
+			p.File, p.Message = m.Name, "pivot's first boot refuses it: "+p.Message
+			report.Add(p)
+		}
+	}
+	return report
 }
 
 // reserved refuses what is in the place of the files that are added.

@@ -108,6 +108,17 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// What a first boot would refuse is known before there is a machine.
+func TestFirstBoot(t *testing.T) {
+	report := provision.FirstBoot(rendered(t, `{"extensions":["usbguard"],"kernelType":"realtime","config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a"}]}}}`), machineconfig.Host{})
+	if len(report) != 2 || !report.Failed() || !strings.Contains(report.String(), `$.spec.extensions[0]: pivot's first boot refuses it: not implemented: extension "usbguard"`) {
+		t.Error(report)
+	}
+	if report := provision.FirstBoot(rendered(t, `{"kernelArguments":["nosmt","audit=0"]}`), machineconfig.Host{}); report != nil {
+		t.Error(report)
+	}
+}
+
 func TestKernelArgumentsOfIgnition(t *testing.T) {
 	m := rendered(t, `{"kernelArguments":["own"],"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["ign"]}}}`)
 	for version, want := range map[string]string{"3.3.0": "%22kernelArguments%22%3A%5B%22own%22%5D", "3.2.0": "%22kernelArguments%22%3A%5B%22own%22%2C%22ign%22%5D"} {
