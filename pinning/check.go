@@ -6,6 +6,10 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
+	"unicode"
+
+	"machine-pivot/kargs"
 )
 
 // Severity says whether a problem forbids the files.
@@ -19,47 +23,101 @@ const (
 
 // Problem is what is wrong with one of the files.
 type Problem struct {
-	Path     string // of the file on the host
-	Severity Severity
-	Message  string
+	Path     string   `json:"path"` // of the file on the host
+	Severity Severity `json:"severity"`
+	Message  string   `json:"message"`
+}
+
+// Failed reports whether any of the problems is an error.
+func Failed(problems []Problem) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Severity == Error })
+}
+
+// Input is what CPU partitioning is judged by.
+type Input struct {
+	// Files of the host, by path: CRI-O's configuration, kubelet's file, and if
+	// they are there kubelet's own configuration and the state of its CPU manager.
+	Files map[string][]byte
+	// Machine is the CPUs; not checked if it is not known.
+	Machine Machine
+	// Line is the kernel command line of the next boot.
+	Line kargs.Line
+}
+
+// Result is what CPU partitioning amounts to.
+type Result struct {
+	Workloads Workloads // in effect: those with CPUs of their own or known to kubelet
+	Pools     *Pools    // nil if the machine's CPUs are not known
+	Problems  []Problem
 }
 
 // IsPinningPath reports whether a file at this path may be a pinning file: a
-// drop-in of CRI-O, or kubelet's file.
-func IsPinningPath(p string) bool { return p == KubeletPath || path.Dir(p) == DropInDir }
+// drop-in of CRI-O, which reads the directory with all below it, or kubelet's file.
+func IsPinningPath(p string) bool { return p == KubeletPath || strings.HasPrefix(p, DropInDir+"/") }
 
 // Check reads the pinning files of a host, by path, as CRI-O and kubelet would,
 // and holds them against each other and against the CPUs that the host has; no
-// CPUs at all means that they are not known.
+// CPUs at all means that they are not known. A drop-in that sets anything else
+// than workloads is an error.
 func Check(files map[string][]byte, present CPUSet) []Problem {
-	c := checker{present: present, definedIn: map[string]string{}, effective: Workloads{}}
-	for _, p := range slices.Sorted(maps.Keys(files)) { // CRI-O's order
-		if p != KubeletPath {
-			c.dropIn(p, files[p])
-		}
-	}
-	if kubelet, ok := files[KubeletPath]; ok {
-		c.kubelet(kubelet)
-	} else if len(c.effective) > 0 {
-		c.wrong(KubeletPath, "it is missing, though %s defines a workload", slices.Sorted(maps.Values(c.definedIn))[0])
-	}
+	c := newChecker(CPUsOnly(present))
+	c.onlyWorkloads = true
+	c.files(files)
 	return c.problems
 }
 
+// Inspect reads all of a host's configuration that decides on CPU partitioning,
+// as CRI-O and kubelet would, and holds it against itself, against the CPUs that
+// will be online after the next boot, and against kubelet's CPU manager.
+func Inspect(in Input) Result {
+	c := newChecker(in.Machine)
+	c.files(in.Files)
+	workloads := Workloads{}
+	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
+		if w := c.effective[name]; !w.cpus.IsEmpty() || w.partitions() {
+			workloads[name] = w.cpus
+			c.onMachine(c.definedIn[name], name, w.cpus, in.Line)
+		}
+	}
+	result := Result{Workloads: workloads}
+	manager := c.manager(in)
+	c.againstManager(workloads, manager, in)
+	if in.Machine.known() {
+		result.Pools = pools(in.Machine.OnlineAfter(in.Line), workloads, manager)
+		c.leftOver(*result.Pools, workloads)
+	}
+	result.Problems = c.problems
+	return result
+}
+
 type checker struct {
-	present   CPUSet
-	definedIn map[string]string // by workload: the drop-in that counts
-	effective Workloads
-	problems  []Problem
-	unread    bool // a drop-in could not be read
+	machine       Machine
+	onlyWorkloads bool
+	definedIn     map[string]string // by workload: the drop-in that counts
+	effective     map[string]workload
+	problems      []Problem
+	unread        bool // a drop-in could not be read
 }
 
-func (c *checker) wrong(p, format string, args ...any) {
-	c.problems = append(c.problems, Problem{p, Error, fmt.Sprintf(format, args...)})
+func newChecker(m Machine) *checker {
+	return &checker{machine: m, definedIn: map[string]string{}, effective: map[string]workload{}}
 }
 
-func (c *checker) warn(p, format string, args ...any) {
-	c.problems = append(c.problems, Problem{p, Warning, fmt.Sprintf(format, args...)})
+func (c *checker) wrong(p, format string, args ...any) { c.add(p, Error, format, args...) }
+func (c *checker) warn(p, format string, args ...any)  { c.add(p, Warning, format, args...) }
+
+func (c *checker) add(p string, s Severity, format string, args ...any) {
+	c.problems = append(c.problems, Problem{p, s, oneLine(fmt.Sprintf(format, args...))})
+}
+
+// oneLine keeps text that may come from the input on its line of a report.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
 }
 
 // wrongEach makes a problem of each error that err joins.
@@ -76,27 +134,107 @@ func (c *checker) wrongEach(p string, err error) {
 	c.wrong(p, "%v", err)
 }
 
+// files reads CRI-O's configuration and then kubelet's file.
+func (c *checker) files(files map[string][]byte) {
+	for _, p := range slices.SortedFunc(maps.Keys(files), inWalkOrder) {
+		if p == ConfigPath || strings.HasPrefix(p, DropInDir+"/") {
+			c.dropIn(p, files[p])
+		}
+	}
+	c.sameActivation()
+	if kubelet, ok := files[KubeletPath]; ok {
+		c.kubelet(kubelet)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
+		if c.onlyWorkloads || c.effective[name].partitions() {
+			c.wrong(KubeletPath, "it is missing, though %s defines the workload %q", c.definedIn[name], name)
+			return
+		}
+	}
+}
+
+// inWalkOrder is the order in which CRI-O reads: by directory, lexically, as
+// filepath.Walk goes, in which "a/b" comes before "a.conf".
+func inWalkOrder(a, b string) int {
+	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+}
+
 func (c *checker) dropIn(p string, content []byte) {
-	workloads, err := ParseDropIn(content)
-	if err != nil {
+	if isLeftover(p) {
+		c.warn(p, "it looks like a leftover, but CRI-O reads every file of this directory")
+	}
+	workloads, ignored, err := parseDropIn(content)
+	switch {
+	case err != nil:
 		c.unread = true
 		c.wrongEach(p, err)
 		return
+	case c.onlyWorkloads && len(ignored.elsewhere) > 0:
+		c.unread = true
+		for _, key := range ignored.elsewhere {
+			c.wrong(p, "unknown key %s", key)
+		}
+		return
+	case c.onlyWorkloads && len(workloads) == 0:
+		c.unread = true
+		c.wrong(p, "it defines no workload")
+		return
 	}
-	for _, name := range workloads.names() {
+	for _, key := range ignored.inWorkloads {
+		c.add(p, c.strictly(Warning), "unknown key %s, which CRI-O ignores", key)
+	}
+	for _, name := range slices.Sorted(maps.Keys(workloads)) {
+		w := workloads[name]
 		if earlier, twice := c.definedIn[name]; twice {
 			// Performance profiles do it to the clusters' empty default on purpose.
 			c.warn(earlier, "its workload %q is replaced by that of %s, which CRI-O reads later", name, p)
 		}
-		c.definedIn[name], c.effective[name] = p, workloads[name]
-		c.within(p, name, workloads[name])
+		c.definedIn[name], c.effective[name] = p, w
+		c.present(p, name, w.cpus)
+		c.annotations(p, name, w)
 	}
 }
 
-// within checks that the machine has the CPUs.
-func (c *checker) within(p, name string, set CPUSet) {
-	if lacking := set.Difference(c.present); !c.present.IsEmpty() && !lacking.IsEmpty() {
-		c.wrong(p, "workload %q: the machine has no CPU %s, only %s", name, lacking, c.present)
+// strictly is an error where only workloads are allowed.
+func (c *checker) strictly(otherwise Severity) Severity {
+	if c.onlyWorkloads {
+		return Error
+	}
+	return otherwise
+}
+
+// annotations holds a workload's annotations against those that kubelet and the
+// API server write.
+func (c *checker) annotations(p, name string, w workload) {
+	if !w.partitions() {
+		return // some other use of CRI-O's workloads
+	}
+	if want := activationPrefix + name; w.activation != want {
+		c.warn(p, "workload %q: its activation_annotation is %q; pods of this type carry %q", name, w.activation, want)
+	}
+	if w.prefix != annotationPrefix {
+		c.warn(p, "workload %q: its annotation_prefix is %q; CPU shares come in annotations of %q", name, w.prefix, annotationPrefix)
+	}
+}
+
+// sameActivation finds workloads that a pod would be in at once: which one
+// counts is left to chance in CRI-O.
+func (c *checker) sameActivation() {
+	names := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
+		activation := c.effective[name].activation
+		if other, twice := names[activation]; twice {
+			c.wrong(c.definedIn[name], "workload %q: its activation_annotation %q is that of workload %q too", name, activation, other)
+		}
+		names[activation] = name
+	}
+}
+
+// present checks that the machine has the CPUs.
+func (c *checker) present(p, name string, set CPUSet) {
+	if lacking := set.Difference(c.machine.Present); c.machine.known() && !lacking.IsEmpty() {
+		c.wrong(p, "workload %q: the machine has no CPU %s, only %s", name, lacking, c.machine.Present)
 	}
 }
 
@@ -106,20 +244,30 @@ func (c *checker) kubelet(content []byte) {
 		c.wrongEach(KubeletPath, err)
 		return
 	}
-	for _, name := range workloads.names() {
-		c.within(KubeletPath, name, workloads[name])
-		set, defined := c.effective[name]
+	for _, name := range workloads.Names() {
+		c.present(KubeletPath, name, workloads[name])
+		w, defined := c.effective[name]
 		switch {
 		case c.unread:
 		case !defined:
 			c.wrong(KubeletPath, "workload %q: no CRI-O drop-in defines it", name)
-		case !set.Equal(workloads[name]):
-			c.wrong(KubeletPath, "workload %q: its CPUs %q differ from %q in %s", name, workloads[name], set, c.definedIn[name])
+		case !w.cpus.Equal(workloads[name]):
+			c.wrong(KubeletPath, "workload %q: its CPUs %q differ from %q in %s", name, workloads[name], w.cpus, c.definedIn[name])
+		case w.cpus.IsEmpty():
+			c.warn(c.definedIn[name], "workload %q: its set is empty, so its pods run on all CPUs", name)
 		}
 	}
-	for _, name := range c.effective.names() {
-		if _, ok := workloads[name]; !ok {
+	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
+		if _, ok := workloads[name]; !ok && (c.onlyWorkloads || c.effective[name].partitions()) {
 			c.wrong(KubeletPath, "workload %q is missing, though %s defines it", name, c.definedIn[name])
 		}
 	}
+}
+
+// isLeftover reports whether a file looks like the remains of an editor or an
+// interrupted write.
+func isLeftover(p string) bool {
+	name := path.Base(p)
+	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") ||
+		slices.Contains([]string{".bak", ".orig", ".rpmsave", ".rpmnew", ".rpmorig", ".swp"}, path.Ext(name))
 }

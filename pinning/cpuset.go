@@ -107,6 +107,9 @@ func (s CPUSet) String() string {
 	return strings.Join(items, ",")
 }
 
+// MarshalText is the canonical form.
+func (s CPUSet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // List is the CPUs in order.
 func (s CPUSet) List() []int { return slices.Clone(s.cpus) }
 
@@ -129,3 +132,19 @@ func (s CPUSet) Contains(cpu int) bool {
 func (s CPUSet) Difference(other CPUSet) CPUSet {
 	return CPUSet{slices.DeleteFunc(s.List(), other.Contains)}
 }
+
+// Intersection is what is in both sets.
+func (s CPUSet) Intersection(other CPUSet) CPUSet {
+	return CPUSet{slices.DeleteFunc(s.List(), func(cpu int) bool { return !other.Contains(cpu) })}
+}
+
+// Union is what is in either set.
+func (s CPUSet) Union(other CPUSet) CPUSet { return newCPUSet(slices.Concat(s.cpus, other.cpus)) }
+
+// below is what is in s and less than n.
+func (s CPUSet) below(n int) CPUSet {
+	return CPUSet{slices.DeleteFunc(s.List(), func(cpu int) bool { return cpu >= n })}
+}
+
+// first is the n lowest CPUs of s.
+func (s CPUSet) first(n int) CPUSet { return CPUSet{s.List()[:min(max(n, 0), len(s.cpus))]} }

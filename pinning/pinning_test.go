@@ -2,29 +2,11 @@ package pinning_test
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"machine-pivot/pinning"
 )
-
-func TestParseCPUSet(t *testing.T) {
-	for in, want := range map[string]string{
-		"": "", "0": "0", "0-1,52-53": "0-1,52-53", "1-1": "1", "0-3,2-5": "0-5", "5,3,4": "3-5", "8191": "8191",
-	} {
-		set, err := pinning.ParseCPUSet(in)
-		if err != nil || set.String() != want {
-			t.Errorf("ParseCPUSet(%q) = %q, %v, want %q", in, set, err, want)
-		}
-	}
-	for _, in := range []string{"3-1", "-1", "0-", "0,,1", "0-1,", "0-1-2", " 0", "0 ", "0\n", "0, 1", "0-3:1/2", "0x1",
-		"1_0", "a", "+1", "007", "8192", "0-4294967295", "99999999999999999999", strings.Repeat("0-8191,", 100) + "0"} {
-		if set, err := pinning.ParseCPUSet(in); err == nil {
-			t.Errorf("ParseCPUSet(%.40q) = %q, want an error", in, set)
-		}
-	}
-}
 
 func workloads(t *testing.T, assignments ...string) pinning.Workloads {
 	t.Helper()
@@ -65,15 +47,6 @@ func TestFilesReadBack(t *testing.T) {
 	}
 }
 
-func mustSet(t *testing.T, s string) pinning.CPUSet {
-	t.Helper()
-	set, err := pinning.ParseCPUSet(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
-}
-
 func TestCheck(t *testing.T) {
 	good := pinning.DropIn(workloads(t, "management=0-1"))
 	kubelet := pinning.KubeletFile(workloads(t, "management=0-1"))
@@ -93,7 +66,7 @@ func TestCheck(t *testing.T) {
 		{"bad set", map[string][]byte{pinning.DropInPath: []byte(strings.Replace(string(good), "0-1", "3-1", 1)), pinning.KubeletPath: kubelet}, "invalid range"},
 		{"no annotation", map[string][]byte{pinning.DropInPath: []byte("[crio.runtime.workloads.management]\nresources = { \"cpuset\" = \"0-1\" }\n"), pinning.KubeletPath: kubelet}, "shouldn't be empty"},
 		{"two problems in one table", map[string][]byte{pinning.DropInPath: []byte("[crio.runtime.workloads.management]\nresources = { \"cpuset\" = \"3-1\", \"cpuperiod\" = 5 }\n"), pinning.KubeletPath: kubelet}, "cpuperiod 5"},
-		{"no resources", map[string][]byte{pinning.DropInPath: []byte("[crio.runtime.workloads.management]\nactivation_annotation = \"a\"\n"), pinning.KubeletPath: kubelet}, "has no resources"},
+		{"no resources", map[string][]byte{pinning.DropInPath: []byte("[crio.runtime.workloads.management]\nactivation_annotation = \"a\"\nannotation_prefix = \"b\"\n"), pinning.KubeletPath: kubelet}, "has no resources"},
 		{"negative shares", map[string][]byte{pinning.DropInPath: []byte(strings.Replace(string(good), "= 0,", "= -1,", 1)), pinning.KubeletPath: kubelet}, "cannot be negative"},
 		{"kubelet file is no JSON", map[string][]byte{pinning.DropInPath: good, pinning.KubeletPath: []byte("{")}, "kubelet file"},
 	} {
@@ -129,58 +102,6 @@ func TestAllowedAnnotations(t *testing.T) {
 	if _, err := pinning.ParseDropIn([]byte(text)); err != nil {
 		t.Error(err)
 	}
-}
-
-// naive reads a set in the plainest way, in the grammar of the kernel's lists
-// without strides.
-func naive(in string) (cpus map[int]bool, ok bool) {
-	cpus = map[int]bool{}
-	if in == "" {
-		return cpus, true
-	}
-	for _, item := range strings.Split(in, ",") {
-		var ends []int
-		for _, text := range strings.Split(item, "-") {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 0 || n > pinning.MaxCPU || strconv.Itoa(n) != text {
-				return nil, false
-			}
-			ends = append(ends, n)
-		}
-		if len(ends) > 2 || ends[len(ends)-1] < ends[0] {
-			return nil, false
-		}
-		for n := ends[0]; n <= ends[len(ends)-1]; n++ {
-			cpus[n] = true
-		}
-	}
-	return cpus, true
-}
-
-func FuzzParseCPUSet(f *testing.F) {
-	for _, seed := range []string{"", "0-1,52-53", "3-1,", "+1", "007", "0-8191", "8192", "5,3,4-9", "-0"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, in string) {
-		if len(in) > 30 {
-			return // longer ones may be refused for naming the same CPUs too often
-		}
-		set, err := pinning.ParseCPUSet(in)
-		want, ok := naive(in)
-		if (err == nil) != ok {
-			t.Fatalf("%q: %v, the model says %v", in, err, ok)
-		}
-		if err != nil {
-			return
-		}
-		again, err := pinning.ParseCPUSet(set.String())
-		if err != nil || !again.Equal(set) {
-			t.Errorf("%q gives %q, which gives %q, %v", in, set, again, err)
-		}
-		if set.Size() != len(want) || slices.ContainsFunc(set.List(), func(n int) bool { return !want[n] }) {
-			t.Errorf("%q gives %q, the model %v", in, set, want)
-		}
-	})
 }
 
 func FuzzParseDropIn(f *testing.F) {

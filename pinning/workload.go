@@ -23,6 +23,8 @@ const (
 	// with an empty set, and before 99-workload-pinning.conf, which a performance
 	// profile writes and which shall win.
 	DropInPath = DropInDir + "/50-workload-partitioning.conf"
+	// ConfigPath is what CRI-O reads before its drop-ins.
+	ConfigPath = "/etc/crio/crio.conf"
 	// KubeletPath switches the feature on by being there.
 	KubeletPath = "/etc/kubernetes/openshift-workload-pinning"
 )
@@ -34,7 +36,10 @@ const (
 	annotationPrefix = "resources.workload.openshift.io"
 )
 
-// Workloads are the CPUs of each workload type; "management" is the one in use.
+// Management is the workload type of a cluster's own pods.
+const Management = "management"
+
+// Workloads are the CPUs of each workload type; Management is the one in use.
 type Workloads map[string]CPUSet
 
 // workloadName is what fits a TOML key and an annotation's name alike.
@@ -52,14 +57,14 @@ func ParseAssignment(s string) (workload string, set CPUSet, err error) {
 	return workload, set, err
 }
 
-// names are the workloads in the order of their names.
-func (w Workloads) names() []string { return slices.Sorted(maps.Keys(w)) }
+// Names are the workloads in the order of their names.
+func (w Workloads) Names() []string { return slices.Sorted(maps.Keys(w)) }
 
 // DropIn is the CRI-O drop-in. "cpushares" = 0 says nothing; it is there because
 // every generator of this file has written it, and consumers compare texts.
 func DropIn(w Workloads) []byte {
 	var b bytes.Buffer
-	for i, name := range w.names() {
+	for i, name := range w.Names() {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
@@ -76,7 +81,7 @@ resources = { "cpushares" = 0, "cpuset" = "%s" }
 func KubeletFile(w Workloads) []byte {
 	var b bytes.Buffer
 	b.WriteString("{\n")
-	for i, name := range w.names() {
+	for i, name := range w.Names() {
 		if i > 0 {
 			b.WriteString(",\n")
 		}
@@ -90,69 +95,135 @@ func KubeletFile(w Workloads) []byte {
 type dropIn struct {
 	Crio struct {
 		Runtime struct {
-			Workloads map[string]struct {
-				Activation string   `toml:"activation_annotation"`
-				Prefix     string   `toml:"annotation_prefix"`
-				Allowed    []string `toml:"allowed_annotations"`
-				Resources  *struct {
-					// Signed, to see a negative one: CRI-O itself takes it for a huge number.
-					CPUShares int64  `toml:"cpushares"`
-					CPUSet    string `toml:"cpuset"`
-					CPUQuota  int64  `toml:"cpuquota"`
-					CPUPeriod uint64 `toml:"cpuperiod"`
-					CPULimit  int64  `toml:"cpulimit"`
-				} `toml:"resources"`
-			} `toml:"workloads"`
+			Workloads map[string]definition `toml:"workloads"`
 		} `toml:"runtime"`
 	} `toml:"crio"`
 }
+
+// definition is a workload's table in a drop-in.
+type definition struct {
+	Activation string     `toml:"activation_annotation"`
+	Prefix     string     `toml:"annotation_prefix"`
+	Allowed    []string   `toml:"allowed_annotations"`
+	Resources  *resources `toml:"resources"`
+}
+
+type resources struct {
+	// Signed, to see a negative one: CRI-O itself takes it for a huge number.
+	CPUShares int64  `toml:"cpushares"`
+	CPUSet    string `toml:"cpuset"`
+	CPUQuota  int64  `toml:"cpuquota"`
+	CPUPeriod uint64 `toml:"cpuperiod"`
+	CPULimit  int64  `toml:"cpulimit"`
+}
+
+// workload is what a drop-in says of one workload.
+type workload struct {
+	activation, prefix string
+	cpus               CPUSet
+}
+
+// partitions reports whether this is a workload type of CPU partitioning, not
+// some other use of CRI-O's workloads (such as clusters make for image builds).
+func (w workload) partitions() bool { return strings.HasPrefix(w.activation, activationPrefix) }
 
 // ParseDropIn reads a CRI-O drop-in that defines workloads and nothing else. It
 // refuses what would keep CRI-O from starting, with CRI-O's own reasons, and
 // every key that it does not know. The error holds all problems, joined.
 func ParseDropIn(data []byte) (Workloads, error) {
-	var parsed dropIn
-	meta, err := toml.Decode(string(data), &parsed)
-	if err != nil {
-		return nil, fmt.Errorf("cannot parse the CRI-O drop-in: %w", err)
-	}
-	var problems []error
-	for _, key := range meta.Undecoded() {
+	parsed, unknown, err := parseDropIn(data)
+	problems := []error{err}
+	for _, key := range append(unknown.elsewhere, unknown.inWorkloads...) {
 		problems = append(problems, fmt.Errorf("unknown key %s", key))
 	}
 	workloads := Workloads{}
+	for name, w := range parsed {
+		workloads[name] = w.cpus
+	}
+	if err = errors.Join(problems...); len(parsed) == 0 && err == nil {
+		err = errors.New("it defines no workload")
+	}
+	return workloads, err
+}
+
+// unknownKeys are the keys of a drop-in that CRI-O's workloads do not know.
+type unknownKeys struct {
+	inWorkloads []toml.Key // that CRI-O ignores
+	elsewhere   []toml.Key // other settings of CRI-O, or none
+}
+
+// parseDropIn reads the workloads of any file of CRI-O's configuration. The
+// error holds all problems that would keep CRI-O from starting, joined.
+func parseDropIn(data []byte) (map[string]workload, unknownKeys, error) {
+	var parsed dropIn
+	meta, err := toml.Decode(string(data), &parsed)
+	if err != nil {
+		return nil, unknownKeys{}, fmt.Errorf("cannot parse the CRI-O drop-in: %w", err)
+	}
+	var unknown unknownKeys
+	for _, key := range meta.Undecoded() {
+		if strings.HasPrefix(strings.ToLower(key.String())+".", "crio.runtime.workloads.") {
+			unknown.inWorkloads = append(unknown.inWorkloads, key)
+		} else {
+			unknown.elsewhere = append(unknown.elsewhere, key)
+		}
+	}
+	problems := ambiguous(meta.Keys())
+	workloads := map[string]workload{}
 	for _, name := range slices.Sorted(maps.Keys(parsed.Crio.Runtime.Workloads)) {
-		w := parsed.Crio.Runtime.Workloads[name]
-		wrong := func(format string, args ...any) {
-			problems = append(problems, fmt.Errorf("workload %q: %w", name, fmt.Errorf(format, args...)))
+		w, wrong := parsed.Crio.Runtime.Workloads[name].read()
+		for _, err := range wrong {
+			problems = append(problems, fmt.Errorf("workload %q: %w", name, err))
 		}
-		if w.Activation == "" {
-			wrong("activation_annotation shouldn't be empty")
+		workloads[name] = w
+	}
+	return workloads, unknown, errors.Join(problems...)
+}
+
+// ambiguous finds keys that are one to CRI-O, whose decoder does not heed case:
+// which of their values counts is left to chance.
+func ambiguous(keys []toml.Key) []error {
+	var problems []error
+	seen := map[string]string{}
+	for _, key := range keys {
+		folded := strings.ToLower(key.String())
+		if other, twice := seen[folded]; twice && other != key.String() {
+			problems = append(problems, fmt.Errorf("the keys %s and %s are the same to CRI-O", other, key))
 		}
-		if w.Resources == nil {
+		seen[folded] = key.String()
+	}
+	return problems
+}
+
+// read validates a definition as CRI-O does (pkg/config/workloads.go), and more.
+func (d definition) read() (workload, []error) {
+	w := workload{activation: d.Activation, prefix: d.Prefix}
+	var problems []error
+	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if d.Activation == "" {
+		wrong("activation_annotation shouldn't be empty")
+	}
+	if d.Resources == nil {
+		if w.partitions() || w.prefix != "" {
 			// CRI-O crashes when a container overrides the resources of such a workload.
 			wrong("it has no resources")
-			continue
 		}
-		if w.Resources.CPUShares < 0 {
-			wrong("cpushares %d cannot be negative", w.Resources.CPUShares)
-		}
-		if q, shares := w.Resources.CPUQuota, w.Resources.CPUShares; q > 0 && q < shares {
-			wrong("cpuquota %d cannot be less than cpushares %d", q, shares)
-		}
-		if p := w.Resources.CPUPeriod; p != 0 && p < 1000 {
-			wrong("cpuperiod %d cannot be less than 1000 microseconds", p)
-		}
-		set, err := ParseCPUSet(w.Resources.CPUSet)
-		if err != nil {
-			wrong("%w", err)
-		}
-		workloads[name] = set
+		return w, problems
 	}
-	if len(workloads) == 0 && len(problems) == 0 {
-		problems = append(problems, errors.New("it defines no workload"))
+	if d.Resources.CPUShares < 0 {
+		wrong("cpushares %d cannot be negative", d.Resources.CPUShares)
 	}
-	return workloads, errors.Join(problems...)
+	if q, shares := d.Resources.CPUQuota, d.Resources.CPUShares; q > 0 && q < shares {
+		wrong("cpuquota %d cannot be less than cpushares %d", q, shares)
+	}
+	if p := d.Resources.CPUPeriod; p != 0 && p < 1000 {
+		wrong("cpuperiod %d cannot be less than 1000 microseconds", p)
+	}
+	var err error
+	if w.cpus, err = ParseCPUSet(d.Resources.CPUSet); err != nil {
+		wrong("%w", err)
+	}
+	return w, problems
 }
 
 // ParseKubeletFile reads kubelet's file. Kubelet itself only looks whether it is

@@ -1,0 +1,84 @@
+package pinning
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// parseKernelList reads a list of CPUs as the kernel does in its parameters
+// (admin-guide/kernel-parameters, "cpu lists"): beside numbers and ranges, "all",
+// "N" for the last CPU, and ranges of groups, FIRST-LAST:USED/GROUP, as 0-15:2/4.
+// Possible are the CPUs that the kernel knows; what it names beyond them is left out.
+func parseKernelList(s string, possible CPUSet) (CPUSet, error) {
+	last := MaxCPU
+	if !possible.IsEmpty() {
+		last = possible.cpus[possible.Size()-1]
+	}
+	var found []int
+	for item := range strings.SplitSeq(s, ",") {
+		cpus, err := parseKernelItem(item, last)
+		if err != nil {
+			return CPUSet{}, fmt.Errorf("cannot parse CPU list %s: %w", quoted(s), err)
+		}
+		if len(found)+len(cpus) > 8*MaxCPU {
+			return CPUSet{}, fmt.Errorf("cannot parse CPU list %s: it names the same CPUs too often", quoted(s))
+		}
+		found = append(found, cpus...)
+	}
+	set := newCPUSet(found)
+	if possible.IsEmpty() {
+		return set, nil
+	}
+	return set.Intersection(possible), nil
+}
+
+// parseKernelItem reads one item of a list whose last CPU is known.
+func parseKernelItem(item string, last int) ([]int, error) {
+	item, pattern, grouped := strings.Cut(item, ":")
+	used, group := 1, 1
+	if grouped {
+		text, size, ok := strings.Cut(pattern, "/")
+		var errUsed, errGroup error
+		used, errUsed = strconv.Atoi(text)
+		group, errGroup = strconv.Atoi(size)
+		if !ok || errUsed != nil || errGroup != nil || used < 0 || group < 1 || used > group {
+			return nil, fmt.Errorf("%s is not USED/GROUP", quoted(pattern))
+		}
+	}
+	from, to, isRange := strings.Cut(item, "-")
+	if strings.EqualFold(item, "all") {
+		from, to, isRange = "0", "N", true
+	}
+	first, err := parseKernelCPU(from, last)
+	if err != nil {
+		return nil, err
+	}
+	end := first
+	if isRange {
+		if end, err = parseKernelCPU(to, last); err != nil {
+			return nil, err
+		}
+	}
+	if end < first {
+		return nil, fmt.Errorf("invalid range %q (%d > %d)", item, first, end)
+	}
+	var cpus []int
+	for cpu := first; cpu <= end; cpu++ {
+		if (cpu-first)%group < used {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}
+
+func parseKernelCPU(text string, last int) (int, error) {
+	if text == "N" {
+		return last, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n > MaxCPU {
+		return 0, fmt.Errorf("%s is not a CPU number up to %d", quoted(text), MaxCPU)
+	}
+	return int(n), nil
+}

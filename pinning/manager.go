@@ -1,0 +1,179 @@
+package pinning
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Where kubelet's own configuration and the state of its CPU manager are.
+const (
+	KubeletConfigPath = "/etc/kubernetes/kubelet.conf"
+	ManagerStatePath  = "/var/lib/kubelet/cpu_manager_state"
+)
+
+// policyStatic is the CPU manager's policy that gives whole CPUs away.
+const policyStatic = "static"
+
+// manager is what decides on kubelet's CPU manager.
+type manager struct {
+	configured bool   // kubelet's configuration is known
+	policy     string // "" counts as none
+	options    map[string]string
+	reserved   CPUSet // reservedSystemCPUs
+	state      *managerState
+}
+
+// managerState is kubelet's checkpoint file (pkg/kubelet/cm/cpumanager/state).
+type managerState struct {
+	policy   string
+	shared   CPUSet // defaultCpuSet
+	assigned CPUSet // the entries, together
+}
+
+// dedicated are the CPUs that pods were given for themselves.
+func (m manager) dedicated() CPUSet {
+	if m.state == nil {
+		return CPUSet{}
+	}
+	return m.state.assigned
+}
+
+// manager reads kubelet's configuration and the state, where there are any.
+func (c *checker) manager(in Input) manager {
+	var m manager
+	if data, ok := in.Files[KubeletConfigPath]; ok {
+		c.kubeletConfig(data, &m)
+	}
+	if data, ok := in.Files[ManagerStatePath]; ok && len(data) > 0 {
+		m.state = c.managerState(data)
+	}
+	return m
+}
+
+func (c *checker) kubeletConfig(data []byte, m *manager) {
+	var config struct {
+		Policy   string            `yaml:"cpuManagerPolicy"`
+		Options  map[string]string `yaml:"cpuManagerPolicyOptions"`
+		Reserved string            `yaml:"reservedSystemCPUs"`
+	}
+	if err := yaml.Unmarshal(data, &config); err != nil {
+		c.warn(KubeletConfigPath, "cannot parse kubelet's configuration: %v", err)
+		return
+	}
+	reserved, err := ParseCPUSet(config.Reserved)
+	if err != nil {
+		c.wrong(KubeletConfigPath, "reservedSystemCPUs: %v", err)
+	}
+	m.configured, m.policy, m.options, m.reserved = true, config.Policy, config.Options, reserved
+}
+
+func (c *checker) managerState(data []byte) *managerState {
+	var file struct {
+		Policy  string                       `json:"policyName"`
+		Shared  string                       `json:"defaultCpuSet"`
+		Entries map[string]map[string]string `json:"entries"`
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		c.warn(ManagerStatePath, "cannot parse the CPU manager's state, kubelet will not start with it: %v", err)
+		return nil
+	}
+	state := &managerState{policy: file.Policy}
+	read := func(text string) CPUSet {
+		set, err := ParseCPUSet(text)
+		if err != nil {
+			c.warn(ManagerStatePath, "%v", err)
+		}
+		return set
+	}
+	state.shared = read(file.Shared)
+	for _, pod := range slices.Sorted(maps.Keys(file.Entries)) {
+		for _, container := range slices.Sorted(maps.Keys(file.Entries[pod])) {
+			state.assigned = state.assigned.Union(read(file.Entries[pod][container]))
+		}
+	}
+	return state
+}
+
+// againstManager holds workloads and machine against kubelet's CPU manager. What
+// it finds keeps kubelet from starting, or gives a CPU away twice.
+func (c *checker) againstManager(workloads Workloads, m manager, in Input) {
+	management, partitioned := workloads[Management]
+	if m.configured {
+		if absent := m.reserved.Difference(in.Machine.OnlineAfter(in.Line)); in.Machine.known() && !absent.IsEmpty() {
+			c.warn(KubeletConfigPath, "reservedSystemCPUs %s: CPU %s will not be online after the reboot, and kubelet will not start", m.reserved, absent)
+		}
+		if partitioned && m.policy == policyStatic && !management.Equal(m.reserved) {
+			c.warn(KubeletConfigPath, "reservedSystemCPUs %q differ from the CPUs of the workload %q, %q", m.reserved, Management, management)
+		}
+	}
+	if m.state != nil {
+		c.againstState(workloads, m, in)
+	}
+}
+
+func (c *checker) againstState(workloads Workloads, m manager, in Input) {
+	remove := "; remove " + ManagerStatePath + " with kubelet stopped"
+	if policy := orNone(m.policy); m.configured && m.state.policy != "" && m.state.policy != policy {
+		c.warn(ManagerStatePath, "it is of the policy %q, but kubelet's configuration says %q, and kubelet will not start%s", m.state.policy, policy, remove)
+	}
+	for _, name := range workloads.Names() {
+		if taken := workloads[name].Intersection(m.state.assigned); !taken.IsEmpty() {
+			c.warn(ManagerStatePath, "CPU %s of workload %q is given to a pod for itself%s", taken, name, remove)
+		}
+	}
+	if m.state.policy != policyStatic || !in.Machine.known() {
+		return
+	}
+	online, managed := in.Machine.OnlineAfter(in.Line), m.state.shared.Union(m.state.assigned)
+	if m.options["strict-cpu-reservation"] == "true" {
+		managed = managed.Union(m.reserved)
+	}
+	if !managed.Equal(online) {
+		c.warn(ManagerStatePath, "it is about the CPUs %s, but %s will be online after the reboot, and kubelet will not start%s", managed, online, remove)
+	}
+}
+
+func orNone(policy string) string {
+	if policy == "" {
+		return "none"
+	}
+	return policy
+}
+
+// Pools are how the CPUs of a machine are shared out. Sets in canonical form.
+type Pools struct {
+	Online    CPUSet    `json:"online"`    // after the next boot
+	Workloads Workloads `json:"workloads"` // where the pods of each workload run
+	Shared    CPUSet    `json:"shared"`    // where all other pods run, but for what is dedicated to some
+	Dedicated CPUSet    `json:"dedicated"` // that kubelet may give to pods for themselves; none but with its policy static
+	Rest      CPUSet    `json:"rest"`      // what no workload is pinned to
+}
+
+// pools shares the CPUs out as the CPU manager does: the shared pool holds the
+// reserved CPUs too, unless it was told to reserve strictly.
+func pools(online CPUSet, workloads Workloads, m manager) *Pools {
+	p := &Pools{Online: online, Workloads: workloads, Shared: online.Difference(m.dedicated()), Rest: online}
+	for _, set := range workloads {
+		p.Rest = p.Rest.Difference(set)
+	}
+	if m.policy == policyStatic {
+		p.Dedicated = online.Difference(m.reserved)
+		if m.options["strict-cpu-reservation"] == "true" {
+			p.Shared = p.Shared.Difference(m.reserved)
+		}
+	}
+	return p
+}
+
+// leftOver warns if the workloads take everything.
+func (c *checker) leftOver(p Pools, workloads Workloads) {
+	for _, name := range workloads.Names() {
+		if p.Rest.IsEmpty() && !workloads[name].IsEmpty() {
+			c.warn(c.definedIn[name], "workload %q: its set leaves no CPU to other pods", name)
+			return
+		}
+	}
+}

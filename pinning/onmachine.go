@@ -1,0 +1,105 @@
+package pinning
+
+import (
+	"strings"
+
+	"machine-pivot/kargs"
+)
+
+// onMachine holds a workload's CPUs against what the machine will be after it
+// has booted with line.
+func (c *checker) onMachine(p, name string, set CPUSet, line kargs.Line) {
+	if c.machine.known() {
+		c.online(p, name, set, line)
+	}
+	c.isolation(p, name, set, line)
+	c.affinity(p, name, set, line)
+}
+
+// online checks that the CPUs will be online.
+func (c *checker) online(p, name string, set CPUSet, line kargs.Line) {
+	for _, a := range c.machine.absences(line) {
+		lost := set.Intersection(a.cpus)
+		if lost.IsEmpty() {
+			continue
+		}
+		if a.certain {
+			c.wrong(p, "workload %q: CPU %s will be offline after the reboot: %s%s", name, lost, a.why, c.machine.siblings(lost))
+		} else {
+			c.warn(p, "workload %q: CPU %s may be offline after the reboot: %s, if the CPU is vulnerable%s", name, lost, a.why, c.machine.siblings(lost))
+		}
+	}
+	after := c.machine.OnlineAfter(line)
+	if off := set.Intersection(after).Difference(c.machine.Online); !off.IsEmpty() {
+		c.warn(p, "workload %q: CPU %s is offline now; the next boot must bring it up", name, off)
+	}
+	if first := c.machine.Present.first(1); !set.IsEmpty() && set.Intersection(first).IsEmpty() {
+		c.warn(p, "workload %q: CPU %s, which the machine boots on, is not in its set %s; it can never be isolated from the system's own work", name, first, set)
+	}
+}
+
+// isolation finds CPUs that the command line takes out of the scheduler's hands:
+// they are meant for dedicated pods, not for a workload of many.
+func (c *checker) isolation(p, name string, set CPUSet, line kargs.Line) {
+	for _, value := range line.Values("isolcpus") {
+		flags, list := isolationFlags(value)
+		isolated := c.list(p, "isolcpus", list)
+		if hit := set.Intersection(isolated); flags["domain"] && !hit.IsEmpty() {
+			c.warn(p, "workload %q: CPU %s is isolated by isolcpus=%s: the kernel does not balance load there, so each container stays on one CPU", name, hit, value)
+		}
+	}
+	for _, key := range []string{"nohz_full", "rcu_nocbs"} {
+		for _, value := range line.Values(key) {
+			if hit := set.Intersection(c.list(p, key, value)); !hit.IsEmpty() {
+				c.warn(p, "workload %q: CPU %s is in %s=%s, which is meant for dedicated CPUs", name, hit, key, value)
+			}
+		}
+	}
+}
+
+// isolationFlags takes the flags before the list of isolcpus off; without any it
+// is the flag domain.
+func isolationFlags(value string) (flags map[string]bool, list string) {
+	flags = map[string]bool{}
+	for {
+		word, rest, more := strings.Cut(value, ",")
+		if word != "nohz" && word != "domain" && word != "managed_irq" || !more {
+			break
+		}
+		flags[word] = true
+		value = rest
+	}
+	if len(flags) == 0 {
+		flags["domain"] = true
+	}
+	return flags, value
+}
+
+// list reads the list of a kernel argument.
+func (c *checker) list(p, key, value string) CPUSet {
+	if value == "" {
+		return CPUSet{}
+	}
+	set, err := parseKernelList(value, c.machine.Present)
+	if err != nil {
+		c.warn(p, "%s: %v", key, err)
+	}
+	return set
+}
+
+// affinity compares with the CPUs that systemd and all it starts run on, CRI-O
+// and kubelet with it; containers do not inherit them.
+func (c *checker) affinity(p, name string, set CPUSet, line kargs.Line) {
+	values := line.Values("systemd.cpu_affinity")
+	if len(values) == 0 || set.IsEmpty() || name != Management {
+		return
+	}
+	value := values[len(values)-1]
+	if value == "" || value == "numa" {
+		return
+	}
+	cpus := c.list(p, "systemd.cpu_affinity", strings.Join(strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ',' }), ","))
+	if !cpus.IsEmpty() && !cpus.Equal(set) {
+		c.warn(p, "workload %q: its CPUs are %s, but systemd.cpu_affinity keeps CRI-O, kubelet and all other services on %s", name, set, cpus)
+	}
+}
