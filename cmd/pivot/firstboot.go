@@ -5,7 +5,6 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/firstboot"
-	"machine-pivot/pinning"
 )
 
 func firstBootCommand() *cobra.Command {
@@ -62,18 +61,8 @@ func (f *rebaseFlags) rebase(cmd *cobra.Command, args []string) (*firstboot.Reba
 	if len(args) > 0 {
 		r.Image = args[0]
 	}
-	for _, assignment := range f.cpusets {
-		workload, set, err := pinning.ParseAssignment(assignment)
-		if err != nil {
-			return nil, fault.New(fault.BadInput, "cannot use --cpuset: %w", err)
-		}
-		if r.Pinning == nil {
-			r.Pinning = pinning.Workloads{}
-		}
-		if _, twice := r.Pinning[workload]; twice {
-			return nil, fault.New(fault.BadInput, "cannot use --cpuset: workload %s is given twice", workload)
-		}
-		r.Pinning[workload] = set
+	if r.Pinning, err = assignments(f.cpusets); err != nil {
+		return nil, err
 	}
 	return r, nil
 }

@@ -115,10 +115,6 @@ func kargsCheckCommand() *cobra.Command {
 	return cmd
 }
 
-func pinningCommand() *cobra.Command {
-	return group("pinning", "CPU partitioning: sets and files", cpusetCommand())
-}
-
 func cpusetCommand() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
