@@ -76,6 +76,9 @@ func (b *FirstBoot) run(ctx context.Context) error {
 		if err := b.preflight(desired); err != nil {
 			return err
 		}
+		if err := b.checkPartition(state, target); err != nil {
+			return err
+		}
 		if err := b.apply(ctx, state, target, decision.Attempt); err != nil {
 			return err
 		}

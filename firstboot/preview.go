@@ -39,7 +39,13 @@ func (m *Machine) plan(target pivot.Target) (pivot.Plan, error) {
 	if err != nil {
 		return pivot.Plan{}, err
 	}
-	return pivot.Diff(state, target)
+	plan, err := pivot.Diff(state, target)
+	if err != nil || !plan.Changed {
+		return plan, err
+	}
+	warnings, err := m.partition(state, target)
+	plan.Notes = append(plan.Notes, warnings...)
+	return plan, err
 }
 
 // Status is what this boot's run, or else the journal, tells, with what is
@@ -77,5 +83,6 @@ func (m *Machine) Verify() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pivot.Prove(state, target), nil
+	drift, err := m.partitionDrift(state, target)
+	return append(pivot.Prove(state, target), drift...), err
 }

@@ -1,0 +1,126 @@
+package firstboot_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"machine-pivot/fault"
+	"machine-pivot/firstboot"
+	"machine-pivot/pinning"
+	"machine-pivot/test/hostdir"
+)
+
+// threads makes the four CPUs of a host threads of two cores.
+func threads(h *hostdir.Host, cores ...string) {
+	for cpu := range 4 {
+		for _, core := range cores {
+			if strings.Contains(core, fmt.Sprint(cpu)) {
+				h.Write(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu), []byte(core+"\n"))
+			}
+		}
+	}
+}
+
+// pin writes the pinning files into the running /etc, as Ignition does.
+func pin(t *testing.T, h *hostdir.Host, set string) {
+	t.Helper()
+	_, cpus, err := pinning.ParseAssignment("management=" + set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := pinning.Workloads{"management": cpus}
+	h.Write(pinning.DropInPath, pinning.DropIn(w))
+	h.Write(pinning.KubeletPath, pinning.KubeletFile(w))
+}
+
+// What pods could not run with is refused before anything is pulled.
+func TestPartitionIsCheckedFirst(t *testing.T) {
+	empty := `{"spec":{"osImageURL":%q,"kernelArguments":[%q],"fips":false,"config":{"ignition":{"version":"9.9.9"}}}}`
+	for _, c := range []struct {
+		name    string
+		prepare func(*testing.T, *hostdir.Host)
+		want    string
+	}{
+		{"nosmt and sibling threads", func(_ *testing.T, h *hostdir.Host) { threads(h, "0-1", "2-3") },
+			"CPU 1 will be offline after the reboot: nosmt switches the second threads of all cores off (CPU 1 is a thread of the core 0-1)"},
+		{"a set of Ignition's outside the machine", func(t *testing.T, h *hostdir.Host) {
+			pin(t, h, "0-9")
+			h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil, empty, h.Image, "quiet"))
+		}, "the machine has no CPU 4-9, only 0-3"},
+		{"a set of Ignition's that the arguments switch off", func(t *testing.T, h *hostdir.Host) {
+			pin(t, h, "0,3")
+			h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil, empty, h.Image, "maxcpus=2"))
+		}, "CPU 3 will be offline after the reboot: maxcpus=2"},
+		{"a later drop-in with another set", func(_ *testing.T, h *hostdir.Host) {
+			h.Write(pinning.DropInDir+"/"+pinning.ProfileDropIn, pinning.DropIn(pinning.Workloads{"management": {}}))
+		}, `its CPUs "0-1" differ from ""`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t)
+			c.prepare(t, h)
+			requests := h.Registry.Requests()
+			plan := firstboot.FirstBoot{Machine: machine(t, h), File: firstboot.EncapsulatedPath}
+			if _, err := plan.Plan(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the plan says %v, want %q", err, c.want)
+			}
+			err := boot(t, h)
+			if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), c.want) || fault.HintOf(err) == "" {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+			if n := h.Registry.Requests() - requests; n != 0 || h.Reboots != 0 || len(h.Ostree.Calls) != 0 {
+				t.Errorf("%d requests, %d reboots, calls %v", n, h.Reboots, h.Ostree.Calls)
+			}
+		})
+	}
+}
+
+// By hand too, also where only the arguments change.
+func TestRebaseChecksThePartition(t *testing.T) {
+	h := hostdir.New(t)
+	threads(h, "0,2", "1,3")
+	pin(t, h, "0,2")
+	r := firstboot.Rebase{Machine: machine(t, h), Append: []string{"nosmt"}}
+	if _, err := r.Run(t.Context()); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "CPU 2 will be offline") {
+		t.Errorf("error %v", err)
+	}
+	r = firstboot.Rebase{Machine: machine(t, h), Append: []string{"quiet"}}
+	if changed, err := r.Run(t.Context()); err != nil || !changed {
+		t.Errorf("changed %v, %v", changed, err)
+	}
+}
+
+func TestVerifyFindsDriftOfThePartition(t *testing.T) {
+	h := newHost(t)
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	h.Boot()
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	verify := func() string {
+		m := machine(t, h)
+		differences, err := m.Verify()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(differences, "\n")
+	}
+	if got := verify(); got != "" {
+		t.Errorf("at its target: %s", got)
+	}
+	h.Write(pinning.DropInDir+"/60-mine", pinning.DropIn(pinning.Workloads{"management": {}}))
+	if got := verify(); !strings.Contains(got, `its CPUs "0-1" differ from "" in `+pinning.DropInDir+"/60-mine") {
+		t.Errorf("with another drop-in: %q", got)
+	}
+	h.Write(pinning.DropInDir+"/60-mine", []byte("[crio.runtime]\nlog_level = \"info\"\n"))
+	h.Write("/sys/devices/system/cpu/online", []byte("0,2-3\n"))
+	if got := verify(); !strings.Contains(got, "CPU 1 of workload management: offline") {
+		t.Errorf("with a CPU offline: %q", got)
+	}
+	h.Write(pinning.KubeletPath, []byte("{}"))
+	if got := verify(); !strings.Contains(got, "file "+pinning.KubeletPath+": differs") {
+		t.Errorf("with a changed file: %q", got)
+	}
+}
