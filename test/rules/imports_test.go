@@ -33,9 +33,11 @@ var importTable = map[string]rule{
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
 	"retry":            {never: slices.Concat(processes, commandLine, world)},
 	"kargs":            {never: slices.Concat(processes, commandLine, world)},
+	"quantity":         {never: slices.Concat(processes, commandLine, world)},
 	"pinning":          {ours: []string{"kargs"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"pinning/pods":     {ours: []string{"pinning", "quantity"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig":    {ours: append([]string{"machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"containerruntime": {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"containerruntime": {ours: append([]string{"machineconfig", "quantity"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: below, what knows none; above, each its own part of the world.
 	"machineconfig/jsonpath":      {never: slices.Concat(processes, commandLine, world)},
