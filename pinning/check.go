@@ -210,11 +210,11 @@ func (c *checker) annotations(p, name string, w workload) {
 	if !w.partitions() {
 		return // some other use of CRI-O's workloads
 	}
-	if want := activationPrefix + name; w.activation != want {
+	if want := ActivationPrefix + name; w.activation != want {
 		c.warn(p, "workload %q: its activation_annotation is %q; pods of this type carry %q", name, w.activation, want)
 	}
-	if w.prefix != annotationPrefix {
-		c.warn(p, "workload %q: its annotation_prefix is %q; CPU shares come in annotations of %q", name, w.prefix, annotationPrefix)
+	if w.prefix != AnnotationPrefix {
+		c.warn(p, "workload %q: its annotation_prefix is %q; CPU shares come in annotations of %q", name, w.prefix, AnnotationPrefix)
 	}
 }
 

@@ -32,8 +32,8 @@ const (
 // The annotations by which pods choose a workload, before the workload's name,
 // and by which containers override its resources.
 const (
-	activationPrefix = "target.workload.openshift.io/"
-	annotationPrefix = "resources.workload.openshift.io"
+	ActivationPrefix = "target.workload.openshift.io/"
+	AnnotationPrefix = "resources.workload.openshift.io"
 )
 
 // Management is the workload type of a cluster's own pods.
@@ -72,7 +72,7 @@ func DropIn(w Workloads) []byte {
 activation_annotation = "%s%s"
 annotation_prefix = "%s"
 resources = { "cpushares" = 0, "cpuset" = "%s" }
-`, name, activationPrefix, name, annotationPrefix, w[name])
+`, name, ActivationPrefix, name, AnnotationPrefix, w[name])
 	}
 	return b.Bytes()
 }
@@ -125,7 +125,7 @@ type workload struct {
 
 // partitions reports whether this is a workload type of CPU partitioning, not
 // some other use of CRI-O's workloads (such as clusters make for image builds).
-func (w workload) partitions() bool { return strings.HasPrefix(w.activation, activationPrefix) }
+func (w workload) partitions() bool { return strings.HasPrefix(w.activation, ActivationPrefix) }
 
 // ParseDropIn reads a CRI-O drop-in that defines workloads and nothing else. It
 // refuses what would keep CRI-O from starting, with CRI-O's own reasons, and

@@ -15,7 +15,7 @@ import (
 )
 
 func pinningCommand() *cobra.Command {
-	return group("pinning", "CPU partitioning: sets, files, pods", cpusetCommand(), pinningGenerateCommand(), pinningCheckCommand())
+	return group("pinning", "CPU partitioning: sets, files, pods", cpusetCommand(), pinningGenerateCommand(), pinningCheckCommand(), pinningMutateCommand())
 }
 
 // assignments reads WORKLOAD=SET pairs, each workload once.

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/pinning/pods"
+)
+
+// mutateFlags are the inputs of pinning mutate.
+type mutateFlags struct {
+	output
+	inPlace        bool
+	shares, syntax string
+	namespaces     []string
+}
+
+// mutated is a manifest with what became of it.
+type mutated struct {
+	File string `json:"file"`
+	pods.Decision
+	Error string `json:"error,omitempty"`
+
+	mode    os.FileMode
+	content []byte
+}
+
+func pinningMutateCommand() *cobra.Command {
+	var flags mutateFlags
+	cmd := &cobra.Command{
+		Use:   "mutate MANIFEST…",
+		Short: "Change static pod manifests as a kubelet with workload partitioning does",
+		Long: "Change static pod manifests as a kubelet with workload partitioning does: CPU requests become requests of\n" +
+			"the workload's resource, and CRI-O gets the CPU shares of each container by an annotation.\n" +
+			"The manifests are printed; with --in-place they are replaced, all or, if one is refused, none.",
+		Args: usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options, err := flags.options()
+			if err != nil {
+				return err
+			}
+			return flags.run(cmd, args, options)
+		},
+	}
+	cmd.Flags().StringVarP(&flags.format, "output", "o", "text", "text: the manifests; json: each decision with its reason")
+	cmd.Flags().BoolVar(&flags.inPlace, "in-place", false, "replace the files")
+	cmd.Flags().StringVar(&flags.shares, "shares", "kubelet", "CPU shares of 400m: kubelet for 409, enhancement for 400")
+	cmd.Flags().StringVar(&flags.syntax, "syntax", "json", "of the annotations: json, or plain for CRI-O 1.21.0")
+	cmd.Flags().StringArrayVar(&flags.namespaces, "namespaces", nil, "file with namespaces: refuse workloads that they do not allow (repeatable)")
+	return cmd
+}
+
+func (f *mutateFlags) options() (pods.Options, error) {
+	var o pods.Options
+	var ok bool
+	if o.Shares, ok = map[string]func(int64) int64{"kubelet": pods.Shares, "enhancement": pods.SeedShares}[f.shares]; !ok {
+		return o, fault.New(fault.Usage, "cannot use --shares=%s: it is kubelet or enhancement", f.shares)
+	}
+	if o.Syntax, ok = map[string]pods.Syntax{"json": pods.JSONSyntax, "plain": pods.PlainSyntax}[f.syntax]; !ok {
+		return o, fault.New(fault.Usage, "cannot use --syntax=%s: it is json or plain", f.syntax)
+	}
+	for _, file := range f.namespaces {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return o, fault.New(fault.BadInput, "cannot read namespaces: %w", err)
+		}
+		allowed, err := pods.Namespaces(data)
+		if err != nil {
+			return o, fault.New(fault.BadInput, "%s: %w", file, err)
+		}
+		if o.Allowed == nil {
+			o.Allowed = map[string]string{}
+		}
+		for name, types := range allowed {
+			o.Allowed[name] = types
+		}
+	}
+	return o, nil
+}
+
+func (f *mutateFlags) run(cmd *cobra.Command, args []string, o pods.Options) error {
+	var all []mutated
+	refused := false
+	for _, file := range args {
+		m, err := mutateFile(file, o)
+		if err != nil {
+			return err
+		}
+		if m.Error != "" {
+			refused = true
+			fmt.Fprintf(cmd.ErrOrStderr(), "pivot: error: %s: %s\n", file, m.Error)
+		} else if m.Warning != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "pivot: warning: %s: %s\n", file, m.Warning)
+		}
+		all = append(all, m)
+	}
+	if f.inPlace && !refused {
+		if err := replaceAll(all); err != nil {
+			return err
+		}
+	}
+	if err := f.write(cmd.OutOrStdout(), all, func(w io.Writer) { printMutated(w, all, f.inPlace) }); err != nil {
+		return err
+	}
+	if refused {
+		return exitStatus(fault.BadInput.ExitStatus())
+	}
+	return nil
+}
+
+func mutateFile(file string, o pods.Options) (mutated, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return mutated{}, fault.New(fault.BadInput, "cannot read manifest: %w", err)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return mutated{}, fault.New(fault.BadInput, "cannot read manifest: %w", err)
+	}
+	m := mutated{File: file, mode: info.Mode().Perm()}
+	m.content, m.Decision, err = pods.Mutate(data, o)
+	if err != nil {
+		m.Error = err.Error()
+	}
+	return m, nil
+}
+
+// replaceAll writes the changed manifests. Kubelet, which reads their directory
+// whole, passes over the temporary file: its name begins with a dot.
+func replaceAll(all []mutated) error {
+	for _, m := range all {
+		if !m.Changed {
+			continue
+		}
+		if err := hostfiles.Replace(m.File, m.content, m.mode); err != nil {
+			return fault.New(fault.CannotWrite, "%w", err)
+		}
+	}
+	return nil
+}
+
+// printMutated prints the manifests, or what became of them in their place.
+func printMutated(w io.Writer, all []mutated, inPlace bool) {
+	printed := 0
+	for _, m := range all {
+		switch {
+		case m.Error != "":
+		case inPlace:
+			change := "unchanged"
+			if m.Changed {
+				change = "changed"
+			}
+			fmt.Fprintf(w, "%s: %s: %s\n", m.File, change, m.Reason)
+			for _, c := range m.Containers {
+				fmt.Fprintf(w, "  container %s: %s; CPU shares %d\n", c.Name, c.Reason, c.Shares)
+			}
+			for _, r := range m.Removed {
+				fmt.Fprintf(w, "  annotation %s removed: %s\n", r.Key, r.Reason)
+			}
+		default:
+			if printed++; printed > 1 {
+				fmt.Fprintln(w, "---")
+			}
+			fmt.Fprintln(w, strings.TrimSuffix(string(bytes.TrimPrefix(m.content, []byte("---\n"))), "\n"))
+		}
+	}
+}
