@@ -173,17 +173,25 @@ func (f *checkFlags) addConfigs(in *pinning.Input, configs []*machineconfig.Mach
 	for _, entry := range merged.Spec.KernelArguments {
 		in.Line = append(in.Line, kargs.Split(entry)...)
 	}
-	for _, file := range merged.Spec.Config.Storage.Files {
-		ours := pinning.IsPinningPath(file.Path) ||
-			slices.Contains([]string{pinning.ConfigPath, pinning.KubeletConfigPath}, file.Path)
-		if !ours {
+	return inlineFiles(merged, in.Files, func(path string) bool {
+		return pinning.IsPinningPath(path) || slices.Contains([]string{pinning.ConfigPath, pinning.KubeletConfigPath}, path)
+	})
+}
+
+// inlineFiles adds the contents of a MachineConfig's files, those that are wanted, by path.
+func inlineFiles(mc *machineconfig.MachineConfig, into map[string][]byte, wanted func(path string) bool) error {
+	if mc.Spec.Config == nil {
+		return nil
+	}
+	for _, file := range mc.Spec.Config.Storage.Files {
+		if !wanted(file.Path) {
 			continue
 		}
 		content, err := ignition.Content(file.Contents, 1<<20)
 		if err != nil {
-			return fault.New(fault.BadInput, "cannot check file %s: %w", file.Path, err)
+			return fault.New(fault.BadInput, "cannot read file %s of MachineConfig %s: %w", file.Path, mc.Name, err)
 		}
-		in.Files[file.Path] = content
+		into[file.Path] = content
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func rootCommand(version string) *cobra.Command {
 	})
 	root.AddCommand(
 		firstBootCommand(), rebaseCommand(), planCommand(), statusCommand(), verifyCommand(),
-		kargsCommand(), pinningCommand(), imageCommand(), configCommand(),
+		kargsCommand(), pinningCommand(), ctrcfgCommand(), imageCommand(), configCommand(),
 	)
 	return root
 }
