@@ -15,11 +15,17 @@ import (
 	"testing"
 )
 
-// TestMachineConfigDocument runs the commands of docs/machineconfig.md and
-// compares what they print. A block with a file's name is that file.
-// UPDATE_GOLDEN=1 writes into the document what they print.
-func TestMachineConfigDocument(t *testing.T) {
-	const path = "../../docs/machineconfig.md"
+// TestDocuments runs the commands of documents and compares what they print. A
+// block with a file's name is that file. UPDATE_GOLDEN=1 writes into the documents
+// what the commands print.
+func TestDocuments(t *testing.T) {
+	for _, name := range []string{"machineconfig.md", "pinning.md", "containerruntime.md"} {
+		t.Run(name, func(t *testing.T) { playDocument(t, "../../docs/"+name) })
+	}
+}
+
+func playDocument(t *testing.T, path string) {
+	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

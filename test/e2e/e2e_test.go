@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"machine-pivot/pinning"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/vm"
 )
@@ -47,6 +48,8 @@ func TestFirstBoot(t *testing.T) {
 		{"bad MachineConfig", badMachineConfig},
 		{"registry comes up late", registryLate},
 		{"by hand", byHand},
+		{"CPUs that are not there", absentCPUs},
+		{"threads that nosmt switches off", siblingThreads},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, world) })
 	}
@@ -106,6 +109,59 @@ func badMachineConfig(t *testing.T, l *lab.Lab) {
 	}
 	if n := l.Registry.Requests() - requests; n != 0 {
 		t.Errorf("%d requests to the registry, want none", n)
+	}
+}
+
+// absentCPUs asks for CPUs beyond the machine's two.
+func absentCPUs(t *testing.T, l *lab.Lab) {
+	want := l.Wanted()
+	want.Pinning = management(t, "0-63")
+	expectRefused(t, l, machine(t, l, encapsulated(t, want)), "the machine has no CPU 2-63, only 0-1")
+}
+
+// siblingThreads asks for both threads of the machine's one core, and for nosmt.
+func siblingThreads(t *testing.T, l *lab.Lab) {
+	want := l.Wanted()
+	want.Pinning = management(t, "0-1")
+	m := machine(t, l, encapsulated(t, want))
+	// An emulated AMD CPU tells of no threads.
+	m.Extra = append(m.Extra, "-smp", "2,sockets=1,cores=1,threads=2", "-cpu", "max,vendor=GenuineIntel")
+	expectRefused(t, l, m, "CPU 1 will be offline after the reboot: nosmt switches the second threads of all cores off (CPU 1 is a thread of the core 0-1)")
+}
+
+func management(t *testing.T, set string) pinning.Workloads {
+	t.Helper()
+	cpus, err := pinning.ParseCPUSet(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pinning.Workloads{pinning.Management: cpus}
+}
+
+// expectRefused boots a machine that must say why it does not pivot, for good,
+// without a request to the registry or a change.
+func expectRefused(t *testing.T, l *lab.Lab, m *vm.Machine, why string) {
+	t.Helper()
+	requests := l.Registry.Requests()
+	only := boot(t, m, vm.BootOptions{})
+	if only.Exit != vm.PoweredOff {
+		t.Fatalf("the machine %s, want no reboot", only.Exit)
+	}
+	r := report(t, only)
+	if r.Unit.ActiveState != "failed" || r.Unit.ExecMainStatus != 65 {
+		t.Errorf("unit is %+v, want failed with 65", r.Unit)
+	}
+	if r.Kubelet.ActiveState == "active" || only.Said("@@kubelet started") {
+		t.Error("kubelet started")
+	}
+	if r.Status.Error == nil || !strings.Contains(r.Status.Error.Message, why) || !only.Said(why) {
+		t.Errorf("neither status nor console say %q: %+v", why, r.Status.Error)
+	}
+	if n := l.Registry.Requests() - requests; n != 0 || r.Deployments != 1 {
+		t.Errorf("%d requests to the registry, %d deployments", n, r.Deployments)
+	}
+	if !r.Encapsulated || r.Closed {
+		t.Error("the file was moved")
 	}
 }
 
