@@ -81,6 +81,25 @@ func TestApply(t *testing.T) {
 	}
 }
 
+func TestThreadsOff(t *testing.T) {
+	for _, c := range []struct {
+		line, arg string
+		certain   bool
+	}{
+		{"", "", false}, {"quiet smt-enabled=on", "", false}, {"nosmtp=nosmt", "", false}, {"mitigations=auto", "", false},
+		{"nosmt", "nosmt", true}, {"nosmt=force quiet", "nosmt", true}, {"mds=full,nosmt nosmt", "nosmt", true},
+		{"smt-enabled=off", "smt-enabled=off", true}, {"smt_enabled=off smt-enabled=2", "", false},
+		{"mitigations=auto,nosmt", "mitigations=auto,nosmt", false}, {"mitigations=auto,nosmt mitigations=off", "", false},
+		{"l1tf=full,force", "l1tf=full,force", false}, {"l1tf=full", "", false}, {"retbleed=auto,nosmt", "retbleed=auto,nosmt", false},
+		{"-- nosmt", "", false},
+	} {
+		arg, certain := kargs.Split(c.line).ThreadsOff()
+		if arg != c.arg || certain != c.certain || kargs.Split(c.line).DisablesThreads() != (arg != "") {
+			t.Errorf("%q: %q, %v; want %q, %v", c.line, arg, certain, c.arg, c.certain)
+		}
+	}
+}
+
 func TestDeleteRefuses(t *testing.T) {
 	for _, c := range []struct{ booted, del, want string }{
 		{"a=1 a=2", "a", "2 values"},

@@ -77,17 +77,36 @@ func (l Line) Values(key string) []string {
 // DisablesThreads reports whether the arguments switch simultaneous multithreading
 // off: by its own argument, or as part of a CPU vulnerability's mitigation.
 func (l Line) DisablesThreads() bool {
-	if len(l.Values("nosmt")) > 0 || slices.Contains(l.Values("smt-enabled"), "off") {
-		return true
+	arg, _ := l.ThreadsOff()
+	return arg != ""
+}
+
+// ThreadsOff is the argument that switches simultaneous multithreading off, or "".
+// It is not certain where only a CPU with a certain vulnerability is affected. Of
+// a key the last value counts.
+func (l Line) ThreadsOff() (arg string, certain bool) {
+	if len(l.Values("nosmt")) > 0 {
+		return "nosmt", true
 	}
-	for _, key := range []string{"mitigations", "mds", "l1tf", "tsx_async_abort", "mmio_stale_data"} {
-		for _, value := range l.Values(key) {
-			if slices.Contains(strings.Split(value, ","), "nosmt") {
-				return true
-			}
+	if value, ok := l.last("smt-enabled"); ok && (value == "off" || value == "0") { // on POWER
+		return "smt-enabled=" + value, true
+	}
+	for _, key := range []string{"mitigations", "l1tf", "mds", "tsx_async_abort", "mmio_stale_data", "retbleed"} {
+		value, _ := l.last(key)
+		if slices.Contains(strings.Split(value, ","), "nosmt") || key == "l1tf" && value == "full,force" {
+			return key + "=" + value, false
 		}
 	}
-	return false
+	return "", false
+}
+
+// last is the last value of a key.
+func (l Line) last(key string) (value string, ok bool) {
+	values := l.Values(key)
+	if len(values) == 0 {
+		return "", false
+	}
+	return values[len(values)-1], true
 }
 
 // kernelPart is the line up to the separator "--".

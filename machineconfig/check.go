@@ -2,7 +2,6 @@ package machineconfig
 
 import (
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -113,29 +112,33 @@ func checkConfig(config ignition.Config, line kargs.Line, rules Rules, report *R
 	n := document.Node{Path: "$.spec.config", Report: report}
 	_, problems := ignition.Parse(ignition.Marshal(config))
 	reportIgnition(n, slices.DeleteFunc(problems, func(p ignition.Problem) bool { return p.Warning })) // told of each part
+	checkPinning(n.At(".storage.files"), config, line, rules)
+}
+
+// checkPinning holds all of CRI-O's drop-ins and kubelet's file against each other
+// and against the machines. N is where the files stand.
+func checkPinning(n document.Node, config ignition.Config, line kargs.Line, rules Rules) {
 	contents := map[string][]byte{}
 	for _, f := range config.Storage.Files {
-		if content, err := ignition.Content(f.Contents, maxInline); err == nil && pinning.IsPinningPath(f.Path) && definesWorkload(f.Path, content) {
+		if !pinning.IsPinningPath(f.Path) {
+			continue
+		}
+		if content, err := ignition.Content(f.Contents, maxInline); err == nil {
 			contents[f.Path] = content
 		}
 	}
-	for _, p := range pinning.Check(contents, rules.CPUs) {
-		add := n.At(".storage.files").Fail
+	found := pinning.Inspect(pinning.Input{Files: contents, Machine: pinning.CPUsOnly(rules.CPUs), Line: line})
+	for _, p := range found.Problems {
+		add := n.Fail
 		if p.Severity == pinning.Warning {
-			add = n.At(".storage.files").Warn
+			add = n.Warn
 		}
 		add("file %s: %s", p.Path, p.Message)
 	}
-	if len(contents) > 0 && line.DisablesThreads() {
-		report.Warn("$.spec.kernelArguments", "nosmt switches the second threads of all cores off: of the CPUs in %s those must be none",
-			slices.Sorted(maps.Keys(contents))[0])
+	if arg, _ := line.ThreadsOff(); arg != "" && len(found.Workloads) > 0 {
+		n.Report.Warn("$.spec.kernelArguments", "%s switches the second threads of all cores off: of the CPUs of the workloads %s none may be one",
+			arg, strings.Join(found.Workloads.Names(), ", "))
 	}
-}
-
-// definesWorkload reports whether a file in a place of pinning files is one:
-// CRI-O's drop-ins are for all its settings.
-func definesWorkload(path string, content []byte) bool {
-	return path == pinning.KubeletPath || strings.Contains(string(content), "crio.runtime.workloads")
 }
 
 // checkThreads finds arguments that switch threads both on and off.

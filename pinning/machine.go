@@ -45,7 +45,7 @@ func (m Machine) absences(line kargs.Line) []absence {
 		started := possible.first(max(n, 1)) // the boot CPU always runs
 		all = append(all, absence{possible.Difference(started), arg + " starts " + strconv.Itoa(started.Size()) + " of them only", true})
 	}
-	if arg, certain := ThreadsOff(line); arg != "" {
+	if arg, certain := line.ThreadsOff(); arg != "" {
 		// What is offline now is so by an earlier nosmt, as far as one can see.
 		seconds := m.Present.Difference(m.Online)
 		for _, core := range m.Cores {
@@ -84,28 +84,6 @@ func (m Machine) siblings(cpus CPUSet) string {
 		pairs = append(pairs[:8], fmt.Sprintf("and %d more", more))
 	}
 	return " (" + strings.Join(pairs, ", ") + ")"
-}
-
-// ThreadsOff is the argument that switches simultaneous multithreading off, or "".
-// It is not certain where only a CPU with a certain vulnerability is affected.
-func ThreadsOff(line kargs.Line) (arg string, certain bool) {
-	if values := line.Values("nosmt"); len(values) > 0 {
-		return "nosmt", true
-	}
-	if values := line.Values("smt-enabled"); len(values) > 0 && slices.Contains([]string{"off", "1"}, values[len(values)-1]) {
-		return "smt-enabled=" + values[len(values)-1], true // on POWER
-	}
-	for _, key := range []string{"mitigations", "l1tf", "mds", "tsx_async_abort", "mmio_stale_data", "retbleed"} {
-		values := line.Values(key)
-		if len(values) == 0 {
-			continue
-		}
-		last := values[len(values)-1]
-		if slices.Contains(strings.Split(last, ","), "nosmt") || key == "l1tf" && last == "full,force" {
-			return key + "=" + last, false
-		}
-	}
-	return "", false
 }
 
 // bootLimit is the number of CPUs that the kernel starts at most.

@@ -165,10 +165,10 @@ func printMutated(w io.Writer, all []mutated, inPlace bool) {
 				fmt.Fprintf(w, "  annotation %s removed: %s\n", r.Key, r.Reason)
 			}
 		default:
-			if printed++; printed > 1 {
+			if printed++; printed > 1 && !bytes.HasPrefix(m.content, []byte("---")) {
 				fmt.Fprintln(w, "---")
 			}
-			fmt.Fprintln(w, strings.TrimSuffix(string(bytes.TrimPrefix(m.content, []byte("---\n"))), "\n"))
+			fmt.Fprintln(w, strings.TrimSuffix(string(m.content), "\n"))
 		}
 	}
 }
