@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"machine-pivot/fault"
+	"machine-pivot/kargs"
 	"machine-pivot/pinning"
 	"machine-pivot/pivot"
 )
@@ -21,15 +22,12 @@ func (m *Machine) partition(state pivot.State, target pivot.Target) (warnings []
 	if err != nil {
 		return nil, err
 	}
-	in := pinning.Input{Line: plan.Kargs.Final}
-	if in.Files, err = m.Host.PartitionFiles(); err != nil {
+	in, err := m.partitionInput(plan.Kargs.Final)
+	if err != nil {
 		return nil, err
 	}
 	for _, f := range target.Files {
 		in.Files[f.Path] = f.Content
-	}
-	if in.Machine, err = m.Host.CPUs(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
 	}
 	result := pinning.Inspect(in)
 	if _, asked := in.Files[pinning.KubeletPath]; !asked && len(result.Workloads) == 0 {
@@ -66,12 +64,8 @@ func (m *Machine) partitionDrift(state pivot.State, target pivot.Target) ([]stri
 	if !slices.ContainsFunc(target.Paths(), pinning.IsPinningPath) {
 		return nil, nil
 	}
-	in := pinning.Input{Line: state.Cmdline}
-	var err error
-	if in.Files, err = m.Host.PartitionFiles(); err != nil {
-		return nil, err
-	}
-	if in.Machine, err = m.Host.CPUs(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	in, err := m.partitionInput(state.Cmdline)
+	if err != nil {
 		return nil, err
 	}
 	var drift []string
@@ -87,4 +81,18 @@ func (m *Machine) partitionDrift(state pivot.State, target pivot.Target) ([]stri
 		}
 	}
 	return drift, nil
+}
+
+// partitionInput is what the machine has of CPU partitioning, with a command line.
+// Where there is no sysfs its CPUs are not known.
+func (m *Machine) partitionInput(line kargs.Line) (pinning.Input, error) {
+	files, err := m.Host.PartitionFiles()
+	if err != nil {
+		return pinning.Input{}, err
+	}
+	cpus, err := m.Host.CPUs()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return pinning.Input{}, err
+	}
+	return pinning.Input{Files: files, Machine: cpus, Line: line}, nil
 }

@@ -53,7 +53,9 @@ type Result struct {
 
 // IsPinningPath reports whether a file at this path may be a pinning file: a
 // drop-in of CRI-O, which reads the directory with all below it, or kubelet's file.
-func IsPinningPath(p string) bool { return p == KubeletPath || strings.HasPrefix(p, DropInDir+"/") }
+func IsPinningPath(p string) bool {
+	return p == KubeletPath || strings.HasPrefix(p, DropInDir+"/") && path.Clean(p) == p
+}
 
 // Check reads the pinning files of a host, by path, as CRI-O and kubelet would,
 // and holds them against each other and against the CPUs that the host has; no

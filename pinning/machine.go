@@ -13,9 +13,9 @@ import (
 type Machine struct {
 	Present CPUSet // that it has, online or not
 	Online  CPUSet // now
-	Cores   []CPUSet
 	// Cores are the threads of each core that has several, as far as they are
 	// online now: the kernel does not tell of the others.
+	Cores []CPUSet
 }
 
 // CPUsOnly is a machine of which nothing is known but its CPUs.

@@ -84,6 +84,18 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestIsPinningPath(t *testing.T) {
+	for path, want := range map[string]bool{
+		pinning.KubeletPath: true, pinning.DropInPath: true, pinning.DropInDir + "/a/b": true, pinning.DropInDir + "/.x": true,
+		pinning.DropInDir: false, pinning.DropInDir + "/": false, pinning.DropInDir + "/../../passwd": false, pinning.DropInDir + "/a/../../x": false,
+		pinning.ConfigPath: false, "etc/crio/crio.conf.d/x": false, "/etc/crio/crio.conf.data": false, pinning.KubeletPath + "/x": false,
+	} {
+		if pinning.IsPinningPath(path) != want {
+			t.Errorf("IsPinningPath(%s) is %v", path, !want)
+		}
+	}
+}
+
 // A performance profile's drop-in replaces the empty one that clusters ship.
 func TestShadowingIsNoError(t *testing.T) {
 	w := workloads(t, "management=0-1")
