@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
@@ -86,6 +87,7 @@ func run(ctx context.Context, argv ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = 5 * time.Second // after a kill: a child of its own may hold the pipes
 	err := cmd.Run()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):

@@ -68,13 +68,17 @@ func deployment(d ostree.Deployment) (pivot.Deployment, error) {
 		return pivot.Deployment{}, fault.New(fault.Refused, "cannot pivot this host: deployment %s has no boot entry in /boot/loader/entries", d.ID()).
 			WithHint("check that /boot is mounted")
 	}
-	return pivot.Deployment{
+	p := pivot.Deployment{
 		Stateroot: d.Stateroot,
 		Commit:    d.Checksum.String(),
 		Serial:    d.Serial,
 		Image:     imageOf(d.Origin),
 		Options:   kargs.Split(d.Entry.Options),
-	}, nil
+	}
+	if d.Base != d.Checksum {
+		p.Base = d.Base.String()
+	}
+	return p, nil
 }
 
 // imageOf is the image that a deployment was made from, by its origin: a

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/test/need"
 )
 
-func TestWithOverlay(t *testing.T) {
+func TestWithOverlays(t *testing.T) {
 	need.Root(t)
 	etc := t.TempDir()
 	old := filepath.Join(etc, "kubernetes/openshift-workload-pinning")
@@ -30,9 +30,19 @@ func TestWithOverlay(t *testing.T) {
 		{Path: "/etc/link", Mode: 0o644, Content: []byte("no longer a link")},
 	}
 	copied := t.TempDir()
-	err := hostfiles.WithOverlay(etc, files, func() error {
+	run := t.TempDir()
+	write(t, filepath.Join(run, "lock"), "")
+	state := hostfiles.File{Path: "/run/x/state", Mode: 0o644, Content: []byte("inside")}
+	err := hostfiles.WithOverlays(func() error {
+		if _, err := os.Lstat(filepath.Join(run, "lock")); !os.IsNotExist(err) {
+			t.Errorf("the hidden file is there (%v)", err)
+		}
+		if got := read(t, filepath.Join(run, "state")); got != "inside" {
+			t.Errorf("the second overlay holds %q", got)
+		}
 		return exec.Command("cp", "-a", etc+"/.", copied).Run()
-	})
+	}, hostfiles.Overlay{Dir: etc, At: "/etc", Files: files},
+		hostfiles.Overlay{Dir: run, At: "/run/x", Files: []hostfiles.File{state}, Hide: []string{"/run/x/lock", "/run/x/none"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,17 +62,26 @@ func TestWithOverlay(t *testing.T) {
 	if got := read(t, outside); got != "untouched" {
 		t.Errorf("a link led out: %q", got)
 	}
-	if left, _ := filepath.Glob("/run/pivot-etc-*"); len(left) > 0 {
+	if entries, _ := os.ReadDir(run); len(entries) != 1 || entries[0].Name() != "lock" {
+		t.Errorf("outside, the second directory has %v", entries)
+	}
+	if left, _ := filepath.Glob("/run/pivot-overlay-*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }
 
-func TestWithOverlayReportsBadPaths(t *testing.T) {
+func TestWithOverlaysReportsBadPaths(t *testing.T) {
 	need.Root(t)
 	ran := false
-	err := hostfiles.WithOverlay(t.TempDir(), []hostfiles.File{{Path: "/usr/lib/x"}}, func() error { ran = true; return nil })
-	if err == nil || ran {
-		t.Errorf("error %v, ran %v", err, ran)
+	work := func() error { ran = true; return nil }
+	for _, o := range []hostfiles.Overlay{
+		{At: "/etc", Files: []hostfiles.File{{Path: "/usr/lib/x"}}},
+		{At: "/etc", Hide: []string{"/usr/lib/x"}},
+	} {
+		o.Dir = t.TempDir()
+		if err := hostfiles.WithOverlays(work, o); err == nil || ran {
+			t.Errorf("error %v, ran %v", err, ran)
+		}
 	}
 }
 

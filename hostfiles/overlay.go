@@ -10,37 +10,48 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WithOverlay calls work in a private mount namespace in which dir also holds
-// files, as an overlay whose upper layer lives in memory. Outside of it, and
-// after it, dir is untouched. Processes that work starts see the overlay too;
-// goroutines that it starts do not.
+// Overlay is what a directory of the host shows besides its own content.
+type Overlay struct {
+	Dir   string   // the directory
+	At    string   // its name in the paths below, as "/etc"
+	Files []File   // what it also holds, or holds instead
+	Hide  []string // paths of files that it seems not to have
+}
+
+// WithOverlays calls work in a private mount namespace in which directories show
+// overlays, whose upper layers live in memory. Outside of it, and after it, they
+// are untouched. Processes that work starts see the overlays too; goroutines that
+// it starts do not.
 //
 // It is how files join an atomic step of another program: libostree merges the
 // /etc it sees into the new deployment.
-func WithOverlay(dir string, files []File, work func() error) error {
-	return inNamespace(func() error { return overlaid(dir, files, work) })
+func WithOverlays(work func() error, overlays ...Overlay) error {
+	return inNamespace(func() error { return overlaid(work, overlays) })
 }
 
-func overlaid(dir string, files []File, work func() error) (err error) {
-	scratch, err := os.MkdirTemp("/run", "pivot-etc-*")
+// overlaid mounts the first overlay and goes on with the others.
+func overlaid(work func() error, overlays []Overlay) (err error) {
+	if len(overlays) == 0 {
+		return work()
+	}
+	o := overlays[0]
+	scratch, err := os.MkdirTemp("/run", "pivot-overlay-*")
 	if err != nil {
-		return fmt.Errorf("cannot overlay %s: %w", dir, err)
+		return fmt.Errorf("cannot overlay %s: %w", o.Dir, err)
 	}
 	defer func() { err = errors.Join(err, os.Remove(scratch)) }()
 	if err := unix.Mount("tmpfs", scratch, "tmpfs", 0, "mode=0700"); err != nil {
-		return fmt.Errorf("cannot overlay %s: cannot mount tmpfs: %w", dir, err)
+		return fmt.Errorf("cannot overlay %s: cannot mount tmpfs: %w", o.Dir, err)
 	}
 	// Lazily, since the overlay, which outlives this function, still uses it.
 	defer func() { err = errors.Join(err, unix.Unmount(scratch, unix.MNT_DETACH)) }()
-	if err := mountOverlay(dir, scratch); err != nil {
+	if err := mountOverlay(o.Dir, scratch); err != nil {
 		return err
 	}
-	for _, f := range files {
-		if err := put(dir, f); err != nil {
-			return err
-		}
+	if err := o.fill(); err != nil {
+		return err
 	}
-	return work()
+	return overlaid(work, overlays[1:])
 }
 
 func mountOverlay(dir, scratch string) error {
@@ -73,35 +84,67 @@ func copyOwnership(from, to string) error {
 	return errors.Join(os.Chown(to, int(st.Uid), int(st.Gid)), unix.Chmod(to, st.Mode&0o7777))
 }
 
-// put writes one file below dir, which stands for /etc.
-func put(dir string, f File) error {
-	rel, below := strings.CutPrefix(f.Path, "/etc/")
-	if !below {
-		return fmt.Errorf("cannot put %s: not below /etc", f.Path)
-	}
-	root, err := os.OpenRoot(dir) // no link in /etc leads out of it
+// fill makes the mounted overlay show what it is for.
+func (o Overlay) fill() error {
+	root, err := os.OpenRoot(o.Dir) // no link in it leads out
 	if err != nil {
-		return fmt.Errorf("cannot put %s: %w", f.Path, err)
+		return fmt.Errorf("cannot overlay %s: %w", o.Dir, err)
 	}
 	defer root.Close()
+	for _, f := range o.Files {
+		if err := o.put(root, f); err != nil {
+			return fmt.Errorf("cannot put %s: %w", f.Path, err)
+		}
+	}
+	for _, path := range o.Hide {
+		if err := o.remove(root, path); err != nil {
+			return fmt.Errorf("cannot hide %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// below is a path's name within the directory.
+func (o Overlay) below(path string) (string, error) {
+	rel, ok := strings.CutPrefix(path, o.At+"/")
+	if !ok {
+		return "", errors.New("not below " + o.At)
+	}
+	return rel, nil
+}
+
+func (o Overlay) remove(root *os.Root, path string) error {
+	rel, err := o.below(path)
+	if err != nil {
+		return err
+	}
+	if err := root.Remove(rel); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// put writes one file.
+func (o Overlay) put(root *os.Root, f File) error {
+	rel, err := o.below(f.Path)
+	if err != nil {
+		return err
+	}
 	if err := root.MkdirAll(filepath.Dir(rel), 0o755); err != nil {
-		return fmt.Errorf("cannot put %s: %w", f.Path, err)
+		return err
 	}
 	// A new inode: what stands there may be a link, or a hard link to something shared.
-	if err := root.Remove(rel); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot put %s: %w", f.Path, err)
+	if err := o.remove(root, f.Path); err != nil {
+		return err
 	}
 	file, err := root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("cannot put %s: %w", f.Path, err)
+		return err
 	}
 	defer file.Close()
 	if _, err := file.Write(f.Content); err != nil {
-		return fmt.Errorf("cannot put %s: %w", f.Path, err)
+		return err
 	}
 	// Owner before mode: chown clears the set-id bits.
-	if err := errors.Join(file.Chown(f.UID, f.GID), unix.Fchmod(int(file.Fd()), uint32(f.Mode))); err != nil {
-		return fmt.Errorf("cannot put %s: %w", f.Path, err)
-	}
-	return nil
+	return errors.Join(file.Chown(f.UID, f.GID), unix.Fchmod(int(file.Fd()), uint32(f.Mode)))
 }

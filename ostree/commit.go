@@ -14,8 +14,19 @@ type CommitInfo struct {
 	Metadata  map[string]any // values as package gvariant maps them
 	Subject   string
 	Timestamp time.Time
+	Parent    Checksum // zero: none
 	RootTree  Checksum // of a DirTree
 	RootMeta  Checksum // of a DirMeta
+}
+
+// Base is the commit that rpm-ostree layered packages or changes on, or zero: a
+// commit that it made on the host has the base as its parent
+// (rpmostree-core.cxx, rpmostree_context_assemble_commit).
+func (c *CommitInfo) Base() Checksum {
+	if layered, _ := c.Metadata["rpmostree.clientlayer"].(bool); layered {
+		return c.Parent
+	}
+	return Checksum{}
 }
 
 // Version is the commit's version as its maker calls it, or "".
@@ -31,6 +42,11 @@ func parseCommit(data []byte) (*CommitInfo, error) {
 	}
 	t := value.(gvariant.Tuple)
 	c := &CommitInfo{Metadata: dictionary(t[0]), Subject: t[3].(string)}
+	if parent, _ := t[1].([]byte); len(parent) > 0 {
+		if c.Parent, err = checksumOf(t[1]); err != nil {
+			return nil, err
+		}
+	}
 	c.Timestamp = time.Unix(int64(bits.ReverseBytes64(t[5].(uint64))), 0).UTC()
 	if c.RootTree, err = checksumOf(t[6]); err != nil {
 		return nil, err

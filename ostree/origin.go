@@ -74,6 +74,23 @@ func (o Origin) ContainerImageReference() string { return o.Get("container-image
 // CustomURL names the image of a deployment made from a legacy one.
 func (o Origin) CustomURL() string { return o.Get("custom-url") }
 
+// Layered reports whether the origin asks rpm-ostree for more than the image:
+// packages, overrides, an initramfs of its own (rust/src/origin.rs). Only
+// rpm-ostree can make a new deployment that keeps them.
+func (o Origin) Layered() bool {
+	for _, g := range o.groups {
+		if g.name != "packages" && g.name != "overrides" && g.name != "rpmostree" {
+			continue
+		}
+		for _, k := range g.keys {
+			if k[1] != "" && k[1] != "false" {
+				return true
+			}
+		}
+	}
+	return o.Get("baserefspec") != ""
+}
+
 // Bytes is the key file, for a new deployment: what is transient is left out.
 func (o Origin) Bytes() []byte {
 	var b strings.Builder

@@ -18,11 +18,23 @@ type Staged struct {
 	KernelArguments    []string
 	HasKernelArguments bool
 	Locked             bool // libostree will not finalize it
+
+	entries []any // of the dictionary, in order
 }
+
+// The names of the staged state's two files in RunDir.
+const (
+	StagedFile = "staged-deployment"
+	// LockFile is how clients lock before libostree 2023.8; it counts in all versions.
+	LockFile = "staged-deployment-locked"
+)
+
+// RunDir is where libostree keeps what lasts until the next boot.
+func (s *Sysroot) RunDir() string { return filepath.Join(s.root, "run/ostree") }
 
 // Staged reads the staged deployment; nil if there is none.
 func (s *Sysroot) Staged() (*Staged, error) {
-	data, err := os.ReadFile(filepath.Join(s.root, "run/ostree/staged-deployment"))
+	data, err := os.ReadFile(filepath.Join(s.RunDir(), StagedFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -33,8 +45,7 @@ func (s *Sysroot) Staged() (*Staged, error) {
 	if err != nil {
 		return nil, err
 	}
-	// How clients locked before libostree 2023.8.
-	if _, err := os.Stat(filepath.Join(s.root, "run/ostree/staged-deployment-locked")); err == nil {
+	if _, err := os.Stat(filepath.Join(s.RunDir(), LockFile)); err == nil {
 		staged.Locked = true
 	}
 	return staged, nil
@@ -48,7 +59,7 @@ func ParseStaged(data []byte) (*Staged, error) {
 		return nil, fmt.Errorf("cannot read the staged deployment: %w", err)
 	}
 	dict := dictionary(value)
-	s := &Staged{}
+	s := &Staged{entries: value.([]any)}
 	if s.Target, err = stagedRef(dict["target"]); err != nil {
 		return nil, fmt.Errorf("cannot read the staged deployment: target: %w", err)
 	}
@@ -75,4 +86,25 @@ func stagedRef(value any) (ref DeploymentRef, err error) {
 	ref.Stateroot, _ = dict["osname"].(string)
 	ref.Checksum, ref.Serial, err = parseTargetName(name)
 	return ref, err
+}
+
+// Unlocked is the staged state with these kernel arguments and without a lock:
+// what libostree will finalize. All else is as it was.
+func (s *Staged) Unlocked(arguments []string) ([]byte, error) {
+	list := make([]any, len(arguments))
+	for i, arg := range arguments {
+		list[i] = arg
+	}
+	var entries []any
+	for _, entry := range s.entries {
+		if key := entry.(gvariant.Tuple)[0]; key != "kargs" && key != "locked" {
+			entries = append(entries, entry)
+		}
+	}
+	entries = append(entries, gvariant.Tuple{"kargs", gvariant.Variant{Type: "as", Value: list}})
+	data, err := gvariant.Encode("a{sv}", entries)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the staged deployment: %w", err)
+	}
+	return data, nil
 }

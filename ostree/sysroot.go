@@ -41,6 +41,7 @@ type Deployment struct {
 	Path   string    // its root directory
 	Origin Origin    // where it came from
 	Entry  BootEntry // zero if it has none
+	Base   Checksum  // the commit that packages are layered on; without any the deployed one
 }
 
 // DeploymentRef names a deployment.
@@ -75,7 +76,7 @@ func (s *Sysroot) Booted() (Deployment, error) {
 		if err != nil {
 			continue // its .origin file, or something foreign
 		}
-		return s.deployment(ref)
+		return s.Deployment(ref)
 	}
 	return Deployment{}, fmt.Errorf("cannot find the booted deployment: none below %s/ostree/deploy is the root directory", s.physical)
 }
@@ -110,10 +111,11 @@ func parseTargetName(name string) (Checksum, int, error) {
 	return c, serial, err
 }
 
-// deployment reads what stands beside a deployment's directory.
-func (s *Sysroot) deployment(ref DeploymentRef) (Deployment, error) {
+// Deployment reads what stands beside a deployment's directory, and what it is
+// layered on. Its boot entry is not looked for.
+func (s *Sysroot) Deployment(ref DeploymentRef) (Deployment, error) {
 	dir := filepath.Join(s.physical, "ostree/deploy", ref.Stateroot, "deploy", fmt.Sprintf("%s.%d", ref.Checksum, ref.Serial))
-	d := Deployment{DeploymentRef: ref, Path: dir}
+	d := Deployment{DeploymentRef: ref, Path: dir, Base: ref.Checksum}
 	text, err := os.ReadFile(dir + ".origin")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Deployment{}, fmt.Errorf("cannot read deployment: %w", err)
@@ -121,7 +123,29 @@ func (s *Sysroot) deployment(ref DeploymentRef) (Deployment, error) {
 	if d.Origin, err = ParseOrigin(text); err != nil {
 		return Deployment{}, fmt.Errorf("cannot read deployment %s: %w", ref.ID(), err)
 	}
+	if d.Origin.Layered() {
+		if d.Base, err = s.base(ref.Checksum); err != nil {
+			return Deployment{}, fmt.Errorf("cannot read deployment %s: %w", ref.ID(), err)
+		}
+	}
 	return d, nil
+}
+
+// base is the commit that another was layered on, which may be itself: an origin
+// can ask for changes that need no commit of their own.
+func (s *Sysroot) base(commit Checksum) (Checksum, error) {
+	repo, err := OpenRepo(filepath.Join(s.physical, "ostree/repo"))
+	if err != nil {
+		return commit, err
+	}
+	info, err := repo.LoadCommit(commit)
+	if err != nil {
+		return commit, err
+	}
+	if base := info.Base(); base != (Checksum{}) {
+		return base, nil
+	}
+	return commit, nil
 }
 
 // Deployments lists the deployments that have boot entries; the first is the
@@ -145,7 +169,7 @@ func (s *Sysroot) Deployments() ([]Deployment, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot follow boot entry %s: %w", e.File, err)
 		}
-		d, err := s.deployment(ref)
+		d, err := s.Deployment(ref)
 		if err != nil {
 			return nil, err
 		}

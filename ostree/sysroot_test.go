@@ -1,9 +1,10 @@
 package ostree_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
-	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -126,18 +127,58 @@ func TestStaged(t *testing.T) {
 		Merge:           ostree.DeploymentRef{Stateroot: "os1", Checksum: c, Serial: 0},
 		KernelArguments: []string{"root=LABEL=root", `q="a b"`}, HasKernelArguments: true,
 	}
-	if staged, err := s.Staged(); err != nil || !reflect.DeepEqual(staged, want) {
+	if staged, err := s.Staged(); err != nil || !sameStaged(staged, want) {
 		t.Errorf("staged %+v, %v, want %+v", staged, err, want)
 	}
 	want.Locked = true
 	write(t, file, string(stagedState(t, gvariant.Tuple{"locked", gvariant.Variant{Type: "b", Value: true}})))
-	if staged, err := s.Staged(); err != nil || !reflect.DeepEqual(staged, want) {
+	if staged, err := s.Staged(); err != nil || !sameStaged(staged, want) {
 		t.Errorf("locked: %+v, %v", staged, err)
 	}
 	write(t, file, string(stagedState(t)))
 	write(t, file+"-locked", "")
 	if staged, err := s.Staged(); err != nil || !staged.Locked {
 		t.Errorf("locked the old way: %+v, %v", staged, err)
+	}
+}
+
+func sameStaged(a, b *ostree.Staged) bool {
+	return a.Target == b.Target && a.Merge == b.Merge && a.Locked == b.Locked &&
+		a.HasKernelArguments == b.HasKernelArguments && slices.Equal(a.KernelArguments, b.KernelArguments)
+}
+
+// TestUnlocked: other arguments and no lock; what this program knows nothing of stays.
+func TestUnlocked(t *testing.T) {
+	extra := gvariant.Tuple{"bootconfig-extra", gvariant.Variant{Type: "a{ss}", Value: []any{gvariant.Tuple{"x-a", "b"}}}}
+	locked := gvariant.Tuple{"locked", gvariant.Variant{Type: "b", Value: true}}
+	staged, err := ostree.ParseStaged(stagedState(t, locked, extra))
+	check(t, err)
+	data, err := staged.Unlocked([]string{"root=LABEL=root", "nosmt"})
+	check(t, err)
+	got, err := ostree.ParseStaged(data)
+	check(t, err)
+	want := *staged
+	want.Locked, want.KernelArguments = false, []string{"root=LABEL=root", "nosmt"}
+	if !sameStaged(got, &want) {
+		t.Errorf("staged %+v, want %+v", got, &want)
+	}
+	if kept := encode(t, "a{sv}", []any{extra}); !bytes.Contains(data, kept[:len(kept)-1]) {
+		t.Errorf("%q does not keep %q", data, kept)
+	}
+}
+
+func TestLayered(t *testing.T) {
+	for text, want := range map[string]bool{
+		"[origin]\nrefspec=a\n": false,
+		"[origin]\ncontainer-image-reference=a\n[packages]\nrequested=\n[rpmostree]\nregenerate-initramfs=false\n": false,
+		"[origin]\nbaserefspec=a\n[packages]\nrequested=strace;\n":                                                 true,
+		"[origin]\nrefspec=a\n[overrides]\nremove=zincati;\n":                                                      true,
+		"[origin]\nrefspec=a\n[rpmostree]\nregenerate-initramfs=true\n":                                            true,
+	} {
+		o, err := ostree.ParseOrigin([]byte(text))
+		if err != nil || o.Layered() != want {
+			t.Errorf("%q: layered %v, %v, want %v", text, o.Layered(), err, want)
+		}
 	}
 }
 

@@ -23,6 +23,7 @@ type Deployment struct {
 	Stateroot string     `json:"stateroot"`
 	Commit    string     `json:"commit"`
 	Serial    int        `json:"serial"`
+	Base      string     `json:"base,omitempty"` // the image's commit, where rpm-ostree has layered packages or changes on it
 	Image     Image      `json:"image,omitzero"` // from its origin; zero if not made from an image
 	Options   kargs.Line `json:"kernelArguments"`
 }
@@ -31,6 +32,9 @@ type Deployment struct {
 func (d Deployment) sameAs(other Deployment) bool {
 	return d.Stateroot == other.Stateroot && d.Commit == other.Commit && d.Serial == other.Serial
 }
+
+// carries reports whether the deployment is of an image's commit.
+func (d Deployment) carries(commit string) bool { return d.Commit == commit || d.Base == commit }
 
 // Pending reports whether the next boot starts another deployment than the booted one.
 func (s State) Pending() bool { return !s.Default.sameAs(s.Booted) }

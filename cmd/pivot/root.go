@@ -12,7 +12,6 @@ import (
 	"machine-pivot/host"
 	"machine-pivot/osimage"
 	"machine-pivot/pivot"
-	"machine-pivot/rpmostree"
 	"machine-pivot/status"
 )
 
@@ -78,24 +77,21 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 
 // machine puts together the machine that the flags name.
 func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
-	h := host.New(f.root)
-	engine, err := f.newEngine(h)
-	if err != nil {
-		return firstboot.Machine{}, err
-	}
-	retry := pivot.DefaultRetry()
-	retry.Bound = f.retryFor
 	log := status.NewLog(cmd.ErrOrStderr())
 	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now}
-	return firstboot.Machine{
-		Host:   h,
+	m := firstboot.Machine{
+		Host:   host.New(f.root),
 		Puller: &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log)},
-		Engine: engine,
-		Retry:  retry,
+		Retry:  pivot.DefaultRetry(),
 		Progress: &pivot.Progress{
 			Journal: pivot.JournalIn(f.root), Emit: reporter.Emit, Now: time.Now,
 		},
-	}, nil
+	}
+	m.Retry.Bound = f.retryFor
+	if err := m.UseEngine(f.engine); err != nil {
+		return firstboot.Machine{}, err
+	}
+	return m, nil
 }
 
 // noteTo tells people what the image's reader has to say.
@@ -107,15 +103,4 @@ func noteTo(log *logrus.Logger) func(string) {
 func notify(text string) {
 	// A lost status line is no reason to stop.
 	_, _ = daemon.SdNotify(false, "STATUS="+text)
-}
-
-func (f *hostFlags) newEngine(h *host.Host) (pivot.Engine, error) {
-	switch f.engine {
-	case "auto", "ostree":
-		return &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}, nil
-	case "rpm-ostree":
-		return nil, fault.New(fault.Refused, "cannot use --engine=rpm-ostree: not implemented yet").
-			WithHint("use --engine=ostree: rpm-ostree takes its deployments as its own")
-	}
-	return nil, fault.New(fault.Usage, "cannot use --engine=%s: it is auto, rpm-ostree or ostree", f.engine)
 }

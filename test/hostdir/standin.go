@@ -2,7 +2,9 @@ package hostdir
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,9 +14,11 @@ import (
 	"machine-pivot/ostree/gvariant"
 )
 
-// Standin plays "ostree admin" on the host.
+// Standin plays "ostree admin" on the host. All else that is asked of ostree the
+// real one does.
 type Standin struct {
-	Calls []string // the verbs, in order
+	Calls   []string // the verbs of "ostree admin", in order
+	Version string   // of libostree; "": one that locks by a file
 
 	// Fail, if not nil, is asked at each call, before it takes effect and after.
 	// An error ends the call there.
@@ -22,12 +26,24 @@ type Standin struct {
 
 	host   *Host
 	staged []string // the arguments of the staged deployment
+	name   string   // of the staged deployment
 }
+
+// The versions of libostree that differ in how they lock.
+const (
+	lockByFile  = "2022.7"
+	LockInState = "2023.8" // the first with a lock in the staged state
+)
 
 // run implements the host's way to run programs.
 func (s *Standin) run(ctx context.Context, argv ...string) ([]byte, error) {
-	if len(argv) < 3 || argv[0] != "ostree" || argv[1] != "admin" {
+	switch {
+	case len(argv) > 1 && argv[0] == "ostree" && argv[1] == "--version":
+		return fmt.Appendf(nil, "libostree:\n Version: '%s'\n Features:\n  - libcurl\n", s.version()), nil
+	case len(argv) < 3 || argv[0] != "ostree":
 		return nil, fmt.Errorf("the stand-in knows no %q", argv)
+	case argv[1] != "admin":
+		return output(ctx, argv...)
 	}
 	s.Calls = append(s.Calls, argv[2])
 	call := len(s.Calls)
@@ -45,6 +61,21 @@ func (s *Standin) run(ctx context.Context, argv ...string) ([]byte, error) {
 	return nil, nil
 }
 
+func (s *Standin) version() string {
+	if s.Version == "" {
+		return lockByFile
+	}
+	return s.Version
+}
+
+func output(ctx context.Context, argv ...string) ([]byte, error) {
+	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	return out, err
+}
+
 func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 	switch verb {
 	case "deploy":
@@ -52,69 +83,119 @@ func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 	case "finalize-staged":
 		return s.finalize(ctx)
 	case "undeploy":
-		return os.Remove(s.stateFile())
+		return errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile()))
 	}
 	return fmt.Errorf("the stand-in knows no verb %q", verb)
 }
 
 func (s *Standin) stateFile() string { return s.host.Path("/run/ostree/staged-deployment") }
+func (s *Standin) lockFile() string  { return s.stateFile() + "-locked" }
+func (s *Standin) deployDir() string {
+	return filepath.Join(s.host.physical, "ostree/deploy/os/deploy")
+}
+func (s *Standin) originFile() string { return filepath.Join(s.deployDir(), s.name+".origin") }
 
-// stage keeps the arguments and writes the staged state as libostree does.
+// stage keeps the arguments and writes the staged state and its origin as
+// libostree does.
 func (s *Standin) stage(args []string) error {
 	if !slices.Contains(args, "--stage") {
 		return fmt.Errorf("the stand-in only stages, but got %q", args)
 	}
-	booted, err := s.host.Sysroot().Booted()
+	commit := args[len(args)-1]
+	others, err := filepath.Glob(filepath.Join(s.deployDir(), commit+".[0-9]"))
 	if err != nil {
 		return err
 	}
-	s.staged = slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--stage" })
-	// The origin's file is read now: whoever staged may remove it.
-	for i, a := range s.staged {
-		if file, ok := strings.CutPrefix(a, "--origin-file="); ok {
-			kept := filepath.Join(s.host.physical, "origin")
-			if err := copyFile(file, kept); err != nil {
+	replaces := s.name
+	s.name = fmt.Sprintf("%s.%d", commit, len(others))
+	s.staged = nil
+	var kargs []any
+	locked := false
+	for _, a := range args {
+		flag, value, _ := strings.Cut(a, "=")
+		switch flag {
+		case "--stage":
+			continue
+		case "--lock-finalization":
+			locked = true
+			continue
+		case "--origin-file":
+			// Read now: whoever staged may remove it.
+			if err := copyFile(value, s.originFile()); err != nil {
 				return err
 			}
-			s.staged[i] = "--origin-file=" + kept
+			a = "--origin-file=" + filepath.Join(s.host.physical, "origin")
+			if err := copyFile(value, filepath.Join(s.host.physical, "origin")); err != nil {
+				return err
+			}
+		case "--karg-append":
+			kargs = append(kargs, value)
 		}
+		s.staged = append(s.staged, a)
 	}
-	var kargs []any
-	for _, a := range args {
-		if arg, ok := strings.CutPrefix(a, "--karg-append="); ok {
-			kargs = append(kargs, arg)
-		}
+	if locked && s.version() < LockInState {
+		return errors.New("error: Unknown option --lock-finalization")
+	}
+	return s.writeState(kargs, locked, replaces)
+}
+
+func (s *Standin) writeState(kargs []any, locked bool, replaces string) error {
+	booted, err := s.host.Sysroot().Booted()
+	if err != nil {
+		return err
 	}
 	type tuple = gvariant.Tuple
 	entry := func(key, typ string, value any) tuple {
 		return tuple{key, gvariant.Variant{Type: typ, Value: value}}
 	}
-	state, err := gvariant.Encode("a{sv}", []any{
-		entry("target", "a{sv}", []any{entry("name", "s", args[len(args)-1]+".0"), entry("osname", "s", "os")}),
+	entries := []any{
+		entry("target", "a{sv}", []any{entry("name", "s", s.name), entry("osname", "s", "os")}),
 		entry("merge-deployment", "a{sv}", []any{
 			entry("name", "s", fmt.Sprintf("%s.%d", booted.Checksum, booted.Serial)), entry("osname", "s", booted.Stateroot),
 		}),
 		entry("kargs", "as", kargs),
-	})
+	}
+	if locked {
+		entries = append(entries, entry("locked", "b", true))
+	}
+	state, err := gvariant.Encode("a{sv}", entries)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(s.stateFile()), 0o755); err != nil {
 		return err
 	}
+	_, err = os.Stat(s.stateFile())
+	if err == nil && replaces != s.name && s.version() >= LockInState {
+		// Whatever was staged before takes the lock file with it, since 2023.7.
+		if err := os.Remove(s.lockFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	return os.WriteFile(s.stateFile(), state, 0o644)
 }
 
-// finalize lets the real ostree deploy what was staged.
+// finalize lets the real ostree deploy what was staged, with the arguments that
+// the staged state names. What is locked stays as it is.
 func (s *Standin) finalize(ctx context.Context) error {
-	if err := os.Remove(s.stateFile()); err != nil {
+	staged, err := s.host.Sysroot().Staged()
+	if err != nil || staged == nil || staged.Locked {
 		return err
 	}
-	argv := append([]string{"admin", "deploy", "--sysroot=" + s.host.physical}, s.staged...)
-	if out, err := exec.CommandContext(ctx, "ostree", argv...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	if err := errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile())); err != nil {
+		return err
 	}
-	return nil
+	argv := []string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical, "--karg-none"}
+	for _, arg := range staged.KernelArguments {
+		argv = append(argv, "--karg-append="+arg)
+	}
+	for _, a := range s.staged {
+		if !strings.HasPrefix(a, "--karg") {
+			argv = append(argv, a)
+		}
+	}
+	_, err = output(ctx, argv...)
+	return err
 }
 
 func copyFile(from, to string) error {

@@ -1,0 +1,37 @@
+package firstboot
+
+import (
+	"os"
+
+	"machine-pivot/fault"
+	"machine-pivot/rpmostree"
+)
+
+// UseEngine chooses what makes the machine's deployments: "rpm-ostree",
+// "ostree", or "auto" for the one that fits the host. The other fields of the
+// machine must be set.
+func (m *Machine) UseEngine(name string) error {
+	plain := rpmostree.Ostree{Sysroot: m.Host.Sysroot(), Run: m.Host.Run}
+	switch name {
+	case "auto":
+		if _, err := os.Stat(m.Host.Path("/usr/bin/rpm-ostree")); err == nil {
+			m.useRpmOstree(plain, false)
+			return nil
+		}
+		m.Engine = &plain
+	case "ostree":
+		m.Engine = &plain
+	case "rpm-ostree":
+		m.useRpmOstree(plain, true)
+	default:
+		return fault.New(fault.Usage, "cannot use --engine=%s: it is auto, rpm-ostree or ostree", name)
+	}
+	return nil
+}
+
+func (m *Machine) useRpmOstree(plain rpmostree.Ostree, always bool) {
+	m.Engine = &rpmostree.RpmOstree{
+		Ostree: plain, Always: always,
+		Retry: m.Retry, Waiting: m.Progress.Waiting, Note: m.Progress.Note,
+	}
+}

@@ -1,0 +1,119 @@
+package rpmostree
+
+import (
+	"fmt"
+	"slices"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
+	"machine-pivot/ostree"
+	"machine-pivot/pivot"
+)
+
+// checkStaged holds the staged state against the request, field by field. Its
+// kernel arguments do not count: Commit hands libostree the request's.
+func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
+	staged, err := e.Sysroot.Staged()
+	if err != nil {
+		return nil, err
+	}
+	if staged == nil {
+		return nil, fault.New(fault.Internal, "cannot use the staged deployment of %s: nothing is staged", r.Commit)
+	}
+	target, err := e.Sysroot.Deployment(staged.Target)
+	if err != nil {
+		return nil, err
+	}
+	wrong := func(what string, got, want any) (*ostree.Staged, error) {
+		return nil, fmt.Errorf("cannot trust the staged deployment: %s is %v, wanted %v", what, got, want)
+	}
+	lost := missing(r.Merge.Options.Values("root"), r.Kargs.Values("root"))
+	switch {
+	case !carries(target, r.Commit):
+		return wrong("commit", target.Base, r.Commit)
+	case target.Stateroot != r.Merge.Stateroot:
+		return wrong("stateroot", target.Stateroot, r.Merge.Stateroot)
+	case staged.Merge.Checksum.String() != r.Merge.Commit || staged.Merge.Serial != r.Merge.Serial:
+		return wrong("the deployment whose /etc is merged", staged.Merge.Checksum, r.Merge.Commit)
+	case imageOf(target.Origin) != imageWanted(r, target.Origin):
+		return wrong("the image in its origin", imageOf(target.Origin), imageWanted(r, target.Origin))
+	case !staged.Locked:
+		return wrong("lock", "none", "set")
+	case len(lost) > 0:
+		return wrong("kernel argument root=", "missing", lost)
+	}
+	return staged, nil
+}
+
+// carries reports whether a deployment is of the commit, or has it as the base
+// of what is layered.
+func carries(d ostree.Deployment, commit string) bool {
+	return d.Checksum.String() == commit || d.Base.String() == commit
+}
+
+// imageOf is what an origin names the image by.
+func imageOf(o ostree.Origin) string {
+	if c := o.ContainerImageReference(); c != "" {
+		return c
+	}
+	return o.CustomURL()
+}
+
+// imageWanted is what the origin must name it by; any name if the image stays.
+func imageWanted(r pivot.Request, have ostree.Origin) string {
+	switch {
+	case r.Image.IsZero():
+		return imageOf(have)
+	case r.Image.Container != "":
+		return r.Image.Container
+	}
+	return customURL(r.Image)
+}
+
+func missing(want, have []string) (lost []string) {
+	for _, v := range want {
+		if !slices.Contains(have, v) {
+			lost = append(lost, v)
+		}
+	}
+	return lost
+}
+
+// checkCommitted holds what the next boot will start against the request.
+func (e *Ostree) checkCommitted(r pivot.Request) error {
+	all, err := e.Sysroot.Deployments()
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 || !carries(all[0], r.Commit) {
+		return fault.New(fault.Internal, "cannot finalize the staged deployment: ostree reported success but the default boot entry is another one")
+	}
+	next := all[0]
+	if options := kargs.Split(next.Entry.Options); !sameArguments(options, r.Kargs) {
+		return fmt.Errorf("cannot trust the new boot entry: its options are %q, wanted %q", options, r.Kargs)
+	}
+	for _, f := range r.Files {
+		got, ok, err := hostfiles.Read(next.Path, f.Path)
+		if err != nil {
+			return err
+		}
+		if !ok || !got.Equal(f) {
+			return fmt.Errorf("cannot trust the new deployment: its %s is missing or differs", f.Path)
+		}
+	}
+	return nil
+}
+
+// sameArguments compares to the letter, but for ostree=, which libostree writes anew.
+func sameArguments(got, want kargs.Line) bool { return withoutOstree(got).Equal(withoutOstree(want)) }
+
+func withoutOstree(l kargs.Line) kargs.Line {
+	var rest kargs.Line
+	for _, arg := range l {
+		if len(kargs.Line{arg}.Values("ostree")) == 0 {
+			rest = append(rest, arg)
+		}
+	}
+	return rest
+}

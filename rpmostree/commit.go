@@ -1,0 +1,72 @@
+package rpmostree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"machine-pivot/hostfiles"
+	"machine-pivot/ostree"
+	"machine-pivot/pivot"
+)
+
+// runtimeDir is libostree's directory in /run, as libostree names it.
+const runtimeDir = "/run/ostree"
+
+// Commit finalizes the staged deployment with the files laid over the /etc that
+// libostree merges, and with the request's kernel arguments. The commit point is
+// libostree's one rename of /boot/loader.
+//
+// Only the private view ever has an unlocked staged deployment, so that nobody
+// else can finalize it without the files: on the host it is locked, and then gone.
+func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
+	staged, err := e.checkStaged(r)
+	if err != nil {
+		return err
+	}
+	state, err := staged.Unlocked(r.Kargs)
+	if err != nil {
+		return err
+	}
+	booted, err := e.Sysroot.Booted()
+	if err != nil {
+		return err
+	}
+	onHost, err := os.OpenRoot(e.Sysroot.RunDir())
+	if err != nil {
+		return fmt.Errorf("cannot finalize the staged deployment: %w", err)
+	}
+	defer onHost.Close()
+	finalize := func() error {
+		if err := forget(onHost); err != nil {
+			return err
+		}
+		_, err := e.Run(ctx, "ostree", "admin", "finalize-staged")
+		return err
+	}
+	err = hostfiles.WithOverlays(finalize,
+		hostfiles.Overlay{Dir: filepath.Join(booted.Path, "etc"), At: "/etc", Files: r.Files},
+		hostfiles.Overlay{Dir: e.Sysroot.RunDir(), At: runtimeDir,
+			Files: []hostfiles.File{{Path: runtimeDir + "/" + ostree.StagedFile, Mode: 0o644, Content: state}},
+			Hide:  []string{runtimeDir + "/" + ostree.LockFile}})
+	if err != nil {
+		return fmt.Errorf("cannot finalize the staged deployment: %w", err)
+	}
+	return e.checkCommitted(r)
+}
+
+// forget takes the staged state away from the host, and only then its lock. From
+// here on a failure leaves a directory that no boot entry names, which libostree
+// cleans up; a state that stayed behind would let the next staging remove the
+// directory of a deployment that is the next boot by then.
+func forget(onHost *os.Root) error {
+	for _, name := range []string{ostree.StagedFile, ostree.LockFile} {
+		if err := onHost.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

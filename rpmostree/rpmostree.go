@@ -1,0 +1,124 @@
+package rpmostree
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"machine-pivot/fault"
+	"machine-pivot/pivot"
+)
+
+// RpmOstree is the engine for a host where rpm-ostree is in charge. It never
+// runs beside a transaction of rpm-ostree's, and what it makes rpm-ostree takes
+// as its own.
+//
+// A new image on which nothing is layered, and a change without a new image, is
+// staged by libostree in one call, as Ostree does it. rpm-ostree makes the
+// deployment where only rpm-ostree can: where packages or overrides are layered.
+type RpmOstree struct {
+	Ostree
+	Always  bool // rpm-ostree makes each deployment of a new image
+	Retry   pivot.Retry
+	Waiting func(err error, try int, wait time.Duration) // told of each wait
+	Note    func(message string)                         // told what is worth knowing
+
+	named bool // the update driver has been
+}
+
+var _ pivot.Engine = (*RpmOstree)(nil)
+
+// Prepare waits until rpm-ostree is idle, makes the deployment and checks it.
+func (e *RpmOstree) Prepare(ctx context.Context, r pivot.Request) error {
+	booted, err := e.Sysroot.Booted()
+	if err != nil {
+		return err
+	}
+	layered := booted.Origin.Layered()
+	if r.Image.IsZero() || !layered && !e.Always {
+		return e.beside(ctx, func() error { return e.stage(ctx, r, booted) })
+	}
+	tool, err := e.ask(ctx, "rpm-ostree")
+	if err != nil {
+		return err
+	}
+	if r.Image.Container == "" || tool.has("container") {
+		return e.rebase(ctx, r, tool)
+	}
+	if layered {
+		return fault.New(fault.Refused, "cannot rebase to %s: rpm-ostree %s knows no container images, and only rpm-ostree can keep the packages that are layered", r.Image.Reference, tool.version).
+			WithHint("undo what is layered first: rpm-ostree reset")
+	}
+	e.Note(fmt.Sprintf("rpm-ostree %s knows no container images: libostree makes the deployment, still with one reboot", tool.version))
+	return e.beside(ctx, func() error { return e.stage(ctx, r, booted) })
+}
+
+// beside does work that libostree does alone, when rpm-ostree is idle. A daemon
+// that does not answer has no transaction that could be in the way; libostree's
+// own lock keeps both apart in any case.
+func (e *RpmOstree) beside(ctx context.Context, work func() error) error {
+	err := e.Retry.Do(ctx, e.Waiting, func(ctx context.Context) error {
+		s, err := e.status(ctx)
+		if err != nil {
+			e.Note(fmt.Sprintf("going on without rpm-ostree: %v", err))
+			return ctx.Err()
+		}
+		return s.idle()
+	})
+	if err != nil {
+		return err
+	}
+	return work()
+}
+
+// rebase lets rpm-ostree make the deployment, locked. The commit is in the
+// repository already, so rpm-ostree asks no registry for it.
+func (e *RpmOstree) rebase(ctx context.Context, r pivot.Request, t tool) error {
+	err := e.Retry.Do(ctx, e.Waiting, func(ctx context.Context) error { return e.tryRebase(ctx, r, t) })
+	if err != nil {
+		return fmt.Errorf("cannot rebase to %s: %w", r.Image.Reference, err)
+	}
+	_, err = e.checkStaged(r)
+	return err
+}
+
+func (e *RpmOstree) tryRebase(ctx context.Context, r pivot.Request, t tool) error {
+	s, err := e.status(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.idle(); err != nil {
+		return err
+	}
+	if _, err := e.checkStaged(r); err == nil {
+		return nil // a try before did it, only its answer was lost
+	}
+	// What is staged would be what rpm-ostree starts from. Not by "rpm-ostree
+	// cleanup": that also lets go of the image that was imported for this.
+	if err := e.Discard(ctx); err != nil {
+		return err
+	}
+	if !t.since(2020, 4) { // the first with --lock-finalization here
+		if err := e.touchLock(); err != nil {
+			return err
+		}
+	}
+	_, err = e.call(ctx, rebaseTimeout, rebaseCommand(r, t)...)
+	return err
+}
+
+// rebaseCommand names the commit of a legacy image with a colon: without it
+// rpm-ostree would prefix the remote of the present origin and drop the custom one.
+func rebaseCommand(r pivot.Request, t tool) []string {
+	argv := []string{"rpm-ostree", "rebase"}
+	if t.since(2020, 4) {
+		argv = append(argv, "--lock-finalization")
+	}
+	if t.since(2021, 3) {
+		argv = append(argv, "--bypass-driver")
+	}
+	if r.Image.Container != "" {
+		return append(argv, "--experimental", r.Image.Container) // old versions insist on the option
+	}
+	return append(argv, "--custom-origin-url="+customURL(r.Image), "--custom-origin-description="+customDescription, ":"+r.Commit)
+}

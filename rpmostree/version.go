@@ -1,0 +1,51 @@
+package rpmostree
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"machine-pivot/fault"
+)
+
+// tool is what "ostree --version" or "rpm-ostree --version" says, both in YAML.
+type tool struct {
+	version  string
+	year     int
+	release  int // of the year
+	features []string
+}
+
+var versionLine = regexp.MustCompile(`(?m)^\s*Version:\s*'?((\d+)\.(\d+)[^'\s]*)'?`)
+
+// ask asks a program of the host what it is.
+func (e *Ostree) ask(ctx context.Context, program string) (tool, error) {
+	out, err := e.Run(ctx, program, "--version")
+	if err != nil {
+		return tool{}, fmt.Errorf("cannot tell the version of %s: %w", program, err)
+	}
+	m := versionLine.FindStringSubmatch(string(out))
+	if m == nil {
+		return tool{}, fault.New(fault.Refused, "cannot tell the version of %s: it says %q", program, out)
+	}
+	t := tool{version: m[1]}
+	t.year, _ = strconv.Atoi(m[2]) // digits, by the expression
+	t.release, _ = strconv.Atoi(m[3])
+	_, list, _ := strings.Cut(string(out), "Features:")
+	for line := range strings.Lines(list) {
+		if f, ok := strings.CutPrefix(strings.TrimSpace(line), "- "); ok {
+			t.features = append(t.features, f)
+		}
+	}
+	return t, nil
+}
+
+// since reports whether the tool is of that release or a later one.
+func (t tool) since(year, release int) bool {
+	return t.year > year || t.year == year && t.release >= release
+}
+
+func (t tool) has(feature string) bool { return slices.Contains(t.features, feature) }
