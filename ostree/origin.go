@@ -56,11 +56,14 @@ func ParseOrigin(text []byte) (Origin, error) {
 }
 
 // Get is the value of a key in the group [origin], or "".
-func (o Origin) Get(key string) string {
+func (o Origin) Get(key string) string { return o.Value("origin", key) }
+
+// Value is the value of a key in a group, or "".
+func (o Origin) Value(group, key string) string {
 	value := ""
 	for _, g := range o.groups {
 		for _, k := range g.keys {
-			if g.name == "origin" && k[0] == key {
+			if g.name == group && k[0] == key {
 				value = k[1]
 			}
 		}

@@ -7,6 +7,7 @@
 package hostdir
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"machine-pivot/test/need"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/rpmostree"
 )
 
 // Host is such a host, with a registry that serves its next system.
@@ -32,9 +34,11 @@ type Host struct {
 	Reboots  int    // asked for so far
 	Ostree   Standin
 
-	t        testing.TB
-	physical string
-	boots    int
+	t         testing.TB
+	physical  string
+	archive   string // a repository with the next system
+	boots     int
+	rpmOstree bool
 }
 
 // New makes a host that has booted its first system. It skips, or on CI fails,
@@ -79,7 +83,7 @@ func (h *Host) serve() {
 	h.t.Helper()
 	archive := filepath.Join(h.t.TempDir(), "archive")
 	h.run("ostree", "init", "--repo="+archive, "--mode=archive")
-	h.Commit = h.commit(archive, "B.2")
+	h.archive, h.Commit = archive, h.commit(archive, "B.2")
 	r, err := registry.Start(registry.Options{})
 	h.must(err)
 	h.Registry = r
@@ -113,12 +117,80 @@ func (h *Host) Boot() {
 	h.must(os.Symlink(filepath.Join(h.physical, "boot"), filepath.Join(root, "boot")))
 	h.must(os.Symlink(filepath.Join(h.physical, "ostree/deploy/os/var"), filepath.Join(root, "var")))
 	h.Host = host.New(root)
-	h.Run = h.Ostree.run
+	h.Run = h.runProgram
 	h.Reboot = func(context.Context) error { h.Reboots++; return nil }
+	if h.rpmOstree {
+		h.Write("/usr/bin/rpm-ostree", nil)
+	}
 	h.Write("/run/ostree-booted", nil)
 	h.Write("/proc/cmdline", []byte("BOOT_IMAGE=/x "+strings.Replace(all[0].Entry.Options, "$ignition_firstboot", "ignition.firstboot", 1)+"\n"))
 	h.Write("/proc/sys/kernel/random/boot_id", fmt.Appendf(nil, "boot-%d\n", h.boots))
 	h.Write("/sys/devices/system/cpu/present", []byte("0-3\n"))
+}
+
+// InstallRpmOstree makes it a host of rpm-ostree: of the stand-in, which is what
+// the control file says.
+func (h *Host) InstallRpmOstree(c rpmostree.Control) {
+	h.t.Helper()
+	h.rpmOstree = true
+	h.Write("/usr/bin/rpm-ostree", nil)
+	h.must(c.Write(h.Root))
+}
+
+// SetOrigin replaces the running system's origin.
+func (h *Host) SetOrigin(text string) {
+	h.t.Helper()
+	booted, err := h.Sysroot().Booted()
+	h.must(err)
+	h.must(os.WriteFile(booted.Path+".origin", []byte(text), 0o644))
+}
+
+// PullCommit puts the next system's commit into the host's repository, as an
+// import does, and returns it.
+func (h *Host) PullCommit() string {
+	h.t.Helper()
+	repo := "--repo=" + filepath.Join(h.physical, "ostree/repo")
+	h.run("ostree", "pull-local", "--disable-fsync", repo, h.archive, h.Commit)
+	h.run("ostree", "refs", repo, "--force", "--create=pivot/"+h.Commit, h.Commit)
+	return h.Commit
+}
+
+// ImageRef sets the ref that says that an image, by its ostree reference, is in
+// the repository as the commit.
+func (h *Host) ImageRef(reference, commit string) string {
+	h.t.Helper()
+	ref := rpmostree.ImageRef(reference)
+	h.run("ostree", "refs", "--repo="+filepath.Join(h.physical, "ostree/repo"), "--force", "--create="+ref, commit)
+	return ref
+}
+
+// Layer makes the running system one on which rpm-ostree is to layer packages.
+func (h *Host) Layer(packages string) {
+	h.t.Helper()
+	booted, err := h.Sysroot().Booted()
+	h.must(err)
+	h.SetOrigin("[origin]\nrefspec=" + booted.Checksum.String() + "\n[packages]\nrequested=" + packages + "\n")
+}
+
+// runProgram implements the host's way to run programs.
+func (h *Host) runProgram(ctx context.Context, argv ...string) ([]byte, error) {
+	if argv[0] != "rpm-ostree" || !h.rpmOstree {
+		return h.Ostree.run(ctx, argv...)
+	}
+	var stdout, stderr bytes.Buffer
+	status, err := h.RpmOstree().Main(ctx, argv[1:], &stdout, &stderr)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("rpm-ostree: %w", err)
+	case status != 0:
+		return nil, fmt.Errorf("rpm-ostree: %s (exit status %d)", strings.TrimSpace(stderr.String()), status)
+	}
+	return stdout.Bytes(), nil
+}
+
+// RpmOstree is the stand-in on this host.
+func (h *Host) RpmOstree() *rpmostree.Standin {
+	return &rpmostree.Standin{Root: h.Root, Ostree: h.Ostree.run, Reboot: func(ctx context.Context) error { return h.Reboot(ctx) }}
 }
 
 // Version is that of the running system.

@@ -1,0 +1,383 @@
+package rpmostree_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/test/hostdir"
+	"machine-pivot/test/rpmostree"
+)
+
+// Each test names the sources of the real program that say what it must be.
+// "upgrader" is src/daemon/rpmostree-sysroot-upgrader.cxx, "types"
+// src/daemon/rpmostreed-transaction-types.cxx.
+
+// world is a host with the stand-in.
+type world struct {
+	*hostdir.Host
+	t *testing.T
+}
+
+func newWorld(t *testing.T, c rpmostree.Control) *world {
+	h := hostdir.New(t)
+	h.InstallRpmOstree(c)
+	return &world{h, t}
+}
+
+// result is how a call ended.
+type result struct {
+	status         int
+	err            error
+	stdout, stderr string
+}
+
+func (w *world) call(args ...string) result {
+	w.t.Helper()
+	var stdout, stderr bytes.Buffer
+	status, err := w.RpmOstree().Main(w.t.Context(), args, &stdout, &stderr)
+	return result{status, err, stdout.String(), stderr.String()}
+}
+
+// does calls and wants success.
+func (w *world) does(args ...string) string {
+	w.t.Helper()
+	r := w.call(args...)
+	if r.status != 0 || r.err != nil {
+		w.t.Fatalf("rpm-ostree %v: status %d, %v: %s", args, r.status, r.err, r.stderr)
+	}
+	return r.stdout
+}
+
+// fails calls and wants the message, on one line after "error: " (rust/src/main.rs), and status 1.
+func (w *world) fails(message string, args ...string) {
+	w.t.Helper()
+	r := w.call(args...)
+	if r.status != 1 || r.err != nil || !strings.Contains(r.stderr, "error: "+message) {
+		w.t.Errorf("rpm-ostree %v: status %d, %v: %q, want %q", args, r.status, r.err, r.stderr, message)
+	}
+}
+
+type object = map[string]any
+
+func (w *world) status() object {
+	w.t.Helper()
+	var doc object
+	if err := json.Unmarshal([]byte(w.does("status", "--json")), &doc); err != nil {
+		w.t.Fatal(err)
+	}
+	return doc
+}
+
+func (w *world) deployments() []object {
+	w.t.Helper()
+	var list []object
+	for _, d := range w.status()["deployments"].([]any) {
+		list = append(list, d.(object))
+	}
+	return list
+}
+
+// lock tells which forms of the lock there are.
+func (w *world) lock() (inState, file bool) {
+	w.t.Helper()
+	_, err := os.Stat(w.Path("/run/ostree/staged-deployment-locked"))
+	state := w.Read("/run/ostree/staged-deployment")
+	return bytes.Contains(state, []byte("locked")), err == nil
+}
+
+func TestVersionAndFeatures(t *testing.T) { // src/app/libmain.cxx, rust/src/utils.rs
+	for _, c := range []struct {
+		control   rpmostree.Control
+		container bool
+	}{
+		{rpmostree.Control{}, true},
+		{rpmostree.Control{Version: "2021.14"}, false},
+		{rpmostree.Control{Version: "2022.1"}, true},
+		{rpmostree.Control{NoContainer: true}, false},
+	} {
+		w := newWorld(t, c.control)
+		out := w.does("--version")
+		if !strings.HasPrefix(out, "rpm-ostree:\n Version: '"+c.control.Version) || strings.Contains(out, "\n  - container\n") != c.container {
+			t.Errorf("%+v: %s", c.control, out)
+		}
+	}
+}
+
+func TestOptionsByRelease(t *testing.T) { // the releases' own option tables in src/app
+	for _, c := range []struct {
+		before, since, option string
+		verb                  []string
+	}{
+		{"2020.3", "2020.4", "--lock-finalization", []string{"kargs", "--append=a"}},
+		{"2021.2", "2021.3", "--bypass-driver", []string{"rebase", ":" + strings.Repeat("0", 64)}},
+		{"2021.4", "2021.5", "--unchanged-exit-77", []string{"kargs", "--append=a"}},
+		{"2021.4", "2021.5", "--append-if-missing=a", []string{"kargs"}},
+		{"2021.4", "2021.5", "--delete-if-present=a", []string{"kargs"}},
+	} {
+		name, _, _ := strings.Cut(c.option, "=")
+		w := newWorld(t, rpmostree.Control{Version: c.before})
+		w.fails("Unknown option "+name, append(c.verb, c.option)...)
+		w.InstallRpmOstree(rpmostree.Control{Version: c.since})
+		if r := w.call(append(c.verb, c.option)...); strings.Contains(r.stderr, "Unknown option") {
+			t.Errorf("%s has no %s", c.since, c.option)
+		}
+	}
+	w := newWorld(t, rpmostree.Control{})
+	w.fails("Unknown option --bypass-driver", "kargs", "--append=a", "--bypass-driver") // kargs knows no drivers
+	w.fails("Unknown option --unchanged-exit-77", "rebase", "--unchanged-exit-77", "x")
+}
+
+func TestStatusDocument(t *testing.T) { // rpmostree-builtin-status.cxx, rust/src/daemon.rs
+	w := newWorld(t, rpmostree.Control{Driver: &rpmostree.Driver{Name: "Zincati", Unit: "zincati.service"}})
+	doc := w.status()
+	if doc["transaction"] != nil || doc["cached-update"] != nil {
+		t.Errorf("status %v", doc)
+	}
+	if d, _ := doc["update-driver"].(object); d["driver-name"] != "Zincati" || d["driver-sd-unit"] != "zincati.service" {
+		t.Errorf("driver %v", doc["update-driver"])
+	}
+	commit := w.PullCommit()
+	w.does("rebase", "--bypass-driver", "--custom-origin-url=pivot://x@sha256:1", "--custom-origin-description=D", ":"+commit)
+	all := w.deployments()
+	if len(all) != 2 || all[0]["staged"] != true || all[0]["booted"] != false || all[1]["booted"] != true {
+		t.Fatalf("deployments %v", all)
+	}
+	staged := all[0]
+	if staged["id"] != "os-"+commit+".0" || staged["checksum"] != commit || staged["origin"] != commit || staged["version"] != "B.2" {
+		t.Errorf("staged %v", staged)
+	}
+	if custom, _ := staged["custom-origin"].([]any); len(custom) != 2 || custom[0] != "pivot://x@sha256:1" {
+		t.Errorf("custom origin %v", staged["custom-origin"])
+	}
+	for _, absent := range []string{"kargs", "finalization-locked", "base-checksum", "container-image-reference"} {
+		if _, there := staged[absent]; there {
+			t.Errorf("status has %s", absent)
+		}
+	}
+}
+
+func TestKargs(t *testing.T) { // types: KernelArgTransaction; libostree: ostree-kernel-args.c
+	w := newWorld(t, rpmostree.Control{})
+	if r := w.call("kargs", "--append-if-missing=rw", "--unchanged-exit-77"); r.status != 77 || r.stdout != "No changes.\n" {
+		t.Errorf("%+v", r)
+	}
+	if r := w.call("kargs", "--append-if-missing=rw"); r.status != 0 || r.stdout != "No changes.\n" {
+		t.Errorf("%+v", r)
+	}
+	w.fails("No key 'nosuch' found", "kargs", "--delete=nosuch")
+	w.fails("No karg 'root=b' found", "kargs", "--delete=root=b")
+	w.fails("Cannot specify both --delete and --replace", "kargs", "--delete=rw", "--replace=root=x")
+	w.does("kargs", "--append=a=1", "--append=a=2", "--append=rw")
+	w.fails("Multiple values for key 'a' found", "kargs", "--delete=a")
+	w.fails("Multiple values for key 'a' found", "kargs", "--replace=a=3")
+	// The base is the pending deployment; the first exact match goes, a duplicate stays.
+	w.does("kargs", "--delete=rw", "--append-if-missing=a=2", "--delete-if-present=b=1")
+	w.does("kargs", "--replace=a=1=5")
+	if line := w.does("kargs"); strings.HasPrefix(line, "root=LABEL=root rw") || !strings.HasSuffix(line, " a=5 a=2 rw\n") {
+		t.Errorf("arguments %q", line)
+	}
+}
+
+func TestKargsStartFromPending(t *testing.T) { // upgrader: the first deployment of the stateroot
+	w := newWorld(t, rpmostree.Control{})
+	w.does("kargs", "--append=one")
+	w.does("kargs", "--append=two")
+	if line := w.does("kargs"); !strings.HasSuffix(line, " one two\n") {
+		t.Errorf("pending arguments %q", line)
+	}
+	w.does("rebase", ":"+w.PullCommit()) // inherits them
+	if line := w.does("kargs"); !strings.HasSuffix(line, " one two\n") {
+		t.Errorf("pending arguments after the rebase %q", line)
+	}
+	w.does("cleanup", "-p")
+	if line := w.does("kargs"); strings.Contains(line, "one") {
+		t.Errorf("arguments after the cleanup %q", line)
+	}
+	if out := w.does("cleanup", "-p"); out != "Deployments unchanged.\n" {
+		t.Errorf("cleanup says %q", out)
+	}
+}
+
+func TestKeyOnlyReleases(t *testing.T) { // commits 1a1ef139 (v2023.4) and 3b7b2768 (v2024.1)
+	for version, skipped := range map[string]bool{"2023.3": false, "2023.4": true, "2023.12": true, "2024.1": false} {
+		w := newWorld(t, rpmostree.Control{Version: version})
+		w.does("kargs", "--append=a=1")
+		w.does("kargs", "--append-if-missing=a=2")
+		if line := w.does("kargs"); strings.Contains(line, "a=2") == skipped {
+			t.Errorf("%s: a=2 beside a=1: %q", version, line)
+		}
+		if r := w.call("kargs", "--delete-if-present=a=9"); (r.status != 0) != skipped {
+			t.Errorf("%s: a value that is not there: %+v", version, r)
+		}
+	}
+}
+
+func TestEqualRefs(t *testing.T) { // types: "Old and new refs are equal", also of the pending one, never of a checksum
+	w := newWorld(t, rpmostree.Control{})
+	commit := w.PullCommit()
+	image := "ostree-unverified-registry:example.com/os@sha256:" + strings.Repeat("1", 64)
+	w.ImageRef(image, commit)
+	w.does("rebase", image)
+	w.fails("Old and new refs are equal: "+image, "rebase", image)
+	w.does("rebase", ":"+commit)
+	w.does("rebase", ":"+commit)
+}
+
+func TestRefspecs(t *testing.T) { // rust/src/core.rs; rpmostreed-utils.cxx: the colon before a checksum
+	w := newWorld(t, rpmostree.Control{Version: "2021.14"})
+	w.fails("Invalid refspec ostree-unverified-registry:x/y", "rebase", "--experimental", "ostree-unverified-registry:x/y")
+	w.fails("--custom-origin-description must be supplied with --custom-origin-url", "rebase", "--custom-origin-url=u", ":"+w.PullCommit())
+	w.fails("No such metadata object", "rebase", ":"+strings.Repeat("0", 64))
+	w.InstallRpmOstree(rpmostree.Control{})
+	w.fails("Preparing import: Fetching manifest", "rebase", "ostree-unverified-registry:x/y")
+	commit := w.PullCommit()
+	// A bare checksum takes over the remote of the present origin and loses the custom one.
+	w.SetOrigin("[origin]\nrefspec=fedora:fedora/x86_64/coreos/stable\n")
+	w.does("rebase", "--custom-origin-url=u", "--custom-origin-description=d", commit)
+	if d := w.deployments()[0]; d["origin"] != "fedora:"+commit || d["custom-origin"] != nil {
+		t.Errorf("staged %v", d)
+	}
+	w.does("rebase", "--custom-origin-url=u", "--custom-origin-description=d", ":"+commit)
+	if d := w.deployments()[0]; d["origin"] != commit || d["custom-origin"] == nil {
+		t.Errorf("staged %v", d)
+	}
+}
+
+func TestLockForms(t *testing.T) { // commit 37c7228d (v2024.6); libostree commit ac69c707 (v2023.7)
+	for _, c := range []struct {
+		version, libostree    string
+		inState, file         bool // after one operation that locks
+		twiceState, twiceFile bool // after a second one
+		freeFile              bool // after one that does not
+	}{
+		{"2024.5", "2022.7", false, true, false, true, true},
+		{"2024.5", hostdir.LockInState, false, true, false, false, false},
+		{"2024.6", "2022.7", true, false, true, false, false},
+		{"2024.6", hostdir.LockInState, true, false, true, false, false},
+	} {
+		w := newWorld(t, rpmostree.Control{Version: c.version})
+		w.Ostree.Version = c.libostree
+		expect := func(when string, wantState, wantFile bool) {
+			t.Helper()
+			if inState, file := w.lock(); inState != wantState || file != wantFile {
+				t.Errorf("%s on %s, %s: locked in the state %v, by a file %v", c.version, c.libostree, when, inState, file)
+			}
+		}
+		w.does("kargs", "--append=a", "--lock-finalization")
+		expect("locked", c.inState, c.file)
+		if got := w.deployments()[0]["finalization-locked"]; (got == true) != c.file {
+			t.Errorf("%s: status says %v", c.version, got)
+		}
+		w.does("rebase", "--lock-finalization", ":"+w.PullCommit())
+		expect("locked twice", c.twiceState, c.twiceFile)
+		w.does("kargs", "--append=b")
+		expect("then not", false, c.freeFile)
+	}
+}
+
+func TestFinalizeDeployment(t *testing.T) { // types: FinalizeDeploymentTransaction
+	w := newWorld(t, rpmostree.Control{})
+	w.fails("No pending staged deployment found", "finalize-deployment", "--allow-missing-checksum")
+	commit := w.PullCommit()
+	w.does("rebase", "--lock-finalization", ":"+commit)
+	w.fails("Missing expected checksum", "finalize-deployment")
+	w.fails("Expected staged base checksum x, but found "+commit, "finalize-deployment", "x")
+	w.does("finalize-deployment", commit)
+	if inState, file := w.lock(); inState || file || w.Reboots != 1 {
+		t.Errorf("locked %v %v, %d reboots", inState, file, w.Reboots)
+	}
+	w.fails("Staged deployment already unlocked", "finalize-deployment", commit)
+	w.does("finalize-deployment", "--allow-unlocked", commit)
+}
+
+func TestDriver(t *testing.T) { // rpmostree-clientlib.cxx: error_if_driver_registered
+	w := newWorld(t, rpmostree.Control{Driver: &rpmostree.Driver{Name: "Zincati", Unit: "zincati.service", Active: true}})
+	target := ":" + w.PullCommit()
+	w.fails("Updates and deployments are driven by Zincati (zincati.service)", "rebase", target)
+	w.does("kargs", "--append=a") // no check there
+	w.does("rebase", "--bypass-driver", target)
+}
+
+func TestTransactionInTheWay(t *testing.T) { // rpmostreed-sysroot.cxx, rpmostreed-transaction.cxx
+	w := newWorld(t, rpmostree.Control{Transaction: []string{"upgrade", "cli", "/"}, BusyCalls: 2})
+	if tr := w.status()["transaction"]; tr == nil {
+		t.Error("status names no transaction")
+	}
+	w.fails("Transaction in progress: upgrade\n You can cancel the current transaction with `rpm-ostree cancel`", "kargs", "--append=a")
+	w.does("kargs", "--append=a")
+
+	lock, err := os.OpenFile(w.Path("/sysroot/ostree/lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	w.fails("System transaction in progress", "kargs", "--append=b")
+}
+
+func TestIdleDaemon(t *testing.T) { // rust/src/client.rs: client_start_daemon
+	w := newWorld(t, rpmostree.Control{DaemonFails: 1})
+	w.fails("exit status: 1", "status", "--json")
+	w.does("status", "--json")
+}
+
+func TestCollectsImages(t *testing.T) { // rpmostree-sysroot-core.cxx: syscore_cleanup
+	w := newWorld(t, rpmostree.Control{})
+	image := "ostree-unverified-registry:example.com/os_a@sha256:" + strings.Repeat("1", 64)
+	ref := w.ImageRef(image, w.PullCommit())
+	if want := "ostree/container/image/docker_3A__2F__2F_example_2E_com/os__a_40_sha256_3A_" + strings.Repeat("1", 64); ref != want {
+		t.Errorf("ref %s, want %s", ref, want)
+	}
+	w.does("kargs", "--append=a")
+	w.fails("Preparing import: Fetching manifest", "rebase", image) // the image is gone: no origin named it
+}
+
+func TestLayers(t *testing.T) { // rust/src/daemon.rs: deployment_layeredmeta; types: the origin's packages stay
+	w := newWorld(t, rpmostree.Control{})
+	w.Layer("strace;")
+	commit := w.PullCommit()
+	w.does("rebase", ":"+commit)
+	d := w.deployments()[0]
+	if d["base-checksum"] != commit || d["checksum"] == commit || d["origin"] != commit {
+		t.Errorf("staged %v", d)
+	}
+	if p, _ := d["requested-packages"].([]any); !slices.Equal(p, []any{"strace"}) {
+		t.Errorf("packages %v", d["requested-packages"])
+	}
+}
+
+func TestFaults(t *testing.T) {
+	for _, at := range []string{"start", "locked", "staged", "end"} {
+		w := newWorld(t, rpmostree.Control{Faults: []rpmostree.Fault{
+			{Verb: "kargs", Nth: 1, At: at, Do: "fail", Message: "Bus owner changed"},
+			{Verb: "kargs", Nth: 2, At: at, Do: "die"},
+			{Verb: "kargs", Nth: 3, At: at, Do: "hang"},
+		}})
+		w.fails("Bus owner changed", "kargs", "--append=a1")
+		if r := w.call("kargs", "--append=a2"); !errors.Is(r.err, rpmostree.ErrDied) {
+			t.Errorf("%s: %+v", at, r)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_, err := w.RpmOstree().Main(ctx, []string{"kargs", "--append=a3"}, &bytes.Buffer{}, &bytes.Buffer{})
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", at, err)
+		}
+		w.does("kargs", "--append=a4")
+		calls, err := rpmostree.Calls(w.Root)
+		if err != nil || len(calls) != 4 {
+			t.Errorf("calls %q, %v", calls, err)
+		}
+	}
+}

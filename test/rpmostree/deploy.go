@@ -1,0 +1,195 @@
+package rpmostree
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/hostfiles"
+	"machine-pivot/ostree"
+	"machine-pivot/ostree/gvariant"
+)
+
+// lockInState are the first releases that lock through the staged state: of
+// rpm-ostree (commit 37c7228d) and of libostree. Before, there is a file.
+var (
+	lockInState       = release{2024, 6}
+	ostreeLockInState = release{2023, 8}
+)
+
+// pending is the deployment that an operation starts from: the staged one, else
+// the first (rpmostree-sysroot-upgrader.cxx).
+func (c *call) pending() (deployment, error) {
+	all, err := c.deployments()
+	if err != nil {
+		return deployment{}, err
+	}
+	if len(all) == 0 {
+		return deployment{}, failf("No previous deployment for OS '%s'", "os")
+	}
+	return all[0], nil
+}
+
+// stage lets libostree stage a deployment of commit. What is staged already is replaced.
+func (c *call) stage(stateroot, commit string, origin ostree.Origin, kargs []string) error {
+	lock, err := c.lockBefore()
+	if err != nil {
+		return err
+	}
+	if err := c.fault("locked"); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp("/run", "rpm-ostree-origin-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	if _, err := file.Write(origin.Bytes()); err != nil {
+		return err
+	}
+	argv := append([]string{"ostree", "admin", "deploy", "--stage", "--os=" + stateroot,
+		"--origin-file=" + file.Name(), "--karg-none"}, lock...)
+	for _, arg := range kargs {
+		if !strings.HasPrefix(arg, "ostree=") {
+			argv = append(argv, "--karg-append="+arg)
+		}
+	}
+	fmt.Fprint(c.stdout, "Staging deployment... ")
+	if _, err := c.Ostree(c.ctx, append(argv, commit)...); err != nil {
+		return err
+	}
+	if err := c.lockAfter(len(lock) > 0); err != nil {
+		return err
+	}
+	fmt.Fprintln(c.stdout, "done")
+	if err := c.collect(); err != nil {
+		return err
+	}
+	return c.fault("staged")
+}
+
+// lockBefore locks what is staged next: by the file, in old releases, which
+// nothing but finalize-deployment removes again, or by an option.
+func (c *call) lockBefore() (options []string, err error) {
+	if !c.options.has("lock-finalization") {
+		return nil, nil
+	}
+	if !c.control.release().since(lockInState) {
+		dir := c.sysroot().RunDir()
+		return nil, errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, ostree.LockFile), nil, 0o600))
+	}
+	out, err := c.Ostree(c.ctx, "ostree", "--version")
+	if err != nil {
+		return nil, err
+	}
+	_, text, _ := strings.Cut(string(out), "Version: '")
+	if parseRelease(text).since(ostreeLockInState) {
+		return []string{"--lock-finalization"}, nil
+	}
+	return nil, nil
+}
+
+// lockAfter writes the lock into the staged state where this machine's libostree
+// is too old to do that, and so to heed it; the release that is played would run
+// on a newer one.
+func (c *call) lockAfter(done bool) error {
+	if done || !c.options.has("lock-finalization") || !c.control.release().since(lockInState) {
+		return nil
+	}
+	file := filepath.Join(c.sysroot().RunDir(), ostree.StagedFile)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	value, err := gvariant.Decode("a{sv}", data)
+	if err != nil {
+		return err
+	}
+	locked := gvariant.Tuple{"locked", gvariant.Variant{Type: "b", Value: true}}
+	if data, err = gvariant.Encode("a{sv}", append(value.([]any), locked)); err != nil {
+		return err
+	}
+	return hostfiles.Replace(file, data, 0o644)
+}
+
+// lockFree is what the daemon says if another process holds the sysroot's lock.
+func (c *call) lockFree() error {
+	f, err := os.OpenFile(filepath.Join(c.sysroot().Physical(), "ostree/lock"), os.O_RDONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return failf("System transaction in progress")
+	}
+	return nil
+}
+
+// collect removes the refs of images that no deployment's origin names, as each
+// operation does at its end (rpmostree-sysroot-core.cxx, syscore_cleanup).
+func (c *call) collect() error {
+	all, err := c.deployments()
+	if err != nil {
+		return err
+	}
+	keep := map[string]bool{}
+	for _, d := range all {
+		if d.Container != "" {
+			keep[ImageRef(d.Container)] = true
+		}
+	}
+	refs, err := c.Ostree(c.ctx, "ostree", "refs", "--repo="+c.repo(), "--list", "ostree/container/image")
+	if err != nil {
+		return err
+	}
+	for ref := range bytes.Lines(refs) {
+		name := strings.TrimSpace(string(ref))
+		if keep[name] {
+			continue
+		}
+		err := c.writing(func(repo string) error {
+			_, err := c.Ostree(c.ctx, "ostree", "refs", "--repo="+repo, "--delete", name)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writing calls work with a path by which the repository can be written, also
+// where /sysroot is mounted read-only.
+func (c *call) writing(work func(repo string) error) error {
+	dir, err := hostfiles.OpenWritable(c.sysroot().Physical(), c.repo())
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return work(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), dir.Fd()))
+}
+
+// layered is the commit to deploy for a base and an origin: the base, or one on
+// top of it for the packages that the origin asks for.
+func (c *call) layered(base string, origin ostree.Origin) (commit string, err error) {
+	packages := packagesOf(origin)
+	if len(packages) == 0 {
+		return base, nil
+	}
+	err = c.writing(func(repo string) error {
+		out, err := c.Ostree(c.ctx, "ostree", "commit", "--repo="+repo, "--orphan", "--parent="+base, "--tree=ref="+base,
+			"--timestamp=@0", "--add-metadata=rpmostree.clientlayer=true", "--add-metadata-string=rpmostree.packages="+strings.Join(packages, ";"))
+		commit = strings.TrimSpace(string(out))
+		return err
+	})
+	return commit, err
+}

@@ -1,0 +1,90 @@
+package rpmostree
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"machine-pivot/hostfiles"
+	"machine-pivot/ostree"
+)
+
+var (
+	cleanupOptions = map[string]option{
+		"b": {}, "base": {}, "p": {}, "pending": {}, "r": {}, "rollback": {}, "m": {}, "repomd": {}, "os": {value: true},
+	}
+	finalizeOptions = map[string]option{
+		"allow-missing-checksum": {since: release{2019, 4}}, "allow-unlocked": {since: release{2019, 4}},
+	}
+)
+
+// cleanup knows of what it can clean up the pending deployment, if it is staged.
+func (c *call) cleanup() (int, error) {
+	if err := c.begin(); err != nil {
+		return exitFailed, err
+	}
+	staged, err := c.sysroot().Staged()
+	if err != nil {
+		return exitFailed, err
+	}
+	if staged == nil || !c.options.has("p") && !c.options.has("pending") {
+		fmt.Fprintln(c.stdout, "Deployments unchanged.")
+		return exitDone, c.collect()
+	}
+	if _, err := c.Ostree(c.ctx, "ostree", "admin", "undeploy", "0"); err != nil {
+		return exitFailed, err
+	}
+	return exitDone, c.collect()
+}
+
+// finalize unlocks the staged deployment and reboots (rpmostreed-transaction-types.cxx).
+func (c *call) finalize() (int, error) {
+	if err := c.begin(); err != nil {
+		return exitFailed, err
+	}
+	staged, err := c.sysroot().Staged()
+	if err != nil {
+		return exitFailed, err
+	}
+	if staged == nil {
+		return exitFailed, failf("No pending staged deployment found")
+	}
+	p, err := c.pending()
+	if err != nil {
+		return exitFailed, err
+	}
+	// Of a container the digest counts.
+	base := p.deployed.Base.String()
+	if p.Digest != "" {
+		base = p.Digest
+	}
+	switch {
+	case len(c.options.operand) == 0 && !c.options.has("allow-missing-checksum"):
+		return exitFailed, failf("Missing expected checksum")
+	case len(c.options.operand) > 0 && c.options.operand[0] != base:
+		return exitFailed, failf("Expected staged base checksum %s, but found %s", c.options.operand[0], base)
+	case !staged.Locked && !c.options.has("allow-unlocked"):
+		return exitFailed, failf("Staged deployment already unlocked")
+	}
+	if err := c.unlock(staged); err != nil {
+		return exitFailed, err
+	}
+	return exitDone, c.Reboot(c.ctx)
+}
+
+func (c *call) unlock(staged *ostree.Staged) error {
+	dir := c.sysroot().RunDir()
+	state, err := staged.Unlocked(staged.KernelArguments)
+	if err != nil {
+		return err
+	}
+	if err := hostfiles.Replace(filepath.Join(dir, ostree.StagedFile), state, 0o644); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(dir, ostree.LockFile)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

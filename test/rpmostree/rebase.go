@@ -1,0 +1,165 @@
+package rpmostree
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"machine-pivot/ostree"
+)
+
+var rebaseOptions = with(map[string]option{
+	"experimental": {}, "custom-origin-url": {value: true}, "custom-origin-description": {value: true},
+	"skip-purge": {}, "C": {}, "cache-only": {}, "b": {value: true}, "branch": {value: true}, "os": {value: true}, "stateroot": {value: true},
+}, "lock-finalization", "bypass-driver", "reboot", "r")
+
+// wanted is what a rebase is asked for.
+type wanted struct {
+	refspec  string // in the new origin
+	commit   string
+	checksum bool // it is one, with a colon before it
+	image    bool // it is an ostree image reference
+}
+
+func (c *call) rebase() (int, error) {
+	if len(c.options.operand) != 1 {
+		return exitFailed, failf("rebase requires a REFSPEC")
+	}
+	if err := c.driven(); err != nil {
+		return exitFailed, err
+	}
+	if err := c.begin(); err != nil {
+		return exitFailed, err
+	}
+	p, err := c.pending()
+	if err != nil {
+		return exitFailed, err
+	}
+	w, err := c.want(c.options.operand[0], p)
+	if err != nil {
+		return exitFailed, err
+	}
+	origin, err := c.origin(w, p.deployed.Origin)
+	if err != nil {
+		return exitFailed, err
+	}
+	commit, err := c.layered(w.commit, origin)
+	if err != nil {
+		return exitFailed, err
+	}
+	// Its kernel arguments are the pending deployment's.
+	if err := c.stage(p.OSName, commit, origin, p.kargs); err != nil {
+		return exitFailed, err
+	}
+	fmt.Fprintln(c.stdout, "Changes queued for next boot. Run \"systemctl reboot\" to start a reboot")
+	return exitDone, nil
+}
+
+// driven refuses while an update driver is active (rpmostree-clientlib.cxx).
+func (c *call) driven() error {
+	d := c.control.Driver
+	if d == nil || !d.Active || c.options.has("bypass-driver") || !c.control.release().since(release{2021, 3}) {
+		return nil
+	}
+	return failf("Updates and deployments are driven by %s (%s)\nSee %s's documentation\nUse --bypass-driver to bypass %s and perform the operation anyways",
+		d.Name, d.Unit, d.Name, d.Name)
+}
+
+var checksum = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// want classifies a refspec as rust/src/core.rs does and finds its commit.
+func (c *call) want(refspec string, p deployment) (wanted, error) {
+	switch {
+	case strings.HasPrefix(refspec, "ostree-"):
+		return c.wantImage(refspec, p)
+	case strings.HasPrefix(refspec, ":") && checksum.MatchString(refspec[1:]):
+		return c.find(wanted{refspec: refspec[1:], commit: refspec[1:], checksum: true})
+	case checksum.MatchString(refspec):
+		// A bare one takes over the remote of the present origin, and then is none.
+		if remote, _, ok := strings.Cut(p.Origin, ":"); ok {
+			return c.find(wanted{refspec: remote + ":" + refspec, commit: refspec})
+		}
+		return c.find(wanted{refspec: refspec, commit: refspec, checksum: true})
+	}
+	if refspec == p.Origin {
+		return wanted{}, failf("Old and new refs are equal: %s", refspec)
+	}
+	commit, err := c.Ostree(c.ctx, "ostree", "rev-parse", "--repo="+c.repo(), refspec)
+	return wanted{refspec: refspec, commit: strings.TrimSpace(string(commit))}, err
+}
+
+func (c *call) wantImage(reference string, p deployment) (wanted, error) {
+	if !c.control.takesContainers() {
+		return wanted{}, failf("Invalid refspec %s", reference)
+	}
+	if reference == p.Container {
+		return wanted{}, failf("Old and new refs are equal: %s", reference)
+	}
+	commit, err := c.Ostree(c.ctx, "ostree", "rev-parse", "--repo="+c.repo(), ImageRef(reference))
+	if err != nil {
+		// The real one would ask the registry now, the stand-in never has one.
+		return wanted{}, failf("Preparing import: Fetching manifest: failed to invoke method OpenImage: pinging container registry")
+	}
+	return wanted{refspec: reference, commit: strings.TrimSpace(string(commit)), image: true}, nil
+}
+
+// find checks that the commit is in the repository.
+func (c *call) find(w wanted) (wanted, error) {
+	sum, err := ostree.ParseChecksum(w.commit)
+	if err == nil {
+		_, err = c.commit(sum)
+	}
+	if err != nil {
+		return w, failf("No such metadata object %s.commit", w.commit)
+	}
+	return w, nil
+}
+
+// origin is the new one: of the refspec, with all that is layered. A custom
+// origin stays only with a checksum.
+func (c *call) origin(w wanted, old ostree.Origin) (ostree.Origin, error) {
+	url, description := c.options.value("custom-origin-url"), c.options.value("custom-origin-description")
+	if url != "" && description == "" {
+		return ostree.Origin{}, failf("--custom-origin-description must be supplied with --custom-origin-url")
+	}
+	text := "[origin]\n"
+	switch packages := packagesOf(old); {
+	case w.image:
+		text += "container-image-reference=" + w.refspec + "\n"
+	case len(packages) > 0:
+		text += "baserefspec=" + w.refspec + "\n"
+	default:
+		text += "refspec=" + w.refspec + "\n"
+	}
+	if url != "" && w.checksum {
+		text += "custom-url=" + url + "\ncustom-description=" + description + "\n"
+	}
+	if packages := old.Value("packages", "requested"); packages != "" {
+		text += "\n[packages]\nrequested=" + packages + "\n"
+	}
+	return ostree.ParseOrigin([]byte(text))
+}
+
+// ImageRef is the ref under which an image of a registry is kept
+// (ostree-ext: container/mod.rs for the name, refescape.rs for the escaping).
+func ImageRef(reference string) string {
+	name := reference
+	for _, scheme := range []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://", "ostree-image-signed:docker://"} {
+		name = strings.TrimPrefix(name, scheme)
+	}
+	ref, plain := "", false
+	for _, r := range "docker://" + name {
+		alphanumeric := r < 128 && (unicode.IsLetter(r) || unicode.IsDigit(r))
+		switch {
+		case alphanumeric, r == '-', r == '/' && plain:
+			ref += string(r)
+		case r == '_':
+			ref += "__"
+		default:
+			ref += fmt.Sprintf("_%02X_", r)
+		}
+		plain = alphanumeric
+	}
+	return "ostree/container/image/" + ref
+}

@@ -1,0 +1,159 @@
+// Package rpmostree is a stand-in for rpm-ostree: its command line, as far as
+// pivot and the tests of its engines use it, on top of the real libostree command
+// line. A machine boots what it stages.
+//
+// What it does is what is known of the real one by its sources: options and
+// features by version, messages and exit statuses, that each operation starts from
+// the pending deployment, both forms of the finalization lock, the collection of
+// images that no deployment names. It differs in that there is no daemon: what
+// the real one's daemon does happens in the process, what its state would be is
+// in the control file.
+//
+// Layering is played: a deployment whose origin asks for packages gets a commit of
+// its own on top of the base, as the real one makes it, but with the base's tree.
+package rpmostree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"machine-pivot/ostree"
+)
+
+// Standin is rpm-ostree on one host.
+type Standin struct {
+	Root   string // root directory of the host
+	Ostree func(ctx context.Context, argv ...string) ([]byte, error)
+	// Reboot is asked for by finalize-deployment.
+	Reboot func(ctx context.Context) error
+}
+
+// failure is a message of the real program, in its words.
+type failure string
+
+func (f failure) Error() string { return string(f) }
+
+func failf(format string, args ...any) error { return failure(fmt.Sprintf(format, args...)) }
+
+// The exit statuses.
+const (
+	exitDone      = 0
+	exitFailed    = 1
+	exitUnchanged = 77 // only with --unchanged-exit-77
+)
+
+// ErrDied is how a call ends that the control file lets die.
+var ErrDied = errors.New("signal: killed")
+
+// call is one call of the program.
+type call struct {
+	*Standin
+	ctx     context.Context
+	control *Control
+	options options
+	stdout  io.Writer
+	stderr  io.Writer
+}
+
+// Main runs one call with the arguments that follow the program's name. It
+// returns the exit status, and ErrDied if the call is to end as if it were killed.
+func (s *Standin) Main(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+	control, err := loadControl(s.Root)
+	if err != nil {
+		return exitFailed, err
+	}
+	c := &call{Standin: s, ctx: ctx, control: control, stdout: stdout, stderr: stderr}
+	status, err := c.run(args)
+	switch {
+	case errors.Is(err, ErrDied):
+		return 0, ErrDied
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return 0, err
+	case err != nil:
+		// rust/src/main.rs: one line, status 1.
+		fmt.Fprintf(stderr, "error: %v\n", err)
+		return exitFailed, nil
+	}
+	return status, nil
+}
+
+func (c *call) run(args []string) (int, error) {
+	if len(args) == 0 {
+		return exitFailed, failf("No command specified")
+	}
+	if args[0] == "--version" {
+		c.version()
+		return exitDone, nil
+	}
+	verb, ok := verbs[args[0]]
+	if !ok {
+		return exitFailed, failf("Unknown command '%s'", args[0])
+	}
+	var err error
+	if c.options, err = parseOptions(verb.options, c.control.release(), args[1:]); err != nil {
+		return exitFailed, err
+	}
+	if err := c.control.count(args); err != nil {
+		return exitFailed, err
+	}
+	if err := c.fault("start"); err != nil {
+		return exitFailed, err
+	}
+	if err := c.startDaemon(); err != nil {
+		return exitFailed, err
+	}
+	status, err := verb.run(c)
+	if err == nil {
+		err = c.fault("end")
+	}
+	return status, err
+}
+
+// verb is a command: its options, each with the first release that has it, and its work.
+type verb struct {
+	options map[string]option
+	run     func(*call) (int, error)
+}
+
+var verbs = map[string]verb{
+	"status":              {statusOptions, (*call).status},
+	"kargs":               {kargsOptions, (*call).kargs},
+	"rebase":              {rebaseOptions, (*call).rebase},
+	"cleanup":             {cleanupOptions, (*call).cleanup},
+	"finalize-deployment": {finalizeOptions, (*call).finalize},
+}
+
+// version is what --version prints (src/app/libmain.cxx).
+func (c *call) version() {
+	fmt.Fprintf(c.stdout, "rpm-ostree:\n Version: '%s'\n Git: 0000000\n Features:\n  - rust\n  - compose\n", c.control.version())
+	if c.control.takesContainers() {
+		fmt.Fprint(c.stdout, "  - container\n")
+	}
+	fmt.Fprint(c.stdout, "  - fedora-integration\n")
+}
+
+func (c *call) sysroot() *ostree.Sysroot { return ostree.OpenSysroot(c.Root) }
+
+// release is a version of the form YEAR.NUMBER, comparable by after.
+type release struct{ year, number int }
+
+func parseRelease(text string) release {
+	year, number, _ := strings.Cut(text, ".")
+	number, _, _ = strings.Cut(number, ".")
+	y, _ := strconv.Atoi(year)
+	n, _ := strconv.Atoi(number)
+	return release{y, n}
+}
+
+// since reports whether r is other or later.
+func (r release) since(other release) bool {
+	return r.year > other.year || r.year == other.year && r.number >= other.number
+}
+
+// runFile is a file that the stand-in keeps until the next boot.
+func runFile(root, name string) string { return filepath.Join(root, "run/rpm-ostree-standin", name) }
