@@ -50,6 +50,7 @@ func TestFirstBoot(t *testing.T) {
 		{"by hand", byHand},
 		{"CPUs that are not there", absentCPUs},
 		{"threads that nosmt switches off", siblingThreads},
+		{"rpm-ostree with layered packages", layered},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, world) })
 	}

@@ -89,6 +89,7 @@ func (c *call) lockBefore() (options []string, err error) {
 		return nil, err
 	}
 	_, text, _ := strings.Cut(string(out), "Version: '")
+	text, _, _ = strings.Cut(text, "'")
 	if parseRelease(text).since(ostreeLockInState) {
 		return []string{"--lock-finalization"}, nil
 	}

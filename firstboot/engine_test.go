@@ -1,0 +1,222 @@
+package firstboot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"machine-pivot/fault"
+	"machine-pivot/firstboot"
+	"machine-pivot/pivot"
+	"machine-pivot/test/hostdir"
+	"machine-pivot/test/rpmostree"
+)
+
+// bootWith is boot with an engine chosen by name. It returns what was noted.
+func bootWith(t *testing.T, h *hostdir.Host, engine string) (notes string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reboot := h.Reboot
+	h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) }
+	m := machine(t, h)
+	m.Progress.Emit = func(e pivot.Event) {
+		if e.Kind == pivot.Noted || e.Kind == pivot.Waiting {
+			notes += fmt.Sprintf("%s %v\n", e.Message, e.Err)
+		}
+	}
+	if err := m.UseEngine(engine); err != nil {
+		t.Fatal(err)
+	}
+	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
+	err = b.Run(ctx)
+	return notes, err
+}
+
+// arrive boots until the first boot is over and wants that it took one reboot.
+func arrive(t *testing.T, h *hostdir.Host, engine string) (notes string) {
+	t.Helper()
+	notes, err := bootWith(t, h, engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectOld(t, h)
+	h.Boot()
+	if _, err := bootWith(t, h, engine); err != nil {
+		t.Fatal(err)
+	}
+	expectNew(t, h)
+	expectClosed(t, h)
+	if h.Reboots != 1 {
+		t.Errorf("%d reboots asked for", h.Reboots)
+	}
+	return notes
+}
+
+// verbsOf are the verbs that the stand-in was called with in this boot.
+func verbsOf(t *testing.T, h *hostdir.Host) (verbs []string) {
+	t.Helper()
+	calls, err := rpmostree.Calls(h.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range calls {
+		verb, _, _ := strings.Cut(strings.TrimSpace(c), " ")
+		verbs = append(verbs, verb)
+	}
+	return verbs
+}
+
+// TestEngines: the machine arrives with one reboot, whatever release of
+// rpm-ostree and libostree it has and whoever makes the deployment (P1, P5).
+func TestEngines(t *testing.T) {
+	for _, c := range []struct {
+		name, engine string
+		control      rpmostree.Control
+		libostree    string
+		rebase       bool // by rpm-ostree
+	}{
+		{"beside rpm-ostree", "auto", rpmostree.Control{}, "", false},
+		{"beside rpm-ostree with the lock in the state", "auto", rpmostree.Control{}, hostdir.LockInState, false},
+		{"rpm-ostree without a lock of its own", "rpm-ostree", rpmostree.Control{Version: "2020.3"}, "", true},
+		{"rpm-ostree without --bypass-driver", "rpm-ostree", rpmostree.Control{Version: "2021.2"}, "", true},
+		{"rpm-ostree that compares keys only", "rpm-ostree", rpmostree.Control{Version: "2023.6"}, "", true},
+		{"the lock file on a newer libostree", "rpm-ostree", rpmostree.Control{Version: "2024.5"}, hostdir.LockInState, true},
+		{"the newest", "rpm-ostree", rpmostree.Control{}, hostdir.LockInState, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t)
+			h.InstallRpmOstree(c.control)
+			h.Ostree.Version = c.libostree
+			notes, err := bootWith(t, h, c.engine)
+			if err != nil {
+				t.Fatal(err, notes)
+			}
+			if got := strings.Contains(strings.Join(verbsOf(t, h), " "), "rebase"); got != c.rebase {
+				t.Errorf("calls %q", verbsOf(t, h))
+			}
+			h.Boot()
+			if _, err := bootWith(t, h, c.engine); err != nil {
+				t.Fatal(err)
+			}
+			expectNew(t, h)
+			expectClosed(t, h)
+			booted, err := h.Sysroot().Booted()
+			if err != nil || booted.Origin.CustomURL() != "pivot://"+h.Image || booted.Origin.Get("refspec") != h.Commit {
+				t.Errorf("origin %s, %v", booted.Origin.Bytes(), err)
+			}
+		})
+	}
+}
+
+// TestLayered: packages that are layered move along, and the layered commit is
+// proven by its base.
+func TestLayered(t *testing.T) {
+	h := newHost(t)
+	h.InstallRpmOstree(rpmostree.Control{})
+	h.Layer("strace;")
+	if _, err := bootWith(t, h, "ostree"); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
+		t.Errorf("libostree alone: %v", err)
+	}
+	arrive(t, h, "auto")
+	booted, err := h.Sysroot().Booted()
+	if err != nil || booted.Origin.Value("packages", "requested") != "strace;" || booted.Base.String() != h.Commit || booted.Checksum == booted.Base {
+		t.Errorf("booted %+v, %v", booted, err)
+	}
+}
+
+// TestInTheWay: a transaction is waited for, a driver named (P38), a daemon that
+// does not come up does no harm where it is not needed and is waited for where it is.
+func TestInTheWay(t *testing.T) {
+	for _, c := range []struct {
+		name, engine string
+		control      rpmostree.Control
+		want         string // in the notes
+	}{
+		{"transaction", "auto", rpmostree.Control{Transaction: []string{"upgrade", "cli", "/"}, BusyCalls: 2}, "in progress: upgrade cli"},
+		{"transaction", "rpm-ostree", rpmostree.Control{Transaction: []string{"upgrade", "cli", "/"}, BusyCalls: 3}, "in progress: upgrade cli"},
+		{"driver", "auto", rpmostree.Control{Driver: &rpmostree.Driver{Name: "Zincati", Unit: "zincati.service", Active: true}}, "driven by Zincati (zincati.service)"},
+		{"driver", "rpm-ostree", rpmostree.Control{Driver: &rpmostree.Driver{Name: "Zincati", Unit: "zincati.service", Active: true}}, "driven by Zincati (zincati.service)"},
+		{"no daemon", "auto", rpmostree.Control{DaemonFails: 99}, "going on without rpm-ostree"},
+		{"daemon late", "rpm-ostree", rpmostree.Control{DaemonFails: 2}, "rpm-ostreed.service failed"},
+	} {
+		t.Run(c.name+" "+c.engine, func(t *testing.T) {
+			h := newHost(t)
+			h.InstallRpmOstree(c.control)
+			if notes := arrive(t, h, c.engine); !strings.Contains(notes, c.want) {
+				t.Errorf("it does not say %q: %s", c.want, notes)
+			}
+		})
+	}
+	h := newHost(t)
+	h.InstallRpmOstree(rpmostree.Control{Transaction: []string{"upgrade", "cli", "/"}, BusyCalls: 1 << 30})
+	_, err := bootWith(t, h, "auto")
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "upgrade cli") || fault.HintOf(err) == "" {
+		t.Errorf("a transaction without end: %v", err)
+	}
+}
+
+// TestRebaseInterrupted: rpm-ostree's rebase fails for a passing reason, loses its
+// answer, is killed, or the power goes, at each of its points.
+func TestRebaseInterrupted(t *testing.T) {
+	for _, at := range []string{"start", "locked", "staged", "end"} {
+		passing := rpmostree.Fault{Verb: "rebase", Nth: 1, At: at, Do: "fail", Message: "Bus owner changed, aborting. This likely means the daemon crashed"}
+		t.Run("passing failure at "+at, func(t *testing.T) {
+			h := newHost(t)
+			h.InstallRpmOstree(rpmostree.Control{Faults: []rpmostree.Fault{passing}})
+			arrive(t, h, "rpm-ostree")
+		})
+		for _, power := range []bool{false, true} {
+			t.Run(fmt.Sprintf("killed at %s power cut %v", at, power), func(t *testing.T) {
+				h := newHost(t)
+				h.InstallRpmOstree(rpmostree.Control{Faults: []rpmostree.Fault{{Verb: "rebase", Nth: 1, At: at, Do: "die"}}})
+				if _, err := bootWith(t, h, "rpm-ostree"); err == nil {
+					t.Fatal("not noticed")
+				}
+				if power {
+					h.InstallRpmOstree(rpmostree.Control{})
+					h.Boot()
+				}
+				expectOld(t, h)
+				arrive(t, h, "rpm-ostree")
+			})
+		}
+	}
+}
+
+// TestForeignReboot: somebody reboots in order between staging and commit, so that
+// libostree finalizes at shutdown what is staged. It must not be: the new system
+// would come up without its files.
+func TestForeignReboot(t *testing.T) {
+	for _, engine := range []string{"ostree", "auto", "rpm-ostree"} {
+		// A release of rpm-ostree that locks as its libostree does.
+		for libostree, version := range map[string]string{"": "2024.5", hostdir.LockInState: "2024.6"} {
+			t.Run(engine+" "+version, func(t *testing.T) {
+				h := newHost(t)
+				h.InstallRpmOstree(rpmostree.Control{Version: version})
+				h.Ostree.Version = libostree
+				finalize := func() {
+					h.Ostree.Fail = nil
+					if _, err := h.Run(t.Context(), "ostree", "admin", "finalize-staged"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				h.Ostree.Fail = func(_ int, after bool) error {
+					if !after {
+						return nil
+					}
+					finalize() // systemd stops ostree-finalize-staged.service
+					return errors.New("terminated")
+				}
+				if _, err := bootWith(t, h, engine); err == nil {
+					t.Fatal("not noticed")
+				}
+				h.Boot()
+				expectOld(t, h)
+				arrive(t, h, engine)
+			})
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package rpmostree_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/ostree"
+	"machine-pivot/pivot"
+	"machine-pivot/rpmostree"
+	"machine-pivot/test/hostdir"
+	standin "machine-pivot/test/rpmostree"
+)
+
+// engine is the engine for the host; what it notes goes to notes.
+func engine(h *hostdir.Host, always bool, notes *string) *rpmostree.RpmOstree {
+	clock := time.Now() // moves only when the retry sleeps
+	return &rpmostree.RpmOstree{
+		Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
+		Always: always,
+		Retry: pivot.Retry{First: time.Second, Cap: time.Second, Bound: 5 * time.Second, Now: func() time.Time { return clock },
+			Sleep: func(_ context.Context, d time.Duration) error { clock = clock.Add(d); return nil }},
+		Waiting: func(err error, _ int, _ time.Duration) { *notes += err.Error() + "\n" },
+		Note:    func(message string) { *notes += message + "\n" },
+	}
+}
+
+const container = "ostree-unverified-registry:example.com/os@sha256:1111111111111111111111111111111111111111111111111111111111111111"
+
+// request asks for the next system from a native container, with one argument and one file more.
+func request(t *testing.T, h *hostdir.Host) pivot.Request {
+	t.Helper()
+	commit := h.PullCommit()
+	h.ImageRef(container, commit)
+	state, err := h.Observe(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pivot.Request{
+		Merge: state.Booted, Commit: commit,
+		Image: pivot.Image{Reference: strings.TrimPrefix(container, "ostree-unverified-registry:"), Container: container},
+		Kargs: append(state.Booted.Options, "nosmt"),
+		Files: []hostfiles.File{{Path: "/etc/new", Mode: 0o644, Content: []byte("x")}},
+	}
+}
+
+// TestNativeContainer: rpm-ostree takes the image that is imported already, or, if
+// it knows no containers, libostree makes the deployment with the same origin (P5).
+func TestNativeContainer(t *testing.T) {
+	for _, c := range []struct {
+		version string
+		always  bool
+		calls   string
+		note    string
+	}{
+		{"2026.2", true, "rebase --lock-finalization --bypass-driver --experimental " + container, ""},
+		{"2026.2", false, "", ""},
+		{"2021.14", true, "", "rpm-ostree 2021.14 knows no container images"},
+	} {
+		t.Run(fmt.Sprintf("%s always %v", c.version, c.always), func(t *testing.T) {
+			h := hostdir.New(t)
+			h.InstallRpmOstree(standin.Control{Version: c.version})
+			var notes string
+			e, r := engine(h, c.always, &notes), request(t, h)
+			if err := errors.Join(e.Prepare(t.Context(), r), e.Commit(t.Context(), r)); err != nil {
+				t.Fatal(err)
+			}
+			calls, err := standin.Calls(h.Root)
+			if err != nil || !strings.Contains(strings.Join(calls, ""), c.calls) || strings.Contains(strings.Join(calls, ""), "rebase") != (c.calls != "") {
+				t.Errorf("calls %q, %v", calls, err)
+			}
+			if !strings.Contains(notes, c.note) {
+				t.Errorf("it does not say %q: %s", c.note, notes)
+			}
+			h.Boot()
+			booted, err := h.Sysroot().Booted()
+			if err != nil || h.Version() != "B.2" || booted.Origin.ContainerImageReference() != container || !strings.HasSuffix(h.Options(), " nosmt") {
+				t.Errorf("version %s, origin %s, options %s, %v", h.Version(), booted.Origin.Bytes(), h.Options(), err)
+			}
+			if string(h.Read("/etc/new")) != "x" {
+				t.Error("the file is missing")
+			}
+		})
+	}
+}
+
+func TestLayersOnAContainerTooNew(t *testing.T) {
+	h := hostdir.New(t)
+	h.InstallRpmOstree(standin.Control{Version: "2021.14"})
+	h.Layer("strace;")
+	var notes string
+	err := engine(h, false, &notes).Prepare(t.Context(), request(t, h))
+	if fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestTampered: what is staged is not what was asked for when it comes to the
+// commit. Nothing of it becomes the next boot.
+func TestTampered(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		tamper func(t *testing.T, h *hostdir.Host, r *pivot.Request)
+		want   string
+	}{
+		{"unlocked", func(t *testing.T, h *hostdir.Host, _ *pivot.Request) {
+			must(t, os.Remove(filepath.Join(h.Sysroot().RunDir(), ostree.LockFile)))
+		}, "lock is none"},
+		{"gone", func(t *testing.T, h *hostdir.Host, _ *pivot.Request) {
+			must(t, os.Remove(filepath.Join(h.Sysroot().RunDir(), ostree.StagedFile)))
+		}, "nothing is staged"},
+		{"another origin", func(t *testing.T, h *hostdir.Host, _ *pivot.Request) {
+			staged, err := h.Sysroot().Staged()
+			must(t, err)
+			d, err := h.Sysroot().Deployment(staged.Target)
+			must(t, err)
+			must(t, os.WriteFile(d.Path+".origin", ostree.ContainerOrigin("ostree-unverified-registry:other").Bytes(), 0o644))
+		}, "origin is ostree-unverified-registry:other"},
+		{"another commit", func(_ *testing.T, _ *hostdir.Host, r *pivot.Request) { r.Commit = r.Merge.Commit }, "commit is"},
+		{"arguments without root=", func(_ *testing.T, _ *hostdir.Host, r *pivot.Request) { r.Kargs = r.Kargs[1:] }, "root= is missing"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := hostdir.New(t)
+			h.InstallRpmOstree(standin.Control{})
+			var notes string
+			e, r := engine(h, false, &notes), request(t, h)
+			must(t, e.Prepare(t.Context(), r))
+			c.tamper(t, h, &r)
+			if err := e.Commit(t.Context(), r); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+			h.Boot()
+			if h.Version() != "A.1" || h.Read("/etc/new") != nil {
+				t.Errorf("version %s runs", h.Version())
+			}
+		})
+	}
+}
+
+// TestHang: an rpm-ostree that does not answer is given up when the caller's time
+// is over, and what it left is discarded.
+func TestHang(t *testing.T) {
+	h := hostdir.New(t)
+	h.InstallRpmOstree(standin.Control{Version: "2024.5", Faults: []standin.Fault{{Verb: "rebase", At: "staged", Do: "hang"}}})
+	var notes string
+	e, r := engine(h, true, &notes), request(t, h)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := e.Prepare(ctx, r); err == nil {
+		t.Fatal("no error")
+	}
+	must(t, e.Discard(t.Context()))
+	must(t, e.Discard(t.Context())) // also if there is nothing
+	for _, name := range []string{ostree.StagedFile, ostree.LockFile} {
+		if _, err := os.Lstat(filepath.Join(h.Sysroot().RunDir(), name)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left (%v)", name, err)
+		}
+	}
+}
+
+// TestRegistryAsked: if rpm-ostree does not find the image it is worth another
+// try, and the failure keeps its words.
+func TestRegistryAsked(t *testing.T) {
+	h := hostdir.New(t)
+	h.InstallRpmOstree(standin.Control{})
+	var notes string
+	e, r := engine(h, true, &notes), request(t, h)
+	r.Image.Container += "0"
+	err := e.Prepare(t.Context(), r)
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "Fetching manifest") || !strings.Contains(notes, "Fetching manifest") {
+		t.Errorf("error %v, notes %s", err, notes)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
