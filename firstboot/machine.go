@@ -111,8 +111,8 @@ func (m *Machine) finalizeFailure() string {
 // this program ends stays held.
 func (m *Machine) reboot(ctx context.Context) error {
 	m.Progress.Begin(pivot.StepReboot, "rebooting into "+m.Progress.Record.Target.Image.String())
-	if err := m.Host.Reboot(ctx); err != nil {
-		return fault.New(fault.Internal, "%w", err).WithHint("the new system is ready; reboot by hand to enter it")
+	if err := m.Retry.Do(ctx, m.Progress.Waiting, m.Host.Reboot); err != nil {
+		return fault.New(fault.KindOf(err), "%w", err).WithHint("the new system is ready; reboot by hand to enter it")
 	}
 	<-ctx.Done() // systemd stops us on its way down
 	return nil

@@ -8,7 +8,11 @@ import (
 )
 
 // reboot asks systemd for an orderly reboot and returns once it is accepted.
+// While somebody blocks a shutdown it fails, for as long.
 func reboot(ctx context.Context) error {
+	if err := blocked(ctx); err != nil {
+		return err
+	}
 	// systemd's private socket: the message bus may not be up this early.
 	conn, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {

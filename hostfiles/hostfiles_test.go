@@ -9,13 +9,25 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/hostfiles"
 	"machine-pivot/test/need"
 )
 
 func TestWithOverlays(t *testing.T) {
 	need.Root(t)
-	etc := t.TempDir()
+	// A name with a comma is none that overlayfs takes: there a copy is made.
+	for _, name := range []string{"etc", "a,copy"} {
+		t.Run(name, func(t *testing.T) {
+			etc := filepath.Join(t.TempDir(), name)
+			mkdir(t, etc)
+			withOverlays(t, etc)
+		})
+	}
+}
+
+func withOverlays(t *testing.T, etc string) {
 	old := filepath.Join(etc, "kubernetes/openshift-workload-pinning")
 	mkdir(t, filepath.Dir(old))
 	write(t, old, "old")
@@ -29,6 +41,21 @@ func TestWithOverlays(t *testing.T) {
 		{Path: "/etc/crio/crio.conf.d/50-x.conf", Mode: 0o600, UID: 12, GID: 13, Content: []byte("x")},
 		{Path: "/etc/link", Mode: 0o644, Content: []byte("no longer a link")},
 	}
+	special := filepath.Join(etc, "special")
+	mkdir(t, special)
+	for _, argv := range [][]string{
+		{"sh", "-c", "cd '" + special + "' && echo x >setid && chown 7:8 setid && chmod 4750 setid"},
+		{"touch", "-d", "2020-01-02 03:04:05Z", special + "/setid"}, {"ln", "-s", "/nowhere", special + "/dangling"}, {"mkfifo", special + "/fifo"},
+		{"chmod", "0751", special},
+	} {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", argv, err, out)
+		}
+	}
+	if err := unix.Setxattr(special+"/setid", "trusted.pivot", []byte("x\x00y"), 0); err != nil {
+		t.Fatal(err)
+	}
+	before := listing(t, special)
 	copied := t.TempDir()
 	run := t.TempDir()
 	write(t, filepath.Join(run, "lock"), "")
@@ -39,6 +66,9 @@ func TestWithOverlays(t *testing.T) {
 		}
 		if got := read(t, filepath.Join(run, "state")); got != "inside" {
 			t.Errorf("the second overlay holds %q", got)
+		}
+		if inside := listing(t, special); inside != before {
+			t.Errorf("inside, what was there is\n%s, was\n%s", inside, before)
 		}
 		return exec.Command("cp", "-a", etc+"/.", copied).Run()
 	}, hostfiles.Overlay{Dir: etc, At: "/etc", Files: files},
@@ -148,6 +178,21 @@ func TestReadTellsAbsentFromUnusable(t *testing.T) {
 			t.Errorf("Read(%s) = %v, %v", path, ok, err)
 		}
 	}
+}
+
+// listing is all that a directory's files are, but for their content.
+func listing(t *testing.T, dir string) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", "cd "+"'"+dir+"'"+" && stat -c '%n %F %a %u %g' . && stat -c '%n %F %a %u %g %s %y' * && readlink dangling && cat setid").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	value := make([]byte, 16)
+	n, err := unix.Getxattr(filepath.Join(dir, "setid"), "trusted.pivot", value)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(out) + string(value[:max(n, 0)])
 }
 
 func mkdir(t *testing.T, path string) {

@@ -19,7 +19,7 @@ type Overlay struct {
 }
 
 // WithOverlays calls work in a private mount namespace in which directories show
-// overlays, whose upper layers live in memory. Outside of it, and after it, they
+// overlays, whose upper layers live in memory; where the kernel has none, copies. Outside of it, and after it, they
 // are untouched. Processes that work starts see the overlays too; goroutines that
 // it starts do not.
 //
@@ -27,6 +27,18 @@ type Overlay struct {
 // /etc it sees into the new deployment.
 func WithOverlays(work func() error, overlays ...Overlay) error {
 	return inNamespace(func() error { return overlaid(work, overlays) })
+}
+
+// mountCopy mounts a copy of dir over it.
+func mountCopy(dir, scratch string) error {
+	copied := filepath.Join(scratch, "copy")
+	if err := copyTree(dir, copied); err != nil {
+		return err
+	}
+	if err := unix.Mount(copied, dir, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("cannot mount a copy over %s: %w", dir, err)
+	}
+	return nil
 }
 
 // overlaid mounts the first overlay and goes on with the others.
@@ -46,7 +58,10 @@ func overlaid(work func() error, overlays []Overlay) (err error) {
 	// Lazily, since the overlay, which outlives this function, still uses it.
 	defer func() { err = errors.Join(err, unix.Unmount(scratch, unix.MNT_DETACH)) }()
 	if err := mountOverlay(o.Dir, scratch); err != nil {
-		return err
+		// A kernel without overlayfs, or a file system that it does not take.
+		if cerr := mountCopy(o.Dir, scratch); cerr != nil {
+			return fmt.Errorf("%w, and no copy of it: %w", err, cerr)
+		}
 	}
 	if err := o.fill(); err != nil {
 		return err

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 
 	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
 	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 )
@@ -127,7 +126,7 @@ func (e *Ostree) touchLock() error {
 	if err := os.MkdirAll(e.Sysroot.RunDir(), 0o755); err != nil {
 		return fmt.Errorf("cannot lock the staged deployment: %w", err)
 	}
-	if err := hostfiles.Replace(e.lockFile(), nil, 0o600); err != nil {
+	if err := os.WriteFile(e.lockFile(), nil, 0o600); err != nil {
 		return fmt.Errorf("cannot lock the staged deployment: %w", err)
 	}
 	return nil

@@ -116,7 +116,7 @@ func (c *call) lockAfter(done bool) error {
 	if data, err = gvariant.Encode("a{sv}", append(value.([]any), locked)); err != nil {
 		return err
 	}
-	return hostfiles.Replace(file, data, 0o644)
+	return os.WriteFile(file, data, 0o644)
 }
 
 // lockFree is what the daemon says if another process holds the sysroot's lock.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"machine-pivot/hostfiles"
 	"machine-pivot/ostree"
 )
 
@@ -80,7 +79,7 @@ func (c *call) unlock(staged *ostree.Staged) error {
 	if err != nil {
 		return err
 	}
-	if err := hostfiles.Replace(filepath.Join(dir, ostree.StagedFile), state, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, ostree.StagedFile), state, 0o644); err != nil {
 		return err
 	}
 	if err := os.Remove(filepath.Join(dir, ostree.LockFile)); !errors.Is(err, fs.ErrNotExist) {
