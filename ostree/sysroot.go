@@ -32,6 +32,9 @@ func OpenSysroot(root string) *Sysroot {
 	return s
 }
 
+// Root is what the host sees as "/".
+func (s *Sysroot) Root() string { return s.root }
+
 // Physical is the root of the file system that holds /ostree; on a booted host a mount point.
 func (s *Sysroot) Physical() string { return s.physical }
 

@@ -40,7 +40,14 @@ func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 		return fmt.Errorf("cannot finalize the staged deployment: %w", err)
 	}
 	defer onHost.Close()
+	labelling, err := e.labelCommand(booted, r.Files)
+	if err != nil {
+		return err
+	}
 	finalize := func() error {
+		if err := e.label(ctx, labelling); err != nil {
+			return err
+		}
 		if err := forget(onHost); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,36 @@ func TestTampered(t *testing.T) {
 				t.Errorf("version %s runs", h.Version())
 			}
 		})
+	}
+}
+
+// TestLabels: where SELinux is on, the files and the directories that are new with
+// them get the labels of the policy, before libostree merges them, and nothing else does.
+func TestLabels(t *testing.T) {
+	h := hostdir.New(t)
+	h.InstallRpmOstree(standin.Control{})
+	h.Write("/sys/fs/selinux/enforce", []byte("1"))
+	var notes string
+	e, r := engine(h, false, &notes), request(t, h)
+	r.Files = append(r.Files, hostfiles.File{Path: "/etc/a/b/c"}, hostfiles.File{Path: "/etc/a/d"})
+	must(t, e.Prepare(t.Context(), r))
+	if err := e.Commit(t.Context(), r); err == nil || !strings.Contains(err.Error(), "cannot label files") {
+		t.Errorf("without a policy: %v", err)
+	}
+	h.Write("/etc/selinux/config", []byte("# comment\nSELINUX=enforcing\nSELINUXTYPE=targeted\n"))
+	h.Write("/etc/selinux/targeted/contexts/files/file_contexts", nil)
+	// libostree would rebuild the policy now, which this directory does not have.
+	cut := errors.New("cut")
+	h.Ostree.Fail = func(int, bool) error { return cut }
+	if err := e.Commit(t.Context(), r); !errors.Is(err, cut) {
+		t.Errorf("error %v", err)
+	}
+	booted, err := h.Sysroot().Booted()
+	must(t, err)
+	root := booted.Path
+	want := []string{"-F", "-r", root, root + "/etc/selinux/targeted/contexts/files/file_contexts", root + "/etc/a", root + "/etc/new"}
+	if len(h.Setfiles) != 1 || !slices.Equal(h.Setfiles[0], want) {
+		t.Errorf("labelled %q, want %q", h.Setfiles, want)
 	}
 }
 

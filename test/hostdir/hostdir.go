@@ -33,6 +33,7 @@ type Host struct {
 	Commit   string // of the next system
 	Reboots  int    // asked for so far
 	Ostree   Standin
+	Setfiles [][]string // the arguments of each call of setfiles
 
 	t         testing.TB
 	physical  string
@@ -174,6 +175,9 @@ func (h *Host) Layer(packages string) {
 
 // runProgram implements the host's way to run programs.
 func (h *Host) runProgram(ctx context.Context, argv ...string) ([]byte, error) {
+	if argv[0] == "setfiles" {
+		return nil, h.setfiles(argv[1:])
+	}
 	if argv[0] != "rpm-ostree" || !h.rpmOstree {
 		return h.Ostree.run(ctx, argv...)
 	}
@@ -186,6 +190,17 @@ func (h *Host) runProgram(ctx context.Context, argv ...string) ([]byte, error) {
 		return nil, fmt.Errorf("rpm-ostree: %s (exit status %d)", strings.TrimSpace(stderr.String()), status)
 	}
 	return stdout.Bytes(), nil
+}
+
+// setfiles notes a call; what is to be labelled must be there, as the caller sees it.
+func (h *Host) setfiles(args []string) error {
+	h.Setfiles = append(h.Setfiles, args)
+	for _, arg := range args {
+		if _, err := os.Lstat(arg); filepath.IsAbs(arg) && err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // RpmOstree is the stand-in on this host.

@@ -1,0 +1,83 @@
+package rpmostree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"machine-pivot/hostfiles"
+	"machine-pivot/ostree"
+)
+
+// labelCommand is what gives the files in the booted deployment's /etc, and the
+// directories that are new with them, the labels of its SELinux policy; nil where
+// SELinux is off. libostree keeps the labels of what it merges.
+//
+// It must be made before the files are there, and run when they are.
+func (e *Ostree) labelCommand(booted ostree.Deployment, files []hostfiles.File) ([]string, error) {
+	if _, err := os.Stat(filepath.Join(e.Sysroot.Root(), "sys/fs/selinux/enforce")); err != nil || len(files) == 0 {
+		return nil, nil
+	}
+	policy, err := policyOf(booted.Path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot label files: %w", err)
+	}
+	contexts := filepath.Join(booted.Path, "etc/selinux", policy, "contexts/files/file_contexts")
+	// -r: the names that the policy knows begin below the deployment.
+	argv := []string{"setfiles", "-F", "-r", booted.Path, contexts}
+	var tops []string
+	for _, f := range files {
+		top, err := topmostNew(booted.Path, f.Path)
+		if err != nil {
+			return nil, fmt.Errorf("cannot label files: %w", err)
+		}
+		tops = append(tops, filepath.Join(booted.Path, top))
+	}
+	slices.Sort(tops)
+	return append(argv, slices.Compact(tops)...), nil
+}
+
+// topmostNew is the highest directory above the file that is not there yet, or the file.
+func topmostNew(root, file string) (string, error) {
+	for top := file; ; top = path.Dir(top) {
+		parent := path.Dir(top)
+		_, err := os.Lstat(filepath.Join(root, parent))
+		switch {
+		case err == nil:
+			return top, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", err
+		}
+	}
+}
+
+// policyOf is the name of the deployment's SELinux policy (selinux_config(5)).
+func policyOf(root string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, "etc/selinux/config"))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "SELINUXTYPE="); ok {
+			return strings.TrimSpace(name), nil
+		}
+	}
+	return "", errors.New("/etc/selinux/config names no SELINUXTYPE")
+}
+
+// label runs the command, if there is one.
+func (e *Ostree) label(ctx context.Context, command []string) error {
+	if len(command) == 0 {
+		return nil
+	}
+	if _, err := e.Run(ctx, command...); err != nil {
+		return fmt.Errorf("cannot label files: %w", err)
+	}
+	return nil
+}
