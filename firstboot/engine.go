@@ -1,9 +1,11 @@
 package firstboot
 
 import (
+	"context"
 	"os"
 
 	"machine-pivot/fault"
+	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 )
 
@@ -27,6 +29,15 @@ func (m *Machine) UseEngine(name string) error {
 		return fault.New(fault.Usage, "cannot use --engine=%s: it is auto, rpm-ostree or ostree", name)
 	}
 	return nil
+}
+
+// checkEngine asks the engine for what it knows to fail, before anything is pulled.
+func (m *Machine) checkEngine(ctx context.Context, state pivot.State, target pivot.Target) error {
+	engine, ok := m.Engine.(interface{ Check(context.Context) error })
+	if !ok || target.Image.IsZero() || target.Image.Same(state.Booted.Image) {
+		return nil
+	}
+	return engine.Check(ctx)
 }
 
 func (m *Machine) useRpmOstree(plain rpmostree.Ostree, always bool) {

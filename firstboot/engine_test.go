@@ -117,8 +117,9 @@ func TestLayered(t *testing.T) {
 	h := newHost(t)
 	h.InstallRpmOstree(rpmostree.Control{})
 	h.Layer("strace;")
-	if _, err := bootWith(t, h, "ostree"); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
-		t.Errorf("libostree alone: %v", err)
+	requests := h.Registry.Requests()
+	if _, err := bootWith(t, h, "ostree"); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" || h.Registry.Requests() != requests {
+		t.Errorf("libostree alone: %v, after %d requests", err, h.Registry.Requests()-requests)
 	}
 	arrive(t, h, "auto")
 	booted, err := h.Sysroot().Booted()
@@ -182,6 +183,49 @@ func TestRebaseInterrupted(t *testing.T) {
 				expectOld(t, h)
 				arrive(t, h, "rpm-ostree")
 			})
+		}
+	}
+}
+
+// TestCommitInterrupted: killed in the middle of the commit, when the staged state
+// is gone from the host already, or right after it; with and without a power cut.
+func TestCommitInterrupted(t *testing.T) {
+	for _, engine := range []string{"ostree", "rpm-ostree"} {
+		for _, after := range []bool{false, true} {
+			for _, power := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s after %v power cut %v", engine, after, power), func(t *testing.T) {
+					h := newHost(t)
+					h.InstallRpmOstree(rpmostree.Control{Version: "2024.5"})
+					h.Ostree.Fail = func(call int, now bool) error {
+						if h.Ostree.Calls[call-1] == "finalize-staged" && now == after {
+							return errors.New("killed")
+						}
+						return nil
+					}
+					if _, err := bootWith(t, h, engine); err == nil {
+						t.Fatal("not noticed")
+					}
+					expectOld(t, h)
+					h.Ostree.Fail = nil
+					for range 3 {
+						if power {
+							h.Boot()
+						}
+						power = true
+						if _, err := bootWith(t, h, engine); err != nil {
+							t.Fatal(err)
+						}
+						if h.Read(firstboot.EncapsulatedPath) == nil {
+							break
+						}
+					}
+					expectNew(t, h)
+					expectClosed(t, h)
+					if h.Reboots > 1 {
+						t.Errorf("%d reboots asked for", h.Reboots)
+					}
+				})
+			}
 		}
 	}
 }

@@ -45,6 +45,9 @@ func (m *Machine) image(ctx context.Context, text string) (pivot.Image, error) {
 
 // apply carries out the plan that leads from state to target and reboots.
 func (m *Machine) apply(ctx context.Context, state pivot.State, target pivot.Target, attempt int) error {
+	if err := m.checkEngine(ctx, state, target); err != nil {
+		return err
+	}
 	t := pivot.Transaction{Images: m, Engine: m.Engine, Retry: m.Retry, Progress: m.Progress}
 	if err := t.Run(ctx, state, target, attempt); err != nil {
 		return err

@@ -10,10 +10,11 @@ import (
 	"machine-pivot/fault"
 )
 
-// How long rpm-ostree may take. Its own calls over D-Bus end after five minutes;
-// a rebase without a download takes one or two, more where packages are layered.
+// How long rpm-ostree may take. For a status its daemon is started, which systemd
+// gives 90 seconds; a rebase without a download takes a minute or two, more where
+// packages are layered.
 const (
-	statusTimeout = 6 * time.Minute
+	statusTimeout = 3 * time.Minute
 	rebaseTimeout = 45 * time.Minute
 )
 

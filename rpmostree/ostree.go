@@ -35,15 +35,27 @@ type Ostree struct {
 
 var _ pivot.Engine = (*Ostree)(nil)
 
+// Check is an error if the engine cannot make a deployment of another image, as
+// is known without one. Nothing is written.
+func (e *Ostree) Check(context.Context) error {
+	booted, err := e.Sysroot.Booted()
+	if err != nil || !booted.Origin.Layered() {
+		return err
+	}
+	return fault.New(fault.Refused, "cannot move this host to another image by ostree alone: packages or other changes are layered on the booted one, and would be dropped").
+		WithHint("use --engine=rpm-ostree, which keeps them, or undo them first: rpm-ostree reset")
+}
+
 // Prepare stages the deployment and checks the staged state against the request.
 func (e *Ostree) Prepare(ctx context.Context, r pivot.Request) error {
+	if !r.Image.IsZero() {
+		if err := e.Check(ctx); err != nil {
+			return err
+		}
+	}
 	booted, err := e.Sysroot.Booted()
 	if err != nil {
 		return err
-	}
-	if !r.Image.IsZero() && booted.Origin.Layered() {
-		return fault.New(fault.Refused, "cannot stage deployment of %s: packages or other changes are layered on the booted image, and ostree alone would drop them", r.Commit).
-			WithHint("use --engine=rpm-ostree, which keeps them, or undo them first: rpm-ostree reset")
 	}
 	return e.stage(ctx, r, booted)
 }

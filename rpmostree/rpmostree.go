@@ -23,10 +23,16 @@ type RpmOstree struct {
 	Waiting func(err error, try int, wait time.Duration) // told of each wait
 	Note    func(message string)                         // told what is worth knowing
 
-	named bool // the update driver has been
+	named    bool // the update driver has been
+	silenced bool // that the daemon does not answer has been told
 }
 
 var _ pivot.Engine = (*RpmOstree)(nil)
+
+// Check waits until rpm-ostree is idle and names what drives updates. Nothing is written.
+func (e *RpmOstree) Check(ctx context.Context) error {
+	return e.beside(ctx, func() error { return nil })
+}
 
 // Prepare waits until rpm-ostree is idle, makes the deployment and checks it.
 func (e *RpmOstree) Prepare(ctx context.Context, r pivot.Request) error {
@@ -60,7 +66,10 @@ func (e *RpmOstree) beside(ctx context.Context, work func() error) error {
 	err := e.Retry.Do(ctx, e.Waiting, func(ctx context.Context) error {
 		s, err := e.status(ctx)
 		if err != nil {
-			e.Note(fmt.Sprintf("going on without rpm-ostree: %v", err))
+			if !e.silenced {
+				e.silenced = true
+				e.Note(fmt.Sprintf("going on without rpm-ostree: %v", err))
+			}
 			return ctx.Err()
 		}
 		return s.idle()
