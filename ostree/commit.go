@@ -20,13 +20,17 @@ type CommitInfo struct {
 }
 
 // Base is the commit that rpm-ostree layered packages or changes on, or zero: a
-// commit that it made on the host has the base as its parent
-// (rpmostree-core.cxx, rpmostree_context_assemble_commit).
+// commit that it made on the host has the base as its parent (rust/src/daemon.rs,
+// deployment_layeredmeta_from_commit_impl).
 func (c *CommitInfo) Base() Checksum {
-	if layered, _ := c.Metadata["rpmostree.clientlayer"].(bool); layered {
-		return c.Parent
+	layered, known := c.Metadata["rpmostree.clientlayer"].(bool)
+	if !known { // an old release
+		_, layered = c.Metadata["rpmostree.spec"]
 	}
-	return Checksum{}
+	if !layered {
+		return Checksum{}
+	}
+	return c.Parent
 }
 
 // Version is the commit's version as its maker calls it, or "".

@@ -117,7 +117,7 @@ func (c *call) find(w wanted) (wanted, error) {
 }
 
 // origin is the new one: of the refspec, with all that is layered. A custom
-// origin stays only with a checksum.
+// origin stays only with a checksum or with a container's digest.
 func (c *call) origin(w wanted, old ostree.Origin) (ostree.Origin, error) {
 	url, description := c.options.value("custom-origin-url"), c.options.value("custom-origin-description")
 	if url != "" && description == "" {
@@ -132,7 +132,7 @@ func (c *call) origin(w wanted, old ostree.Origin) (ostree.Origin, error) {
 	default:
 		text += "refspec=" + w.refspec + "\n"
 	}
-	if url != "" && w.checksum {
+	if url != "" && (w.checksum || w.image && strings.Contains(w.refspec, "@sha256:")) {
 		text += "custom-url=" + url + "\ncustom-description=" + description + "\n"
 	}
 	if packages := old.Value("packages", "requested"); packages != "" {
