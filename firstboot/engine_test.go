@@ -230,6 +230,32 @@ func TestCommitInterrupted(t *testing.T) {
 	}
 }
 
+// TestBlockedReboot: while somebody blocks a shutdown the machine waits, committed.
+func TestBlockedReboot(t *testing.T) {
+	h := newHost(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reboot, tries := h.Reboot, 0
+	h.Reboot = func(ctx context.Context) error {
+		if tries++; tries < 3 {
+			return fault.New(fault.Unavailable, "cannot reboot: blocked by backup")
+		}
+		cancel()
+		return reboot(ctx)
+	}
+	m, notes := machine(t, h), ""
+	m.Progress.Emit = func(e pivot.Event) { notes += fmt.Sprintln(e.Err) }
+	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
+	if err := b.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if h.Reboots != 1 || !strings.Contains(notes, "blocked by backup") {
+		t.Errorf("%d reboots; told: %s", h.Reboots, notes)
+	}
+	h.Boot()
+	expectNew(t, h)
+}
+
 // TestForeignReboot: somebody reboots in order between staging and commit, so that
 // libostree finalizes at shutdown what is staged. It must not be: the new system
 // would come up without its files.

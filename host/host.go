@@ -90,6 +90,7 @@ func run(ctx context.Context, argv ...string) ([]byte, error) {
 	cmd.WaitDelay = 5 * time.Second // after a kill: a child of its own may hold the pipes
 	err := cmd.Run()
 	switch {
+	case errors.Is(err, exec.ErrWaitDelay): // it ended well
 	case errors.Is(err, exec.ErrNotFound):
 		return nil, fault.New(fault.Refused, "cannot run %s: not installed on this host", argv[0])
 	case err != nil:

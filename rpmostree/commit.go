@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
 	"machine-pivot/ostree"
 	"machine-pivot/pivot"
@@ -24,8 +25,9 @@ const runtimeDir = "/run/ostree"
 // else can finalize it without the files: on the host it is locked, and then gone.
 func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 	staged, err := e.checkStaged(r)
-	if err != nil {
-		return err
+	if err != nil { // it was right when it was prepared
+		return fault.New(fault.Unavailable, "somebody else changed what was staged: %w", err).
+			WithHint("stop what updates this host by itself (rpm-ostree status names it) and try again")
 	}
 	state, err := staged.Unlocked(r.Kargs)
 	if err != nil {

@@ -135,7 +135,7 @@ func TestTampered(t *testing.T) {
 			e, r := engine(h, false, &notes), request(t, h)
 			must(t, e.Prepare(t.Context(), r))
 			c.tamper(t, h, &r)
-			if err := e.Commit(t.Context(), r); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := e.Commit(t.Context(), r); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
 			h.Boot()
@@ -194,6 +194,18 @@ func TestHang(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(h.Sysroot().RunDir(), name)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is left (%v)", name, err)
 		}
+	}
+}
+
+// TestUnknownVersion: how to lock depends on the version; not to know it is no
+// reason to guess.
+func TestUnknownVersion(t *testing.T) {
+	h := hostdir.New(t)
+	h.Ostree.Version = "nonsense"
+	e := &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
+	err := e.Prepare(t.Context(), request(t, h))
+	if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "nonsense") || len(h.Ostree.Calls) > 0 {
+		t.Errorf("error %v, calls %q", err, h.Ostree.Calls)
 	}
 }
 

@@ -368,7 +368,7 @@ func TestFaults(t *testing.T) {
 		if r := w.call("kargs", "--append=a2"); !errors.Is(r.err, rpmostree.ErrDied) {
 			t.Errorf("%s: %+v", at, r)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, err := w.RpmOstree().Main(ctx, []string{"kargs", "--append=a3"}, &bytes.Buffer{}, &bytes.Buffer{})
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
