@@ -155,14 +155,18 @@ func (s *Standin) writeState(kargs []any, locked bool, replaces string) error {
 		}),
 		entry("kargs", "as", kargs),
 	}
+	if err := os.MkdirAll(filepath.Dir(s.stateFile()), 0o755); err != nil {
+		return err
+	}
 	if locked {
 		entries = append(entries, entry("locked", "b", true))
+		// For older versions, also the file (ot-admin-builtin-deploy.c).
+		if err := os.WriteFile(s.lockFile(), nil, 0o640); err != nil {
+			return err
+		}
 	}
 	state, err := gvariant.Encode("a{sv}", entries)
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(s.stateFile()), 0o755); err != nil {
 		return err
 	}
 	_, err = os.Stat(s.stateFile())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,14 +97,22 @@ func (c *call) lockBefore() (options []string, err error) {
 	return nil, nil
 }
 
-// lockAfter writes the lock into the staged state where this machine's libostree
-// is too old to do that, and so to heed it; the release that is played would run
-// on a newer one.
+// lockAfter leaves the one form of the lock that the release has. libostree's
+// command line also wrote the file, which the real one, by the library, does not.
+// A libostree that is too old for the lock in the state cannot heed it either; the
+// release that is played would run on a newer one.
 func (c *call) lockAfter(done bool) error {
-	if done || !c.options.has("lock-finalization") || !c.control.release().since(lockInState) {
+	if !c.options.has("lock-finalization") || !c.control.release().since(lockInState) {
 		return nil
 	}
-	file := filepath.Join(c.sysroot().RunDir(), ostree.StagedFile)
+	dir := c.sysroot().RunDir()
+	if done {
+		if err := os.Remove(filepath.Join(dir, ostree.LockFile)); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	file := filepath.Join(dir, ostree.StagedFile)
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
