@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/fault"
 	"machine-pivot/ostree"
 	"machine-pivot/pivot"
@@ -64,6 +66,9 @@ func (e *Ostree) Prepare(ctx context.Context, r pivot.Request) error {
 // Commit a reboot by somebody else must find the old system, not the new image
 // without its files.
 func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deployment) error {
+	if err := e.free(); err != nil {
+		return err
+	}
 	// Not only replaced: since libostree 2023.7 that would take the lock file away.
 	if err := e.Discard(ctx); err != nil {
 		return err
@@ -87,6 +92,30 @@ func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deplo
 	}
 	_, err = e.checkStaged(r)
 	return err
+}
+
+// free is an error while another program holds the sysroot's lock, for which
+// libostree's command line would wait without end and without a word. It passes.
+func (e *Ostree) free() error {
+	path := filepath.Join(e.Sysroot.Physical(), "ostree/lock")
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot look at the lock of the deployments: %w", err)
+	}
+	defer file.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	// As libostree takes it (libglnx, glnx_make_lock_file).
+	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
+		return fmt.Errorf("cannot look at the lock of the deployments: %w", err)
+	}
+	if lock.Type == unix.F_UNLCK {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "another program is changing the deployments: it holds the lock %s", path).
+		WithHint("see which it is: fuser -v %s", path)
 }
 
 // stageCommand names the complete list of arguments, starting from none: so it

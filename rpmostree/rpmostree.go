@@ -2,6 +2,7 @@ package rpmostree
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -70,9 +71,9 @@ func (e *RpmOstree) beside(ctx context.Context, work func() error) error {
 				e.silenced = true
 				e.Note(fmt.Sprintf("going on without rpm-ostree: %v", err))
 			}
-			return ctx.Err()
+			return errors.Join(ctx.Err(), e.free())
 		}
-		return s.idle()
+		return errors.Join(s.idle(), e.free())
 	})
 	if err != nil {
 		return err

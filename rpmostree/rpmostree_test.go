@@ -197,6 +197,31 @@ func TestHang(t *testing.T) {
 	}
 }
 
+// TestLockHeld: another program at work on the deployments is waited for (P38),
+// or, by the engine that waits for nothing, named.
+func TestLockHeld(t *testing.T) {
+	h := hostdir.New(t)
+	h.InstallRpmOstree(standin.Control{})
+	r := request(t, h)
+	unlock := h.Lock()
+	plain := &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
+	err := plain.Prepare(t.Context(), r)
+	if !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "ostree/lock") || fault.HintOf(err) == "" || len(h.Ostree.Calls) > 0 {
+		t.Errorf("error %v, calls %q", err, h.Ostree.Calls)
+	}
+	var notes string
+	e := engine(h, false, &notes)
+	tries := 0
+	e.Waiting = func(err error, _ int, _ time.Duration) {
+		if tries++; tries == 2 {
+			unlock()
+		}
+	}
+	if err := e.Prepare(t.Context(), r); err != nil || tries != 2 {
+		t.Errorf("error %v after %d waits", err, tries)
+	}
+}
+
 // TestUnknownVersion: how to lock depends on the version; not to know it is no
 // reason to guess.
 func TestUnknownVersion(t *testing.T) {

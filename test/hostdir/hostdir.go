@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/host"
 	"machine-pivot/ostree"
 	"machine-pivot/test/need"
@@ -136,6 +138,15 @@ func (h *Host) InstallRpmOstree(c rpmostree.Control) {
 	h.rpmOstree = true
 	h.Write("/usr/bin/rpm-ostree", nil)
 	h.must(c.Write(h.Root))
+}
+
+// Lock takes the lock of the sysroot, as another program on the host.
+func (h *Host) Lock() (unlock func()) {
+	h.t.Helper()
+	lock, err := os.OpenFile(filepath.Join(h.physical, "ostree/lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	h.must(err)
+	h.must(unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}))
+	return func() { h.must(lock.Close()) }
 }
 
 // SetOrigin replaces the running system's origin.

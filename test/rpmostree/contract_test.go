@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/rpmostree"
 )
@@ -315,14 +313,8 @@ func TestTransactionInTheWay(t *testing.T) { // rpmostreed-sysroot.cxx, rpmostre
 	w.fails("Transaction in progress: upgrade\n You can cancel the current transaction with `rpm-ostree cancel`", "kargs", "--append=a")
 	w.does("kargs", "--append=a")
 
-	lock, err := os.OpenFile(w.Path("/sysroot/ostree/lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	unlock := w.Lock()
+	defer unlock()
 	w.fails("System transaction in progress", "kargs", "--append=b")
 }
 

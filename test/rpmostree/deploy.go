@@ -138,7 +138,11 @@ func (c *call) lockFree() error {
 		return err
 	}
 	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
+		return err
+	}
+	if lock.Type != unix.F_UNLCK {
 		return failf("System transaction in progress")
 	}
 	return nil
