@@ -33,13 +33,13 @@ type Host struct {
 	Image    string // of the next system, by digest
 	NoOS     string // an image without an ostree commit
 	Commit   string // of the next system
+	Archive  string // the repository that it is in
 	Reboots  int    // asked for so far
 	Ostree   Standin
 	Setfiles [][]string // the arguments of each call of setfiles
 
 	t         testing.TB
 	physical  string
-	archive   string // a repository with the next system
 	boots     int
 	rpmOstree bool
 }
@@ -86,7 +86,7 @@ func (h *Host) serve() {
 	h.t.Helper()
 	archive := filepath.Join(h.t.TempDir(), "archive")
 	h.run("ostree", "init", "--repo="+archive, "--mode=archive")
-	h.archive, h.Commit = archive, h.commit(archive, "B.2")
+	h.Archive, h.Commit = archive, h.commit(archive, "B.2")
 	r, err := registry.Start(registry.Options{})
 	h.must(err)
 	h.Registry = r
@@ -162,7 +162,7 @@ func (h *Host) SetOrigin(text string) {
 func (h *Host) PullCommit() string {
 	h.t.Helper()
 	repo := "--repo=" + filepath.Join(h.physical, "ostree/repo")
-	h.run("ostree", "pull-local", "--disable-fsync", repo, h.archive, h.Commit)
+	h.run("ostree", "pull-local", "--disable-fsync", repo, h.Archive, h.Commit)
 	h.run("ostree", "refs", repo, "--force", "--create=pivot/"+h.Commit, h.Commit)
 	return h.Commit
 }
