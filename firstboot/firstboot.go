@@ -70,8 +70,9 @@ func (b *FirstBoot) run(ctx context.Context) error {
 	case pivot.Close:
 		return b.close(state, target)
 	case pivot.GiveUp:
-		return b.gaveUp(state, target)
+		return b.gaveUp(ctx, state, target)
 	case pivot.Apply:
+		b.startOver(ctx, state, target, decision.Attempt)
 		b.Progress.Begin(pivot.StepPreflight, "checking what could fail")
 		if err := b.preflight(desired); err != nil {
 			return err
@@ -161,7 +162,7 @@ func (b *FirstBoot) close(state pivot.State, target pivot.Target) error {
 	if err := b.Progress.Enter(pivot.Done, state.BootID); err != nil {
 		return err
 	}
-	if err := hostfiles.Rename(file, file+".bak"); err != nil {
+	if err := hostfiles.Rename(b.Host.Disk, file, file+".bak"); err != nil {
 		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
 	}
 	b.release() // again: a power cut may have come between the commit and this

@@ -219,8 +219,8 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// TestCommitThatDoesNotHold: a machine that keeps coming up on its old system
-// tries three times, then stops, says why, and never reboots again.
+// TestCommitThatDoesNotHold (P7, P24): a machine that keeps coming up on its old
+// system tries three times, says each time why, then stops and never reboots again.
 func TestCommitThatDoesNotHold(t *testing.T) {
 	h := newHost(t)
 	h.Write("/boot/ostree/finalize-failure.stamp", []byte("During /etc merge: clash\n"))
@@ -237,7 +237,16 @@ func TestCommitThatDoesNotHold(t *testing.T) {
 		forget()
 		h.Boot()
 	}
+	// ostree-boot-complete.service has moved the text to the journal meanwhile.
+	_ = os.Remove(h.Path("/boot/ostree/finalize-failure.stamp"))
+	h.Ostree.Programs = map[string]string{"journalctl": "error: ostree-finalize-staged.service failed on previous boot: During /etc merge: clash\n"}
 	err := boot(t, h)
+	if r, jerr := pivot.JournalIn(h.Root).Load(); jerr != nil || r.Phase != pivot.Failed {
+		t.Errorf("journal %+v, %v, want failed", r, jerr)
+	}
+	if again := boot(t, h); again == nil || again.Error() != err.Error() {
+		t.Errorf("started once more: %v", again)
+	}
 	if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "clash") || fault.HintOf(err) == "" {
 		t.Errorf("error %v", err)
 	}

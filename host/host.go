@@ -25,10 +25,11 @@ type Host struct {
 	Root   string // its root directory, "/" for the running system
 	Run    func(ctx context.Context, argv ...string) ([]byte, error)
 	Reboot func(ctx context.Context) error
+	Disk   hostfiles.Disk // where its files are changed
 }
 
 // New is the machine whose root directory is given.
-func New(root string) *Host { return &Host{Root: root, Run: run, Reboot: reboot} }
+func New(root string) *Host { return &Host{Root: root, Run: run, Reboot: reboot, Disk: hostfiles.OS{}} }
 
 // Sysroot reads the machine's deployments.
 func (h *Host) Sysroot() *ostree.Sysroot { return ostree.OpenSysroot(h.Root) }

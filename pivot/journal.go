@@ -61,12 +61,15 @@ type Duration struct {
 const formatVersion = 1
 
 // Journal keeps one Record in a file, replaced whole and durably at each write.
-type Journal struct{ Path string }
+type Journal struct {
+	Path string
+	Disk hostfiles.Disk
+}
 
 // JournalIn is the journal of the host whose root directory is given. /var is
 // shared by all deployments, so it survives the pivot.
 func JournalIn(root string) Journal {
-	return Journal{Path: filepath.Join(root, "var/lib/pivot/journal.json")}
+	return Journal{Path: filepath.Join(root, "var/lib/pivot/journal.json"), Disk: hostfiles.OS{}}
 }
 
 // Load reads the record; a host without one is Idle.
@@ -100,10 +103,10 @@ func (j Journal) Save(r Record) error {
 	if err != nil {
 		return fmt.Errorf("cannot write journal: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(j.Path), 0o755); err != nil {
+	if err := hostfiles.MakeDir(j.Disk, filepath.Dir(j.Path), 0o755); err != nil {
 		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
 	}
-	err = hostfiles.Replace(j.Path, append(data, '\n'), 0o644)
+	err = hostfiles.Replace(j.Disk, j.Path, append(data, '\n'), 0o644)
 	if err != nil {
 		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
 	}

@@ -56,7 +56,7 @@ func (s Status) Write(root string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("cannot write status: %w", err)
 	}
-	return hostfiles.Replace(file, append(data, '\n'), 0o644)
+	return hostfiles.Replace(hostfiles.OS{}, file, append(data, '\n'), 0o644)
 }
 
 // Read returns the status of this boot's run, or else what the journal tells of
