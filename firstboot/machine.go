@@ -21,6 +21,14 @@ type Machine struct {
 	Progress *pivot.Progress
 }
 
+// open reads the journal and notes which boot this is.
+func (m *Machine) open() error {
+	if id, err := m.Host.BootID(); err == nil { // if not, Observe says so
+		m.Progress.BootID = id
+	}
+	return m.Progress.Open()
+}
+
 // Images gets OS images into the host's repository and, once a deployment keeps
 // them, lets go of what the import kept.
 type Images interface {
@@ -46,11 +54,7 @@ func (m *Machine) image(ctx context.Context, text string) (pivot.Image, error) {
 	if d := ref.Digest(); d != "" {
 		return pivot.Image{Reference: ref.String(), Digest: d}, nil
 	}
-	var found osimage.Image
-	err = m.Retry.Do(ctx, m.Progress.Waiting, func(ctx context.Context) (err error) {
-		found, err = m.Puller.Resolve(ctx, ref)
-		return err
-	})
+	found, err := m.resolve(ctx, text)
 	if err != nil {
 		return pivot.Image{}, err
 	}
@@ -142,6 +146,9 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 	puller.Progress = func(p osimage.Progress) { progress(p.FetchedBytes, p.TotalBytes) }
 	result, err := puller.Import(ctx, found, repo)
 	if err != nil {
+		return pivot.Image{}, err
+	}
+	if err := m.spaceInBoot(repo, result.Commit); err != nil {
 		return pivot.Image{}, err
 	}
 	image.Commit, image.Version = result.Commit, result.Version

@@ -50,7 +50,7 @@ func (r *Rebase) Run(ctx context.Context) (changed bool, err error) {
 }
 
 func (r *Rebase) run(ctx context.Context) (bool, error) {
-	if err := r.Progress.Open(); err != nil {
+	if err := r.open(); err != nil {
 		return false, err
 	}
 	target, state, err := r.observe(ctx)
@@ -64,6 +64,9 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 	case pivot.Reboot:
 		r.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
 	default:
+		if err := r.preflight(ctx, state, target); err != nil {
+			return false, err
+		}
 		// A person asks: an attempt that failed before does not count against it.
 		if err := r.apply(ctx, state, target, 1); err != nil {
 			return true, err

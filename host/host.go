@@ -26,10 +26,14 @@ type Host struct {
 	Run    func(ctx context.Context, argv ...string) ([]byte, error)
 	Reboot func(ctx context.Context) error
 	Disk   hostfiles.Disk // where its files are changed
+	// Free is how many bytes the file system at a path (of ours, not of Root) has left.
+	Free func(path string) (int64, error)
 }
 
 // New is the machine whose root directory is given.
-func New(root string) *Host { return &Host{Root: root, Run: run, Reboot: reboot, Disk: hostfiles.OS{}} }
+func New(root string) *Host {
+	return &Host{Root: root, Run: run, Reboot: reboot, Disk: hostfiles.OS{}, Free: free}
+}
 
 // Sysroot reads the machine's deployments.
 func (h *Host) Sysroot() *ostree.Sysroot { return ostree.OpenSysroot(h.Root) }

@@ -36,8 +36,26 @@ type Record struct {
 	Target  Target     `json:"target"`
 	Started time.Time  `json:"started,omitzero"`
 	Error   *Failure   `json:"error,omitempty"`
-	Phases  []Duration `json:"phases,omitempty"` // what each step took, over all boots of the attempt
+	Phases  []Duration `json:"phases,omitempty"`  // what each step took, over all boots of the attempt
+	History []Account  `json:"history,omitempty"` // the transactions that are over, oldest first
 }
+
+// Account is what is kept of a transaction that is over.
+type Account struct {
+	Phase   Phase      `json:"phase"` // Done or Failed
+	Attempt int        `json:"attempt"`
+	Image   Image      `json:"image,omitzero"` // zero: the image was kept
+	Started time.Time  `json:"started"`
+	Ended   time.Time  `json:"ended"`
+	Error   *Failure   `json:"error,omitempty"`
+	Phases  []Duration `json:"phases"`
+}
+
+// What the journal keeps at most: it is read and written whole.
+const (
+	maxHistory = 10
+	maxPhases  = 50
+)
 
 // Failure is an error as it is kept and shown.
 type Failure struct {
@@ -55,6 +73,7 @@ func FailureOf(err error) *Failure {
 type Duration struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
+	BootID  string  `json:"bootID,omitempty"` // of the boot in which it ran
 }
 
 // formatVersion is the journal format this program reads and writes.

@@ -17,10 +17,16 @@ func firstBootCommand() *cobra.Command {
 		Short: "Complete the first boot: pull, deploy, reboot once; on the boot after, prove and close",
 		Args:  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			flags.consoles = true
 			machine, err := flags.machine(cmd)
 			if err != nil {
 				return err
 			}
+			unlock, err := machine.Host.Lock()
+			if err != nil {
+				return err
+			}
+			defer unlock()
 			boot := firstboot.FirstBoot{Machine: machine, File: file, NoReboot: noReboot}
 			return told(boot.Run(cmd.Context()))
 		},
@@ -95,6 +101,11 @@ func rebaseCommand() *cobra.Command {
 			if !rebase.Asked() {
 				return fault.New(fault.Usage, "nothing asked for: give an IMAGE, --append-karg, --delete-karg or --cpuset")
 			}
+			unlock, err := rebase.Host.Lock()
+			if err != nil {
+				return err
+			}
+			defer unlock()
 			rebase.Reboot = reboot
 			changed, err := rebase.Run(cmd.Context())
 			if err == nil && !changed && unchanged77 {

@@ -60,6 +60,7 @@ type hostFlags struct {
 	engine   string
 	authFile string
 	retryFor time.Duration
+	consoles bool // a failure holds the machine: all its consoles show it
 }
 
 // addRoot adds what the commands need that only look.
@@ -84,7 +85,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 	}
 	retry := pivot.DefaultRetry()
 	retry.Bound = f.retryFor
-	reporter := &status.Reporter{Root: f.root, Log: status.NewLog(cmd.ErrOrStderr()), Notify: notify, Now: time.Now}
+	reporter := &status.Reporter{Root: f.root, Log: newLog(cmd.ErrOrStderr()), Notify: notify, Now: time.Now, Consoles: f.consoles}
 	return firstboot.Machine{
 		Host:   h,
 		Puller: &osimage.Puller{Root: f.root, AuthFile: f.authFile},

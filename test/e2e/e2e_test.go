@@ -47,6 +47,7 @@ func TestFirstBoot(t *testing.T) {
 		{"bad MachineConfig", badMachineConfig},
 		{"registry comes up late", registryLate},
 		{"by hand", byHand},
+		{"power cuts", powerCuts},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, world) })
 	}
