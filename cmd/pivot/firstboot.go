@@ -91,7 +91,8 @@ func rebaseCommand() *cobra.Command {
 		Use:   "rebase [IMAGE]",
 		Short: "Move this machine by hand to an image, kernel arguments and CPU pinning, in one step",
 		Long: "Move this machine by hand to an image, kernel arguments and CPU pinning, in one step.\n" +
-			"Without IMAGE the one in " + firstboot.PullspecPath + " counts; without that file the booted image stays.",
+			"Without IMAGE the one in " + firstboot.PullspecPath + " counts; without that file the booted image stays.\n" +
+			"The lines ADD ARG and DELETE ARG in " + firstboot.KernelArgsPath + " count too.",
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rebase, err := flags.rebase(cmd, args)
