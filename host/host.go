@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
@@ -91,8 +92,12 @@ func run(ctx context.Context, argv ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	// A group of its own: what is typed at the terminal stops us, and we decide what stops it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err := cmd.Run()
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("%s: stopped: %w", strings.Join(argv[:min(3, len(argv))], " "), context.Cause(ctx))
 	case errors.Is(err, exec.ErrNotFound):
 		return nil, fault.New(fault.Refused, "cannot run %s: not installed on this host", argv[0])
 	case err != nil:

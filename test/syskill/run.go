@@ -12,6 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Stop is a signal that the program gets when it begins an effect; 0 is none.
+// SIGKILL ends it, and all that it started, before the effect happens; after
+// another one it goes on.
+type Stop struct {
+	At     int // counted from 1; 0 never
+	Signal syscall.Signal
+}
+
 // Result is what became of one run of the program.
 type Result struct {
 	Effects []string // that it began, in order
@@ -21,9 +29,8 @@ type Result struct {
 }
 
 // Run runs the program once in the boot's world, as the first process of a
-// process namespace. It is killed, with all that it started, at its effect of
-// the number killAt, which then does not happen; 0 never.
-func (b Boot) Run(killAt int, argv ...string) (r Result, err error) {
+// process namespace, and stops it there.
+func (b Boot) Run(stop Stop, argv ...string) (r Result, err error) {
 	world, err := json.Marshal(b)
 	if err != nil {
 		return r, err
@@ -45,12 +52,16 @@ func (b Boot) Run(killAt int, argv ...string) (r Result, err error) {
 	if err != nil {
 		return r, err
 	}
+	var serr error
 	err = follow(ours, func(effect string) bool {
 		r.Effects = append(r.Effects, effect)
-		r.Killed = len(r.Effects) == killAt
-		return r.Killed
+		if len(r.Effects) == stop.At {
+			r.Killed = stop.Signal == syscall.SIGKILL
+			serr = cmd.Process.Signal(stop.Signal)
+		}
+		return r.Killed || serr != nil
 	})
-	if r.Killed || err != nil {
+	if err = errors.Join(err, serr); err != nil {
 		err = errors.Join(err, cmd.Process.Kill())
 	}
 	werr := cmd.Wait()

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"machine-pivot/firstboot"
@@ -37,25 +38,57 @@ func TestKills(t *testing.T) {
 	}
 	w := newWorld(t)
 	m := w.machine(t)
-	undisturbed := m.run(t, 0)
+	undisturbed := m.run(t, syskill.Stop{})
 	m.arrive(t)
 	kills := 0
 	for _, at := range points(undisturbed.Effects) {
 		kills++
 		t.Run(fmt.Sprintf("%d %s", at, undisturbed.Effects[at-1]), func(t *testing.T) {
 			m := w.machine(t)
-			if r := m.run(t, at); !r.Killed {
+			if r := m.run(t, syskill.Stop{At: at, Signal: syscall.SIGKILL}); !r.Killed {
 				t.Logf("it had only %d effects", len(r.Effects))
 			}
 			m.expectWhole(t)
 			if kills%2 == 0 {
 				m.boot(t)
 			}
-			m.run(t, 0)
+			m.run(t, syskill.Stop{})
 			m.arrive(t)
 		})
 	}
 	t.Logf("%d effects of pivot and ostree, %d kills", len(undisturbed.Effects), kills)
+}
+
+// TestTerminate sends SIGTERM instead: the program finishes what it is at or
+// takes it back, never half, and ends by itself.
+func TestTerminate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the whole binary")
+	}
+	w := newWorld(t)
+	effects := w.machine(t).run(t, syskill.Stop{}).Effects
+	all := points(effects)[1:] // at the first, its exec, it is not there yet
+	finished := 0
+	for i := 0; i < len(all); i += 3 {
+		t.Run(fmt.Sprintf("%d %s", all[i], effects[all[i]-1]), func(t *testing.T) {
+			m := w.machine(t)
+			m.run(t, syskill.Stop{At: all[i], Signal: syscall.SIGTERM})
+			m.expectWhole(t)
+			if _, err := os.Stat(filepath.Join(m.RunDir, "ostree/staged-deployment")); err == nil {
+				t.Error("something is left staged")
+			}
+			r, err := pivot.Journal{Path: filepath.Join(m.Var, "lib/pivot/journal.json")}.Load()
+			must(t, err)
+			if isNew := version(m.next(t).Path) == "B.2"; isNew != (r.Phase == pivot.Committed) {
+				t.Errorf("the next boot is the new system: %v, the journal says %s", isNew, r.Phase)
+			} else if isNew {
+				finished++
+			}
+			m.run(t, syskill.Stop{})
+			m.arrive(t)
+		})
+	}
+	t.Logf("%d times told to stop, finished %d times, taken back the others", (len(all)+2)/3, finished)
 }
 
 // points are the effects to kill at: all of them, or for a short run some of
@@ -148,11 +181,12 @@ func (m *machine) boot(t *testing.T) {
 	}
 }
 
-func (m *machine) run(t *testing.T, killAt int) syskill.Result {
+func (m *machine) run(t *testing.T, stop syskill.Stop) syskill.Result {
 	t.Helper()
-	r, err := m.Boot.Run(killAt, "firstboot", "--no-reboot")
+	r, err := m.Boot.Run(stop, "firstboot", "--no-reboot")
 	must(t, err)
-	if !r.Killed && r.Status != 0 {
+	told := stop.Signal == syscall.SIGTERM && r.Status == 69 // try again
+	if !r.Killed && r.Status != 0 && !told {
 		t.Fatalf("exit status %d\n%s", r.Status, r.Output)
 	}
 	return r
@@ -162,7 +196,7 @@ func (m *machine) run(t *testing.T, killAt int) syskill.Result {
 func (m *machine) arrive(t *testing.T) {
 	t.Helper()
 	m.boot(t)
-	m.run(t, 0)
+	m.run(t, syskill.Stop{})
 	m.expectWhole(t)
 	if version(m.Root) != "B.2" {
 		t.Error("the old system runs")
