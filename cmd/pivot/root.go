@@ -29,7 +29,7 @@ func rootCommand(version string) *cobra.Command {
 		return fault.New(fault.Usage, "%w", err).WithHint("see %s --help", cmd.CommandPath())
 	})
 	root.AddCommand(
-		firstBootCommand(), rebaseCommand(), planCommand(), statusCommand(), verifyCommand(),
+		firstBootCommand(), rebaseCommand(), rollbackCommand(), planCommand(), statusCommand(), verifyCommand(),
 		kargsCommand(), pinningCommand(), imageCommand(), configCommand(),
 	)
 	return root

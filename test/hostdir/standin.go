@@ -6,9 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
+	"machine-pivot/ostree"
 	"machine-pivot/ostree/gvariant"
 )
 
@@ -58,6 +61,8 @@ func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 		return s.finalize(ctx)
 	case "undeploy":
 		return os.Remove(s.stateFile())
+	case "set-default":
+		return s.setDefault(args[0])
 	}
 	return fmt.Errorf("the stand-in knows no verb %q", verb)
 }
@@ -118,6 +123,32 @@ func (s *Standin) finalize(ctx context.Context) error {
 	argv := append([]string{"admin", "deploy", "--sysroot=" + s.host.physical}, s.staged...)
 	if out, err := exec.CommandContext(ctx, "ostree", argv...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// setDefault gives the boot entries another order, as libostree 2023.6 does and
+// the one here may not.
+func (s *Standin) setDefault(index string) error {
+	all, err := s.host.Sysroot().Deployments()
+	if err != nil {
+		return err
+	}
+	first, err := strconv.Atoi(index)
+	if err != nil || first >= len(all) {
+		return fmt.Errorf("error: Out of range deployment index %s (%v)", index, err)
+	}
+	order := append([]ostree.Deployment{all[first]}, slices.Delete(slices.Clone(all), first, first+1)...)
+	for i, d := range order {
+		file := s.host.Path("/boot/loader/entries/" + d.Entry.File)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		text = regexp.MustCompile("(?m)^version .*").ReplaceAll(text, fmt.Appendf(nil, "version %d", len(order)-i))
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			return err
+		}
 	}
 	return nil
 }
