@@ -167,6 +167,8 @@ func newHost(t *testing.T) *hostdir.Host {
 	return h
 }
 
+// TestFirstBoot (P1, P2, P4, P16, P20) is the whole job: one reboot, before which
+// nothing is left to do, and none when it is asked for again.
 func TestFirstBoot(t *testing.T) {
 	h := newHost(t)
 	if err := boot(t, h); err != nil {
@@ -175,6 +177,12 @@ func TestFirstBoot(t *testing.T) {
 	expectOld(t, h) // the running system is never touched
 	if h.Reboots != 1 {
 		t.Errorf("%d reboots asked for", h.Reboots)
+	}
+	if all, err := h.Sysroot().Deployments(); err != nil || all[0].Checksum.String() != h.Commit {
+		t.Errorf("when the reboot is asked for, the next boot is %+v, %v", all, err)
+	}
+	if staged, err := h.Sysroot().Staged(); err != nil || staged != nil {
+		t.Errorf("left to shutdown: %+v, %v", staged, err)
 	}
 	h.Boot()
 	if err := boot(t, h); err != nil {

@@ -18,7 +18,7 @@ var long = os.Getenv("PIVOT_SWEEP") == "long"
 // everyPair is the step of the sample: a prime, so that it meets every effect.
 const everyPair = 61
 
-// TestSweep (P3, P25) crashes a whole first boot at each effect, before it, in
+// TestSweep (P1, P3, P25, P28) crashes a whole first boot at each effect, before it, in
 // the middle of it and after it, in each way there is, once and twice.
 func TestSweep(t *testing.T) {
 	for _, machine := range []struct {

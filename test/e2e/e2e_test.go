@@ -94,6 +94,9 @@ func badMachineConfig(t *testing.T, l *lab.Lab) {
 	if r.Kubelet.ActiveState == "active" || only.Said("@@kubelet started") {
 		t.Error("kubelet started")
 	}
+	if !only.Said("kubelet is held") {
+		t.Error("the console does not say that kubelet is held")
+	}
 	for _, path := range []string{"$.spec.osImageURL", "$.spec.kernelArguments[0]", "$.spec.kernelArguments[1]", "$.spec.fips"} {
 		if !only.Said(path) {
 			t.Errorf("the console does not name %s", path)
@@ -137,7 +140,9 @@ func registryLate(t *testing.T, l *lab.Lab) {
 func byHand(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	asked := want.Image + " --append-karg nosmt --append-karg loglevel=7 --cpuset management=0"
-	command := fmt.Sprintf("pivot plan %s; pivot rebase %s -r", asked, asked)
+	// The second time only the reboot is missing. In between the journal must know what it came to.
+	command := fmt.Sprintf("pivot plan %s; pivot rebase %s; journalctl --sync; "+
+		"journalctl -q -o verbose MESSAGE_ID=2982393e9f684b7d87b2e122332ea270; pivot rebase %s -r", asked, asked, asked)
 	m, err := l.MachineByHand(t.Context(), "by-hand", command, testLog{t})
 	if err != nil {
 		t.Fatal(err)
@@ -146,9 +151,10 @@ func byHand(t *testing.T, l *lab.Lab) {
 	if first.Exit != vm.Rebooted {
 		t.Fatalf("the machine %s, want a reboot", first.Exit)
 	}
-	for _, line := range []string{"+ " + want.Image, "+ nosmt", "create /etc/kubernetes/openshift-workload-pinning", "reboots: 1"} {
+	for _, line := range []string{"+ " + want.Image, "+ nosmt", "create /etc/kubernetes/openshift-workload-pinning", "reboots: 1",
+		"PIVOT_PHASE=committed", "PIVOT_IMAGE=" + want.Image} {
 		if !first.Said(line) {
-			t.Errorf("the plan does not say %q", line)
+			t.Errorf("the console does not say %q", line)
 		}
 	}
 	second := boot(t, m, vm.BootOptions{})
