@@ -1,13 +1,14 @@
 # build    bin/pivot, a static binary
 # test     everything: checks, unit tests, real ostree and registry, boots in QEMU
 # unit     the fast tests only
+# sweep    every crash: all pairs, each system call, 950 power cuts; hours
 # check    gofmt, go vet, staticcheck
 # demo     a whole first boot in QEMU, told as it happens
 # install  binary and systemd units to $(DESTDIR)$(PREFIX)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build test unit check demo install clean deps
+.PHONY: build test unit sweep check demo install clean deps
 
 BIN    ?= bin
 PREFIX ?= /usr
@@ -42,6 +43,10 @@ test: deps check
 
 unit:
 	go test -short ./...
+
+sweep: deps
+	PIVOT_SWEEP=long go test -v -count 1 -p 1 -timeout 6h -run 'TestSweep|TestKills|TestTerminate|TestFirstBoot/power' \
+	  ./test/crash ./test/syskill ./test/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)'
 
 check:
 	@echo "gofmt, go vet, staticcheck"
