@@ -29,10 +29,13 @@ func (m *Machine) open() error {
 	return m.Progress.Open()
 }
 
-// Images gets OS images into the host's repository and, once a deployment keeps
-// them, lets go of what the import kept.
+// Images gets OS images into the host's repository.
 type Images interface {
+	// Check finds out, without a write, whether Import could succeed: the image is
+	// there, may be used, and would fit.
+	Check(ctx context.Context, image pivot.Image) error
 	pivot.Images
+	// Release lets go of what the import kept, once a deployment keeps the image.
 	Release(image pivot.Image) error
 }
 

@@ -30,10 +30,15 @@ func (m *Machine) preflight(ctx context.Context, state pivot.State, target pivot
 		return fault.New(fault.Refused, "cannot change the kernel arguments: this machine was started from a unified kernel image, whose arguments are built in").
 			WithHint("build the arguments into the image, and ask for none")
 	}
-	if m.Images != nil || plan.Image.From == plan.Image.To {
+	if plan.Image.From == plan.Image.To {
 		return nil
 	}
-	found, err := m.resolve(ctx, target.Image.Reference)
+	return m.images().Check(ctx, target.Image)
+}
+
+// Check implements Images.
+func (m *Machine) Check(ctx context.Context, image pivot.Image) error {
+	found, err := m.resolve(ctx, image.Reference)
 	if err != nil {
 		return err
 	}

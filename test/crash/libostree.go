@@ -12,6 +12,9 @@ import (
 	"machine-pivot/pivot"
 )
 
+// Check implements firstboot.Images.
+func (m *Machine) Check(ctx context.Context, _ pivot.Image) error { return ctx.Err() }
+
 // Import implements firstboot.Images: the repository is whole or lacks the
 // commit, so that half an import is none.
 func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(done, total int64)) (pivot.Image, error) {
