@@ -37,14 +37,21 @@ func TestKills(t *testing.T) {
 		t.Skip("builds the whole binary")
 	}
 	w := newWorld(t)
-	m := w.machine(t)
-	undisturbed := m.run(t, syskill.Stop{})
-	m.arrive(t)
-	kills := 0
-	for _, at := range points(undisturbed.Effects) {
+	pivoted := w.machine(t, w.host.Physical())
+	effects := pivoted.run(t, syskill.Stop{}).Effects
+	kills := w.killAll(t, "pivot", w.host.Physical(), effects)
+	closed := w.machine(t, pivoted.Physical)
+	closing := closed.run(t, syskill.Stop{}).Effects
+	kills += w.killAll(t, "close", pivoted.Physical, closing)
+	t.Logf("%d effects of pivot and ostree up to the reboot, %d after it, %d kills", len(effects), len(closing), kills)
+}
+
+// killAll kills machines that start from a sysroot at points of these effects.
+func (w *world) killAll(t *testing.T, name, sysroot string, effects []string) (kills int) {
+	for _, at := range points(effects) {
 		kills++
-		t.Run(fmt.Sprintf("%d %s", at, undisturbed.Effects[at-1]), func(t *testing.T) {
-			m := w.machine(t)
+		t.Run(fmt.Sprintf("%s %d %s", name, at, effects[at-1]), func(t *testing.T) {
+			m := w.machine(t, sysroot)
 			if r := m.run(t, syskill.Stop{At: at, Signal: syscall.SIGKILL}); !r.Killed {
 				t.Logf("it had only %d effects", len(r.Effects))
 			}
@@ -56,7 +63,7 @@ func TestKills(t *testing.T) {
 			m.arrive(t)
 		})
 	}
-	t.Logf("%d effects of pivot and ostree, %d kills", len(undisturbed.Effects), kills)
+	return kills
 }
 
 // TestTerminate sends SIGTERM instead: the program finishes what it is at or
@@ -66,12 +73,12 @@ func TestTerminate(t *testing.T) {
 		t.Skip("builds the whole binary")
 	}
 	w := newWorld(t)
-	effects := w.machine(t).run(t, syskill.Stop{}).Effects
+	effects := w.machine(t, w.host.Physical()).run(t, syskill.Stop{}).Effects
 	all := points(effects)[1:] // at the first, its exec, it is not there yet
 	finished := 0
 	for i := 0; i < len(all); i += 3 {
 		t.Run(fmt.Sprintf("%d %s", all[i], effects[all[i]-1]), func(t *testing.T) {
-			m := w.machine(t)
+			m := w.machine(t, w.host.Physical())
 			m.run(t, syskill.Stop{At: all[i], Signal: syscall.SIGTERM})
 			m.expectWhole(t)
 			if _, err := os.Stat(filepath.Join(m.RunDir, "ostree/staged-deployment")); err == nil {
@@ -139,11 +146,12 @@ type machine struct {
 	boots int
 }
 
-func (w *world) machine(t *testing.T) *machine {
+// machine is one with a copy of a sysroot, powered on.
+func (w *world) machine(t *testing.T, sysroot string) *machine {
 	t.Helper()
 	dir := t.TempDir()
 	physical := filepath.Join(dir, "physical")
-	if out, err := exec.Command("cp", "-a", w.host.Physical(), physical).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-a", sysroot, physical).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Cleanup(func() { // ostree marks deployments immutable
