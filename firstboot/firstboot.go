@@ -73,6 +73,7 @@ func (b *FirstBoot) run(ctx context.Context) error {
 		return b.gaveUp(ctx, state, target)
 	case pivot.Apply:
 		b.startOver(ctx, state, target, decision.Attempt)
+		b.Progress.Begin(pivot.StepPreflight, "checking what could fail")
 		if err := b.checkFIPS(desired); err != nil {
 			return err
 		}

@@ -21,7 +21,6 @@ const stubInfo = "/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440
 // registry, its certificate, the clock and the signature policy have to say
 // comes out when the image is looked up.
 func (m *Machine) preflight(ctx context.Context, state pivot.State, target pivot.Target) error {
-	m.Progress.Begin(pivot.StepPreflight, "checking what could fail")
 	plan, err := pivot.Diff(state, target)
 	if err != nil {
 		return err

@@ -58,6 +58,7 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 	case pivot.Reboot:
 		r.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
 	default:
+		r.Progress.Begin(pivot.StepPreflight, "checking what could fail")
 		if err := r.preflight(ctx, state, target); err != nil {
 			return false, err
 		}

@@ -19,22 +19,26 @@ type BootFile struct {
 // and initramfs").
 const modulesDir = "usr/lib/modules"
 
-// BootFiles are the kernel, initramfs and device trees of a whole commit. The
-// same ones in another commit share one copy on /boot.
+// BootFiles are the kernel, initramfs and device trees of a whole commit; none if
+// it has them in another place, as old ones may. The same ones in another commit
+// share one copy on /boot.
 func (r *Repo) BootFiles(c Checksum) ([]BootFile, error) {
 	info, err := r.LoadCommit(c)
 	if err != nil {
 		return nil, err
 	}
 	tree, err := r.loadTree(info.RootTree)
+	if err != nil {
+		return nil, err
+	}
 	for name := range strings.SplitSeq(modulesDir, "/") {
-		if err != nil {
+		i, found := tree.dir(name)
+		if !found {
+			return nil, nil
+		}
+		if tree, err = r.loadTree(tree.dirs[i].tree); err != nil {
 			return nil, err
 		}
-		tree, err = r.subtree(tree, name)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot find the kernel of commit %s: %w", c, err)
 	}
 	var files []BootFile
 	for _, kernel := range tree.dirs {
@@ -75,12 +79,4 @@ func (r *Repo) kernelFiles(c Checksum, below string) ([]BootFile, error) {
 		files = append(files, found...)
 	}
 	return files, nil
-}
-
-func (r *Repo) subtree(tree *dirTree, name string) (*dirTree, error) {
-	i, found := tree.dir(name)
-	if !found {
-		return nil, fmt.Errorf("it has no directory %s", name)
-	}
-	return r.loadTree(tree.dirs[i].tree)
 }
