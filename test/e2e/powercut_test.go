@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/test/lab"
 	"machine-pivot/test/vm"
 )
@@ -71,6 +73,11 @@ type cutDisk struct {
 // scratch is a directory for disks, in memory where there is room.
 func scratch(t *testing.T) string {
 	t.Helper()
+	const room = 4 << 30 // three disks, sparse, and a log
+	var st unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &st); err != nil || int64(st.Bavail)*st.Bsize < room {
+		return t.TempDir()
+	}
 	if dir, err := os.MkdirTemp("/dev/shm", "pivot-cuts-*"); err == nil {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		return dir
