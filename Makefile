@@ -1,6 +1,7 @@
 # build    bin/pivot, a static binary
 # test     everything: checks, unit tests, real ostree and registry, boots in QEMU
 # unit     the fast tests only
+# sweep    every crash: all pairs, each system call, 950 power cuts; hours
 # check    gofmt, go vet, staticcheck
 # fuzz     each fuzz target for FUZZTIME
 # demo     a whole first boot in QEMU, told as it happens
@@ -9,7 +10,7 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build test unit check fuzz demo bench install clean deps
+.PHONY: build test unit sweep check fuzz demo bench install clean deps
 
 BIN    ?= bin
 PREFIX ?= /usr
@@ -46,6 +47,10 @@ test: deps check fuzz
 
 unit:
 	go test -short ./...
+
+sweep: deps
+	PIVOT_SWEEP=long go test -v -count 1 -p 1 -timeout 6h -run 'TestSweep|TestKills|TestTerminate|TestFirstBoot/power' \
+	  ./test/crash ./test/syskill ./test/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)'
 
 check:
 	@echo "gofmt, go vet, staticcheck"

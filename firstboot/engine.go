@@ -5,7 +5,6 @@ import (
 	"os"
 
 	"machine-pivot/fault"
-	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 )
 
@@ -32,12 +31,11 @@ func (m *Machine) UseEngine(name string) error {
 }
 
 // checkEngine asks the engine for what it knows to fail, before anything is pulled.
-func (m *Machine) checkEngine(ctx context.Context, state pivot.State, target pivot.Target) error {
-	engine, ok := m.Engine.(interface{ Check(context.Context) error })
-	if !ok || target.Image.IsZero() || target.Image.Same(state.Booted.Image) {
-		return nil
+func (m *Machine) checkEngine(ctx context.Context) error {
+	if engine, ok := m.Engine.(interface{ Check(context.Context) error }); ok {
+		return engine.Check(ctx)
 	}
-	return engine.Check(ctx)
+	return nil
 }
 
 func (m *Machine) useRpmOstree(plain rpmostree.Ostree, always bool) {

@@ -42,7 +42,7 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 }
 
 func (b *FirstBoot) run(ctx context.Context) error {
-	if err := b.Progress.Open(); err != nil {
+	if err := b.open(); err != nil {
 		return err
 	}
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
@@ -70,13 +70,14 @@ func (b *FirstBoot) run(ctx context.Context) error {
 	case pivot.Close:
 		return b.close(state, target)
 	case pivot.GiveUp:
-		return b.gaveUp(state, target)
+		return b.gaveUp(ctx, state, target)
 	case pivot.Apply:
+		b.startOver(ctx, state, target, decision.Attempt)
 		b.Progress.Begin(pivot.StepPreflight, "checking what could fail")
-		if err := b.preflight(desired); err != nil {
+		if err := b.checkFIPS(desired); err != nil {
 			return err
 		}
-		if err := b.checkPartition(state, target); err != nil {
+		if err := b.preflight(ctx, state, target); err != nil {
 			return err
 		}
 		if err := b.apply(ctx, state, target, decision.Attempt); err != nil {
@@ -138,20 +139,6 @@ func (b *FirstBoot) Target(ctx context.Context, d *machineconfig.Desired) (pivot
 	return target, err
 }
 
-// preflight checks, before any write, what can be known to fail.
-func (b *FirstBoot) preflight(d *machineconfig.Desired) error {
-	fips, err := b.Host.FIPS()
-	if err != nil {
-		return err
-	}
-	if fips != d.FIPS {
-		return fault.New(fault.Refused, "cannot pivot this machine: spec.fips is %v, but the kernel runs with FIPS mode %s",
-			d.FIPS, map[bool]string{true: "on", false: "off"}[fips]).
-			WithHint("FIPS mode is chosen when a machine is installed and cannot be changed later: install it anew, or correct spec.fips")
-	}
-	return nil
-}
-
 // close ends the first boot: the machine is what was asked for.
 func (b *FirstBoot) close(state pivot.State, target pivot.Target) error {
 	b.Progress.Begin(pivot.StepProve, "the machine is what was asked for")
@@ -164,7 +151,7 @@ func (b *FirstBoot) close(state pivot.State, target pivot.Target) error {
 	if err := b.Progress.Enter(pivot.Done, state.BootID); err != nil {
 		return err
 	}
-	if err := hostfiles.Rename(file, file+".bak"); err != nil {
+	if err := hostfiles.Rename(b.Host.Disk, file, file+".bak"); err != nil {
 		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
 	}
 	b.release() // again: a power cut may have come between the commit and this

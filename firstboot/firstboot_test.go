@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,25 @@ func ostreeOption(h *hostdir.Host) string {
 	return "no ostree="
 }
 
+// expectAccount (P16) checks what is kept of the one transaction: what each step
+// took, in which boot.
+func expectAccount(t *testing.T, h *hostdir.Host) {
+	t.Helper()
+	r, err := pivot.JournalIn(h.Root).Load()
+	if err != nil || len(r.History) != 1 {
+		t.Fatalf("history %+v, %v, want one account", r.History, err)
+	}
+	a := r.History[0]
+	boots := map[string][]string{}
+	for _, p := range a.Phases {
+		boots[p.BootID] = append(boots[p.BootID], p.Name)
+	}
+	if a.Phase != pivot.Done || a.Ended.Before(a.Started) || a.Image.Version != "B.2" || len(boots) != 2 ||
+		!slices.Contains(boots["boot-1"], "pull") || !slices.Contains(boots["boot-2"], "prove") {
+		t.Errorf("account %+v", a)
+	}
+}
+
 func expectClosed(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	if h.Read(firstboot.EncapsulatedPath) != nil || h.Read(firstboot.EncapsulatedPath+".bak") == nil {
@@ -147,6 +167,8 @@ func newHost(t *testing.T) *hostdir.Host {
 	return h
 }
 
+// TestFirstBoot (P1, P2, P4, P16, P20) is the whole job: one reboot, before which
+// nothing is left to do, and none when it is asked for again.
 func TestFirstBoot(t *testing.T) {
 	h := newHost(t)
 	if err := boot(t, h); err != nil {
@@ -156,12 +178,19 @@ func TestFirstBoot(t *testing.T) {
 	if h.Reboots != 1 {
 		t.Errorf("%d reboots asked for", h.Reboots)
 	}
+	if all, err := h.Sysroot().Deployments(); err != nil || all[0].Checksum.String() != h.Commit {
+		t.Errorf("when the reboot is asked for, the next boot is %+v, %v", all, err)
+	}
+	if staged, err := h.Sysroot().Staged(); err != nil || staged != nil {
+		t.Errorf("left to shutdown: %+v, %v", staged, err)
+	}
 	h.Boot()
 	if err := boot(t, h); err != nil {
 		t.Fatal(err)
 	}
 	expectNew(t, h)
 	expectClosed(t, h)
+	expectAccount(t, h)
 	if h.Reboots != 1 {
 		t.Errorf("%d reboots asked for in all", h.Reboots)
 	}
@@ -219,8 +248,8 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// TestCommitThatDoesNotHold: a machine that keeps coming up on its old system
-// tries three times, then stops, says why, and never reboots again.
+// TestCommitThatDoesNotHold (P7, P24): a machine that keeps coming up on its old
+// system tries three times, says each time why, then stops and never reboots again.
 func TestCommitThatDoesNotHold(t *testing.T) {
 	h := newHost(t)
 	h.Write("/boot/ostree/finalize-failure.stamp", []byte("During /etc merge: clash\n"))
@@ -237,7 +266,16 @@ func TestCommitThatDoesNotHold(t *testing.T) {
 		forget()
 		h.Boot()
 	}
+	// ostree-boot-complete.service has moved the text to the journal meanwhile.
+	_ = os.Remove(h.Path("/boot/ostree/finalize-failure.stamp"))
+	h.Ostree.Programs = map[string]string{"journalctl": "error: ostree-finalize-staged.service failed on previous boot: During /etc merge: clash\n"}
 	err := boot(t, h)
+	if r, jerr := pivot.JournalIn(h.Root).Load(); jerr != nil || r.Phase != pivot.Failed {
+		t.Errorf("journal %+v, %v, want failed", r, jerr)
+	}
+	if again := boot(t, h); again == nil || again.Error() != err.Error() {
+		t.Errorf("started once more: %v", again)
+	}
 	if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "clash") || fault.HintOf(err) == "" {
 		t.Errorf("error %v", err)
 	}
@@ -250,21 +288,45 @@ func TestCommitThatDoesNotHold(t *testing.T) {
 	}
 }
 
+// TestRefusals (P10, P14, P15, P31, P34, P35): what can be known to fail is found
+// before the host is changed.
 func TestRefusals(t *testing.T) {
+	noSpace := func(h *hostdir.Host, place string) {
+		h.Free = func(path string) (int64, error) {
+			if filepath.Base(path) == place {
+				return 7, nil
+			}
+			return 1 << 40, nil
+		}
+	}
 	for _, c := range []struct {
 		name    string
 		prepare func(*hostdir.Host)
 		kind    fault.Kind
 		want    string
+
+		afterPull bool
 	}{
-		{"FIPS mismatch", func(h *hostdir.Host) { h.Write("/proc/sys/crypto/fips_enabled", []byte("1\n")) }, fault.Refused, "FIPS mode on"},
-		{"no boot entry", func(h *hostdir.Host) { _ = os.RemoveAll(h.Path("/boot/loader/entries")) }, fault.Refused, "has no boot entry"},
-		{"not booted from ostree", func(h *hostdir.Host) { _ = os.Remove(h.Path("/run/ostree-booted")) }, fault.Refused, "not booted from an ostree"},
+		{"FIPS mismatch", func(h *hostdir.Host) { h.Write("/proc/sys/crypto/fips_enabled", []byte("1\n")) }, fault.Refused, "FIPS mode on", false},
+		{"no boot entry", func(h *hostdir.Host) { _ = os.RemoveAll(h.Path("/boot/loader/entries")) }, fault.Refused, "has no boot entry", false},
+		{"not booted from ostree", func(h *hostdir.Host) { _ = os.Remove(h.Path("/run/ostree-booted")) }, fault.Refused, "not booted from an ostree", false},
 		{"wrong pull secret", func(h *hostdir.Host) {
 			h.Write("/var/lib/kubelet/config.json", []byte(`{"auths":{"`+h.Registry.Host()+`":{"auth":"eDp5"}}}`))
-		}, fault.Refused, "unauthorized"},
-		{"image without an ostree commit", func(h *hostdir.Host) { h.Image = h.NoOS; ask(t, h) }, fault.BadInput, "carries no ostree commit"},
-		{"registry down for good", func(h *hostdir.Host) { _ = h.Registry.SetDown(true) }, fault.Unavailable, "gave up after"},
+		}, fault.Refused, "unauthorized", false},
+		{"image without an ostree commit", func(h *hostdir.Host) { h.Image = h.NoOS; ask(t, h) }, fault.BadInput, "carries no ostree commit", true},
+		{"no space in /sysroot", func(h *hostdir.Host) { noSpace(h, "sysroot") }, fault.CannotWrite, "sysroot has 7 bytes free", false},
+		{"no space in /boot", func(h *hostdir.Host) { noSpace(h, "boot") }, fault.CannotWrite, "kernel and initramfs have 19 bytes, /boot has 7 bytes free", true},
+		{"unified kernel image", func(h *hostdir.Host) {
+			h.Write("/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", []byte("x"))
+		}, fault.Refused, "unified kernel image", false},
+		{"policy", func(h *hostdir.Host) {
+			h.Write("/etc/containers/policy.json", []byte(`{"default":[{"type":"reject"}]}`))
+		}, fault.Refused, "signature policy rejects", false},
+		{"name that is not known", func(h *hostdir.Host) {
+			h.Image = strings.Replace(h.Image, h.Registry.Host(), "registry.invalid:5000", 1)
+			ask(t, h)
+		}, fault.Unavailable, "registry.invalid", false},
+		{"registry down for good", func(h *hostdir.Host) { _ = h.Registry.SetDown(true) }, fault.Unavailable, "gave up after", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t)
@@ -278,6 +340,10 @@ func TestRefusals(t *testing.T) {
 			}
 			if h.Reboots != 0 || len(h.Ostree.Calls) != 0 {
 				t.Errorf("%d reboots, calls %v", h.Reboots, h.Ostree.Calls)
+			}
+			// What only the imported commit can tell is found after the pull, before a deployment is made.
+			if r, err := pivot.JournalIn(h.Root).Load(); err != nil || (r.Phase != pivot.Idle) != c.afterPull {
+				t.Errorf("journal %+v, %v", r, err)
 			}
 		})
 	}

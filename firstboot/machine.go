@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 
 	"machine-pivot/fault"
 	"machine-pivot/host"
@@ -17,9 +15,36 @@ import (
 type Machine struct {
 	Host     *host.Host
 	Puller   *osimage.Puller
+	Images   Images // nil: what Puller pulls, in the host's repository
 	Engine   pivot.Engine
 	Retry    pivot.Retry
 	Progress *pivot.Progress
+}
+
+// open reads the journal and notes which boot this is.
+func (m *Machine) open() error {
+	if id, err := m.Host.BootID(); err == nil { // if not, Observe says so
+		m.Progress.BootID = id
+	}
+	return m.Progress.Open()
+}
+
+// Images gets OS images into the host's repository.
+type Images interface {
+	// Check finds out, without a write, whether Import could succeed: the image is
+	// there, may be used, and would fit.
+	Check(ctx context.Context, image pivot.Image) error
+	pivot.Images
+	// Release lets go of what the import kept, once a deployment keeps the image.
+	Release(image pivot.Image) error
+}
+
+// images are where a transaction's image comes from.
+func (m *Machine) images() Images {
+	if m.Images != nil {
+		return m.Images
+	}
+	return m
 }
 
 // image parses a reference and pins it: a tag is looked up once, now, so that
@@ -32,11 +57,7 @@ func (m *Machine) image(ctx context.Context, text string) (pivot.Image, error) {
 	if d := ref.Digest(); d != "" {
 		return pivot.Image{Reference: ref.String(), Digest: d}, nil
 	}
-	var found osimage.Image
-	err = m.Retry.Do(ctx, m.Progress.Waiting, func(ctx context.Context) (err error) {
-		found, err = m.Puller.Resolve(ctx, ref)
-		return err
-	})
+	found, err := m.resolve(ctx, text)
 	if err != nil {
 		return pivot.Image{}, err
 	}
@@ -45,10 +66,7 @@ func (m *Machine) image(ctx context.Context, text string) (pivot.Image, error) {
 
 // apply carries out the plan that leads from state to target and reboots.
 func (m *Machine) apply(ctx context.Context, state pivot.State, target pivot.Target, attempt int) error {
-	if err := m.checkEngine(ctx, state, target); err != nil {
-		return err
-	}
-	t := pivot.Transaction{Images: m, Engine: m.Engine, Retry: m.Retry, Progress: m.Progress}
+	t := pivot.Transaction{Images: m.images(), Engine: m.Engine, Retry: m.Retry, Progress: m.Progress}
 	if err := t.Run(ctx, state, target, attempt); err != nil {
 		return err
 	}
@@ -56,21 +74,26 @@ func (m *Machine) apply(ctx context.Context, state pivot.State, target pivot.Tar
 	return nil
 }
 
-// release gives up the ref that kept an imported commit: its deployment keeps it
-// now. Without that the repository would keep each system that ever was. The
-// machine is well also if it fails, so that is only noted.
+// release lets go of what the import kept: the deployment keeps the image now.
+// The machine is well also if that fails, so it is only noted.
 func (m *Machine) release() {
-	commit := m.Progress.Record.Target.Image.Commit
-	if commit == "" {
+	image := m.Progress.Record.Target.Image
+	if image.Commit == "" {
 		return
 	}
+	if err := m.images().Release(image); err != nil {
+		m.Progress.Note(fmt.Sprintf("cannot give up the ref that kept commit %s: %v", image.Commit, err))
+	}
+}
+
+// Release implements Images: it deletes the ref that kept an imported commit.
+// Without that the repository would keep each system that ever was.
+func (m *Machine) Release(image pivot.Image) error {
 	repo, view, err := m.Host.OpenRepo()
-	if err == nil {
-		err = errors.Join(repo.DeleteRef(osimage.KeepAliveRef(commit)), view.Close())
-	}
 	if err != nil {
-		m.Progress.Note(fmt.Sprintf("cannot give up the ref that kept commit %s: %v", commit, err))
+		return err
 	}
+	return errors.Join(repo.DeleteRef(osimage.KeepAliveRef(image.Commit)), view.Close())
 }
 
 // decide holds what was meant against what is true.
@@ -92,27 +115,13 @@ func (m *Machine) recall(target pivot.Target) pivot.Target {
 	return target
 }
 
-// gaveUp explains why a machine stays on its old system.
-func (m *Machine) gaveUp(state pivot.State, target pivot.Target) error {
-	missing := strings.Join(pivot.Prove(state, target), "; ")
-	err := fault.New(fault.Refused, "cannot pivot this machine: after %d attempts it still comes up without the target: %s%s",
-		m.Progress.Record.Attempt, missing, m.finalizeFailure())
-	return err.WithHint("see the journal of the boot before (journalctl -b -1); to try again remove %s and restart pivot-firstboot.service",
-		m.Progress.Journal.Path)
-}
-
-// finalizeFailure is the text that libostree left when it could not finalize a deployment.
-func (m *Machine) finalizeFailure() string {
-	text, err := os.ReadFile(m.Host.Path("/boot/ostree/finalize-failure.stamp"))
-	if err != nil || len(text) == 0 {
-		return ""
-	}
-	return "; ostree could not finalize it: " + strings.TrimSpace(string(text))
-}
-
 // reboot asks for the one reboot and then waits for it: whoever is held until
 // this program ends stays held.
 func (m *Machine) reboot(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return fault.New(fault.Unavailable, "stopped before the reboot: %w", context.Cause(ctx)).
+			WithHint("the new system is committed: the next boot enters it, however it comes about")
+	}
 	m.Progress.Begin(pivot.StepReboot, "rebooting into "+m.Progress.Record.Target.Image.String())
 	if err := m.Retry.Do(ctx, m.Progress.Waiting, m.Host.Reboot); err != nil {
 		return fault.New(fault.KindOf(err), "%w", err).WithHint("the new system is ready; reboot by hand to enter it")
@@ -140,6 +149,9 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 	puller.Progress = func(p osimage.Progress) { progress(p.FetchedBytes, p.TotalBytes) }
 	result, err := puller.Import(ctx, found, repo)
 	if err != nil {
+		return pivot.Image{}, err
+	}
+	if err := m.spaceInBoot(repo, result.Commit); err != nil {
 		return pivot.Image{}, err
 	}
 	image.Commit, image.Version = result.Commit, result.Version

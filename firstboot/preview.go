@@ -61,6 +61,9 @@ func (m *Machine) Status() (status.Status, error) {
 		return s, nil // on a host that cannot pivot the rest still tells something
 	}
 	s.Booted = &state.Booted
+	if state.Pending() {
+		s.Pending = &state.Default
+	}
 	if err := m.Progress.Open(); err != nil {
 		return s, err
 	}

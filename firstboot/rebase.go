@@ -2,22 +2,12 @@ package firstboot
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
-	"strings"
 
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
-	"machine-pivot/kargs"
 	"machine-pivot/pinning"
 	"machine-pivot/pivot"
-)
-
-// The files of the old pivot tool that still count for a pivot by hand.
-const (
-	PullspecPath     = "/etc/pivot/image-pullspec" // the image, if none is given
-	rebootNeededPath = "/run/pivot/reboot-needed"  // its presence asks for the reboot
 )
 
 // Rebase is an administrator's pivot by hand.
@@ -35,8 +25,12 @@ func (r *Rebase) Asked() bool {
 	if r.Image != "" || len(r.Append)+len(r.Delete)+len(r.Pinning) > 0 {
 		return true
 	}
-	_, err := os.Stat(r.Host.Path(PullspecPath))
-	return err == nil
+	for _, path := range []string{PullspecPath, KernelArgsPath} {
+		if _, err := os.Stat(r.Host.Path(path)); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Run makes the asked-for system the next boot, and reboots if that is asked
@@ -50,7 +44,7 @@ func (r *Rebase) Run(ctx context.Context) (changed bool, err error) {
 }
 
 func (r *Rebase) run(ctx context.Context) (bool, error) {
-	if err := r.Progress.Open(); err != nil {
+	if err := r.open(); err != nil {
 		return false, err
 	}
 	target, state, err := r.observe(ctx)
@@ -64,7 +58,8 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 	case pivot.Reboot:
 		r.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
 	default:
-		if err := r.checkPartition(state, target); err != nil {
+		r.Progress.Begin(pivot.StepPreflight, "checking what could fail")
+		if err := r.preflight(ctx, state, target); err != nil {
 			return false, err
 		}
 		// A person asks: an attempt that failed before does not count against it.
@@ -93,15 +88,11 @@ func (r *Rebase) observe(ctx context.Context) (pivot.Target, pivot.State, error)
 
 // Target turns the command line into values that can be compared with the host.
 func (r *Rebase) Target(ctx context.Context) (pivot.Target, error) {
-	appended, err := kargs.ParseEntries(r.Append)
+	change, err := r.kargs()
 	if err != nil {
-		return pivot.Target{}, fault.New(fault.BadInput, "%w", err)
+		return pivot.Target{}, err
 	}
-	var deleted kargs.Line
-	for _, entry := range r.Delete {
-		deleted = append(deleted, kargs.Split(entry)...)
-	}
-	target := pivot.Target{Kargs: kargs.Change{New: appended, Delete: deleted}}
+	target := pivot.Target{Kargs: change}
 	if target.Files, err = r.pinningFiles(); err != nil {
 		return pivot.Target{}, err
 	}
@@ -111,22 +102,6 @@ func (r *Rebase) Target(ctx context.Context) (pivot.Target, error) {
 	}
 	target.Image, err = r.image(ctx, reference)
 	return target, err
-}
-
-// reference is the image that is asked for: on the command line, or in the file
-// of the old pivot tool; "" keeps the booted one.
-func (r *Rebase) reference() (string, error) {
-	if r.Image != "" {
-		return r.Image, nil
-	}
-	text, err := os.ReadFile(r.Host.Path(PullspecPath))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fault.New(fault.BadInput, "cannot read which image is asked for: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
 }
 
 // pinningFiles are the files of the asked-for CPU partitioning, held against
@@ -149,9 +124,4 @@ func (r *Rebase) pinningFiles() ([]hostfiles.File, error) {
 		{Path: pinning.DropInPath, Mode: 0o644, Content: pinning.DropIn(r.Pinning)},
 		{Path: pinning.KubeletPath, Mode: 0o644, Content: pinning.KubeletFile(r.Pinning)},
 	}, nil
-}
-
-func (r *Rebase) rebootNeeded() bool {
-	_, err := os.Stat(r.Host.Path(rebootNeededPath))
-	return !errors.Is(err, fs.ErrNotExist)
 }

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"machine-pivot/fault"
@@ -26,10 +27,15 @@ type Host struct {
 	Root   string // its root directory, "/" for the running system
 	Run    func(ctx context.Context, argv ...string) ([]byte, error)
 	Reboot func(ctx context.Context) error
+	Disk   hostfiles.Disk // where its files are changed
+	// Free is how many bytes the file system at a path (of ours, not of Root) has left.
+	Free func(path string) (int64, error)
 }
 
 // New is the machine whose root directory is given.
-func New(root string) *Host { return &Host{Root: root, Run: run, Reboot: reboot} }
+func New(root string) *Host {
+	return &Host{Root: root, Run: run, Reboot: reboot, Disk: hostfiles.OS{}, Free: free}
+}
 
 // Sysroot reads the machine's deployments.
 func (h *Host) Sysroot() *ostree.Sysroot { return ostree.OpenSysroot(h.Root) }
@@ -87,9 +93,13 @@ func run(ctx context.Context, argv ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	// A group of its own: what is typed at the terminal stops us, and we decide what stops it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 5 * time.Second // after a kill: a child of its own may hold the pipes
 	err := cmd.Run()
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("%s: stopped: %w", strings.Join(argv[:min(3, len(argv))], " "), context.Cause(ctx))
 	case errors.Is(err, exec.ErrWaitDelay): // it ended well
 	case errors.Is(err, exec.ErrNotFound):
 		return nil, fault.New(fault.Refused, "cannot run %s: not installed on this host", argv[0])

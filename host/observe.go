@@ -39,10 +39,10 @@ func (h *Host) Observe(files []string) (pivot.State, error) {
 	if len(all) > 0 {
 		next = all[0]
 	}
-	if state.Booted, err = deployment(withEntry(booted, all)); err != nil {
+	if state.Booted, err = h.Deployment(withEntry(booted, all)); err != nil {
 		return pivot.State{}, err
 	}
-	if state.Default, err = deployment(next); err != nil {
+	if state.Default, err = h.Deployment(next); err != nil {
 		return pivot.State{}, err
 	}
 	if state.Files, err = hostfiles.ReadAll(h.Root, files); err != nil {
@@ -62,7 +62,8 @@ func withEntry(booted ostree.Deployment, all []ostree.Deployment) ostree.Deploym
 	return booted
 }
 
-func deployment(d ostree.Deployment) (pivot.Deployment, error) {
+// Deployment is what one of the machine's deployments is; it must have its boot entry.
+func (h *Host) Deployment(d ostree.Deployment) (pivot.Deployment, error) {
 	if d.Entry.Options == "" {
 		// Its options are what the new entry inherits: without them the machine would not boot.
 		return pivot.Deployment{}, fault.New(fault.Refused, "cannot pivot this host: deployment %s has no boot entry in /boot/loader/entries", d.ID()).

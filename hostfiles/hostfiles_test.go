@@ -154,14 +154,14 @@ func TestReplaceLeavesNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	for _, content := range []string{"one", "two"} {
-		if err := hostfiles.Replace(path, []byte(content), 0o640); err != nil {
+		if err := hostfiles.Replace(hostfiles.OS{}, path, []byte(content), 0o640); err != nil {
 			t.Fatal(err)
 		}
 		if got := read(t, path); got != content {
 			t.Errorf("content %q, want %q", got, content)
 		}
 	}
-	if err := hostfiles.Replace(filepath.Join(dir, "f/g"), nil, 0o644); err == nil {
+	if err := hostfiles.Replace(hostfiles.OS{}, filepath.Join(dir, "f/g"), nil, 0o644); err == nil {
 		t.Error("no error below a file")
 	}
 	entries, _ := os.ReadDir(dir)

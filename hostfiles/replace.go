@@ -11,50 +11,54 @@ import (
 // Replace writes a whole file durably: the temporary file beside it is synced,
 // renamed over the old one, and the directory is synced. At each moment a reader
 // or a power cut finds the old content or the new, never a part. Not for
-// directories that others read whole.
-func Replace(path string, content []byte, mode fs.FileMode) (err error) {
-	dir := filepath.Dir(path)
-	tmp, err := os.CreateTemp(dir, ".pivot-*")
+// directories that others read whole. Callers see to it that there is one
+// writer at a time.
+func Replace(disk Disk, path string, content []byte, mode fs.FileMode) error {
+	// One name, so that what a crash leaves is overwritten the next time.
+	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	err := disk.Write(tmp, content, mode)
+	if err == nil {
+		err = disk.Sync(tmp)
+	}
+	if err == nil {
+		err = disk.Rename(tmp, path)
+	}
 	if err != nil {
+		if rerr := disk.Remove(tmp); !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
 		return fmt.Errorf("cannot replace %s: %w", path, err)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("cannot replace %s: %w", path, err), tmp.Close(), os.Remove(tmp.Name()))
-		}
-	}()
-	if _, err = tmp.Write(content); err != nil {
-		return err
-	}
-	if err = tmp.Chmod(mode); err != nil {
-		return err
-	}
-	if err = tmp.Sync(); err != nil {
-		return err
-	}
-	if err = os.Rename(tmp.Name(), path); err != nil {
-		return err
-	}
-	return errors.Join(tmp.Close(), SyncDir(dir))
+	return syncParent(disk, path)
 }
 
 // Rename moves a file within its directory, durably.
-func Rename(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
+func Rename(disk Disk, from, to string) error {
+	if err := disk.Rename(from, to); err != nil {
 		return fmt.Errorf("cannot rename %s: %w", from, err)
 	}
-	return SyncDir(filepath.Dir(to))
+	return syncParent(disk, to)
 }
 
-// SyncDir makes the entries of a directory durable.
-func SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("cannot sync directory: %w", err)
+// MakeDir makes a directory and what is missing of those above it, durably: a
+// file in it is only as durable as its name and theirs.
+func MakeDir(disk Disk, path string, mode fs.FileMode) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
 	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("cannot sync directory %s: %w", dir, err)
+	if err := MakeDir(disk, filepath.Dir(path), mode); err != nil {
+		return err
+	}
+	if err := disk.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("cannot make directory: %w", err)
+	}
+	return syncParent(disk, path)
+}
+
+// syncParent makes the name of a file durable.
+func syncParent(disk Disk, path string) error {
+	if err := disk.Sync(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("cannot sync directory: %w", err)
 	}
 	return nil
 }

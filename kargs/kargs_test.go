@@ -136,8 +136,9 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestParseLegacy (P23): arguments can be deleted too.
 func TestParseLegacy(t *testing.T) {
-	change, err := kargs.ParseLegacy("ADD nosmt\r\n\nADD  acpi_osi=\"!Windows 2020\" \nDELETE quiet\n")
+	change, err := kargs.ParseLegacy("# tuned\nADD nosmt\r\n\n  ADD  acpi_osi=\"!Windows 2020\" \nDELETE quiet\n")
 	if err != nil || change.New.String() != `nosmt acpi_osi="!Windows 2020"` || change.Delete.String() != "quiet" || change.Old != nil {
 		t.Errorf("%+v %v", change, err)
 	}

@@ -8,13 +8,13 @@ import (
 
 // ParseLegacy reads the file /etc/pivot/kernel-args, by which installers before
 // 4.5 and people after them asked for kernel arguments: lines of ADD or DELETE and
-// one argument. Empty lines say nothing. The error has a line for each other one;
-// the tools of that time skipped those in silence.
+// one argument. Empty lines and those that begin with "#" say nothing. The error
+// has a line for each other one; the tools of that time skipped those in silence.
 func ParseLegacy(text string) (Change, error) {
 	var change Change
 	var wrong []error
 	for i, line := range strings.Split(text, "\n") {
-		if strings.TrimSpace(line) == "" {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		verb, rest, _ := strings.Cut(line, " ")

@@ -2,28 +2,125 @@ package pivot_test
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"machine-pivot/pivot"
 )
 
-// TestDecide walks every combination of phase, attempt and facts.
-func TestDecide(t *testing.T) {
-	bools := []bool{false, true}
+// situation is one combination of what Decide looks at.
+type situation struct {
+	record pivot.Record
+	facts  pivot.Facts
+}
+
+// situations are all there are.
+func situations() []situation {
+	var all []situation
 	for _, phase := range []pivot.Phase{pivot.Idle, pivot.Applying, pivot.Committed, pivot.Done, pivot.Failed} {
 		for attempt := 0; attempt <= pivot.MaxAttempts; attempt++ {
 			for i := range 16 {
-				f := pivot.Facts{SameBoot: bools[i&1], SameTarget: bools[i>>1&1], AtTarget: bools[i>>2&1], PendingAtTarget: bools[i>>3&1]}
-				r := pivot.Record{Phase: phase, Attempt: attempt}
-				t.Run(fmt.Sprintf("%s/%d/%+v", phase, attempt, f), func(t *testing.T) {
-					checkDecision(t, r, f, pivot.Decide(r, f))
+				all = append(all, situation{
+					record: pivot.Record{Phase: phase, Attempt: attempt},
+					facts:  pivot.Facts{SameBoot: i&1 > 0, SameTarget: i&2 > 0, AtTarget: i&4 > 0, PendingAtTarget: i&8 > 0},
 				})
 			}
 		}
 	}
+	return all
 }
 
-// checkDecision states the promises, not the code.
+func (s situation) String() string {
+	return fmt.Sprintf("%s/%d/%+v", s.record.Phase, s.record.Attempt, s.facts)
+}
+
+// TestDecideTable holds the function against the table in docs/states.md.
+func TestDecideTable(t *testing.T) {
+	rows := documentedRows(t)
+	used := map[int]bool{}
+	for _, s := range situations() {
+		i := 0
+		for i < len(rows) && !rows[i].fits(s) {
+			i++
+		}
+		if i == len(rows) {
+			t.Fatalf("%v: no row of the table fits", s)
+		}
+		used[i] = true
+		if got, want := pivot.Decide(s.record, s.facts), rows[i].decision(s); got != want {
+			t.Errorf("%v: %+v, the table says %+v", s, got, want)
+		}
+	}
+	for i := range rows {
+		if !used[i] {
+			t.Errorf("row %d of the table fits nothing", i+1)
+		}
+	}
+}
+
+// row is a row of the documented table, by column.
+type row []string
+
+func documentedRows(t *testing.T) []row {
+	t.Helper()
+	data, err := os.ReadFile("../docs/states.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []row
+	for line := range strings.Lines(string(data)) {
+		cells := strings.Split(strings.Trim(line, "|\n"), "|")
+		if len(cells) != 8 || strings.HasPrefix(cells[0], "-") || strings.TrimSpace(cells[0]) == "phase" {
+			continue
+		}
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		rows = append(rows, cells)
+	}
+	if len(rows) == 0 {
+		t.Fatal("docs/states.md has no table")
+	}
+	return rows
+}
+
+func (r row) fits(s situation) bool {
+	attempt := map[bool]string{true: "last", false: "earlier"}[s.record.Attempt >= pivot.MaxAttempts]
+	for i, is := range []string{
+		string(s.record.Phase), attempt,
+		yesNo(s.facts.SameTarget), yesNo(s.facts.SameBoot), yesNo(s.facts.AtTarget), yesNo(s.facts.PendingAtTarget),
+	} {
+		if r[i] != "any" && r[i] != is {
+			return false
+		}
+	}
+	return true
+}
+
+func yesNo(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] }
+
+func (r row) decision(s situation) pivot.Decision {
+	d := pivot.Decision{Action: pivot.NextAction(r[6]), Attempt: s.record.Attempt}
+	switch r[7] {
+	case "1":
+		d.Attempt = 1
+	case "+1":
+		d.Attempt++
+	}
+	if d.Action == pivot.Apply {
+		d.Attempt = max(d.Attempt, 1) // attempts count from 1
+	}
+	return d
+}
+
+// TestDecide (P2, P7, P24) states the promises, not the code.
+func TestDecide(t *testing.T) {
+	for _, s := range situations() {
+		t.Run(s.String(), func(t *testing.T) { checkDecision(t, s.record, s.facts, pivot.Decide(s.record, s.facts)) })
+	}
+}
+
 func checkDecision(t *testing.T, r pivot.Record, f pivot.Facts, d pivot.Decision) {
 	if f.AtTarget != (d.Action == pivot.Close) {
 		t.Errorf("%v: close exactly when what runs is the target", d)

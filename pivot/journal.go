@@ -36,8 +36,26 @@ type Record struct {
 	Target  Target     `json:"target"`
 	Started time.Time  `json:"started,omitzero"`
 	Error   *Failure   `json:"error,omitempty"`
-	Phases  []Duration `json:"phases,omitempty"` // what each step took, over all boots of the attempt
+	Phases  []Duration `json:"phases,omitempty"`  // what each step took, over all boots of the attempt
+	History []Account  `json:"history,omitempty"` // the transactions that are over, oldest first
 }
+
+// Account is what is kept of a transaction that is over.
+type Account struct {
+	Phase   Phase      `json:"phase"` // Done or Failed
+	Attempt int        `json:"attempt"`
+	Image   Image      `json:"image,omitzero"` // zero: the image was kept
+	Started time.Time  `json:"started"`
+	Ended   time.Time  `json:"ended"`
+	Error   *Failure   `json:"error,omitempty"`
+	Phases  []Duration `json:"phases"`
+}
+
+// What the journal keeps at most: it is read and written whole.
+const (
+	maxHistory = 10
+	maxPhases  = 50
+)
 
 // Failure is an error as it is kept and shown.
 type Failure struct {
@@ -55,18 +73,22 @@ func FailureOf(err error) *Failure {
 type Duration struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
+	BootID  string  `json:"bootID,omitempty"` // of the boot in which it ran
 }
 
 // formatVersion is the journal format this program reads and writes.
 const formatVersion = 1
 
 // Journal keeps one Record in a file, replaced whole and durably at each write.
-type Journal struct{ Path string }
+type Journal struct {
+	Path string
+	Disk hostfiles.Disk
+}
 
 // JournalIn is the journal of the host whose root directory is given. /var is
 // shared by all deployments, so it survives the pivot.
 func JournalIn(root string) Journal {
-	return Journal{Path: filepath.Join(root, "var/lib/pivot/journal.json")}
+	return Journal{Path: filepath.Join(root, "var/lib/pivot/journal.json"), Disk: hostfiles.OS{}}
 }
 
 // Load reads the record; a host without one is Idle.
@@ -100,10 +122,10 @@ func (j Journal) Save(r Record) error {
 	if err != nil {
 		return fmt.Errorf("cannot write journal: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(j.Path), 0o755); err != nil {
+	if err := hostfiles.MakeDir(j.Disk, filepath.Dir(j.Path), 0o755); err != nil {
 		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
 	}
-	err = hostfiles.Replace(j.Path, append(data, '\n'), 0o644)
+	err = hostfiles.Replace(j.Disk, j.Path, append(data, '\n'), 0o644)
 	if err != nil {
 		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
 	}

@@ -67,6 +67,9 @@ func Diff(state State, target Target) (Plan, error) {
 }
 
 func imageChanges(state State, target Target) bool {
+	if target.Image.Digest == "" && target.Image.Commit != "" { // a system that was made from no image
+		return target.Image.Commit != state.Booted.Commit
+	}
 	return !target.Image.IsZero() && !target.Image.Same(state.Booted.Image)
 }
 

@@ -13,6 +13,7 @@ type Progress struct {
 	Record  Record
 	Emit    Emit
 	Now     func() time.Time
+	BootID  string // of this boot; "" if not known
 
 	step  Step
 	since time.Time
@@ -31,7 +32,8 @@ func (p *Progress) Start(attempt int, bootID string, target Target) {
 	if attempt == 1 {
 		p.Record.Started, p.Record.Phases = time.Time{}, slices.Clone(p.ran)
 	}
-	p.Record.Attempt, p.Record.Target, p.Record.BootID, p.Record.Error = attempt, target, bootID, nil
+	p.Record.Phase, p.Record.BootID = Applying, bootID
+	p.Record.Attempt, p.Record.Target, p.Record.Error = attempt, target, nil
 	if p.Record.Started.IsZero() {
 		p.Record.Started = p.Now().UTC().Truncate(time.Second)
 	}
@@ -50,8 +52,9 @@ func (p *Progress) endStep() {
 		return
 	}
 	seconds := float64(p.Now().Sub(p.since).Milliseconds()) / 1000
-	over := Duration{Name: string(p.step), Seconds: seconds}
+	over := Duration{Name: string(p.step), Seconds: seconds, BootID: p.BootID}
 	p.ran, p.Record.Phases = append(p.ran, over), append(p.Record.Phases, over)
+	p.Record.Phases = p.Record.Phases[max(0, len(p.Record.Phases)-maxPhases):]
 	p.step = ""
 }
 
@@ -73,7 +76,7 @@ func (p *Progress) Waiting(err error, try int, wait time.Duration) {
 // Enter changes the phase and writes the journal before it tells.
 func (p *Progress) Enter(phase Phase, bootID string) error {
 	if phase == Done || phase == Failed {
-		p.endStep()
+		p.end(phase)
 	}
 	p.Record.Phase, p.Record.BootID = phase, bootID
 	if err := p.Journal.Save(p.Record); err != nil {
@@ -82,6 +85,20 @@ func (p *Progress) Enter(phase Phase, bootID string) error {
 	p.wrote = true
 	p.tell(Event{Kind: Entered, Step: p.step})
 	return nil
+}
+
+// end takes the transaction into the history, once.
+func (p *Progress) end(phase Phase) {
+	p.endStep()
+	if p.Record.Phase == phase {
+		return
+	}
+	p.Record.Phase = phase
+	p.Record.History = append(p.Record.History, Account{
+		Phase: phase, Attempt: p.Record.Attempt, Image: p.Record.Target.Image, Error: p.Record.Error,
+		Started: p.Record.Started, Ended: p.Now().UTC().Truncate(time.Second), Phases: p.Record.Phases,
+	})
+	p.Record.History = p.Record.History[max(0, len(p.Record.History)-maxHistory):]
 }
 
 // Keep ends the running step and writes the journal, which then knows what the step took.
@@ -99,6 +116,9 @@ func (p *Progress) Fail(err error) {
 	p.endStep()
 	p.Record.Error = FailureOf(err)
 	if p.Record.Phase != Committed && p.Record.Error.Permanent {
+		if p.wrote {
+			p.end(Failed)
+		}
 		p.Record.Phase = Failed
 	}
 	if p.wrote {

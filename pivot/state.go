@@ -28,7 +28,6 @@ type Deployment struct {
 	Options   kargs.Line `json:"kernelArguments"`
 }
 
-// ID names a deployment as ostree does: COMMIT.SERIAL within its stateroot.
 func (d Deployment) sameAs(other Deployment) bool {
 	return d.Stateroot == other.Stateroot && d.Commit == other.Commit && d.Serial == other.Serial
 }

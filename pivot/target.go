@@ -58,6 +58,9 @@ func (i Image) Same(other Image) bool { return i.Digest != "" && i.Digest == oth
 
 // String is the reference with the version, for people.
 func (i Image) String() string {
+	if i.Reference == "" {
+		return "ostree commit " + i.Commit
+	}
 	if i.Version == "" {
 		return i.Reference
 	}

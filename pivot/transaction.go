@@ -64,11 +64,27 @@ func (t *Transaction) Run(ctx context.Context, state State, target Target, attem
 	if err != nil {
 		return err
 	}
-	p.Begin(StepPrepare, "preparing one deployment of ostree commit "+request.Commit)
-	if err := t.Engine.Prepare(ctx, request); err != nil {
+	return t.make(ctx, state.BootID, request)
+}
+
+// Return makes a deployment that is there already the next boot again.
+func (t *Transaction) Return(ctx context.Context, state State, target Target, to Deployment) error {
+	t.Progress.Start(1, state.BootID, target)
+	if err := t.Progress.Enter(Applying, state.BootID); err != nil {
+		return err
+	}
+	return t.make(ctx, state.BootID, Request{
+		Merge: state.Booted, Commit: to.Commit, Image: target.Image, Kargs: to.Options, Files: target.Files,
+	})
+}
+
+// make has the engine make what is requested, and commits it.
+func (t *Transaction) make(ctx context.Context, bootID string, r Request) error {
+	t.Progress.Begin(StepPrepare, "preparing one deployment of ostree commit "+r.Commit)
+	if err := t.Engine.Prepare(ctx, r); err != nil {
 		return t.discard(ctx, err)
 	}
-	return t.commit(ctx, state.BootID, request)
+	return t.commit(ctx, bootID, r)
 }
 
 // request turns a target into the deployment to make.

@@ -64,6 +64,7 @@ func run(t *testing.T, fail map[string][]error) (*script, *pivot.Progress, error
 	return s, progress, err
 }
 
+// TestTransactionOrder (P4): what is meant is journaled before it is done.
 func TestTransactionOrder(t *testing.T) {
 	s, progress, err := run(t, nil)
 	if err != nil {
@@ -104,6 +105,7 @@ func TestTransactionFailures(t *testing.T) {
 	}
 }
 
+// TestRetryIsBounded (P7): a failure that could pass is not retried for ever, and is named.
 func TestRetryIsBounded(t *testing.T) {
 	down := make([]error, 1000)
 	for i := range down {

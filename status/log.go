@@ -1,43 +1,45 @@
 package status
 
 import (
-	"bytes"
 	"io"
-	"os"
 
 	"github.com/sirupsen/logrus"
 )
 
-// NewLog is a logger for people. It is logrus' standard logger, so that what the
-// image library says comes out the same way.
-func NewLog(w io.Writer) *logrus.Logger {
+// NewLog is a logger of lines for people, which also go to the journal with
+// their fields unless send is nil. It is logrus' standard logger, so that what
+// the image library says comes out the same way.
+func NewLog(w io.Writer, send Sink) *logrus.Logger {
 	log := logrus.StandardLogger()
 	log.SetOutput(w)
-	format := lineFormat{prefix: "pivot: "}
-	if os.Getenv("JOURNAL_STREAM") != "" {
-		format.prefix = "" // the journal names the program itself
+	log.SetFormatter(lineFormat{})
+	hooks := logrus.LevelHooks{}
+	if send != nil {
+		hooks.Add(hook{send})
 	}
-	log.SetFormatter(format)
+	log.ReplaceHooks(hooks)
 	return log
 }
 
 // lineFormat is "pivot: STEP: MESSAGE", with the level where it is a problem.
-type lineFormat struct{ prefix string }
+type lineFormat struct{}
 
 // Format implements logrus.Formatter.
-func (f lineFormat) Format(e *logrus.Entry) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteString(f.prefix)
-	if step, _ := e.Data["step"].(string); step != "" {
-		b.WriteString(step + ": ")
+func (lineFormat) Format(e *logrus.Entry) ([]byte, error) {
+	return []byte("pivot: " + text(e) + "\n"), nil
+}
+
+func text(e *logrus.Entry) string {
+	line := ""
+	if step, _ := e.Data[fieldStep].(string); step != "" {
+		line = step + ": "
 	}
 	if e.Level <= logrus.WarnLevel {
-		b.WriteString(e.Level.String() + ": ")
+		line += e.Level.String() + ": "
 	}
-	b.WriteString(e.Message)
-	if err, ok := e.Data[logrus.ErrorKey]; ok {
-		b.WriteString(": " + err.(error).Error())
+	line += e.Message
+	if err, ok := e.Data[logrus.ErrorKey].(error); ok {
+		line += ": " + err.Error()
 	}
-	b.WriteByte('\n')
-	return b.Bytes(), nil
+	return line
 }

@@ -16,6 +16,9 @@ type Reporter struct {
 	Log    *logrus.Logger      // one line per event; progress is not a line
 	Notify func(status string) // systemd's STATUS=
 	Now    func() time.Time
+	// Consoles shows a failure on every console of the machine: set where the
+	// machine is held by it.
+	Consoles bool
 
 	shown    time.Time // when progress was last shown
 	transfer Transfer
@@ -40,6 +43,11 @@ func (r *Reporter) Emit(e pivot.Event) {
 	if err := s.Write(r.Root); err != nil && e.Kind != pivot.Progressed {
 		r.Log.WithError(err).Warn("the status is not kept")
 	}
+	if e.Kind == pivot.Failing && r.Consoles {
+		if err := tellConsoles(r.Root, e.Err); err != nil {
+			r.Log.WithError(err).Warn("not every console shows the failure")
+		}
+	}
 }
 
 // sentence is the one line that systemctl status shows.
@@ -58,18 +66,20 @@ func (r *Reporter) sentence(e pivot.Event) string {
 }
 
 func (r *Reporter) line(e pivot.Event) {
-	log := r.Log.WithField("step", string(e.Step))
+	log := r.Log.WithFields(fields(e))
 	switch e.Kind {
 	case pivot.Waiting:
 		log.Warnf("%s: %v", e.Message, e.Err)
 	case pivot.Failing:
 		log.Error(e.Err)
 		if hint := fault.HintOf(e.Err); hint != "" {
+			delete(log.Data, fieldMessageID) // that entry is told
 			log.Info("hint: " + hint)
 		}
 	case pivot.Entered:
 		log.Infof("phase %s, attempt %d", e.Record.Phase, e.Record.Attempt)
 		if e.Record.Phase == pivot.Done {
+			delete(log.Data, fieldMessageID) // that entry is told
 			log.Info(summary(e.Record))
 		}
 	case pivot.Began, pivot.Noted:

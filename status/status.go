@@ -26,19 +26,24 @@ type Status struct {
 	Error   *pivot.Failure    `json:"error"`
 	Started time.Time         `json:"started,omitzero"`
 	Phases  []pivot.Duration  `json:"phases"`
+	Pending *pivot.Deployment `json:"pending"` // what the next boot starts, if not what is booted
+	History []pivot.Account   `json:"history"` // the transactions that are over, oldest first
 }
 
 // Of is the status that a record and the last event of a run amount to.
 func Of(e pivot.Event) Status {
 	s := Status{
 		Phase: e.Record.Phase, Step: e.Step, Attempt: e.Record.Attempt, Target: e.Record.Target,
-		Error: e.Record.Error, Started: e.Record.Started, Phases: e.Record.Phases,
+		Error: e.Record.Error, Started: e.Record.Started, Phases: e.Record.Phases, History: e.Record.History,
 	}
 	if e.Total > 0 {
 		s.Percent = int(100 * e.Done / e.Total)
 	}
 	if s.Phases == nil {
 		s.Phases = []pivot.Duration{}
+	}
+	if s.History == nil {
+		s.History = []pivot.Account{}
 	}
 	return s
 }
@@ -56,7 +61,7 @@ func (s Status) Write(root string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("cannot write status: %w", err)
 	}
-	return hostfiles.Replace(file, append(data, '\n'), 0o644)
+	return hostfiles.Replace(hostfiles.OS{}, file, append(data, '\n'), 0o644)
 }
 
 // Read returns the status of this boot's run, or else what the journal tells of

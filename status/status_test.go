@@ -19,11 +19,10 @@ import (
 // reporter is one on a scratch host, with what it told.
 func reporter(t *testing.T) (r *status.Reporter, log *bytes.Buffer, told *[]string) {
 	t.Helper()
-	t.Setenv("JOURNAL_STREAM", "")
 	log, told = &bytes.Buffer{}, &[]string{}
 	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return &status.Reporter{
-		Root: t.TempDir(), Log: status.NewLog(log),
+		Root: t.TempDir(), Log: status.NewLog(log, nil),
 		Notify: func(s string) { *told = append(*told, s) },
 		Now:    func() time.Time { clock = clock.Add(100 * time.Millisecond); return clock },
 	}, log, told
@@ -72,7 +71,7 @@ func TestKeys(t *testing.T) {
 	if err := json.Unmarshal(data, &object); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"phase", "step", "percent", "attempt", "target", "booted", "error", "started", "phases"} {
+	for _, key := range []string{"phase", "step", "percent", "attempt", "target", "booted", "error", "started", "phases", "pending", "history"} {
 		if _, ok := object[key]; !ok {
 			t.Errorf("no key %q in\n%s", key, data)
 		}

@@ -79,7 +79,7 @@ func (f *renderFlags) useLock(taker *snapshot.Taker) (func() error, error) {
 		if string(now) == string(old) {
 			return nil
 		}
-		if err := hostfiles.Replace(f.lock, now, 0o644); err != nil {
+		if err := hostfiles.Replace(hostfiles.OS{}, f.lock, now, 0o644); err != nil {
 			return fault.New(fault.CannotWrite, "cannot keep the lock file: %w", err)
 		}
 		old = now

@@ -16,10 +16,16 @@ func firstBootCommand() *cobra.Command {
 		Short: "Complete the first boot: pull, deploy, reboot once; on the boot after, prove and close",
 		Args:  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			flags.consoles = true
 			machine, err := flags.machine(cmd)
 			if err != nil {
 				return err
 			}
+			unlock, err := machine.Host.Lock()
+			if err != nil {
+				return err
+			}
+			defer unlock()
 			boot := firstboot.FirstBoot{Machine: machine, File: file, NoReboot: noReboot}
 			return told(boot.Run(cmd.Context()))
 		},
@@ -74,7 +80,8 @@ func rebaseCommand() *cobra.Command {
 		Use:   "rebase [IMAGE]",
 		Short: "Move this machine by hand to an image, kernel arguments and CPU pinning, in one step",
 		Long: "Move this machine by hand to an image, kernel arguments and CPU pinning, in one step.\n" +
-			"Without IMAGE the one in " + firstboot.PullspecPath + " counts; without that file the booted image stays.",
+			"Without IMAGE the one in " + firstboot.PullspecPath + " counts; without that file the booted image stays.\n" +
+			"The lines ADD ARG and DELETE ARG in " + firstboot.KernelArgsPath + " count too.",
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rebase, err := flags.rebase(cmd, args)
@@ -84,6 +91,11 @@ func rebaseCommand() *cobra.Command {
 			if !rebase.Asked() {
 				return fault.New(fault.Usage, "nothing asked for: give an IMAGE, --append-karg, --delete-karg or --cpuset")
 			}
+			unlock, err := rebase.Host.Lock()
+			if err != nil {
+				return err
+			}
+			defer unlock()
 			rebase.Reboot = reboot
 			changed, err := rebase.Run(cmd.Context())
 			if err == nil && !changed && unchanged77 {

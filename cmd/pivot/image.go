@@ -34,7 +34,7 @@ func (f *imageFlags) resolve(cmd *cobra.Command, text string) (*osimage.Puller, 
 	if err != nil {
 		return nil, osimage.Image{}, fault.New(fault.BadInput, "%w", err)
 	}
-	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(status.NewLog(cmd.ErrOrStderr()))}
+	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(status.NewLog(cmd.ErrOrStderr(), nil))}
 	image, err := puller.Resolve(cmd.Context(), ref)
 	return puller, image, err
 }

@@ -139,7 +139,7 @@ func replaceAll(all []mutated) error {
 		if !m.Changed {
 			continue
 		}
-		if err := hostfiles.Replace(m.File, m.content, m.mode); err != nil {
+		if err := hostfiles.Replace(hostfiles.OS{}, m.File, m.content, m.mode); err != nil {
 			return fault.New(fault.CannotWrite, "%w", err)
 		}
 	}

@@ -143,14 +143,30 @@ func printStatus(w io.Writer, s status.Status) {
 	if s.Booted != nil {
 		line("booted", "%s.%d %s", s.Booted.Commit, s.Booted.Serial, s.Booted.Image)
 	}
+	if s.Pending != nil {
+		line("pending", "%s.%d %s", s.Pending.Commit, s.Pending.Serial, s.Pending.Image)
+	}
 	if s.Error != nil {
 		line("error", "%s", strings.ReplaceAll(s.Error.Message, "\n", "\n         "))
 		if s.Error.Hint != "" {
 			line("hint", "%s", s.Error.Hint)
 		}
 	}
-	for _, p := range s.Phases {
-		line("", "%-10s %7.1f s", p.Name, p.Seconds)
+	printSteps(w, s.Phases)
+	for _, a := range s.History {
+		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), a.Image)
+	}
+}
+
+// printSteps shows what each step took, with a heading for each boot.
+func printSteps(w io.Writer, steps []pivot.Duration) {
+	boot := ""
+	for _, p := range steps {
+		if p.BootID != boot {
+			boot = p.BootID
+			fmt.Fprintf(w, "%-9sboot %s\n", "", boot)
+		}
+		fmt.Fprintf(w, "%-9s%-10s %7.1f s\n", "", p.Name, p.Seconds)
 	}
 }
 

@@ -29,7 +29,7 @@ func rootCommand(version string) *cobra.Command {
 		return fault.New(fault.Usage, "%w", err).WithHint("see %s --help", cmd.CommandPath())
 	})
 	root.AddCommand(
-		firstBootCommand(), rebaseCommand(), planCommand(), statusCommand(), verifyCommand(),
+		firstBootCommand(), rebaseCommand(), rollbackCommand(), planCommand(), statusCommand(), verifyCommand(),
 		kargsCommand(), pinningCommand(), ctrcfgCommand(), imageCommand(), configCommand(),
 	)
 	return root
@@ -60,6 +60,7 @@ type hostFlags struct {
 	engine   string
 	authFile string
 	retryFor time.Duration
+	consoles bool // a failure holds the machine: all its consoles show it
 }
 
 // addRoot adds what the commands need that only look.
@@ -77,8 +78,8 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 
 // machine puts together the machine that the flags name.
 func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
-	log := status.NewLog(cmd.ErrOrStderr())
-	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now}
+	log := newLog(cmd.ErrOrStderr())
+	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now, Consoles: f.consoles}
 	m := firstboot.Machine{
 		Host:   host.New(f.root),
 		Puller: &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log)},

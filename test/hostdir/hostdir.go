@@ -78,6 +78,12 @@ func (h *Host) commit(repo, version string) string {
 	} {
 		writeFile(h.t, filepath.Join(tree, path), []byte(content))
 	}
+	for _, dir := range []string{"boot", "dev", "proc", "run", "sys", "sysroot", "tmp", "var"} {
+		h.must(os.Mkdir(filepath.Join(tree, dir), 0o755))
+	}
+	for link, to := range map[string]string{"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "ostree": "sysroot/ostree"} {
+		h.must(os.Symlink(to, filepath.Join(tree, link)))
+	}
 	return h.run("ostree", "commit", "--repo="+repo, "--orphan", "--tree=dir="+tree, "--add-metadata-string=version="+version)
 }
 
@@ -130,6 +136,9 @@ func (h *Host) Boot() {
 	h.Write("/proc/sys/kernel/random/boot_id", fmt.Appendf(nil, "boot-%d\n", h.boots))
 	h.Write("/sys/devices/system/cpu/present", []byte("0-3\n"))
 }
+
+// Physical is the root of the file system that holds the deployments.
+func (h *Host) Physical() string { return h.physical }
 
 // InstallRpmOstree makes it a host of rpm-ostree: of the stand-in, which is what
 // the control file says.

@@ -8,9 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
+	"machine-pivot/ostree"
 	"machine-pivot/ostree/gvariant"
 )
 
@@ -23,6 +26,8 @@ type Standin struct {
 	// Fail, if not nil, is asked at each call, before it takes effect and after.
 	// An error ends the call there.
 	Fail func(call int, after bool) error
+
+	Programs map[string]string // what other programs print, by name
 
 	host   *Host
 	staged []string // the arguments of the staged deployment
@@ -37,6 +42,9 @@ const (
 
 // run implements the host's way to run programs.
 func (s *Standin) run(ctx context.Context, argv ...string) ([]byte, error) {
+	if out, known := s.Programs[argv[0]]; known {
+		return []byte(out), nil
+	}
 	switch {
 	case len(argv) > 1 && argv[0] == "ostree" && argv[1] == "--version":
 		return fmt.Appendf(nil, "libostree:\n Version: '%s'\n Features:\n  - libcurl\n", s.version()), nil
@@ -84,6 +92,8 @@ func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 		return s.finalize(ctx)
 	case "undeploy":
 		return errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile()))
+	case "set-default":
+		return s.setDefault(args[0])
 	}
 	return fmt.Errorf("the stand-in knows no verb %q", verb)
 }
@@ -200,6 +210,32 @@ func (s *Standin) finalize(ctx context.Context) error {
 	}
 	_, err = output(ctx, argv...)
 	return err
+}
+
+// setDefault gives the boot entries another order, as libostree 2023.6 does and
+// the one here may not.
+func (s *Standin) setDefault(index string) error {
+	all, err := s.host.Sysroot().Deployments()
+	if err != nil {
+		return err
+	}
+	first, err := strconv.Atoi(index)
+	if err != nil || first >= len(all) {
+		return fmt.Errorf("error: Out of range deployment index %s (%v)", index, err)
+	}
+	order := append([]ostree.Deployment{all[first]}, slices.Delete(slices.Clone(all), first, first+1)...)
+	for i, d := range order {
+		file := s.host.Path("/boot/loader/entries/" + d.Entry.File)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		text = regexp.MustCompile("(?m)^version .*").ReplaceAll(text, fmt.Appendf(nil, "version %d", len(order)-i))
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func copyFile(from, to string) error {

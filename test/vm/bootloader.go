@@ -88,12 +88,18 @@ func (m *Machine) load(ctx context.Context, e BootEntry, dir string) (kernel, in
 	return kernel, initramfs, m.dump(ctx, e.initrd, initramfs)
 }
 
+// bootPath is where a file that a boot entry names is on the disk: entries name
+// paths within the file system that holds /boot, here the root's.
+func bootPath(path string) string {
+	if strings.HasPrefix(path, "/boot/") {
+		return path
+	}
+	return "/boot" + path
+}
+
 // dump copies a file that a boot entry names.
 func (m *Machine) dump(ctx context.Context, path, to string) error {
-	// Entries name paths within the file system that holds /boot, here the root's.
-	if !strings.HasPrefix(path, "/boot/") {
-		path = "/boot" + path
-	}
+	path = bootPath(path)
 	if _, err := m.debugfs(ctx, "dump "+quote(path)+" "+quote(to)); err != nil {
 		return err
 	}

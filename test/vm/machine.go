@@ -26,6 +26,7 @@ type BootOptions struct {
 	ExtraArgs []string               // for the kernel, after the boot entry's
 	OnLine    func(line string)      // told of each line on the console; may be nil
 	StopWhen  func(line string) bool // kills the machine when true; may be nil
+	WriteLog  string                 // a file that gets each write to the disk: see OpenRecording
 }
 
 // DefaultTimeout bounds one boot: four times and more what the slowest takes.
@@ -97,8 +98,13 @@ func (m *Machine) power(ctx context.Context, dir string, o BootOptions, r *BootR
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
+	if o.WriteLog != "" { // QEMU wants it to be there
+		if err := os.WriteFile(o.WriteLog, nil, 0o644); err != nil {
+			return fmt.Errorf("cannot record: %w", err)
+		}
+	}
 	q := qemu{
-		accel: m.Accel, disk: m.Disk, kernel: kernel, initramfs: initramfs, extra: m.Extra,
+		accel: m.Accel, disk: m.Disk, kernel: kernel, initramfs: initramfs, extra: m.Extra, writeLog: o.WriteLog,
 		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
 	}
 	start := time.Now()

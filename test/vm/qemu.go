@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -15,16 +16,23 @@ import (
 // qemu is one power-on of a machine.
 type qemu struct {
 	accel, disk, kernel, initramfs, cmdline string
+	writeLog                                string // a file that gets each write to the disk; "": none
 	extra                                   []string
 }
 
 func (q qemu) command(ctx context.Context) *exec.Cmd {
+	// A virtio disk and its cache: what the guest does not flush may be lost.
+	drive := "driver=file,node-name=disk,filename=" + escape(q.disk)
+	if q.writeLog != "" {
+		drive = "driver=blklogwrites,node-name=disk,file.driver=file,file.filename=" + escape(q.disk) +
+			",log.driver=file,log.filename=" + escape(q.writeLog) + ",log-sector-size=" + strconv.Itoa(logSector)
+	}
 	args := []string{
 		"-accel", q.accel, "-machine", "q35", "-cpu", "max", "-smp", "2", "-m", "1024",
 		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", // 3: the first of ExtraFiles
 		"-kernel", q.kernel, "-initrd", q.initramfs, "-append", q.cmdline,
-		"-drive", "file=" + strings.ReplaceAll(q.disk, ",", ",,") + ",format=raw,if=none,id=disk,cache=writeback",
+		"-blockdev", drive,
 		"-device", "virtio-blk-pci,drive=disk",
 		"-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net",
 		"-device", "virtio-rng-pci",
@@ -34,6 +42,9 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
+
+// escape makes a file name a value in a list of QEMU options.
+func escape(name string) string { return strings.ReplaceAll(name, ",", ",,") }
 
 // run starts QEMU, feeds the console and waits for the end.
 func (q qemu) run(ctx context.Context, c *console) (Reason, error) {

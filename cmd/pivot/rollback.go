@@ -1,0 +1,33 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"machine-pivot/firstboot"
+)
+
+func rollbackCommand() *cobra.Command {
+	var flags hostFlags
+	var reboot bool
+	cmd := &cobra.Command{
+		Use:   "rollback",
+		Short: "Make the previous deployment the next boot again, with its arguments and files",
+		Args:  usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			machine, err := flags.machine(cmd)
+			if err != nil {
+				return err
+			}
+			unlock, err := machine.Host.Lock()
+			if err != nil {
+				return err
+			}
+			defer unlock()
+			rollback := firstboot.Rollback{Machine: machine, Reboot: reboot}
+			return told(rollback.Run(cmd.Context()))
+		},
+	}
+	flags.addRoot(cmd)
+	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into it")
+	return cmd
+}

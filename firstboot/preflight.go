@@ -1,0 +1,120 @@
+package firstboot
+
+import (
+	"context"
+	"os"
+	"slices"
+
+	"machine-pivot/fault"
+	"machine-pivot/machineconfig"
+	"machine-pivot/osimage"
+	"machine-pivot/ostree"
+	"machine-pivot/pivot"
+)
+
+// stubInfo is the EFI variable that systemd-stub sets (systemd-stub(7)): it is
+// there if the running kernel came out of a unified kernel image.
+const stubInfo = "/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+
+// preflight checks, before any write, what can be known to fail: arguments that
+// could have no effect, CPUs that will not be there, an engine that cannot do
+// it, an image that cannot be had, too little space. What the registry, its
+// certificate, the clock and the signature policy have to say comes out when
+// the image is looked up.
+func (m *Machine) preflight(ctx context.Context, state pivot.State, target pivot.Target) error {
+	plan, err := pivot.Diff(state, target)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(m.Host.Path(stubInfo)); plan.Kargs.Changed && err == nil {
+		return fault.New(fault.Refused, "cannot change the kernel arguments: this machine was started from a unified kernel image, whose arguments are built in").
+			WithHint("build the arguments into the image, and ask for none")
+	}
+	if err := m.checkPartition(state, target); err != nil {
+		return err
+	}
+	if plan.Image.From == plan.Image.To {
+		return nil
+	}
+	if err := m.checkEngine(ctx); err != nil {
+		return err
+	}
+	return m.images().Check(ctx, target.Image)
+}
+
+// Check implements Images.
+func (m *Machine) Check(ctx context.Context, image pivot.Image) error {
+	found, err := m.resolve(ctx, image.Reference)
+	if err != nil {
+		return err
+	}
+	return m.spaceFor(found)
+}
+
+// resolve looks an image up, again and again while that can help.
+func (m *Machine) resolve(ctx context.Context, reference string) (found osimage.Image, err error) {
+	ref, err := osimage.ParseReference(reference)
+	if err != nil {
+		return found, fault.New(fault.BadInput, "%w", err)
+	}
+	err = m.Retry.Do(ctx, m.Progress.Waiting, func(ctx context.Context) (err error) {
+		found, err = m.Puller.Resolve(ctx, ref)
+		return err
+	})
+	return found, err
+}
+
+// spaceFor checks that the image's layers would fit, as they travel. Unpacked
+// they need more, but what the repository has already is not written again.
+func (m *Machine) spaceFor(image osimage.Image) error {
+	sysroot := m.Host.Sysroot().Physical()
+	free, err := m.Host.Free(sysroot)
+	if err != nil || free >= image.Bytes {
+		return err
+	}
+	return fault.New(fault.CannotWrite, "cannot pull %s: its layers have %d bytes, %s has %d bytes free", image.Reference, image.Bytes, sysroot, free).
+		WithHint("make room, or install the machine on a larger disk")
+}
+
+// spaceInBoot checks, before a deployment is made of commit, that its kernel and
+// initramfs fit into /boot. Those of a deployment are there already.
+func (m *Machine) spaceInBoot(repo *ostree.Repo, commit string) error {
+	c, err := ostree.ParseChecksum(commit)
+	if err != nil {
+		return err
+	}
+	files, err := repo.BootFiles(c)
+	if err != nil {
+		return err
+	}
+	deployed, err := m.Host.Sysroot().Deployments()
+	if err != nil {
+		return err
+	}
+	var need int64
+	for _, f := range files {
+		need += f.Size
+	}
+	for _, d := range deployed {
+		if have, err := repo.BootFiles(d.Checksum); err == nil && slices.Equal(have, files) {
+			return nil
+		}
+	}
+	free, err := m.Host.Free(m.Host.Path("/boot"))
+	if err != nil || free >= need {
+		return err
+	}
+	return fault.New(fault.CannotWrite, "cannot deploy commit %s: its kernel and initramfs have %d bytes, /boot has %d bytes free", commit, need, free).
+		WithHint("remove a deployment that is no longer wanted (ostree admin undeploy, or rpm-ostree cleanup), and files of others in /boot")
+}
+
+// checkFIPS holds what is asked for against the running kernel.
+func (b *FirstBoot) checkFIPS(d *machineconfig.Desired) error {
+	fips, err := b.Host.FIPS()
+	if err != nil || fips == d.FIPS {
+		return err
+	}
+	return fault.New(fault.Refused, "cannot pivot this machine: spec.fips is %v, but the kernel runs with FIPS mode %s",
+		d.FIPS, map[bool]string{true: "on", false: "off"}[fips]).
+		WithHint("FIPS mode is chosen when a machine is installed and cannot be changed later: install it anew, or correct spec.fips")
+}

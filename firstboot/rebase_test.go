@@ -1,0 +1,49 @@
+package firstboot_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"machine-pivot/fault"
+	"machine-pivot/firstboot"
+	"machine-pivot/test/hostdir"
+)
+
+// TestLegacyInputs (P1): what the old tool's files ask for joins the one
+// transaction and its one reboot.
+func TestLegacyInputs(t *testing.T) {
+	h := hostdir.New(t)
+	rebase := func(appended ...string) (bool, error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		reboot := h.Reboot
+		h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) }
+		defer func() { h.Reboot = reboot }()
+		r := firstboot.Rebase{Machine: machine(t, h), Append: appended}
+		if !r.Asked() {
+			t.Error("the files ask for something")
+		}
+		return r.Run(ctx)
+	}
+	h.Write("/etc/pivot/kernel-args", []byte("ADD nosmt\nADD loglevel=3\nfoo\n"))
+	if _, err := rebase(); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "line 3") {
+		t.Errorf("a line that is neither: %v", err)
+	}
+	h.Write("/etc/pivot/image-pullspec", []byte(h.Image+"\n"))
+	h.Write("/etc/pivot/kernel-args", []byte("ADD nosmt\nADD loglevel=3\nDELETE keep\n"))
+	h.Write("/run/pivot/reboot-needed", nil)
+	if changed, err := rebase("loglevel=7"); err != nil || !changed {
+		t.Fatalf("changed %v, %v", changed, err)
+	}
+	if h.Reboots != 1 {
+		t.Errorf("%d reboots asked for, want one", h.Reboots)
+	}
+	h.Boot()
+	if h.Version() != "B.2" || !strings.HasSuffix(h.Options(), " nosmt loglevel=3 loglevel=7") || strings.Contains(h.Options(), "keep=") {
+		t.Errorf("version %s with %q", h.Version(), h.Options())
+	}
+	if changed, err := rebase("loglevel=7"); err != nil || changed {
+		t.Errorf("the same again: changed %v, %v", changed, err)
+	}
+}

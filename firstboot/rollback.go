@@ -1,0 +1,144 @@
+package firstboot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
+	"machine-pivot/ostree"
+	"machine-pivot/pinning"
+	"machine-pivot/pivot"
+	"machine-pivot/rpmostree"
+)
+
+// Rollback is an administrator's way back to the previous deployment: a
+// transaction of its own.
+type Rollback struct {
+	Machine
+	Reboot bool
+}
+
+// Run makes the previous deployment, with its kernel arguments and its /etc, the
+// next boot. Where another than the running one is the next boot already, the way
+// back is that the running one stays.
+func (r *Rollback) Run(ctx context.Context) error {
+	err := r.run(ctx)
+	if err != nil {
+		r.Progress.Fail(err)
+	}
+	return err
+}
+
+func (r *Rollback) run(ctx context.Context) error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	r.Progress.Begin(pivot.StepObserve, "looking for the previous deployment")
+	state, err := r.Host.Observe(pinningPaths())
+	if err != nil {
+		return err
+	}
+	previous, err := r.previous(state)
+	if err != nil {
+		return err
+	}
+	if !state.Pending() {
+		if err := closeIn(r.Host.Sysroot().Physical(), r.Host.Disk, previous.Path); err != nil {
+			return err
+		}
+	}
+	target, to, err := r.target(state, previous)
+	if err != nil {
+		return err
+	}
+	t := pivot.Transaction{Progress: r.Progress, Engine: &rpmostree.Rollback{
+		Sysroot: r.Host.Sysroot(), Run: r.Host.Run, To: previous.DeploymentRef,
+	}}
+	if err := t.Return(ctx, state, target, to); err != nil {
+		return err
+	}
+	switch {
+	case state.Pending():
+		return r.Progress.Enter(pivot.Done, state.BootID)
+	case r.Reboot:
+		return r.reboot(ctx)
+	}
+	r.Progress.Note("the previous deployment is the next boot, with its own /etc")
+	return nil
+}
+
+// previous is the deployment to go back to.
+func (r *Rollback) previous(state pivot.State) (ostree.Deployment, error) {
+	all, err := r.Host.Sysroot().Deployments()
+	if err != nil {
+		return ostree.Deployment{}, err
+	}
+	for _, d := range all {
+		booted := d.Checksum.String() == state.Booted.Commit && d.Serial == state.Booted.Serial
+		if d.Stateroot == state.Booted.Stateroot && booted == state.Pending() {
+			return d, nil
+		}
+	}
+	return ostree.Deployment{}, fault.New(fault.Refused, "cannot roll back: there is no deployment but the running one")
+}
+
+// target is what the machine shall be after the way back, so that the next boot
+// can be held against it.
+func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (pivot.Target, pivot.Deployment, error) {
+	to, err := r.Host.Deployment(previous)
+	if err != nil {
+		return pivot.Target{}, to, err
+	}
+	files, err := hostfiles.ReadAll(previous.Path, pinningPaths())
+	if err != nil {
+		return pivot.Target{}, to, err
+	}
+	target := pivot.Target{Image: to.Image, Kargs: kargs.Change{
+		New: lacking(to.Options, state.Booted.Options), Delete: lacking(state.Booted.Options, to.Options),
+	}}
+	target.Image.Commit = to.Commit
+	for _, path := range pinningPaths() {
+		if f, ok := files[path]; ok {
+			target.Files = append(target.Files, f)
+		}
+	}
+	return target, to, nil
+}
+
+// lacking are the arguments of one line that another has not, but for those that
+// belong to the deployment and not to a configuration.
+func lacking(line, other kargs.Line) kargs.Line {
+	var rest kargs.Line
+	for _, arg := range line {
+		if !slices.Contains(other, arg) && len(kargs.Check(arg)) == 0 {
+			rest = append(rest, arg)
+		}
+	}
+	return rest
+}
+
+func pinningPaths() []string { return []string{pinning.DropInPath, pinning.KubeletPath} }
+
+// closeIn closes the first boot in a deployment that does not run: otherwise it
+// would pivot forward again once it does. Which system boots does not change.
+func closeIn(sysroot string, disk hostfiles.Disk, deployment string) error {
+	file := filepath.Join(deployment, EncapsulatedPath)
+	if _, err := os.Lstat(file); os.IsNotExist(err) {
+		return nil
+	}
+	dir, err := hostfiles.OpenWritable(sysroot, filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	file = filepath.Join(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), filepath.Base(file))
+	if err := hostfiles.Rename(disk, file, file+".bak"); err != nil {
+		return fault.New(fault.CannotWrite, "cannot close the first boot of the previous deployment: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package firstboot_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"machine-pivot/fault"
+	"machine-pivot/firstboot"
+	"machine-pivot/pinning"
+	"machine-pivot/pivot"
+	"machine-pivot/test/hostdir"
+)
+
+// arrived is a machine whose first boot is over.
+func arrived(t *testing.T) *hostdir.Host {
+	t.Helper()
+	h := newHost(t)
+	for range 2 {
+		if err := boot(t, h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Version() == "A.1" {
+			h.Boot()
+		}
+	}
+	expectClosed(t, h)
+	return h
+}
+
+func rollback(t *testing.T, h *hostdir.Host) error {
+	t.Helper()
+	r := firstboot.Rollback{Machine: machine(t, h)}
+	return r.Run(t.Context())
+}
+
+// expectStatus wants the last transaction to be proven by the booted system.
+func expectStatus(t *testing.T, h *hostdir.Host) {
+	t.Helper()
+	m := machine(t, h)
+	if s, err := m.Status(); err != nil || s.Phase != pivot.Done {
+		t.Errorf("status %+v, %v", s, err)
+	}
+	if differences, err := m.Verify(); err != nil || len(differences) > 0 {
+		t.Errorf("verify: %q, %v", differences, err)
+	}
+}
+
+// TestRollback (P26): back to the old system, whole, and forward again.
+func TestRollback(t *testing.T) {
+	h := arrived(t)
+	if err := rollback(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectNew(t, h) // the running system is not touched
+	h.Boot()
+	expectOld(t, h)
+	expectStatus(t, h)
+	if err := boot(t, h); err != nil || h.Reboots != 1 {
+		t.Fatalf("the old system pivots forward again: %v, %d reboots", err, h.Reboots)
+	}
+	if err := rollback(t, h); err != nil {
+		t.Fatal(err)
+	}
+	h.Boot()
+	expectNew(t, h)
+	expectStatus(t, h)
+}
+
+// TestRollbackBeforeTheReboot takes back what is committed: the running system stays.
+func TestRollbackBeforeTheReboot(t *testing.T) {
+	h := hostdir.New(t)
+	r := firstboot.Rebase{Machine: machine(t, h), Image: h.Image}
+	if _, err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := rollback(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectStatus(t, h)
+	h.Boot()
+	expectOld(t, h)
+}
+
+func TestRollbackInterrupted(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		t.Run(fmt.Sprintf("after %v", after), func(t *testing.T) {
+			h := arrived(t)
+			h.Ostree.Fail = func(_ int, now bool) error {
+				if now == after {
+					return errors.New("power cut")
+				}
+				return nil
+			}
+			if err := rollback(t, h); err == nil {
+				t.Fatal("the cut was not noticed")
+			}
+			h.Ostree.Fail = nil
+			h.Boot()
+			if h.Version() == "A.1" {
+				expectOld(t, h)
+			} else {
+				expectNew(t, h)
+			}
+		})
+	}
+}
+
+func TestRollbackRefusals(t *testing.T) {
+	h := hostdir.New(t)
+	if err := rollback(t, h); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "no deployment but the running one") {
+		t.Errorf("with one deployment: %v", err)
+	}
+	h = arrived(t)
+	h.Ostree.Fail = func(int, bool) error { return errors.New("error: Unknown command 'set-default'") }
+	h.Ostree.Programs = map[string]string{"rpm-ostree": ""} // that does nothing
+	if err := rollback(t, h); err == nil || !strings.Contains(err.Error(), "is not the default") {
+		t.Errorf("a rollback that is none: %v", err)
+	}
+	if _, err := os.Stat(h.Path(pinning.DropInPath)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,16 @@
+package host
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// free is how many bytes the file system at path has for files of root.
+func free(path string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return 0, fmt.Errorf("cannot look at the file system of %s: %w", path, err)
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}

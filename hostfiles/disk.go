@@ -1,0 +1,58 @@
+package hostfiles
+
+import (
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Disk is where files are changed. Each method is one effect, after which a
+// machine can lose its power. What was not synced may then be lost: a file's
+// content until Sync of the file, its name until Sync of its directory.
+type Disk interface {
+	Mkdir(path string, mode fs.FileMode) error
+	// Write creates a file, or replaces the content of one.
+	Write(path string, content []byte, mode fs.FileMode) error
+	Sync(path string) error // of a file or a directory
+	Rename(from, to string) error
+	Remove(path string) error
+}
+
+// OS is the Disk of the running system.
+type OS struct{}
+
+// Mkdir implements Disk.
+func (OS) Mkdir(path string, mode fs.FileMode) error { return os.Mkdir(path, mode) }
+
+// Write implements Disk. It follows no link.
+func (OS) Write(path string, content []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, mode)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	if err := f.Chmod(mode); err != nil { // whatever the umask is
+		return err
+	}
+	return f.Close()
+}
+
+// Sync implements Disk.
+func (OS) Sync(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// Rename implements Disk.
+func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+
+// Remove implements Disk.
+func (OS) Remove(path string) error { return os.Remove(path) }

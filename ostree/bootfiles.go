@@ -1,0 +1,82 @@
+package ostree
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+)
+
+// BootFile is a file that libostree copies to /boot when it deploys a commit.
+type BootFile struct {
+	Name   string // below usr/lib/modules/KERNEL
+	Object Checksum
+	Size   int64 // in bytes
+}
+
+// modulesDir is where a commit has its kernel (ostree's adapting guide, "Kernel
+// and initramfs").
+const modulesDir = "usr/lib/modules"
+
+// BootFiles are the kernel, initramfs and device trees of a whole commit; none if
+// it has them in another place, as old ones may. The same ones in another commit
+// share one copy on /boot.
+func (r *Repo) BootFiles(c Checksum) ([]BootFile, error) {
+	info, err := r.LoadCommit(c)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := r.loadTree(info.RootTree)
+	if err != nil {
+		return nil, err
+	}
+	for name := range strings.SplitSeq(modulesDir, "/") {
+		i, found := tree.dir(name)
+		if !found {
+			return nil, nil
+		}
+		if tree, err = r.loadTree(tree.dirs[i].tree); err != nil {
+			return nil, err
+		}
+	}
+	var files []BootFile
+	for _, kernel := range tree.dirs {
+		found, err := r.kernelFiles(kernel.tree, "")
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
+	return files, nil
+}
+
+// kernelFiles are those of a kernel's directory that go to /boot.
+func (r *Repo) kernelFiles(c Checksum, below string) ([]BootFile, error) {
+	tree, err := r.loadTree(c)
+	if err != nil {
+		return nil, err
+	}
+	var files []BootFile
+	for _, f := range tree.files {
+		if below == "" && !slices.Contains([]string{"vmlinuz", "initramfs.img", "initramfs", "devicetree"}, f.name) {
+			continue
+		}
+		info, err := os.Lstat(r.objectPath(ObjectName{f.file, File}))
+		if err != nil {
+			return nil, fmt.Errorf("cannot look at %s: %w", path.Join(below, f.name), err)
+		}
+		files = append(files, BootFile{path.Join(below, f.name), f.file, info.Size()})
+	}
+	for _, d := range tree.dirs {
+		if below == "" && d.name != "dtb" {
+			continue
+		}
+		found, err := r.kernelFiles(d.tree, path.Join(below, d.name))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
+	return files, nil
+}

@@ -1,0 +1,75 @@
+package rpmostree
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"machine-pivot/fault"
+	"machine-pivot/ostree"
+	"machine-pivot/pivot"
+)
+
+// Rollback is the engine that makes a deployment that is there already the next
+// boot again, with its own /etc: libostree rewrites the boot entries in another
+// order, in one rename.
+type Rollback struct {
+	Sysroot *ostree.Sysroot
+	Run     Run
+	To      ostree.DeploymentRef
+}
+
+var _ pivot.Engine = (*Rollback)(nil)
+
+// Prepare checks that the deployment is there and that nothing is about to come
+// before it.
+func (e *Rollback) Prepare(context.Context, pivot.Request) error {
+	staged, err := e.Sysroot.Staged()
+	if err != nil {
+		return err
+	}
+	if staged != nil {
+		return fault.New(fault.Refused, "cannot roll back: a deployment is staged and would be the next boot all the same").
+			WithHint("remove it first: ostree admin undeploy 0")
+	}
+	_, err = e.index()
+	return err
+}
+
+// index is the deployment's place among those that can be booted.
+func (e *Rollback) index() (int, error) {
+	all, err := e.Sysroot.Deployments()
+	if err != nil {
+		return 0, err
+	}
+	for i, d := range all {
+		if d.DeploymentRef == e.To {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("cannot roll back: deployment %s has no boot entry", e.To.ID())
+}
+
+// Commit makes the deployment the default and checks that it is.
+func (e *Rollback) Commit(ctx context.Context, _ pivot.Request) error {
+	i, err := e.index()
+	if err != nil {
+		return err
+	}
+	_, err = e.Run(ctx, "ostree", "admin", "set-default", strconv.Itoa(i))
+	if err != nil && strings.Contains(err.Error(), "Unknown") {
+		// libostree before 2023.6. rpm-ostree, where it is, always could.
+		_, err = e.Run(ctx, "rpm-ostree", "rollback")
+	}
+	if err != nil {
+		return fmt.Errorf("cannot make deployment %s the default: %w", e.To.ID(), err)
+	}
+	if i, err = e.index(); err == nil && i != 0 {
+		err = fmt.Errorf("cannot roll back: success was reported but deployment %s is not the default", e.To.ID())
+	}
+	return err
+}
+
+// Discard implements pivot.Engine: nothing was made.
+func (e *Rollback) Discard(context.Context) error { return nil }

@@ -1,0 +1,150 @@
+package crash
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"machine-pivot/hostfiles"
+)
+
+// disk is a hostfiles.Disk that knows what is durable. The strictest file
+// system there could be: a content is durable when its file was synced, a name
+// when its directory was, and nothing before.
+type disk struct {
+	*power
+	Lying bool // Sync of a file does nothing: to see that a sweep notices
+
+	now, durable map[string]*inode // by path; a nil inode is a directory
+}
+
+type inode struct {
+	content, durable []byte
+	mode             fs.FileMode
+}
+
+var _ hostfiles.Disk = (*disk)(nil)
+
+// Mkdir implements hostfiles.Disk.
+func (d *disk) Mkdir(path string, mode fs.FileMode) error {
+	return d.effect("mkdir "+filepath.Base(path), nil, func() error {
+		d.now[path] = nil
+		return os.Mkdir(path, mode)
+	})
+}
+
+// Write implements hostfiles.Disk.
+func (d *disk) Write(path string, content []byte, mode fs.FileMode) error {
+	write := func(content []byte) error {
+		n := &inode{mode: mode}
+		if old := d.now[path]; old != nil {
+			n = old
+		}
+		n.content = content
+		d.now[path] = n
+		return os.WriteFile(path, content, mode)
+	}
+	half := func() { _ = write(content[:len(content)/2]) }
+	return d.effect("write "+filepath.Base(path), half, func() error { return write(content) })
+}
+
+// Sync implements hostfiles.Disk.
+func (d *disk) Sync(path string) error {
+	return d.effect("sync "+filepath.Base(path), nil, func() error {
+		if n := d.now[path]; n != nil {
+			if !d.Lying {
+				n.durable = n.content
+			}
+			return nil
+		}
+		for _, names := range []map[string]*inode{d.now, d.durable} {
+			for name := range names {
+				if filepath.Dir(name) != path {
+					continue
+				}
+				if n, there := d.now[name]; there {
+					d.durable[name] = n
+				} else {
+					delete(d.durable, name)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Rename implements hostfiles.Disk.
+func (d *disk) Rename(from, to string) error {
+	return d.effect("rename "+filepath.Base(to), nil, func() error {
+		if _, known := d.now[from]; !known { // the machine came with it
+			content, err := os.ReadFile(from)
+			if err != nil {
+				return err
+			}
+			n := &inode{content: content, durable: content, mode: 0o644}
+			d.now[from], d.durable[from] = n, n
+		}
+		d.now[to] = d.now[from]
+		delete(d.now, from)
+		return os.Rename(from, to)
+	})
+}
+
+// Remove implements hostfiles.Disk.
+func (d *disk) Remove(path string) error {
+	return d.effect("remove "+filepath.Base(path), nil, func() error {
+		delete(d.now, path)
+		return os.Remove(path)
+	})
+}
+
+// lose makes the disk what it is after a crash of the machine.
+func (d *disk) lose(loss Loss) error {
+	known := maps.Clone(d.now)
+	maps.Copy(known, d.durable)
+	if loss == PowerCut {
+		d.now = d.durable
+	}
+	if loss == PowerCut || loss == Scramble {
+		for _, n := range d.now {
+			if n != nil {
+				n.content = n.durable
+			}
+		}
+	}
+	if err := d.project(slices.Sorted(maps.Keys(known))); err != nil {
+		return err
+	}
+	d.durable = maps.Clone(d.now)
+	for _, n := range d.durable {
+		if n != nil {
+			n.durable = n.content
+		}
+	}
+	return nil
+}
+
+// project makes the real files what the disk says; paths are all that may differ.
+func (d *disk) project(paths []string) error {
+	for _, path := range paths {
+		n, there := d.now[path]
+		_, err := os.Stat(filepath.Dir(path))
+		switch {
+		case err != nil: // its directory was lost, and the file with it
+			delete(d.now, path)
+			err = nil
+		case !there:
+			err = os.RemoveAll(path)
+		case n == nil:
+			err = os.MkdirAll(path, 0o755)
+		default:
+			err = os.WriteFile(path, n.content, n.mode)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package crash
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"machine-pivot/ostree"
+	"machine-pivot/pivot"
+)
+
+// Check implements firstboot.Images.
+func (m *Machine) Check(ctx context.Context, _ pivot.Image) error { return ctx.Err() }
+
+// Import implements firstboot.Images: the repository is whole or lacks the
+// commit, so that half an import is none.
+func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(done, total int64)) (pivot.Image, error) {
+	image.Commit, image.Version = commitB, "B.2"
+	return image, m.effect("import", func() {}, ctx.Err)
+}
+
+// Release implements firstboot.Images.
+func (m *Machine) Release(pivot.Image) error {
+	return m.effect("release", nil, func() error { return nil })
+}
+
+// Prepare implements pivot.Engine as libostree stages: a checkout on disk, and
+// a locked note of it in /run.
+func (m *Machine) Prepare(ctx context.Context, r pivot.Request) error {
+	err := m.effect("stage", func() { _ = os.MkdirAll(m.deployment(r.Commit), 0o755) }, func() error {
+		if err := os.MkdirAll(m.deployment(r.Commit), 0o755); err != nil {
+			return err
+		}
+		m.staged, m.locked = &r, true
+		return nil
+	})
+	if err == nil {
+		err = ctx.Err() // the tool that staged was stopped with us
+	}
+	return err
+}
+
+// Commit implements pivot.Engine: by hand, with one rename at the end; or, on a
+// machine that cannot, by leave to do it at shutdown.
+func (m *Machine) Commit(_ context.Context, r pivot.Request) error {
+	if m.staged == nil {
+		return fmt.Errorf("nothing is staged")
+	}
+	if m.late {
+		return m.effect("unlock", nil, func() error { m.locked = false; return nil })
+	}
+	// Made whole and durable before the rename.
+	half := func() { _ = m.merge(r) }
+	return m.effect("finalize", half, func() error { return m.finalize(r) })
+}
+
+// Discard implements pivot.Engine.
+func (m *Machine) Discard(context.Context) error {
+	return m.effect("discard", nil, func() error { m.staged = nil; return nil })
+}
+
+func (m *Machine) finalize(r pivot.Request) error {
+	if err := m.merge(r); err != nil {
+		return err
+	}
+	m.staged = nil
+	return m.switchTo(r)
+}
+
+// merge makes the new deployment, with the old one's /etc and the files.
+func (m *Machine) merge(r pivot.Request) error {
+	etc := map[string][]byte{}
+	old := filepath.Join(m.root, "etc")
+	entries, err := os.ReadDir(old)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(old, e.Name()))
+		if err != nil {
+			return err
+		}
+		etc["/etc/"+e.Name()] = content
+	}
+	for _, f := range r.Files {
+		etc[f.Path] = f.Content
+	}
+	return m.checkout(r, etc)
+}
+
+// next is the deployment that the next boot starts.
+func (m *Machine) next() (ostree.Deployment, error) {
+	all, err := ostree.OpenSysroot(m.dir).Deployments()
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("the machine cannot boot: it has no boot entry")
+	}
+	if err != nil {
+		return ostree.Deployment{}, err
+	}
+	return all[0], nil
+}
+
+// pinningFiles are the content of the files that are asked for.
+func pinningFiles() map[string]string {
+	return map[string]string{
+		dropIn:  "[crio.runtime.workloads.management]\nactivation_annotation = \"target.workload.openshift.io/management\"\nannotation_prefix = \"resources.workload.openshift.io\"\nresources = { \"cpushares\" = 0, \"cpuset\" = \"0-1\" }\n",
+		kubelet: `{"management": {"cpuset": "0-1"}}` + "\n",
+	}
+}
+
+// encapsulated is the MachineConfig that Ignition left.
+func encapsulated() []byte {
+	type object = map[string]any
+	files := []object{}
+	for path, content := range pinningFiles() {
+		source := "data:;base64," + base64.StdEncoding.EncodeToString([]byte(content))
+		files = append(files, object{"path": path, "mode": 0o644, "overwrite": true, "contents": object{"source": source}})
+	}
+	data, err := json.Marshal(object{"spec": object{
+		"osImageURL": imageB, "kernelArguments": []string{argsB}, "fips": false,
+		"config": object{"ignition": object{"version": "3.2.0"}, "storage": object{"files": files}},
+	}})
+	if err != nil {
+		panic(err) // constants
+	}
+	return data
+}

@@ -1,0 +1,150 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"machine-pivot/fault"
+	"machine-pivot/firstboot"
+	"machine-pivot/ostree"
+	"machine-pivot/pivot"
+)
+
+// maxStarts bounds the starts of the program in one boot, as its unit does.
+const maxStarts = 10
+
+// Live powers the machine on, again and again, until its first boot is closed.
+// An error says which promise was broken on the way:
+//
+//   - each boot starts the old system, unchanged, or the new one, whole;
+//   - there is one boot ID more than crashes of the machine cost, at most;
+//   - the first boot is closed on the new system, and the journal says done.
+func (m *Machine) Live() error {
+	bound := 2
+	for _, p := range m.points {
+		if p.Loss.reboots() {
+			bound++
+		}
+	}
+	for m.Boots < bound {
+		if err := m.powerOn(); err != nil {
+			return err
+		}
+		if err := m.whole(m.root); err != nil {
+			return fmt.Errorf("boot %d: %w", m.Boots, err)
+		}
+		closed, err := m.boot()
+		if err != nil {
+			return fmt.Errorf("boot %d: %w", m.Boots, err)
+		}
+		if closed {
+			return m.arrived()
+		}
+	}
+	return fmt.Errorf("not closed after %d boots", m.Boots)
+}
+
+// boot is one boot, to its end or to the close of the first boot.
+func (m *Machine) boot() (closed bool, err error) {
+	for range maxStarts {
+		err := m.start()
+		next, nerr := m.next()
+		if nerr == nil {
+			nerr = m.whole(next.Path)
+		}
+		switch {
+		case nerr != nil:
+			return false, fmt.Errorf("what boots next: %w", nerr)
+		case m.loss.reboots():
+			return false, m.down()
+		case m.rebooting:
+			m.Reboots++
+			return false, m.shutdown()
+		case m.loss == Kill, fault.KindOf(err).Transient():
+			continue
+		case err != nil:
+			return false, err
+		}
+		return true, nil
+	}
+	return false, fmt.Errorf("still at it after %d starts", maxStarts)
+}
+
+// down is what follows a crash of more than the process.
+func (m *Machine) down() error {
+	if m.loss == Leave {
+		return m.shutdown()
+	}
+	return m.disk.lose(m.loss)
+}
+
+// shutdown is an orderly one: all is synced, and what is staged and not locked
+// is finalized.
+func (m *Machine) shutdown() error {
+	if m.staged != nil && !m.locked {
+		if err := m.finalize(*m.staged); err != nil {
+			return err
+		}
+	}
+	return m.disk.lose(Reset)
+}
+
+// whole checks that a deployment is the old system, unchanged, or the new one, complete.
+func (m *Machine) whole(root string) error {
+	d, err := m.entryOf(root)
+	if err != nil {
+		return err
+	}
+	isB := strings.HasPrefix(filepath.Base(root), commitB)
+	if got := strings.Contains(d.Entry.Options, argsB); got != isB {
+		return fmt.Errorf("a mixture: commit %.1s with options %q", d.Checksum, d.Entry.Options)
+	}
+	for path, want := range pinningFiles() {
+		content, err := os.ReadFile(root + path)
+		switch {
+		case isB && string(content) != want:
+			return fmt.Errorf("a mixture: the new system's %s is %q (%v)", path, content, err)
+		case !isB && err == nil:
+			return fmt.Errorf("a mixture: the old system has %s", path)
+		}
+		entries, _ := os.ReadDir(filepath.Dir(root + path))
+		if len(entries) > 1 {
+			return fmt.Errorf("a stray file beside %s: %v", path, entries)
+		}
+	}
+	if local, err := os.ReadFile(root + "/etc/local"); err != nil || len(local) == 0 {
+		return fmt.Errorf("the machine's own change in /etc is lost (%v)", err)
+	}
+	return nil
+}
+
+func (m *Machine) entryOf(root string) (ostree.Deployment, error) {
+	all, err := ostree.OpenSysroot(m.dir).Deployments()
+	for _, d := range all {
+		if d.Path == root {
+			return d, err
+		}
+	}
+	return ostree.Deployment{}, errors.Join(err, fmt.Errorf("no boot entry leads to %s", root))
+}
+
+// arrived checks a machine whose program says that there is nothing left to do.
+func (m *Machine) arrived() error {
+	if m.root != m.deployment(commitB) {
+		return errors.New("stranded: the program is content with the old system")
+	}
+	if _, err := os.Stat(m.root + firstboot.EncapsulatedPath); err == nil {
+		return errors.New("the first boot is not closed")
+	}
+	r, err := pivot.JournalIn(m.root).Load()
+	if err != nil {
+		return err
+	}
+	if r.Phase != pivot.Done {
+		return fmt.Errorf("the journal says %s, want done", r.Phase)
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/host"
+	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
+	"machine-pivot/pivot"
+)
+
+// Machine is the simulated machine. It boots system A and is asked to become B.
+type Machine struct {
+	power
+	Boots   int // new boot IDs so far
+	Reboots int // that the process asked for and that came about
+
+	disk      *disk
+	dir       string // the physical root
+	root      string // of the running deployment
+	late      bool   // what is staged is finalized in an orderly shutdown, not by hand
+	early     bool   // the first boot is closed before the reboot
+	staged    *pivot.Request
+	locked    bool // what is staged is not finalized at shutdown
+	rebooting bool
+	loss      Loss // how the boot ended, if by a crash
+}
+
+// Variant changes how the machine, or the program on it, works.
+type Variant func(*Machine)
+
+// FinalizedAtShutdown is a machine on which nothing can be finalized by hand:
+// what is staged becomes the next boot in an orderly shutdown, or never.
+func FinalizedAtShutdown(m *Machine) { m.late = true }
+
+// ClosedEarly is a program that closes the first boot before the reboot. Broken.
+func ClosedEarly(m *Machine) { m.early = true }
+
+// Unsynced is a program that syncs no file. Broken.
+func Unsynced(m *Machine) { m.disk.Lying = true }
+
+// The systems A and B, as ostree commits.
+var (
+	commitA = strings.Repeat("a", 64)
+	commitB = strings.Repeat("b", 64)
+)
+
+const (
+	optionsA  = "root=LABEL=root rw quiet"
+	argsB     = `nosmt acpi_osi="!Windows 2020"`
+	imageB    = "registry.example/os@sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	dropIn    = "/etc/crio/crio.conf.d/50-workload-partitioning.conf"
+	kubelet   = "/etc/kubernetes/openshift-workload-pinning"
+	stateroot = "ostree/deploy/os"
+)
+
+// New makes the machine in an empty directory, with the crashes that it will see.
+func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
+	m := &Machine{dir: dir}
+	m.points = points
+	m.disk = &disk{power: &m.power, now: map[string]*inode{}, durable: map[string]*inode{}}
+	for _, change := range variants {
+		change(m)
+	}
+	etc := map[string][]byte{firstboot.EncapsulatedPath: encapsulated(), "/etc/local": []byte("a change of this machine\n")}
+	a := pivot.Request{Commit: commitA, Kargs: kargs.Split(optionsA)}
+	if err := m.checkout(a, etc); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, stateroot, "var/lib"), 0o755); err != nil {
+		return nil, err
+	}
+	return m, m.switchTo(a)
+}
+
+// deployment is the root directory of what is deployed of a commit.
+func (m *Machine) deployment(commit string) string {
+	return filepath.Join(m.dir, stateroot, "deploy", commit+".0")
+}
+
+// checkout makes a deployment that no boot entry names.
+func (m *Machine) checkout(r pivot.Request, etc map[string][]byte) error {
+	root := m.deployment(r.Commit)
+	files := map[string]string{root + ".origin": "[origin]\nrefspec=" + r.Commit + "\n"}
+	if !r.Image.IsZero() {
+		files[root+".origin"] += "custom-url=pivot://" + r.Image.Reference + "\n"
+	}
+	for path, content := range etc {
+		files[root+path] = string(content)
+	}
+	if err := writeAll(files); err != nil {
+		return err
+	}
+	for link, to := range map[string]string{"sysroot": m.dir, "boot": m.dir + "/boot", "var": m.dir + "/" + stateroot + "/var"} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil && !os.IsExist(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// switchTo makes a deployment the one that the next boot starts.
+func (m *Machine) switchTo(r pivot.Request) error {
+	link := "ostree/boot.1/os/" + r.Commit[:8] + "/0"
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(m.dir, link)), 0o755); err != nil {
+		return err
+	}
+	if err := os.Symlink(m.deployment(r.Commit), filepath.Join(m.dir, link)); err != nil && !os.IsExist(err) {
+		return err
+	}
+	options := fmt.Sprintf("%s ostree=/%s", withoutOstree(r.Kargs), link)
+	version := map[string]int{commitA: 1, commitB: 2}[r.Commit]
+	entry := fmt.Sprintf("title os\nversion %d\noptions %s\nlinux /x\ninitrd /y\n", version, options)
+	return writeAll(map[string]string{filepath.Join(m.dir, "boot/loader/entries", r.Commit[:1]+".conf"): entry})
+}
+
+func withoutOstree(l kargs.Line) kargs.Line {
+	var rest kargs.Line
+	for _, arg := range l {
+		if !strings.HasPrefix(arg, "ostree=") {
+			rest = append(rest, arg)
+		}
+	}
+	return rest
+}
+
+// powerOn starts the default deployment: what was in /run is gone.
+func (m *Machine) powerOn() error {
+	m.Boots++
+	m.staged, m.rebooting, m.loss = nil, false, None
+	next, err := m.next()
+	if err != nil {
+		return err
+	}
+	m.root = next.Path
+	return writeAll(map[string]string{
+		m.root + "/run/ostree-booted":              "",
+		m.root + "/proc/cmdline":                   next.Entry.Options + "\n",
+		m.root + "/proc/sys/kernel/random/boot_id": fmt.Sprintf("boot-%d\n", m.Boots),
+		m.root + "/sys/devices/system/cpu/present": "0-3\n",
+		m.root + "/proc/sys/crypto/fips_enabled":   "0\n",
+	})
+}
+
+// start runs the first boot's program once. It returns its error; whether it
+// was killed is in m.loss.
+func (m *Machine) start() (err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	m.cancel, m.dead, m.loss = cancel, false, None
+	defer func() {
+		if c, ok := recover().(crashed); ok {
+			m.loss = c.loss
+		}
+	}()
+	b := firstboot.FirstBoot{Machine: m.parts(), File: firstboot.EncapsulatedPath}
+	return b.Run(ctx)
+}
+
+// parts are what the program works with.
+func (m *Machine) parts() firstboot.Machine {
+	h := host.New(m.root)
+	h.Disk, h.Reboot = m.disk, m.reboot
+	h.Run = func(context.Context, ...string) ([]byte, error) {
+		return nil, errors.New("this machine has no programs")
+	}
+	journal := pivot.JournalIn(m.root)
+	journal.Disk = m.disk
+	return firstboot.Machine{
+		Host: h, Images: m, Engine: m,
+		Retry:    pivot.Retry{Now: time.Now},
+		Progress: &pivot.Progress{Journal: journal, Now: time.Now, Emit: func(pivot.Event) {}},
+	}
+}
+
+func (m *Machine) reboot(ctx context.Context) error {
+	if m.early {
+		if err := m.close(); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return m.effect("reboot", nil, func() error {
+		m.rebooting = true
+		m.cancel() // systemd stops the unit on its way down
+		return nil
+	})
+}
+
+// close closes the first boot without a look at what runs.
+func (m *Machine) close() error {
+	journal := m.parts().Progress.Journal
+	r, err := journal.Load()
+	if err != nil {
+		return err
+	}
+	r.Phase = pivot.Done
+	if err := journal.Save(r); err != nil {
+		return err
+	}
+	file := filepath.Join(m.root, firstboot.EncapsulatedPath)
+	return hostfiles.Rename(m.disk, file, file+".bak")
+}
+
+func writeAll(files map[string]string) error {
+	for path, content := range files {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package crash_test
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"machine-pivot/test/crash"
+)
+
+// long asks for every pair of crashes instead of a sample.
+var long = os.Getenv("PIVOT_SWEEP") == "long"
+
+// everyPair is the step of the sample: a prime, so that it meets every effect.
+const everyPair = 61
+
+// TestSweep (P1, P3, P25, P28) crashes a whole first boot at each effect, before it, in
+// the middle of it and after it, in each way there is, once and twice.
+func TestSweep(t *testing.T) {
+	for _, machine := range []struct {
+		name     string
+		variants []crash.Variant
+	}{
+		{"finalized by hand", nil},
+		{"finalized at shutdown", []crash.Variant{crash.FinalizedAtShutdown}},
+	} {
+		t.Run(machine.name, func(t *testing.T) {
+			s := newSweep(t, machine.variants)
+			s.all(everyPair)
+			for _, f := range s.failures[:min(5, len(s.failures))] {
+				t.Error(f)
+			}
+			t.Logf("%d effects, %d crash points, %d cases, %d boots, %d failures",
+				s.effects, s.points, s.cases, s.boots, len(s.failures))
+			if s.cases < 1000 && !testing.Short() {
+				t.Errorf("only %d cases", s.cases)
+			}
+		})
+	}
+}
+
+// TestSweepNotices (P7, P24) shows that the sweep is worth something: it finds
+// what is wrong with programs that lack one guarantee.
+func TestSweepNotices(t *testing.T) {
+	for _, broken := range []struct {
+		name     string
+		variants []crash.Variant
+		want     string
+	}{
+		{"closed before the reboot", []crash.Variant{crash.FinalizedAtShutdown, crash.ClosedEarly}, "stranded"},
+		{"files not synced", []crash.Variant{crash.Unsynced}, "cannot use journal"},
+	} {
+		t.Run(broken.name, func(t *testing.T) {
+			s := newSweep(t, broken.variants)
+			s.singles()
+			noticed := slices.DeleteFunc(slices.Clone(s.failures), func(err error) bool {
+				return !strings.Contains(err.Error(), broken.want)
+			})
+			if len(noticed) == 0 {
+				t.Fatalf("not noticed in %d cases: %v", s.cases, s.failures)
+			}
+			t.Logf("%d of %d cases fail, such as: %v", len(s.failures), s.cases, noticed[0])
+		})
+	}
+}
+
+// sweep goes through cases and counts.
+type sweep struct {
+	t        *testing.T
+	dir      string
+	variants []crash.Variant
+
+	mu                            sync.Mutex
+	effects, points, cases, boots int
+	failures                      []error
+}
+
+func newSweep(t *testing.T, variants []crash.Variant) *sweep {
+	t.Helper()
+	s := &sweep{t: t, dir: t.TempDir(), variants: variants}
+	// In memory where there is a place for that: a case is some hundred small files.
+	if dir, err := os.MkdirTemp("/dev/shm", "pivot-sweep-*"); err == nil {
+		s.dir = dir
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	}
+	return s
+}
+
+// life is the crashes that one machine sees, and what it does till it arrives.
+type life struct {
+	points  []crash.Point
+	effects []crash.Effect
+}
+
+// live lives each of the lives, as many at a time as there are processors.
+func (s *sweep) live(lives []life) {
+	next := make(chan *life)
+	var workers sync.WaitGroup
+	for range runtime.NumCPU() {
+		workers.Go(func() {
+			for l := range next {
+				s.one(l)
+			}
+		})
+	}
+	for i := range lives {
+		next <- &lives[i]
+	}
+	close(next)
+	workers.Wait()
+}
+
+func (s *sweep) one(l *life) {
+	dir, err := os.MkdirTemp(s.dir, "")
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	m, err := crash.New(dir, slices.Clone(l.points), s.variants...)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	err = m.Live()
+	if err == nil && len(l.points) == 0 && m.Reboots != 1 {
+		err = fmt.Errorf("%d reboots, want 1", m.Reboots)
+	}
+	l.effects = m.Effects
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cases++
+	s.boots += m.Boots
+	if err != nil {
+		s.failures = append(s.failures, fmt.Errorf("%v: %w", l.points, err))
+	}
+}
+
+// after are all points at the effects of a life that come after number done.
+func after(done int, effects []crash.Effect) []crash.Point {
+	var points []crash.Point
+	for i := done; i < len(effects); i++ {
+		for _, loss := range crash.Losses() {
+			for _, when := range []crash.When{crash.Before, crash.Within, crash.After} {
+				if when == crash.Within && !effects[i].Parts || when == crash.Within && loss == crash.Terminate {
+					continue
+				}
+				points = append(points, crash.Point{Effect: i + 1, When: when, Loss: loss})
+			}
+		}
+	}
+	return points
+}
+
+// singles tries one crash at each point, and returns the lives.
+func (s *sweep) singles() []life {
+	undisturbed := []life{{}}
+	s.live(undisturbed)
+	if len(s.failures) > 0 {
+		s.t.Fatalf("without a crash: %v", s.failures)
+	}
+	s.effects = len(undisturbed[0].effects)
+	var lives []life
+	for _, p := range after(0, undisturbed[0].effects) {
+		lives = append(lives, life{points: []crash.Point{p}})
+	}
+	s.points = len(lives)
+	s.live(lives)
+	return lives
+}
+
+// all tries each crash alone, and of the pairs each one whose number divides by
+// step; in a short run no pairs.
+func (s *sweep) all(step int) {
+	if long {
+		step = 1
+	}
+	var pairs []life
+	n := 0
+	singles := s.singles()
+	if testing.Short() {
+		return
+	}
+	for _, l := range singles {
+		for _, second := range after(l.points[0].Effect, l.effects) {
+			if n++; n%step == 0 {
+				pairs = append(pairs, life{points: []crash.Point{l.points[0], second}})
+			}
+		}
+	}
+	s.live(pairs)
+}

@@ -1,0 +1,96 @@
+package syskill
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Stop is a signal that the program gets when it begins an effect; 0 is none.
+// SIGKILL ends it, and all that it started, before the effect happens; after
+// another one it goes on.
+type Stop struct {
+	At     int // counted from 1; 0 never
+	Signal syscall.Signal
+}
+
+// Result is what became of one run of the program.
+type Result struct {
+	Effects []string // that it began, in order
+	Killed  bool
+	Status  int // its exit status, if it was not killed
+	Output  string
+}
+
+// Run runs the program once in the boot's world, as the first process of a
+// process namespace, and stops it there.
+func (b Boot) Run(stop Stop, argv ...string) (r Result, err error) {
+	world, err := json.Marshal(b)
+	if err != nil {
+		return r, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return r, err
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs")
+	defer ours.Close()
+	var output bytes.Buffer
+	cmd := exec.Command("/proc/self/exe", argv...)
+	cmd.Env = append(os.Environ(), BootEnv+"="+string(world))
+	cmd.ExtraFiles = []*os.File{theirs} // listenerSocket
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	err = cmd.Start()
+	theirs.Close()
+	if err != nil {
+		return r, err
+	}
+	var serr error
+	err = follow(ours, func(effect string) bool {
+		r.Effects = append(r.Effects, effect)
+		if len(r.Effects) == stop.At {
+			r.Killed = stop.Signal == syscall.SIGKILL
+			serr = cmd.Process.Signal(stop.Signal)
+		}
+		return r.Killed || serr != nil
+	})
+	if err = errors.Join(err, serr); err != nil {
+		err = errors.Join(err, cmd.Process.Kill())
+	}
+	werr := cmd.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](werr); ok {
+		r.Status, werr = exit.ExitCode(), nil
+	}
+	r.Output = output.String()
+	if err = errors.Join(err, werr); err != nil {
+		err = fmt.Errorf("cannot run the program: %w\n%s", err, r.Output)
+	}
+	return r, err
+}
+
+// follow takes the listener that the child hands over and watches it.
+func follow(socket *os.File, visit func(effect string) bool) error {
+	control := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := unix.Recvmsg(int(socket.Fd()), make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:n])
+	if err != nil || len(messages) == 0 {
+		return errors.Join(errors.New("the child handed over no listener"), err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return err
+	}
+	listener := os.NewFile(uintptr(fds[0]), "seccomp")
+	defer listener.Close()
+	return watch(listener, visit)
+}

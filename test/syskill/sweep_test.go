@@ -1,0 +1,264 @@
+package syskill_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/ostree"
+	"machine-pivot/pinning"
+	"machine-pivot/pivot"
+	"machine-pivot/test/hostdir"
+	"machine-pivot/test/lab"
+	"machine-pivot/test/syskill"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(syskill.BootEnv) != "" {
+		fmt.Fprintln(os.Stderr, "cannot become the program:", syskill.Child(os.Args[1:]))
+		os.Exit(125)
+	}
+	os.Exit(m.Run())
+}
+
+// short is about how many kills a short run tries.
+const short = 30
+
+// TestKills (P3, P25, P28) kills the real binary, with the real ostree it
+// runs, at its system calls. Afterwards the next boot must be the old system or
+// the new one, whole; and starting again, in the same boot or the next, must arrive.
+func TestKills(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the whole binary")
+	}
+	w := newWorld(t)
+	pivoted := w.machine(t, w.host.Physical())
+	effects := pivoted.run(t, syskill.Stop{}).Effects
+	kills := w.killAll(t, "pivot", w.host.Physical(), effects)
+	closed := w.machine(t, pivoted.Physical)
+	closing := closed.run(t, syskill.Stop{}).Effects
+	kills += w.killAll(t, "close", pivoted.Physical, closing)
+	t.Logf("%d effects of pivot and ostree up to the reboot, %d after it, %d kills", len(effects), len(closing), kills)
+}
+
+// killAll kills machines that start from a sysroot at points of these effects.
+func (w *world) killAll(t *testing.T, name, sysroot string, effects []string) (kills int) {
+	for _, at := range points(effects) {
+		kills++
+		t.Run(fmt.Sprintf("%s %d %s", name, at, effects[at-1]), func(t *testing.T) {
+			m := w.machine(t, sysroot)
+			if r := m.run(t, syskill.Stop{At: at, Signal: syscall.SIGKILL}); !r.Killed {
+				t.Logf("it had only %d effects", len(r.Effects))
+			}
+			m.expectWhole(t)
+			if kills%2 == 0 {
+				m.boot(t)
+			}
+			m.run(t, syskill.Stop{})
+			m.arrive(t)
+		})
+	}
+	return kills
+}
+
+// TestTerminate sends SIGTERM instead: the program finishes what it is at or
+// takes it back, never half, and ends by itself.
+func TestTerminate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the whole binary")
+	}
+	w := newWorld(t)
+	effects := w.machine(t, w.host.Physical()).run(t, syskill.Stop{}).Effects
+	all := points(effects)[1:] // at the first, its exec, it is not there yet
+	finished := 0
+	for i := 0; i < len(all); i += 3 {
+		t.Run(fmt.Sprintf("%d %s", all[i], effects[all[i]-1]), func(t *testing.T) {
+			m := w.machine(t, w.host.Physical())
+			m.run(t, syskill.Stop{At: all[i], Signal: syscall.SIGTERM})
+			m.expectWhole(t)
+			if _, err := os.Stat(filepath.Join(m.RunDir, "ostree/staged-deployment")); err == nil {
+				t.Error("something is left staged")
+			}
+			r, err := pivot.Journal{Path: filepath.Join(m.Var, "lib/pivot/journal.json")}.Load()
+			must(t, err)
+			if isNew := version(m.next(t).Path) == "B.2"; isNew != (r.Phase == pivot.Committed) {
+				t.Errorf("the next boot is the new system: %v, the journal says %s", isNew, r.Phase)
+			} else if isNew {
+				finished++
+			}
+			m.run(t, syskill.Stop{})
+			m.arrive(t)
+		})
+	}
+	t.Logf("%d times told to stop, finished %d times, taken back the others", (len(all)+2)/3, finished)
+}
+
+// points are the effects to kill at: all of them, or for a short run some of
+// those that begin something, where ten files are removed the first.
+func points(effects []string) []int {
+	var all, begin []int
+	for i := range effects {
+		all = append(all, i+1)
+		if i == 0 || effects[i] != effects[i-1] {
+			begin = append(begin, i+1)
+		}
+	}
+	if os.Getenv("PIVOT_SWEEP") == "long" {
+		return all
+	}
+	var some []int
+	for i := 0; i < len(begin); i += max(1, len(begin)/short) {
+		some = append(some, begin[i])
+	}
+	return some
+}
+
+// world is what all machines of a test share.
+type world struct {
+	host    *hostdir.Host
+	want    lab.Want
+	program string
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{host: hostdir.New(t), program: filepath.Join(t.TempDir(), "pivot")}
+	if out, err := exec.Command("go", "build", "-o", w.program, "machine-pivot/cmd/pivot").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	set, err := pinning.ParseCPUSet("0")
+	must(t, err)
+	w.want = lab.Want{Image: w.host.Image, Kargs: []string{"nosmt loglevel=7"}, Pinning: pinning.Workloads{"management": set}}
+	data, err := w.want.Encapsulated()
+	must(t, err)
+	w.host.Write(firstboot.EncapsulatedPath, data)
+	return w
+}
+
+// machine is one that boots the old system, and dies a lot.
+type machine struct {
+	syskill.Boot
+	w     *world
+	boots int
+}
+
+// machine is one with a copy of a sysroot, powered on.
+func (w *world) machine(t *testing.T, sysroot string) *machine {
+	t.Helper()
+	dir := t.TempDir()
+	physical := filepath.Join(dir, "physical")
+	if out, err := exec.Command("cp", "-a", sysroot, physical).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Cleanup(func() { // ostree marks deployments immutable
+		_ = exec.Command("sh", "-c", "chattr -f -i "+physical+"/ostree/deploy/os/deploy/*.[0-9]").Run()
+	})
+	m := &machine{w: w, Boot: syskill.Boot{
+		Physical: physical, Program: w.program, Var: filepath.Join(physical, "ostree/deploy/os/var"),
+		BootID: filepath.Join(dir, "boot_id"), Cmdline: filepath.Join(dir, "cmdline"),
+	}}
+	m.boot(t)
+	return m
+}
+
+// boot starts the default deployment; nothing was left of the old /run.
+func (m *machine) boot(t *testing.T) {
+	t.Helper()
+	m.boots++
+	next := m.next(t)
+	m.Root = next.Path
+	m.RunDir = filepath.Join(filepath.Dir(m.BootID), fmt.Sprintf("run-%d", m.boots))
+	for _, link := range []string{"boot", "sysroot", "var", "run"} { // hostdir's
+		if target, err := os.Readlink(filepath.Join(m.Root, link)); err == nil && filepath.IsAbs(target) {
+			must(t, exec.Command("chattr", "-i", m.Root).Run())
+			must(t, os.Remove(filepath.Join(m.Root, link)))
+		}
+	}
+	for _, d := range []string{m.RunDir, filepath.Join(m.Root, "boot"), filepath.Join(m.Root, "sysroot"), filepath.Join(m.Root, "var")} {
+		must(t, os.MkdirAll(d, 0o755))
+	}
+	for file, content := range map[string]string{
+		filepath.Join(m.RunDir, "ostree-booted"): "", filepath.Join(m.RunDir, "program"): "",
+		m.BootID: fmt.Sprintf("boot-%d\n", m.boots), m.Cmdline: next.Entry.Options + "\n",
+	} {
+		must(t, os.WriteFile(file, []byte(content), 0o644))
+	}
+}
+
+func (m *machine) run(t *testing.T, stop syskill.Stop) syskill.Result {
+	t.Helper()
+	r, err := m.Boot.Run(stop, "firstboot", "--no-reboot")
+	must(t, err)
+	told := stop.Signal == syscall.SIGTERM && r.Status == 69 // try again
+	if !r.Killed && r.Status != 0 && !told {
+		t.Fatalf("exit status %d\n%s", r.Status, r.Output)
+	}
+	return r
+}
+
+// arrive boots, and wants the new system and the first boot closed.
+func (m *machine) arrive(t *testing.T) {
+	t.Helper()
+	m.boot(t)
+	m.run(t, syskill.Stop{})
+	m.expectWhole(t)
+	if version(m.Root) != "B.2" {
+		t.Error("the old system runs")
+	}
+	if _, err := os.Stat(m.Root + firstboot.EncapsulatedPath); err == nil {
+		t.Error("the first boot is not closed")
+	}
+	r, err := pivot.Journal{Path: filepath.Join(m.Var, "lib/pivot/journal.json")}.Load()
+	if err != nil || r.Phase != pivot.Done {
+		t.Errorf("journal %+v, %v, want done", r, err)
+	}
+}
+
+func (m *machine) next(t *testing.T) ostree.Deployment {
+	t.Helper()
+	all, err := ostree.OpenSysroot(m.Physical).Deployments()
+	must(t, err)
+	if len(all) == 0 {
+		t.Fatal("the machine cannot boot: it has no boot entry")
+	}
+	return all[0]
+}
+
+// expectWhole holds what boots next, and what runs, against the two that may be.
+func (m *machine) expectWhole(t *testing.T) {
+	t.Helper()
+	next := m.next(t)
+	isNew := version(next.Path) == "B.2"
+	if strings.Contains(next.Entry.Options, " nosmt loglevel=7") != isNew {
+		t.Errorf("a mixture: version %s with %q", version(next.Path), next.Entry.Options)
+	}
+	for _, root := range []string{next.Path, m.Root} {
+		for _, f := range m.w.want.PinningFiles() {
+			content, err := os.ReadFile(root + f.Path)
+			if (err == nil && string(content) == string(f.Content)) != (version(root) == "B.2") {
+				t.Errorf("a mixture: version %s with %s %q (%v)", version(root), f.Path, content, err)
+			}
+		}
+		if entries, _ := os.ReadDir(root + "/etc/crio/crio.conf.d"); len(entries) > 1 {
+			t.Errorf("stray files: %v", entries)
+		}
+	}
+}
+
+func version(root string) string {
+	text, _ := os.ReadFile(filepath.Join(root, "usr/lib/os-release"))
+	_, after, _ := strings.Cut(string(text), "VERSION=")
+	v, _, _ := strings.Cut(after, "\n")
+	return v
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

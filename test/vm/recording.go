@@ -1,0 +1,121 @@
+package vm
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+)
+
+// Recording is what a machine wrote to its disk in one boot, in order: the log
+// of QEMU's blklogwrites, whose format is that of the kernel's dm-log-writes
+// (Documentation/admin-guide/device-mapper/log-writes.rst).
+type Recording struct {
+	Base    string // the disk as it was before the boot
+	log     []byte
+	entries []logEntry
+}
+
+// logEntry is one write or flush.
+type logEntry struct {
+	sector, sectors, flags uint64
+	data                   []byte
+}
+
+const (
+	logSector  = 512
+	logMagic   = 0x6a736677736872
+	logFlush   = 1 << 0
+	logFUA     = 1 << 1 // durable by itself
+	logDiscard = 1 << 2 // carries no data
+)
+
+// OpenRecording reads the log of a boot whose disk was base before it.
+func OpenRecording(base, log string) (*Recording, error) {
+	data, err := os.ReadFile(log)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read recording: %w", err)
+	}
+	r := &Recording{Base: base, log: data}
+	le := binary.LittleEndian
+	if len(data) < logSector || le.Uint64(data) != logMagic || le.Uint32(data[24:]) != logSector {
+		return nil, fmt.Errorf("cannot read recording %s: it is no log of writes with sectors of %d bytes", log, logSector)
+	}
+	count := le.Uint64(data[16:])
+	rest := data[logSector:]
+	for range count {
+		if len(rest) < logSector {
+			return nil, fmt.Errorf("cannot read recording %s: it ends before its %d entries do", log, count)
+		}
+		e := logEntry{sector: le.Uint64(rest), sectors: le.Uint64(rest[8:]), flags: le.Uint64(rest[16:])}
+		rest = rest[logSector:]
+		if n := int(e.sectors) * logSector; n > 0 && e.flags&logDiscard == 0 {
+			if len(rest) < n {
+				return nil, fmt.Errorf("cannot read recording %s: a write ends beyond it", log)
+			}
+			e.data, rest = rest[:n], rest[n:]
+		}
+		r.entries = append(r.entries, e)
+	}
+	return r, nil
+}
+
+// Len is how many writes and flushes there are.
+func (r *Recording) Len() int { return len(r.entries) }
+
+// Flushes are the indexes of the flushes.
+func (r *Recording) Flushes() []int {
+	var flushes []int
+	for i, e := range r.entries {
+		if e.flags&logFlush != 0 {
+			flushes = append(flushes, i)
+		}
+	}
+	return flushes
+}
+
+// Cut is a power cut just before an entry of the recording.
+type Cut struct {
+	Before int
+	// Drop loses a random half of what was written after the last flush, as a
+	// disk may that writes in an order of its own. Seed picks the half.
+	Drop bool
+	Seed uint64
+}
+
+func (c Cut) String() string {
+	if c.Drop {
+		return fmt.Sprintf("before write %d, a half of the unflushed lost", c.Before)
+	}
+	return fmt.Sprintf("before write %d", c.Before)
+}
+
+// Rebuild makes the disk at dst what the power cut leaves.
+func (r *Recording) Rebuild(ctx context.Context, c Cut, dst string) (err error) {
+	if _, err := run(ctx, "cp", "--sparse=always", r.Base, dst); err != nil {
+		return err
+	}
+	disk, err := os.OpenFile(dst, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("cannot rebuild disk: %w", err)
+	}
+	defer func() { err = errors.Join(err, disk.Close()) }()
+	flushed := -1
+	for i, e := range r.entries[:c.Before] {
+		if e.flags&logFlush != 0 {
+			flushed = i
+		}
+	}
+	random := rand.New(rand.NewPCG(c.Seed, uint64(c.Before)))
+	for i, e := range r.entries[:c.Before] {
+		if c.Drop && i > flushed && e.flags&logFUA == 0 && random.IntN(2) == 0 {
+			continue
+		}
+		if _, err := disk.WriteAt(e.data, int64(e.sector)*logSector); err != nil {
+			return fmt.Errorf("cannot rebuild disk: %w", err)
+		}
+	}
+	return nil
+}
