@@ -14,7 +14,7 @@ import (
 	"machine-pivot/hostfiles"
 	"machine-pivot/kargs"
 	"machine-pivot/machineconfig"
-	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/pivot"
 )
 
@@ -102,7 +102,7 @@ func (b *FirstBoot) Read() (*machineconfig.Desired, error) {
 	}
 	desired, report := machineconfig.ParseEncapsulated(data, machineconfig.Host{
 		CPUs:       cpus,
-		CheckImage: osimage.CheckReference,
+		CheckImage: imageref.Check,
 	})
 	if report.Failed() {
 		return nil, report.Err("MachineConfig " + b.File)

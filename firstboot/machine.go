@@ -8,6 +8,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/host"
 	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/pivot"
 )
 
@@ -50,7 +51,7 @@ func (m *Machine) images() Images {
 // image parses a reference and pins it: a tag is looked up once, now, so that
 // what is planned, pulled and proven is the same content.
 func (m *Machine) image(ctx context.Context, text string) (pivot.Image, error) {
-	ref, err := osimage.ParseReference(text)
+	ref, err := imageref.Parse(text)
 	if err != nil {
 		return pivot.Image{}, fault.New(fault.BadInput, "%w", err)
 	}
@@ -132,7 +133,7 @@ func (m *Machine) reboot(ctx context.Context) error {
 
 // Import implements pivot.Images on the host's own repository.
 func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(done, total int64)) (pivot.Image, error) {
-	ref, err := osimage.ParseReference(image.Reference)
+	ref, err := imageref.Parse(image.Reference)
 	if err != nil {
 		return pivot.Image{}, err
 	}

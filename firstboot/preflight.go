@@ -8,6 +8,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/machineconfig"
 	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 )
@@ -53,7 +54,7 @@ func (m *Machine) Check(ctx context.Context, image pivot.Image) error {
 
 // resolve looks an image up, again and again while that can help.
 func (m *Machine) resolve(ctx context.Context, reference string) (found osimage.Image, err error) {
-	ref, err := osimage.ParseReference(reference)
+	ref, err := imageref.Parse(reference)
 	if err != nil {
 		return found, fault.New(fault.BadInput, "%w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/ostree"
 	"machine-pivot/test/need"
 	"machine-pivot/test/ostreetree"
@@ -23,7 +24,7 @@ func BenchmarkImportImage(b *testing.B) {
 		b.Skipf("%s names no image", benchImage)
 	}
 	need.Ostree(b)
-	ref, err := osimage.ParseReference(name)
+	ref, err := imageref.Parse(name)
 	if err != nil {
 		b.Fatal(err)
 	}

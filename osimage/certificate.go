@@ -28,7 +28,7 @@ func (j judge) certificate(err error) *fault.Error {
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) {
 		return fault.New(fault.Refused, "%w", err).
-			WithHint("%s does not speak HTTPS; if that is meant to be, mark it insecure in registries.conf", j.ref.host())
+			WithHint("%s does not speak HTTPS; if that is meant to be, mark it insecure in registries.conf", j.ref.Host())
 	}
 	return nil
 }
@@ -42,6 +42,6 @@ func (j judge) outOfDate(err error, cert *x509.Certificate) *fault.Error {
 		what, kind = "is not yet valid", fault.Unavailable
 	}
 	text := "the certificate of %s %s: it is valid from %s to %s and this machine's clock says %s (%w)"
-	return fault.New(kind, text, j.ref.host(), what, stamp(cert.NotBefore), stamp(cert.NotAfter), stamp(now), err).
+	return fault.New(kind, text, j.ref.Host(), what, stamp(cert.NotBefore), stamp(cert.NotAfter), stamp(now), err).
 		WithHint("set this machine's clock (is a time server reachable?) or renew the certificate")
 }

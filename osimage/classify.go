@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/fault"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/ostree"
 )
 
@@ -22,7 +23,7 @@ var errSilent = errors.New("the registry is silent")
 
 // judge classifies the failures of reading an image from one place.
 type judge struct {
-	ref    Reference // of the image there
+	ref    imageref.Reference // of the image there
 	secret secret
 	root   string
 	proxy  string // HOST:PORT of the proxy on the way, or ""
@@ -44,7 +45,7 @@ func (j judge) writing(err error) error {
 // fallback is the kind of a failure to open that nothing else is known of: of a
 // registry it is its configuration, of a local image its files.
 func (j judge) fallback() fault.Kind {
-	if j.ref.remote() {
+	if j.ref.Remote() {
 		return fault.Refused
 	}
 	return fault.BadInput
@@ -66,10 +67,10 @@ func (j judge) classify(ctx context.Context, err error, otherwise fault.Kind) er
 		}
 	}
 	f := fault.New(otherwise, "%w", err)
-	if !j.ref.remote() {
-		return f.WithHint("is %s there, and whole? else copy the image anew, for example with skopeo copy", j.ref.name)
+	if !j.ref.Remote() {
+		return f.WithHint("is %s there, and whole? else copy the image anew, for example with skopeo copy", j.ref.Name())
 	}
-	return f.WithHint("is it %s that answers, and not a proxy or a login page in its place?", j.ref.host())
+	return f.WithHint("is it %s that answers, and not a proxy or a login page in its place?", j.ref.Host())
 }
 
 // corrupt knows objects whose content is not what their name says.
@@ -94,7 +95,7 @@ func cannotWrite(err error) *fault.Error {
 
 // network knows what passes by itself: no connection, no name, a connection cut.
 func (j judge) network(err error) *fault.Error {
-	if !j.ref.remote() || !isNetwork(err) {
+	if !j.ref.Remote() || !isNetwork(err) {
 		return nil
 	}
 	return fault.New(fault.Unavailable, "%w", err).WithHint("%s", j.reach())
@@ -125,7 +126,7 @@ func isNetwork(err error) bool {
 }
 
 // certsDir is where the library looks for a registry's CA certificates.
-func (j judge) certsDir() string { return j.path("/etc/containers/certs.d/" + j.ref.host()) }
+func (j judge) certsDir() string { return j.path("/etc/containers/certs.d/" + j.ref.Host()) }
 
 // path is a path of the host.
 func (j judge) path(name string) string { return filepath.Join(j.root, name) }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/fault"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/ostree"
 )
 
@@ -87,4 +88,13 @@ func TestWriting(t *testing.T) {
 			t.Errorf("%v: kind %d, want %d", err, got, want)
 		}
 	}
+}
+
+func mustParse(t *testing.T, s string) imageref.Reference {
+	t.Helper()
+	ref, err := imageref.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref
 }

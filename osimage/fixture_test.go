@@ -13,6 +13,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/ostree"
 	"machine-pivot/test/need"
 	"machine-pivot/test/oscontainer"
@@ -129,7 +130,7 @@ func (h *host) remove(path string) {
 }
 
 // push stores an image as os:NAME and returns its reference by tag and its digest.
-func (h *host) push(name string, img v1.Image) (osimage.Reference, string) {
+func (h *host) push(name string, img v1.Image) (imageref.Reference, string) {
 	h.t.Helper()
 	return h.ref(name), pushTo(h.t, h.registry, name, img)
 }
@@ -144,13 +145,13 @@ func pushTo(t *testing.T, r *registry.Registry, name string, img v1.Image) strin
 	return digest
 }
 
-func (h *host) ref(tag string) osimage.Reference {
+func (h *host) ref(tag string) imageref.Reference {
 	return parse(h.t, h.registry.Host()+"/test/os:"+tag)
 }
 
-func parse(t *testing.T, s string) osimage.Reference {
+func parse(t *testing.T, s string) imageref.Reference {
 	t.Helper()
-	ref, err := osimage.ParseReference(s)
+	ref, err := imageref.Parse(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +159,7 @@ func parse(t *testing.T, s string) osimage.Reference {
 }
 
 // importRef resolves and imports.
-func (h *host) importRef(ref osimage.Reference, repo string) (osimage.Result, error) {
+func (h *host) importRef(ref imageref.Reference, repo string) (osimage.Result, error) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

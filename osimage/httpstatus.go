@@ -20,13 +20,13 @@ func (j judge) status(err error) *fault.Error {
 	case status == 0:
 		return nil
 	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
-		return fault.New(fault.Unavailable, "%w", err).WithHint("%s is in trouble or overloaded; try again later", j.ref.host())
+		return fault.New(fault.Unavailable, "%w", err).WithHint("%s is in trouble or overloaded; try again later", j.ref.Host())
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return fault.New(fault.Refused, "%w", err).WithHint("%s", j.secret.hint(j.ref.host()))
+		return fault.New(fault.Refused, "%w", err).WithHint("%s", j.secret.hint(j.ref.Host()))
 	case status == http.StatusNotFound:
 		return fault.New(fault.Refused, "%w", err).
 			WithHint("is the reference right, and is the image still in the registry? Some registries also say this for want of credentials: %s",
-				j.secret.hint(j.ref.host()))
+				j.secret.hint(j.ref.Host()))
 	}
 	return fault.New(fault.Refused, "%w", err)
 }

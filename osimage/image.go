@@ -2,6 +2,8 @@ package osimage
 
 import (
 	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"machine-pivot/osimage/imageref"
 )
 
 // Format is how an image carries its ostree commit.
@@ -38,19 +40,19 @@ type Layer struct {
 
 // Image is a resolved image. Its JSON form is that of `pivot image inspect`.
 type Image struct {
-	Reference    Reference `json:"reference"`              // pinned to Digest
-	Source       Reference `json:"source,omitzero"`        // where it was read from, if not there: a mirror
-	Policy       string    `json:"policy"`                 // the rule of the signature policy that accepted it
-	Digest       string    `json:"digest"`                 // of the manifest, or manifest list, that the reference names
-	Instance     string    `json:"instance,omitempty"`     // of this platform's manifest, if Digest is a manifest list
-	Architecture string    `json:"architecture,omitempty"` // as in GOARCH
-	Format       Format    `json:"format"`
-	Commit       string    `json:"commit"`  // "" if only the layers tell
-	Version      string    `json:"version"` // as the image calls itself
-	Layers       []Layer   `json:"layers"`
-	Bytes        int64     `json:"bytes"` // of all layers
+	Reference    imageref.Reference `json:"reference"`              // pinned to Digest
+	Source       imageref.Reference `json:"source,omitzero"`        // where it was read from, if not there: a mirror
+	Policy       string             `json:"policy"`                 // the rule of the signature policy that accepted it
+	Digest       string             `json:"digest"`                 // of the manifest, or manifest list, that the reference names
+	Instance     string             `json:"instance,omitempty"`     // of this platform's manifest, if Digest is a manifest list
+	Architecture string             `json:"architecture,omitempty"` // as in GOARCH
+	Format       Format             `json:"format"`
+	Commit       string             `json:"commit"`  // "" if only the layers tell
+	Version      string             `json:"version"` // as the image calls itself
+	Layers       []Layer            `json:"layers"`
+	Bytes        int64              `json:"bytes"` // of all layers
 
-	asked Reference // as it was asked for, perhaps by a tag
+	asked imageref.Reference // as it was asked for, perhaps by a tag
 }
 
 // describe fills in what the image's config tells.

@@ -113,26 +113,3 @@ func TestNativeTarRefuses(t *testing.T) {
 		}
 	}
 }
-
-// TestEscapeRef has the examples that ostree-ext was tried with.
-func TestEscapeRef(t *testing.T) {
-	for in, want := range map[string]string{
-		"docker://quay.io/a/b@sha256:abcd":            "docker_3A__2F__2F_quay_2E_io/a/b_40_sha256_3A_abcd",
-		"sha256:0123":                                 "sha256_3A_0123",
-		"oci:/var/tmp/x":                              "oci_3A__2F_var/tmp/x",
-		"containers-storage:localhost/foo_bar:latest": "containers-storage_3A_localhost/foo__bar_3A_latest",
-		"a/":   "a_2F_",
-		"é/b":  "_E9__2F_b",
-		"a-/b": "a-_2F_b",
-	} {
-		if got := escapeRef(in); got != want {
-			t.Errorf("escapeRef(%q) = %q, want %q", in, got, want)
-		}
-	}
-	if got, want := imageRef(mustParse(t, "ostree-image-signed:docker://quay.io/a/b:1")), "ostree/container/image/docker_3A__2F__2F_quay_2E_io/a/b_3A_1"; got != want {
-		t.Errorf("imageRef = %q, want %q", got, want)
-	}
-	if got, want := imageRef(mustParse(t, "oci:/var/tmp/x")), "ostree/container/image/oci_3A__2F_var/tmp/x"; got != want {
-		t.Errorf("imageRef = %q, want %q", got, want)
-	}
-}

@@ -13,6 +13,7 @@ import (
 	"go.podman.io/image/v5/types"
 
 	"machine-pivot/fault"
+	"machine-pivot/osimage/imageref"
 )
 
 // opened is an image whose manifest and config are read and accepted by the policy.
@@ -28,7 +29,7 @@ type opened struct {
 
 // open reads an image as far as its config, from the first place that has it.
 // Errors are classified.
-func (p *Puller) open(ctx context.Context, ref Reference) (*opened, error) {
+func (p *Puller) open(ctx context.Context, ref imageref.Reference) (*opened, error) {
 	places, err := p.places(ref)
 	if err != nil {
 		return nil, err
@@ -49,13 +50,13 @@ func (p *Puller) open(ctx context.Context, ref Reference) (*opened, error) {
 }
 
 // openAt is open at one place.
-func (p *Puller) openAt(ctx context.Context, at place, ref Reference) (*opened, error) {
+func (p *Puller) openAt(ctx context.Context, at place, ref imageref.Reference) (*opened, error) {
 	if at.err != nil {
 		return nil, at.err
 	}
 	ctx, cancel := p.patiently(ctx, at)
 	defer cancel()
-	dial := func(ctx context.Context) (types.ImageSource, error) { return at.ref.source(ctx, at.sys) }
+	dial := func(ctx context.Context) (types.ImageSource, error) { return openSource(ctx, at.ref, at.sys) }
 	source, err := dial(ctx)
 	if err != nil {
 		return nil, at.judge.classify(ctx, err, at.judge.fallback())
@@ -68,7 +69,7 @@ func (p *Puller) openAt(ctx context.Context, at place, ref Reference) (*opened, 
 }
 
 // read fills in o from its source.
-func (p *Puller) read(ctx context.Context, at place, ref Reference, o *opened) error {
+func (p *Puller) read(ctx context.Context, at place, ref imageref.Reference, o *opened) error {
 	chosen, err := o.chooseManifest(ctx, at.sys, ref)
 	if err != nil {
 		return err
@@ -93,7 +94,7 @@ func (p *Puller) read(ctx context.Context, at place, ref Reference, o *opened) e
 
 // chooseManifest reads the manifest that the reference names and, if that is a
 // list, this platform's.
-func (o *opened) chooseManifest(ctx context.Context, sys *types.SystemContext, ref Reference) (*image.UnparsedImage, error) {
+func (o *opened) chooseManifest(ctx context.Context, sys *types.SystemContext, ref imageref.Reference) (*image.UnparsedImage, error) {
 	top := image.UnparsedInstance(o.source(), nil)
 	raw, mime, err := top.Manifest(ctx)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"go.podman.io/image/v5/types"
 
 	"machine-pivot/fault"
+	"machine-pivot/osimage/imageref"
 )
 
 // place is where an image may be read from: the place that its reference names,
@@ -20,7 +21,7 @@ import (
 // place is its own attempt here, with the library's rules for which and in what
 // order.
 type place struct {
-	ref   Reference // of the image there
+	ref   imageref.Reference // of the image there
 	sys   *types.SystemContext
 	judge judge
 	err   error // why it must not be asked, if it must not
@@ -34,12 +35,12 @@ const (
 )
 
 // places lists where an image may come from, in the order to try.
-func (p *Puller) places(ref Reference) ([]place, error) {
+func (p *Puller) places(ref imageref.Reference) ([]place, error) {
 	sys := &types.SystemContext{DockerRegistryUserAgent: "pivot"}
 	if root := p.path("/"); root != "/" {
 		sys.RootForImplicitAbsolutePaths = root
 	}
-	if !ref.remote() {
+	if !ref.Remote() {
 		return []place{{ref: ref, sys: sys, judge: judge{ref: ref, root: p.path("/")}}}, nil
 	}
 	proxies, err := p.proxies()
@@ -65,8 +66,8 @@ func (p *Puller) places(ref Reference) ([]place, error) {
 
 // pullSources are the image's mirrors and then its own registry, as
 // containers-registries.conf(5) has it, and that registry's entry there.
-func pullSources(sys *types.SystemContext, ref Reference) ([]sysregistriesv2.PullSource, *sysregistriesv2.Registry, error) {
-	named, err := ref.named()
+func pullSources(sys *types.SystemContext, ref imageref.Reference) ([]sysregistriesv2.PullSource, *sysregistriesv2.Registry, error) {
+	named, err := namedRef(ref)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -83,8 +84,8 @@ func pullSources(sys *types.SystemContext, ref Reference) ([]sysregistriesv2.Pul
 }
 
 // registryPlace is one of an image's pull sources with all that is set for it.
-func (p *Puller) registryPlace(sys *types.SystemContext, ref Reference, source sysregistriesv2.PullSource) (place, error) {
-	ref.name = source.Reference.Name() // mirrors change the name only
+func (p *Puller) registryPlace(sys *types.SystemContext, ref imageref.Reference, source sysregistriesv2.PullSource) (place, error) {
+	ref = ref.At(source.Reference.Name()) // mirrors change the name only
 	credentials, secret, err := p.findSecret(sys, source.Reference)
 	if err != nil {
 		return place{}, fault.New(fault.Refused, "%w", err)
@@ -97,7 +98,7 @@ func (p *Puller) registryPlace(sys *types.SystemContext, ref Reference, source s
 	own.SystemRegistriesConfPath, own.SystemRegistriesConfDirPath = noRegistriesConf, noRegistriesConfDir
 	own.DockerAuthConfig = &credentials
 	own.DockerInsecureSkipTLSVerify = types.NewOptionalBool(source.Endpoint.Insecure)
-	judge := judge{ref: ref, secret: secret, root: p.path("/"), proxy: proxyFor(sys, ref.host())}
+	judge := judge{ref: ref, secret: secret, root: p.path("/"), proxy: proxyFor(sys, ref.Host())}
 	return place{ref: ref, sys: &own, judge: judge, err: refusal}, nil
 }
 
@@ -122,13 +123,13 @@ func blocked(sys *types.SystemContext, registry *sysregistriesv2.Registry) error
 // noPlace says what each place answered that was asked. If the policy rejects the
 // image, that is the end; else trying again can help if it can for one of them,
 // whose hint is the one to follow, and otherwise that of the first place.
-func noPlace(ref Reference, places []place, failed []error) error {
+func noPlace(ref imageref.Reference, places []place, failed []error) error {
 	if len(places) == 1 && places[0].ref == ref {
 		return failed[0]
 	}
 	lines := make([]error, len(failed))
 	for i, err := range failed {
-		lines[i] = fmt.Errorf("  %s: %w", places[i].ref.name, err)
+		lines[i] = fmt.Errorf("  %s: %w", places[i].ref.Name(), err)
 	}
 	decisive := decisive(failed)
 	return fault.New(fault.KindOf(decisive), "tried %d of the %d places it may come from:\n%w", len(failed), len(places), errors.Join(lines...)).
@@ -153,7 +154,7 @@ func decisive(failed []error) error {
 func passedOver(places []place, failed []error) []string {
 	notes := make([]string, len(failed))
 	for i, err := range failed {
-		notes[i] = fmt.Sprintf("%s does not give the image, trying %s: %v", places[i].ref.name, places[i+1].ref.name, err)
+		notes[i] = fmt.Sprintf("%s does not give the image, trying %s: %v", places[i].ref.Name(), places[i+1].ref.Name(), err)
 	}
 	return notes
 }
@@ -163,12 +164,12 @@ func (o *opened) from(err error) error {
 	if o.Source.IsZero() {
 		return err
 	}
-	return fmt.Errorf("from %s: %w", o.Source.name, err)
+	return fmt.Errorf("from %s: %w", o.Source.Name(), err)
 }
 
 // patiently bounds how long a registry may take for what is small.
 func (p *Puller) patiently(ctx context.Context, at place) (context.Context, context.CancelFunc) {
-	if !at.ref.remote() {
+	if !at.ref.Remote() {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeoutCause(ctx, p.patience(), errSilent)

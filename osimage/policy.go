@@ -16,6 +16,7 @@ import (
 	"go.podman.io/storage/pkg/configfile"
 
 	"machine-pivot/fault"
+	"machine-pivot/osimage/imageref"
 )
 
 // policyPath is the system's signature policy, containers-policy.json(5). It
@@ -33,10 +34,10 @@ func (r rejection) Unwrap() error { return r.error }
 // checkPolicy holds an image against the signature policy and notes the rule
 // that accepts it. The rule is that of the reference as it was written, whatever
 // mirror the image came from; the signatures are the mirror's.
-func (p *Puller) checkPolicy(ctx context.Context, at place, ref Reference, instance *image.UnparsedImage, o *opened) error {
-	if remote, ok := strings.CutPrefix(string(ref.trust), string(trustRemote)+":"); ok {
+func (p *Puller) checkPolicy(ctx context.Context, at place, ref imageref.Reference, instance *image.UnparsedImage, o *opened) error {
+	if remote := ref.OstreeRemote(); remote != "" {
 		return rejection{fault.New(fault.Refused, "checking the commit with the keys of the ostree remote %q is not implemented", remote).
-			WithHint("require signatures of the image in %s and use %s:docker://…", p.path(policyPath), trustSigned)}
+			WithHint("require signatures of the image in %s and use ostree-image-signed:docker://…", p.path(policyPath))}
 	}
 	policy, err := p.policy(at.sys)
 	if err != nil {
@@ -46,7 +47,7 @@ func (p *Puller) checkPolicy(ctx context.Context, at place, ref Reference, insta
 	if policy.absent {
 		o.notes = append(o.notes, fmt.Sprintf("no signature policy (%s): images are accepted without a signature", policy.origin))
 	}
-	written, err := ref.library()
+	written, err := libraryRef(ref)
 	if err != nil {
 		return err
 	}
@@ -57,9 +58,9 @@ func (p *Puller) checkPolicy(ctx context.Context, at place, ref Reference, insta
 			return at.judge.signatures(ctx, err)
 		}
 	}
-	if err := allowed(ctx, policy.Policy, ref.trust == trustSigned, image.UnparsedInstanceWithReference(instance, written)); err != nil {
+	if err := allowed(ctx, policy.Policy, ref.Signed(), image.UnparsedInstanceWithReference(instance, written)); err != nil {
 		return rejection{fault.New(fault.Refused, "the signature policy rejects it by %s: %w", rule, err).
-			WithHint(rule.advice(ref.trust == trustSigned), policy.origin)}
+			WithHint(rule.advice(ref.Signed()), policy.origin)}
 	}
 	o.Policy = rule.String()
 	return nil
@@ -81,7 +82,7 @@ func allowed(ctx context.Context, policy *signature.Policy, signed bool, image t
 func (j judge) signatures(ctx context.Context, err error) error {
 	kind := fault.KindOf(j.classify(ctx, err, fault.Refused))
 	return fault.New(kind, "cannot fetch its signatures: %w", err).
-		WithHint("does this machine reach the places that the files in %s name for %s?", j.path("/etc/containers/registries.d"), j.ref.host())
+		WithHint("does this machine reach the places that the files in %s name for %s?", j.path("/etc/containers/registries.d"), j.ref.Host())
 }
 
 // policy is a signature policy and where it is from.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/ostreetree"
 	"machine-pivot/test/registry"
@@ -29,7 +30,7 @@ func spread(n int) oscontainer.Option {
 }
 
 // resolve resolves what must be there.
-func (h *host) resolve(ref osimage.Reference) osimage.Image {
+func (h *host) resolve(ref imageref.Reference) osimage.Image {
 	h.t.Helper()
 	image, err := h.puller.Resolve(h.t.Context(), ref)
 	if err != nil {

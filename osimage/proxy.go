@@ -107,7 +107,7 @@ func (j judge) proxyAnswer(err error) *fault.Error {
 		return fault.New(fault.Refused, "the proxy %s wants other credentials: %w", j.proxy, err).
 			WithHint("put user and password into its URL in HTTPS_PROXY or %s", j.path(proxyEnvPath))
 	case http.StatusText(http.StatusForbidden):
-		return fault.New(fault.Refused, "the proxy %s refuses the way to %s: %w", j.proxy, j.ref.host(), err).
+		return fault.New(fault.Refused, "the proxy %s refuses the way to %s: %w", j.proxy, j.ref.Host(), err).
 			WithHint("allow it there, or list the registry in NO_PROXY if it is reached without (environment, or %s)", j.path(proxyEnvPath))
 	}
 	return nil
@@ -116,7 +116,7 @@ func (j judge) proxyAnswer(err error) *fault.Error {
 // reach is the question to ask where a registry is not reached.
 func (j judge) reach() string {
 	if j.proxy == "" {
-		return fmt.Sprintf("does this machine reach %s? (network, DNS, proxy, is the registry up?)", j.ref.host())
+		return fmt.Sprintf("does this machine reach %s? (network, DNS, proxy, is the registry up?)", j.ref.Host())
 	}
-	return fmt.Sprintf("does this machine reach the proxy %s, and does that reach %s?", j.proxy, j.ref.host())
+	return fmt.Sprintf("does this machine reach the proxy %s, and does that reach %s?", j.proxy, j.ref.Host())
 }

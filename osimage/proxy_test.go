@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"machine-pivot/fault"
-	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/test/registry"
 )
 
@@ -24,7 +24,7 @@ type proxied struct {
 	*host
 	proxy *registry.Proxy
 	name  string // of the registry, HOST:PORT
-	ref   osimage.Reference
+	ref   imageref.Reference
 }
 
 func newProxied(t *testing.T) *proxied {

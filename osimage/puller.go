@@ -1,3 +1,24 @@
+// Package osimage reads OS images: it resolves a reference to content, checks
+// it against the host's signature policy and imports the ostree commit that it
+// carries into a repository, every byte verified, without unpacking a container.
+//
+// Formats. A legacy "oscontainer" (machine-os-content) is an ordinary container
+// image with an archive-mode repository at /srv/repo; its commit is named by the
+// label com.coreos.ostree-commit or by the only ref. ostree-native containers
+// carry it in layers of objects ("encapsulated"); those with further layers on
+// top ("layered") are recognized and refused.
+//
+// Sources. Registries, by the containers image library, and local media (oci,
+// oci-archive, dir, docker-archive), which never ask the network. Where the
+// library looks for its configuration (registries.conf with mirrors, certs.d,
+// registries.d) is its own documented default, below Puller.Root; pull secrets
+// and the policy are looked up as Puller says.
+//
+// Faults. A layer's download that fails by a transient fault is tried again with
+// backoff, from the byte where it stopped (Retry). Manifest and config are not: an
+// error says by its kind whether trying the whole again can help. The library
+// itself waits up to five times on a registry's "429 Too Many Requests", as long as
+// that says, and resumes a broken download once.
 package osimage
 
 import (
@@ -6,6 +27,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"machine-pivot/osimage/imageref"
 )
 
 // DefaultPatience is how long a registry may be silent before it counts as unavailable.
@@ -34,7 +57,7 @@ type Progress struct {
 // Resolve looks an image up: manifest and config, of the platform that this
 // program runs on. The result is pinned to the content, which the host's
 // signature policy accepts.
-func (p *Puller) Resolve(ctx context.Context, ref Reference) (Image, error) {
+func (p *Puller) Resolve(ctx context.Context, ref imageref.Reference) (Image, error) {
 	opened, err := p.open(ctx, ref)
 	if err != nil {
 		return Image{}, fmt.Errorf("cannot resolve image %s: %w", ref, err)

@@ -3,6 +3,8 @@ package osimage
 import (
 	"fmt"
 	"strings"
+
+	"machine-pivot/osimage/imageref"
 )
 
 // The refs that ostree-ext keeps images and layers by, for ostree-native containers.
@@ -15,14 +17,7 @@ const (
 func blobRef(digest string) string { return blobRefs + escapeRef(digest) }
 
 // imageRef is the ref of an image.
-func imageRef(r Reference) string {
-	r.trust = trustPolicy
-	name := r.String()
-	if r.remote() {
-		name = transportRegistry + "://" + name
-	}
-	return imageRefs + escapeRef(name)
-}
+func imageRef(r imageref.Reference) string { return imageRefs + escapeRef(r.TransportName()) }
 
 // escapeRef makes a text a ref name (crates/ostree-ext/src/refescape.rs): letters
 // and digits of ASCII and "-" stand for themselves, "/" too between a letter or

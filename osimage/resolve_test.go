@@ -16,6 +16,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
 )
@@ -80,7 +81,7 @@ func TestResolveManifestList(t *testing.T) {
 	_, mineDigest := h.push("mine", mine)
 	h.push("other", other)
 	for _, kind := range []types.MediaType{types.OCIImageIndex, types.DockerManifestList} {
-		list := func(tag string, architectures ...string) osimage.Reference {
+		list := func(tag string, architectures ...string) imageref.Reference {
 			index := mutate.IndexMediaType(empty.Index, kind)
 			for i, arch := range architectures {
 				img := []v1.Image{mine, other}[i]

@@ -106,7 +106,7 @@ func (b *blob) reading(ctx context.Context, err error) error {
 		return nil
 	}
 	otherwise := fault.BadInput
-	if b.image.judge.ref.remote() {
+	if b.image.judge.ref.Remote() {
 		otherwise = fault.Unavailable
 	}
 	return b.image.judge.classify(ctx, err, otherwise)
@@ -116,7 +116,7 @@ func (b *blob) reading(ctx context.Context, err error) error {
 func (b *blob) retry(err error) error {
 	if short, ok := errors.AsType[truncated](err); ok {
 		switch again := short == b.short; {
-		case again && !b.parts, !b.image.judge.ref.remote(): // it is all that the source has
+		case again && !b.parts, !b.image.judge.ref.Remote(): // it is all that the source has
 			return damaged("%w", short)
 		case again: // unless it is only its parts that end there
 			b.parts = false

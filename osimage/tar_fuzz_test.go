@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -133,47 +132,4 @@ func FuzzNativeTar(f *testing.F) {
 			}
 		}
 	})
-}
-
-// FuzzEscapeRef: what is escaped is a valid ref and can be told from all others.
-func FuzzEscapeRef(f *testing.F) {
-	for _, seed := range []string{"docker://quay.io/a/b@sha256:abcd", "a/", "é/b", "a-/b", "_2F_", "__", "../x", "\xff"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		ref := escapeRef(text)
-		if strings.Trim(ref, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_/") != "" ||
-			strings.HasPrefix(ref, "/") || strings.HasSuffix(ref, "/") || strings.Contains(ref, "//") {
-			t.Errorf("%q: %q is no ref", text, ref)
-		}
-		if got, want := unescape(t, ref), string([]rune(text)); got != want {
-			t.Errorf("%q: %q stands for %q", text, ref, got)
-		}
-	})
-}
-
-// unescape undoes escapeRef.
-func unescape(t *testing.T, ref string) string {
-	t.Helper()
-	var b strings.Builder
-	for {
-		plain, rest, ok := strings.Cut(ref, "_")
-		b.WriteString(plain)
-		if !ok {
-			return b.String()
-		}
-		code, rest, ok := strings.Cut(rest, "_")
-		if !ok {
-			t.Fatalf("%q does not end", ref)
-		}
-		if ref = rest; code == "" {
-			b.WriteByte('_')
-			continue
-		}
-		r, err := strconv.ParseInt(code, 16, 32)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.WriteRune(rune(r))
-	}
 }

@@ -12,57 +12,59 @@ import (
 	ociarchive "go.podman.io/image/v5/oci/archive"
 	"go.podman.io/image/v5/oci/layout"
 	"go.podman.io/image/v5/types"
+
+	"machine-pivot/osimage/imageref"
 )
 
-// source opens the image that the reference names.
-func (r Reference) source(ctx context.Context, sys *types.SystemContext) (types.ImageSource, error) {
-	library, err := r.library()
+// openSource opens the image that a reference names.
+func openSource(ctx context.Context, ref imageref.Reference, sys *types.SystemContext) (types.ImageSource, error) {
+	library, err := libraryRef(ref)
 	if err != nil {
 		return nil, err
 	}
-	switch r.transport {
-	case transportOCI:
-		return openLayout(library, directoryFiles(r.name), r.tag)
-	case transportOCIArchive:
-		files, err := openArchive(r.name)
+	switch ref.Transport() {
+	case imageref.OCI:
+		return openLayout(library, directoryFiles(ref.Name()), ref.Tag())
+	case imageref.OCIArchive:
+		files, err := openArchive(ref.Name())
 		if errors.Is(err, errNotTar) { // perhaps compressed
 			return library.NewImageSource(ctx, sys)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return openLayout(library, files, r.tag)
+		return openLayout(library, files, ref.Tag())
 	}
 	return library.NewImageSource(ctx, sys)
 }
 
-// library is the library's form of the reference.
-func (r Reference) library() (types.ImageReference, error) {
-	switch r.transport {
-	case transportOCI:
-		return layout.NewReference(r.name, r.tag)
-	case transportOCIArchive:
-		return ociarchive.NewReference(r.name, r.tag)
-	case transportDir:
-		return directory.NewReference(r.name)
-	case transportDockerArchive:
-		return dockerarchive.NewReference(r.name, nil)
+// libraryRef is the library's form of a reference.
+func libraryRef(ref imageref.Reference) (types.ImageReference, error) {
+	switch ref.Transport() {
+	case imageref.OCI:
+		return layout.NewReference(ref.Name(), ref.Tag())
+	case imageref.OCIArchive:
+		return ociarchive.NewReference(ref.Name(), ref.Tag())
+	case imageref.Dir:
+		return directory.NewReference(ref.Name())
+	case imageref.DockerArchive:
+		return dockerarchive.NewReference(ref.Name(), nil)
 	}
-	named, err := r.named()
+	named, err := namedRef(ref)
 	if err != nil {
 		return nil, err
 	}
 	return docker.NewReference(named)
 }
 
-// named is the library's form of a registry's image name.
-func (r Reference) named() (reference.Named, error) {
-	named, err := reference.ParseNormalizedNamed(r.name)
+// namedRef is the library's form of a registry's image name.
+func namedRef(ref imageref.Reference) (reference.Named, error) {
+	named, err := reference.ParseNormalizedNamed(ref.Name())
 	if err != nil {
 		return nil, err
 	}
-	if r.digest != "" {
-		return reference.WithDigest(named, digestlib.Digest(r.digest))
+	if digest := ref.Digest(); digest != "" {
+		return reference.WithDigest(named, digestlib.Digest(digest))
 	}
-	return reference.WithTag(named, r.tag)
+	return reference.WithTag(named, ref.Tag())
 }

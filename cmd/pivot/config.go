@@ -13,7 +13,7 @@ import (
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/installconfig"
 	"machine-pivot/machineconfig/pool"
-	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/pinning"
 )
 
@@ -31,7 +31,7 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 }
 
 func (f *ruleFlags) rules() (machineconfig.Rules, error) {
-	rules := machineconfig.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: osimage.CheckReference}
+	rules := machineconfig.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: imageref.Check}
 	if f.policy != "" {
 		text, err := os.ReadFile(f.policy)
 		if err != nil {

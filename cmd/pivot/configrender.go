@@ -20,7 +20,7 @@ import (
 	"machine-pivot/machineconfig/pool"
 	"machine-pivot/machineconfig/provision"
 	"machine-pivot/machineconfig/snapshot"
-	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 )
 
 // renderFlags say how MachineConfigs become what a machine gets.
@@ -189,7 +189,7 @@ func ignitionCommand() *cobra.Command {
 			}
 			raw, report := provision.Config(merged, version, more...)
 			if program != "" {
-				report = append(report, provision.FirstBoot(merged, machineconfig.Host{CheckImage: osimage.CheckReference})...)
+				report = append(report, provision.FirstBoot(merged, machineconfig.Host{CheckImage: imageref.Check})...)
 			}
 			show(cmd.ErrOrStderr(), report)
 			if report.Failed() {

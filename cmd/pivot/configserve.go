@@ -19,7 +19,7 @@ import (
 	"machine-pivot/machineconfig/pool"
 	"machine-pivot/machineconfig/provision"
 	"machine-pivot/machineconfig/serve"
-	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 )
 
 // serveFlags are those of a config server.
@@ -106,7 +106,7 @@ func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.C
 	}
 	for _, merged := range content.Roles {
 		if f.program != "" {
-			report = append(report, provision.FirstBoot(merged, machineconfig.Host{CheckImage: osimage.CheckReference})...)
+			report = append(report, provision.FirstBoot(merged, machineconfig.Host{CheckImage: imageref.Check})...)
 		}
 	}
 	if err := report.Err("the MachineConfigs"); err != nil {

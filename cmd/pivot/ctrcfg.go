@@ -12,7 +12,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/document"
-	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/pinning"
 )
 
@@ -111,7 +111,7 @@ func (f *ctrcfgFlags) base() (map[string][]byte, error) {
 	if err != nil {
 		return nil, fault.New(fault.BadInput, "cannot read the rendered MachineConfig: %w", err)
 	}
-	all, report := machineconfig.Decode(f.rendered, data, machineconfig.Rules{CheckImage: osimage.CheckReference})
+	all, report := machineconfig.Decode(f.rendered, data, machineconfig.Rules{CheckImage: imageref.Check})
 	if err := report.Err("MachineConfig " + f.rendered); err != nil {
 		return nil, err
 	}

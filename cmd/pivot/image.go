@@ -9,6 +9,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/ostree"
 	"machine-pivot/status"
 )
@@ -30,7 +31,7 @@ func (f *imageFlags) add(cmd *cobra.Command) {
 }
 
 func (f *imageFlags) resolve(cmd *cobra.Command, text string) (*osimage.Puller, osimage.Image, error) {
-	ref, err := osimage.ParseReference(text)
+	ref, err := imageref.Parse(text)
 	if err != nil {
 		return nil, osimage.Image{}, fault.New(fault.BadInput, "%w", err)
 	}

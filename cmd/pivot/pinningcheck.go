@@ -19,7 +19,7 @@ import (
 	"machine-pivot/kargs"
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/ignition"
-	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
 	"machine-pivot/pinning"
 )
 
@@ -96,7 +96,7 @@ func (f *checkFlags) read(paths []string) (pinning.Input, error) {
 		}
 		kind := kindOf(data)
 		if kind == "MachineConfig" || strings.HasSuffix(kind, "List") {
-			decoded, report := machineconfig.Decode(path, data, machineconfig.Rules{CheckImage: osimage.CheckReference})
+			decoded, report := machineconfig.Decode(path, data, machineconfig.Rules{CheckImage: imageref.Check})
 			if err := report.Err("MachineConfig " + path); err != nil {
 				return in, err
 			}

@@ -53,7 +53,10 @@ var importTable = map[string]rule{
 	// Formats and places: each usable without the rest.
 	"ostree":    {ours: []string{"ostree"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"osimage":   {ours: []string{"ostree", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine)},
+	"osimage":   {ours: []string{"osimage", "ostree", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine)},
+
+	// The rooms of osimage, each for itself.
+	"osimage/imageref": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// The core decides; the engines, the host and the reporter serve it.
 	"pivot":     {ours: append([]string{"ostree", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},

@@ -1,6 +1,8 @@
-package osimage
+package imageref
 
 import (
+	_ "crypto/sha256" // the library knows the digests that are linked in
+	_ "crypto/sha512" // so that one is refused by name
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +14,7 @@ import (
 	"machine-pivot/fault"
 )
 
-// ParseReference reads an image reference:
+// Parse reads an image reference:
 //
 //	[docker://]HOST/PATH[:TAG][@DIGEST]
 //	oci:DIR[:REF]  oci-archive:FILE[:REF]  dir:DIR  docker-archive:FILE   each [@DIGEST]
@@ -22,7 +24,7 @@ import (
 //
 // A tag beside a digest is dropped: the digest decides. Names without a registry
 // host are refused rather than completed with docker.io.
-func ParseReference(s string) (Reference, error) {
+func Parse(s string) (Reference, error) {
 	r, err := parse(s)
 	if err != nil {
 		return Reference{}, fault.New(fault.BadInput, "cannot parse image reference %q: %w", s, err)
@@ -74,10 +76,9 @@ func trusting(t trust) func(Reference, error) (Reference, error) {
 // not a registry's host. "registry:5000/x" is a host; "registry:" is a transport
 // in ostree image references only.
 func isTransport(word string) bool {
-	return slices.Contains([]string{
-		transportRegistry, transportOCI, transportOCIArchive, transportDir, transportDockerArchive,
-		"containers-storage", "docker-daemon",
-	}, word)
+	return slices.Contains([]Transport{
+		Registry, OCI, OCIArchive, Dir, DockerArchive, "containers-storage", "docker-daemon",
+	}, Transport(word))
 }
 
 // parseImageRef reads TRANSPORT:NAME.
@@ -86,16 +87,16 @@ func parseImageRef(s string) (Reference, error) {
 	if !ok {
 		return Reference{}, fmt.Errorf("%q is not TRANSPORT:NAME", s)
 	}
-	switch transport {
+	switch transport := Transport(transport); transport {
 	case "registry":
 		return parseName(name)
-	case transportRegistry:
+	case Registry:
 		name, ok := strings.CutPrefix(name, "//")
 		if !ok {
 			return Reference{}, errors.New("docker: must be followed by //")
 		}
 		return parseName(name)
-	case transportOCI, transportOCIArchive, transportDir, transportDockerArchive:
+	case OCI, OCIArchive, Dir, DockerArchive:
 		return parsePath(transport, name)
 	}
 	return Reference{}, fmt.Errorf("the transport %q is not supported (docker://, oci:, oci-archive:, dir:, docker-archive: are)", transport)
@@ -111,7 +112,7 @@ func parseName(s string) (Reference, error) {
 	if err != nil {
 		return Reference{}, err
 	}
-	r := Reference{transport: transportRegistry, name: named.Name()}
+	r := Reference{transport: Registry, name: named.Name()}
 	if digested, ok := named.(reference.Digested); ok {
 		r.digest = digested.Digest().String()
 		if !isDigest(r.digest) {
@@ -127,19 +128,19 @@ func parseName(s string) (Reference, error) {
 }
 
 // parsePath reads PATH[:REF][@DIGEST] of a local image.
-func parsePath(transport, s string) (Reference, error) {
+func parsePath(transport Transport, s string) (Reference, error) {
 	r := Reference{transport: transport, name: s}
 	if at := strings.LastIndexByte(s, '@'); at >= 0 && isDigest(s[at+1:]) {
 		r.name, r.digest = s[:at], s[at+1:]
 	}
-	if transport == transportOCI || transport == transportOCIArchive {
+	if transport == OCI || transport == OCIArchive {
 		path, tag, cut := strings.Cut(r.name, ":")
 		if cut && !isRefName(tag) {
 			return Reference{}, fmt.Errorf("%q is not the name of an image in an OCI layout", tag)
 		}
 		r.name, r.tag = path, tag
 	}
-	if transport == transportDockerArchive && strings.Contains(r.name, ":") {
+	if transport == DockerArchive && strings.Contains(r.name, ":") {
 		return Reference{}, errors.New("a docker-archive is named by its file alone, whose name has no colon")
 	}
 	if r.name == "" {
@@ -161,8 +162,8 @@ func isDigest(s string) bool {
 	return ok && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""
 }
 
-// CheckReference says why an image reference cannot be used, if it cannot.
-func CheckReference(s string) error {
-	_, err := ParseReference(s)
+// Check says why an image reference cannot be used, if it cannot.
+func Check(s string) error {
+	_, err := Parse(s)
 	return err
 }

@@ -1,0 +1,185 @@
+// Package imageref has image references as values: read, compare, pin and write
+// them. It does no I/O; what a reference names need not exist.
+//
+// The forms are those that podman and skopeo take (containers-transports(5)) and,
+// as a deployment's origin has them, ostree's with what must vouch for the image
+// (crates/ostree-ext/src/container/mod.rs). Of the transports only registries and
+// the files oci, oci-archive, dir and docker-archive are known; digests are SHA-256.
+package imageref
+
+import (
+	"encoding"
+	"strings"
+)
+
+// Transport is the kind of place that an image is in, by its name in
+// containers-transports(5).
+type Transport string
+
+// The transports.
+const (
+	Registry      Transport = "docker"
+	OCI           Transport = "oci"
+	OCIArchive    Transport = "oci-archive"
+	Dir           Transport = "dir"
+	DockerArchive Transport = "docker-archive"
+)
+
+// Reference names an OS image. The zero value names nothing; others come from
+// Parse. References are comparable, but ask SameImage for the meaning.
+type Reference struct {
+	trust     trust
+	transport Transport
+	name      string // HOST/PATH without tag and digest, or a path
+	tag       string // of a registry's image, or the image's name in an OCI layout; "" with a digest in a registry
+	digest    string // sha256:…, or ""
+}
+
+var (
+	_ encoding.TextMarshaler   = Reference{}
+	_ encoding.TextUnmarshaler = (*Reference)(nil)
+)
+
+// String is the canonical form: "quay.io/a/b@sha256:…", "quay.io/a/b:tag",
+// "oci:/dir". Parse reads it back as the same reference. A digest after a local
+// image ("oci:/dir@sha256:…") pins its manifest likewise.
+func (r Reference) String() string {
+	if r.Remote() && r.trust == trustPolicy {
+		return r.image()
+	}
+	return r.trust.prefix() + r.TransportName()
+}
+
+// TransportName is the reference as containers-transports(5) writes it, without
+// what must vouch for it: "docker://quay.io/a/b:tag", "oci:/dir".
+func (r Reference) TransportName() string {
+	switch {
+	case r.IsZero():
+		return ""
+	case r.Remote():
+		return string(Registry) + "://" + r.image()
+	}
+	return string(r.transport) + ":" + r.image()
+}
+
+// image is NAME[:TAG][@DIGEST].
+func (r Reference) image() string {
+	image := r.name
+	if r.tag != "" {
+		image += ":" + r.tag
+	}
+	if r.digest != "" {
+		image += "@" + r.digest
+	}
+	return image
+}
+
+// OstreeReference is the reference in the form that a deployment's origin has
+// (crates/ostree-ext/src/container/mod.rs).
+func (r Reference) OstreeReference() string {
+	switch {
+	case r.trust != trustPolicy:
+		return r.String()
+	case r.Remote():
+		return "ostree-unverified-registry:" + r.String()
+	}
+	return "ostree-unverified-image:" + r.String()
+}
+
+// Digest is the digest that the reference is pinned to, "sha256:…", or "".
+func (r Reference) Digest() string { return r.digest }
+
+// IsZero reports whether the reference names nothing.
+func (r Reference) IsZero() bool { return r == Reference{} }
+
+// SameImage reports whether both name the same image, by meaning: the same name
+// and digest. How the signature is checked does not count, and a tag only where
+// there is no digest.
+func (r Reference) SameImage(other Reference) bool {
+	if r.transport != other.transport || r.name != other.name || r.digest != other.digest {
+		return false
+	}
+	return r.digest != "" || r.tag == other.tag
+}
+
+// Pinned is the reference to that digest of the same image. A registry's tag is
+// dropped: it may move.
+func (r Reference) Pinned(digest string) Reference {
+	r.digest = digest
+	if r.Remote() && digest != "" {
+		r.tag = ""
+	}
+	return r
+}
+
+// At is the same image by another HOST/PATH, such as that of a mirror.
+func (r Reference) At(name string) Reference {
+	r.name = name
+	return r
+}
+
+// Transport is the kind of place that the image is in.
+func (r Reference) Transport() Transport { return r.transport }
+
+// Remote reports whether the image comes over the network.
+func (r Reference) Remote() bool { return r.transport == Registry }
+
+// Name is HOST/PATH without tag and digest, or the path of a local image.
+func (r Reference) Name() string { return r.name }
+
+// Host is the registry's HOST[:PORT], or "" for local images.
+func (r Reference) Host() string {
+	if !r.Remote() {
+		return ""
+	}
+	host, _, _ := strings.Cut(r.name, "/")
+	return host
+}
+
+// Tag is the tag of a registry's image, or the image's name in an OCI layout. It
+// is "" if there is none, and in a registry also beside a digest.
+func (r Reference) Tag() string { return r.tag }
+
+// Signed reports whether the signature policy must verify a signature of the image.
+func (r Reference) Signed() bool { return r.trust == trustSigned }
+
+// OstreeRemote is the ostree remote with whose keys the image's commit must be
+// signed, or "".
+func (r Reference) OstreeRemote() string {
+	if remote, ok := strings.CutPrefix(string(r.trust), string(trustRemote)+":"); ok {
+		return remote
+	}
+	return ""
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r Reference) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *Reference) UnmarshalText(text []byte) (err error) {
+	if len(text) == 0 {
+		*r = Reference{}
+		return nil
+	}
+	*r, err = Parse(string(text))
+	return err
+}
+
+// trust says what must vouch for an image; the words are those of ostree image
+// references. The host's signature policy counts in each case.
+type trust string
+
+const (
+	trustPolicy trust = ""                    // ostree-unverified-*: what the policy accepts
+	trustSigned trust = "ostree-image-signed" // the policy must verify a signature
+	// trustRemote, with ":NAME": the commit must be signed with the keys of that ostree remote.
+	trustRemote trust = "ostree-remote-image"
+)
+
+// prefix is what stands before the transport in an ostree image reference.
+func (t trust) prefix() string {
+	if t == trustPolicy {
+		return ""
+	}
+	return string(t) + ":"
+}
