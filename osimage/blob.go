@@ -7,11 +7,12 @@ import (
 	"hash"
 	"io"
 	"sync"
-	"sync/atomic"
 
+	digestlib "github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/types"
 
 	"machine-pivot/fault"
+	"machine-pivot/osimage/imagefault"
 )
 
 // errClosed is why a stream ends that was closed before its end.
@@ -19,8 +20,8 @@ var errClosed = errors.New("it was closed")
 
 // blob is one layer as it is in the source, compressed: a stream that goes on
 // where it stopped after a transient failure, and ends with io.EOF only if size
-// and digest are those of the manifest. Its errors are classified. Read, Close
-// and failure may be called by different goroutines.
+// and digest are those of the manifest. Its errors are classified. Read and Close
+// may be called by different goroutines.
 type blob struct {
 	types.BlobInfo
 	puller *Puller
@@ -37,8 +38,6 @@ type blob struct {
 	offset int64  // bytes read so far
 	tail   []byte // the last of them
 	ended  error  // io.EOF, or why it failed
-
-	failed atomic.Pointer[error] // is set with ended; not to be waited for
 
 	parts    bool      // the source may have parts of the blob
 	failures int       // in a row
@@ -60,19 +59,11 @@ func (i *importer) openBlob(ctx context.Context, n int) (*blob, error) {
 }
 
 // Close ends the stream. A Read under way returns.
-func (b *blob) Close() {
+func (b *blob) Close() error {
 	b.cancel(errClosed)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.drop()
-}
-
-// failure is what went wrong with the source, whatever those who read from it
-// made of that; nil if nothing did so far.
-func (b *blob) failure() error {
-	if failed := b.failed.Load(); failed != nil {
-		return *failed
-	}
 	return nil
 }
 
@@ -85,13 +76,7 @@ func (b *blob) Read(p []byte) (n int, err error) {
 			b.ended = b.settle(err)
 		}
 	}
-	if b.ended != nil && b.ended != io.EOF {
-		b.failed.Store(&b.ended) // which does not change any more
-	}
-	if n > 0 {
-		return n, nil
-	}
-	return 0, b.ended
+	return n, b.ended
 }
 
 // next reads from the present try, or begins one.
@@ -103,7 +88,7 @@ func (b *blob) next(p []byte) (int, error) {
 	}
 	n, err := b.from.read(p)
 	if b.Size >= 0 && b.offset+int64(n) > b.Size {
-		return 0, damaged("data follows after the %d bytes that the manifest says", b.Size)
+		return 0, imagefault.Damaged("data follows after the %d bytes that the manifest says", b.Size)
 	}
 	b.meter.add(n)
 	b.take(p[:n])
@@ -136,8 +121,8 @@ func (b *blob) settle(err error) error {
 
 // verify compares the digest of all that was read.
 func (b *blob) verify() error {
-	if got := digestOf(b.sum); got != b.Digest.String() {
-		return damaged("its %d bytes have the digest %s", b.offset, got)
+	if got := digestlib.NewDigest(digestlib.SHA256, b.sum); got != b.Digest {
+		return imagefault.Damaged("its %d bytes have the digest %s", b.offset, got)
 	}
 	return io.EOF
 }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/fault"
+	"machine-pivot/osimage/imagefault"
 	"machine-pivot/osimage/imageref"
-	"machine-pivot/ostree"
 )
 
 // errSilent is the cause of giving up on a registry that says nothing.
@@ -27,19 +27,6 @@ type judge struct {
 	secret secret
 	root   string
 	proxy  string // HOST:PORT of the proxy on the way, or ""
-}
-
-// writing classifies a failure of the repository.
-func (j judge) writing(err error) error {
-	if _, ok := errors.AsType[*fault.Error](err); ok {
-		return err
-	}
-	for _, known := range []func(error) *fault.Error{corrupt, cannotWrite} {
-		if f := known(err); f != nil {
-			return f
-		}
-	}
-	return err
 }
 
 // fallback is the kind of a failure to open that nothing else is known of: of a
@@ -61,7 +48,7 @@ func (j judge) classify(ctx context.Context, err error, otherwise fault.Kind) er
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
-	for _, known := range []func(error) *fault.Error{corrupt, cannotWrite, j.certificate, j.status, j.proxyAnswer, j.network} {
+	for _, known := range []func(error) *fault.Error{imagefault.CannotWrite, j.certificate, j.status, j.proxyAnswer, j.network} {
 		if f := known(err); f != nil {
 			return f
 		}
@@ -71,26 +58,6 @@ func (j judge) classify(ctx context.Context, err error, otherwise fault.Kind) er
 		return f.WithHint("is %s there, and whole? else copy the image anew, for example with skopeo copy", j.ref.Name())
 	}
 	return f.WithHint("is it %s that answers, and not a proxy or a login page in its place?", j.ref.Host())
-}
-
-// corrupt knows objects whose content is not what their name says.
-func corrupt(err error) *fault.Error {
-	if _, ok := errors.AsType[*ostree.CorruptError](err); !ok {
-		return nil
-	}
-	return fault.New(fault.BadInput, "%w", err).WithHint("the image is damaged; push it again")
-}
-
-// cannotWrite knows a full or read-only disk.
-func cannotWrite(err error) *fault.Error {
-	switch {
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return fault.New(fault.CannotWrite, "%w", err).
-			WithHint("free space on the repository's file system, for example with ostree admin cleanup")
-	case errors.Is(err, unix.EROFS):
-		return fault.New(fault.CannotWrite, "%w", err).WithHint("the repository's file system is mounted read-only")
-	}
-	return nil
 }
 
 // network knows what passes by itself: no connection, no name, a connection cut.

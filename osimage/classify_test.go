@@ -21,7 +21,6 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/osimage/imageref"
-	"machine-pivot/ostree"
 )
 
 func TestClassify(t *testing.T) {
@@ -34,7 +33,6 @@ func TestClassify(t *testing.T) {
 	}{
 		{errors.New("else"), otherwise, ""},
 		{fault.New(fault.Internal, "known"), fault.Internal, ""},
-		{&ostree.CorruptError{}, fault.BadInput, "damaged"},
 		{&fs.PathError{Op: "write", Err: unix.ENOSPC}, fault.CannotWrite, "free space"},
 		{&fs.PathError{Op: "open", Err: unix.EROFS}, fault.CannotWrite, "read-only"},
 		{&fs.PathError{Op: "open", Err: unix.EACCES}, otherwise, ""},
@@ -73,19 +71,6 @@ func TestClassifyLocal(t *testing.T) {
 	for _, err := range []error{io.ErrUnexpectedEOF, unix.EIO, fs.ErrNotExist} {
 		if err := j.classify(t.Context(), err, fault.BadInput); fault.KindOf(err) != fault.BadInput {
 			t.Errorf("%v of a local image is of kind %d", err, fault.KindOf(err))
-		}
-	}
-}
-
-// TestWriting: a disk that fails is not a network that fails, although an errno
-// says of itself that it is a net.Error.
-func TestWriting(t *testing.T) {
-	j := judge{ref: mustParse(t, "q.io/a/b")}
-	for err, want := range map[error]fault.Kind{
-		unix.ENOSPC: fault.CannotWrite, unix.EIO: fault.Internal, context.Canceled: fault.Unavailable,
-	} {
-		if got := fault.KindOf(j.writing(sinkError{err})); got != want {
-			t.Errorf("%v: kind %d, want %d", err, got, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"machine-pivot/osimage/imageref"
+	"machine-pivot/osimage/layer"
 )
 
 // Format is how an image carries its ostree commit.
@@ -21,9 +22,8 @@ const (
 	Unknown Format = "unknown"
 )
 
-// The labels that tell the formats apart.
+// The labels that tell the formats apart, beside layer.LegacyLabel.
 const (
-	labelLegacyCommit = "com.coreos.ostree-commit"
 	labelFinalDiffID  = "ostree.final-diffid"
 	labelNativeCommit = "ostree.commit"
 	labelBootable     = "ostree.bootable"
@@ -60,7 +60,7 @@ func (i *Image) describe(config *imgspec.Image) {
 	labels := config.Config.Labels
 	i.Architecture = config.Architecture
 	i.Format = formatOf(labels, config.RootFS)
-	i.Commit = labels[labelLegacyCommit]
+	i.Commit = labels[layer.LegacyLabel]
 	if i.Format == Encapsulated || i.Format == Layered {
 		i.Commit = labels[labelNativeCommit]
 	}
@@ -84,7 +84,7 @@ func formatOf(labels map[string]string, rootfs imgspec.RootFS) Format {
 			return Layered // none of its layers is said to be part of a commit
 		}
 	}
-	if labels[labelLegacyCommit] != "" {
+	if labels[layer.LegacyLabel] != "" {
 		return Legacy
 	}
 	return Unknown

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"machine-pivot/fault"
+	"machine-pivot/osimage/layer"
 	"machine-pivot/ostree"
 )
 
@@ -51,7 +52,7 @@ type importer struct {
 	repo     *ostree.Repo
 	target   *ostree.Import
 	progress *meter
-	buffers  buffers
+	buffers  layer.Buffers
 	result   Result
 }
 
@@ -68,10 +69,10 @@ func (p *Puller) importImage(ctx context.Context, resolved Image, repo *ostree.R
 	}
 	target, err := repo.BeginImport(ctx)
 	if err != nil {
-		return Result{}, image.judge.writing(err)
+		return Result{}, writing(err)
 	}
 	defer func() { err = errors.Join(err, end(ctx, target, err)) }()
-	i := &importer{Puller: p, image: image, repo: repo, target: target, buffers: newBuffers(),
+	i := &importer{Puller: p, image: image, repo: repo, target: target, buffers: layer.NewBuffers(),
 		result: Result{Format: image.Format, Digest: image.Digest, Version: image.Version}}
 	if err := i.run(ctx); err != nil {
 		return Result{}, image.from(err)
@@ -112,6 +113,23 @@ func (i *importer) run(ctx context.Context) error {
 	return i.legacy(ctx)
 }
 
+// legacy imports what is at /srv/repo in any of the layers.
+func (i *importer) legacy(ctx context.Context) error {
+	found := make([]*layer.Legacy, len(i.image.blobs))
+	err := i.layers(ctx, nil, func(n int) layer.Content {
+		found[n] = layer.NewLegacy(i.target)
+		return found[n]
+	}, nil)
+	if err != nil {
+		return err
+	}
+	commit, err := layer.LegacyCommit(i.image.Commit, found)
+	if err != nil {
+		return err
+	}
+	return i.finish(ctx, commit)
+}
+
 // present reports whether the repository has a whole commit already.
 func (i *importer) present(ctx context.Context, commit ostree.Checksum) bool {
 	have, err := i.repo.Has(ostree.ObjectName{Checksum: commit, Type: ostree.Commit})
@@ -122,7 +140,7 @@ func (i *importer) present(ctx context.Context, commit ostree.Checksum) bool {
 func (i *importer) finish(ctx context.Context, commit ostree.Checksum, refs ...string) error {
 	root := ostree.Root{Commit: commit, Refs: append(refs, KeepAliveRef(commit.String()))}
 	if err := i.target.Finish(ctx, root); err != nil {
-		return i.image.judge.writing(err)
+		return writing(err)
 	}
 	stats := i.target.Stats()
 	i.result.Commit = commit.String()

@@ -2,10 +2,12 @@ package osimage
 
 import (
 	"context"
+	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
 	"machine-pivot/fault"
+	"machine-pivot/osimage/layer"
 )
 
 // maxLayers is how many layers are read at once: enough to keep the processors
@@ -15,7 +17,7 @@ const maxLayers = 4
 // layers reads the image's layers, several at once, and verifies them; those to
 // skip are left out. For each one, start says who takes its entries, and done
 // is called when all of it was good.
-func (i *importer) layers(ctx context.Context, skip []bool, start func(n int) content, done func(ctx context.Context, n int) error) error {
+func (i *importer) layers(ctx context.Context, skip []bool, start func(n int) layer.Content, done func(ctx context.Context, n int) error) error {
 	if err := i.prepare(skip); err != nil {
 		return err
 	}
@@ -33,7 +35,7 @@ func (i *importer) layers(ctx context.Context, skip []bool, start func(n int) co
 			if err == nil && done != nil {
 				err = done(ctx, n)
 			}
-			return i.image.label(n, err)
+			return i.label(n, err)
 		})
 	}
 	return group.Wait()
@@ -57,14 +59,18 @@ func (i *importer) prepare(skip []bool) error {
 }
 
 // readLayer reads one layer to its end and verifies it.
-func (i *importer) readLayer(ctx context.Context, n int, c content) error {
-	layer, err := i.openLayer(ctx, n)
+func (i *importer) readLayer(ctx context.Context, n int, c layer.Content) error {
+	blob, err := i.openBlob(ctx, n)
 	if err != nil {
 		return err
 	}
-	defer layer.close()
-	if err := readTar(ctx, &layer.plain, i.buffers, c); err != nil {
-		return i.image.contentError(ctx, layer, err)
+	return writing(layer.Read(ctx, blob, i.image.diffs[n].String(), c, i.buffers))
+}
+
+// label says which layer an error is about.
+func (i *importer) label(n int, err error) error {
+	if err == nil {
+		return nil
 	}
-	return i.image.verify(ctx, n, layer)
+	return fmt.Errorf("layer %d of %d, %s: %w", n+1, len(i.image.blobs), i.image.blobs[n].Digest, err)
 }

@@ -13,6 +13,8 @@ import (
 	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.podman.io/image/v5/manifest"
 	"go.podman.io/image/v5/types"
+
+	"machine-pivot/osimage/imagefault"
 )
 
 // layoutSource reads an image from an OCI layout (image-spec, image-layout.md).
@@ -107,7 +109,7 @@ func (s *layoutSource) GetManifest(_ context.Context, instance *digestlib.Digest
 		return nil, "", err
 	}
 	if digest.Algorithm().FromBytes(text) != digest {
-		return nil, "", damaged("the manifest %s has another content", digest)
+		return nil, "", imagefault.Damaged("the manifest %s has another content", digest)
 	}
 	if mime == "" {
 		mime = manifest.GuessMIMEType(text)

@@ -10,6 +10,7 @@ import (
 	"go.podman.io/image/v5/manifest"
 	"go.podman.io/image/v5/types"
 
+	"machine-pivot/osimage/layer"
 	"machine-pivot/ostree"
 )
 
@@ -23,29 +24,26 @@ import (
 func (i *importer) native(ctx context.Context) error {
 	base, skip := i.known(ctx)
 	finish := newFinisher(ctx, i.target, len(skip))
-	tars := make([]*nativeTar, len(skip))
-	start := func(n int) content {
-		tars[n] = newNativeTar(i.target, n == 0)
-		return tars[n]
+	read := make([]*layer.Native, len(skip))
+	start := func(n int) layer.Content {
+		read[n] = layer.NewNative(i.target, n == 0)
+		return read[n]
 	}
 	done := func(ctx context.Context, n int) error {
-		if err := tars[n].ended(); err != nil {
-			return err
-		}
 		if n == 0 {
-			base = tars[n].commit
+			base = read[n].Commit
 			return nil
 		}
-		set, err := i.target.AddObjectSet(ctx, tars[n].files)
+		set, err := i.target.AddObjectSet(ctx, read[n].Files)
 		if err != nil {
-			return i.image.judge.writing(err)
+			return writing(err)
 		}
 		finish.roots <- ostree.Root{Commit: set, Refs: []string{i.layerRef(n)}}
 		return nil
 	}
 	err := i.layers(finish.ctx, skip, start, done)
 	if failed := finish.wait(); failed != nil {
-		return i.image.judge.writing(failed)
+		return writing(failed)
 	}
 	if err != nil {
 		return err
@@ -81,7 +79,7 @@ func (i *importer) known(ctx context.Context) (base ostree.Checksum, skip []bool
 func (i *importer) merge(ctx context.Context, base ostree.Checksum) error {
 	first := ostree.Root{Commit: base, Refs: []string{i.layerRef(0)}}
 	if err := i.target.Finish(ctx, first); err != nil {
-		return i.image.judge.writing(err)
+		return writing(err)
 	}
 	info, err := i.repo.LoadCommit(base)
 	if err != nil {
@@ -90,7 +88,7 @@ func (i *importer) merge(ctx context.Context, base ostree.Checksum) error {
 	// Container tools leave these two empty files; a host must not have them.
 	root, err := i.target.AddTreeWithout(ctx, info.RootTree, "usr/etc", "hostname", "resolv.conf")
 	if err != nil {
-		return i.image.judge.writing(err)
+		return writing(err)
 	}
 	commit, err := i.image.mergeCommit(ctx, info.Timestamp)
 	if err != nil {
@@ -99,7 +97,7 @@ func (i *importer) merge(ctx context.Context, base ostree.Checksum) error {
 	commit.Parent, commit.RootTree, commit.RootMeta = base, root, info.RootMeta
 	merged, err := i.target.AddCommit(ctx, commit)
 	if err != nil {
-		return i.image.judge.writing(err)
+		return writing(err)
 	}
 	return i.finish(ctx, merged, imageRef(i.image.asked))
 }

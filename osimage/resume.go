@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"machine-pivot/fault"
+	"machine-pivot/osimage/imagefault"
 	"machine-pivot/retry"
 )
 
@@ -58,7 +59,7 @@ func (b *blob) reopen() error {
 	if err == nil {
 		again := sha256.New()
 		err = b.skip(d, b.offset, again)
-		if err == nil && digestOf(again) != digestOf(b.sum) {
+		if err == nil && !bytes.Equal(again.Sum(nil), b.sum.Sum(nil)) {
 			err = otherBytes()
 		}
 	}
@@ -117,7 +118,7 @@ func (b *blob) retry(err error) error {
 	if short, ok := errors.AsType[truncated](err); ok {
 		switch again := short == b.short; {
 		case again && !b.parts, !b.image.judge.ref.Remote(): // it is all that the source has
-			return damaged("%w", short)
+			return imagefault.Damaged("%w", short)
 		case again: // unless it is only its parts that end there
 			b.parts = false
 			return nil

@@ -24,6 +24,8 @@ var (
 
 	// aroundConfig do not know one another; cmd/pivot puts them together.
 	aroundConfig = []string{module + "/machineconfig/installconfig", module + "/machineconfig/snapshot", module + "/machineconfig/pool", module + "/machineconfig/serve"}
+
+	imageLibrary = []string{"go.podman.io", "github.com/opencontainers", "github.com/docker"}
 )
 
 // importTable has a row for each package that is part of the product. What the
@@ -56,7 +58,9 @@ var importTable = map[string]rule{
 	"osimage":   {ours: []string{"osimage", "ostree", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine)},
 
 	// The rooms of osimage, each for itself.
-	"osimage/imageref": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"osimage/imageref":   {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"osimage/imagefault": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/layer":      {ours: []string{"osimage/imagefault", "ostree", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The core decides; the engines, the host and the reporter serve it.
 	"pivot":     {ours: append([]string{"ostree", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},

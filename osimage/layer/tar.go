@@ -1,4 +1,4 @@
-package osimage
+package layer
 
 import (
 	"archive/tar"
@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"machine-pivot/osimage/imagefault"
 	"machine-pivot/ostree"
 )
 
@@ -24,8 +25,8 @@ const (
 	maxTrailer  = 16 << 20 // bytes after the end of a layer's tar stream: padding
 )
 
-// sink takes objects: an *ostree.Import.
-type sink interface {
+// Sink takes objects, from several goroutines at once: an *ostree.Import.
+type Sink interface {
 	AddMetadata(ctx context.Context, name ostree.ObjectName, body io.Reader) error
 	AddArchiveFile(ctx context.Context, c ostree.Checksum, body io.Reader) error
 	AddFile(ctx context.Context, c ostree.Checksum, info ostree.FileInfo, body io.Reader) error
@@ -43,25 +44,30 @@ func blameSink(err error) error {
 	return nil
 }
 
-// buffers are the memory that the layers of one import share.
-type buffers chan []byte
+// Buffers are the memory for small objects, which layers that are read at the
+// same time share.
+type Buffers chan []byte
 
-func newBuffers() buffers {
-	b := make(buffers, maxInFlight)
+// NewBuffers makes room for 16 objects of at most 1 MiB.
+func NewBuffers() Buffers {
+	b := make(Buffers, maxInFlight)
 	for range maxInFlight {
 		b <- nil
 	}
 	return b
 }
 
-// content reads one format's tar streams.
-type content interface {
+// Content is what one layer has in one format: a *Legacy or a *Native. Each is for
+// one layer.
+type Content interface {
 	// entry takes one entry, or lets it be; name is clean and relative.
 	entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error
+	// ended checks what can only be seen at the layer's end.
+	ended() error
 }
 
 // readTar feeds a layer's entries to a content.
-func readTar(ctx context.Context, layer io.Reader, shared buffers, c content) error {
+func readTar(ctx context.Context, layer io.Reader, shared Buffers, c Content) error {
 	group, ctx := errgroup.WithContext(ctx)
 	to := &feeder{group: group, buffers: shared}
 	err := readEntries(ctx, layer, to, c)
@@ -72,7 +78,7 @@ func readTar(ctx context.Context, layer io.Reader, shared buffers, c content) er
 	return err
 }
 
-func readEntries(ctx context.Context, layer io.Reader, to *feeder, c content) error {
+func readEntries(ctx context.Context, layer io.Reader, to *feeder, c Content) error {
 	counted := &counting{from: layer}
 	in := tar.NewReader(counted)
 	for ctx.Err() == nil {
@@ -84,7 +90,7 @@ func readEntries(ctx context.Context, layer io.Reader, to *feeder, c content) er
 			return err
 		}
 		if header.Size > maxUnpacked-counted.count {
-			return damaged("it unpacks to more than %d GiB", maxUnpacked>>30)
+			return imagefault.Damaged("it unpacks to more than %d GiB", maxUnpacked>>30)
 		}
 		name := strings.TrimPrefix(path.Clean("/"+header.Name), "/")
 		if err := c.entry(ctx, to, header, name, in); err != nil {
@@ -110,7 +116,7 @@ func (r *counting) Read(p []byte) (int, error) {
 // feeder hands the objects of one layer to the sink.
 type feeder struct {
 	group   *errgroup.Group
-	buffers buffers
+	buffers Buffers
 }
 
 // feed lets add take an object's body: from memory and beside others if it is

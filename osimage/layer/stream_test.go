@@ -1,4 +1,4 @@
-package osimage
+package layer
 
 import (
 	"bytes"

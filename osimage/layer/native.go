@@ -1,4 +1,4 @@
-package osimage
+package layer
 
 import (
 	"archive/tar"
@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/osimage/imagefault"
 	"machine-pivot/ostree"
 )
 
@@ -28,16 +29,16 @@ const (
 // errNative marks a layer that is not as ostree-ext makes them.
 var errNative = errors.New("not a layer of an ostree-native container")
 
-// nativeTar takes the objects of one layer, in the layout that ostree-ext has
+// Native has the objects of one layer, in the layout that ostree-ext has
 // written since 2022 (crates/ostree-ext/src/tar/export.rs). The extended
 // attributes of a file come before it: as a file-xattrs-link that is a hard link
 // to a file-xattrs object (until bootc 1.7), or that holds them (since 1.8).
-type nativeTar struct {
-	sink  sink
-	first bool // the layer that has the commit and all metadata
+type Native struct {
+	Commit ostree.Checksum   // of the first layer, else zero
+	Files  []ostree.Checksum // the file objects, each once
 
-	commit  ostree.Checksum
-	files   []ostree.Checksum
+	sink    Sink
+	first   bool // the layer that has the commit and all metadata
 	seen    map[ostree.Checksum]bool
 	sets    map[string][]byte // of file-xattrs objects, by checksum
 	setSize int64
@@ -50,11 +51,13 @@ type xattrsOf struct {
 	data []byte
 }
 
-func newNativeTar(sink sink, first bool) *nativeTar {
-	return &nativeTar{sink: sink, first: first, seen: map[ostree.Checksum]bool{}, sets: map[string][]byte{}}
+// NewNative takes a layer's objects into a sink. The first layer is the one that
+// has the commit and all metadata.
+func NewNative(sink Sink, first bool) *Native {
+	return &Native{sink: sink, first: first, seen: map[ostree.Checksum]bool{}, sets: map[string][]byte{}}
 }
 
-func (t *nativeTar) entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
+func (t *Native) entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
 	object, ok := strings.CutPrefix(name, nativeObjects)
 	if !ok || header.Typeflag == tar.TypeDir {
 		return nil
@@ -70,7 +73,7 @@ func (t *nativeTar) entry(ctx context.Context, to *feeder, header *tar.Header, n
 	return nil
 }
 
-func (t *nativeTar) object(ctx context.Context, to *feeder, header *tar.Header, c ostree.Checksum, suffix string, body io.Reader) error {
+func (t *Native) object(ctx context.Context, to *feeder, header *tar.Header, c ostree.Checksum, suffix string, body io.Reader) error {
 	switch suffix {
 	case "file":
 		return t.file(ctx, to, header, c, body)
@@ -87,16 +90,16 @@ func (t *nativeTar) object(ctx context.Context, to *feeder, header *tar.Header, 
 		return fmt.Errorf("%w: metadata in a layer other than the first", errNative)
 	case header.Typeflag != tar.TypeReg:
 		return fmt.Errorf("%w: it is no regular file", errNative)
-	case name.Type == ostree.Commit && t.commit != ostree.Checksum{} && t.commit != c:
+	case name.Type == ostree.Commit && t.Commit != ostree.Checksum{} && t.Commit != c:
 		return fmt.Errorf("%w: a second commit", errNative)
 	case name.Type == ostree.Commit:
-		t.commit = c
+		t.Commit = c
 	}
 	return to.feed(ctx, header.Size, body, func(body io.Reader) error { return t.sink.AddMetadata(ctx, name, body) })
 }
 
 // xattrSet keeps a set of extended attributes that files will refer to.
-func (t *nativeTar) xattrSet(header *tar.Header, c ostree.Checksum, body io.Reader) error {
+func (t *Native) xattrSet(header *tar.Header, c ostree.Checksum, body io.Reader) error {
 	data, err := readXattrs(header, body)
 	if err != nil {
 		return err
@@ -119,7 +122,7 @@ func readXattrs(header *tar.Header, body io.Reader) ([]byte, error) {
 }
 
 // xattrs notes the extended attributes of the file that follows.
-func (t *nativeTar) xattrs(header *tar.Header, c ostree.Checksum, body io.Reader) (err error) {
+func (t *Native) xattrs(header *tar.Header, c ostree.Checksum, body io.Reader) (err error) {
 	if t.pending != nil {
 		return fmt.Errorf("%w: extended attributes, but the file of those before is missing", errNative)
 	}
@@ -139,7 +142,7 @@ func (t *nativeTar) xattrs(header *tar.Header, c ostree.Checksum, body io.Reader
 }
 
 // file hands a file object to the sink.
-func (t *nativeTar) file(ctx context.Context, to *feeder, header *tar.Header, c ostree.Checksum, body io.Reader) error {
+func (t *Native) file(ctx context.Context, to *feeder, header *tar.Header, c ostree.Checksum, body io.Reader) error {
 	if t.pending == nil || t.pending.file != c {
 		return fmt.Errorf("%w: its extended attributes did not come before it", errNative)
 	}
@@ -156,17 +159,17 @@ func (t *nativeTar) file(ctx context.Context, to *feeder, header *tar.Header, c 
 		return fmt.Errorf("%w: its type is %q", errNative, header.Typeflag)
 	}
 	t.pending, t.seen[c] = nil, true
-	t.files = append(t.files, c)
+	t.Files = append(t.Files, c)
 	return to.feed(ctx, header.Size, body, func(body io.Reader) error { return t.sink.AddFile(ctx, c, info, body) })
 }
 
 // ended checks what can only be seen at the layer's end.
-func (t *nativeTar) ended() error {
+func (t *Native) ended() error {
 	if t.pending != nil {
-		return damaged("%w: it ends with extended attributes of a file that is missing", errNative)
+		return imagefault.Damaged("%w: it ends with extended attributes of a file that is missing", errNative)
 	}
-	if t.first && t.commit == (ostree.Checksum{}) {
-		return damaged("%w: no commit in the first layer", errNative)
+	if t.first && t.Commit == (ostree.Checksum{}) {
+		return imagefault.Damaged("%w: no commit in the first layer", errNative)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package osimage
+package layer
 
 import (
 	"archive/tar"
@@ -27,17 +27,17 @@ func withContent(h tar.Header, content string) tar.Header {
 	return h
 }
 
-func readNative(t *testing.T, sink *fakeSink, first bool, headers ...tar.Header) (*nativeTar, error) {
+func readNative(t *testing.T, sink *fakeSink, first bool, headers ...tar.Header) (*Native, error) {
 	t.Helper()
 	sink.got = map[string]int{}
-	n := newNativeTar(sink, first)
-	if err := readTar(t.Context(), bytes.NewReader(tarOf(t, headers...)), newBuffers(), n); err != nil {
+	n := NewNative(sink, first)
+	if err := readTar(t.Context(), bytes.NewReader(tarOf(t, headers...)), NewBuffers(), n); err != nil {
 		return n, err
 	}
 	return n, n.ended()
 }
 
-func TestNativeTar(t *testing.T) {
+func TestNative(t *testing.T) {
 	sink := &fakeSink{}
 	n, err := readNative(t, sink, true,
 		tar.Header{Name: "./", Typeflag: tar.TypeDir},
@@ -70,12 +70,12 @@ func TestNativeTar(t *testing.T) {
 	if !maps.Equal(sink.got, want) {
 		t.Errorf("objects %v, want %v", sink.got, want)
 	}
-	if len(n.files) != 4 || n.commit.String()[:2] != "aa" {
-		t.Errorf("files %v, commit %s", n.files, n.commit)
+	if len(n.Files) != 4 || n.Commit.String()[:2] != "aa" {
+		t.Errorf("files %v, commit %s", n.Files, n.Commit)
 	}
 }
 
-func TestNativeTarRefuses(t *testing.T) {
+func TestNativeRefuses(t *testing.T) {
 	file := func(first string) tar.Header {
 		return tar.Header{Name: nativePath(first, ".file"), Size: 1, Mode: 0o644}
 	}

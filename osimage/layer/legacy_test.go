@@ -1,4 +1,4 @@
-package osimage
+package layer
 
 import (
 	"archive/tar"
@@ -79,14 +79,14 @@ func tarOf(t testing.TB, headers ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-func readLegacy(t *testing.T, sink *fakeSink, headers ...tar.Header) (*repoTar, error) {
+func readLegacy(t *testing.T, sink *fakeSink, headers ...tar.Header) (*Legacy, error) {
 	t.Helper()
 	sink.got = map[string]int{}
-	r := &repoTar{sink: sink, heads: map[string]head{}}
-	return r, readTar(t.Context(), bytes.NewReader(tarOf(t, headers...)), newBuffers(), r)
+	r := NewLegacy(sink)
+	return r, readTar(t.Context(), bytes.NewReader(tarOf(t, headers...)), NewBuffers(), r)
 }
 
-func TestRepoTar(t *testing.T) {
+func TestLegacy(t *testing.T) {
 	sink := &fakeSink{}
 	text := func(s string) map[string]string { return map[string]string{"TEST.content": s} }
 	r, err := readLegacy(t, sink,
@@ -115,7 +115,7 @@ func TestRepoTar(t *testing.T) {
 	}
 }
 
-func TestRepoTarRefuses(t *testing.T) {
+func TestLegacyRefuses(t *testing.T) {
 	for name, h := range map[string]tar.Header{
 		"hard link": {Name: objectPath("aa", ".filez"), Typeflag: tar.TypeLink, Linkname: "x"},
 		"symlink":   {Name: objectPath("aa", ".dirtree"), Typeflag: tar.TypeSymlink, Linkname: "x"},
@@ -127,7 +127,7 @@ func TestRepoTarRefuses(t *testing.T) {
 	}
 }
 
-func TestRepoTarSinkFails(t *testing.T) {
+func TestLegacySinkFails(t *testing.T) {
 	for _, size := range []int64{1, maxBuffered + 1} {
 		headers := make([]tar.Header, 20)
 		for i := range headers {
@@ -140,10 +140,10 @@ func TestRepoTarSinkFails(t *testing.T) {
 	}
 }
 
-func TestRepoTarTruncated(t *testing.T) {
+func TestLegacyTruncated(t *testing.T) {
 	whole := tarOf(t, tar.Header{Name: objectPath("aa", ".filez"), Size: 5000})
-	r := &repoTar{sink: &fakeSink{got: map[string]int{}}, heads: map[string]head{}}
-	if err := readTar(t.Context(), bytes.NewReader(whole[:3000]), newBuffers(), r); !errors.Is(err, io.ErrUnexpectedEOF) {
+	r := NewLegacy(&fakeSink{got: map[string]int{}})
+	if err := readTar(t.Context(), bytes.NewReader(whole[:3000]), NewBuffers(), r); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
 }

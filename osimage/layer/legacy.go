@@ -1,4 +1,4 @@
-package osimage
+package layer
 
 import (
 	"archive/tar"
@@ -27,33 +27,22 @@ const (
 	maxRefs      = 1 << 10
 )
 
+// LegacyLabel is the label that names a legacy image's commit.
+const LegacyLabel = "com.coreos.ostree-commit"
+
 // errObject marks a file in the repository that cannot be taken as an object.
 var errObject = errors.New("not an object of an archive repository")
 
-// legacy imports what is at /srv/repo in any of the layers.
-func (i *importer) legacy(ctx context.Context) error {
-	found := make([]repoTar, len(i.image.blobs))
-	err := i.layers(ctx, nil, func(n int) content {
-		found[n] = repoTar{sink: i.target, heads: map[string]head{}}
-		return &found[n]
-	}, nil)
-	if err != nil {
-		return err
-	}
-	commit, err := legacyCommit(i.image.Commit, found)
-	if err != nil {
-		return err
-	}
-	return i.finish(ctx, commit)
-}
-
-// repoTar picks a repository's files out of a layer. Objects never change between
+// Legacy has a repository's files out of one layer. Objects never change between
 // layers, so a layer above adds and hides nothing.
-type repoTar struct {
-	sink    sink
+type Legacy struct {
+	sink    Sink
 	heads   map[string]head // what the layer does to refs below refs/heads
 	objects bool            // it has any
 }
+
+// NewLegacy takes a layer's objects into a sink.
+func NewLegacy(sink Sink) *Legacy { return &Legacy{sink: sink, heads: map[string]head{}} }
 
 // head is a ref's content, or its removal.
 type head struct {
@@ -61,7 +50,7 @@ type head struct {
 	hidden  bool
 }
 
-func (r *repoTar) entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
+func (r *Legacy) entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
 	if object, ok := strings.CutPrefix(name, legacyObjects); ok {
 		return r.object(ctx, to, header, object, body)
 	}
@@ -72,7 +61,7 @@ func (r *repoTar) entry(ctx context.Context, to *feeder, header *tar.Header, nam
 }
 
 // object hands one object to the sink.
-func (r *repoTar) object(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
+func (r *Legacy) object(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
 	object, archive, err := ostree.ParseLoosePath(name)
 	if err != nil || header.Typeflag == tar.TypeDir {
 		return nil // not an object: a directory, a whiteout
@@ -90,7 +79,7 @@ func (r *repoTar) object(ctx context.Context, to *feeder, header *tar.Header, na
 }
 
 // head notes a ref.
-func (r *repoTar) head(header *tar.Header, name string, body io.Reader) error {
+func (r *Legacy) head(header *tar.Header, name string, body io.Reader) error {
 	if len(name) > maxRefLength || len(r.heads) == maxRefs {
 		return fmt.Errorf("it has more than %d refs, or one with a name of more than %d bytes", maxRefs, maxRefLength)
 	}
@@ -109,9 +98,12 @@ func (r *repoTar) head(header *tar.Header, name string, body io.Reader) error {
 	return nil
 }
 
-// legacyCommit is the commit that the image is about: its label says, or else
-// the only ref in its layers.
-func legacyCommit(label string, layers []repoTar) (ostree.Checksum, error) {
+// ended has nothing to check: a layer may hold any part of the repository.
+func (r *Legacy) ended() error { return nil }
+
+// LegacyCommit is the commit that an image is about: its label (LegacyLabel) says,
+// or else the only ref in its layers, all of which were read.
+func LegacyCommit(label string, layers []*Legacy) (ostree.Checksum, error) {
 	heads, objects := map[string]string{}, false
 	for _, layer := range layers {
 		objects = objects || layer.objects
@@ -122,7 +114,7 @@ func legacyCommit(label string, layers []repoTar) (ostree.Checksum, error) {
 			}
 		}
 	}
-	text, from := label, "its label "+labelLegacyCommit
+	text, from := label, "its label "+LegacyLabel
 	if text == "" {
 		name, err := onlyHead(heads, objects)
 		if err != nil {
@@ -145,12 +137,12 @@ func onlyHead(heads map[string]string, objects bool) (string, error) {
 	names := slices.Sorted(maps.Keys(heads))
 	switch {
 	case !objects && len(names) == 0:
-		return "", fault.New(fault.BadInput, "it carries no ostree commit (no label %s, no /srv/repo)", labelLegacyCommit)
+		return "", fault.New(fault.BadInput, "it carries no ostree commit (no label %s, no /srv/repo)", LegacyLabel)
 	case len(names) == 0:
-		return "", fault.New(fault.BadInput, "no refs found in its /srv/repo, and it has no label %s", labelLegacyCommit)
+		return "", fault.New(fault.BadInput, "no refs found in its /srv/repo, and it has no label %s", LegacyLabel)
 	case len(names) > 1:
 		return "", fault.New(fault.BadInput, "multiple refs found in its /srv/repo (%s), and it has no label %s",
-			strings.Join(names, ", "), labelLegacyCommit)
+			strings.Join(names, ", "), LegacyLabel)
 	}
 	return names[0], nil
 }

@@ -1,4 +1,4 @@
-package osimage
+package layer
 
 import (
 	"archive/tar"
@@ -72,9 +72,9 @@ func signed(data []byte) []byte {
 	return data
 }
 
-// FuzzLegacyTar: no tar stream makes the reader fail in another way than by an
+// FuzzLegacy: no tar stream makes the reader fail in another way than by an
 // error, and refs stay within bounds.
-func FuzzLegacyTar(f *testing.F) {
+func FuzzLegacy(f *testing.F) {
 	for _, headers := range [][]tar.Header{
 		{{Name: objectPath("aa", ".commit"), Size: 5}, {Name: "./" + objectPath("bb", ".filez"), Size: 700}},
 		{{Name: legacyHeads + "a/b", PAXRecords: map[string]string{"TEST.content": "xyz\n"}}, {Name: legacyHeads + ".wh.c"}},
@@ -83,10 +83,10 @@ func FuzzLegacyTar(f *testing.F) {
 	} {
 		f.Add(tarOf(f, headers...))
 	}
-	shared := newBuffers() // one that is not given back is missed in the end
+	shared := NewBuffers() // one that is not given back is missed in the end
 	f.Fuzz(func(t *testing.T, data []byte) {
 		sink := newCountingSink(len(data))
-		r := &repoTar{sink: sink, heads: map[string]head{}}
+		r := NewLegacy(sink)
 		if err := readTar(t.Context(), bytes.NewReader(signed(data)), shared, r); err != nil {
 			return
 		}
@@ -101,9 +101,9 @@ func FuzzLegacyTar(f *testing.F) {
 	})
 }
 
-// FuzzNativeTar: what a layer of an ostree-native container is said to have is
+// FuzzNative: what a layer of an ostree-native container is said to have is
 // what the sink got, each object once.
-func FuzzNativeTar(f *testing.F) {
+func FuzzNative(f *testing.F) {
 	for _, headers := range [][]tar.Header{
 		{{Name: nativePath("aa", ".commit"), Size: 5}, {Name: nativePath("bb", ".dirmeta"), Size: 12}},
 		{{Name: nativePath("11", ".file-xattrs-link")}, {Name: nativePath("11", ".file"), Size: 7, Mode: 0o4755}},
@@ -115,18 +115,18 @@ func FuzzNativeTar(f *testing.F) {
 		f.Add(true, tarOf(f, headers...))
 		f.Add(false, tarOf(f, headers...))
 	}
-	shared := newBuffers()
+	shared := NewBuffers()
 	f.Fuzz(func(t *testing.T, first bool, data []byte) {
 		sink := newCountingSink(len(data))
-		n := newNativeTar(sink, first)
+		n := NewNative(sink, first)
 		if err := readTar(t.Context(), bytes.NewReader(signed(data)), shared, n); err != nil || n.ended() != nil {
 			return
 		}
 		delete(sink.files, ostree.Checksum{}) // metadata
-		if len(n.files) != len(sink.files) || first == (n.commit == ostree.Checksum{}) {
-			t.Errorf("%d files, the sink has %d; commit %s of first %v", len(n.files), len(sink.files), n.commit, first)
+		if len(n.Files) != len(sink.files) || first == (n.Commit == ostree.Checksum{}) {
+			t.Errorf("%d files, the sink has %d; commit %s of first %v", len(n.Files), len(sink.files), n.Commit, first)
 		}
-		for _, c := range n.files {
+		for _, c := range n.Files {
 			if sink.files[c] != 1 {
 				t.Errorf("the sink has %s %d times", c, sink.files[c])
 			}

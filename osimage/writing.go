@@ -1,0 +1,24 @@
+package osimage
+
+import (
+	"errors"
+
+	"machine-pivot/fault"
+	"machine-pivot/osimage/imagefault"
+	"machine-pivot/ostree"
+)
+
+// writing gives a failure of the repository its kind. Errors that have one
+// already, as those of an image's source and content do, stay as they are.
+func writing(err error) error {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*ostree.CorruptError](err); ok {
+		return imagefault.Damaged("%w", err)
+	}
+	if full := imagefault.CannotWrite(err); full != nil {
+		return full
+	}
+	return err
+}
