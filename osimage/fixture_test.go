@@ -14,6 +14,7 @@ import (
 
 	"machine-pivot/osimage"
 	"machine-pivot/osimage/imageref"
+	"machine-pivot/osimage/source"
 	"machine-pivot/ostree"
 	"machine-pivot/test/need"
 	"machine-pivot/test/oscontainer"
@@ -77,7 +78,7 @@ func ownEnvironment(t *testing.T) {
 // makeHost is a host that tries a download three times without waiting.
 func makeHost(t *testing.T) *host {
 	h := &host{t: t, root: t.TempDir()}
-	h.puller = &osimage.Puller{Root: h.root, Log: h.note, Retry: osimage.Retry{
+	h.puller = &osimage.Puller{Root: h.root, Log: h.note, Retry: source.Retry{
 		Tries: 3, Sleep: func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) },
 	}}
 	return h

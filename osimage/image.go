@@ -1,10 +1,11 @@
 package osimage
 
 import (
-	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
+	"fmt"
 
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/osimage/layer"
+	"machine-pivot/osimage/source"
 )
 
 // Format is how an image carries its ostree commit.
@@ -55,26 +56,40 @@ type Image struct {
 	asked imageref.Reference // as it was asked for, perhaps by a tag
 }
 
-// describe fills in what the image's config tells.
-func (i *Image) describe(config *imgspec.Image) {
-	labels := config.Config.Labels
-	i.Architecture = config.Architecture
-	i.Format = formatOf(labels, config.RootFS)
-	i.Commit = labels[layer.LegacyLabel]
+// describe is an open image as its manifest and config say.
+func describe(opened *source.Image, asked imageref.Reference) Image {
+	labels := opened.Labels
+	i := Image{
+		Reference: opened.Reference, Source: opened.From, Policy: opened.Policy, Digest: opened.Digest, Instance: opened.Instance,
+		Architecture: opened.Architecture, Format: formatOf(labels, opened.Layers), Commit: labels[layer.LegacyLabel],
+		Version: labels[labelOCIVersion], Layers: make([]Layer, len(opened.Layers)), asked: asked,
+	}
 	if i.Format == Encapsulated || i.Format == Layered {
 		i.Commit = labels[labelNativeCommit]
 	}
-	i.Version = labels[labelOCIVersion]
 	if i.Version == "" || i.Format == Legacy && labels[labelVersion] != "" {
 		i.Version = labels[labelVersion]
 	}
+	for n, l := range opened.Layers {
+		i.Layers[n] = Layer{Digest: l.Digest, Size: l.Size}
+		i.Bytes += max(l.Size, 0)
+	}
+	return i
+}
+
+// from names the place, if it is not the written one, in a failure to read the image's content.
+func (i *Image) from(err error) error {
+	if i.Source.IsZero() {
+		return err
+	}
+	return fmt.Errorf("from %s: %w", i.Source.Name(), err)
 }
 
 // formatOf goes by the labels. A native image may have inherited the legacy
 // label, never the other way round.
-func formatOf(labels map[string]string, rootfs imgspec.RootFS) Format {
+func formatOf(labels map[string]string, layers []source.Layer) Format {
 	if final, ok := labels[labelFinalDiffID]; ok {
-		if n := len(rootfs.DiffIDs); n > 0 && rootfs.DiffIDs[n-1].String() == final {
+		if n := len(layers); n > 0 && layers[n-1].DiffID == final {
 			return Encapsulated
 		}
 		return Layered

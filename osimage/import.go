@@ -8,6 +8,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/osimage/layer"
+	"machine-pivot/osimage/source"
 	"machine-pivot/ostree"
 )
 
@@ -47,8 +48,8 @@ func (p *Puller) Import(ctx context.Context, image Image, repo *ostree.Repo) (Re
 
 // importer is one import.
 type importer struct {
-	*Puller
-	image    *opened
+	image    Image
+	source   *source.Image // what image is read from
 	repo     *ostree.Repo
 	target   *ostree.Import
 	progress *meter
@@ -58,13 +59,13 @@ type importer struct {
 
 func (p *Puller) importImage(ctx context.Context, resolved Image, repo *ostree.Repo) (_ Result, err error) {
 	start := time.Now()
-	image, err := p.open(ctx, resolved.Reference.Pinned(resolved.Digest))
+	opened, err := p.host().Open(ctx, resolved.Reference.Pinned(resolved.Digest))
 	if err != nil {
 		return Result{}, err
 	}
-	defer image.Close()
-	image.asked = resolved.asked
-	if err := importable(image.Image); err != nil {
+	defer opened.Close()
+	image := describe(opened, resolved.asked)
+	if err := importable(image); err != nil {
 		return Result{}, err
 	}
 	target, err := repo.BeginImport(ctx)
@@ -72,8 +73,11 @@ func (p *Puller) importImage(ctx context.Context, resolved Image, repo *ostree.R
 		return Result{}, writing(err)
 	}
 	defer func() { err = errors.Join(err, end(ctx, target, err)) }()
-	i := &importer{Puller: p, image: image, repo: repo, target: target, buffers: layer.NewBuffers(),
-		result: Result{Format: image.Format, Digest: image.Digest, Version: image.Version}}
+	i := &importer{
+		image: image, source: opened, repo: repo, target: target, buffers: layer.NewBuffers(),
+		progress: &meter{report: p.Progress, objects: func() int { return target.Stats().ObjectsTotal }},
+		result:   Result{Format: image.Format, Digest: image.Digest, Version: image.Version},
+	}
 	if err := i.run(ctx); err != nil {
 		return Result{}, image.from(err)
 	}
@@ -100,10 +104,6 @@ func end(ctx context.Context, target *ostree.Import, err error) error {
 }
 
 func (i *importer) run(ctx context.Context) error {
-	i.progress = &meter{
-		report:  i.Progress,
-		objects: func() int { return i.target.Stats().ObjectsTotal },
-	}
 	if i.image.Format == Encapsulated {
 		return i.native(ctx)
 	}
@@ -115,7 +115,7 @@ func (i *importer) run(ctx context.Context) error {
 
 // legacy imports what is at /srv/repo in any of the layers.
 func (i *importer) legacy(ctx context.Context) error {
-	found := make([]*layer.Legacy, len(i.image.blobs))
+	found := make([]*layer.Legacy, len(i.source.Layers))
 	err := i.layers(ctx, nil, func(n int) layer.Content {
 		found[n] = layer.NewLegacy(i.target)
 		return found[n]

@@ -23,7 +23,7 @@ func (i *importer) layers(ctx context.Context, skip []bool, start func(n int) la
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxLayers)
-	for n := range i.image.blobs {
+	for n := range i.source.Layers {
 		if skip != nil && skip[n] {
 			continue
 		}
@@ -45,9 +45,9 @@ func (i *importer) layers(ctx context.Context, skip []bool, start func(n int) la
 // cannot fit: objects take at least the room that they have in compressed layers.
 func (i *importer) prepare(skip []bool) error {
 	need := int64(0)
-	for n, blob := range i.image.blobs {
+	for n, l := range i.source.Layers {
 		if skip == nil || !skip[n] {
-			need += max(blob.Size, 0)
+			need += max(l.Size, 0)
 		}
 	}
 	i.progress.total = need
@@ -60,11 +60,11 @@ func (i *importer) prepare(skip []bool) error {
 
 // readLayer reads one layer to its end and verifies it.
 func (i *importer) readLayer(ctx context.Context, n int, c layer.Content) error {
-	blob, err := i.openBlob(ctx, n)
+	blob, err := i.source.OpenBlob(ctx, n, i.progress)
 	if err != nil {
 		return err
 	}
-	return writing(layer.Read(ctx, blob, i.image.diffs[n].String(), c, i.buffers))
+	return writing(layer.Read(ctx, blob, i.source.Layers[n].DiffID, c, i.buffers))
 }
 
 // label says which layer an error is about.
@@ -72,5 +72,5 @@ func (i *importer) label(n int, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("layer %d of %d, %s: %w", n+1, len(i.image.blobs), i.image.blobs[n].Digest, err)
+	return fmt.Errorf("layer %d of %d, %s: %w", n+1, len(i.source.Layers), i.source.Layers[n].Digest, err)
 }

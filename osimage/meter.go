@@ -19,20 +19,20 @@ type meter struct {
 	last    time.Time
 }
 
-// add counts bytes that were fetched.
-func (m *meter) add(n int) {
+// Fetched implements source.Meter.
+func (m *meter) Fetched(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fetched += int64(n)
 	m.tell(false)
 }
 
-// again counts bytes that were fetched once more than necessary.
-func (m *meter) again(n int) {
+// Again implements source.Meter.
+func (m *meter) Again(n int) {
 	m.mu.Lock()
 	m.total += int64(n)
 	m.mu.Unlock()
-	m.add(n)
+	m.Fetched(n)
 }
 
 // finish reports where things stand at the end and returns the bytes fetched.

@@ -1,16 +1,15 @@
 package osimage
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
-	"go.podman.io/image/v5/manifest"
-	"go.podman.io/image/v5/types"
 
 	"machine-pivot/osimage/layer"
+	"machine-pivot/osimage/source"
 	"machine-pivot/ostree"
 )
 
@@ -52,11 +51,11 @@ func (i *importer) native(ctx context.Context) error {
 }
 
 // layerRef is the ref that keeps the nth layer's objects.
-func (i *importer) layerRef(n int) string { return blobRef(i.image.blobs[n].Digest.String()) }
+func (i *importer) layerRef(n int) string { return blobRef(i.source.Layers[n].Digest) }
 
 // known looks for layers that need not be fetched: all their objects are there.
 func (i *importer) known(ctx context.Context) (base ostree.Checksum, skip []bool) {
-	skip = make([]bool, len(i.image.blobs))
+	skip = make([]bool, len(i.source.Layers))
 	all := true
 	for n := len(skip) - 1; n >= 0; n-- {
 		commit, err := i.repo.ResolveRef(i.layerRef(n))
@@ -90,7 +89,7 @@ func (i *importer) merge(ctx context.Context, base ostree.Checksum) error {
 	if err != nil {
 		return writing(err)
 	}
-	commit, err := i.image.mergeCommit(ctx, info.Timestamp)
+	commit, err := mergeCommit(ctx, i.source, info.Timestamp)
 	if err != nil {
 		return err
 	}
@@ -104,37 +103,19 @@ func (i *importer) merge(ctx context.Context, base ostree.Checksum) error {
 
 // mergeCommit is what rpm-ostree and bootc know an image by: its manifest and
 // configuration in the form of OCI, and the time at which it says it was made.
-func (o *opened) mergeCommit(ctx context.Context, otherwise time.Time) (ostree.NewCommit, error) {
-	raw, mime, err := o.parsed.Manifest(ctx)
-	if err != nil {
-		return ostree.NewCommit{}, err
-	}
-	digest, err := manifest.Digest(raw)
-	if err != nil {
-		return ostree.NewCommit{}, err
-	}
-	converted := o.parsed
-	if mime != imgspec.MediaTypeImageManifest {
-		converted, err = o.parsed.UpdatedImage(ctx, types.ManifestUpdateOptions{ManifestMIMEType: imgspec.MediaTypeImageManifest})
-		if err != nil {
-			return ostree.NewCommit{}, fmt.Errorf("cannot convert the manifest: %w", err)
-		}
-		if raw, _, err = converted.Manifest(ctx); err != nil {
-			return ostree.NewCommit{}, err
-		}
-	}
-	config, err := converted.ConfigBlob(ctx)
+func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) (ostree.NewCommit, error) {
+	manifest, config, err := image.OCI(ctx)
 	if err != nil {
 		return ostree.NewCommit{}, err
 	}
 	return ostree.NewCommit{
 		Metadata: [][2]string{
-			{"ostree.manifest-digest", digest.String()},
-			{"ostree.manifest", string(raw)},
+			{"ostree.manifest-digest", cmp.Or(image.Instance, image.Digest)},
+			{"ostree.manifest", string(manifest)},
 			{"ostree.container.image-config", string(config)},
 			{"ostree.importer.version", "pivot"},
 		},
-		Timestamp: created(raw, config, otherwise),
+		Timestamp: created(manifest, config, otherwise),
 	}, nil
 }
 

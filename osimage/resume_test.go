@@ -11,6 +11,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/osimage"
+	"machine-pivot/osimage/source"
 	"machine-pivot/retry"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
@@ -157,7 +158,7 @@ func TestBackoff(t *testing.T) {
 	h, image := pushed(t, repo, commit, registry.Options{})
 	h.registry.Spoil(registry.Rule{On: image.Layers[1].Digest, Fault: registry.Status(502)})
 	var waits []time.Duration
-	h.puller.Retry = osimage.Retry{
+	h.puller.Retry = source.Retry{
 		Backoff: retry.Backoff{First: time.Second, Cap: 3 * time.Second}, Tries: 5,
 		Sleep: func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
 	}
@@ -200,7 +201,7 @@ func TestCancelledWhileWaiting(t *testing.T) {
 	h, image := pushed(t, repo, commit, registry.Options{})
 	h.registry.Spoil(registry.Rule{On: image.Layers[1].Digest, Fault: registry.Status(502)})
 	ctx, cancel := context.WithCancel(t.Context())
-	h.puller.Retry = osimage.Retry{
+	h.puller.Retry = source.Retry{
 		Backoff: retry.Backoff{First: time.Hour, Cap: time.Hour}, Tries: 5,
 		Sleep: func(ctx context.Context, d time.Duration) error { cancel(); return retry.Sleep(ctx, d) },
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"machine-pivot/fault"
-	"machine-pivot/osimage"
+	"machine-pivot/osimage/source"
 	"machine-pivot/test/registry"
 )
 
@@ -20,7 +20,7 @@ func wrongSecret(name string) string {
 // TestPullSecretOrder: the first file with credentials for the registry counts.
 // Files before it that know others only are passed over, and none behind it is tried.
 func TestPullSecretOrder(t *testing.T) {
-	places := append(osimage.PullSecrets(), "/run/containers/0/auth.json") // the last is the library's
+	places := append(source.PullSecrets(), "/run/containers/0/auth.json") // the last is the library's
 	if order := strings.Join(places, " "); order != "/run/ostree/auth.json /etc/ostree/auth.json /var/lib/kubelet/config.json "+
 		"/etc/mco/internal-registry-pull-secret.json /usr/lib/ostree/auth.json /run/containers/0/auth.json" {
 		t.Errorf("places: %s", order)

@@ -25,7 +25,7 @@ var (
 	// aroundConfig do not know one another; cmd/pivot puts them together.
 	aroundConfig = []string{module + "/machineconfig/installconfig", module + "/machineconfig/snapshot", module + "/machineconfig/pool", module + "/machineconfig/serve"}
 
-	imageLibrary = []string{"go.podman.io", "github.com/opencontainers", "github.com/docker"}
+	imageLibrary = []string{"go.podman.io", "github.com/docker"}
 )
 
 // importTable has a row for each package that is part of the product. What the
@@ -55,12 +55,14 @@ var importTable = map[string]rule{
 	// Formats and places: each usable without the rest.
 	"ostree":    {ours: []string{"ostree"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"osimage":   {ours: []string{"osimage", "ostree", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine)},
+	"osimage":   {ours: []string{"osimage", "ostree", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
-	// The rooms of osimage, each for itself.
+	// The rooms of osimage: how an image is named, where it comes from, what a layer
+	// holds. They know nothing of one another but the name.
 	"osimage/imageref":   {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"osimage/imagefault": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/source":     {ours: []string{"osimage/imageref", "osimage/imagefault", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"osimage/layer":      {ours: []string{"osimage/imagefault", "ostree", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/imagefault": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The core decides; the engines, the host and the reporter serve it.
 	"pivot":     {ours: append([]string{"ostree", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},

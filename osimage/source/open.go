@@ -1,4 +1,4 @@
-package osimage
+package source
 
 import (
 	"context"
@@ -16,29 +16,19 @@ import (
 	"machine-pivot/osimage/imageref"
 )
 
-// opened is an image whose manifest and config are read and accepted by the policy.
-type opened struct {
-	Image
-	*connection
-	parsed types.Image
-	blobs  []types.BlobInfo // the layers, in order
-	diffs  []digestlib.Digest
-	judge  judge
-	notes  []string // for people
-}
-
-// open reads an image as far as its config, from the first place that has it.
-// Errors are classified.
-func (p *Puller) open(ctx context.Context, ref imageref.Reference) (*opened, error) {
-	places, err := p.places(ref)
+// Open reads an image as far as its config, from the first place that has it: the
+// manifest that the reference names and, if that is a list, this platform's. The
+// image must be closed. Errors have their kind (package fault).
+func (h *Host) Open(ctx context.Context, ref imageref.Reference) (*Image, error) {
+	places, err := h.places(ref)
 	if err != nil {
 		return nil, err
 	}
 	var failed []error
 	for _, at := range places {
-		o, err := p.openAt(ctx, at, ref)
+		o, err := h.openAt(ctx, at, ref)
 		if err == nil {
-			o.notes = append(passedOver(places, failed), o.notes...)
+			o.Notes = append(passedOver(places, failed), o.Notes...)
 			return o, nil
 		}
 		failed = append(failed, err)
@@ -49,35 +39,35 @@ func (p *Puller) open(ctx context.Context, ref imageref.Reference) (*opened, err
 	return nil, noPlace(ref, places, failed)
 }
 
-// openAt is open at one place.
-func (p *Puller) openAt(ctx context.Context, at place, ref imageref.Reference) (*opened, error) {
+// openAt is Open at one place.
+func (h *Host) openAt(ctx context.Context, at place, ref imageref.Reference) (*Image, error) {
 	if at.err != nil {
 		return nil, at.err
 	}
-	ctx, cancel := p.patiently(ctx, at)
+	ctx, cancel := h.patiently(ctx, at)
 	defer cancel()
 	dial := func(ctx context.Context) (types.ImageSource, error) { return openSource(ctx, at.ref, at.sys) }
 	source, err := dial(ctx)
 	if err != nil {
 		return nil, at.judge.classify(ctx, err, at.judge.fallback())
 	}
-	o := &opened{connection: &connection{dial: dial, now: source}, judge: at.judge}
-	if err := p.read(ctx, at, ref, o); err != nil {
+	o := &Image{host: h, connection: &connection{dial: dial, now: source}, judge: at.judge}
+	if err := h.read(ctx, at, ref, o); err != nil {
 		return nil, errors.Join(at.judge.classify(ctx, err, fault.BadInput), source.Close())
 	}
 	return o, nil
 }
 
 // read fills in o from its source.
-func (p *Puller) read(ctx context.Context, at place, ref imageref.Reference, o *opened) error {
+func (h *Host) read(ctx context.Context, at place, ref imageref.Reference, o *Image) error {
 	chosen, err := o.chooseManifest(ctx, at.sys, ref)
 	if err != nil {
 		return err
 	}
 	if at.ref != ref {
-		o.Source = at.ref.Pinned(o.Digest)
+		o.From = at.ref.Pinned(o.Digest)
 	}
-	if err := p.checkPolicy(ctx, at, ref, chosen, o); err != nil {
+	if err := h.checkPolicy(ctx, at, ref, chosen, o); err != nil {
 		return err
 	}
 	parsed, err := image.FromUnparsedImage(ctx, at.sys, chosen)
@@ -94,8 +84,8 @@ func (p *Puller) read(ctx context.Context, at place, ref imageref.Reference, o *
 
 // chooseManifest reads the manifest that the reference names and, if that is a
 // list, this platform's.
-func (o *opened) chooseManifest(ctx context.Context, sys *types.SystemContext, ref imageref.Reference) (*image.UnparsedImage, error) {
-	top := image.UnparsedInstance(o.source(), nil)
+func (i *Image) chooseManifest(ctx context.Context, sys *types.SystemContext, ref imageref.Reference) (*image.UnparsedImage, error) {
+	top := image.UnparsedInstance(i.connection.source(), nil)
 	raw, mime, err := top.Manifest(ctx)
 	if err != nil {
 		return nil, err
@@ -107,7 +97,7 @@ func (o *opened) chooseManifest(ctx context.Context, sys *types.SystemContext, r
 	if want := ref.Digest(); want != "" && want != digest.String() {
 		return nil, fmt.Errorf("its manifest has the digest %s", digest)
 	}
-	o.asked, o.Reference, o.Digest = ref, ref.Pinned(digest.String()), digest.String()
+	i.Reference, i.Digest = ref.Pinned(digest.String()), digest.String()
 	if !manifest.MIMETypeIsMultiImage(mime) {
 		return top, readable(raw, mime)
 	}
@@ -115,8 +105,8 @@ func (o *opened) chooseManifest(ctx context.Context, sys *types.SystemContext, r
 	if err != nil {
 		return nil, err
 	}
-	o.Instance = instance.String()
-	chosen := image.UnparsedInstance(o.source(), &instance)
+	i.Instance = instance.String()
+	chosen := image.UnparsedInstance(i.connection.source(), &instance)
 	if raw, mime, err = chosen.Manifest(ctx); err != nil {
 		return nil, fmt.Errorf("cannot read this platform's manifest: %w", err)
 	}
@@ -136,17 +126,17 @@ func readable(raw []byte, mime string) error {
 	return fault.New(fault.Refused, "its manifest is of the type %q, which is not that of a container image", mime)
 }
 
-func (o *opened) fill(config *imgspec.Image, layers []types.BlobInfo) error {
-	o.blobs, o.diffs = layers, config.RootFS.DiffIDs
-	if len(o.blobs) != len(o.diffs) {
-		return fmt.Errorf("its manifest has %d layers and its config %d", len(o.blobs), len(o.diffs))
+// fill notes what the config says.
+func (i *Image) fill(config *imgspec.Image, layers []types.BlobInfo) error {
+	diffs := config.RootFS.DiffIDs
+	if len(layers) != len(diffs) {
+		return fmt.Errorf("its manifest has %d layers and its config %d", len(layers), len(diffs))
 	}
-	o.Layers = make([]Layer, len(layers))
-	for i, layer := range layers {
-		o.Layers[i] = Layer{Digest: layer.Digest.String(), Size: layer.Size}
-		o.Bytes += max(layer.Size, 0)
+	i.blobs, i.Layers = layers, make([]Layer, len(layers))
+	for n, layer := range layers {
+		i.Layers[n] = Layer{Digest: layer.Digest.String(), Size: layer.Size, DiffID: diffs[n].String()}
 	}
-	o.describe(config)
+	i.Architecture, i.Labels = config.Architecture, config.Config.Labels
 	return nil
 }
 

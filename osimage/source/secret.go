@@ -1,4 +1,4 @@
-package osimage
+package source
 
 import (
 	"errors"
@@ -46,17 +46,17 @@ func (s secret) hint(host string) string {
 
 // findSecret chooses the pull secret for an image of a registry, by the name that
 // it has there, and the credentials in it.
-func (p *Puller) findSecret(sys *types.SystemContext, name reference.Named) (types.DockerAuthConfig, secret, error) {
-	paths := []string{p.AuthFile}
-	if p.AuthFile == "" {
+func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types.DockerAuthConfig, secret, error) {
+	paths := []string{h.AuthFile}
+	if h.AuthFile == "" {
 		paths = nil
 		for _, known := range PullSecrets() {
-			paths = append(paths, p.path(known))
+			paths = append(paths, h.path(known))
 		}
 	}
-	s := secret{path: p.AuthFile, looked: paths}
+	s := secret{path: h.AuthFile, looked: paths}
 	for _, path := range paths {
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && p.AuthFile == "" {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && h.AuthFile == "" {
 			continue
 		} else if err != nil {
 			return types.DockerAuthConfig{}, s, fmt.Errorf("cannot read pull secret: %w", err)
@@ -68,7 +68,7 @@ func (p *Puller) findSecret(sys *types.SystemContext, name reference.Named) (typ
 			return found, s, nil
 		}
 	}
-	if p.AuthFile != "" {
+	if h.AuthFile != "" {
 		return types.DockerAuthConfig{}, s, nil
 	}
 	found, err := credentials(sys, "", name)

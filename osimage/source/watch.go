@@ -1,4 +1,4 @@
-package osimage
+package source
 
 import (
 	"context"

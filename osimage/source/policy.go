@@ -1,4 +1,4 @@
-package osimage
+package source
 
 import (
 	"context"
@@ -34,18 +34,18 @@ func (r rejection) Unwrap() error { return r.error }
 // checkPolicy holds an image against the signature policy and notes the rule
 // that accepts it. The rule is that of the reference as it was written, whatever
 // mirror the image came from; the signatures are the mirror's.
-func (p *Puller) checkPolicy(ctx context.Context, at place, ref imageref.Reference, instance *image.UnparsedImage, o *opened) error {
+func (h *Host) checkPolicy(ctx context.Context, at place, ref imageref.Reference, instance *image.UnparsedImage, o *Image) error {
 	if remote := ref.OstreeRemote(); remote != "" {
 		return rejection{fault.New(fault.Refused, "checking the commit with the keys of the ostree remote %q is not implemented", remote).
-			WithHint("require signatures of the image in %s and use ostree-image-signed:docker://…", p.path(policyPath))}
+			WithHint("require signatures of the image in %s and use ostree-image-signed:docker://…", h.path(policyPath))}
 	}
-	policy, err := p.policy(at.sys)
+	policy, err := h.policy(at.sys)
 	if err != nil {
 		return rejection{fault.New(fault.Refused, "cannot read the signature policy: %w", err).
 			WithHint("correct %s, see containers-policy.json(5)", policy.origin)}
 	}
 	if policy.absent {
-		o.notes = append(o.notes, fmt.Sprintf("no signature policy (%s): images are accepted without a signature", policy.origin))
+		o.Notes = append(o.Notes, fmt.Sprintf("no signature policy (%s): images are accepted without a signature", policy.origin))
 	}
 	written, err := libraryRef(ref)
 	if err != nil {
@@ -93,8 +93,8 @@ type policy struct {
 }
 
 // policy reads the system's policy, else whatever the library finds by default.
-func (p *Puller) policy(sys *types.SystemContext) (found policy, err error) {
-	found.origin = p.path(policyPath)
+func (h *Host) policy(sys *types.SystemContext) (found policy, err error) {
+	found.origin = h.path(policyPath)
 	if _, err := os.Lstat(found.origin); !errors.Is(err, fs.ErrNotExist) {
 		found.Policy, err = signature.NewPolicyFromFile(found.origin)
 		return found, err

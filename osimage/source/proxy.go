@@ -1,4 +1,4 @@
-package osimage
+package source
 
 import (
 	"errors"
@@ -25,8 +25,8 @@ const proxyEnvPath = "/etc/mco/proxy.env"
 // NO_PROXY have it (or in lower case, which comes first), each of them from the
 // process environment or, if it is not set there at all, from the host's
 // proxy.env. Errors never show a value: it may hold a password.
-func (p *Puller) proxies() (func(*url.URL) (*url.URL, error), error) {
-	path := p.path(proxyEnvPath)
+func (h *Host) proxies() (func(*url.URL) (*url.URL, error), error) {
+	path := h.path(proxyEnvPath)
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New(fault.Refused, "cannot read the proxy settings: %w", err)

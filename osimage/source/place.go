@@ -1,4 +1,4 @@
-package osimage
+package source
 
 import (
 	"context"
@@ -35,15 +35,15 @@ const (
 )
 
 // places lists where an image may come from, in the order to try.
-func (p *Puller) places(ref imageref.Reference) ([]place, error) {
+func (h *Host) places(ref imageref.Reference) ([]place, error) {
 	sys := &types.SystemContext{DockerRegistryUserAgent: "pivot"}
-	if root := p.path("/"); root != "/" {
+	if root := h.path("/"); root != "/" {
 		sys.RootForImplicitAbsolutePaths = root
 	}
 	if !ref.Remote() {
-		return []place{{ref: ref, sys: sys, judge: judge{ref: ref, root: p.path("/")}}}, nil
+		return []place{{ref: ref, sys: sys, judge: judge{ref: ref, root: h.path("/")}}}, nil
 	}
-	proxies, err := p.proxies()
+	proxies, err := h.proxies()
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (p *Puller) places(ref imageref.Reference) ([]place, error) {
 	}
 	places := make([]place, len(sources))
 	for i, source := range sources {
-		if places[i], err = p.registryPlace(sys, ref, source); err != nil {
+		if places[i], err = h.registryPlace(sys, ref, source); err != nil {
 			return nil, err
 		}
 	}
@@ -84,9 +84,9 @@ func pullSources(sys *types.SystemContext, ref imageref.Reference) ([]sysregistr
 }
 
 // registryPlace is one of an image's pull sources with all that is set for it.
-func (p *Puller) registryPlace(sys *types.SystemContext, ref imageref.Reference, source sysregistriesv2.PullSource) (place, error) {
+func (h *Host) registryPlace(sys *types.SystemContext, ref imageref.Reference, source sysregistriesv2.PullSource) (place, error) {
 	ref = ref.At(source.Reference.Name()) // mirrors change the name only
-	credentials, secret, err := p.findSecret(sys, source.Reference)
+	credentials, secret, err := h.findSecret(sys, source.Reference)
 	if err != nil {
 		return place{}, fault.New(fault.Refused, "%w", err)
 	}
@@ -98,7 +98,7 @@ func (p *Puller) registryPlace(sys *types.SystemContext, ref imageref.Reference,
 	own.SystemRegistriesConfPath, own.SystemRegistriesConfDirPath = noRegistriesConf, noRegistriesConfDir
 	own.DockerAuthConfig = &credentials
 	own.DockerInsecureSkipTLSVerify = types.NewOptionalBool(source.Endpoint.Insecure)
-	judge := judge{ref: ref, secret: secret, root: p.path("/"), proxy: proxyFor(sys, ref.Host())}
+	judge := judge{ref: ref, secret: secret, root: h.path("/"), proxy: proxyFor(sys, ref.Host())}
 	return place{ref: ref, sys: &own, judge: judge, err: refusal}, nil
 }
 
@@ -159,18 +159,10 @@ func passedOver(places []place, failed []error) []string {
 	return notes
 }
 
-// from names the place, if it is not the written one, in a failure to read the rest of an image.
-func (o *opened) from(err error) error {
-	if o.Source.IsZero() {
-		return err
-	}
-	return fmt.Errorf("from %s: %w", o.Source.Name(), err)
-}
-
 // patiently bounds how long a registry may take for what is small.
-func (p *Puller) patiently(ctx context.Context, at place) (context.Context, context.CancelFunc) {
+func (h *Host) patiently(ctx context.Context, at place) (context.Context, context.CancelFunc) {
 	if !at.ref.Remote() {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, p.patience(), errSilent)
+	return context.WithTimeoutCause(ctx, h.patience(), errSilent)
 }

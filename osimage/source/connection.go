@@ -1,4 +1,4 @@
-package osimage
+package source
 
 import (
 	"context"
@@ -40,8 +40,8 @@ func (c *connection) renew(ctx context.Context, refused types.ImageSource) error
 	return err
 }
 
-// Close ends all of it.
-func (c *connection) Close() error {
+// close ends all of it.
+func (c *connection) close() error {
 	err := c.source().Close()
 	for _, source := range c.past {
 		err = errors.Join(err, source.Close())

@@ -1,4 +1,4 @@
-package osimage
+package source
 
 import (
 	"context"
@@ -24,9 +24,9 @@ type download struct {
 }
 
 func (b *blob) newDownload() *download {
-	b.source = b.image.source()
+	b.source = b.image.connection.source()
 	d := &download{source: b.source, blob: b.BlobInfo}
-	d.ctx, d.watch = newWatch(b.ctx, b.puller.patience())
+	d.ctx, d.watch = newWatch(b.ctx, b.image.host.patience())
 	return d
 }
 

@@ -1,4 +1,4 @@
-package osimage
+package source
 
 import (
 	"bytes"
@@ -23,8 +23,8 @@ type Retry struct {
 	Sleep func(context.Context, time.Duration) error // waits, or fails when the context ends
 }
 
-// DefaultRetry outlasts the restart of a registry: some two and a half minutes.
-func DefaultRetry() Retry {
+// defaultRetry outlasts the restart of a registry: some two and a half minutes.
+func defaultRetry() Retry {
 	return Retry{Backoff: retry.Backoff{First: time.Second, Cap: 30 * time.Second}, Tries: 10, Sleep: retry.Sleep}
 }
 
@@ -86,7 +86,7 @@ func (b *blob) resume() error {
 func (b *blob) skip(d *download, n int64, again io.Writer) error {
 	return b.reading(d.ctx, d.skip(n, func(p []byte) {
 		_, _ = again.Write(p) // memory, which takes all
-		b.meter.again(len(p))
+		b.meter.Again(len(p))
 	}))
 }
 
@@ -138,10 +138,10 @@ func (b *blob) retry(err error) error {
 
 // renew gets a new token. That the registry refuses that one too is final.
 func (b *blob) renew() error {
-	b.puller.log("layer %s: the registry refuses its token at byte %d of %d; asking for a new one", b.Digest, b.offset, b.Size)
-	ctx, cancel := context.WithTimeoutCause(b.ctx, b.puller.patience(), errSilent)
+	b.image.host.log("layer %s: the registry refuses its token at byte %d of %d; asking for a new one", b.Digest, b.offset, b.Size)
+	ctx, cancel := context.WithTimeoutCause(b.ctx, b.image.host.patience(), errSilent)
 	defer cancel()
-	if err := b.image.renew(ctx, b.source); err != nil {
+	if err := b.image.connection.renew(ctx, b.source); err != nil {
 		return b.image.judge.classify(ctx, err, b.image.judge.fallback())
 	}
 	b.denied = b.offset
@@ -150,7 +150,7 @@ func (b *blob) renew() error {
 
 // wait waits for the next try, or returns the error if there were too many.
 func (b *blob) wait(err error) error {
-	policy := b.puller.retry()
+	policy := b.image.host.retry()
 	if b.failures++; b.fresh >= enough {
 		b.failures = 1
 	}
@@ -160,7 +160,7 @@ func (b *blob) wait(err error) error {
 			Err: fmt.Errorf("gave up after %d tries: %w", b.failures, err)}
 	}
 	wait := policy.Wait(b.failures)
-	b.puller.log("layer %s: %v; going on at byte %d of %d in %s", b.Digest, err, b.offset, b.Size, wait.Round(time.Millisecond))
+	b.image.host.log("layer %s: %v; going on at byte %d of %d in %s", b.Digest, err, b.offset, b.Size, wait.Round(time.Millisecond))
 	if policy.Sleep(b.ctx, wait) != nil {
 		return b.reading(b.ctx, err)
 	}

@@ -1,4 +1,4 @@
-package osimage
+package source
 
 import (
 	"context"
@@ -18,15 +18,11 @@ import (
 // errClosed is why a stream ends that was closed before its end.
 var errClosed = errors.New("it was closed")
 
-// blob is one layer as it is in the source, compressed: a stream that goes on
-// where it stopped after a transient failure, and ends with io.EOF only if size
-// and digest are those of the manifest. Its errors are classified. Read and Close
-// may be called by different goroutines.
+// blob is what OpenBlob promises.
 type blob struct {
 	types.BlobInfo
-	puller *Puller
-	image  *opened
-	meter  *meter
+	image *Image
+	meter Meter
 
 	ctx    context.Context // of the whole stream
 	cancel context.CancelCauseFunc
@@ -46,19 +42,22 @@ type blob struct {
 	denied   int64     // where the last one was of this kind
 }
 
-// openBlob makes the stream of the image's nth layer. The source is first asked by
-// Read. Close must be called.
-func (i *importer) openBlob(ctx context.Context, n int) (*blob, error) {
-	info := i.image.blobs[n]
+// OpenBlob makes the stream of the image's nth layer, compressed as it is in the
+// source, which is first asked by Read. It goes on where it stopped after a
+// transient failure, and ends with io.EOF only if size and digest are those of the
+// manifest. Its errors have their kind. Close may be called while another
+// goroutine reads, which makes that return; it never fails.
+func (i *Image) OpenBlob(ctx context.Context, n int, meter Meter) (io.ReadCloser, error) {
+	info := i.blobs[n]
 	if algorithm := info.Digest.Algorithm(); algorithm != "sha256" {
 		return nil, fault.New(fault.BadInput, "its digest is of the unknown kind %q", algorithm)
 	}
-	b := &blob{BlobInfo: info, puller: i.Puller, image: i.image, meter: i.progress, sum: sha256.New(), parts: info.Size > 0, denied: -1}
+	b := &blob{BlobInfo: info, image: i, meter: meter, sum: sha256.New(), parts: info.Size > 0, denied: -1}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
 	return b, nil
 }
 
-// Close ends the stream. A Read under way returns.
+// Close implements io.Closer. A Read under way returns.
 func (b *blob) Close() error {
 	b.cancel(errClosed)
 	b.mu.Lock()
@@ -90,7 +89,7 @@ func (b *blob) next(p []byte) (int, error) {
 	if b.Size >= 0 && b.offset+int64(n) > b.Size {
 		return 0, imagefault.Damaged("data follows after the %d bytes that the manifest says", b.Size)
 	}
-	b.meter.add(n)
+	b.meter.Fetched(n)
 	b.take(p[:n])
 	if err != nil && err != io.EOF {
 		err = b.reading(b.from.ctx, err)
