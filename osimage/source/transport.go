@@ -14,6 +14,7 @@ import (
 	"go.podman.io/image/v5/types"
 
 	"machine-pivot/osimage/imageref"
+	"machine-pivot/osimage/source/ocilayout"
 )
 
 // openSource opens the image that a reference names.
@@ -24,16 +25,13 @@ func openSource(ctx context.Context, ref imageref.Reference, sys *types.SystemCo
 	}
 	switch ref.Transport() {
 	case imageref.OCI:
-		return openLayout(library, directoryFiles(ref.Name()), ref.Tag())
+		return ocilayout.OpenDirectory(library, ref.Name(), ref.Tag())
 	case imageref.OCIArchive:
-		files, err := openArchive(ref.Name())
-		if errors.Is(err, errNotTar) { // perhaps compressed
-			return library.NewImageSource(ctx, sys)
+		source, err := ocilayout.OpenArchive(library, ref.Name(), ref.Tag())
+		if errors.Is(err, ocilayout.ErrNotTar) { // perhaps compressed
+			break
 		}
-		if err != nil {
-			return nil, err
-		}
-		return openLayout(library, files, ref.Tag())
+		return source, err
 	}
 	return library.NewImageSource(ctx, sys)
 }

@@ -59,10 +59,11 @@ var importTable = map[string]rule{
 
 	// The rooms of osimage: how an image is named, where it comes from, what a layer
 	// holds. They know nothing of one another but the name.
-	"osimage/imageref":   {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"osimage/source":     {ours: []string{"osimage/imageref", "osimage/imagefault", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine)},
-	"osimage/layer":      {ours: []string{"osimage/imagefault", "ostree", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
-	"osimage/imagefault": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/imageref":         {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"osimage/source":           {ours: []string{"osimage/source/ocilayout", "osimage/imageref", "osimage/imagefault", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine)},
+	"osimage/source/ocilayout": {ours: []string{"osimage/imagefault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"osimage/layer":            {ours: []string{"osimage/imagefault", "ostree", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The core decides; the engines, the host and the reporter serve it.
 	"pivot":     {ours: append([]string{"ostree", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},

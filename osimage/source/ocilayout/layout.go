@@ -1,4 +1,12 @@
-package source
+// Package ocilayout reads an image from an OCI layout (image-spec,
+// image-layout.md): a directory, or a plain tar archive that is read where it is.
+//
+// The image library has readers of its own. They unpack an archive into a
+// temporary directory first, and fetch layers from the network where the manifest
+// has URLs; this one reads what is there, where it is. It gives no signatures,
+// since a layout has no place for them, and compares no digest of a layer: who
+// reads it does. A manifest has at most 4 MiB.
+package ocilayout
 
 import (
 	"context"
@@ -17,12 +25,8 @@ import (
 	"machine-pivot/osimage/imagefault"
 )
 
-// layoutSource reads an image from an OCI layout (image-spec, image-layout.md).
-//
-// The library has a reader of its own. It unpacks an archive into a temporary
-// directory first, and fetches layers from the network where the manifest has
-// URLs; this one reads what is there, where it is.
-type layoutSource struct {
+// layout is an image in a layout.
+type layout struct {
 	ref   types.ImageReference
 	files files
 	top   imgspec.Descriptor // of the image, in index.json
@@ -37,10 +41,25 @@ type files interface {
 // maxManifest bounds what is read into memory, as registries bound it.
 const maxManifest = 4 << 20
 
-// openLayout finds the image of a name, or the only one if name is empty. It
-// closes the files if it fails.
-func openLayout(ref types.ImageReference, files files, name string) (types.ImageSource, error) {
-	s := &layoutSource{ref: ref, files: files}
+// OpenDirectory opens the image of a name in a directory, or the only one if name
+// is empty. ref is what the image says it was opened by.
+func OpenDirectory(ref types.ImageReference, dir, name string) (types.ImageSource, error) {
+	return open(ref, directory(dir), name)
+}
+
+// OpenArchive is OpenDirectory for a tar archive. One that does not begin as such,
+// compressed perhaps, is ErrNotTar.
+func OpenArchive(ref types.ImageReference, file, name string) (types.ImageSource, error) {
+	files, err := openArchive(file)
+	if err != nil {
+		return nil, err
+	}
+	return open(ref, files, name)
+}
+
+// open finds the image. It closes the files if it fails.
+func open(ref types.ImageReference, files files, name string) (types.ImageSource, error) {
+	s := &layout{ref: ref, files: files}
 	text, err := s.read("index.json")
 	if err == nil {
 		s.top, err = findImage(text, name)
@@ -72,7 +91,7 @@ func findImage(text []byte, name string) (imgspec.Descriptor, error) {
 }
 
 // read reads a small file.
-func (s *layoutSource) read(name string) ([]byte, error) {
+func (s *layout) read(name string) ([]byte, error) {
 	content, _, err := s.files.open(name)
 	if err != nil {
 		return nil, err
@@ -89,13 +108,13 @@ func (s *layoutSource) read(name string) ([]byte, error) {
 }
 
 // Reference implements types.ImageSource.
-func (s *layoutSource) Reference() types.ImageReference { return s.ref }
+func (s *layout) Reference() types.ImageReference { return s.ref }
 
 // Close implements types.ImageSource.
-func (s *layoutSource) Close() error { return s.files.Close() }
+func (s *layout) Close() error { return s.files.Close() }
 
 // GetManifest implements types.ImageSource.
-func (s *layoutSource) GetManifest(_ context.Context, instance *digestlib.Digest) ([]byte, string, error) {
+func (s *layout) GetManifest(_ context.Context, instance *digestlib.Digest) ([]byte, string, error) {
 	digest, mime := s.top.Digest, s.top.MediaType
 	if instance != nil {
 		digest, mime = *instance, ""
@@ -118,7 +137,7 @@ func (s *layoutSource) GetManifest(_ context.Context, instance *digestlib.Digest
 }
 
 // GetBlob implements types.ImageSource. Who reads verifies.
-func (s *layoutSource) GetBlob(_ context.Context, blob types.BlobInfo, _ types.BlobInfoCache) (io.ReadCloser, int64, error) {
+func (s *layout) GetBlob(_ context.Context, blob types.BlobInfo, _ types.BlobInfoCache) (io.ReadCloser, int64, error) {
 	name, err := blobPath(blob.Digest)
 	if err != nil {
 		return nil, 0, err
@@ -127,15 +146,15 @@ func (s *layoutSource) GetBlob(_ context.Context, blob types.BlobInfo, _ types.B
 }
 
 // HasThreadSafeGetBlob implements types.ImageSource.
-func (s *layoutSource) HasThreadSafeGetBlob() bool { return true }
+func (s *layout) HasThreadSafeGetBlob() bool { return true }
 
 // GetSignatures implements types.ImageSource: a layout holds none.
-func (s *layoutSource) GetSignatures(context.Context, *digestlib.Digest) ([][]byte, error) {
+func (s *layout) GetSignatures(context.Context, *digestlib.Digest) ([][]byte, error) {
 	return nil, nil
 }
 
 // LayerInfosForCopy implements types.ImageSource: the layers are as the manifest says.
-func (s *layoutSource) LayerInfosForCopy(context.Context, *digestlib.Digest) ([]types.BlobInfo, error) {
+func (s *layout) LayerInfosForCopy(context.Context, *digestlib.Digest) ([]types.BlobInfo, error) {
 	return nil, nil
 }
 

@@ -1,4 +1,4 @@
-package source
+package ocilayout
 
 import (
 	"archive/tar"
@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 )
 
-// directoryFiles are the files below a directory.
-type directoryFiles string
+// directory are the files below a directory.
+type directory string
 
-func (d directoryFiles) open(name string) (io.ReadCloser, int64, error) {
+func (d directory) open(name string) (io.ReadCloser, int64, error) {
 	f, err := os.Open(filepath.Join(string(d), filepath.FromSlash(name)))
 	if err != nil {
 		return nil, 0, err
@@ -27,22 +27,22 @@ func (d directoryFiles) open(name string) (io.ReadCloser, int64, error) {
 }
 
 // Close implements files.
-func (d directoryFiles) Close() error { return nil }
+func (d directory) Close() error { return nil }
 
-// archiveFiles are the files in a tar archive, read from where they are in it.
-type archiveFiles struct {
-	archive *os.File
-	parts   map[string]part
+// archive are the files in a tar archive, read from where they are in it.
+type archive struct {
+	file  *os.File
+	parts map[string]part
 }
 
 // part is a range of bytes.
 type part struct{ offset, size int64 }
 
-// errNotTar says that a file does not begin as a tar archive.
-var errNotTar = errors.New("it is not a plain tar archive")
+// ErrNotTar says that a file does not begin as a tar archive.
+var ErrNotTar = errors.New("it is not a plain tar archive")
 
 // openArchive finds the files in an archive.
-func openArchive(name string) (*archiveFiles, error) {
+func openArchive(name string) (*archive, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -51,17 +51,17 @@ func openArchive(name string) (*archiveFiles, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot read %s: %w", name, err), f.Close())
 	}
-	return &archiveFiles{archive: f, parts: parts}, nil
+	return &archive{file: f, parts: parts}, nil
 }
 
 func partsOf(f *os.File) (map[string]part, error) {
 	parts := map[string]part{}
-	archive := tar.NewReader(f) // seeks over contents
+	in := tar.NewReader(f) // seeks over contents
 	for first := true; ; first = false {
-		header, err := archive.Next()
+		header, err := in.Next()
 		switch {
 		case first && err != nil:
-			return nil, errNotTar
+			return nil, ErrNotTar
 		case err == io.EOF:
 			return parts, nil
 		case err != nil:
@@ -78,13 +78,13 @@ func partsOf(f *os.File) (map[string]part, error) {
 	}
 }
 
-func (a *archiveFiles) open(name string) (io.ReadCloser, int64, error) {
+func (a *archive) open(name string) (io.ReadCloser, int64, error) {
 	at, ok := a.parts[name]
 	if !ok {
-		return nil, 0, &fs.PathError{Op: "open", Path: a.archive.Name() + ":" + name, Err: fs.ErrNotExist}
+		return nil, 0, &fs.PathError{Op: "open", Path: a.file.Name() + ":" + name, Err: fs.ErrNotExist}
 	}
-	return io.NopCloser(io.NewSectionReader(a.archive, at.offset, at.size)), at.size, nil
+	return io.NopCloser(io.NewSectionReader(a.file, at.offset, at.size)), at.size, nil
 }
 
 // Close implements files.
-func (a *archiveFiles) Close() error { return a.archive.Close() }
+func (a *archive) Close() error { return a.file.Close() }
