@@ -34,6 +34,7 @@ var errNative = errors.New("not a layer of an ostree-native container")
 // attributes of a file come before it: as a file-xattrs-link that is a hard link
 // to a file-xattrs object (until bootc 1.7), or that holds them (since 1.8).
 type Native struct {
+	// Known when the layer was read:
 	Commit ostree.Checksum   // of the first layer, else zero
 	Files  []ostree.Checksum // the file objects, each once
 
