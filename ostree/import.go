@@ -29,7 +29,7 @@ type Import struct {
 	flushing atomic.Bool
 	flushes  sync.WaitGroup
 
-	inflaters sync.Pool // of *inflater
+	inflaters sync.Pool // of *inflate.Decoder
 
 	finishing sync.Mutex          // held by Finish
 	whole     map[ObjectName]bool // with all that they refer to, in the repository

@@ -13,17 +13,18 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/klauspost/compress/flate"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"machine-pivot/ostree/inflate"
 )
 
 // The floor is what no import can do without: each object's content is
 // decompressed, hashed and written, on all processors. It has no network, no
 // archive, no files but one for each processor, and nothing to compare a hash
-// with. Its input are packs, one for each processor: records of a length (8
-// bytes, big-endian) and that many bytes of deflate stream, those of the legacy
-// image.
+// with. Its input are packs, one for each processor: records of two lengths (8
+// bytes each, big-endian), decompressed and compressed, and a deflate stream,
+// those of the legacy image.
 
 const bufferSize = 256 << 10 // bytes
 
@@ -77,7 +78,7 @@ func (p *pack) add(path string) (size int64, err error) {
 	if len(data) == start {
 		return 0, nil // a symbolic link
 	}
-	record := binary.BigEndian.AppendUint64(nil, uint64(len(data)-start))
+	record := binary.BigEndian.AppendUint64(data[8:16:16], uint64(len(data)-start))
 	if _, err := p.out.Write(append(record, data[start:]...)); err != nil {
 		return 0, err
 	}
@@ -124,22 +125,17 @@ func unpack(path, out string) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	records, to := bufio.NewReaderSize(in, bufferSize), bufio.NewWriterSize(f, bufferSize)
 	record := &io.LimitedReader{R: records}
-	stream, sum := bufio.NewReader(record), sha256.New()
-	inflate := flate.NewReader(stream)
+	sum, decoder := sha256.New(), inflate.New()
 	for {
-		var length [8]byte
-		if _, err := io.ReadFull(records, length[:]); err == io.EOF {
+		var lengths [16]byte
+		if _, err := io.ReadFull(records, lengths[:]); err == io.EOF {
 			return to.Flush()
 		} else if err != nil {
 			return err
 		}
-		record.N = int64(binary.BigEndian.Uint64(length[:]))
-		stream.Reset(record)
-		if err := inflate.(flate.Resetter).Reset(stream, nil); err != nil {
-			return err
-		}
+		record.N = int64(binary.BigEndian.Uint64(lengths[8:]))
 		sum.Reset()
-		if _, err := io.Copy(io.MultiWriter(sum, to), inflate); err != nil {
+		if err := decoder.Decode(io.MultiWriter(sum, to), record, binary.BigEndian.Uint64(lengths[:])); err != nil {
 			return err
 		}
 		sum.Sum(nil)

@@ -28,7 +28,7 @@ type cuts struct {
 // power at each flush and at random writes. What the disk then holds must be the
 // old system or the new one, whole; and a machine that boots it must arrive.
 func powerCuts(t *testing.T, l *lab.Lab) {
-	amount := cuts{flush: 2, random: 12, boots: 1}
+	amount := cuts{flush: 2, random: 12, boots: 5}
 	if os.Getenv("PIVOT_SWEEP") == "long" {
 		amount = cuts{flush: 1, random: 200, boots: 6}
 	}

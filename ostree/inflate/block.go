@@ -1,0 +1,153 @@
+package inflate
+
+import (
+	"encoding/binary"
+	"io"
+)
+
+// stored copies a block that is not compressed.
+func (d *Decoder) stored() error {
+	d.at -= int(d.count / 8) // bits are read from the next byte on
+	d.bits, d.count = 0, 0
+	if d.at > d.safe {
+		if d.at > d.end {
+			return io.ErrUnexpectedEOF
+		}
+		if err := d.read(); err != nil {
+			return err
+		}
+	}
+	if d.at+4 > d.end {
+		return io.ErrUnexpectedEOF
+	}
+	n := int(binary.LittleEndian.Uint16(d.in[d.at:]))
+	if n != int(^binary.LittleEndian.Uint16(d.in[d.at+2:])) {
+		return d.nonsense()
+	}
+	d.at += 4
+	for n > 0 {
+		if d.filled >= outEnd {
+			if err := d.flush(); err != nil {
+				return err
+			}
+		}
+		if d.at == d.end {
+			if err := d.read(); err != nil {
+				return err
+			}
+			if d.at == d.end {
+				return io.ErrUnexpectedEOF
+			}
+		}
+		copied := copy(d.out[d.filled:outEnd], d.in[d.at:min(d.end, d.at+n)])
+		d.at, d.filled, n = d.at+copied, d.filled+copied, n-copied
+	}
+	return nil
+}
+
+// fixed sets the code that needs no description.
+func (d *Decoder) fixed() {
+	l := d.lengths[:numLiterals]
+	for i := range l {
+		switch {
+		case i < 144:
+			l[i] = 8
+		case i < 256:
+			l[i] = 9
+		case i < 280:
+			l[i] = 7
+		default:
+			l[i] = 8
+		}
+	}
+	build(d.literals[:], literalBits, l, &d.values.literals)
+	l = d.lengths[:numDistances]
+	for i := range l {
+		l[i] = 5
+	}
+	build(d.distances[:], distanceBits, l, &d.values.distances)
+}
+
+// dynamic reads a block's code.
+func (d *Decoder) dynamic() error {
+	if err := d.refill(); err != nil {
+		return err
+	}
+	literals, distances, lengths := int(d.take(5))+257, int(d.take(5))+1, int(d.take(4))+4
+	if literals > numLiterals-2 || distances > numDistances-2 {
+		return d.nonsense()
+	}
+	order := [numLengths]uint8{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
+	var code [numLengths]uint8
+	for _, symbol := range order[:lengths] {
+		if d.count < 3 {
+			if err := d.refill(); err != nil {
+				return err
+			}
+		}
+		code[symbol] = uint8(d.take(3))
+	}
+	if !build(d.codes[:], lengthsBits, code[:], &d.values.lengths) {
+		return d.nonsense()
+	}
+	all := d.lengths[:literals+distances]
+	if err := d.readLengths(all); err != nil {
+		return err
+	}
+	if !build(d.literals[:], literalBits, all[:literals], &d.values.literals) ||
+		!build(d.distances[:], distanceBits, all[literals:], &d.values.distances) {
+		return d.nonsense()
+	}
+	return nil
+}
+
+// readLengths reads the lengths of the codes of literals and distances, which may repeat.
+func (d *Decoder) readLengths(to []uint8) error {
+	for i := 0; i < len(to); {
+		if d.count < maxLenLengths+7 {
+			if err := d.refill(); err != nil {
+				return err
+			}
+		}
+		entry := d.codes[d.bits&(lengthsSize-1)]
+		if entry&special != 0 {
+			return d.nonsense()
+		}
+		d.take(uint(entry & 15))
+		symbol := uint8(entry >> 16)
+		if symbol < 16 {
+			to[i] = symbol
+			i++
+			continue
+		}
+		value, n := uint8(0), 0
+		switch symbol {
+		case 16:
+			if i == 0 {
+				return d.nonsense()
+			}
+			value, n = to[i-1], 3+int(d.take(2))
+		case 17:
+			n = 3 + int(d.take(3))
+		default:
+			n = 11 + int(d.take(7))
+		}
+		if i+n > len(to) {
+			return d.nonsense()
+		}
+		for ; n > 0; n-- {
+			to[i] = value
+			i++
+		}
+	}
+	return nil
+}
+
+// nonsense is the error of a code that stands for nothing: where the stream is cut
+// off it may only seem to be there.
+func (d *Decoder) nonsense() error {
+	if d.ended && d.at-int(d.count/8) >= d.end {
+		return io.ErrUnexpectedEOF
+	}
+	return ErrCorrupt
+}
