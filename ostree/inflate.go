@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"machine-pivot/ostree/inflate"
+	"machine-pivot/inflate"
 )
 
 // inflateContent does what h.copyContent does, with a compressed stream.

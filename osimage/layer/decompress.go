@@ -6,8 +6,9 @@ import (
 	"io"
 	"strings"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"machine-pivot/inflate"
 )
 
 // maxWindow bounds what a zstd stream may make us remember, in bytes; the zstd
@@ -35,7 +36,11 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 	head := string(peeked)
 	switch {
 	case strings.HasPrefix(head, gzipMagic):
-		return gzip.NewReader(in)
+		z, err := inflate.NewGzip(in)
+		if err != nil {
+			return nil, fmt.Errorf("cannot decompress: %w", err)
+		}
+		return io.NopCloser(z), nil
 	case head == zstdMagic, strings.HasSuffix(head, skippableMagic) && head[0]&0xf0 == 0x50:
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {

@@ -53,7 +53,8 @@ var importTable = map[string]rule{
 	"systemd-units":               {never: slices.Concat(processes, commandLine, world)},
 
 	// Formats and places: each usable without the rest.
-	"ostree":    {ours: []string{"ostree"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"inflate":   {never: slices.Concat(processes, commandLine, world)},
+	"ostree":    {ours: []string{"ostree", "inflate"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"osimage":   {ours: []string{"osimage", "ostree", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
@@ -62,7 +63,7 @@ var importTable = map[string]rule{
 	"osimage/imageref":         {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"osimage/source":           {ours: []string{"osimage/source/ocilayout", "osimage/imageref", "osimage/imagefault", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"osimage/source/ocilayout": {ours: []string{"osimage/imagefault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"osimage/layer":            {ours: []string{"osimage/imagefault", "ostree", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/layer":            {ours: []string{"osimage/imagefault", "ostree", "inflate", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The core decides; the engines, the host and the reporter serve it.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"machine-pivot/ostree/inflate"
+	"machine-pivot/inflate"
 )
 
 // deflate compresses at a level of compress/flate.

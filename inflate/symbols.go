@@ -4,26 +4,23 @@ import (
 	"encoding/binary"
 )
 
-// compressed decompresses the symbols of a block up to its end.
-func (d *Decoder) compressed() error {
-	for {
-		switch done, err := d.symbols(); {
-		case err != nil:
-			return d.nonsense()
-		case done:
-			return nil
-		}
-		if d.filled >= outEnd {
-			if err := d.flush(); err != nil {
-				return err
-			}
-		}
+// coded decompresses the symbols of a block up to its end, as far as there is room.
+func (d *Decoder) coded() error {
+	for d.filled < outEnd {
 		if d.at > d.safe {
 			if err := d.read(); err != nil {
 				return err
 			}
 		}
+		switch done, err := d.symbols(); {
+		case err != nil:
+			return d.nonsense()
+		case done:
+			d.kind = between
+			return nil
+		}
 	}
+	return nil
 }
 
 // symbols decompresses until the block ends, or input or room for output runs

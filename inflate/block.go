@@ -5,43 +5,40 @@ import (
 	"io"
 )
 
-// stored copies a block that is not compressed.
+// beginStored reads the length of a block that is not compressed.
+func (d *Decoder) beginStored() error {
+	head, err := d.peek(4)
+	if err != nil {
+		return err
+	}
+	if len(head) < 4 {
+		return io.ErrUnexpectedEOF
+	}
+	n := binary.LittleEndian.Uint16(head)
+	if n != ^binary.LittleEndian.Uint16(head[2:]) {
+		return ErrCorrupt
+	}
+	d.at += 4
+	d.kind, d.left = storedBlock, int(n)
+	return nil
+}
+
+// stored copies from a block that is not compressed.
 func (d *Decoder) stored() error {
-	d.at -= int(d.count / 8) // bits are read from the next byte on
-	d.bits, d.count = 0, 0
-	if d.at > d.safe {
-		if d.at > d.end {
-			return io.ErrUnexpectedEOF
-		}
+	if d.left == 0 {
+		d.kind = between
+		return nil
+	}
+	if d.at == d.end {
 		if err := d.read(); err != nil {
 			return err
 		}
-	}
-	if d.at+4 > d.end {
-		return io.ErrUnexpectedEOF
-	}
-	n := int(binary.LittleEndian.Uint16(d.in[d.at:]))
-	if n != int(^binary.LittleEndian.Uint16(d.in[d.at+2:])) {
-		return d.nonsense()
-	}
-	d.at += 4
-	for n > 0 {
-		if d.filled >= outEnd {
-			if err := d.flush(); err != nil {
-				return err
-			}
-		}
 		if d.at == d.end {
-			if err := d.read(); err != nil {
-				return err
-			}
-			if d.at == d.end {
-				return io.ErrUnexpectedEOF
-			}
+			return io.ErrUnexpectedEOF
 		}
-		copied := copy(d.out[d.filled:outEnd], d.in[d.at:min(d.end, d.at+n)])
-		d.at, d.filled, n = d.at+copied, d.filled+copied, n-copied
 	}
+	n := copy(d.out[d.filled:outEnd], d.in[d.at:min(d.end, d.at+d.left)])
+	d.at, d.filled, d.left = d.at+n, d.filled+n, d.left-n
 	return nil
 }
 
