@@ -59,7 +59,10 @@ func (b *FirstBoot) run(ctx context.Context) error {
 	}
 
 	b.Progress.Begin(pivot.StepObserve, "looking at the host")
-	target = b.recall(target)
+	target, err = b.adopt(b.recall(target))
+	if err != nil {
+		return err
+	}
 	state, err := b.Host.Observe(target.Paths())
 	if err != nil {
 		return err

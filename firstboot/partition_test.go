@@ -36,7 +36,6 @@ func pin(t *testing.T, h *hostdir.Host, set string) {
 
 // What pods could not run with is refused before anything is pulled.
 func TestPartitionIsCheckedFirst(t *testing.T) {
-	empty := `{"spec":{"osImageURL":%q,"kernelArguments":[%q],"fips":false,"config":{"ignition":{"version":"9.9.9"}}}}`
 	for _, c := range []struct {
 		name    string
 		prepare func(*testing.T, *hostdir.Host)
@@ -46,11 +45,11 @@ func TestPartitionIsCheckedFirst(t *testing.T) {
 			"CPU 1 will be offline after the reboot: nosmt switches the second threads of all cores off (CPU 1 is a thread of the core 0-1)"},
 		{"a set of Ignition's outside the machine", func(t *testing.T, h *hostdir.Host) {
 			pin(t, h, "0-9")
-			h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil, empty, h.Image, "quiet"))
+			askServed(h, "quiet")
 		}, "the machine has no CPU 4-9, only 0-3"},
 		{"a set of Ignition's that the arguments switch off", func(t *testing.T, h *hostdir.Host) {
 			pin(t, h, "0,3")
-			h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil, empty, h.Image, "maxcpus=2"))
+			askServed(h, "maxcpus=2")
 		}, "CPU 3 will be offline after the reboot: maxcpus=2"},
 		{"a later drop-in with another set", func(_ *testing.T, h *hostdir.Host) {
 			h.Write(pinning.DropInDir+"/"+pinning.ProfileDropIn, pinning.DropIn(pinning.Workloads{"management": {}}))
@@ -99,28 +98,20 @@ func TestVerifyFindsDriftOfThePartition(t *testing.T) {
 	if err := boot(t, h); err != nil {
 		t.Fatal(err)
 	}
-	verify := func() string {
-		m := machine(t, h)
-		differences, err := m.Verify()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Join(differences, "\n")
-	}
-	if got := verify(); got != "" {
+	if got := verify(t, h); got != "" {
 		t.Errorf("at its target: %s", got)
 	}
 	h.Write(pinning.DropInDir+"/60-mine", pinning.DropIn(pinning.Workloads{"management": {}}))
-	if got := verify(); !strings.Contains(got, `its CPUs "0-1" differ from "" in `+pinning.DropInDir+"/60-mine") {
+	if got := verify(t, h); !strings.Contains(got, `its CPUs "0-1" differ from "" in `+pinning.DropInDir+"/60-mine") {
 		t.Errorf("with another drop-in: %q", got)
 	}
 	h.Write(pinning.DropInDir+"/60-mine", []byte("[crio.runtime]\nlog_level = \"info\"\n"))
 	h.Write("/sys/devices/system/cpu/online", []byte("0,2-3\n"))
-	if got := verify(); !strings.Contains(got, "CPU 1 of workload management: offline") {
+	if got := verify(t, h); !strings.Contains(got, "CPU 1 of workload management: offline") {
 		t.Errorf("with a CPU offline: %q", got)
 	}
 	h.Write(pinning.KubeletPath, []byte("{}"))
-	if got := verify(); !strings.Contains(got, "file "+pinning.KubeletPath+": differs") {
+	if got := verify(t, h); !strings.Contains(got, "file "+pinning.KubeletPath+": differs") {
 		t.Errorf("with a changed file: %q", got)
 	}
 }

@@ -47,6 +47,7 @@ type Input struct {
 // Result is what CPU partitioning amounts to.
 type Result struct {
 	Workloads Workloads // in effect: those with CPUs of their own or known to kubelet
+	Files     []string  // that say so: of each workload the one that counts, and kubelet's; sorted
 	Pools     *Pools    // nil if the machine's CPUs are not known
 	Problems  []Problem
 }
@@ -74,19 +75,24 @@ func Check(files map[string][]byte, present CPUSet) []Problem {
 func Inspect(in Input) Result {
 	c := newChecker(in.Machine)
 	c.files(in.Files)
-	workloads := Workloads{}
+	result := Result{Workloads: Workloads{}}
+	if _, ok := in.Files[KubeletPath]; ok {
+		result.Files = append(result.Files, KubeletPath)
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
 		if w := c.effective[name]; !w.cpus.IsEmpty() || w.partitions() {
-			workloads[name] = w.cpus
+			result.Workloads[name] = w.cpus
+			result.Files = append(result.Files, c.definedIn[name])
 			c.onMachine(c.definedIn[name], name, w.cpus, in.Line)
 		}
 	}
-	result := Result{Workloads: workloads}
+	slices.Sort(result.Files)
+	result.Files = slices.Compact(result.Files)
 	manager := c.manager(in)
-	c.againstManager(workloads, manager, in)
+	c.againstManager(result.Workloads, manager, in)
 	if in.Machine.known() {
-		result.Pools = pools(in.Machine.OnlineAfter(in.Line), workloads, manager)
-		c.leftOver(*result.Pools, workloads)
+		result.Pools = pools(in.Machine.OnlineAfter(in.Line), result.Workloads, manager)
+		c.leftOver(*result.Pools, result.Workloads)
 	}
 	result.Problems = c.problems
 	return result
