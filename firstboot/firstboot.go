@@ -103,9 +103,14 @@ func (b *FirstBoot) Read() (*machineconfig.Desired, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	policy, err := b.Host.KargPolicy()
+	if err != nil {
+		return nil, err
+	}
 	desired, report := machineconfig.ParseEncapsulated(data, machineconfig.Host{
 		CPUs:       cpus,
 		CheckImage: imageref.Check,
+		Policy:     &policy,
 	})
 	if report.Failed() {
 		return nil, report.Err("MachineConfig " + b.File)
@@ -130,9 +135,9 @@ func (b *FirstBoot) nothingAsked(err error) error {
 
 // Target turns the parsed file into values that can be compared with the host.
 func (b *FirstBoot) Target(ctx context.Context, d *machineconfig.Desired) (pivot.Target, error) {
-	args, err := kargs.ParseEntries(d.KernelArguments)
+	args, err := b.arguments(d.KernelArguments)
 	if err != nil {
-		return pivot.Target{}, fault.New(fault.BadInput, "%w", err)
+		return pivot.Target{}, err
 	}
 	target := pivot.Target{Kargs: kargs.Change{New: args}, Files: d.Files}
 	if d.Image == "" {

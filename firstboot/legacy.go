@@ -48,8 +48,8 @@ func (r *Rebase) kargs() (kargs.Change, error) {
 	if err != nil {
 		return kargs.Change{}, fault.New(fault.BadInput, "cannot use %s: %w", KernelArgsPath, err)
 	}
-	if change.New, err = kargs.ParseEntries(append(change.New, r.Append...)); err != nil {
-		return change, fault.New(fault.BadInput, "%w", err)
+	if change.New, err = r.arguments(append(change.New, r.Append...)); err != nil {
+		return change, err
 	}
 	for _, entry := range r.Delete {
 		change.Delete = append(change.Delete, kargs.Split(entry)...)

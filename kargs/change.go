@@ -3,7 +3,6 @@ package kargs
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Change is what a configuration asks of a command line.
@@ -147,25 +146,6 @@ func surplus(old, wanted Line) Line {
 		}
 	}
 	return rest
-}
-
-// ParseEntries cuts the entries of a MachineConfig's kernelArguments into
-// arguments; an entry may hold several. It fails on what Check calls an error.
-func ParseEntries(entries []string) (Line, error) {
-	var line Line
-	var wrong []string
-	for _, entry := range entries {
-		for _, p := range Check(entry) {
-			if p.Severity == Error {
-				wrong = append(wrong, fmt.Sprintf("%q: %s", p.Argument, p.Message))
-			}
-		}
-		line = append(line, Split(entry)...)
-	}
-	if len(wrong) > 0 {
-		return nil, fmt.Errorf("cannot use kernel arguments: %s", strings.Join(wrong, "; "))
-	}
-	return line, nil
 }
 
 // orEmpty keeps an empty list a list when it is written as JSON.

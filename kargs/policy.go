@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// PolicyPath is where a machine has its administrator's policy, which adds to DefaultPolicy.
+const PolicyPath = "/etc/pivot/kernel-args.policy"
+
 // Policy says which arguments a configuration may set.
 type Policy struct{ rules []policyRule }
 
@@ -138,4 +141,23 @@ func (p Policy) checkArgument(arg string) (Problem, bool) {
 		return Problem{arg, Error, "has no name"}, true
 	}
 	return p.judge(arg)
+}
+
+// ParseEntries cuts the entries of a MachineConfig's kernelArguments into
+// arguments; an entry may hold several. It fails on what Check calls an error.
+func (p Policy) ParseEntries(entries []string) (Line, error) {
+	var line Line
+	var wrong []string
+	for _, entry := range entries {
+		for _, found := range p.Check(entry) {
+			if found.Severity == Error {
+				wrong = append(wrong, fmt.Sprintf("%q: %s", found.Argument, found.Message))
+			}
+		}
+		line = append(line, Split(entry)...)
+	}
+	if len(wrong) > 0 {
+		return nil, fmt.Errorf("cannot use kernel arguments: %s", strings.Join(wrong, "; "))
+	}
+	return line, nil
 }

@@ -26,20 +26,18 @@ func configCommand() *cobra.Command {
 type ruleFlags struct{ policy, cpus string }
 
 func (f *ruleFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.policy, "karg-policy", "", "file of rules for kernel arguments, beside the built-in ones: VERDICT ARGUMENT REASON")
+	cmd.Flags().StringVar(&f.policy, "karg-policy", "", "file of rules for kernel arguments, beside the built-in ones: VERDICT ARGUMENT REASON; machines get it as "+kargs.PolicyPath)
 	cmd.Flags().StringVar(&f.cpus, "cpus", "", "CPUs that the machines have, as 0-63; workloads must fit")
 }
 
 func (f *ruleFlags) rules() (machineconfig.Rules, error) {
 	rules := machineconfig.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: imageref.Check}
-	if f.policy != "" {
-		text, err := os.ReadFile(f.policy)
-		if err != nil {
-			return rules, fault.New(fault.BadInput, "cannot read the policy for kernel arguments: %w", err)
-		}
-		if rules.KernelArguments, err = rules.KernelArguments.Extend(string(text)); err != nil {
-			return rules, fault.New(fault.BadInput, "cannot use the policy for kernel arguments %s:\n%w", f.policy, err)
-		}
+	text, err := f.policyText()
+	if err != nil {
+		return rules, err
+	}
+	if rules.KernelArguments, err = rules.KernelArguments.Extend(string(text)); err != nil {
+		return rules, fault.New(fault.BadInput, "cannot use the policy for kernel arguments %s:\n%w", f.policy, err)
 	}
 	cpus, err := pinning.ParseCPUSet(f.cpus)
 	if err != nil {
@@ -47,6 +45,18 @@ func (f *ruleFlags) rules() (machineconfig.Rules, error) {
 	}
 	rules.CPUs = cpus
 	return rules, nil
+}
+
+// policyText is what the file of rules for kernel arguments holds, if one is given.
+func (f *ruleFlags) policyText() ([]byte, error) {
+	if f.policy == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(f.policy)
+	if err != nil {
+		return nil, fault.New(fault.BadInput, "cannot read the policy for kernel arguments: %w", err)
+	}
+	return text, nil
 }
 
 // failed ends the program after a report that names errors.

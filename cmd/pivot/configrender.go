@@ -20,7 +20,6 @@ import (
 	"machine-pivot/machineconfig/pool"
 	"machine-pivot/machineconfig/provision"
 	"machine-pivot/machineconfig/snapshot"
-	"machine-pivot/osimage/imageref"
 )
 
 // renderFlags say how MachineConfigs become what a machine gets.
@@ -85,6 +84,20 @@ func (f *renderFlags) useLock(taker *snapshot.Taker) (func() error, error) {
 		old = now
 		return nil
 	}, nil
+}
+
+// onMachines is what first boots judge by, and the config that has them do so.
+func (f *renderFlags) onMachines() (machineconfig.Host, []ignition.Config, error) {
+	rules, err := f.rules()
+	if err != nil {
+		return machineconfig.Host{}, nil, err
+	}
+	host := machineconfig.Host{CheckImage: rules.CheckImage, Policy: &rules.KernelArguments}
+	text, err := f.policyText()
+	if err != nil || text == nil {
+		return host, nil, err
+	}
+	return host, []ignition.Config{provision.KargPolicy(text)}, nil
 }
 
 func (f *renderFlags) roots() (string, error) {
@@ -183,13 +196,17 @@ func ignitionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			judge, policy, err := flags.onMachines()
+			if err != nil {
+				return err
+			}
 			merged, err := flags.rendered(cmd.Context(), role, args, cmd.InOrStdin(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			raw, report := provision.Config(merged, version, more...)
+			raw, report := provision.Config(merged, version, append(more, policy...)...)
 			if program != "" {
-				report = append(report, provision.FirstBoot(merged, machineconfig.Host{CheckImage: imageref.Check})...)
+				report = append(report, provision.FirstBoot(merged, judge)...)
 			}
 			show(cmd.ErrOrStderr(), report)
 			if report.Failed() {

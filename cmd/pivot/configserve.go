@@ -19,7 +19,6 @@ import (
 	"machine-pivot/machineconfig/pool"
 	"machine-pivot/machineconfig/provision"
 	"machine-pivot/machineconfig/serve"
-	"machine-pivot/osimage/imageref"
 )
 
 // serveFlags are those of a config server.
@@ -88,7 +87,12 @@ func (f *serveFlags) run(cmd *cobra.Command, paths []string) error {
 
 // load renders the MachineConfigs of every role.
 func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.Config, log func(string)) (serve.Content, error) {
-	content := serve.Content{More: more}
+	var content serve.Content
+	judge, policy, err := f.onMachines()
+	if err != nil {
+		return content, err
+	}
+	content.More = slices.Concat(more, policy)
 	r, keep, err := f.renderer()
 	if err != nil {
 		return content, err
@@ -106,7 +110,7 @@ func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.C
 	}
 	for _, merged := range content.Roles {
 		if f.program != "" {
-			report = append(report, provision.FirstBoot(merged, machineconfig.Host{CheckImage: imageref.Check})...)
+			report = append(report, provision.FirstBoot(merged, judge)...)
 		}
 	}
 	if err := report.Err("the MachineConfigs"); err != nil {

@@ -29,7 +29,11 @@ func TestServeCommand(t *testing.T) {
 		}
 	}
 	write("loglevel=3")
-	cmd := exec.Command("pivot", "config", "serve", "--listen", "127.0.0.1:0", "--reload", "20ms", filepath.Dir(file))
+	policy := filepath.Join(t.TempDir(), "policy")
+	if err := os.WriteFile(policy, []byte("allow root\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("pivot", "config", "serve", "--listen", "127.0.0.1:0", "--reload", "20ms", "--karg-policy", policy, filepath.Dir(file))
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +50,7 @@ func TestServeCommand(t *testing.T) {
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, pipe) }()
-	if body := body(t, url); !strings.Contains(body, "loglevel%3D3") {
+	if body := body(t, url); !strings.Contains(body, "loglevel%3D3") || !strings.Contains(body, `"/etc/pivot/kernel-args.policy"`) {
 		t.Fatal(body)
 	}
 	write("loglevel=7")

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"machine-pivot/fault"
+	"machine-pivot/kargs"
 	"machine-pivot/machineconfig/ignition"
 	systemdunits "machine-pivot/systemd-units"
 )
@@ -36,6 +37,14 @@ func Embed(program []byte) (ignition.Config, error) {
 	}
 	config.Systemd.Units = units
 	return config, nil
+}
+
+// KargPolicy is the config that gives a machine the policy by which its MachineConfigs
+// were judged: its first boot judges their kernel arguments again.
+func KargPolicy(text []byte) ignition.Config {
+	config := ignition.Empty()
+	config.Storage.Files = append(config.Storage.Files, ignition.NewFile(kargs.PolicyPath, 0o644, text))
+	return config
 }
 
 // runsAnywhere reports why a program does not run on a host that has nothing of it.
