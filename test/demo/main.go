@@ -28,7 +28,7 @@ func main() {
 }
 
 func demo(ctx context.Context, w io.Writer) (err error) {
-	if missing := vm.Missing(); len(missing) > 0 {
+	if missing := lab.Missing(); len(missing) > 0 {
 		return fmt.Errorf("cannot boot a machine here: lacking %s (run make demo as root on Debian: it installs them)", strings.Join(missing, ", "))
 	}
 	start := time.Now()
@@ -39,13 +39,17 @@ func demo(ctx context.Context, w io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, world.Close()) }()
 	want := world.Wanted()
-	encapsulated, err := want.Encapsulated()
+	fmt.Fprintf(w, "A is ostree commit %s\nB is ostree commit %s\n  served as %s\n", world.Guest.CommitA, world.Guest.CommitB, want.Image)
+
+	heading(w, "MachineConfigs for image, kernel arguments and CPU pinning; pivot config ignition; and Ignition writes")
+	files, err := world.Provision(ctx, want)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "A is ostree commit %s\nB is ostree commit %s\n  served as %s\nthe machine's encapsulated MachineConfig:\n  %s\n",
-		world.Guest.CommitA, world.Guest.CommitB, want.Image, encapsulated)
-	machine, err := world.Machine(ctx, "demo", encapsulated, io.Discard)
+	for _, f := range files {
+		fmt.Fprintln(w, "  "+f.Path)
+	}
+	machine, err := world.MachineWith(ctx, "demo", files, io.Discard)
 	if err != nil {
 		return err
 	}

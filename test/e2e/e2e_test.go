@@ -4,13 +4,17 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"machine-pivot/machineconfig"
 	"machine-pivot/pinning"
+	"machine-pivot/pivot"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/vm"
 )
@@ -24,7 +28,7 @@ func TestFirstBoot(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots machines; not in a short run")
 	}
-	if missing := vm.Missing(); len(missing) > 0 {
+	if missing := lab.Missing(); len(missing) > 0 {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("cannot boot machines here: lacking %s", strings.Join(missing, ", "))
 		}
@@ -57,13 +61,18 @@ func TestFirstBoot(t *testing.T) {
 	}
 }
 
+// mainJob starts from MachineConfigs: pivot makes the Ignition config of them, and
+// Ignition writes the files, the pinning files among them. In most other cases the
+// encapsulated file carries those, so that the commit has to lay them over /etc.
 func mainJob(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
-	m := machine(t, l, encapsulated(t, want))
+	m := provisioned(t, l, want)
+	expectInOldSystem(t, l, m, true)
 	first := boot(t, m, vm.BootOptions{})
 	expectPivot(t, first)
 	second := boot(t, m, vm.BootOptions{})
 	expectArrived(t, second, want)
+	expectProven(t, m, want)
 }
 
 func alreadyAtTarget(t *testing.T, l *lab.Lab) {
@@ -128,7 +137,7 @@ func absentCPUs(t *testing.T, l *lab.Lab) {
 func siblingThreads(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	want.Pinning = management(t, "0-1")
-	m := machine(t, l, encapsulated(t, want))
+	m := provisioned(t, l, want)
 	// An emulated AMD CPU tells of no threads.
 	m.Extra = append(m.Extra, "-smp", "2,sockets=1,cores=1,threads=2", "-cpu", "max,vendor=GenuineIntel")
 	expectRefused(t, l, m, "CPU 1 will be offline after the reboot: nosmt switches the second threads of all cores off (CPU 1 is a thread of the core 0-1)")
@@ -191,6 +200,7 @@ func registryLate(t *testing.T, l *lab.Lab) {
 		t.Error("it did not say that it waits")
 	}
 	expectPivot(t, first)
+	expectInOldSystem(t, l, m, false)
 	expectArrived(t, boot(t, m, vm.BootOptions{}), want)
 }
 
@@ -228,6 +238,21 @@ func expectPivot(t *testing.T, b *vm.BootResult) {
 		t.Error("kubelet started before the pivot")
 	}
 	t.Logf("first boot: %.1f s to the reboot", b.Duration.Seconds())
+}
+
+// expectInOldSystem wants the pinning files in the old system if Ignition has
+// written them, and only then.
+func expectInOldSystem(t *testing.T, l *lab.Lab, m *vm.Machine, written bool) {
+	t.Helper()
+	old := vm.StateRoot + "/deploy/" + l.Guest.CommitA + ".0"
+	if _, err := m.ReadFile(old + machineconfig.EncapsulatedPath); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{pinning.DropInPath, pinning.KubeletPath} {
+		if _, err := m.ReadFile(old + path); (err == nil) != written {
+			t.Errorf("%s in the old system: %v, want it there: %v", path, err, written)
+		}
+	}
 }
 
 // expectArrived holds a machine whose first boot must be over against what was wanted.
@@ -290,15 +315,50 @@ func expectWhole(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
 	return r
 }
 
+// expectProven wants the pinning files to be part of what was proven at last.
+func expectProven(t *testing.T, m *vm.Machine, want lab.Want) {
+	t.Helper()
+	data, err := m.ReadFile(vm.VarDir + "/lib/pivot/journal.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var record pivot.Record
+	if err := json.Unmarshal(data, &record); err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, f := range want.PinningFiles() {
+		paths = append(paths, f.Path)
+	}
+	if got := record.Target.Paths(); record.Phase != pivot.Done || !slices.Equal(got, paths) {
+		t.Errorf("journal in phase %s with the files %q, want done with %q", record.Phase, got, paths)
+	}
+}
+
 func machine(t *testing.T, l *lab.Lab, encapsulated []byte) *vm.Machine {
 	t.Helper()
-	name := strings.ReplaceAll(t.Name(), "/", "-")
-	m, err := l.Machine(t.Context(), name, encapsulated, testLog{t})
+	m, err := l.Machine(t.Context(), diskName(t), encapsulated, testLog{t})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
+
+// provisioned is a machine whose files Ignition has written.
+func provisioned(t *testing.T, l *lab.Lab, want lab.Want) *vm.Machine {
+	t.Helper()
+	files, err := l.Provision(t.Context(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := l.MachineWith(t.Context(), diskName(t), files, testLog{t})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func diskName(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", "-") }
 
 func boot(t *testing.T, m *vm.Machine, o vm.BootOptions) *vm.BootResult {
 	t.Helper()

@@ -15,6 +15,7 @@ import (
 	"machine-pivot/machineconfig/ignition"
 	"machine-pivot/machineconfig/pool"
 	"machine-pivot/machineconfig/provision"
+	realignition "machine-pivot/test/ignition"
 	"machine-pivot/test/need"
 )
 
@@ -51,18 +52,14 @@ func built(t *testing.T, pkg string) string {
 	return path
 }
 
-// written is the config of a version, in a file.
-func written(t *testing.T, m *machineconfig.MachineConfig, version string, more ...ignition.Config) string {
+// config is the config of a version.
+func config(t *testing.T, m *machineconfig.MachineConfig, version string, more ...ignition.Config) []byte {
 	t.Helper()
 	raw, report := provision.Config(m, version, more...)
 	if len(report) > 0 {
 		t.Fatalf("%s: %s", version, report)
 	}
-	path := filepath.Join(t.TempDir(), version+".ign")
-	if err := os.WriteFile(path, raw, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return raw
 }
 
 // The validators of both generations find nothing to say about any version.
@@ -73,7 +70,10 @@ func TestValidators(t *testing.T) {
 	}
 	m := rendered(t)
 	for _, version := range ignition.Versions() {
-		file := written(t, m, version)
+		file := filepath.Join(t.TempDir(), version+".ign")
+		if err := os.WriteFile(file, config(t, m, version), 0o644); err != nil {
+			t.Fatal(err)
+		}
 		for generation, validator := range validators {
 			out, err := exec.Command(validator, file).CombinedOutput()
 			if (err == nil) != (generation == version[0]) || err == nil && len(out) > 0 {
@@ -86,7 +86,7 @@ func TestValidators(t *testing.T) {
 // Debian's Ignition knows versions up to 3.3 and applies them to a directory: files,
 // units and the program are there, and a first boot can begin.
 func TestApply(t *testing.T) {
-	engine := need.Ignition(t)
+	need.Ignition(t)
 	program := built(t, "./cmd/pivot")
 	binary, err := os.ReadFile(program)
 	if err != nil {
@@ -99,7 +99,10 @@ func TestApply(t *testing.T) {
 	m := rendered(t)
 	for _, version := range []string{"3.3.0", "3.2.0", "3.1.0", "3.0.0"} {
 		t.Run(version, func(t *testing.T) {
-			host := apply(t, engine, written(t, m, version, more))
+			host := t.TempDir()
+			if err := realignition.Apply(t.Context(), config(t, m, version, more), host); err != nil {
+				t.Fatal(err)
+			}
 			for path, want := range map[string]string{
 				"etc/motd":                         "hello\n",
 				"etc/zipped":                       "hello",
@@ -137,32 +140,4 @@ func TestApply(t *testing.T) {
 			}
 		})
 	}
-}
-
-// apply runs the stages that write files, into a directory.
-func apply(t *testing.T, engine, config string) string {
-	t.Helper()
-	host, work := t.TempDir(), t.TempDir()
-	// It relabels what it has written; here there is no policy to label by.
-	for path, text := range map[string]string{
-		filepath.Join(host, "etc/selinux/config"):                                "SELINUXTYPE=targeted\n",
-		filepath.Join(host, "etc/selinux/targeted/contexts/files/file_contexts"): "",
-		filepath.Join(work, "setfiles"):                                          "#!/bin/sh\nexec cat >/dev/null\n",
-	} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, stage := range []string{"fetch", "files"} {
-		cmd := exec.Command(engine, "-platform", "file", "-stage", stage, "-root", host, "-log-to-stdout",
-			"-config-cache", filepath.Join(work, "cache.json"), "-state-file", filepath.Join(work, "state"), "-neednet", filepath.Join(work, "neednet"))
-		cmd.Env = append(os.Environ(), "IGNITION_CONFIG_FILE="+config, "PATH="+work+":"+os.Getenv("PATH"))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("stage %s: %v\n%s", stage, err, out[max(0, len(out)-2000):])
-		}
-	}
-	return host
 }

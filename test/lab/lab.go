@@ -1,7 +1,7 @@
 // Package lab is a small world for whole first boots: an OS A and its successor
 // B as bootable guests, a registry over TLS that serves B as an OS image, and
-// disks that boot A with an encapsulated MachineConfig. The end-to-end tests and
-// the demonstration use it.
+// disks that boot A as Ignition leaves it, or with a given encapsulated
+// MachineConfig. The end-to-end tests and the demonstration use it.
 package lab
 
 import (
@@ -58,13 +58,15 @@ func New(ctx context.Context, source string, log io.Writer) (_ *Lab, err error) 
 
 // install runs the project's own installation and returns its files.
 func (l *Lab) install(ctx context.Context, source string) ([]vm.TreeFile, error) {
-	dest := filepath.Join(l.dir, "install")
+	dest := l.installed()
 	cmd := exec.CommandContext(ctx, "make", "-s", "-C", source, "install", "DESTDIR="+dest)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cannot install pivot: %w\n%s", err, out)
 	}
 	return treeFiles(dest)
 }
+
+func (l *Lab) installed() string { return filepath.Join(l.dir, "install") }
 
 // treeFiles lists the files and links below a directory.
 func treeFiles(dir string) ([]vm.TreeFile, error) {

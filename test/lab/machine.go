@@ -23,8 +23,14 @@ func (l *Lab) access() []vm.TreeFile {
 // Machine makes a disk that boots A, with the given bytes as the encapsulated
 // MachineConfig, and the machine that has it.
 func (l *Lab) Machine(ctx context.Context, name string, encapsulated []byte, log io.Writer) (*vm.Machine, error) {
+	return l.MachineWith(ctx, name, []vm.TreeFile{encapsulatedFile(encapsulated)}, log)
+}
+
+// MachineWith makes a disk that boots A, with the given files as Ignition has left
+// them, and the machine that has it.
+func (l *Lab) MachineWith(ctx context.Context, name string, files []vm.TreeFile, log io.Writer) (*vm.Machine, error) {
 	spec := vm.DiskSpec{
-		Files: append(l.access(), encapsulatedFile(encapsulated)),
+		Files: append(l.access(), files...),
 		// As RHCOS and Fedora CoreOS have it: /sysroot is mounted read-only.
 		RepoConfig: []string{"sysroot.readonly=true"},
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"machine-pivot/test/ignition"
 )
 
 // Ostree needs the real ostree and the right to use it.
@@ -17,15 +19,13 @@ func Ostree(t testing.TB) {
 	Root(t)
 }
 
-// Ignition needs Debian's Ignition, and root, for whom it is made; it is its path.
-func Ignition(t testing.TB) string {
+// Ignition needs Debian's Ignition, and root, for whom it is made.
+func Ignition(t testing.TB) {
 	t.Helper()
-	const path = "/usr/lib/dracut/modules.d/30ignition/ignition"
-	if _, err := os.Stat(path); err != nil {
+	if _, err := os.Stat(ignition.Program); err != nil {
 		Lacking(t, "needs Ignition: "+err.Error())
 	}
 	Root(t)
-	return path
 }
 
 // Root needs root: owners of files are set, and mounts made.

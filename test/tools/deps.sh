@@ -12,7 +12,7 @@ needs() {
 	git                                git              the version in the binary
 	/etc/ssl/certs/ca-certificates.crt ca-certificates  downloads over TLS
 	ostree                             ostree           the tests against a real ostree
-	/usr/lib/dracut/modules.d/30ignition/ignition ignition the test that lets it apply what pivot makes for it
+	/usr/lib/dracut/modules.d/30ignition/ignition ignition the boot tests, and the test that lets it apply what pivot makes for it
 	systemd-analyze                    systemd          the check of the systemd units
 	mmdebstrap                         mmdebstrap       the guest of the boot tests
 	mkfs.ext4                          e2fsprogs        the disks of the boot tests

@@ -1,0 +1,87 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"machine-pivot/test/ignition"
+	"machine-pivot/test/vm"
+)
+
+// Missing names what this machine lacks to have such a world; none if it can.
+func Missing() []string {
+	missing := vm.Missing()
+	if _, err := os.Stat(ignition.Program); err != nil {
+		missing = append(missing, "ignition")
+	}
+	return missing
+}
+
+// Provision goes the whole way of a new machine's configuration: MachineConfigs
+// that ask for w, the Ignition config that pivot makes of them, and the files that
+// the real Ignition writes from it. The encapsulated MachineConfig among them has
+// no files: Ignition has written those.
+func (l *Lab) Provision(ctx context.Context, w Want) ([]vm.TreeFile, error) {
+	dir, err := os.MkdirTemp(l.dir, "provision-*")
+	if err != nil {
+		return nil, err
+	}
+	conf, root := filepath.Join(dir, "conf"), filepath.Join(dir, "root")
+	if err := errors.Join(os.Mkdir(conf, 0o755), os.Mkdir(root, 0o755)); err != nil {
+		return nil, err
+	}
+	if err := l.writeMachineConfigs(ctx, conf, w); err != nil {
+		return nil, err
+	}
+	// The newest version that the Ignition here knows.
+	config, err := l.pivot(ctx, "config", "ignition", "--role", role, "--spec-version", "3.3.0", "--os-image-url", w.Image, conf)
+	if err != nil {
+		return nil, err
+	}
+	if err := ignition.Apply(ctx, config, root); err != nil {
+		return nil, err
+	}
+	return treeFiles(root)
+}
+
+// role is the role of the lab's machines.
+const role = "master"
+
+// writeMachineConfigs writes the MachineConfigs of w, one for each concern, but for
+// the image, which is given when they are rendered.
+func (l *Lab) writeMachineConfigs(ctx context.Context, dir string, w Want) error {
+	type object = map[string]any
+	arguments, err := json.Marshal(object{
+		"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+		"metadata": object{"name": "50-kernel-arguments", "labels": object{"machineconfiguration.openshift.io/role": role}},
+		"spec":     object{"kernelArguments": w.Kargs},
+	})
+	if err != nil {
+		return err
+	}
+	generate := []string{"pinning", "generate", "--role", role}
+	for _, workload := range w.Pinning.Names() {
+		generate = append(generate, "--cpuset", workload+"="+w.Pinning[workload].String())
+	}
+	partition, err := l.pivot(ctx, generate...)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "kernel-arguments.json"), arguments, 0o644),
+		os.WriteFile(filepath.Join(dir, "pinning.yaml"), partition, 0o644))
+}
+
+// pivot runs the installed program on this machine and returns what it prints.
+func (l *Lab) pivot(ctx context.Context, args ...string) ([]byte, error) {
+	out, err := exec.CommandContext(ctx, filepath.Join(l.installed(), "usr/bin/pivot"), args...).Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return nil, fmt.Errorf("pivot %s: %w\n%s", args[:2], err, exit.Stderr)
+	}
+	return out, err
+}
