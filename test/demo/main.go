@@ -78,7 +78,7 @@ func heading(w io.Writer, text string) { fmt.Fprintf(w, "\n=== %s\n", text) }
 func live(w io.Writer) func(string) {
 	start := time.Now()
 	return func(line string) {
-		if strings.Contains(line, "pivot[") || strings.Contains(line, "@@kubelet") || strings.Contains(line, "Linux version") {
+		if strings.Contains(line, "pivot: ") || strings.Contains(line, "@@kubelet") || strings.Contains(line, "Linux version") {
 			fmt.Fprintf(w, "%6.1f s  %.150s\n", time.Since(start).Seconds(), line)
 		}
 	}
