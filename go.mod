@@ -89,3 +89,5 @@ require (
 )
 
 tool honnef.co/go/tools/cmd/staticcheck
+
+replace github.com/proglottis/gpgme => ./osimage/source/nogpgme

@@ -1,0 +1,3 @@
+module github.com/proglottis/gpgme
+
+go 1.26
