@@ -5,6 +5,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/firstboot"
+	"machine-pivot/host"
 )
 
 func firstBootCommand() *cobra.Command {
@@ -21,13 +22,8 @@ func firstBootCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			unlock, err := machine.Host.Lock()
-			if err != nil {
-				return err
-			}
-			defer unlock()
 			boot := firstboot.FirstBoot{Machine: machine, File: file, NoReboot: noReboot}
-			return told(boot.Run(cmd.Context()))
+			return alone(machine.Host, func() error { return boot.Run(cmd.Context()) })
 		},
 	}
 	flags.add(cmd)
@@ -36,12 +32,18 @@ func firstBootCommand() *cobra.Command {
 	return cmd
 }
 
-// told marks an error that the run's own account has told.
-func told(err error) error {
-	if err == nil {
-		return nil
+// alone runs what changes the machine while no other pivot does. Errors of the
+// run are marked: its own account has told them.
+func alone(h *host.Host, run func() error) error {
+	unlock, err := h.Lock()
+	if err != nil {
+		return err
 	}
-	return reported{err}
+	defer unlock()
+	if err := run(); err != nil {
+		return reported{err}
+	}
+	return nil
 }
 
 // rebaseFlags are the inputs of a pivot by hand.
@@ -91,17 +93,16 @@ func rebaseCommand() *cobra.Command {
 			if !rebase.Asked() {
 				return fault.New(fault.Usage, "nothing asked for: give an IMAGE, --append-karg, --delete-karg or --cpuset")
 			}
-			unlock, err := rebase.Host.Lock()
-			if err != nil {
-				return err
-			}
-			defer unlock()
 			rebase.Reboot = reboot
-			changed, err := rebase.Run(cmd.Context())
+			var changed bool
+			err = alone(rebase.Host, func() (err error) {
+				changed, err = rebase.Run(cmd.Context())
+				return err
+			})
 			if err == nil && !changed && unchanged77 {
 				return exitStatus(77)
 			}
-			return told(err)
+			return err
 		},
 	}
 	flags.add(cmd)

@@ -18,13 +18,8 @@ func rollbackCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			unlock, err := machine.Host.Lock()
-			if err != nil {
-				return err
-			}
-			defer unlock()
 			rollback := firstboot.Rollback{Machine: machine, Reboot: reboot}
-			return told(rollback.Run(cmd.Context()))
+			return alone(machine.Host, func() error { return rollback.Run(cmd.Context()) })
 		},
 	}
 	flags.addRoot(cmd)
