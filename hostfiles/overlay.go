@@ -47,7 +47,7 @@ func overlaid(work func() error, overlays []Overlay) (err error) {
 		return work()
 	}
 	o := overlays[0]
-	scratch, err := os.MkdirTemp("/run", "pivot-overlay-*")
+	scratch, err := os.MkdirTemp("/run", fmt.Sprintf("pivot-overlay-%d-*", os.Getpid()))
 	if err != nil {
 		return fmt.Errorf("cannot overlay %s: %w", o.Dir, err)
 	}
