@@ -19,6 +19,9 @@ type Early interface {
 	Mount() error
 	// Network brings the network up, unless it is.
 	Network(ctx context.Context) error
+	// KeepNetwork lets the system have the initramfs's network settings, if it would
+	// have got them when it starts. There may be no network afterwards.
+	KeepNetwork(ctx context.Context) error
 	// CloseIgnition makes what Ignition wrote durable, and keeps the next boot from
 	// running it again.
 	CloseIgnition(disk hostfiles.Disk) error
@@ -48,6 +51,15 @@ func leave(decision pivot.Decision, state pivot.State) error {
 		return later("the boot entry has no root= yet, which the next one would inherit")
 	}
 	return nil
+}
+
+// leaveInitramfs does what else happens between Ignition and the system's start: a
+// system that is left before it starts is all that the new one inherits from.
+func (m *Machine) leaveInitramfs(ctx context.Context) error {
+	if err := m.Early.KeepNetwork(ctx); err != nil {
+		return err
+	}
+	return m.Early.CloseIgnition(m.Host.Disk)
 }
 
 // settle decides about the end of a run in an initramfs. It steps aside, without an

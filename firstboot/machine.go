@@ -70,7 +70,7 @@ func (m *Machine) image(ctx context.Context, text string) (pivot.Image, error) {
 func (m *Machine) apply(ctx context.Context, state pivot.State, target pivot.Target, attempt int) error {
 	t := pivot.Transaction{Images: m.images(), Engine: m.Engine, Retry: m.Retry, Progress: m.Progress}
 	if m.Early != nil {
-		t.Ready = func() error { return m.Early.CloseIgnition(m.Host.Disk) }
+		t.Ready = m.leaveInitramfs
 	}
 	if err := t.Run(ctx, state, target, attempt); err != nil {
 		return err

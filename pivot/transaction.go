@@ -44,7 +44,7 @@ type Transaction struct {
 	Retry    Retry
 	Progress *Progress
 	// Ready is called when all is prepared, before the commit; nil does nothing.
-	Ready func() error
+	Ready func(ctx context.Context) error
 }
 
 // Run makes target the next boot. On failure before the commit the host is as it was.
@@ -125,7 +125,7 @@ func (t *Transaction) discard(ctx context.Context, err error) error {
 func (t *Transaction) commit(ctx context.Context, bootID string, r Request) error {
 	t.Progress.Begin(StepCommit, "committing image, kernel arguments and files in one step")
 	if t.Ready != nil {
-		if err := t.Ready(); err != nil {
+		if err := t.Ready(ctx); err != nil {
 			return t.discard(ctx, err)
 		}
 	}

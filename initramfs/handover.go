@@ -1,0 +1,72 @@
+package initramfs
+
+import (
+	"context"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+)
+
+// handOver is the unit that, when it is stopped, writes into the system's /etc what
+// a first boot's network settings and host name were, and takes that network down.
+// Fedora CoreOS and RHCOS have it in their initramfs, and stop it before the system
+// starts (coreos-teardown-initramfs.service).
+const handOver = "coreos-teardown-initramfs.service"
+
+// handOverTimeout bounds it: its own timeout is systemd's 90 s.
+const handOverTimeout = 2 * time.Minute
+
+// KeepNetwork has the initramfs hand its network settings over to the system where
+// it would do so before the system starts: a new deployment inherits the /etc of
+// now, and a host with the addresses of its kernel command line would be without
+// them. Afterwards there may be no network.
+func (i *Initramfs) KeepNetwork(ctx context.Context) error {
+	if !hasUnit(handOver) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, handOverTimeout, later("it takes longer than %s", handOverTimeout))
+	defer cancel()
+	if err := stopUnit(ctx, handOver); err != nil {
+		return later("cannot hand the network settings over to the system: %w", err)
+	}
+	return nil
+}
+
+// stopUnit stops a unit, if it is active, and waits until it has stopped well.
+func stopUnit(ctx context.Context, name string) error {
+	conn, err := dbus.NewSystemdConnectionContext(ctx)
+	if err != nil {
+		return later("cannot reach systemd: %w", err)
+	}
+	defer conn.Close()
+	if state, err := activeState(ctx, conn, name); err != nil || state != "active" {
+		return err
+	}
+	done := make(chan string, 1)
+	if _, err := conn.StopUnitContext(ctx, name, "replace", done); err != nil {
+		return later("cannot stop %s: %w", name, err)
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return later("cannot stop %s: %w", name, context.Cause(ctx))
+	}
+	// The job is done also if a command of the unit's has failed.
+	state, err := activeState(ctx, conn, name)
+	if err == nil && state != "inactive" {
+		err = later("cannot stop %s: it is %s", name, state)
+	}
+	return err
+}
+
+func activeState(ctx context.Context, conn *dbus.Conn, unit string) (string, error) {
+	property, err := conn.GetUnitPropertyContext(ctx, unit, "ActiveState")
+	if err != nil {
+		return "", later("cannot look at %s: %w", unit, err)
+	}
+	state, ok := property.Value.Value().(string)
+	if !ok {
+		return "", later("cannot look at %s: systemd has no state for it", unit)
+	}
+	return state, nil
+}
