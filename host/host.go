@@ -18,6 +18,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
 	"machine-pivot/ostree"
 	"machine-pivot/pinning"
 )
@@ -60,6 +61,12 @@ func (h *Host) Path(path string) string { return filepath.Join(h.Root, path) }
 
 // BootID is the kernel's id of this boot.
 func (h *Host) BootID() (string, error) { return h.readLine("/proc/sys/kernel/random/boot_id") }
+
+// cmdline is the command line that the running kernel was started with.
+func (h *Host) cmdline() (kargs.Line, error) {
+	line, err := h.readLine("/proc/cmdline")
+	return kargs.Split(line), err
+}
 
 // PresentCPUs are the CPUs that the machine has, online or not.
 func (h *Host) PresentCPUs() (pinning.CPUSet, error) {
