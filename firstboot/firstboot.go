@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"machine-pivot/fault"
+	"machine-pivot/host"
 	"machine-pivot/hostfiles"
 	"machine-pivot/kargs"
 	"machine-pivot/machineconfig"
@@ -42,6 +43,14 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 }
 
 func (b *FirstBoot) run(ctx context.Context) error {
+	settings, err := b.settings()
+	if err != nil {
+		return err
+	}
+	if settings.Mode == host.ModeOff {
+		b.Progress.Note("nothing done: the administrator has switched the first boot off (mode off)")
+		return nil
+	}
 	if err := b.open(); err != nil {
 		return err
 	}
@@ -90,7 +99,7 @@ func (b *FirstBoot) run(ctx context.Context) error {
 	if b.NoReboot {
 		return nil
 	}
-	return b.reboot(ctx)
+	return b.reboot(ctx, settings.RebootMethod)
 }
 
 // Read reads and validates the file; the error reports every problem of it.
