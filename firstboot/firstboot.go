@@ -43,16 +43,16 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 }
 
 func (b *FirstBoot) run(ctx context.Context) error {
+	if err := b.open(); err != nil {
+		return err
+	}
 	settings, err := b.settings()
 	if err != nil {
 		return err
 	}
 	if settings.Mode == host.ModeOff {
-		b.Progress.Note("nothing done: the administrator has switched the first boot off (mode off)")
+		b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath)
 		return nil
-	}
-	if err := b.open(); err != nil {
-		return err
 	}
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
 	desired, err := b.Read()
