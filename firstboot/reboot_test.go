@@ -47,7 +47,7 @@ func enter(t *testing.T, h *hostdir.Host, method host.RebootMethod, tries ...err
 	return notes
 }
 
-// TestKexec (P41): the next boot is entered without the firmware where that is
+// TestKexec (P46): the next boot is entered without the firmware where that is
 // wanted and safe, else through it, and the reason is told. The proof is the same.
 func TestKexec(t *testing.T) {
 	h := newHost(t)
@@ -99,7 +99,7 @@ func TestKexec(t *testing.T) {
 	expectClosed(t, h)
 }
 
-// TestModes: off means that nothing happens; a setting that cannot be understood
+// TestModes (P45): off means that nothing happens; a setting that cannot be understood
 // stops the first boot before anything does.
 func TestModes(t *testing.T) {
 	h := newHost(t)

@@ -33,6 +33,7 @@ func bootable(t *testing.T, files map[string]string) *host.Host {
 	return machine(t, all)
 }
 
+// TestNextKernel (P46): what GRUB would start, with the arguments that it would pass.
 func TestNextKernel(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
@@ -64,6 +65,7 @@ func TestNextKernel(t *testing.T) {
 	}
 }
 
+// TestNoNextKernel (P46): nothing that only a boot loader can do, and no way past Secure Boot.
 func TestNoNextKernel(t *testing.T) {
 	options := func(add string) map[string]string {
 		return map[string]string{entryPath: strings.Replace(entry, "nosmt", add, 1)}
