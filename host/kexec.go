@@ -107,7 +107,7 @@ func (h *Host) mayKexec() error {
 	if err != nil {
 		return err
 	}
-	locked := strings.Contains(lockdown, "[integrity]") || strings.Contains(lockdown, "[confidentiality]")
+	locked := lockdown != "" && !strings.Contains(lockdown, "[none]")
 	secure, err := h.secureBoot()
 	if err != nil || !locked && !secure {
 		return err
