@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -23,8 +24,10 @@ type Kernel struct {
 // admin-guide/sysctl/kernel, security/lockdown.c; UEFI 2.10, 3.3).
 const (
 	loadDisabledPath = "/proc/sys/kernel/kexec_load_disabled"
-	lockdownPath     = "/sys/kernel/security/lockdown"
-	secureBootPath   = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+	securityPath     = "/sys/kernel/security"
+	lockdownPath     = securityPath + "/lockdown"
+	efiPath          = "/sys/firmware/efi"
+	secureBootPath   = efiPath + "/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 )
 
 // What GRUB makes of $ignition_firstboot on hosts of the Fedora CoreOS family:
@@ -81,7 +84,7 @@ func (h *Host) expanded(line kargs.Line) (kargs.Line, error) {
 	for _, arg := range line {
 		switch {
 		case arg == ignitionVariable:
-			if _, err := os.Lstat(h.Path(ignitionStamp)); !errors.Is(err, fs.ErrNotExist) {
+			if h.is(ignitionStamp) {
 				return nil, fmt.Errorf("there is %s: the boot loader shall have Ignition run", ignitionStamp)
 			}
 		case strings.Contains(arg, "$"):
@@ -103,11 +106,10 @@ func (h *Host) mayKexec() error {
 	if disabled == "1" {
 		return errors.New("kexec is switched off (sysctl kernel.kexec_load_disabled)")
 	}
-	lockdown, err := h.optional(lockdownPath)
+	locked, err := h.locked()
 	if err != nil {
 		return err
 	}
-	locked := lockdown != "" && !strings.Contains(lockdown, "[none]")
 	secure, err := h.secureBoot()
 	if err != nil || !locked && !secure {
 		return err
@@ -123,10 +125,22 @@ func (h *Host) mayKexec() error {
 	return fmt.Errorf("%s only a kernel that is known to check signatures may start another, and this one is not", why)
 }
 
+// locked reports whether the running kernel is locked down.
+func (h *Host) locked() (bool, error) {
+	lockdown, err := h.optional(lockdownPath)
+	if err == nil && lockdown == "" && h.is(securityPath) && h.empty(securityPath) {
+		err = fmt.Errorf("lockdown is not known: nothing is mounted on %s", securityPath)
+	}
+	return lockdown != "" && !strings.Contains(lockdown, "[none]"), err
+}
+
 // secureBoot reports whether the firmware starts only what is signed.
 func (h *Host) secureBoot() (bool, error) {
 	text, err := os.ReadFile(h.Path(secureBootPath))
 	if errors.Is(err, fs.ErrNotExist) {
+		if variables := filepath.Dir(secureBootPath); h.is(efiPath) && h.empty(variables) {
+			return false, fmt.Errorf("whether Secure Boot is on is not known: there is nothing in %s", variables)
+		}
 		return false, nil // no EFI, or one without Secure Boot
 	}
 	if err != nil {
@@ -134,6 +148,18 @@ func (h *Host) secureBoot() (bool, error) {
 	}
 	const attributes = 4 // bytes of the variable's attributes, before its value
 	return len(text) > attributes && text[attributes] == 1, nil
+}
+
+// is reports whether there is something at a path.
+func (h *Host) is(path string) bool {
+	_, err := os.Lstat(h.Path(path))
+	return err == nil
+}
+
+// empty reports whether a directory has nothing in it that can be seen.
+func (h *Host) empty(dir string) bool {
+	entries, err := os.ReadDir(h.Path(dir))
+	return err != nil || len(entries) == 0
 }
 
 // checksKernels reports whether the running kernel is known to start only signed

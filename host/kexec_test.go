@@ -38,7 +38,8 @@ func TestNextKernel(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 	}{
-		"the default entry": {},
+		"the default entry":       {},
+		"EFI without Secure Boot": {files: map[string]string{"/sys/firmware/efi/efivars/Boot0000-x": "", "/sys/kernel/security/lsm": "capability"}},
 		// Entries may name paths from the root of the host, where /boot is no file system of its own.
 		"paths below /boot": {files: map[string]string{entryPath: strings.ReplaceAll(entry, " /ostree/os-1", " /boot/ostree/os-1")}},
 		"nothing forbids it": {files: map[string]string{
@@ -74,8 +75,11 @@ func TestNoNextKernel(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"switched off": {map[string]string{"/proc/sys/kernel/kexec_load_disabled": "1\n"}, "kernel.kexec_load_disabled"},
-		"lockdown":     {map[string]string{lockdown: "none [integrity] confidentiality\n"}, "under lockdown"},
+		// With efi=noruntime there are no variables, and Secure Boot may be on.
+		"EFI without variables": {map[string]string{"/sys/firmware/efi/fw_platform_size": "64\n"}, "Secure Boot is on is not known"},
+		"security not mounted":  {map[string]string{"/sys/kernel/security/": ""}, "lockdown is not known"},
+		"switched off":          {map[string]string{"/proc/sys/kernel/kexec_load_disabled": "1\n"}, "kernel.kexec_load_disabled"},
+		"lockdown":              {map[string]string{lockdown: "none [integrity] confidentiality\n"}, "under lockdown"},
 		"confidentiality": {map[string]string{lockdown: "none integrity [confidentiality]\n", config: "# CONFIG_KEXEC_SIG is not set\n"},
 			"under lockdown"},
 		"Secure Boot": {map[string]string{secureBoot: "\x06\x00\x00\x00\x01"}, "with Secure Boot"},
