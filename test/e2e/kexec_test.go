@@ -19,7 +19,7 @@ func byKexec(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	m, err := l.MachineWith(t.Context(), diskName(t), []vm.TreeFile{
 		{Path: firstboot.EncapsulatedPath, Mode: 0o644, Content: encapsulated(t, want)},
-		{Path: host.SettingsPath, Mode: 0o644, Content: []byte("reboot-method=kexec\n")},
+		{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=system\nreboot-method=kexec\n")},
 	}, testLog{t})
 	if err != nil {
 		t.Fatal(err)
