@@ -16,7 +16,7 @@ func reboot(ctx context.Context) error {
 	if err := blocked(ctx); err != nil {
 		return err
 	}
-	return isolate(ctx, "reboot.target")
+	return startTarget(ctx, "reboot.target")
 }
 
 // kexec loads a kernel and asks systemd for an orderly way into it, else as
@@ -29,7 +29,7 @@ func kexec(ctx context.Context, next Kernel) error {
 	if err := next.load(); err != nil {
 		return err
 	}
-	if err := isolate(ctx, "kexec.target"); err != nil {
+	if err := startTarget(ctx, "kexec.target"); err != nil {
 		return errors.Join(err, unix.KexecFileLoad(-1, -1, "", unix.KEXEC_FILE_UNLOAD))
 	}
 	return nil
@@ -57,8 +57,8 @@ func (k Kernel) load() error {
 	return nil
 }
 
-// isolate starts a target that ends this boot.
-func isolate(ctx context.Context, target string) error {
+// startTarget starts a target that ends this boot.
+func startTarget(ctx context.Context, target string) error {
 	// systemd's private socket: the message bus may not be up this early.
 	conn, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {
