@@ -48,6 +48,7 @@ func TestFirstBoot(t *testing.T) {
 		run  func(*testing.T, *lab.Lab)
 	}{
 		{"main job", mainJob},
+		{"by kexec", byKexec},
 		{"already at target", alreadyAtTarget},
 		{"bad MachineConfig", badMachineConfig},
 		{"registry comes up late", registryLate},
