@@ -133,7 +133,7 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			h := startHost(t, registry.Options{Bearer: true})
 			ref, _ := h.push("x", img)
-			image, err := h.puller.Resolve(t.Context(), ref)
+			image, err := h.lookUp(t.Context(), ref)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +157,7 @@ func (h *host) faulty(t *testing.T, image osimage.Image, want outcome, check fun
 	last := h.watchProgress(t)
 	before, log := h.registry.BytesServed(), h.registry.Requests()
 	target := bare(t)
-	result, err := h.puller.Import(t.Context(), image, openRepo(t, target))
+	result, err := h.importWith(t.Context(), image.Reference, target)
 	if want.kind == fault.Internal {
 		if err != nil {
 			t.Fatal(err)
@@ -197,7 +197,7 @@ func (h *host) faulty(t *testing.T, image osimage.Image, want outcome, check fun
 // returns where it stands.
 func (h *host) watchProgress(t *testing.T) *osimage.Progress {
 	var last osimage.Progress
-	h.puller.Progress = func(p osimage.Progress) {
+	h.report = func(p osimage.Progress) {
 		if p.FetchedBytes < last.FetchedBytes || p.TotalBytes < last.TotalBytes || p.FetchedBytes > p.TotalBytes || last.Done {
 			t.Errorf("progress %+v after %+v", p, last)
 		}

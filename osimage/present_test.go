@@ -32,7 +32,7 @@ func spread(n int) oscontainer.Option {
 // resolve resolves what must be there.
 func (h *host) resolve(ref imageref.Reference) osimage.Image {
 	h.t.Helper()
-	image, err := h.puller.Resolve(h.t.Context(), ref)
+	image, err := h.lookUp(h.t.Context(), ref)
 	if err != nil {
 		h.t.Fatal(err)
 	}
