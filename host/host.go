@@ -30,7 +30,8 @@ type Host struct {
 	Reboot func(ctx context.Context) error
 	Kexec  func(ctx context.Context, next Kernel) error // reboots into a kernel, past the firmware
 	Disk   hostfiles.Disk                               // where its files are changed
-	// Free is how many bytes the file system at a path (of ours, not of Root) has left.
+	// Free is how many bytes the file system at a path (of ours, not of Root) has
+	// left. The repository has a reckoning of its own: ostree.Repo.Room.
 	Free func(path string) (int64, error)
 }
 
