@@ -34,12 +34,18 @@ func bootNoting(t *testing.T, h *hostdir.Host) (notes []string) {
 	return notes
 }
 
-// TestOneResolution: preflight and import are one look at the registry.
+// TestOneResolution (P17): preflight and import are one look at the registry, and
+// nothing is asked for but the OS image.
 func TestOneResolution(t *testing.T) {
 	h := newHost(t)
 	notes := bootNoting(t, h)
 	if n := manifests(h.Registry); n != 1 {
 		t.Errorf("%d requests for the manifest, want 1: %q", n, h.Registry.RequestLog())
+	}
+	for _, request := range h.Registry.RequestLog() {
+		if !strings.HasPrefix(request, "GET /v2/os/content/") && request != "GET /v2/" {
+			t.Errorf("a request for something else: %s", request)
+		}
 	}
 	if len(notes) != 1 || !strings.Contains(notes[0], "no signature policy") {
 		t.Errorf("notes %q, want that there is no policy, once", notes)
