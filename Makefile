@@ -49,9 +49,12 @@ test: deps check fuzz
 unit:
 	go test -short ./...
 
+# At the end one line for each part says what it went through.
 sweep: deps
-	PIVOT_SWEEP=long go test -v -count 1 -p 1 -timeout 6h -run 'TestSweep|TestKills|TestTerminate|TestFirstBoot/power' \
-	  ./test/crash ./test/syskill ./test/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)'
+	@mkdir -p $(BIN)
+	@rc=0; PIVOT_SWEEP=long go test -v -count 1 -p 1 -timeout 6h -run 'TestSweep|TestKills|TestTerminate|TestFirstBoot/power' \
+	  ./test/crash ./test/syskill ./test/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)' | tee $(BIN)/sweep.log || rc=$$?; \
+	  sed -n 's/.*_test.go:[0-9]*: swept /swept /p' $(BIN)/sweep.log; exit $$rc
 
 check:
 	@echo "gofmt, go vet, staticcheck"

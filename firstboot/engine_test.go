@@ -7,16 +7,18 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"machine-pivot/fault"
 	"machine-pivot/firstboot"
 	"machine-pivot/pivot"
+	engines "machine-pivot/rpmostree"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/rpmostree"
 )
 
 // bootWith is boot with an engine chosen by name. It returns what was noted.
-func bootWith(t *testing.T, h *hostdir.Host, engine string) (notes string, err error) {
+func bootWith(t *testing.T, h *hostdir.Host, engine string, changes ...func(*firstboot.Machine)) (notes string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -30,6 +32,9 @@ func bootWith(t *testing.T, h *hostdir.Host, engine string) (notes string, err e
 	}
 	if err := m.UseEngine(engine); err != nil {
 		t.Fatal(err)
+	}
+	for _, change := range changes {
+		change(&m)
 	}
 	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
 	err = b.Run(ctx)
@@ -160,6 +165,30 @@ func TestInTheWay(t *testing.T) {
 	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "upgrade cli") || fault.HintOf(err) == "" {
 		t.Errorf("a transaction without end: %v", err)
 	}
+}
+
+// TestHangingDaemon: a daemon that never answers does no harm where it is not
+// needed; where it is, the first boot ends in bounded time and may be tried again.
+func TestHangingDaemon(t *testing.T) {
+	impatient := func(m *firstboot.Machine) {
+		m.Engine.(*engines.RpmOstree).Limits.Status = 300 * time.Millisecond
+	}
+	h := newHost(t)
+	h.InstallRpmOstree(rpmostree.Control{Faults: []rpmostree.Fault{{Verb: "status", At: "start", Do: "hang"}}})
+	_, err := bootWith(t, h, "rpm-ostree", impatient)
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "rpm-ostree did not answer within 300ms") || fault.HintOf(err) == "" {
+		t.Errorf("error %v", err)
+	}
+	expectOld(t, h)
+	if staged, err := h.Sysroot().Staged(); err != nil || staged != nil || h.Reboots != 0 {
+		t.Errorf("staged %+v, %v, %d reboots", staged, err, h.Reboots)
+	}
+	notes, err := bootWith(t, h, "auto", impatient)
+	if err != nil || !strings.Contains(notes, "going on without rpm-ostree: rpm-ostree did not answer within 300ms") {
+		t.Errorf("error %v, notes %s", err, notes)
+	}
+	h.Boot()
+	expectNew(t, h)
 }
 
 // TestRebaseInterrupted: rpm-ostree's rebase fails for a passing reason, loses its

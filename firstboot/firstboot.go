@@ -65,6 +65,7 @@ func (b *FirstBoot) run(ctx context.Context) error {
 		b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath)
 		return nil
 	}
+	defer b.closeImage()
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
 	desired, err := b.Read()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -291,14 +291,6 @@ func TestCommitThatDoesNotHold(t *testing.T) {
 // TestRefusals (P10, P14, P15, P31, P34, P35): what can be known to fail is found
 // before the host is changed.
 func TestRefusals(t *testing.T) {
-	noSpace := func(h *hostdir.Host, place string) {
-		h.Free = func(path string) (int64, error) {
-			if filepath.Base(path) == place {
-				return 7, nil
-			}
-			return 1 << 40, nil
-		}
-	}
 	for _, c := range []struct {
 		name    string
 		prepare func(*hostdir.Host)
@@ -314,8 +306,10 @@ func TestRefusals(t *testing.T) {
 			h.Write("/var/lib/kubelet/config.json", []byte(`{"auths":{"`+h.Registry.Host()+`":{"auth":"eDp5"}}}`))
 		}, fault.Refused, "unauthorized", false},
 		{"image without an ostree commit", func(h *hostdir.Host) { h.Image = h.NoOS; ask(t, h) }, fault.BadInput, "carries no ostree commit", true},
-		{"no space in /sysroot", func(h *hostdir.Host) { noSpace(h, "sysroot") }, fault.CannotWrite, "sysroot has 7 bytes free", false},
-		{"no space in /boot", func(h *hostdir.Host) { noSpace(h, "boot") }, fault.CannotWrite, "kernel and initramfs have 19 bytes, /boot has 7 bytes free", true},
+		{"no space in /sysroot", func(h *hostdir.Host) { h.RepoConfig("min-free-space-size", "1000000TB") }, fault.CannotWrite, "room for 0 bytes, but the image's ", false},
+		{"no space in /boot", func(h *hostdir.Host) {
+			h.Free = func(string) (int64, error) { return 7, nil }
+		}, fault.CannotWrite, "kernel and initramfs have 19 bytes, /boot has 7 bytes free", true},
 		{"unified kernel image", func(h *hostdir.Host) {
 			h.Write("/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", []byte("x"))
 		}, fault.Refused, "unified kernel image", false},

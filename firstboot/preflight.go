@@ -7,8 +7,6 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/machineconfig"
-	"machine-pivot/osimage"
-	"machine-pivot/osimage/imageref"
 	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 )
@@ -41,45 +39,6 @@ func (m *Machine) preflight(ctx context.Context, state pivot.State, target pivot
 		return err
 	}
 	return m.images().Check(ctx, target.Image)
-}
-
-// Check implements Images.
-func (m *Machine) Check(ctx context.Context, image pivot.Image) error {
-	found, err := m.resolve(ctx, image.Reference)
-	if err != nil {
-		return err
-	}
-	return m.spaceFor(found)
-}
-
-// resolve looks an image up, again and again while that can help.
-func (m *Machine) resolve(ctx context.Context, reference string) (found osimage.Image, err error) {
-	ref, err := imageref.Parse(reference)
-	if err != nil {
-		return found, fault.New(fault.BadInput, "%w", err)
-	}
-	if m.Early != nil && ref.Remote() {
-		if err := m.Early.Network(ctx); err != nil {
-			return found, err
-		}
-	}
-	err = m.Retry.Do(ctx, m.Progress.Waiting, func(ctx context.Context) (err error) {
-		found, err = m.Puller.Resolve(ctx, ref)
-		return err
-	})
-	return found, err
-}
-
-// spaceFor checks that the image's layers would fit, as they travel. Unpacked
-// they need more, but what the repository has already is not written again.
-func (m *Machine) spaceFor(image osimage.Image) error {
-	sysroot := m.Host.Sysroot().Physical()
-	free, err := m.Host.Free(sysroot)
-	if err != nil || free >= image.Bytes {
-		return err
-	}
-	return fault.New(fault.CannotWrite, "cannot pull %s: its layers have %d bytes, %s has %d bytes free", image.Reference, image.Bytes, sysroot, free).
-		WithHint("make room, or install the machine on a larger disk")
 }
 
 // spaceInBoot checks, before a deployment is made of commit, that its kernel and

@@ -47,6 +47,7 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 	if err := r.open(); err != nil {
 		return false, err
 	}
+	defer r.closeImage()
 	target, state, err := r.observe(ctx)
 	if err != nil {
 		return false, err

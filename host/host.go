@@ -30,7 +30,8 @@ type Host struct {
 	Reboot func(ctx context.Context) error
 	Kexec  func(ctx context.Context, next Kernel) error // reboots into a kernel, past the firmware
 	Disk   hostfiles.Disk                               // where its files are changed
-	// Free is how many bytes the file system at a path (of ours, not of Root) has left.
+	// Free is how many bytes the file system at a path (of ours, not of Root) has
+	// left. The repository has a reckoning of its own: ostree.Repo.Room.
 	Free func(path string) (int64, error)
 }
 
@@ -42,11 +43,15 @@ func New(root string) *Host {
 // Sysroot reads the machine's deployments.
 func (h *Host) Sysroot() *ostree.Sysroot { return ostree.OpenSysroot(h.Root) }
 
+// ReadRepo opens the machine's ostree repository for reading.
+func (h *Host) ReadRepo() (*ostree.Repo, error) { return ostree.OpenRepo(h.repoPath()) }
+
+func (h *Host) repoPath() string { return filepath.Join(h.Sysroot().Physical(), "ostree/repo") }
+
 // OpenRepo opens the machine's ostree repository for writing, also where /sysroot
 // is mounted read-only. The repository can be used until view is closed.
 func (h *Host) OpenRepo() (repo *ostree.Repo, view io.Closer, err error) {
-	sysroot := h.Sysroot().Physical()
-	dir, err := hostfiles.OpenWritable(sysroot, filepath.Join(sysroot, "ostree/repo"))
+	dir, err := hostfiles.OpenWritable(h.Sysroot().Physical(), h.repoPath())
 	if err != nil {
 		return nil, nil, err
 	}

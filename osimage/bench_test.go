@@ -29,17 +29,18 @@ func BenchmarkImportImage(b *testing.B) {
 		b.Fatal(err)
 	}
 	puller := &osimage.Puller{}
-	image, err := puller.Resolve(b.Context(), ref)
+	image, err := puller.Open(b.Context(), ref)
 	if err != nil {
 		b.Fatal(err)
 	}
+	defer image.Close()
 	b.SetBytes(image.Bytes)
 	path := filepath.Join(b.TempDir(), "repo")
 	for b.Loop() {
 		b.StopTimer()
 		repo := emptyRepo(b, path)
 		b.StartTimer()
-		if _, err := puller.Import(b.Context(), image, repo); err != nil {
+		if _, err := image.Import(b.Context(), repo, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

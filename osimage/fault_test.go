@@ -1,15 +1,19 @@
 package osimage_test
 
 import (
+	"errors"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"machine-pivot/fault"
 	"machine-pivot/osimage"
 	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/ostreetree"
 	"machine-pivot/test/registry"
 )
 
@@ -58,24 +62,62 @@ func on(path string, times int, f registry.Fault) []registry.Rule {
 // tail is how many bytes are asked for twice when a download goes on.
 const tail = 64
 
+// spoilt is an image whose largest layer meets faults.
+type spoilt struct {
+	v1.Image
+	large string // digest of that layer
+	size  int64
+	whole func(t *testing.T, result osimage.Result, repo string) // checks an import that succeeded
+	none  func(t *testing.T, repo string)                        // checks one that failed
+}
+
+// find finds the largest layer.
+func (s *spoilt) find(t *testing.T) {
+	t.Helper()
+	layers, err := s.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, layer := range layers {
+		digest, err := layer.Digest()
+		size, err2 := layer.Size()
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		if size > s.size {
+			s.large, s.size = digest.String(), size
+		}
+	}
+}
+
 // TestFaults imports past each fault of a registry, and lets the real ostree
 // judge: the commit is there whole, or not at all.
 func TestFaults(t *testing.T) {
-	repo, commit := archive(t)
-	img := legacy(t, repo, commit, oscontainer.WithLayers(1))
+	w := newWorld(t, ostreetree.Contents{Big: true})
+	old := &spoilt{
+		Image: legacy(t, w.archive, w.commit, oscontainer.WithLayers(1)),
+		whole: func(t *testing.T, result osimage.Result, repo string) { checkImported(t, repo, w.commit, result) },
+		none:  checkUntouched,
+	}
+	native := &spoilt{
+		Image: w.encapsulated(spread(4)),
+		whole: func(t *testing.T, _ osimage.Result, repo string) {
+			if _, err := ostreetree.Compare(repo, w.bare, w.commit); err != nil {
+				t.Error(err)
+			}
+			noPartial(t, repo)
+		},
+	}
+	native.none = func(t *testing.T, repo string) { onlyLayers(t, repo, native.large) }
 	ownEnvironment(t)
-	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
+	for name, img := range map[string]*spoilt{"legacy": old, "native": native} {
+		img.find(t)
+		t.Run(name, func(t *testing.T) { testFaults(t, img) })
 	}
-	large, err := layers[1].Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	size, err := layers[1].Size()
-	if err != nil {
-		t.Fatal(err)
-	}
+}
+
+func testFaults(t *testing.T, img *spoilt) {
+	size := img.size
 	busy := registry.Status(http.StatusTooManyRequests, "Retry-After", "0")
 	page := registry.WebPage()
 	for name, c := range map[string]struct {
@@ -132,43 +174,43 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := startHost(t, registry.Options{Bearer: true})
-			ref, _ := h.push("x", img)
-			image, err := h.puller.Resolve(t.Context(), ref)
+			ref, _ := h.push("x", img.Image)
+			image, err := h.lookUp(t.Context(), ref)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i := range c.rules {
 				if c.rules[i].On == "" {
-					c.rules[i].On = large.String()
+					c.rules[i].On = img.large
 				}
 			}
 			h.registry.Spoil(c.rules...)
 			if strings.Contains(name, "stall") || strings.Contains(name, "drip") {
 				h.puller.Patience = 500 * time.Millisecond
 			}
-			h.faulty(t, image, c.want, func(result osimage.Result, target string) { checkImported(t, target, commit, result) })
+			h.faulty(t, img, image, c.want)
 		})
 	}
 }
 
 // faulty imports an image and compares with what is to be expected.
-func (h *host) faulty(t *testing.T, image osimage.Image, want outcome, check func(result osimage.Result, target string)) {
+func (h *host) faulty(t *testing.T, img *spoilt, image osimage.Image, want outcome) {
 	t.Helper()
 	last := h.watchProgress(t)
 	before, log := h.registry.BytesServed(), h.registry.Requests()
 	target := bare(t)
-	result, err := h.puller.Import(t.Context(), image, openRepo(t, target))
+	result, err := h.importWith(t.Context(), image.Reference, target)
 	if want.kind == fault.Internal {
 		if err != nil {
 			t.Fatal(err)
 		}
-		check(result, target)
+		img.whole(t, result, target)
 		if !last.Done || last.FetchedBytes != last.TotalBytes || last.FetchedBytes != result.Bytes.Fetched {
 			t.Errorf("last progress %+v, result %+v", *last, result)
 		}
 	} else {
 		refused(t, err, want.kind, want.text, want.hint)
-		checkUntouched(t, target)
+		img.none(t, target)
 		if fault.HintOf(err) == "" {
 			t.Errorf("no hint: %v", err)
 		}
@@ -176,10 +218,9 @@ func (h *host) faulty(t *testing.T, image osimage.Image, want outcome, check fun
 			t.Errorf("last progress %+v", *last)
 		}
 	}
-	large := image.Layers[len(image.Layers)-1].Digest
 	requests := 0
 	for _, line := range h.registry.RequestLog()[log:] {
-		if strings.HasPrefix(line, "GET ") && strings.HasSuffix(line, large) {
+		if strings.HasPrefix(line, "GET ") && strings.HasSuffix(line, img.large) {
 			requests++
 		}
 	}
@@ -197,7 +238,7 @@ func (h *host) faulty(t *testing.T, image osimage.Image, want outcome, check fun
 // returns where it stands.
 func (h *host) watchProgress(t *testing.T) *osimage.Progress {
 	var last osimage.Progress
-	h.puller.Progress = func(p osimage.Progress) {
+	h.report = func(p osimage.Progress) {
 		if p.FetchedBytes < last.FetchedBytes || p.TotalBytes < last.TotalBytes || p.FetchedBytes > p.TotalBytes || last.Done {
 			t.Errorf("progress %+v after %+v", p, last)
 		}

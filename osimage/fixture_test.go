@@ -28,6 +28,7 @@ type host struct {
 	root     string
 	registry *registry.Registry
 	puller   *osimage.Puller
+	report   func(osimage.Progress) // of imports; may be nil
 
 	mu    sync.Mutex
 	notes []string
@@ -159,16 +160,32 @@ func parse(t *testing.T, s string) imageref.Reference {
 	return ref
 }
 
+// lookUp is what is found out of an image.
+func (h *host) lookUp(ctx context.Context, ref imageref.Reference) (osimage.Image, error) {
+	image, err := h.puller.Open(ctx, ref)
+	if err != nil {
+		return osimage.Image{}, err
+	}
+	return image.Image, image.Close()
+}
+
 // importRef resolves and imports.
 func (h *host) importRef(ref imageref.Reference, repo string) (osimage.Result, error) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	image, err := h.puller.Resolve(ctx, ref)
+	return h.importWith(ctx, ref, repo)
+}
+
+// importWith is importRef with a context.
+func (h *host) importWith(ctx context.Context, ref imageref.Reference, repo string) (osimage.Result, error) {
+	h.t.Helper()
+	image, err := h.puller.Open(ctx, ref)
 	if err != nil {
 		return osimage.Result{}, err
 	}
-	return h.puller.Import(ctx, image, openRepo(h.t, repo))
+	defer image.Close()
+	return image.Import(ctx, openRepo(h.t, repo), h.report)
 }
 
 func openRepo(t *testing.T, path string) *ostree.Repo {

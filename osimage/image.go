@@ -1,8 +1,6 @@
 package osimage
 
 import (
-	"fmt"
-
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/osimage/layer"
 	"machine-pivot/osimage/source"
@@ -52,17 +50,15 @@ type Image struct {
 	Version      string             `json:"version"` // as the image calls itself
 	Layers       []Layer            `json:"layers"`
 	Bytes        int64              `json:"bytes"` // of all layers
-
-	asked imageref.Reference // as it was asked for, perhaps by a tag
 }
 
 // describe is an open image as its manifest and config say.
-func describe(opened *source.Image, asked imageref.Reference) Image {
+func describe(opened *source.Image) Image {
 	labels := opened.Labels
 	i := Image{
 		Reference: opened.Reference, Source: opened.From, Policy: opened.Policy, Digest: opened.Digest, Instance: opened.Instance,
 		Architecture: opened.Architecture, Format: formatOf(labels, opened.Layers), Commit: labels[layer.LegacyLabel],
-		Version: labels[labelOCIVersion], Layers: make([]Layer, len(opened.Layers)), asked: asked,
+		Version: labels[labelOCIVersion], Layers: make([]Layer, len(opened.Layers)),
 	}
 	if i.Format == Encapsulated || i.Format == Layered {
 		i.Commit = labels[labelNativeCommit]
@@ -75,14 +71,6 @@ func describe(opened *source.Image, asked imageref.Reference) Image {
 		i.Bytes += max(l.Size, 0)
 	}
 	return i
-}
-
-// from names the place, if it is not the written one, in a failure to read the image's content.
-func (i *Image) from(err error) error {
-	if i.Source.IsZero() {
-		return err
-	}
-	return fmt.Errorf("from %s: %w", i.Source.Name(), err)
 }
 
 // formatOf goes by the labels. A native image may have inherited the legacy

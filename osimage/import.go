@@ -8,7 +8,6 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/osimage/layer"
-	"machine-pivot/osimage/source"
 	"machine-pivot/ostree"
 )
 
@@ -33,23 +32,37 @@ type Result struct {
 // a deployment does.
 func KeepAliveRef(commit string) string { return "pivot/" + commit }
 
-// Import brings an image's commit into a repository. Either the whole commit is
+// Check finds out, without a write, whether Import could succeed as far as format
+// and room are concerned.
+func (o *Opened) Check(ctx context.Context, repo *ostree.Repo) error {
+	err := o.importable()
+	if err == nil {
+		_, err = o.reckon(repo, o.present(ctx, repo))
+	}
+	return o.describe(err)
+}
+
+// Import brings the image's commit into a repository. Either the whole commit is
 // there afterwards, each object verified, on disk and kept alive by a ref, or
 // nothing that anything refers to, but for whole layers of an ostree-native image
-// and what the next import of this boot can go on with. The image is read by its
-// digest; its policy is checked again.
-func (p *Puller) Import(ctx context.Context, image Image, repo *ostree.Repo) (Result, error) {
-	result, err := p.importImage(ctx, image, repo)
-	if err != nil {
-		return Result{}, fmt.Errorf("cannot import image %s: %w", image.Reference, err)
+// and what the next import of this boot can go on with. Progress is reported by
+// one goroutine at a time, unless report is nil.
+func (o *Opened) Import(ctx context.Context, repo *ostree.Repo, report func(Progress)) (Result, error) {
+	result, err := o.importInto(ctx, repo, report)
+	return result, o.describe(err)
+}
+
+// describe says which image an error is about.
+func (o *Opened) describe(err error) error {
+	if err == nil {
+		return nil
 	}
-	return result, nil
+	return fmt.Errorf("cannot import image %s: %w", o.Reference, err)
 }
 
 // importer is one import.
 type importer struct {
-	image    Image
-	source   *source.Image // what image is read from
+	*Opened
 	repo     *ostree.Repo
 	target   *ostree.Import
 	progress *meter
@@ -57,15 +70,9 @@ type importer struct {
 	result   Result
 }
 
-func (p *Puller) importImage(ctx context.Context, resolved Image, repo *ostree.Repo) (_ Result, err error) {
+func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(Progress)) (_ Result, err error) {
 	start := time.Now()
-	opened, err := p.host().Open(ctx, resolved.Reference.Pinned(resolved.Digest))
-	if err != nil {
-		return Result{}, err
-	}
-	defer opened.Close()
-	image := describe(opened, resolved.asked)
-	if err := importable(image); err != nil {
+	if err := o.importable(); err != nil {
 		return Result{}, err
 	}
 	target, err := repo.BeginImport(ctx)
@@ -74,23 +81,23 @@ func (p *Puller) importImage(ctx context.Context, resolved Image, repo *ostree.R
 	}
 	defer func() { err = errors.Join(err, end(ctx, target, err)) }()
 	i := &importer{
-		image: image, source: opened, repo: repo, target: target, buffers: layer.NewBuffers(),
-		progress: &meter{report: p.Progress, objects: func() int { return target.Stats().ObjectsTotal }},
-		result:   Result{Format: image.Format, Digest: image.Digest, Version: image.Version},
+		Opened: o, repo: repo, target: target, buffers: layer.NewBuffers(),
+		progress: &meter{report: report, objects: func() int { return target.Stats().ObjectsTotal }},
+		result:   Result{Format: o.Format, Digest: o.Digest, Version: o.Version},
 	}
 	if err := i.run(ctx); err != nil {
-		return Result{}, image.from(err)
+		return Result{}, err
 	}
 	i.result.Seconds = time.Since(start).Seconds()
 	return i.result, nil
 }
 
 // importable refuses the format that is not implemented.
-func importable(image Image) error {
-	if image.Format != Layered {
+func (o *Opened) importable() error {
+	if o.Format != Layered {
 		return nil
 	}
-	return fault.New(fault.Refused, "it is a layered ostree-native container (%d layers, not all of them ostree's), which cannot be imported yet", len(image.Layers)).
+	return fault.New(fault.Refused, "it is a layered ostree-native container (%d layers, not all of them ostree's), which cannot be imported yet", len(o.Layers)).
 		WithHint("rebase to it with rpm-ostree or bootc, which merge such layers, or use the image that it was built from")
 }
 
@@ -103,37 +110,35 @@ func end(ctx context.Context, target *ostree.Import, err error) error {
 	return target.Discard()
 }
 
-func (i *importer) run(ctx context.Context) error {
-	if i.image.Format == Encapsulated {
-		return i.native(ctx)
+func (i *importer) run(ctx context.Context) (err error) {
+	have := i.present(ctx, i.repo)
+	if i.progress.total, err = i.reckon(i.repo, have); err != nil {
+		return err
 	}
-	if commit, err := ostree.ParseChecksum(i.image.Commit); err == nil && i.present(ctx, commit) {
-		return i.finish(ctx, commit)
+	switch {
+	case i.Format == Encapsulated:
+		return i.native(ctx, have)
+	case have.all():
+		return i.finish(ctx, have.commit)
 	}
-	return i.legacy(ctx)
+	return i.legacy(ctx, have)
 }
 
 // legacy imports what is at /srv/repo in any of the layers.
-func (i *importer) legacy(ctx context.Context) error {
-	found := make([]*layer.Legacy, len(i.source.Layers))
-	err := i.layers(ctx, nil, func(n int) layer.Content {
+func (i *importer) legacy(ctx context.Context, have present) error {
+	found := make([]*layer.Legacy, len(have.layers))
+	err := i.layers(ctx, have, func(n int) layer.Content {
 		found[n] = layer.NewLegacy(i.target)
 		return found[n]
 	}, nil)
 	if err != nil {
 		return err
 	}
-	commit, err := layer.LegacyCommit(i.image.Commit, found)
+	commit, err := layer.LegacyCommit(i.Commit, found)
 	if err != nil {
 		return err
 	}
 	return i.finish(ctx, commit)
-}
-
-// present reports whether the repository has a whole commit already.
-func (i *importer) present(ctx context.Context, commit ostree.Checksum) bool {
-	have, err := i.repo.Has(ostree.ObjectName{Checksum: commit, Type: ostree.Commit})
-	return have && err == nil && !i.repo.HasPartial(commit) && i.target.Finish(ctx, ostree.Root{Commit: commit}) == nil
 }
 
 // finish makes the commit part of the repository and fills in the result.

@@ -63,7 +63,7 @@ func TestImportLegacy(t *testing.T) {
 			h := newHost(t, registry.Options{})
 			ref, digest := h.push(name, legacy(t, repo, commit, opts...))
 			var last osimage.Progress
-			h.puller.Progress = func(p osimage.Progress) {
+			h.report = func(p osimage.Progress) {
 				if p.FetchedBytes < last.FetchedBytes {
 					t.Errorf("progress went back: %+v, %+v", last, p)
 				}
@@ -81,7 +81,7 @@ func TestImportLegacy(t *testing.T) {
 			if last.FetchedBytes != last.TotalBytes || last.TotalBytes == 0 || last.Objects != result.Objects.Total {
 				t.Errorf("last progress %+v", last)
 			}
-			h.puller.Progress = nil
+			h.report = nil
 			again, err := h.importRef(ref, target)
 			if err != nil || again.Commit != commit || again.Objects.New != 0 {
 				t.Errorf("second import: %+v, %v", again, err)
@@ -248,7 +248,7 @@ func TestImportCut(t *testing.T) {
 	img := legacy(t, repo, commit)
 	ref, _ := h.push("x", img)
 	target := bare(t)
-	image, err := h.puller.Resolve(t.Context(), ref)
+	image, err := h.lookUp(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,13 +270,13 @@ func TestImportCancelled(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	ref, _ := h.push("x", legacy(t, repo, commit))
 	target := bare(t)
-	image, err := h.puller.Resolve(t.Context(), ref)
+	image, err := h.lookUp(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	h.puller.Progress = func(osimage.Progress) { cancel() }
-	_, err = h.puller.Import(ctx, image, openRepo(t, target))
+	h.report = func(osimage.Progress) { cancel() }
+	_, err = h.importWith(ctx, image.Reference, target)
 	refused(t, err, fault.Unavailable, "canceled", "")
 	checkUntouched(t, target)
 }
@@ -287,7 +287,7 @@ func TestImportDamagedLayer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, registry.Options{})
 			ref, _ := h.push("x", legacy(t, repo, commit))
-			image, err := h.puller.Resolve(t.Context(), ref)
+			image, err := h.lookUp(t.Context(), ref)
 			if err != nil {
 				t.Fatal(err)
 			}

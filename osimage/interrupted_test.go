@@ -77,7 +77,7 @@ func (h *host) interrupt(image osimage.Image, repo string, others int) {
 	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
 	defer cancel()
 	var once sync.Once
-	h.puller.Progress = func(osimage.Progress) { // at the first byte of a layer, when others are not asked for yet
+	h.report = func(osimage.Progress) { // at the first byte of a layer, when others are not asked for yet
 		once.Do(func() {
 			h.registry.StallBlobs(1)
 			go func() {
@@ -88,9 +88,9 @@ func (h *host) interrupt(image osimage.Image, repo string, others int) {
 			}()
 		})
 	}
-	_, err := h.puller.Import(ctx, image, openRepo(h.t, repo))
+	_, err := h.importWith(ctx, image.Reference, repo)
 	refused(h.t, err, fault.Unavailable, "canceled", "")
-	h.puller.Progress = nil
+	h.report = nil
 }
 
 func countFiles(dir string) int {

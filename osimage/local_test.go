@@ -73,7 +73,7 @@ func TestLocalImport(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			h := newLocalHost(t)
 			ref := parse(t, transport+":"+writeMedium(t, transport, img))
-			image, err := h.puller.Resolve(t.Context(), ref)
+			image, err := h.lookUp(t.Context(), ref)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +86,7 @@ func TestLocalImport(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkImported(t, target, commit, result)
-			_, err = h.puller.Resolve(t.Context(), ref.Pinned("sha256:"+strings.Repeat("0", 64)))
+			_, err = h.lookUp(t.Context(), ref.Pinned("sha256:"+strings.Repeat("0", 64)))
 			refused(t, err, fault.BadInput, "its manifest has the digest "+image.Digest, "")
 		})
 	}
@@ -111,14 +111,14 @@ func TestLocalNames(t *testing.T) {
 	h := newLocalHost(t)
 	for _, medium := range []string{"oci:" + path, "oci-archive:" + archive} {
 		for _, version := range versions {
-			image, err := h.puller.Resolve(t.Context(), parse(t, medium+":os-"+version))
+			image, err := h.lookUp(t.Context(), parse(t, medium+":os-"+version))
 			if err != nil || image.Version != version {
 				t.Errorf("%s:os-%s: version %q, %v", medium, version, image.Version, err)
 			}
 		}
-		_, err := h.puller.Resolve(t.Context(), parse(t, medium+":os-3"))
+		_, err := h.lookUp(t.Context(), parse(t, medium+":os-3"))
 		refused(t, err, fault.BadInput, "os-3", "")
-		_, err = h.puller.Resolve(t.Context(), parse(t, medium))
+		_, err = h.lookUp(t.Context(), parse(t, medium))
 		refused(t, err, fault.BadInput, "more than one image", "")
 	}
 }
@@ -128,14 +128,14 @@ func TestLocalArchive(t *testing.T) {
 	h := newLocalHost(t)
 	path := writeMedium(t, "oci-archive", plain(t))
 	t.Setenv("TMPDIR", filepath.Join(h.root, "absent"))
-	if _, err := h.puller.Resolve(t.Context(), parse(t, "oci-archive:"+path)); err != nil {
+	if _, err := h.lookUp(t.Context(), parse(t, "oci-archive:"+path)); err != nil {
 		t.Error(err)
 	}
 	t.Setenv("TMPDIR", h.root)
 	if out, err := exec.Command("gzip", path).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if _, err := h.puller.Resolve(t.Context(), parse(t, "oci-archive:"+path+".gz")); err != nil {
+	if _, err := h.lookUp(t.Context(), parse(t, "oci-archive:"+path+".gz")); err != nil {
 		t.Error(err)
 	}
 	if left, err := filepath.Glob(filepath.Join(h.root, "*")); err != nil || len(left) != 0 {
@@ -182,7 +182,7 @@ func TestLocalPolicy(t *testing.T) {
 		ref := parse(t, transport+":"+path)
 		resolve := func(policy string) (osimage.Image, error) {
 			h.write("/etc/containers/policy.json", policy)
-			return h.puller.Resolve(t.Context(), ref)
+			return h.lookUp(t.Context(), ref)
 		}
 		_, err := resolve(`{"default":[{"type":"reject"}],"transports":{"docker":{"":[{"type":"insecureAcceptAnything"}]}}}`)
 		refused(t, err, fault.Refused, "by default: reject", "policy.json")
@@ -210,18 +210,18 @@ func TestLocalSignature(t *testing.T) {
 	identity := `,"signedIdentity":{"type":"exactReference","dockerReference":"` + name + `"}}`
 	h.write("/etc/containers/policy.json", `{"default":[{"type":"reject"}],"transports":{"dir":{"`+path+`":[`+
 		strings.TrimSuffix(key.requirement(t), "}")+identity+`]}}}`)
-	_, err := h.puller.Resolve(t.Context(), ref)
+	_, err := h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, `transports.dir["`+path+`"]: signedBy: A signature was required`, "policy.json")
 
 	plainHost := newLocalHost(t)
-	image, err := plainHost.puller.Resolve(t.Context(), parse(t, "dir:"+path))
+	image, err := plainHost.lookUp(t.Context(), parse(t, "dir:"+path))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(path, "signature-1"), key.sign(t, claim{identity: name, digest: image.Digest}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.puller.Resolve(t.Context(), ref); err != nil {
+	if _, err := h.lookUp(t.Context(), ref); err != nil {
 		t.Error(err)
 	}
 }

@@ -20,10 +20,10 @@ import (
 //
 // A layer is finished as soon as it is whole, so that an interrupted import goes
 // on where it was, even after a power cut.
-func (i *importer) native(ctx context.Context) error {
-	base, skip := i.known(ctx)
-	finish := newFinisher(ctx, i.target, len(skip))
-	read := make([]*layer.Native, len(skip))
+func (i *importer) native(ctx context.Context, have present) error {
+	base := have.commit
+	finish := newFinisher(ctx, i.target, len(have.layers))
+	read := make([]*layer.Native, len(have.layers))
 	start := func(n int) layer.Content {
 		read[n] = layer.NewNative(i.target, n == 0)
 		return read[n]
@@ -40,7 +40,7 @@ func (i *importer) native(ctx context.Context) error {
 		finish.roots <- ostree.Root{Commit: set, Refs: []string{i.layerRef(n)}}
 		return nil
 	}
-	err := i.layers(finish.ctx, skip, start, done)
+	err := i.layers(finish.ctx, have, start, done)
 	if failed := finish.wait(); failed != nil {
 		return writing(failed)
 	}
@@ -51,28 +51,7 @@ func (i *importer) native(ctx context.Context) error {
 }
 
 // layerRef is the ref that keeps the nth layer's objects.
-func (i *importer) layerRef(n int) string { return blobRef(i.source.Layers[n].Digest) }
-
-// known looks for layers that need not be fetched: all their objects are there.
-func (i *importer) known(ctx context.Context) (base ostree.Checksum, skip []bool) {
-	skip = make([]bool, len(i.source.Layers))
-	all := true
-	for n := len(skip) - 1; n >= 0; n-- {
-		commit, err := i.repo.ResolveRef(i.layerRef(n))
-		if err != nil {
-			all = false
-			continue
-		}
-		if n == 0 {
-			// Its objects are those of the whole commit, less the other layers'.
-			base, skip[n] = commit, all && i.present(ctx, commit)
-			continue
-		}
-		skip[n] = i.repo.HasObjectSet(commit) == nil
-		all = all && skip[n]
-	}
-	return base, skip
-}
+func (o *Opened) layerRef(n int) string { return blobRef(o.Layers[n].Digest) }
 
 // merge makes the commit that is deployed and finishes the import.
 func (i *importer) merge(ctx context.Context, base ostree.Checksum) error {
@@ -98,7 +77,7 @@ func (i *importer) merge(ctx context.Context, base ostree.Checksum) error {
 	if err != nil {
 		return writing(err)
 	}
-	return i.finish(ctx, merged, imageRef(i.image.asked))
+	return i.finish(ctx, merged, imageRef(i.asked))
 }
 
 // mergeCommit is what rpm-ostree and bootc know an image by: its manifest and

@@ -38,7 +38,7 @@ func TestPolicy(t *testing.T) {
 		{policy: `{"default":[{"type":"insecureAcceptAnything"},{"type":"reject"}]}`, rejected: "default: insecureAcceptAnything, reject"},
 	} {
 		h.write("/etc/containers/policy.json", c.policy)
-		image, err := h.puller.Resolve(t.Context(), ref)
+		image, err := h.lookUp(t.Context(), ref)
 		if c.rejected != "" {
 			refused(t, err, fault.Refused, "rejects it by "+c.rejected+": Running image", "allow the image, its repository or its registry in "+h.root+"/etc/containers/policy.json")
 		} else if err != nil || image.Policy != c.accepted {
@@ -47,15 +47,15 @@ func TestPolicy(t *testing.T) {
 	}
 
 	h.write("/etc/containers/policy.json", `{"default":`+accept+`}`)
-	_, err := h.puller.Resolve(t.Context(), parse(t, "ostree-image-signed:docker://"+ref.String()))
+	_, err := h.lookUp(t.Context(), parse(t, "ostree-image-signed:docker://"+ref.String()))
 	refused(t, err, fault.Refused, "by default: insecureAcceptAnything: No signature verification policy", "require a signature")
 
-	_, err = h.puller.Resolve(t.Context(), parse(t, "ostree-remote-image:fedora:docker://"+ref.String()))
+	_, err = h.lookUp(t.Context(), parse(t, "ostree-remote-image:fedora:docker://"+ref.String()))
 	refused(t, err, fault.Refused, `remote "fedora" is not implemented`, "ostree-image-signed")
 
 	for _, bad := range []string{"{", `{"default":[]}`, `{"default":[{"type":"new"}]}`, `{"default":` + accept + `,"typo":1}`, ""} {
 		h.write("/etc/containers/policy.json", bad)
-		_, err = h.puller.Resolve(t.Context(), ref)
+		_, err = h.lookUp(t.Context(), ref)
 		refused(t, err, fault.Refused, "the signature policy", "policy.json")
 	}
 	if len(h.notes) != 0 {
@@ -70,10 +70,10 @@ func TestPolicyIsRequired(t *testing.T) {
 	if err := os.Symlink("absent", h.root+"/etc/containers/policy.json"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := h.puller.Resolve(t.Context(), ref)
+	_, err := h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, "cannot read the signature policy", "")
 	h.remove("/etc/containers/policy.json")
-	image, err := h.puller.Resolve(t.Context(), ref)
+	image, err := h.lookUp(t.Context(), ref)
 	if err != nil || len(h.notes) != 1 || image.Policy != "no policy file: insecureAcceptAnything" {
 		t.Errorf("without any policy: %q, %q, %v", image.Policy, h.notes, err)
 	}
@@ -126,7 +126,7 @@ func TestSignatures(t *testing.T) {
 					signed, signature := c.sign(claim{identity: ref.String(), digest: digest})
 					ours.store(t, h.registry, digest, signed, signature)
 				}
-				image, err := h.puller.Resolve(t.Context(), ref)
+				image, err := h.lookUp(t.Context(), ref)
 				if c.want != "" {
 					refused(t, err, fault.Refused, "the signature policy rejects it by "+rule+": ", "signed as the rule wants")
 					refused(t, err, fault.Refused, c.want, "")
@@ -136,7 +136,7 @@ func TestSignatures(t *testing.T) {
 					t.Errorf("accepted by %q, want %q; %v", image.Policy, rule, err)
 				}
 				for _, again := range []string{image.Reference.String(), "ostree-image-signed:docker://" + image.Reference.String()} {
-					if _, err := h.puller.Resolve(t.Context(), parse(t, again)); err != nil {
+					if _, err := h.lookUp(t.Context(), parse(t, again)); err != nil {
 						t.Errorf("%s: %v", again, err)
 					}
 				}
@@ -160,7 +160,7 @@ func TestMirroredSignatures(t *testing.T) {
 			m.lookFor(m.mirror.Host(), "file://"+lookaside)
 			rule := fmt.Sprintf("transports.docker[%q]: %s", written, format)
 
-			_, err := m.puller.Resolve(t.Context(), m.ref(m.tag))
+			_, err := m.lookUp(t.Context(), m.ref(m.tag))
 			refused(t, err, fault.Refused, m.names("tried 1 of the 2 places it may come from:\n  MIRROR/test/os: the signature policy rejects it by "+rule+": "), "policy.json")
 			if n := m.registry.Requests(); n != 0 {
 				t.Errorf("after the policy rejected the mirror's image its registry was asked %d times", n)
@@ -168,13 +168,13 @@ func TestMirroredSignatures(t *testing.T) {
 
 			good := claim{identity: written + ":" + m.tag, digest: m.digest}
 			key.store(t, m.mirror, m.digest, good, key.sign(t, good))
-			image, err := m.puller.Resolve(t.Context(), m.ref(m.tag))
+			image, err := m.lookUp(t.Context(), m.ref(m.tag))
 			if err != nil || image.Policy != rule || image.Source.IsZero() {
 				t.Errorf("accepted by %q from %q: %v", image.Policy, image.Source, err)
 			}
 
 			m.policy(m.mirror.Host(), `{"type":"insecureAcceptAnything"}`) // says nothing of the written name
-			_, err = m.puller.Resolve(t.Context(), m.ref(m.tag))
+			_, err = m.lookUp(t.Context(), m.ref(m.tag))
 			refused(t, err, fault.Refused, "by default: reject", "")
 		})
 	}
@@ -200,21 +200,21 @@ func TestLookasideServer(t *testing.T) {
 	h.policy(h.registry.Host(), key.requirement(t))
 	h.lookFor(h.registry.Host(), server.URL)
 
-	_, err := h.puller.Resolve(t.Context(), ref)
+	_, err := h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, "no signature exists", "")
 	good := claim{identity: ref.String(), digest: digest}
 	key.store(t, h.registry, digest, good, key.sign(t, good))
-	if _, err := h.puller.Resolve(t.Context(), ref); err != nil {
+	if _, err := h.lookUp(t.Context(), ref); err != nil {
 		t.Error(err)
 	}
 	status = http.StatusServiceUnavailable
-	_, err = h.puller.Resolve(t.Context(), ref)
+	_, err = h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Unavailable, "cannot fetch its signatures: reading signature from "+server.URL, h.root+"/etc/containers/registries.d")
 	status = http.StatusForbidden
-	_, err = h.puller.Resolve(t.Context(), ref)
+	_, err = h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, "cannot fetch its signatures: ", "registries.d")
 	server.Close()
-	_, err = h.puller.Resolve(t.Context(), ref)
+	_, err = h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Unavailable, "connection refused", "registries.d")
 }
 
@@ -229,7 +229,7 @@ func TestPolicyKeyMissing(t *testing.T) {
 	key.store(t, h.registry, digest, good, key.sign(t, good))
 	h.lookFor(h.registry.Host(), "file://"+lookaside)
 	h.policy(h.registry.Host(), `{"type":"signedBy","keyType":"GPGKeys","keyPath":"/absent/key.gpg"}`)
-	_, err := h.puller.Resolve(t.Context(), ref)
+	_, err := h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, "/absent/key.gpg", "policy.json")
 	var requirement struct{ KeyData []byte }
 	if err := json.Unmarshal([]byte(key.requirement(t)), &requirement); err != nil {

@@ -32,7 +32,7 @@ func spread(n int) oscontainer.Option {
 // resolve resolves what must be there.
 func (h *host) resolve(ref imageref.Reference) osimage.Image {
 	h.t.Helper()
-	image, err := h.puller.Resolve(h.t.Context(), ref)
+	image, err := h.lookUp(h.t.Context(), ref)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -41,10 +41,12 @@ func (h *host) resolve(ref imageref.Reference) osimage.Image {
 
 // fetched are the layers of an image that were asked for since a number of
 // requests, as positions.
-func (h *host) fetched(image osimage.Image, since int) []int {
-	var layers []int
+func (h *host) fetched(image osimage.Image, since int) []int { return asked(h.registry, image, since) }
+
+// asked is fetched for any registry.
+func asked(r *registry.Registry, image osimage.Image, since int) (layers []int) {
 	for n, layer := range image.Layers {
-		if slices.ContainsFunc(h.registry.RequestLog()[since:], func(request string) bool {
+		if slices.ContainsFunc(r.RequestLog()[since:], func(request string) bool {
 			return strings.HasPrefix(request, "GET ") && strings.Contains(request, layer.Digest)
 		}) {
 			layers = append(layers, n)

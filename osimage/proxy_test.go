@@ -55,7 +55,7 @@ func TestProxyForEverybody(t *testing.T) {
 	p := newProxied(t)
 	open := p.startProxy("", "")
 	p.write("/etc/mco/proxy.env", "HTTPS_PROXY="+open.URL("", "")+"\n")
-	if _, err := p.puller.Resolve(t.Context(), p.ref); err != nil {
+	if _, err := p.lookUp(t.Context(), p.ref); err != nil {
 		t.Error(err)
 	}
 	if !slices.Contains(open.Log(), p.name) {
@@ -95,7 +95,7 @@ func TestProxy(t *testing.T) {
 			for name, value := range c.env {
 				t.Setenv(name, put.Replace(value))
 			}
-			_, err := p.puller.Resolve(t.Context(), p.ref)
+			_, err := p.lookUp(t.Context(), p.ref)
 			if err != nil {
 				t.Errorf("%v\nhint: %s", err, fault.HintOf(err))
 			}
@@ -147,7 +147,7 @@ func TestProxyFails(t *testing.T) {
 			p.write("/etc/mco/proxy.env", "HTTPS_PROXY="+c.setting(p.proxy)+"\n")
 			p.proxy.Refuse(c.status)
 			put := strings.NewReplacer("{proxy}", p.proxy.Host(), "{registry}", p.name)
-			_, err := p.puller.Resolve(t.Context(), p.ref)
+			_, err := p.lookUp(t.Context(), p.ref)
 			refused(t, err, c.kind, put.Replace(c.text), put.Replace(c.hint))
 			for _, secret := range []string{proxyPassword, "p%40ss", "word$1", "pull-secret"} {
 				if told := err.Error() + fault.HintOf(err) + strings.Join(p.notes, " "); strings.Contains(told, secret) {

@@ -14,7 +14,7 @@
 // top ("layered") are recognized and refused.
 //
 // Limits. At most four layers are read at once. The repository must be of mode
-// bare, and have room for the compressed image before anything is written.
+// bare, and have room for the layers to be fetched before anything is written.
 package osimage
 
 import (
@@ -33,7 +33,6 @@ type Puller struct {
 	Patience time.Duration        // how long a registry may be silent; 0 is the default
 	Retry    source.Retry         // of a layer's download; the zero value is the default
 	Log      func(message string) // notes for people, by any goroutine; may be nil
-	Progress func(Progress)       // called while importing, by one goroutine at a time; may be nil
 }
 
 // Progress is how far an import is.
@@ -43,22 +42,32 @@ type Progress struct {
 	Done                     bool  // all is imported
 }
 
-// Resolve looks an image up: manifest and config, of the platform that this
-// program runs on. The result is pinned to the content, which the host's
-// signature policy accepts.
-func (p *Puller) Resolve(ctx context.Context, ref imageref.Reference) (Image, error) {
+// Opened is an image that was looked up and can be imported: manifest and config
+// are read, and the host's signature policy has accepted it.
+type Opened struct {
+	Image
+	source *source.Image
+	asked  imageref.Reference // as it was asked for, perhaps by a tag
+}
+
+// Open looks an image up: manifest and config, of the platform that this program
+// runs on. The result is pinned to the content, which the host's signature policy
+// accepts. It must be closed.
+func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (*Opened, error) {
 	opened, err := p.host().Open(ctx, ref)
 	if err != nil {
-		return Image{}, fmt.Errorf("cannot resolve image %s: %w", ref, err)
+		return nil, fmt.Errorf("cannot resolve image %s: %w", ref, err)
 	}
-	defer opened.Close()
 	if p.Log != nil {
 		for _, note := range opened.Notes {
 			p.Log(note)
 		}
 	}
-	return describe(opened, ref), nil
+	return &Opened{Image: describe(opened), source: opened, asked: ref}, nil
 }
+
+// Close ends the connections to the image's source.
+func (o *Opened) Close() error { return o.source.Close() }
 
 func (p *Puller) host() *source.Host {
 	return &source.Host{Root: p.Root, AuthFile: p.AuthFile, Patience: p.Patience, Retry: p.Retry, Log: p.Log}

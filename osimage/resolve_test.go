@@ -24,7 +24,7 @@ import (
 func TestResolve(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	ref, digest := h.push("legacy", plain(t))
-	image, err := h.puller.Resolve(t.Context(), ref)
+	image, err := h.lookUp(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestResolve(t *testing.T) {
 	if len(h.notes) != 1 || !strings.Contains(h.notes[0], "no signature policy") {
 		t.Errorf("notes: %q", h.notes)
 	}
-	again, err := h.puller.Resolve(t.Context(), image.Reference)
+	again, err := h.lookUp(t.Context(), image.Reference)
 	if err != nil || again.Digest != digest {
 		t.Errorf("by digest: %+v, %v", again, err)
 	}
@@ -61,14 +61,18 @@ func TestResolveFormats(t *testing.T) {
 		"layered":  {[]oscontainer.Option{oscontainer.WithLabel("ostree.final-diffid", "sha256:0")}, osimage.Layered},
 	} {
 		ref, _ := h.push(name, plain(t, c.opts...))
-		image, err := h.puller.Resolve(t.Context(), ref)
+		image, err := h.puller.Open(t.Context(), ref)
 		if err != nil || image.Format != c.want {
-			t.Errorf("%s: format %s, %v", name, image.Format, err)
+			t.Fatalf("%s: %v", name, err)
 		}
+		defer image.Close()
 		if c.want == osimage.Unknown {
 			continue
 		}
-		_, err = h.puller.Import(t.Context(), image, nil)
+		_, err = image.Import(t.Context(), nil, nil)
+		if check := image.Check(t.Context(), nil); check == nil || check.Error() != err.Error() {
+			t.Errorf("%s: the check says %v, the import %v", name, check, err)
+		}
 		if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), string(c.want)) || fault.HintOf(err) == "" {
 			t.Errorf("import of %s: %v", name, err)
 		}
@@ -94,15 +98,15 @@ func TestResolveManifestList(t *testing.T) {
 			}
 			return h.ref(tag)
 		}
-		image, err := h.puller.Resolve(t.Context(), list("both", runtime.GOARCH, "mips"))
+		image, err := h.lookUp(t.Context(), list("both", runtime.GOARCH, "mips"))
 		if err != nil || image.Instance != mineDigest || image.Version != "1.2.3" || image.Digest == mineDigest {
 			t.Errorf("%s: %+v, %v", kind, image, err)
 		}
-		if again, err := h.puller.Resolve(t.Context(), image.Reference); err != nil || again.Instance != mineDigest {
+		if again, err := h.lookUp(t.Context(), image.Reference); err != nil || again.Instance != mineDigest {
 			t.Errorf("%s by digest: %+v, %v", kind, again, err)
 		}
 		for _, others := range [][]string{{"mips", "mips64"}, {}} {
-			_, err = h.puller.Resolve(t.Context(), list("none", others...))
+			_, err = h.lookUp(t.Context(), list("none", others...))
 			refused(t, err, fault.Refused, "no image found", "not built for this machine's architecture ("+runtime.GOARCH+")")
 		}
 	}
@@ -123,7 +127,7 @@ func TestResolveOtherManifests(t *testing.T) {
 		if _, err := h.registry.PushManifest(t.Context(), "test/os", "x", c.mediaType, []byte(c.raw)); err != nil {
 			t.Fatal(err)
 		}
-		_, err := h.puller.Resolve(t.Context(), h.ref("x"))
+		_, err := h.lookUp(t.Context(), h.ref("x"))
 		if err == nil || fault.KindOf(err).Transient() || !strings.Contains(err.Error(), c.text) || !strings.Contains(fault.HintOf(err), c.remedy) {
 			t.Errorf("%s: %v, hint: %s", c.mediaType, err, fault.HintOf(err))
 		}
@@ -141,33 +145,33 @@ func refused(t *testing.T, err error, kind fault.Kind, text, hint string) {
 func TestResolveRefusals(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	ref, _ := h.push("x", plain(t))
-	_, err := h.puller.Resolve(t.Context(), h.ref("missing"))
+	_, err := h.lookUp(t.Context(), h.ref("missing"))
 	refused(t, err, fault.Refused, "manifest", "is the reference right")
 
 	h.remove("/var/lib/kubelet/config.json")
-	_, err = h.puller.Resolve(t.Context(), ref)
+	_, err = h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, "unauthorized", "/var/lib/kubelet/config.json")
 
 	h.write("/etc/ostree/auth.json", `{"auths":{"`+h.registry.Host()+`":{"auth":"eDp5"}}}`) // x:y
-	_, err = h.puller.Resolve(t.Context(), ref)
+	_, err = h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, "unauthorized", "refused the credentials for "+h.registry.Host()+" in "+h.root+"/etc/ostree/auth.json")
 
 	h.write("/etc/ostree/auth.json", "{")
-	_, err = h.puller.Resolve(t.Context(), ref)
+	_, err = h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, "/etc/ostree/auth.json", "")
 
 	h.write("/etc/ostree/auth.json", `{"auths":{"other.example":{"auth":"eDp5"}}}`) // passed over
 	h.write("/etc/mco/internal-registry-pull-secret.json", string(h.registry.PullSecret(h.registry.Host())))
-	if _, err = h.puller.Resolve(t.Context(), ref); err != nil {
+	if _, err = h.lookUp(t.Context(), ref); err != nil {
 		t.Error(err)
 	}
 
 	h.remove("/etc/containers/certs.d/" + h.registry.Host() + "/ca.crt")
-	_, err = h.puller.Resolve(t.Context(), ref)
+	_, err = h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, "unknown authority", h.root+"/etc/containers/certs.d/"+h.registry.Host())
 
 	h.write("/etc/docker/certs.d/"+h.registry.Host()+"/ca.crt", string(h.registry.CA()))
-	_, err = h.puller.Resolve(t.Context(), ref)
+	_, err = h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, "unknown authority", "certs.d") // the library takes the first directory that is there
 }
 
@@ -175,27 +179,27 @@ func TestTransientFailures(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	ref, _ := h.push("x", plain(t))
 	h.registry.FailNext(2, http.StatusServiceUnavailable)
-	_, err := h.puller.Resolve(t.Context(), ref)
+	_, err := h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Unavailable, "503", h.registry.Host())
 	h.registry.FailNext(0, 0)
 
 	if err := h.registry.SetDown(true); err != nil {
 		t.Fatal(err)
 	}
-	_, err = h.puller.Resolve(t.Context(), ref)
+	_, err = h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Unavailable, "connection refused", "reach "+h.registry.Host())
 	if err := h.registry.SetDown(false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.puller.Resolve(t.Context(), ref); err != nil {
+	if _, err := h.lookUp(t.Context(), ref); err != nil {
 		t.Error(err)
 	}
-	_, err = h.puller.Resolve(t.Context(), parse(t, "no-such-host.invalid/a/b"))
+	_, err = h.lookUp(t.Context(), parse(t, "no-such-host.invalid/a/b"))
 	refused(t, err, fault.Unavailable, "no-such-host.invalid", "DNS")
 
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = h.puller.Resolve(cancelled, ref)
+	_, err = h.lookUp(cancelled, ref)
 	refused(t, err, fault.Unavailable, "canceled", "")
 }
 
@@ -209,7 +213,7 @@ func TestWrongClock(t *testing.T) {
 		{"has expired", time.Now().Add(-48 * time.Hour), fault.Refused},
 	} {
 		h := newHost(t, registry.Options{NotBefore: c.start})
-		_, err := h.puller.Resolve(t.Context(), h.ref("x"))
+		_, err := h.lookUp(t.Context(), h.ref("x"))
 		refused(t, err, c.kind, c.what, "clock")
 		if year := time.Now().UTC().Format("2006-01-02"); !strings.Contains(err.Error(), "clock says "+year) {
 			t.Errorf("%v does not say what the clock says", err)
@@ -222,6 +226,6 @@ func TestSilentRegistry(t *testing.T) {
 	ref, _ := h.push("x", plain(t))
 	h.puller.Patience = 300 * time.Millisecond
 	h.registry.StallBlobs(1) // the config
-	_, err := h.puller.Resolve(t.Context(), ref)
+	_, err := h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Unavailable, "silent", h.registry.Host())
 }

@@ -40,7 +40,7 @@ func pushed(t *testing.T, repo, commit string, opts registry.Options) (*host, os
 	t.Helper()
 	h := newHost(t, opts)
 	ref, _ := h.push("x", legacy(t, repo, commit, oscontainer.WithLayers(1)))
-	image, err := h.puller.Resolve(t.Context(), ref)
+	image, err := h.lookUp(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func pushed(t *testing.T, repo, commit string, opts registry.Options) (*host, os
 func (h *host) imports(image osimage.Image, commit string) {
 	h.t.Helper()
 	target := bare(h.t)
-	result, err := h.puller.Import(h.t.Context(), image, openRepo(h.t, target))
+	result, err := h.importWith(h.t.Context(), image.Reference, target)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestBackoff(t *testing.T) {
 		Backoff: retry.Backoff{First: time.Second, Cap: 3 * time.Second}, Tries: 5,
 		Sleep: func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
 	}
-	_, err := h.puller.Import(t.Context(), image, openRepo(t, bare(t)))
+	_, err := h.importWith(t.Context(), image.Reference, bare(t))
 	refused(t, err, fault.Unavailable, "layer 2 of 2, "+image.Layers[1].Digest+": gave up after 5 tries", "in trouble or overloaded")
 	want := []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}
 	if len(waits) != len(want) {
@@ -187,7 +187,7 @@ func TestDamageEndsWaiting(t *testing.T) {
 	h.puller.Patience = 50 * time.Second
 	start := time.Now()
 	target := bare(t)
-	_, err := h.puller.Import(t.Context(), image, openRepo(t, target))
+	_, err := h.importWith(t.Context(), image.Reference, target)
 	refused(t, err, fault.BadInput, "", "the image is damaged")
 	if took := time.Since(start); took > 40*time.Second {
 		t.Errorf("it took %s", took)
@@ -206,7 +206,7 @@ func TestCancelledWhileWaiting(t *testing.T) {
 		Sleep: func(ctx context.Context, d time.Duration) error { cancel(); return retry.Sleep(ctx, d) },
 	}
 	target := bare(t)
-	_, err := h.puller.Import(ctx, image, openRepo(t, target))
+	_, err := h.importWith(ctx, image.Reference, target)
 	refused(t, err, fault.Unavailable, "canceled", "")
 	checkUntouched(t, target)
 }

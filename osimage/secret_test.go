@@ -42,7 +42,7 @@ func TestPullSecretOrder(t *testing.T) {
 	}
 	for i, place := range places {
 		write(i, right, wrong)
-		if _, err := h.puller.Resolve(t.Context(), ref); err != nil {
+		if _, err := h.lookUp(t.Context(), ref); err != nil {
 			t.Errorf("%s has the pull secret: %v", place, err)
 		}
 		write(i, wrong, right)
@@ -50,7 +50,7 @@ func TestPullSecretOrder(t *testing.T) {
 		if i == len(places)-1 {
 			hint = "in the places of containers-auth.json(5)"
 		}
-		_, err := h.puller.Resolve(t.Context(), ref)
+		_, err := h.lookUp(t.Context(), ref)
 		refused(t, err, fault.Refused, "unauthorized", hint)
 	}
 }
@@ -63,7 +63,7 @@ func TestPullSecretScope(t *testing.T) {
 	host := h.registry.Host()
 	right := string(h.registry.PullSecret(host + "/test/os"))
 	h.write("/var/lib/kubelet/config.json", strings.TrimSuffix(strings.TrimSuffix(right, "}"), "}")+","+strings.TrimPrefix(wrongSecret(host), `{"auths":{`))
-	if _, err := h.puller.Resolve(t.Context(), ref); err != nil {
+	if _, err := h.lookUp(t.Context(), ref); err != nil {
 		t.Error(err)
 	}
 }
@@ -75,13 +75,13 @@ func TestAuthFile(t *testing.T) {
 	h.puller.AuthFile = filepath.Join(h.root, "secret.json")
 	h.write("/run/ostree/auth.json", wrongSecret(h.registry.Host()))
 	h.write("secret.json", string(h.registry.PullSecret(h.registry.Host())))
-	if _, err := h.puller.Resolve(t.Context(), ref); err != nil {
+	if _, err := h.lookUp(t.Context(), ref); err != nil {
 		t.Error(err)
 	}
 	h.write("secret.json", wrongSecret("other.example")) // the kubelet's file would do
-	_, err := h.puller.Resolve(t.Context(), ref)
+	_, err := h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, "unauthorized", "no credentials for "+h.registry.Host()+" in any of "+h.puller.AuthFile)
 	h.remove("secret.json")
-	_, err = h.puller.Resolve(t.Context(), ref)
+	_, err = h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, "cannot read pull secret", "")
 }

@@ -15,6 +15,15 @@ type walk struct {
 
 func newWalk(im *Import) *walk { return &walk{im: im, seen: map[ObjectName]bool{}} }
 
+// HasWhole checks that a commit and all that it is made of are in the repository;
+// the error names what is not. Contents are not read.
+func (r *Repo) HasWhole(ctx context.Context, c Checksum) error {
+	if r.HasPartial(c) {
+		return corrupt(ObjectName{c, Commit}, "it is marked as partial")
+	}
+	return newWalk(&Import{repo: r}).commit(ctx, c)
+}
+
 // commit walks over one commit.
 func (w *walk) commit(ctx context.Context, c Checksum) error {
 	root := ObjectName{c, Commit}

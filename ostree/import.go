@@ -99,6 +99,21 @@ func (im *Import) begin() (err error) {
 	return err
 }
 
+// Room is how many bytes an import may bring: what the file system has free, less
+// the reserve that the repository's configuration demands, and what interrupted
+// imports have left, which the next one goes on with or removes. Nothing is written.
+func (r *Repo) Room() (int64, error) {
+	free, err := r.room()
+	if err != nil {
+		return 0, fmt.Errorf("cannot tell how much room repository %s has: %w", r.path, err)
+	}
+	left, err := leftSize(filepath.Join(r.path, "tmp"))
+	if err != nil {
+		return 0, fmt.Errorf("cannot tell what interrupted imports have left: %w", err)
+	}
+	return max(free, 0) + left, nil
+}
+
 // room is how many bytes may be written before the repository's reserve is touched.
 func (r *Repo) room() (int64, error) {
 	var st unix.Statfs_t
@@ -108,14 +123,6 @@ func (r *Repo) room() (int64, error) {
 	block := uint64(st.Bsize)
 	reserve := max(r.config.minFreeBytes, st.Blocks/100*r.config.minFreePercent*block)
 	return int64(st.Bavail*block) - int64(reserve), nil
-}
-
-// Room is how many bytes may still be written: what the file system has free
-// without the reserve that the repository's configuration demands.
-func (im *Import) Room() int64 {
-	im.mu.Lock()
-	defer im.mu.Unlock()
-	return max(im.room, 0)
 }
 
 // Stats tells what was done so far.

@@ -57,6 +57,28 @@ func openStaging(tmp string) (*staging, error) {
 	return s, s.makeShards()
 }
 
+// leftSize adds up the files in staging directories. Some may go meanwhile: their
+// owner is at work.
+func leftSize(tmp string) (sum int64, err error) {
+	found, err := filepath.Glob(filepath.Join(tmp, stagingPrefix+"*"))
+	for _, path := range found {
+		err = errors.Join(err, filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+			var info fs.FileInfo
+			if err == nil {
+				info, err = d.Info()
+			}
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil
+			case err == nil && info.Mode().IsRegular():
+				sum += info.Size()
+			}
+			return err
+		}))
+	}
+	return sum, err
+}
+
 // lockDir opens a directory and takes its lock; nil if somebody else has it or
 // has just removed it.
 func lockDir(path string) (*os.File, error) {

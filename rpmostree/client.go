@@ -1,6 +1,7 @@
 package rpmostree
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,13 +11,16 @@ import (
 	"machine-pivot/fault"
 )
 
-// How long rpm-ostree may take. For a status its daemon is started, which systemd
-// gives 90 seconds; a rebase without a download takes a minute or two, more where
-// packages are layered.
-const (
-	statusTimeout = 3 * time.Minute
-	rebaseTimeout = 45 * time.Minute
-)
+// Limits are how long rpm-ostree may take for an answer. For a status its daemon
+// is started, which systemd gives 90 seconds; a rebase without a download takes a
+// minute or two, more where packages are layered.
+type Limits struct {
+	Status time.Duration // 0: three minutes
+	Rebase time.Duration // 0: 45 minutes
+}
+
+func (l Limits) status() time.Duration { return cmp.Or(l.Status, 3*time.Minute) }
+func (l Limits) rebase() time.Duration { return cmp.Or(l.Rebase, 45*time.Minute) }
 
 // daemonStatus is the part of "rpm-ostree status --json" that counts here.
 type daemonStatus struct {
@@ -30,7 +34,7 @@ type daemonStatus struct {
 // status asks rpm-ostree what it is doing; its daemon is started for that.
 func (e *RpmOstree) status(ctx context.Context) (daemonStatus, error) {
 	var s daemonStatus
-	out, err := e.call(ctx, statusTimeout, "rpm-ostree", "status", "--json")
+	out, err := e.call(ctx, e.Limits.status(), "rpm-ostree", "status", "--json")
 	if err != nil {
 		return s, err
 	}
@@ -69,6 +73,8 @@ var passing = []string{
 	"Fetching manifest", "Unencapsulating base",
 }
 
+const seeDaemon = "see: systemctl status rpm-ostreed, journalctl -u rpm-ostreed"
+
 // call runs rpm-ostree and tells passing failures from others.
 func (e *RpmOstree) call(ctx context.Context, timeout time.Duration, argv ...string) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
@@ -78,14 +84,13 @@ func (e *RpmOstree) call(ctx context.Context, timeout time.Duration, argv ...str
 	case err == nil:
 		return out, nil
 	case ctx.Err() == nil && limited.Err() != nil:
-		return nil, fault.New(fault.Unavailable, "rpm-ostree did not answer within %s: %w", timeout, err)
+		return nil, fault.New(fault.Unavailable, "rpm-ostree did not answer within %s: %w", timeout, err).WithHint(seeDaemon)
 	case strings.Contains(err.Error(), "ransaction in progress"), strings.Contains(err.Error(), "Reboot initiated, cannot start new transaction"):
 		return nil, busy(err.Error())
 	}
 	for _, text := range passing {
 		if strings.Contains(err.Error(), text) {
-			return nil, fault.New(fault.Unavailable, "%w", err).
-				WithHint("see: systemctl status rpm-ostreed, journalctl -u rpm-ostreed")
+			return nil, fault.New(fault.Unavailable, "%w", err).WithHint(seeDaemon)
 		}
 	}
 	return nil, err

@@ -66,7 +66,7 @@ func (e *Ostree) Prepare(ctx context.Context, r pivot.Request) error {
 // Commit a reboot by somebody else must find the old system, not the new image
 // without its files.
 func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deployment) error {
-	if err := e.free(); err != nil {
+	if err := e.free(); err != nil { // also if nothing is to be discarded
 		return err
 	}
 	// Not only replaced: since libostree 2023.7 that would take the lock file away.
@@ -179,13 +179,18 @@ func (e *Ostree) touchLock() error {
 	return nil
 }
 
-// Discard removes a staged deployment, if there is one, and its lock.
+// Discard removes a staged deployment, if there is one, and its lock. It does not
+// wait for another program that changes the deployments, such as the daemon of an
+// rpm-ostree that was given up: what is staged is locked, and no next boot.
 func (e *Ostree) Discard(ctx context.Context) error {
 	staged, err := e.Sysroot.Staged()
 	if err != nil {
 		return err
 	}
 	if staged != nil {
+		if err := e.free(); err != nil {
+			return err
+		}
 		// A staged deployment is always the first.
 		if _, err := e.Run(ctx, "ostree", "admin", "undeploy", "0"); err != nil {
 			return fmt.Errorf("cannot remove the staged deployment: %w", err)

@@ -20,6 +20,7 @@ import (
 type RpmOstree struct {
 	Ostree
 	Always  bool // rpm-ostree makes each deployment of a new image
+	Limits  Limits
 	Retry   pivot.Retry
 	Waiting func(err error, try int, wait time.Duration) // told of each wait
 	Note    func(message string)                         // told what is worth knowing
@@ -113,7 +114,7 @@ func (e *RpmOstree) tryRebase(ctx context.Context, r pivot.Request, t tool) erro
 			return err
 		}
 	}
-	_, err = e.call(ctx, rebaseTimeout, rebaseCommand(r, t)...)
+	_, err = e.call(ctx, e.Limits.rebase(), rebaseCommand(r, t)...)
 	return err
 }
 

@@ -176,25 +176,116 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestHang: an rpm-ostree that does not answer is given up when the caller's time
-// is over, and what it left is discarded.
+// TestHang: an rpm-ostree that does not answer is given up after a while and tried
+// again; if it never answers, the error says so and nothing is left.
 func TestHang(t *testing.T) {
-	h := hostdir.New(t)
-	h.InstallRpmOstree(standin.Control{Version: "2024.5", Faults: []standin.Fault{{Verb: "rebase", At: "staged", Do: "hang"}}})
-	var notes string
-	e, r := engine(h, true, &notes), request(t, h)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	if err := e.Prepare(ctx, r); err == nil {
-		t.Fatal("no error")
+	for _, point := range []standin.Fault{
+		{Verb: "status", At: "start"}, {Verb: "status", At: "end"},
+		{Verb: "rebase", At: "start"}, {Verb: "rebase", At: "locked"}, {Verb: "rebase", At: "staged"}, {Verb: "rebase", At: "end"},
+	} {
+		for _, nth := range []int{1, 0} {
+			t.Run(fmt.Sprintf("%s at %s once %v", point.Verb, point.At, nth == 1), func(t *testing.T) {
+				t.Parallel()
+				h := hostdir.New(t)
+				point.Nth, point.Do = nth, "hang"
+				h.InstallRpmOstree(standin.Control{Version: "2024.5", Faults: []standin.Fault{point}})
+				var notes string
+				e, r := engine(h, true, &notes), request(t, h)
+				e.Limits = rpmostree.Limits{Status: 200 * time.Millisecond, Rebase: 300 * time.Millisecond}
+				if point.Verb == "rebase" {
+					e.Limits.Status = 0
+				} else {
+					e.Limits.Rebase = 0
+				}
+				err := e.Prepare(t.Context(), r)
+				if !strings.Contains(notes, "rpm-ostree did not answer within") {
+					t.Errorf("it does not say that it waits: %s", notes)
+				}
+				if point.Verb == "rebase" && (point.At == "staged" || point.At == "end") {
+					nth = 1 // what it did counts, though it did not say so
+				}
+				if nth == 1 {
+					must(t, err)
+					must(t, e.Commit(t.Context(), r))
+					return
+				}
+				if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "gave up after") ||
+					!strings.Contains(err.Error(), "rpm-ostree did not answer within") || !strings.Contains(fault.HintOf(err), "rpm-ostreed") {
+					t.Errorf("error %v, hint %s", err, fault.HintOf(err))
+				}
+				must(t, e.Discard(t.Context()))
+				must(t, e.Discard(t.Context())) // also if there is nothing
+				nothingStaged(t, h)
+			})
+		}
 	}
-	must(t, e.Discard(t.Context()))
-	must(t, e.Discard(t.Context())) // also if there is nothing
+}
+
+func nothingStaged(t *testing.T, h *hostdir.Host) {
+	t.Helper()
 	for _, name := range []string{ostree.StagedFile, ostree.LockFile} {
 		if _, err := os.Lstat(filepath.Join(h.Sysroot().RunDir(), name)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is left (%v)", name, err)
 		}
 	}
+}
+
+// TestDaemonTroubles: what D-Bus and systemd say of a daemon that is not up, went
+// away or is slow is worth another try; another failure is not.
+func TestDaemonTroubles(t *testing.T) {
+	for message, passing := range map[string]bool{
+		"Timeout was reached": true,
+		"GDBus.Error:org.freedesktop.DBus.Error.NoReply: Message recipient disconnected from message bus without replying": true,
+		"GDBus.Error:org.freedesktop.DBus.Error.TimedOut: Failed to activate service 'org.projectatomic.rpmostree1'":       true,
+		"GDBus.Error:org.freedesktop.DBus.Error.ServiceUnknown: The name is not activatable":                               true,
+		"Could not activate remote peer.": true,
+		"Job for rpm-ostreed.service failed because the control process exited with error code": true,
+		"Packages not found: no-such-package":                                                   false,
+	} {
+		for _, nth := range []int{1, 0} {
+			t.Run(fmt.Sprintf("%.60s once %v", message, nth == 1), func(t *testing.T) {
+				t.Parallel()
+				h := hostdir.New(t)
+				h.InstallRpmOstree(standin.Control{Faults: []standin.Fault{{Verb: "rebase", Nth: nth, At: "start", Do: "fail", Message: message}}})
+				var notes string
+				e, r := engine(h, true, &notes), request(t, h)
+				err := e.Prepare(t.Context(), r)
+				if passing && nth == 1 {
+					must(t, err)
+					return
+				}
+				if err == nil || fault.KindOf(err).Transient() != passing || !strings.Contains(err.Error(), message) {
+					t.Errorf("error %v", err)
+				}
+				if passing != strings.Contains(notes, message) {
+					t.Errorf("tried again: %v; notes %s", !passing, notes)
+				}
+				must(t, e.Discard(t.Context()))
+				nothingStaged(t, h)
+			})
+		}
+	}
+}
+
+// TestDiscardDoesNotWait: a daemon that is still at work when its client was given
+// up holds the lock; libostree would wait for it without end.
+func TestDiscardDoesNotWait(t *testing.T) {
+	h := hostdir.New(t)
+	h.InstallRpmOstree(standin.Control{})
+	var notes string
+	e := engine(h, false, &notes)
+	must(t, e.Prepare(t.Context(), request(t, h)))
+	unlock, calls := h.Lock(), len(h.Ostree.Calls)
+	err := e.Discard(t.Context())
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "ostree/lock") || len(h.Ostree.Calls) != calls {
+		t.Errorf("error %v, calls %q", err, h.Ostree.Calls[calls:])
+	}
+	if staged, err := h.Sysroot().Staged(); err != nil || staged == nil || !staged.Locked {
+		t.Errorf("staged %+v, %v; want it as it was, locked", staged, err)
+	}
+	unlock()
+	must(t, e.Discard(t.Context()))
+	nothingStaged(t, h)
 }
 
 // TestLockHeld: another program at work on the deployments is waited for (P38),

@@ -30,14 +30,14 @@ func (f *imageFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
 }
 
-func (f *imageFlags) resolve(cmd *cobra.Command, text string) (*osimage.Puller, osimage.Image, error) {
+// open looks an image up. It must be closed.
+func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, error) {
 	ref, err := imageref.Parse(text)
 	if err != nil {
-		return nil, osimage.Image{}, fault.New(fault.BadInput, "%w", err)
+		return nil, fault.New(fault.BadInput, "%w", err)
 	}
 	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(status.NewLog(cmd.ErrOrStderr(), nil))}
-	image, err := puller.Resolve(cmd.Context(), ref)
-	return puller, image, err
+	return puller.Open(cmd.Context(), ref)
 }
 
 func imageInspectCommand() *cobra.Command {
@@ -47,11 +47,12 @@ func imageInspectCommand() *cobra.Command {
 		Short: "Show what an OS image is: format, commit, version, layers",
 		Args:  usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, image, err := flags.resolve(cmd, args[0])
+			image, err := flags.open(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			return flags.write(cmd.OutOrStdout(), image, func(w io.Writer) { printImage(w, image) })
+			defer image.Close()
+			return flags.write(cmd.OutOrStdout(), image.Image, func(w io.Writer) { printImage(w, image.Image) })
 		},
 	}
 	flags.add(cmd)
@@ -82,12 +83,12 @@ func imageImportCommand() *cobra.Command {
 			if err != nil {
 				return fault.New(fault.BadInput, "%w", err)
 			}
-			puller, image, err := flags.resolve(cmd, args[0])
+			image, err := flags.open(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			puller.Progress = showProgress(cmd.ErrOrStderr(), time.Now)
-			result, err := puller.Import(cmd.Context(), image, repo)
+			defer image.Close()
+			result, err := image.Import(cmd.Context(), repo, showProgress(cmd.ErrOrStderr(), time.Now))
 			if err != nil {
 				return err
 			}

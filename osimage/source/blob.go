@@ -18,7 +18,7 @@ import (
 // errClosed is why a stream ends that was closed before its end.
 var errClosed = errors.New("it was closed")
 
-// blob is what OpenBlob promises.
+// blob is what openBlob promises.
 type blob struct {
 	types.BlobInfo
 	image *Image
@@ -42,12 +42,12 @@ type blob struct {
 	denied   int64     // where the last one was of this kind
 }
 
-// OpenBlob makes the stream of the image's nth layer, compressed as it is in the
+// openBlob makes the stream of the image's nth layer, compressed as it is in the
 // source, which is first asked by Read. It goes on where it stopped after a
 // transient failure, and ends with io.EOF only if size and digest are those of the
 // manifest. Its errors have their kind. Close may be called while another
 // goroutine reads, which makes that return; it never fails.
-func (i *Image) OpenBlob(ctx context.Context, n int, meter Meter) (io.ReadCloser, error) {
+func (i *Image) openBlob(ctx context.Context, n int, meter Meter) (io.ReadCloser, error) {
 	info := i.blobs[n]
 	if algorithm := info.Digest.Algorithm(); algorithm != "sha256" {
 		return nil, fault.New(fault.BadInput, "its digest is of the unknown kind %q", algorithm)

@@ -23,6 +23,7 @@ type Image struct {
 	Layers       []Layer
 	Notes        []string // for people: places passed over, a policy that is missing
 
+	supply     *supply
 	host       *Host
 	connection *connection
 	judge      judge
@@ -43,8 +44,8 @@ type Meter interface {
 	Again(n int)   // bytes that were fetched once more than necessary
 }
 
-// Close ends the connections to the image's source.
-func (i *Image) Close() error { return i.connection.close() }
+// Close ends the connections to the places that the image was read from.
+func (i *Image) Close() error { return i.supply.close() }
 
 // OCI is the image's manifest (this platform's) and config in the form of OCI,
 // which another form is converted to.

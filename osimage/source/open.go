@@ -24,19 +24,20 @@ func (h *Host) Open(ctx context.Context, ref imageref.Reference) (*Image, error)
 	if err != nil {
 		return nil, err
 	}
-	var failed []error
+	var failed []failure
 	for _, at := range places {
 		o, err := h.openAt(ctx, at, ref)
 		if err == nil {
 			o.Notes = append(passedOver(places, failed), o.Notes...)
+			o.supply = newSupply(ref, places, o, failed)
 			return o, nil
 		}
-		failed = append(failed, err)
-		if _, ok := errors.AsType[rejection](err); ok || ctx.Err() != nil {
+		failed = append(failed, failure{at, err})
+		if isRejection(err) || ctx.Err() != nil {
 			break
 		}
 	}
-	return nil, noPlace(ref, places, failed)
+	return nil, noPlace(ref, len(places), failed)
 }
 
 // openAt is Open at one place.

@@ -134,41 +134,47 @@ func blocked(sys *types.SystemContext, registry *sysregistriesv2.Registry) error
 		WithHint("allow it, or give it a mirror, in one of %s", sysregistriesv2.ConfigurationSourceDescription(sys))
 }
 
-// noPlace says what each place answered that was asked. If the policy rejects the
-// image, that is the end; else trying again can help if it can for one of them,
-// whose hint is the one to follow, and otherwise that of the first place.
-func noPlace(ref imageref.Reference, places []place, failed []error) error {
-	if len(places) == 1 && places[0].ref == ref {
-		return failed[0]
+// failure is what a place answered that did not give what it should.
+type failure struct {
+	at  place
+	err error
+}
+
+// noPlace says what each place answered that was asked, of all that there are. If
+// the policy rejects the image, that is the end; else trying again can help if it
+// can for one of them, whose hint is the one to follow, and otherwise that of the
+// first place.
+func noPlace(ref imageref.Reference, all int, failed []failure) error {
+	if all == 1 && failed[0].at.ref == ref {
+		return failed[0].err
 	}
 	lines := make([]error, len(failed))
-	for i, err := range failed {
-		lines[i] = fmt.Errorf("  %s: %w", places[i].ref.Name(), err)
+	for i, f := range failed {
+		lines[i] = fmt.Errorf("  %s: %w", f.at.ref.Name(), f.err)
 	}
 	decisive := decisive(failed)
-	return fault.New(fault.KindOf(decisive), "tried %d of the %d places it may come from:\n%w", len(failed), len(places), errors.Join(lines...)).
+	return fault.New(fault.KindOf(decisive), "tried %d of the %d places it may come from:\n%w", len(failed), all, errors.Join(lines...)).
 		WithHint("%s", fault.HintOf(decisive))
 }
 
 // decisive is the failure to act on.
-func decisive(failed []error) error {
-	last := failed[len(failed)-1]
-	if _, ok := errors.AsType[rejection](last); ok {
+func decisive(failed []failure) error {
+	if last := failed[len(failed)-1].err; isRejection(last) {
 		return last
 	}
-	for _, err := range failed {
-		if fault.KindOf(err).Transient() {
-			return err
+	for _, f := range failed {
+		if fault.KindOf(f.err).Transient() {
+			return f.err
 		}
 	}
-	return failed[0]
+	return failed[0].err
 }
 
 // passedOver are notes of the places that were tried in vain.
-func passedOver(places []place, failed []error) []string {
+func passedOver(places []place, failed []failure) []string {
 	notes := make([]string, len(failed))
-	for i, err := range failed {
-		notes[i] = fmt.Sprintf("%s does not give the image, trying %s: %v", places[i].ref.Name(), places[i+1].ref.Name(), err)
+	for i, f := range failed {
+		notes[i] = fmt.Sprintf("%s does not give the image, trying %s: %v", f.at.ref.Name(), places[i+1].ref.Name(), f.err)
 	}
 	return notes
 }

@@ -31,6 +31,11 @@ type rejection struct{ error }
 // Unwrap returns the underlying error.
 func (r rejection) Unwrap() error { return r.error }
 
+func isRejection(err error) bool {
+	_, ok := errors.AsType[rejection](err)
+	return ok
+}
+
 // checkPolicy holds an image against the signature policy and notes the rule
 // that accepts it. The rule is that of the reference as it was written, whatever
 // mirror the image came from; the signatures are the mirror's.

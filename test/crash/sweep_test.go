@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"machine-pivot/test/crash"
 )
@@ -30,13 +31,13 @@ func TestSweep(t *testing.T) {
 		{"from the initramfs", []crash.Variant{crash.FromInitramfs}},
 	} {
 		t.Run(machine.name, func(t *testing.T) {
-			s := newSweep(t, machine.variants)
+			s, start := newSweep(t, machine.variants), time.Now()
 			s.all(everyPair)
 			for _, f := range s.failures[:min(5, len(s.failures))] {
 				t.Error(f)
 			}
-			t.Logf("%d effects, %d crash points, %d cases, %d boots, %d failures",
-				s.effects, s.points, s.cases, s.boots, len(s.failures))
+			t.Logf("swept crashes of a simulated machine, %s: %d effects, %d points, %d cases, %d boots, %d failures, %.0f s",
+				machine.name, s.effects, s.points, s.cases, s.boots, len(s.failures), time.Since(start).Seconds())
 			if s.cases < 1000 && !testing.Short() {
 				t.Errorf("only %d cases", s.cases)
 			}

@@ -55,17 +55,20 @@ func demo(ctx context.Context, w io.Writer) (err error) {
 	}
 
 	heading(w, "power on: A boots, and this is its first boot")
-	first, err := machine.Boot(ctx, vm.BootOptions{OnLine: live(w)})
+	first, told, err := live(ctx, w, machine)
 	if err != nil {
 		return err
 	}
 	heading(w, fmt.Sprintf("the machine %s after %.0f s; the same disk again", first.Exit, first.Duration.Seconds()))
-	second, err := machine.Boot(ctx, vm.BootOptions{OnLine: live(w)})
+	second, proof, err := live(ctx, w, machine)
 	if err != nil {
 		return err
 	}
 	heading(w, "the proof")
 	if err := prove(w, want, first, second); err != nil {
+		return err
+	}
+	if err := lab.CheckStories(told, proof); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "\n%.0f s in all\n", time.Since(start).Seconds())
@@ -74,14 +77,12 @@ func demo(ctx context.Context, w io.Writer) (err error) {
 
 func heading(w io.Writer, text string) { fmt.Fprintf(w, "\n=== %s\n", text) }
 
-// live prints the console lines that tell the story.
-func live(w io.Writer) func(string) {
+// live powers the machine on and prints its story as it happens.
+func live(ctx context.Context, w io.Writer, machine *vm.Machine) (*vm.BootResult, *lab.Story, error) {
 	start := time.Now()
-	return func(line string) {
-		if strings.Contains(line, "pivot: ") || strings.Contains(line, "@@kubelet") || strings.Contains(line, "Linux version") {
-			fmt.Fprintf(w, "%6.1f s  %.150s\n", time.Since(start).Seconds(), line)
-		}
-	}
+	story := &lab.Story{Tell: func(line string) { fmt.Fprintf(w, "%6.1f s  %.150s\n", time.Since(start).Seconds(), line) }}
+	result, err := machine.Boot(ctx, vm.BootOptions{OnLine: story.Line})
+	return result, story, err
 }
 
 // prove prints each claim with what the machine says about it, and fails if one does not hold.

@@ -69,10 +69,14 @@ func mainJob(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	m := provisioned(t, l, want)
 	expectInOldSystem(t, l, m, true)
-	first := boot(t, m, vm.BootOptions{})
+	var told, proof lab.Story // as the demonstration tells it
+	first := boot(t, m, vm.BootOptions{OnLine: told.Line})
 	expectPivot(t, first)
-	second := boot(t, m, vm.BootOptions{})
+	second := boot(t, m, vm.BootOptions{OnLine: proof.Line})
 	expectArrived(t, second, want)
+	if err := lab.CheckStories(&told, &proof); err != nil {
+		t.Error(err)
+	}
 	expectProven(t, m, want)
 }
 

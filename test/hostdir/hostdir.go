@@ -160,6 +160,12 @@ func (h *Host) Lock() (unlock func()) {
 	return func() { h.must(lock.Close()) }
 }
 
+// RepoConfig sets a key of the group [core] in the repository's configuration.
+func (h *Host) RepoConfig(key, value string) {
+	h.t.Helper()
+	h.run("ostree", "config", "--repo="+filepath.Join(h.physical, "ostree/repo"), "set", "core."+key, value)
+}
+
 // SetOrigin replaces the running system's origin.
 func (h *Host) SetOrigin(text string) {
 	h.t.Helper()

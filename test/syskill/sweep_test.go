@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"machine-pivot/firstboot"
 	"machine-pivot/ostree"
@@ -36,14 +37,15 @@ func TestKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the whole binary")
 	}
-	w := newWorld(t)
+	w, start := newWorld(t), time.Now()
 	pivoted := w.machine(t, w.host.Physical())
 	effects := pivoted.run(t, syskill.Stop{}).Effects
 	kills := w.killAll(t, "pivot", w.host.Physical(), effects)
 	closed := w.machine(t, pivoted.Physical)
 	closing := closed.run(t, syskill.Stop{}).Effects
 	kills += w.killAll(t, "close", pivoted.Physical, closing)
-	t.Logf("%d effects of pivot and ostree up to the reboot, %d after it, %d kills", len(effects), len(closing), kills)
+	t.Logf("swept kills of the real program: %d effects up to the reboot, %d after it, %d cases, %.0f s",
+		len(effects), len(closing), kills, time.Since(start).Seconds())
 }
 
 // killAll kills machines that start from a sysroot at points of these effects.
@@ -72,7 +74,7 @@ func TestTerminate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the whole binary")
 	}
-	w := newWorld(t)
+	w, start := newWorld(t), time.Now()
 	effects := w.machine(t, w.host.Physical()).run(t, syskill.Stop{}).Effects
 	all := points(effects)[1:] // at the first, its exec, it is not there yet
 	finished := 0
@@ -95,7 +97,8 @@ func TestTerminate(t *testing.T) {
 			m.arrive(t)
 		})
 	}
-	t.Logf("%d times told to stop, finished %d times, taken back the others", (len(all)+2)/3, finished)
+	t.Logf("swept SIGTERM: %d effects, %d cases, of which it finished %d and took back the others, %.0f s",
+		len(effects), (len(all)+2)/3, finished, time.Since(start).Seconds())
 }
 
 // points are the effects to kill at: all of them, or for a short run some of

@@ -1,0 +1,154 @@
+package firstboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"machine-pivot/fault"
+	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
+	"machine-pivot/pivot"
+)
+
+// Images gets OS images into the host's repository.
+type Images interface {
+	// Check finds out, without a write, whether Import could succeed: the image is
+	// there, may be used, and would fit.
+	Check(ctx context.Context, image pivot.Image) error
+	pivot.Images
+	// Release lets go of what the import kept, once a deployment keeps the image.
+	Release(image pivot.Image) error
+}
+
+// images are where a transaction's image comes from.
+func (m *Machine) images() Images {
+	if m.Images != nil {
+		return m.Images
+	}
+	return m
+}
+
+// image parses a reference and pins it: a tag is looked up once, now, so that
+// what is planned, pulled and proven is the same content.
+func (m *Machine) image(ctx context.Context, text string) (pivot.Image, error) {
+	ref, err := imageref.Parse(text)
+	if err != nil {
+		return pivot.Image{}, fault.New(fault.BadInput, "%w", err)
+	}
+	if d := ref.Digest(); d != "" {
+		return pivot.Image{Reference: ref.String(), Digest: d}, nil
+	}
+	defer m.closeImage() // what is imported is named by its digest, not by this tag
+	found, err := m.resolve(ctx, ref)
+	if err != nil {
+		return pivot.Image{}, err
+	}
+	return pivot.Image{Reference: found.Reference.String(), Digest: found.Digest}, nil
+}
+
+// Check implements Images.
+func (m *Machine) Check(ctx context.Context, image pivot.Image) error {
+	ref, err := imageref.Parse(image.Reference)
+	if err != nil {
+		return err
+	}
+	found, err := m.resolve(ctx, ref)
+	if err != nil {
+		return err
+	}
+	repo, err := m.Host.ReadRepo()
+	if err != nil {
+		return err
+	}
+	return found.Check(ctx, repo)
+}
+
+// resolve looks an image up, again and again while that can help.
+func (m *Machine) resolve(ctx context.Context, ref imageref.Reference) (found *osimage.Opened, err error) {
+	if m.Early != nil && ref.Remote() {
+		if err := m.Early.Network(ctx); err != nil {
+			return nil, err
+		}
+	}
+	err = m.Retry.Do(ctx, m.Progress.Waiting, func(ctx context.Context) (err error) {
+		found, err = m.lookUp(ctx, ref)
+		return err
+	})
+	return found, err
+}
+
+// lookUp opens an image, or finds it open: by its digest it is the same as when it
+// was looked up before.
+func (m *Machine) lookUp(ctx context.Context, ref imageref.Reference) (*osimage.Opened, error) {
+	if m.opened != nil && m.opened.Reference == ref {
+		return m.opened, nil
+	}
+	m.closeImage()
+	found, err := m.Puller.Open(ctx, ref)
+	if err == nil {
+		m.opened = found
+	}
+	return found, err
+}
+
+// closeImage ends the connections to the image that was looked up.
+func (m *Machine) closeImage() {
+	if m.opened != nil {
+		_ = m.opened.Close() // what counts was read, or has failed already
+		m.opened = nil
+	}
+}
+
+// Import implements pivot.Images on the host's own repository. What the preflight
+// has looked up is not looked up again, but for another try after a failure.
+func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(done, total int64)) (pivot.Image, error) {
+	defer m.closeImage()
+	ref, err := imageref.Parse(image.Reference)
+	if err != nil {
+		return pivot.Image{}, err
+	}
+	found, err := m.lookUp(ctx, ref)
+	if err != nil {
+		return pivot.Image{}, err
+	}
+	repo, view, err := m.Host.OpenRepo()
+	if err != nil {
+		return pivot.Image{}, fmt.Errorf("cannot import %s: %w", image.Reference, err)
+	}
+	defer view.Close()
+	result, err := found.Import(ctx, repo, func(p osimage.Progress) { progress(p.FetchedBytes, p.TotalBytes) })
+	if err != nil {
+		return pivot.Image{}, err
+	}
+	if err := m.spaceInBoot(repo, result.Commit); err != nil {
+		return pivot.Image{}, err
+	}
+	image.Commit, image.Version = result.Commit, result.Version
+	if result.Format == osimage.Encapsulated {
+		image.Container = ref.OstreeReference()
+	}
+	return image, nil
+}
+
+// release lets go of what the import kept: the deployment keeps the image now.
+// The machine is well also if that fails, so it is only noted.
+func (m *Machine) release() {
+	image := m.Progress.Record.Target.Image
+	if image.Commit == "" {
+		return
+	}
+	if err := m.images().Release(image); err != nil {
+		m.Progress.Note(fmt.Sprintf("cannot give up the ref that kept commit %s: %v", image.Commit, err))
+	}
+}
+
+// Release implements Images: it deletes the ref that kept an imported commit.
+// Without that the repository would keep each system that ever was.
+func (m *Machine) Release(image pivot.Image) error {
+	repo, view, err := m.Host.OpenRepo()
+	if err != nil {
+		return err
+	}
+	return errors.Join(repo.DeleteRef(osimage.KeepAliveRef(image.Commit)), view.Close())
+}

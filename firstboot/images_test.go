@@ -1,0 +1,93 @@
+package firstboot_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/osimage"
+	"machine-pivot/osimage/source"
+	"machine-pivot/pivot"
+	"machine-pivot/retry"
+	"machine-pivot/test/hostdir"
+	"machine-pivot/test/registry"
+)
+
+// manifests is how often the registry was asked for a manifest.
+func manifests(r *registry.Registry) int {
+	return len(slices.DeleteFunc(r.RequestLog(), func(request string) bool { return !strings.Contains(request, "/manifests/") }))
+}
+
+// bootNoting is boot that returns what the image's source notes.
+func bootNoting(t *testing.T, h *hostdir.Host) (notes []string) {
+	t.Helper()
+	m := machine(t, h)
+	m.Puller = &osimage.Puller{
+		Root: h.Root, Log: func(message string) { notes = append(notes, message) },
+		Retry: source.Retry{Tries: 1, Sleep: retry.Sleep}, // a layer that fails fails the import
+	}
+	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath, NoReboot: true}
+	if err := b.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return notes
+}
+
+// TestOneResolution (P17): preflight and import are one look at the registry, and
+// nothing is asked for but the OS image.
+func TestOneResolution(t *testing.T) {
+	h := newHost(t)
+	notes := bootNoting(t, h)
+	if n := manifests(h.Registry); n != 1 {
+		t.Errorf("%d requests for the manifest, want 1: %q", n, h.Registry.RequestLog())
+	}
+	for _, request := range h.Registry.RequestLog() {
+		if !strings.HasPrefix(request, "GET /v2/os/content/") && request != "GET /v2/" {
+			t.Errorf("a request for something else: %s", request)
+		}
+	}
+	if len(notes) != 1 || !strings.Contains(notes[0], "no signature policy") {
+		t.Errorf("notes %q, want that there is no policy, once", notes)
+	}
+}
+
+// TestResolvedAnew: a try that follows a failed one, and a run that follows a
+// failed one, look at the registry for themselves.
+func TestResolvedAnew(t *testing.T) {
+	h := newHost(t)
+	h.Registry.Spoil(registry.Rule{On: "/blobs/", Skip: 1, Times: 1, Fault: registry.Status(502)}) // not the config
+	bootNoting(t, h)
+	if n := manifests(h.Registry); n != 2 {
+		t.Errorf("%d requests for the manifest in two tries", n)
+	}
+
+	h = newHost(t)
+	h.Registry.Spoil(registry.Rule{On: "/blobs/", Skip: 1, Times: 100, Fault: registry.Status(401)})
+	if err := boot(t, h); err == nil {
+		t.Fatal("no error")
+	}
+	before := manifests(h.Registry)
+	h.Registry.Spoil()
+	bootNoting(t, h)
+	if n := manifests(h.Registry) - before; n != 1 {
+		t.Errorf("%d requests for the manifest in the run after, want 1", n)
+	}
+}
+
+// TestTagIsPinned: a tag is looked up once; what is checked and pulled is its content then.
+func TestTagIsPinned(t *testing.T) {
+	h := hostdir.New(t)
+	name, _, _ := strings.Cut(h.Image, "@")
+	h.Registry.Spoil(registry.Rule{On: "/manifests/b", Skip: 1, Fault: registry.Status(404)})
+	r := firstboot.Rebase{Machine: machine(t, h), Image: name + ":b"}
+	if _, err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "carries no ostree commit") {
+		t.Errorf("the tag is of an image without a commit (it was pushed last): %v", err)
+	}
+	if n := manifests(h.Registry); n != 2 { // by the tag, and by the digest
+		t.Errorf("%d requests for the manifest: %q", n, h.Registry.RequestLog())
+	}
+	if p := r.Progress.Record.Phase; p != pivot.Failed {
+		t.Errorf("phase %s", p)
+	}
+}
