@@ -54,7 +54,8 @@ func (c cache) rootfs(ctx context.Context) (string, error) {
 	sum := sha256.Sum256(text)
 	dir, err := c.entry("rootfs-"+shortSum(sum[:]), "the guest's Debian packages", func(dir string) error {
 		return withScripts(func(scripts string) error {
-			return runPrivate(ctx, "bash", filepath.Join(scripts, script), filepath.Join(dir, "rootfs.tar"))
+			_, err := runPrivate(ctx, "bash", filepath.Join(scripts, script), filepath.Join(dir, "rootfs.tar"))
+			return err
 		})
 	})
 	return filepath.Join(dir, "rootfs.tar"), err
@@ -69,7 +70,8 @@ func makeTree(ctx context.Context, rootfs, tree string) error {
 		return err
 	}
 	return withScripts(func(scripts string) error {
-		return runPrivate(ctx, "bash", filepath.Join(scripts, "guest/tree.sh"), tree)
+		_, err := runPrivate(ctx, "bash", filepath.Join(scripts, "guest/tree.sh"), tree)
+		return err
 	})
 }
 
