@@ -16,6 +16,7 @@ import (
 	"machine-pivot/pinning"
 	"machine-pivot/pivot"
 	"machine-pivot/test/lab"
+	"machine-pivot/test/need"
 	"machine-pivot/test/vm"
 )
 
@@ -29,10 +30,7 @@ func TestFirstBoot(t *testing.T) {
 		t.Skip("boots machines; not in a short run")
 	}
 	if missing := lab.Missing(); len(missing) > 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("cannot boot machines here: lacking %s", strings.Join(missing, ", "))
-		}
-		t.Skipf("cannot boot machines here: lacking %s", strings.Join(missing, ", "))
+		need.Lacking(t, "cannot boot machines here: lacking "+strings.Join(missing, ", "))
 	}
 	world, err := lab.New(t.Context(), "../..", os.Stderr)
 	if err != nil {
@@ -48,6 +46,7 @@ func TestFirstBoot(t *testing.T) {
 		run  func(*testing.T, *lab.Lab)
 	}{
 		{"main job", mainJob},
+		{"separate boot, xfs root", otherDisk},
 		{"already at target", alreadyAtTarget},
 		{"bad MachineConfig", badMachineConfig},
 		{"registry comes up late", registryLate},
@@ -64,9 +63,26 @@ func TestFirstBoot(t *testing.T) {
 // mainJob starts from MachineConfigs: pivot makes the Ignition config of them, and
 // Ignition writes the files, the pinning files among them. In most other cases the
 // encapsulated file carries those, so that the commit has to lay them over /etc.
-func mainJob(t *testing.T, l *lab.Lab) {
+func mainJob(t *testing.T, l *lab.Lab) { pivotOn(t, l, vm.Layout{}) }
+
+// otherDisk is the main job on a disk as RHCOS has it.
+func otherDisk(t *testing.T, l *lab.Lab) {
+	layout := vm.Layout{Root: vm.XFS, SeparateBoot: true}
+	needLayout(t, layout)
+	pivotOn(t, l, layout)
+}
+
+func needLayout(t *testing.T, layout vm.Layout) {
+	t.Helper()
+	if missing := layout.Missing(); len(missing) > 0 {
+		need.Lacking(t, "cannot make such a disk here: lacking "+strings.Join(missing, ", "))
+	}
+}
+
+func pivotOn(t *testing.T, l *lab.Lab, layout vm.Layout) {
+	t.Helper()
 	want := l.Wanted()
-	m := provisioned(t, l, want)
+	m := provisioned(t, l, want, layout)
 	expectInOldSystem(t, l, m, true)
 	first := boot(t, m, vm.BootOptions{})
 	expectPivot(t, first)
@@ -137,7 +153,7 @@ func absentCPUs(t *testing.T, l *lab.Lab) {
 func siblingThreads(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	want.Pinning = management(t, "0-1")
-	m := provisioned(t, l, want)
+	m := provisioned(t, l, want, vm.Layout{})
 	// An emulated AMD CPU tells of no threads.
 	m.Extra = append(m.Extra, "-smp", "2,sockets=1,cores=1,threads=2", "-cpu", "max,vendor=GenuineIntel")
 	expectRefused(t, l, m, "CPU 1 will be offline after the reboot: nosmt switches the second threads of all cores off (CPU 1 is a thread of the core 0-1)")
@@ -345,13 +361,13 @@ func machine(t *testing.T, l *lab.Lab, encapsulated []byte) *vm.Machine {
 }
 
 // provisioned is a machine whose files Ignition has written.
-func provisioned(t *testing.T, l *lab.Lab, want lab.Want) *vm.Machine {
+func provisioned(t *testing.T, l *lab.Lab, want lab.Want, layout vm.Layout) *vm.Machine {
 	t.Helper()
 	files, err := l.Provision(t.Context(), want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := l.MachineWith(t.Context(), diskName(t), files, testLog{t})
+	m, err := l.MachineWith(t.Context(), diskName(t), lab.Setup{Files: files, Layout: layout}, testLog{t})
 	if err != nil {
 		t.Fatal(err)
 	}

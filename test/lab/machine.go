@@ -20,17 +20,23 @@ func (l *Lab) access() []vm.TreeFile {
 	}
 }
 
+// Setup is what a machine that boots A is before its first boot.
+type Setup struct {
+	Files  []vm.TreeFile // as Ignition has left them
+	Layout vm.Layout
+}
+
 // Machine makes a disk that boots A, with the given bytes as the encapsulated
 // MachineConfig, and the machine that has it.
 func (l *Lab) Machine(ctx context.Context, name string, encapsulated []byte, log io.Writer) (*vm.Machine, error) {
-	return l.MachineWith(ctx, name, []vm.TreeFile{encapsulatedFile(encapsulated)}, log)
+	return l.MachineWith(ctx, name, Setup{Files: []vm.TreeFile{encapsulatedFile(encapsulated)}}, log)
 }
 
-// MachineWith makes a disk that boots A, with the given files as Ignition has left
-// them, and the machine that has it.
-func (l *Lab) MachineWith(ctx context.Context, name string, files []vm.TreeFile, log io.Writer) (*vm.Machine, error) {
+// MachineWith makes a disk as it is told, and the machine that has it.
+func (l *Lab) MachineWith(ctx context.Context, name string, s Setup, log io.Writer) (*vm.Machine, error) {
 	spec := vm.DiskSpec{
-		Files: append(l.access(), files...),
+		Files:  append(l.access(), s.Files...),
+		Layout: s.Layout,
 		// As RHCOS and Fedora CoreOS have it: /sysroot is mounted read-only.
 		RepoConfig: []string{"sysroot.readonly=true"},
 	}

@@ -52,19 +52,14 @@ func (l Layout) Missing() []string {
 	if l.Root != XFS {
 		return nil
 	}
-	var missing []string
-	for _, tool := range []string{"mkfs.xfs", "xfs_repair", "mount"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			missing = append(missing, tool)
-		}
-	}
+	missing := lacking("mkfs.xfs", "xfs_repair", "mount", "findmnt")
 	if !kernelHas(XFS) {
 		missing = append(missing, "xfs in this kernel")
 	}
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		missing = append(missing, "loop devices")
 	}
-	return missing
+	return append(missing, lackingPrivilege()...)
 }
 
 // kernelHas reports whether this machine's kernel has a file system, or would

@@ -3,12 +3,11 @@ package vm
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"machine-pivot/test/need"
 )
 
 // layouts are all that a disk can have.
@@ -19,13 +18,13 @@ func layouts() []Layout {
 // TestLayouts makes a disk of each layout, reads it, loses the tail of its
 // journal and damages it.
 func TestLayouts(t *testing.T) {
-	if unix.Geteuid() != 0 || !canMount() {
-		t.Skip("needs root and the privilege to mount")
+	if missing := lacking("mkfs.ext4", "debugfs", "e2fsck"); len(missing) > 0 {
+		need.Lacking(t, "cannot make disks here: lacking "+strings.Join(missing, ", "))
 	}
 	for _, l := range layouts() {
 		t.Run(l.String(), func(t *testing.T) {
-			if missing := append(l.Missing(), lacking("mkfs.ext4", "debugfs", "e2fsck")...); len(missing) > 0 {
-				t.Skipf("cannot make such disks here: lacking %s", strings.Join(missing, ", "))
+			if missing := l.Missing(); len(missing) > 0 {
+				need.Lacking(t, "cannot make such disks here: lacking "+strings.Join(missing, ", "))
 			}
 			m := &Machine{Disk: filepath.Join(t.TempDir(), "disk")}
 			sysroot := sampleSysroot(t)
@@ -39,16 +38,6 @@ func TestLayouts(t *testing.T) {
 			}
 		})
 	}
-}
-
-func lacking(tools ...string) []string {
-	var missing []string
-	for _, tool := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			missing = append(missing, tool)
-		}
-	}
-	return missing
 }
 
 // sampleSysroot has what a boot loader and an inspection look at.
