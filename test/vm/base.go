@@ -12,24 +12,25 @@ import (
 	"path/filepath"
 )
 
-// recipe is what the base system is made from, this file included: whatever
-// changes in it, the system is built anew.
+// recipe is what a base system and its initramfs are made from, this file
+// included: whatever changes in it, both are built anew.
 //
-//go:embed guest base.go
+//go:embed guest base.go initramfs.go
 var recipe embed.FS
 
 // baseRef is the name of the base system in its repositories.
 const baseRef = "base"
 
-// base makes a directory with the base system, without what a spec adds: a bare
-// repository "repo" and an archive repository "archive".
-func (c cache) base(ctx context.Context) (string, error) {
+// base makes a directory with the base system of a Debian release, without what a
+// spec adds: a bare repository "repo" and an archive repository "archive". It is
+// a cache of its own, of what is made on top of the base and goes with it.
+func (c cache) base(ctx context.Context, suite string) (cache, error) {
 	key, err := sumFiles(recipe)
 	if err != nil {
-		return "", err
+		return cache{}, err
 	}
-	return c.entry("base-"+key, "the guest's base system", func(dir string) error {
-		rootfs, err := c.rootfs(ctx)
+	dir, err := c.entry("base-"+suite+"-"+key, "the guest's base system ("+suite+")", func(dir string) error {
+		rootfs, err := c.rootfs(ctx, suite)
 		if err != nil {
 			return err
 		}
@@ -42,20 +43,20 @@ func (c cache) base(ctx context.Context) (string, error) {
 		}
 		return os.RemoveAll(tree)
 	})
+	return cache{dir: dir, log: c.log}, err
 }
 
 // rootfs makes a tarball of Debian, the only stage that downloads.
-func (c cache) rootfs(ctx context.Context) (string, error) {
+func (c cache) rootfs(ctx context.Context, suite string) (string, error) {
 	const script = "guest/rootfs.sh"
 	text, err := recipe.ReadFile(script)
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.Sum256(text)
-	dir, err := c.entry("rootfs-"+shortSum(sum[:]), "the guest's Debian packages", func(dir string) error {
+	dir, err := c.entry("rootfs-"+suite+"-"+shortSum(sum[:]), "the guest's Debian packages ("+suite+")", func(dir string) error {
 		return withScripts(func(scripts string) error {
-			_, err := runPrivate(ctx, "bash", filepath.Join(scripts, script), filepath.Join(dir, "rootfs.tar"))
-			return err
+			return runPrivate(ctx, "bash", filepath.Join(scripts, script), suite, filepath.Join(dir, "rootfs.tar"))
 		})
 	})
 	return filepath.Join(dir, "rootfs.tar"), err
@@ -70,8 +71,7 @@ func makeTree(ctx context.Context, rootfs, tree string) error {
 		return err
 	}
 	return withScripts(func(scripts string) error {
-		_, err := runPrivate(ctx, "bash", filepath.Join(scripts, "guest/tree.sh"), tree)
-		return err
+		return runPrivate(ctx, "bash", filepath.Join(scripts, "guest/tree.sh"), tree)
 	})
 }
 

@@ -30,7 +30,9 @@ func TestBoots(t *testing.T) {
 	if first.Exit != vm.Rebooted || first.Said("@@report") {
 		t.Fatalf("the guest %s, want that it %s, without a report", first.Exit, vm.Rebooted)
 	}
-	second := boot(t, m, vm.BootOptions{ExtraArgs: []string{"harness.extra"}})
+	expectInitramfsNetwork(t, first, "inactive")
+	second := boot(t, m, vm.BootOptions{ExtraArgs: []string{"harness.extra", "rd.neednet=1"}})
+	expectInitramfsNetwork(t, second, networkUp)
 	if second.Exit != vm.PoweredOff {
 		t.Fatalf("the guest %s, want that it %s", second.Exit, vm.PoweredOff)
 	}
@@ -46,16 +48,20 @@ func TestBoots(t *testing.T) {
 	checkEnds(t, m)
 }
 
-// newGuest is a guest whose first boot stages a deployment.
+// newGuest is a guest whose first boot stages a deployment, and whose initramfs
+// says what its network is.
 func newGuest(t *testing.T) *vm.Guest {
 	t.Helper()
-	const units = "/usr/lib/systemd/system/"
+	const units, modules = "/usr/lib/systemd/system/", "/usr/lib/dracut/modules.d/95netprobe/"
 	builder := vm.Builder{Log: t.Output()}
 	guest, err := builder.Guest(t.Context(), vm.GuestSpec{Overlay: []vm.TreeFile{
 		{Path: units + "pivot-firstboot.service", Mode: 0o644, Source: "testdata/stage-once.service"},
 		{Path: units + "multi-user.target.wants/pivot-firstboot.service", Symlink: "../pivot-firstboot.service"},
 		{Path: "/usr/libexec/stage-once", Mode: 0o755, Source: "testdata/stage-once"},
 		{Path: "/etc/harness", Mode: 0o600, Content: []byte("default\n")},
+		{Path: modules + "module-setup.sh", Mode: 0o755, Source: "testdata/95netprobe/module-setup.sh"},
+		{Path: modules + "netprobe", Mode: 0o755, Source: "testdata/95netprobe/netprobe"},
+		{Path: modules + "netprobe.service", Mode: 0o644, Source: "testdata/95netprobe/netprobe.service"},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +88,18 @@ func boot(t *testing.T, m *vm.Machine, o vm.BootOptions) *vm.BootResult {
 	}
 	t.Logf("the guest %s after %.1f s", b.Exit, b.Duration.Seconds())
 	return b
+}
+
+// networkUp is how the guest's network is told when it is up.
+const networkUp = "active eth0             UP             10.0.2.15/24"
+
+// expectInitramfsNetwork wants the network up in the initramfs where somebody
+// starts it or the kernel command line asks for it, and only there.
+func expectInitramfsNetwork(t *testing.T, b *vm.BootResult, state string) {
+	t.Helper()
+	if !b.Said("@@initramfs network: " + state) {
+		t.Errorf("the network in the initramfs is not %q", state)
+	}
 }
 
 func checkReport(t *testing.T, r *vm.Report) {
@@ -131,6 +149,10 @@ func checkEnds(t *testing.T, m *vm.Machine) {
 		fails bool
 	}{
 		{vm.Stopped, vm.BootOptions{StopWhen: func(line string) bool { return strings.Contains(line, "Linux version") }}, false},
+		{vm.Stopped, vm.BootOptions{
+			ExtraArgs: []string{"harness.network"},
+			StopWhen:  func(line string) bool { return strings.Contains(line, networkUp) },
+		}, false},
 		{vm.TimedOut, vm.BootOptions{Timeout: time.Second}, true},
 		{vm.Panicked, vm.BootOptions{ExtraArgs: []string{"rdinit=/usr/bin/false"}}, true},
 		{vm.Emergency, vm.BootOptions{ExtraArgs: []string{"rd.systemd.unit=emergency.target"}}, true},

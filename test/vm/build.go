@@ -1,9 +1,11 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -14,17 +16,29 @@ type Builder struct {
 	Log   io.Writer // what is being built and how long it took; may be nil
 }
 
-// GuestSpec is what a guest has beside the base system.
+// GuestSpec says what a guest is.
 type GuestSpec struct {
-	Overlay []TreeFile // in both versions; below /etc they become the defaults in /usr/etc
+	// Suite and SuiteB are the Debian releases of A and of B, by code name.
+	// "": Bookworm, and the same as A's.
+	Suite, SuiteB string
+	// Overlay is in both versions; below /etc its files become the defaults in
+	// /usr/etc. Its dracut modules become part of the initramfs.
+	Overlay []TreeFile
 }
 
+// Debian releases that guests can be made of.
+const (
+	Bookworm = "bookworm" // Debian 12: kernel 6.1, systemd 252, libostree 2022.7, dracut 059
+	Trixie   = "trixie"   // Debian 13: kernel 6.12, systemd 257, libostree 2025.2, dracut 106
+)
+
 // Guest is an operating system in two versions. B differs from A in its
-// version, in the file /usr/share/os-version-b and in the initramfs.
+// version, in the file /usr/share/os-version-b and in the initramfs, and in all
+// else if it is made of another Debian release.
 type Guest struct {
 	CommitA, CommitB string
 	ArchiveRepo      string // an archive-mode repository that holds B only, under ArchiveRef
-	repo             string // bare; holds both
+	repoA, repoB     string // bare
 }
 
 // ArchiveRef is the name of B in a guest's archive repository.
@@ -32,38 +46,81 @@ const ArchiveRef = "os/b"
 
 // How many entries the cache keeps of each kind, the present ones among them.
 const (
-	keepRootfs = 1
-	keepBases  = 2
-	keepGuests = 4
+	keepRootfs    = 2
+	keepBases     = 4
+	keepInitramfs = 4
+	keepVersions  = 8
 )
 
 // Guest builds what is not cached. Other processes that build wait.
-func (b *Builder) Guest(ctx context.Context, spec GuestSpec) (_ *Guest, err error) {
+func (b *Builder) Guest(ctx context.Context, spec GuestSpec) (*Guest, error) {
+	suiteA := cmp.Or(spec.Suite, Bookworm)
+	var g Guest
+	err := b.locked(ctx, func(c cache) error {
+		made, err := c.buildVersion(ctx, versionA(), suiteA, spec.Overlay)
+		if err != nil {
+			return err
+		}
+		g.CommitA, g.repoA = made.commit, made.repo
+		made, err = c.buildVersion(ctx, versionB(), cmp.Or(spec.SuiteB, suiteA), spec.Overlay)
+		g.CommitB, g.repoB, g.ArchiveRepo = made.commit, made.repo, made.archive
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &g, nil
+}
+
+// Initramfs is the initramfs that A has, a cpio archive that is not compressed.
+// It builds what that needs.
+func (b *Builder) Initramfs(ctx context.Context, spec GuestSpec) (image []byte, err error) {
+	err = b.locked(ctx, func(c cache) error {
+		base, err := c.base(ctx, cmp.Or(spec.Suite, Bookworm))
+		if err != nil {
+			return err
+		}
+		file, err := base.initramfs(ctx, spec.Overlay)
+		if err != nil {
+			return err
+		}
+		image, err = os.ReadFile(file)
+		return err
+	})
+	return image, err
+}
+
+// locked calls f with the cache, while no other process builds in it.
+func (b *Builder) locked(ctx context.Context, f func(cache) error) (err error) {
 	c := cache{dir: b.Cache, log: b.Log}
 	if c.log == nil {
 		c.log = io.Discard
 	}
 	if c.dir == "" {
 		if c.dir, err = defaultCache(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	unlock, err := c.lock(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	base, err := c.base(ctx)
+	return f(c)
+}
+
+// buildVersion builds a version of a guest on a Debian release, and removes what
+// the cache has no more room for.
+func (c cache) buildVersion(ctx context.Context, v version, suite string, overlay []TreeFile) (build, error) {
+	base, err := c.base(ctx, suite)
 	if err != nil {
-		return nil, err
+		return build{}, err
 	}
-	// Guests live inside the base that they are cut from, and go with it.
-	inner := cache{dir: base, log: c.log}
-	g, err := inner.guest(ctx, spec)
+	made, err := base.version(ctx, v, overlay)
 	if err != nil {
-		return nil, err
+		return build{}, err
 	}
-	return g, errors.Join(c.pruneBases(), inner.pruneGuests(ctx))
+	return made, errors.Join(c.pruneBases(), base.pruneVersions(ctx))
 }
 
 func (c cache) pruneBases() error {
@@ -74,9 +131,13 @@ func (c cache) pruneBases() error {
 	return err
 }
 
-// pruneGuests removes old guests, with their commits from the base's repository.
-func (c cache) pruneGuests(ctx context.Context) error {
-	removed, err := c.prune("guest-", keepGuests)
+// pruneVersions removes what is old of a base's versions, with their commits
+// from its repository, and of their initramfs.
+func (c cache) pruneVersions(ctx context.Context) error {
+	if _, err := c.prune("initramfs-", keepInitramfs); err != nil {
+		return err
+	}
+	removed, err := c.prune("guest-", keepVersions)
 	if err != nil || len(removed) == 0 {
 		return err
 	}

@@ -90,11 +90,13 @@ func TestKeys(t *testing.T) {
 		seen[key] = true
 	}
 	for _, f := range []TreeFile{{Path: "/a"}, {Path: "/a", Mode: 0o600}, {Path: "/b"}, {Path: "/a", Content: []byte("x")}, {Path: "/a", Symlink: "x"}} {
-		key, err := GuestSpec{Overlay: []TreeFile{f}}.key()
-		if err != nil || seen[key] {
-			t.Errorf("key of %+v: %s, %v: not new", f, key, err)
+		for _, v := range []version{versionA(), versionB()} {
+			key, err := v.key([]TreeFile{f})
+			if err != nil || seen[key] {
+				t.Errorf("key of %s with %+v: %s, %v: not new", v.name, f, key, err)
+			}
+			seen[key] = true
 		}
-		seen[key] = true
 	}
 }
 

@@ -76,9 +76,9 @@ func (g *Guest) fill(ctx context.Context, sysroot string, d DiskSpec) error {
 
 // deploy makes a sysroot with one deployment, whose directory it returns.
 func (g *Guest) deploy(ctx context.Context, sysroot string, d DiskSpec) (string, error) {
-	commit := g.CommitA
+	commit, source := g.CommitA, g.repoA
 	if d.Deploy == "B" {
-		commit = g.CommitB
+		commit, source = g.CommitB, g.repoB
 	}
 	repo := "--repo=" + filepath.Join(sysroot, "ostree/repo")
 	deploy := []string{"ostree", "admin", "deploy", "--sysroot=" + sysroot, "--os=" + osName,
@@ -91,7 +91,7 @@ func (g *Guest) deploy(ctx context.Context, sysroot string, d DiskSpec) (string,
 		{"ostree", "admin", "os-init", "--sysroot=" + sysroot, osName},
 		// This package is the boot loader.
 		{"ostree", "config", repo, "set", "sysroot.bootloader", "none"},
-		{"ostree", "pull-local", "--disable-fsync", repo, g.repo, commit},
+		{"ostree", "pull-local", "--disable-fsync", repo, source, commit},
 		append(deploy, commit),
 	}
 	for _, setting := range d.RepoConfig {

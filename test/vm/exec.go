@@ -19,7 +19,13 @@ func run(ctx context.Context, argv ...string) ([]byte, error) {
 // runPrivate runs a program that mounts. It gets a mount namespace of its own:
 // whenever it ends or is killed, nothing stays mounted in a directory that is
 // then removed. A cancelled ctx kills it with its children.
-func runPrivate(ctx context.Context, argv ...string) ([]byte, error) {
+func runPrivate(ctx context.Context, argv ...string) error {
+	_, err := outputPrivate(ctx, argv...)
+	return err
+}
+
+// outputPrivate is runPrivate for a program whose output matters.
+func outputPrivate(ctx context.Context, argv ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -36,6 +36,16 @@ func (f TreeFile) addTo(h hash.Hash) error {
 	return err
 }
 
+// addAll adds files to a hash.
+func addAll(h hash.Hash, files []TreeFile) error {
+	for _, f := range files {
+		if err := f.addTo(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // writeTree writes files below a directory.
 func writeTree(dir string, files []TreeFile) error {
 	for _, f := range files {

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 )
@@ -16,108 +17,130 @@ import (
 var versionsRecipe []byte
 
 // version is one of the two that a guest has.
-type version struct{ name, number, time string }
-
-// guest makes A and B on top of the base system in the cache c.
-func (c cache) guest(ctx context.Context, spec GuestSpec) (*Guest, error) {
-	key, err := spec.key()
-	if err != nil {
-		return nil, err
-	}
-	name, repo := "guest-"+key, filepath.Join(c.dir, "repo")
-	dir, err := c.entry(name, "the guest's versions A and B", func(dir string) error {
-		return commitVersions(ctx, c.dir, dir, name, spec)
-	})
-	if err != nil {
-		return nil, err
-	}
-	g := &Guest{repo: repo, ArchiveRepo: filepath.Join(dir, "archive")}
-	for v, commit := range map[string]*string{"A": &g.CommitA, "B": &g.CommitB} {
-		data, err := os.ReadFile(filepath.Join(dir, v))
-		if err != nil {
-			return nil, fmt.Errorf("cannot use a cached guest: %w", err)
-		}
-		*commit = strings.TrimSpace(string(data))
-	}
-	return g, nil
+type version struct {
+	name, number string
+	time         string // fixed, so that the same files make the same commit
+	successor    bool   // it has the marker, an initramfs of its own, and an archive
 }
 
-// key changes with everything that A and B are made from, but for the base.
-func (s GuestSpec) key() (string, error) {
+func versionA() version { return version{"A", "A.1", "2026-01-01 00:00:00Z", false} }
+func versionB() version { return version{"B", "B.2", "2026-02-01 00:00:00Z", true} }
+
+// build is a version that is built.
+type build struct{ commit, repo, archive string }
+
+// version makes a version on top of the base system in the cache c.
+func (c cache) version(ctx context.Context, v version, overlay []TreeFile) (build, error) {
+	key, err := v.key(overlay)
+	if err != nil {
+		return build{}, err
+	}
+	initramfs, err := c.initramfs(ctx, overlay)
+	if err != nil {
+		return build{}, err
+	}
+	name := "guest-" + key
+	dir, err := c.entry(name, "the guest's version "+v.name, func(dir string) error {
+		files, err := v.files(ctx, c, initramfs, overlay)
+		if err != nil {
+			return err
+		}
+		if err := c.commit(ctx, dir, name, v, files); err != nil || !v.successor {
+			return err
+		}
+		return archive(ctx, c.dir, dir, name)
+	})
+	if err != nil {
+		return build{}, err
+	}
+	commit, err := os.ReadFile(filepath.Join(dir, commitFile))
+	if err != nil {
+		return build{}, fmt.Errorf("cannot use a cached guest: %w", err)
+	}
+	return build{strings.TrimSpace(string(commit)), filepath.Join(c.dir, "repo"), filepath.Join(dir, "archive")}, nil
+}
+
+// commitFile holds the commit in the entry of a version.
+const commitFile = "commit"
+
+// key changes with everything that the version is made from, but for the base.
+func (v version) key(overlay []TreeFile) (string, error) {
 	sum := sha256.New()
 	sum.Write(versionsRecipe)
-	for _, f := range s.Overlay {
-		if err := f.addTo(sum); err != nil {
-			return "", fmt.Errorf("cannot build a guest: %w", err)
-		}
+	fmt.Fprintln(sum, v.name)
+	if err := addAll(sum, overlay); err != nil {
+		return "", fmt.Errorf("cannot build a guest: %w", err)
 	}
 	return shortSum(sum.Sum(nil)), nil
 }
 
-// commitVersions commits A and B to the base's repository under the guest's
-// name, notes both commits in dir and makes the archive there.
-func commitVersions(ctx context.Context, base, dir, guest string, spec GuestSpec) error {
-	repo := filepath.Join(base, "repo")
-	initramfs, err := successorInitramfs(ctx, repo)
-	if err != nil {
-		return err
-	}
-	// Their times are fixed so that the same files make the same commits.
-	a, b := version{"A", "A.1", "2026-01-01 00:00:00Z"}, version{"B", "B.2", "2026-02-01 00:00:00Z"}
-	marker := TreeFile{Path: "/usr/share/os-version-b", Mode: 0o644, Content: []byte("b\n")}
-	if err := commitVersion(ctx, repo, dir, guest, a, spec.Overlay); err != nil {
-		return err
-	}
-	if err := commitVersion(ctx, repo, dir, guest, b, append([]TreeFile{marker, initramfs}, spec.Overlay...)); err != nil {
-		return err
-	}
-	return archive(ctx, base, dir, guest+"/"+b.name)
-}
-
-// commitVersion commits the base with files on top.
-func commitVersion(ctx context.Context, repo, dir, guest string, v version, files []TreeFile) error {
+// files are all that the version has beside the base.
+func (v version) files(ctx context.Context, base cache, initramfs string, overlay []TreeFile) ([]TreeFile, error) {
 	release, err := recipe.ReadFile("guest/os-release")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	release = []byte(strings.ReplaceAll(string(release), "@VERSION@", v.number))
-	tree := []TreeFile{{Path: "/usr/lib/os-release", Mode: 0o644, Content: release}}
+	image, err := os.ReadFile(initramfs)
+	if err != nil {
+		return nil, err
+	}
+	modules, err := base.modulesDir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	files := []TreeFile{{
+		Path: "/usr/lib/os-release", Mode: 0o644, Content: []byte(strings.ReplaceAll(string(release), "@VERSION@", v.number)),
+	}}
+	if v.successor {
+		files = append(files, TreeFile{Path: "/usr/share/os-version-b", Mode: 0o644, Content: []byte("b\n")})
+		// The kernel skips padding; B then needs a boot directory of its own.
+		image = append(image, make([]byte, 4096)...)
+	}
+	files = append(files, TreeFile{Path: path.Join(modules, "initramfs.img"), Mode: 0o644, Content: image})
+	return append(files, defaults(overlay)...), nil
+}
+
+// modulesDir is the directory of the base's only kernel.
+func (c cache) modulesDir(ctx context.Context) (string, error) {
+	list, err := run(ctx, "ostree", "ls", "--repo="+filepath.Join(c.dir, "repo"), "--nul-filenames-only", baseRef, "/usr/lib/modules")
+	if err != nil {
+		return "", err
+	}
+	// The directory itself comes first.
+	if names := strings.Split(strings.TrimRight(string(list), "\x00"), "\x00"); len(names) == 2 {
+		return names[1], nil
+	}
+	return "", fmt.Errorf("the base system has not one kernel: %q", list)
+}
+
+// defaults are files as a commit has them: ostree makes /etc from /usr/etc.
+func defaults(files []TreeFile) []TreeFile {
+	var moved []TreeFile
 	for _, f := range files {
 		if strings.HasPrefix(f.Path, "/etc/") {
 			f.Path = "/usr" + f.Path
 		}
-		tree = append(tree, f)
+		moved = append(moved, f)
 	}
-	overlay := filepath.Join(dir, "overlay-"+v.name)
-	if err := writeTree(overlay, tree); err != nil {
+	return moved
+}
+
+// commit commits the base with files on top, and notes the commit in dir.
+func (c cache) commit(ctx context.Context, dir, ref string, v version, files []TreeFile) error {
+	overlay := filepath.Join(dir, "overlay")
+	if err := writeTree(overlay, files); err != nil {
 		return err
 	}
-	commit, err := run(ctx, "ostree", "commit", "--repo="+repo, "--branch="+guest+"/"+v.name, "--subject="+v.number,
+	commit, err := run(ctx, "ostree", "commit", "--repo="+filepath.Join(c.dir, "repo"), "--branch="+ref, "--subject="+v.number,
 		"--add-metadata-string=version="+v.number, "--timestamp="+v.time,
 		"--tree=ref="+baseRef, "--tree=dir="+overlay, "--consume")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, v.name), commit, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, commitFile), commit, 0o644); err != nil {
 		return err
 	}
 	return os.RemoveAll(overlay)
-}
-
-// successorInitramfs is the base's initramfs with padding, which the kernel
-// skips: B then needs a boot directory of its own.
-func successorInitramfs(ctx context.Context, repo string) (TreeFile, error) {
-	list, err := run(ctx, "ostree", "ls", "--repo="+repo, "-R", "--nul-filenames-only", baseRef, "/usr/lib/modules")
-	if err != nil {
-		return TreeFile{}, err
-	}
-	for path := range strings.SplitSeq(string(list), "\x00") {
-		if filepath.Base(path) == "initramfs.img" {
-			content, err := run(ctx, "ostree", "cat", "--repo="+repo, baseRef, path)
-			return TreeFile{Path: path, Mode: 0o644, Content: append(content, make([]byte, 4096)...)}, err
-		}
-	}
-	return TreeFile{}, fmt.Errorf("the base system has no initramfs")
 }
 
 // archive makes an archive-mode repository with the commit of ref and no other.

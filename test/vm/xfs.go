@@ -79,5 +79,5 @@ func (x xfs) mounted(ctx context.Context, mode, script string, args ...string) (
 	options := fmt.Sprintf("%s,nouuid,loop,offset=%d,sizelimit=%d", mode, x.offset, x.size)
 	mount := `mount -t xfs -o "$1" "$2" "$3"; shift 2; ` + script + `; umount "$1"`
 	argv := append([]string{"bash", "-ec", mount, filepath.Base(x.disk), options, x.disk, dir}, args...)
-	return runPrivate(ctx, argv...)
+	return outputPrivate(ctx, argv...)
 }

@@ -1,20 +1,21 @@
 #!/bin/bash
-# Makes the Debian root file system that the guest is cut from: rootfs.sh TARBALL.
+# Makes the Debian root file system that a guest is cut from: rootfs.sh SUITE TARBALL.
 set -euo pipefail
 
-suite=bookworm
+suite=$1
 packages=(
 	systemd systemd-sysv dbus udev kmod iproute2 zstd
-	linux-image-cloud-amd64 dracut-core
+	linux-image-cloud-amd64 dracut-core dracut-network
 	# ostree-boot has the dracut module, ostree-prepare-root and ostree-finalize-staged.
 	ostree ostree-boot
 )
 
-# This machine's own Debian sources if it has this release, else mmdebstrap's default.
+# This machine's own Debian sources, if it is Debian, else mmdebstrap's default.
+own=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
 # shellcheck disable=SC2016 # apt expands the variables
 mapfile -t sources < <(
 	apt-get indextargets --format 'deb $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null |
-		grep -E " $suite(-updates|-security)? main$" | sort -u
+		sed -nE "s/ $own(-updates|-security)? main\$/ $suite\1 main/p" | sort -u
 )
 [[ " ${sources[*]-} " == *" $suite main "* ]] || sources=()
 
@@ -23,4 +24,4 @@ for dir in man doc locale info; do
 	options+=(--dpkgopt="path-exclude=/usr/share/$dir/*")
 done
 include=$(IFS=,; echo "${packages[*]}")
-mmdebstrap "${options[@]}" --include="$include" "$suite" "$1" ${sources[@]+"${sources[@]}"}
+mmdebstrap "${options[@]}" --include="$include" "$suite" "$2" ${sources[@]+"${sources[@]}"}

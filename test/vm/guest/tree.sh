@@ -1,7 +1,6 @@
 #!/bin/bash
 # Turns a Debian root file system into the tree of an ostree commit: tree.sh DIR.
 # What a boot test needs stays, the rest goes: each file costs time at every build and boot.
-# Runs in a mount namespace of its own; what it mounts below DIR nobody else sees.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 cd "$1"
@@ -24,6 +23,7 @@ units() {
 	install -D -m 0644 -t usr/lib/systemd/system "$here"/*.service
 	install -D -m 0755 "$here/boot-report" usr/libexec/boot-report
 	rm -f etc/systemd/system/*.wants/*.timer etc/systemd/system/getty.target.wants/*
+	cp -r "$here/dracut/." usr/lib/dracut/modules.d
 	chroot . systemctl -q set-default multi-user.target
 	chroot . systemctl -q enable systemd-networkd.service systemd-networkd-wait-online.service \
 		ostree-remount.service ostree-finalize-staged.path boot-report.service kubelet.service
@@ -36,7 +36,7 @@ units() {
 prune_modules() {
 	local keep module
 	keep=$(mktemp)
-	for module in virtio_net virtio_blk virtio_pci virtio_rng overlay loop af_packet; do
+	for module in virtio_net virtio_blk virtio_pci virtio_rng overlay loop af_packet xfs ext4; do
 		# Fails for what is built in.
 		chroot . modprobe -S "$kver" --show-depends $module 2>/dev/null || true
 	done | awk '$1 == "insmod" { sub(".*/lib/modules/", "usr/lib/modules/", $2); print $2 }' | sort -u >"$keep"
@@ -51,14 +51,8 @@ prune_files() {
 		usr/lib/udev/hwdb.*
 }
 
-initramfs() {
+kernel() {
 	cp "boot/vmlinuz-$kver" "$modules/vmlinuz"
-	mount -t proc proc proc
-	chroot . dracut --quiet --force --no-hostonly --no-hostonly-cmdline --reproducible --no-compress --kver "$kver" \
-		-m "ostree systemd systemd-initrd dracut-systemd base rootfs-block udev-rules" \
-		--force-drivers "virtio_blk virtio_pci" "/$modules/initramfs.img"
-	umount proc
-	chmod 0644 "$modules/initramfs.img"
 }
 
 # layout makes the mutable places links into /var and keeps /etc as ostree's default.
@@ -78,5 +72,5 @@ identity
 units
 prune_modules
 prune_files
-initramfs
+kernel
 layout

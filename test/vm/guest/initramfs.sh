@@ -1,0 +1,26 @@
+#!/bin/bash
+# Makes an initramfs with the dracut of a guest's tree: initramfs.sh TREE IMAGE [MODULE]...
+# The modules come on top of those that every guest has.
+# Runs in a mount namespace of its own; what it mounts below TREE nobody else sees.
+set -euo pipefail
+tree=$1 image=$2
+shift 2
+kver=$(ls "$tree/usr/lib/modules")
+
+# Read-only: its files are links into a repository.
+mkdir -p "$tree/etc"
+mount --bind "$tree" "$tree"
+mount --bind "$tree/usr/etc" "$tree/etc"
+mount -t proc proc "$tree/proc"
+mount --rbind /dev "$tree/dev"
+mount -t tmpfs -o mode=0755 tmpfs "$tree/run"
+mount -t tmpfs -o mode=0755 tmpfs "$tree/var"
+mkdir "$tree/var/tmp"
+mount -o remount,bind,ro "$tree"
+mount -o remount,bind,ro "$tree/etc"
+
+chroot "$tree" dracut --quiet --force --no-hostonly --no-hostonly-cmdline --reproducible --no-compress --kver "$kver" \
+	-m "ostree systemd systemd-initrd dracut-systemd base rootfs-block udev-rules guest-network $*" \
+	--force-drivers "virtio_blk virtio_pci" --add-drivers "overlay xfs" /run/initramfs.img
+cp "$tree/run/initramfs.img" "$image"
+chmod 0644 "$image"
