@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// ext4 is a file system that is read without a mount, by the tools of e2fsprogs.
+// ext4 is a file system that is read by the tools of e2fsprogs. Only where it is
+// not the whole disk, its journal is replayed by a mount.
 type ext4 struct {
 	disk string
 	partition
@@ -27,6 +28,11 @@ func makeExt4(ctx context.Context, disk string, p partition, dir string) error {
 func (e ext4) device() string { return fmt.Sprintf("%s?offset=%d", e.disk, e.offset) }
 
 func (e ext4) replay(ctx context.Context) error {
+	if e.offset > 0 {
+		// e2fsck forgets the offset when it has replayed and opens it again.
+		_, err := mounted(ctx, e.disk, e.partition, "rw", "true")
+		return err
+	}
 	_, err := run(ctx, "e2fsck", "-p", "-E", "journal_only", e.device())
 	const repaired = 1
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == repaired {

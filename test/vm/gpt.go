@@ -51,8 +51,12 @@ type gptEntry struct {
 }
 
 // partitioned makes an empty disk with partitions one after the other, whose
-// names and sizes are given. It returns them with their places.
+// names and sizes are given. It returns them with their places. One partition is
+// the whole disk, without a table.
 func partitioned(path string, wanted []partition) (parts []partition, err error) {
+	if len(wanted) == 1 {
+		return wanted, blank(path, wanted[0].size)
+	}
 	end := int64(alignment)
 	for _, p := range wanted {
 		p.offset = end
@@ -60,15 +64,26 @@ func partitioned(path string, wanted []partition) (parts []partition, err error)
 		parts = append(parts, p)
 	}
 	size := end + alignment
-	disk, err := os.Create(path)
+	if err := blank(path, size); err != nil {
+		return nil, err
+	}
+	disk, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make disk: %w", err)
 	}
 	defer func() { err = errors.Join(err, disk.Close()) }()
-	if err := errors.Join(disk.Truncate(size), writeGPT(disk, parts, uint64(size/sectorSize)-1)); err != nil {
+	if err := writeGPT(disk, parts, uint64(size/sectorSize)-1); err != nil {
 		return nil, fmt.Errorf("cannot make disk %s: %w", path, err)
 	}
 	return parts, nil
+}
+
+// blank makes a file of nothing but zeros, which takes no room.
+func blank(path string, size int64) error {
+	if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, size)); err != nil {
+		return fmt.Errorf("cannot make disk: %w", err)
+	}
+	return nil
 }
 
 // writeGPT writes both tables to a disk whose last sector is given.
@@ -128,7 +143,7 @@ func bytesOf(v any) []byte {
 	return b.Bytes()
 }
 
-// partitionsOf reads a disk's partition table.
+// partitionsOf reads a disk's partition table. A disk without one is its root.
 func partitionsOf(path string) (parts []partition, err error) {
 	disk, err := os.Open(path)
 	if err != nil {
@@ -140,7 +155,11 @@ func partitionsOf(path string) (parts []partition, err error) {
 		return nil, fmt.Errorf("cannot read disk %s: %w", path, err)
 	}
 	if binary.LittleEndian.Uint64(head[sectorSize:]) != gptSignature {
-		return nil, fmt.Errorf("cannot read disk %s: it has no partition table", path)
+		info, err := disk.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("cannot read disk: %w", err)
+		}
+		return []partition{{name: rootPartition, size: info.Size()}}, nil
 	}
 	table := make([]gptEntry, gptEntries)
 	if _, err := binary.Decode(head[2*sectorSize:], binary.LittleEndian, table); err != nil {

@@ -49,17 +49,20 @@ const bootSizeMiB = 384
 // Missing names what this machine lacks for disks of the layout beside what
 // all need; none if it can make and read them.
 func (l Layout) Missing() []string {
-	if l.Root != XFS {
-		return nil
+	if !l.SeparateBoot && l.Root != XFS {
+		return nil // nothing is mounted
 	}
-	missing := lacking("mkfs.xfs", "xfs_repair", "mount", "findmnt")
-	if !kernelHas(XFS) {
-		missing = append(missing, "xfs in this kernel")
-	}
+	missing := lackingPrivilege()
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		missing = append(missing, "loop devices")
 	}
-	return append(missing, lackingPrivilege()...)
+	if l.Root == XFS {
+		missing = append(missing, lacking("mkfs.xfs", "xfs_repair", "findmnt")...)
+		if !kernelHas(XFS) {
+			missing = append(missing, "xfs in this kernel")
+		}
+	}
+	return missing
 }
 
 // kernelHas reports whether this machine's kernel has a file system, or would

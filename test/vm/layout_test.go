@@ -15,8 +15,8 @@ func layouts() []Layout {
 	return []Layout{{}, {SeparateBoot: true}, {Root: XFS}, {Root: XFS, SeparateBoot: true}}
 }
 
-// TestLayouts makes a disk of each layout, reads it, loses the tail of its
-// journal and damages it.
+// TestLayouts makes a disk of each layout, reads it, cuts the power of a kernel
+// that writes to it, and damages it.
 func TestLayouts(t *testing.T) {
 	if missing := lacking("mkfs.ext4", "debugfs", "e2fsck"); len(missing) > 0 {
 		need.Lacking(t, "cannot make disks here: lacking "+strings.Join(missing, ", "))
@@ -32,6 +32,13 @@ func TestLayouts(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkSample(t, m)
+			cutPower(t, m)
+			checkSample(t, m)
+			for _, path := range []string{"/late/file", "/boot/late/file"} {
+				if got, err := m.ReadFile(path); err != nil || string(got) != "synced\n" {
+					t.Errorf("%s holds %q, %v after a power cut", path, got, err)
+				}
+			}
 			damage(t, m, l)
 			if _, err := m.Inspect(t.Context()); err == nil {
 				t.Error("a damaged file system is called clean")
@@ -59,6 +66,29 @@ func sampleSysroot(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// cutPower writes to the disk's file systems, syncs, and leaves them as they are
+// before they are unmounted: what was written may be in a journal only.
+func cutPower(t *testing.T, m *Machine) {
+	t.Helper()
+	if missing := (Layout{SeparateBoot: true}).Missing(); len(missing) > 0 {
+		need.Lacking(t, "cannot mount disks here: lacking "+strings.Join(missing, ", "))
+	}
+	parts, err := partitionsOf(m.Disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		script := `for dir in "$1" "$1"/boot; do mkdir -p "$dir/late"; echo synced >"$dir/late/file"; sync -f "$dir/late"; done
+			cp --sparse=always "$2" "$2.cut"`
+		if _, err := mounted(t.Context(), m.Disk, p, "rw", script, m.Disk); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(m.Disk+".cut", m.Disk); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func checkSample(t *testing.T, m *Machine) {
@@ -106,12 +136,12 @@ func damage(t *testing.T, m *Machine, l Layout) {
 	}
 }
 
-func TestDiskWithoutPartitions(t *testing.T) {
+func TestEmptyDisk(t *testing.T) {
 	m := &Machine{Disk: filepath.Join(t.TempDir(), "disk")}
-	if err := os.WriteFile(m.Disk, make([]byte, 1<<20), 0o644); err != nil {
+	if err := blank(m.Disk, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.BootEntries(t.Context()); err == nil || !strings.Contains(err.Error(), "no partition table") {
+	if _, err := m.BootEntries(t.Context()); err == nil || !strings.Contains(err.Error(), "no known file system") {
 		t.Errorf("an empty disk: %v", err)
 	}
 }

@@ -21,11 +21,8 @@ type xfs struct {
 func makeXFS(ctx context.Context, disk string, p partition, dir string) (err error) {
 	image := disk + ".xfs"
 	defer func() { err = errors.Join(err, os.RemoveAll(image)) }()
-	if err := os.WriteFile(image, nil, 0o644); err != nil {
-		return fmt.Errorf("cannot make disk: %w", err)
-	}
-	if err := os.Truncate(image, p.size); err != nil {
-		return fmt.Errorf("cannot make disk: %w", err)
+	if err := blank(image, p.size); err != nil {
+		return err
 	}
 	if _, err := run(ctx, "mkfs.xfs", "-q", "-L", p.name, image); err != nil {
 		return err
@@ -69,15 +66,21 @@ func (x xfs) list(ctx context.Context, dir string) ([]string, error) {
 
 // mounted runs a script with the file system mounted at "$1", and returns what
 // it prints.
-func (x xfs) mounted(ctx context.Context, mode, script string, args ...string) (_ []byte, err error) {
-	dir, err := os.MkdirTemp("", "vm-xfs-*")
+func (x xfs) mounted(ctx context.Context, mode, script string, args ...string) ([]byte, error) {
+	// It may be a copy of one that is mounted.
+	return mounted(ctx, x.disk, x.partition, mode+",nouuid", script, args...)
+}
+
+// mounted runs a script with a partition of a disk mounted at "$1" and further
+// arguments, and returns what it prints. Nobody else sees the mount.
+func mounted(ctx context.Context, disk string, p partition, options, script string, args ...string) (_ []byte, err error) {
+	dir, err := os.MkdirTemp("", "vm-mount-*")
 	if err != nil {
-		return nil, fmt.Errorf("cannot mount %s: %w", x.disk, err)
+		return nil, fmt.Errorf("cannot mount %s: %w", disk, err)
 	}
 	defer func() { err = errors.Join(err, os.Remove(dir)) }()
-	// nouuid: it may be a copy of one that is mounted.
-	options := fmt.Sprintf("%s,nouuid,loop,offset=%d,sizelimit=%d", mode, x.offset, x.size)
-	mount := `mount -t xfs -o "$1" "$2" "$3"; shift 2; ` + script + `; umount "$1"`
-	argv := append([]string{"bash", "-ec", mount, filepath.Base(x.disk), options, x.disk, dir}, args...)
+	options = fmt.Sprintf("%s,loop,offset=%d,sizelimit=%d", options, p.offset, p.size)
+	mount := `mount -o "$1" "$2" "$3"; shift 2; ` + script + `; umount "$1"`
+	argv := append([]string{"bash", "-ec", mount, filepath.Base(disk), options, disk, dir}, args...)
 	return outputPrivate(ctx, argv...)
 }
