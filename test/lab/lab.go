@@ -35,7 +35,12 @@ const guestHost = "10.0.2.2"
 
 // New builds what is missing and starts the registry. source is the root of
 // this project's checkout.
-func New(ctx context.Context, source string, log io.Writer) (_ *Lab, err error) {
+func New(ctx context.Context, source string, log io.Writer) (*Lab, error) {
+	return NewOf(ctx, source, vm.GuestSpec{}, log)
+}
+
+// NewOf is New with guests as spec says, on which pivot is installed.
+func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer) (_ *Lab, err error) {
 	l := &Lab{}
 	defer func() {
 		if err != nil {
@@ -50,7 +55,8 @@ func New(ctx context.Context, source string, log io.Writer) (_ *Lab, err error) 
 		return nil, err
 	}
 	builder := vm.Builder{Log: log}
-	if l.Guest, err = builder.Guest(ctx, vm.GuestSpec{Overlay: installed}); err != nil {
+	spec.Overlay = append(installed, spec.Overlay...)
+	if l.Guest, err = builder.Guest(ctx, spec); err != nil {
 		return nil, err
 	}
 	return l, l.serve(ctx)
