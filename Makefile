@@ -6,7 +6,7 @@
 # fuzz     each fuzz target for FUZZTIME
 # demo     a whole first boot in QEMU, told as it happens
 # bench    the import beside podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for less
-# install  binary and systemd units to $(DESTDIR)$(PREFIX)
+# install  binary, systemd units and dracut module to $(DESTDIR)$(PREFIX)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
@@ -15,6 +15,7 @@ SHELL := /bin/bash
 BIN    ?= bin
 PREFIX ?= /usr
 UNITS   = $(DESTDIR)$(PREFIX)/lib/systemd/system
+DRACUT  = $(DESTDIR)$(PREFIX)/lib/dracut/modules.d
 
 # The image library's parts that need C libraries (gpgme, devicemapper, ostree,
 # btrfs) or that pivot has no use for (a Docker daemon, containers-storage).
@@ -84,6 +85,9 @@ install: build
 	install -D -m 0644 systemd-units/80-pivot.preset $(UNITS)-preset/80-pivot.preset
 	cd systemd-units && for unit in *.service */*.conf; do install -D -m 0644 $$unit $(UNITS)/$$unit; done
 	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(UNITS)/pivot-firstboot.service
+	cd dracut/90pivot && for file in *; do install -D -m 0644 $$file $(DRACUT)/90pivot/$$file; done
+	chmod 0755 $(DRACUT)/90pivot/module-setup.sh
+	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(DRACUT)/90pivot/*
 	install -d $(UNITS)/multi-user.target.wants
 	ln -sfn ../pivot-firstboot.service $(UNITS)/multi-user.target.wants/pivot-firstboot.service
 

@@ -26,6 +26,9 @@ const (
 	CannotWrite
 	// Refused is permanent: policy, FIPS mismatch, unsupported host. Exit 78.
 	Refused
+	// Later is what cannot be done yet but can later in the same boot: what the
+	// initramfs leaves to the system. It ends no run there; elsewhere exit 1.
+	Later
 )
 
 // ExitStatus is the process exit status that stands for k.

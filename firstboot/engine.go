@@ -9,9 +9,13 @@ import (
 )
 
 // UseEngine chooses what makes the machine's deployments: "rpm-ostree",
-// "ostree", or "auto" for the one that fits the host. The other fields of the
-// machine must be set.
+// "ostree", or "auto" for the one that fits the host. In an initramfs there is only
+// one. The other fields of the machine must be set.
 func (m *Machine) UseEngine(name string) error {
+	if m.Early != nil {
+		m.Engine = &rpmostree.Direct{Sysroot: m.Host.Sysroot(), Run: m.Host.Run}
+		return nil
+	}
 	plain := rpmostree.Ostree{Sysroot: m.Host.Sysroot(), Run: m.Host.Run}
 	switch name {
 	case "auto":

@@ -33,8 +33,14 @@ type FirstBoot struct {
 // ends in one of three ways: the machine is proven to be at its target and the
 // first boot is closed; the target is committed and the machine reboots; or an
 // error says why neither could be.
+//
+// In an initramfs there is a fourth: it steps aside, and the started system does
+// the same (early.go).
 func (b *FirstBoot) Run(ctx context.Context) error {
 	err := b.run(ctx)
+	if b.Early != nil {
+		err = b.settle(err)
+	}
 	if err != nil {
 		b.Progress.Fail(err)
 	}
@@ -42,6 +48,11 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 }
 
 func (b *FirstBoot) run(ctx context.Context) error {
+	if b.Early != nil {
+		if err := b.enter(); err != nil {
+			return err
+		}
+	}
 	if err := b.open(); err != nil {
 		return err
 	}
@@ -69,6 +80,11 @@ func (b *FirstBoot) run(ctx context.Context) error {
 	}
 
 	decision := b.decide(state, target)
+	if b.Early != nil {
+		if err := leave(decision, state); err != nil {
+			return err
+		}
+	}
 	switch decision.Action {
 	case pivot.Close:
 		return b.close(state, target)

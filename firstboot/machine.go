@@ -20,6 +20,7 @@ type Machine struct {
 	Engine   pivot.Engine
 	Retry    pivot.Retry
 	Progress *pivot.Progress
+	Early    Early // nil in the started system
 }
 
 // open reads the journal and notes which boot this is.
@@ -68,6 +69,9 @@ func (m *Machine) image(ctx context.Context, text string) (pivot.Image, error) {
 // apply carries out the plan that leads from state to target and reboots.
 func (m *Machine) apply(ctx context.Context, state pivot.State, target pivot.Target, attempt int) error {
 	t := pivot.Transaction{Images: m.images(), Engine: m.Engine, Retry: m.Retry, Progress: m.Progress}
+	if m.Early != nil {
+		t.Ready = func() error { return m.Early.CloseIgnition(m.Host.Disk) }
+	}
 	if err := t.Run(ctx, state, target, attempt); err != nil {
 		return err
 	}

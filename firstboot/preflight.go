@@ -58,6 +58,11 @@ func (m *Machine) resolve(ctx context.Context, reference string) (found osimage.
 	if err != nil {
 		return found, fault.New(fault.BadInput, "%w", err)
 	}
+	if m.Early != nil && ref.Remote() {
+		if err := m.Early.Network(ctx); err != nil {
+			return found, err
+		}
+	}
 	err = m.Retry.Do(ctx, m.Progress.Waiting, func(ctx context.Context) (err error) {
 		found, err = m.Puller.Resolve(ctx, ref)
 		return err

@@ -18,6 +18,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
 	"machine-pivot/ostree"
 	"machine-pivot/pinning"
 )
@@ -61,6 +62,12 @@ func (h *Host) Path(path string) string { return filepath.Join(h.Root, path) }
 // BootID is the kernel's id of this boot.
 func (h *Host) BootID() (string, error) { return h.readLine("/proc/sys/kernel/random/boot_id") }
 
+// cmdline is the command line that the running kernel was started with.
+func (h *Host) cmdline() (kargs.Line, error) {
+	line, err := h.readLine("/proc/cmdline")
+	return kargs.Split(line), err
+}
+
 // PresentCPUs are the CPUs that the machine has, online or not.
 func (h *Host) PresentCPUs() (pinning.CPUSet, error) {
 	line, err := h.readLine("/sys/devices/system/cpu/present")
@@ -90,21 +97,27 @@ func (h *Host) readLine(path string) (string, error) {
 
 // run runs a program; its error holds the last of what it said on stderr.
 func run(ctx context.Context, argv ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	return output(ctx, exec.CommandContext(ctx, argv[0], argv[1:]...), &syscall.SysProcAttr{})
+}
+
+// output runs a command with attributes and returns what it printed.
+func output(ctx context.Context, cmd *exec.Cmd, attributes *syscall.SysProcAttr) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	// A group of its own: what is typed at the terminal stops us, and we decide what stops it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	attributes.Setpgid = true
+	cmd.SysProcAttr = attributes
 	cmd.WaitDelay = 5 * time.Second // after a kill: a child of its own may hold the pipes
 	err := cmd.Run()
+	called := strings.Join(cmd.Args[:min(3, len(cmd.Args))], " ")
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil, fmt.Errorf("%s: stopped: %w", strings.Join(argv[:min(3, len(argv))], " "), context.Cause(ctx))
+		return nil, fmt.Errorf("%s: stopped: %w", called, context.Cause(ctx))
 	case errors.Is(err, exec.ErrWaitDelay): // it ended well
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, fault.New(fault.Refused, "cannot run %s: not installed on this host", argv[0])
+		return nil, fault.New(fault.Refused, "cannot run %s: not installed on this host", cmd.Args[0])
 	case err != nil:
-		return nil, fmt.Errorf("%s: %s (%w)", strings.Join(argv[:min(3, len(argv))], " "), lastLines(stderr.String(), 5), err)
+		return nil, fmt.Errorf("%s: %s (%w)", called, lastLines(stderr.String(), 5), err)
 	}
 	return stdout.Bytes(), nil
 }

@@ -30,11 +30,9 @@ func (h *Host) Observe(files []string) (pivot.State, error) {
 	if state.BootID, err = h.BootID(); err != nil {
 		return pivot.State{}, err
 	}
-	cmdline, err := h.readLine("/proc/cmdline")
-	if err != nil {
+	if state.Cmdline, err = h.cmdline(); err != nil {
 		return pivot.State{}, err
 	}
-	state.Cmdline = kargs.Split(cmdline)
 	next := booted
 	if len(all) > 0 {
 		next = all[0]

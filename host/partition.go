@@ -94,6 +94,5 @@ func (h *Host) NextLine() (kargs.Line, error) {
 	if all, err := h.Sysroot().Deployments(); err == nil && len(all) > 0 && all[0].Entry.Options != "" {
 		return kargs.Split(all[0].Entry.Options), nil
 	}
-	line, err := h.readLine("/proc/cmdline")
-	return kargs.Split(line), err
+	return h.cmdline()
 }

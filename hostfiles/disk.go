@@ -15,6 +15,8 @@ type Disk interface {
 	// Write creates a file, or replaces the content of one.
 	Write(path string, content []byte, mode fs.FileMode) error
 	Sync(path string) error // of a file or a directory
+	// SyncAll syncs all that is on the file system of a path, names and contents.
+	SyncAll(path string) error
 	Rename(from, to string) error
 	Remove(path string) error
 }
@@ -49,6 +51,16 @@ func (OS) Sync(path string) error {
 	}
 	defer f.Close()
 	return f.Sync()
+}
+
+// SyncAll implements Disk.
+func (OS) SyncAll(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Syncfs(int(f.Fd()))
 }
 
 // Rename implements Disk.

@@ -15,17 +15,43 @@ func inNamespace(work func() error) error {
 	go func() {
 		// Never unlocked: the thread ends with the goroutine, and the namespace with the thread.
 		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-			done <- fmt.Errorf("cannot make a private mount namespace: %w", err)
-			return
+		err := EnterNamespace()
+		if err == nil {
+			err = work()
 		}
-		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-			done <- fmt.Errorf("cannot make the mounts private: %w", err)
-			return
-		}
-		done <- work()
+		done <- err
 	}()
 	return <-done
+}
+
+// EnterNamespace gives the calling thread a mount namespace of its own, whose
+// mounts nobody else sees. The goroutine must be locked to the thread.
+func EnterNamespace() error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("cannot make a private mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("cannot make the mounts private: %w", err)
+	}
+	return nil
+}
+
+// RemountWritable makes a mount writable if it is not. It cannot where the file
+// system itself is read-only.
+func RemountWritable(mountPoint string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(mountPoint, &st); err != nil {
+		return fmt.Errorf("cannot look at %s: %w", mountPoint, err)
+	}
+	if st.Flags&unix.ST_RDONLY == 0 {
+		return nil
+	}
+	// What the mount has, a remount would take away; these flags have the same bits in both calls.
+	flags := uintptr(st.Flags) & (unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME)
+	if err := unix.Mount("", mountPoint, "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
+		return fmt.Errorf("cannot make a writable view of %s: %w", mountPoint, err)
+	}
+	return nil
 }
 
 // OpenWritable opens a directory such that what is below it can be written
@@ -36,16 +62,8 @@ func inNamespace(work func() error) error {
 func OpenWritable(below, dir string) (*os.File, error) {
 	var f *os.File
 	err := inNamespace(func() (err error) {
-		var st unix.Statfs_t
-		if err := unix.Statfs(dir, &st); err != nil {
-			return fmt.Errorf("cannot look at %s: %w", dir, err)
-		}
-		if st.Flags&unix.ST_RDONLY != 0 {
-			// What the mount has, a remount would take away; these flags have the same bits in both calls.
-			flags := uintptr(st.Flags) & (unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME)
-			if err := unix.Mount("", below, "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
-				return fmt.Errorf("cannot make a writable view of %s: %w", below, err)
-			}
+		if err := RemountWritable(below); err != nil {
+			return err
 		}
 		f, err = os.Open(dir)
 		return err

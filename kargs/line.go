@@ -8,6 +8,7 @@
 package kargs
 
 import (
+	"iter"
 	"slices"
 	"strings"
 )
@@ -72,6 +73,19 @@ func (l Line) Values(key string) []string {
 		}
 	}
 	return values
+}
+
+// Prefixed yields the arguments whose key begins with prefix, in order: the rest
+// of the key, with "_" for each "-", and the value, unquoted.
+func (l Line) Prefixed(prefix string) iter.Seq2[string, string] {
+	return func(yield func(key, value string) bool) {
+		for _, arg := range l.kernelPart() {
+			key, value, _ := parts(arg)
+			if rest, ok := strings.CutPrefix(key, normalKey(prefix)); ok && !yield(rest, value) {
+				return
+			}
+		}
+	}
 }
 
 // DisablesThreads reports whether the arguments switch simultaneous multithreading

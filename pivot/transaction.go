@@ -43,6 +43,8 @@ type Transaction struct {
 	Engine   Engine
 	Retry    Retry
 	Progress *Progress
+	// Ready is called when all is prepared, before the commit; nil does nothing.
+	Ready func() error
 }
 
 // Run makes target the next boot. On failure before the commit the host is as it was.
@@ -122,6 +124,11 @@ func (t *Transaction) discard(ctx context.Context, err error) error {
 // system the next boot is. Once begun it is not cancelled; it takes seconds.
 func (t *Transaction) commit(ctx context.Context, bootID string, r Request) error {
 	t.Progress.Begin(StepCommit, "committing image, kernel arguments and files in one step")
+	if t.Ready != nil {
+		if err := t.Ready(); err != nil {
+			return t.discard(ctx, err)
+		}
+	}
 	if err := t.Progress.Enter(Committed, bootID); err != nil {
 		return t.discard(ctx, err)
 	}

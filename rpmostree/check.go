@@ -87,7 +87,7 @@ func (e *Ostree) checkCommitted(r pivot.Request) error {
 		return err
 	}
 	if len(all) == 0 || !carries(all[0], r.Commit) {
-		return fault.New(fault.Internal, "cannot finalize the staged deployment: ostree reported success but the default boot entry is another one")
+		return fault.New(fault.Internal, "cannot trust the new deployment: ostree reported success but the default boot entry is another one")
 	}
 	next := all[0]
 	if options := kargs.Split(next.Entry.Options); !sameArguments(options, r.Kargs) {

@@ -42,7 +42,7 @@ func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 		return fmt.Errorf("cannot finalize the staged deployment: %w", err)
 	}
 	defer onHost.Close()
-	labelling, err := e.labelCommand(booted, r.Files)
+	labelling, err := e.labelling(booted, r.Files)
 	if err != nil {
 		return err
 	}

@@ -16,31 +16,33 @@ import (
 )
 
 // labelCommand is what gives the files in the booted deployment's /etc, and the
-// directories that are new with them, the labels of its SELinux policy; nil where
-// SELinux is off. libostree keeps the labels of what it merges.
+// directories that are new with them, the labels of its SELinux policy. libostree
+// keeps the labels of what it merges.
 //
-// It must be made before the files are there, and run when they are.
-func (e *Ostree) labelCommand(booted ostree.Deployment, files []hostfiles.File) ([]string, error) {
-	if _, err := os.Stat(filepath.Join(e.Sysroot.Root(), "sys/fs/selinux/enforce")); err != nil || len(files) == 0 {
-		return nil, nil
-	}
+// It must be made before the files are there, and run when they are. seen is the
+// path of a file as the program sees it.
+func labelCommand(booted ostree.Deployment, files []hostfiles.File, seen func(string) string) ([]string, error) {
 	policy, err := policyOf(booted.Path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot label files: %w", err)
 	}
-	contexts := filepath.Join(booted.Path, "etc/selinux", policy, "contexts/files/file_contexts")
 	// -r: the names that the policy knows begin below the deployment.
-	argv := []string{"setfiles", "-F", "-r", booted.Path, contexts}
+	argv := []string{"setfiles", "-F", "-r", seen(booted.Path), seen(contextsOf(booted.Path, policy))}
 	var tops []string
 	for _, f := range files {
 		top, err := topmostNew(booted.Path, f.Path)
 		if err != nil {
 			return nil, fmt.Errorf("cannot label files: %w", err)
 		}
-		tops = append(tops, filepath.Join(booted.Path, top))
+		tops = append(tops, seen(filepath.Join(booted.Path, top)))
 	}
 	slices.Sort(tops)
 	return append(argv, slices.Compact(tops)...), nil
+}
+
+// contextsOf is where a policy says which file has which label.
+func contextsOf(root, policy string) string {
+	return filepath.Join(root, "etc/selinux", policy, "contexts/files/file_contexts")
 }
 
 // topmostNew is the highest directory above the file that is not there yet, or the file.
@@ -57,18 +59,36 @@ func topmostNew(root, file string) (string, error) {
 	}
 }
 
-// policyOf is the name of the deployment's SELinux policy (selinux_config(5)).
+// policyOf is the name of the deployment's SELinux policy.
 func policyOf(root string) (string, error) {
+	name, err := selinuxConfig(root, "SELINUXTYPE")
+	if err == nil && name == "" {
+		err = errors.New("/etc/selinux/config names no SELINUXTYPE")
+	}
+	return name, err
+}
+
+// selinuxConfig is a setting in the deployment's /etc/selinux/config
+// (selinux_config(5)); "" if it is not set there.
+func selinuxConfig(root, key string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(root, "etc/selinux/config"))
 	if err != nil {
 		return "", err
 	}
 	for line := range strings.Lines(string(text)) {
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "SELINUXTYPE="); ok {
-			return strings.TrimSpace(name), nil
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), key+"="); ok {
+			return strings.TrimSpace(value), nil
 		}
 	}
-	return "", errors.New("/etc/selinux/config names no SELINUXTYPE")
+	return "", nil
+}
+
+// labelling is the command for a running system; nil where its kernel has no policy.
+func (e *Ostree) labelling(booted ostree.Deployment, files []hostfiles.File) ([]string, error) {
+	if _, err := os.Stat(filepath.Join(e.Sysroot.Root(), "sys/fs/selinux/enforce")); err != nil || len(files) == 0 {
+		return nil, nil
+	}
+	return labelCommand(booted, files, func(path string) string { return path })
 }
 
 // label runs the command, if there is one.

@@ -77,6 +77,15 @@ func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deplo
 	if err != nil {
 		return err
 	}
+	if err := e.deploy(ctx, r, booted, append([]string{"--stage"}, lock...)...); err != nil {
+		return fmt.Errorf("cannot stage deployment of %s: %w", r.Commit, err)
+	}
+	_, err = e.checkStaged(r)
+	return err
+}
+
+// deploy is one "ostree admin deploy" of what is requested, with further options.
+func (e *Ostree) deploy(ctx context.Context, r pivot.Request, booted ostree.Deployment, options ...string) error {
 	// Not in /tmp: on many hosts that is /sysroot/tmp, and read-only.
 	file, err := os.CreateTemp("/run", "pivot-origin-*")
 	if err != nil {
@@ -87,10 +96,7 @@ func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deplo
 	if _, err := file.Write(origin(r, booted).Bytes()); err != nil {
 		return fmt.Errorf("cannot write the deployment's origin: %w", err)
 	}
-	if _, err := e.Run(ctx, stageCommand(r, file.Name(), lock)...); err != nil {
-		return fmt.Errorf("cannot stage deployment of %s: %w", r.Commit, err)
-	}
-	_, err = e.checkStaged(r)
+	_, err = e.Run(ctx, deployCommand(r, file.Name(), options)...)
 	return err
 }
 
@@ -118,12 +124,12 @@ func (e *Ostree) free() error {
 		WithHint("see which it is: fuser -v %s", path)
 }
 
-// stageCommand names the complete list of arguments, starting from none: so it
+// deployCommand names the complete list of arguments, starting from none: so it
 // is ours and not the result of edits whose rules differ between versions, and
-// so the staged state always holds a list.
-func stageCommand(r pivot.Request, originFile string, lock []string) []string {
-	argv := append([]string{"ostree", "admin", "deploy", "--stage", "--os=" + r.Merge.Stateroot,
-		"--origin-file=" + originFile, "--karg-none"}, lock...)
+// so a staged state always holds a list.
+func deployCommand(r pivot.Request, originFile string, options []string) []string {
+	argv := append([]string{"ostree", "admin", "deploy", "--os=" + r.Merge.Stateroot,
+		"--origin-file=" + originFile, "--karg-none"}, options...)
 	for _, arg := range r.Kargs {
 		argv = append(argv, "--karg-append="+arg)
 	}

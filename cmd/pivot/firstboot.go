@@ -6,6 +6,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/firstboot"
 	"machine-pivot/host"
+	"machine-pivot/initramfs"
 )
 
 func firstBootCommand() *cobra.Command {
@@ -18,11 +19,15 @@ func firstBootCommand() *cobra.Command {
 		Args:  usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags.consoles = true
+			boot := firstboot.FirstBoot{File: file, NoReboot: noReboot}
+			if initramfs.Here(flags.root) {
+				return earlyBoot(cmd, &flags, boot)
+			}
 			machine, err := flags.machine(cmd)
 			if err != nil {
 				return err
 			}
-			boot := firstboot.FirstBoot{Machine: machine, File: file, NoReboot: noReboot}
+			boot.Machine = machine
 			return alone(machine.Host, func() error { return boot.Run(cmd.Context()) })
 		},
 	}

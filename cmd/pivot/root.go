@@ -10,6 +10,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/firstboot"
 	"machine-pivot/host"
+	"machine-pivot/initramfs"
 	"machine-pivot/osimage"
 	"machine-pivot/pivot"
 	"machine-pivot/status"
@@ -60,7 +61,8 @@ type hostFlags struct {
 	engine   string
 	authFile string
 	retryFor time.Duration
-	consoles bool // a failure holds the machine: all its consoles show it
+	consoles bool                 // a failure holds the machine: all its consoles show it
+	early    *initramfs.Initramfs // nil in the started system
 }
 
 // addRoot adds what the commands need that only look.
@@ -89,6 +91,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		},
 	}
 	m.Retry.Bound = f.retryFor
+	f.earlyMachine(&m)
 	if err := m.UseEngine(f.engine); err != nil {
 		return firstboot.Machine{}, err
 	}

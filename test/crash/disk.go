@@ -75,6 +75,19 @@ func (d *disk) Sync(path string) error {
 	})
 }
 
+// SyncAll implements hostfiles.Disk.
+func (d *disk) SyncAll(string) error {
+	return d.effect("sync all", nil, func() error {
+		for _, n := range d.now {
+			if n != nil && !d.Lying {
+				n.durable = n.content
+			}
+		}
+		d.durable = maps.Clone(d.now)
+		return nil
+	})
+}
+
 // Rename implements hostfiles.Disk.
 func (d *disk) Rename(from, to string) error {
 	return d.effect("rename "+filepath.Base(to), nil, func() error {

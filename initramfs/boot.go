@@ -1,0 +1,79 @@
+package initramfs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"machine-pivot/kargs"
+)
+
+// bootLabel is the label of the file system that Fedora CoreOS mounts at /boot.
+const bootLabel = "LABEL=boot"
+
+// mountBoot mounts the system's /boot, writable, unless ostree-prepare-root has:
+// that does where /boot is on the root's file system.
+func (i *Initramfs) mountBoot(mounted map[string]bool) error {
+	at := i.path("/boot")
+	if i.hasEntries() {
+		if !mounted[at] {
+			return nil
+		}
+		return i.writable(at)
+	}
+	device := i.bootDevice()
+	if err := i.Run("mount", "-o", "rw", device, at); err != nil {
+		return later("cannot mount /boot: %w", err)
+	}
+	if !i.hasEntries() {
+		return later("cannot use %s as /boot: it has no boot entries", device)
+	}
+	return nil
+}
+
+// hasEntries reports whether /boot has boot entries.
+func (i *Initramfs) hasEntries() bool {
+	_, err := os.Stat(filepath.Join(i.path("/boot"), "loader/entries"))
+	return err == nil
+}
+
+// bootDevice is what is mounted at /boot, as mount(8) takes it: what the kernel
+// command line says (boot=, as Fedora CoreOS sets it), else the system's fstab, else
+// the usual label.
+func (i *Initramfs) bootDevice() string {
+	line, err := os.ReadFile(i.path("/proc/cmdline"))
+	if err == nil {
+		if values := kargs.Split(string(line)).Values("boot"); len(values) > 0 {
+			return values[len(values)-1]
+		}
+	}
+	if device := i.fstab("/boot"); device != "" {
+		return device
+	}
+	return bootLabel
+}
+
+// fstab is the device of a mount point in the system's fstab(5); "" if it has none.
+func (i *Initramfs) fstab(mountPoint string) string {
+	text, err := os.ReadFile(i.path("/etc/fstab"))
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) > 1 && !strings.HasPrefix(fields[0], "#") && filepath.Clean(fields[1]) == mountPoint {
+			return fields[0]
+		}
+	}
+	return ""
+}
+
+// run runs a program of the initramfs.
+func run(argv ...string) error {
+	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+	if err != nil {
+		return later("%s: %s (%w)", strings.Join(argv, " "), strings.TrimSpace(string(out)), err)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package initramfs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// awaitRoute waits for a default route; the kernel tells of each change.
+func awaitRoute(ctx context.Context) error {
+	changes, err := routeChanges(ctx)
+	if err != nil {
+		return later("cannot watch the routes: %w", err)
+	}
+	for !hasDefaultRoute() { // looked at once more after the watch has begun
+		select {
+		case <-changes:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// routeChanges tells that routes have changed, until the context ends (rtnetlink(7)).
+func routeChanges(ctx context.Context) (<-chan struct{}, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	socket := os.NewFile(uintptr(fd), "rtnetlink") // with the runtime's poller
+	groups := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_IPV4_ROUTE | unix.RTMGRP_IPV6_ROUTE}
+	if err := unix.Bind(fd, groups); err != nil {
+		return nil, errors.Join(err, socket.Close())
+	}
+	context.AfterFunc(ctx, func() { _ = socket.Close() }) // ends the reading
+	changes := make(chan struct{}, 1)
+	go func() {
+		buffer := make([]byte, unix.Getpagesize())
+		for {
+			_, err := socket.Read(buffer)
+			if errors.Is(err, unix.ENOBUFS) {
+				err = nil // some were lost; that there were some is enough
+			}
+			if err != nil {
+				return
+			}
+			select {
+			case changes <- struct{}{}:
+			default: // told already
+			}
+		}
+	}()
+	return changes, nil
+}
+
+// hasDefaultRoute reports whether there is a way to other networks, of IPv4 or IPv6.
+func hasDefaultRoute() bool {
+	return hasRoute("/proc/net/route", isDefaultIPv4) || hasRoute("/proc/net/ipv6_route", isDefaultIPv6)
+}
+
+func hasRoute(table string, isDefault func(fields []string) bool) bool {
+	text, err := os.ReadFile(table)
+	if err != nil { // a kernel without that protocol
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if isDefault(strings.Fields(line)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isDefaultIPv4 knows a line of /proc/net/route: interface, destination, gateway,
+// flags, three counters, mask.
+func isDefaultIPv4(fields []string) bool {
+	return len(fields) > 7 && fields[1] == "00000000" && fields[7] == "00000000" && usable(fields[3])
+}
+
+// isDefaultIPv6 knows a line of /proc/net/ipv6_route: destination, its length,
+// source, its length, next hop, metric, two counters, flags, interface.
+func isDefaultIPv6(fields []string) bool {
+	return len(fields) > 9 && strings.Trim(fields[0], "0") == "" && fields[1] == "00" && usable(fields[8])
+}
+
+// usable reports whether a route's flags, in hexadecimal, let packets through.
+func usable(flags string) bool {
+	bits, err := strconv.ParseUint(flags, 16, 32)
+	return err == nil && bits&unix.RTF_UP != 0 && bits&unix.RTF_REJECT == 0
+}
