@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/machineconfig"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/vm"
 )
@@ -31,11 +30,7 @@ func thereAndBack(t *testing.T, l *lab.Lab, kernelA, kernelB string) {
 	want := l.Wanted()
 	const goBack = "test.rollback"
 	typed := lab.Typed("pivot rollback -r", "KernelCommandLine="+goBack)
-	files := append(typed, vm.TreeFile{Path: machineconfig.EncapsulatedPath, Mode: 0o644, Content: encapsulated(t, want)})
-	m, err := l.MachineWith(t.Context(), diskName(t), files, testLog{t})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: typed})
 	old := entry(t, m)
 
 	expectPivot(t, boot(t, m, vm.BootOptions{}))

@@ -50,7 +50,7 @@ func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer)
 	if l.dir, err = os.MkdirTemp("", "pivot-lab-*"); err != nil {
 		return nil, err
 	}
-	installed, err := l.install(ctx, source)
+	installed, err := Install(ctx, source, l.installed())
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +62,9 @@ func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer)
 	return l, l.serve(ctx)
 }
 
-// install runs the project's own installation and returns its files.
-func (l *Lab) install(ctx context.Context, source string) ([]vm.TreeFile, error) {
-	dest := l.installed()
+// Install runs the project's own installation into the directory dest and returns
+// its files.
+func Install(ctx context.Context, source, dest string) ([]vm.TreeFile, error) {
 	cmd := exec.CommandContext(ctx, "make", "-s", "-C", source, "install", "DESTDIR="+dest)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cannot install pivot: %w\n%s", err, out)

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 
 	"machine-pivot/firstboot"
+	"machine-pivot/host"
 	"machine-pivot/test/vm"
 )
 
@@ -20,21 +22,39 @@ func (l *Lab) access() []vm.TreeFile {
 	}
 }
 
+// Setup is what a machine that boots A is before its first boot.
+type Setup struct {
+	Encapsulated []byte        // the encapsulated MachineConfig; nil: it is among the files
+	Files        []vm.TreeFile // as Ignition has left them
+	Layout       vm.Layout
+	Mode         host.Mode // where the first boot is done; "": ModeSystem
+}
+
 // Machine makes a disk that boots A, with the given bytes as the encapsulated
 // MachineConfig, and the machine that has it.
 func (l *Lab) Machine(ctx context.Context, name string, encapsulated []byte, log io.Writer) (*vm.Machine, error) {
-	return l.MachineWith(ctx, name, []vm.TreeFile{encapsulatedFile(encapsulated)}, log)
+	return l.MachineWith(ctx, name, Setup{Encapsulated: encapsulated}, log)
 }
 
-// MachineWith makes a disk that boots A, with the given files as Ignition has left
-// them, and the machine that has it.
-func (l *Lab) MachineWith(ctx context.Context, name string, files []vm.TreeFile, log io.Writer) (*vm.Machine, error) {
-	spec := vm.DiskSpec{
-		Files: append(l.access(), files...),
+// MachineWith makes a disk as it is told, and the machine that has it.
+func (l *Lab) MachineWith(ctx context.Context, name string, s Setup, log io.Writer) (*vm.Machine, error) {
+	return l.machine(ctx, name, l.spec(s), log)
+}
+
+// spec is the disk of a machine that is set up so.
+func (l *Lab) spec(s Setup) vm.DiskSpec {
+	files := append(l.access(), s.Files...)
+	if s.Encapsulated != nil {
+		files = append(files, encapsulatedFile(s.Encapsulated))
+	}
+	if mode := cmp.Or(s.Mode, host.ModeSystem); mode != host.DefaultSettings().Mode {
+		files = append(files, vm.TreeFile{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=" + mode + "\n")})
+	}
+	return vm.DiskSpec{
+		Files: files, Layout: s.Layout,
 		// As RHCOS and Fedora CoreOS have it: /sysroot is mounted read-only.
 		RepoConfig: []string{"sysroot.readonly=true"},
 	}
-	return l.machine(ctx, name, spec, log)
 }
 
 // MachineAt makes a machine that already is what w asks for, and that cannot

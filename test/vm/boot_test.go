@@ -20,7 +20,7 @@ func TestBoots(t *testing.T) {
 	needBoots(t)
 	guest := newGuest(t)
 	dropIn := vm.TreeFile{Path: "/etc/crio/crio.conf.d/01-test", Mode: 0o640, Content: []byte("[a]\nb = \"c\\n\"\n")}
-	m := newMachine(t, guest, vm.DiskSpec{KernelArgs: []string{"harness.first"}, Files: []vm.TreeFile{
+	m := newMachine(t, guest, vm.DiskSpec{KernelArgs: []string{"harness.first"}, Layout: vm.Layout{SeparateBoot: true}, Files: []vm.TreeFile{
 		dropIn,
 		{Path: encapsulated, Mode: 0o644, Content: []byte("{}")},
 		{Path: "/var/lib/a file", Mode: 0o600, Content: []byte("in var")},

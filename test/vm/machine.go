@@ -69,9 +69,13 @@ const tailLines = 30
 // the result has what is known.
 func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) {
 	result := &BootResult{}
-	entries, err := m.BootEntries(ctx)
+	c, err := m.contents(ctx)
 	if err != nil {
 		return result, err
+	}
+	entries, err := c.bootEntries(ctx)
+	if err != nil {
+		return result, fmt.Errorf("cannot boot %s: %w", m.Disk, err)
 	}
 	result.Entry = entries[0]
 	if m.Accel == "" {
@@ -83,16 +87,15 @@ func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) 
 	if err != nil {
 		return result, fmt.Errorf("cannot boot: %w", err)
 	}
-	err = m.power(ctx, dir, o, result)
+	kernel, initramfs, err := c.load(ctx, result.Entry, dir)
+	if err == nil {
+		err = m.power(ctx, kernel, initramfs, o, result)
+	}
 	return result, errors.Join(err, os.RemoveAll(dir))
 }
 
-// power does one power-on, with kernel and initramfs in dir.
-func (m *Machine) power(ctx context.Context, dir string, o BootOptions, r *BootResult) error {
-	kernel, initramfs, err := m.load(ctx, r.Entry, dir)
-	if err != nil {
-		return err
-	}
+// power does one power-on.
+func (m *Machine) power(ctx context.Context, kernel, initramfs string, o BootOptions, r *BootResult) (err error) {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
 	}
