@@ -52,14 +52,14 @@ func leave(decision pivot.Decision, state pivot.State) error {
 
 // settle decides about the end of a run in an initramfs. It steps aside, without an
 // error, where the started system may succeed: it is told why, and what was
-// imported is kept. What would fail there too stops the boot, unless the
+// imported is kept. What is known to fail there too stops the boot, unless the
 // administrator wants the started system to tell of it.
 func (b *FirstBoot) settle(err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case !passes(err):
-		// What is wrong with the settings themselves is what may have failed.
+	}
+	if !passes(err) {
+		// With an error, the settings that are right.
 		if settings, _ := b.Host.Settings(); settings.OnFailure != host.OnFailureSystem {
 			return err
 		}
@@ -73,8 +73,11 @@ func passes(err error) bool {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return true // it updates what it trusts when it first starts
 	}
-	kind := fault.KindOf(err)
-	return kind == fault.Later || kind.Transient()
+	switch fault.KindOf(err) {
+	case fault.BadInput, fault.Refused, fault.CannotWrite:
+		return false
+	}
+	return true // also what nobody foresaw: it may be the initramfs
 }
 
 func later(format string, args ...any) error {

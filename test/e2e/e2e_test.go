@@ -27,21 +27,7 @@ const bootTimeout = 4 * time.Minute
 // TestFirstBoot runs its cases one after the other: two machines at once would
 // not fit two processors.
 func TestFirstBoot(t *testing.T) {
-	if testing.Short() {
-		t.Skip("boots machines; not in a short run")
-	}
-	if missing := lab.Missing(); len(missing) > 0 {
-		need.Lacking(t, "cannot boot machines here: lacking "+strings.Join(missing, ", "))
-	}
-	world, err := lab.New(t.Context(), "../..", os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := world.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	world := newLab(t, vm.GuestSpec{})
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *lab.Lab)
@@ -61,6 +47,34 @@ func TestFirstBoot(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, world) })
 	}
+}
+
+// needMachines skips the test where machines cannot be booted; under CI that is a
+// failure.
+func needMachines(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("boots machines; not in a short run")
+	}
+	if missing := lab.Missing(); len(missing) > 0 {
+		need.Lacking(t, "cannot boot machines here: lacking "+strings.Join(missing, ", "))
+	}
+}
+
+// newLab is a world with guests as spec says.
+func newLab(t *testing.T, spec vm.GuestSpec) *lab.Lab {
+	t.Helper()
+	needMachines(t)
+	world, err := lab.NewOf(t.Context(), "../..", spec, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := world.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return world
 }
 
 // mainJob starts from MachineConfigs: pivot makes the Ignition config of them, and

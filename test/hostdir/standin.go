@@ -87,6 +87,10 @@ func output(ctx context.Context, argv ...string) ([]byte, error) {
 func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 	switch verb {
 	case "deploy":
+		if !slices.Contains(args, "--stage") {
+			_, err := output(ctx, append([]string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical}, args...)...)
+			return err
+		}
 		return s.stage(args)
 	case "finalize-staged":
 		return s.finalize(ctx)
@@ -108,9 +112,6 @@ func (s *Standin) originFile() string { return filepath.Join(s.deployDir(), s.na
 // stage keeps the arguments and writes the staged state and its origin as
 // libostree does.
 func (s *Standin) stage(args []string) error {
-	if !slices.Contains(args, "--stage") {
-		return fmt.Errorf("the stand-in only stages, but got %q", args)
-	}
 	commit := args[len(args)-1]
 	others, err := filepath.Glob(filepath.Join(s.deployDir(), commit+".[0-9]"))
 	if err != nil {

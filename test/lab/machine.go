@@ -75,22 +75,30 @@ func (l *Lab) MachineAt(ctx context.Context, name string, w Want, log io.Writer)
 // MachineByHand makes a machine that boots A without any MachineConfig, and on
 // which somebody types a command on the first boot.
 func (l *Lab) MachineByHand(ctx context.Context, name, command string, log io.Writer) (*vm.Machine, error) {
+	files := append(l.access(), Typed(command, "PathExists=!/etc/crio")...)
+	return l.machine(ctx, name, vm.DiskSpec{Files: files}, log)
+}
+
+// Typed are the files that make a machine run a shell command as soon as it is
+// online and its first boot is over, on boots where a condition holds: a systemd
+// condition without its first word.
+func Typed(command, condition string) []vm.TreeFile {
 	unit := fmt.Sprintf(`[Unit]
-After=systemd-networkd-wait-online.service
+After=systemd-networkd-wait-online.service pivot-firstboot.service
 Wants=systemd-networkd-wait-online.service
 Before=boot-report.service
-ConditionPathExists=!/etc/crio
+Condition%s
 [Service]
 Type=oneshot
 ExecStart=/bin/sh -ec '%s'
 StandardOutput=journal+console
 StandardError=journal+console
-`, command)
+`, condition, command)
 	const dir = "/etc/systemd/system/"
-	return l.machine(ctx, name, vm.DiskSpec{Files: append(l.access(),
-		vm.TreeFile{Path: dir + "by-hand.service", Mode: 0o644, Content: []byte(unit)},
-		vm.TreeFile{Path: dir + "multi-user.target.wants/by-hand.service", Symlink: "../by-hand.service"},
-	)}, log)
+	return []vm.TreeFile{
+		{Path: dir + "by-hand.service", Mode: 0o644, Content: []byte(unit)},
+		{Path: dir + "multi-user.target.wants/by-hand.service", Symlink: "../by-hand.service"},
+	}
 }
 
 func (l *Lab) machine(ctx context.Context, name string, spec vm.DiskSpec, log io.Writer) (*vm.Machine, error) {

@@ -70,6 +70,7 @@ var importTable = map[string]rule{
 	"pivot":     {ours: append([]string{"ostree", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rpmostree": {ours: []string{"ostree", "kargs", "fault", "hostfiles", "pivot", "host"}, foreign: true, never: commandLine},
 	"host":      {ours: append([]string{"ostree", "pivot"}, values...), foreign: true, never: commandLine},
+	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"status":    {ours: []string{"pivot", "fault", "hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine)},
 
 	"firstboot": {ours: all, never: slices.Concat(processes, commandLine, []string{"net"})},

@@ -14,6 +14,7 @@ import (
 type Report struct {
 	Version      string // of os-release
 	MarkerB      bool   // a file that only B has
+	Kernel       string // its release, as uname -r says it
 	Cmdline      string
 	BootID       string
 	Online       bool           // network-online.target was reached

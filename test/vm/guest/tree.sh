@@ -26,7 +26,10 @@ units() {
 	cp -r "$here/dracut/." usr/lib/dracut/modules.d
 	chroot . systemctl -q set-default multi-user.target
 	chroot . systemctl -q enable systemd-networkd.service systemd-networkd-wait-online.service \
-		ostree-remount.service ostree-finalize-staged.path boot-report.service kubelet.service
+		ostree-remount.service boot-report.service kubelet.service
+	# Newer releases of libostree start the service themselves.
+	[ ! -e usr/lib/systemd/system/ostree-finalize-staged.path ] ||
+		chroot . systemctl -q enable ostree-finalize-staged.path
 	while read -r unit; do
 		ln -sf /dev/null "etc/systemd/system/$unit"
 	done <"$here/masked"

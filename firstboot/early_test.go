@@ -1,0 +1,234 @@
+package firstboot_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/fault"
+	"machine-pivot/firstboot"
+	"machine-pivot/initramfs"
+	"machine-pivot/pivot"
+	"machine-pivot/test/hostdir"
+)
+
+// place is an initramfs whose mounts are there already, with failures of its own.
+type place struct {
+	*initramfs.Initramfs
+	mount, network error
+	networked      int // how often the network was asked for
+}
+
+func (p *place) Mount() error                  { return p.mount }
+func (p *place) Network(context.Context) error { p.networked++; return p.network }
+
+// bootEarly runs the first boot's program in the initramfs once.
+func bootEarly(t *testing.T, h *hostdir.Host, p *place) (notes string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reboot := h.Reboot
+	h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) }
+	defer func() { h.Reboot = reboot }()
+	m := machine(t, h)
+	m.Progress.Emit = func(e pivot.Event) { notes += e.Message + "\n" }
+	p.Initramfs = initramfs.New(h.Root)
+	m.Early = p
+	if err := m.UseEngine("auto"); err != nil {
+		t.Fatal(err)
+	}
+	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
+	return notes, b.Run(ctx)
+}
+
+// TestEarly (P1) is the whole job from the initramfs: one reboot, before which
+// Ignition's part is closed too. The proof is the started system's.
+func TestEarly(t *testing.T) {
+	h := newHost(t)
+	h.Write("/boot/ignition.firstboot", nil)
+	h.Write("/boot/ignition/config.ign", []byte("{}"))
+	p := &place{}
+	if _, err := bootEarly(t, h, p); err != nil {
+		t.Fatal(err)
+	}
+	expectOld(t, h)
+	if h.Reboots != 1 || p.networked == 0 || !slices.Equal(h.Ostree.Calls, []string{"deploy"}) {
+		t.Errorf("%d reboots, network asked for %d times, calls %v", h.Reboots, p.networked, h.Ostree.Calls)
+	}
+	for _, path := range []string{"/boot/ignition.firstboot", "/boot/ignition"} {
+		if _, err := os.Lstat(h.Path(path)); err == nil {
+			t.Errorf("%s is still there", path)
+		}
+	}
+
+	h.Boot()
+	if notes, err := bootEarly(t, h, p); err != nil || !strings.Contains(notes, "stepping aside for the started system: the machine is what was asked for") {
+		t.Errorf("the second boot's initramfs: %v\n%s", err, notes)
+	}
+	if h.Read(firstboot.EncapsulatedPath) == nil {
+		t.Error("the initramfs closed the first boot")
+	}
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectNew(t, h)
+	expectClosed(t, h)
+	expectAccount(t, h)
+	if h.Reboots != 1 {
+		t.Errorf("%d reboots", h.Reboots)
+	}
+}
+
+// TestEarlyStepsAside: where the initramfs cannot, the started system does the job,
+// with one reboot all the same.
+func TestEarlyStepsAside(t *testing.T) {
+	later := func(text string) error { return fault.New(fault.Later, "%s", text) }
+	selinux := func(h *hostdir.Host) {
+		h.Write("/etc/selinux/config", []byte("SELINUX=permissive\nSELINUXTYPE=targeted\n"))
+		h.Write("/etc/selinux/targeted/contexts/files/file_contexts", nil)
+	}
+	for _, c := range []struct {
+		name    string
+		place   place
+		prepare func(*hostdir.Host)
+		mend    func(*hostdir.Host) // what the started system does not have
+		want    string
+	}{
+		{"chosen", place{}, func(h *hostdir.Host) { h.Write("/etc/pivot/firstboot.conf", []byte("mode=system\n")) }, nil, "pivot.mode is system"},
+		{"no /boot", place{mount: later("no boot entries")}, nil, nil, "no boot entries"},
+		{"no network", place{network: later("no default route")}, nil, nil, "no default route"},
+		// The libostree of this machine cannot refresh a policy; without setfiles it is not asked to.
+		{"SELinux without setfiles", place{}, selinux, func(h *hostdir.Host) { _ = os.RemoveAll(h.Path("/etc/selinux")) }, "no setfiles"},
+		{"zipl", place{}, func(h *hostdir.Host) { config(h, "bootloader=none", "bootloader=zipl") },
+			func(h *hostdir.Host) { config(h, "bootloader=zipl", "bootloader=none") }, "boot loader is zipl"},
+		{"registry down", place{}, func(h *hostdir.Host) { _ = h.Registry.SetDown(true) },
+			func(h *hostdir.Host) { _ = h.Registry.SetDown(false) }, "gave up after"},
+		{"unknown authority", place{}, func(h *hostdir.Host) {
+			_ = os.Rename(h.Path("/etc/containers/certs.d"), h.Path("/etc/containers/later"))
+		},
+			func(h *hostdir.Host) {
+				_ = os.Rename(h.Path("/etc/containers/later"), h.Path("/etc/containers/certs.d"))
+			}, "unknown authority"},
+		{"somebody holds the lock", place{}, nil, nil, "holds the lock"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t)
+			if c.prepare != nil {
+				c.prepare(h)
+			}
+			unlock := func() {}
+			if strings.Contains(c.want, "lock") {
+				unlock = h.Lock()
+			}
+			notes, err := bootEarly(t, h, &c.place)
+			if err != nil || h.Reboots != 0 || !strings.Contains(notes, "stepping aside for the started system: ") || !strings.Contains(notes, c.want) {
+				t.Errorf("%v, %d reboots, want %q:\n%s", err, h.Reboots, c.want, notes)
+			}
+			unlock()
+			if c.mend != nil {
+				c.mend(h)
+			}
+			if err := boot(t, h); err != nil {
+				t.Fatal(err)
+			}
+			h.Boot()
+			expectNew(t, h)
+			if h.Reboots != 1 {
+				t.Errorf("%d reboots", h.Reboots)
+			}
+		})
+	}
+}
+
+// TestEarlyLeaves what only another engine, or another boot, can do.
+func TestEarlyLeaves(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		prepare func(*hostdir.Host)
+		want    string
+	}{
+		{"layered packages", func(h *hostdir.Host) { h.Layer("strace;") }, "layered"},
+		{"no root= yet", func(h *hostdir.Host) { entry(h, " root=LABEL=root", "") }, "no root= yet"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t)
+			c.prepare(h)
+			notes, err := bootEarly(t, h, &place{})
+			if err != nil || h.Reboots != 0 || len(h.Ostree.Calls) != 0 || !strings.Contains(notes, c.want) {
+				t.Errorf("%v, %d reboots, calls %v, want %q:\n%s", err, h.Reboots, h.Ostree.Calls, c.want, notes)
+			}
+		})
+	}
+}
+
+// TestEarlyStops: what the started system could not do either stops the boot, or is
+// left to it to report, as the administrator wants.
+func TestEarlyStops(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		prepare func(*hostdir.Host)
+		kind    fault.Kind
+	}{
+		{"bad MachineConfig", func(h *hostdir.Host) { h.Write(firstboot.EncapsulatedPath, []byte(`{"spec":{"fips":"no"}}`)) }, fault.BadInput},
+		{"FIPS mismatch", func(h *hostdir.Host) { h.Write("/proc/sys/crypto/fips_enabled", []byte("1\n")) }, fault.Refused},
+		{"policy", func(h *hostdir.Host) {
+			h.Write("/etc/containers/policy.json", []byte(`{"default":[{"type":"reject"}]}`))
+		}, fault.Refused},
+		{"bad setting", func(h *hostdir.Host) { cmdline(h, " pivot.mode=maybe") }, fault.BadInput},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t)
+			c.prepare(h)
+			if _, err := bootEarly(t, h, &place{}); fault.KindOf(err) != c.kind {
+				t.Errorf("error %v", err)
+			}
+			cmdline(h, " pivot.on-failure=system")
+			notes, err := bootEarly(t, h, &place{})
+			if err != nil || !strings.Contains(notes, "stepping aside") {
+				t.Errorf("to be left to the system: %v\n%s", err, notes)
+			}
+			if h.Reboots != 0 {
+				t.Errorf("%d reboots", h.Reboots)
+			}
+		})
+	}
+}
+
+// TestEarlyCommitFails: the deployment could not be made, for a reason that nobody
+// foresaw. The started system tries it again.
+func TestEarlyCommitFails(t *testing.T) {
+	h := newHost(t)
+	h.Ostree.Fail = func(int, bool) error { return errors.New("error: no bubblewrap here") }
+	notes, err := bootEarly(t, h, &place{})
+	if err != nil || h.Reboots != 0 || !strings.Contains(notes, "stepping aside for the started system: cannot deploy") {
+		t.Errorf("%v, %d reboots:\n%s", err, h.Reboots, notes)
+	}
+	h.Ostree.Fail = nil
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	h.Boot()
+	expectNew(t, h)
+}
+
+func cmdline(h *hostdir.Host, more string) {
+	h.Write("/proc/cmdline", append([]byte(strings.TrimSpace(string(h.Read("/proc/cmdline")))), more...))
+}
+
+func config(h *hostdir.Host, from, to string) {
+	const path = "/sysroot/ostree/repo/config"
+	h.Write(path, []byte(strings.Replace(string(h.Read(path)), from, to, 1)))
+}
+
+// entry changes all boot entries.
+func entry(h *hostdir.Host, from, to string) {
+	files, _ := filepath.Glob(h.Path("/boot/loader/entries/*.conf"))
+	for _, file := range files {
+		path := strings.TrimPrefix(file, h.Root)
+		h.Write(path, []byte(strings.Replace(string(h.Read(path)), from, to, 1)))
+	}
+}
