@@ -1,12 +1,14 @@
 package e2e_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +151,7 @@ func (c *cutter) try(r *vm.Recording, amount cuts) {
 		at := random.IntN(r.Len() + 1)
 		points = append(points, vm.Cut{Before: at}, vm.Cut{Before: at, Drop: true, Seed: 2})
 	}
+	slices.SortStableFunc(points, func(a, b vm.Cut) int { return cmp.Compare(a.Before, b.Before) })
 	for _, cut := range points {
 		if err := c.check(cutDisk{r, cut}); err != nil {
 			c.t.Errorf("power cut %s: %v", cut, err)
