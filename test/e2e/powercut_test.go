@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -122,15 +121,15 @@ func (c *cutter) inspect(disk string) vm.DiskState {
 // record boots the machine once and keeps what it writes.
 func (c *cutter) record(m *vm.Machine, name string, end vm.Reason) recording {
 	c.t.Helper()
-	base, log := filepath.Join(c.dir, name+".base"), filepath.Join(c.dir, name+".log")
-	if out, err := exec.Command("cp", "--sparse=always", m.Disk, base).CombinedOutput(); err != nil {
-		c.t.Fatalf("%v\n%s", err, out)
+	dir := filepath.Join(c.dir, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		c.t.Fatal(err)
 	}
-	b := boot(c.t, m, vm.BootOptions{WriteLog: log})
+	b := boot(c.t, m, vm.BootOptions{Record: dir})
 	if b.Exit != end {
 		c.t.Fatalf("the machine %s, want that it %s", b.Exit, end)
 	}
-	r, err := vm.OpenRecording(base, log)
+	r, err := vm.OpenRecording(dir)
 	if err != nil {
 		c.t.Fatal(err)
 	}
