@@ -53,7 +53,7 @@ func (i *Initramfs) writable(mountPoint string) error {
 
 // mountPoints are those of this namespace (proc_pid_mountinfo(5)).
 func mountPoints() (map[string]bool, error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	text, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		return nil, later("cannot read what is mounted: %w", err)
 	}

@@ -52,6 +52,20 @@ func asOCI(img v1.Image) v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
 }
 
+// TestLocalBelowRoot: the host's media are where the host's root is.
+func TestLocalBelowRoot(t *testing.T) {
+	repo, commit := archive(t)
+	h := newLocalHost(t)
+	if err := os.Rename(writeMedium(t, "oci", legacy(t, repo, commit)), h.root+"/medium"); err != nil {
+		t.Fatal(err)
+	}
+	h.write("/etc/containers/policy.json", `{"default":[{"type":"reject"}],"transports":{"oci":{"/medium":[{"type":"insecureAcceptAnything"}]}}}`)
+	image, err := h.puller.Resolve(t.Context(), parse(t, "oci:/medium"))
+	if err != nil || image.Commit != commit || !strings.HasPrefix(image.Reference.String(), "oci:/medium@") {
+		t.Errorf("%+v, %v", image, err)
+	}
+}
+
 func TestLocalImport(t *testing.T) {
 	repo, commit := archive(t)
 	img := legacy(t, repo, commit)

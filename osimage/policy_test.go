@@ -1,6 +1,7 @@
 package osimage_test
 
 import (
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"net/http"
@@ -217,7 +218,8 @@ func TestLookasideServer(t *testing.T) {
 	refused(t, err, fault.Unavailable, "connection refused", "registries.d")
 }
 
-// TestPolicyKeyMissing: a rule whose key is not there accepts nothing.
+// TestPolicyKeyMissing: a rule whose key is not there accepts nothing. Keys are
+// looked for where the host has them.
 func TestPolicyKeyMissing(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	lookaside := t.TempDir()
@@ -229,4 +231,12 @@ func TestPolicyKeyMissing(t *testing.T) {
 	h.policy(h.registry.Host(), `{"type":"signedBy","keyType":"GPGKeys","keyPath":"/absent/key.gpg"}`)
 	_, err := h.puller.Resolve(t.Context(), ref)
 	refused(t, err, fault.Refused, "/absent/key.gpg", "policy.json")
+	var requirement struct{ KeyData []byte }
+	if err := json.Unmarshal([]byte(key.requirement(t)), &requirement); err != nil {
+		t.Fatal(err)
+	}
+	h.write("/absent/key.gpg", string(requirement.KeyData))
+	if _, err := h.puller.Resolve(t.Context(), ref); err != nil {
+		t.Error(err)
+	}
 }

@@ -29,9 +29,9 @@ import (
 )
 
 // Host is the machine whose configuration says where images come from and which
-// are accepted. Paths in the environment (such as CONTAINERS_REGISTRIES_CONF) and
-// those that configuration files name themselves (a policy's keyPath, a file:
-// lookaside) are taken as they stand, not below Root.
+// are accepted. The files that the host's policy names (keyPath) are below Root too.
+// Paths in the environment (such as CONTAINERS_REGISTRIES_CONF) and places of
+// signatures on this machine (a file: lookaside) are taken as they stand.
 type Host struct {
 	Root     string               // the host's root directory, for default paths; "" is "/"
 	AuthFile string               // the pull secret; "" looks in the known places, see PullSecrets

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
@@ -41,7 +43,8 @@ func (h *Host) places(ref imageref.Reference) ([]place, error) {
 		sys.RootForImplicitAbsolutePaths = root
 	}
 	if !ref.Remote() {
-		return []place{{ref: ref, sys: sys, judge: judge{ref: ref, root: h.path("/")}}}, nil
+		at := h.local(ref)
+		return []place{{ref: at, sys: sys, judge: judge{ref: at, root: h.path("/")}}}, nil
 	}
 	proxies, err := h.proxies()
 	if err != nil {
@@ -62,6 +65,17 @@ func (h *Host) places(ref imageref.Reference) ([]place, error) {
 		last.err = blocked(sys, own) // also where its location has another name
 	}
 	return places, nil
+}
+
+// local is a local image below the host's root, if it is there; the policy knows it
+// by the name that it has on the host.
+func (h *Host) local(ref imageref.Reference) imageref.Reference {
+	if below := h.path(ref.Name()); filepath.IsAbs(ref.Name()) {
+		if _, err := os.Stat(below); err == nil {
+			return ref.At(below)
+		}
+	}
+	return ref
 }
 
 // pullSources are the image's mirrors and then its own registry, as

@@ -96,7 +96,10 @@ type policy struct {
 func (h *Host) policy(sys *types.SystemContext) (found policy, err error) {
 	found.origin = h.path(policyPath)
 	if _, err := os.Lstat(found.origin); !errors.Is(err, fs.ErrNotExist) {
-		found.Policy, err = signature.NewPolicyFromFile(found.origin)
+		text, err := os.ReadFile(found.origin)
+		if err == nil {
+			found.Policy, err = h.parsePolicy(text)
+		}
 		return found, err
 	}
 	found.Policy, err = signature.DefaultPolicy(sys)

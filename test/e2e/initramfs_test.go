@@ -30,8 +30,8 @@ func redHat(t *testing.T) vm.Layout {
 	return layout
 }
 
-// modes is the main job twice, in the system and in the initramfs, and says what
-// each took.
+// modes (P47) is the main job twice, in the system and in the initramfs, and says
+// what each took.
 func modes(t *testing.T, l *lab.Lab) {
 	layout := redHat(t)
 	type times struct{ reboot, proof time.Duration }

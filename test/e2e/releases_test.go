@@ -5,35 +5,46 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/host"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/vm"
 )
 
 // TestToNewerRelease is a first boot with another Debian release as its target:
 // kernel, systemd and libostree of A are three years older than those of B, whose
-// libostree then has to find the way back.
+// libostree then has to find the way back. A only starts its initramfs.
 func TestToNewerRelease(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{Suite: vm.Bookworm, SuiteB: vm.Trixie})
-	thereAndBack(t, l, "6.1.", "6.12.")
+	thereAndBack(t, l, host.ModeInitramfs, "6.1.", "6.12.")
 }
 
 // TestOnNewerRelease is a first boot on a libostree that locks by an option and a
-// key of the staged state, and knows set-default.
+// key of the staged state, and knows set-default; and one in its initramfs.
 func TestOnNewerRelease(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
-	thereAndBack(t, l, "6.12.", "6.12.")
+	t.Run("system", func(t *testing.T) { thereAndBack(t, l, host.ModeSystem, "6.12.", "6.12.") })
+	t.Run("initramfs", func(t *testing.T) {
+		want := l.Wanted()
+		m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs})
+		first := boot(t, m, vm.BootOptions{})
+		expectPivot(t, first)
+		expectPivotIn(t, first, host.ModeInitramfs)
+		expectArrived(t, boot(t, m, vm.BootOptions{}), want)
+	})
 }
 
 // thereAndBack pivots a machine, whose kernels are of the given releases, and then
 // takes it back (P26): to A's kernel, arguments and files, for good.
-func thereAndBack(t *testing.T, l *lab.Lab, kernelA, kernelB string) {
+func thereAndBack(t *testing.T, l *lab.Lab, mode host.Mode, kernelA, kernelB string) {
 	want := l.Wanted()
 	const goBack = "test.rollback"
 	typed := lab.Typed("pivot rollback -r", "KernelCommandLine="+goBack)
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: typed})
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: typed, Mode: mode})
 	old := entry(t, m)
 
-	expectPivot(t, boot(t, m, vm.BootOptions{}))
+	first := boot(t, m, vm.BootOptions{})
+	expectPivot(t, first)
+	expectPivotIn(t, first, mode)
 	second := boot(t, m, vm.BootOptions{})
 	expectArrived(t, second, want)
 	expectProven(t, m, want)

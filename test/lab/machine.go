@@ -31,12 +31,6 @@ type Setup struct {
 	Mode         host.Mode // where the first boot is done; "": ModeSystem
 }
 
-// Machine makes a disk that boots A, with the given bytes as the encapsulated
-// MachineConfig, and the machine that has it.
-func (l *Lab) Machine(ctx context.Context, name string, encapsulated []byte, log io.Writer) (*vm.Machine, error) {
-	return l.MachineWith(ctx, name, Setup{Encapsulated: encapsulated}, log)
-}
-
 // MachineWith makes a disk as it is told, and the machine that has it.
 func (l *Lab) MachineWith(ctx context.Context, name string, s Setup, log io.Writer) (*vm.Machine, error) {
 	return l.machine(ctx, name, l.spec(s), log)
