@@ -62,8 +62,8 @@ const ArchiveRef = "os/b"
 
 // How many entries the cache keeps of each kind, the present ones among them.
 const (
-	keepRootfs    = 2
-	keepBases     = 4
+	keepRootfs    = 1 // of each release
+	keepBases     = 6
 	keepInitramfs = 4
 	keepVersions  = 8
 )
@@ -135,11 +135,11 @@ func (c cache) buildVersion(ctx context.Context, v version, suite string, spec G
 	if err != nil {
 		return build{}, err
 	}
-	return made, errors.Join(c.pruneBases(), base.pruneVersions(ctx))
+	return made, errors.Join(c.pruneBases(suite), base.pruneVersions(ctx))
 }
 
-func (c cache) pruneBases() error {
-	if _, err := c.prune("rootfs-", keepRootfs); err != nil {
+func (c cache) pruneBases(suite string) error {
+	if _, err := c.prune("rootfs-"+suite+"-", keepRootfs); err != nil {
 		return err
 	}
 	_, err := c.prune("base-", keepBases)
