@@ -27,6 +27,7 @@ type Setup struct {
 	Encapsulated []byte        // the encapsulated MachineConfig; nil: it is among the files
 	Files        []vm.TreeFile // as Ignition has left them
 	Layout       vm.Layout
+	KernelArgs   []string
 	Mode         host.Mode // where the first boot is done; "": ModeSystem
 }
 
@@ -45,7 +46,7 @@ func (l *Lab) spec(s Setup) vm.DiskSpec {
 		files = append(files, vm.TreeFile{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=" + mode + "\n")})
 	}
 	return vm.DiskSpec{
-		Files: files, Layout: s.Layout,
+		Files: files, Layout: s.Layout, KernelArgs: s.KernelArgs,
 		// As RHCOS and Fedora CoreOS have it: /sysroot is mounted read-only.
 		RepoConfig: []string{"sysroot.readonly=true"},
 	}

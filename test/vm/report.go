@@ -19,6 +19,7 @@ type Report struct {
 	BootID       string
 	Online       bool           // network-online.target was reached
 	Files        []ReportedFile // CRI-O's drop-ins and kubelet's pinning file
+	Labels       []Label        // of those files and their directories; none without SELinux
 	Encapsulated bool           // the encapsulated MachineConfig is there
 	Closed       bool           // its .bak is
 	Unit         Unit           // pivot-firstboot.service
@@ -37,6 +38,9 @@ type ReportedFile struct {
 	SHA256   string
 	Content  []byte
 }
+
+// Label is the SELinux label that a file has, and the one its policy says.
+type Label struct{ Path, Label, Policy string }
 
 // Unit is the state of a systemd unit, by the names of its properties.
 type Unit struct {
