@@ -54,6 +54,7 @@ type cutter struct {
 	old, new vm.DiskState
 
 	tried, cameUpNew int
+	booted           int       // power-ons of disks that came out
 	interesting      []cutDisk // in the order of the recording
 }
 
@@ -75,11 +76,13 @@ func (c *cutter) cut(amount cuts, recordings ...recording) {
 	for _, r := range recordings {
 		c.try(r.Recording, amount)
 	}
-	c.t.Logf("%d power cuts: %d come up old, %d new; %.1f s", c.tried, c.tried-c.cameUpNew, c.cameUpNew, time.Since(start).Seconds())
+	examined := time.Since(start)
 	if c.tried < amount.least {
 		c.t.Errorf("only %d power cuts, want %d", c.tried, amount.least)
 	}
 	c.bootSome(amount.boots)
+	c.t.Logf("swept power cuts of a real machine: %d points, each examined in %.1f s: %d come up old, %d new; %d boots; %.0f s",
+		c.tried, examined.Seconds()/float64(max(c.tried, 1)), c.tried-c.cameUpNew, c.cameUpNew, c.booted, time.Since(start).Seconds())
 }
 
 // recording is one boot and what it wrote.
@@ -231,6 +234,7 @@ func (c *cutter) bootSome(n int) {
 		for ; b.Exit == vm.Rebooted && boots < 3; boots++ {
 			b = boot(c.t, m, vm.BootOptions{})
 		}
+		c.booted += boots
 		c.t.Logf("power cut %s: arrived in %d boots", d.cut, boots)
 		c.expectArrived(b)
 	}
