@@ -60,7 +60,7 @@ func TestLocalBelowRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.write("/etc/containers/policy.json", `{"default":[{"type":"reject"}],"transports":{"oci":{"/medium":[{"type":"insecureAcceptAnything"}]}}}`)
-	image, err := h.puller.Resolve(t.Context(), parse(t, "oci:/medium"))
+	image, err := h.lookUp(t.Context(), parse(t, "oci:/medium"))
 	if err != nil || image.Commit != commit || !strings.HasPrefix(image.Reference.String(), "oci:/medium@") {
 		t.Errorf("%+v, %v", image, err)
 	}

@@ -49,7 +49,7 @@ func demo(ctx context.Context, w io.Writer) (err error) {
 	for _, f := range files {
 		fmt.Fprintln(w, "  "+f.Path)
 	}
-	machine, err := world.MachineWith(ctx, "demo", files, io.Discard)
+	machine, err := world.MachineWith(ctx, "demo", lab.Setup{Files: files}, io.Discard)
 	if err != nil {
 		return err
 	}

@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"machine-pivot/host"
 	"machine-pivot/machineconfig"
 	"machine-pivot/pinning"
 	"machine-pivot/pivot"
 	"machine-pivot/test/lab"
+	"machine-pivot/test/need"
 	"machine-pivot/test/vm"
 )
 
@@ -25,29 +27,13 @@ const bootTimeout = 4 * time.Minute
 // TestFirstBoot runs its cases one after the other: two machines at once would
 // not fit two processors.
 func TestFirstBoot(t *testing.T) {
-	if testing.Short() {
-		t.Skip("boots machines; not in a short run")
-	}
-	if missing := lab.Missing(); len(missing) > 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("cannot boot machines here: lacking %s", strings.Join(missing, ", "))
-		}
-		t.Skipf("cannot boot machines here: lacking %s", strings.Join(missing, ", "))
-	}
-	world, err := lab.New(t.Context(), "../..", os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := world.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	world := newLab(t, vm.GuestSpec{})
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *lab.Lab)
 	}{
 		{"main job", mainJob},
+		{"both modes, separate boot, xfs root", modes},
 		{"by kexec", byKexec},
 		{"already at target", alreadyAtTarget},
 		{"bad MachineConfig", badMachineConfig},
@@ -56,10 +42,40 @@ func TestFirstBoot(t *testing.T) {
 		{"CPUs that are not there", absentCPUs},
 		{"threads that nosmt switches off", siblingThreads},
 		{"rpm-ostree with layered packages", layered},
+		{"no network in the initramfs", noNetwork},
 		{"power cuts", powerCuts},
+		{"initramfs, power cuts", earlyPowerCuts},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, world) })
 	}
+}
+
+// needMachines skips the test where machines cannot be booted; under CI that is a
+// failure.
+func needMachines(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("boots machines; not in a short run")
+	}
+	if missing := lab.Missing(); len(missing) > 0 {
+		need.Lacking(t, "cannot boot machines here: lacking "+strings.Join(missing, ", "))
+	}
+}
+
+// newLab is a world with guests as spec says.
+func newLab(t *testing.T, spec vm.GuestSpec) *lab.Lab {
+	t.Helper()
+	needMachines(t)
+	world, err := lab.NewOf(t.Context(), "../..", spec, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := world.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return world
 }
 
 // mainJob starts from MachineConfigs: pivot makes the Ignition config of them, and
@@ -67,7 +83,7 @@ func TestFirstBoot(t *testing.T) {
 // encapsulated file carries those, so that the commit has to lay them over /etc.
 func mainJob(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
-	m := provisioned(t, l, want)
+	m := provisioned(t, l, want, lab.Setup{})
 	expectInOldSystem(t, l, m, true)
 	var told, proof lab.Story // as the demonstration tells it
 	first := boot(t, m, vm.BootOptions{OnLine: told.Line})
@@ -97,11 +113,16 @@ func alreadyAtTarget(t *testing.T, l *lab.Lab) {
 	}
 }
 
+// badMachineConfig stops in the initramfs, or in the system where the
+// administrator wants that.
 func badMachineConfig(t *testing.T, l *lab.Lab) {
 	bad := []byte(`{"spec":{"osImageURL":"not a reference","kernelArguments":["ostree=/x","a=\"open"],"fips":"no"}}`)
-	m := machine(t, l, bad)
+	wrong := []string{"$.spec.osImageURL", "$.spec.kernelArguments[0]", "$.spec.kernelArguments[1]", "$.spec.fips"}
+	m := machineWith(t, l, lab.Setup{Encapsulated: bad, Mode: host.ModeInitramfs})
 	requests := l.Registry.Requests()
-	only := boot(t, m, vm.BootOptions{})
+	expectStopped(t, m, wrong)
+	only := boot(t, m, vm.BootOptions{ExtraArgs: []string{"pivot.on-failure=system"}})
+	expectAside(t, only, "")
 	if only.Exit != vm.PoweredOff {
 		t.Fatalf("the machine %s, want no reboot", only.Exit)
 	}
@@ -115,7 +136,7 @@ func badMachineConfig(t *testing.T, l *lab.Lab) {
 	if !only.Said("kubelet is held") {
 		t.Error("the console does not say that kubelet is held")
 	}
-	for _, path := range []string{"$.spec.osImageURL", "$.spec.kernelArguments[0]", "$.spec.kernelArguments[1]", "$.spec.fips"} {
+	for _, path := range wrong {
 		if !only.Said(path) {
 			t.Errorf("the console does not name %s", path)
 		}
@@ -142,7 +163,7 @@ func absentCPUs(t *testing.T, l *lab.Lab) {
 func siblingThreads(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	want.Pinning = management(t, "0-1")
-	m := provisioned(t, l, want)
+	m := provisioned(t, l, want, lab.Setup{})
 	// An emulated AMD CPU tells of no threads.
 	m.Extra = append(m.Extra, "-smp", "2,sockets=1,cores=1,threads=2", "-cpu", "max,vendor=GenuineIntel")
 	expectRefused(t, l, m, "CPU 1 will be offline after the reboot: nosmt switches the second threads of all cores off (CPU 1 is a thread of the core 0-1)")
@@ -184,9 +205,11 @@ func expectRefused(t *testing.T, l *lab.Lab, m *vm.Machine, why string) {
 	}
 }
 
+// registryLate has a registry that comes up when the initramfs has given up
+// waiting for it and the system waits.
 func registryLate(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
-	m := machine(t, l, encapsulated(t, want))
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs})
 	down := func(down bool) {
 		if err := l.Registry.SetDown(down); err != nil {
 			t.Error(err)
@@ -194,16 +217,18 @@ func registryLate(t *testing.T, l *lab.Lab) {
 	}
 	down(true)
 	defer down(false)
-	waited := false
+	started, waited := false, false
 	first := boot(t, m, vm.BootOptions{OnLine: func(line string) {
-		if strings.Contains(line, "try 3 failed") {
+		started = started || strings.Contains(line, systemA)
+		if started && strings.Contains(line, "try 2 failed") {
 			waited = true
 			down(false)
 		}
 	}})
 	if !waited {
-		t.Error("it did not say that it waits")
+		t.Error("the system did not say that it waits")
 	}
+	expectAside(t, first, "connection refused")
 	expectPivot(t, first)
 	expectInOldSystem(t, l, m, false)
 	expectArrived(t, boot(t, m, vm.BootOptions{}), want)
@@ -342,21 +367,23 @@ func expectProven(t *testing.T, m *vm.Machine, want lab.Want) {
 
 func machine(t *testing.T, l *lab.Lab, encapsulated []byte) *vm.Machine {
 	t.Helper()
-	m, err := l.Machine(t.Context(), diskName(t), encapsulated, testLog{t})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return machineWith(t, l, lab.Setup{Encapsulated: encapsulated})
 }
 
 // provisioned is a machine whose files Ignition has written.
-func provisioned(t *testing.T, l *lab.Lab, want lab.Want) *vm.Machine {
+func provisioned(t *testing.T, l *lab.Lab, want lab.Want, s lab.Setup) *vm.Machine {
 	t.Helper()
 	files, err := l.Provision(t.Context(), want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := l.MachineWith(t.Context(), diskName(t), files, testLog{t})
+	s.Files = files
+	return machineWith(t, l, s)
+}
+
+func machineWith(t *testing.T, l *lab.Lab, s lab.Setup) *vm.Machine {
+	t.Helper()
+	m, err := l.MachineWith(t.Context(), diskName(t), s, testLog{t})
 	if err != nil {
 		t.Fatal(err)
 	}

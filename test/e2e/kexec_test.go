@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/firstboot"
 	"machine-pivot/host"
 	"machine-pivot/pivot"
 	"machine-pivot/test/lab"
@@ -17,13 +16,9 @@ import (
 // it is powered on once and boots twice.
 func byKexec(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
-	m, err := l.MachineWith(t.Context(), diskName(t), []vm.TreeFile{
-		{Path: firstboot.EncapsulatedPath, Mode: 0o644, Content: encapsulated(t, want)},
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: []vm.TreeFile{
 		{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=system\nreboot-method=kexec\n")},
-	}, testLog{t})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}})
 	only := boot(t, m, vm.BootOptions{Timeout: 2 * vm.DefaultTimeout})
 	expectArrived(t, only, want)
 	expectProven(t, m, want)

@@ -1,12 +1,13 @@
 package e2e_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,36 +23,26 @@ type cuts struct {
 	flush  int // a power cut at each so-manyth flush
 	random int // power cuts at random writes of each boot, each in both modes
 	boots  int // of the disks that come out, how many are booted to their end
+	least  int // how many power cuts that must come to
 }
+
+// long reports whether all points are wanted, not a sample.
+func long() bool { return os.Getenv("PIVOT_SWEEP") == "long" }
 
 // powerCuts (P25, P26) records a whole first boot, write by write, and cuts the
 // power at each flush and at random writes. What the disk then holds must be the
 // old system or the new one, whole; and a machine that boots it must arrive.
 func powerCuts(t *testing.T, l *lab.Lab) {
-	amount := cuts{flush: 2, random: 12, boots: 5}
-	if os.Getenv("PIVOT_SWEEP") == "long" {
-		amount = cuts{flush: 1, random: 200, boots: 6}
+	amount := cuts{flush: 2, random: 12, boots: 5, least: 100}
+	if long() {
+		amount = cuts{flush: 1, random: 200, boots: 6, least: 800}
 	}
-	want := l.Wanted()
-	m := machine(t, l, encapsulated(t, want))
-	c := &cutter{t: t, lab: l, want: want, dir: scratch(t)}
-	c.old = c.inspect(m.Disk)
+	m := machine(t, l, encapsulated(t, l.Wanted()))
+	c := newCutter(t, l, m)
 	first := c.record(m, "pivot", vm.Rebooted)
 	c.new = c.inspect(m.Disk)
 	second := c.record(m, "close", vm.PoweredOff)
-	if c.old.Kernel == c.new.Kernel || c.old.Deployment == c.new.Deployment {
-		t.Fatalf("both systems look the same: %+v, %+v", c.old, c.new)
-	}
-	start := time.Now()
-	c.try(first, amount)
-	c.try(second, amount)
-	examined := time.Since(start)
-	if c.tried < 100 {
-		t.Errorf("only %d power cuts", c.tried)
-	}
-	c.bootSome(amount.boots)
-	t.Logf("swept power cuts of a real machine: %d points, each examined in %.1f s: %d come up old, %d new; %d boots; %.0f s",
-		c.tried, examined.Seconds()/float64(max(c.tried, 1)), c.tried-c.cameUpNew, c.cameUpNew, c.booted, time.Since(start).Seconds())
+	c.cut(amount, first, second)
 }
 
 // cutter cuts the power of recorded boots.
@@ -65,6 +56,39 @@ type cutter struct {
 	tried, cameUpNew int
 	booted           int       // power-ons of disks that came out
 	interesting      []cutDisk // in the order of the recording
+}
+
+// newCutter is for a machine that wants what the lab offers.
+func newCutter(t *testing.T, l *lab.Lab, m *vm.Machine) *cutter {
+	t.Helper()
+	c := &cutter{t: t, lab: l, want: l.Wanted(), dir: scratch(t)}
+	c.old = c.inspect(m.Disk)
+	return c
+}
+
+// cut tries recordings and then boots some of the disks that came out.
+func (c *cutter) cut(amount cuts, recordings ...recording) {
+	c.t.Helper()
+	if c.old.Kernel == c.new.Kernel || c.old.Deployment == c.new.Deployment {
+		c.t.Fatalf("both systems look the same: %+v, %+v", c.old, c.new)
+	}
+	start := time.Now()
+	for _, r := range recordings {
+		c.try(r.Recording, amount)
+	}
+	examined := time.Since(start)
+	if c.tried < amount.least {
+		c.t.Errorf("only %d power cuts, want %d", c.tried, amount.least)
+	}
+	c.bootSome(amount.boots)
+	c.t.Logf("swept power cuts of a real machine: %d points, each examined in %.1f s: %d come up old, %d new; %d boots; %.0f s",
+		c.tried, examined.Seconds()/float64(max(c.tried, 1)), c.tried-c.cameUpNew, c.cameUpNew, c.booted, time.Since(start).Seconds())
+}
+
+// recording is one boot and what it wrote.
+type recording struct {
+	*vm.Recording
+	boot *vm.BootResult
 }
 
 // cutDisk names one disk that can be rebuilt.
@@ -98,21 +122,22 @@ func (c *cutter) inspect(disk string) vm.DiskState {
 }
 
 // record boots the machine once and keeps what it writes.
-func (c *cutter) record(m *vm.Machine, name string, end vm.Reason) *vm.Recording {
+func (c *cutter) record(m *vm.Machine, name string, end vm.Reason) recording {
 	c.t.Helper()
-	base, log := filepath.Join(c.dir, name+".base"), filepath.Join(c.dir, name+".log")
-	if out, err := exec.Command("cp", "--sparse=always", m.Disk, base).CombinedOutput(); err != nil {
-		c.t.Fatalf("%v\n%s", err, out)
+	dir := filepath.Join(c.dir, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		c.t.Fatal(err)
 	}
-	if b := boot(c.t, m, vm.BootOptions{WriteLog: log}); b.Exit != end {
+	b := boot(c.t, m, vm.BootOptions{Record: dir})
+	if b.Exit != end {
 		c.t.Fatalf("the machine %s, want that it %s", b.Exit, end)
 	}
-	r, err := vm.OpenRecording(base, log)
+	r, err := vm.OpenRecording(dir)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.t.Logf("%s: %d writes, %d flushes", name, r.Len(), len(r.Flushes()))
-	return r
+	return recording{r, b}
 }
 
 // try cuts the power at flushes and at random writes.
@@ -128,6 +153,7 @@ func (c *cutter) try(r *vm.Recording, amount cuts) {
 		at := random.IntN(r.Len() + 1)
 		points = append(points, vm.Cut{Before: at}, vm.Cut{Before: at, Drop: true, Seed: 2})
 	}
+	slices.SortStableFunc(points, func(a, b vm.Cut) int { return cmp.Compare(a.Before, b.Before) })
 	for _, cut := range points {
 		if err := c.check(cutDisk{r, cut}); err != nil {
 			c.t.Errorf("power cut %s: %v", cut, err)

@@ -4,19 +4,22 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/host"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/vm"
 )
 
-// layered is a first boot on which only rpm-ostree can make the deployment: the
-// booted system's origin asks for packages.
+// layered is a first boot on which only rpm-ostree, and so only the started
+// system, can make the deployment: the booted system's origin asks for packages.
 func layered(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
-	m, err := l.MachineOfRpmOstree(t.Context(), "layered", encapsulated(t, want), "strace;", testLog{t})
+	setup := lab.Setup{Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs}
+	m, err := l.MachineOfRpmOstree(t.Context(), "layered", setup, "strace;", testLog{t})
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := boot(t, m, vm.BootOptions{})
+	expectAside(t, first, "layered")
 	expectPivot(t, first)
 	second := boot(t, m, vm.BootOptions{})
 	expectArrived(t, second, want)

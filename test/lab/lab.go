@@ -35,7 +35,12 @@ const guestHost = "10.0.2.2"
 
 // New builds what is missing and starts the registry. source is the root of
 // this project's checkout.
-func New(ctx context.Context, source string, log io.Writer) (_ *Lab, err error) {
+func New(ctx context.Context, source string, log io.Writer) (*Lab, error) {
+	return NewOf(ctx, source, vm.GuestSpec{}, log)
+}
+
+// NewOf is New with guests as spec says, on which pivot is installed.
+func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer) (_ *Lab, err error) {
 	l := &Lab{}
 	defer func() {
 		if err != nil {
@@ -45,20 +50,21 @@ func New(ctx context.Context, source string, log io.Writer) (_ *Lab, err error) 
 	if l.dir, err = os.MkdirTemp("", "pivot-lab-*"); err != nil {
 		return nil, err
 	}
-	installed, err := l.install(ctx, source)
+	installed, err := Install(ctx, source, l.installed())
 	if err != nil {
 		return nil, err
 	}
 	builder := vm.Builder{Log: log}
-	if l.Guest, err = builder.Guest(ctx, vm.GuestSpec{Overlay: installed}); err != nil {
+	spec.Overlay = append(installed, spec.Overlay...)
+	if l.Guest, err = builder.Guest(ctx, spec); err != nil {
 		return nil, err
 	}
 	return l, l.serve(ctx)
 }
 
-// install runs the project's own installation and returns its files.
-func (l *Lab) install(ctx context.Context, source string) ([]vm.TreeFile, error) {
-	dest := l.installed()
+// Install runs the project's own installation into the directory dest and returns
+// its files.
+func Install(ctx context.Context, source, dest string) ([]vm.TreeFile, error) {
 	cmd := exec.CommandContext(ctx, "make", "-s", "-C", source, "install", "DESTDIR="+dest)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cannot install pivot: %w\n%s", err, out)

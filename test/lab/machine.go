@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 
 	"machine-pivot/firstboot"
+	"machine-pivot/host"
 	"machine-pivot/test/vm"
 )
 
@@ -20,21 +22,35 @@ func (l *Lab) access() []vm.TreeFile {
 	}
 }
 
-// Machine makes a disk that boots A, with the given bytes as the encapsulated
-// MachineConfig, and the machine that has it.
-func (l *Lab) Machine(ctx context.Context, name string, encapsulated []byte, log io.Writer) (*vm.Machine, error) {
-	return l.MachineWith(ctx, name, []vm.TreeFile{encapsulatedFile(encapsulated)}, log)
+// Setup is what a machine that boots A is before its first boot.
+type Setup struct {
+	Encapsulated []byte        // the encapsulated MachineConfig; nil: it is among the files
+	Files        []vm.TreeFile // as Ignition has left them
+	Layout       vm.Layout
+	KernelArgs   []string
+	Mode         host.Mode // where the first boot is done; "": ModeSystem
 }
 
-// MachineWith makes a disk that boots A, with the given files as Ignition has left
-// them, and the machine that has it.
-func (l *Lab) MachineWith(ctx context.Context, name string, files []vm.TreeFile, log io.Writer) (*vm.Machine, error) {
-	spec := vm.DiskSpec{
-		Files: append(l.access(), files...),
+// MachineWith makes a disk as it is told, and the machine that has it.
+func (l *Lab) MachineWith(ctx context.Context, name string, s Setup, log io.Writer) (*vm.Machine, error) {
+	return l.machine(ctx, name, l.spec(s), log)
+}
+
+// spec is the disk of a machine that is set up so.
+func (l *Lab) spec(s Setup) vm.DiskSpec {
+	files := l.access()
+	if mode := cmp.Or(s.Mode, host.ModeSystem); mode != host.DefaultSettings().Mode {
+		files = append(files, vm.TreeFile{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=" + mode + "\n")})
+	}
+	if s.Encapsulated != nil {
+		files = append(files, encapsulatedFile(s.Encapsulated))
+	}
+	files = append(files, s.Files...)
+	return vm.DiskSpec{
+		Files: files, Layout: s.Layout, KernelArgs: s.KernelArgs,
 		// As RHCOS and Fedora CoreOS have it: /sysroot is mounted read-only.
 		RepoConfig: []string{"sysroot.readonly=true"},
 	}
-	return l.machine(ctx, name, spec, log)
 }
 
 // MachineAt makes a machine that already is what w asks for, and that cannot
@@ -55,22 +71,30 @@ func (l *Lab) MachineAt(ctx context.Context, name string, w Want, log io.Writer)
 // MachineByHand makes a machine that boots A without any MachineConfig, and on
 // which somebody types a command on the first boot.
 func (l *Lab) MachineByHand(ctx context.Context, name, command string, log io.Writer) (*vm.Machine, error) {
+	files := append(l.access(), Typed(command, "PathExists=!/etc/crio")...)
+	return l.machine(ctx, name, vm.DiskSpec{Files: files}, log)
+}
+
+// Typed are the files that make a machine run a shell command as soon as it is
+// online and its first boot is over, on boots where a condition holds: a systemd
+// condition without its first word.
+func Typed(command, condition string) []vm.TreeFile {
 	unit := fmt.Sprintf(`[Unit]
-After=systemd-networkd-wait-online.service
+After=systemd-networkd-wait-online.service pivot-firstboot.service
 Wants=systemd-networkd-wait-online.service
 Before=boot-report.service
-ConditionPathExists=!/etc/crio
+Condition%s
 [Service]
 Type=oneshot
 ExecStart=/bin/sh -ec '%s'
 StandardOutput=journal+console
 StandardError=journal+console
-`, command)
+`, condition, command)
 	const dir = "/etc/systemd/system/"
-	return l.machine(ctx, name, vm.DiskSpec{Files: append(l.access(),
-		vm.TreeFile{Path: dir + "by-hand.service", Mode: 0o644, Content: []byte(unit)},
-		vm.TreeFile{Path: dir + "multi-user.target.wants/by-hand.service", Symlink: "../by-hand.service"},
-	)}, log)
+	return []vm.TreeFile{
+		{Path: dir + "by-hand.service", Mode: 0o644, Content: []byte(unit)},
+		{Path: dir + "multi-user.target.wants/by-hand.service", Symlink: "../by-hand.service"},
+	}
 }
 
 func (l *Lab) machine(ctx context.Context, name string, spec vm.DiskSpec, log io.Writer) (*vm.Machine, error) {

@@ -16,9 +16,9 @@ import (
 // to the guest, which other machines share.
 const toolDir = "/var/lib/rpm-ostree-standin"
 
-// MachineOfRpmOstree makes a machine as Machine does, where rpm-ostree, that is
+// MachineOfRpmOstree makes a machine as MachineWith does, where rpm-ostree, that is
 // its stand-in, makes the deployments and has layered packages on A.
-func (l *Lab) MachineOfRpmOstree(ctx context.Context, name string, encapsulated []byte, packages string, log io.Writer) (*vm.Machine, error) {
+func (l *Lab) MachineOfRpmOstree(ctx context.Context, name string, s Setup, packages string, log io.Writer) (*vm.Machine, error) {
 	program := filepath.Join(l.dir, "rpm-ostree")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "machine-pivot/test/rpmostree/rpm-ostree").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cannot build the stand-in for rpm-ostree: %w\n%s", err, out)
@@ -30,12 +30,11 @@ func (l *Lab) MachineOfRpmOstree(ctx context.Context, name string, encapsulated 
 	}
 	dropIn := "[Service]\nEnvironment=PATH=" + toolDir + ":/usr/sbin:/usr/bin\n" +
 		"ExecStart=\nExecStart=/usr/bin/pivot firstboot --engine=rpm-ostree\n"
-	return l.machine(ctx, name, vm.DiskSpec{
-		Origin:     []byte("[origin]\nrefspec=" + l.Guest.CommitA + "\n[packages]\nrequested=" + packages + "\n"),
-		RepoConfig: []string{"sysroot.readonly=true"},
-		Files: append(l.access(), encapsulatedFile(encapsulated),
-			vm.TreeFile{Path: toolDir + "/rpm-ostree", Mode: 0o755, Source: program},
-			vm.TreeFile{Path: rpmostree.ControlPath, Mode: 0o644, Content: control},
-			vm.TreeFile{Path: "/etc/systemd/system/pivot-firstboot.service.d/engine.conf", Mode: 0o644, Content: []byte(dropIn)}),
-	}, log)
+	spec := l.spec(s)
+	spec.Origin = []byte("[origin]\nrefspec=" + l.Guest.CommitA + "\n[packages]\nrequested=" + packages + "\n")
+	spec.Files = append(spec.Files,
+		vm.TreeFile{Path: toolDir + "/rpm-ostree", Mode: 0o755, Source: program},
+		vm.TreeFile{Path: rpmostree.ControlPath, Mode: 0o644, Content: control},
+		vm.TreeFile{Path: "/etc/systemd/system/pivot-firstboot.service.d/engine.conf", Mode: 0o644, Content: []byte(dropIn)})
+	return l.machine(ctx, name, spec, log)
 }

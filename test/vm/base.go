@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // recipe is what a base system and its initramfs are made from, this file
@@ -22,20 +23,22 @@ var recipe embed.FS
 const baseRef = "base"
 
 // base makes a directory with the base system of a Debian release, without what a
-// spec adds: a bare repository "repo" and an archive repository "archive". It is
-// a cache of its own, of what is made on top of the base and goes with it.
-func (c cache) base(ctx context.Context, suite string) (cache, error) {
+// spec adds: a bare repository "repo" and an archive repository "archive". variant
+// is one of tree.sh's, or "". The directory is a cache of its own, of what is made
+// on top of the base and goes with it.
+func (c cache) base(ctx context.Context, suite, variant string) (cache, error) {
 	key, err := sumFiles(recipe)
 	if err != nil {
 		return cache{}, err
 	}
-	dir, err := c.entry("base-"+suite+"-"+key, "the guest's base system ("+suite+")", func(dir string) error {
+	name := strings.TrimSuffix(suite+"-"+variant, "-")
+	dir, err := c.entry("base-"+name+"-"+key, "the guest's base system ("+name+")", func(dir string) error {
 		rootfs, err := c.rootfs(ctx, suite)
 		if err != nil {
 			return err
 		}
 		tree := filepath.Join(dir, "tree")
-		if err := makeTree(ctx, rootfs, tree); err != nil {
+		if err := makeTree(ctx, rootfs, tree, variant); err != nil {
 			return err
 		}
 		if err := commitBase(ctx, dir, tree); err != nil {
@@ -63,7 +66,7 @@ func (c cache) rootfs(ctx context.Context, suite string) (string, error) {
 }
 
 // makeTree unpacks Debian and makes it the tree of an ostree commit.
-func makeTree(ctx context.Context, rootfs, tree string) error {
+func makeTree(ctx context.Context, rootfs, tree, variant string) error {
 	if err := os.Mkdir(tree, 0o755); err != nil {
 		return err
 	}
@@ -71,17 +74,18 @@ func makeTree(ctx context.Context, rootfs, tree string) error {
 		return err
 	}
 	return withScripts(func(scripts string) error {
-		return runPrivate(ctx, "bash", filepath.Join(scripts, "guest/tree.sh"), tree)
+		return runPrivate(ctx, "bash", filepath.Join(scripts, "guest/tree.sh"), tree, variant)
 	})
 }
 
 // commitBase commits a tree to a new bare repository, and that to a new archive.
+// Files get the labels of the tree's SELinux policy, if it has one.
 func commitBase(ctx context.Context, dir, tree string) error {
 	repo, archive := filepath.Join(dir, "repo"), filepath.Join(dir, "archive")
 	for _, argv := range [][]string{
 		{"ostree", "init", "--repo=" + repo, "--mode=bare"},
 		{"ostree", "config", "--repo=" + repo, "set", "core.fsync", "false"},
-		{"ostree", "commit", "--repo=" + repo, "--branch=" + baseRef, "--tree=dir=" + tree, "--consume"},
+		{"ostree", "commit", "--repo=" + repo, "--branch=" + baseRef, "--tree=dir=" + tree, "--consume", "--selinux-policy=" + tree},
 		{"ostree", "init", "--repo=" + archive, "--mode=archive"},
 		{"ostree", "config", "--repo=" + archive, "set", "core.fsync", "false"},
 		{"ostree", "config", "--repo=" + archive, "set", "archive.zlib-level", "1"},

@@ -91,7 +91,7 @@ func boot(t *testing.T, m *vm.Machine, o vm.BootOptions) *vm.BootResult {
 }
 
 // networkUp is how the guest's network is told when it is up.
-const networkUp = "active eth0             UP             10.0.2.15/24"
+const networkUp = "active 10.0.2.15/24"
 
 // expectInitramfsNetwork wants the network up in the initramfs where somebody
 // starts it or the kernel command line asks for it, and only there.

@@ -3,6 +3,7 @@ package vm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,11 +22,16 @@ type BootEntry struct {
 
 // BootEntries reads a powered-off machine's boot entries, the default first.
 func (m *Machine) BootEntries(ctx context.Context) ([]BootEntry, error) {
-	if err := m.replayJournal(ctx); err != nil {
+	c, err := m.contents(ctx)
+	if err != nil {
 		return nil, err
 	}
+	return c.bootEntries(ctx)
+}
+
+func (c contents) bootEntries(ctx context.Context) ([]BootEntry, error) {
 	const dir = "/boot/loader/entries"
-	names, err := m.list(ctx, dir)
+	names, err := c.list(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +40,7 @@ func (m *Machine) BootEntries(ctx context.Context) ([]BootEntry, error) {
 		if filepath.Ext(name) != ".conf" {
 			continue
 		}
-		text, err := m.debugfs(ctx, "cat "+quote(dir+"/"+name))
+		text, err := c.read(ctx, dir+"/"+name)
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +51,7 @@ func (m *Machine) BootEntries(ctx context.Context) ([]BootEntry, error) {
 		entries = append(entries, e)
 	}
 	if len(entries) == 0 {
-		return nil, fmt.Errorf("cannot boot %s: it has no boot entry", m.Disk)
+		return nil, errors.New("there is no boot entry")
 	}
 	slices.SortStableFunc(entries, func(x, y BootEntry) int { return cmp.Compare(y.Version, x.Version) })
 	return entries, nil
@@ -80,31 +86,29 @@ func parseEntry(file, text string) (BootEntry, error) {
 }
 
 // load copies the entry's kernel and initramfs into dir.
-func (m *Machine) load(ctx context.Context, e BootEntry, dir string) (kernel, initramfs string, err error) {
+func (c contents) load(ctx context.Context, e BootEntry, dir string) (kernel, initramfs string, err error) {
 	kernel, initramfs = filepath.Join(dir, "linux"), filepath.Join(dir, "initrd")
-	if err := m.dump(ctx, e.linux, kernel); err != nil {
-		return "", "", err
+	for to, from := range map[string]string{kernel: e.linux, initramfs: e.initrd} {
+		content, err := c.readBoot(ctx, from)
+		if err != nil {
+			return "", "", err
+		}
+		if err := os.WriteFile(to, content, 0o600); err != nil {
+			return "", "", fmt.Errorf("cannot boot: %w", err)
+		}
 	}
-	return kernel, initramfs, m.dump(ctx, e.initrd, initramfs)
+	return kernel, initramfs, nil
 }
 
-// bootPath is where a file that a boot entry names is on the disk: entries name
-// paths within the file system that holds /boot, here the root's.
-func bootPath(path string) string {
-	if strings.HasPrefix(path, "/boot/") {
-		return path
+// readBoot reads a file that a boot entry names: by its path within the file
+// system that holds /boot.
+func (c contents) readBoot(ctx context.Context, path string) ([]byte, error) {
+	if c.boot != nil || !strings.HasPrefix(path, "/boot/") {
+		path = "/boot" + path
 	}
-	return "/boot" + path
-}
-
-// dump copies a file that a boot entry names.
-func (m *Machine) dump(ctx context.Context, path, to string) error {
-	path = bootPath(path)
-	if _, err := m.debugfs(ctx, "dump "+quote(path)+" "+quote(to)); err != nil {
-		return err
+	content, err := c.read(ctx, path)
+	if err == nil && len(content) == 0 {
+		err = fmt.Errorf("%s, which a boot entry names, is empty", path)
 	}
-	if info, err := os.Stat(to); err != nil || info.Size() == 0 {
-		return fmt.Errorf("cannot boot %s: its %s is missing or empty", m.Disk, path)
-	}
-	return nil
+	return content, err
 }

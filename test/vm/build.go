@@ -21,9 +21,25 @@ type GuestSpec struct {
 	// Suite and SuiteB are the Debian releases of A and of B, by code name.
 	// "": Bookworm, and the same as A's.
 	Suite, SuiteB string
+	// SELinux makes both run Debian's default policy, permissive, with all files
+	// labelled. It needs EnableSELinux on the kernel command line.
+	SELinux bool
 	// Overlay is in both versions; below /etc its files become the defaults in
 	// /usr/etc. Its dracut modules become part of the initramfs.
 	Overlay []TreeFile
+}
+
+// EnableSELinux is on the kernel command line of a guest with SELinux, which
+// Debian's kernel has off.
+const EnableSELinux = "security=selinux selinux=1"
+
+func (s GuestSpec) suiteA() string { return cmp.Or(s.Suite, Bookworm) }
+
+func (s GuestSpec) variant() string {
+	if s.SELinux {
+		return "selinux"
+	}
+	return ""
 }
 
 // Debian releases that guests can be made of.
@@ -46,23 +62,22 @@ const ArchiveRef = "os/b"
 
 // How many entries the cache keeps of each kind, the present ones among them.
 const (
-	keepRootfs    = 2
-	keepBases     = 4
+	keepRootfs    = 1 // of each release
+	keepBases     = 6
 	keepInitramfs = 4
 	keepVersions  = 8
 )
 
 // Guest builds what is not cached. Other processes that build wait.
 func (b *Builder) Guest(ctx context.Context, spec GuestSpec) (*Guest, error) {
-	suiteA := cmp.Or(spec.Suite, Bookworm)
 	var g Guest
 	err := b.locked(ctx, func(c cache) error {
-		made, err := c.buildVersion(ctx, versionA(), suiteA, spec.Overlay)
+		made, err := c.buildVersion(ctx, versionA(), spec.suiteA(), spec)
 		if err != nil {
 			return err
 		}
 		g.CommitA, g.repoA = made.commit, made.repo
-		made, err = c.buildVersion(ctx, versionB(), cmp.Or(spec.SuiteB, suiteA), spec.Overlay)
+		made, err = c.buildVersion(ctx, versionB(), cmp.Or(spec.SuiteB, spec.suiteA()), spec)
 		g.CommitB, g.repoB, g.ArchiveRepo = made.commit, made.repo, made.archive
 		return err
 	})
@@ -76,7 +91,7 @@ func (b *Builder) Guest(ctx context.Context, spec GuestSpec) (*Guest, error) {
 // It builds what that needs.
 func (b *Builder) Initramfs(ctx context.Context, spec GuestSpec) (image []byte, err error) {
 	err = b.locked(ctx, func(c cache) error {
-		base, err := c.base(ctx, cmp.Or(spec.Suite, Bookworm))
+		base, err := c.base(ctx, spec.suiteA(), spec.variant())
 		if err != nil {
 			return err
 		}
@@ -111,20 +126,20 @@ func (b *Builder) locked(ctx context.Context, f func(cache) error) (err error) {
 
 // buildVersion builds a version of a guest on a Debian release, and removes what
 // the cache has no more room for.
-func (c cache) buildVersion(ctx context.Context, v version, suite string, overlay []TreeFile) (build, error) {
-	base, err := c.base(ctx, suite)
+func (c cache) buildVersion(ctx context.Context, v version, suite string, spec GuestSpec) (build, error) {
+	base, err := c.base(ctx, suite, spec.variant())
 	if err != nil {
 		return build{}, err
 	}
-	made, err := base.version(ctx, v, overlay)
+	made, err := base.version(ctx, v, spec.Overlay)
 	if err != nil {
 		return build{}, err
 	}
-	return made, errors.Join(c.pruneBases(), base.pruneVersions(ctx))
+	return made, errors.Join(c.pruneBases(suite), base.pruneVersions(ctx))
 }
 
-func (c cache) pruneBases() error {
-	if _, err := c.prune("rootfs-", keepRootfs); err != nil {
+func (c cache) pruneBases(suite string) error {
+	if _, err := c.prune("rootfs-"+suite+"-", keepRootfs); err != nil {
 		return err
 	}
 	_, err := c.prune("base-", keepBases)

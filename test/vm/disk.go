@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -17,7 +16,8 @@ type DiskSpec struct {
 	Files      []TreeFile // below /etc or /var
 	Origin     []byte     // of the deployment; nil: ostree's own
 	RepoConfig []string   // settings of the repository, as "sysroot.readonly=true"
-	SizeMiB    int        // 0: 1536
+	SizeMiB    int        // of the root; 0: 1536
+	Layout     Layout
 }
 
 // Where a machine's disk has its deployments and its /var. StateRoot is what
@@ -30,13 +30,14 @@ const (
 
 const defaultSizeMiB = 1536
 
-// Disk makes a disk image with one file system and one deployment. It is sparse.
+// Disk makes a disk image with one deployment. It is sparse.
 func (g *Guest) Disk(ctx context.Context, dst string, d DiskSpec) (err error) {
 	sysroot := dst + ".sysroot"
 	if err := os.Mkdir(sysroot, 0o755); err != nil {
 		return fmt.Errorf("cannot make disk: %w", err)
 	}
 	defer func() { err = errors.Join(err, removeSysroot(sysroot)) }()
+	d.Files = append(d.Layout.files(), d.Files...)
 	if err := g.fill(ctx, sysroot, d); err != nil {
 		return fmt.Errorf("cannot make disk %s: %w", dst, err)
 	}
@@ -44,8 +45,7 @@ func (g *Guest) Disk(ctx context.Context, dst string, d DiskSpec) (err error) {
 	if size == 0 {
 		size = defaultSizeMiB
 	}
-	_, err = run(ctx, "mkfs.ext4", "-q", "-F", "-L", "root", "-d", sysroot, dst, strconv.Itoa(size)+"M")
-	return err
+	return d.Layout.makeDisk(ctx, dst, sysroot, size)
 }
 
 // fill makes a sysroot with the wanted version deployed and the files in place.

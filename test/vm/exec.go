@@ -20,13 +20,18 @@ func run(ctx context.Context, argv ...string) ([]byte, error) {
 // whenever it ends or is killed, nothing stays mounted in a directory that is
 // then removed. A cancelled ctx kills it with its children.
 func runPrivate(ctx context.Context, argv ...string) error {
+	_, err := outputPrivate(ctx, argv...)
+	return err
+}
+
+// outputPrivate is runPrivate for a program whose output matters.
+func outputPrivate(ctx context.Context, argv ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// For children that left the process group and hold its output open.
 	cmd.WaitDelay = 5 * time.Second
-	_, err := output(cmd)
-	return err
+	return output(cmd)
 }
 
 // maxSaid bounds how much of a failed program's output goes into an error.

@@ -14,10 +14,12 @@ import (
 type Report struct {
 	Version      string // of os-release
 	MarkerB      bool   // a file that only B has
+	Kernel       string // its release, as uname -r says it
 	Cmdline      string
 	BootID       string
 	Online       bool           // network-online.target was reached
 	Files        []ReportedFile // CRI-O's drop-ins and kubelet's pinning file
+	Labels       []Label        // of those files and their directories; none without SELinux
 	Encapsulated bool           // the encapsulated MachineConfig is there
 	Closed       bool           // its .bak is
 	Unit         Unit           // pivot-firstboot.service
@@ -36,6 +38,9 @@ type ReportedFile struct {
 	SHA256   string
 	Content  []byte
 }
+
+// Label is the SELinux label that a file has, and the one its policy says.
+type Label struct{ Path, Label, Policy string }
 
 // Unit is the state of a systemd unit, by the names of its properties.
 type Unit struct {

@@ -133,7 +133,7 @@ func (c cache) commit(ctx context.Context, dir, ref string, v version, files []T
 	}
 	commit, err := run(ctx, "ostree", "commit", "--repo="+filepath.Join(c.dir, "repo"), "--branch="+ref, "--subject="+v.number,
 		"--add-metadata-string=version="+v.number, "--timestamp="+v.time,
-		"--tree=ref="+baseRef, "--tree=dir="+overlay, "--consume")
+		"--tree=ref="+baseRef, "--tree=dir="+overlay, "--consume", "--selinux-policy-from-base")
 	if err != nil {
 		return err
 	}

@@ -13,28 +13,36 @@ package vm
 
 import (
 	"os/exec"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// Missing names what this machine lacks to build and boot guests; none if it can.
+// Missing names what this machine lacks to build and boot guests; none if it
+// can. Some layouts of disks want more: see Layout.Missing.
 func Missing() []string {
-	var missing []string
-	for _, tool := range []string{
-		"qemu-system-x86_64", "mmdebstrap", "ostree", "debugfs", "mkfs.ext4", "e2fsck", "chattr", "tar", "bash",
-	} {
-		if _, err := exec.LookPath(tool); err != nil {
-			missing = append(missing, tool)
-		}
-	}
+	tools := lacking("qemu-system-x86_64", "mmdebstrap", "ostree", "debugfs", "mkfs.ext4", "e2fsck", "chattr", "tar", "bash")
+	return append(tools, lackingPrivilege()...)
+}
+
+// lacking are those of the tools that are not installed.
+func lacking(tools ...string) []string {
+	return slices.DeleteFunc(tools, func(tool string) bool {
+		_, err := exec.LookPath(tool)
+		return err == nil
+	})
+}
+
+// lackingPrivilege names what this process may not do.
+func lackingPrivilege() []string {
 	if unix.Geteuid() != 0 {
-		return append(missing, "root")
+		return []string{"root"}
 	}
 	if !canMount() {
-		missing = append(missing, "the privilege to mount (CAP_SYS_ADMIN)")
+		return []string{"the privilege to mount (CAP_SYS_ADMIN)"}
 	}
-	return missing
+	return nil
 }
 
 // canMount reports whether a process may have a mount namespace of its own. In

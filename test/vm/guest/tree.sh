@@ -1,9 +1,10 @@
 #!/bin/bash
-# Turns a Debian root file system into the tree of an ostree commit: tree.sh DIR.
+# Turns a Debian root file system into the tree of an ostree commit: tree.sh DIR [selinux].
 # What a boot test needs stays, the rest goes: each file costs time at every build and boot.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 cd "$1"
+variant=${2-}
 kver=$(ls usr/lib/modules)
 modules=usr/lib/modules/$kver
 
@@ -26,10 +27,23 @@ units() {
 	cp -r "$here/dracut/." usr/lib/dracut/modules.d
 	chroot . systemctl -q set-default multi-user.target
 	chroot . systemctl -q enable systemd-networkd.service systemd-networkd-wait-online.service \
-		ostree-remount.service ostree-finalize-staged.path boot-report.service kubelet.service
+		ostree-remount.service boot-report.service kubelet.service
+	# Newer releases of libostree start the service themselves.
+	[ ! -e usr/lib/systemd/system/ostree-finalize-staged.path ] ||
+		chroot . systemctl -q enable ostree-finalize-staged.path
 	while read -r unit; do
 		ln -sf /dev/null "etc/systemd/system/$unit"
 	done <"$here/masked"
+}
+
+# selinux keeps the policy, permissive: what it would deny is no matter of these
+# tests, the labels are.
+selinux() {
+	if [ "$variant" = selinux ]; then
+		sed -i 's/^SELINUX=.*/SELINUX=permissive/' etc/selinux/config
+	else
+		rm -rf etc/selinux usr/share/selinux
+	fi
 }
 
 # prune_modules keeps what the virtual machine has, with all that depends on.
@@ -70,6 +84,7 @@ layout() {
 
 identity
 units
+selinux
 prune_modules
 prune_files
 kernel

@@ -1,0 +1,154 @@
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/host"
+	"machine-pivot/test/lab"
+	"machine-pivot/test/need"
+	"machine-pivot/test/vm"
+)
+
+// What a guest's system says when it starts, after the initramfs.
+const (
+	systemA = "Welcome to Guest A.1!"
+	systemB = "Welcome to Guest B.2!"
+)
+
+// aside is how pivot begins to say that it leaves the first boot to the system.
+const aside = "stepping aside for the started system: "
+
+// redHat is a disk as RHCOS has it.
+func redHat(t *testing.T) vm.Layout {
+	t.Helper()
+	layout := vm.Layout{Root: vm.XFS, SeparateBoot: true}
+	if missing := layout.Missing(); len(missing) > 0 {
+		need.Lacking(t, "cannot make such a disk here: lacking "+strings.Join(missing, ", "))
+	}
+	return layout
+}
+
+// modes (P41) is the main job twice, in the system and in the initramfs, and says
+// what each took.
+func modes(t *testing.T, l *lab.Lab) {
+	layout := redHat(t)
+	type times struct{ reboot, proof time.Duration }
+	took := map[host.Mode]times{}
+	for _, mode := range []host.Mode{host.ModeSystem, host.ModeInitramfs} {
+		t.Run(string(mode), func(t *testing.T) {
+			want := l.Wanted()
+			m := provisioned(t, l, want, lab.Setup{Layout: layout, Mode: host.ModeInitramfs})
+			var arguments []string
+			if mode == host.ModeSystem {
+				arguments = []string{"pivot.mode=system"}
+			}
+			first := boot(t, m, vm.BootOptions{ExtraArgs: arguments})
+			expectPivot(t, first)
+			expectPivotIn(t, first, mode)
+			second := boot(t, m, vm.BootOptions{ExtraArgs: arguments})
+			expectArrived(t, second, want)
+			expectProven(t, m, want)
+			if !second.Said(systemB) {
+				t.Errorf("the new system did not say %q", systemB)
+			}
+			took[mode] = times{first.Duration, first.Duration + at(t, second, "pivot: first boot closed")}
+		})
+	}
+	t.Logf("%-10s %14s %14s", "mode", "to the reboot", "to the proof")
+	for _, mode := range []host.Mode{host.ModeSystem, host.ModeInitramfs} {
+		t.Logf("%-10s %12.1f s %12.1f s", mode, took[mode].reboot.Seconds(), took[mode].proof.Seconds())
+	}
+}
+
+// expectPivotIn wants the first power-on to have done its work where the mode
+// says, and nothing of it elsewhere.
+func expectPivotIn(t *testing.T, b *vm.BootResult, mode host.Mode) {
+	t.Helper()
+	started := indexOf(b, systemA)
+	first := indexOf(b, "pivot: read: ")
+	switch {
+	case first < 0:
+		t.Error("pivot did not say what it reads")
+	case mode == host.ModeInitramfs && started >= 0:
+		t.Error("the old system was started")
+	case mode == host.ModeSystem && (started < 0 || first < started):
+		t.Error("pivot worked before the system was started")
+	}
+}
+
+// expectAside wants the initramfs to have said why it leaves the first boot to
+// the system, and then the system to be started.
+func expectAside(t *testing.T, b *vm.BootResult, reason string) {
+	t.Helper()
+	said := indexOf(b, aside)
+	if said < 0 || indexOf(b, systemA) < said {
+		t.Fatalf("the initramfs did not step aside before the system started: line %d, %d", said, indexOf(b, systemA))
+	}
+	if !strings.Contains(b.Serial[said].Text, reason) {
+		t.Errorf("the initramfs stepped aside with %q, want the reason %q", b.Serial[said].Text, reason)
+	}
+}
+
+// expectStopped boots a machine that must stop in the initramfs, with the causes
+// on its console.
+func expectStopped(t *testing.T, m *vm.Machine, causes []string) {
+	t.Helper()
+	b, err := m.Boot(t.Context(), vm.BootOptions{})
+	if b.Exit != vm.Emergency || b.Said(systemA) {
+		t.Fatalf("the machine %s, system started: %v, want that it stops in the initramfs (%v)", b.Exit, b.Said(systemA), err)
+	}
+	for _, cause := range causes {
+		if !b.Said(cause) {
+			t.Errorf("the console does not name %s", cause)
+		}
+	}
+	t.Logf("stopped after %.1f s", b.Duration.Seconds())
+}
+
+// noNetwork is a machine without a network card.
+func noNetwork(t *testing.T, l *lab.Lab) {
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, l.Wanted()), Mode: host.ModeInitramfs})
+	first := boot(t, m, vm.BootOptions{
+		ExtraArgs: []string{"module_blacklist=virtio_net"},
+		StopWhen:  func(line string) bool { return strings.Contains(line, systemA) },
+	})
+	expectAside(t, first, "there is no default route")
+	t.Logf("stepped aside after %.1f s", at(t, first, aside).Seconds())
+}
+
+// earlyPowerCuts (P25) is powerCuts for the one boot that pivots in the initramfs.
+func earlyPowerCuts(t *testing.T, l *lab.Lab) {
+	amount := cuts{flush: 3, random: 15, boots: 3, least: 50}
+	if long() {
+		amount = cuts{flush: 1, random: 200, boots: 6, least: 400}
+	}
+	want := l.Wanted()
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Layout: redHat(t), Mode: host.ModeInitramfs})
+	c := newCutter(t, l, m)
+	first := c.record(m, "pivot", vm.Rebooted)
+	expectPivotIn(t, first.boot, host.ModeInitramfs)
+	c.new = c.inspect(m.Disk)
+	c.cut(amount, first)
+}
+
+// indexOf is the number of the first line on the console that has a text; -1: none has.
+func indexOf(b *vm.BootResult, text string) int {
+	for i, line := range b.Serial {
+		if strings.Contains(line.Text, text) {
+			return i
+		}
+	}
+	return -1
+}
+
+// at is when the console first showed a text.
+func at(t *testing.T, b *vm.BootResult, text string) time.Duration {
+	t.Helper()
+	i := indexOf(b, text)
+	if i < 0 {
+		t.Fatalf("the console does not say %q", text)
+	}
+	return b.Serial[i].At
+}
