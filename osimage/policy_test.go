@@ -236,7 +236,7 @@ func TestPolicyKeyMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.write("/absent/key.gpg", string(requirement.KeyData))
-	if _, err := h.puller.Resolve(t.Context(), ref); err != nil {
+	if _, err := h.lookUp(t.Context(), ref); err != nil {
 		t.Error(err)
 	}
 }
