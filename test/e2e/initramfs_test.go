@@ -50,6 +50,7 @@ func modes(t *testing.T, l *lab.Lab) {
 			second := boot(t, m, vm.BootOptions{ExtraArgs: arguments})
 			expectArrived(t, second, want)
 			expectProven(t, m, want)
+			expectNetworkKept(t, l, m)
 			if !second.Said(systemB) {
 				t.Errorf("the new system did not say %q", systemB)
 			}
@@ -59,6 +60,15 @@ func modes(t *testing.T, l *lab.Lab) {
 	t.Logf("%-10s %14s %14s", "mode", "to the reboot", "to the proof")
 	for _, mode := range []host.Mode{host.ModeSystem, host.ModeInitramfs} {
 		t.Logf("%-10s %12.1f s %12.1f s", mode, took[mode].reboot.Seconds(), took[mode].proof.Seconds())
+	}
+}
+
+// expectNetworkKept (P47) wants the new system to have what the initramfs writes into
+// the system's /etc when it is left: there the network settings of a first boot.
+func expectNetworkKept(t *testing.T, l *lab.Lab, m *vm.Machine) {
+	t.Helper()
+	if _, err := m.ReadFile(vm.StateRoot + "/deploy/" + l.Guest.CommitB + ".0/etc/network-handed-over"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -10,8 +10,10 @@ installkernel() { instmods virtio_net af_packet; }
 
 install() {
 	inst_simple /etc/systemd/network/10-guest.network
-	inst_simple "$moddir/guest-neednet.service" "$systemdsystemunitdir/guest-neednet.service"
+	for unit in guest-neednet.service coreos-teardown-initramfs.service; do
+		inst_simple "$moddir/$unit" "$systemdsystemunitdir/$unit"
+	done
 	# The socket would start the daemon with the first link, and the others wait for it.
 	rm -f "$initdir$systemdsystemconfdir"/*.wants/systemd-networkd* "$initdir$systemdsystemunitdir"/*.wants/systemd-networkd*
-	$SYSTEMCTL -q --root "$initdir" enable guest-neednet.service
+	$SYSTEMCTL -q --root "$initdir" enable guest-neednet.service coreos-teardown-initramfs.service
 }
