@@ -14,16 +14,18 @@ import (
 // ErrCorrupt is the error of data that is not a DEFLATE stream.
 var ErrCorrupt = errors.New("it is not a DEFLATE stream")
 
-// Sizes of the buffers, in bytes.
+// Sizes of the buffers, in bytes. Each has 8 more than a power of two, so that a
+// word can be had at any place that a mask leaves.
 const (
-	window = 32 << 10             // how far back a distance goes
-	chunk  = 128 << 10            // what is handed on at once
-	spare  = 258 + 2*8            // written at most between two looks at what room is left
-	inSize = 64 << 10             // of input
-	ahead  = 2 * 8                // read at most between two looks at what input is left
-	outEnd = window + chunk       // where output is handed on, at the latest
-	outCap = outEnd + spare       // with what may be written before
-	inCap  = inSize + 2*ahead + 8 // with the zeros that follow the end
+	window  = 32 << 10            // how far back a distance goes
+	inMask  = 1<<16 - 1           // of places in the input
+	inCap   = inMask + 1 + 8      //
+	ahead   = 2 * 8               // read at most between two looks at what input is left
+	inSize  = inCap - 2*ahead - 8 // of input; zeros follow its end
+	outMask = 1<<17 - 1           // of places in the output
+	outCap  = outMask + 1 + 8     //
+	spare   = 2 + 258 + 2*8       // written at most between two looks at what room is left
+	outEnd  = outCap - spare      // where output is handed on, at the latest
 )
 
 // Decoder decompresses streams, one after the other. Its buffers and tables are
@@ -32,7 +34,7 @@ type Decoder struct {
 	values *values
 
 	from  io.Reader
-	in    []byte
+	in    *[inCap]byte
 	at    int    // of in: what is not in bits yet
 	end   int    // of in: where data ends
 	safe  int    // of in: up to here ahead bytes may be read
@@ -40,7 +42,7 @@ type Decoder struct {
 	bits  uint64 // the next bits of the stream, lowest first
 	count uint   // of bits; above are more that are right, but do not count
 
-	out     []byte
+	out     *[outCap]byte
 	filled  int // of out
 	flushed int // of out: what was handed on
 
@@ -65,7 +67,7 @@ const (
 
 // New makes a Decoder.
 func New() *Decoder {
-	return &Decoder{values: newValues(), in: make([]byte, inCap), out: make([]byte, outCap)}
+	return &Decoder{values: newValues(), in: new([inCap]byte), out: new([outCap]byte)}
 }
 
 // Reset begins with another stream.
@@ -107,7 +109,7 @@ func (d *Decoder) Next() ([]byte, error) {
 // slide makes room for output and keeps the window.
 func (d *Decoder) slide() {
 	if d.filled >= outEnd {
-		copy(d.out, d.out[d.filled-window:d.filled])
+		copy(d.out[:], d.out[d.filled-window:d.filled])
 		d.filled, d.flushed = window, window
 	}
 }
@@ -227,7 +229,7 @@ func (d *Decoder) read() error {
 		return io.ErrUnexpectedEOF
 	}
 	kept := min(d.at, 8) // they may still be in bits, and be given back
-	d.end = copy(d.in, d.in[d.at-kept:d.end])
+	d.end = copy(d.in[:], d.in[d.at-kept:d.end])
 	d.at = kept
 	for d.end <= d.at+2*ahead && !d.ended {
 		n, err := d.from.Read(d.in[d.end:inSize])

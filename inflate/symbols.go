@@ -30,32 +30,31 @@ func (d *Decoder) coded() error {
 // most of its time here.
 func (d *Decoder) symbols() (done bool, err error) {
 	in, out := d.in, d.out
-	at, filled, bits, count := d.at, d.filled, d.bits, d.count
-	literals, distances := &d.literals, &d.distances
+	at, filled, bits, count := uint(d.at), uint(d.filled), d.bits, d.count
 	safe := d.safe
 loop:
-	for at <= safe && filled < outEnd {
-		bits |= binary.LittleEndian.Uint64(in[at:]) << (count & 63)
-		at += int(63-count) >> 3
+	for int(at) <= safe && filled < outEnd {
+		bits |= word(in, at) << (count & 63)
+		at += (63 - count) >> 3
 		count |= 56
 
-		entry := literals[bits&(1<<literalBits-1)]
+		entry := d.literals[bits&(1<<literalBits-1)]
 		if int32(entry) < 0 {
 			bits >>= entry & 63
 			count -= uint(entry & 63)
-			out[filled] = byte(entry >> 16)
+			out[filled&outMask] = byte(entry >> 16)
 			filled++
-			entry = literals[bits&(1<<literalBits-1)]
+			entry = d.literals[bits&(1<<literalBits-1)]
 			if int32(entry) < 0 {
 				bits >>= entry & 63
 				count -= uint(entry & 63)
-				out[filled] = byte(entry >> 16)
+				out[filled&outMask] = byte(entry >> 16)
 				filled++
-				entry = literals[bits&(1<<literalBits-1)]
+				entry = d.literals[bits&(1<<literalBits-1)]
 				if int32(entry) < 0 {
 					bits >>= entry & 63
 					count -= uint(entry & 63)
-					out[filled] = byte(entry >> 16)
+					out[filled&outMask] = byte(entry >> 16)
 					filled++
 					continue
 				}
@@ -65,12 +64,12 @@ loop:
 			if entry&linked != 0 {
 				bits >>= literalBits
 				count -= literalBits
-				entry = literals[uint(entry>>16)+uint(bits)&(1<<(entry>>8&15)-1)]
+				entry = d.literals[uint(entry>>16)+uint(bits)&(1<<(entry>>8&15)-1)]
 			}
 			if int32(entry) < 0 {
 				bits >>= entry & 63
 				count -= uint(entry & 63)
-				out[filled] = byte(entry >> 16)
+				out[filled&outMask] = byte(entry >> 16)
 				filled++
 				continue
 			}
@@ -85,56 +84,69 @@ loop:
 				break loop
 			}
 		}
-		length := int(entry>>16) + int(bits&(1<<(entry&63)-1)>>(entry>>8&15))
+		length := uint(entry>>16) + uint(bits&(1<<(entry&63)-1)>>(entry>>8&15))
 		bits >>= entry & 63
 		count -= uint(entry & 63)
 
-		bits |= binary.LittleEndian.Uint64(in[at:]) << (count & 63)
-		at += int(63-count) >> 3
+		bits |= word(in, at) << (count & 63)
+		at += (63 - count) >> 3
 		count |= 56
-		entry = distances[bits&(1<<distanceBits-1)]
+		entry = d.distances[bits&(1<<distanceBits-1)]
 		if entry&special != 0 {
 			if entry&linked != 0 {
 				bits >>= distanceBits
 				count -= distanceBits
-				entry = distances[uint(entry>>16)+uint(bits)&(1<<(entry>>8&15)-1)]
+				entry = d.distances[uint(entry>>16)+uint(bits)&(1<<(entry>>8&15)-1)]
 			}
 			if entry&special != 0 {
 				err = ErrCorrupt
 				break loop
 			}
 		}
-		distance := int(entry>>16) + int(bits&(1<<(entry&63)-1)>>(entry>>8&15))
+		distance := uint(entry>>16) + uint(bits&(1<<(entry&63)-1)>>(entry>>8&15))
 		bits >>= entry & 63
 		count -= uint(entry & 63)
 		if distance > filled {
 			err = ErrCorrupt
 			break loop
 		}
-		repeat(out, filled, distance, length)
-		filled += length
+		if distance < 8 {
+			repeat(out, filled, distance, length)
+			filled += length
+			continue
+		}
+		// Most copies are short: two words at once cost less than to find out how many.
+		from, end := filled-distance, filled+length
+		copyWord(out, filled, from)
+		copyWord(out, filled+8, from+8)
+		for filled += 16; filled < end; filled += 8 {
+			copyWord(out, filled, filled-distance)
+		}
+		filled = end
 	}
-	d.at, d.filled, d.bits, d.count = at, filled, bits, count
+	d.at, d.filled, d.bits, d.count = int(at), int(filled), bits, count
 	return done, err
 }
 
-// repeat copies length bytes from distance before at to there. Up to 7 bytes
-// behind them are changed, too.
-func repeat(out []byte, at, distance, length int) {
-	from := at - distance
-	switch {
-	case distance >= 8 && length <= 32:
-		for end := at + length; at < end; at, from = at+8, from+8 {
-			binary.LittleEndian.PutUint64(out[at:], binary.LittleEndian.Uint64(out[from:]))
-		}
-	case distance >= length:
-		copy(out[at:at+length], out[from:from+length])
-	default:
-		// Doubles what is there until it is enough.
-		to := out[at : at+length]
-		n := copy(to, out[from:at])
-		for n < length {
-			n += copy(to[n:], to[:n])
-		}
+// The masks change nothing: they tell the compiler that no index is out of bounds.
+
+// word is the next 8 bytes of input.
+func word(in *[inCap]byte, at uint) uint64 {
+	at &= inMask
+	return binary.LittleEndian.Uint64(in[at : at+8])
+}
+
+// copyWord copies 8 bytes.
+func copyWord(out *[outCap]byte, to, from uint) {
+	to, from = to&outMask, from&outMask
+	binary.LittleEndian.PutUint64(out[to:to+8], binary.LittleEndian.Uint64(out[from:from+8]))
+}
+
+// repeat copies the last distance bytes as often as it takes to have length more.
+func repeat(out *[outCap]byte, at, distance, length uint) {
+	to := out[at : at+length]
+	n := copy(to, out[at-distance:at])
+	for n < len(to) {
+		n += copy(to[n:], to[:n]) // doubles what is there
 	}
 }

@@ -1,6 +1,8 @@
 package ostree
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,21 +102,36 @@ func (im *Import) sync() error {
 }
 
 // publish renames staged objects into place: contents first, the commit last, so
-// that a name never refers to what is not there yet.
+// that a name never refers to what is not there yet. They go directory by
+// directory, which the file system then notes in its journal once, not each time.
+// One after the other: the kernel has one lock for all renames between directories.
 func (im *Import) publish(objects []ObjectName) error {
-	touched := map[string]bool{filepath.Join(im.repo.path, "objects"): true}
-	slices.SortStableFunc(objects, func(a, b ObjectName) int { return rank(a.Type) - rank(b.Type) })
+	root, err := os.Open(filepath.Join(im.repo.path, "objects"))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	slices.SortFunc(objects, func(a, b ObjectName) int {
+		return cmp.Or(rank(a.Type)-rank(b.Type), bytes.Compare(a.Checksum[:], b.Checksum[:]))
+	})
+	touched := map[string]bool{root.Name(): true}
+	last := ObjectName{}
 	for i, n := range objects {
-		if i > 0 && rank(n.Type) != rank(objects[i-1].Type) {
+		next := i > 0 && rank(n.Type) != rank(last.Type)
+		if next {
 			if err := im.repo.syncDirs(touched); err != nil {
 				return err
 			}
 		}
-		to := im.repo.objectPath(n)
-		touched[filepath.Dir(to)] = true
-		if err := im.place(n, to); err != nil {
+		if i == 0 || next || n.Checksum[0] != last.Checksum[0] {
+			if err := makeShard(root.Name(), n, touched); err != nil {
+				return err
+			}
+		}
+		if err := im.place(n, int(root.Fd())); err != nil {
 			return err
 		}
+		last = n
 	}
 	return im.repo.syncDirs(touched)
 }
@@ -131,16 +148,30 @@ func rank(t ObjectType) int {
 	return 3
 }
 
-// place renames one object. One that came there in the meantime stays: it is the same.
-func (im *Import) place(n ObjectName, to string) error {
-	if err := os.Mkdir(filepath.Dir(to), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+// makeShard makes the directory of an object, if it is not there, and notes what
+// is to be synced.
+func makeShard(root string, n ObjectName, touched map[string]bool) error {
+	dir := filepath.Dir(filepath.Join(root, n.path()))
+	err := os.Mkdir(dir, 0o755)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	touched[dir] = true
+	if err == nil {
+		touched[root] = true
+	}
+	return nil
+}
+
+// place renames one object to its path below a directory. One that came there in
+// the meantime stays: it is the same.
+func (im *Import) place(n ObjectName, objects int) error {
 	flags := uint(unix.RENAME_NOREPLACE)
 	if n.Type == CommitMeta {
 		flags = 0
 	}
-	err := unix.Renameat2(im.staging.fd(), n.path(), unix.AT_FDCWD, to, flags)
+	path := n.path()
+	err := unix.Renameat2(im.staging.fd(), path, objects, path, flags)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("cannot place object %s: %w", n, err)
 	}

@@ -39,7 +39,7 @@ func newSource(t testing.TB) *source {
 	tree := filepath.Join(dir, "tree")
 	for name, content := range map[string]string{
 		"usr/bin/hello": "hello world\n", "usr/bin/su": "suid", "usr/lib/empty": "", "usr/lib/x/y/z/deep": "deep",
-		"usr/lib/large": strings.Repeat("0123456789abcdef", 1<<16), "usr/lib/same1": "same", "usr/lib/same2": "same",
+		"usr/lib/large": strings.Repeat("0123456789abcdef", 3<<16), "usr/lib/same1": "same", "usr/lib/same2": "same",
 	} {
 		write(t, filepath.Join(tree, name), content)
 	}

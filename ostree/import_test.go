@@ -178,6 +178,39 @@ func TestReserveIsKept(t *testing.T) {
 	}
 }
 
+// TestDiskFillsUp lets somebody else take the room while a large object is
+// written: that is no fault of the object's, and it can be added again later.
+func TestDiskFillsUp(t *testing.T) {
+	need.Root(t)
+	s, dir := newSource(t), t.TempDir()
+	check(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=8m"))
+	defer func() { check(t, unix.Unmount(dir, 0)) }()
+	repo, filler := filepath.Join(dir, "repo"), filepath.Join(dir, "filler")
+	run(t, "ostree", "init", "--repo="+repo, "--mode=bare")
+	r, err := ostree.OpenRepo(repo)
+	check(t, err)
+	im, err := r.BeginImport(t.Context())
+	check(t, err)
+	defer func() { check(t, im.Discard()) }()
+	check(t, os.WriteFile(filler, make([]byte, 6<<20), 0o644))
+
+	large := map[string][]byte{}
+	for path, data := range s.objects() {
+		if strings.HasSuffix(path, ".filez") && len(data) > 1000 {
+			large[path] = data
+		}
+	}
+	if len(large) != 1 {
+		t.Fatalf("%d large objects", len(large))
+	}
+	err = add(t, im, large)
+	if _, blamed := errors.AsType[*ostree.CorruptError](err); blamed || !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("error %v, want ENOSPC", err)
+	}
+	check(t, os.Remove(filler))
+	check(t, add(t, im, large))
+}
+
 func TestPruneWaitsForAnImport(t *testing.T) {
 	r := newRepo(t)
 	im, err := r.BeginImport(t.Context())

@@ -18,7 +18,11 @@ func (im *Import) inflateContent(h *fileHeader) func(io.Writer, io.Reader) error
 			d = inflate.New()
 		}
 		defer im.inflaters.Put(d)
-		return d.Decode(w, r, h.size)
+		decode := func(w io.Writer) error { return d.Decode(w, r, h.size) }
+		if h.size < behindFrom {
+			return decode(w)
+		}
+		return writeBehind(w, decode)
 	}
 }
 

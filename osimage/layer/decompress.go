@@ -28,7 +28,7 @@ const (
 // decompress makes a layer's stream plain, by what it begins with: media types
 // are not always right, and podman goes by the content too.
 func decompress(r io.Reader) (io.ReadCloser, error) {
-	in := bufio.NewReaderSize(r, 64<<10)
+	in := bufio.NewReader(r) // small: larger reads go past it
 	peeked, err := in.Peek(4)
 	if err != nil && err != io.EOF {
 		return nil, err

@@ -69,8 +69,9 @@ type Content interface {
 // readTar feeds a layer's entries to a content.
 func readTar(ctx context.Context, layer io.Reader, shared Buffers, c Content) error {
 	group, ctx := errgroup.WithContext(ctx)
-	to := &feeder{group: group, buffers: shared}
+	to := &feeder{group: group, buffers: shared, jobs: make(chan func() error)}
 	err := readEntries(ctx, layer, to, c)
+	close(to.jobs)
 	// What stopped the others is the reason, not that they were stopped.
 	if failed := group.Wait(); failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		return failed
@@ -117,6 +118,7 @@ func (r *counting) Read(p []byte) (int, error) {
 type feeder struct {
 	group   *errgroup.Group
 	buffers Buffers
+	jobs    chan func() error // to those of the group that wait for one
 }
 
 // feed lets add take an object's body: from memory and beside others if it is
@@ -138,9 +140,26 @@ func (f *feeder) feed(ctx context.Context, size int64, body io.Reader, add func(
 		f.buffers <- buffer
 		return err
 	}
-	f.group.Go(func() error {
+	f.hand(func() error {
 		defer func() { f.buffers <- buffer }()
 		return blameSink(add(bytes.NewReader(buffer[:size])))
 	})
 	return nil
+}
+
+// hand gives a job to a goroutine that waits for one, or to a new one: a goroutine
+// for each object would have to grow its stack each time.
+func (f *feeder) hand(job func() error) {
+	select {
+	case f.jobs <- job:
+	default:
+		f.group.Go(func() error {
+			for more := true; more; job, more = <-f.jobs {
+				if err := job(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
 }

@@ -19,46 +19,48 @@ func Encode(typ string, value any) (data []byte, err error) {
 }
 
 func encode(t string, value any) ([]byte, error) {
-	mismatch := fmt.Errorf("%T is not a %s", value, t)
 	switch v := value.(type) {
 	case byte:
-		return []byte{v}, unless(t == "y", mismatch)
+		return []byte{v}, expect(t, "y", value)
 	case bool:
-		return []byte{map[bool]byte{true: 1}[v]}, unless(t == "b", mismatch)
+		return []byte{map[bool]byte{true: 1}[v]}, expect(t, "b", value)
 	case uint32:
-		return binary.LittleEndian.AppendUint32(nil, v), unless(t == "u", mismatch)
+		return binary.LittleEndian.AppendUint32(nil, v), expect(t, "u", value)
 	case uint64:
-		return binary.LittleEndian.AppendUint64(nil, v), unless(t == "t", mismatch)
+		return binary.LittleEndian.AppendUint64(nil, v), expect(t, "t", value)
 	case string:
-		return append([]byte(v), 0), unless(t == "s", mismatch)
+		return append([]byte(v), 0), expect(t, "s", value)
 	case []byte:
-		return v, unless(t == "ay", mismatch)
+		return v, expect(t, "ay", value)
 	case Variant:
 		inner, err := Encode(v.Type, v.Value)
 		if err == nil {
-			err = unless(t == "v", mismatch)
+			err = expect(t, "v", value)
 		}
 		return append(append(inner, 0), v.Type...), err
 	case []any:
 		if t[0] != 'a' {
-			return nil, mismatch
+			return nil, mismatch(t, value)
 		}
 		return encodeArray(t[1:], v)
 	case Tuple:
 		if (t[0] != '(' && t[0] != '{') || len(members(t)) != len(v) {
-			return nil, mismatch
+			return nil, mismatch(t, value)
 		}
 		return encodeTuple(t, v)
 	}
-	return nil, mismatch
+	return nil, mismatch(t, value)
 }
 
-func unless(ok bool, err error) error {
-	if ok {
+// expect fails unless a value's type is the one that is wanted of it.
+func expect(t, is string, value any) error {
+	if t == is {
 		return nil
 	}
-	return err
+	return mismatch(t, value)
 }
+
+func mismatch(t string, value any) error { return fmt.Errorf("%T is not a %s", value, t) }
 
 // pad appends zeroes up to the alignment of a type.
 func pad(data []byte, t string) []byte {
