@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -71,11 +72,11 @@ func TestMessageIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	messageRow := regexp.MustCompile("^\\| `([0-9a-f]{32})` \\| (.*) \\|\n$")
 	table := map[string]string{}
 	for line := range strings.Lines(string(documented)) {
-		cells := strings.Split(line, "|")
-		if id := strings.Trim(strings.TrimSpace(cells[min(1, len(cells)-1)]), "`"); len(cells) == 4 && len(id) == 32 {
-			table[id] = strings.TrimSpace(cells[2])
+		if row := messageRow.FindStringSubmatch(line); row != nil {
+			table[row[1]] = row[2]
 		}
 	}
 	failure := errors.New("x")
