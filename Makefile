@@ -1,7 +1,7 @@
 # build    bin/pivot, a static binary
 # test     everything: checks, unit tests, real ostree and registry, boots in QEMU
 # unit     the fast tests only
-# sweep    every crash: all pairs, each system call, 950 power cuts; hours
+# sweep    every crash: all pairs, each system call, 1,400 power cuts; hours
 # check    gofmt, go vet, staticcheck
 # fuzz     each fuzz target for FUZZTIME
 # demo     a whole first boot in QEMU, told as it happens

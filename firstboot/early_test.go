@@ -83,6 +83,20 @@ func TestEarly(t *testing.T) {
 	}
 }
 
+// TestEarlyNeedsNoNetwork where no image must be fetched.
+func TestEarlyNeedsNoNetwork(t *testing.T) {
+	h := hostdir.New(t)
+	h.Write(firstboot.EncapsulatedPath, []byte(`{"spec":{"kernelArguments":["nosmt"],"fips":false}}`))
+	p := &place{network: errors.New("there is none")}
+	if notes, err := bootEarly(t, h, p); err != nil || h.Reboots != 1 || p.networked != 0 {
+		t.Errorf("%v, %d reboots, network asked for %d times:\n%s", err, h.Reboots, p.networked, notes)
+	}
+	h.Boot()
+	if h.Version() != "A.1" || !strings.HasSuffix(h.Options(), " nosmt") {
+		t.Errorf("version %s, options %q", h.Version(), h.Options())
+	}
+}
+
 // TestEarlyStepsAside: where the initramfs cannot, the started system does the job,
 // with one reboot all the same.
 func TestEarlyStepsAside(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"machine-pivot/fault"
+	"machine-pivot/host"
 	"machine-pivot/hostfiles"
 	"machine-pivot/kargs"
 	"machine-pivot/machineconfig"
@@ -55,6 +56,14 @@ func (b *FirstBoot) run(ctx context.Context) error {
 	}
 	if err := b.open(); err != nil {
 		return err
+	}
+	settings, err := b.settings()
+	if err != nil {
+		return err
+	}
+	if settings.Mode == host.ModeOff {
+		b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath)
+		return nil
 	}
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
 	desired, err := b.Read()
@@ -106,7 +115,7 @@ func (b *FirstBoot) run(ctx context.Context) error {
 	if b.NoReboot {
 		return nil
 	}
-	return b.reboot(ctx)
+	return b.reboot(ctx, settings.RebootMethod)
 }
 
 // Read reads and validates the file; the error reports every problem of it.

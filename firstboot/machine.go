@@ -21,6 +21,8 @@ type Machine struct {
 	Retry    pivot.Retry
 	Progress *pivot.Progress
 	Early    Early // nil in the started system
+	// RebootMethod goes before the one of the machine's settings, unless it is "".
+	RebootMethod host.RebootMethod
 }
 
 // open reads the journal and notes which boot this is.
@@ -118,21 +120,6 @@ func (m *Machine) recall(target pivot.Target) pivot.Target {
 		target.Image.Commit, target.Image.Version = known.Commit, known.Version
 	}
 	return target
-}
-
-// reboot asks for the one reboot and then waits for it: whoever is held until
-// this program ends stays held.
-func (m *Machine) reboot(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return fault.New(fault.Unavailable, "stopped before the reboot: %w", context.Cause(ctx)).
-			WithHint("the new system is committed: the next boot enters it, however it comes about")
-	}
-	m.Progress.Begin(pivot.StepReboot, "rebooting into "+m.Progress.Record.Target.Image.String())
-	if err := m.Retry.Do(ctx, m.Progress.Waiting, m.Host.Reboot); err != nil {
-		return fault.New(fault.KindOf(err), "%w", err).WithHint("the new system is ready; reboot by hand to enter it")
-	}
-	<-ctx.Done() // systemd stops us on its way down
-	return nil
 }
 
 // Import implements pivot.Images on the host's own repository.

@@ -51,6 +51,10 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	settings, err := r.settings()
+	if err != nil {
+		return false, err
+	}
 	switch decision := r.decide(state, target); decision.Action {
 	case pivot.Close:
 		r.Progress.Note("nothing to do: the machine is what was asked for")
@@ -71,7 +75,7 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 		r.Progress.Note("the new system is committed; changes made to /etc from now to the reboot stay behind")
 		return true, nil
 	}
-	return true, r.reboot(ctx)
+	return true, r.reboot(ctx, settings.RebootMethod)
 }
 
 func (r *Rebase) observe(ctx context.Context) (pivot.Target, pivot.State, error) {

@@ -43,6 +43,10 @@ func (r *Rollback) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	settings, err := r.settings()
+	if err != nil {
+		return err
+	}
 	previous, err := r.previous(state)
 	if err != nil {
 		return err
@@ -66,7 +70,7 @@ func (r *Rollback) run(ctx context.Context) error {
 	case state.Pending():
 		return r.Progress.Enter(pivot.Done, state.BootID)
 	case r.Reboot:
-		return r.reboot(ctx)
+		return r.reboot(ctx, settings.RebootMethod)
 	}
 	r.Progress.Note("the previous deployment is the next boot, with its own /etc")
 	return nil

@@ -28,14 +28,15 @@ type Host struct {
 	Root   string // its root directory, "/" for the running system
 	Run    func(ctx context.Context, argv ...string) ([]byte, error)
 	Reboot func(ctx context.Context) error
-	Disk   hostfiles.Disk // where its files are changed
+	Kexec  func(ctx context.Context, next Kernel) error // reboots into a kernel, past the firmware
+	Disk   hostfiles.Disk                               // where its files are changed
 	// Free is how many bytes the file system at a path (of ours, not of Root) has left.
 	Free func(path string) (int64, error)
 }
 
 // New is the machine whose root directory is given.
 func New(root string) *Host {
-	return &Host{Root: root, Run: run, Reboot: reboot, Disk: hostfiles.OS{}, Free: free}
+	return &Host{Root: root, Run: run, Reboot: reboot, Kexec: kexec, Disk: hostfiles.OS{}, Free: free}
 }
 
 // Sysroot reads the machine's deployments.
@@ -80,11 +81,17 @@ func (h *Host) PresentCPUs() (pinning.CPUSet, error) {
 // FIPS reports whether the running kernel is in FIPS mode; a kernel that does
 // not know the setting is not.
 func (h *Host) FIPS() (bool, error) {
-	line, err := h.readLine("/proc/sys/crypto/fips_enabled")
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
+	line, err := h.optional("/proc/sys/crypto/fips_enabled")
 	return line == "1", err
+}
+
+// optional is readLine for a file that need not be there: then "".
+func (h *Host) optional(path string) (string, error) {
+	text, err := h.readLine(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return text, err
 }
 
 func (h *Host) readLine(path string) (string, error) {

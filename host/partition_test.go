@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"machine-pivot/host"
@@ -18,8 +19,11 @@ func machine(t *testing.T, files map[string]string) *host.Host {
 	root := t.TempDir()
 	for path, text := range files {
 		name := filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(root+path), 0o755); err != nil {
 			t.Fatal(err)
+		}
+		if strings.HasSuffix(path, "/") {
+			continue // a directory
 		}
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)

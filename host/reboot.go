@@ -2,9 +2,12 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/coreos/go-systemd/v22/dbus"
+	"golang.org/x/sys/unix"
 )
 
 // reboot asks systemd for an orderly reboot and returns once it is accepted.
@@ -13,6 +16,49 @@ func reboot(ctx context.Context) error {
 	if err := blocked(ctx); err != nil {
 		return err
 	}
+	return startTarget(ctx, "reboot.target")
+}
+
+// kexec loads a kernel and asks systemd for an orderly way into it, else as
+// reboot does. After a failure no kernel is loaded: a reboot by hand is an
+// ordinary one.
+func kexec(ctx context.Context, next Kernel) error {
+	if err := blocked(ctx); err != nil {
+		return err
+	}
+	if err := next.load(); err != nil {
+		return err
+	}
+	if err := startTarget(ctx, "kexec.target"); err != nil {
+		return errors.Join(err, unix.KexecFileLoad(-1, -1, "", unix.KEXEC_FILE_UNLOAD))
+	}
+	return nil
+}
+
+// load hands the kernel to the one that runs: kexec_file_load(2).
+func (k Kernel) load() error {
+	kernel, err := os.Open(k.Image)
+	if err != nil {
+		return fmt.Errorf("cannot load the kernel: %w", err)
+	}
+	defer kernel.Close()
+	initrd, flags := -1, unix.KEXEC_FILE_NO_INITRAMFS
+	if k.Initrd != "" {
+		f, err := os.Open(k.Initrd)
+		if err != nil {
+			return fmt.Errorf("cannot load the kernel: %w", err)
+		}
+		defer f.Close()
+		initrd, flags = int(f.Fd()), 0
+	}
+	if err := unix.KexecFileLoad(int(kernel.Fd()), initrd, k.Cmdline, flags); err != nil {
+		return fmt.Errorf("cannot load the kernel: the running one refuses %s: %w", k.Image, err)
+	}
+	return nil
+}
+
+// startTarget starts a target that ends this boot.
+func startTarget(ctx context.Context, target string) error {
 	// systemd's private socket: the message bus may not be up this early.
 	conn, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {
@@ -20,8 +66,8 @@ func reboot(ctx context.Context) error {
 	}
 	defer conn.Close()
 	// What systemctl reboot does: no later job may cancel it.
-	if _, err := conn.StartUnitContext(ctx, "reboot.target", "replace-irreversibly", nil); err != nil {
-		return fmt.Errorf("cannot reboot: %w", err)
+	if _, err := conn.StartUnitContext(ctx, target, "replace-irreversibly", nil); err != nil {
+		return fmt.Errorf("cannot reboot: cannot start %s: %w", target, err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"machine-pivot/host"
 )
 
+// TestSettings (P45): the kernel command line goes before the file.
 func TestSettings(t *testing.T) {
 	defaults := host.DefaultSettings()
 	for _, c := range []struct {
@@ -50,7 +51,7 @@ func withSettings(t *testing.T, cmdline, file string) *host.Host {
 	return machine(t, map[string]string{"/proc/cmdline": cmdline + "\n", host.SettingsPath: file})
 }
 
-// TestWrongSettings wants all that is wrong in one report, and what is right taken.
+// TestWrongSettings (P45) wants all that is wrong in one report, and what is right taken.
 func TestWrongSettings(t *testing.T) {
 	h := withSettings(t, "pivot.mode=never pivot.moed=off pivot.on-failure=system pivot.mode",
 		"mode system\n\n# \nmode=initrd\nreboot_method=kexec\nreboot-method=reboot\nkey=\nMODE=off\n")

@@ -16,7 +16,10 @@ type BootEntry struct {
 	Version int // ostree's order: the highest is booted by default
 	Options string
 	Linux   string
-	Initrd  string
+	Initrds []string
+	// Board are the keys that only some boot loaders know what to do with: device
+	// trees for the board, Android's boot image.
+	Board []string
 }
 
 // Ostree is the value of the entry's ostree= option: the link that leads to the deployment.
@@ -60,6 +63,12 @@ func (s *Sysroot) bootDir() string {
 	return dir
 }
 
+// BootPath is where a file is that a boot entry names. Entries name paths on the
+// file system of /boot; where that is the root's, some begin with /boot.
+func (s *Sysroot) BootPath(name string) string {
+	return filepath.Join(s.bootDir(), strings.TrimPrefix(name, "/boot/"))
+}
+
 func parseBootEntry(text string) BootEntry {
 	var e BootEntry
 	for line := range strings.Lines(text) {
@@ -76,7 +85,9 @@ func parseBootEntry(text string) BootEntry {
 		case "linux":
 			e.Linux = value
 		case "initrd":
-			e.Initrd = value
+			e.Initrds = append(e.Initrds, value)
+		case "devicetree", "devicetree-overlay", "fdtdir", "aboot":
+			e.Board = append(e.Board, key)
 		}
 	}
 	return e

@@ -25,15 +25,15 @@ func DefaultRetry() Retry {
 // Do calls work until it succeeds, fails permanently, or the bound is reached.
 // Each wait is told to waiting with the failure that caused it.
 func (r Retry) Do(ctx context.Context, waiting func(err error, attempt int, wait time.Duration), work func(context.Context) error) error {
-	deadline, wait := r.Now().Add(r.Bound), r.First
+	begun, wait := r.Now(), r.First
 	for attempt := 1; ; attempt++ {
 		err := work(ctx)
 		if err == nil || ctx.Err() != nil || !fault.KindOf(err).Transient() {
 			return err
 		}
-		if r.Now().Add(wait).After(deadline) {
+		if took := r.Now().Sub(begun); took+wait > r.Bound {
 			return &fault.Error{Kind: fault.Unavailable, Hint: fault.HintOf(err),
-				Err: fmt.Errorf("gave up after %d tries in %s: %w", attempt, r.Bound, err)}
+				Err: fmt.Errorf("gave up after %d tries in %s: %w", attempt, took.Round(time.Second), err)}
 		}
 		waiting(err, attempt, wait)
 		if err := r.Sleep(ctx, wait); err != nil {

@@ -112,7 +112,7 @@ func TestRetryIsBounded(t *testing.T) {
 		down[i] = fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
 	}
 	s, _, err := run(t, map[string][]error{"import": down})
-	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "gave up after") {
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "gave up after 14 tries in 1m1s: ") {
 		t.Errorf("error %v", err)
 	}
 	if fault.HintOf(err) != "start the registry" {

@@ -16,7 +16,10 @@ func firstBootCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "firstboot",
 		Short: "Complete the first boot: pull, deploy, reboot once; on the boot after, prove and close",
-		Args:  usage(cobra.NoArgs),
+		Long: "Complete the first boot: pull, deploy, reboot once; on the boot after, prove and close.\n" +
+			"The administrator's choices are pivot.mode=, pivot.on-failure= and pivot.reboot-method= on the kernel\n" +
+			"command line, or the same without \"pivot.\" in " + host.SettingsPath + ".",
+		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags.consoles = true
 			boot := firstboot.FirstBoot{File: file, NoReboot: noReboot}
@@ -32,6 +35,7 @@ func firstBootCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd)
+	flags.addReboot(cmd)
 	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig")
 	cmd.Flags().BoolVar(&noReboot, "no-reboot", false, "stop where only the reboot is missing")
 	return cmd
@@ -111,6 +115,7 @@ func rebaseCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd)
+	flags.addReboot(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")
 	return cmd

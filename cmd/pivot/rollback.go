@@ -23,6 +23,7 @@ func rollbackCommand() *cobra.Command {
 		},
 	}
 	flags.addRoot(cmd)
+	flags.addReboot(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into it")
 	return cmd
 }

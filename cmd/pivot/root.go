@@ -61,6 +61,7 @@ type hostFlags struct {
 	engine   string
 	authFile string
 	retryFor time.Duration
+	method   rebootMethod
 	consoles bool                 // a failure holds the machine: all its consoles show it
 	early    *initramfs.Initramfs // nil in the started system
 }
@@ -78,14 +79,36 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.retryFor, "retry-for", pivot.DefaultRetry().Bound, "how long to try again what fails for a transient reason")
 }
 
+// addReboot adds what the commands need that reboot.
+func (f *hostFlags) addReboot(cmd *cobra.Command) {
+	cmd.Flags().Var(&f.method, "reboot-method", "reboot, or kexec: past the firmware where that is safe (default: as the machine's settings say)")
+}
+
+// rebootMethod is the flag for one; "" until it is set.
+type rebootMethod host.RebootMethod
+
+// String implements pflag.Value.
+func (m *rebootMethod) String() string { return string(*m) }
+
+// Type implements pflag.Value.
+func (m *rebootMethod) Type() string { return "METHOD" }
+
+// Set implements pflag.Value.
+func (m *rebootMethod) Set(name string) error {
+	method, err := host.ParseRebootMethod(name)
+	*m = rebootMethod(method)
+	return err
+}
+
 // machine puts together the machine that the flags name.
 func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 	log := newLog(cmd.ErrOrStderr())
 	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now, Consoles: f.consoles}
 	m := firstboot.Machine{
-		Host:   host.New(f.root),
-		Puller: &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log)},
-		Retry:  pivot.DefaultRetry(),
+		Host:         host.New(f.root),
+		Puller:       &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log)},
+		Retry:        pivot.DefaultRetry(),
+		RebootMethod: host.RebootMethod(f.method),
 		Progress: &pivot.Progress{
 			Journal: pivot.JournalIn(f.root), Emit: reporter.Emit, Now: time.Now,
 		},

@@ -49,8 +49,14 @@ func (m *Machine) Live() error {
 
 // boot is one boot, to its end or to the close of the first boot.
 func (m *Machine) boot() (closed bool, err error) {
-	for range maxStarts {
-		err := m.start()
+	for n := range maxStarts {
+		early := m.initramfs && n == 0
+		if m.initramfs && n == 1 {
+			if err := m.startSystem(); err != nil {
+				return false, err
+			}
+		}
+		err := m.start(early)
 		next, nerr := m.next()
 		if nerr == nil {
 			nerr = m.whole(next.Path)
@@ -63,7 +69,7 @@ func (m *Machine) boot() (closed bool, err error) {
 		case m.rebooting:
 			m.Reboots++
 			return false, m.shutdown()
-		case m.loss == Kill, fault.KindOf(err).Transient():
+		case early, m.loss == Kill, fault.KindOf(err).Transient():
 			continue
 		case err != nil:
 			return false, err
@@ -101,6 +107,9 @@ func (m *Machine) whole(root string) error {
 	isB := strings.HasPrefix(filepath.Base(root), commitB)
 	if got := strings.Contains(d.Entry.Options, argsB); got != isB {
 		return fmt.Errorf("a mixture: commit %.1s with options %q", d.Checksum, d.Entry.Options)
+	}
+	if err := m.wholeIgnition(root, isB); err != nil {
+		return err
 	}
 	for path, want := range pinningFiles() {
 		content, err := os.ReadFile(root + path)

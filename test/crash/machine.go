@@ -12,6 +12,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/host"
 	"machine-pivot/hostfiles"
+	"machine-pivot/initramfs"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
@@ -27,6 +28,7 @@ type Machine struct {
 	root      string // of the running deployment
 	late      bool   // what is staged is finalized in an orderly shutdown, not by hand
 	early     bool   // the first boot is closed before the reboot
+	initramfs bool   // the first boot runs there first
 	staged    *pivot.Request
 	locked    bool // what is staged is not finalized at shutdown
 	rebooting bool
@@ -77,7 +79,10 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	if err := os.MkdirAll(filepath.Join(dir, stateroot, "var/lib"), 0o755); err != nil {
 		return nil, err
 	}
-	return m, m.switchTo(a)
+	if err := m.switchTo(a); err != nil || !m.initramfs {
+		return m, err
+	}
+	return m, m.putStamp()
 }
 
 // deployment is the root directory of what is deployed of a commit.
@@ -140,6 +145,9 @@ func (m *Machine) powerOn() error {
 		return err
 	}
 	m.root = next.Path
+	if err := m.ignite(); err != nil {
+		return err
+	}
 	return writeAll(map[string]string{
 		m.root + "/run/ostree-booted":              "",
 		m.root + "/proc/cmdline":                   next.Entry.Options + "\n",
@@ -149,9 +157,9 @@ func (m *Machine) powerOn() error {
 	})
 }
 
-// start runs the first boot's program once. It returns its error; whether it
-// was killed is in m.loss.
-func (m *Machine) start() (err error) {
+// start runs the first boot's program once, in the initramfs or in the started
+// system. It returns its error; whether it was killed is in m.loss.
+func (m *Machine) start(early bool) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	m.cancel, m.dead, m.loss = cancel, false, None
@@ -161,6 +169,9 @@ func (m *Machine) start() (err error) {
 		}
 	}()
 	b := firstboot.FirstBoot{Machine: m.parts(), File: firstboot.EncapsulatedPath}
+	if early {
+		b.Early, b.Engine = place{initramfs.New(m.root)}, direct{m}
+	}
 	return b.Run(ctx)
 }
 

@@ -27,6 +27,7 @@ func TestSweep(t *testing.T) {
 	}{
 		{"finalized by hand", nil},
 		{"finalized at shutdown", []crash.Variant{crash.FinalizedAtShutdown}},
+		{"from the initramfs", []crash.Variant{crash.FromInitramfs}},
 	} {
 		t.Run(machine.name, func(t *testing.T) {
 			s := newSweep(t, machine.variants)
@@ -53,6 +54,7 @@ func TestSweepNotices(t *testing.T) {
 	}{
 		{"closed before the reboot", []crash.Variant{crash.FinalizedAtShutdown, crash.ClosedEarly}, "stranded"},
 		{"files not synced", []crash.Variant{crash.Unsynced}, "cannot use journal"},
+		{"Ignition's files not synced", []crash.Variant{crash.FromInitramfs, crash.IgnitionUnsynced}, "what Ignition wrote is lost"},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
 			s := newSweep(t, broken.variants)

@@ -34,6 +34,7 @@ func TestFirstBoot(t *testing.T) {
 	}{
 		{"main job", mainJob},
 		{"both modes, separate boot, xfs root", modes},
+		{"by kexec", byKexec},
 		{"already at target", alreadyAtTarget},
 		{"bad MachineConfig", badMachineConfig},
 		{"registry comes up late", registryLate},

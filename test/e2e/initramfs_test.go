@@ -30,7 +30,7 @@ func redHat(t *testing.T) vm.Layout {
 	return layout
 }
 
-// modes (P47) is the main job twice, in the system and in the initramfs, and says
+// modes (P41) is the main job twice, in the system and in the initramfs, and says
 // what each took.
 func modes(t *testing.T, l *lab.Lab) {
 	layout := redHat(t)

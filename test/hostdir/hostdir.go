@@ -30,11 +30,12 @@ import (
 type Host struct {
 	*host.Host
 	Registry *registry.Registry
-	Image    string // of the next system, by digest
-	NoOS     string // an image without an ostree commit
-	Commit   string // of the next system
-	Archive  string // the repository that it is in
-	Reboots  int    // asked for so far
+	Image    string        // of the next system, by digest
+	NoOS     string        // an image without an ostree commit
+	Commit   string        // of the next system
+	Archive  string        // the repository that it is in
+	Reboots  int           // asked for so far
+	Kexecs   []host.Kernel // the kernels of those that were asked for without the firmware
 	Ostree   Standin
 	Setfiles [][]string // the arguments of each call of setfiles
 
@@ -128,6 +129,7 @@ func (h *Host) Boot() {
 	h.Host = host.New(root)
 	h.Run = h.runProgram
 	h.Reboot = func(context.Context) error { h.Reboots++; return nil }
+	h.Kexec = func(_ context.Context, next host.Kernel) error { h.Kexecs = append(h.Kexecs, next); return nil }
 	if h.rpmOstree {
 		h.Write("/usr/bin/rpm-ostree", nil)
 	}

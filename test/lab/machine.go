@@ -38,13 +38,14 @@ func (l *Lab) MachineWith(ctx context.Context, name string, s Setup, log io.Writ
 
 // spec is the disk of a machine that is set up so.
 func (l *Lab) spec(s Setup) vm.DiskSpec {
-	files := append(l.access(), s.Files...)
-	if s.Encapsulated != nil {
-		files = append(files, encapsulatedFile(s.Encapsulated))
-	}
+	files := l.access()
 	if mode := cmp.Or(s.Mode, host.ModeSystem); mode != host.DefaultSettings().Mode {
 		files = append(files, vm.TreeFile{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=" + mode + "\n")})
 	}
+	if s.Encapsulated != nil {
+		files = append(files, encapsulatedFile(s.Encapsulated))
+	}
+	files = append(files, s.Files...)
 	return vm.DiskSpec{
 		Files: files, Layout: s.Layout, KernelArgs: s.KernelArgs,
 		// As RHCOS and Fedora CoreOS have it: /sysroot is mounted read-only.

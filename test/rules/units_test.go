@@ -73,6 +73,60 @@ func TestUnits(t *testing.T) {
 	}
 }
 
+// initrd are the units around ours in an initramfs, cut down to their order: those of
+// systemd (bootup(7)), of Ignition and of Fedora CoreOS.
+var initrd = map[string]string{
+	"initrd.target":               early("Requires=basic.target pivot-initramfs.service", "After=initrd-root-fs.target initrd-fs.target basic.target"),
+	"initrd-root-fs.target":       early("After=sysroot.mount"),
+	"initrd-fs.target":            early("After=initrd-parse-etc.service"),
+	"initrd-parse-etc.service":    service("DefaultDependencies=no", "Requires=initrd-root-fs.target", "After=initrd-root-fs.target"),
+	"initrd-cleanup.service":      service("DefaultDependencies=no", "After=initrd-root-fs.target initrd-fs.target initrd.target"),
+	"initrd-switch-root.target":   early("Requires=initrd-cleanup.service", "After=initrd-cleanup.service"),
+	"ostree-prepare-root.service": service("DefaultDependencies=no", "After=sysroot.mount", "Before=initrd-root-fs.target"),
+	"ignition-mount.service":      service("DefaultDependencies=no", "After=initrd-root-fs.target"),
+	"ignition-files.service":      service("DefaultDependencies=no", "After=ignition-mount.service", "Before=ignition-complete.target initrd-parse-etc.service"),
+	"ignition-complete.target":    early("Before=initrd.target", "Requires=ignition-files.service coreos-boot-edit.service", "Conflicts=initrd-switch-root.target"),
+	"coreos-boot-edit.service":    service("After=ignition-files.service"),
+	"sysroot.mount":               early() + "[Mount]\nWhat=/dev/null\nWhere=/sysroot\n",
+	"emergency.target":            early(),
+	"basic.target":                early("Requires=sysinit.target", "After=sysinit.target"),
+	"sysinit.target":              early(),
+	"shutdown.target":             early(),
+	"umount.target":               early(),
+	"system.slice":                early(),
+	"-.slice":                     early(),
+}
+
+func early(lines ...string) string {
+	return unit(append([]string{"DefaultDependencies=no"}, lines...)...)
+}
+
+// TestInitramfsUnit lets systemd verify the unit of the dracut module where it runs.
+func TestInitramfsUnit(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("no systemd-analyze here")
+	}
+	dest := t.TempDir()
+	units := filepath.Join(dest, "usr/lib/systemd/system")
+	for name, text := range initrd {
+		write(t, filepath.Join(units, name), text, 0o644)
+	}
+	for _, program := range []string{"true", "pivot"} {
+		write(t, filepath.Join(dest, "usr/bin", program), "#!/bin/true\n", 0o755)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "dracut/90pivot/pivot-initramfs.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(units, "pivot-initramfs.service"), string(text), 0o644)
+	out, err := exec.Command(analyze, "verify", "--root="+dest, "--man=no", "--recursive-errors=yes",
+		"pivot-initramfs.service", "initrd.target", "initrd-switch-root.target", "ignition-complete.target").CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
 func write(t *testing.T, path, text string, mode os.FileMode) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -18,6 +18,7 @@ needs() {
 	mkfs.ext4                          e2fsprogs        the disks of the boot tests
 	debugfs                            e2fsprogs        the disks of the boot tests
 	chattr                             e2fsprogs        the disks of the boot tests
+	sfdisk                             fdisk            the disks of the boot tests
 	mkfs.xfs                           xfsprogs         the disks of the boot tests
 	qemu-system-x86_64                 qemu-system-x86  the boot tests
 	podman                             podman           the benchmark, to compare with

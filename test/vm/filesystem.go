@@ -29,7 +29,7 @@ type contents struct {
 // contents finds what is on a powered-off machine's disk and replays it.
 func (m *Machine) contents(ctx context.Context) (contents, error) {
 	var c contents
-	parts, err := partitionsOf(m.Disk)
+	parts, err := m.partitions(ctx)
 	if err != nil {
 		return c, err
 	}
@@ -37,6 +37,9 @@ func (m *Machine) contents(ctx context.Context) (contents, error) {
 		fs, err := fileSystemOn(m.Disk, p)
 		if err != nil {
 			return c, err
+		}
+		if fs == nil {
+			return c, fmt.Errorf("cannot read disk %s: its partition %s holds no known file system", m.Disk, p.name)
 		}
 		if err := fs.replay(ctx); err != nil {
 			return c, err
@@ -54,7 +57,20 @@ func (m *Machine) contents(ctx context.Context) (contents, error) {
 	return c, nil
 }
 
-// fileSystemOn tells by its magic number what is in a partition.
+// partitions are those of the disk, or its root alone where that is the whole disk.
+func (m *Machine) partitions(ctx context.Context) ([]partition, error) {
+	info, err := os.Stat(m.Disk)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read disk: %w", err)
+	}
+	whole := partition{name: rootPartition, size: info.Size()}
+	if fs, err := fileSystemOn(m.Disk, whole); err != nil || fs != nil {
+		return []partition{whole}, err
+	}
+	return partitionsOf(ctx, m.Disk)
+}
+
+// fileSystemOn tells by its magic number what is in a partition; nil: nothing known.
 func fileSystemOn(disk string, p partition) (fileSystem, error) {
 	f, err := os.Open(disk)
 	if err != nil {
@@ -71,7 +87,7 @@ func fileSystemOn(disk string, p partition) (fileSystem, error) {
 	case string(head[1024+56:1024+58]) == "\x53\xef":
 		return ext4{disk, p}, nil
 	}
-	return nil, fmt.Errorf("cannot read disk %s: its partition %s holds no known file system", disk, p.name)
+	return nil, nil
 }
 
 // on is the file system that holds a path of the machine, and the path there.

@@ -56,6 +56,9 @@ func (l Layout) Missing() []string {
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		missing = append(missing, "loop devices")
 	}
+	if l.SeparateBoot {
+		missing = append(missing, lacking("sfdisk")...)
+	}
 	if l.Root == XFS {
 		missing = append(missing, lacking("mkfs.xfs", "xfs_repair", "findmnt")...)
 		if !kernelHas(XFS) {
@@ -95,7 +98,7 @@ func (l Layout) files() []TreeFile {
 // makeDisk makes a disk of the layout from a directory with all that it holds,
 // what is below boot among it.
 func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) error {
-	parts, err := partitioned(dst, l.partitions(rootMiB))
+	parts, err := partitioned(ctx, dst, l.partitions(rootMiB))
 	if err != nil {
 		return err
 	}

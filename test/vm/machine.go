@@ -26,7 +26,7 @@ type BootOptions struct {
 	ExtraArgs []string               // for the kernel, after the boot entry's
 	OnLine    func(line string)      // told of each line on the console; may be nil
 	StopWhen  func(line string) bool // kills the machine when true; may be nil
-	WriteLog  string                 // a file that gets each write to the disk: see OpenRecording
+	Record    string                 // a directory that gets what was written to the disk: see OpenRecording
 }
 
 // DefaultTimeout bounds one boot: four times and more what the slowest takes.
@@ -95,19 +95,18 @@ func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) 
 }
 
 // power does one power-on.
-func (m *Machine) power(ctx context.Context, kernel, initramfs string, o BootOptions, r *BootResult) (err error) {
+func (m *Machine) power(ctx context.Context, kernel, initramfs string, o BootOptions, r *BootResult) error {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	if o.WriteLog != "" { // QEMU wants it to be there
-		if err := os.WriteFile(o.WriteLog, nil, 0o644); err != nil {
-			return fmt.Errorf("cannot record: %w", err)
-		}
+	writeLog, err := startRecording(ctx, o.Record, m.Disk)
+	if err != nil {
+		return err
 	}
 	q := qemu{
-		accel: m.Accel, disk: m.Disk, kernel: kernel, initramfs: initramfs, extra: m.Extra, writeLog: o.WriteLog,
+		accel: m.Accel, disk: m.Disk, kernel: kernel, initramfs: initramfs, extra: m.Extra, writeLog: writeLog,
 		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
 	}
 	start := time.Now()

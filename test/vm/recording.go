@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 )
 
 // Recording is what a machine wrote to its disk in one boot, in order: the log
 // of QEMU's blklogwrites, whose format is that of the kernel's dm-log-writes
 // (Documentation/admin-guide/device-mapper/log-writes.rst).
 type Recording struct {
-	Base    string // the disk as it was before the boot
+	base    string // the disk as it was before the boot
 	log     []byte
 	entries []logEntry
 }
@@ -32,13 +33,38 @@ const (
 	logDiscard = 1 << 2 // carries no data
 )
 
-// OpenRecording reads the log of a boot whose disk was base before it.
-func OpenRecording(base, log string) (*Recording, error) {
+// What is in the directory of a recording.
+const (
+	recordedBase = "base"
+	recordedLog  = "log"
+)
+
+// startRecording prepares a directory for a recording, just before the disk is
+// powered on: even to look for a boot entry may replay a journal, which writes. It
+// returns the file for the log, "" if nothing is to be recorded.
+func startRecording(ctx context.Context, dir, disk string) (log string, err error) {
+	if dir == "" {
+		return "", nil
+	}
+	if _, err := run(ctx, "cp", "--sparse=always", disk, filepath.Join(dir, recordedBase)); err != nil {
+		return "", err
+	}
+	log = filepath.Join(dir, recordedLog)
+	if err := os.WriteFile(log, nil, 0o644); err != nil { // QEMU wants it to be there
+		return "", fmt.Errorf("cannot record: %w", err)
+	}
+	return log, nil
+}
+
+// OpenRecording reads what a boot left in BootOptions.Record: the disk before it,
+// as the file "base", and what was written, as "log".
+func OpenRecording(dir string) (*Recording, error) {
+	log := filepath.Join(dir, recordedLog)
 	data, err := os.ReadFile(log)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read recording: %w", err)
 	}
-	r := &Recording{Base: base, log: data}
+	r := &Recording{base: filepath.Join(dir, recordedBase), log: data}
 	le := binary.LittleEndian
 	if len(data) < logSector || le.Uint64(data) != logMagic || le.Uint32(data[24:]) != logSector {
 		return nil, fmt.Errorf("cannot read recording %s: it is no log of writes with sectors of %d bytes", log, logSector)
@@ -94,7 +120,7 @@ func (c Cut) String() string {
 
 // Rebuild makes the disk at dst what the power cut leaves.
 func (r *Recording) Rebuild(ctx context.Context, c Cut, dst string) (err error) {
-	if _, err := run(ctx, "cp", "--sparse=always", r.Base, dst); err != nil {
+	if _, err := run(ctx, "cp", "--sparse=always", r.base, dst); err != nil {
 		return err
 	}
 	disk, err := os.OpenFile(dst, os.O_WRONLY, 0)

@@ -48,7 +48,7 @@ func TestRecording(t *testing.T) {
 	}
 	write(base, make([]byte, 4*sector))
 	write(log, logOf([3]uint64{0, 1, 0}, [3]uint64{0, 0, flush}, [3]uint64{1, 2, 0}, [3]uint64{2, 3, fua}, [3]uint64{0, 4, 0}))
-	r, err := vm.OpenRecording(base, log)
+	r, err := vm.OpenRecording(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestRecording(t *testing.T) {
 		t.Errorf("disks that come out: %v", seen)
 	}
 	write(log, logOf([3]uint64{0, 1, 0})[:sector+100])
-	if _, err := vm.OpenRecording(base, log); err == nil {
+	if _, err := vm.OpenRecording(dir); err == nil {
 		t.Error("a log that ends in an entry is read")
 	}
 }

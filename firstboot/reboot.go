@@ -1,0 +1,50 @@
+package firstboot
+
+import (
+	"context"
+
+	"machine-pivot/fault"
+	"machine-pivot/host"
+	"machine-pivot/pivot"
+)
+
+// settings are the machine's, but for what the command line says.
+func (m *Machine) settings() (host.Settings, error) {
+	settings, err := m.Host.Settings()
+	if m.RebootMethod != "" {
+		settings.RebootMethod = m.RebootMethod
+	}
+	return settings, err
+}
+
+// reboot asks for the one reboot and then waits for it: whoever is held until
+// this program ends stays held.
+func (m *Machine) reboot(ctx context.Context, method host.RebootMethod) error {
+	if ctx.Err() != nil {
+		return fault.New(fault.Unavailable, "stopped before the reboot: %w", context.Cause(ctx)).
+			WithHint("the new system is committed: the next boot enters it, however it comes about")
+	}
+	m.Progress.Begin(pivot.StepReboot, "rebooting into "+m.Progress.Record.Target.Image.String())
+	reboot := m.Host.Reboot
+	if method == host.RebootKexec {
+		reboot = m.kexec
+	}
+	if err := m.Retry.Do(ctx, m.Progress.Waiting, reboot); err != nil {
+		return fault.New(fault.KindOf(err), "%w", err).WithHint("the new system is ready; reboot by hand to enter it")
+	}
+	<-ctx.Done() // systemd stops us on its way down
+	return nil
+}
+
+// kexec reboots past the firmware, or, where that cannot be, through it.
+func (m *Machine) kexec(ctx context.Context) error {
+	next, err := m.Host.NextKernel()
+	if err == nil {
+		err = m.Host.Kexec(ctx, next)
+	}
+	if err == nil || fault.KindOf(err).Transient() {
+		return err
+	}
+	m.Progress.Note("no kexec but an ordinary reboot: " + err.Error())
+	return m.Host.Reboot(ctx)
+}

@@ -1,0 +1,54 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/host"
+	"machine-pivot/pivot"
+	"machine-pivot/test/lab"
+	"machine-pivot/test/vm"
+)
+
+// byKexec does the main job on a machine whose administrator spares the firmware:
+// it is powered on once and boots twice.
+func byKexec(t *testing.T, l *lab.Lab) {
+	want := l.Wanted()
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: []vm.TreeFile{
+		{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=system\nreboot-method=kexec\n")},
+	}})
+	only := boot(t, m, vm.BootOptions{Timeout: 2 * vm.DefaultTimeout})
+	expectArrived(t, only, want)
+	expectProven(t, m, want)
+
+	started := slices.IndexFunc(only.Serial, func(l vm.SerialLine) bool { return strings.Contains(l.Text, "Starting new kernel") })
+	kubelet := slices.IndexFunc(only.Serial, func(l vm.SerialLine) bool { return strings.Contains(l.Text, "@@kubelet started") })
+	if started < 0 || kubelet < started {
+		t.Errorf("line %d starts another kernel, line %d kubelet", started, kubelet)
+	} else {
+		t.Logf("the next kernel starts after %.1f s", only.Serial[started].At.Seconds())
+	}
+	if ids := bootIDs(t, m); len(ids) != 2 || ids[1] != report(t, only).BootID {
+		t.Errorf("boots %q, want two, the last of them %s", ids, report(t, only).BootID)
+	}
+}
+
+// bootIDs are the boots that a machine's one transaction took part in.
+func bootIDs(t *testing.T, m *vm.Machine) []string {
+	t.Helper()
+	data, err := m.ReadFile(vm.VarDir + "/lib/pivot/journal.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var record pivot.Record
+	if err := json.Unmarshal(data, &record); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, p := range record.Phases {
+		ids = append(ids, p.BootID)
+	}
+	return slices.Compact(ids)
+}
