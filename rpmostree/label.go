@@ -28,16 +28,20 @@ func labelCommand(booted ostree.Deployment, files []hostfiles.File, seen func(st
 	}
 	// -r: the names that the policy knows begin below the deployment.
 	argv := []string{"setfiles", "-F", "-r", seen(booted.Path), seen(contextsOf(booted.Path, policy))}
-	var tops []string
+	var named []string
 	for _, f := range files {
 		top, err := topmostNew(booted.Path, f.Path)
 		if err != nil {
 			return nil, fmt.Errorf("cannot label files: %w", err)
 		}
-		tops = append(tops, seen(filepath.Join(booted.Path, top)))
+		// The file by itself, too: setfiles goes down to no other device, which is what
+		// an overlay's files and directories are to each other.
+		for _, path := range []string{top, f.Path} {
+			named = append(named, seen(filepath.Join(booted.Path, path)))
+		}
 	}
-	slices.Sort(tops)
-	return append(argv, slices.Compact(tops)...), nil
+	slices.Sort(named)
+	return append(argv, slices.Compact(named)...), nil
 }
 
 // contextsOf is where a policy says which file has which label.

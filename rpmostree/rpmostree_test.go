@@ -170,7 +170,8 @@ func TestLabels(t *testing.T) {
 	booted, err := h.Sysroot().Booted()
 	must(t, err)
 	root := booted.Path
-	want := []string{"-F", "-r", root, root + "/etc/selinux/targeted/contexts/files/file_contexts", root + "/etc/a", root + "/etc/new"}
+	want := []string{"-F", "-r", root, root + "/etc/selinux/targeted/contexts/files/file_contexts",
+		root + "/etc/a", root + "/etc/a/b/c", root + "/etc/a/d", root + "/etc/new"}
 	if len(h.Setfiles) != 1 || !slices.Equal(h.Setfiles[0], want) {
 		t.Errorf("labelled %q, want %q", h.Setfiles, want)
 	}

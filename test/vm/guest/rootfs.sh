@@ -8,8 +8,8 @@ packages=(
 	linux-image-cloud-amd64 dracut-core dracut-network
 	# ostree-boot has the dracut module, ostree-prepare-root and ostree-finalize-staged.
 	ostree ostree-boot
-	# Only guests with SELinux keep the policy.
-	selinux-policy-default policycoreutils selinux-utils
+	# Only guests with SELinux keep the policy. libostree runs semodule in bubblewrap.
+	selinux-policy-default policycoreutils selinux-utils bubblewrap
 )
 
 # This machine's own Debian sources, if it is Debian, else mmdebstrap's default.

@@ -37,13 +37,19 @@ units() {
 }
 
 # selinux keeps the policy, permissive: what it would deny is no matter of these
-# tests, the labels are.
+# tests, the labels are. The pinning files get labels that nothing gives them by chance.
 selinux() {
-	if [ "$variant" = selinux ]; then
-		sed -i 's/^SELINUX=.*/SELINUX=permissive/' etc/selinux/config
-	else
+	local contexts=etc/selinux/default/contexts/files/file_contexts.local
+	if [ "$variant" != selinux ]; then
 		rm -rf etc/selinux usr/share/selinux
+		return
 	fi
+	sed -i 's/^SELINUX=.*/SELINUX=permissive/' etc/selinux/config
+	# Where image-based hosts have it: libostree looks at the modules of a deployment, which has no /var.
+	mv var/lib/selinux/default/* etc/selinux/default
+	echo 'store-root=/etc/selinux' >>etc/selinux/semanage.conf
+	printf '%s(/.*)?\tsystem_u:object_r:etc_runtime_t:s0\n' /etc/crio /etc/kubernetes >$contexts
+	cp $contexts etc/selinux/default/active
 }
 
 # prune_modules keeps what the virtual machine has, with all that depends on.
