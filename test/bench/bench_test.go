@@ -42,10 +42,6 @@ func TestShort(t *testing.T) {
 			one.check(t, r)
 		})
 	}
-	updated := r.find("pivot", updatedImage)
-	if share := ratio(updated.Fetched, r.image(updatedImage).Bytes); share > 0.10 {
-		t.Errorf("an update of %.1f %% fetched %.1f %% of the image", 100*ratio(r.Tree.Changed, r.Tree.Bytes), 100*share)
-	}
 	t.Log(text(t, r))
 }
 
@@ -77,9 +73,11 @@ func (one result) check(t *testing.T, r *report) {
 	if one.Contender == "floor" {
 		return
 	}
-	whole := r.image(one.Image).Bytes
-	if fetched := m.Fetched; one.Image != updatedImage && (fetched < whole || fetched > whole+whole/50) {
-		t.Errorf("fetched %d bytes of an image of %d", fetched, whole)
+	// What share of an image an update changes depends on this machine's files, and on
+	// how well they compress. That no other layer is fetched does not.
+	i := r.image(one.Image)
+	if fetched := m.Fetched; fetched < i.New || fetched > i.New+i.Bytes/50 {
+		t.Errorf("fetched %d bytes of an image of %d, of which %d are new", fetched, i.Bytes, i.New)
 	}
 	if share := ratio(m.Handed, m.Objects.Bytes); one.Contender == "pivot" && share > 1.05 {
 		t.Errorf("wrote %.3f times the new objects", share)

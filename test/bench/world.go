@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -30,6 +31,7 @@ type image struct {
 	Digest string   `json:"digest"`
 	Commit string   `json:"commit"`
 	Bytes  int64    `json:"bytes"`  // of the layers as they are in the registry
+	New    int64    `json:"new"`    // of them those that no image before had
 	Layers []string `json:"layers"` // their digests, in hex
 }
 
@@ -105,10 +107,23 @@ func (w *world) publish(ctx context.Context, name, commit string, img v1.Image) 
 	published := image{Name: name, Digest: digest, Commit: commit}
 	for _, l := range manifest.Layers {
 		published.Bytes += l.Size
+		if !w.hasLayer(l.Digest.Hex) {
+			published.New += l.Size
+		}
 		published.Layers = append(published.Layers, l.Digest.Hex)
 	}
 	w.images[name] = published
 	return nil
+}
+
+// hasLayer reports whether a published image has a layer.
+func (w *world) hasLayer(digest string) bool {
+	for _, i := range w.images {
+		if slices.Contains(i.Layers, digest) {
+			return true
+		}
+	}
+	return false
 }
 
 // reference names an image.
