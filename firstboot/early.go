@@ -28,13 +28,9 @@ type Early interface {
 }
 
 // enter begins a first boot in an initramfs, if that is the administrator's choice.
-func (b *FirstBoot) enter() error {
-	settings, err := b.Host.Settings()
-	if err != nil {
-		return err
-	}
-	if settings.Mode != host.ModeInitramfs {
-		return later("pivot.mode is %s", settings.Mode)
+func (b *FirstBoot) enter(mode host.Mode) error {
+	if mode != host.ModeInitramfs {
+		return later("pivot.mode is %s", mode)
 	}
 	return b.Early.Mount()
 }

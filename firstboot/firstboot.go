@@ -49,16 +49,16 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 }
 
 func (b *FirstBoot) run(ctx context.Context) error {
+	settings, err := b.settings()
+	if err != nil {
+		return err
+	}
 	if b.Early != nil {
-		if err := b.enter(); err != nil {
+		if err := b.enter(settings.Mode); err != nil {
 			return err
 		}
 	}
 	if err := b.open(); err != nil {
-		return err
-	}
-	settings, err := b.settings()
-	if err != nil {
 		return err
 	}
 	if settings.Mode == host.ModeOff {

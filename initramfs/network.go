@@ -2,16 +2,22 @@ package initramfs
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 )
 
-// NetworkTimeout bounds how long the network may take to get a default route.
-const NetworkTimeout = 45 * time.Second
+// How long the network may take to get a default route, and to have a device at
+// all: by now the root's has been found.
+const (
+	NetworkTimeout = 45 * time.Second
+	DeviceTimeout  = 10 * time.Second
+)
 
 // manager is what brings the network up in an initramfs.
 type manager struct {
@@ -41,6 +47,12 @@ func (i *Initramfs) Network(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, NetworkTimeout,
 		later("there is no default route after %s", NetworkTimeout))
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer time.AfterFunc(DeviceTimeout, func() {
+		if !hasDevice() {
+			giveUp(later("there is no network device after %s", DeviceTimeout))
+		}
+	}).Stop()
 	if !hasDefaultRoute() {
 		if err := i.start(ctx); err != nil {
 			return err
@@ -50,6 +62,12 @@ func (i *Initramfs) Network(ctx context.Context) error {
 		}
 	}
 	return resolver()
+}
+
+// hasDevice reports whether there is a network device that leads anywhere.
+func hasDevice() bool {
+	devices, err := net.Interfaces()
+	return err != nil || slices.ContainsFunc(devices, func(i net.Interface) bool { return i.Flags&net.FlagLoopback == 0 })
 }
 
 // start starts the first manager that the initramfs has.

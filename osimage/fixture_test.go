@@ -3,7 +3,6 @@ package osimage_test
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -201,11 +200,11 @@ func openRepo(t *testing.T, path string) *ostree.Repo {
 func ostreeTool(t *testing.T, args ...string) string {
 	t.Helper()
 	need.Ostree(t)
-	out, err := exec.Command("ostree", args...).CombinedOutput()
+	out, err := ostreetree.Ostree(args...)
 	if err != nil {
-		t.Fatalf("ostree %s: %v\n%s", strings.Join(args, " "), err, out)
+		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(out))
+	return out
 }
 
 // archive is an archive-mode repository with one commit of a small OS tree.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"machine-pivot/test/need"
 	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/ostreetree"
 	"machine-pivot/test/registry"
 )
 
@@ -49,7 +49,7 @@ func prepareImages(env *testscript.Env) error {
 		}
 	}
 	for _, name := range []string{"repo", "seen", "empty"} {
-		if _, err := ostreeTool("init", "--mode=bare", "--repo="+filepath.Join(env.WorkDir, name)); err != nil {
+		if _, err := ostreetree.Ostree("init", "--mode=bare", "--repo="+filepath.Join(env.WorkDir, name)); err != nil {
 			return err
 		}
 	}
@@ -97,10 +97,10 @@ func legacyImage(env *testscript.Env) (v1.Image, error) {
 			return nil, err
 		}
 	}
-	if _, err := ostreeTool("init", "--mode=archive", "--repo="+archive); err != nil {
+	if _, err := ostreetree.Ostree("init", "--mode=archive", "--repo="+archive); err != nil {
 		return nil, err
 	}
-	commit, err := ostreeTool("commit", "--repo="+archive, "--branch=os", tree)
+	commit, err := ostreetree.Ostree("commit", "--repo="+archive, "--branch=os", tree)
 	if err != nil {
 		return nil, err
 	}
@@ -147,13 +147,4 @@ func damage(path string) error {
 	}
 	content[len(content)/2] ^= 1
 	return os.WriteFile(path, content, 0o600)
-}
-
-// ostreeTool is the real ostree; it returns what that prints.
-func ostreeTool(args ...string) (string, error) {
-	out, err := exec.Command("ostree", args...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("ostree %s: %w\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out)), nil
 }

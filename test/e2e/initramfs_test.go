@@ -124,7 +124,7 @@ func noNetwork(t *testing.T, l *lab.Lab) {
 		ExtraArgs: []string{"module_blacklist=virtio_net"},
 		StopWhen:  func(line string) bool { return strings.Contains(line, systemA) },
 	})
-	expectAside(t, first, "there is no default route")
+	expectAside(t, first, "there is no network device")
 	t.Logf("stepped aside after %.1f s", at(t, first, aside).Seconds())
 }
 

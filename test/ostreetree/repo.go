@@ -2,6 +2,7 @@ package ostreetree
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 )
@@ -14,7 +15,9 @@ const (
 
 // Ostree runs the real ostree and returns what it prints.
 func Ostree(args ...string) (string, error) {
-	out, err := exec.Command("ostree", args...).CombinedOutput()
+	cmd := exec.Command("ostree", args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8") // else it does not print names as they are
+	out, err := cmd.CombinedOutput()
 	text := strings.TrimSpace(string(out))
 	if err != nil {
 		return text, fmt.Errorf("ostree %s: %w\n%s", strings.Join(args, " "), err, text)
