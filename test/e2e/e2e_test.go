@@ -348,14 +348,7 @@ func expectWhole(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
 // expectProven wants the pinning files to be part of what was proven at last.
 func expectProven(t *testing.T, m *vm.Machine, want lab.Want) {
 	t.Helper()
-	data, err := m.ReadFile(vm.VarDir + "/lib/pivot/journal.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var record pivot.Record
-	if err := json.Unmarshal(data, &record); err != nil {
-		t.Fatal(err)
-	}
+	record := journal(t, m)
 	var paths []string
 	for _, f := range want.PinningFiles() {
 		paths = append(paths, f.Path)
@@ -388,6 +381,19 @@ func machineWith(t *testing.T, l *lab.Lab, s lab.Setup) *vm.Machine {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// journal is what a powered-off machine's transaction has come to.
+func journal(t *testing.T, m *vm.Machine) (record pivot.Record) {
+	t.Helper()
+	data, err := m.ReadFile(vm.VarDir + "/lib/pivot/journal.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &record); err != nil {
+		t.Fatal(err)
+	}
+	return record
 }
 
 func diskName(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", "-") }

@@ -1,13 +1,11 @@
 package e2e_test
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
 	"machine-pivot/host"
-	"machine-pivot/pivot"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/vm"
 )
@@ -38,16 +36,8 @@ func byKexec(t *testing.T, l *lab.Lab) {
 // bootIDs are the boots that a machine's one transaction took part in.
 func bootIDs(t *testing.T, m *vm.Machine) []string {
 	t.Helper()
-	data, err := m.ReadFile(vm.VarDir + "/lib/pivot/journal.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var record pivot.Record
-	if err := json.Unmarshal(data, &record); err != nil {
-		t.Fatal(err)
-	}
 	var ids []string
-	for _, p := range record.Phases {
+	for _, p := range journal(t, m).Phases {
 		ids = append(ids, p.BootID)
 	}
 	return slices.Compact(ids)
