@@ -62,15 +62,9 @@ func (m *Machine) leaveInitramfs(ctx context.Context) error {
 // error, where the started system may succeed: it is told why, and what was
 // imported is kept. What is known to fail there too stops the boot, unless the
 // administrator wants the started system to tell of it.
-func (b *FirstBoot) settle(err error) error {
-	if err == nil {
-		return nil
-	}
-	if !passes(err) {
-		// With an error, the settings that are right.
-		if settings, _ := b.Host.Settings(); settings.OnFailure != host.OnFailureSystem {
-			return err
-		}
+func (b *FirstBoot) settle(err error, on host.OnFailure) error {
+	if err == nil || !passes(err) && on != host.OnFailureSystem {
+		return err
 	}
 	b.Progress.Note(fmt.Sprintf("stepping aside for the started system: %v", err))
 	return nil

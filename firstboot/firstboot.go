@@ -38,9 +38,12 @@ type FirstBoot struct {
 // In an initramfs there is a fourth: it steps aside, and the started system does
 // the same (early.go).
 func (b *FirstBoot) Run(ctx context.Context) error {
-	err := b.run(ctx)
+	settings, err := b.settings()
+	if err == nil {
+		err = b.run(ctx, settings)
+	}
 	if b.Early != nil {
-		err = b.settle(err)
+		err = b.settle(err, settings.OnFailure)
 	}
 	if err != nil {
 		b.Progress.Fail(err)
@@ -48,11 +51,7 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 	return err
 }
 
-func (b *FirstBoot) run(ctx context.Context) error {
-	settings, err := b.settings()
-	if err != nil {
-		return err
-	}
+func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	if b.Early != nil {
 		if err := b.enter(settings.Mode); err != nil {
 			return err

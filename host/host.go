@@ -44,14 +44,13 @@ func New(root string) *Host {
 func (h *Host) Sysroot() *ostree.Sysroot { return ostree.OpenSysroot(h.Root) }
 
 // ReadRepo opens the machine's ostree repository for reading.
-func (h *Host) ReadRepo() (*ostree.Repo, error) { return ostree.OpenRepo(h.repoPath()) }
-
-func (h *Host) repoPath() string { return filepath.Join(h.Sysroot().Physical(), "ostree/repo") }
+func (h *Host) ReadRepo() (*ostree.Repo, error) { return ostree.OpenRepo(h.Sysroot().RepoPath()) }
 
 // OpenRepo opens the machine's ostree repository for writing, also where /sysroot
 // is mounted read-only. The repository can be used until view is closed.
 func (h *Host) OpenRepo() (repo *ostree.Repo, view io.Closer, err error) {
-	dir, err := hostfiles.OpenWritable(h.Sysroot().Physical(), h.repoPath())
+	sysroot := h.Sysroot()
+	dir, err := hostfiles.OpenWritable(sysroot.Physical(), sysroot.RepoPath())
 	if err != nil {
 		return nil, nil, err
 	}

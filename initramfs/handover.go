@@ -2,6 +2,7 @@ package initramfs
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
@@ -36,7 +37,7 @@ func (i *Initramfs) KeepNetwork(ctx context.Context) error {
 func stopUnit(ctx context.Context, name string) error {
 	conn, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {
-		return later("cannot reach systemd: %w", err)
+		return fmt.Errorf("cannot reach systemd: %w", err)
 	}
 	defer conn.Close()
 	if state, err := activeState(ctx, conn, name); err != nil || state != "active" {
@@ -44,17 +45,17 @@ func stopUnit(ctx context.Context, name string) error {
 	}
 	done := make(chan string, 1)
 	if _, err := conn.StopUnitContext(ctx, name, "replace", done); err != nil {
-		return later("cannot stop %s: %w", name, err)
+		return fmt.Errorf("cannot stop %s: %w", name, err)
 	}
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return later("cannot stop %s: %w", name, context.Cause(ctx))
+		return fmt.Errorf("cannot stop %s: %w", name, context.Cause(ctx))
 	}
 	// The job is done also if a command of the unit's has failed.
 	state, err := activeState(ctx, conn, name)
 	if err == nil && state != "inactive" {
-		err = later("cannot stop %s: it is %s", name, state)
+		err = fmt.Errorf("cannot stop %s: it is %s", name, state)
 	}
 	return err
 }
@@ -62,11 +63,11 @@ func stopUnit(ctx context.Context, name string) error {
 func activeState(ctx context.Context, conn *dbus.Conn, unit string) (string, error) {
 	property, err := conn.GetUnitPropertyContext(ctx, unit, "ActiveState")
 	if err != nil {
-		return "", later("cannot look at %s: %w", unit, err)
+		return "", fmt.Errorf("cannot look at %s: %w", unit, err)
 	}
 	state, ok := property.Value.Value().(string)
 	if !ok {
-		return "", later("cannot look at %s: systemd has no state for it", unit)
+		return "", fmt.Errorf("cannot look at %s: systemd has no state for it", unit)
 	}
 	return state, nil
 }

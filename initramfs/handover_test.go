@@ -3,7 +3,6 @@ package initramfs_test
 import (
 	"context"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -33,11 +32,8 @@ func TestKeepNetwork(t *testing.T) {
 		"": "",
 		"mkdir -p /etc/systemd/system; touch /etc/systemd/system/coreos-teardown-initramfs.service; ": "cannot hand the network settings over to the system: cannot reach systemd",
 	} {
-		script := "for d in /run /etc; do mount -t tmpfs tmpfs $d; done; " + setup + `exec "$0" -test.run='^TestKeepNetwork$'`
-		cmd := exec.Command("unshare", "--mount", "sh", "-c", script, os.Args[0])
-		cmd.Env = []string{childHandOver + "=1", "PATH=" + os.Getenv("PATH")}
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), want) || want == "" && strings.Contains(string(out), "cannot") {
+		out, err := elsewhere(t, childHandOver, setup)
+		if err != nil || !strings.Contains(out, want) || want == "" && strings.Contains(out, "cannot") {
 			t.Errorf("%v, want %q:\n%s", err, want, out)
 		}
 	}

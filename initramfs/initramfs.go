@@ -13,7 +13,6 @@
 package initramfs
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -45,5 +44,5 @@ func (i *Initramfs) path(name string) string { return filepath.Join(i.Root, name
 
 // later is a failure that the started system will not have.
 func later(format string, args ...any) error {
-	return &fault.Error{Kind: fault.Later, Err: fmt.Errorf(format, args...)}
+	return fault.New(fault.Later, format, args...)
 }

@@ -13,8 +13,8 @@ import (
 // How long the network may take to get a default route, and to have a device at
 // all: by now the root's has been found.
 const (
-	NetworkTimeout = 45 * time.Second
-	DeviceTimeout  = 10 * time.Second
+	networkTimeout = 45 * time.Second
+	deviceTimeout  = 10 * time.Second
 )
 
 // manager is what brings the network up in an initramfs.
@@ -42,13 +42,13 @@ func unitDirs() []string {
 // what the initramfs has for it: a unit, started through systemd. Names are then
 // looked up by the servers that came with the route.
 func (i *Initramfs) Network(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, NetworkTimeout,
-		later("there is no default route after %s", NetworkTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, networkTimeout,
+		later("there is no default route after %s", networkTimeout))
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
-	defer time.AfterFunc(DeviceTimeout, func() {
+	defer time.AfterFunc(deviceTimeout, func() {
 		if !hasDevice() {
-			giveUp(later("there is no network device after %s", DeviceTimeout))
+			giveUp(later("there is no network device after %s", deviceTimeout))
 		}
 	}).Stop()
 	if !hasDefaultRoute() {

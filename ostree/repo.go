@@ -14,8 +14,9 @@ import (
 
 // Repo is a repository of mode bare, as hosts have it.
 type Repo struct {
-	path   string
-	config repoConfig
+	path       string
+	config     repoConfig
+	bootLoader string
 }
 
 // repoConfig is what counts of a repository's config file (ostree.repo-config(5)).
@@ -28,12 +29,12 @@ type repoConfig struct {
 
 // OpenRepo opens a repository.
 func OpenRepo(path string) (*Repo, error) {
-	core, err := readCore(filepath.Join(path, "config"))
+	groups, err := readConfig(filepath.Join(path, "config"))
 	if err != nil {
 		return nil, fmt.Errorf("cannot open repository %s: %w", path, err)
 	}
-	r := &Repo{path: path}
-	if r.config, err = parseConfig(core); err != nil {
+	r := &Repo{path: path, bootLoader: groups["[sysroot]"]["bootloader"]}
+	if r.config, err = parseConfig(groups["[core]"]); err != nil {
 		return nil, fmt.Errorf("cannot open repository %s: %w", path, err)
 	}
 	return r, nil
@@ -42,26 +43,33 @@ func OpenRepo(path string) (*Repo, error) {
 // Path is where the repository is.
 func (r *Repo) Path() string { return r.path }
 
-// readCore reads the group [core]; a group that stands twice is one, and the
-// last value of a key counts, as GKeyFile has it.
-func readCore(path string) (map[string]string, error) {
+// BootLoader is what the repository's configuration says of the host's boot loader
+// (sysroot.bootloader), as "none" or "zipl"; "" leaves it to libostree.
+func (r *Repo) BootLoader() string { return r.bootLoader }
+
+// readConfig reads the groups by their headings; one that stands twice is one, and
+// the last value of a key counts, as GKeyFile has it.
+func readConfig(path string) (map[string]map[string]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	core, group := map[string]string{}, ""
+	groups, group := map[string]map[string]string{}, ""
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		line := strings.TrimSpace(lines.Text())
 		if strings.HasPrefix(line, "[") {
 			group = line
+			if groups[group] == nil {
+				groups[group] = map[string]string{}
+			}
 			continue
 		}
-		if key, value, ok := strings.Cut(line, "="); ok && group == "[core]" && line[0] != '#' {
-			core[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		if key, value, ok := strings.Cut(line, "="); ok && group != "" && line[0] != '#' {
+			groups[group][strings.TrimSpace(key)] = strings.TrimSpace(value)
 		}
 	}
-	return core, nil
+	return groups, nil
 }
 
 func parseConfig(core map[string]string) (repoConfig, error) {

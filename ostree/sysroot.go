@@ -38,6 +38,9 @@ func (s *Sysroot) Root() string { return s.root }
 // Physical is the root of the file system that holds /ostree; on a booted host a mount point.
 func (s *Sysroot) Physical() string { return s.physical }
 
+// RepoPath is where the host's repository is.
+func (s *Sysroot) RepoPath() string { return filepath.Join(s.physical, "ostree/repo") }
+
 // Deployment is one deployed commit.
 type Deployment struct {
 	DeploymentRef
@@ -137,7 +140,7 @@ func (s *Sysroot) Deployment(ref DeploymentRef) (Deployment, error) {
 // base is the commit that another was layered on, which may be itself: an origin
 // can ask for changes that need no commit of their own.
 func (s *Sysroot) base(commit Checksum) (Checksum, error) {
-	repo, err := OpenRepo(filepath.Join(s.physical, "ostree/repo"))
+	repo, err := OpenRepo(s.RepoPath())
 	if err != nil {
 		return commit, err
 	}

@@ -100,15 +100,12 @@ func (e *Direct) plain() *Ostree { return &Ostree{Sysroot: e.Sysroot, Run: e.Run
 // checkBootLoader is an error where the boot entries alone are not what boots:
 // zipl, which libostree runs after its rename, wants the machine's own devices.
 func (e *Direct) checkBootLoader() error {
-	config, err := os.ReadFile(filepath.Join(e.Sysroot.Physical(), "ostree/repo/config"))
+	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
 	if err != nil {
-		return fmt.Errorf("cannot read the repository's configuration: %w", err)
+		return err
 	}
-	for line := range strings.Lines(string(config)) {
-		key, value, _ := strings.Cut(line, "=")
-		if strings.TrimSpace(key) == "bootloader" && strings.TrimSpace(value) == "zipl" {
-			return fault.New(fault.Later, "cannot deploy from here: the boot loader is zipl")
-		}
+	if repo.BootLoader() == "zipl" {
+		return fault.New(fault.Later, "cannot deploy from here: the boot loader is zipl")
 	}
 	return nil
 }
