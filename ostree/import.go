@@ -197,6 +197,14 @@ func (im *Import) reserve(size uint64) error {
 	return nil
 }
 
+// release gives back room that was taken for what turned out to be there.
+func (im *Import) release(size uint64) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.room += int64(size)
+	im.stats.BytesWritten -= int64(size)
+}
+
 // flush lets the disk begin with what was written. Its error is of no interest:
 // what counts is synced again by Finish.
 func (im *Import) flush() {

@@ -65,6 +65,11 @@ func (im *Import) writeObject(n ObjectName, h *fileHeader, source *noting, conte
 	if got := Checksum(sum.Sum(nil)); got != n.Checksum {
 		return corrupt(n, "its content has the checksum %s", got)
 	}
+	return im.complete(n, f, h)
+}
+
+// complete gives a written file all that an object has beside its content.
+func (im *Import) complete(n ObjectName, f *os.File, h *fileHeader) error {
 	if err := errors.Join(im.applyMetadata(f, h), im.durable(f), f.Close()); err != nil {
 		return fmt.Errorf("cannot write object %s: %w", n, err)
 	}
@@ -94,7 +99,7 @@ func (im *Import) applyMetadata(f *os.File, h *fileHeader) error {
 	return nil
 }
 
-// writeLink makes a symbolic link.
+// writeLink makes a symbolic link whose checksum is known.
 func (im *Import) writeLink(n ObjectName, h *fileHeader, source *noting, content func(io.Writer, io.Reader) error) error {
 	sum := h.sum()
 	if err := content(io.Discard, source); err != nil {
@@ -103,6 +108,11 @@ func (im *Import) writeLink(n ObjectName, h *fileHeader, source *noting, content
 	if got := Checksum(sum.Sum(nil)); got != n.Checksum {
 		return corrupt(n, "its content has the checksum %s", got)
 	}
+	return im.makeLink(n, h)
+}
+
+// makeLink makes the object of a symbolic link.
+func (im *Import) makeLink(n ObjectName, h *fileHeader) error {
 	path := im.staging.path(n)
 	if err := os.Symlink(h.target, path); err != nil {
 		return fmt.Errorf("cannot write object: %w", err)

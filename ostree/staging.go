@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +26,8 @@ const stagingPrefix = "pivot-import-"
 type staging struct {
 	dir *os.File // locked while open
 	own bool     // made for this import alone, not to be found again
+
+	created atomic.Uint64 // names for objects that have none yet
 }
 
 // openStaging takes over or makes the staging directory of this boot, and
@@ -174,6 +177,17 @@ func (s *staging) create(n ObjectName, mode uint32) (*os.File, error) {
 	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, mode)
 	if err != nil {
 		return nil, &os.PathError{Op: "create", Path: s.path(n), Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// createNew makes a file for an object whose name is not known yet. What is left of
+// it by a crash, whole removes.
+func (s *staging) createNew() (*os.File, error) {
+	name := fmt.Sprintf("new-%d", s.created.Add(1))
+	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, &os.PathError{Op: "create", Path: filepath.Join(s.dir.Name(), name), Err: err}
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }
