@@ -7,6 +7,7 @@ import (
 	"machine-pivot/osimage/layer"
 	"machine-pivot/osimage/merge"
 	"machine-pivot/ostree"
+	"machine-pivot/selinux"
 )
 
 // mergeLayers merges the derived layers, if there are any, into the base's tree, which
@@ -71,7 +72,21 @@ func (i *importer) derivedLayer(before ostree.Checksum, now *layer.Derived) (*me
 	return merge.LayerFrom(ostree.DirChecksums{Tree: info.RootTree, Meta: info.RootMeta}), nil
 }
 
-// provisional guesses the labels of files while their layers are read.
-func (i *importer) provisional() (func(path string, mode uint32) (string, error), error) {
-	return func(string, uint32) (string, error) { return "", nil }, nil
+// provisional guesses the labels of files while their layers are read: by the policy of
+// the host, which is nearly always right for the next OS too. What the merged tree's
+// own policy says is known when all layers are there; a file that was given another
+// label is then changed.
+func (i *importer) provisional() func(path string, mode uint32) string {
+	none := func(string, uint32) string { return "" }
+	if i.Derived == 0 {
+		return none
+	}
+	policy, err := selinux.Installed(i.root)
+	if err != nil || policy == nil {
+		return none
+	}
+	return func(path string, mode uint32) string {
+		label, _ := policy.Label(path, mode) // it is a guess: no label will do
+		return label
+	}
 }

@@ -3,6 +3,8 @@ package osimage_test
 import (
 	"archive/tar"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -278,6 +280,100 @@ func difference(want, got string) string {
 	return b.String()
 }
 
+// TestChangedObjects has layers of builders that write to a base's objects through
+// their names in the image's own repository: what they change has its data there, or
+// is a hard link to it.
+func TestChangedObjects(t *testing.T) {
+	const objects = "sysroot/ostree/repo/objects/"
+	const capability = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	h := newHost(t, registry.Options{})
+	base := newOSTree(t)
+	image := base.encapsulated()
+	object := func(path string) string {
+		fields := strings.Fields(ostreeTool(t, "ls", "--repo="+base.repo, "-C", ostreetree.Branch, path))
+		return objects + fields[4][:2] + "/" + fields[4][2:] + ".file"
+	}
+	tool, passwd := object("/usr/bin/tool"), object("/usr/etc/passwd")
+	changed := having(with(regular(tool, "new"), 0o4755, 0, 0), "SCHILY.xattr.security.capability", capability)
+	wantTool := func(o *osTree, names ...string) {
+		for _, name := range names {
+			o.write(name, "new")
+			o.chmod(name, 0o4755)
+			o.xattr(name, "security.capability", capability)
+		}
+	}
+	for n, c := range []struct {
+		name  string
+		layer []entry
+		want  func(o *osTree)
+	}{
+		{"with links to it", []entry{changed, hard("usr/bin/tool", tool), hard("usr/bin/tool-too", "./"+tool)},
+			func(o *osTree) { wantTool(o, "usr/bin/tool", "usr/bin/tool-too") }},
+		{"with links before it", []entry{hard("usr/bin/tool", "/"+tool), changed}, func(o *osTree) { wantTool(o, "usr/bin/tool") }},
+		{"with a link below /etc", []entry{regular(passwd, "changed"), hard("etc/passwd", passwd)},
+			func(o *osTree) { o.write("usr/etc/passwd", "changed") }},
+		{"the object a link to what is below /etc", []entry{regular("etc/passwd", "changed"), hard(passwd, "etc/passwd"), hard("usr/share/passwd", passwd)},
+			func(o *osTree) { o.write("usr/etc/passwd", "changed"); o.write("usr/share/passwd", "changed") }},
+		{"only a link to the base's", []entry{hard("usr/bin/tool-too", tool), directory("sysroot/ostree/repo/objects")},
+			func(o *osTree) { o.write("usr/bin/tool-too", "tool") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			img, err := oscontainer.Derive(image, oscontainer.WithDerived(c.layer...), oscontainer.WithWorkDir(t.TempDir()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.t, base.t = t, t
+			ref, _ := h.push(fmt.Sprintf("objects-%d", n), img)
+			repo := bare(t)
+			result, err := h.importRef(ref, repo)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := base.copy()
+			c.want(want)
+			sameTree(t, repo, result.Commit, want)
+		})
+	}
+}
+
+// TestSparse: GNU tar stores files with holes in forms of their own.
+func TestSparse(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	base := newOSTree(t)
+	image := base.encapsulated()
+	holes := make([]byte, 1<<20)
+	copy(holes[300000:], "in the middle")
+	for n, format := range []string{"gnu", "posix"} {
+		t.Run(format, func(t *testing.T) {
+			dir := t.TempDir()
+			base.t, h.t = t, t
+			want := base.copy()
+			for _, o := range []*osTree{{t: t, dir: dir}, want} {
+				o.write("usr/share/holes", string(holes))
+				o.write("usr/share/later", "later")
+			}
+			if out, err := exec.Command("fallocate", "--dig-holes", filepath.Join(dir, "usr/share/holes")).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			archive, err := exec.Command("tar", "--format="+format, "--sparse", "-C", dir, "-c", "usr/share/holes", "usr/share/later").Output()
+			if err != nil || len(archive) > len(holes)/2 {
+				t.Fatalf("%d bytes, %v", len(archive), err)
+			}
+			img, err := oscontainer.Derive(image, oscontainer.WithDerivedArchive(archive), oscontainer.WithWorkDir(t.TempDir()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref, _ := h.push(fmt.Sprintf("sparse-%d", n), img)
+			repo := bare(t)
+			result, err := h.importRef(ref, repo)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameTree(t, repo, result.Commit, want)
+		})
+	}
+}
+
 // TestDerivedRefused has what no commit can be made of.
 func TestDerivedRefused(t *testing.T) {
 	h := newHost(t, registry.Options{})
@@ -331,10 +427,13 @@ func TestDerivedRefused(t *testing.T) {
 func TestPlain(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	o := newOSTree(t)
-	for name, n := range map[string]int{"one": 1, "many": 300} {
+	for name, c := range map[string]struct {
+		layers      int
+		compression oscontainer.Compression
+	}{"one": {1, oscontainer.Zstd}, "many": {300, oscontainer.Gzip}, "chunked": {5, oscontainer.ZstdChunked}} {
 		t.Run(name, func(t *testing.T) {
-			h.t = t
-			ref, _ := h.push(name, plainImage(t, o, n))
+			h.t, o.t = t, t
+			ref, _ := h.push(name, plainImage(t, o, c.layers, oscontainer.WithCompression(c.compression)))
 			repo := bare(t)
 			result, err := h.importRef(ref, repo)
 			if err != nil {
@@ -351,6 +450,39 @@ func TestPlain(t *testing.T) {
 			again, err := h.importRef(ref, repo)
 			if err != nil || again.Commit != result.Commit || again.Bytes.Fetched != 0 || again.Objects.New != 0 {
 				t.Errorf("again: %+v, %v", again, err)
+			}
+		})
+	}
+}
+
+// TestGuessedLabels: whatever policy the host has, the labels are those of the image's
+// own, and nearly nothing is written twice.
+func TestGuessedLabels(t *testing.T) {
+	o := newOSTree(t)
+	o.write("usr/bin/large", strings.Repeat("large ", 1<<19))
+	const policyDir = "/etc/selinux/small/contexts/files/file_contexts"
+	for name, policy := range map[string]string{
+		"none": "", "the same": contexts, "another": strings.ReplaceAll(contexts, "bin_t", "other_bin_t"), "one that cannot be read": "/x -z x\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, registry.Options{})
+			if policy != "" {
+				h.write("/etc/selinux/config", "SELINUX=enforcing\nSELINUXTYPE=small\n")
+				h.write(policyDir, policy)
+				h.write(policyDir+".subs_dist", "/usr/etc /etc\n")
+			}
+			o.t = t
+			ref, _ := h.push("guess", plainImage(t, o, 3))
+			repo := bare(t)
+			result, err := h.importRef(ref, repo)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ostreeTool(t, "fsck", "--repo="+repo)
+			sameTree(t, repo, result.Commit, o)
+			// The content is in each layer once; the rest is metadata.
+			if written, content := result.Bytes.Written, int64(6<<19); written > content*105/100 {
+				t.Errorf("%d bytes written of %d", written, content)
 			}
 		})
 	}

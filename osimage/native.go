@@ -27,10 +27,7 @@ func (i *importer) native(ctx context.Context, have present) error {
 	finish := newFinisher(ctx, i.target, len(have.layers))
 	read := make([]*layer.Native, len(have.layers))
 	derived := make([]*layer.Derived, len(have.layers))
-	label, err := i.provisional()
-	if err != nil {
-		return err
-	}
+	label := i.provisional()
 	start := func(n int) layer.Content {
 		if n >= i.baseLayers() {
 			derived[n] = layer.NewDerived(i.target, label)
@@ -54,7 +51,7 @@ func (i *importer) native(ctx context.Context, have present) error {
 		finish.roots <- ostree.Root{Commit: set, Refs: []string{i.layerRef(n)}}
 		return nil
 	}
-	err = i.layers(finish.ctx, have, start, done)
+	err := i.layers(finish.ctx, have, start, done)
 	if failed := finish.wait(); failed != nil {
 		return writing(failed)
 	}

@@ -10,14 +10,16 @@
 // Formats. A legacy "oscontainer" (machine-os-content) is an ordinary container
 // image with an archive-mode repository at /srv/repo; its commit is named by the
 // label com.coreos.ostree-commit or by the only ref. ostree-native containers
-// carry it in layers of objects ("encapsulated"); those with further layers on
-// top ("layered") are recognized and refused.
+// carry it in layers of objects ("encapsulated"), perhaps with further layers on top
+// ("layered"), which package merge makes part of it. Images of a whole OS that carry
+// no commit ("plain") have only such layers.
 //
 // Limits. At most four layers are read at once. The repository must be of mode
 // bare, and have room for the layers to be fetched before anything is written.
 package osimage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -48,6 +50,7 @@ type Opened struct {
 	Image
 	source *source.Image
 	asked  imageref.Reference // as it was asked for, perhaps by a tag
+	root   string             // the host's
 }
 
 // Open looks an image up: manifest and config, of the platform that this program
@@ -63,7 +66,7 @@ func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (*Opened, err
 			p.Log(note)
 		}
 	}
-	return &Opened{Image: describe(opened), source: opened, asked: ref}, nil
+	return &Opened{Image: describe(opened), source: opened, asked: ref, root: cmp.Or(p.Root, "/")}, nil
 }
 
 // Close ends the connections to the image's source.

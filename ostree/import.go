@@ -171,6 +171,15 @@ func (im *Import) settle(n ObjectName, state objectState) {
 	im.settled.Broadcast()
 }
 
+// forget takes back a staged object that has become another one.
+func (im *Import) forget(n ObjectName) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	delete(im.objects, n)
+	im.stats.ObjectsTotal--
+	im.stats.ObjectsNew--
+}
+
 // state waits until an object is not pending.
 func (im *Import) state(n ObjectName) objectState {
 	im.mu.Lock()

@@ -92,8 +92,7 @@ func (im *Import) applyMetadata(f *os.File, h *fileHeader) error {
 			return fmt.Errorf("cannot set %s: %w", x.name, err)
 		}
 	}
-	epoch := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {}}
-	if err := unix.UtimesNanoAt(im.staging.fd(), f.Name(), epoch, 0); err != nil {
+	if err := im.staging.markWhole(f.Name()); err != nil {
 		return fmt.Errorf("cannot set the time: %w", err)
 	}
 	return nil

@@ -51,26 +51,79 @@ func (im *Import) StatFile(c Checksum) (FileStat, error) {
 }
 
 // Relabel adds the object that differs from another one, of this import or of the
-// repository, only in its label, and returns it.
+// repository, only in its label, and returns it. The other one stays.
 func (im *Import) Relabel(ctx context.Context, c Checksum, label string) (Checksum, error) {
+	made, err := im.relabel(ctx, c, label, im.AddNewFile)
+	if err != nil {
+		return c, fmt.Errorf("cannot label object %s: %w", ObjectName{c, File}, err)
+	}
+	return made, nil
+}
+
+// MoveLabel is Relabel for an object that nothing needs as it is any more: one that
+// is only staged is changed in place of being copied.
+func (im *Import) MoveLabel(ctx context.Context, c Checksum, label string) (Checksum, error) {
+	n := ObjectName{c, File}
+	if im.state(n) != staged {
+		return im.Relabel(ctx, c, label)
+	}
+	made, err := im.relabel(ctx, c, label, func(ctx context.Context, info FileInfo, content io.Reader) (Checksum, error) {
+		if info.Target != "" {
+			return im.AddNewFile(ctx, info, nil)
+		}
+		return im.moveStaged(n, info, content, label)
+	})
+	if err != nil {
+		return c, fmt.Errorf("cannot label object %s: %w", n, err)
+	}
+	return made, nil
+}
+
+// relabel lets add have an object with another label.
+func (im *Import) relabel(ctx context.Context, c Checksum, label string, add func(context.Context, FileInfo, io.Reader) (Checksum, error)) (Checksum, error) {
 	path := im.objectPath(ObjectName{c, File})
 	info, xattrs, err := readInfo(path)
 	if err != nil {
-		return c, fmt.Errorf("cannot label object %s: %w", ObjectName{c, File}, err)
-	}
-	SetLabel(xattrs, label)
-	if info.Xattrs, err = EncodeXattrs(xattrs); err != nil {
 		return c, err
 	}
-	if info.Target != "" {
-		return im.AddNewFile(ctx, info, nil)
+	SetLabel(xattrs, label)
+	if info.Xattrs, err = EncodeXattrs(xattrs); err != nil || info.Target != "" {
+		if err == nil {
+			c, err = add(ctx, info, nil)
+		}
+		return c, err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return c, fmt.Errorf("cannot label object %s: %w", ObjectName{c, File}, err)
+		return c, err
 	}
 	defer f.Close()
-	return im.AddNewFile(ctx, info, f)
+	return add(ctx, info, f)
+}
+
+// moveStaged changes the label of a staged object. Until it has its new name, its time
+// says that it is not whole: a crash must not leave it for the next import.
+func (im *Import) moveStaged(from ObjectName, info FileInfo, content io.Reader, label string) (Checksum, error) {
+	h, err := info.header()
+	if err != nil {
+		return from.Checksum, err
+	}
+	sum := h.sum()
+	if _, err := io.Copy(sum, content); err != nil {
+		return from.Checksum, err
+	}
+	n := ObjectName{Checksum(sum.Sum(nil)), File}
+	if wanted, err := im.claim(n); err != nil || !wanted {
+		return n.Checksum, err
+	}
+	err = im.staging.rename(from, n, func(path string) error {
+		return unix.Lsetxattr(path, labelXattr, append([]byte(label), 0), 0)
+	})
+	im.settle(n, map[bool]objectState{true: staged}[err == nil])
+	if err == nil {
+		im.forget(from)
+	}
+	return n.Checksum, err
 }
 
 // objectPath is where an object is, staged or in the repository.

@@ -192,6 +192,26 @@ func (s *staging) createNew() (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
+// rename makes an object another one by a change of its file.
+func (s *staging) rename(from, to ObjectName, change func(path string) error) error {
+	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
+	if err := unix.UtimesNanoAt(s.fd(), from.path(), now, 0); err != nil {
+		return err
+	}
+	if err := change(s.path(from)); err != nil {
+		return err
+	}
+	if err := unix.Renameat(s.fd(), from.path(), s.fd(), to.path()); err != nil {
+		return err
+	}
+	return s.markWhole(to.path())
+}
+
+// markWhole gives a file the time by which whole knows it.
+func (s *staging) markWhole(name string) error {
+	return unix.UtimesNanoAt(s.fd(), name, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {}}, 0)
+}
+
 // path is where an object is.
 func (s *staging) path(n ObjectName) string { return filepath.Join(s.dir.Name(), n.path()) }
 

@@ -29,12 +29,12 @@ type Derived struct {
 	Layer *merge.Layer // complete when the layer was read
 
 	sink  NewSink
-	label func(path string, mode uint32) (string, error)
+	label func(path string, mode uint32) string
 }
 
 // NewDerived takes a layer's files into a sink. label guesses which SELinux label a
 // path will have; "" is none. A wrong guess costs time later, no more.
-func NewDerived(sink NewSink, label func(path string, mode uint32) (string, error)) *Derived {
+func NewDerived(sink NewSink, label func(path string, mode uint32) string) *Derived {
 	return &Derived{Layer: merge.NewLayer(), sink: sink, label: label}
 }
 
@@ -82,11 +82,7 @@ func (d *Derived) addFile(ctx context.Context, to *feeder, name string, info ost
 	if err != nil {
 		return err
 	}
-	label, err := d.label("/"+merge.Place(name), info.Mode)
-	if err != nil {
-		return err
-	}
-	ostree.SetLabel(xattrs, label)
+	ostree.SetLabel(xattrs, d.label("/"+merge.Place(name), info.Mode))
 	if info.Xattrs, err = ostree.EncodeXattrs(xattrs); err != nil {
 		return err
 	}

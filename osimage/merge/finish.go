@@ -52,7 +52,7 @@ func (t *Tree) removeEmpty(at string, names ...string) error {
 		if f == nil {
 			continue
 		}
-		stat, err := t.im.StatFile(f.object)
+		stat, err := t.objects.StatFile(f.object)
 		if err != nil {
 			return err
 		}
@@ -85,14 +85,14 @@ func (t *Tree) basePolicy() (*selinux.Contexts, error) {
 	if t.base == (ostree.DirChecksums{}) {
 		return nil, nil
 	}
-	base := &Tree{im: t.im, root: &dir{saved: t.base}}
+	base := &Tree{objects: t.objects, root: &dir{saved: t.base}}
 	return base.policy()
 }
 
 // policyChanged reports whether layers have touched the base's policy. Where they
 // have not, the base has its labels from just this policy.
 func (t *Tree) policyChanged(ctx context.Context) (bool, error) {
-	base := &Tree{im: t.im, root: &dir{saved: t.base}}
+	base := &Tree{objects: t.objects, root: &dir{saved: t.base}}
 	if t.base == (ostree.DirChecksums{}) {
 		base.root = implied(0, 0)
 	}
@@ -116,7 +116,7 @@ func (t *Tree) policyChanged(ctx context.Context) (bool, error) {
 func (t *Tree) write(ctx context.Context, d *dir) (sums ostree.DirChecksums, err error) {
 	sums = d.saved
 	if d.info != nil {
-		if sums.Meta, err = t.im.AddDirInfo(ctx, *d.info); err != nil {
+		if sums.Meta, err = t.objects.AddDirInfo(ctx, *d.info); err != nil {
 			return sums, err
 		}
 	}
@@ -132,6 +132,6 @@ func (t *Tree) write(ctx context.Context, d *dir) (sums ostree.DirChecksums, err
 			return sums, err
 		}
 	}
-	sums.Tree, err = t.im.AddDirectory(ctx, made)
+	sums.Tree, err = t.objects.AddDirectory(ctx, made)
 	return sums, err
 }

@@ -1,10 +1,15 @@
 package merge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"runtime"
+	"slices"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/fault"
@@ -12,11 +17,11 @@ import (
 	"machine-pivot/selinux"
 )
 
-// Relabel gives everything the label that the merged tree's policy has for it: the
+// label gives everything the label that the merged tree's policy has for it: the
 // layers, and the base where the policy is not the base's. fallback is the base's
 // policy, for what the merged one has no label for; either may be nil.
 func (t *Tree) label(ctx context.Context, merged, fallback *selinux.Contexts, base bool) error {
-	l := &labeller{ctx: ctx, im: t.im, merged: merged, fallback: fallback, done: map[relabelled]ostree.Checksum{}}
+	l := &labeller{ctx: ctx, store: t.objects, merged: merged, fallback: fallback, files: map[ostree.Checksum]*object{}}
 	if merged == nil && fallback == nil {
 		return nil
 	}
@@ -25,25 +30,28 @@ func (t *Tree) label(ctx context.Context, merged, fallback *selinux.Contexts, ba
 			return err
 		}
 	}
-	if !base {
-		return nil
+	if base {
+		l.fallback = nil // what the base has stays
+		if err := l.dir(t.root, "/"); err != nil {
+			return err
+		}
 	}
-	l.fallback = nil // what the base has stays
-	return l.dir(t.root, "/")
+	return l.apply()
 }
 
-// labeller labels trees.
+// labeller collects which objects are to have which labels, and then changes them: an
+// object that is needed only with another label is moved, not copied.
 type labeller struct {
 	ctx              context.Context
-	im               *ostree.Import
+	store            Objects
 	merged, fallback *selinux.Contexts
-	done             map[relabelled]ostree.Checksum
+	files            map[ostree.Checksum]*object
 }
 
-// relabelled is a file object and the label that it is to have.
-type relabelled struct {
-	object ostree.Checksum
-	label  string
+// object is a file object and those who use it, by the label that it is to have.
+type object struct {
+	has   ostree.FileStat
+	users map[string][]*file
 }
 
 // wanted is the label of a path, or "" where nothing is to be changed.
@@ -64,15 +72,15 @@ func (l *labeller) wanted(at string, mode uint32) (label string, err error) {
 	return "", nil
 }
 
-// dir labels a directory and all below it; at ends with "/".
+// dir labels a directory and collects the files below it; at ends with "/".
 func (l *labeller) dir(d *dir, at string) error {
 	if err := l.ctx.Err(); err != nil {
 		return err
 	}
-	if err := d.load(l.im); err != nil {
+	if err := d.load(l.store); err != nil {
 		return err
 	}
-	info, err := d.attributes(l.im)
+	info, err := d.attributes(l.store)
 	if err != nil {
 		return err
 	}
@@ -97,21 +105,55 @@ func (l *labeller) dir(d *dir, at string) error {
 }
 
 func (l *labeller) file(f *file, at string) error {
-	stat, err := l.im.StatFile(f.object)
+	o := l.files[f.object]
+	if o == nil {
+		has, err := l.store.StatFile(f.object)
+		if err != nil {
+			return err
+		}
+		o = &object{has: has, users: map[string][]*file{}}
+		l.files[f.object] = o
+	}
+	label, err := l.wanted(at, o.has.Mode)
 	if err != nil {
 		return err
 	}
-	label, err := l.wanted(at, stat.Mode)
-	if err != nil || label == "" || label == stat.Label {
-		return err
+	label = cmp.Or(label, o.has.Label)
+	o.users[label] = append(o.users[label], f)
+	return nil
+}
+
+// apply changes the labels, of several objects at once: most of the time goes into
+// their checksums.
+func (l *labeller) apply() error {
+	group, ctx := errgroup.WithContext(l.ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for c, o := range l.files {
+		if len(o.users) == 1 && o.users[o.has.Label] != nil {
+			continue
+		}
+		group.Go(func() error { return l.change(ctx, c, o) })
 	}
-	key := relabelled{f.object, label}
-	if _, ok := l.done[key]; !ok {
-		if l.done[key], err = l.im.Relabel(l.ctx, f.object, label); err != nil {
+	return group.Wait()
+}
+
+// change makes of one object those with other labels. The last one may take its place.
+func (l *labeller) change(ctx context.Context, c ostree.Checksum, o *object) error {
+	labels := slices.Sorted(maps.Keys(o.users))
+	labels = slices.DeleteFunc(labels, func(label string) bool { return label == o.has.Label })
+	for i, label := range labels {
+		relabel := l.store.Relabel
+		if i == len(labels)-1 && o.users[o.has.Label] == nil {
+			relabel = l.store.MoveLabel
+		}
+		made, err := relabel(ctx, c, label)
+		if err != nil {
 			return err
 		}
+		for _, f := range o.users[label] {
+			f.object = made
+		}
 	}
-	f.object = l.done[key]
 	return nil
 }
 

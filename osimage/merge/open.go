@@ -14,16 +14,16 @@ import (
 )
 
 // New begins with a base commit's root.
-func New(im *ostree.Import, base ostree.DirChecksums) (*Tree, error) {
-	t := &Tree{im: im, base: base, root: &dir{saved: base}}
+func New(objects Objects, base ostree.DirChecksums) (*Tree, error) {
+	t := &Tree{objects: objects, base: base, root: &dir{saved: base}}
 	setup, err := t.prepareRoot()
 	t.nonUsr = err == nil && setup.seesRoot()
 	return t, err
 }
 
 // NewPlain begins with nothing: the layers hold the whole OS.
-func NewPlain(im *ostree.Import) *Tree {
-	return &Tree{im: im, root: implied(0, 0), nonUsr: true}
+func NewPlain(objects Objects) *Tree {
+	return &Tree{objects: objects, root: implied(0, 0), nonUsr: true}
 }
 
 // Layer is a layer that was merged before: its commit's root.
@@ -46,14 +46,14 @@ func (t *Tree) lookUpDir(at string) (*dir, error) {
 		if name == "." || name == "" {
 			continue
 		}
-		if err := d.load(t.im); err != nil {
+		if err := d.load(t.objects); err != nil {
 			return nil, err
 		}
 		if d = d.dirs[name]; d == nil {
 			return nil, nil
 		}
 	}
-	return d, d.load(t.im)
+	return d, d.load(t.objects)
 }
 
 // maxConfig bounds a file of the image that is read as a whole, in bytes: policies'
@@ -66,14 +66,14 @@ func (t *Tree) read(at string) ([]byte, error) {
 	if err != nil || f == nil {
 		return nil, err
 	}
-	stat, err := t.im.StatFile(f.object)
+	stat, err := t.objects.StatFile(f.object)
 	if err != nil || isLink(stat.Mode) {
 		return nil, err
 	}
 	if stat.Size > maxConfig {
 		return nil, imagefault.Damaged("/%s has more than %d bytes", at, maxConfig)
 	}
-	in, err := t.im.OpenFile(f.object)
+	in, err := t.objects.OpenFile(f.object)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read /%s: %w", at, err)
 	}

@@ -21,7 +21,7 @@ func (t *Tree) policy() (*selinux.Contexts, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := enabledPolicy(string(config))
+	name := selinux.Enabled(string(config))
 	if name == "" {
 		return nil, nil
 	}
@@ -47,25 +47,6 @@ func (t *Tree) policy() (*selinux.Contexts, error) {
 		return nil, fmt.Errorf("/%s: %w", dir, err)
 	}
 	return c, nil
-}
-
-// enabledPolicy is the name of the policy that a config wants (selinux_config(5)), or "".
-func enabledPolicy(config string) (name string) {
-	enabled := false
-	for line := range strings.Lines(config) {
-		line = strings.TrimSpace(line)
-		if mode, ok := strings.CutPrefix(line, "SELINUX="); ok {
-			mode = strings.ToLower(mode)
-			enabled = strings.HasPrefix(mode, "enforcing") || strings.HasPrefix(mode, "permissive")
-		}
-		if value, ok := strings.CutPrefix(line, "SELINUXTYPE="); ok {
-			name = value
-		}
-	}
-	if !enabled {
-		return ""
-	}
-	return name
 }
 
 func hasBinaryPolicy(d *dir) bool {

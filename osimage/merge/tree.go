@@ -13,8 +13,25 @@
 package merge
 
 import (
+	"context"
+	"io"
+
 	"machine-pivot/ostree"
 )
+
+// Objects are those that a tree is made of: an *ostree.Import.
+type Objects interface {
+	ReadDirectory(tree ostree.Checksum) (*ostree.Directory, error)
+	ReadDirInfo(meta ostree.Checksum) (ostree.DirInfo, error)
+	StatFile(c ostree.Checksum) (ostree.FileStat, error)
+	OpenFile(c ostree.Checksum) (io.ReadCloser, error)
+	FilesBelow(tree ostree.Checksum) (map[ostree.Checksum]bool, error)
+
+	AddDirectory(ctx context.Context, d *ostree.Directory) (ostree.Checksum, error)
+	AddDirInfo(ctx context.Context, d ostree.DirInfo) (ostree.Checksum, error)
+	Relabel(ctx context.Context, c ostree.Checksum, label string) (ostree.Checksum, error)
+	MoveLabel(ctx context.Context, c ostree.Checksum, label string) (ostree.Checksum, error)
+}
 
 // dir is a directory of a tree.
 type dir struct {
@@ -52,11 +69,11 @@ func (d *dir) remove(name string) {
 }
 
 // load reads the names of a directory that is in the repository.
-func (d *dir) load(im *ostree.Import) error {
+func (d *dir) load(store Objects) error {
 	if d.loaded {
 		return nil
 	}
-	saved, err := im.ReadDirectory(d.saved.Tree)
+	saved, err := store.ReadDirectory(d.saved.Tree)
 	if err != nil {
 		return err
 	}
@@ -64,7 +81,7 @@ func (d *dir) load(im *ostree.Import) error {
 	for name, object := range saved.Files {
 		d.files[name] = &file{object: object}
 		if isWhiteout(name) { // the only names for which it counts
-			stat, err := im.StatFile(object)
+			stat, err := store.StatFile(object)
 			if err != nil {
 				return err
 			}
@@ -79,9 +96,9 @@ func (d *dir) load(im *ostree.Import) error {
 }
 
 // attributes are the directory's owner, mode and extended attributes.
-func (d *dir) attributes(im *ostree.Import) (*ostree.DirInfo, error) {
+func (d *dir) attributes(store Objects) (*ostree.DirInfo, error) {
 	if d.info == nil {
-		info, err := im.ReadDirInfo(d.saved.Meta)
+		info, err := store.ReadDirInfo(d.saved.Meta)
 		if err != nil {
 			return nil, err
 		}

@@ -13,12 +13,12 @@ import (
 
 // Tree is the tree that layers are merged into, in the order of the image.
 type Tree struct {
-	im     *ostree.Import
-	root   *dir
-	base   ostree.DirChecksums // zero: none
-	nonUsr bool                // the root is seen whole, not only /usr and /etc
-	layers []*Layer
-	notes  notes
+	objects Objects
+	root    *dir
+	base    ostree.DirChecksums // zero: none
+	nonUsr  bool                // the root is seen whole, not only /usr and /etc
+	layers  []*Layer
+	notes   notes
 
 	baseFiles map[ostree.Checksum]bool // of the base's objects; nil until it is asked for
 }
@@ -88,14 +88,14 @@ func (o onto) findLower(at string) (*file, error) {
 		if name == "" {
 			continue
 		}
-		if err := d.load(o.im); err != nil {
+		if err := d.load(o.objects); err != nil {
 			return nil, err
 		}
 		if d = d.dirs[name]; d == nil {
 			return nil, nil
 		}
 	}
-	err := d.load(o.im)
+	err := d.load(o.objects)
 	return d.files[base], err
 }
 
@@ -107,7 +107,7 @@ func (o onto) baseObject(at string) (*file, error) {
 		return nil, nil // names none
 	}
 	if o.baseFiles == nil {
-		if o.baseFiles, err = o.im.FilesBelow(o.base.Tree); err != nil {
+		if o.baseFiles, err = o.objects.FilesBelow(o.base.Tree); err != nil {
 			return nil, err
 		}
 	}
@@ -119,10 +119,10 @@ func (o onto) baseObject(at string) (*file, error) {
 
 // merge merges a layer's directory into that of the tree.
 func (o onto) merge(from, into *dir, at string) error {
-	if err := from.load(o.im); err != nil {
+	if err := from.load(o.objects); err != nil {
 		return err
 	}
-	if err := into.load(o.im); err != nil {
+	if err := into.load(o.objects); err != nil {
 		return err
 	}
 	if err := o.whiteouts(from, into, at); err != nil {
@@ -148,7 +148,7 @@ func (o onto) whiteouts(from, into *dir, at string) error {
 	if f := from.files[opaque]; f != nil && !f.link {
 		clear(into.files)
 		clear(into.dirs)
-		info, err := from.attributes(o.im)
+		info, err := from.attributes(o.objects)
 		if err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (o onto) mergeDir(from, parent *dir, at string) error {
 	name := path.Base(at)
 	delete(parent.files, name)
 	if parent.dirs[name] == nil {
-		info, err := from.attributes(o.im)
+		info, err := from.attributes(o.objects)
 		if err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func (o onto) noteAttributes(from, into *dir, at string) error {
 	if !from.described {
 		return nil
 	}
-	have, err := into.attributes(o.im)
+	have, err := into.attributes(o.objects)
 	if err != nil {
 		return err
 	}
