@@ -37,7 +37,10 @@ func isBlank(r rune) bool {
 }
 
 func parseSpec(fields []string) (*spec, error) {
-	s := &spec{pattern: bytewise(fields[0])}
+	s := &spec{pattern: fields[0]}
+	if strings.ContainsFunc(s.pattern, func(r rune) bool { return r >= 0x80 }) {
+		return nil, fmt.Errorf("the pattern %q has characters that are not of ASCII", s.pattern)
+	}
 	switch len(fields) {
 	case 2:
 	case 3:

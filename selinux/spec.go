@@ -1,6 +1,7 @@
 package selinux
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -47,7 +48,10 @@ func (s *spec) matches(path string) (bool, error) {
 		return ok && (rest == "" || rest == "\n" || rest[0] == '/'), nil
 	}
 	s.compile.Do(func() {
-		// Without parentheses, as libselinux has it: an alternative at the top ends the anchor.
+		if hasAlternatives(s.pattern) {
+			s.err = &PatternError{s.pattern, errors.New("an alternative outside of parentheses")}
+			return
+		}
 		if s.regex, s.err = regexp.Compile(`(?s)^` + s.pattern + `\n?\z`); s.err != nil {
 			s.err = &PatternError{s.pattern, s.err}
 		}
@@ -97,26 +101,16 @@ func scanLiteral(pattern string) (path, rest string) {
 
 // literalPrefix is what all that a pattern matches begins with.
 func literalPrefix(pattern string) string {
-	if hasAlternatives(pattern) {
-		return ""
-	}
 	prefix, rest := scanLiteral(pattern)
 	if rest != "" && strings.IndexByte("?*{", rest[0]) >= 0 && prefix != "" {
-		prefix = prefix[:lastCharacter(prefix)] // it may be absent
+		prefix = prefix[:len(prefix)-1] // the last character may be absent
 	}
 	return prefix
 }
 
-// lastCharacter is where the last character begins: bytes from 0x80 have become two.
-func lastCharacter(s string) int {
-	i := len(s) - 1
-	for i > 0 && s[i]&0xc0 == 0x80 {
-		i--
-	}
-	return i
-}
-
-// hasAlternatives reports whether "|" stands outside of parentheses.
+// hasAlternatives reports whether "|" stands outside of parentheses. What that means
+// differs between libselinux's releases, which take the beginning of the first
+// alternative for that of all.
 func hasAlternatives(pattern string) bool {
 	depth, class := 0, false
 	for i := 0; i < len(pattern); i++ {
