@@ -72,21 +72,35 @@ func (i *importer) derivedLayer(before ostree.Checksum, now *layer.Derived) (*me
 	return merge.LayerFrom(ostree.DirChecksums{Tree: info.RootTree, Meta: info.RootMeta}), nil
 }
 
-// provisional guesses the labels of files while their layers are read: by the policy of
-// the host, which is nearly always right for the next OS too. What the merged tree's
-// own policy says is known when all layers are there; a file that was given another
-// label is then changed.
-func (i *importer) provisional() func(path string, mode uint32) string {
-	none := func(string, uint32) string { return "" }
-	if i.Derived == 0 {
-		return none
+// early gives a derived layer that was read a commit of its own before it is merged, so
+// that an interrupted import need not fetch it again. That is worth it where the labels
+// of its files were guessed, and so will nearly always stay.
+func (i *importer) early(ctx context.Context, l *merge.Layer) (commit ostree.Checksum, made bool, err error) {
+	if i.guess == nil {
+		return commit, false, nil
 	}
-	policy, err := selinux.Installed(i.root)
-	if err != nil || policy == nil {
-		return none
+	root, whole, err := l.Write(ctx, i.target)
+	if err != nil || !whole {
+		return commit, false, err
 	}
-	return func(path string, mode uint32) string {
-		label, _ := policy.Label(path, mode) // it is a guess: no label will do
-		return label
+	commit, err = i.target.AddCommit(ctx, layerCommit(root))
+	return commit, err == nil, err
+}
+
+// guessLabels finds the policy by which the labels of files are guessed while their
+// layers are read: the host's, which is nearly always right for the next OS too. What
+// the merged tree's own policy says is known when all layers are there; a file that was
+// given another label is then changed.
+func (i *importer) guessLabels() {
+	if i.Derived > 0 {
+		i.guess, _ = selinux.Installed(i.root) // without it there is no guess
 	}
+}
+
+func (i *importer) guessLabel(path string, mode uint32) string {
+	if i.guess == nil {
+		return ""
+	}
+	label, _ := i.guess.Label(path, mode) // a pattern that is not understood: no guess
+	return label
 }

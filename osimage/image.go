@@ -27,6 +27,10 @@ const (
 	Unknown Format = "unknown"
 )
 
+// Native reports whether rpm-ostree and bootc take an image of this format as their
+// own: all but legacy ones.
+func (f Format) Native() bool { return f == Encapsulated || f == Layered || f == Plain }
+
 // The labels that tell the formats apart, beside layer.LegacyLabel.
 const (
 	labelFinalDiffID  = "ostree.final-diffid"

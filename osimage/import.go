@@ -10,6 +10,7 @@ import (
 	"machine-pivot/osimage/imagefault"
 	"machine-pivot/osimage/layer"
 	"machine-pivot/ostree"
+	"machine-pivot/selinux"
 )
 
 // Result is what an import did. Its JSON form is that of `pivot image import`.
@@ -69,6 +70,7 @@ type importer struct {
 	target   *ostree.Import
 	progress *meter
 	buffers  layer.Buffers
+	guess    *selinux.Contexts // of labels in derived layers; nil: none
 	result   Result
 }
 
@@ -117,7 +119,7 @@ func (i *importer) run(ctx context.Context) (err error) {
 		return err
 	}
 	switch {
-	case i.Format == Encapsulated, i.Format == Layered, i.Format == Plain:
+	case i.Format.Native():
 		return i.native(ctx, have)
 	case have.all():
 		return i.finish(ctx, nil, have.commit)

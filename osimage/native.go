@@ -19,37 +19,32 @@ import (
 // commit that has the commit's tree, with the derived layers on top, and names the
 // image.
 //
-// A layer of the commit is finished as soon as it is whole, so that an interrupted
-// import goes on where it was, even after a power cut. Derived layers are finished
-// together: what labels their files have is known when all are there.
+// A layer is finished as soon as it is whole, so that an interrupted import goes on
+// where it was, even after a power cut.
 func (i *importer) native(ctx context.Context, have present) error {
 	base := have.commit
 	finish := newFinisher(ctx, i.target, len(have.layers))
 	read := make([]*layer.Native, len(have.layers))
 	derived := make([]*layer.Derived, len(have.layers))
-	label := i.provisional()
+	i.guessLabels()
 	start := func(n int) layer.Content {
 		if n >= i.baseLayers() {
-			derived[n] = layer.NewDerived(i.target, label)
+			derived[n] = layer.NewDerived(i.target, i.guessLabel)
 			return derived[n]
 		}
 		read[n] = layer.NewNative(i.target, n == 0)
 		return read[n]
 	}
 	done := func(ctx context.Context, n int) error {
-		switch {
-		case n >= i.baseLayers():
-			return nil
-		case n == 0:
+		if n == 0 && read[n] != nil {
 			base = read[n].Commit
 			return nil
 		}
-		set, err := i.target.AddObjectSet(ctx, read[n].Files)
-		if err != nil {
-			return writing(err)
+		kept, made, err := i.keep(ctx, read[n], derived[n])
+		if err == nil && made {
+			finish.roots <- ostree.Root{Commit: kept, Refs: []string{i.layerRef(n)}}
 		}
-		finish.roots <- ostree.Root{Commit: set, Refs: []string{i.layerRef(n)}}
-		return nil
+		return writing(err)
 	}
 	err := i.layers(finish.ctx, have, start, done)
 	if failed := finish.wait(); failed != nil {
@@ -63,6 +58,15 @@ func (i *importer) native(ctx context.Context, have present) error {
 		return err
 	}
 	return i.merge(ctx, base, tree, have, derived)
+}
+
+// keep makes a commit that keeps what a layer brought, if that can be done yet.
+func (i *importer) keep(ctx context.Context, base *layer.Native, derived *layer.Derived) (commit ostree.Checksum, made bool, err error) {
+	if derived != nil {
+		return i.early(ctx, derived.Layer)
+	}
+	commit, err = i.target.AddObjectSet(ctx, base.Files)
+	return commit, err == nil, err
 }
 
 // layerRef is the ref that keeps the nth layer's objects.

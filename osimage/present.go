@@ -20,7 +20,7 @@ func (p present) all() bool { return !slices.Contains(p.layers, false) }
 // present looks for what need not be fetched.
 func (o *Opened) present(ctx context.Context, repo *ostree.Repo) present {
 	have := present{layers: make([]bool, len(o.Layers))}
-	if o.isNative() {
+	if o.Format.Native() {
 		o.nativePresent(ctx, repo, &have)
 		return have
 	}
@@ -29,12 +29,6 @@ func (o *Opened) present(ctx context.Context, repo *ostree.Repo) present {
 		have = present{commit: commit, layers: slices.Repeat([]bool{true}, len(o.Layers))}
 	}
 	return have
-}
-
-// isNative reports whether the image is an ostree-native container, or such a one
-// without an ostree commit: the refs of its layers are those of ostree-ext.
-func (o *Opened) isNative() bool {
-	return o.Format == Encapsulated || o.Format == Layered || o.Format == Plain
 }
 
 // baseLayers is how many layers the encapsulated commit has.

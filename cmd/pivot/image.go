@@ -66,6 +66,9 @@ func printImage(w io.Writer, image osimage.Image) {
 	}
 	fmt.Fprintf(w, "digest     %s\npolicy     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %d bytes\n",
 		image.Digest, image.Policy, image.Format, image.Commit, image.Version, len(image.Layers), image.Bytes)
+	if image.Derived > 0 {
+		fmt.Fprintf(w, "           %d of an ostree commit, %d derived\n", len(image.Layers)-image.Derived, image.Derived)
+	}
 }
 
 func imageImportCommand() *cobra.Command {

@@ -28,14 +28,14 @@ func (t *Tree) Finish(ctx context.Context) (Result, error) {
 	}
 	var r Result
 	for _, l := range t.layers {
-		root, err := t.write(ctx, l.root)
+		root, err := l.root.write(ctx, t.objects)
 		if err != nil {
 			return Result{}, err
 		}
 		r.Layers = append(r.Layers, root)
 	}
 	var err error
-	r.Root, err = t.write(ctx, t.root)
+	r.Root, err = t.root.write(ctx, t.objects)
 	r.Notes = t.Notes()
 	return r, err
 }
@@ -105,18 +105,28 @@ func (t *Tree) policyChanged(ctx context.Context) (bool, error) {
 		if d == nil {
 			continue
 		}
-		if trees[i], err = t.write(ctx, d); err != nil {
+		if trees[i], err = d.write(ctx, t.objects); err != nil {
 			return false, err
 		}
 	}
 	return trees[0].Tree != trees[1].Tree, nil
 }
 
+// Write adds a complete layer's tree to the objects as it is, before anything is merged.
+// It reports whether that can be done: not with hard links into other layers.
+func (l *Layer) Write(ctx context.Context, objects Objects) (root ostree.DirChecksums, whole bool, err error) {
+	if len(l.links) > 0 {
+		return root, false, nil
+	}
+	root, err = l.root.write(ctx, objects)
+	return root, true, err
+}
+
 // write adds a directory and all below it that is not in the repository already.
-func (t *Tree) write(ctx context.Context, d *dir) (sums ostree.DirChecksums, err error) {
+func (d *dir) write(ctx context.Context, objects Objects) (sums ostree.DirChecksums, err error) {
 	sums = d.saved
 	if d.info != nil {
-		if sums.Meta, err = t.objects.AddDirInfo(ctx, *d.info); err != nil {
+		if sums.Meta, err = objects.AddDirInfo(ctx, *d.info); err != nil {
 			return sums, err
 		}
 	}
@@ -128,10 +138,10 @@ func (t *Tree) write(ctx context.Context, d *dir) (sums ostree.DirChecksums, err
 		made.Files[name] = f.object
 	}
 	for name, below := range d.dirs {
-		if made.Dirs[name], err = t.write(ctx, below); err != nil {
+		if made.Dirs[name], err = below.write(ctx, objects); err != nil {
 			return sums, err
 		}
 	}
-	sums.Tree, err = t.objects.AddDirectory(ctx, made)
+	sums.Tree, err = objects.AddDirectory(ctx, made)
 	return sums, err
 }
