@@ -15,11 +15,17 @@ import (
 // finds it there and asks no registry; one that knows no containers is not asked
 // (P5). Each time there is one reboot.
 func TestNativeImage(t *testing.T) {
+	derived := oscontainer.WithDerived(oscontainer.File("usr/share/derived", "derived"), oscontainer.File("etc/derived.conf", "derived"))
 	for _, c := range []struct {
-		engine, version string
-		rebase          bool
-	}{{"rpm-ostree", "2026.2", true}, {"rpm-ostree", "2021.14", false}, {"auto", "2026.2", false}} {
-		t.Run(c.engine+" "+c.version, func(t *testing.T) {
+		name, engine, version string
+		rebase                bool
+		opts                  []oscontainer.Option
+	}{
+		{"by rpm-ostree", "rpm-ostree", "2026.2", true, nil}, {"by a rpm-ostree without containers", "rpm-ostree", "2021.14", false, nil},
+		{"beside rpm-ostree", "auto", "2026.2", false, nil}, {"with a derived layer", "auto", "2026.2", false, []oscontainer.Option{derived}},
+		{"with a derived layer, by rpm-ostree", "rpm-ostree", "2026.2", true, []oscontainer.Option{derived}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t)
 			h.InstallRpmOstree(rpmostree.Control{Version: c.version})
 			bare := filepath.Join(t.TempDir(), "bare")
@@ -31,7 +37,7 @@ func TestNativeImage(t *testing.T) {
 					t.Fatalf("%v: %v\n%s", argv, err, out)
 				}
 			}
-			img, err := oscontainer.Encapsulated(bare, h.Commit, oscontainer.WithWorkDir(t.TempDir()))
+			img, err := oscontainer.Encapsulated(bare, h.Commit, append(c.opts, oscontainer.WithWorkDir(t.TempDir()))...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,6 +66,9 @@ func TestNativeImage(t *testing.T) {
 			booted, err := h.Sysroot().Booted()
 			if err != nil || booted.Origin.ContainerImageReference() != "ostree-unverified-registry:"+h.Image {
 				t.Errorf("origin %s, %v", booted.Origin.Bytes(), err)
+			}
+			if got := string(h.Read("/etc/derived.conf")); c.opts != nil && got != "derived" {
+				t.Errorf("the derived layer's file: %q", got)
 			}
 		})
 	}
