@@ -1,13 +1,10 @@
 package osimage_test
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -160,68 +157,12 @@ func (o *osTree) encapsulated(opts ...oscontainer.Option) v1.Image {
 	return img
 }
 
-// layer has all of the tree as the entries of one layer, in the order of names, as
-// a container build would have it: /usr/etc is /etc.
-func (o *osTree) layer() (entries []oscontainer.Entry) {
-	o.t.Helper()
-	o.must(filepath.WalkDir(o.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || path == o.dir {
-			return err
-		}
-		e, err := entryOf(path, strings.TrimPrefix(path, o.dir+"/"))
-		entries = append(entries, e)
-		return err
-	}))
-	return entries
-}
-
-func entryOf(path, name string) (oscontainer.Entry, error) {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return oscontainer.Entry{}, err
-	}
-	if rest, ok := strings.CutPrefix(name, "usr/etc"); ok {
-		name = "etc" + rest
-	}
-	var e oscontainer.Entry
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		e = oscontainer.Directory(name)
-	case unix.S_IFLNK:
-		target, err := os.Readlink(path)
-		if err != nil {
-			return e, err
-		}
-		e = oscontainer.Symlink(name, target)
-	case unix.S_IFREG:
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return e, err
-		}
-		e = oscontainer.File(name, string(data))
-	default:
-		return e, errors.New(path + " is of no type for an image")
-	}
-	e.Mode, e.Uid, e.Gid = int64(st.Mode&0o7777), int(st.Uid), int(st.Gid)
-	return e, nil
-}
-
-// plainImage is an image of the tree without an ostree commit, in n layers, each of
-// which has all directories, as builders of such images write them.
+// plainImage is an image of the tree without an ostree commit, in n layers.
 func plainImage(t *testing.T, o *osTree, n int, opts ...oscontainer.Option) v1.Image {
 	t.Helper()
-	var dirs, files []oscontainer.Entry
-	for _, e := range o.layer() {
-		if strings.HasSuffix(e.Name, "/") {
-			dirs = append(dirs, e)
-		} else {
-			files = append(files, e)
-		}
-	}
-	for i := range n {
-		entries := append(slices.Clone(dirs), files[len(files)*i/n:len(files)*(i+1)/n]...)
-		opts = append(opts, oscontainer.WithDerived(entries...))
-	}
+	entries, err := oscontainer.FromTree(o.dir)
+	o.must(err)
+	opts = append(opts, oscontainer.Spread(entries, n)...)
 	img, err := oscontainer.Plain("1.2.3", append(opts, oscontainer.WithWorkDir(t.TempDir()))...)
 	o.must(err)
 	return img

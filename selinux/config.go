@@ -1,6 +1,7 @@
 package selinux
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,8 +27,9 @@ func Enabled(config string) (policy string) {
 	return policy
 }
 
-// Installed reads the contexts of the policy below a root directory. It is nil where
-// SELinux is off, or was never installed.
+// Installed reads the contexts of the policy below a root directory, of a running
+// system: as text, which is what its policy's tools write first. It is nil where SELinux
+// is off, or was never installed.
 func Installed(root string) (*Contexts, error) {
 	dir := filepath.Join(root, "etc/selinux")
 	config, err := os.ReadFile(filepath.Join(dir, "config"))
@@ -41,5 +43,10 @@ func Installed(root string) (*Contexts, error) {
 	if policy == "" {
 		return nil, nil
 	}
-	return Read(func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, policy, Dir, name)) })
+	return Read(func(name string) ([]byte, error) {
+		if strings.HasSuffix(name, compiledSuffix) {
+			return nil, fs.ErrNotExist
+		}
+		return os.ReadFile(filepath.Join(dir, policy, Dir, name))
+	})
 }

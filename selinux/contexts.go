@@ -22,6 +22,8 @@ const (
 	contextsFile = "file_contexts"
 	subsFile     = contextsFile + ".subs"
 	distSubsFile = contextsFile + ".subs_dist"
+
+	compiledSuffix = ".bin"
 )
 
 func patternFiles() []string {
@@ -38,19 +40,17 @@ type Contexts struct {
 
 // Read reads a policy's contexts. read gives the content of a file by its name in
 // Dir, or fs.ErrNotExist; only file_contexts must be there.
+//
+// Of a file that is there compiled too (".bin"), the compiled one counts, as for
+// libselinux where both have the same time: so it is in each tree of ostree.
 func Read(read func(name string) ([]byte, error)) (*Contexts, error) {
 	c := &Contexts{literals: map[string][]*spec{}, patterns: &stem{}}
 	for _, name := range patternFiles() {
-		text, err := read(name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && name != contextsFile:
-			continue
-		case err == nil:
-			err = c.add(string(text))
+		lines, err := readLines(read, name)
+		if err != nil && (name == contextsFile || !errors.Is(err, fs.ErrNotExist)) {
+			return nil, fmt.Errorf("cannot read SELinux contexts: %w", err)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot read SELinux contexts: %s: %w", name, err)
-		}
+		c.add(lines)
 	}
 	for name, into := range map[string]*substitutions{subsFile: &c.subs, distSubsFile: &c.distSubs} {
 		text, err := read(name)
@@ -60,6 +60,29 @@ func Read(read func(name string) ([]byte, error)) (*Contexts, error) {
 		*into = parseSubstitutions(string(text))
 	}
 	return c, nil
+}
+
+// readLines reads a file of patterns, compiled or not.
+func readLines(read func(name string) ([]byte, error), name string) ([]line, error) {
+	compiled, err := read(name + compiledSuffix)
+	if err == nil {
+		var lines []line
+		if lines, err = parseCompiled(compiled); err == nil {
+			return lines, nil
+		}
+	}
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errUnknownVersion) {
+		return nil, fmt.Errorf("%s%s: %w", name, compiledSuffix, err)
+	}
+	text, err := read(name)
+	var lines []line
+	if err == nil {
+		lines, err = parseText(string(text))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return lines, nil
 }
 
 // Label is the label of a path, which begins with "/", for a file of the type in

@@ -10,52 +10,57 @@ import (
 // none stands in place of a label for "no label".
 const none = "<<none>>"
 
-// add adds the lines of a file of patterns: "PATTERN [-TYPE] LABEL".
-func (c *Contexts) add(text string) error {
-	number := 0
-	for line := range strings.Lines(text) {
+// parseText reads a file of patterns: "PATTERN [-TYPE] LABEL".
+func parseText(text string) (lines []line, err error) {
+	number := uint32(0)
+	for l := range strings.Lines(text) {
 		number++
-		fields := strings.FieldsFunc(line, isBlank)
+		fields := strings.FieldsFunc(l, isBlank)
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
 			continue
 		}
-		s, err := parseSpec(fields)
+		parsed, err := parseLine(fields)
 		if err != nil {
-			return fmt.Errorf("line %d: %w", number, err)
+			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
+		parsed.number = number
+		lines = append(lines, parsed)
+	}
+	return lines, nil
+}
+
+// add adds lines after all others.
+func (c *Contexts) add(lines []line) {
+	for _, l := range lines {
+		s := newSpec(l)
 		if path, ok := literal(s.pattern); ok {
 			c.literals[path] = append(c.literals[path], s)
 			continue
 		}
 		c.patterns.add(s)
 	}
-	return nil
 }
 
 func isBlank(r rune) bool {
 	return r == ' ' || r == '\t' || r == '\n' || r == '\r' || r == '\v' || r == '\f'
 }
 
-func parseSpec(fields []string) (*spec, error) {
-	s := &spec{pattern: fields[0]}
-	if strings.ContainsFunc(s.pattern, func(r rune) bool { return r >= 0x80 }) {
-		return nil, fmt.Errorf("the pattern %q has characters that are not of ASCII", s.pattern)
+func parseLine(fields []string) (line, error) {
+	l := line{pattern: fields[0], label: fields[len(fields)-1]}
+	if strings.ContainsFunc(l.pattern, func(r rune) bool { return r >= 0x80 }) {
+		return l, fmt.Errorf("the pattern %q has characters that are not of ASCII", l.pattern)
 	}
 	switch len(fields) {
 	case 2:
 	case 3:
 		var known bool
-		if s.mode, known = fileType(fields[1]); !known {
-			return nil, fmt.Errorf("unknown file type %q", fields[1])
+		if l.mode, known = fileType(fields[1]); !known {
+			return l, fmt.Errorf("unknown file type %q", fields[1])
 		}
 	default:
-		return nil, fmt.Errorf("%d fields in place of 2 or 3", len(fields))
+		return l, fmt.Errorf("%d fields in place of 2 or 3", len(fields))
 	}
-	if label := fields[len(fields)-1]; label != none {
-		s.label = label
-	}
-	s.prepare()
-	return s, nil
+	return l, nil
 }
 
 // fileType is the type that a flag of file_contexts(5) stands for.

@@ -29,15 +29,20 @@ func (s *spec) fits(mode uint32) bool {
 	return s.mode == 0 || mode&unix.S_IFMT == 0 || s.mode == mode&unix.S_IFMT
 }
 
-// prepare finds out what makes matching fast.
-func (s *spec) prepare() {
+// newSpec finds out what makes matching fast.
+func newSpec(l line) *spec {
+	s := &spec{pattern: l.pattern, mode: l.mode, label: l.label}
+	if l.label == none {
+		s.label = ""
+	}
 	if top, ok := strings.CutSuffix(s.pattern, "(/.*)?"); ok {
 		if path, ok := literal(top); ok {
 			s.prefix, s.tree = path, true
-			return
+			return s
 		}
 	}
 	s.prefix = literalPrefix(s.pattern)
+	return s
 }
 
 // matches reports whether the whole path matches.
