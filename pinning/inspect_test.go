@@ -158,6 +158,8 @@ func TestAllDropInsOfAHost(t *testing.T) {
 		{"shares as text", with(pinned(t, "0-1"), dir+"/60", strings.Replace(management("0-1"), "= 0,", `= "0",`, 1)), []string{"toml: line 4"}, "0-1"},
 		{"quota below shares", with(pinned(t, "0-1"), dir+"/60", "[crio.runtime.workloads.x]\nactivation_annotation = \"x\"\nresources = { cpushares = 200, cpuquota = 100 }\n"),
 			[]string{"cpuquota 100 cannot be less than cpushares 200"}, "0-1"},
+		{"no quota, as the kernel spells it", with(pinned(t, "0-1"), dir+"/60", "[crio.runtime.workloads.x]\nactivation_annotation = \"x\"\nresources = { cpuquota = -1 }\n"),
+			[]string{"cpuquota -1 cannot be less than cpushares 0"}, "0-1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := pinning.Inspect(pinning.Input{Files: c.files, Machine: server(t)})
