@@ -7,7 +7,8 @@
 // Sources: the enhancement "management workload partitioning"; openshift/kubernetes,
 // pkg/kubelet/managed and openshift-kube-apiserver/admission/autoscaling/managementcpusoverride.
 // Where those two differ, the API server's rule holds: it leaves a pod alone with
-// a warning where kubelet refuses to run it.
+// a warning where kubelet refuses to run it. Only a missing effect is taken as
+// kubelet takes it.
 package pods
 
 import (
