@@ -152,6 +152,7 @@ func (c *checker) files(files map[string][]byte) {
 			c.dropIn(p, files[p])
 		}
 	}
+	c.definitions()
 	c.sameActivation()
 	if kubelet, ok := files[KubeletPath]; ok {
 		c.kubelet(kubelet)
@@ -199,12 +200,26 @@ func (c *checker) dropIn(p string, content []byte) {
 		c.infraIn, c.infraSet = p, *read.infra
 	}
 	for _, name := range slices.Sorted(maps.Keys(read.workloads)) {
-		w := read.workloads[name]
 		if earlier, twice := c.definedIn[name]; twice {
 			// Performance profiles do it to the clusters' empty default on purpose.
 			c.warn(earlier, "its workload %q is replaced by that of %s, which CRI-O reads later", name, p)
 		}
-		c.definedIn[name], c.effective[name] = p, w
+		c.definedIn[name], c.effective[name] = p, read.workloads[name]
+	}
+}
+
+// definitions judges those definitions of workloads that no later one replaces,
+// as CRI-O does; what keeps it from starting does not take effect.
+func (c *checker) definitions() {
+	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
+		p, w := c.definedIn[name], c.effective[name]
+		if len(w.problems) > 0 {
+			c.unread = true
+			delete(c.effective, name)
+		}
+		for _, err := range w.problems {
+			c.wrong(p, "%s: %v", ofWorkload(name), err)
+		}
 		c.present(p, ofWorkload(name), w.cpus)
 		c.allowed(p, name, w)
 		c.annotations(p, name, w)
@@ -226,10 +241,10 @@ func (c *checker) annotations(p, name string, w workload) {
 		return // some other use of CRI-O's workloads
 	}
 	if want := ActivationPrefix + name; w.activation != want {
-		c.warn(p, "workload %q: its activation_annotation is %q; pods of this type carry %q", name, w.activation, want)
+		c.warn(p, "%s: its activation_annotation is %q; pods of this type carry %q", ofWorkload(name), w.activation, want)
 	}
 	if w.prefix != AnnotationPrefix {
-		c.warn(p, "workload %q: its annotation_prefix is %q; CPU shares come in annotations of %q", name, w.prefix, AnnotationPrefix)
+		c.warn(p, "%s: its annotation_prefix is %q; CPU shares come in annotations of %q", ofWorkload(name), w.prefix, AnnotationPrefix)
 	}
 }
 

@@ -143,6 +143,16 @@ func TestAllDropInsOfAHost(t *testing.T) {
 		{"a directory is read where its name stands", map[string][]byte{
 			dir + "/50/z": []byte(management("0-1")), dir + "/50.conf": []byte(management("2")), pinning.KubeletPath: pinned(t, "2")[pinning.KubeletPath],
 		}, []string{dir + "/50.conf, which CRI-O reads later", "CPU 0, which the machine boots on"}, "2"},
+		// CRI-O judges a definition that is replaced no more than it uses it.
+		{"CPUs that are not there, replaced", map[string][]byte{
+			dir + "/50": []byte(management("0-1,9")), dir + "/99": []byte(management("0-1")), pinning.KubeletPath: pinned(t, "0-1")[pinning.KubeletPath],
+		}, []string{"warning: its workload"}, "0-1"},
+		{"no set, replaced", map[string][]byte{
+			dir + "/50": []byte(strings.Replace(management("0-1"), "0-1", "3-1", 1)), dir + "/99": []byte(management("0-1")), pinning.KubeletPath: pinned(t, "0-1")[pinning.KubeletPath],
+		}, []string{"warning: its workload"}, "0-1"},
+		{"no set, and it counts", map[string][]byte{
+			dir + "/50": []byte(management("0-1")), dir + "/99": []byte(strings.Replace(management("0-1"), "0-1", "3-1", 1)), pinning.KubeletPath: pinned(t, "0-1")[pinning.KubeletPath],
+		}, []string{"warning: its workload", "error: workload \"management\": cannot parse CPU set \"3-1\""}, ""},
 		{"crio.conf comes first", with(pinned(t, "0-1"), pinning.ConfigPath, management("5")), []string{"is replaced"}, "0-1"},
 		{"a backup", with(pinned(t, "0-1"), dir+"/50-workload-partitioning.conf.bak", management("5")),
 			[]string{"looks like a leftover", "is replaced", `"0-1" differ from "5"`, "CPU 0, which"}, "5"},

@@ -129,6 +129,7 @@ type workload struct {
 	activation, prefix string
 	allowed            []string // annotations
 	cpus               CPUSet
+	problems           []error // that keep CRI-O from starting, if no later drop-in replaces it
 }
 
 // partitions reports whether this is a workload type of CPU partitioning, not
@@ -145,8 +146,12 @@ func ParseDropIn(data []byte) (Workloads, error) {
 		problems = append(problems, fmt.Errorf("unknown key %s", key))
 	}
 	workloads := Workloads{}
-	for name, w := range read.workloads {
+	for _, name := range slices.Sorted(maps.Keys(read.workloads)) {
+		w := read.workloads[name]
 		workloads[name] = w.cpus
+		for _, err := range w.problems {
+			problems = append(problems, fmt.Errorf("%s: %w", ofWorkload(name), err))
+		}
 	}
 	if err = errors.Join(problems...); len(workloads) == 0 && err == nil {
 		err = errors.New("it defines no workload")
@@ -155,7 +160,7 @@ func ParseDropIn(data []byte) (Workloads, error) {
 }
 
 // parseDropIn reads any file of CRI-O's configuration. The error holds all
-// problems with its workloads that would keep CRI-O from starting, joined.
+// problems that keep CRI-O from reading it, joined.
 func parseDropIn(data []byte) (dropIn, error) {
 	var parsed configuration
 	meta, err := toml.Decode(string(data), &parsed)
@@ -173,15 +178,10 @@ func parseDropIn(data []byte) (dropIn, error) {
 			read.elsewhere = append(read.elsewhere, key)
 		}
 	}
-	problems := ambiguous(meta.Keys())
-	for _, name := range slices.Sorted(maps.Keys(parsed.Crio.Runtime.Workloads)) {
-		w, wrong := parsed.Crio.Runtime.Workloads[name].read()
-		for _, err := range wrong {
-			problems = append(problems, fmt.Errorf("%s: %w", ofWorkload(name), err))
-		}
-		read.workloads[name] = w
+	for name, d := range parsed.Crio.Runtime.Workloads {
+		read.workloads[name] = d.read()
 	}
-	return read, errors.Join(problems...)
+	return read, errors.Join(ambiguous(meta.Keys())...)
 }
 
 // ambiguous finds keys that are one to CRI-O, whose decoder does not heed case:
@@ -200,10 +200,9 @@ func ambiguous(keys []toml.Key) []error {
 }
 
 // read validates a definition as CRI-O does (pkg/config/workloads.go), and more.
-func (d definition) read() (workload, []error) {
+func (d definition) read() workload {
 	w := workload{activation: d.Activation, prefix: d.Prefix, allowed: d.Allowed}
-	var problems []error
-	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	wrong := func(format string, args ...any) { w.problems = append(w.problems, fmt.Errorf(format, args...)) }
 	if d.Activation == "" {
 		wrong("activation_annotation shouldn't be empty")
 	}
@@ -212,7 +211,7 @@ func (d definition) read() (workload, []error) {
 			// CRI-O crashes when a container overrides the resources of such a workload.
 			wrong("it has no resources")
 		}
-		return w, problems
+		return w
 	}
 	if d.Resources.CPUShares < 0 {
 		wrong("cpushares %d cannot be negative", d.Resources.CPUShares)
@@ -227,5 +226,5 @@ func (d definition) read() (workload, []error) {
 	if w.cpus, err = ParseCPUSet(d.Resources.CPUSet); err != nil {
 		wrong("%w", err)
 	}
-	return w, problems
+	return w
 }
