@@ -33,7 +33,7 @@ func (c *checker) allowed(p, name string, w workload) {
 	known := allowedAnnotations()
 	for _, annotation := range w.allowed {
 		if !slices.Contains(known, annotation) {
-			c.warn(p, "%s: allowed_annotations has %q, and a CRI-O that does not know it, as all up to 1.37, does not start", ofWorkload(name), annotation)
+			c.warn(p, "%s: allowed_annotations has %q, which no CRI-O up to 1.37 knows; a CRI-O that does not know it does not start", ofWorkload(name), annotation)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (g *given) add(path string) error {
 		return report.Err("MachineConfig " + path)
 	case kind == "KubeletConfig":
 		if g.kubelet != nil {
-			return fault.New(fault.Usage, "cannot check %s: another KubeletConfig is given, and machines get one", path)
+			return fault.New(fault.Usage, "cannot check %s: another KubeletConfig is given; give the one that machines of the role get", path)
 		}
 		g.kubelet = data
 		return nil
