@@ -2,6 +2,8 @@ package ignition
 
 import (
 	"encoding/json"
+	"net/url"
+	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
@@ -15,6 +17,20 @@ type Resource = types.Resource
 type Place struct {
 	Path     string // below the config, as .storage.files[0].contents
 	Resource *Resource
+}
+
+// Address is where a source is, to be shown and kept: its URL without all that may
+// be secret in it, the user and the query, by which URLs are signed.
+func Address(source string) string {
+	if strings.HasPrefix(source, "data:") {
+		return "a data URL"
+	}
+	u, err := url.Parse(source)
+	if err != nil {
+		return "a URL that cannot be parsed"
+	}
+	bare := url.URL{Scheme: u.Scheme, Opaque: u.Opaque, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
+	return bare.String()
 }
 
 // Contents are the resources of a config whose bytes go into files, keys and
