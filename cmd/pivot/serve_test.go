@@ -2,12 +2,15 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -64,6 +67,69 @@ func TestServeCommand(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestServeTellsNoSecrets (D19): what signs a URL stands neither in the log nor in the
+// lock file, and why newer files are not served is for the log alone.
+func TestServeTellsNoSecrets(t *testing.T) {
+	var answer atomic.Value
+	answer.Store("one")
+	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer.Load().(string)) }))
+	defer source.Close()
+	dir := t.TempDir()
+	file, lock := filepath.Join(dir, "conf", "a.yaml"), filepath.Join(dir, "lock")
+	write := func(more string) {
+		t.Helper()
+		text := strings.Replace(workerWith, "ARGUMENT]}", `nosmt], config: {ignition: {version: 3.2.0}, storage: {files: [
+  {path: /etc/motd, contents: {source: "`+source.URL+`/motd?sig=S3CRET"}}]}}`+more+`}`, 1)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("")
+	cmd := exec.Command("pivot", "config", "serve", "--listen", "127.0.0.1:0", "--reload", "20ms", "--lock", lock, filepath.Dir(file))
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	var log strings.Builder
+	lines := bufio.NewScanner(pipe)
+	until := func(begin string) string {
+		t.Helper()
+		for lines.Scan() {
+			log.WriteString(lines.Text() + "\n")
+			if rest, ok := strings.CutPrefix(lines.Text(), begin); ok {
+				return rest
+			}
+		}
+		t.Fatalf("the log ends without %q:\n%s", begin, log.String())
+		return ""
+	}
+	address := until("serving on ")
+	answer.Store("two")
+	write(", fips: false")
+	until("not reloaded")
+	health := body(t, "http://"+address+"/healthz")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+		log.WriteString(lines.Text() + "\n")
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	kept, err := os.ReadFile(lock)
+	if err != nil || strings.Contains(string(kept)+log.String()+health, "S3CRET") {
+		t.Errorf("%v\nlock %s\nlog %s\nhealth %s", err, kept, log.String(), health)
+	}
+	if !strings.Contains(log.String(), "/motd\": its content has changed: since") || health != "ok, but the newest input is not served: see the log\n" {
+		t.Errorf("log %s\nhealth %s", log.String(), health)
 	}
 }
 
