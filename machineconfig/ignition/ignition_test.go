@@ -318,3 +318,23 @@ func TestLargeVersion2(t *testing.T) {
 		}
 	}
 }
+
+// TestAddress (D19): a URL is shown without what may be secret in it.
+func TestAddress(t *testing.T) {
+	for source, want := range map[string]string{
+		"https://host.example:8443/a/b": "https://host.example:8443/a/b",
+		"https://host/dir/?sig=x#y":     "https://host/dir/",
+		"https://host?sig=x":            "https://host",
+		"https://u:p@host/a@b?x=@":      "https://host/a@b",
+		"https://u:p@host":              "https://host",
+		"http://[2001:db8::1]/a#x":      "http://[2001:db8::1]/a",
+		"s3://bucket/key?versionId=x":   "s3://bucket/key",
+		"arn:aws:s3:::bucket/key?x":     "arn:aws:s3:::bucket/key",
+		"data:,secret":                  "a data URL",
+		"":                              "",
+	} {
+		if got := ignition.Address(source); got != want {
+			t.Errorf("%s is shown as %s, want %s", source, got, want)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package ignition
 
 import (
 	"encoding/json"
-	"net/url"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -25,12 +24,16 @@ func Address(source string) string {
 	if strings.HasPrefix(source, "data:") {
 		return "a data URL"
 	}
-	u, err := url.Parse(source)
-	if err != nil {
-		return "a URL that cannot be parsed"
+	if end := strings.IndexAny(source, "?#"); end >= 0 {
+		source = source[:end]
 	}
-	bare := url.URL{Scheme: u.Scheme, Opaque: u.Opaque, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
-	return bare.String()
+	scheme, rest, ok := strings.Cut(source, "://")
+	if !ok {
+		return source // as arn:aws:s3:::bucket/key
+	}
+	path := strings.IndexByte(rest+"/", '/')
+	user := strings.LastIndexByte(rest[:path], '@') + 1
+	return scheme + "://" + rest[user:]
 }
 
 // Contents are the resources of a config whose bytes go into files, keys and

@@ -1,9 +1,7 @@
 package serve
 
 import (
-	"cmp"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,44 +16,39 @@ const oldest = "2.2.0"
 const subtype = "vnd.coreos.ignition+json"
 
 // negotiate chooses the version to serve by an Accept header, as the
-// machine-config server does, except that 3.0 is served too. The most preferred
-// entry that names a version of Ignition's decides; it is "" if there is no config
-// of that version, whatever else the header accepts: a machine that says what it
-// understands would fail on anything else.
+// machine-config server does, except that 3.0 is served too. Of the entries that
+// name a version of Ignition's the preferred one decides; it is "" if there is no
+// config of that version, whatever else the header accepts: a machine that says what
+// it understands would fail on anything else.
+//
+// The header is read as that server reads it, which is less than RFC 9110, section
+// 12.5.1: parameters are not quoted, and a quality of 0 is only the least.
 func negotiate(accept string) string {
-	for _, m := range mediaRanges(accept) {
-		if m.subtype == subtype && m.version != nil {
-			return m.version.serve()
+	var preferred mediaRange
+	for entry := range strings.SplitSeq(accept, ",") {
+		m := parseMediaRange(entry)
+		if m.version != nil && (preferred.version == nil || m.quality > preferred.quality) {
+			preferred = m
 		}
 	}
-	return oldest
+	if preferred.version == nil {
+		return oldest
+	}
+	return preferred.version.serve()
 }
 
 // mediaRange is one entry of an Accept header.
 type mediaRange struct {
-	subtype string
-	version *version // its first parameter of that name that is one
+	version *version // of Ignition's configs: the first parameter of that name that is one
 	quality float64
 }
 
-// mediaRanges are the entries of a header, the preferred first. They are read as
-// the machine-config server does, which is less than RFC 9110, section 12.5.1:
-// parameters are not quoted, and a quality of 0 is only the least.
-func mediaRanges(accept string) []mediaRange {
-	var all []mediaRange
-	for entry := range strings.SplitSeq(accept, ",") {
-		kind, parameters, _ := strings.Cut(entry, ";")
-		if _, subtype, ok := strings.Cut(strings.TrimSpace(kind), "/"); ok {
-			all = append(all, newMediaRange(subtype, parameters))
-		}
+func parseMediaRange(entry string) mediaRange {
+	kind, parameters, _ := strings.Cut(entry, ";")
+	if _, of, _ := strings.Cut(strings.TrimSpace(kind), "/"); of != subtype {
+		return mediaRange{}
 	}
-	slices.SortStableFunc(all, func(a, b mediaRange) int { return cmp.Compare(b.quality, a.quality) })
-	return all
-}
-
-func newMediaRange(subtype, parameters string) mediaRange {
-	m := mediaRange{subtype: subtype, quality: 1}
-	rated := false
+	m, rated := mediaRange{quality: 1}, false
 	for parameter := range strings.SplitSeq(parameters, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(parameter), "=")
 		switch {

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -77,7 +76,7 @@ func ParseLock(data []byte) (*Lock, error) {
 func (l *Lock) JSON() []byte {
 	file := lockFile{1, []Entry{}}
 	for _, url := range slices.Sorted(maps.Keys(l.entries)) {
-		all := slices.SortedStableFunc(slices.Values(l.entries[url]), func(a, b known) int { return cmp.Compare(a.Digest, b.Digest) })
+		all := l.entries[url]
 		changed := slices.ContainsFunc(all, func(k known) bool { return k.fresh })
 		for _, k := range all {
 			if k.seen || !changed {
