@@ -129,7 +129,6 @@ func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
 		KernelType:      decodeKernelType(n.Get("kernelType")),
 		Config:          decodeConfig(n.Get("config")),
 	}
-	warnOfSpaces(n.Get("kernelArguments"), mc.Spec.KernelArguments)
 	if mc.Spec.FIPS { // else another MachineConfig may say so; and many writers say false where nobody asked
 		contradictions(n.Path, mc.Spec.KernelArguments, mc.Spec.FIPS, n.Report)
 	}

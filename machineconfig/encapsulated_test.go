@@ -137,10 +137,6 @@ func TestQuotedSpace(t *testing.T) {
 	if d, report := machineconfig.ParseEncapsulated([]byte(in), machineconfig.Host{}); d == nil || report.String() != want {
 		t.Errorf("encapsulated: %s\nwant %s", report, want)
 	}
-	_, report := machineconfig.Decode("a.json", []byte(in), rules())
-	if report.String() != "a.json:4: "+want {
-		t.Errorf("written: %s\nwant %s", report, want)
-	}
 }
 
 func TestRefused(t *testing.T) {
