@@ -7,18 +7,18 @@ import (
 
 // Encode writes a value of the type in normal form. The value must be made of
 // the Go types that Decode returns.
-func Encode(typ string, value any) (data []byte, err error) {
-	if err := valid(typ); err != nil {
-		return nil, fmt.Errorf("cannot encode GVariant: %w", err)
+func Encode(text string, value any) (data []byte, err error) {
+	t, err := parseType(text)
+	if err == nil {
+		data, err = encode(t, value)
 	}
-	data, err = encode(typ, value)
 	if err != nil {
-		return nil, fmt.Errorf("cannot encode GVariant of type %s: %w", typ, err)
+		return nil, fmt.Errorf("cannot encode GVariant of type %s: %w", text, err)
 	}
 	return data, nil
 }
 
-func encode(t string, value any) ([]byte, error) {
+func encode(t *typ, value any) ([]byte, error) {
 	switch v := value.(type) {
 	case byte:
 		return []byte{v}, expect(t, "y", value)
@@ -39,12 +39,12 @@ func encode(t string, value any) ([]byte, error) {
 		}
 		return append(append(inner, 0), v.Type...), err
 	case []any:
-		if t[0] != 'a' {
+		if t.kind != 'a' {
 			return nil, mismatch(t, value)
 		}
-		return encodeArray(t[1:], v)
+		return encodeArray(t.members[0], v)
 	case Tuple:
-		if (t[0] != '(' && t[0] != '{') || len(members(t)) != len(v) {
+		if (t.kind != '(' && t.kind != '{') || len(t.members) != len(v) {
 			return nil, mismatch(t, value)
 		}
 		return encodeTuple(t, v)
@@ -53,21 +53,21 @@ func encode(t string, value any) ([]byte, error) {
 }
 
 // expect fails unless a value's type is the one that is wanted of it.
-func expect(t, is string, value any) error {
-	if t == is {
+func expect(t *typ, is string, value any) error {
+	if t.text == is {
 		return nil
 	}
 	return mismatch(t, value)
 }
 
-func mismatch(t string, value any) error { return fmt.Errorf("%T is not a %s", value, t) }
+func mismatch(t *typ, value any) error { return fmt.Errorf("%T is not a %s", value, t.text) }
 
 // pad appends zeroes up to the alignment of a type.
-func pad(data []byte, t string) []byte {
-	return append(data, make([]byte, align(len(data), alignment(t))-len(data))...)
+func pad(data []byte, t *typ) []byte {
+	return append(data, make([]byte, align(len(data), t.align)-len(data))...)
 }
 
-func encodeArray(element string, values []any) ([]byte, error) {
+func encodeArray(element *typ, values []any) ([]byte, error) {
 	var data []byte
 	var ends []int
 	for _, v := range values {
@@ -78,27 +78,26 @@ func encodeArray(element string, values []any) ([]byte, error) {
 		data = append(pad(data, element), inner...)
 		ends = append(ends, len(data))
 	}
-	if fixedSize(element) > 0 {
+	if element.size > 0 {
 		return data, nil
 	}
 	return appendOffsets(data, ends), nil
 }
 
-func encodeTuple(t string, values Tuple) ([]byte, error) {
-	types := members(t)
+func encodeTuple(t *typ, values Tuple) ([]byte, error) {
 	var data []byte
 	var ends []int
-	for i, m := range types {
+	for i, m := range t.members {
 		inner, err := encode(m, values[i])
 		if err != nil {
 			return nil, err
 		}
 		data = append(pad(data, m), inner...)
-		if fixedSize(m) == 0 && i < len(types)-1 {
+		if m.size == 0 && i < len(t.members)-1 {
 			ends = append([]int{len(data)}, ends...)
 		}
 	}
-	if fixedSize(t) > 0 {
+	if t.size > 0 {
 		return pad(data, t), nil
 	}
 	return appendOffsets(data, ends), nil
