@@ -3,10 +3,13 @@ package gvariant
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
+	"slices"
 )
 
-// Encode writes a value of the type in normal form. The value must be made of
-// the Go types that Decode returns.
+// Encode writes a value of the type in normal form. The value must be made of the
+// Go types that Decode returns. A Value stands for itself, and an iter.Seq[any] for
+// an array whose elements need not all be in memory.
 func Encode(text string, value any) (data []byte, err error) {
 	t, err := parseType(text)
 	if err == nil {
@@ -38,11 +41,12 @@ func encode(t *typ, value any) ([]byte, error) {
 			err = expect(t, "v", value)
 		}
 		return append(append(inner, 0), v.Type...), err
+	case Value:
+		return v.data, expect(t, v.Type(), value)
 	case []any:
-		if t.kind != 'a' {
-			return nil, mismatch(t, value)
-		}
-		return encodeArray(t.members[0], v)
+		return encodeArray(t, slices.Values(v))
+	case iter.Seq[any]:
+		return encodeArray(t, v)
 	case Tuple:
 		if (t.kind != '(' && t.kind != '{') || len(t.members) != len(v) {
 			return nil, mismatch(t, value)
@@ -67,16 +71,22 @@ func pad(data []byte, t *typ) []byte {
 	return append(data, make([]byte, align(len(data), t.align)-len(data))...)
 }
 
-func encodeArray(element *typ, values []any) ([]byte, error) {
+func encodeArray(t *typ, values iter.Seq[any]) ([]byte, error) {
+	if t.kind != 'a' {
+		return nil, mismatch(t, values)
+	}
+	element := t.members[0]
 	var data []byte
 	var ends []int
-	for _, v := range values {
+	for v := range values {
 		inner, err := encode(element, v)
 		if err != nil {
 			return nil, err
 		}
 		data = append(pad(data, element), inner...)
-		ends = append(ends, len(data))
+		if element.size == 0 {
+			ends = append(ends, len(data))
+		}
 	}
 	if element.size > 0 {
 		return data, nil

@@ -51,10 +51,11 @@ func (v Value) number() uint64 {
 }
 
 // Members are those of a container, in order: the elements of an array, the
-// fields of a tuple, what is in a variant or a maybe. Other values have none.
+// fields of a tuple, what is in a variant or a maybe. Other values have none, nor
+// has the zero Value.
 func (v Value) Members() iter.Seq[Value] {
 	return func(yield func(Value) bool) {
-		if v.typ.basic {
+		if v.typ == nil || v.typ.basic {
 			return
 		}
 		for f := openFrame(v.typ, v.data); f.next(); {
