@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"machine-pivot/guard"
 )
 
 // Import brings commits into a repository: objects are added in any order and
@@ -71,9 +73,6 @@ const (
 	maxMade = 128 << 20
 	// largeFrom is the size from which metadata is in memory one at a time, in bytes.
 	largeFrom = 256 << 10
-	// maxObjects is how many objects an import may bring; each is remembered, which
-	// takes some 200 bytes. Large systems have a fifth of it.
-	maxObjects = 1 << 20
 	// flushEvery is how many bytes are written before the disk is asked to begin
 	// with them, so that it does not idle until all is to be synced.
 	flushEvery = 256 << 20
@@ -150,10 +149,6 @@ func (im *Import) claim(n ObjectName) (bool, error) {
 		im.mu.Unlock()
 		return false, nil
 	}
-	if im.stats.ObjectsTotal >= maxObjects {
-		im.mu.Unlock()
-		return false, corrupt(n, "it is one of more than %d objects", maxObjects)
-	}
 	im.stats.ObjectsTotal++
 	im.objects[n] = pending
 	if im.adopted[n] {
@@ -217,9 +212,11 @@ func (im *Import) flush() {
 	if !im.repo.config.fsync || im.repo.config.perObjectFsync || !im.flushing.CompareAndSwap(false, true) {
 		return
 	}
-	im.flushes.Go(func() {
+	im.flushes.Add(1)
+	guard.Start(func() error {
+		defer im.flushes.Done()
 		defer im.flushing.Store(false)
-		_ = im.staging.sync()
+		return im.staging.sync()
 	})
 }
 
