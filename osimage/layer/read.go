@@ -10,10 +10,10 @@
 //
 // Limits. A layer unpacks to at most 64 GiB, with at most 16 MiB after its tar
 // stream; a zstd window has at most 128 MiB, refs of a legacy layer are at most
-// 1024, and extended attributes 1 MiB for a file. Memory
-// is bounded: two times eight blocks of 256 KiB for a layer, and 16 objects of at
-// most 1 MiB for all layers of an import (Shared), which keep at most 32 MiB of extended
-// attributes and bring at most 1,048,576 objects. Larger objects are streams.
+// 1024, and extended attributes 1 MiB for a file. Memory is bounded: two times eight
+// blocks of 256 KiB for a layer, and for all layers of an import (Shared) 16 objects
+// of at most 1 MiB, 32 MiB of extended attributes, and a note of each object, of which
+// there are at most 1,048,576. Larger objects are streams.
 package layer
 
 import (

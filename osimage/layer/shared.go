@@ -35,8 +35,16 @@ func NewShared() *Shared {
 	return s
 }
 
-// keep takes n bytes of the room for extended attributes. They are given back when
-// the layer was read.
+// giveBack ends the reading of a layer, which needs its extended attributes no more.
+// If it failed its objects do not count: they may come once more, from elsewhere.
+func (f *feeder) giveBack(err error) {
+	f.shared.kept.Add(-f.kept)
+	if err != nil {
+		f.shared.objects.Add(-f.objects)
+	}
+}
+
+// keep takes n bytes of the room for extended attributes.
 func (f *feeder) keep(n int64) error {
 	f.kept += n
 	if f.shared.kept.Add(n) > maxKept {
@@ -47,6 +55,7 @@ func (f *feeder) keep(n int64) error {
 
 // count counts an object.
 func (f *feeder) count() error {
+	f.objects++
 	if f.shared.objects.Add(1) > maxObjects {
 		return imagefault.Damaged("it has more than %d objects", maxObjects)
 	}

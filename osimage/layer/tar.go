@@ -51,11 +51,11 @@ type Content interface {
 }
 
 // readTar feeds a layer's entries to a content.
-func readTar(ctx context.Context, layer io.Reader, shared *Shared, c Content) error {
+func readTar(ctx context.Context, layer io.Reader, shared *Shared, c Content) (err error) {
 	group, ctx := guard.NewGroup(ctx)
 	to := &feeder{group: group, shared: shared, jobs: make(chan func() error)}
-	defer func() { shared.kept.Add(-to.kept) }()
-	err := guard.Call(func() error { return readEntries(ctx, layer, to, c) })
+	defer func() { to.giveBack(err) }()
+	err = guard.Call(func() error { return readEntries(ctx, layer, to, c) })
 	close(to.jobs)
 	// What stopped the others is the reason, not that they were stopped.
 	if failed := group.Wait(); failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
@@ -103,8 +103,10 @@ func (r *counting) Read(p []byte) (int, error) {
 type feeder struct {
 	group  *guard.Group
 	shared *Shared
-	kept   int64             // bytes of the shared room
 	jobs   chan func() error // to those of the group that wait for one
+
+	kept    int64 // bytes of what is shared
+	objects int64
 }
 
 // feed lets add take an object's body: from memory and beside others if it is
