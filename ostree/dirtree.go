@@ -64,17 +64,20 @@ func checkEntries(entries gvariant.Value, checksums int) error {
 	return nil
 }
 
-// checkKinds wants no name to be both a file's and a directory's.
+// checkKinds wants no name to be both a file's and a directory's. Those of each kind
+// are in order.
 func (d dirTree) checkKinds() error {
-	next, stop := iter.Pull(d.allDirs())
-	defer stop()
-	dir, more := next()
-	for f := range d.allFiles() {
-		for more && bytes.Compare(dir.name, f.name) < 0 {
-			dir, more = next()
+	var dirs [][]byte
+	for e := range d.dirs.Members() {
+		dirs = append(dirs, nameOf(e))
+	}
+	for e := range d.files.Members() {
+		file := nameOf(e)
+		for len(dirs) > 0 && bytes.Compare(dirs[0], file) < 0 {
+			dirs = dirs[1:]
 		}
-		if more && bytes.Equal(dir.name, f.name) {
-			return fmt.Errorf("%q is both a file and a directory", f.name)
+		if len(dirs) > 0 && bytes.Equal(dirs[0], file) {
+			return fmt.Errorf("%q is both a file and a directory", file)
 		}
 	}
 	return nil
