@@ -73,13 +73,13 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	if err != nil {
 		return err
 	}
-	target, err := b.Target(ctx, desired)
+	asked, err := b.Target(ctx, desired)
 	if err != nil {
 		return err
 	}
 
 	b.Progress.Begin(pivot.StepObserve, "looking at the host")
-	target, err = b.adopt(b.recall(target))
+	target, err := b.adopt(b.recall(asked))
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 		if err := b.preflight(ctx, state, target); err != nil {
 			return err
 		}
-		if err := b.apply(ctx, state, target, decision.Attempt); err != nil {
+		if err := b.apply(ctx, state, target, adopted(target, asked), decision.Attempt); err != nil {
 			return err
 		}
 	}
@@ -164,7 +164,7 @@ func (b *FirstBoot) Target(ctx context.Context, d *machineconfig.Desired) (pivot
 	if err != nil {
 		return pivot.Target{}, err
 	}
-	target := pivot.Target{Kargs: kargs.Change{New: args}, Files: d.Files}
+	target := pivot.Target{Kargs: kargs.Change{New: args}, Files: b.know(d.Files)}
 	if d.Image == "" {
 		return target, nil
 	}

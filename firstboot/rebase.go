@@ -68,7 +68,7 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		// A person asks: an attempt that failed before does not count against it.
-		if err := r.apply(ctx, state, target, 1); err != nil {
+		if err := r.apply(ctx, state, target, nil, 1); err != nil {
 			return true, err
 		}
 	}
@@ -97,10 +97,11 @@ func (r *Rebase) Target(ctx context.Context) (pivot.Target, error) {
 	if err != nil {
 		return pivot.Target{}, err
 	}
-	target := pivot.Target{Kargs: change}
-	if target.Files, err = r.pinningFiles(); err != nil {
+	files, err := r.pinningFiles()
+	if err != nil {
 		return pivot.Target{}, err
 	}
+	target := pivot.Target{Kargs: change, Files: r.know(files)}
 	reference, err := r.reference()
 	if err != nil || reference == "" {
 		return target, err
