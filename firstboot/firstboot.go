@@ -39,6 +39,9 @@ type FirstBoot struct {
 // the same (early.go).
 func (b *FirstBoot) Run(ctx context.Context) error {
 	settings, err := b.settings()
+	if b.saysOff(settings, err) {
+		return nil
+	}
 	if err == nil {
 		err = b.run(ctx, settings)
 	}
@@ -51,6 +54,24 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 	return err
 }
 
+// Off reports, and tells, whether the administrator has switched the first boot off.
+// Then Run does nothing. Callers ask before what may fail, as the machine's lock:
+// with a first boot that is off nobody is held.
+func (b *FirstBoot) Off() bool { return b.saysOff(b.settings()) }
+
+func (b *FirstBoot) saysOff(settings host.Settings, err error) bool {
+	if settings.Mode != host.ModeOff {
+		return false
+	}
+	for _, err := range []error{err, b.open()} { // the journal for the status' sake
+		if err != nil {
+			b.Progress.Note("warning: " + err.Error())
+		}
+	}
+	b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath)
+	return true
+}
+
 func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	if b.Early != nil {
 		if err := b.enter(settings.Mode); err != nil {
@@ -59,10 +80,6 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	}
 	if err := b.open(); err != nil {
 		return err
-	}
-	if settings.Mode == host.ModeOff {
-		b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath)
-		return nil
 	}
 	defer b.closeImage()
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
