@@ -90,12 +90,16 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	if err != nil {
 		return err
 	}
-	asked, err := b.Target(ctx, desired)
+	asked, err := b.Target(desired)
 	if err != nil {
 		return err
 	}
 
 	b.Progress.Begin(pivot.StepObserve, "looking at the host")
+	asked, err = b.pin(ctx, asked, b.checkLocal, func(pivot.Plan) error { return b.checkFIPS(desired) })
+	if err != nil {
+		return err
+	}
 	target, err := b.adopt(b.recall(asked))
 	if err != nil {
 		return err
@@ -175,18 +179,15 @@ func (b *FirstBoot) nothingAsked(err error) error {
 	return nil
 }
 
-// Target turns the parsed file into values that can be compared with the host.
-func (b *FirstBoot) Target(ctx context.Context, d *machineconfig.Desired) (pivot.Target, error) {
+// Target turns the parsed file into values that can be compared with the host. An
+// image that is named by a tag has no digest yet.
+func (b *FirstBoot) Target(d *machineconfig.Desired) (pivot.Target, error) {
 	args, err := b.arguments(d.KernelArguments)
 	if err != nil {
 		return pivot.Target{}, err
 	}
-	target := pivot.Target{Kargs: kargs.Change{New: args}, Files: b.know(d.Files)}
-	if d.Image == "" {
-		return target, nil
-	}
-	target.Image, err = b.image(ctx, d.Image)
-	return target, err
+	image, err := image(d.Image)
+	return pivot.Target{Image: image, Kargs: kargs.Change{New: args}, Files: b.know(d.Files)}, err
 }
 
 // close ends the first boot: the machine is what was asked for.

@@ -61,6 +61,20 @@ func (h *Host) OpenRepo() (repo *ostree.Repo, view io.Closer, err error) {
 	return repo, dir, nil
 }
 
+// CheckRepoWritable is an error if the machine's ostree repository cannot be written,
+// as far as is known without a write.
+func (h *Host) CheckRepoWritable() error {
+	repo, view, err := h.OpenRepo()
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	if err := hostfiles.CheckWritable(filepath.Join(repo.Path(), "objects")); err != nil {
+		return fault.New(fault.CannotWrite, "cannot write to repository %s: %w", h.Sysroot().RepoPath(), err)
+	}
+	return nil
+}
+
 // Path is the path of a file of the machine.
 func (h *Host) Path(path string) string { return filepath.Join(h.Root, path) }
 

@@ -127,6 +127,15 @@ func (j Journal) Load() (Record, error) {
 	return Record{}, j.unusable("its format is %d, this program knows those up to %d", r.Format, formatVersion)
 }
 
+// CheckWritable is an error if no journal can be written, as far as is known without
+// a write: its file system is read-only.
+func (j Journal) CheckWritable() error {
+	if err := hostfiles.CheckWritable(filepath.Dir(j.Path)); err != nil {
+		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
+	}
+	return nil
+}
+
 func (j Journal) unusable(format string, args ...any) error {
 	return fault.New(fault.Refused, "cannot use journal %s: %s", j.Path, fmt.Sprintf(format, args...)).
 		WithHint("move the file away to start over; the host itself says what is deployed")

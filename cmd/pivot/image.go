@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
 	"machine-pivot/osimage"
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/ostree"
@@ -82,6 +84,9 @@ func imageImportCommand() *cobra.Command {
 			repo, err := ostree.OpenRepo(repoPath)
 			if err != nil {
 				return fault.New(fault.BadInput, "%w", err)
+			}
+			if err := hostfiles.CheckWritable(filepath.Join(repoPath, "objects")); err != nil {
+				return fault.New(fault.CannotWrite, "cannot write to repository %s: %w", repoPath, err)
 			}
 			image, err := flags.open(cmd, args[0])
 			if err != nil {

@@ -45,6 +45,10 @@ func (h *Host) openAt(ctx context.Context, at place, ref imageref.Reference) (*I
 	if at.err != nil {
 		return nil, at.err
 	}
+	ruling, err := h.rulingOn(ctx, at, ref)
+	if err != nil {
+		return nil, at.judge.classify(ctx, err, fault.BadInput)
+	}
 	ctx, cancel := h.patiently(ctx, at)
 	defer cancel()
 	dial := func(ctx context.Context) (types.ImageSource, error) { return openSource(ctx, at.ref, at.sys) }
@@ -53,14 +57,14 @@ func (h *Host) openAt(ctx context.Context, at place, ref imageref.Reference) (*I
 		return nil, at.judge.classify(ctx, err, at.judge.fallback())
 	}
 	o := &Image{host: h, connection: &connection{dial: dial, now: source}, judge: at.judge}
-	if err := h.read(ctx, at, ref, o); err != nil {
+	if err := h.read(ctx, at, ref, ruling, o); err != nil {
 		return nil, errors.Join(at.judge.classify(ctx, err, fault.BadInput), source.Close())
 	}
 	return o, nil
 }
 
 // read fills in o from its source.
-func (h *Host) read(ctx context.Context, at place, ref imageref.Reference, o *Image) error {
+func (h *Host) read(ctx context.Context, at place, ref imageref.Reference, ruling ruling, o *Image) error {
 	chosen, err := o.chooseManifest(ctx, at.sys, ref)
 	if err != nil {
 		return err
@@ -68,7 +72,7 @@ func (h *Host) read(ctx context.Context, at place, ref imageref.Reference, o *Im
 	if at.ref != ref {
 		o.From = at.ref.Pinned(o.Digest)
 	}
-	if err := h.checkPolicy(ctx, at, ref, chosen, o); err != nil {
+	if err := ruling.accept(ctx, at, chosen, o); err != nil {
 		return err
 	}
 	parsed, err := image.FromUnparsedImage(ctx, at.sys, chosen)
