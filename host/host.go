@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
 	"machine-pivot/kargs"
@@ -38,6 +40,16 @@ type Host struct {
 // New is the machine whose root directory is given.
 func New(root string) *Host {
 	return &Host{Root: root, Run: run, Reboot: reboot, Kexec: kexec, Disk: hostfiles.OS{}, Free: free}
+}
+
+// Architecture is the running kernel's name for the machine's architecture, as
+// "x86_64" (uname(2)); "" if it has none. A program may be of another.
+func Architecture() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Machine[:])
 }
 
 // Sysroot reads the machine's deployments.

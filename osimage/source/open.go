@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,7 +142,7 @@ func (i *Image) fill(config *imgspec.Image, layers []types.BlobInfo) error {
 	for n, layer := range layers {
 		i.Layers[n] = Layer{Digest: layer.Digest.String(), Size: layer.Size, DiffID: diffs[n].String()}
 	}
-	i.Architecture, i.Labels = config.Architecture, config.Config.Labels
+	i.OS, i.Architecture, i.Variant, i.Labels = config.OS, config.Architecture, config.Variant, config.Config.Labels
 	return nil
 }
 
@@ -153,7 +154,7 @@ func chooseInstance(sys *types.SystemContext, raw []byte, mime string) (digestli
 	}
 	instance, err := list.ChooseInstance(sys)
 	if err != nil {
-		return "", fault.New(fault.Refused, "%w", err).WithHint("the image is not built for this machine's architecture (%s)", runtime.GOARCH)
+		return "", fault.New(fault.Refused, "%w", err).WithHint("the image is not built for this machine's architecture (%s)", cmp.Or(sys.ArchitectureChoice, runtime.GOARCH))
 	}
 	return instance, nil
 }
