@@ -39,6 +39,9 @@ type FirstBoot struct {
 // the same (early.go).
 func (b *FirstBoot) Run(ctx context.Context) error {
 	settings, err := b.settings()
+	if b.saysOff(settings, err) {
+		return nil
+	}
 	if err == nil {
 		err = b.run(ctx, settings)
 	}
@@ -51,6 +54,24 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 	return err
 }
 
+// Off reports, and tells, whether the administrator has switched the first boot off.
+// Then Run does nothing. Callers ask before what may fail, as the machine's lock:
+// with a first boot that is off nobody is held.
+func (b *FirstBoot) Off() bool { return b.saysOff(b.settings()) }
+
+func (b *FirstBoot) saysOff(settings host.Settings, err error) bool {
+	if settings.Mode != host.ModeOff {
+		return false
+	}
+	for _, err := range []error{err, b.open()} { // the journal for the status' sake
+		if err != nil {
+			b.Progress.Note("warning: " + err.Error())
+		}
+	}
+	b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath)
+	return true
+}
+
 func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	if b.Early != nil {
 		if err := b.enter(settings.Mode); err != nil {
@@ -59,10 +80,6 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	}
 	if err := b.open(); err != nil {
 		return err
-	}
-	if settings.Mode == host.ModeOff {
-		b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath)
-		return nil
 	}
 	defer b.closeImage()
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
@@ -73,13 +90,17 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	if err != nil {
 		return err
 	}
-	target, err := b.Target(ctx, desired)
+	asked, err := b.Target(desired)
 	if err != nil {
 		return err
 	}
 
 	b.Progress.Begin(pivot.StepObserve, "looking at the host")
-	target, err = b.adopt(b.recall(target))
+	asked, err = b.pin(ctx, asked, b.checkLocal, func(pivot.Plan) error { return b.checkFIPS(desired) })
+	if err != nil {
+		return err
+	}
+	target, err := b.adopt(b.recall(asked))
 	if err != nil {
 		return err
 	}
@@ -108,7 +129,7 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 		if err := b.preflight(ctx, state, target); err != nil {
 			return err
 		}
-		if err := b.apply(ctx, state, target, decision.Attempt); err != nil {
+		if err := b.apply(ctx, state, target, adopted(target, asked), decision.Attempt); err != nil {
 			return err
 		}
 	}
@@ -158,18 +179,15 @@ func (b *FirstBoot) nothingAsked(err error) error {
 	return nil
 }
 
-// Target turns the parsed file into values that can be compared with the host.
-func (b *FirstBoot) Target(ctx context.Context, d *machineconfig.Desired) (pivot.Target, error) {
+// Target turns the parsed file into values that can be compared with the host. An
+// image that is named by a tag has no digest yet.
+func (b *FirstBoot) Target(d *machineconfig.Desired) (pivot.Target, error) {
 	args, err := b.arguments(d.KernelArguments)
 	if err != nil {
 		return pivot.Target{}, err
 	}
-	target := pivot.Target{Kargs: kargs.Change{New: args, Literal: d.FromCluster}, Files: d.Files}
-	if d.Image == "" {
-		return target, nil
-	}
-	target.Image, err = b.image(ctx, d.Image)
-	return target, err
+	image, err := image(d.Image)
+	return pivot.Target{Image: image, Kargs: kargs.Change{New: args, Literal: d.FromCluster}, Files: b.know(d.Files)}, err
 }
 
 // close ends the first boot: the machine is what was asked for.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
 	"machine-pivot/fault"
 	"machine-pivot/firstboot"
 	"machine-pivot/osimage"
@@ -20,6 +22,7 @@ import (
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/hostdir"
+	"machine-pivot/test/oscontainer"
 )
 
 // boot runs the first boot's program once, as the unit does at each boot, until
@@ -288,7 +291,30 @@ func TestCommitThatDoesNotHold(t *testing.T) {
 	}
 }
 
-// TestRefusals (P10, P14, P15, P31, P34, P35): what can be known to fail is found
+// foreign puts an image into the registry that is for another architecture.
+func foreign(t *testing.T, h *hostdir.Host) (reference string) {
+	t.Helper()
+	img, err := oscontainer.Legacy(h.Archive, h.Commit, "B.2", oscontainer.WithWorkDir(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.Architecture = "mips"
+	if img, err = mutate.ConfigFile(img, config); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := h.Registry.Push(t.Context(), "os/content", "foreign", img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Registry.Host() + "/os/content@" + digest
+}
+
+// TestRefusals (P10, P14, P15, P31, P34, P35, D5): what can be known to fail is found
 // before the host is changed.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
@@ -313,6 +339,7 @@ func TestRefusals(t *testing.T) {
 		{"unified kernel image", func(h *hostdir.Host) {
 			h.Write("/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", []byte("x"))
 		}, fault.Refused, "unified kernel image", false},
+		{"image for another machine", func(h *hostdir.Host) { h.Image = foreign(t, h); ask(t, h) }, fault.Refused, "it is for linux/mips, but the machine is linux/", false},
 		{"policy", func(h *hostdir.Host) {
 			h.Write("/etc/containers/policy.json", []byte(`{"default":[{"type":"reject"}]}`))
 		}, fault.Refused, "signature policy rejects", false},

@@ -9,32 +9,31 @@ import (
 
 // Plan works out what a first boot would change and writes nothing.
 func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
-	target, err := b.target(ctx)
+	desired, err := b.Read()
 	if err != nil {
 		return pivot.Plan{}, err
 	}
-	return b.plan(target)
-}
-
-// target reads the file and turns it into values.
-func (b *FirstBoot) target(ctx context.Context) (pivot.Target, error) {
-	desired, err := b.Read()
+	target, err := b.Target(desired)
 	if err != nil {
-		return pivot.Target{}, err
+		return pivot.Plan{}, err
 	}
-	return b.Target(ctx, desired)
+	return b.plan(ctx, target)
 }
 
 // Plan works out what a pivot by hand would change and writes nothing.
 func (r *Rebase) Plan(ctx context.Context) (pivot.Plan, error) {
-	target, err := r.Target(ctx)
+	target, err := r.Target()
 	if err != nil {
 		return pivot.Plan{}, err
 	}
-	return r.plan(target)
+	return r.plan(ctx, target)
 }
 
-func (m *Machine) plan(target pivot.Target) (pivot.Plan, error) {
+func (m *Machine) plan(ctx context.Context, target pivot.Target) (pivot.Plan, error) {
+	target, err := m.pin(ctx, target)
+	if err != nil {
+		return pivot.Plan{}, err
+	}
 	state, err := m.Host.Observe(target.Paths())
 	if err != nil {
 		return pivot.Plan{}, err

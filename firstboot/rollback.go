@@ -98,7 +98,7 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (pivot.
 	if err != nil {
 		return pivot.Target{}, to, err
 	}
-	files, err := hostfiles.ReadAll(previous.Path, pinningPaths())
+	files, err := hostfiles.ReadEntries(previous.Path, pinningPaths())
 	if err != nil {
 		return pivot.Target{}, to, err
 	}

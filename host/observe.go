@@ -43,10 +43,10 @@ func (h *Host) Observe(files []string) (pivot.State, error) {
 	if state.Default, err = h.Deployment(next); err != nil {
 		return pivot.State{}, err
 	}
-	if state.Files, err = hostfiles.ReadAll(h.Root, files); err != nil {
+	if state.Files, err = hostfiles.ReadEntries(h.Root, files); err != nil {
 		return pivot.State{}, err
 	}
-	state.DefaultFiles, err = hostfiles.ReadAll(next.Path, files)
+	state.DefaultFiles, err = hostfiles.ReadEntries(next.Path, files)
 	return state, err
 }
 

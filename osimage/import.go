@@ -99,8 +99,12 @@ func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(
 	return i.result, nil
 }
 
-// importable refuses the format that is not implemented.
+// importable refuses an image for another machine, and the format that is not
+// implemented.
 func (o *Opened) importable() error {
+	if err := o.machine.runs(o.stated); err != nil {
+		return err
+	}
 	if o.Format != Layered {
 		return nil
 	}

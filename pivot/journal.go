@@ -29,15 +29,24 @@ const MaxAttempts = 3
 
 // Record is the journal: what was meant. What is true the host says.
 type Record struct {
-	Format  int        `json:"format"` // of this file; 1
-	Phase   Phase      `json:"phase"`
-	BootID  string     `json:"bootID"`  // of the boot that wrote Phase
-	Attempt int        `json:"attempt"` // from 1
-	Target  Target     `json:"target"`
-	Started time.Time  `json:"started,omitzero"`
+	Format  int       `json:"format"` // of this file
+	Phase   Phase     `json:"phase"`
+	BootID  string    `json:"bootID"`  // of the boot that wrote Phase
+	Attempt int       `json:"attempt"` // from 1
+	Target  Target    `json:"target"`
+	Started time.Time `json:"started,omitzero"`
+	// Contents are those of the target's files that are kept for a later attempt.
+	Contents []hostfiles.Digest `json:"contents,omitempty"`
+
 	Error   *Failure   `json:"error,omitempty"`
 	Phases  []Duration `json:"phases,omitempty"`  // what each step took, over all boots of the attempt
 	History []Account  `json:"history,omitempty"` // the transactions that are over, oldest first
+}
+
+// WasCommitted reports whether the transaction, which is not done, was committed
+// at least once: an attempt follows another only after a commit that did not hold.
+func (r Record) WasCommitted() bool {
+	return r.Phase == Committed || r.Phase != Done && r.Attempt > 1
 }
 
 // Account is what is kept of a transaction that is over.
@@ -76,8 +85,10 @@ type Duration struct {
 	BootID  string  `json:"bootID,omitempty"` // of the boot in which it ran
 }
 
-// formatVersion is the journal format this program reads and writes.
-const formatVersion = 1
+// formatVersion is the journal format that this program writes. It reads format 1
+// too, in which the target's files had their contents instead of digests; a
+// program that knows only that would take a file without content for an empty one.
+const formatVersion = 2
 
 // Journal keeps one Record in a file, replaced whole and durably at each write.
 type Journal struct {
@@ -104,10 +115,25 @@ func (j Journal) Load() (Record, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return Record{}, j.unusable("%v", err)
 	}
-	if r.Format != formatVersion {
-		return Record{}, j.unusable("its format is %d, this program knows %d", r.Format, formatVersion)
+	switch r.Format {
+	case formatVersion:
+		return r, nil
+	case 1:
+		if err := r.upgrade(data); err != nil {
+			return Record{}, j.unusable("%v", err)
+		}
+		return r, nil
 	}
-	return r, nil
+	return Record{}, j.unusable("its format is %d, this program knows those up to %d", r.Format, formatVersion)
+}
+
+// CheckWritable is an error if no journal can be written, as far as is known without
+// a write: its file system is read-only.
+func (j Journal) CheckWritable() error {
+	if err := hostfiles.CheckWritable(filepath.Dir(j.Path)); err != nil {
+		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
+	}
+	return nil
 }
 
 func (j Journal) unusable(format string, args ...any) error {
@@ -116,6 +142,7 @@ func (j Journal) unusable(format string, args ...any) error {
 }
 
 // Save replaces the record durably: when it returns, a power cut finds the new one.
+// The contents that it names must be kept already; all others are removed.
 func (j Journal) Save(r Record) error {
 	r.Format = formatVersion
 	data, err := json.MarshalIndent(r, "", "  ")
@@ -129,5 +156,5 @@ func (j Journal) Save(r Record) error {
 	if err != nil {
 		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
 	}
-	return nil
+	return j.release(r.Contents)
 }

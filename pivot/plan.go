@@ -104,14 +104,14 @@ func notes(state State, target Target) []string {
 	return notes
 }
 
-func fileChanges(have map[string]hostfiles.File, wanted []hostfiles.File) []FileChange {
+func fileChanges(have map[string]hostfiles.Entry, wanted []hostfiles.Entry) []FileChange {
 	changes := []FileChange{}
 	for _, w := range wanted {
 		h, found := have[w.Path]
 		switch {
 		case !found:
 			changes = append(changes, FileChange{w.Path, Create})
-		case !h.Equal(w):
+		case h != w:
 			changes = append(changes, FileChange{w.Path, Replace})
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"machine-pivot/hostfiles"
 )
 
 // Progress is a run's account of itself: it keeps the journal and tells each
@@ -33,10 +35,21 @@ func (p *Progress) Start(attempt int, bootID string, target Target) {
 		p.Record.Started, p.Record.Phases = time.Time{}, slices.Clone(p.ran)
 	}
 	p.Record.Phase, p.Record.BootID = Applying, bootID
-	p.Record.Attempt, p.Record.Target, p.Record.Error = attempt, target, nil
+	p.Record.Attempt, p.Record.Target, p.Record.Error, p.Record.Contents = attempt, target, nil, nil
 	if p.Record.Started.IsZero() {
 		p.Record.Started = p.Now().UTC().Truncate(time.Second)
 	}
+}
+
+// store keeps the contents of files, and makes the record name them.
+func (p *Progress) store(files []hostfiles.File) error {
+	for _, f := range files {
+		if err := p.Journal.Store(f.Content); err != nil {
+			return err
+		}
+		p.Record.Contents = append(p.Record.Contents, f.Entry().Digest)
+	}
+	return nil
 }
 
 // Begin ends the step that runs, if any, and begins another.
@@ -90,6 +103,9 @@ func (p *Progress) Enter(phase Phase, bootID string) error {
 // end takes the transaction into the history, once.
 func (p *Progress) end(phase Phase) {
 	p.endStep()
+	if phase == Done {
+		p.Record.Contents = nil
+	}
 	if p.Record.Phase == phase {
 		return
 	}

@@ -13,9 +13,9 @@ type State struct {
 	Cmdline kargs.Line // the running kernel's, from /proc/cmdline
 	// Files holds the running /etc's file for each path asked about; a path
 	// that has no file is absent.
-	Files map[string]hostfiles.File
+	Files map[string]hostfiles.Entry
 	// DefaultFiles is the same for the default deployment's /etc.
-	DefaultFiles map[string]hostfiles.File
+	DefaultFiles map[string]hostfiles.Entry
 }
 
 // Deployment is one deployment of the host with its boot entry.

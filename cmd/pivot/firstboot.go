@@ -31,6 +31,9 @@ func firstBootCommand() *cobra.Command {
 				return err
 			}
 			boot.Machine = machine
+			if boot.Off() {
+				return nil
+			}
 			return alone(machine.Host, func() error { return boot.Run(cmd.Context()) })
 		},
 	}

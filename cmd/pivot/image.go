@@ -3,11 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"machine-pivot/fault"
+	"machine-pivot/host"
+	"machine-pivot/hostfiles"
 	"machine-pivot/osimage"
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/ostree"
@@ -21,13 +24,14 @@ func imageCommand() *cobra.Command {
 // imageFlags are the flags of the commands that read an image.
 type imageFlags struct {
 	output
-	root, authFile string
+	root, authFile, architecture string
 }
 
 func (f *imageFlags) add(cmd *cobra.Command) {
 	f.output.add(cmd)
 	cmd.Flags().StringVar(&f.root, "root", "/", "root directory whose pull secrets, certificates and policy count")
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
+	cmd.Flags().StringVar(&f.architecture, "arch", host.Architecture(), "architecture of the machine that the image is for, as s390x")
 }
 
 // open looks an image up. It must be closed.
@@ -36,7 +40,7 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 	if err != nil {
 		return nil, fault.New(fault.BadInput, "%w", err)
 	}
-	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(status.NewLog(cmd.ErrOrStderr(), nil))}
+	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: f.architecture, Log: noteTo(status.NewLog(cmd.ErrOrStderr(), nil))}
 	return puller.Open(cmd.Context(), ref)
 }
 
@@ -64,6 +68,9 @@ func printImage(w io.Writer, image osimage.Image) {
 	if !image.Source.IsZero() {
 		fmt.Fprintf(w, "read from  %s\n", image.Source)
 	}
+	if image.Architecture != "" {
+		fmt.Fprintf(w, "built for  %s\n", image.Architecture)
+	}
 	fmt.Fprintf(w, "digest     %s\npolicy     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %d bytes\n",
 		image.Digest, image.Policy, image.Format, image.Commit, image.Version, len(image.Layers), image.Bytes)
 }
@@ -82,6 +89,9 @@ func imageImportCommand() *cobra.Command {
 			repo, err := ostree.OpenRepo(repoPath)
 			if err != nil {
 				return fault.New(fault.BadInput, "%w", err)
+			}
+			if err := hostfiles.CheckWritable(filepath.Join(repoPath, "objects")); err != nil {
+				return fault.New(fault.CannotWrite, "cannot write to repository %s: %w", repoPath, err)
 			}
 			image, err := flags.open(cmd, args[0])
 			if err != nil {

@@ -49,7 +49,8 @@ func pinningMutateCommand() *cobra.Command {
 			return flags.run(cmd, args, options)
 		},
 	}
-	cmd.Flags().StringVarP(&flags.format, "output", "o", "text", "text: the manifests; json: each decision with its reason")
+	flags.output.add(cmd)
+	cmd.Flags().Lookup("output").Usage = "text: the manifests; json: each decision with its reason"
 	cmd.Flags().BoolVar(&flags.inPlace, "in-place", false, "replace the files")
 	cmd.Flags().StringVar(&flags.shares, "shares", "kubelet", "CPU shares of 400m: kubelet for 409, enhancement for 400")
 	cmd.Flags().StringVar(&flags.syntax, "syntax", "json", "of the annotations: json, or plain for CRI-O 1.21.0")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,22 +20,47 @@ import (
 type output struct{ format string }
 
 func (o *output) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.format, "output", "o", "text", "text|json")
+	o.format = "text"
+	cmd.Flags().VarP(oneOf{&o.format, []string{"text", "json"}}, "output", "o", "text|json")
+}
+
+// oneOf is a flag with the values that it can have: another is refused before any
+// work is done.
+type oneOf struct {
+	value   *string
+	allowed []string
+}
+
+// String implements pflag.Value.
+func (f oneOf) String() string {
+	if f.value == nil {
+		return ""
+	}
+	return *f.value
+}
+
+// Type implements pflag.Value.
+func (oneOf) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (f oneOf) Set(value string) error {
+	if !slices.Contains(f.allowed, value) {
+		return fmt.Errorf("it is %s", strings.Join(f.allowed, " or "))
+	}
+	*f.value = value
+	return nil
 }
 
 // write prints value as asked for; text writes the form for people.
 func (o *output) write(w io.Writer, value any, text func(io.Writer)) error {
-	switch o.format {
-	case "text":
+	if o.format == "text" {
 		text(w)
 		return nil
-	case "json":
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(value)
 	}
-	return fault.New(fault.Usage, "cannot use --output=%s: it is text or json", o.format)
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
 }
 
 func planCommand() *cobra.Command {

@@ -106,7 +106,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now, Consoles: f.consoles}
 	m := firstboot.Machine{
 		Host:         host.New(f.root),
-		Puller:       &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log)},
+		Puller:       &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log), Architecture: host.Architecture()},
 		Retry:        pivot.DefaultRetry(),
 		RebootMethod: host.RebootMethod(f.method),
 		Progress: &pivot.Progress{

@@ -20,6 +20,7 @@ const maxStarts = 10
 // An error says which promise was broken on the way:
 //
 //   - each boot starts the old system, unchanged, or the new one, whole;
+//   - what only root may read is nowhere readable by others;
 //   - there is one boot ID more than crashes of the machine cost, at most;
 //   - the first boot is closed on the new system, and the journal says done.
 func (m *Machine) Live() error {
@@ -33,7 +34,7 @@ func (m *Machine) Live() error {
 		if err := m.powerOn(); err != nil {
 			return err
 		}
-		if err := m.whole(m.root); err != nil {
+		if err := errors.Join(m.whole(m.root), m.secretive()); err != nil {
 			return fmt.Errorf("boot %d: %w", m.Boots, err)
 		}
 		closed, err := m.boot()
@@ -60,6 +61,9 @@ func (m *Machine) boot() (closed bool, err error) {
 		next, nerr := m.next()
 		if nerr == nil {
 			nerr = m.whole(next.Path)
+		}
+		if serr := m.secretive(); serr != nil {
+			return false, serr
 		}
 		switch {
 		case nerr != nil:
@@ -116,8 +120,8 @@ func (m *Machine) whole(root string) error {
 		switch {
 		case isB && string(content) != want:
 			return fmt.Errorf("a mixture: the new system's %s is %q (%v)", path, content, err)
-		case !isB && err == nil:
-			return fmt.Errorf("a mixture: the old system has %s", path)
+		case !isB && (err == nil) != m.served:
+			return fmt.Errorf("a mixture: in the old system %s is %q (%v)", path, content, err)
 		}
 		entries, _ := os.ReadDir(filepath.Dir(root + path))
 		if len(entries) > 1 {
@@ -155,5 +159,5 @@ func (m *Machine) arrived() error {
 	if r.Phase != pivot.Done {
 		return fmt.Errorf("the journal says %s, want done", r.Phase)
 	}
-	return nil
+	return m.nothingKept()
 }

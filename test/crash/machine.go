@@ -15,6 +15,7 @@ import (
 	"machine-pivot/initramfs"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
+	"machine-pivot/status"
 )
 
 // Machine is the simulated machine. It boots system A and is asked to become B.
@@ -29,6 +30,7 @@ type Machine struct {
 	late      bool   // what is staged is finalized in an orderly shutdown, not by hand
 	early     bool   // the first boot is closed before the reboot
 	initramfs bool   // the first boot runs there first
+	served    bool   // Ignition has written the pinning files
 	staged    *pivot.Request
 	locked    bool // what is staged is not finalized at shutdown
 	rebooting bool
@@ -47,6 +49,14 @@ func ClosedEarly(m *Machine) { m.early = true }
 
 // Unsynced is a program that syncs no file. Broken.
 func Unsynced(m *Machine) { m.disk.Lying = true }
+
+// Served is a machine whose MachineConfig came from a config server: Ignition has
+// written the pinning files, which only root may read, and the encapsulated
+// MachineConfig has none.
+func Served(m *Machine) { m.served = true }
+
+// Careless is a program that lets everybody read what it writes. Broken.
+func Careless(m *Machine) { m.disk.Careless = true }
 
 // The systems A and B, as ostree commits.
 var (
@@ -71,7 +81,15 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	for _, change := range variants {
 		change(m)
 	}
-	etc := map[string][]byte{firstboot.EncapsulatedPath: encapsulated(), "/etc/local": []byte("a change of this machine\n")}
+	etc := []hostfiles.File{
+		{Path: firstboot.EncapsulatedPath, Mode: 0o600, Content: m.encapsulated()},
+		{Path: "/etc/local", Mode: 0o644, Content: []byte("a change of this machine\n")},
+	}
+	if m.served {
+		for path, content := range pinningFiles() {
+			etc = append(etc, hostfiles.File{Path: path, Mode: pinningMode, Content: []byte(content)})
+		}
+	}
 	a := pivot.Request{Commit: commitA, Kargs: kargs.Split(optionsA)}
 	if err := m.checkout(a, etc); err != nil {
 		return nil, err
@@ -91,17 +109,23 @@ func (m *Machine) deployment(commit string) string {
 }
 
 // checkout makes a deployment that no boot entry names.
-func (m *Machine) checkout(r pivot.Request, etc map[string][]byte) error {
+func (m *Machine) checkout(r pivot.Request, etc []hostfiles.File) error {
 	root := m.deployment(r.Commit)
 	files := map[string]string{root + ".origin": "[origin]\nrefspec=" + r.Commit + "\n"}
 	if !r.Image.IsZero() {
 		files[root+".origin"] += "custom-url=pivot://" + r.Image.Reference + "\n"
 	}
-	for path, content := range etc {
-		files[root+path] = string(content)
-	}
 	if err := writeAll(files); err != nil {
 		return err
+	}
+	for _, f := range etc {
+		path := root + f.Path
+		if err := writeAll(map[string]string{path: string(f.Content)}); err != nil {
+			return err
+		}
+		if err := os.Chmod(path, f.Mode); err != nil {
+			return err
+		}
 	}
 	for link, to := range map[string]string{"sysroot": m.dir, "boot": m.dir + "/boot", "var": m.dir + "/" + stateroot + "/var"} {
 		if err := os.Symlink(to, filepath.Join(root, link)); err != nil && !os.IsExist(err) {
@@ -184,11 +208,11 @@ func (m *Machine) parts() firstboot.Machine {
 	}
 	journal := pivot.JournalIn(m.root)
 	journal.Disk = m.disk
-	return firstboot.Machine{
-		Host: h, Images: m, Engine: m,
-		Retry:    pivot.Retry{Now: time.Now},
-		Progress: &pivot.Progress{Journal: journal, Now: time.Now, Emit: func(pivot.Event) {}},
+	progress := &pivot.Progress{Journal: journal, Now: time.Now, Emit: func(pivot.Event) {}}
+	if m.served {
+		progress.Emit = func(e pivot.Event) { _ = status.Of(e).Write(m.root) }
 	}
+	return firstboot.Machine{Host: h, Images: m, Engine: m, Retry: pivot.Retry{Now: time.Now}, Progress: progress}
 }
 
 func (m *Machine) reboot(ctx context.Context) error {
