@@ -5,7 +5,8 @@
 // What it does is what is known of the real one by its sources: options and
 // features by version, messages and exit statuses, that each operation starts from
 // the pending deployment, both forms of the finalization lock, the collection of
-// images that no deployment names. It differs in that there is no daemon: what
+// images that no deployment names, that it asks a registry for an image that is in
+// the repository, and what its client does after the daemon is done. It differs in that there is no daemon: what
 // the real one's daemon does happens in the process, what its state would be is
 // in the control file.
 //
@@ -125,6 +126,7 @@ var verbs = map[string]verb{
 	"kargs":               {kargsOptions, (*call).kargs},
 	"rebase":              {rebaseOptions, (*call).rebase},
 	"cleanup":             {cleanupOptions, (*call).cleanup},
+	"rollback":            {with(map[string]option{}, "reboot", "r"), (*call).rollback},
 	"finalize-deployment": {finalizeOptions, (*call).finalize},
 }
 
