@@ -17,7 +17,7 @@ var passing = regexp.MustCompile(`(?i)` + strings.Join([]string{
 	`Could not connect: No such file or directory`, `Could not activate remote peer`,
 	`client disconnected before calling Start`, `rpm-ostreed\.service`,
 	// No connection, no name, a connection cut.
-	`connection refused`, `connection reset`, `broken pipe`, `network is unreachable`, `no route to host`, `unexpected EOF`,
+	`connection refused`, `connection reset`, `write: broken pipe`, `network is unreachable`, `no route to host`, `unexpected EOF`,
 	`i/o timeout`, `handshake timeout`, `Client\.Timeout`, `deadline exceeded`, `connection timed out`,
 	`no such host`, `server misbehaving`, `failure in name resolution`,
 	// The same in the words of libcurl, for repositories of packages (libcurl-errors(3)).
