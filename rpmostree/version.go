@@ -58,7 +58,7 @@ func (t tool) cannotMove(from ostree.Origin, to pivot.Image) string {
 	switch {
 	case to.Container != "" && !t.has("container"):
 		return "knows no container images"
-	case from.ContainerImageReference() != "" && !t.since(2022, 10): // commit a4c60bd7
+	case from.ContainerImageReference() != "" && !t.since(2022, 10): // rpm-ostree commit a4c60bd7
 		return "cannot leave a container image for a commit"
 	}
 	return ""

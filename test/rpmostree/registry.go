@@ -13,13 +13,9 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// registrySchemes are the ways in which an ostree image reference names an image
-// of a registry.
-var registrySchemes = []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://", "ostree-image-signed:docker://"}
-
-// registryName is the image's name in its registry.
+// registryName is the name that an ostree image reference gives an image in its registry.
 func registryName(reference string) string {
-	for _, scheme := range registrySchemes {
+	for _, scheme := range []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://", "ostree-image-signed:docker://"} {
 		if name, ok := strings.CutPrefix(reference, scheme); ok {
 			return name
 		}
