@@ -12,16 +12,26 @@ import (
 )
 
 // TestNativeImage: an ostree-native container is imported once, and rpm-ostree
-// finds it there and asks no registry; one that knows no containers is not asked
-// (P5). Each time there is one reboot.
+// deploys what is there. Its daemon cannot ask the registry: the pull secret is
+// kubelet's alone (D23). One that knows no containers is not asked (P5). Each time
+// there is one reboot.
 func TestNativeImage(t *testing.T) {
 	for _, c := range []struct {
-		engine, version string
-		rebase          bool
-	}{{"rpm-ostree", "2026.2", true}, {"rpm-ostree", "2021.14", false}, {"auto", "2026.2", false}} {
-		t.Run(c.engine+" "+c.version, func(t *testing.T) {
+		engine, version, packages string
+		rebase                    bool
+	}{
+		{"rpm-ostree", "2026.2", "", true},
+		{"auto", "2026.2", "strace;", true},
+		{"rpm-ostree", "2021.14", "", false},
+		{"auto", "2026.2", "", false},
+	} {
+		t.Run(strings.Join([]string{c.engine, c.version, c.packages}, " "), func(t *testing.T) {
 			h := newHost(t)
 			h.InstallRpmOstree(rpmostree.Control{Version: c.version})
+			if c.packages != "" {
+				h.Layer(c.packages)
+			}
+			h.ReadOnlyTmp()
 			bare := filepath.Join(t.TempDir(), "bare")
 			for _, argv := range [][]string{
 				{"ostree", "init", "--repo=" + bare, "--mode=bare"},
@@ -60,6 +70,17 @@ func TestNativeImage(t *testing.T) {
 			booted, err := h.Sysroot().Booted()
 			if err != nil || booted.Origin.ContainerImageReference() != "ostree-unverified-registry:"+h.Image {
 				t.Errorf("origin %s, %v", booted.Origin.Bytes(), err)
+			}
+			if got := booted.Origin.Value("packages", "requested"); got != c.packages || (booted.Checksum == booted.Base) != (c.packages == "") {
+				t.Errorf("packages %q on %s, booted %s", got, booted.Base, booted.Checksum)
+			}
+			repo, err := h.ReadRepo()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// By it rpm-ostree and bootc find the image for the next update.
+			if kept, err := repo.ResolveRef(rpmostree.ImageRef("ostree-unverified-registry:" + h.Image)); err != nil || kept != booted.Base {
+				t.Errorf("the image's ref is %s, %v, want %s", kept, err, booted.Base)
 			}
 		})
 	}

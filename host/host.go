@@ -61,7 +61,11 @@ func (h *Host) ReadRepo() (*ostree.Repo, error) { return ostree.OpenRepo(h.Sysro
 // OpenRepo opens the machine's ostree repository for writing, also where /sysroot
 // is mounted read-only. The repository can be used until view is closed.
 func (h *Host) OpenRepo() (repo *ostree.Repo, view io.Closer, err error) {
-	sysroot := h.Sysroot()
+	return OpenRepo(h.Sysroot())
+}
+
+// OpenRepo is Host.OpenRepo for who knows a machine's deployments alone.
+func OpenRepo(sysroot *ostree.Sysroot) (repo *ostree.Repo, view io.Closer, err error) {
 	dir, err := hostfiles.OpenWritable(sysroot.Physical(), sysroot.RepoPath())
 	if err != nil {
 		return nil, nil, err

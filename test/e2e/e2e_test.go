@@ -42,6 +42,7 @@ func TestFirstBoot(t *testing.T) {
 		{"CPUs that are not there", absentCPUs},
 		{"threads that nosmt switches off", siblingThreads},
 		{"rpm-ostree with layered packages", layered},
+		{"rpm-ostree with layered packages, native image", layeredOnNative},
 		{"no network in the initramfs", noNetwork},
 		{"power cuts", powerCuts},
 		{"initramfs, power cuts", earlyPowerCuts},

@@ -160,6 +160,14 @@ func (h *Host) Lock() (unlock func()) {
 	return func() { h.must(lock.Close()) }
 }
 
+// ReadOnlyTmp makes the running system's /tmp one that nobody can write to.
+func (h *Host) ReadOnlyTmp() {
+	h.t.Helper()
+	dir := h.Path("/tmp")
+	h.must(unix.Mount("tmpfs", dir, "tmpfs", unix.MS_RDONLY, ""))
+	h.t.Cleanup(func() { h.must(unix.Unmount(dir, unix.MNT_DETACH)) })
+}
+
 // RepoConfig sets a key of the group [core] in the repository's configuration.
 func (h *Host) RepoConfig(key, value string) {
 	h.t.Helper()

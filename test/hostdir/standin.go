@@ -109,6 +109,9 @@ func (s *Standin) deployDir() string {
 }
 func (s *Standin) originFile() string { return filepath.Join(s.deployDir(), s.name+".origin") }
 
+// finalOrigin is where the origin is kept while the deployment is finalized.
+func (s *Standin) finalOrigin() string { return filepath.Join(s.host.physical, "origin") }
+
 // stage keeps the arguments and writes the staged state and its origin as
 // libostree does.
 func (s *Standin) stage(args []string) error {
@@ -135,10 +138,7 @@ func (s *Standin) stage(args []string) error {
 			if err := copyFile(value, s.originFile()); err != nil {
 				return err
 			}
-			a = "--origin-file=" + filepath.Join(s.host.physical, "origin")
-			if err := copyFile(value, filepath.Join(s.host.physical, "origin")); err != nil {
-				return err
-			}
+			a = "--origin-file=" + s.finalOrigin()
 		case "--karg-append":
 			kargs = append(kargs, value)
 		}
@@ -197,7 +197,8 @@ func (s *Standin) finalize(ctx context.Context) error {
 	if err != nil || staged == nil || staged.Locked {
 		return err
 	}
-	if err := errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile())); err != nil {
+	// As it is now: libostree reads it anew (ostree-sysroot.c).
+	if err := errors.Join(os.Remove(s.stateFile()), os.Rename(s.originFile(), s.finalOrigin())); err != nil {
 		return err
 	}
 	argv := []string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical, "--karg-none"}
