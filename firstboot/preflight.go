@@ -25,6 +25,9 @@ func (m *Machine) preflight(ctx context.Context, state pivot.State, target pivot
 	if err != nil {
 		return err
 	}
+	for _, note := range plan.Notes {
+		m.Progress.Note(note)
+	}
 	if _, err := os.Stat(m.Host.Path(stubInfo)); plan.Kargs.Changed && err == nil {
 		return fault.New(fault.Refused, "cannot change the kernel arguments: this machine was started from a unified kernel image, whose arguments are built in").
 			WithHint("build the arguments into the image, and ask for none")

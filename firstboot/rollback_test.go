@@ -18,6 +18,13 @@ import (
 func arrived(t *testing.T) *hostdir.Host {
 	t.Helper()
 	h := newHost(t)
+	finish(t, h)
+	return h
+}
+
+// finish lives a first boot to its end.
+func finish(t *testing.T, h *hostdir.Host) {
+	t.Helper()
 	for range 2 {
 		if err := boot(t, h); err != nil {
 			t.Fatal(err)
@@ -26,8 +33,8 @@ func arrived(t *testing.T) *hostdir.Host {
 			h.Boot()
 		}
 	}
+	expectNew(t, h)
 	expectClosed(t, h)
-	return h
 }
 
 func rollback(t *testing.T, h *hostdir.Host) error {
@@ -55,6 +62,7 @@ func TestRollback(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectNew(t, h) // the running system is not touched
+	expectStatusAt(t, h, pivot.Committed)
 	h.Boot()
 	expectOld(t, h)
 	expectStatus(t, h)

@@ -26,10 +26,20 @@ type inode struct {
 	mode             fs.FileMode
 }
 
+// name is the one name of a file, whichever deployment's it was called by: /var and
+// /boot are links to what all of them share.
+func name(path string) string {
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return path // its directory is not there
+}
+
 var _ hostfiles.Disk = (*disk)(nil)
 
 // Mkdir implements hostfiles.Disk.
 func (d *disk) Mkdir(path string, mode fs.FileMode) error {
+	path = name(path)
 	return d.effect("mkdir "+filepath.Base(path), nil, func() error {
 		d.now[path] = nil
 		return os.Mkdir(path, mode)
@@ -38,6 +48,7 @@ func (d *disk) Mkdir(path string, mode fs.FileMode) error {
 
 // Write implements hostfiles.Disk.
 func (d *disk) Write(path string, content []byte, mode fs.FileMode) error {
+	path = name(path)
 	write := func(content []byte) error {
 		n := &inode{mode: mode}
 		if old := d.now[path]; old != nil {
@@ -53,6 +64,9 @@ func (d *disk) Write(path string, content []byte, mode fs.FileMode) error {
 
 // Sync implements hostfiles.Disk.
 func (d *disk) Sync(path string) error {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
 	return d.effect("sync "+filepath.Base(path), nil, func() error {
 		if n := d.now[path]; n != nil {
 			if !d.Lying {
@@ -61,14 +75,14 @@ func (d *disk) Sync(path string) error {
 			return nil
 		}
 		for _, names := range []map[string]*inode{d.now, d.durable} {
-			for name := range names {
-				if filepath.Dir(name) != path {
+			for file := range names {
+				if filepath.Dir(file) != path {
 					continue
 				}
-				if n, there := d.now[name]; there {
-					d.durable[name] = n
+				if n, there := d.now[file]; there {
+					d.durable[file] = n
 				} else {
-					delete(d.durable, name)
+					delete(d.durable, file)
 				}
 			}
 		}
@@ -97,6 +111,7 @@ func (d *disk) copy() map[string]*inode { return maps.Clone(d.now) }
 
 // Rename implements hostfiles.Disk.
 func (d *disk) Rename(from, to string) error {
+	from, to = name(from), name(to)
 	return d.effect("rename "+filepath.Base(to), nil, func() error {
 		if _, known := d.now[from]; !known { // the machine came with it
 			content, err := os.ReadFile(from)
@@ -114,6 +129,7 @@ func (d *disk) Rename(from, to string) error {
 
 // Remove implements hostfiles.Disk.
 func (d *disk) Remove(path string) error {
+	path = name(path)
 	return d.effect("remove "+filepath.Base(path), nil, func() error {
 		delete(d.now, path)
 		return os.Remove(path)

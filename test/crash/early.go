@@ -23,10 +23,8 @@ func IgnitionUnsynced(m *Machine) { m.disk.Forgetful = true }
 // ignited is what Ignition wrote.
 const ignited = "/etc/ignited"
 
-// stamp is by the name that the old system has for it.
-func (m *Machine) stamp() string {
-	return filepath.Join(m.deployment(commitA), "boot/ignition.firstboot")
-}
+// stamp is what has the boot loader start Ignition.
+func (m *Machine) stamp() string { return filepath.Join(m.dir, "boot/ignition.firstboot") }
 
 // putStamp makes the machine one that was never booted.
 func (m *Machine) putStamp() error {
