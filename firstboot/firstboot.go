@@ -5,6 +5,7 @@ package firstboot
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,11 +24,17 @@ import (
 // it is there means that the first boot is not over.
 const EncapsulatedPath = machineconfig.EncapsulatedPath
 
+// closedSuffix is what the file's name gets at its end once the first boot is closed.
+const closedSuffix = ".bak"
+
 // FirstBoot is the first boot of a machine: one attempt to its end.
 type FirstBoot struct {
 	Machine
 	File     string // the encapsulated MachineConfig
 	NoReboot bool   // stop where only the reboot is missing
+	Again    bool   // go forward although the first boot was completed, or given up, before
+
+	request string // the file's digest, once it is read
 }
 
 // Run brings the machine to what the encapsulated MachineConfig asks for. It
@@ -82,6 +89,11 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 		return err
 	}
 	defer b.closeImage()
+	if b.Again {
+		if err := b.reopen(); err != nil {
+			return err
+		}
+	}
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
 	desired, err := b.Read()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +121,9 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 		return err
 	}
 
-	decision := b.decide(state, target)
+	facts := b.facts(state, target)
+	facts.TakenBack = b.takenBack(state)
+	decision := pivot.Decide(b.Progress.Record, facts)
 	if b.Early != nil {
 		if err := leave(decision, state); err != nil {
 			return err
@@ -118,6 +132,8 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	switch decision.Action {
 	case pivot.Close:
 		return b.close(state, target)
+	case pivot.Hold:
+		return b.hold(state, target)
 	case pivot.GiveUp:
 		return b.gaveUp(ctx, state, target)
 	case pivot.Apply:
@@ -134,6 +150,7 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 		}
 	}
 	if b.NoReboot {
+		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
 	}
 	return b.reboot(ctx, settings.RebootMethod)
@@ -145,6 +162,7 @@ func (b *FirstBoot) Read() (*machineconfig.Desired, error) {
 	if err != nil {
 		return nil, fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err)
 	}
+	b.request = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
 	cpus, err := b.Host.PresentCPUs()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -197,15 +215,24 @@ func (b *FirstBoot) close(state pivot.State, target pivot.Target) error {
 		b.Progress.Start(1, state.BootID, target)
 	}
 	b.Progress.Record.Error = nil
-	file := b.Host.Path(b.File)
+	b.Progress.Record.Closed = &pivot.Closing{Deployment: state.Booted.ID(), Request: b.request}
 	// The journal first: a file that is left makes this boot's work be done again, a missing one does not.
 	if err := b.Progress.Enter(pivot.Done, state.BootID); err != nil {
 		return err
 	}
-	if err := hostfiles.Rename(b.Host.Disk, file, file+".bak"); err != nil {
-		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
+	if err := b.moveAway(); err != nil {
+		return err
 	}
 	b.release() // again: a power cut may have come between the commit and this
 	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
+	return nil
+}
+
+// moveAway lets no program find the file any more, by which a first boot is open.
+func (b *FirstBoot) moveAway() error {
+	file := b.Host.Path(b.File)
+	if err := hostfiles.Rename(b.Host.Disk, file, file+closedSuffix); err != nil {
+		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
+	}
 	return nil
 }

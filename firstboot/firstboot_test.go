@@ -27,13 +27,16 @@ import (
 
 // boot runs the first boot's program once, as the unit does at each boot, until
 // it ends or waits for the reboot.
-func boot(t *testing.T, h *hostdir.Host) error {
+func boot(t *testing.T, h *hostdir.Host) error { t.Helper(); return run(t, h, firstboot.FirstBoot{}) }
+
+// run is boot with a first boot's choices.
+func run(t *testing.T, h *hostdir.Host, b firstboot.FirstBoot) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	reboot := h.Reboot
 	h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) } // systemd stops us on its way down
-	b := firstboot.FirstBoot{Machine: machine(t, h), File: firstboot.EncapsulatedPath}
+	b.Machine, b.File = machine(t, h), firstboot.EncapsulatedPath
 	return b.Run(ctx)
 }
 
@@ -258,7 +261,7 @@ func TestCommitThatDoesNotHold(t *testing.T) {
 	h.Write("/boot/ostree/finalize-failure.stamp", []byte("During /etc merge: clash\n"))
 	// Between commit and reboot somebody takes the new deployment away.
 	forget := func() {
-		if err := h.Undeploy(); err != nil {
+		if err := h.Undeploy(0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -289,6 +292,7 @@ func TestCommitThatDoesNotHold(t *testing.T) {
 	if h.Read(firstboot.EncapsulatedPath) == nil {
 		t.Error("the file is gone")
 	}
+	expectAgain(t, h) // as the hint says
 }
 
 // foreign puts an image into the registry that is for another architecture.

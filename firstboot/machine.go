@@ -55,13 +55,17 @@ func (m *Machine) apply(ctx context.Context, state pivot.State, target pivot.Tar
 
 // decide holds what was meant against what is true.
 func (m *Machine) decide(state pivot.State, target pivot.Target) pivot.Decision {
+	return pivot.Decide(m.Progress.Record, m.facts(state, target))
+}
+
+func (m *Machine) facts(state pivot.State, target pivot.Target) pivot.Facts {
 	record := m.Progress.Record
-	return pivot.Decide(record, pivot.Facts{
+	return pivot.Facts{
 		SameBoot:        record.BootID == state.BootID,
 		SameTarget:      record.Target.Same(target),
 		AtTarget:        len(pivot.Prove(state, target)) == 0,
 		PendingAtTarget: state.Pending() && len(pivot.Prove(state.AsIfRebooted(), target)) == 0,
-	})
+	}
 }
 
 // recall adds to target what an earlier boot learned of its image.

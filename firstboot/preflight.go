@@ -25,6 +25,9 @@ func (m *Machine) preflight(ctx context.Context, state pivot.State, target pivot
 	if err != nil {
 		return err
 	}
+	for _, note := range plan.Notes {
+		m.Progress.Note(note)
+	}
 	if err := m.checkLocal(plan); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"machine-pivot/pivot"
-	"machine-pivot/status"
 )
 
 // Plan works out what a first boot would change and writes nothing.
@@ -45,32 +44,6 @@ func (m *Machine) plan(ctx context.Context, target pivot.Target) (pivot.Plan, er
 	warnings, err := m.partition(state, target)
 	plan.Notes = append(plan.Notes, warnings...)
 	return plan, err
-}
-
-// Status is what this boot's run, or else the journal, tells, with what is
-// booted. A pivot by hand that no later run has closed counts as done once the
-// booted system proves to be its target.
-func (m *Machine) Status() (status.Status, error) {
-	s, err := status.Read(m.Host.Root)
-	if err != nil {
-		return s, err
-	}
-	state, err := m.Host.Observe(s.Target.Paths())
-	if err != nil {
-		return s, nil // on a host that cannot pivot the rest still tells something
-	}
-	s.Booted = &state.Booted
-	if state.Pending() {
-		s.Pending = &state.Default
-	}
-	if err := m.Progress.Open(); err != nil {
-		return s, err
-	}
-	newBoot := m.Progress.Record.BootID != state.BootID
-	if s.Phase == pivot.Committed && newBoot && len(pivot.Prove(state, s.Target)) == 0 {
-		s.Phase = pivot.Done
-	}
-	return s, nil
 }
 
 // Verify compares what runs with what was last asked for and names each

@@ -73,7 +73,8 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 		}
 	}
 	if !r.Reboot && !r.rebootNeeded() {
-		r.Progress.Note("the new system is committed; changes made to /etc from now to the reboot stay behind")
+		r.Progress.Note("the new system is committed; until the reboot leave /etc and rpm-ostree alone: changes made to /etc stay behind, " +
+			"and what is staged on top (rpm-ostree kargs, install) becomes the next boot with the /etc that runs, without the CPU pinning files")
 		return true, nil
 	}
 	return true, r.reboot(ctx, settings.RebootMethod)

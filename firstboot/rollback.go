@@ -142,7 +142,7 @@ func closeIn(sysroot string, disk hostfiles.Disk, deployment string) error {
 	}
 	defer dir.Close()
 	file = filepath.Join(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), filepath.Base(file))
-	if err := hostfiles.Rename(disk, file, file+".bak"); err != nil {
+	if err := hostfiles.Rename(disk, file, file+closedSuffix); err != nil {
 		return fault.New(fault.CannotWrite, "cannot close the first boot of the previous deployment: %w", err)
 	}
 	return nil

@@ -20,6 +20,13 @@ import (
 func arrived(t *testing.T) *hostdir.Host {
 	t.Helper()
 	h := newHost(t)
+	finish(t, h)
+	return h
+}
+
+// finish lives a first boot to its end.
+func finish(t *testing.T, h *hostdir.Host) {
+	t.Helper()
 	for range 2 {
 		if err := boot(t, h); err != nil {
 			t.Fatal(err)
@@ -28,8 +35,8 @@ func arrived(t *testing.T) *hostdir.Host {
 			h.Boot()
 		}
 	}
+	expectNew(t, h)
 	expectClosed(t, h)
-	return h
 }
 
 func rollback(t *testing.T, h *hostdir.Host) error {
@@ -57,6 +64,7 @@ func TestRollback(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectNew(t, h) // the running system is not touched
+	expectStatusAt(t, h, pivot.Committed)
 	h.Boot()
 	expectOld(t, h)
 	expectStatus(t, h)

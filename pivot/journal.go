@@ -22,6 +22,7 @@ const (
 	Committed Phase = "committed" // the next boot is asked to be the target
 	Done      Phase = "done"      // proven on the boot after
 	Failed    Phase = "failed"    // ended without reaching the target
+	Undone    Phase = "undone"    // committed or done, but somebody else took it back
 )
 
 // MaxAttempts bounds how often a machine that comes up on its old system tries again.
@@ -41,6 +42,14 @@ type Record struct {
 	Error   *Failure   `json:"error,omitempty"`
 	Phases  []Duration `json:"phases,omitempty"`  // what each step took, over all boots of the attempt
 	History []Account  `json:"history,omitempty"` // the transactions that are over, oldest first
+	Closed  *Closing   `json:"closed,omitempty"`  // the first boot, once it is over; later transactions leave it
+}
+
+// Closing is how a first boot ended. /var, where the journal is, is shared by all
+// deployments; /etc is not, so in an older one the first boot still looks open.
+type Closing struct {
+	Deployment string `json:"deployment"` // in which it was proven: Deployment.ID
+	Request    string `json:"request"`    // the encapsulated MachineConfig: sha256:… of the file
 }
 
 // WasCommitted reports whether the transaction, which is not done, was committed

@@ -99,7 +99,11 @@ func notes(state State, target Target) []string {
 		notes = append(notes, fmt.Sprintf("the booted image %s is the same content under another name", from.Reference))
 	}
 	if state.Pending() {
-		notes = append(notes, fmt.Sprintf("deployment %s.%d is pending and will be replaced", state.Default.Commit, state.Default.Serial))
+		how := "pending"
+		if state.Default.Staged {
+			how = "staged"
+		}
+		notes = append(notes, fmt.Sprintf("deployment %s is %s and will be replaced", state.Default.ID(), how))
 	}
 	return notes
 }

@@ -1,6 +1,7 @@
 package pivot
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -147,5 +148,6 @@ func (p *Progress) Fail(err error) {
 
 func (p *Progress) tell(e Event) {
 	e.Record = p.Record
+	e.Record.Phase = cmp.Or(e.Record.Phase, Idle) // before the journal is read nothing was begun
 	p.Emit(e)
 }

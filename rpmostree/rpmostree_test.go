@@ -159,6 +159,9 @@ func TestTampered(t *testing.T) {
 		}, "origin is ostree-unverified-registry:other"},
 		{"another commit", func(_ *testing.T, _ *hostdir.Host, r *pivot.Request) { r.Commit = r.Merge.Commit }, "commit is"},
 		{"arguments without root=", func(_ *testing.T, _ *hostdir.Host, r *pivot.Request) { r.Kargs = r.Kargs[1:] }, "root= is missing"},
+		{"arguments without root=, as those of the merge deployment", func(_ *testing.T, _ *hostdir.Host, r *pivot.Request) {
+			r.Kargs, r.Merge.Options = r.Kargs[1:], nil
+		}, "root= is missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := hostdir.New(t)

@@ -160,6 +160,9 @@ func printStatus(w io.Writer, s status.Status) {
 		fmt.Fprintf(w, "%-9s"+format+"\n", append([]any{name}, args...)...)
 	}
 	line("phase", "%s", s.Phase)
+	for _, note := range s.Notes {
+		line("note", "%s", note)
+	}
 	if s.Step != "" {
 		line("step", "%s, %d%%", s.Step, s.Percent)
 	}
@@ -173,7 +176,7 @@ func printStatus(w io.Writer, s status.Status) {
 		line("booted", "%s.%d %s", s.Booted.Commit, s.Booted.Serial, s.Booted.Image)
 	}
 	if s.Pending != nil {
-		line("pending", "%s.%d %s", s.Pending.Commit, s.Pending.Serial, s.Pending.Image)
+		line("pending", "%s.%d %s%s", s.Pending.Commit, s.Pending.Serial, s.Pending.Image, map[bool]string{true: " (staged)"}[s.Pending.Staged])
 	}
 	if s.Error != nil {
 		line("error", "%s", strings.ReplaceAll(s.Error.Message, "\n", "\n         "))

@@ -22,7 +22,8 @@ const maxStarts = 10
 //   - each boot starts the old system, unchanged, or the new one, whole;
 //   - what only root may read is nowhere readable by others;
 //   - there is one boot ID more than crashes of the machine cost, at most;
-//   - the first boot is closed on the new system, and the journal says done.
+//   - the first boot is closed on the new system, and the journal says done;
+//   - who goes back to the old system stays there until told to go forward.
 func (m *Machine) Live() error {
 	bound := 2
 	for _, p := range m.points {
@@ -30,6 +31,28 @@ func (m *Machine) Live() error {
 			bound++
 		}
 	}
+	if err := m.until(m.arrived, bound); err != nil || !m.back {
+		return err
+	}
+	if err := errors.Join(m.switchTo(systemA()), m.shutdown()); err != nil {
+		return err
+	}
+	if err := m.until(m.stayed, bound+1); err != nil {
+		return fmt.Errorf("taken back: %w", err)
+	}
+	m.again = true
+	if err := m.shutdown(); err != nil {
+		return err
+	}
+	if err := m.until(m.arrived, bound+3); err != nil {
+		return fmt.Errorf("forward again: %w", err)
+	}
+	return nil
+}
+
+// until powers the machine on until its program has nothing left to do, at most until
+// it has had a number of boots in all, and then holds it against a promise.
+func (m *Machine) until(promise func() error, bound int) error {
 	for m.Boots < bound {
 		if err := m.powerOn(); err != nil {
 			return err
@@ -42,7 +65,7 @@ func (m *Machine) Live() error {
 			return fmt.Errorf("boot %d: %w", m.Boots, err)
 		}
 		if closed {
-			return m.arrived()
+			return promise()
 		}
 	}
 	return fmt.Errorf("not closed after %d boots", m.Boots)
@@ -144,9 +167,27 @@ func (m *Machine) entryOf(root string) (ostree.Deployment, error) {
 	return ostree.Deployment{}, errors.Join(err, fmt.Errorf("no boot entry leads to %s", root))
 }
 
+// runs reports whether the running system is of a commit.
+func (m *Machine) runs(commit string) bool { return m.root == m.deployment(commit) }
+
+// stayed checks a machine that somebody went back on.
+func (m *Machine) stayed() error {
+	if !m.runs(commitA) || m.rebooting {
+		return errors.New("the program went forward by itself")
+	}
+	r, err := pivot.JournalIn(m.root).Load()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(m.root + firstboot.EncapsulatedPath); err == nil || r.Phase != pivot.Undone {
+		return fmt.Errorf("it is not held: the journal says %s, the first boot is still open: %v", r.Phase, err == nil)
+	}
+	return nil
+}
+
 // arrived checks a machine whose program says that there is nothing left to do.
 func (m *Machine) arrived() error {
-	if m.root != m.deployment(commitB) {
+	if !m.runs(commitB) {
 		return errors.New("stranded: the program is content with the old system")
 	}
 	if _, err := os.Stat(m.root + firstboot.EncapsulatedPath); err == nil {

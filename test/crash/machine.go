@@ -31,6 +31,9 @@ type Machine struct {
 	early     bool   // the first boot is closed before the reboot
 	initramfs bool   // the first boot runs there first
 	served    bool   // Ignition has written the pinning files
+	back      bool   // once it has arrived, somebody goes back to the old system, and later forward
+	again     bool   // on the old system somebody asks to go forward
+	entries   int    // boot entries written so far: the last is the default
 	staged    *pivot.Request
 	locked    bool // what is staged is not finalized at shutdown
 	rebooting bool
@@ -43,6 +46,10 @@ type Variant func(*Machine)
 // FinalizedAtShutdown is a machine on which nothing can be finalized by hand:
 // what is staged becomes the next boot in an orderly shutdown, or never.
 func FinalizedAtShutdown(m *Machine) { m.late = true }
+
+// TakenBack is a machine on which somebody, after the first boot, makes the old system
+// the default again, as rpm-ostree rollback does, and later asks to go forward.
+func TakenBack(m *Machine) { m.back = true }
 
 // ClosedEarly is a program that closes the first boot before the reboot. Broken.
 func ClosedEarly(m *Machine) { m.early = true }
@@ -90,17 +97,21 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 			etc = append(etc, hostfiles.File{Path: path, Mode: pinningMode, Content: []byte(content)})
 		}
 	}
-	a := pivot.Request{Commit: commitA, Kargs: kargs.Split(optionsA)}
-	if err := m.checkout(a, etc); err != nil {
+	if err := m.checkout(systemA(), etc); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Join(dir, stateroot, "var/lib"), 0o755); err != nil {
 		return nil, err
 	}
-	if err := m.switchTo(a); err != nil || !m.initramfs {
+	if err := m.switchTo(systemA()); err != nil || !m.initramfs {
 		return m, err
 	}
 	return m, m.putStamp()
+}
+
+// systemA is the old system, as a deployment is asked for.
+func systemA() pivot.Request {
+	return pivot.Request{Commit: commitA, Kargs: kargs.Split(optionsA)}
 }
 
 // deployment is the root directory of what is deployed of a commit.
@@ -145,8 +156,8 @@ func (m *Machine) switchTo(r pivot.Request) error {
 		return err
 	}
 	options := fmt.Sprintf("%s ostree=/%s", withoutOstree(r.Kargs), link)
-	version := map[string]int{commitA: 1, commitB: 2}[r.Commit]
-	entry := fmt.Sprintf("title os\nversion %d\noptions %s\nlinux /x\ninitrd /y\n", version, options)
+	m.entries++
+	entry := fmt.Sprintf("title os\nversion %d\noptions %s\nlinux /x\ninitrd /y\n", m.entries, options)
 	return writeAll(map[string]string{filepath.Join(m.dir, "boot/loader/entries", r.Commit[:1]+".conf"): entry})
 }
 
@@ -193,6 +204,7 @@ func (m *Machine) start(early bool) (err error) {
 		}
 	}()
 	b := firstboot.FirstBoot{Machine: m.parts(), File: firstboot.EncapsulatedPath}
+	b.Again = m.again && m.runs(commitA)
 	if early {
 		b.Early, b.Engine = place{initramfs.New(m.root)}, direct{m}
 	}

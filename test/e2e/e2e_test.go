@@ -39,6 +39,7 @@ func TestFirstBoot(t *testing.T) {
 		{"bad MachineConfig", badMachineConfig},
 		{"registry comes up late", registryLate},
 		{"by hand", byHand},
+		{"taken back", takenBack},
 		{"CPUs that are not there", absentCPUs},
 		{"threads that nosmt switches off", siblingThreads},
 		{"rpm-ostree with layered packages", layered},

@@ -88,13 +88,16 @@ func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 	switch verb {
 	case "deploy":
 		if !slices.Contains(args, "--stage") {
-			_, err := output(ctx, append([]string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical}, args...)...)
-			return err
+			return s.deploy(ctx, args)
 		}
 		return s.stage(args)
 	case "finalize-staged":
 		return s.finalize(ctx)
 	case "undeploy":
+		if _, err := os.Stat(s.stateFile()); errors.Is(err, fs.ErrNotExist) {
+			index, err := strconv.Atoi(args[0])
+			return errors.Join(err, s.host.Undeploy(index))
+		}
 		return errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile()))
 	case "set-default":
 		return s.setDefault(args[0])
@@ -201,7 +204,7 @@ func (s *Standin) finalize(ctx context.Context) error {
 	if err := errors.Join(os.Remove(s.stateFile()), os.Rename(s.originFile(), s.finalOrigin())); err != nil {
 		return err
 	}
-	argv := []string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical, "--karg-none"}
+	argv := []string{"--karg-none"}
 	for _, arg := range staged.KernelArguments {
 		argv = append(argv, "--karg-append="+arg)
 	}
@@ -210,7 +213,28 @@ func (s *Standin) finalize(ctx context.Context) error {
 			argv = append(argv, a)
 		}
 	}
-	_, err = output(ctx, argv...)
+	return s.deploy(ctx, argv)
+}
+
+// deploy lets the real ostree make a deployment. On a booted host it merges the /etc
+// that runs; here, where nothing is booted for it, that of the first deployment.
+func (s *Standin) deploy(ctx context.Context, args []string) error {
+	booted, err := s.host.Sysroot().Booted()
+	if err != nil {
+		return err
+	}
+	all, err := s.host.Sysroot().Deployments()
+	if err != nil {
+		return err
+	}
+	for i, d := range all {
+		if i > 0 && d.ID() == booted.ID() {
+			if err := s.setDefault(strconv.Itoa(i)); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = output(ctx, append([]string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical}, args...)...)
 	return err
 }
 

@@ -45,16 +45,16 @@ func (c *call) rollback() (int, error) {
 	return exitDone, c.printChanges()
 }
 
-// cleanup knows of what it can clean up the pending deployment, if it is staged.
+// cleanup knows of what it can clean up the pending deployment, staged or not.
 func (c *call) cleanup() (int, error) {
 	if err := c.begin(); err != nil {
 		return exitFailed, err
 	}
-	staged, err := c.sysroot().Staged()
+	p, err := c.pending()
 	if err != nil {
 		return exitFailed, err
 	}
-	if staged == nil || !c.options.has("p") && !c.options.has("pending") {
+	if p.Booted || !c.options.has("p") && !c.options.has("pending") {
 		fmt.Fprintln(c.stdout, "Deployments unchanged.")
 		return exitDone, c.collect()
 	}

@@ -23,6 +23,7 @@ type Machine struct {
 // BootOptions say how a machine is powered on.
 type BootOptions struct {
 	Timeout   time.Duration          // 0: DefaultTimeout
+	Entry     int                    // the boot entry that is chosen in the boot loader's menu; 0: the default
 	ExtraArgs []string               // for the kernel, after the boot entry's
 	OnLine    func(line string)      // told of each line on the console; may be nil
 	StopWhen  func(line string) bool // kills the machine when true; may be nil
@@ -77,7 +78,10 @@ func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) 
 	if err != nil {
 		return result, fmt.Errorf("cannot boot %s: %w", m.Disk, err)
 	}
-	result.Entry = entries[0]
+	if o.Entry >= len(entries) {
+		return result, fmt.Errorf("cannot boot %s: it has %d boot entries, and not one more for number %d", m.Disk, len(entries), o.Entry)
+	}
+	result.Entry = entries[o.Entry]
 	if m.Accel == "" {
 		if m.Accel, err = accelerator(ctx); err != nil {
 			return result, err
