@@ -153,7 +153,9 @@ func checkEnds(t *testing.T, m *vm.Machine) {
 			ExtraArgs: []string{"harness.network"},
 			StopWhen:  func(line string) bool { return strings.Contains(line, networkUp) },
 		}, false},
-		{vm.TimedOut, vm.BootOptions{Timeout: time.Second}, true},
+		{vm.TimedOut, vm.BootOptions{Limits: vm.Limits{Total: time.Second}}, true},
+		{vm.Hung, vm.BootOptions{ExtraArgs: []string{"rdinit=/usr/bin/sleep", "--", "infinity"}, Limits: vm.Limits{Idle: 20 * time.Second}}, true},
+		{vm.Hung, vm.BootOptions{ExtraArgs: []string{"rdinit=/bin/sh", "--", "-c", `"while :; do :; done"`}, Limits: vm.Limits{Spin: 30 * time.Second}}, true},
 		{vm.Panicked, vm.BootOptions{ExtraArgs: []string{"rdinit=/usr/bin/false"}}, true},
 		{vm.Emergency, vm.BootOptions{ExtraArgs: []string{"rd.systemd.unit=emergency.target"}}, true},
 	} {
