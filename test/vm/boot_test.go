@@ -164,7 +164,8 @@ func checkEnds(t *testing.T, m *vm.Machine) {
 		if b.Exit != c.want || (err != nil) != c.fails {
 			t.Errorf("the guest %s (%v), want that it %s", b.Exit, err, c.want)
 		}
-		if err != nil && !strings.Contains(err.Error(), b.Serial[len(b.Serial)-1].Text) {
+		// A busy host may be too slow for a line within the shortest of the limits.
+		if n := len(b.Serial); err != nil && n > 0 && !strings.Contains(err.Error(), b.Serial[n-1].Text) {
 			t.Errorf("the error does not quote the console: %v", err)
 		}
 		t.Logf("the guest %s after %.1f s", b.Exit, b.Duration.Seconds())
