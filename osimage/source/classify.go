@@ -44,7 +44,7 @@ func (j judge) classify(ctx context.Context, err error, otherwise fault.Kind) er
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
-	err = redact(err)
+	err = redacted{err}
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
