@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/firstboot"
 	"machine-pivot/pivot"
+	"machine-pivot/printable"
 	"machine-pivot/status"
 )
 
@@ -22,17 +26,23 @@ func (o *output) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.format, "output", "o", "text", "text|json")
 }
 
-// write prints value as asked for; text writes the form for people.
+// write prints value as asked for; text writes the form for people. In both
+// nothing of what others wrote reaches a terminal as anything but text.
 func (o *output) write(w io.Writer, value any, text func(io.Writer)) error {
 	switch o.format {
 	case "text":
-		text(w)
+		text(printable.Writer(w))
 		return nil
 	case "json":
-		encoder := json.NewEncoder(w)
+		var document bytes.Buffer
+		encoder := json.NewEncoder(&document)
 		encoder.SetIndent("", "  ")
 		encoder.SetEscapeHTML(false)
-		return encoder.Encode(value)
+		if err := encoder.Encode(value); err != nil {
+			return err
+		}
+		_, err := w.Write(printable.JSON(document.Bytes()))
+		return err
 	}
 	return fault.New(fault.Usage, "cannot use --output=%s: it is text or json", o.format)
 }
@@ -71,7 +81,12 @@ func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string
 		return rebase.Plan(cmd.Context())
 	}
 	boot := firstboot.FirstBoot{Machine: rebase.Machine, File: file}
-	return boot.Plan(cmd.Context())
+	plan, err := boot.Plan(cmd.Context())
+	if errors.Is(err, fs.ErrNotExist) && !cmd.Flags().Changed("machineconfig-file") {
+		return plan, fault.New(fault.Usage, "nothing to plan: no first boot waits here (there is no %s), and nothing is asked for", file).
+			WithHint("give an IMAGE, --append-karg, --delete-karg or --cpuset, as to rebase, or a --machineconfig-file")
+	}
+	return plan, err
 }
 
 func printPlan(w io.Writer, p pivot.Plan) {
@@ -84,20 +99,20 @@ func printPlan(w io.Writer, p pivot.Plan) {
 	if p.Kargs.Changed {
 		fmt.Fprintln(w, "kernel arguments")
 		for _, arg := range p.Kargs.Deleted {
-			fmt.Fprintln(w, "  - "+arg)
+			fmt.Fprintln(w, "  - "+printable.Line(arg))
 		}
 		for _, arg := range p.Kargs.Appended {
-			fmt.Fprintln(w, "  + "+arg)
+			fmt.Fprintln(w, "  + "+printable.Line(arg))
 		}
 	}
 	if len(p.Files) > 0 {
 		fmt.Fprintln(w, "files")
 		for _, f := range p.Files {
-			fmt.Fprintf(w, "  %s %s\n", f.Action, f.Path)
+			fmt.Fprintf(w, "  %s %s\n", f.Action, printable.Line(f.Path))
 		}
 	}
 	for _, note := range p.Notes {
-		fmt.Fprintln(w, "note: "+note)
+		fmt.Fprintln(w, "note: "+printable.Text(note))
 	}
 	fmt.Fprintf(w, "reboots: %d\n", p.Reboots)
 }
@@ -128,7 +143,7 @@ func statusCommand() *cobra.Command {
 
 func printStatus(w io.Writer, s status.Status) {
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%-9s"+format+"\n", append([]any{name}, args...)...)
+		fmt.Fprintf(w, "%-9s%s\n", name, indented(fmt.Sprintf(format, args...)))
 	}
 	line("phase", "%s", s.Phase)
 	if s.Step != "" {
@@ -147,15 +162,33 @@ func printStatus(w io.Writer, s status.Status) {
 		line("pending", "%s.%d %s", s.Pending.Commit, s.Pending.Serial, s.Pending.Image)
 	}
 	if s.Error != nil {
-		line("error", "%s", strings.ReplaceAll(s.Error.Message, "\n", "\n         "))
+		line("error", "%s", s.Error.Message)
 		if s.Error.Hint != "" {
 			line("hint", "%s", s.Error.Hint)
 		}
+		line("exit", "%s", ending(*s.Error))
 	}
 	printSteps(w, s.Phases)
 	for _, a := range s.History {
 		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), a.Image)
 	}
+}
+
+// ending is how a run ended that failed. An older program's journal has no status.
+func ending(f pivot.Failure) string {
+	text := "transient: trying again can help"
+	if f.Permanent {
+		text = "permanent: trying the same again fails again"
+	}
+	if f.ExitStatus > 0 {
+		text = fmt.Sprintf("%d, %s", f.ExitStatus, text)
+	}
+	return text
+}
+
+// indented is text of several lines, each below the first one's beginning.
+func indented(text string) string {
+	return strings.ReplaceAll(printable.Text(text), "\n", fmt.Sprintf("\n%-9s", ""))
 }
 
 // printSteps shows what each step took, with a heading for each boot.
@@ -186,7 +219,7 @@ func verifyCommand() *cobra.Command {
 				return err
 			}
 			for _, d := range differences {
-				fmt.Fprintln(cmd.OutOrStdout(), d)
+				fmt.Fprintln(cmd.OutOrStdout(), printable.Line(d))
 			}
 			if len(differences) > 0 {
 				return exitStatus(fault.BadInput.ExitStatus())
