@@ -50,16 +50,16 @@ type progress struct {
 	spoke  time.Duration // what it had worked at its last line
 }
 
-// A machine is idle at less than this share of a processor. It never rests
-// entirely: timers of the guest wake it up.
+// idleShare of a processor is what a machine uses at most from one look to the next
+// while it is idle. It never rests entirely: timers of the guest wake it up.
 const idleShare = 0.1
 
 // take takes the next sign. An error, of type over, says why the machine shall
 // live no longer.
 //
-// A guest that waits runs for a moment now and then, and one that works waits now
-// and then. So the time in which it runs counts against the time in which it does
-// not: a guest that runs for more than idleShare of the time is never idle.
+// A guest that waits runs for a moment now and then, for longer ones on a busy host,
+// and one that works waits now and then. So the time in which it runs counts against
+// the time in which it does not: a guest that runs half of the time is never idle.
 func (p *progress) take(s sign) error {
 	passed := s.at - p.last.at
 	active := s.runs || (s.worked-p.last.worked).Seconds() > idleShare*passed.Seconds()
@@ -67,7 +67,7 @@ func (p *progress) take(s sign) error {
 	case s.lines != p.last.lines:
 		p.idle, p.spoke = 0, s.worked
 	case active:
-		p.idle = max(0, p.idle-time.Duration(passed.Seconds()/idleShare*float64(time.Second)))
+		p.idle = max(0, p.idle-passed)
 	default:
 		// A sign that comes late says that this process was stopped or starved. So was the guest, perhaps.
 		p.idle += min(passed, 2*p.every)

@@ -32,6 +32,7 @@ func TestProgress(t *testing.T) {
 		{"an ordinary boot", []life{boots, {lasts: 30 * time.Second, speed: 1.8, runs: 1}, boots}, "", 0, 0, ""},
 		{"hangs idle", []life{boots, {lasts: time.Hour, speed: 0.03, runs: 0.03}}, Hung, 220 * time.Second, 320 * time.Second, "idle"},
 		{"hangs idle on a busy host", []life{boots, {lasts: time.Hour, speed: 0.01, runs: 0.05}}, Hung, 220 * time.Second, 420 * time.Second, "idle"},
+		{"hangs idle on a host that is busier still", []life{boots, {lasts: time.Hour, speed: 0.03, runs: 0.3}}, Hung, 220 * time.Second, 520 * time.Second, "idle"},
 		{"spins silently", []life{boots, {lasts: time.Hour, speed: 1, runs: 1}}, Hung, 340 * time.Second, 345 * time.Second, "processor"},
 		{"spins on two processors", []life{boots, {lasts: time.Hour, speed: 2, runs: 1}}, Hung, 190 * time.Second, 195 * time.Second, "processor"},
 		{"slow on a busy host", []life{
@@ -41,9 +42,9 @@ func TestProgress(t *testing.T) {
 		{"gets no processor for a while", []life{boots, {lasts: 10 * time.Minute, speed: 0, runs: 1}, boots}, "", 0, 0, ""},
 		{"waits for somebody, then goes on", []life{boots, {lasts: 170 * time.Second, speed: 0.02, runs: 0.02}, boots}, "", 0, 0, ""},
 		{"waits often, never for long", []life{
-			boots, {lasts: 100 * time.Second, speed: 0.02, runs: 0.02}, {lasts: 15 * time.Second, speed: 1, runs: 1},
-			{lasts: 100 * time.Second, speed: 0.02, runs: 0.02}, {lasts: 15 * time.Second, speed: 1, runs: 1},
-			{lasts: 100 * time.Second, speed: 0.02, runs: 0.02}, boots,
+			boots, {lasts: 90 * time.Second, speed: 0.02, runs: 0.02}, {lasts: 50 * time.Second, speed: 1, runs: 1},
+			{lasts: 90 * time.Second, speed: 0.02, runs: 0.02}, {lasts: 50 * time.Second, speed: 1, runs: 1},
+			{lasts: 90 * time.Second, speed: 0.02, runs: 0.02}, boots,
 		}, "", 0, 0, ""},
 		{"says the same for ever", []life{{lasts: time.Hour, speed: 0.02, runs: 0.02, line: time.Second}}, TimedOut, 30 * time.Minute, 30*time.Minute + time.Second, "30m"},
 	} {
