@@ -68,16 +68,15 @@ func (w writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// escaped replaces what is not printable by what escape makes of it: of r, or of
-// a byte if r is utf8.RuneError.
+// escaped replaces what is not printable by what escape makes of it: of a character,
+// or of a byte that is part of none, whose r is utf8.RuneError; raw is how it stands there.
 func escaped(text string, escape func(r rune, raw string) string) string {
 	var b strings.Builder
 	for len(text) > 0 {
 		r, n := utf8.DecodeRuneInString(text)
-		switch invalid := r == utf8.RuneError && n == 1; {
-		case !invalid && strconv.IsPrint(r):
+		if valid := r != utf8.RuneError || n > 1; valid && strconv.IsPrint(r) {
 			b.WriteString(text[:n])
-		default:
+		} else {
 			b.WriteString(escape(r, text[:n]))
 		}
 		text = text[n:]

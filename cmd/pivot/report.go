@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -81,12 +82,11 @@ func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string
 		return rebase.Plan(cmd.Context())
 	}
 	boot := firstboot.FirstBoot{Machine: rebase.Machine, File: file}
-	plan, err := boot.Plan(cmd.Context())
-	if errors.Is(err, fs.ErrNotExist) && !cmd.Flags().Changed("machineconfig-file") {
-		return plan, fault.New(fault.Usage, "nothing to plan: no first boot waits here (there is no %s), and nothing is asked for", file).
+	if _, err := os.Stat(boot.Host.Path(file)); errors.Is(err, fs.ErrNotExist) && !cmd.Flags().Changed("machineconfig-file") {
+		return pivot.Plan{}, fault.New(fault.Usage, "nothing to plan: no first boot waits here (there is no %s), and nothing is asked for", file).
 			WithHint("give an IMAGE, --append-karg, --delete-karg or --cpuset, as to rebase, or a --machineconfig-file")
 	}
-	return plan, err
+	return boot.Plan(cmd.Context())
 }
 
 func printPlan(w io.Writer, p pivot.Plan) {
