@@ -23,9 +23,9 @@ import (
 	"machine-pivot/test/oscontainer"
 )
 
-// hostile is what somebody puts into a message that he wants to be taken for ours:
+// hostileText is what somebody puts into a message that he wants to be taken for ours:
 // terminal sequences, C1, bidirectional text, bytes that are no UTF-8, and a line.
-const hostile = "no\x1b[2J\u009b31m\u202e\x7f\xff\r\npivot: prove: the machine is what was asked for"
+const hostileText = "no\x1b[2J\u009b31m\u202e\x7f\xff\r\npivot: prove: the machine is what was asked for"
 
 // TestHostileScripts runs commands that meet hostile text, in testdata/hostile; what
 // they print must do no harm to a terminal or a log.
@@ -72,7 +72,7 @@ func prepareHostile(env *testscript.Env) error {
 		"[[registry]]\nlocation = \"os.example/test\"\n[[registry.mirror]]\nlocation = \"%s/json\"\ninsecure = true\n[[registry.mirror]]\nlocation = \"%s/text\"\ninsecure = true\n",
 		host, host, host)
 	record, err := json.Marshal(map[string]any{
-		"format": 1, "phase": "failed", "attempt": 1, "error": map[string]any{"message": "cannot: " + hostile + "\n  a list", "hint": hostile, "permanent": true},
+		"format": 1, "phase": "failed", "attempt": 1, "error": map[string]any{"message": "cannot: " + hostileText + "\n  a list", "hint": hostileText, "permanent": true},
 	})
 	if err != nil {
 		return err
@@ -100,11 +100,11 @@ func hostileLayouts(env *testscript.Env, img v1.Image) error {
 		return oscontainer.Derive(base, oscontainer.WithWorkDir(dir), oscontainer.WithDerived(entries...))
 	}
 	const heads = "srv/repo/refs/heads/"
-	refs, err := derive(img, oscontainer.File(heads+hostile, "x"), oscontainer.File(heads+"other", "x"))
+	refs, err := derive(img, oscontainer.File(heads+hostileText, "x"), oscontainer.File(heads+"other", "x"))
 	if err != nil {
 		return err
 	}
-	object, err := derive(inOCI(empty.Image), oscontainer.File("sysroot/ostree/repo/objects/00/"+hostile+".file", "x"))
+	object, err := derive(inOCI(empty.Image), oscontainer.File("sysroot/ostree/repo/objects/00/"+hostileText+".file", "x"))
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func hostileLayouts(env *testscript.Env, img v1.Image) error {
 		img    v1.Image
 		labels map[string]string
 	}{
-		"label":  {img, map[string]string{"com.coreos.ostree-commit": os.Getenv("COMMIT"), "version": hostile}},
+		"label":  {img, map[string]string{"com.coreos.ostree-commit": env.Getenv("COMMIT"), "version": hostileText}},
 		"refs":   {refs, nil},
 		"object": {object, map[string]string{"ostree.commit": strings.Repeat("a", 64)}},
 	} {
@@ -140,19 +140,19 @@ func hostileLayouts(env *testscript.Env, img v1.Image) error {
 func answerHostile(w http.ResponseWriter, req *http.Request) {
 	switch name := path.Base(path.Dir(path.Dir(req.URL.Path))); {
 	case req.URL.Path == "/token":
-		http.Error(w, hostile, http.StatusForbidden)
+		http.Error(w, hostileText, http.StatusForbidden)
 	case name == "json":
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
 		_ = json.NewEncoder(w).Encode(map[string]any{"errors": []map[string]any{
-			{"code": "DENIED", "message": hostile, "detail": hostile}, {"code": hostile, "message": hostile},
+			{"code": "DENIED", "message": hostileText, "detail": hostileText}, {"code": hostileText, "message": hostileText},
 		}})
 	case name == "text":
-		http.Error(w, hostile, http.StatusBadRequest)
+		http.Error(w, hostileText, http.StatusBadRequest)
 	case name == "busy":
-		http.Error(w, hostile, http.StatusServiceUnavailable)
+		http.Error(w, hostileText, http.StatusServiceUnavailable)
 	case name == "status":
-		answerRaw(w, "HTTP/1.1 418 "+strings.ReplaceAll(hostile, "\r\n", " ")+"\r\nContent-Length: 0\r\n\r\n")
+		answerRaw(w, "HTTP/1.1 418 "+strings.ReplaceAll(hostileText, "\r\n", " ")+"\r\nContent-Length: 0\r\n\r\n")
 	case name == "redirect":
 		answerRaw(w, "HTTP/1.1 307 Go\r\nLocation: http://127.0.0.1:1/\xff\u202e\u009b?x\r\nContent-Length: 0\r\n\r\n")
 	case name == "file":
@@ -162,7 +162,7 @@ func answerHostile(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 	case name == "type":
 		w.Header().Set("Content-Type", "application/\u009b31m\u202e")
-		fmt.Fprint(w, hostile)
+		fmt.Fprint(w, hostileText)
 	case req.URL.Path == "/v2/":
 	default:
 		http.NotFound(w, req)
