@@ -77,14 +77,16 @@ const (
 
 // Failure is an error as it is kept and shown.
 type Failure struct {
-	Message   string `json:"message"`
-	Hint      string `json:"hint"`
-	Permanent bool   `json:"permanent"`
+	Message    string `json:"message"`
+	Hint       string `json:"hint"`
+	Permanent  bool   `json:"permanent"`
+	ExitStatus int    `json:"exitStatus,omitempty"` // of the run; 0 where an older program wrote it
 }
 
 // FailureOf makes the kept form of an error.
 func FailureOf(err error) *Failure {
-	return &Failure{Message: err.Error(), Hint: fault.HintOf(err), Permanent: !fault.KindOf(err).Transient()}
+	kind := fault.KindOf(err)
+	return &Failure{Message: err.Error(), Hint: fault.HintOf(err), Permanent: !kind.Transient(), ExitStatus: kind.ExitStatus()}
 }
 
 // Duration is what one named step took.

@@ -15,6 +15,7 @@ import (
 	"machine-pivot/machineconfig/pool"
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/pinning"
+	"machine-pivot/printable"
 )
 
 func configCommand() *cobra.Command {
@@ -70,7 +71,7 @@ func failed(report machineconfig.Report) error {
 // show writes a report for people.
 func show(w io.Writer, report machineconfig.Report) {
 	for _, p := range report {
-		fmt.Fprintln(w, p)
+		fmt.Fprintln(w, printable.Text(p.String()))
 	}
 }
 

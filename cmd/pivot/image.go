@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	"machine-pivot/osimage"
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/ostree"
+	"machine-pivot/printable"
 	"machine-pivot/status"
 )
 
@@ -36,9 +40,12 @@ func (f *imageFlags) add(cmd *cobra.Command) {
 
 // open looks an image up. It must be closed.
 func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, error) {
+	if err := checkRoot(f.root); err != nil {
+		return nil, err
+	}
 	ref, err := imageref.Parse(text)
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "%w", err)
+		return nil, err
 	}
 	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: f.architecture, Log: noteTo(status.NewLog(cmd.ErrOrStderr(), nil))}
 	return puller.Open(cmd.Context(), ref)
@@ -72,7 +79,16 @@ func printImage(w io.Writer, image osimage.Image) {
 		fmt.Fprintf(w, "built for  %s\n", image.Architecture)
 	}
 	fmt.Fprintf(w, "digest     %s\npolicy     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %d bytes\n",
-		image.Digest, image.Policy, image.Format, image.Commit, image.Version, len(image.Layers), image.Bytes)
+		image.Digest, printable.Line(image.Policy), image.Format, image.Commit, printable.Line(image.Version), len(image.Layers), image.Bytes)
+}
+
+// notRepository is why a directory cannot be imported into.
+func notRepository(path string, err error) error {
+	f := fault.New(fault.BadInput, "%w", err)
+	if errors.Is(err, fs.ErrPermission) {
+		return f
+	}
+	return f.WithHint("it must be an ostree repository of mode bare: the host's is /ostree/repo, and ostree init --mode=bare --repo=%s makes one", path)
 }
 
 func imageImportCommand() *cobra.Command {
@@ -88,7 +104,7 @@ func imageImportCommand() *cobra.Command {
 			}
 			repo, err := ostree.OpenRepo(repoPath)
 			if err != nil {
-				return fault.New(fault.BadInput, "%w", err)
+				return notRepository(repoPath, err)
 			}
 			if err := hostfiles.CheckWritable(filepath.Join(repoPath, "objects")); err != nil {
 				return fault.New(fault.CannotWrite, "cannot write to repository %s: %w", repoPath, err)
@@ -98,7 +114,7 @@ func imageImportCommand() *cobra.Command {
 				return err
 			}
 			defer image.Close()
-			result, err := image.Import(cmd.Context(), repo, showProgress(cmd.ErrOrStderr(), time.Now))
+			result, err := image.Import(cmd.Context(), repo, showProgress(os.Stderr, time.Now))
 			if err != nil {
 				return err
 			}

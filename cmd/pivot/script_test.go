@@ -27,6 +27,7 @@ func scripts(dir string) testscript.Params {
 		RequireExplicitExec: true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup:               startWeb,
+		Condition:           condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":    exits,
 			"web":      setWeb,
@@ -34,6 +35,14 @@ func scripts(dir string) testscript.Params {
 			"unasked":  unasked,
 		},
 	}
+}
+
+// condition is what scripts can ask for beside testscript's own: [root].
+func condition(name string) (bool, error) {
+	if name != "root" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	return os.Geteuid() == 0, nil
 }
 
 // web is a web server whose pages a script can change.
