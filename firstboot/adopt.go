@@ -12,19 +12,20 @@ import (
 // adopt makes the CPU partitioning that Ignition wrote before a first boot part of
 // the target. libostree carries those files over by itself; as part of the target
 // they are also read back in the new deployment, proven on the next boot, and
-// verified from then on. What was there at the commit is what must have arrived.
+// verified from then on. What was there at the first commit is what must arrive:
+// a system that came up without it has nothing to adopt.
 func (m *Machine) adopt(target pivot.Target) (pivot.Target, error) {
-	if record := m.Progress.Record; record.Phase == pivot.Committed {
+	if record := m.Progress.Record; record.WasCommitted() {
 		if known := withFiles(target, record.Target.Files); known.Same(record.Target) {
 			return known, nil
 		}
 	}
 	own, err := m.ownPartition()
-	return withFiles(target, own), err
+	return withFiles(target, m.know(own)), err
 }
 
 // withFiles is the target with those files that it does not ask for itself.
-func withFiles(target pivot.Target, files []hostfiles.File) pivot.Target {
+func withFiles(target pivot.Target, files []hostfiles.Entry) pivot.Target {
 	asked := target.Paths()
 	target.Files = slices.Clone(target.Files)
 	for _, f := range files {

@@ -1,14 +1,18 @@
 package firstboot_test
 
 import (
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"machine-pivot/fault"
 	"machine-pivot/firstboot"
+	"machine-pivot/hostfiles"
 	"machine-pivot/pinning"
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
@@ -85,29 +89,89 @@ func TestFilesOfIgnition(t *testing.T) {
 	}
 }
 
-// A new system that comes up without them is not what was asked for.
+// TestFilesOfIgnitionLost (D9): a new system that comes up without them is not what
+// was asked for. They are put back, also by a try after one that failed, and also
+// if the journal is an earlier program's.
 func TestFilesOfIgnitionLost(t *testing.T) {
-	h := served(t)
-	if err := boot(t, h); err != nil {
-		t.Fatal(err)
+	for _, c := range []struct {
+		name    string
+		old     bool // the journal has format 1
+		between func(*testing.T, *hostdir.Host)
+	}{
+		{name: "mended at once"},
+		{name: "mended by the try after", between: failOnce},
+		{name: "an old journal", old: true},
+		{name: "an old journal, mended by the try after", old: true, between: failOnce},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := served(t)
+			h.Write(pinning.DropInPath, append(h.Read(pinning.DropInPath), "# secret\n"...))
+			content := string(h.Read(pinning.DropInPath))
+			if err := boot(t, h); err != nil {
+				t.Fatal(err)
+			}
+			if c.old {
+				ageJournal(t, h, content)
+			}
+			h.Boot()
+			if err := os.Remove(h.Path(pinning.DropInPath)); err != nil {
+				t.Fatal(err)
+			}
+			if c.between != nil {
+				c.between(t, h)
+			}
+			if err := boot(t, h); err != nil {
+				t.Fatal(err)
+			}
+			if h.Read(firstboot.EncapsulatedPath) == nil || h.Reboots != 2 {
+				t.Fatalf("closed without its files, or not mended: %d reboots", h.Reboots)
+			}
+			h.Boot()
+			if err := boot(t, h); err != nil {
+				t.Fatal(err)
+			}
+			expectClosed(t, h)
+			if string(h.Read(pinning.DropInPath)) != content || h.Version() != "B.2" {
+				t.Errorf("version %s, drop-in %q", h.Version(), h.Read(pinning.DropInPath))
+			}
+			if kept, err := filepath.Glob(h.Path("/var/lib/pivot/contents/*")); err != nil || len(kept) > 0 {
+				t.Errorf("contents that nobody needs: %q, %v", kept, err)
+			}
+			if got := verify(t, h); got != "" {
+				t.Errorf("at its target: %s", got)
+			}
+		})
 	}
+}
+
+// failOnce is a try that fails before its commit, and a reboot.
+func failOnce(t *testing.T, h *hostdir.Host) {
+	t.Helper()
+	h.Ostree.Fail = func(int, bool) error { return errors.New("error: power cut") }
+	if err := boot(t, h); err == nil {
+		t.Fatal("the cut was not noticed")
+	}
+	h.Ostree.Fail = nil
 	h.Boot()
-	if err := os.Remove(h.Path(pinning.DropInPath)); err != nil {
+}
+
+// ageJournal makes the journal what an earlier program wrote, which has contents in
+// it and keeps none elsewhere.
+func ageJournal(t *testing.T, h *hostdir.Host, dropIn string) {
+	t.Helper()
+	path := pivot.JournalIn(h.Root).Path
+	text := string(h.Read("/var/lib/pivot/journal.json"))
+	text = strings.Replace(text, `"format": 2`, `"format": 1`, 1)
+	for _, content := range []string{dropIn, string(h.Read(pinning.KubeletPath))} {
+		text = strings.Replace(text, fmt.Sprintf(`"digest": %q`, hostfiles.DigestOf([]byte(content))),
+			fmt.Sprintf(`"content": %q`, base64.StdEncoding.EncodeToString([]byte(content))), 1)
+	}
+	if strings.Count(text, `"content": "`) != 2 {
+		t.Fatalf("no journal of format 1: %s", text)
+	}
+	h.Write("/var/lib/pivot/journal.json", []byte(text))
+	if err := os.RemoveAll(filepath.Join(filepath.Dir(path), "contents")); err != nil {
 		t.Fatal(err)
-	}
-	if err := boot(t, h); err != nil {
-		t.Fatal(err)
-	}
-	if h.Read(firstboot.EncapsulatedPath) == nil || h.Reboots != 2 {
-		t.Fatalf("closed without its files, or not mended: %d reboots", h.Reboots)
-	}
-	h.Boot()
-	if err := boot(t, h); err != nil {
-		t.Fatal(err)
-	}
-	expectClosed(t, h)
-	if h.Read(pinning.DropInPath) == nil || h.Version() != "B.2" {
-		t.Errorf("version %s, drop-in %q", h.Version(), h.Read(pinning.DropInPath))
 	}
 }
 

@@ -29,17 +29,25 @@ func (m *Machine) gaveUp(ctx context.Context, state pivot.State, target pivot.Ta
 			return jerr
 		}
 	}
-	return err.WithHint("see the journal of the boot before (journalctl -b -1); to try again remove %s and restart pivot-firstboot.service",
-		m.Progress.Journal.Path)
+	return err.WithHint("see the journal of the boot before (journalctl -b -1); to try again: pivot firstboot --again")
 }
 
 // missing is what the running system lacks, with what ostree said of it.
 func (m *Machine) missing(ctx context.Context, state pivot.State, target pivot.Target) string {
 	text := strings.Join(pivot.Prove(state, target), "; ")
+	if onlyFiles(state, target) {
+		text += "; image and arguments are there, as when something was staged on top of the commit, with the /etc that ran"
+	}
 	if failure := m.finalizeFailure(ctx); failure != "" {
 		text += "; ostree could not finalize it: " + failure
 	}
 	return text
+}
+
+// onlyFiles reports whether the running system is the target but for its files.
+func onlyFiles(state pivot.State, target pivot.Target) bool {
+	plan, err := pivot.Diff(state, target)
+	return err == nil && plan.Image.From == plan.Image.To && !plan.Kargs.Changed && len(plan.Files) > 0
 }
 
 // finalizeFailure is what libostree left when it could not finalize a deployment

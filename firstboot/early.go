@@ -40,6 +40,8 @@ func leave(decision pivot.Decision, state pivot.State) error {
 	switch {
 	case decision.Action == pivot.Close:
 		return later("the machine is what was asked for, which the started system proves")
+	case decision.Action == pivot.Hold:
+		return later("somebody went back to this system, which the started one says")
 	case decision.Action == pivot.GiveUp:
 		return later("this was tried %d times", decision.Attempt)
 	case len(state.Booted.Options.Values("root")) == 0:

@@ -35,7 +35,12 @@ func bootEarly(t *testing.T, h *hostdir.Host, p *place) (notes string, err error
 	h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) }
 	defer func() { h.Reboot = reboot }()
 	m := machine(t, h)
-	m.Progress.Emit = func(e pivot.Event) { notes += e.Message + "\n" }
+	m.Progress.Emit = func(e pivot.Event) {
+		notes += e.Message + "\n"
+		if e.Record.Phase == "" {
+			t.Errorf("%q is told in no phase", e.Message)
+		}
+	}
 	p.Initramfs = initramfs.New(h.Root)
 	m.Early = p
 	if err := m.UseEngine("auto"); err != nil {
@@ -165,6 +170,11 @@ func TestEarlyLeaves(t *testing.T) {
 		prepare func(*hostdir.Host)
 		want    string
 	}{
+		{"somebody went back", func(h *hostdir.Host) {
+			finish(t, h)
+			h.Reboots, h.Ostree.Calls = 0, nil
+			h.BootEntry(1)
+		}, "somebody went back"},
 		{"layered packages", func(h *hostdir.Host) { h.Layer("strace;") }, "layered"},
 		{"no root= yet", func(h *hostdir.Host) { entry(h, " root=LABEL=root", "") }, "no root= yet"},
 	} {

@@ -191,8 +191,9 @@ func TestHangingDaemon(t *testing.T) {
 	expectNew(t, h)
 }
 
-// TestRebaseInterrupted: rpm-ostree's rebase fails for a passing reason, loses its
-// answer, is killed, or the power goes, at each of its points.
+// TestRebaseInterrupted: rpm-ostree's rebase fails for a passing reason or its
+// client is killed, at each of its points; or pivot is killed with it, and the power
+// goes.
 func TestRebaseInterrupted(t *testing.T) {
 	for _, at := range []string{"start", "locked", "staged", "end"} {
 		passing := rpmostree.Fault{Verb: "rebase", Nth: 1, At: at, Do: "fail", Message: "Bus owner changed, aborting. This likely means the daemon crashed"}
@@ -201,11 +202,27 @@ func TestRebaseInterrupted(t *testing.T) {
 			h.InstallRpmOstree(rpmostree.Control{Faults: []rpmostree.Fault{passing}})
 			arrive(t, h, "rpm-ostree")
 		})
+		client := rpmostree.Control{Faults: []rpmostree.Fault{{Verb: "rebase", Nth: 1, At: at, Do: "die"}}}
+		t.Run("client killed at "+at, func(t *testing.T) {
+			h := newHost(t)
+			h.InstallRpmOstree(client)
+			made := at == "staged" || at == "end" // what it did counts
+			if _, err := bootWith(t, h, "rpm-ostree"); (err == nil) != made {
+				t.Fatalf("error %v", err)
+			}
+			expectOld(t, h)
+			if made {
+				h.Boot()
+				expectNew(t, h)
+				return
+			}
+			arrive(t, h, "rpm-ostree")
+		})
 		for _, power := range []bool{false, true} {
 			t.Run(fmt.Sprintf("killed at %s power cut %v", at, power), func(t *testing.T) {
 				h := newHost(t)
-				h.InstallRpmOstree(rpmostree.Control{Faults: []rpmostree.Fault{{Verb: "rebase", Nth: 1, At: at, Do: "die"}}})
-				if _, err := bootWith(t, h, "rpm-ostree"); err == nil {
+				h.InstallRpmOstree(client)
+				if _, err := bootWith(t, h, "rpm-ostree", killedInRebase(h)); err == nil {
 					t.Fatal("not noticed")
 				}
 				if power {
@@ -215,6 +232,23 @@ func TestRebaseInterrupted(t *testing.T) {
 				expectOld(t, h)
 				arrive(t, h, "rpm-ostree")
 			})
+		}
+	}
+}
+
+// killedInRebase lets nothing run any more once rpm-ostree was asked to rebase.
+func killedInRebase(h *hostdir.Host) func(*firstboot.Machine) {
+	killed := error(nil)
+	return func(m *firstboot.Machine) {
+		m.Engine.(*engines.RpmOstree).Run = func(ctx context.Context, argv ...string) ([]byte, error) {
+			if killed != nil {
+				return nil, killed
+			}
+			if argv[0] == "rpm-ostree" && argv[1] == "rebase" {
+				killed = errors.New("killed")
+			}
+			out, err := h.Run(ctx, argv...)
+			return out, errors.Join(err, killed)
 		}
 	}
 }
@@ -299,22 +333,23 @@ func TestForeignReboot(t *testing.T) {
 				h := newHost(t)
 				h.InstallRpmOstree(rpmostree.Control{Version: version})
 				h.Ostree.Version = libostree
-				finalize := func() {
-					h.Ostree.Fail = nil
-					if _, err := h.Run(t.Context(), "ostree", "admin", "finalize-staged"); err != nil {
-						t.Fatal(err)
-					}
-				}
 				h.Ostree.Fail = func(_ int, after bool) error {
 					if !after {
 						return nil
 					}
-					finalize() // systemd stops ostree-finalize-staged.service
+					h.Ostree.Fail = nil
+					// systemd stops ostree-finalize-staged.service
+					if _, err := h.Run(t.Context(), "ostree", "admin", "finalize-staged"); err != nil {
+						t.Fatal(err)
+					}
+					// and all that is at work.
+					h.Ostree.Fail = func(int, bool) error { return errors.New("terminated") }
 					return errors.New("terminated")
 				}
 				if _, err := bootWith(t, h, engine); err == nil {
 					t.Fatal("not noticed")
 				}
+				h.Ostree.Fail = nil
 				h.Boot()
 				expectOld(t, h)
 				arrive(t, h, engine)

@@ -5,6 +5,7 @@ package firstboot
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,11 +24,17 @@ import (
 // it is there means that the first boot is not over.
 const EncapsulatedPath = machineconfig.EncapsulatedPath
 
+// closedSuffix is what the file's name gets at its end once the first boot is closed.
+const closedSuffix = ".bak"
+
 // FirstBoot is the first boot of a machine: one attempt to its end.
 type FirstBoot struct {
 	Machine
 	File     string // the encapsulated MachineConfig
 	NoReboot bool   // stop where only the reboot is missing
+	Again    bool   // go forward although the first boot was completed, or given up, before
+
+	request string // the file's digest, once it is read
 }
 
 // Run brings the machine to what the encapsulated MachineConfig asks for. It
@@ -39,6 +46,9 @@ type FirstBoot struct {
 // the same (early.go).
 func (b *FirstBoot) Run(ctx context.Context) error {
 	settings, err := b.settings()
+	if b.saysOff(settings, err) {
+		return nil
+	}
 	if err == nil {
 		err = b.run(ctx, settings)
 	}
@@ -51,6 +61,24 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 	return err
 }
 
+// Off reports, and tells, whether the administrator has switched the first boot off.
+// Then Run does nothing. Callers ask before what may fail, as the machine's lock:
+// with a first boot that is off nobody is held.
+func (b *FirstBoot) Off() bool { return b.saysOff(b.settings()) }
+
+func (b *FirstBoot) saysOff(settings host.Settings, err error) bool {
+	if settings.Mode != host.ModeOff {
+		return false
+	}
+	for _, err := range []error{err, b.open()} { // the journal for the status' sake
+		if err != nil {
+			b.Progress.Note("warning: " + err.Error())
+		}
+	}
+	b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath)
+	return true
+}
+
 func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	if b.Early != nil {
 		if err := b.enter(settings.Mode); err != nil {
@@ -60,11 +88,12 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	if err := b.open(); err != nil {
 		return err
 	}
-	if settings.Mode == host.ModeOff {
-		b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath)
-		return nil
-	}
 	defer b.closeImage()
+	if b.Again {
+		if err := b.reopen(); err != nil {
+			return err
+		}
+	}
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
 	desired, err := b.Read()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,13 +102,17 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	if err != nil {
 		return err
 	}
-	target, err := b.Target(ctx, desired)
+	asked, err := b.Target(desired)
 	if err != nil {
 		return err
 	}
 
 	b.Progress.Begin(pivot.StepObserve, "looking at the host")
-	target, err = b.adopt(b.recall(target))
+	asked, err = b.pin(ctx, asked, b.checkLocal, func(pivot.Plan) error { return b.checkFIPS(desired) })
+	if err != nil {
+		return err
+	}
+	target, err := b.adopt(b.recall(asked))
 	if err != nil {
 		return err
 	}
@@ -88,7 +121,9 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 		return err
 	}
 
-	decision := b.decide(state, target)
+	facts := b.facts(state, target)
+	facts.TakenBack = b.takenBack(state)
+	decision := pivot.Decide(b.Progress.Record, facts)
 	if b.Early != nil {
 		if err := leave(decision, state); err != nil {
 			return err
@@ -97,6 +132,8 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	switch decision.Action {
 	case pivot.Close:
 		return b.close(state, target)
+	case pivot.Hold:
+		return b.hold(state, target)
 	case pivot.GiveUp:
 		return b.gaveUp(ctx, state, target)
 	case pivot.Apply:
@@ -108,11 +145,12 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 		if err := b.preflight(ctx, state, target); err != nil {
 			return err
 		}
-		if err := b.apply(ctx, state, target, decision.Attempt); err != nil {
+		if err := b.apply(ctx, state, target, adopted(target, asked), decision.Attempt); err != nil {
 			return err
 		}
 	}
 	if b.NoReboot {
+		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
 	}
 	return b.reboot(ctx, settings.RebootMethod)
@@ -124,6 +162,7 @@ func (b *FirstBoot) Read() (*machineconfig.Desired, error) {
 	if err != nil {
 		return nil, fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err)
 	}
+	b.request = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
 	cpus, err := b.Host.PresentCPUs()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -158,18 +197,15 @@ func (b *FirstBoot) nothingAsked(err error) error {
 	return nil
 }
 
-// Target turns the parsed file into values that can be compared with the host.
-func (b *FirstBoot) Target(ctx context.Context, d *machineconfig.Desired) (pivot.Target, error) {
+// Target turns the parsed file into values that can be compared with the host. An
+// image that is named by a tag has no digest yet.
+func (b *FirstBoot) Target(d *machineconfig.Desired) (pivot.Target, error) {
 	args, err := b.arguments(d.KernelArguments)
 	if err != nil {
 		return pivot.Target{}, err
 	}
-	target := pivot.Target{Kargs: kargs.Change{New: args, Literal: d.FromCluster}, Files: d.Files}
-	if d.Image == "" {
-		return target, nil
-	}
-	target.Image, err = b.image(ctx, d.Image)
-	return target, err
+	image, err := image(d.Image)
+	return pivot.Target{Image: image, Kargs: kargs.Change{New: args, Literal: d.FromCluster}, Files: b.know(d.Files)}, err
 }
 
 // close ends the first boot: the machine is what was asked for.
@@ -179,15 +215,24 @@ func (b *FirstBoot) close(state pivot.State, target pivot.Target) error {
 		b.Progress.Start(1, state.BootID, target)
 	}
 	b.Progress.Record.Error = nil
-	file := b.Host.Path(b.File)
+	b.Progress.Record.Closed = &pivot.Closing{Deployment: state.Booted.ID(), Request: b.request}
 	// The journal first: a file that is left makes this boot's work be done again, a missing one does not.
 	if err := b.Progress.Enter(pivot.Done, state.BootID); err != nil {
 		return err
 	}
-	if err := hostfiles.Rename(b.Host.Disk, file, file+".bak"); err != nil {
-		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
+	if err := b.moveAway(); err != nil {
+		return err
 	}
 	b.release() // again: a power cut may have come between the commit and this
 	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
+	return nil
+}
+
+// moveAway lets no program find the file any more, by which a first boot is open.
+func (b *FirstBoot) moveAway() error {
+	file := b.Host.Path(b.File)
+	if err := hostfiles.Rename(b.Host.Disk, file, file+closedSuffix); err != nil {
+		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
+	}
 	return nil
 }

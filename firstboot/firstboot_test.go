@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
 	"machine-pivot/fault"
 	"machine-pivot/firstboot"
 	"machine-pivot/osimage"
@@ -20,17 +22,21 @@ import (
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/hostdir"
+	"machine-pivot/test/oscontainer"
 )
 
 // boot runs the first boot's program once, as the unit does at each boot, until
 // it ends or waits for the reboot.
-func boot(t *testing.T, h *hostdir.Host) error {
+func boot(t *testing.T, h *hostdir.Host) error { t.Helper(); return run(t, h, firstboot.FirstBoot{}) }
+
+// run is boot with a first boot's choices.
+func run(t *testing.T, h *hostdir.Host, b firstboot.FirstBoot) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	reboot := h.Reboot
 	h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) } // systemd stops us on its way down
-	b := firstboot.FirstBoot{Machine: machine(t, h), File: firstboot.EncapsulatedPath}
+	b.Machine, b.File = machine(t, h), firstboot.EncapsulatedPath
 	return b.Run(ctx)
 }
 
@@ -255,7 +261,7 @@ func TestCommitThatDoesNotHold(t *testing.T) {
 	h.Write("/boot/ostree/finalize-failure.stamp", []byte("During /etc merge: clash\n"))
 	// Between commit and reboot somebody takes the new deployment away.
 	forget := func() {
-		if err := h.Undeploy(); err != nil {
+		if err := h.Undeploy(0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -286,9 +292,33 @@ func TestCommitThatDoesNotHold(t *testing.T) {
 	if h.Read(firstboot.EncapsulatedPath) == nil {
 		t.Error("the file is gone")
 	}
+	expectAgain(t, h) // as the hint says
 }
 
-// TestRefusals (P10, P14, P15, P31, P34, P35): what can be known to fail is found
+// foreign puts an image into the registry that is for another architecture.
+func foreign(t *testing.T, h *hostdir.Host) (reference string) {
+	t.Helper()
+	img, err := oscontainer.Legacy(h.Archive, h.Commit, "B.2", oscontainer.WithWorkDir(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.Architecture = "mips"
+	if img, err = mutate.ConfigFile(img, config); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := h.Registry.Push(t.Context(), "os/content", "foreign", img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Registry.Host() + "/os/content@" + digest
+}
+
+// TestRefusals (P10, P14, P15, P31, P34, P35, D5): what can be known to fail is found
 // before the host is changed.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
@@ -313,6 +343,7 @@ func TestRefusals(t *testing.T) {
 		{"unified kernel image", func(h *hostdir.Host) {
 			h.Write("/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", []byte("x"))
 		}, fault.Refused, "unified kernel image", false},
+		{"image for another machine", func(h *hostdir.Host) { h.Image = foreign(t, h); ask(t, h) }, fault.Refused, "it is for linux/mips, but the machine is linux/", false},
 		{"policy", func(h *hostdir.Host) {
 			h.Write("/etc/containers/policy.json", []byte(`{"default":[{"type":"reject"}]}`))
 		}, fault.Refused, "signature policy rejects", false},

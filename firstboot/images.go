@@ -29,35 +29,80 @@ func (m *Machine) images() Images {
 	return m
 }
 
-// image parses a reference and pins it: a tag is looked up once, now, so that
-// what is planned, pulled and proven is the same content.
-func (m *Machine) image(ctx context.Context, text string) (pivot.Image, error) {
+// image is what a reference names; it has no digest yet if that is a tag.
+func image(text string) (pivot.Image, error) {
+	if text == "" {
+		return pivot.Image{}, nil
+	}
 	ref, err := imageref.Parse(text)
 	if err != nil {
 		return pivot.Image{}, fault.New(fault.BadInput, "%w", err)
 	}
-	if d := ref.Digest(); d != "" {
-		return pivot.Image{Reference: ref.String(), Digest: d}, nil
+	return pivot.Image{Reference: ref.String(), Digest: ref.Digest()}, nil
+}
+
+// pin looks up the target's image if it is named by a tag: once, so that what is
+// planned, pulled and proven is the same content. What would fail whatever the tag
+// names is found first, without the network: by the machine's state, and by checks
+// of the plan.
+func (m *Machine) pin(ctx context.Context, target pivot.Target, checks ...check) (pivot.Target, error) {
+	if target.Image.IsZero() || target.Image.Digest != "" {
+		return target, nil
+	}
+	if err := m.checkWithout(target, checks...); err != nil {
+		return target, err
+	}
+	ref, err := imageref.Parse(target.Image.Reference)
+	if err != nil {
+		return target, err
 	}
 	defer m.closeImage() // what is imported is named by its digest, not by this tag
 	found, err := m.resolve(ctx, ref)
 	if err != nil {
-		return pivot.Image{}, err
+		return target, err
 	}
-	return pivot.Image{Reference: found.Reference.String(), Digest: found.Digest}, nil
+	target.Image = pivot.Image{Reference: found.Reference.String(), Digest: found.Digest}
+	return target, nil
 }
 
-// Check implements Images.
+// check is one of a plan, without the network.
+type check func(pivot.Plan) error
+
+// checkWithout checks a target whose image is not known yet, if something changes
+// whichever it is.
+func (m *Machine) checkWithout(target pivot.Target, checks ...check) error {
+	target.Image = pivot.Image{}
+	state, err := m.Host.Observe(target.Paths())
+	if err != nil {
+		return err
+	}
+	plan, err := pivot.Diff(state, target)
+	if err != nil || !plan.Changed {
+		return err
+	}
+	for _, check := range checks {
+		if err := check(plan); err != nil {
+			return err
+		}
+	}
+	_, err = m.partition(state, target) // the preflight tells its warnings
+	return err
+}
+
+// Check implements Images. The machine's own repository comes first.
 func (m *Machine) Check(ctx context.Context, image pivot.Image) error {
 	ref, err := imageref.Parse(image.Reference)
 	if err != nil {
 		return err
 	}
-	found, err := m.resolve(ctx, ref)
+	repo, err := m.Host.ReadRepo()
 	if err != nil {
 		return err
 	}
-	repo, err := m.Host.ReadRepo()
+	if err := m.Host.CheckRepoWritable(); err != nil {
+		return err
+	}
+	found, err := m.resolve(ctx, ref)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"machine-pivot/host"
+	"machine-pivot/hostfiles"
 	"machine-pivot/osimage"
 	"machine-pivot/pivot"
 )
@@ -20,7 +21,8 @@ type Machine struct {
 	// RebootMethod goes before the one of the machine's settings, unless it is "".
 	RebootMethod host.RebootMethod
 
-	opened *osimage.Opened // the image that was looked up last, if it is still open
+	opened   *osimage.Opened             // the image that was looked up last, if it is still open
+	contents map[hostfiles.Digest][]byte // of the files that this run has read
 }
 
 // open reads the journal and notes which boot this is.
@@ -31,9 +33,16 @@ func (m *Machine) open() error {
 	return m.Progress.Open()
 }
 
-// apply carries out the plan that leads from state to target and reboots.
-func (m *Machine) apply(ctx context.Context, state pivot.State, target pivot.Target, attempt int) error {
+// apply carries out the plan that leads from state to target. The contents of the
+// files to keep are what another boot could not read again.
+func (m *Machine) apply(ctx context.Context, state pivot.State, target pivot.Target, keep []hostfiles.Entry, attempt int) (err error) {
 	t := pivot.Transaction{Images: m.images(), Engine: m.Engine, Retry: m.Retry, Progress: m.Progress}
+	if t.Files, err = m.files(target.Files); err != nil {
+		return err
+	}
+	if t.Keep, err = m.files(keep); err != nil {
+		return err
+	}
 	if m.Early != nil {
 		t.Ready = m.leaveInitramfs
 	}
@@ -46,13 +55,17 @@ func (m *Machine) apply(ctx context.Context, state pivot.State, target pivot.Tar
 
 // decide holds what was meant against what is true.
 func (m *Machine) decide(state pivot.State, target pivot.Target) pivot.Decision {
+	return pivot.Decide(m.Progress.Record, m.facts(state, target))
+}
+
+func (m *Machine) facts(state pivot.State, target pivot.Target) pivot.Facts {
 	record := m.Progress.Record
-	return pivot.Decide(record, pivot.Facts{
+	return pivot.Facts{
 		SameBoot:        record.BootID == state.BootID,
 		SameTarget:      record.Target.Same(target),
 		AtTarget:        len(pivot.Prove(state, target)) == 0,
 		PendingAtTarget: state.Pending() && len(pivot.Prove(state.AsIfRebooted(), target)) == 0,
-	})
+	}
 }
 
 // recall adds to target what an earlier boot learned of its image.

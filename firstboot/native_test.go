@@ -12,22 +12,31 @@ import (
 )
 
 // TestNativeImage: an ostree-native container is imported once, and rpm-ostree
-// finds it there and asks no registry; one that knows no containers is not asked
-// (P5). Each time there is one reboot.
+// deploys what is there. Its daemon cannot ask the registry: the pull secret is
+// kubelet's alone (D23). One that knows no containers is not asked (P5). Each time
+// there is one reboot.
 func TestNativeImage(t *testing.T) {
 	derived := oscontainer.WithDerived(oscontainer.File("usr/share/derived", "derived"), oscontainer.File("etc/derived.conf", "derived"))
 	for _, c := range []struct {
-		name, engine, version string
-		rebase                bool
-		opts                  []oscontainer.Option
+		name, engine, version, packages string
+		rebase                          bool
+		opts                            []oscontainer.Option
 	}{
-		{"by rpm-ostree", "rpm-ostree", "2026.2", true, nil}, {"by a rpm-ostree without containers", "rpm-ostree", "2021.14", false, nil},
-		{"beside rpm-ostree", "auto", "2026.2", false, nil}, {"with a derived layer", "auto", "2026.2", false, []oscontainer.Option{derived}},
-		{"with a derived layer, by rpm-ostree", "rpm-ostree", "2026.2", true, []oscontainer.Option{derived}},
+		{"by rpm-ostree", "rpm-ostree", "2026.2", "", true, nil},
+		{"with packages", "auto", "2026.2", "strace;", true, nil},
+		{"by a rpm-ostree without containers", "rpm-ostree", "2021.14", "", false, nil},
+		{"beside rpm-ostree", "auto", "2026.2", "", false, nil},
+		{"with a derived layer", "auto", "2026.2", "", false, []oscontainer.Option{derived}},
+		{"with a derived layer, by rpm-ostree", "rpm-ostree", "2026.2", "", true, []oscontainer.Option{derived}},
+		{"with a derived layer and packages", "auto", "2026.2", "strace;", true, []oscontainer.Option{derived}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t)
 			h.InstallRpmOstree(rpmostree.Control{Version: c.version})
+			if c.packages != "" {
+				h.Layer(c.packages)
+			}
+			h.ReadOnlyTmp()
 			bare := filepath.Join(t.TempDir(), "bare")
 			for _, argv := range [][]string{
 				{"ostree", "init", "--repo=" + bare, "--mode=bare"},
@@ -69,6 +78,17 @@ func TestNativeImage(t *testing.T) {
 			}
 			if got := string(h.Read("/etc/derived.conf")); c.opts != nil && got != "derived" {
 				t.Errorf("the derived layer's file: %q", got)
+			}
+			if got := booted.Origin.Value("packages", "requested"); got != c.packages || (booted.Checksum == booted.Base) != (c.packages == "") {
+				t.Errorf("packages %q on %s, booted %s", got, booted.Base, booted.Checksum)
+			}
+			repo, err := h.ReadRepo()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// By it rpm-ostree and bootc find the image for the next update.
+			if kept, err := repo.ResolveRef(rpmostree.ImageRef("ostree-unverified-registry:" + h.Image)); err != nil || kept != booted.Base {
+				t.Errorf("the image's ref is %s, %v, want %s", kept, err, booted.Base)
 			}
 		})
 	}

@@ -26,7 +26,11 @@ func (m *Machine) partition(state pivot.State, target pivot.Target) (warnings []
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range target.Files {
+	files, err := m.files(target.Files)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
 		in.Files[f.Path] = f.Content
 	}
 	result := pinning.Inspect(in)

@@ -25,9 +25,11 @@ func (m *Machine) preflight(ctx context.Context, state pivot.State, target pivot
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(m.Host.Path(stubInfo)); plan.Kargs.Changed && err == nil {
-		return fault.New(fault.Refused, "cannot change the kernel arguments: this machine was started from a unified kernel image, whose arguments are built in").
-			WithHint("build the arguments into the image, and ask for none")
+	for _, note := range plan.Notes {
+		m.Progress.Note(note)
+	}
+	if err := m.checkLocal(plan); err != nil {
+		return err
 	}
 	if err := m.checkPartition(state, target); err != nil {
 		return err
@@ -39,6 +41,15 @@ func (m *Machine) preflight(ctx context.Context, state pivot.State, target pivot
 		return err
 	}
 	return m.images().Check(ctx, target.Image)
+}
+
+// checkLocal checks whether the machine could carry out a plan, whatever the image.
+func (m *Machine) checkLocal(plan pivot.Plan) error {
+	if _, err := os.Stat(m.Host.Path(stubInfo)); plan.Kargs.Changed && err == nil {
+		return fault.New(fault.Refused, "cannot change the kernel arguments: this machine was started from a unified kernel image, whose arguments are built in").
+			WithHint("build the arguments into the image, and ask for none")
+	}
+	return m.Progress.Journal.CheckWritable()
 }
 
 // spaceInBoot checks, before a deployment is made of commit, that its kernel and

@@ -4,37 +4,35 @@ import (
 	"context"
 
 	"machine-pivot/pivot"
-	"machine-pivot/status"
 )
 
 // Plan works out what a first boot would change and writes nothing.
 func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
-	target, err := b.target(ctx)
+	desired, err := b.Read()
 	if err != nil {
 		return pivot.Plan{}, err
 	}
-	return b.plan(target)
-}
-
-// target reads the file and turns it into values.
-func (b *FirstBoot) target(ctx context.Context) (pivot.Target, error) {
-	desired, err := b.Read()
+	target, err := b.Target(desired)
 	if err != nil {
-		return pivot.Target{}, err
+		return pivot.Plan{}, err
 	}
-	return b.Target(ctx, desired)
+	return b.plan(ctx, target)
 }
 
 // Plan works out what a pivot by hand would change and writes nothing.
 func (r *Rebase) Plan(ctx context.Context) (pivot.Plan, error) {
-	target, err := r.Target(ctx)
+	target, err := r.Target()
 	if err != nil {
 		return pivot.Plan{}, err
 	}
-	return r.plan(target)
+	return r.plan(ctx, target)
 }
 
-func (m *Machine) plan(target pivot.Target) (pivot.Plan, error) {
+func (m *Machine) plan(ctx context.Context, target pivot.Target) (pivot.Plan, error) {
+	target, err := m.pin(ctx, target)
+	if err != nil {
+		return pivot.Plan{}, err
+	}
 	state, err := m.Host.Observe(target.Paths())
 	if err != nil {
 		return pivot.Plan{}, err
@@ -46,32 +44,6 @@ func (m *Machine) plan(target pivot.Target) (pivot.Plan, error) {
 	warnings, err := m.partition(state, target)
 	plan.Notes = append(plan.Notes, warnings...)
 	return plan, err
-}
-
-// Status is what this boot's run, or else the journal, tells, with what is
-// booted. A pivot by hand that no later run has closed counts as done once the
-// booted system proves to be its target.
-func (m *Machine) Status() (status.Status, error) {
-	s, err := status.Read(m.Host.Root)
-	if err != nil {
-		return s, err
-	}
-	state, err := m.Host.Observe(s.Target.Paths())
-	if err != nil {
-		return s, nil // on a host that cannot pivot the rest still tells something
-	}
-	s.Booted = &state.Booted
-	if state.Pending() {
-		s.Pending = &state.Default
-	}
-	if err := m.Progress.Open(); err != nil {
-		return s, err
-	}
-	newBoot := m.Progress.Record.BootID != state.BootID
-	if s.Phase == pivot.Committed && newBoot && len(pivot.Prove(state, s.Target)) == 0 {
-		s.Phase = pivot.Done
-	}
-	return s, nil
 }
 
 // Verify compares what runs with what was last asked for and names each

@@ -48,11 +48,11 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer r.closeImage()
-	target, state, err := r.observe(ctx)
+	settings, err := r.settings()
 	if err != nil {
 		return false, err
 	}
-	settings, err := r.settings()
+	target, state, err := r.observe(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -68,12 +68,13 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		// A person asks: an attempt that failed before does not count against it.
-		if err := r.apply(ctx, state, target, 1); err != nil {
+		if err := r.apply(ctx, state, target, nil, 1); err != nil {
 			return true, err
 		}
 	}
 	if !r.Reboot && !r.rebootNeeded() {
-		r.Progress.Note("the new system is committed; changes made to /etc from now to the reboot stay behind")
+		r.Progress.Note("the new system is committed; until the reboot leave /etc and rpm-ostree alone: changes made to /etc stay behind, " +
+			"and what is staged on top (rpm-ostree kargs, install) becomes the next boot with the /etc that runs, without the CPU pinning files")
 		return true, nil
 	}
 	return true, r.reboot(ctx, settings.RebootMethod)
@@ -81,31 +82,36 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 
 func (r *Rebase) observe(ctx context.Context) (pivot.Target, pivot.State, error) {
 	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
-	target, err := r.Target(ctx)
+	target, err := r.Target()
 	if err != nil {
 		return pivot.Target{}, pivot.State{}, err
 	}
 	r.Progress.Begin(pivot.StepObserve, "looking at the host")
+	if target, err = r.pin(ctx, target, r.checkLocal); err != nil {
+		return pivot.Target{}, pivot.State{}, err
+	}
 	target = r.recall(target)
 	state, err := r.Host.Observe(target.Paths())
 	return target, state, err
 }
 
-// Target turns the command line into values that can be compared with the host.
-func (r *Rebase) Target(ctx context.Context) (pivot.Target, error) {
+// Target turns the command line into values that can be compared with the host. An
+// image that is named by a tag has no digest yet.
+func (r *Rebase) Target() (pivot.Target, error) {
 	change, err := r.kargs()
 	if err != nil {
 		return pivot.Target{}, err
 	}
-	target := pivot.Target{Kargs: change}
-	if target.Files, err = r.pinningFiles(); err != nil {
+	files, err := r.pinningFiles()
+	if err != nil {
 		return pivot.Target{}, err
 	}
+	target := pivot.Target{Kargs: change, Files: r.know(files)}
 	reference, err := r.reference()
-	if err != nil || reference == "" {
+	if err != nil {
 		return target, err
 	}
-	target.Image, err = r.image(ctx, reference)
+	target.Image, err = image(reference)
 	return target, err
 }
 

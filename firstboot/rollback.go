@@ -98,7 +98,7 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (pivot.
 	if err != nil {
 		return pivot.Target{}, to, err
 	}
-	files, err := hostfiles.ReadAll(previous.Path, pinningPaths())
+	files, err := hostfiles.ReadEntries(previous.Path, pinningPaths())
 	if err != nil {
 		return pivot.Target{}, to, err
 	}
@@ -142,7 +142,7 @@ func closeIn(sysroot string, disk hostfiles.Disk, deployment string) error {
 	}
 	defer dir.Close()
 	file = filepath.Join(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), filepath.Base(file))
-	if err := hostfiles.Rename(disk, file, file+".bak"); err != nil {
+	if err := hostfiles.Rename(disk, file, file+closedSuffix); err != nil {
 		return fault.New(fault.CannotWrite, "cannot close the first boot of the previous deployment: %w", err)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,12 +13,20 @@ import (
 	"machine-pivot/pinning"
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
+	"machine-pivot/test/rpmostree"
 )
 
 // arrived is a machine whose first boot is over.
 func arrived(t *testing.T) *hostdir.Host {
 	t.Helper()
 	h := newHost(t)
+	finish(t, h)
+	return h
+}
+
+// finish lives a first boot to its end.
+func finish(t *testing.T, h *hostdir.Host) {
+	t.Helper()
 	for range 2 {
 		if err := boot(t, h); err != nil {
 			t.Fatal(err)
@@ -26,8 +35,8 @@ func arrived(t *testing.T) *hostdir.Host {
 			h.Boot()
 		}
 	}
+	expectNew(t, h)
 	expectClosed(t, h)
-	return h
 }
 
 func rollback(t *testing.T, h *hostdir.Host) error {
@@ -55,6 +64,7 @@ func TestRollback(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectNew(t, h) // the running system is not touched
+	expectStatusAt(t, h, pivot.Committed)
 	h.Boot()
 	expectOld(t, h)
 	expectStatus(t, h)
@@ -105,6 +115,35 @@ func TestRollbackInterrupted(t *testing.T) {
 				expectNew(t, h)
 			}
 		})
+	}
+}
+
+// TestRollbackByRpmOstree: libostree does not know how, rpm-ostree does. Its client
+// has no /tmp, or fails when all is done (D25).
+func TestRollbackByRpmOstree(t *testing.T) {
+	for _, faults := range [][]rpmostree.Fault{
+		nil,
+		{{Verb: "rollback", At: "end", Do: "fail", Message: "Failed to load package list: something with the packages"}},
+	} {
+		h := arrived(t)
+		h.InstallRpmOstree(rpmostree.Control{Faults: faults})
+		h.ReadOnlyTmp()
+		asked := false
+		h.Ostree.Fail = func(int, bool) error {
+			if asked {
+				return nil
+			}
+			asked = true
+			return errors.New("error: Unknown command 'set-default'")
+		}
+		if err := rollback(t, h); err != nil {
+			t.Fatal(err)
+		}
+		if verbs := verbsOf(t, h); !slices.Equal(verbs, []string{"rollback"}) {
+			t.Errorf("rpm-ostree was asked to %q", verbs)
+		}
+		h.Boot()
+		expectOld(t, h)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
 	"machine-pivot/kargs"
@@ -40,6 +42,16 @@ func New(root string) *Host {
 	return &Host{Root: root, Run: run, Reboot: reboot, Kexec: kexec, Disk: hostfiles.OS{}, Free: free}
 }
 
+// Architecture is the running kernel's name for the machine's architecture, as
+// "x86_64" (uname(2)); "" if it has none. A program may be of another.
+func Architecture() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Machine[:])
+}
+
 // Sysroot reads the machine's deployments.
 func (h *Host) Sysroot() *ostree.Sysroot { return ostree.OpenSysroot(h.Root) }
 
@@ -49,7 +61,11 @@ func (h *Host) ReadRepo() (*ostree.Repo, error) { return ostree.OpenRepo(h.Sysro
 // OpenRepo opens the machine's ostree repository for writing, also where /sysroot
 // is mounted read-only. The repository can be used until view is closed.
 func (h *Host) OpenRepo() (repo *ostree.Repo, view io.Closer, err error) {
-	sysroot := h.Sysroot()
+	return OpenRepo(h.Sysroot())
+}
+
+// OpenRepo is Host.OpenRepo for who knows a machine's deployments alone.
+func OpenRepo(sysroot *ostree.Sysroot) (repo *ostree.Repo, view io.Closer, err error) {
 	dir, err := hostfiles.OpenWritable(sysroot.Physical(), sysroot.RepoPath())
 	if err != nil {
 		return nil, nil, err
@@ -59,6 +75,20 @@ func (h *Host) OpenRepo() (repo *ostree.Repo, view io.Closer, err error) {
 		return nil, nil, errors.Join(err, dir.Close())
 	}
 	return repo, dir, nil
+}
+
+// CheckRepoWritable is an error if the machine's ostree repository cannot be written,
+// as far as is known without a write.
+func (h *Host) CheckRepoWritable() error {
+	repo, view, err := h.OpenRepo()
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	if err := hostfiles.CheckWritable(filepath.Join(repo.Path(), "objects")); err != nil {
+		return fault.New(fault.CannotWrite, "cannot write to repository %s: %w", h.Sysroot().RepoPath(), err)
+	}
+	return nil
 }
 
 // Path is the path of a file of the machine.

@@ -33,21 +33,14 @@ func (h *Host) Observe(files []string) (pivot.State, error) {
 	if state.Cmdline, err = h.cmdline(); err != nil {
 		return pivot.State{}, err
 	}
-	next := booted
-	if len(all) > 0 {
-		next = all[0]
-	}
+	state.Entries = len(all)
 	if state.Booted, err = h.Deployment(withEntry(booted, all)); err != nil {
 		return pivot.State{}, err
 	}
-	if state.Default, err = h.Deployment(next); err != nil {
+	if state.Files, err = hostfiles.ReadEntries(h.Root, files); err != nil {
 		return pivot.State{}, err
 	}
-	if state.Files, err = hostfiles.ReadAll(h.Root, files); err != nil {
-		return pivot.State{}, err
-	}
-	state.DefaultFiles, err = hostfiles.ReadAll(next.Path, files)
-	return state, err
+	return state, h.observeNext(&state, booted, all, files)
 }
 
 // withEntry is the booted deployment as the boot entries know it.

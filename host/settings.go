@@ -55,22 +55,23 @@ const (
 // Settings reads the choices from the kernel command line and SettingsPath; the
 // command line wins, and on it the last of a key. What nobody chose is as in
 // DefaultSettings. The error, of kind BadInput, has a line for each thing that is
-// wrong; the settings returned with it hold what is right.
+// wrong; the settings returned with it hold what is right. A mode that is not
+// understood is DefaultSettings' too, whatever was chosen before it.
 func (h *Host) Settings() (Settings, error) {
 	settings := DefaultSettings()
-	text, err := os.ReadFile(h.Path(SettingsPath))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return settings, fmt.Errorf("cannot read the settings: %w", err)
-	}
 	line, err := h.cmdline()
 	if err != nil {
 		return settings, err
 	}
+	text, unread := os.ReadFile(h.Path(SettingsPath))
 	wrong := settings.readFile(string(text))
 	for key, value := range line.Prefixed("pivot.") {
 		if err := settings.set(key, value); err != nil {
 			wrong = append(wrong, fmt.Errorf("kernel command line, pivot.%s: %w", dashed(key), err))
 		}
+	}
+	if unread != nil && !errors.Is(unread, fs.ErrNotExist) {
+		return settings, fmt.Errorf("cannot read the settings: %w", unread)
 	}
 	if len(wrong) == 0 {
 		return settings, nil
@@ -121,6 +122,7 @@ func (s *Settings) readLine(line string, n int, seen map[string]int) error {
 func (s *Settings) set(key, value string) error {
 	switch dashed(key) {
 	case "mode":
+		s.Mode = DefaultSettings().Mode // also if this one is misspelt: it is not the "off" before it
 		return choose(&s.Mode, value, ModeInitramfs, ModeSystem, ModeOff)
 	case "on-failure":
 		return choose(&s.OnFailure, value, OnFailureStop, OnFailureSystem)

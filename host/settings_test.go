@@ -40,6 +40,15 @@ func TestSettings(t *testing.T) {
 	if got, err := machine(t, map[string]string{"/proc/cmdline": "quiet\n"}).Settings(); err != nil || got != defaults {
 		t.Errorf("without a file: %+v, %v", got, err)
 	}
+	// A misspelt mode is not the one before it.
+	if got, err := withSettings(t, "pivot.mode=systm", "mode=off").Settings(); err == nil || got != defaults {
+		t.Errorf("with a misspelt mode: %+v, %v", got, err)
+	}
+	// A file that cannot be read is told, and the kernel command line counts.
+	unread := machine(t, map[string]string{"/proc/cmdline": "pivot.mode=off\n", host.SettingsPath + "/x": ""})
+	if got, err := unread.Settings(); err == nil || got.Mode != host.ModeOff {
+		t.Errorf("with a file that cannot be read: %+v, %v", got, err)
+	}
 	// No /proc is no answer: somebody may have chosen "off".
 	if _, err := machine(t, nil).Settings(); err == nil {
 		t.Error("settings without a kernel command line")

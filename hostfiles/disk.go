@@ -34,10 +34,11 @@ func (OS) Write(path string, content []byte, mode fs.FileMode) error {
 		return err
 	}
 	defer f.Close()
-	if _, err := f.Write(content); err != nil {
+	// Whatever the umask is, and before the content: what stood there may have been for all to read.
+	if err := f.Chmod(mode); err != nil {
 		return err
 	}
-	if err := f.Chmod(mode); err != nil { // whatever the umask is
+	if _, err := f.Write(content); err != nil {
 		return err
 	}
 	return f.Close()

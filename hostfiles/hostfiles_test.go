@@ -151,6 +151,48 @@ func TestOpenWritable(t *testing.T) {
 	}
 }
 
+// TestWithTmpfs: a program can write to a directory in which nobody else can, and
+// nobody else sees it.
+func TestWithTmpfs(t *testing.T) {
+	need.Root(t)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "before"), "x")
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("failed")
+	err := hostfiles.WithTmpfs(dir, func() error {
+		out, err := exec.Command("sh", "-c", "cd '"+dir+"' && ls && touch x && stat -c %a . && ls").CombinedOutput()
+		if err != nil || string(out) != "1777\nx\n" {
+			t.Errorf("%v: %q", err, out)
+		}
+		seen := make(chan []os.DirEntry)
+		go func() { // on another thread
+			others, _ := os.ReadDir(dir)
+			seen <- others
+		}()
+		if others := <-seen; len(others) != 1 || others[0].Name() != "before" {
+			t.Errorf("others see %v", others)
+		}
+		return failed
+	})
+	if !errors.Is(err, failed) {
+		t.Errorf("error %v", err)
+	}
+	ran := false
+	if err := hostfiles.WithTmpfs(filepath.Join(dir, "none"), func() error { ran = true; return nil }); err != nil || !ran {
+		t.Errorf("without the directory: %v, ran %v", err, ran)
+	}
+}
+
 func TestReplaceLeavesNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")

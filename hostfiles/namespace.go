@@ -1,7 +1,9 @@
 package hostfiles
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"runtime"
 
@@ -22,6 +24,19 @@ func inNamespace(work func() error) error {
 		done <- err
 	}()
 	return <-done
+}
+
+// WithTmpfs calls work in a private mount namespace in which a directory is empty
+// and can be written to, in memory. Processes that work starts see it so too;
+// goroutines that it starts do not. A directory that is not there stays so.
+func WithTmpfs(dir string, work func() error) error {
+	return inNamespace(func() error {
+		err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot mount tmpfs at %s: %w", dir, err)
+		}
+		return work()
+	})
 }
 
 // EnterNamespace gives the calling thread a mount namespace of its own, whose

@@ -37,6 +37,20 @@ func Read(root, path string) (f File, ok bool, err error) {
 	}, true, nil
 }
 
+// ReadEntries reads those of the paths that are there, below root, and forgets
+// their contents.
+func ReadEntries(root string, paths []string) (map[string]Entry, error) {
+	files, err := ReadAll(root, paths)
+	if err != nil {
+		return nil, err
+	}
+	entries := make(map[string]Entry, len(files))
+	for path, f := range files {
+		entries[path] = f.Entry()
+	}
+	return entries, nil
+}
+
 // ReadAll reads those of the paths that are there, below root.
 func ReadAll(root string, paths []string) (map[string]File, error) {
 	files := make(map[string]File, len(paths))

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // Replace writes a whole file durably: the temporary file beside it is synced,
@@ -53,6 +55,20 @@ func MakeDir(disk Disk, path string, mode fs.FileMode) error {
 		return fmt.Errorf("cannot make directory: %w", err)
 	}
 	return syncParent(disk, path)
+}
+
+// CheckWritable is an error if nothing can be made in a directory, or, where that is
+// not there, in the one that it would be made in: most likely its file system is
+// read-only. Nothing is written.
+func CheckWritable(dir string) error {
+	err := unix.Access(dir, unix.W_OK)
+	if errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
+		return CheckWritable(filepath.Dir(dir))
+	}
+	if err != nil {
+		return fmt.Errorf("nothing can be made in its directory: %w", err)
+	}
+	return nil
 }
 
 // syncParent makes the name of a file durable.

@@ -78,8 +78,6 @@ func derivedCases() []derivedCase {
 				o.xattr("usr/bin/ping", "user.x", "1")
 				o.xattr("usr/bin/ping", "security.capability", capability)
 			}},
-		{name: "extended attributes as libarchive writes them", layers: [][]entry{{having(regular("usr/bin/x", "x"), "LIBARCHIVE.xattr.user.a%20b", "MQ")}},
-			want: func(o *osTree) { o.write("usr/bin/x", "x"); o.xattr("usr/bin/x", "user.a b", "1") }},
 		{name: "a label and an empty attribute", layers: [][]entry{{having(regular("usr/bin/x", "x"), "SCHILY.xattr.security.selinux", "system_u:object_r:shadow_t:s0", "SCHILY.xattr.user.empty", "")}},
 			want: func(o *osTree) { o.write("usr/bin/x", "x") }},
 		{name: "whiteouts", layers: [][]entry{{gone("usr/bin/tool"), gone("usr/share/dir"), gone("usr/share/never-there")}},

@@ -54,7 +54,7 @@ type Image struct {
 	Policy       string             `json:"policy"`                 // the rule of the signature policy that accepted it
 	Digest       string             `json:"digest"`                 // of the manifest, or manifest list, that the reference names
 	Instance     string             `json:"instance,omitempty"`     // of this platform's manifest, if Digest is a manifest list
-	Architecture string             `json:"architecture,omitempty"` // as in GOARCH
+	Architecture string             `json:"architecture,omitempty"` // as in GOARCH; "" if it says none
 	Format       Format             `json:"format"`
 	Commit       string             `json:"commit"`  // "" if only the layers tell
 	Version      string             `json:"version"` // as the image calls itself
@@ -68,7 +68,7 @@ func describe(opened *source.Image) Image {
 	labels := opened.Labels
 	i := Image{
 		Reference: opened.Reference, Source: opened.From, Policy: opened.Policy, Digest: opened.Digest, Instance: opened.Instance,
-		Architecture: opened.Architecture, Format: formatOf(labels, opened.Layers), Commit: labels[layer.LegacyLabel],
+		Architecture: statedBy(opened).architecture, Format: formatOf(labels, opened.Layers), Commit: labels[layer.LegacyLabel],
 		Version: labels[labelOCIVersion], Layers: make([]Layer, len(opened.Layers)),
 	}
 	switch i.Format {

@@ -103,8 +103,11 @@ func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(
 	return i.result, nil
 }
 
-// importable refuses what contradicts itself.
+// importable refuses an image for another machine, and one that contradicts itself.
 func (o *Opened) importable() error {
+	if err := o.machine.runs(o.stated); err != nil {
+		return err
+	}
 	if o.Format == Layered && o.Derived == len(o.Layers) {
 		return imagefault.Damaged("its label %s names a layer that it does not have", labelFinalDiffID)
 	}

@@ -22,6 +22,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 
 	"machine-pivot/guard"
@@ -36,6 +37,10 @@ type Puller struct {
 	Patience time.Duration        // how long a registry may be silent; 0 is the default
 	Retry    source.Retry         // of a layer's download; the zero value is the default
 	Log      func(message string) // notes for people, by any goroutine; may be nil
+	// Architecture is that of the machine that the images are for, by any of its
+	// names; "" is this program's. Images that say they are for another are looked at,
+	// but not imported.
+	Architecture string
 }
 
 // Progress is how far an import is.
@@ -49,9 +54,11 @@ type Progress struct {
 // are read, and the host's signature policy has accepted it.
 type Opened struct {
 	Image
-	source *source.Image
-	asked  imageref.Reference // as it was asked for, perhaps by a tag
-	root   string             // the host's
+	machine platform // that it is for, if it can be imported
+	stated  platform
+	source  *source.Image
+	asked   imageref.Reference // as it was asked for, perhaps by a tag
+	root    string             // the host's
 }
 
 // Open looks an image up: manifest and config, of the platform that this program
@@ -63,7 +70,7 @@ func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (opened *Open
 		if err != nil {
 			return err
 		}
-		opened = &Opened{Image: describe(image), source: image, asked: ref}
+		opened = &Opened{Image: describe(image), machine: p.thisMachine(), stated: statedBy(image), source: image, asked: ref, root: cmp.Or(p.Root, "/")}
 		if p.Log != nil {
 			for _, note := range image.Notes {
 				p.Log(note)
@@ -81,5 +88,10 @@ func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (opened *Open
 func (o *Opened) Close() error { return o.source.Close() }
 
 func (p *Puller) host() *source.Host {
-	return &source.Host{Root: p.Root, AuthFile: p.AuthFile, Patience: p.Patience, Retry: p.Retry, Log: p.Log}
+	host := &source.Host{Root: p.Root, AuthFile: p.AuthFile, Patience: p.Patience, Retry: p.Retry, Log: p.Log}
+	// For its own architecture the library knows which variants the processor has.
+	if a := p.thisMachine().architecture; a != runtime.GOARCH {
+		host.Architecture = a
+	}
+	return host
 }

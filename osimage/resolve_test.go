@@ -105,6 +105,12 @@ func TestResolveManifestList(t *testing.T) {
 		if again, err := h.lookUp(t.Context(), image.Reference); err != nil || again.Instance != mineDigest {
 			t.Errorf("%s by digest: %+v, %v", kind, again, err)
 		}
+		h.puller.Architecture = "aarch64_be" // a machine that this program does not run on
+		foreign, err := h.lookUp(t.Context(), list("foreign", runtime.GOARCH, "aarch64_be"))
+		if err != nil || foreign.Version != "other" {
+			t.Errorf("%s for another machine: %+v, %v", kind, foreign, err)
+		}
+		h.puller.Architecture = ""
 		for _, others := range [][]string{{"mips", "mips64"}, {}} {
 			_, err = h.lookUp(t.Context(), list("none", others...))
 			refused(t, err, fault.Refused, "no image found", "not built for this machine's architecture ("+runtime.GOARCH+")")

@@ -28,30 +28,36 @@ func (im *Import) ReadDirectory(tree Checksum) (*Directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot load directory: %w", err)
 	}
-	parsed, err := parseDirTree(data)
+	parsed, err := openDirTree(data)
 	if err != nil {
 		return nil, corrupt(name, "%v", err)
 	}
-	d := &Directory{make(map[string]Checksum, len(parsed.files)), make(map[string]DirChecksums, len(parsed.dirs))}
-	for _, f := range parsed.files {
-		d.Files[f.name] = f.file
+	d := &Directory{map[string]Checksum{}, map[string]DirChecksums{}}
+	for f := range parsed.allFiles() {
+		d.Files[string(f.name)] = f.file
 	}
-	for _, e := range parsed.dirs {
-		d.Dirs[e.name] = DirChecksums{e.tree, e.meta}
+	for e := range parsed.allDirs() {
+		d.Dirs[string(e.name)] = DirChecksums{e.tree, e.meta}
 	}
 	return d, nil
 }
 
 // AddDirectory adds a directory.
 func (im *Import) AddDirectory(ctx context.Context, d *Directory) (Checksum, error) {
-	tree := &dirTree{}
+	files, dirs := []any{}, []any{}
 	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
-		tree.files = append(tree.files, fileEntry{name, d.Files[name]})
+		file := d.Files[name]
+		files = append(files, gvariant.Tuple{name, file[:]})
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Dirs)) {
-		tree.dirs = append(tree.dirs, dirEntry{name, d.Dirs[name].Tree, d.Dirs[name].Meta})
+		below := d.Dirs[name]
+		dirs = append(dirs, gvariant.Tuple{name, below.Tree[:], below.Meta[:]})
 	}
-	return im.addTree(ctx, tree)
+	data, err := gvariant.Encode(dirTreeType, gvariant.Tuple{files, dirs})
+	if err != nil {
+		return Checksum{}, fmt.Errorf("cannot make directory: %w", err)
+	}
+	return im.addMade(DirTree, data)
 }
 
 // DirInfo is what a directory has beside its names: a DirMeta as a value.
@@ -68,30 +74,32 @@ func (im *Import) ReadDirInfo(meta Checksum) (DirInfo, error) {
 	if err != nil {
 		return DirInfo{}, fmt.Errorf("cannot load directory metadata: %w", err)
 	}
-	value, err := gvariant.Decode(dirMetaType, data)
+	v, err := gvariant.Open(dirMetaType, data)
 	if err != nil {
 		return DirInfo{}, corrupt(name, "%v", err)
 	}
-	t := value.(gvariant.Tuple)
-	xattrs, err := parseXattrs(t[3])
+	xattrs, err := parseXattrs(v.Field(3))
 	if err != nil {
 		return DirInfo{}, corrupt(name, "%v", err)
 	}
-	d := DirInfo{bigEndian(t[0].(uint32)), bigEndian(t[1].(uint32)), bigEndian(t[2].(uint32)), map[string][]byte{}}
+	d := DirInfo{bigEndian(v.Field(0).Uint32()), bigEndian(v.Field(1).Uint32()), bigEndian(v.Field(2).Uint32()), map[string][]byte{}}
 	for _, x := range xattrs {
 		d.Xattrs[x.name] = x.value
 	}
 	return d, nil
 }
 
-// AddDirInfo adds a DirMeta.
+// AddDirInfo adds a DirMeta. An info that no object can have is an InvalidError.
 func (im *Import) AddDirInfo(ctx context.Context, d DirInfo) (Checksum, error) {
 	data, err := gvariant.Encode(dirMetaType,
 		gvariant.Tuple{bigEndian(d.UID), bigEndian(d.GID), bigEndian(unix.S_IFDIR | d.Mode&0o7777), xattrValue(d.Xattrs)})
 	if err != nil {
 		return Checksum{}, fmt.Errorf("cannot make directory metadata: %w", err)
 	}
-	return im.addMade(ctx, DirMeta, data)
+	if err := checkDirMeta(data); err != nil {
+		return Checksum{}, &InvalidError{Reason: err.Error()}
+	}
+	return im.addMade(DirMeta, data)
 }
 
 // FilesBelow are the file objects of a directory and of those below it.

@@ -55,22 +55,22 @@ func (im *Import) addKnown(h *fileHeader, content *bytes.Reader) (Checksum, erro
 		hashContent(sum, content)
 	}
 	n := ObjectName{Checksum(sum.Sum(nil)), File}
-	if wanted, err := im.claim(n); err != nil || !wanted {
-		return n.Checksum, err
-	}
-	return n.Checksum, im.write(n, h.size, func() error {
+	return n.Checksum, im.add(n, func() (objectState, error) {
+		if err := im.reserve(h.size); err != nil {
+			return unknown, err
+		}
 		if h.isLink() {
-			return im.makeLink(n, h)
+			return staged, im.makeLink(n, h)
 		}
 		f, err := im.staging.create(n, 0o600)
 		if err != nil {
-			return fmt.Errorf("cannot write object: %w", err)
+			return unknown, fmt.Errorf("cannot write object: %w", err)
 		}
 		defer f.Close()
 		if _, err := content.WriteTo(f); err != nil {
-			return fmt.Errorf("cannot write object %s: %w", n, err)
+			return unknown, fmt.Errorf("cannot write object %s: %w", n, err)
 		}
-		return im.complete(n, f, h)
+		return staged, im.complete(n, f, h)
 	})
 }
 
@@ -95,6 +95,7 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 	defer func() {
 		err = errors.Join(err, ignoreClosed(f.Close()))
 		if !used {
+			im.release(h.size)
 			err = errors.Join(err, unix.Unlinkat(im.staging.fd(), f.Name(), 0))
 		}
 	}()
@@ -102,18 +103,14 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 		return c, err
 	}
 	n := ObjectName{c, File}
-	wanted, err := im.claim(n)
-	if err != nil || !wanted {
-		im.release(h.size)
-		return c, err
-	}
-	err = im.complete(n, f, h)
-	if err == nil {
-		err = unix.Renameat(im.staging.fd(), f.Name(), im.staging.fd(), n.path())
-	}
-	used = err == nil
-	im.settle(n, map[bool]objectState{true: staged}[used])
-	return c, err
+	return c, im.add(n, func() (objectState, error) {
+		err := im.complete(n, f, h)
+		if err == nil {
+			err = unix.Renameat(im.staging.fd(), f.Name(), im.staging.fd(), n.path())
+		}
+		used = err == nil
+		return staged, err
+	})
 }
 
 // hashInto writes content and returns the checksum of the object that it makes.

@@ -2,6 +2,7 @@ package ostree
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -76,6 +77,34 @@ func (o Origin) ContainerImageReference() string { return o.Get("container-image
 
 // CustomURL names the image of a deployment made from a legacy one.
 func (o Origin) CustomURL() string { return o.Get("custom-url") }
+
+// Commit is the commit that the origin is pinned to, or "".
+func (o Origin) Commit() string {
+	for _, key := range []string{"refspec", "baserefspec"} {
+		if _, err := ParseChecksum(o.Get(key)); err == nil {
+			return o.Get(key)
+		}
+	}
+	return ""
+}
+
+// WithContainer is the origin with an image reference in place of whatever else
+// it says that the deployment was made from. What is layered stays.
+func (o Origin) WithContainer(reference string) Origin {
+	with := ContainerOrigin(reference)
+	for _, g := range o.groups {
+		if g.name != "origin" {
+			with.groups = append(with.groups, g)
+			continue
+		}
+		for _, k := range g.keys {
+			if !slices.Contains([]string{"refspec", "baserefspec", "container-image-reference", "custom-url", "custom-description"}, k[0]) {
+				with.groups[0].keys = append(with.groups[0].keys, k)
+			}
+		}
+	}
+	return with
+}
 
 // Layered reports whether the origin asks rpm-ostree for more than the image:
 // packages, overrides, an initramfs of its own (rust/src/origin.rs). Only

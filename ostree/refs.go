@@ -25,6 +25,37 @@ func (r *Repo) ResolveRef(ref string) (Checksum, error) {
 	return ParseChecksum(strings.TrimSpace(string(data)))
 }
 
+// RefsTo lists the local refs below a directory of refs that resolve to c. What is
+// there but no ref is passed over.
+func (r *Repo) RefsTo(below string, c Checksum) (refs []string, err error) {
+	err = filepath.WalkDir(r.refPath(below), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		ref, err := filepath.Rel(r.refPath(""), path)
+		if err != nil {
+			return err
+		}
+		if to, err := r.ResolveRef(ref); err == nil && to == c {
+			refs = append(refs, ref)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot list refs below %s: %w", below, err)
+	}
+	return refs, nil
+}
+
+// SetRefs sets local refs to c, durably.
+func (r *Repo) SetRefs(c Checksum, refs ...string) error {
+	all := map[string]Checksum{}
+	for _, ref := range refs {
+		all[ref] = c
+	}
+	return r.setRefs(all)
+}
+
 func (r *Repo) refPath(ref string) string { return filepath.Join(r.path, "refs/heads", ref) }
 
 // setRefs sets local refs, durably.

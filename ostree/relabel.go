@@ -113,16 +113,15 @@ func (im *Import) moveStaged(from ObjectName, info FileInfo, content io.Reader, 
 		return from.Checksum, err
 	}
 	n := ObjectName{Checksum(sum.Sum(nil)), File}
-	if wanted, err := im.claim(n); err != nil || !wanted {
-		return n.Checksum, err
-	}
-	err = im.staging.rename(from, n, func(path string) error {
-		return unix.Lsetxattr(path, labelXattr, append([]byte(label), 0), 0)
+	err = im.add(n, func() (objectState, error) {
+		err := im.staging.rename(from, n, func(path string) error {
+			return unix.Lsetxattr(path, labelXattr, append([]byte(label), 0), 0)
+		})
+		if err == nil {
+			im.forget(from)
+		}
+		return staged, err
 	})
-	im.settle(n, map[bool]objectState{true: staged}[err == nil])
-	if err == nil {
-		im.forget(from)
-	}
 	return n.Checksum, err
 }
 

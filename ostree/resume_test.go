@@ -147,6 +147,23 @@ func TestDeleteRef(t *testing.T) {
 	}
 }
 
+func TestRefsTo(t *testing.T) {
+	s, r := newSource(t), newRepo(t)
+	_, err := importAll(t, r, s.commit, s.objects(), "a/b/c", "a/d", "e")
+	check(t, err)
+	check(t, r.SetRefs(ostree.Checksum{1}, "a/other"))
+	check(t, r.SetRefs(s.commit, "a/b/new"))
+	check(t, os.WriteFile(r.Path()+"/refs/heads/a/no ref", nil, 0o644))
+	for below, want := range map[string]string{"a": "a/b/c a/b/new a/d", "none": "", "a/b": "a/b/c a/b/new"} {
+		if got, err := r.RefsTo(below, s.commit); err != nil || strings.Join(got, " ") != want {
+			t.Errorf("below %s: %q, %v, want %q", below, got, err, want)
+		}
+	}
+	if got := run(t, "ostree", "rev-parse", "--repo="+r.Path(), "a/b/new"); got != s.commit.String() {
+		t.Errorf("ostree reads %s", got)
+	}
+}
+
 func TestCancelledImport(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	im := begin(t, r)

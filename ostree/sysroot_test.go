@@ -196,6 +196,27 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
+// TestOriginOfContainer: what the deployment is made from is replaced, all else stays.
+func TestOriginOfContainer(t *testing.T) {
+	commit := strings.Repeat("a", 64)
+	for text, want := range map[string]string{
+		"[origin]\nbaserefspec=" + commit + "\noverride-commit=x\n[packages]\nrequested=x;y;\n":           commit,
+		"[packages]\nrequested=x;y;\n[origin]\noverride-commit=x\nrefspec=" + commit + "\ncustom-url=a\n": commit,
+		"[origin]\nrefspec=fedora:" + commit + "\noverride-commit=x\n[packages]\nrequested=x;y;\n":        "",
+		"[origin]\ncontainer-image-reference=x\noverride-commit=x\n[packages]\nrequested=x;y;\n":          "",
+	} {
+		o, err := ostree.ParseOrigin([]byte(text))
+		check(t, err)
+		if o.Commit() != want {
+			t.Errorf("%q: commit %q, want %q", text, o.Commit(), want)
+		}
+		got := string(o.WithContainer("image").Bytes())
+		if want := "[origin]\ncontainer-image-reference=image\noverride-commit=x\n[packages]\nrequested=x;y;\n"; got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
 func FuzzParseStaged(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {

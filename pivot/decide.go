@@ -14,6 +14,7 @@ const (
 	Reboot NextAction = "reboot" // committed already: only the reboot is missing
 	Close  NextAction = "close"  // at the target: nothing to do but to say so
 	GiveUp NextAction = "giveup" // keeps coming up on the old system
+	Hold   NextAction = "hold"   // somebody went back to this system: theirs to say when it goes forward
 )
 
 // Facts are what Decide needs to know of the host.
@@ -22,11 +23,13 @@ type Facts struct {
 	SameTarget      bool // the journal is about the target asked for now
 	AtTarget        bool // what runs is the target
 	PendingAtTarget bool // what the next boot starts is the target
+	TakenBack       bool // this first boot was completed in another deployment of the host
 }
 
 // Decide is the state machine, as one pure function.
 //
 //	at the target                          close, whatever was meant
+//	taken back                             hold still, whatever was meant since
 //	committed, same boot, pending is it    reboot (the request was lost)
 //	committed, new boot, not at target     the commit did not hold: next attempt, bounded
 //	applying or failed, and anything else  plan again
@@ -34,6 +37,8 @@ func Decide(r Record, f Facts) Decision {
 	switch {
 	case f.AtTarget:
 		return Decision{Action: Close, Attempt: r.Attempt}
+	case f.TakenBack:
+		return Decision{Action: Hold, Attempt: r.Attempt}
 	case !f.SameTarget:
 		return Decision{Action: Apply, Attempt: 1}
 	case r.Phase == Committed && f.SameBoot && f.PendingAtTarget:

@@ -18,12 +18,12 @@ type situation struct {
 // situations are all there are.
 func situations() []situation {
 	var all []situation
-	for _, phase := range []pivot.Phase{pivot.Idle, pivot.Applying, pivot.Committed, pivot.Done, pivot.Failed} {
+	for _, phase := range []pivot.Phase{pivot.Idle, pivot.Applying, pivot.Committed, pivot.Done, pivot.Failed, pivot.Undone} {
 		for attempt := 0; attempt <= pivot.MaxAttempts; attempt++ {
-			for i := range 16 {
+			for i := range 32 {
 				all = append(all, situation{
 					record: pivot.Record{Phase: phase, Attempt: attempt},
-					facts:  pivot.Facts{SameBoot: i&1 > 0, SameTarget: i&2 > 0, AtTarget: i&4 > 0, PendingAtTarget: i&8 > 0},
+					facts:  pivot.Facts{SameBoot: i&1 > 0, SameTarget: i&2 > 0, AtTarget: i&4 > 0, PendingAtTarget: i&8 > 0, TakenBack: i&16 > 0},
 				})
 			}
 		}
@@ -71,7 +71,7 @@ func documentedRows(t *testing.T) []row {
 	var rows []row
 	for line := range strings.Lines(string(data)) {
 		cells := strings.Split(strings.Trim(line, "|\n"), "|")
-		if len(cells) != 8 || strings.HasPrefix(cells[0], "-") || strings.TrimSpace(cells[0]) == "phase" {
+		if len(cells) != 9 || strings.HasPrefix(cells[0], "-") || strings.TrimSpace(cells[0]) == "phase" {
 			continue
 		}
 		for i := range cells {
@@ -89,7 +89,7 @@ func (r row) fits(s situation) bool {
 	attempt := map[bool]string{true: "last", false: "earlier"}[s.record.Attempt >= pivot.MaxAttempts]
 	for i, is := range []string{
 		string(s.record.Phase), attempt,
-		yesNo(s.facts.SameTarget), yesNo(s.facts.SameBoot), yesNo(s.facts.AtTarget), yesNo(s.facts.PendingAtTarget),
+		yesNo(s.facts.SameTarget), yesNo(s.facts.SameBoot), yesNo(s.facts.AtTarget), yesNo(s.facts.PendingAtTarget), yesNo(s.facts.TakenBack),
 	} {
 		if r[i] != "any" && r[i] != is {
 			return false
@@ -101,8 +101,8 @@ func (r row) fits(s situation) bool {
 func yesNo(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] }
 
 func (r row) decision(s situation) pivot.Decision {
-	d := pivot.Decision{Action: pivot.NextAction(r[6]), Attempt: s.record.Attempt}
-	switch r[7] {
+	d := pivot.Decision{Action: pivot.NextAction(r[7]), Attempt: s.record.Attempt}
+	switch r[8] {
 	case "1":
 		d.Attempt = 1
 	case "+1":
@@ -114,7 +114,7 @@ func (r row) decision(s situation) pivot.Decision {
 	return d
 }
 
-// TestDecide (P2, P7, P24) states the promises, not the code.
+// TestDecide (P2, P7, P24, D26) states the promises, not the code.
 func TestDecide(t *testing.T) {
 	for _, s := range situations() {
 		t.Run(s.String(), func(t *testing.T) { checkDecision(t, s.record, s.facts, pivot.Decide(s.record, s.facts)) })
@@ -131,8 +131,14 @@ func checkDecision(t *testing.T, r pivot.Record, f pivot.Facts, d pivot.Decision
 	if d.Action == pivot.Reboot && !(f.SameBoot && f.PendingAtTarget && r.Phase == pivot.Committed) {
 		t.Errorf("%v: a reboot alone needs a commit of this boot that the host confirms", d)
 	}
+	if (d.Action == pivot.Hold) != (f.TakenBack && !f.AtTarget) {
+		t.Errorf("%v: hold exactly when somebody went back", d)
+	}
 	if d.Action == pivot.GiveUp && !f.SameTarget {
 		t.Errorf("%v: a new target is always tried", d)
+	}
+	if f.TakenBack {
+		return
 	}
 	cameUpOld := r.Phase == pivot.Committed && !f.SameBoot && f.SameTarget && !f.AtTarget
 	if cameUpOld && d.Action == pivot.Apply && d.Attempt != r.Attempt+1 {

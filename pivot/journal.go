@@ -22,6 +22,7 @@ const (
 	Committed Phase = "committed" // the next boot is asked to be the target
 	Done      Phase = "done"      // proven on the boot after
 	Failed    Phase = "failed"    // ended without reaching the target
+	Undone    Phase = "undone"    // committed or done, but somebody else took it back
 )
 
 // MaxAttempts bounds how often a machine that comes up on its old system tries again.
@@ -29,15 +30,32 @@ const MaxAttempts = 3
 
 // Record is the journal: what was meant. What is true the host says.
 type Record struct {
-	Format  int        `json:"format"` // of this file; 1
-	Phase   Phase      `json:"phase"`
-	BootID  string     `json:"bootID"`  // of the boot that wrote Phase
-	Attempt int        `json:"attempt"` // from 1
-	Target  Target     `json:"target"`
-	Started time.Time  `json:"started,omitzero"`
+	Format  int       `json:"format"` // of this file
+	Phase   Phase     `json:"phase"`
+	BootID  string    `json:"bootID"`  // of the boot that wrote Phase
+	Attempt int       `json:"attempt"` // from 1
+	Target  Target    `json:"target"`
+	Started time.Time `json:"started,omitzero"`
+	// Contents are those of the target's files that are kept for a later attempt.
+	Contents []hostfiles.Digest `json:"contents,omitempty"`
+
 	Error   *Failure   `json:"error,omitempty"`
 	Phases  []Duration `json:"phases,omitempty"`  // what each step took, over all boots of the attempt
 	History []Account  `json:"history,omitempty"` // the transactions that are over, oldest first
+	Closed  *Closing   `json:"closed,omitempty"`  // the first boot, once it is over; later transactions leave it
+}
+
+// Closing is how a first boot ended. /var, where the journal is, is shared by all
+// deployments; /etc is not, so in an older one the first boot still looks open.
+type Closing struct {
+	Deployment string `json:"deployment"` // in which it was proven: Deployment.ID
+	Request    string `json:"request"`    // the encapsulated MachineConfig: sha256:… of the file
+}
+
+// WasCommitted reports whether the transaction, which is not done, was committed
+// at least once: an attempt follows another only after a commit that did not hold.
+func (r Record) WasCommitted() bool {
+	return r.Phase == Committed || r.Phase != Done && r.Attempt > 1
 }
 
 // Account is what is kept of a transaction that is over.
@@ -59,14 +77,16 @@ const (
 
 // Failure is an error as it is kept and shown.
 type Failure struct {
-	Message   string `json:"message"`
-	Hint      string `json:"hint"`
-	Permanent bool   `json:"permanent"`
+	Message    string `json:"message"`
+	Hint       string `json:"hint"`
+	Permanent  bool   `json:"permanent"`
+	ExitStatus int    `json:"exitStatus,omitempty"` // of the run; 0 where an older program wrote it
 }
 
 // FailureOf makes the kept form of an error.
 func FailureOf(err error) *Failure {
-	return &Failure{Message: err.Error(), Hint: fault.HintOf(err), Permanent: !fault.KindOf(err).Transient()}
+	kind := fault.KindOf(err)
+	return &Failure{Message: err.Error(), Hint: fault.HintOf(err), Permanent: !kind.Transient(), ExitStatus: kind.ExitStatus()}
 }
 
 // Duration is what one named step took.
@@ -76,8 +96,10 @@ type Duration struct {
 	BootID  string  `json:"bootID,omitempty"` // of the boot in which it ran
 }
 
-// formatVersion is the journal format this program reads and writes.
-const formatVersion = 1
+// formatVersion is the journal format that this program writes. It reads format 1
+// too, in which the target's files had their contents instead of digests; a
+// program that knows only that would take a file without content for an empty one.
+const formatVersion = 2
 
 // Journal keeps one Record in a file, replaced whole and durably at each write.
 type Journal struct {
@@ -104,10 +126,25 @@ func (j Journal) Load() (Record, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return Record{}, j.unusable("%v", err)
 	}
-	if r.Format != formatVersion {
-		return Record{}, j.unusable("its format is %d, this program knows %d", r.Format, formatVersion)
+	switch r.Format {
+	case formatVersion:
+		return r, nil
+	case 1:
+		if err := r.upgrade(data); err != nil {
+			return Record{}, j.unusable("%v", err)
+		}
+		return r, nil
 	}
-	return r, nil
+	return Record{}, j.unusable("its format is %d, this program knows those up to %d", r.Format, formatVersion)
+}
+
+// CheckWritable is an error if no journal can be written, as far as is known without
+// a write: its file system is read-only.
+func (j Journal) CheckWritable() error {
+	if err := hostfiles.CheckWritable(filepath.Dir(j.Path)); err != nil {
+		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
+	}
+	return nil
 }
 
 func (j Journal) unusable(format string, args ...any) error {
@@ -116,6 +153,7 @@ func (j Journal) unusable(format string, args ...any) error {
 }
 
 // Save replaces the record durably: when it returns, a power cut finds the new one.
+// The contents that it names must be kept already; all others are removed.
 func (j Journal) Save(r Record) error {
 	r.Format = formatVersion
 	data, err := json.MarshalIndent(r, "", "  ")
@@ -129,5 +167,5 @@ func (j Journal) Save(r Record) error {
 	if err != nil {
 		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
 	}
-	return nil
+	return j.release(r.Contents)
 }

@@ -99,19 +99,23 @@ func notes(state State, target Target) []string {
 		notes = append(notes, fmt.Sprintf("the booted image %s is the same content under another name", from.Reference))
 	}
 	if state.Pending() {
-		notes = append(notes, fmt.Sprintf("deployment %s.%d is pending and will be replaced", state.Default.Commit, state.Default.Serial))
+		how := "pending"
+		if state.Default.Staged {
+			how = "staged"
+		}
+		notes = append(notes, fmt.Sprintf("deployment %s is %s and will be replaced", state.Default.ID(), how))
 	}
 	return notes
 }
 
-func fileChanges(have map[string]hostfiles.File, wanted []hostfiles.File) []FileChange {
+func fileChanges(have map[string]hostfiles.Entry, wanted []hostfiles.Entry) []FileChange {
 	changes := []FileChange{}
 	for _, w := range wanted {
 		h, found := have[w.Path]
 		switch {
 		case !found:
 			changes = append(changes, FileChange{w.Path, Create})
-		case !h.Equal(w):
+		case h != w:
 			changes = append(changes, FileChange{w.Path, Replace})
 		}
 	}

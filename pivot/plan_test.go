@@ -29,7 +29,7 @@ func stateA() pivot.State {
 var dropIn = hostfiles.File{Path: "/etc/crio/crio.conf.d/50-workload-partitioning.conf", Mode: 0o644, Content: []byte("x")}
 
 func targetB() pivot.Target {
-	return pivot.Target{Image: image(imageB), Kargs: kargs.Change{New: kargs.Split("nosmt loglevel=7")}, Files: []hostfiles.File{dropIn}}
+	return pivot.Target{Image: image(imageB), Kargs: kargs.Change{New: kargs.Split("nosmt loglevel=7")}, Files: []hostfiles.Entry{dropIn.Entry()}}
 }
 
 func TestDiff(t *testing.T) {
@@ -57,7 +57,7 @@ func TestDiffOfAConvergedHostIsEmpty(t *testing.T) {
 	state.Booted.Image = image("mirror.example/os@sha256:bbbb")
 	state.Booted.Options = kargs.Split("loglevel=7 root=LABEL=root nosmt ostree=/x")
 	state.Cmdline = state.Booted.Options
-	state.Files = map[string]hostfiles.File{dropIn.Path: dropIn}
+	state.Files = map[string]hostfiles.Entry{dropIn.Path: dropIn.Entry()}
 	plan, err := pivot.Diff(state, targetB())
 	if err != nil || plan.Changed || plan.Reboots != 0 {
 		t.Errorf("plan %+v, %v; want none: other order, other name of the same digest", plan, err)
@@ -147,7 +147,7 @@ func TestProveNamesEachDifference(t *testing.T) {
 	state := stateA()
 	other := dropIn
 	other.Mode = 0o600
-	state.Files = map[string]hostfiles.File{dropIn.Path: other}
+	state.Files = map[string]hostfiles.Entry{dropIn.Path: other.Entry()}
 	got := strings.Join(pivot.Prove(state, target), "\n")
 	for _, want := range []string{imageB, "beef", "nosmt", "loglevel=7", dropIn.Path + ": differs"} {
 		if !strings.Contains(got, want) {

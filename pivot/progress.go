@@ -1,9 +1,12 @@
 package pivot
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
+
+	"machine-pivot/hostfiles"
 )
 
 // Progress is a run's account of itself: it keeps the journal and tells each
@@ -33,10 +36,21 @@ func (p *Progress) Start(attempt int, bootID string, target Target) {
 		p.Record.Started, p.Record.Phases = time.Time{}, slices.Clone(p.ran)
 	}
 	p.Record.Phase, p.Record.BootID = Applying, bootID
-	p.Record.Attempt, p.Record.Target, p.Record.Error = attempt, target, nil
+	p.Record.Attempt, p.Record.Target, p.Record.Error, p.Record.Contents = attempt, target, nil, nil
 	if p.Record.Started.IsZero() {
 		p.Record.Started = p.Now().UTC().Truncate(time.Second)
 	}
+}
+
+// store keeps the contents of files, and makes the record name them.
+func (p *Progress) store(files []hostfiles.File) error {
+	for _, f := range files {
+		if err := p.Journal.Store(f.Content); err != nil {
+			return err
+		}
+		p.Record.Contents = append(p.Record.Contents, f.Entry().Digest)
+	}
+	return nil
 }
 
 // Begin ends the step that runs, if any, and begins another.
@@ -90,6 +104,9 @@ func (p *Progress) Enter(phase Phase, bootID string) error {
 // end takes the transaction into the history, once.
 func (p *Progress) end(phase Phase) {
 	p.endStep()
+	if phase == Done {
+		p.Record.Contents = nil
+	}
 	if p.Record.Phase == phase {
 		return
 	}
@@ -131,5 +148,6 @@ func (p *Progress) Fail(err error) {
 
 func (p *Progress) tell(e Event) {
 	e.Record = p.Record
+	e.Record.Phase = cmp.Or(e.Record.Phase, Idle) // before the journal is read nothing was begun
 	p.Emit(e)
 }

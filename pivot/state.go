@@ -1,6 +1,8 @@
 package pivot
 
 import (
+	"fmt"
+
 	"machine-pivot/hostfiles"
 	"machine-pivot/kargs"
 )
@@ -9,13 +11,14 @@ import (
 type State struct {
 	BootID  string
 	Booted  Deployment // what runs
-	Default Deployment // what the next boot starts; the booted one unless something is pending
+	Default Deployment // what the next boot starts, if it comes in order; the booted one unless something is pending
+	Entries int        // how many deployments can be booted
 	Cmdline kargs.Line // the running kernel's, from /proc/cmdline
 	// Files holds the running /etc's file for each path asked about; a path
 	// that has no file is absent.
-	Files map[string]hostfiles.File
-	// DefaultFiles is the same for the default deployment's /etc.
-	DefaultFiles map[string]hostfiles.File
+	Files map[string]hostfiles.Entry
+	// DefaultFiles is the same for the default deployment's /etc, as the next boot finds it.
+	DefaultFiles map[string]hostfiles.Entry
 }
 
 // Deployment is one deployment of the host with its boot entry.
@@ -26,17 +29,19 @@ type Deployment struct {
 	Base      string     `json:"base,omitempty"` // the image's commit, where rpm-ostree has layered packages or changes on it
 	Image     Image      `json:"image,omitzero"` // from its origin; zero if not made from an image
 	Options   kargs.Line `json:"kernelArguments"`
+	// Staged says that there is no boot entry for it yet: libostree makes it when the
+	// system shuts down in order, and merges the /etc that runs into it.
+	Staged bool `json:"staged,omitempty"`
 }
 
-func (d Deployment) sameAs(other Deployment) bool {
-	return d.Stateroot == other.Stateroot && d.Commit == other.Commit && d.Serial == other.Serial
-}
+// ID is STATEROOT-COMMIT.SERIAL, as rpm-ostree names a deployment.
+func (d Deployment) ID() string { return fmt.Sprintf("%s-%s.%d", d.Stateroot, d.Commit, d.Serial) }
 
 // carries reports whether the deployment is of an image's commit.
 func (d Deployment) carries(commit string) bool { return d.Commit == commit || d.Base == commit }
 
 // Pending reports whether the next boot starts another deployment than the booted one.
-func (s State) Pending() bool { return !s.Default.sameAs(s.Booted) }
+func (s State) Pending() bool { return s.Default.ID() != s.Booted.ID() }
 
 // AsIfRebooted is the state that the next boot will find.
 func (s State) AsIfRebooted() State {

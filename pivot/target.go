@@ -16,9 +16,9 @@ import (
 
 // Target is what a machine shall be after its one reboot.
 type Target struct {
-	Image Image            `json:"image,omitzero"` // zero: keep the booted one
-	Kargs kargs.Change     `json:"kargs"`
-	Files []hostfiles.File `json:"files,omitempty"` // below /etc
+	Image Image             `json:"image,omitzero"` // zero: keep the booted one
+	Kargs kargs.Change      `json:"kargs"`
+	Files []hostfiles.Entry `json:"files,omitempty"` // below /etc
 }
 
 // Same reports whether both targets ask for the same. What is only learned on
@@ -26,7 +26,7 @@ type Target struct {
 func (t Target) Same(other Target) bool {
 	return t.Image.Digest == other.Image.Digest &&
 		t.Kargs.New.Equal(other.Kargs.New) && t.Kargs.Delete.Equal(other.Kargs.Delete) &&
-		slices.EqualFunc(t.Files, other.Files, hostfiles.File.Equal)
+		slices.Equal(t.Files, other.Files)
 }
 
 // Paths are the paths of the target's files.

@@ -43,6 +43,11 @@ type Transaction struct {
 	Engine   Engine
 	Retry    Retry
 	Progress *Progress
+	// Files are the target's, with their contents.
+	Files []hostfiles.File
+	// Keep are those of them whose contents an attempt after a reboot could not
+	// read again: they are kept until the transaction is done.
+	Keep []hostfiles.File
 	// Ready is called when all is prepared, before the commit; nil does nothing.
 	Ready func(ctx context.Context) error
 }
@@ -51,6 +56,9 @@ type Transaction struct {
 func (t *Transaction) Run(ctx context.Context, state State, target Target, attempt int) error {
 	p := t.Progress
 	p.Start(attempt, state.BootID, target)
+	if err := p.store(t.Keep); err != nil {
+		return err
+	}
 	if err := p.Enter(Applying, state.BootID); err != nil {
 		return err
 	}
@@ -62,7 +70,7 @@ func (t *Transaction) Run(ctx context.Context, state State, target Target, attem
 		target.Image = image
 		p.Record.Target = target
 	}
-	request, err := request(state, target)
+	request, err := t.request(state, target)
 	if err != nil {
 		return err
 	}
@@ -76,7 +84,7 @@ func (t *Transaction) Return(ctx context.Context, state State, target Target, to
 		return err
 	}
 	return t.make(ctx, state.BootID, Request{
-		Merge: state.Booted, Commit: to.Commit, Image: target.Image, Kargs: to.Options, Files: target.Files,
+		Merge: state.Booted, Commit: to.Commit, Image: target.Image, Kargs: to.Options,
 	})
 }
 
@@ -90,12 +98,12 @@ func (t *Transaction) make(ctx context.Context, bootID string, r Request) error 
 }
 
 // request turns a target into the deployment to make.
-func request(state State, target Target) (Request, error) {
+func (t *Transaction) request(state State, target Target) (Request, error) {
 	result, err := target.Kargs.Apply(state.Booted.Options)
 	if err != nil {
 		return Request{}, err
 	}
-	r := Request{Merge: state.Booted, Commit: state.Booted.Commit, Kargs: result.Final, Files: target.Files}
+	r := Request{Merge: state.Booted, Commit: state.Booted.Commit, Kargs: result.Final, Files: t.Files}
 	if imageChanges(state, target) {
 		r.Commit, r.Image = target.Image.Commit, target.Image
 	}

@@ -133,7 +133,7 @@ func TestJournalRefusesWhatItDoesNotKnow(t *testing.T) {
 	if len(left) != 1 {
 		t.Errorf("left behind: %v", left)
 	}
-	for _, content := range []string{"", "{", `{"format":2}`} {
+	for _, content := range []string{"", "{", `{"format":3}`} {
 		write(t, j.Path, content)
 		if _, err := j.Load(); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
 			t.Errorf("journal %q: %v", content, err)

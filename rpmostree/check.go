@@ -11,8 +11,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// checkStaged holds the staged state against the request, field by field. Its
-// kernel arguments do not count: Commit hands libostree the request's.
+// checkStaged holds the staged state against the request, field by field. Of its
+// kernel arguments only root= counts: Commit hands libostree the request's.
 func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 	staged, err := e.Sysroot.Staged()
 	if err != nil {
@@ -28,7 +28,8 @@ func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 	wrong := func(what string, got, want any) (*ostree.Staged, error) {
 		return nil, fmt.Errorf("cannot trust the staged deployment: %s is %v, wanted %v", what, got, want)
 	}
-	lost := missing(r.Merge.Options.Values("root"), r.Kargs.Values("root"))
+	// What was staged may know better than the request what the machine boots by.
+	lost := missing(slices.Concat(r.Merge.Options.Values("root"), kargs.Line(staged.KernelArguments).Values("root")), r.Kargs.Values("root"))
 	switch {
 	case !carries(target, r.Commit):
 		return wrong("commit", target.Base, r.Commit)

@@ -5,10 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/ostree"
 )
 
 // Limits are how long rpm-ostree may take for an answer. For a status its daemon
@@ -34,7 +37,7 @@ type daemonStatus struct {
 // status asks rpm-ostree what it is doing; its daemon is started for that.
 func (e *RpmOstree) status(ctx context.Context) (daemonStatus, error) {
 	var s daemonStatus
-	out, err := e.call(ctx, e.Limits.status(), "rpm-ostree", "status", "--json")
+	out, err := e.call(ctx, e.Limits.status(), e.Run, "rpm-ostree", "status", "--json")
 	if err != nil {
 		return s, err
 	}
@@ -56,42 +59,39 @@ func (s daemonStatus) idle() error {
 	return busy("transaction in progress: " + strings.Join(s.Transaction, " "))
 }
 
-func busy(what string) error {
-	return fault.New(fault.Unavailable, "rpm-ostree is busy: %s", what).
-		WithHint("wait for it, or end it: rpm-ostree cancel")
+// idle is an error unless rpm-ostree says that no transaction runs.
+func (e *RpmOstree) idle(ctx context.Context) error {
+	s, err := e.status(ctx)
+	if err != nil {
+		return err
+	}
+	return s.idle()
 }
 
-// passing are the failures of rpm-ostree that are worth another try, by what it
-// says on stderr.
-var passing = []string{
-	// The daemon died, or is not up yet.
-	"Bus owner changed, aborting", "Timeout was reached", "org.freedesktop.DBus.Error.NoReply",
-	"org.freedesktop.DBus.Error.TimedOut", "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner",
-	"Could not connect: No such file or directory", "Could not activate remote peer",
-	"client disconnected before calling Start", "rpm-ostreed.service",
-	// A registry that rpm-ostree wants to ask.
-	"Fetching manifest", "Unencapsulating base",
+// withTmp is run with an empty /tmp of the program's own: the clients of rpm-ostree
+// want to write there, and on many hosts it is /sysroot/tmp and read-only.
+func withTmp(s *ostree.Sysroot, run Run) Run {
+	return func(ctx context.Context, argv ...string) (out []byte, err error) {
+		err = hostfiles.WithTmpfs(filepath.Join(s.Root(), "tmp"), func() (err error) {
+			out, err = run(ctx, argv...)
+			return err
+		})
+		return out, err
+	}
 }
 
 const seeDaemon = "see: systemctl status rpm-ostreed, journalctl -u rpm-ostreed"
 
 // call runs rpm-ostree and tells passing failures from others.
-func (e *RpmOstree) call(ctx context.Context, timeout time.Duration, argv ...string) ([]byte, error) {
+func (e *RpmOstree) call(ctx context.Context, timeout time.Duration, run Run, argv ...string) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	out, err := e.Run(limited, argv...)
+	out, err := run(limited, argv...)
 	switch {
 	case err == nil:
 		return out, nil
 	case ctx.Err() == nil && limited.Err() != nil:
 		return nil, fault.New(fault.Unavailable, "rpm-ostree did not answer within %s: %w", timeout, err).WithHint(seeDaemon)
-	case strings.Contains(err.Error(), "ransaction in progress"), strings.Contains(err.Error(), "Reboot initiated, cannot start new transaction"):
-		return nil, busy(err.Error())
 	}
-	for _, text := range passing {
-		if strings.Contains(err.Error(), text) {
-			return nil, fault.New(fault.Unavailable, "%w", err).WithHint(seeDaemon)
-		}
-	}
-	return nil, err
+	return nil, classify(err)
 }

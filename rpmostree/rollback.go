@@ -60,7 +60,7 @@ func (e *Rollback) Commit(ctx context.Context, _ pivot.Request) error {
 	_, err = e.Run(ctx, "ostree", "admin", "set-default", strconv.Itoa(i))
 	if err != nil && strings.Contains(err.Error(), "Unknown") {
 		// libostree before 2023.6. rpm-ostree, where it is, always could.
-		_, err = e.Run(ctx, "rpm-ostree", "rollback")
+		err = e.byRpmOstree(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot make deployment %s the default: %w", e.To.ID(), err)
@@ -69,6 +69,23 @@ func (e *Rollback) Commit(ctx context.Context, _ pivot.Request) error {
 		err = fmt.Errorf("cannot roll back: success was reported but deployment %s is not the default", e.To.ID())
 	}
 	return err
+}
+
+// byRpmOstree lets rpm-ostree do it, whose client may fail when all is done. With
+// zipl the boot entries are not all: that runs after they are written.
+func (e *Rollback) byRpmOstree(ctx context.Context) error {
+	_, failure := withTmp(e.Sysroot, e.Run)(ctx, "rpm-ostree", "rollback")
+	if failure == nil {
+		return nil
+	}
+	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
+	if err != nil || repo.BootLoader() == "zipl" {
+		return failure
+	}
+	if i, err := e.index(); err != nil || i != 0 {
+		return failure
+	}
+	return nil
 }
 
 // Discard implements pivot.Engine: nothing was made.

@@ -50,14 +50,15 @@ func (e *RpmOstree) Prepare(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return err
 	}
-	if r.Image.Container == "" || tool.has("container") {
+	cannot := tool.cannotMove(booted.Origin, r.Image)
+	switch {
+	case cannot == "":
 		return e.rebase(ctx, r, tool)
-	}
-	if layered {
-		return fault.New(fault.Refused, "cannot rebase to %s: rpm-ostree %s knows no container images, and only rpm-ostree can keep the packages that are layered", r.Image.Reference, tool.version).
+	case layered:
+		return fault.New(fault.Refused, "cannot rebase to %s: rpm-ostree %s %s, and only rpm-ostree can keep the packages that are layered", r.Image.Reference, tool.version, cannot).
 			WithHint("undo what is layered first: rpm-ostree reset")
 	}
-	e.Note(fmt.Sprintf("rpm-ostree %s knows no container images: libostree makes the deployment, still with one reboot", tool.version))
+	e.Note(fmt.Sprintf("rpm-ostree %s %s: libostree makes the deployment, still with one reboot", tool.version, cannot))
 	return e.beside(ctx, func() error { return e.stage(ctx, r, booted) })
 }
 
@@ -80,56 +81,4 @@ func (e *RpmOstree) beside(ctx context.Context, work func() error) error {
 		return err
 	}
 	return work()
-}
-
-// rebase lets rpm-ostree make the deployment, locked. The commit is in the
-// repository already, so rpm-ostree asks no registry for it.
-func (e *RpmOstree) rebase(ctx context.Context, r pivot.Request, t tool) error {
-	err := e.Retry.Do(ctx, e.Waiting, func(ctx context.Context) error { return e.tryRebase(ctx, r, t) })
-	if err != nil {
-		return fmt.Errorf("cannot rebase to %s: %w", r.Image.Reference, err)
-	}
-	_, err = e.checkStaged(r)
-	return err
-}
-
-func (e *RpmOstree) tryRebase(ctx context.Context, r pivot.Request, t tool) error {
-	s, err := e.status(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.idle(); err != nil {
-		return err
-	}
-	if _, err := e.checkStaged(r); err == nil {
-		return nil // a try before did it, only its answer was lost
-	}
-	// What is staged would be what rpm-ostree starts from. Not by "rpm-ostree
-	// cleanup": that also lets go of the image that was imported for this.
-	if err := e.Discard(ctx); err != nil {
-		return err
-	}
-	if !t.since(2020, 4) { // the first with --lock-finalization here
-		if err := e.touchLock(); err != nil {
-			return err
-		}
-	}
-	_, err = e.call(ctx, e.Limits.rebase(), rebaseCommand(r, t)...)
-	return err
-}
-
-// rebaseCommand names the commit of a legacy image with a colon: without it
-// rpm-ostree would prefix the remote of the present origin and drop the custom one.
-func rebaseCommand(r pivot.Request, t tool) []string {
-	argv := []string{"rpm-ostree", "rebase"}
-	if t.since(2020, 4) {
-		argv = append(argv, "--lock-finalization")
-	}
-	if t.since(2021, 3) {
-		argv = append(argv, "--bypass-driver")
-	}
-	if r.Image.Container != "" {
-		return append(argv, "--experimental", r.Image.Container) // old versions insist on the option
-	}
-	return append(argv, "--custom-origin-url="+customURL(r.Image), "--custom-origin-description="+customDescription, ":"+r.Commit)
 }

@@ -53,29 +53,50 @@ func request(t *testing.T, h *hostdir.Host) pivot.Request {
 	}
 }
 
-// TestNativeContainer: rpm-ostree takes the image that is imported already, or, if
-// it knows no containers, libostree makes the deployment with the same origin (P5).
+// TestNativeContainer: rpm-ostree rebases to the commit that is imported, without a
+// registry: the one of this image answers nobody. Where it cannot, libostree makes
+// the deployment. The origin names the image each time, and the image's ref, which
+// rpm-ostree lets go of, is there (P5, D23).
 func TestNativeContainer(t *testing.T) {
 	for _, c := range []struct {
 		version string
 		always  bool
-		calls   string
+		layers  string
+		origin  string // of the booted system
+		rebase  string
 		note    string
 	}{
-		{"2026.2", true, "rebase --lock-finalization --bypass-driver --experimental " + container, ""},
-		{"2026.2", false, "", ""},
-		{"2021.14", true, "", "rpm-ostree 2021.14 knows no container images"},
+		{"2026.2", true, "", "", "rebase --lock-finalization --bypass-driver :", ""},
+		{"2026.2", false, "strace;", "", "rebase --lock-finalization --bypass-driver :", ""},
+		{"2022.10", true, "", "container-image-reference=ostree-unverified-registry:example.com/a:1", "rebase --lock-finalization --bypass-driver :", ""},
+		{"2026.2", false, "", "", "", ""},
+		{"2021.14", true, "", "", "", "rpm-ostree 2021.14 knows no container images"},
+		{"2022.9", true, "", "container-image-reference=ostree-unverified-registry:example.com/a:1", "", "rpm-ostree 2022.9 cannot leave a container image for a commit"},
 	} {
-		t.Run(fmt.Sprintf("%s always %v", c.version, c.always), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s always %v %s%s", c.version, c.always, c.layers, c.origin), func(t *testing.T) {
 			h := hostdir.New(t)
 			h.InstallRpmOstree(standin.Control{Version: c.version})
+			if c.layers != "" {
+				h.Layer(c.layers)
+			}
+			if c.origin != "" {
+				h.SetOrigin("[origin]\n" + c.origin + "\n")
+			}
 			var notes string
 			e, r := engine(h, c.always, &notes), request(t, h)
-			if err := errors.Join(e.Prepare(t.Context(), r), e.Commit(t.Context(), r)); err != nil {
-				t.Fatal(err)
+			must(t, e.Prepare(t.Context(), r))
+			repo, err := ostree.OpenRepo(h.Sysroot().RepoPath())
+			must(t, err)
+			if kept, err := repo.ResolveRef(standin.ImageRef(container)); err != nil || kept.String() != r.Commit {
+				t.Errorf("the image's ref is %s, %v", kept, err)
+			}
+			must(t, e.Commit(t.Context(), r))
+			rebase := c.rebase
+			if rebase != "" {
+				rebase += r.Commit
 			}
 			calls, err := standin.Calls(h.Root)
-			if err != nil || !strings.Contains(strings.Join(calls, ""), c.calls) || strings.Contains(strings.Join(calls, ""), "rebase") != (c.calls != "") {
+			if err != nil || !strings.Contains(strings.Join(calls, ""), rebase) || strings.Contains(strings.Join(calls, ""), "rebase") != (rebase != "") {
 				t.Errorf("calls %q, %v", calls, err)
 			}
 			if !strings.Contains(notes, c.note) {
@@ -83,24 +104,35 @@ func TestNativeContainer(t *testing.T) {
 			}
 			h.Boot()
 			booted, err := h.Sysroot().Booted()
-			if err != nil || h.Version() != "B.2" || booted.Origin.ContainerImageReference() != container || !strings.HasSuffix(h.Options(), " nosmt") {
-				t.Errorf("version %s, origin %s, options %s, %v", h.Version(), booted.Origin.Bytes(), h.Options(), err)
+			if err != nil || h.Version() != "B.2" || !strings.HasSuffix(h.Options(), " nosmt") || string(h.Read("/etc/new")) != "x" {
+				t.Errorf("version %s, options %s, %v", h.Version(), h.Options(), err)
 			}
-			if string(h.Read("/etc/new")) != "x" {
-				t.Error("the file is missing")
+			want := "[origin]\ncontainer-image-reference=" + container + "\n"
+			if c.layers != "" {
+				want += "[packages]\nrequested=" + c.layers + "\n"
+			}
+			if got := string(booted.Origin.Bytes()); got != want {
+				t.Errorf("origin %q, want %q", got, want)
 			}
 		})
 	}
 }
 
+// TestLayersOnAContainerTooNew: only rpm-ostree can keep the packages, and cannot
+// move to the image.
 func TestLayersOnAContainerTooNew(t *testing.T) {
-	h := hostdir.New(t)
-	h.InstallRpmOstree(standin.Control{Version: "2021.14"})
-	h.Layer("strace;")
-	var notes string
-	err := engine(h, false, &notes).Prepare(t.Context(), request(t, h))
-	if fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
-		t.Errorf("error %v", err)
+	for version, origin := range map[string]string{
+		"2021.14": "refspec=os:stable",
+		"2022.9":  "container-image-reference=ostree-unverified-registry:example.com/a:1",
+	} {
+		h := hostdir.New(t)
+		h.InstallRpmOstree(standin.Control{Version: version})
+		h.SetOrigin("[origin]\n" + origin + "\n[packages]\nrequested=strace;\n")
+		var notes string
+		err := engine(h, false, &notes).Prepare(t.Context(), request(t, h))
+		if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), version) || fault.HintOf(err) == "" {
+			t.Errorf("error %v", err)
+		}
 	}
 }
 
@@ -127,6 +159,9 @@ func TestTampered(t *testing.T) {
 		}, "origin is ostree-unverified-registry:other"},
 		{"another commit", func(_ *testing.T, _ *hostdir.Host, r *pivot.Request) { r.Commit = r.Merge.Commit }, "commit is"},
 		{"arguments without root=", func(_ *testing.T, _ *hostdir.Host, r *pivot.Request) { r.Kargs = r.Kargs[1:] }, "root= is missing"},
+		{"arguments without root=, as those of the merge deployment", func(_ *testing.T, _ *hostdir.Host, r *pivot.Request) {
+			r.Kargs, r.Merge.Options = r.Kargs[1:], nil
+		}, "root= is missing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := hostdir.New(t)
@@ -258,12 +293,62 @@ func TestDaemonTroubles(t *testing.T) {
 				if err == nil || fault.KindOf(err).Transient() != passing || !strings.Contains(err.Error(), message) {
 					t.Errorf("error %v", err)
 				}
+				if fault.HintOf(err) == "" {
+					t.Error("no hint")
+				}
 				if passing != strings.Contains(notes, message) {
 					t.Errorf("tried again: %v; notes %s", !passing, notes)
 				}
 				must(t, e.Discard(t.Context()))
 				nothingStaged(t, h)
 			})
+		}
+	}
+}
+
+// TestNetworkTroubles: what rpm-ostree says of a registry or a repository of packages
+// is classified by its cause, not by the step in which it comes (D24).
+func TestNetworkTroubles(t *testing.T) {
+	const opening = "Creating importer: failed to invoke method OpenImage: failed to invoke method OpenImage: "
+	h := hostdir.New(t)
+	h.InstallRpmOstree(standin.Control{})
+	r := request(t, h)
+	for message, passing := range map[string]bool{
+		// A registry, in the words of a release that asks it.
+		opening + "fetching manifest b in r.example/os: pinging container registry r.example: Get \"https://r.example/v2/\": dial tcp 192.0.2.1:443: connect: connection refused": true,
+		opening + "fetching manifest b in r.example/os: pinging container registry r.example: Get \"https://r.example/v2/\": dial tcp: lookup r.example: no such host":            true,
+		opening + "fetching manifest b in r.example/os: Get \"https://r.example/v2/\": dial tcp 192.0.2.1:443: i/o timeout":                                                       true,
+		opening + "fetching manifest b in r.example/os: Get \"https://r.example/v2/\": net/http: TLS handshake timeout":                                                           true,
+		opening + "fetching manifest b in r.example/os: Get \"https://r.example/v2/\": read tcp 192.0.2.1:443: connection reset by peer":                                          true,
+		opening + "reading manifest b in r.example/os: received unexpected HTTP status: 503 Service Unavailable":                                                                  true,
+		opening + "reading manifest b in r.example/os: toomanyrequests: slow down":                                                                                                true,
+		opening + "reading manifest b in r.example/os: unauthorized":                                                                                                              false,
+		opening + "reading manifest b in r.example/os: denied: requested access to the resource is denied":                                                                        false,
+		opening + "reading manifest b in r.example/os: manifest unknown":                                                                                                          false,
+		opening + "fetching manifest b in r.example/os: Get \"https://r.example/v2/\": tls: failed to verify certificate: x509: certificate signed by unknown authority":          false,
+		// One place that may answer later is enough, as where pivot itself pulls.
+		opening + "(Mirrors also failed: [m.example/os: dial tcp 192.0.2.1:443: connect: connection refused]): r.example/os: reading manifest b in r.example/os: unauthorized": true,
+		// A repository of packages.
+		"Updating rpm-md repo 'x': cannot update repo 'x': Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried; Last error: Curl error (6): Could not resolve hostname for http://x/repodata/repomd.xml": true,
+		"Updating rpm-md repo 'x': cannot update repo 'x': Cannot prepare internal mirrorlist: Curl error (28): Timeout was reached for https://x/metalink":                                                                                  true,
+		"Updating rpm-md repo 'x': cannot update repo 'x': Cannot download repomd.xml: All mirrors were tried; Last error: Status code: 502 for http://x/repodata/repomd.xml (IP: 192.0.2.1)":                                                true,
+		"Updating rpm-md repo 'x': cannot update repo 'x': Cannot download repomd.xml: All mirrors were tried; Last error: Status code: 404 for http://x/repodata/repomd.xml (IP: 192.0.2.1)":                                                false,
+		"Updating rpm-md repo 'x': cannot update repo 'x': Cannot prepare internal mirrorlist: Curl error (60): SSL peer certificate or SSH remote key was not OK for https://x/metalink":                                                    false,
+	} {
+		var notes string
+		e := engine(h, true, &notes)
+		e.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
+			if argv[0] == "rpm-ostree" && argv[1] == "rebase" {
+				return nil, errors.New("rpm-ostree: error: " + message)
+			}
+			return h.Run(ctx, argv...)
+		}
+		err := e.Prepare(t.Context(), r)
+		if err == nil || fault.KindOf(err).Transient() != passing || !strings.Contains(err.Error(), message) || fault.HintOf(err) == "" {
+			t.Errorf("error %v, hint %q", err, fault.HintOf(err))
+		}
+		if passing != strings.Contains(notes, message) {
+			t.Errorf("tried again: %v; notes %s", !passing, notes)
 		}
 	}
 }
@@ -326,17 +411,58 @@ func TestUnknownVersion(t *testing.T) {
 	}
 }
 
-// TestRegistryAsked: if rpm-ostree does not find the image it is worth another
-// try, and the failure keeps its words.
-func TestRegistryAsked(t *testing.T) {
-	h := hostdir.New(t)
-	h.InstallRpmOstree(standin.Control{})
-	var notes string
-	e, r := engine(h, true, &notes), request(t, h)
-	r.Image.Container += "0"
-	err := e.Prepare(t.Context(), r)
-	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "Fetching manifest") || !strings.Contains(notes, "Fetching manifest") {
-		t.Errorf("error %v, notes %s", err, notes)
+// TestClientFailsLast: the client of rpm-ostree fails after its daemon has made
+// the deployment. What is staged counts, and a read-only /tmp is no reason to fail
+// at all (D25).
+func TestClientFailsLast(t *testing.T) {
+	const message = "Failed to load package list: something with the packages"
+	for _, c := range []struct {
+		name   string
+		faults []standin.Fault
+		note   string // "": none
+	}{
+		{"read-only /tmp", nil, ""},
+		{"another reason", []standin.Fault{{Verb: "rebase", At: "end", Do: "fail", Message: message}}, message},
+		{"killed", []standin.Fault{{Verb: "rebase", At: "end", Do: "die"}}, "signal: killed"},
+	} {
+		for _, image := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s container %v", c.name, image), func(t *testing.T) {
+				h := hostdir.New(t)
+				h.InstallRpmOstree(standin.Control{Faults: c.faults})
+				h.ReadOnlyTmp()
+				var notes string
+				e, r := engine(h, true, &notes), request(t, h)
+				if !image {
+					r.Image = pivot.Image{Reference: "example.com/os@sha256:1"}
+				}
+				must(t, e.Prepare(t.Context(), r))
+				must(t, e.Commit(t.Context(), r))
+				if !strings.Contains(notes, c.note) || c.note == "" && notes != "" {
+					t.Errorf("notes %q, want %q", notes, c.note)
+				}
+				if calls, err := standin.Calls(h.Root); err != nil || strings.Count(strings.Join(calls, ""), "rebase") != 1 {
+					t.Errorf("calls %q, %v", calls, err)
+				}
+			})
+		}
+	}
+}
+
+// TestRebaseThatIsBad: rpm-ostree tries the new system when it is staged already.
+// One that does not stand the trial is not used, nor one that is not what was asked for.
+func TestRebaseThatIsBad(t *testing.T) {
+	for _, at := range []string{"locked", "staged"} {
+		h := hostdir.New(t)
+		message := "Sanity-checking final rootfs: Executing bwrap(/usr/bin/true): Child process killed by signal 11"
+		h.InstallRpmOstree(standin.Control{Faults: []standin.Fault{{Verb: "rebase", At: at, Do: "fail", Message: message}}})
+		var notes string
+		e := engine(h, true, &notes)
+		err := e.Prepare(t.Context(), request(t, h))
+		if err == nil || fault.KindOf(err).Transient() || !strings.Contains(err.Error(), message) {
+			t.Errorf("at %s: error %v", at, err)
+		}
+		must(t, e.Discard(t.Context()))
+		nothingStaged(t, h)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"machine-pivot/fault"
+	"machine-pivot/ostree"
+	"machine-pivot/pivot"
 )
 
 // tool is what "ostree --version" or "rpm-ostree --version" says, both in YAML.
@@ -49,3 +51,15 @@ func (t tool) since(year, release int) bool {
 }
 
 func (t tool) has(feature string) bool { return slices.Contains(t.features, feature) }
+
+// cannotMove is why this rpm-ostree cannot make a deployment of the image on a host
+// of that origin; "" if it can.
+func (t tool) cannotMove(from ostree.Origin, to pivot.Image) string {
+	switch {
+	case to.Container != "" && !t.has("container"):
+		return "knows no container images"
+	case from.ContainerImageReference() != "" && !t.since(2022, 10): // rpm-ostree commit a4c60bd7
+		return "cannot leave a container image for a commit"
+	}
+	return ""
+}

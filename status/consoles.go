@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"machine-pivot/fault"
+	"machine-pivot/printable"
 )
 
 // tellConsoles shows on every console of the machine what failed and what to
@@ -33,9 +34,9 @@ func tellConsoles(root string, err error) error {
 
 // notice is what stands on the consoles of a machine whose first boot failed.
 func notice(err error) string {
-	text := "\n*** pivot: the first boot is not complete: kubelet is held ***\n" + err.Error() + "\n"
+	text := "\n*** pivot: the first boot is not complete: kubelet is held ***\n" + printable.Text(err.Error()) + "\n"
 	if hint := fault.HintOf(err); hint != "" {
-		text += "What to do: " + hint + "\n"
+		text += "What to do: " + printable.Text(hint) + "\n"
 	}
 	if fault.KindOf(err).Transient() {
 		text += "It will be tried again.\n"

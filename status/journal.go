@@ -42,6 +42,8 @@ func messageID(e pivot.Event) string {
 			return "eacf27a1ee9f4cd8b1422ddb80e7f2d7"
 		case pivot.Failed:
 			return "423c6e0d81a54dc9bf8ab9145017461e"
+		case pivot.Undone:
+			return "63603b4cec53436e91153a4ad6eef607"
 		}
 	}
 	return ""

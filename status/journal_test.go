@@ -83,11 +83,12 @@ func TestMessageIDs(t *testing.T) {
 	for says, e := range map[string]pivot.Event{
 		"a step began": {Kind: pivot.Began},
 		"a try failed for a transient reason; it will be tried again": {Kind: pivot.Waiting, Err: failure},
-		"phase `applying`":             {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Applying}},
-		"phase `committed`":            {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Committed}},
-		"phase `done`":                 {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Done}},
-		"phase `failed`":               {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Failed}},
-		"the run ended with a failure": {Kind: pivot.Failing, Err: failure},
+		"phase `applying`":  {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Applying}},
+		"phase `committed`": {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Committed}},
+		"phase `done`":      {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Done}},
+		"phase `failed`":    {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Failed}},
+		"phase `undone`: somebody went back after a first boot": {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Undone}},
+		"the run ended with a failure":                          {Kind: pivot.Failing, Err: failure},
 	} {
 		var ids []string
 		got, _ := emit(t, e)

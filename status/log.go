@@ -4,6 +4,8 @@ import (
 	"io"
 
 	"github.com/sirupsen/logrus"
+
+	"machine-pivot/printable"
 )
 
 // NewLog is a logger of lines for people, which also go to the journal with
@@ -21,7 +23,8 @@ func NewLog(w io.Writer, send Sink) *logrus.Logger {
 	return log
 }
 
-// lineFormat is "pivot: STEP: MESSAGE", with the level where it is a problem.
+// lineFormat is "pivot: STEP: MESSAGE", with the level where it is a problem. What
+// others put into a message stays in it.
 type lineFormat struct{}
 
 // Format implements logrus.Formatter.
@@ -29,6 +32,7 @@ func (lineFormat) Format(e *logrus.Entry) ([]byte, error) {
 	return []byte("pivot: " + text(e) + "\n"), nil
 }
 
+// text is an entry for people, on the console and in the journal.
 func text(e *logrus.Entry) string {
 	line := ""
 	if step, _ := e.Data[fieldStep].(string); step != "" {
@@ -41,5 +45,5 @@ func text(e *logrus.Entry) string {
 	if err, ok := e.Data[logrus.ErrorKey].(error); ok {
 		line += ": " + err.Error()
 	}
-	return line
+	return printable.Text(line)
 }

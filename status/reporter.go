@@ -8,6 +8,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/pivot"
+	"machine-pivot/printable"
 )
 
 // Reporter turns events into what people and programs see.
@@ -38,7 +39,7 @@ func (r *Reporter) Emit(e pivot.Event) {
 		}
 	}
 	s := Of(e)
-	r.Notify(r.sentence(e))
+	r.Notify(printable.Line(r.sentence(e))) // in systemd's protocol another line would be another message
 	r.line(e)
 	if err := s.Write(r.Root); err != nil && e.Kind != pivot.Progressed {
 		r.Log.WithError(err).Warn("the status is not kept")

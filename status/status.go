@@ -28,6 +28,7 @@ type Status struct {
 	Phases  []pivot.Duration  `json:"phases"`
 	Pending *pivot.Deployment `json:"pending"` // what the next boot starts, if not what is booted
 	History []pivot.Account   `json:"history"` // the transactions that are over, oldest first
+	Notes   []string          `json:"notes"`   // what the host says of the phase
 }
 
 // Of is the status that a record and the last event of a run amount to.
@@ -45,6 +46,7 @@ func Of(e pivot.Event) Status {
 	if s.History == nil {
 		s.History = []pivot.Account{}
 	}
+	s.Notes = []string{}
 	return s
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/pivot"
+	"machine-pivot/printable"
 	"machine-pivot/status"
 )
 
@@ -93,5 +94,42 @@ func TestWithoutARunTheJournalTells(t *testing.T) {
 	}
 	if s, err := status.Read(root); err != nil || s.Phase != pivot.Done || s.Attempt != 2 {
 		t.Errorf("after a run: %+v, %v", s, err)
+	}
+}
+
+// TestHostileText: what a registry says becomes no line, no sequence on a terminal, and
+// no message of its own in systemd's protocol.
+func TestHostileText(t *testing.T) {
+	r, log, told := reporter(t)
+	r.Consoles = true
+	for path, content := range map[string]string{"sys/class/tty/console/active": "tty0\n", "dev/tty0": ""} {
+		file := filepath.Join(r.Root, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const text = "no\x1b[2J\u009b\u202e\nMAINPID=1\npivot: prove: done"
+	err := fault.New(fault.Unavailable, text).WithHint(text)
+	r.Emit(pivot.Event{Kind: pivot.Waiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed"})
+	r.Emit(pivot.Event{Kind: pivot.Noted, Message: text})
+	r.Emit(pivot.Event{Kind: pivot.Failing, Step: pivot.StepPull, Err: err})
+	shown, rerr := os.ReadFile(filepath.Join(r.Root, "dev/tty0"))
+	if rerr != nil {
+		t.Fatal(rerr)
+	}
+	for name, lines := range map[string]string{"log": log.String(), "console": strings.ReplaceAll(string(shown), "\r\n", "\n")} {
+		if !strings.Contains(lines, `no\x1b[2J\u009b\u202e`) {
+			t.Errorf("the %s does not show the text: %q", name, lines)
+		}
+		for line := range strings.Lines(lines) {
+			if line = strings.TrimSuffix(line, "\n"); printable.Line(line) != line || strings.HasPrefix(line, "MAINPID") || strings.HasPrefix(line, "pivot: prove") {
+				t.Errorf("the %s shows %q", name, line)
+			}
+		}
+	}
+	for _, status := range *told {
+		if printable.Line(status) != status {
+			t.Errorf("systemd is told %q", status)
+		}
 	}
 }

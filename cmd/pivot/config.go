@@ -15,6 +15,7 @@ import (
 	"machine-pivot/machineconfig/pool"
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/pinning"
+	"machine-pivot/printable"
 )
 
 func configCommand() *cobra.Command {
@@ -70,7 +71,7 @@ func failed(report machineconfig.Report) error {
 // show writes a report for people.
 func show(w io.Writer, report machineconfig.Report) {
 	for _, p := range report {
-		fmt.Fprintln(w, p)
+		fmt.Fprintln(w, printable.Text(p.String()))
 	}
 }
 
@@ -175,7 +176,7 @@ func fromInstallConfigCommand() *cobra.Command {
 type objectOutput struct{ format string }
 
 func (o *objectOutput) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.format, "output", "o", o.format, "yaml|json")
+	cmd.Flags().VarP(oneOf{&o.format, []string{"yaml", "json"}}, "output", "o", "yaml|json")
 }
 
 // write prints MachineConfigs, several as YAML documents or as a list in JSON.
@@ -198,8 +199,6 @@ func (o *objectOutput) write(w io.Writer, all ...*machineconfig.MachineConfig) e
 		if text, err = machineconfig.MarshalList(all); err != nil {
 			return err
 		}
-	default:
-		return fault.New(fault.Usage, "cannot use --output=%s: it is yaml or json", o.format)
 	}
 	_, err := io.Copy(w, bytes.NewReader(text))
 	return err

@@ -19,6 +19,7 @@ import (
 	"machine-pivot/machineconfig/pool"
 	"machine-pivot/machineconfig/provision"
 	"machine-pivot/machineconfig/serve"
+	"machine-pivot/printable"
 )
 
 // serveFlags are those of a config server.
@@ -66,7 +67,7 @@ func (f *serveFlags) run(cmd *cobra.Command, paths []string) error {
 	log := func(line string) {
 		mu.Lock()
 		defer mu.Unlock()
-		fmt.Fprintln(cmd.ErrOrStderr(), line)
+		fmt.Fprintln(cmd.ErrOrStderr(), printable.Text(line))
 	}
 	server := &serve.Server{
 		Load:  func(ctx context.Context) (serve.Content, error) { return f.load(ctx, paths, more, log) },

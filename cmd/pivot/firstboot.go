@@ -12,7 +12,7 @@ import (
 func firstBootCommand() *cobra.Command {
 	var flags hostFlags
 	var file string
-	var noReboot bool
+	var noReboot, again bool
 	cmd := &cobra.Command{
 		Use:   "firstboot",
 		Short: "Complete the first boot: pull, deploy, reboot once; on the boot after, prove and close",
@@ -22,7 +22,7 @@ func firstBootCommand() *cobra.Command {
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags.consoles = true
-			boot := firstboot.FirstBoot{File: file, NoReboot: noReboot}
+			boot := firstboot.FirstBoot{File: file, NoReboot: noReboot, Again: again}
 			if initramfs.Here(flags.root) {
 				return earlyBoot(cmd, &flags, boot)
 			}
@@ -31,6 +31,9 @@ func firstBootCommand() *cobra.Command {
 				return err
 			}
 			boot.Machine = machine
+			if boot.Off() {
+				return nil
+			}
 			return alone(machine.Host, func() error { return boot.Run(cmd.Context()) })
 		},
 	}
@@ -38,6 +41,7 @@ func firstBootCommand() *cobra.Command {
 	flags.addReboot(cmd)
 	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig")
 	cmd.Flags().BoolVar(&noReboot, "no-reboot", false, "stop where only the reboot is missing")
+	cmd.Flags().BoolVar(&again, "again", false, "go forward although the first boot was completed, or given up, before")
 	return cmd
 }
 

@@ -1,16 +1,23 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"machine-pivot/fault"
+	"machine-pivot/host"
+	"machine-pivot/hostfiles"
 	"machine-pivot/osimage"
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/ostree"
+	"machine-pivot/printable"
 	"machine-pivot/status"
 )
 
@@ -21,22 +28,26 @@ func imageCommand() *cobra.Command {
 // imageFlags are the flags of the commands that read an image.
 type imageFlags struct {
 	output
-	root, authFile string
+	root, authFile, architecture string
 }
 
 func (f *imageFlags) add(cmd *cobra.Command) {
 	f.output.add(cmd)
 	cmd.Flags().StringVar(&f.root, "root", "/", "root directory whose pull secrets, certificates and policy count")
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
+	cmd.Flags().StringVar(&f.architecture, "arch", host.Architecture(), "architecture of the machine that the image is for, as s390x")
 }
 
 // open looks an image up. It must be closed.
 func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, error) {
+	if err := checkRoot(f.root); err != nil {
+		return nil, err
+	}
 	ref, err := imageref.Parse(text)
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "%w", err)
+		return nil, err
 	}
-	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(status.NewLog(cmd.ErrOrStderr(), nil))}
+	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: f.architecture, Log: noteTo(status.NewLog(cmd.ErrOrStderr(), nil))}
 	return puller.Open(cmd.Context(), ref)
 }
 
@@ -64,11 +75,23 @@ func printImage(w io.Writer, image osimage.Image) {
 	if !image.Source.IsZero() {
 		fmt.Fprintf(w, "read from  %s\n", image.Source)
 	}
+	if image.Architecture != "" {
+		fmt.Fprintf(w, "built for  %s\n", image.Architecture)
+	}
 	fmt.Fprintf(w, "digest     %s\npolicy     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %d bytes\n",
-		image.Digest, image.Policy, image.Format, image.Commit, image.Version, len(image.Layers), image.Bytes)
+		image.Digest, printable.Line(image.Policy), image.Format, image.Commit, printable.Line(image.Version), len(image.Layers), image.Bytes)
 	if image.Derived > 0 {
 		fmt.Fprintf(w, "           %d of an ostree commit, %d derived\n", len(image.Layers)-image.Derived, image.Derived)
 	}
+}
+
+// notRepository is why a directory cannot be imported into.
+func notRepository(path string, err error) error {
+	f := fault.New(fault.BadInput, "%w", err)
+	if errors.Is(err, fs.ErrPermission) {
+		return f
+	}
+	return f.WithHint("it must be an ostree repository of mode bare: the host's is /ostree/repo, and ostree init --mode=bare --repo=%s makes one", path)
 }
 
 func imageImportCommand() *cobra.Command {
@@ -84,14 +107,17 @@ func imageImportCommand() *cobra.Command {
 			}
 			repo, err := ostree.OpenRepo(repoPath)
 			if err != nil {
-				return fault.New(fault.BadInput, "%w", err)
+				return notRepository(repoPath, err)
+			}
+			if err := hostfiles.CheckWritable(filepath.Join(repoPath, "objects")); err != nil {
+				return fault.New(fault.CannotWrite, "cannot write to repository %s: %w", repoPath, err)
 			}
 			image, err := flags.open(cmd, args[0])
 			if err != nil {
 				return err
 			}
 			defer image.Close()
-			result, err := image.Import(cmd.Context(), repo, showProgress(cmd.ErrOrStderr(), time.Now))
+			result, err := image.Import(cmd.Context(), repo, showProgress(os.Stderr, time.Now))
 			if err != nil {
 				return err
 			}

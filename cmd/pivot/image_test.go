@@ -114,7 +114,12 @@ func legacyImage(env *testscript.Env) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON), nil
+	return inOCI(img), nil
+}
+
+// inOCI is an image with a manifest as OCI layouts want it.
+func inOCI(img v1.Image) v1.Image {
+	return mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
 }
 
 // describeImage sets DIGEST, BYTES, and LAYERn and SIZEn, and returns the last layer's digest.

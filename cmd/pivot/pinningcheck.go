@@ -55,6 +55,9 @@ func pinningCheckCommand() *cobra.Command {
 
 // input gathers what is to be checked.
 func (f *checkFlags) input(cmd *cobra.Command, args []string) (pinning.Input, error) {
+	if err := checkRoot(f.root); err != nil {
+		return pinning.Input{}, err
+	}
 	h := host.New(f.root)
 	onHost := len(args) == 0
 	var in pinning.Input

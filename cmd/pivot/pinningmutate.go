@@ -12,6 +12,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
 	"machine-pivot/pinning/pods"
+	"machine-pivot/printable"
 )
 
 // mutateFlags are the inputs of pinning mutate.
@@ -49,7 +50,8 @@ func pinningMutateCommand() *cobra.Command {
 			return flags.run(cmd, args, options)
 		},
 	}
-	cmd.Flags().StringVarP(&flags.format, "output", "o", "text", "text: the manifests; json: each decision with its reason")
+	flags.output.add(cmd)
+	cmd.Flags().Lookup("output").Usage = "text: the manifests; json: each decision with its reason"
 	cmd.Flags().BoolVar(&flags.inPlace, "in-place", false, "replace the files")
 	cmd.Flags().StringVar(&flags.shares, "shares", "kubelet", "CPU shares of 400m: kubelet for 409, enhancement for 400")
 	cmd.Flags().StringVar(&flags.syntax, "syntax", "json", "of the annotations: json, or plain for CRI-O 1.21.0")
@@ -95,7 +97,7 @@ func (f *mutateFlags) run(cmd *cobra.Command, args []string, o pods.Options) err
 		}
 		if m.Error != "" {
 			refused = true
-			fmt.Fprintf(cmd.ErrOrStderr(), "pivot: error: %s: %s\n", file, m.Error)
+			fmt.Fprintf(cmd.ErrOrStderr(), "pivot: error: %s: %s\n", file, printable.Text(m.Error))
 		} else if m.Warning != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "pivot: warning: %s: %s\n", file, m.Warning)
 		}
@@ -106,7 +108,11 @@ func (f *mutateFlags) run(cmd *cobra.Command, args []string, o pods.Options) err
 			return err
 		}
 	}
-	if err := f.write(cmd.OutOrStdout(), all, func(w io.Writer) { printMutated(w, all, f.inPlace) }); err != nil {
+	text := func(w io.Writer) { printMutated(w, all) }
+	if !f.inPlace {
+		text = func(io.Writer) { writeMutated(cmd.OutOrStdout(), all) } // documents, as they are
+	}
+	if err := f.write(cmd.OutOrStdout(), all, text); err != nil {
 		return err
 	}
 	if refused {
@@ -146,29 +152,36 @@ func replaceAll(all []mutated) error {
 	return nil
 }
 
-// printMutated prints the manifests, or what became of them in their place.
-func printMutated(w io.Writer, all []mutated, inPlace bool) {
-	printed := 0
+// printMutated says what became of the manifests in their place.
+func printMutated(w io.Writer, all []mutated) {
 	for _, m := range all {
-		switch {
-		case m.Error != "":
-		case inPlace:
-			change := "unchanged"
-			if m.Changed {
-				change = "changed"
-			}
-			fmt.Fprintf(w, "%s: %s: %s\n", m.File, change, m.Reason)
-			for _, c := range m.Containers {
-				fmt.Fprintf(w, "  container %s: %s; CPU shares %d\n", c.Name, c.Reason, c.Shares)
-			}
-			for _, r := range m.Removed {
-				fmt.Fprintf(w, "  annotation %s removed: %s\n", r.Key, r.Reason)
-			}
-		default:
-			if printed++; printed > 1 && !bytes.HasPrefix(m.content, []byte("---")) {
-				fmt.Fprintln(w, "---")
-			}
-			fmt.Fprintln(w, strings.TrimSuffix(string(m.content), "\n"))
+		if m.Error != "" {
+			continue
 		}
+		change := "unchanged"
+		if m.Changed {
+			change = "changed"
+		}
+		fmt.Fprintf(w, "%s: %s: %s\n", m.File, change, m.Reason)
+		for _, c := range m.Containers {
+			fmt.Fprintf(w, "  container %s: %s; CPU shares %d\n", c.Name, c.Reason, c.Shares)
+		}
+		for _, r := range m.Removed {
+			fmt.Fprintf(w, "  annotation %s removed: %s\n", r.Key, r.Reason)
+		}
+	}
+}
+
+// writeMutated writes the manifests, for programs.
+func writeMutated(w io.Writer, all []mutated) {
+	written := 0
+	for _, m := range all {
+		if m.Error != "" {
+			continue
+		}
+		if written++; written > 1 && !bytes.HasPrefix(m.content, []byte("---")) {
+			fmt.Fprintln(w, "---")
+		}
+		fmt.Fprintln(w, strings.TrimSuffix(string(m.content), "\n"))
 	}
 }

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +17,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/firstboot"
 	"machine-pivot/pivot"
+	"machine-pivot/printable"
 	"machine-pivot/status"
 )
 
@@ -19,22 +25,53 @@ import (
 type output struct{ format string }
 
 func (o *output) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.format, "output", "o", "text", "text|json")
+	o.format = "text"
+	cmd.Flags().VarP(oneOf{&o.format, []string{"text", "json"}}, "output", "o", "text|json")
 }
 
-// write prints value as asked for; text writes the form for people.
-func (o *output) write(w io.Writer, value any, text func(io.Writer)) error {
-	switch o.format {
-	case "text":
-		text(w)
-		return nil
-	case "json":
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(value)
+// oneOf is a flag with the values that it can have: another is refused before any
+// work is done.
+type oneOf struct {
+	value   *string
+	allowed []string
+}
+
+// String implements pflag.Value.
+func (f oneOf) String() string {
+	if f.value == nil {
+		return ""
 	}
-	return fault.New(fault.Usage, "cannot use --output=%s: it is text or json", o.format)
+	return *f.value
+}
+
+// Type implements pflag.Value.
+func (oneOf) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (f oneOf) Set(value string) error {
+	if !slices.Contains(f.allowed, value) {
+		return fmt.Errorf("it is %s", strings.Join(f.allowed, " or "))
+	}
+	*f.value = value
+	return nil
+}
+
+// write prints value as asked for; text writes the form for people. In both
+// nothing of what others wrote reaches a terminal as anything but text.
+func (o *output) write(w io.Writer, value any, text func(io.Writer)) error {
+	if o.format == "text" {
+		text(printable.Writer(w))
+		return nil
+	}
+	var document bytes.Buffer
+	encoder := json.NewEncoder(&document)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	_, err := w.Write(printable.JSON(document.Bytes()))
+	return err
 }
 
 func planCommand() *cobra.Command {
@@ -71,6 +108,10 @@ func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string
 		return rebase.Plan(cmd.Context())
 	}
 	boot := firstboot.FirstBoot{Machine: rebase.Machine, File: file}
+	if _, err := os.Stat(boot.Host.Path(file)); errors.Is(err, fs.ErrNotExist) && !cmd.Flags().Changed("machineconfig-file") {
+		return pivot.Plan{}, fault.New(fault.Usage, "nothing to plan: no first boot waits here (there is no %s), and nothing is asked for", file).
+			WithHint("give an IMAGE, --append-karg, --delete-karg or --cpuset, as to rebase, or a --machineconfig-file")
+	}
 	return boot.Plan(cmd.Context())
 }
 
@@ -84,23 +125,23 @@ func printPlan(w io.Writer, p pivot.Plan) {
 	if p.Kargs.Changed || len(p.Kargs.Respelled) > 0 {
 		fmt.Fprintln(w, "kernel arguments")
 		for _, arg := range p.Kargs.Deleted {
-			fmt.Fprintln(w, "  - "+arg)
+			fmt.Fprintln(w, "  - "+printable.Line(arg))
 		}
 		for _, arg := range p.Kargs.Appended {
-			fmt.Fprintln(w, "  + "+arg)
+			fmt.Fprintln(w, "  + "+printable.Line(arg))
 		}
 		for _, arg := range p.Kargs.Respelled {
-			fmt.Fprintln(w, "  ~ "+arg+" (there in another spelling)")
+			fmt.Fprintln(w, "  ~ "+printable.Line(arg)+" (there in another spelling)")
 		}
 	}
 	if len(p.Files) > 0 {
 		fmt.Fprintln(w, "files")
 		for _, f := range p.Files {
-			fmt.Fprintf(w, "  %s %s\n", f.Action, f.Path)
+			fmt.Fprintf(w, "  %s %s\n", f.Action, printable.Line(f.Path))
 		}
 	}
 	for _, note := range p.Notes {
-		fmt.Fprintln(w, "note: "+note)
+		fmt.Fprintln(w, "note: "+printable.Text(note))
 	}
 	fmt.Fprintf(w, "reboots: %d\n", p.Reboots)
 }
@@ -131,9 +172,12 @@ func statusCommand() *cobra.Command {
 
 func printStatus(w io.Writer, s status.Status) {
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%-9s"+format+"\n", append([]any{name}, args...)...)
+		fmt.Fprintf(w, "%-9s%s\n", name, indented(fmt.Sprintf(format, args...)))
 	}
 	line("phase", "%s", s.Phase)
+	for _, note := range s.Notes {
+		line("note", "%s", note)
+	}
 	if s.Step != "" {
 		line("step", "%s, %d%%", s.Step, s.Percent)
 	}
@@ -147,18 +191,36 @@ func printStatus(w io.Writer, s status.Status) {
 		line("booted", "%s.%d %s", s.Booted.Commit, s.Booted.Serial, s.Booted.Image)
 	}
 	if s.Pending != nil {
-		line("pending", "%s.%d %s", s.Pending.Commit, s.Pending.Serial, s.Pending.Image)
+		line("pending", "%s.%d %s%s", s.Pending.Commit, s.Pending.Serial, s.Pending.Image, map[bool]string{true: " (staged)"}[s.Pending.Staged])
 	}
 	if s.Error != nil {
-		line("error", "%s", strings.ReplaceAll(s.Error.Message, "\n", "\n         "))
+		line("error", "%s", s.Error.Message)
 		if s.Error.Hint != "" {
 			line("hint", "%s", s.Error.Hint)
 		}
+		line("exit", "%s", ending(*s.Error))
 	}
 	printSteps(w, s.Phases)
 	for _, a := range s.History {
 		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), a.Image)
 	}
+}
+
+// ending is how a run ended that failed. An older program's journal has no status.
+func ending(f pivot.Failure) string {
+	text := "transient: trying again can help"
+	if f.Permanent {
+		text = "permanent: trying the same again fails again"
+	}
+	if f.ExitStatus > 0 {
+		text = fmt.Sprintf("%d, %s", f.ExitStatus, text)
+	}
+	return text
+}
+
+// indented is text of several lines, each below the first one's beginning.
+func indented(text string) string {
+	return strings.ReplaceAll(printable.Text(text), "\n", fmt.Sprintf("\n%-9s", ""))
 }
 
 // printSteps shows what each step took, with a heading for each boot.
@@ -189,7 +251,7 @@ func verifyCommand() *cobra.Command {
 				return err
 			}
 			for _, d := range differences {
-				fmt.Fprintln(cmd.OutOrStdout(), d)
+				fmt.Fprintln(cmd.OutOrStdout(), printable.Line(d))
 			}
 			if len(differences) > 0 {
 				return exitStatus(fault.BadInput.ExitStatus())

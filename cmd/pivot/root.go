@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"os"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -102,11 +104,14 @@ func (m *rebootMethod) Set(name string) error {
 
 // machine puts together the machine that the flags name.
 func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
+	if err := checkRoot(f.root); err != nil {
+		return firstboot.Machine{}, err
+	}
 	log := newLog(cmd.ErrOrStderr())
 	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now, Consoles: f.consoles}
 	m := firstboot.Machine{
 		Host:         host.New(f.root),
-		Puller:       &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log)},
+		Puller:       &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log), Architecture: host.Architecture()},
 		Retry:        pivot.DefaultRetry(),
 		RebootMethod: host.RebootMethod(f.method),
 		Progress: &pivot.Progress{
@@ -119,6 +124,19 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		return firstboot.Machine{}, err
 	}
 	return m, nil
+}
+
+// checkRoot refuses a --root that is no directory: nothing is there to be told of.
+func checkRoot(root string) error {
+	info, err := os.Stat(root)
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is no directory")
+	}
+	if err != nil {
+		return fault.New(fault.Usage, "cannot use --root=%s: %w", root, err).
+			WithHint("name the root directory of a machine; without the flag it is /")
+	}
+	return nil
 }
 
 // noteTo tells people what the image's reader has to say.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -25,12 +27,22 @@ func scripts(dir string) testscript.Params {
 		RequireExplicitExec: true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup:               startWeb,
+		Condition:           condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":    exits,
 			"web":      setWeb,
 			"envsubst": envsubst,
+			"unasked":  unasked,
 		},
 	}
+}
+
+// condition is what scripts can ask for beside testscript's own: [root].
+func condition(name string) (bool, error) {
+	if name != "root" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	return os.Geteuid() == 0, nil
 }
 
 // web is a web server whose pages a script can change.
@@ -57,7 +69,38 @@ func startWeb(env *testscript.Env) error {
 	env.Defer(server.Close)
 	env.Values["web"] = w
 	env.Setenv("WEB", server.URL)
+	return startSilent(env)
+}
+
+// startSilent starts a script's registry that takes connections and never answers,
+// at $SILENT.
+func startSilent(env *testscript.Env) error {
+	registry, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	var connections atomic.Int64
+	go func() {
+		for {
+			conn, err := registry.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			connections.Add(1)
+		}
+	}()
+	env.Defer(func() { _ = registry.Close() })
+	env.Values["connections"] = &connections
+	env.Setenv("SILENT", registry.Addr().String())
 	return nil
+}
+
+// unasked requires that the silent registry was asked by nobody: unasked
+func unasked(ts *testscript.TestScript, neg bool, args []string) {
+	if n := ts.Value("connections").(*atomic.Int64).Load(); neg || len(args) > 0 || n != 0 {
+		ts.Fatalf("%d connections to the registry", n)
+	}
 }
 
 // setWeb changes a page: web PATH CONTENT

@@ -27,7 +27,8 @@ import (
 func Parse(s string) (Reference, error) {
 	r, err := parse(s)
 	if err != nil {
-		return Reference{}, fault.New(fault.BadInput, "cannot parse image reference %q: %w", s, err)
+		return Reference{}, fault.New(fault.BadInput, "cannot parse image reference %q: %w", s, err).
+			WithHint("an image is named HOST[:PORT]/PATH with :TAG or @sha256:… behind it, or by where it lies, as oci:DIR or oci-archive:FILE")
 	}
 	return r, nil
 }
@@ -104,9 +105,8 @@ func parseImageRef(s string) (Reference, error) {
 
 // parseName reads HOST/PATH[:TAG][@DIGEST].
 func parseName(s string) (Reference, error) {
-	host, _, ok := strings.Cut(s, "/")
-	if !ok || !strings.ContainsAny(host, ".:") && host != "localhost" {
-		return Reference{}, errors.New("the name has no registry host (HOST[:PORT]/PATH)")
+	if err := checkName(s); err != nil {
+		return Reference{}, err
 	}
 	named, err := reference.ParseNormalizedNamed(s)
 	if err != nil {
@@ -115,9 +115,6 @@ func parseName(s string) (Reference, error) {
 	r := Reference{transport: Registry, name: named.Name()}
 	if digested, ok := named.(reference.Digested); ok {
 		r.digest = digested.Digest().String()
-		if !isDigest(r.digest) {
-			return Reference{}, fmt.Errorf("the digest %s is not sha256:<64 hex digits>", r.digest)
-		}
 		return r, nil
 	}
 	r.tag = "latest"
@@ -125,6 +122,30 @@ func parseName(s string) (Reference, error) {
 		r.tag = tagged.Tag()
 	}
 	return r, nil
+}
+
+// checkName finds what the library would not call by its name: a digest that is
+// none, and a registry host that is missing.
+func checkName(s string) error {
+	name, digest, pinned := strings.Cut(s, "@")
+	if strings.HasPrefix(name, "sha256:") && !strings.Contains(name, "/") {
+		name, digest, pinned = "", name, true
+	}
+	var wrong []string
+	host, _, ok := strings.Cut(name, "/")
+	switch {
+	case name == "" && pinned:
+		wrong = append(wrong, "a digest alone says neither where the image is nor which signature policy it has to meet")
+	case !ok || !strings.ContainsAny(host, ".:") && host != "localhost":
+		wrong = append(wrong, "the name has no registry host (HOST[:PORT]/PATH)")
+	}
+	if digest != "" && !isDigest(digest) {
+		wrong = append(wrong, fmt.Sprintf("the digest %s is not sha256:<64 hex digits>", digest))
+	}
+	if len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, "; "))
+	}
+	return nil
 }
 
 // parsePath reads PATH[:REF][@DIGEST] of a local image.

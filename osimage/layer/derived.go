@@ -3,10 +3,8 @@ package layer
 import (
 	"archive/tar"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -57,18 +55,14 @@ func (d *Derived) add(ctx context.Context, to *feeder, header *tar.Header, body 
 	if header.Typeflag == tar.TypeLink {
 		return d.Layer.AddLink(header.Name, header.Linkname, uid, gid)
 	}
-	xattrs, err := xattrsOfTar(header)
-	if err != nil {
-		return err
-	}
-	mode := uint32(header.Mode) & 0o7777
+	xattrs, mode := xattrsOfTar(header), uint32(header.Mode)&0o7777
 	switch header.Typeflag {
 	case tar.TypeDir:
 		return d.Layer.AddDir(header.Name, ostree.DirInfo{UID: uid, GID: gid, Mode: unix.S_IFDIR | mode, Xattrs: xattrs})
 	case tar.TypeSymlink:
 		info := ostree.FileInfo{UID: uid, GID: gid, Mode: unix.S_IFLNK | 0o777, Target: header.Linkname}
 		return d.addFile(ctx, to, header.Name, info, xattrs, body)
-	case tar.TypeReg, tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse:
+	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
 		info := ostree.FileInfo{UID: uid, GID: gid, Mode: unix.S_IFREG | mode, Size: uint64(header.Size)}
 		return d.addFile(ctx, to, header.Name, info, xattrs, body)
 	case tar.TypeXGlobalHeader:
@@ -96,36 +90,21 @@ func (d *Derived) addFile(ctx context.Context, to *feeder, name string, info ost
 // ended checks what can only be seen at the layer's end.
 func (d *Derived) ended() error { return d.Layer.Complete() }
 
-// The keys of extended attributes in PAX headers: what most tools write, and
-// libarchive's, with the name in the form of URLs and the value in base64.
 const (
-	xattrKey           = "SCHILY.xattr."
-	libarchiveXattrKey = "LIBARCHIVE.xattr."
-	selinuxXattr       = "security.selinux"
+	// xattrKey is what the keys of extended attributes in PAX headers begin with. libarchive
+	// writes each under a key of its own, too.
+	xattrKey     = "SCHILY.xattr."
+	selinuxXattr = "security.selinux"
 )
 
 // xattrsOfTar are an entry's extended attributes: without a label, which the merged
 // tree's policy gives, and without those that have no value.
-func xattrsOfTar(header *tar.Header) (map[string][]byte, error) {
+func xattrsOfTar(header *tar.Header) map[string][]byte {
 	xattrs := map[string][]byte{}
 	for key, value := range header.PAXRecords {
-		name, ok := strings.CutPrefix(key, xattrKey)
-		if !ok {
-			if name, ok = strings.CutPrefix(key, libarchiveXattrKey); !ok {
-				continue
-			}
-			decoded, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(value, "="))
-			if err == nil {
-				name, err = url.PathUnescape(name)
-			}
-			if err != nil {
-				return nil, imagefault.Damaged("extended attribute %q: %w", key, err)
-			}
-			value = string(decoded)
-		}
-		if name != selinuxXattr && value != "" {
+		if name, ok := strings.CutPrefix(key, xattrKey); ok && name != selinuxXattr && value != "" {
 			xattrs[name] = []byte(value)
 		}
 	}
-	return xattrs, nil
+	return xattrs
 }

@@ -13,6 +13,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/ostree"
+	"machine-pivot/printable"
 )
 
 // Where a legacy image holds its repository.
@@ -125,7 +126,7 @@ func LegacyCommit(label string, layers []*Legacy) (ostree.Checksum, error) {
 		if err != nil {
 			return ostree.Checksum{}, err
 		}
-		text, from = heads[name], "its ref "+name
+		text, from = heads[name], "its ref "+printable.Line(name)
 	}
 	if !objects {
 		return ostree.Checksum{}, fault.New(fault.BadInput, "it carries no ostree objects (nothing in /%s)", legacyObjects)
@@ -147,7 +148,7 @@ func onlyHead(heads map[string]string, objects bool) (string, error) {
 		return "", fault.New(fault.BadInput, "no refs found in its /srv/repo, and it has no label %s", LegacyLabel)
 	case len(names) > 1:
 		return "", fault.New(fault.BadInput, "multiple refs found in its /srv/repo (%s), and it has no label %s",
-			strings.Join(names, ", "), LegacyLabel)
+			printable.Line(strings.Join(names, ", ")), LegacyLabel)
 	}
 	return names[0], nil
 }

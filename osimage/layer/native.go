@@ -14,6 +14,7 @@ import (
 
 	"machine-pivot/osimage/imagefault"
 	"machine-pivot/ostree"
+	"machine-pivot/printable"
 )
 
 // nativeObjects is where the layers of an ostree-native container hold objects.
@@ -66,7 +67,7 @@ func (t *Native) entry(ctx context.Context, to *feeder, header *tar.Header, name
 		err = t.object(ctx, to, header, named.Checksum, suffix, body)
 	}
 	if err != nil {
-		return fmt.Errorf("/%s: %w", name, err)
+		return fmt.Errorf("/%s: %w", printable.Line(name), err)
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func read(t *testing.T, store *memory, items []item) (*merge.Layer, error) {
 	}
 	diff := fmt.Sprintf("sha256:%x", sha256.Sum256(out.Bytes()))
 	d := layer.NewDerived(store, func(string, uint32) string { return "" })
-	err := layer.Read(context.Background(), io.NopCloser(&out), diff, d, layer.NewBuffers())
+	err := layer.Read(context.Background(), io.NopCloser(&out), diff, d, layer.NewShared())
 	return d.Layer, err
 }
 

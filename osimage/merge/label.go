@@ -9,10 +9,10 @@ import (
 	"runtime"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/fault"
+	"machine-pivot/guard"
 	"machine-pivot/ostree"
 	"machine-pivot/selinux"
 )
@@ -126,13 +126,13 @@ func (l *labeller) file(f *file, at string) error {
 // apply changes the labels, of several objects at once: most of the time goes into
 // their checksums.
 func (l *labeller) apply() error {
-	group, ctx := errgroup.WithContext(l.ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
+	group, ctx := guard.NewGroup(l.ctx)
+	group.Limit(runtime.GOMAXPROCS(0))
 	for c, o := range l.files {
 		if len(o.users) == 1 && o.users[o.has.Label] != nil {
 			continue
 		}
-		group.Go(func() error { return l.change(ctx, c, o) })
+		group.Start(func() error { return l.change(ctx, c, o) })
 	}
 	return group.Wait()
 }

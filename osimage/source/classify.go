@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -44,11 +45,11 @@ func (j judge) classify(ctx context.Context, err error, otherwise fault.Kind) er
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
-	err = redact(err)
+	err = redacted{err}
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
-	for _, known := range []func(error) *fault.Error{imagefault.CannotWrite, j.certificate, j.status, j.proxyAnswer, j.network} {
+	for _, known := range []func(error) *fault.Error{imagefault.CannotWrite, j.certificate, j.status, j.proxyAnswer, j.redirect, j.network} {
 		if f := known(err); f != nil {
 			return f
 		}
@@ -58,6 +59,21 @@ func (j judge) classify(ctx context.Context, err error, otherwise fault.Kind) er
 		return f.WithHint("is %s there, and whole? else copy the image anew, for example with skopeo copy", j.ref.Name())
 	}
 	return f.WithHint("is it %s that answers, and not a proxy or a login page in its place?", j.ref.Host())
+}
+
+// redirect knows an answer that sends its client where none can go: a file, or any
+// other address that is not the web's. It is the registry's configuration.
+func (j judge) redirect(err error) *fault.Error {
+	e, ok := errors.AsType[*url.Error](err)
+	if !ok || !j.ref.Remote() {
+		return nil
+	}
+	to, perr := url.Parse(e.URL)
+	if perr != nil || slices.Contains([]string{"", "http", "https"}, to.Scheme) { // "": relative to the registry
+		return nil
+	}
+	return fault.New(fault.Refused, "%w", err).
+		WithHint("%s sends its clients to an address that is not http or https; correct its configuration, or that of the proxy in front of it", j.ref.Host())
 }
 
 // network knows what passes by itself: no connection, no name, a connection cut.

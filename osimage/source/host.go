@@ -38,6 +38,8 @@ type Host struct {
 	Patience time.Duration        // how long a registry may be silent; 0 is two minutes
 	Retry    Retry                // of a layer's download; the zero value outlasts the restart of a registry
 	Log      func(message string) // notes for people, by any goroutine; may be nil
+	// Architecture is the one to choose from a manifest list, as in GOARCH; "" is this program's.
+	Architecture string
 }
 
 // defaultPatience is how long a registry may be silent before it counts as unavailable.

@@ -18,7 +18,9 @@ type Image struct {
 	Policy       string             // the rule of the signature policy that accepted it
 	Digest       string             // of the manifest, or manifest list, that the reference names
 	Instance     string             // of this platform's manifest, if Digest is a manifest list
-	Architecture string             // as in GOARCH
+	OS           string             // as the config has it, like the next two; "" if it says nothing
+	Architecture string
+	Variant      string // of the architecture
 	Labels       map[string]string
 	Layers       []Layer
 	Notes        []string // for people: places passed over, a policy that is missing

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,10 @@ func (h *Host) openAt(ctx context.Context, at place, ref imageref.Reference) (*I
 	if at.err != nil {
 		return nil, at.err
 	}
+	ruling, err := h.rulingOn(ctx, at, ref)
+	if err != nil {
+		return nil, at.judge.classify(ctx, err, fault.BadInput)
+	}
 	ctx, cancel := h.patiently(ctx, at)
 	defer cancel()
 	dial := func(ctx context.Context) (types.ImageSource, error) { return openSource(ctx, at.ref, at.sys) }
@@ -54,14 +59,14 @@ func (h *Host) openAt(ctx context.Context, at place, ref imageref.Reference) (*I
 		return nil, at.judge.classify(ctx, err, at.judge.fallback())
 	}
 	o := &Image{host: h, connection: &connection{dial: dial, now: source}, judge: at.judge}
-	if err := h.read(ctx, at, ref, o); err != nil {
+	if err := h.read(ctx, at, ref, ruling, o); err != nil {
 		return nil, errors.Join(at.judge.classify(ctx, err, fault.BadInput), source.Close())
 	}
 	return o, nil
 }
 
 // read fills in o from its source.
-func (h *Host) read(ctx context.Context, at place, ref imageref.Reference, o *Image) error {
+func (h *Host) read(ctx context.Context, at place, ref imageref.Reference, ruling ruling, o *Image) error {
 	chosen, err := o.chooseManifest(ctx, at.sys, ref)
 	if err != nil {
 		return err
@@ -69,7 +74,7 @@ func (h *Host) read(ctx context.Context, at place, ref imageref.Reference, o *Im
 	if at.ref != ref {
 		o.From = at.ref.Pinned(o.Digest)
 	}
-	if err := h.checkPolicy(ctx, at, ref, chosen, o); err != nil {
+	if err := ruling.accept(ctx, at, chosen, o); err != nil {
 		return err
 	}
 	parsed, err := image.FromUnparsedImage(ctx, at.sys, chosen)
@@ -162,7 +167,7 @@ func (i *Image) fill(config *imgspec.Image, layers []types.BlobInfo) error {
 	for n, layer := range layers {
 		i.Layers[n] = Layer{Digest: layer.Digest.String(), Size: layer.Size, DiffID: config.RootFS.DiffIDs[n].String()}
 	}
-	i.Architecture, i.Labels = config.Architecture, config.Config.Labels
+	i.OS, i.Architecture, i.Variant, i.Labels = config.OS, config.Architecture, config.Variant, config.Config.Labels
 	return nil
 }
 
@@ -174,7 +179,7 @@ func chooseInstance(sys *types.SystemContext, raw []byte, mime string) (digestli
 	}
 	instance, err := list.ChooseInstance(sys)
 	if err != nil {
-		return "", fault.New(fault.Refused, "%w", err).WithHint("the image is not built for this machine's architecture (%s)", runtime.GOARCH)
+		return "", fault.New(fault.Refused, "%w", err).WithHint("the image is not built for this machine's architecture (%s)", cmp.Or(sys.ArchitectureChoice, runtime.GOARCH))
 	}
 	if err := checkDigest("this platform's manifest", instance); err != nil {
 		return "", imagefault.Damaged("its manifest list: %w", err)

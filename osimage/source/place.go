@@ -38,7 +38,7 @@ const (
 
 // places lists where an image may come from, in the order to try.
 func (h *Host) places(ref imageref.Reference) ([]place, error) {
-	sys := &types.SystemContext{DockerRegistryUserAgent: "pivot"}
+	sys := &types.SystemContext{DockerRegistryUserAgent: "pivot", ArchitectureChoice: h.Architecture}
 	if root := h.path("/"); root != "/" {
 		sys.RootForImplicitAbsolutePaths = root
 	}

@@ -36,40 +36,78 @@ func isRejection(err error) bool {
 	return ok
 }
 
-// checkPolicy holds an image against the signature policy and notes the rule
-// that accepts it. The rule is that of the reference as it was written, whatever
-// mirror the image came from; the signatures are the mirror's.
-func (h *Host) checkPolicy(ctx context.Context, at place, ref imageref.Reference, instance *image.UnparsedImage, o *Image) error {
+// ruling is what the signature policy says of a reference: of the one that was
+// written, whatever mirror the image comes from; the signatures are the mirror's.
+type ruling struct {
+	policy
+	rule
+	written types.ImageReference
+	signed  bool // the reference insists on a signature
+}
+
+// rulingOn finds the rule for a reference, and says already if no image can meet it.
+func (h *Host) rulingOn(ctx context.Context, at place, ref imageref.Reference) (ruling, error) {
 	if remote := ref.OstreeRemote(); remote != "" {
-		return rejection{fault.New(fault.Refused, "checking the commit with the keys of the ostree remote %q is not implemented", remote).
+		return ruling{}, rejection{fault.New(fault.Refused, "checking the commit with the keys of the ostree remote %q is not implemented", remote).
 			WithHint("require signatures of the image in %s and use ostree-image-signed:docker://…", h.path(policyPath))}
 	}
 	policy, err := h.policy(at.sys)
 	if err != nil {
-		return rejection{fault.New(fault.Refused, "cannot read the signature policy: %w", err).
+		return ruling{}, rejection{fault.New(fault.Refused, "cannot read the signature policy: %w", err).
 			WithHint("correct %s, see containers-policy.json(5)", policy.origin)}
-	}
-	if policy.absent {
-		o.Notes = append(o.Notes, fmt.Sprintf("no signature policy (%s): images are accepted without a signature", policy.origin))
 	}
 	written, err := libraryRef(ref)
 	if err != nil {
-		return err
+		return ruling{}, err
 	}
-	rule := policy.ruleFor(written)
-	if rule.readsSignatures() {
+	r := ruling{policy: policy, rule: policy.ruleFor(written), written: written, signed: ref.Signed()}
+	if err := r.allows(ctx, unseen{written}); !errors.Is(err, errUnseen) {
+		return r, err
+	}
+	return r, nil
+}
+
+// accept holds an image against the rule and notes that it was accepted.
+func (r ruling) accept(ctx context.Context, at place, instance *image.UnparsedImage, o *Image) error {
+	if r.absent {
+		o.Notes = append(o.Notes, fmt.Sprintf("no signature policy (%s): images are accepted without a signature", r.origin))
+	}
+	if r.readsSignatures() {
 		// The image keeps them: what fails after this is no fault of the network.
 		if _, err := instance.Signatures(ctx); err != nil {
 			return at.judge.signatures(ctx, err)
 		}
 	}
-	if err := allowed(ctx, policy.Policy, ref.Signed(), image.UnparsedInstanceWithReference(instance, written)); err != nil {
-		return rejection{fault.New(fault.Refused, "the signature policy rejects it by %s: %w", rule, err).
-			WithHint(rule.advice(ref.Signed()), policy.origin)}
+	if err := r.allows(ctx, image.UnparsedInstanceWithReference(instance, r.written)); err != nil {
+		return err
 	}
-	o.Policy = rule.String()
+	o.Policy = r.rule.String()
 	return nil
 }
+
+// allows is a rejection if the policy does not accept an image.
+func (r ruling) allows(ctx context.Context, image types.UnparsedImage) error {
+	if err := allowed(ctx, r.Policy, r.signed, image); err != nil {
+		return rejection{fault.New(fault.Refused, "the signature policy rejects it by %s: %w", r.rule, err).
+			WithHint(r.advice(r.signed), r.origin)}
+	}
+	return nil
+}
+
+// unseen is an image of which only the name is known.
+type unseen struct{ reference types.ImageReference }
+
+// errUnseen is what a requirement ends with that cannot be decided by the name.
+var errUnseen = errors.New("the image was not looked at yet")
+
+// Reference implements types.UnparsedImage.
+func (u unseen) Reference() types.ImageReference { return u.reference }
+
+// Manifest implements types.UnparsedImage.
+func (unseen) Manifest(context.Context) ([]byte, string, error) { return nil, "", errUnseen }
+
+// Signatures implements types.UnparsedImage.
+func (unseen) Signatures(context.Context) ([][]byte, error) { return nil, errUnseen }
 
 func allowed(ctx context.Context, policy *signature.Policy, signed bool, image types.UnparsedImage) (err error) {
 	check, err := signature.NewPolicyContext(policy)

@@ -17,35 +17,58 @@ type disk struct {
 	*power
 	Lying     bool // Sync of a file does nothing: to see that a sweep notices
 	Forgetful bool // the same for SyncAll
+	Careless  bool // everybody may read what is written: to see that a sweep notices
 
-	now, durable map[string]*inode // by path; a nil inode is a directory
+	now, durable map[string]*inode // by path
 }
 
 type inode struct {
 	content, durable []byte
-	mode             fs.FileMode
+	mode             fs.FileMode // with fs.ModeDir for a directory
+}
+
+// name is the one name of a file, whichever deployment's it was called by: /var and
+// /boot are links to what all of them share.
+func name(path string) string {
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return path // its directory is not there
+}
+
+// permit is the mode that something gets.
+func (d *disk) permit(mode fs.FileMode) fs.FileMode {
+	switch {
+	case d.Careless && mode.IsDir():
+		return mode | 0o755
+	case d.Careless:
+		return mode | 0o644
+	}
+	return mode
 }
 
 var _ hostfiles.Disk = (*disk)(nil)
 
 // Mkdir implements hostfiles.Disk.
 func (d *disk) Mkdir(path string, mode fs.FileMode) error {
+	path = name(path)
 	return d.effect("mkdir "+filepath.Base(path), nil, func() error {
-		d.now[path] = nil
-		return os.Mkdir(path, mode)
+		d.now[path] = &inode{mode: d.permit(fs.ModeDir | mode)}
+		return os.Mkdir(path, d.now[path].mode.Perm())
 	})
 }
 
 // Write implements hostfiles.Disk.
 func (d *disk) Write(path string, content []byte, mode fs.FileMode) error {
+	path = name(path)
 	write := func(content []byte) error {
 		n := &inode{mode: mode}
 		if old := d.now[path]; old != nil {
 			n = old
 		}
-		n.content = content
+		n.content, n.mode = content, d.permit(mode)
 		d.now[path] = n
-		return os.WriteFile(path, content, mode)
+		return n.write(path)
 	}
 	half := func() { _ = write(content[:len(content)/2]) }
 	return d.effect("write "+filepath.Base(path), half, func() error { return write(content) })
@@ -53,22 +76,25 @@ func (d *disk) Write(path string, content []byte, mode fs.FileMode) error {
 
 // Sync implements hostfiles.Disk.
 func (d *disk) Sync(path string) error {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
 	return d.effect("sync "+filepath.Base(path), nil, func() error {
-		if n := d.now[path]; n != nil {
+		if n := d.now[path]; n != nil && !n.mode.IsDir() {
 			if !d.Lying {
 				n.durable = n.content
 			}
 			return nil
 		}
 		for _, names := range []map[string]*inode{d.now, d.durable} {
-			for name := range names {
-				if filepath.Dir(name) != path {
+			for file := range names {
+				if filepath.Dir(file) != path {
 					continue
 				}
-				if n, there := d.now[name]; there {
-					d.durable[name] = n
+				if n, there := d.now[file]; there {
+					d.durable[file] = n
 				} else {
-					delete(d.durable, name)
+					delete(d.durable, file)
 				}
 			}
 		}
@@ -83,9 +109,7 @@ func (d *disk) SyncAll(string) error {
 			return nil
 		}
 		for _, n := range d.now {
-			if n != nil {
-				n.durable = n.content
-			}
+			n.durable = n.content
 		}
 		d.durable = d.copy()
 		return nil
@@ -97,13 +121,18 @@ func (d *disk) copy() map[string]*inode { return maps.Clone(d.now) }
 
 // Rename implements hostfiles.Disk.
 func (d *disk) Rename(from, to string) error {
+	from, to = name(from), name(to)
 	return d.effect("rename "+filepath.Base(to), nil, func() error {
 		if _, known := d.now[from]; !known { // the machine came with it
 			content, err := os.ReadFile(from)
 			if err != nil {
 				return err
 			}
-			n := &inode{content: content, durable: content, mode: 0o644}
+			info, err := os.Stat(from)
+			if err != nil {
+				return err
+			}
+			n := &inode{content: content, durable: content, mode: info.Mode()}
 			d.now[from], d.durable[from] = n, n
 		}
 		d.now[to] = d.now[from]
@@ -114,6 +143,7 @@ func (d *disk) Rename(from, to string) error {
 
 // Remove implements hostfiles.Disk.
 func (d *disk) Remove(path string) error {
+	path = name(path)
 	return d.effect("remove "+filepath.Base(path), nil, func() error {
 		delete(d.now, path)
 		return os.Remove(path)
@@ -129,9 +159,7 @@ func (d *disk) lose(loss Loss) error {
 	}
 	if loss == PowerCut || loss == Scramble {
 		for _, n := range d.now {
-			if n != nil {
-				n.content = n.durable
-			}
+			n.content = n.durable
 		}
 	}
 	if err := d.project(slices.Sorted(maps.Keys(known))); err != nil {
@@ -139,9 +167,7 @@ func (d *disk) lose(loss Loss) error {
 	}
 	d.durable = maps.Clone(d.now)
 	for _, n := range d.durable {
-		if n != nil {
-			n.durable = n.content
-		}
+		n.durable = n.content
 	}
 	return nil
 }
@@ -157,14 +183,22 @@ func (d *disk) project(paths []string) error {
 			err = nil
 		case !there:
 			err = os.RemoveAll(path)
-		case n == nil:
-			err = os.MkdirAll(path, 0o755)
+		case n.mode.IsDir():
+			err = os.MkdirAll(path, n.mode.Perm())
 		default:
-			err = os.WriteFile(path, n.content, n.mode)
+			err = n.write(path)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// write makes a real file what the inode says.
+func (n *inode) write(path string) error {
+	if err := os.WriteFile(path, n.content, n.mode); err != nil {
+		return err
+	}
+	return os.Chmod(path, n.mode)
 }

@@ -23,10 +23,8 @@ func IgnitionUnsynced(m *Machine) { m.disk.Forgetful = true }
 // ignited is what Ignition wrote.
 const ignited = "/etc/ignited"
 
-// stamp is by the name that the old system has for it.
-func (m *Machine) stamp() string {
-	return filepath.Join(m.deployment(commitA), "boot/ignition.firstboot")
-}
+// stamp is what has the boot loader start Ignition.
+func (m *Machine) stamp() string { return filepath.Join(m.dir, "boot/ignition.firstboot") }
 
 // putStamp makes the machine one that was never booted.
 func (m *Machine) putStamp() error {
@@ -54,9 +52,7 @@ func (m *Machine) startSystem() error {
 	}
 	delete(m.disk.now, m.stamp())
 	for _, n := range m.disk.now {
-		if n != nil {
-			n.durable = n.content
-		}
+		n.durable = n.content
 	}
 	m.disk.durable = m.disk.copy()
 	if err := os.Remove(m.stamp()); !errors.Is(err, fs.ErrNotExist) {

@@ -5,9 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
+	"machine-pivot/hostfiles"
 	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 )
@@ -72,26 +75,19 @@ func (m *Machine) finalize(r pivot.Request) error {
 
 // merge makes the new deployment, with the old one's /etc and the files.
 func (m *Machine) merge(r pivot.Request) error {
-	etc := map[string][]byte{}
-	old := filepath.Join(m.root, "etc")
-	entries, err := os.ReadDir(old)
+	var etc []hostfiles.File
+	err := filepath.WalkDir(filepath.Join(m.root, "etc"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		f, _, err := hostfiles.Read(m.root, strings.TrimPrefix(path, m.root))
+		etc = append(etc, f)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if e.IsDir() {
-			continue
-		}
-		content, err := os.ReadFile(filepath.Join(old, e.Name()))
-		if err != nil {
-			return err
-		}
-		etc["/etc/"+e.Name()] = content
-	}
-	for _, f := range r.Files {
-		etc[f.Path] = f.Content
-	}
-	return m.checkout(r, etc)
+	return m.checkout(r, append(etc, r.Files...))
 }
 
 // next is the deployment that the next boot starts.
@@ -106,21 +102,30 @@ func (m *Machine) next() (ostree.Deployment, error) {
 	return all[0], nil
 }
 
+// secret is what nobody but root may read.
+const secret = "nobody shall read this"
+
+// pinningMode is that of the pinning files.
+const pinningMode = 0o600
+
 // pinningFiles are the content of the files that are asked for.
 func pinningFiles() map[string]string {
 	return map[string]string{
-		dropIn:  "[crio.runtime.workloads.management]\nactivation_annotation = \"target.workload.openshift.io/management\"\nannotation_prefix = \"resources.workload.openshift.io\"\nresources = { \"cpushares\" = 0, \"cpuset\" = \"0-1\" }\n",
+		dropIn:  "# " + secret + "\n[crio.runtime.workloads.management]\nactivation_annotation = \"target.workload.openshift.io/management\"\nannotation_prefix = \"resources.workload.openshift.io\"\nresources = { \"cpushares\" = 0, \"cpuset\" = \"0-1\" }\n",
 		kubelet: `{"management": {"cpuset": "0-1"}}` + "\n",
 	}
 }
 
 // encapsulated is the MachineConfig that Ignition left.
-func encapsulated() []byte {
+func (m *Machine) encapsulated() []byte {
 	type object = map[string]any
 	files := []object{}
 	for path, content := range pinningFiles() {
+		if m.served {
+			break
+		}
 		source := "data:;base64," + base64.StdEncoding.EncodeToString([]byte(content))
-		files = append(files, object{"path": path, "mode": 0o644, "overwrite": true, "contents": object{"source": source}})
+		files = append(files, object{"path": path, "mode": pinningMode, "overwrite": true, "contents": object{"source": source}})
 	}
 	data, err := json.Marshal(object{"spec": object{
 		"osImageURL": imageB, "kernelArguments": []string{argsB}, "fips": false,

@@ -20,8 +20,10 @@ const maxStarts = 10
 // An error says which promise was broken on the way:
 //
 //   - each boot starts the old system, unchanged, or the new one, whole;
+//   - what only root may read is nowhere readable by others;
 //   - there is one boot ID more than crashes of the machine cost, at most;
-//   - the first boot is closed on the new system, and the journal says done.
+//   - the first boot is closed on the new system, and the journal says done;
+//   - who goes back to the old system stays there until told to go forward.
 func (m *Machine) Live() error {
 	bound := 2
 	for _, p := range m.points {
@@ -29,11 +31,33 @@ func (m *Machine) Live() error {
 			bound++
 		}
 	}
+	if err := m.until(m.arrived, bound); err != nil || !m.back {
+		return err
+	}
+	if err := errors.Join(m.switchTo(systemA()), m.shutdown()); err != nil {
+		return err
+	}
+	if err := m.until(m.stayed, bound+1); err != nil {
+		return fmt.Errorf("taken back: %w", err)
+	}
+	m.again = true
+	if err := m.shutdown(); err != nil {
+		return err
+	}
+	if err := m.until(m.arrived, bound+3); err != nil {
+		return fmt.Errorf("forward again: %w", err)
+	}
+	return nil
+}
+
+// until powers the machine on until its program has nothing left to do, at most until
+// it has had a number of boots in all, and then holds it against a promise.
+func (m *Machine) until(promise func() error, bound int) error {
 	for m.Boots < bound {
 		if err := m.powerOn(); err != nil {
 			return err
 		}
-		if err := m.whole(m.root); err != nil {
+		if err := errors.Join(m.whole(m.root), m.secretive()); err != nil {
 			return fmt.Errorf("boot %d: %w", m.Boots, err)
 		}
 		closed, err := m.boot()
@@ -41,7 +65,7 @@ func (m *Machine) Live() error {
 			return fmt.Errorf("boot %d: %w", m.Boots, err)
 		}
 		if closed {
-			return m.arrived()
+			return promise()
 		}
 	}
 	return fmt.Errorf("not closed after %d boots", m.Boots)
@@ -60,6 +84,9 @@ func (m *Machine) boot() (closed bool, err error) {
 		next, nerr := m.next()
 		if nerr == nil {
 			nerr = m.whole(next.Path)
+		}
+		if serr := m.secretive(); serr != nil {
+			return false, serr
 		}
 		switch {
 		case nerr != nil:
@@ -116,8 +143,8 @@ func (m *Machine) whole(root string) error {
 		switch {
 		case isB && string(content) != want:
 			return fmt.Errorf("a mixture: the new system's %s is %q (%v)", path, content, err)
-		case !isB && err == nil:
-			return fmt.Errorf("a mixture: the old system has %s", path)
+		case !isB && (err == nil) != m.served:
+			return fmt.Errorf("a mixture: in the old system %s is %q (%v)", path, content, err)
 		}
 		entries, _ := os.ReadDir(filepath.Dir(root + path))
 		if len(entries) > 1 {
@@ -140,9 +167,27 @@ func (m *Machine) entryOf(root string) (ostree.Deployment, error) {
 	return ostree.Deployment{}, errors.Join(err, fmt.Errorf("no boot entry leads to %s", root))
 }
 
+// runs reports whether the running system is of a commit.
+func (m *Machine) runs(commit string) bool { return m.root == m.deployment(commit) }
+
+// stayed checks a machine that somebody went back on.
+func (m *Machine) stayed() error {
+	if !m.runs(commitA) || m.rebooting {
+		return errors.New("the program went forward by itself")
+	}
+	r, err := pivot.JournalIn(m.root).Load()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(m.root + firstboot.EncapsulatedPath); err == nil || r.Phase != pivot.Undone {
+		return fmt.Errorf("it is not held: the journal says %s, the first boot is still open: %v", r.Phase, err == nil)
+	}
+	return nil
+}
+
 // arrived checks a machine whose program says that there is nothing left to do.
 func (m *Machine) arrived() error {
-	if m.root != m.deployment(commitB) {
+	if !m.runs(commitB) {
 		return errors.New("stranded: the program is content with the old system")
 	}
 	if _, err := os.Stat(m.root + firstboot.EncapsulatedPath); err == nil {
@@ -155,5 +200,5 @@ func (m *Machine) arrived() error {
 	if r.Phase != pivot.Done {
 		return fmt.Errorf("the journal says %s, want done", r.Phase)
 	}
-	return nil
+	return m.nothingKept()
 }

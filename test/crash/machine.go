@@ -15,6 +15,7 @@ import (
 	"machine-pivot/initramfs"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
+	"machine-pivot/status"
 )
 
 // Machine is the simulated machine. It boots system A and is asked to become B.
@@ -29,6 +30,10 @@ type Machine struct {
 	late      bool   // what is staged is finalized in an orderly shutdown, not by hand
 	early     bool   // the first boot is closed before the reboot
 	initramfs bool   // the first boot runs there first
+	served    bool   // Ignition has written the pinning files
+	back      bool   // once it has arrived, somebody goes back to the old system, and later forward
+	again     bool   // on the old system somebody asks to go forward
+	entries   int    // boot entries written so far: the last is the default
 	staged    *pivot.Request
 	locked    bool // what is staged is not finalized at shutdown
 	rebooting bool
@@ -42,11 +47,23 @@ type Variant func(*Machine)
 // what is staged becomes the next boot in an orderly shutdown, or never.
 func FinalizedAtShutdown(m *Machine) { m.late = true }
 
+// TakenBack is a machine on which somebody, after the first boot, makes the old system
+// the default again, as rpm-ostree rollback does, and later asks to go forward.
+func TakenBack(m *Machine) { m.back = true }
+
 // ClosedEarly is a program that closes the first boot before the reboot. Broken.
 func ClosedEarly(m *Machine) { m.early = true }
 
 // Unsynced is a program that syncs no file. Broken.
 func Unsynced(m *Machine) { m.disk.Lying = true }
+
+// Served is a machine whose MachineConfig came from a config server: Ignition has
+// written the pinning files, which only root may read, and the encapsulated
+// MachineConfig has none.
+func Served(m *Machine) { m.served = true }
+
+// Careless is a program that lets everybody read what it writes. Broken.
+func Careless(m *Machine) { m.disk.Careless = true }
 
 // The systems A and B, as ostree commits.
 var (
@@ -71,18 +88,30 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	for _, change := range variants {
 		change(m)
 	}
-	etc := map[string][]byte{firstboot.EncapsulatedPath: encapsulated(), "/etc/local": []byte("a change of this machine\n")}
-	a := pivot.Request{Commit: commitA, Kargs: kargs.Split(optionsA)}
-	if err := m.checkout(a, etc); err != nil {
+	etc := []hostfiles.File{
+		{Path: firstboot.EncapsulatedPath, Mode: 0o600, Content: m.encapsulated()},
+		{Path: "/etc/local", Mode: 0o644, Content: []byte("a change of this machine\n")},
+	}
+	if m.served {
+		for path, content := range pinningFiles() {
+			etc = append(etc, hostfiles.File{Path: path, Mode: pinningMode, Content: []byte(content)})
+		}
+	}
+	if err := m.checkout(systemA(), etc); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Join(dir, stateroot, "var/lib"), 0o755); err != nil {
 		return nil, err
 	}
-	if err := m.switchTo(a); err != nil || !m.initramfs {
+	if err := m.switchTo(systemA()); err != nil || !m.initramfs {
 		return m, err
 	}
 	return m, m.putStamp()
+}
+
+// systemA is the old system, as a deployment is asked for.
+func systemA() pivot.Request {
+	return pivot.Request{Commit: commitA, Kargs: kargs.Split(optionsA)}
 }
 
 // deployment is the root directory of what is deployed of a commit.
@@ -91,17 +120,23 @@ func (m *Machine) deployment(commit string) string {
 }
 
 // checkout makes a deployment that no boot entry names.
-func (m *Machine) checkout(r pivot.Request, etc map[string][]byte) error {
+func (m *Machine) checkout(r pivot.Request, etc []hostfiles.File) error {
 	root := m.deployment(r.Commit)
 	files := map[string]string{root + ".origin": "[origin]\nrefspec=" + r.Commit + "\n"}
 	if !r.Image.IsZero() {
 		files[root+".origin"] += "custom-url=pivot://" + r.Image.Reference + "\n"
 	}
-	for path, content := range etc {
-		files[root+path] = string(content)
-	}
 	if err := writeAll(files); err != nil {
 		return err
+	}
+	for _, f := range etc {
+		path := root + f.Path
+		if err := writeAll(map[string]string{path: string(f.Content)}); err != nil {
+			return err
+		}
+		if err := os.Chmod(path, f.Mode); err != nil {
+			return err
+		}
 	}
 	for link, to := range map[string]string{"sysroot": m.dir, "boot": m.dir + "/boot", "var": m.dir + "/" + stateroot + "/var"} {
 		if err := os.Symlink(to, filepath.Join(root, link)); err != nil && !os.IsExist(err) {
@@ -121,8 +156,8 @@ func (m *Machine) switchTo(r pivot.Request) error {
 		return err
 	}
 	options := fmt.Sprintf("%s ostree=/%s", withoutOstree(r.Kargs), link)
-	version := map[string]int{commitA: 1, commitB: 2}[r.Commit]
-	entry := fmt.Sprintf("title os\nversion %d\noptions %s\nlinux /x\ninitrd /y\n", version, options)
+	m.entries++
+	entry := fmt.Sprintf("title os\nversion %d\noptions %s\nlinux /x\ninitrd /y\n", m.entries, options)
 	return writeAll(map[string]string{filepath.Join(m.dir, "boot/loader/entries", r.Commit[:1]+".conf"): entry})
 }
 
@@ -169,6 +204,7 @@ func (m *Machine) start(early bool) (err error) {
 		}
 	}()
 	b := firstboot.FirstBoot{Machine: m.parts(), File: firstboot.EncapsulatedPath}
+	b.Again = m.again && m.runs(commitA)
 	if early {
 		b.Early, b.Engine = place{initramfs.New(m.root)}, direct{m}
 	}
@@ -184,11 +220,11 @@ func (m *Machine) parts() firstboot.Machine {
 	}
 	journal := pivot.JournalIn(m.root)
 	journal.Disk = m.disk
-	return firstboot.Machine{
-		Host: h, Images: m, Engine: m,
-		Retry:    pivot.Retry{Now: time.Now},
-		Progress: &pivot.Progress{Journal: journal, Now: time.Now, Emit: func(pivot.Event) {}},
+	progress := &pivot.Progress{Journal: journal, Now: time.Now, Emit: func(pivot.Event) {}}
+	if m.served {
+		progress.Emit = func(e pivot.Event) { _ = status.Of(e).Write(m.root) }
 	}
+	return firstboot.Machine{Host: h, Images: m, Engine: m, Retry: pivot.Retry{Now: time.Now}, Progress: progress}
 }
 
 func (m *Machine) reboot(ctx context.Context) error {

@@ -13,8 +13,27 @@ import (
 // system, can make the deployment: the booted system's origin asks for packages.
 func layered(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
+	expectLayered(t, l, want, l.Guest.CommitB, "custom-url=pivot://"+want.Image, "baserefspec="+l.Guest.CommitB)
+}
+
+// layeredOnNative is the same to an ostree-native container, for which rpm-ostree
+// cannot ask the registry: the pull secret is kubelet's.
+func layeredOnNative(t *testing.T, l *lab.Lab) {
+	image, err := l.NativeImage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := l.Wanted()
+	want.Image = image
+	expectLayered(t, l, want, "", "container-image-reference=ostree-unverified-registry:"+image)
+}
+
+// expectLayered wants one reboot into a deployment of a commit that is layered on
+// base, with these lines in its origin beside the packages.
+func expectLayered(t *testing.T, l *lab.Lab, want lab.Want, base string, lines ...string) {
+	t.Helper()
 	setup := lab.Setup{Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs}
-	m, err := l.MachineOfRpmOstree(t.Context(), "layered", setup, "strace;", testLog{t})
+	m, err := l.MachineOfRpmOstree(t.Context(), diskName(t), setup, "strace;", testLog{t})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,14 +49,17 @@ func layered(t *testing.T, l *lab.Lab) {
 			made = append(made, name)
 		}
 	}
-	if len(made) != 1 || strings.HasPrefix(made[0], l.Guest.CommitB) {
-		t.Fatalf("deployments %q, want one of a commit that is layered on %s", made, l.Guest.CommitB)
+	if base == "" {
+		base = journal(t, m).Target.Image.Commit
+	}
+	if len(made) != 1 || base == "" || strings.HasPrefix(made[0], base) {
+		t.Fatalf("deployments %q, want one of a commit that is layered on %s", made, base)
 	}
 	origin, err := m.ReadFile(vm.StateRoot + "/deploy/" + made[0] + ".origin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"custom-url=pivot://" + want.Image, "baserefspec=" + l.Guest.CommitB, "requested=strace;"} {
+	for _, line := range append(lines, "requested=strace;") {
 		if !strings.Contains(string(origin), line+"\n") {
 			t.Errorf("origin %q lacks %s", origin, line)
 		}

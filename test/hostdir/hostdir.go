@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -115,9 +116,16 @@ func (h *Host) push(archive string, options ...oscontainer.Option) (reference st
 // Boot starts the default deployment: what was in /run is gone.
 func (h *Host) Boot() {
 	h.t.Helper()
+	h.BootEntry(0)
+}
+
+// BootEntry is Boot into the deployment of another boot entry, as somebody chooses
+// it in the boot loader's menu: 0 is the default.
+func (h *Host) BootEntry(i int) {
+	h.t.Helper()
 	all, err := ostree.OpenSysroot(h.physical).Deployments()
 	h.must(err)
-	root := all[0].Path
+	root := all[i].Path
 	h.boots++
 	h.run("chattr", "-i", root)
 	for _, dir := range []string{"run", "var", "sysroot", "boot"} {
@@ -134,9 +142,18 @@ func (h *Host) Boot() {
 		h.Write("/usr/bin/rpm-ostree", nil)
 	}
 	h.Write("/run/ostree-booted", nil)
-	h.Write("/proc/cmdline", []byte("BOOT_IMAGE=/x "+strings.Replace(all[0].Entry.Options, "$ignition_firstboot", "ignition.firstboot", 1)+"\n"))
+	h.Write("/proc/cmdline", []byte("BOOT_IMAGE=/x "+strings.Replace(all[i].Entry.Options, "$ignition_firstboot", "ignition.firstboot", 1)+"\n"))
 	h.Write("/proc/sys/kernel/random/boot_id", fmt.Appendf(nil, "boot-%d\n", h.boots))
 	h.Write("/sys/devices/system/cpu/present", []byte("0-3\n"))
+}
+
+// Shutdown is an orderly one, with Boot behind it: what is staged and not locked is
+// finalized.
+func (h *Host) Shutdown() {
+	h.t.Helper()
+	_, err := h.Ostree.run(h.t.Context(), "ostree", "admin", "finalize-staged")
+	h.must(err)
+	h.Boot()
 }
 
 // Physical is the root of the file system that holds the deployments.
@@ -158,6 +175,14 @@ func (h *Host) Lock() (unlock func()) {
 	h.must(err)
 	h.must(unix.FcntlFlock(lock.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}))
 	return func() { h.must(lock.Close()) }
+}
+
+// ReadOnlyTmp makes the running system's /tmp one that nobody can write to.
+func (h *Host) ReadOnlyTmp() {
+	h.t.Helper()
+	dir := h.Path("/tmp")
+	h.must(unix.Mount("tmpfs", dir, "tmpfs", unix.MS_RDONLY, ""))
+	h.t.Cleanup(func() { h.must(unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
 // RepoConfig sets a key of the group [core] in the repository's configuration.
@@ -302,9 +327,9 @@ func writeFile(t testing.TB, path string, content []byte) {
 	}
 }
 
-// Undeploy takes the default deployment away, as if it had never been finalized.
-func (h *Host) Undeploy() error {
-	out, err := exec.Command("ostree", "admin", "undeploy", "--sysroot="+h.physical, "0").CombinedOutput()
+// Undeploy takes the deployment of a boot entry away: 0 is the default.
+func (h *Host) Undeploy(entry int) error {
+	out, err := exec.Command("ostree", "admin", "undeploy", "--sysroot="+h.physical, strconv.Itoa(entry)).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}

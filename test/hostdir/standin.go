@@ -88,13 +88,16 @@ func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 	switch verb {
 	case "deploy":
 		if !slices.Contains(args, "--stage") {
-			_, err := output(ctx, append([]string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical}, args...)...)
-			return err
+			return s.deploy(ctx, args)
 		}
 		return s.stage(args)
 	case "finalize-staged":
 		return s.finalize(ctx)
 	case "undeploy":
+		if _, err := os.Stat(s.stateFile()); errors.Is(err, fs.ErrNotExist) {
+			index, err := strconv.Atoi(args[0])
+			return errors.Join(err, s.host.Undeploy(index))
+		}
 		return errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile()))
 	case "set-default":
 		return s.setDefault(args[0])
@@ -108,6 +111,9 @@ func (s *Standin) deployDir() string {
 	return filepath.Join(s.host.physical, "ostree/deploy/os/deploy")
 }
 func (s *Standin) originFile() string { return filepath.Join(s.deployDir(), s.name+".origin") }
+
+// finalOrigin is where the origin is kept while the deployment is finalized.
+func (s *Standin) finalOrigin() string { return filepath.Join(s.host.physical, "origin") }
 
 // stage keeps the arguments and writes the staged state and its origin as
 // libostree does.
@@ -135,10 +141,7 @@ func (s *Standin) stage(args []string) error {
 			if err := copyFile(value, s.originFile()); err != nil {
 				return err
 			}
-			a = "--origin-file=" + filepath.Join(s.host.physical, "origin")
-			if err := copyFile(value, filepath.Join(s.host.physical, "origin")); err != nil {
-				return err
-			}
+			a = "--origin-file=" + s.finalOrigin()
 		case "--karg-append":
 			kargs = append(kargs, value)
 		}
@@ -197,10 +200,11 @@ func (s *Standin) finalize(ctx context.Context) error {
 	if err != nil || staged == nil || staged.Locked {
 		return err
 	}
-	if err := errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile())); err != nil {
+	// As it is now: libostree reads it anew (ostree-sysroot.c).
+	if err := errors.Join(os.Remove(s.stateFile()), os.Rename(s.originFile(), s.finalOrigin())); err != nil {
 		return err
 	}
-	argv := []string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical, "--karg-none"}
+	argv := []string{"--karg-none"}
 	for _, arg := range staged.KernelArguments {
 		argv = append(argv, "--karg-append="+arg)
 	}
@@ -209,7 +213,28 @@ func (s *Standin) finalize(ctx context.Context) error {
 			argv = append(argv, a)
 		}
 	}
-	_, err = output(ctx, argv...)
+	return s.deploy(ctx, argv)
+}
+
+// deploy lets the real ostree make a deployment. On a booted host it merges the /etc
+// that runs; here, where nothing is booted for it, that of the first deployment.
+func (s *Standin) deploy(ctx context.Context, args []string) error {
+	booted, err := s.host.Sysroot().Booted()
+	if err != nil {
+		return err
+	}
+	all, err := s.host.Sysroot().Deployments()
+	if err != nil {
+		return err
+	}
+	for i, d := range all {
+		if i > 0 && d.ID() == booted.ID() {
+			if err := s.setDefault(strconv.Itoa(i)); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = output(ctx, append([]string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical}, args...)...)
 	return err
 }
 

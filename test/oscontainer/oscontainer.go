@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -73,7 +74,7 @@ func withConfig(base v1.Image, labels map[string]string, created time.Time) (v1.
 		return nil, err
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", "amd64"
+	config.OS, config.Architecture = "linux", runtime.GOARCH
 	config.Created = v1.Time{Time: created}
 	config.Config.Labels = present(labels)
 	return mutate.ConfigFile(base, config)

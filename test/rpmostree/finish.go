@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/ostree"
 )
 
@@ -19,16 +21,40 @@ var (
 	}
 )
 
-// cleanup knows of what it can clean up the pending deployment, if it is staged.
+// printChanges is the last that the client does, when the daemon's transaction has
+// succeeded: it lists the packages that change. For that it needs a directory in
+// /tmp (rpmostree-clientlib.cxx, rpmostree-rpm-util.cxx); without one it fails,
+// though all is done.
+func (c *call) printChanges() error {
+	dir, err := os.MkdirTemp(filepath.Join(c.Root, "tmp"), "rpmostree-dbquery-*")
+	if errors.Is(err, unix.EROFS) {
+		return failf("Failed to load package list: Failed to invoke rpm-ostree shlib-backend: error: mkdirat: Read-only file system")
+	}
+	fmt.Fprintln(c.stdout, "Changes queued for next boot. Run \"systemctl reboot\" to start a reboot")
+	return errors.Join(err, os.Remove(dir))
+}
+
+// rollback makes the deployment after the first the first.
+func (c *call) rollback() (int, error) {
+	if err := c.begin(); err != nil {
+		return exitFailed, err
+	}
+	if _, err := c.Ostree(c.ctx, "ostree", "admin", "set-default", "1"); err != nil {
+		return exitFailed, err
+	}
+	return exitDone, c.printChanges()
+}
+
+// cleanup knows of what it can clean up the pending deployment, staged or not.
 func (c *call) cleanup() (int, error) {
 	if err := c.begin(); err != nil {
 		return exitFailed, err
 	}
-	staged, err := c.sysroot().Staged()
+	p, err := c.pending()
 	if err != nil {
 		return exitFailed, err
 	}
-	if staged == nil || !c.options.has("p") && !c.options.has("pending") {
+	if p.Booted || !c.options.has("p") && !c.options.has("pending") {
 		fmt.Fprintln(c.stdout, "Deployments unchanged.")
 		return exitDone, c.collect()
 	}

@@ -47,8 +47,7 @@ func (c *call) kargs() (int, error) {
 	if err := c.stage(p.OSName, p.Checksum, p.deployed.Origin, line); err != nil {
 		return exitFailed, err
 	}
-	fmt.Fprintln(c.stdout, "Changes queued for next boot. Run \"systemctl reboot\" to start a reboot")
-	return exitDone, nil
+	return exitDone, c.printChanges()
 }
 
 // edit applies the options in the order of the daemon: delete, replace, append,

@@ -52,8 +52,7 @@ func (c *call) rebase() (int, error) {
 	if err := c.stage(p.OSName, commit, origin, p.kargs); err != nil {
 		return exitFailed, err
 	}
-	fmt.Fprintln(c.stdout, "Changes queued for next boot. Run \"systemctl reboot\" to start a reboot")
-	return exitDone, nil
+	return exitDone, c.printChanges()
 }
 
 // driven refuses while an update driver is active (rpmostree-clientlib.cxx).
@@ -73,6 +72,9 @@ func (c *call) want(refspec string, p deployment) (wanted, error) {
 	switch {
 	case strings.HasPrefix(refspec, "ostree-"):
 		return c.wantImage(refspec, p)
+	case p.Container != "" && !c.control.release().since(release{2022, 10}):
+		// Taken for an ostree refspec, which it is not (commit a4c60bd7).
+		return wanted{}, failf("Invalid refspec %s", p.Container)
 	case strings.HasPrefix(refspec, ":") && checksum.MatchString(refspec[1:]):
 		return c.find(wanted{refspec: refspec[1:], commit: refspec[1:], checksum: true})
 	case checksum.MatchString(refspec):
@@ -96,10 +98,12 @@ func (c *call) wantImage(reference string, p deployment) (wanted, error) {
 	if reference == p.Container {
 		return wanted{}, failf("Old and new refs are equal: %s", reference)
 	}
+	if err := c.openImage(reference); err != nil {
+		return wanted{}, err
+	}
 	commit, err := c.Ostree(c.ctx, "ostree", "rev-parse", "--repo="+c.repo(), ImageRef(reference))
 	if err != nil {
-		// The real one would ask the registry now, the stand-in never has one.
-		return wanted{}, failf("Preparing import: Fetching manifest: failed to invoke method OpenImage: pinging container registry")
+		return wanted{}, failf("Importing: the stand-in imports no image, and %s is not in the repository", reference)
 	}
 	return wanted{refspec: reference, commit: strings.TrimSpace(string(commit)), image: true}, nil
 }
@@ -144,12 +148,8 @@ func (c *call) origin(w wanted, old ostree.Origin) (ostree.Origin, error) {
 // ImageRef is the ref under which an image of a registry is kept
 // (ostree-ext: container/mod.rs for the name, refescape.rs for the escaping).
 func ImageRef(reference string) string {
-	name := reference
-	for _, scheme := range []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://", "ostree-image-signed:docker://"} {
-		name = strings.TrimPrefix(name, scheme)
-	}
 	ref, plain := "", false
-	for _, r := range "docker://" + name {
+	for _, r := range "docker://" + registryName(reference) {
 		alphanumeric := r < 128 && (unicode.IsLetter(r) || unicode.IsDigit(r))
 		switch {
 		case alphanumeric, r == '-', r == '/' && plain:

@@ -2,12 +2,13 @@
 // pivot and the tests of its engines use it, on top of the real libostree command
 // line. A machine boots what it stages.
 //
-// What it does is what is known of the real one by its sources: options and
-// features by version, messages and exit statuses, that each operation starts from
-// the pending deployment, both forms of the finalization lock, the collection of
-// images that no deployment names. It differs in that there is no daemon: what
-// the real one's daemon does happens in the process, what its state would be is
-// in the control file.
+// What it does is what is known of the real one by its sources and by trying it:
+// options and features by version, messages and exit statuses, that each operation
+// starts from the pending deployment, both forms of the finalization lock, the
+// collection of images that no deployment names, that it asks a registry for an
+// image that is in the repository, and what its client does when its daemon is done.
+// It differs in that there is no daemon: what the real one's daemon does happens in
+// the process, what its state would be is in the control file.
 //
 // Layering is played: a deployment whose origin asks for packages gets a commit of
 // its own on top of the base, as the real one makes it, but with the base's tree.
@@ -125,6 +126,7 @@ var verbs = map[string]verb{
 	"kargs":               {kargsOptions, (*call).kargs},
 	"rebase":              {rebaseOptions, (*call).rebase},
 	"cleanup":             {cleanupOptions, (*call).cleanup},
+	"rollback":            {with(map[string]option{}, "reboot", "r"), (*call).rollback},
 	"finalize-deployment": {finalizeOptions, (*call).finalize},
 }
 

@@ -16,7 +16,7 @@ type rule struct {
 
 var (
 	all    = []string{""}
-	values = []string{"fault", "kargs", "pinning", "hostfiles", "retry"}
+	values = []string{"fault", "kargs", "pinning", "hostfiles", "retry", "printable"}
 
 	processes   = []string{"os/exec"}
 	commandLine = []string{"flag", "github.com/spf13"}
@@ -34,6 +34,7 @@ var importTable = map[string]rule{
 	// Values: no package of ours beyond values, and nothing of the world.
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
 	"retry":            {never: slices.Concat(processes, commandLine, world)},
+	"printable":        {never: slices.Concat(processes, commandLine, world)},
 	"kargs":            {never: slices.Concat(processes, commandLine, world)},
 	"quantity":         {never: slices.Concat(processes, commandLine, world)},
 	"pinning":          {ours: []string{"kargs"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
@@ -57,14 +58,16 @@ var importTable = map[string]rule{
 	"guard":     {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"ostree":    {ours: []string{"ostree", "inflate", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"osimage":   {ours: []string{"osimage", "ostree", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"selinux":   {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"osimage":   {ours: []string{"osimage", "selinux", "ostree", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The rooms of osimage: how an image is named, where it comes from, what a layer
 	// holds. They know nothing of one another but the name.
 	"osimage/imageref":         {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"osimage/source":           {ours: []string{"osimage/source/ocilayout", "osimage/imageref", "osimage/imagefault", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine)},
+	"osimage/source":           {ours: []string{"osimage/source/ocilayout", "osimage/imageref", "osimage/imagefault", "fault", "retry", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"osimage/source/ocilayout": {ours: []string{"osimage/imagefault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"osimage/layer":            {ours: []string{"osimage/imagefault", "ostree", "inflate", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/layer":            {ours: []string{"osimage/merge", "osimage/imagefault", "ostree", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/merge":            {ours: []string{"osimage/imagefault", "ostree", "selinux", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The core decides; the engines, the host and the reporter serve it.
@@ -72,7 +75,7 @@ var importTable = map[string]rule{
 	"rpmostree": {ours: []string{"ostree", "kargs", "fault", "hostfiles", "pivot", "host"}, foreign: true, never: commandLine},
 	"host":      {ours: append([]string{"ostree", "pivot"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
-	"status":    {ours: []string{"pivot", "fault", "hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine)},
+	"status":    {ours: []string{"pivot", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 
 	"firstboot": {ours: all, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},

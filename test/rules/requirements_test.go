@@ -3,41 +3,111 @@ package rules
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
 // TestRequirements checks that each requirement in docs/requirements.md names
-// tests that are there, and that each number in a test's comment is explained.
+// tests that are there, that each table is in the order of its numbers, and that
+// each number in a test's comment is explained.
 func TestRequirements(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(root, "docs/requirements.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	rows, problems := requirementRows(string(data))
+	for _, p := range problems {
+		t.Error(p)
+	}
 	tests, numbers := testFunctions(t)
-	documented := map[string]bool{}
-	for line := range strings.Lines(string(data)) {
-		cells := strings.Split(line, "|")
-		if len(cells) != 5 || !strings.HasPrefix(cells[1], " P") {
-			continue
-		}
-		number := strings.TrimSpace(cells[1])
-		documented[number] = true
-		named := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1)
+	for number, named := range rows {
 		if len(named) == 0 {
 			t.Errorf("%s names no test", number)
 		}
 		for _, name := range named {
-			if !tests[name[1]] {
-				t.Errorf("%s is shown by %s, which is not there", number, name[1])
+			if !tests[name] {
+				t.Errorf("%s is shown by %s, which is not there", number, name)
 			}
 		}
 	}
 	for number, file := range numbers {
-		if !documented[number] {
+		if _, ok := rows[number]; !ok {
 			t.Errorf("%s names %s, which docs/requirements.md does not explain", file, number)
 		}
+	}
+}
+
+// requirementRows are the tests that each row of the document's tables names, by
+// the row's number, and what is wrong with rows: another number of cells, the
+// wrong heading, out of order.
+func requirementRows(text string) (rows map[string][]string, problems []string) {
+	headings := map[string]string{"P": "# Requirements", "D": "## Defects found from outside"}
+	first := regexp.MustCompile(`^\| *([PD])(\d+) *\|`)
+	test := regexp.MustCompile("`([^`]+)`")
+	rows = map[string][]string{}
+	heading, last := "", 0
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "#") {
+			heading, last = line, 0
+		}
+		m := first.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		number := m[1] + m[2]
+		if want := headings[m[1]]; heading != want {
+			problems = append(problems, number+" does not stand under "+want)
+		}
+		n, err := strconv.Atoi(m[2])
+		if err != nil || n <= last {
+			problems = append(problems, number+" is out of order, or there twice")
+		}
+		last = n
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 {
+			problems = append(problems, number+" is no row of number, requirement and tests")
+			continue
+		}
+		rows[number] = nil
+		for _, name := range test.FindAllStringSubmatch(cells[3], -1) {
+			rows[number] = append(rows[number], name[1])
+		}
+	}
+	return rows, problems
+}
+
+// TestRequirementRows reads tables with rows that are wrong.
+func TestRequirementRows(t *testing.T) {
+	rows, problems := requirementRows(`# Requirements
+| | requirement | shown by |
+|---|---|---|
+| P1 | one | ` + "`a.TestA`, `b.TestB`" + ` |
+| P3 | three | here nobody says how |
+| P2 | two | ` + "`a.TestA`" + ` |
+| D4 | of the other table | ` + "`a.TestA`" + ` |
+
+## Defects found from outside
+| D1 | each table counts anew | ` + "`a.TestC`" + ` |
+| D2 | a | b | ` + "`a.TestA`" + ` |
+`)
+	wantRows := map[string][]string{
+		"P1": {"a.TestA", "b.TestB"}, "P2": {"a.TestA"}, "P3": nil, "D1": {"a.TestC"}, "D4": {"a.TestA"},
+	}
+	if !reflect.DeepEqual(rows, wantRows) {
+		t.Errorf("rows %v, want %v", rows, wantRows)
+	}
+	wantProblems := []string{
+		"P2 is out of order, or there twice",
+		"D4 does not stand under ## Defects found from outside",
+		"D2 is no row of number, requirement and tests",
+	}
+	if !slices.Equal(problems, wantProblems) {
+		t.Errorf("problems %q, want %q", problems, wantProblems)
 	}
 }
 
@@ -47,7 +117,7 @@ func testFunctions(t *testing.T) (tests map[string]bool, numbers map[string]stri
 	t.Helper()
 	tests, numbers = map[string]bool{}, map[string]string{}
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	comment := regexp.MustCompile(`\((P\d+(?:, P\d+)*)\)`)
+	comment := regexp.MustCompile(`\(([PD]\d+(?:, [PD]\d+)*)\)`)
 	for _, p := range packages(t) {
 		files, err := filepath.Glob(filepath.Join(p.Dir, "*_test.go"))
 		if err != nil {

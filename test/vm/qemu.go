@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // qemu is one power-on of a machine.
@@ -18,7 +19,15 @@ type qemu struct {
 	accel, disk, kernel, initramfs, cmdline string
 	writeLog                                string // a file that gets each write to the disk; "": none
 	extra                                   []string
+	limits                                  Limits
 }
+
+// lookEvery is how often a machine's progress is looked at.
+const lookEvery = time.Second
+
+// noTimerCheck keeps a guest's kernel from counting timer interrupts early on: on a
+// busy host it finds too few and panics ("IO-APIC + timer doesn't work!").
+const noTimerCheck = "no_timer_check"
 
 func (q qemu) command(ctx context.Context) *exec.Cmd {
 	// A virtio disk and its cache: what the guest does not flush may be lost.
@@ -31,7 +40,7 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 		"-accel", q.accel, "-machine", "q35", "-cpu", "max", "-smp", "2", "-m", "1024",
 		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", // 3: the first of ExtraFiles
-		"-kernel", q.kernel, "-initrd", q.initramfs, "-append", q.cmdline,
+		"-kernel", q.kernel, "-initrd", q.initramfs, "-append", noTimerCheck + " " + q.cmdline,
 		"-blockdev", drive,
 		"-device", "virtio-blk-pci,drive=disk",
 		"-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net",
@@ -51,8 +60,8 @@ func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
 	// Pdeathsig is about the thread that started QEMU.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	mon, err := newMonitor()
 	if err != nil {
 		return "", err
@@ -71,32 +80,28 @@ func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
 	}
 	reason := make(chan string, 1)
 	go func() { reason <- mon.shutdownReason() }()
-	_, lineErr := io.Copy(c, serial)
-	if lineErr != nil {
-		cancel() // kills it: it is broken, or the caller wants a power cut
+	go watch(ctx, cancel, cmd.Process.Pid, c.said.Load, q.limits, lookEvery)
+	if _, err := io.Copy(c, serial); err != nil {
+		cancel(err) // kills it: it is broken, or the caller wants a power cut
 	}
 	waitErr := cmd.Wait()
 	c.end()
 	switch {
-	case lineErr != nil:
-		return lineEnd(lineErr)
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return TimedOut, errors.New("the guest did not end in time")
 	case ctx.Err() != nil:
-		return "", ctx.Err()
+		return killed(context.Cause(ctx))
 	case waitErr != nil:
 		return "", fmt.Errorf("QEMU failed: %w: %s", waitErr, strings.TrimSpace(stderr.String()))
 	}
 	return guestEnd(<-reason, stderr.String())
 }
 
-// lineEnd is the end of a machine by what its console said.
-func lineEnd(err error) (Reason, error) {
-	o, ok := errors.AsType[over](err)
+// killed is the end of a machine that was killed for a cause.
+func killed(cause error) (Reason, error) {
+	o, ok := errors.AsType[over](cause)
 	if ok && o.reason == Stopped {
 		return Stopped, nil
 	}
-	return o.reason, err
+	return o.reason, cause
 }
 
 // guestEnd is the end of a machine by the guest's own wish.

@@ -58,6 +58,7 @@ type Unit struct {
 type Status struct {
 	Phase   string
 	Attempt int
+	Notes   []string
 	Error   *struct{ Message, Hint string }
 	Phases  []struct {
 		Name    string

@@ -1,0 +1,69 @@
+package firstboot
+
+import (
+	"fmt"
+	"strings"
+
+	"machine-pivot/pivot"
+	"machine-pivot/status"
+)
+
+// Status is what this boot's run, or else the journal, tells, with what is
+// booted and what the next boot starts. Where the host says otherwise the host
+// counts: see observed.
+func (m *Machine) Status() (status.Status, error) {
+	s, err := status.Read(m.Host.Root)
+	if err != nil {
+		return s, err
+	}
+	state, err := m.Host.Observe(s.Target.Paths())
+	if err != nil {
+		return s, nil // on a host that cannot pivot the rest still tells something
+	}
+	s.Booted = &state.Booted
+	if state.Pending() {
+		s.Pending = &state.Default
+	}
+	if err := m.Progress.Open(); err != nil {
+		return s, err
+	}
+	if s.Step == pivot.StepCommit && s.Error == nil {
+		return s, nil // the commit is going on: it is journalled before it takes effect
+	}
+	m.observed(&s, state)
+	return s, nil
+}
+
+// observed corrects the phase of a transaction that is committed or over by what the
+// host is. A pivot by hand, which no later run closes, is done once the booted system
+// proves to be its target. What somebody else took back, or put another deployment
+// in front of, is undone.
+func (m *Machine) observed(s *status.Status, state pivot.State) {
+	undone := func(what string, found pivot.State) {
+		s.Phase = pivot.Undone
+		s.Notes = append(s.Notes, what+": "+strings.Join(pivot.Prove(found, s.Target), "; "))
+	}
+	newBoot := m.Progress.Record.BootID != state.BootID
+	atTarget := len(pivot.Prove(state, s.Target)) == 0
+	switch {
+	case s.Phase == pivot.Committed && newBoot && atTarget, s.Phase == pivot.Undone && atTarget:
+		s.Phase = pivot.Done
+	case s.Phase == pivot.Undone:
+		undone("somebody went back to this system", state)
+		s.Notes = append(s.Notes, goForward)
+	case s.Phase == pivot.Committed && newBoot:
+		undone("this boot came up without what was committed", state)
+	case s.Phase == pivot.Committed && !state.Pending():
+		undone("what was committed is gone, and the next boot is the running system again", state)
+	case s.Phase == pivot.Committed && len(pivot.Prove(state.AsIfRebooted(), s.Target)) > 0:
+		undone(fmt.Sprintf("the next boot starts deployment %s, %s", state.Default.ID(), inFront(state.Default)), state.AsIfRebooted())
+	}
+}
+
+// inFront says how a deployment came in front of the one that pivot committed.
+func inFront(d pivot.Deployment) string {
+	if d.Staged {
+		return "which somebody staged on top of what was committed, with the /etc that runs"
+	}
+	return "not the one that was committed"
+}

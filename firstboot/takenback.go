@@ -1,0 +1,60 @@
+package firstboot
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/pivot"
+)
+
+// takenBack reports whether this first boot was completed in another deployment of
+// the host, so that somebody must have gone back to the one that runs. A host with a
+// single deployment has nothing to have come from: it was installed anew and has
+// kept its /var.
+func (b *FirstBoot) takenBack(state pivot.State) bool {
+	closed := b.Progress.Record.Closed
+	return closed != nil && closed.Request == b.request && closed.Deployment != state.Booted.ID() && state.Entries > 1
+}
+
+// goForward is what somebody can do about it.
+const goForward = "to go forward: pivot firstboot --again; or boot the other deployment, if it is still there"
+
+// hold leaves a system that somebody went back to as it is, on this boot and on the
+// next ones: the first boot is closed here too, as "pivot rollback" does it. With
+// the file there also the machine-config-daemon's own first boot would go forward.
+func (b *FirstBoot) hold(state pivot.State, target pivot.Target) error {
+	b.Progress.Begin(pivot.StepProve, "the machine is what it was before its first boot")
+	b.Progress.Record.Target, b.Progress.Record.Error = target, nil
+	if err := b.Progress.Enter(pivot.Undone, state.BootID); err != nil {
+		return err
+	}
+	if err := b.moveAway(); err != nil {
+		return err
+	}
+	b.Progress.Note(fmt.Sprintf("somebody went back: the first boot was completed in deployment %s, but %s runs (%s); it stays as it is",
+		b.Progress.Record.Closed.Deployment, state.Booted.ID(), strings.Join(pivot.Prove(state, target), "; ")))
+	b.Progress.Note(goForward)
+	return nil
+}
+
+// reopen makes a first boot that is over, or was given up, one that is asked for:
+// what was meant is forgotten, but for its history.
+func (b *FirstBoot) reopen() error {
+	b.Progress.Record = pivot.Record{Phase: pivot.Idle, History: b.Progress.Record.History}
+	file := b.Host.Path(b.File)
+	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if _, err := os.Lstat(file + closedSuffix); errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing was ever asked for: reading the file says so
+	}
+	if err := hostfiles.Rename(b.Host.Disk, file+closedSuffix, file); err != nil {
+		return fault.New(fault.CannotWrite, "cannot open the first boot again: %w", err)
+	}
+	return nil
+}

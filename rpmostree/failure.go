@@ -1,0 +1,47 @@
+package rpmostree
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+
+	"machine-pivot/fault"
+)
+
+// passing are the failures of rpm-ostree that are worth another try, by what it
+// says on stderr. Only the cause counts: what stands before it names the step, and
+// that is the same for a registry that is restarting and for one that refuses.
+var passing = regexp.MustCompile(`(?i)` + strings.Join([]string{
+	// The daemon died, or is not up yet.
+	`Bus owner changed, aborting`, `Timeout was reached`, `org\.freedesktop\.DBus\.Error\.(NoReply|TimedOut|ServiceUnknown|NameHasNoOwner)`,
+	`Could not connect: No such file or directory`, `Could not activate remote peer`,
+	`client disconnected before calling Start`, `rpm-ostreed\.service`,
+	// No connection, no name, a connection cut.
+	`connection refused`, `connection reset`, `write: broken pipe`, `network is unreachable`, `no route to host`, `unexpected EOF`,
+	`i/o timeout`, `handshake timeout`, `Client\.Timeout`, `deadline exceeded`, `connection timed out`,
+	`no such host`, `server misbehaving`, `failure in name resolution`,
+	// The same in the words of libcurl, for repositories of packages (libcurl-errors(3)).
+	`Curl error \((5|6|7|16|18|28|35|52|55|56|92)\)`,
+	// A server in trouble, or one that wants to be asked later.
+	`status(:| code:| code from registry)? (5\d\d|408|429)\b`, `too ?many ?requests`,
+}, "|"))
+
+// classify gives a failure of rpm-ostree its kind and a hint, if it has none yet.
+func classify(err error) error {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "ransaction in progress"), strings.Contains(text, "Reboot initiated, cannot start new transaction"):
+		return busy(text)
+	case passing.MatchString(text):
+		return fault.New(fault.Unavailable, "%w", err).WithHint(seeDaemon)
+	}
+	return fault.New(fault.Internal, "%w", err).WithHint(seeDaemon)
+}
+
+func busy(what string) error {
+	return fault.New(fault.Unavailable, "rpm-ostree is busy: %s", what).
+		WithHint("wait for it, or end it: rpm-ostree cancel")
+}

@@ -1,0 +1,70 @@
+package crash
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// secretive checks that what only root may read is in no file of the machine that
+// others can read, neither as it is nor as JSON has it.
+func (m *Machine) secretive() error {
+	return m.withSecret(func(path string) error {
+		if m.readable(path) {
+			return fmt.Errorf("everybody may read the secret in %s", strings.TrimPrefix(path, m.dir))
+		}
+		return nil
+	})
+}
+
+// nothingKept checks that no copies of the pinning files are left beside those in
+// the deployments and the encapsulated MachineConfig.
+func (m *Machine) nothingKept() error {
+	return m.withSecret(func(path string) error {
+		if strings.HasPrefix(path, filepath.Join(m.dir, stateroot, "var")+"/") {
+			return fmt.Errorf("the secret is still kept in %s", strings.TrimPrefix(path, m.dir))
+		}
+		return nil
+	})
+}
+
+// withSecret calls found for each file that holds the secret; there must be one.
+func (m *Machine) withSecret(found func(path string) error) error {
+	encoded := []byte(base64.StdEncoding.EncodeToString([]byte(pinningFiles()[dropIn])))
+	n := 0
+	err := filepath.WalkDir(m.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(content, []byte(secret)) && !bytes.Contains(content, encoded) {
+			return err
+		}
+		n++
+		return found(path)
+	})
+	if err == nil && n == 0 {
+		err = errors.New("the secret is nowhere")
+	}
+	return err
+}
+
+// readable reports whether somebody else than root can read a file: by its mode
+// and by those of the directories that lead to it.
+func (m *Machine) readable(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode()&0o044 == 0 {
+		return false
+	}
+	for dir := filepath.Dir(path); dir != m.dir; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err != nil || info.Mode()&0o011 == 0 {
+			return false
+		}
+	}
+	return true
+}

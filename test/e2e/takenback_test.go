@@ -1,0 +1,36 @@
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+
+	"machine-pivot/pivot"
+	"machine-pivot/test/lab"
+	"machine-pivot/test/vm"
+)
+
+// takenBack (D26) chooses the old system in the boot menu once its first boot is
+// over: it stays there, with kubelet, and the next boot is the new system again.
+func takenBack(t *testing.T, l *lab.Lab) {
+	want := l.Wanted()
+	m := machine(t, l, encapsulated(t, want))
+	expectPivot(t, boot(t, m, vm.BootOptions{}))
+	expectArrived(t, boot(t, m, vm.BootOptions{}), want)
+
+	requests := l.Registry.Requests()
+	back := boot(t, m, vm.BootOptions{Entry: 1})
+	if back.Exit != vm.PoweredOff || !back.Said("somebody went back") || !back.Said("pivot firstboot --again") {
+		t.Fatalf("the machine %s, want that it says that somebody went back, and no reboot", back.Exit)
+	}
+	r := report(t, back)
+	if r.Version != "A.1" || r.Deployments != 2 || l.Registry.Requests() != requests {
+		t.Errorf("version %s, %d deployments, %d requests to the registry", r.Version, r.Deployments, l.Registry.Requests()-requests)
+	}
+	if r.Unit.ActiveState != "active" || r.Kubelet.ActiveState != "active" || r.Encapsulated || !r.Closed {
+		t.Errorf("unit %+v, kubelet %+v, file there %v, .bak there %v", r.Unit, r.Kubelet, r.Encapsulated, r.Closed)
+	}
+	if r.Status.Phase != string(pivot.Undone) || !strings.Contains(strings.Join(r.Status.Notes, ""), "somebody went back") {
+		t.Errorf("status %+v, want undone and why", r.Status)
+	}
+	expectTarget(t, boot(t, m, vm.BootOptions{}), want)
+}
