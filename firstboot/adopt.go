@@ -9,11 +9,12 @@ import (
 	"machine-pivot/pivot"
 )
 
-// adopt makes the CPU partitioning that Ignition wrote before a first boot part of
-// the target. libostree carries those files over by itself; as part of the target
-// they are also read back in the new deployment, proven on the next boot, and
-// verified from then on. What was there at the first commit is what must arrive:
-// a system that came up without it has nothing to adopt.
+// adopt makes the CPU partitioning that Ignition wrote before a first boot, or that
+// is there when somebody pivots by hand, part of the target. libostree carries those
+// files over by itself; as part of the target they are also read back in the new
+// deployment, proven on the next boot, and verified from then on. What was there at
+// the first commit is what must arrive: a system that came up without it has nothing
+// to adopt.
 func (m *Machine) adopt(target pivot.Target) (pivot.Target, error) {
 	if record := m.Progress.Record; record.WasCommitted() {
 		if known := withFiles(target, record.Target.Files); known.Same(record.Target) {

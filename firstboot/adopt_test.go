@@ -89,6 +89,36 @@ func TestFilesOfIgnition(t *testing.T) {
 	}
 }
 
+// TestFilesOfIgnitionAfterAPivotByHand (D8): the target of a later pivot by hand takes
+// over what is there, and a file that is lost then is named.
+func TestFilesOfIgnitionAfterAPivotByHand(t *testing.T) {
+	h := served(t)
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	h.Boot()
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	rebase := firstboot.Rebase{Machine: machine(t, h), Append: []string{"debug"}}
+	if changed, err := rebase.Run(t.Context()); err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+	h.Boot()
+	if got := verify(t, h); got != "" {
+		t.Errorf("at its target: %s", got)
+	}
+	if got := targetFiles(t, h); !slices.Equal(got, []string{pinning.DropInPath, pinning.KubeletPath}) {
+		t.Errorf("files of the target %q", got)
+	}
+	if err := os.Remove(h.Path(pinning.KubeletPath)); err != nil {
+		t.Fatal(err)
+	}
+	if got := verify(t, h); !strings.Contains(got, "file "+pinning.KubeletPath+": missing") {
+		t.Errorf("without kubelet's file: %q", got)
+	}
+}
+
 // TestFilesOfIgnitionLost (D9): a new system that comes up without them is not what
 // was asked for. They are put back, also by a try after one that failed, and also
 // if the journal is an earlier program's.

@@ -90,7 +90,9 @@ func (r *Rebase) observe(ctx context.Context) (pivot.Target, pivot.State, error)
 	if target, err = r.pin(ctx, target, r.checkLocal); err != nil {
 		return pivot.Target{}, pivot.State{}, err
 	}
-	target = r.recall(target)
+	if target, err = r.adopt(r.recall(target)); err != nil {
+		return pivot.Target{}, pivot.State{}, err
+	}
 	state, err := r.Host.Observe(target.Paths())
 	return target, state, err
 }
