@@ -170,7 +170,10 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 		return pivot.Image{}, err
 	}
 	image.Commit, image.Version = result.Commit, result.Version
-	if result.Format == osimage.Encapsulated {
+	for _, note := range result.Notes {
+		m.Progress.Note(note)
+	}
+	if result.Format.Native() {
 		image.Container = ref.OstreeReference()
 	}
 	return image, nil

@@ -16,16 +16,21 @@ import (
 // kubelet's alone (D23). One that knows no containers is not asked (P5). Each time
 // there is one reboot.
 func TestNativeImage(t *testing.T) {
+	derived := oscontainer.WithDerived(oscontainer.File("usr/share/derived", "derived"), oscontainer.File("etc/derived.conf", "derived"))
 	for _, c := range []struct {
-		engine, version, packages string
-		rebase                    bool
+		name, engine, version, packages string
+		rebase                          bool
+		opts                            []oscontainer.Option
 	}{
-		{"rpm-ostree", "2026.2", "", true},
-		{"auto", "2026.2", "strace;", true},
-		{"rpm-ostree", "2021.14", "", false},
-		{"auto", "2026.2", "", false},
+		{"by rpm-ostree", "rpm-ostree", "2026.2", "", true, nil},
+		{"with packages", "auto", "2026.2", "strace;", true, nil},
+		{"by a rpm-ostree without containers", "rpm-ostree", "2021.14", "", false, nil},
+		{"beside rpm-ostree", "auto", "2026.2", "", false, nil},
+		{"with a derived layer", "auto", "2026.2", "", false, []oscontainer.Option{derived}},
+		{"with a derived layer, by rpm-ostree", "rpm-ostree", "2026.2", "", true, []oscontainer.Option{derived}},
+		{"with a derived layer and packages", "auto", "2026.2", "strace;", true, []oscontainer.Option{derived}},
 	} {
-		t.Run(strings.Join([]string{c.engine, c.version, c.packages}, " "), func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t)
 			h.InstallRpmOstree(rpmostree.Control{Version: c.version})
 			if c.packages != "" {
@@ -41,7 +46,7 @@ func TestNativeImage(t *testing.T) {
 					t.Fatalf("%v: %v\n%s", argv, err, out)
 				}
 			}
-			img, err := oscontainer.Encapsulated(bare, h.Commit, oscontainer.WithWorkDir(t.TempDir()))
+			img, err := oscontainer.Encapsulated(bare, h.Commit, append(c.opts, oscontainer.WithWorkDir(t.TempDir()))...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,6 +75,9 @@ func TestNativeImage(t *testing.T) {
 			booted, err := h.Sysroot().Booted()
 			if err != nil || booted.Origin.ContainerImageReference() != "ostree-unverified-registry:"+h.Image {
 				t.Errorf("origin %s, %v", booted.Origin.Bytes(), err)
+			}
+			if got := string(h.Read("/etc/derived.conf")); c.opts != nil && got != "derived" {
+				t.Errorf("the derived layer's file: %q", got)
 			}
 			if got := booted.Origin.Value("packages", "requested"); got != c.packages || (booted.Checksum == booted.Base) != (c.packages == "") {
 				t.Errorf("packages %q on %s, booted %s", got, booted.Base, booted.Checksum)

@@ -1,6 +1,8 @@
 package osimage
 
 import (
+	"slices"
+
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/osimage/layer"
 	"machine-pivot/osimage/source"
@@ -15,11 +17,19 @@ const (
 	Legacy Format = "legacy"
 	// Encapsulated is an ostree-native container as exported: each layer is part of the commit.
 	Encapsulated Format = "encapsulated"
-	// Layered is an ostree-native container with further layers on top, or with no others.
+	// Layered is an ostree-native container with further layers on top: those that a
+	// container build has added, its derived layers.
 	Layered Format = "layered"
+	// Plain is an ordinary container image of a whole OS, without an ostree commit: all
+	// of its layers are derived ones.
+	Plain Format = "plain"
 	// Unknown is an image whose labels tell nothing. It may still be a legacy one.
 	Unknown Format = "unknown"
 )
+
+// Native reports whether rpm-ostree and bootc take an image of this format as their
+// own: all but legacy ones.
+func (f Format) Native() bool { return f == Encapsulated || f == Layered || f == Plain }
 
 // The labels that tell the formats apart, beside layer.LegacyLabel.
 const (
@@ -48,6 +58,7 @@ type Image struct {
 	Format       Format             `json:"format"`
 	Commit       string             `json:"commit"`  // "" if only the layers tell
 	Version      string             `json:"version"` // as the image calls itself
+	Derived      int                `json:"derived"` // how many of the layers, the last ones, are no part of an ostree commit
 	Layers       []Layer            `json:"layers"`
 	Bytes        int64              `json:"bytes"` // of all layers
 }
@@ -60,8 +71,12 @@ func describe(opened *source.Image) Image {
 		Architecture: statedBy(opened).architecture, Format: formatOf(labels, opened.Layers), Commit: labels[layer.LegacyLabel],
 		Version: labels[labelOCIVersion], Layers: make([]Layer, len(opened.Layers)),
 	}
-	if i.Format == Encapsulated || i.Format == Layered {
+	switch i.Format {
+	case Encapsulated, Layered:
 		i.Commit = labels[labelNativeCommit]
+		i.Derived = len(i.Layers) - 1 - finalLayer(labels, opened.Layers)
+	case Plain:
+		i.Commit, i.Derived = "", len(i.Layers)
 	}
 	if i.Version == "" || i.Format == Legacy && labels[labelVersion] != "" {
 		i.Version = labels[labelVersion]
@@ -76,19 +91,25 @@ func describe(opened *source.Image) Image {
 // formatOf goes by the labels. A native image may have inherited the legacy
 // label, never the other way round.
 func formatOf(labels map[string]string, layers []source.Layer) Format {
-	if final, ok := labels[labelFinalDiffID]; ok {
-		if n := len(layers); n > 0 && layers[n-1].DiffID == final {
+	if _, ok := labels[labelFinalDiffID]; ok {
+		if n := len(layers); n > 0 && finalLayer(labels, layers) == n-1 {
 			return Encapsulated
 		}
 		return Layered
 	}
 	for _, label := range []string{labelNativeCommit, labelBootable, labelBootc} {
 		if _, ok := labels[label]; ok {
-			return Layered // none of its layers is said to be part of a commit
+			return Plain // none of its layers is said to be part of a commit
 		}
 	}
 	if labels[layer.LegacyLabel] != "" {
 		return Legacy
 	}
 	return Unknown
+}
+
+// finalLayer is the index of the last layer that is part of the commit, or -1 if
+// there is none with the diff ID that the label says.
+func finalLayer(labels map[string]string, layers []source.Layer) int {
+	return slices.IndexFunc(layers, func(l source.Layer) bool { return l.DiffID == labels[labelFinalDiffID] })
 }

@@ -8,8 +8,10 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/guard"
+	"machine-pivot/osimage/imagefault"
 	"machine-pivot/osimage/layer"
 	"machine-pivot/ostree"
+	"machine-pivot/selinux"
 )
 
 // Result is what an import did. Its JSON form is that of `pivot image import`.
@@ -26,7 +28,8 @@ type Result struct {
 		Fetched int64 `json:"fetched"`
 		Written int64 `json:"written"`
 	} `json:"bytes"`
-	Seconds float64 `json:"seconds"`
+	Notes   []string `json:"notes,omitempty"` // what people should know of an image with derived layers
+	Seconds float64  `json:"seconds"`
 }
 
 // KeepAliveRef is the ref that keeps an imported commit from being pruned until
@@ -74,6 +77,7 @@ type importer struct {
 	target   *ostree.Import
 	progress *meter
 	shared   *layer.Shared
+	guess    *selinux.Contexts // of labels in derived layers; nil: none
 	result   Result
 }
 
@@ -99,17 +103,15 @@ func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(
 	return i.result, nil
 }
 
-// importable refuses an image for another machine, and the format that is not
-// implemented.
+// importable refuses an image for another machine, and one that contradicts itself.
 func (o *Opened) importable() error {
 	if err := o.machine.runs(o.stated); err != nil {
 		return err
 	}
-	if o.Format != Layered {
-		return nil
+	if o.Format == Layered && o.Derived == len(o.Layers) {
+		return imagefault.Damaged("its label %s names a layer that it does not have", labelFinalDiffID)
 	}
-	return fault.New(fault.Refused, "it is a layered ostree-native container (%d layers, not all of them ostree's), which cannot be imported yet", len(o.Layers)).
-		WithHint("rebase to it with rpm-ostree or bootc, which merge such layers, or use the image that it was built from")
+	return nil
 }
 
 // end closes an import. What is whole of it is kept for the next try, if trying
@@ -127,10 +129,10 @@ func (i *importer) run(ctx context.Context) (err error) {
 		return err
 	}
 	switch {
-	case i.Format == Encapsulated:
+	case i.Format.Native():
 		return i.native(ctx, have)
 	case have.all():
-		return i.finish(ctx, have.commit)
+		return i.finish(ctx, nil, have.commit)
 	}
 	return i.legacy(ctx, have)
 }
@@ -149,13 +151,14 @@ func (i *importer) legacy(ctx context.Context, have present) error {
 	if err != nil {
 		return err
 	}
-	return i.finish(ctx, commit)
+	return i.finish(ctx, nil, commit)
 }
 
-// finish makes the commit part of the repository and fills in the result.
-func (i *importer) finish(ctx context.Context, commit ostree.Checksum, refs ...string) error {
+// finish makes the commit part of the repository, together with others, and fills in
+// the result.
+func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostree.Checksum, refs ...string) error {
 	root := ostree.Root{Commit: commit, Refs: append(refs, KeepAliveRef(commit.String()))}
-	if err := i.target.Finish(ctx, root); err != nil {
+	if err := i.target.Finish(ctx, append(others, root)...); err != nil {
 		return writing(err)
 	}
 	stats := i.target.Stats()

@@ -14,33 +14,39 @@ import (
 	"machine-pivot/ostree"
 )
 
-// native imports an ostree-native container without derived layers, as
-// ostree-ext does (crates/ostree-ext/src/container/store.rs): each layer's objects
-// are kept by a ref to a set of them, the first layer's by the commit; what is
-// deployed is a merge commit that has the commit's tree and names the image.
+// native imports an ostree-native container as ostree-ext does
+// (crates/ostree-ext/src/container/store.rs): each layer's objects are kept by a ref
+// to a set of them, the first layer's by the commit; what is deployed is a merge
+// commit that has the commit's tree, with the derived layers on top, and names the
+// image.
 //
-// A layer is finished as soon as it is whole, so that an interrupted import goes
-// on where it was, even after a power cut.
+// A layer is finished as soon as it is whole, so that an interrupted import goes on
+// where it was, even after a power cut.
 func (i *importer) native(ctx context.Context, have present) error {
 	base := have.commit
 	finish := newFinisher(ctx, i.target, len(have.layers))
 	read := make([]*layer.Native, len(have.layers))
+	derived := make([]*layer.Derived, len(have.layers))
+	i.guessLabels()
 	start := func(n int) layer.Content {
+		if n >= i.baseLayers() {
+			derived[n] = layer.NewDerived(i.target, i.guessLabel)
+			return derived[n]
+		}
 		read[n] = layer.NewNative(i.target, n == 0)
 		return read[n]
 	}
 	done := func(ctx context.Context, n int) error {
-		if n == 0 {
+		if n == 0 && read[n] != nil {
 			base = read[n].Commit
 			return nil
 		}
-		set, err := i.target.AddObjectSet(ctx, read[n].Files)
-		if err != nil {
-			return writing(err)
+		kept, made, err := i.keep(ctx, read[n], derived[n])
+		if err == nil && made {
+			finish.roots <- ostree.Root{Commit: kept, Refs: []string{i.layerRef(n)}}
 		}
 		read[n] = nil // the list of its files is long
-		finish.roots <- ostree.Root{Commit: set, Refs: []string{i.layerRef(n)}}
-		return nil
+		return writing(err)
 	}
 	err := i.layers(finish.ctx, have, start, done)
 	if failed := finish.wait(); failed != nil {
@@ -49,37 +55,58 @@ func (i *importer) native(ctx context.Context, have present) error {
 	if err != nil {
 		return err
 	}
-	return i.merge(ctx, base)
+	tree, err := i.finishBase(ctx, base)
+	if err != nil {
+		return err
+	}
+	return i.merge(ctx, base, tree, have, derived)
+}
+
+// keep makes a commit that keeps what a layer brought, if that can be done yet.
+func (i *importer) keep(ctx context.Context, base *layer.Native, derived *layer.Derived) (commit ostree.Checksum, made bool, err error) {
+	if derived != nil {
+		return i.early(ctx, derived.Layer)
+	}
+	commit, err = i.target.AddObjectSet(ctx, base.Files)
+	return commit, err == nil, err
 }
 
 // layerRef is the ref that keeps the nth layer's objects.
 func (o *Opened) layerRef(n int) string { return blobRef(o.Layers[n].Digest) }
 
-// merge makes the commit that is deployed and finishes the import.
-func (i *importer) merge(ctx context.Context, base ostree.Checksum) error {
+// finishBase makes the encapsulated commit part of the repository; a plain image
+// has none.
+func (i *importer) finishBase(ctx context.Context, base ostree.Checksum) (*ostree.CommitInfo, error) {
+	if i.baseLayers() == 0 {
+		return nil, nil
+	}
 	first := ostree.Root{Commit: base, Refs: []string{i.layerRef(0)}}
 	if err := i.target.Finish(ctx, first); err != nil {
-		return writing(err)
+		return nil, writing(err)
 	}
-	info, err := i.repo.LoadCommit(base)
+	return i.repo.LoadCommit(base)
+}
+
+// merge makes the commit that is deployed and finishes the import.
+func (i *importer) merge(ctx context.Context, base ostree.Checksum, info *ostree.CommitInfo, have present, derived []*layer.Derived) error {
+	var otherwise time.Time
+	if info != nil {
+		otherwise = info.Timestamp
+	}
+	commit, err := mergeCommit(ctx, i.source, otherwise)
 	if err != nil {
 		return err
 	}
-	// Container tools leave these two empty files; a host must not have them.
-	root, err := i.target.AddTreeWithout(ctx, info.RootTree, "usr/etc", "hostname", "resolv.conf")
-	if err != nil {
-		return writing(err)
-	}
-	commit, err := mergeCommit(ctx, i.source, info.Timestamp)
+	commit.Parent = base
+	layers, err := i.mergeLayers(ctx, info, have, derived, &commit)
 	if err != nil {
 		return err
 	}
-	commit.Parent, commit.RootTree, commit.RootMeta = base, root, info.RootMeta
 	merged, err := i.target.AddCommit(ctx, commit)
 	if err != nil {
 		return writing(err)
 	}
-	return i.finish(ctx, merged, imageRef(i.asked))
+	return i.finish(ctx, layers, merged, imageRef(i.asked))
 }
 
 // mergeCommit is what rpm-ostree and bootc know an image by: its manifest and
@@ -94,11 +121,14 @@ func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) 
 			{"ostree.manifest-digest", cmp.Or(image.Instance, image.Digest)},
 			{"ostree.manifest", string(manifest)},
 			{"ostree.container.image-config", string(config)},
-			{"ostree.importer.version", "pivot"},
+			{"ostree.importer.version", importerName},
 		},
 		Timestamp: created(manifest, config, otherwise),
 	}, nil
 }
+
+// importerName is what commits that are made here say of their maker.
+const importerName = "pivot"
 
 // created is when an image says that it was made: an annotation of the manifest,
 // or else its configuration.

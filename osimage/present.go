@@ -10,8 +10,9 @@ import (
 
 // present is what a repository has of an image.
 type present struct {
-	commit ostree.Checksum // what the image carries, if its layer is there
-	layers []bool          // those that need not be fetched: all that is in them is there
+	commit  ostree.Checksum   // what the image carries, if its layer is there
+	layers  []bool            // those that need not be fetched: all that is in them is there
+	derived []ostree.Checksum // the commits of derived layers that are there
 }
 
 func (p present) all() bool { return !slices.Contains(p.layers, false) }
@@ -19,21 +20,31 @@ func (p present) all() bool { return !slices.Contains(p.layers, false) }
 // present looks for what need not be fetched.
 func (o *Opened) present(ctx context.Context, repo *ostree.Repo) present {
 	have := present{layers: make([]bool, len(o.Layers))}
-	if o.Format == Encapsulated {
+	if o.Format.Native() {
 		o.nativePresent(ctx, repo, &have)
 		return have
 	}
 	commit, err := ostree.ParseChecksum(o.Commit)
 	if err == nil && repo.HasWhole(ctx, commit) == nil {
-		have = present{commit, slices.Repeat([]bool{true}, len(o.Layers))}
+		have = present{commit: commit, layers: slices.Repeat([]bool{true}, len(o.Layers))}
 	}
 	return have
 }
 
+// baseLayers is how many layers the encapsulated commit has.
+func (o *Opened) baseLayers() int { return len(o.Layers) - o.Derived }
+
 // nativePresent goes by the layers' refs, and by what is there of their objects.
 func (o *Opened) nativePresent(ctx context.Context, repo *ostree.Repo, have *present) {
+	have.derived = make([]ostree.Checksum, len(o.Layers))
+	for n := o.baseLayers(); n < len(o.Layers); n++ {
+		commit, err := repo.ResolveRef(o.layerRef(n))
+		if err == nil && repo.HasWhole(ctx, commit) == nil {
+			have.layers[n], have.derived[n] = true, commit
+		}
+	}
 	others := true
-	for n := len(have.layers) - 1; n >= 0; n-- {
+	for n := o.baseLayers() - 1; n >= 0; n-- {
 		commit, err := repo.ResolveRef(o.layerRef(n))
 		switch {
 		case err != nil:

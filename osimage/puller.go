@@ -10,14 +10,16 @@
 // Formats. A legacy "oscontainer" (machine-os-content) is an ordinary container
 // image with an archive-mode repository at /srv/repo; its commit is named by the
 // label com.coreos.ostree-commit or by the only ref. ostree-native containers
-// carry it in layers of objects ("encapsulated"); those with further layers on
-// top ("layered") are recognized and refused.
+// carry it in layers of objects ("encapsulated"), perhaps with further layers on top
+// ("layered"), which package merge makes part of it. Images of a whole OS that carry
+// no commit ("plain") have only such layers.
 //
 // Limits. At most four layers are read at once. The repository must be of mode
 // bare, and have room for the layers to be fetched before anything is written.
 package osimage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -56,6 +58,7 @@ type Opened struct {
 	stated  platform
 	source  *source.Image
 	asked   imageref.Reference // as it was asked for, perhaps by a tag
+	root    string             // the host's
 }
 
 // Open looks an image up: manifest and config, of the platform that this program
@@ -67,7 +70,7 @@ func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (opened *Open
 		if err != nil {
 			return err
 		}
-		opened = &Opened{Image: describe(image), machine: p.thisMachine(), stated: statedBy(image), source: image, asked: ref}
+		opened = &Opened{Image: describe(image), machine: p.thisMachine(), stated: statedBy(image), source: image, asked: ref, root: cmp.Or(p.Root, "/")}
 		if p.Log != nil {
 			for _, note := range image.Notes {
 				p.Log(note)

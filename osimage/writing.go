@@ -17,6 +17,9 @@ func writing(err error) error {
 	if _, ok := errors.AsType[*ostree.CorruptError](err); ok {
 		return imagefault.Damaged("%w", err)
 	}
+	if _, ok := errors.AsType[*ostree.InvalidError](err); ok {
+		return imagefault.Damaged("%w", err)
+	}
 	if full := imagefault.CannotWrite(err); full != nil {
 		return full
 	}

@@ -146,24 +146,3 @@ func (d dirTree) dir(name string) (dirEntry, bool) {
 	}
 	return dirEntry{}, false
 }
-
-// withFiles is the DirTree object with other files, whose entries are given.
-func (d dirTree) withFiles(files iter.Seq[any]) ([]byte, error) {
-	return gvariant.Encode(dirTreeType, gvariant.Tuple{files, d.dirs})
-}
-
-// withTree is the DirTree object in which a directory has other content.
-func (d dirTree) withTree(name string, tree Checksum) ([]byte, error) {
-	var dirs iter.Seq[any] = func(yield func(any) bool) {
-		for e := range d.allDirs() {
-			var entry any = e.raw
-			if string(e.name) == name {
-				entry = gvariant.Tuple{name, tree[:], e.meta[:]}
-			}
-			if !yield(entry) {
-				return
-			}
-		}
-	}
-	return gvariant.Encode(dirTreeType, gvariant.Tuple{d.files, dirs})
-}

@@ -180,6 +180,15 @@ func (im *Import) settle(n ObjectName, state objectState) {
 	im.settled.Broadcast()
 }
 
+// forget takes back a staged object that has become another one.
+func (im *Import) forget(n ObjectName) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	delete(im.objects, n)
+	im.stats.ObjectsTotal--
+	im.stats.ObjectsNew--
+}
+
 // state waits until an object is not pending.
 func (im *Import) state(n ObjectName) objectState {
 	im.mu.Lock()
@@ -204,6 +213,14 @@ func (im *Import) reserve(size uint64) error {
 		im.flush()
 	}
 	return nil
+}
+
+// release gives back room that was taken for what turned out to be there.
+func (im *Import) release(size uint64) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	im.room += int64(size)
+	im.stats.BytesWritten -= int64(size)
 }
 
 // flush lets the disk begin with what was written. Its error is of no interest:

@@ -69,6 +69,11 @@ func (im *Import) writeObject(n ObjectName, h *fileHeader, source *noting, conte
 	if got := Checksum(sum.Sum(nil)); got != n.Checksum {
 		return corrupt(n, "its content has the checksum %s", got)
 	}
+	return im.complete(n, f, h)
+}
+
+// complete gives a written file all that an object has beside its content.
+func (im *Import) complete(n ObjectName, f *os.File, h *fileHeader) error {
 	if err := errors.Join(im.applyMetadata(f, h), im.durable(f), f.Close()); err != nil {
 		return fmt.Errorf("cannot write object %s: %w", n, err)
 	}
@@ -91,14 +96,13 @@ func (im *Import) applyMetadata(f *os.File, h *fileHeader) error {
 			return fmt.Errorf("cannot set %s: %w", x.name, err)
 		}
 	}
-	epoch := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {}}
-	if err := unix.UtimesNanoAt(im.staging.fd(), f.Name(), epoch, 0); err != nil {
+	if err := im.staging.markWhole(f.Name()); err != nil {
 		return fmt.Errorf("cannot set the time: %w", err)
 	}
 	return nil
 }
 
-// writeLink makes a symbolic link.
+// writeLink makes a symbolic link whose checksum is known.
 func (im *Import) writeLink(n ObjectName, h *fileHeader, source *noting, content func(io.Writer, io.Reader) error) error {
 	sum := h.sum()
 	if err := content(io.Discard, source); err != nil {
@@ -107,6 +111,11 @@ func (im *Import) writeLink(n ObjectName, h *fileHeader, source *noting, content
 	if got := Checksum(sum.Sum(nil)); got != n.Checksum {
 		return corrupt(n, "its content has the checksum %s", got)
 	}
+	return im.makeLink(n, h)
+}
+
+// makeLink makes the object of a symbolic link.
+func (im *Import) makeLink(n ObjectName, h *fileHeader) error {
 	path := im.staging.path(n)
 	switch err := os.Symlink(h.target, path); {
 	case errors.Is(err, unix.ENAMETOOLONG): // which our path is not: some file systems take fewer bytes than the kernel

@@ -6,14 +6,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"os"
 	"slices"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"machine-pivot/ostree/gvariant"
 )
@@ -57,12 +53,7 @@ func (im *Import) AddObjectSet(ctx context.Context, set []Checksum) (Checksum, e
 	if err != nil {
 		return Checksum{}, err
 	}
-	meta, err := gvariant.Encode(dirMetaType,
-		gvariant.Tuple{uint32(0), uint32(0), bigEndian(unix.S_IFDIR | 0o755), []any{}})
-	if err != nil {
-		return Checksum{}, fmt.Errorf("cannot make directory metadata: %w", err)
-	}
-	rootMeta, err := im.addMade(DirMeta, meta)
+	rootMeta, err := im.AddDirInfo(ctx, DirInfo{Mode: 0o755})
 	if err != nil {
 		return Checksum{}, err
 	}
@@ -100,75 +91,4 @@ func (r *Repo) loadTree(c Checksum) (dirTree, error) {
 		return dirTree{}, corrupt(name, "%v", err)
 	}
 	return tree, nil
-}
-
-// AddTreeWithout adds a tree like that of root, which is in the repository, but
-// without those files of one directory that are regular and empty. It returns
-// root itself if there are none.
-func (im *Import) AddTreeWithout(ctx context.Context, root Checksum, dir string, names ...string) (Checksum, error) {
-	tree, err := im.repo.loadTree(root)
-	if err != nil {
-		return Checksum{}, err
-	}
-	first, rest, _ := strings.Cut(dir, "/")
-	if first == "" {
-		return im.addWithoutFiles(root, tree, names)
-	}
-	below, found := tree.dir(first)
-	if !found {
-		return root, nil
-	}
-	changed, err := im.AddTreeWithout(ctx, below.tree, rest, names...)
-	if err != nil || changed == below.tree {
-		return root, err
-	}
-	data, err := tree.withTree(first, changed)
-	if err != nil {
-		return Checksum{}, fmt.Errorf("cannot make directory: %w", err)
-	}
-	return im.addMade(DirTree, data)
-}
-
-// addWithoutFiles is AddTreeWithout for the files of a directory itself.
-func (im *Import) addWithoutFiles(root Checksum, tree dirTree, names []string) (Checksum, error) {
-	gone := map[string]bool{}
-	for f := range tree.allFiles() {
-		if !slices.Contains(names, string(f.name)) {
-			continue
-		}
-		empty, err := im.repo.isEmpty(f.file)
-		if err != nil {
-			return Checksum{}, err
-		}
-		if empty {
-			gone[string(f.name)] = true
-		}
-	}
-	if len(gone) == 0 {
-		return root, nil
-	}
-	var kept iter.Seq[any] = func(yield func(any) bool) {
-		for f := range tree.allFiles() {
-			if !gone[string(f.name)] && !yield(f.raw) {
-				return
-			}
-		}
-	}
-	data, err := tree.withFiles(kept)
-	if err != nil {
-		return Checksum{}, fmt.Errorf("cannot make directory: %w", err)
-	}
-	return im.addMade(DirTree, data)
-}
-
-// isEmpty reports whether an object is an empty regular file.
-func (r *Repo) isEmpty(c Checksum) (bool, error) {
-	info, err := os.Lstat(r.objectPath(ObjectName{c, File}))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, corrupt(ObjectName{c, File}, "it is missing")
-	}
-	if err != nil {
-		return false, fmt.Errorf("cannot look for object: %w", err)
-	}
-	return info.Mode().IsRegular() && info.Size() == 0, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +26,8 @@ const stagingPrefix = "pivot-import-"
 type staging struct {
 	dir *os.File // locked while open
 	own bool     // made for this import alone, not to be found again
+
+	created atomic.Uint64 // names for objects that have none yet
 }
 
 // openStaging takes over or makes the staging directory of this boot, and
@@ -176,6 +179,37 @@ func (s *staging) create(n ObjectName, mode uint32) (*os.File, error) {
 		return nil, &os.PathError{Op: "create", Path: s.path(n), Err: err}
 	}
 	return os.NewFile(uintptr(fd), name), nil
+}
+
+// createNew makes a file for an object whose name is not known yet. What is left of
+// it by a crash, whole removes.
+func (s *staging) createNew() (*os.File, error) {
+	name := fmt.Sprintf("new-%d", s.created.Add(1))
+	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, &os.PathError{Op: "create", Path: filepath.Join(s.dir.Name(), name), Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// rename makes an object another one by a change of its file.
+func (s *staging) rename(from, to ObjectName, change func(path string) error) error {
+	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
+	if err := unix.UtimesNanoAt(s.fd(), from.path(), now, 0); err != nil {
+		return err
+	}
+	if err := change(s.path(from)); err != nil {
+		return err
+	}
+	if err := unix.Renameat(s.fd(), from.path(), s.fd(), to.path()); err != nil {
+		return err
+	}
+	return s.markWhole(to.path())
+}
+
+// markWhole gives a file the time by which whole knows it.
+func (s *staging) markWhole(name string) error {
+	return unix.UtimesNanoAt(s.fd(), name, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {}}, 0)
 }
 
 // path is where an object is.

@@ -80,6 +80,9 @@ func printImage(w io.Writer, image osimage.Image) {
 	}
 	fmt.Fprintf(w, "digest     %s\npolicy     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %d bytes\n",
 		image.Digest, printable.Line(image.Policy), image.Format, image.Commit, printable.Line(image.Version), len(image.Layers), image.Bytes)
+	if image.Derived > 0 {
+		fmt.Fprintf(w, "           %d of an ostree commit, %d derived\n", len(image.Layers)-image.Derived, image.Derived)
+	}
 }
 
 // notRepository is why a directory cannot be imported into.

@@ -30,6 +30,7 @@ func TestFirstBoot(t *testing.T) {
 		{"main job", mainJob},
 		{"both modes, separate boot, xfs root", modes},
 		{"by kexec", byKexec},
+		{"derived layers", derived},
 		{"already at target", alreadyAtTarget},
 		{"bad MachineConfig", badMachineConfig},
 		{"registry comes up late", registryLate},

@@ -105,12 +105,8 @@ func (l *Lab) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	digest, err := l.Registry.Push(ctx, "os/machine-os-content", "b", img)
-	if err != nil {
-		return err
-	}
-	l.Image = l.Registry.HostAs(guestHost) + "/os/machine-os-content@" + digest
-	return nil
+	l.Image, err = l.push(ctx, "machine-os-content", img)
+	return err
 }
 
 // NativeImage puts B into the registry as an ostree-native container, too, and

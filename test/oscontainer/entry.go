@@ -20,6 +20,7 @@ type Entry struct {
 	Source string
 
 	over bool // its header is written over that of the object before it
+	raw  bool // Body is a whole archive
 }
 
 // Directory, File and Symlink make the entries of an ordinary layer.

@@ -2,12 +2,14 @@ package oscontainer
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"os"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -22,12 +24,13 @@ const (
 	Gzip Compression = iota
 	Zstd
 	Uncompressed
+	ZstdChunked // zstd with frames between and behind the data that are to be skipped, as zstd:chunked has them
 )
 
 // mediaType is that of a layer in an OCI image.
 func (c Compression) mediaType() types.MediaType {
 	return map[Compression]types.MediaType{
-		Gzip: types.OCILayer, Zstd: types.OCILayerZStd, Uncompressed: types.OCIUncompressedLayer,
+		Gzip: types.OCILayer, Zstd: types.OCILayerZStd, Uncompressed: types.OCIUncompressedLayer, ZstdChunked: types.OCILayerZStd,
 	}[c]
 }
 
@@ -40,6 +43,8 @@ func (c Compression) writer(w io.Writer) (io.WriteCloser, error) {
 		return compression.CompressStream(w, compression.Gzip, &fastest)
 	case Zstd:
 		return compression.CompressStream(w, compression.Zstd, &fastest)
+	case ZstdChunked:
+		return &chunked{out: w}, nil
 	}
 	return plain{w}, nil
 }
@@ -48,6 +53,29 @@ func (c Compression) writer(w io.Writer) (io.WriteCloser, error) {
 type plain struct{ io.Writer }
 
 func (plain) Close() error { return nil }
+
+// chunked writes zstd in frames of their own, each followed by one to be skipped.
+type chunked struct{ out io.Writer }
+
+func (c *chunked) Write(p []byte) (int, error) {
+	fastest := 1
+	frame, err := compression.CompressStream(c.out, compression.Zstd, &fastest)
+	if err != nil {
+		return 0, err
+	}
+	n, err := frame.Write(p)
+	return n, errors.Join(err, frame.Close(), c.skippable("a frame to be skipped"))
+}
+
+// skippable writes a frame that decoders skip (RFC 8878, 3.1.2).
+func (c *chunked) skippable(content string) error {
+	head := binary.LittleEndian.AppendUint32(nil, 0x184D2A50)
+	head = binary.LittleEndian.AppendUint32(head, uint32(len(content)))
+	_, err := c.out.Write(append(head, content...))
+	return err
+}
+
+func (c *chunked) Close() error { return c.skippable(strings.Repeat("table of contents", 1000)) }
 
 // layer is a layer in a file. It implements v1.Layer.
 type layer struct {
@@ -90,6 +118,10 @@ func hashOf(sum hash.Hash) v1.Hash {
 // writeEntries returns the function that writes entries as an archive.
 func writeEntries(prefix string, entries []Entry) func(io.Writer) error {
 	return func(out io.Writer) error {
+		if len(entries) == 1 && entries[0].raw {
+			_, err := out.Write(entries[0].Body)
+			return err
+		}
 		w := &tarWriter{out: out, prefix: prefix, literal: true}
 		for _, e := range entries {
 			if err := w.write(e); err != nil {

@@ -57,6 +57,9 @@ type Guest struct {
 	repoA, repoB     string // bare
 }
 
+// BareRepo is a bare repository that holds B.
+func (g *Guest) BareRepo() string { return g.repoB }
+
 // ArchiveRef is the name of B in a guest's archive repository.
 const ArchiveRef = "os/b"
 

@@ -1,0 +1,169 @@
+package osimage_test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/test/need"
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/ostreetree"
+)
+
+// osTree is a directory with a small OS that has an SELinux policy. The real ostree
+// commits it with the labels that the real libselinux gives by that policy.
+type osTree struct {
+	t      *testing.T
+	dir    string
+	policy string // the tree whose policy it is labelled by: itself
+	origin string // the tree that it is a copy of
+	repo   string // where it is committed
+}
+
+// contexts is the policy's file_contexts.
+const contexts = `
+/.*                          system_u:object_r:default_t:s0
+/                        -d  system_u:object_r:root_t:s0
+/(usr|opt)(/.*)?             system_u:object_r:usr_t:s0
+/usr/(.*/)?s?bin(/.*)?       system_u:object_r:bin_t:s0
+/usr/bin/tool            --  system_u:object_r:tool_exec_t:s0
+/etc(/.*)?                   system_u:object_r:etc_t:s0
+/etc/passwd[-+]?         --  system_u:object_r:passwd_t:s0
+/var(/.*)?                   system_u:object_r:var_t:s0
+/usr/share/unlabelled(/.*)?  <<none>>
+/mnt                     -d  system_u:object_r:mnt_t:s0
+`
+
+const prepareRoot = "usr/lib/ostree/prepare-root.conf"
+
+// newOSTree is the OS that images are derived from.
+func newOSTree(t *testing.T) *osTree {
+	t.Helper()
+	need.Ostree(t)
+	o := &osTree{t: t, dir: t.TempDir(), repo: bare(t)}
+	o.policy = o.dir
+	ostreeTool(t, "config", "--repo="+o.repo, "set", "core.fsync", "false")
+	o.must(os.Chmod(o.dir, 0o755))
+	for _, dir := range []string{"boot", "dev", "proc", "run", "sys", "sysroot", "tmp", "var"} {
+		o.mkdir(dir, 0o755)
+	}
+	o.link("bin", "usr/bin")
+	o.write("usr/lib/os-release", "ID=test\n")
+	o.write("usr/lib/modules/6.1.0/vmlinuz", "kernel")
+	o.write("usr/lib/modules/6.1.0/initramfs.img", "initramfs")
+	o.write(prepareRoot, "[composefs]\nenabled = maybe\n")
+	o.write("usr/bin/tool", "tool")
+	o.write("usr/bin/other", "other")
+	o.write("usr/share/dir/a", "a")
+	o.write("usr/share/dir/b", "b")
+	o.write("usr/share/dir/sub/c", "c")
+	o.mkdir("usr/share/private", 0o700)
+	o.write("usr/share/private/p", "p")
+	o.write("usr/etc/passwd", "root")
+	o.write("usr/etc/conf.d/one", "1")
+	o.write("usr/etc/selinux/config", "SELINUX=enforcing\nSELINUXTYPE=small\n")
+	o.write("usr/etc/selinux/small/policy/policy.33", "binary")
+	o.write("usr/etc/selinux/small/contexts/files/file_contexts", contexts)
+	o.write("usr/etc/selinux/small/contexts/files/file_contexts.subs_dist", "/usr/etc /etc\n")
+	return o
+}
+
+func (o *osTree) must(err error) {
+	o.t.Helper()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o *osTree) path(name string) string { return filepath.Join(o.dir, name) }
+
+func (o *osTree) mkdir(name string, mode fs.FileMode) {
+	o.t.Helper()
+	o.must(os.MkdirAll(o.path(name), 0o755))
+	o.must(os.Chmod(o.path(name), mode))
+}
+
+// write writes a file in place of whatever has its name.
+func (o *osTree) write(name, content string) {
+	o.t.Helper()
+	o.remove(name)
+	o.must(os.MkdirAll(filepath.Dir(o.path(name)), 0o755))
+	o.must(os.WriteFile(o.path(name), []byte(content), 0o644))
+}
+
+func (o *osTree) link(name, target string) {
+	o.t.Helper()
+	o.remove(name)
+	o.must(os.MkdirAll(filepath.Dir(o.path(name)), 0o755))
+	o.must(os.Symlink(target, o.path(name)))
+}
+
+func (o *osTree) remove(name string) {
+	o.t.Helper()
+	o.must(os.RemoveAll(o.path(name)))
+}
+
+func (o *osTree) chmod(name string, mode uint32) {
+	o.t.Helper()
+	o.must(unix.Chmod(o.path(name), mode))
+}
+
+func (o *osTree) chown(name string, uid, gid int) {
+	o.t.Helper()
+	o.must(os.Lchown(o.path(name), uid, gid))
+}
+
+func (o *osTree) xattr(name, key, value string) {
+	o.t.Helper()
+	o.must(unix.Lsetxattr(o.path(name), key, []byte(value), 0))
+}
+
+// copy is a tree to be changed.
+func (o *osTree) copy() *osTree {
+	o.t.Helper()
+	c := &osTree{t: o.t, dir: filepath.Join(o.t.TempDir(), "copy"), repo: o.repo, origin: o.dir}
+	c.policy = c.dir
+	out, err := exec.Command("cp", "-a", o.dir, c.dir).CombinedOutput()
+	if err != nil {
+		o.t.Fatalf("%v: %s", err, out)
+	}
+	return c
+}
+
+// commit commits the tree as the next one of the branch, labelled by the policy. The
+// first commit gets the labels; the second one has them in the order of all attributes,
+// which ostree commit does not keep.
+func (o *osTree) commit() string {
+	o.t.Helper()
+	labelled, err := ostreetree.Commit(o.repo, o.dir, "--selinux-policy="+o.policy)
+	o.must(err)
+	dir := filepath.Join(o.t.TempDir(), "labelled")
+	ostreeTool(o.t, "checkout", "--repo="+o.repo, "--fsync=false", labelled, dir)
+	commit, err := ostreetree.Commit(o.repo, dir)
+	o.must(err)
+	return commit
+}
+
+// encapsulated is an ostree-native image of the tree.
+func (o *osTree) encapsulated(opts ...oscontainer.Option) v1.Image {
+	o.t.Helper()
+	img, err := oscontainer.Encapsulated(o.repo, o.commit(), append(opts, oscontainer.WithWorkDir(o.t.TempDir()))...)
+	o.must(err)
+	return img
+}
+
+// plainImage is an image of the tree without an ostree commit, in n layers.
+func plainImage(t *testing.T, o *osTree, n int, opts ...oscontainer.Option) v1.Image {
+	t.Helper()
+	entries, err := oscontainer.FromTree(o.dir)
+	o.must(err)
+	opts = append(opts, oscontainer.Spread(entries, n)...)
+	img, err := oscontainer.Plain("1.2.3", append(opts, oscontainer.WithWorkDir(t.TempDir()))...)
+	o.must(err)
+	return img
+}

@@ -1,0 +1,79 @@
+package merge
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"machine-pivot/fault"
+)
+
+// check refuses a tree that could be deployed but not booted, or not even deployed.
+func (t *Tree) check() error {
+	for _, check := range []func() error{t.checkKernel, t.checkRelease, t.checkComposefs} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// modulesDir has a directory for each kernel.
+const modulesDir = "usr/lib/modules"
+
+// checkKernel wants one kernel: libostree takes the first that it finds.
+func (t *Tree) checkKernel() error {
+	modules, err := t.lookUpDir(modulesDir)
+	if err != nil {
+		return err
+	}
+	var kernels []string
+	if modules != nil {
+		for _, release := range slices.Sorted(maps.Keys(modules.dirs)) {
+			if f, err := t.lookUp(path.Join(modulesDir, release, "vmlinuz")); err != nil {
+				return err
+			} else if f != nil {
+				kernels = append(kernels, release)
+			}
+		}
+	}
+	switch len(kernels) {
+	case 1:
+		return nil
+	case 0:
+		return fault.New(fault.Refused, "the image has no kernel: there is no /%s/*/vmlinuz", modulesDir).
+			WithHint("use an image that is made for hosts; one for containers has no kernel")
+	}
+	return fault.New(fault.Refused, "the image has %d kernels (%s), and which of them boots is not said", len(kernels), strings.Join(kernels, ", ")).
+		WithHint("remove the others in the image's build, as dnf remove kernel-core-VERSION does")
+}
+
+// checkRelease wants what libostree names the boot entry by (ostree-sysroot-deploy.c,
+// install_deployment_kernel).
+func (t *Tree) checkRelease() error {
+	for _, at := range []string{"usr/etc/os-release", "usr/lib/os-release"} {
+		text, err := t.read(at)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			if (key == "PRETTY_NAME" || key == "ID") && strings.Trim(value, `"'`) != "" {
+				return nil
+			}
+		}
+	}
+	return fault.New(fault.Refused, "the image has no /usr/lib/os-release with a PRETTY_NAME or ID, which a boot entry is named by").
+		WithHint("let the image's build keep or make /usr/lib/os-release")
+}
+
+// checkComposefs refuses a tree whose signature can only be the base's.
+func (t *Tree) checkComposefs() error {
+	setup, err := t.prepareRoot()
+	if err != nil || setup["composefs.enabled"] != "signed" {
+		return err
+	}
+	return fault.New(fault.Refused, "the image boots only what is signed (composefs.enabled=signed in /usr/lib/ostree/prepare-root.conf), but has layers that its signature does not cover").
+		WithHint("use the image that it was built from, or one whose prepare-root.conf does not demand a signature")
+}

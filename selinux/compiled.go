@@ -1,0 +1,178 @@
+package selinux
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Versions of compiled contexts (libselinux, label_file.h). Those before are of
+// releases that no supported OS has.
+const (
+	compiledMagic = 0xf97cff8a
+	compiledList  = 5 // one list of patterns, numbers in the machine's order
+	compiledTree  = 6 // patterns by directory, numbers big-endian
+)
+
+// errUnknownVersion is a compiled file that this package cannot read. libselinux reads
+// the text in place of one that is too new for it.
+var errUnknownVersion = errors.New("unknown version")
+
+// line is a line of a file of patterns, or what a compiled file has of it.
+type line struct {
+	pattern string
+	mode    uint32 // S_IFMT, 0 for any
+	label   string // perhaps none
+	number  uint32 // in its file; of literal patterns it does not count
+}
+
+// parseCompiled reads compiled contexts (sefcontext_compile(8)): the same patterns and
+// labels as text, in the same order.
+func parseCompiled(data []byte) ([]line, error) {
+	r := &compiledReader{data: data, order: binary.LittleEndian}
+	magic := r.u32()
+	if magic != compiledMagic {
+		r = &compiledReader{data: data, order: binary.BigEndian}
+		if r.u32() != compiledMagic {
+			return nil, errors.New("these are no compiled contexts")
+		}
+	}
+	version := r.u32()
+	r.skip(uint64(r.u32())) // PCRE's version
+	r.skip(uint64(r.u32())) // its architecture
+	switch {
+	case r.failed():
+	case version == compiledList:
+		r.list()
+	case version == compiledTree:
+		r.tree()
+	default:
+		return nil, fmt.Errorf("%w %d", errUnknownVersion, version)
+	}
+	if r.err == nil && len(r.data) > 0 {
+		r.err = fmt.Errorf("%d bytes follow the patterns", len(r.data))
+	}
+	return r.lines, r.err
+}
+
+// compiledReader reads from the front of data; after the first error all is zero.
+type compiledReader struct {
+	data     []byte
+	order    binary.ByteOrder
+	contexts []string
+	lines    []line
+	err      error
+}
+
+func (r *compiledReader) take(n uint64) []byte {
+	if r.err == nil && n > uint64(len(r.data)) {
+		r.err = errors.New("the compiled contexts are cut short")
+	}
+	if r.err != nil {
+		return make([]byte, min(n, 8)) // of a number
+	}
+	taken := r.data[:n]
+	r.data = r.data[n:]
+	return taken
+}
+
+func (r *compiledReader) skip(n uint64) { r.take(n) }
+func (r *compiledReader) u8() uint8     { return r.take(1)[0] }
+func (r *compiledReader) u16() uint16   { return r.order.Uint16(r.take(2)) }
+func (r *compiledReader) u32() uint32   { return r.order.Uint32(r.take(4)) }
+func (r *compiledReader) u64() uint64   { return r.order.Uint64(r.take(8)) }
+func (r *compiledReader) failed() bool  { return r.err != nil }
+func (r *compiledReader) text(n uint64) string {
+	return strings.TrimSuffix(string(r.take(n)), "\x00")
+}
+
+// list reads version 5: the directories that patterns share, then the patterns.
+func (r *compiledReader) list() {
+	for range r.u32() {
+		if r.skip(uint64(r.u32()) + 1); r.failed() {
+			return
+		}
+	}
+	count := r.u32()
+	for number := uint32(0); number < count && !r.failed(); number++ {
+		l := line{number: number}
+		l.label = r.text(uint64(r.u32()))
+		l.pattern = r.text(uint64(r.u32()))
+		l.mode = r.u32() & unix.S_IFMT
+		r.skip(3 * 4)           // directory, whether it is literal, length of its prefix
+		r.skip(uint64(r.u32())) // of the regular expression
+		r.lines = append(r.lines, l)
+	}
+}
+
+// tree reads version 6: the labels, then a tree of directories with their patterns.
+func (r *compiledReader) tree() {
+	r.u64() // how many patterns
+	for range r.u32() {
+		if r.contexts = append(r.contexts, r.text(uint64(r.u16()))); r.failed() {
+			return
+		}
+	}
+	r.node(0)
+	slices.SortStableFunc(r.lines, func(a, b line) int { return int(int64(a.number) - int64(b.number)) })
+}
+
+// maxNodes bounds how deep directories are: libselinux has three.
+const maxNodes = 16
+
+func (r *compiledReader) node(depth int) {
+	if depth > maxNodes {
+		r.err = errors.New("the compiled contexts are too deep")
+		return
+	}
+	r.skip(uint64(r.u16())) // the directory's name
+	for count := r.u32(); count > 0 && !r.failed(); count-- {
+		l := line{label: r.context()}
+		l.pattern = r.text(uint64(r.u16()))
+		r.skip(uint64(r.u16())) // the path that it stands for
+		l.mode = r.kind()
+		r.lines = append(r.lines, l)
+	}
+	for count := r.u32(); count > 0 && !r.failed(); count-- {
+		l := line{label: r.context(), number: r.u32()}
+		l.pattern = r.text(uint64(r.u16()))
+		r.skip(2) // length of its prefix
+		l.mode = r.kind()
+		r.skip(uint64(r.u32())) // of the regular expression
+		r.lines = append(r.lines, l)
+	}
+	for count := r.u32(); count > 0 && !r.failed(); count-- {
+		r.node(depth + 1)
+	}
+}
+
+// context is a label by its number, from 1.
+func (r *compiledReader) context() string {
+	n := int(r.u32())
+	if r.failed() || n < 1 || n > len(r.contexts) {
+		r.fail("a label that is not in its table")
+		return ""
+	}
+	return r.contexts[n-1]
+}
+
+// kind is a file type by its number.
+func (r *compiledReader) kind() uint32 {
+	kinds := [...]uint32{0, unix.S_IFDIR, unix.S_IFCHR, unix.S_IFBLK, unix.S_IFSOCK, unix.S_IFIFO, unix.S_IFLNK, unix.S_IFREG}
+	n := int(r.u8())
+	if n >= len(kinds) {
+		r.fail("a file type that does not exist")
+		return 0
+	}
+	return kinds[n]
+}
+
+func (r *compiledReader) fail(reason string) {
+	if r.err == nil {
+		r.err = errors.New("the compiled contexts have " + reason)
+	}
+}

@@ -1,0 +1,116 @@
+package selinux
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// none stands in place of a label for "no label".
+const none = "<<none>>"
+
+// parseText reads a file of patterns: "PATTERN [-TYPE] LABEL".
+func parseText(text string) (lines []line, err error) {
+	number := uint32(0)
+	for l := range strings.Lines(text) {
+		number++
+		fields := strings.FieldsFunc(l, isBlank)
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		parsed, err := parseLine(fields)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		parsed.number = number
+		lines = append(lines, parsed)
+	}
+	return lines, nil
+}
+
+// add adds lines after all others.
+func (c *Contexts) add(lines []line) {
+	for _, l := range lines {
+		s := newSpec(l)
+		if path, ok := literal(s.pattern); ok {
+			c.literals[path] = append(c.literals[path], s)
+			continue
+		}
+		c.patterns.add(s)
+	}
+}
+
+func isBlank(r rune) bool {
+	return r == ' ' || r == '\t' || r == '\n' || r == '\r' || r == '\v' || r == '\f'
+}
+
+func parseLine(fields []string) (line, error) {
+	l := line{pattern: fields[0], label: fields[len(fields)-1]}
+	if strings.ContainsFunc(l.pattern, func(r rune) bool { return r >= 0x80 }) {
+		return l, fmt.Errorf("the pattern %q has characters that are not of ASCII", l.pattern)
+	}
+	switch len(fields) {
+	case 2:
+	case 3:
+		var known bool
+		if l.mode, known = fileType(fields[1]); !known {
+			return l, fmt.Errorf("unknown file type %q", fields[1])
+		}
+	default:
+		return l, fmt.Errorf("%d fields in place of 2 or 3", len(fields))
+	}
+	return l, nil
+}
+
+// fileType is the type that a flag of file_contexts(5) stands for.
+func fileType(flag string) (uint32, bool) {
+	switch flag {
+	case "--":
+		return unix.S_IFREG, true
+	case "-d":
+		return unix.S_IFDIR, true
+	case "-l":
+		return unix.S_IFLNK, true
+	case "-c":
+		return unix.S_IFCHR, true
+	case "-b":
+		return unix.S_IFBLK, true
+	case "-p":
+		return unix.S_IFIFO, true
+	case "-s":
+		return unix.S_IFSOCK, true
+	}
+	return 0, false
+}
+
+// substitutions are equivalences of paths: what begins with from is looked up as
+// if it began with to.
+type substitutions []struct{ from, to string }
+
+// parseSubstitutions reads the lines "FROM TO".
+func parseSubstitutions(text string) (subs substitutions) {
+	for line := range strings.Lines(text) {
+		fields := strings.FieldsFunc(line, isBlank)
+		if len(fields) < 2 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		subs = append(subs, struct{ from, to string }{fields[0], fields[1]})
+	}
+	return subs
+}
+
+// apply replaces the beginning of a path, once: by the last line that fits.
+func (subs substitutions) apply(path string) string {
+	for i := len(subs) - 1; i >= 0; i-- {
+		rest, ok := strings.CutPrefix(path, subs[i].from)
+		if !ok || rest != "" && rest[0] != '/' {
+			continue
+		}
+		if subs[i].to == "/" {
+			rest = strings.TrimPrefix(rest, "/")
+		}
+		return subs[i].to + rest
+	}
+	return path
+}

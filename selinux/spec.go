@@ -1,0 +1,142 @@
+package selinux
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// spec is one line: a pattern and the label of what it matches.
+type spec struct {
+	pattern string
+	mode    uint32 // the file type that it is for (S_IFMT), 0 for any
+	label   string // "" for none
+	order   int    // among all patterns: the highest that matches counts
+
+	prefix string // what all paths that match begin with
+	tree   bool   // prefix(/.*)?, the most frequent form: no regular expression is needed
+
+	compile sync.Once // regular expressions are compiled when they are first needed
+	regex   *regexp.Regexp
+	err     error
+}
+
+func (s *spec) fits(mode uint32) bool {
+	return s.mode == 0 || mode&unix.S_IFMT == 0 || s.mode == mode&unix.S_IFMT
+}
+
+// newSpec finds out what makes matching fast.
+func newSpec(l line) *spec {
+	s := &spec{pattern: l.pattern, mode: l.mode, label: l.label}
+	if l.label == none {
+		s.label = ""
+	}
+	if top, ok := strings.CutSuffix(s.pattern, "(/.*)?"); ok {
+		if path, ok := literal(top); ok {
+			s.prefix, s.tree = path, true
+			return s
+		}
+	}
+	s.prefix = literalPrefix(s.pattern)
+	return s
+}
+
+// matches reports whether the whole path matches.
+func (s *spec) matches(path string) (bool, error) {
+	rest, ok := strings.CutPrefix(path, s.prefix)
+	if !ok || s.tree {
+		// "$" of PCRE matches before a newline at the end, too.
+		return ok && (rest == "" || rest == "\n" || rest[0] == '/'), nil
+	}
+	s.compile.Do(func() {
+		if hasAlternatives(s.pattern) {
+			s.err = &PatternError{s.pattern, errors.New("an alternative outside of parentheses")}
+			return
+		}
+		if s.regex, s.err = regexp.Compile(`(?s)^` + s.pattern + `\n?\z`); s.err != nil {
+			s.err = &PatternError{s.pattern, s.err}
+		}
+	})
+	return s.err == nil && s.regex.MatchString(path), s.err
+}
+
+// PatternError is a pattern that libselinux may know, but not this package.
+type PatternError struct {
+	Pattern string
+	Err     error
+}
+
+func (e *PatternError) Error() string {
+	return fmt.Sprintf("cannot match the pattern %q of the SELinux policy: %v", e.Pattern, e.Err)
+}
+
+func (e *PatternError) Unwrap() error { return e.Err }
+
+const (
+	meta    = `.^$?*+|[({])}` // what is not itself in a pattern
+	escaped = meta + `\-_,/`  // what is itself after a backslash
+)
+
+// literal is the one path that a pattern without metacharacters stands for.
+func literal(pattern string) (path string, ok bool) {
+	path, rest := scanLiteral(pattern)
+	return path, rest == ""
+}
+
+// scanLiteral splits a pattern before its first metacharacter.
+func scanLiteral(pattern string) (path, rest string) {
+	var b strings.Builder
+	for i := 0; i < len(pattern); i++ {
+		switch c := pattern[i]; {
+		case c == '\\' && i+1 < len(pattern) && strings.IndexByte(escaped, pattern[i+1]) >= 0:
+			i++
+			b.WriteByte(pattern[i])
+		case c == '\\', strings.IndexByte(meta, c) >= 0:
+			return b.String(), pattern[i:]
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String(), ""
+}
+
+// literalPrefix is what all that a pattern matches begins with.
+func literalPrefix(pattern string) string {
+	prefix, rest := scanLiteral(pattern)
+	if rest != "" && strings.IndexByte("?*{", rest[0]) >= 0 && prefix != "" {
+		prefix = prefix[:len(prefix)-1] // the last character may be absent
+	}
+	return prefix
+}
+
+// hasAlternatives reports whether "|" stands outside of parentheses. What that means
+// differs between libselinux's releases, which take the beginning of the first
+// alternative for that of all.
+func hasAlternatives(pattern string) bool {
+	depth, class := 0, false
+	for i := 0; i < len(pattern); i++ {
+		switch c := pattern[i]; {
+		case c == '\\':
+			i++
+		case class:
+			class = c != ']'
+		case c == '[':
+			class = true
+			if strings.HasPrefix(pattern[i+1:], "^") {
+				i++
+			}
+			i++ // a bracket that comes first is a member
+		case c == '(':
+			depth++
+		case c == ')':
+			depth--
+		case c == '|' && depth == 0:
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,71 @@
+package selinux
+
+import "strings"
+
+// maxStems is how many directories the patterns are sorted by.
+const maxStems = 3
+
+// stem has the patterns whose paths all lie in one directory, and those of the
+// directories below it: of a policy's thousands of patterns a path is held against
+// few.
+type stem struct {
+	specs []*spec // in order
+	below map[string]*stem
+	count int // of all patterns; in the root only
+}
+
+// add adds a pattern after all others.
+func (root *stem) add(s *spec) {
+	s.order = root.count
+	root.count++
+	at := root
+	for _, name := range stems(s.prefix) {
+		next := at.below[name]
+		if next == nil {
+			next = &stem{}
+			if at.below == nil {
+				at.below = map[string]*stem{}
+			}
+			at.below[name] = next
+		}
+		at = next
+	}
+	at.specs = append(at.specs, s)
+}
+
+// stems are the first directories in a path or its beginning.
+func stems(path string) []string {
+	parts := strings.SplitN(strings.TrimPrefix(path, "/"), "/", maxStems+1)
+	return parts[:len(parts)-1]
+}
+
+// candidates are the patterns that may match a path.
+func (root *stem) candidates(path string) (c candidates) {
+	c[0] = root.specs
+	at := root
+	for i, name := range stems(path) {
+		if at = at.below[name]; at == nil {
+			break
+		}
+		c[i+1] = at.specs
+	}
+	return c
+}
+
+// candidates are lists of patterns, each in order.
+type candidates [maxStems + 1][]*spec
+
+// next takes away the last one of all, or returns nil.
+func (c *candidates) next() *spec {
+	var last *spec
+	from := 0
+	for i, specs := range c {
+		if n := len(specs); n > 0 && (last == nil || specs[n-1].order > last.order) {
+			last, from = specs[n-1], i
+		}
+	}
+	if last != nil {
+		c[from] = c[from][:len(c[from])-1]
+	}
+	return last
+}

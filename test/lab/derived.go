@@ -1,0 +1,93 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"machine-pivot/test/oscontainer"
+)
+
+// DerivedUnit is a unit that a derived layer brings. It says on the console what the
+// merged files say.
+const DerivedUnit = "derived.service"
+
+// What DerivedUnit says, if the layers were merged as they should be.
+const DerivedSays = "@@derived: two from the second layer, 0750, nothing that was removed"
+
+// changes are three layers as a container build puts them on top of an OS: a unit and
+// its program, files that later layers replace or remove, and a change of /etc.
+func changes() []oscontainer.Option {
+	program := oscontainer.File("usr/bin/derived-tool", `#!/bin/sh
+[ -e /usr/share/derived/gone ] || [ -e /usr/share/derived/removed ] && gone="something that was removed"
+echo "@@derived: $(cat /etc/derived.conf) from the $(cat /usr/share/derived/replaced), $(stat -c 0%a /usr/share/derived/private), ${gone:-nothing that was removed}"
+`)
+	program.Mode = 0o755
+	program.PAXRecords = map[string]string{"SCHILY.xattr.user.derived": "1"}
+	private := oscontainer.Directory("usr/share/derived/private")
+	private.Mode = 0o750
+	unit := oscontainer.File("usr/lib/systemd/system/"+DerivedUnit, `[Unit]
+Before=boot-report.service
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/derived-tool
+StandardOutput=journal+console
+`)
+	return []oscontainer.Option{
+		oscontainer.WithDerived(program, private, unit,
+			oscontainer.Symlink("usr/lib/systemd/system/multi-user.target.wants/"+DerivedUnit, "../"+DerivedUnit),
+			oscontainer.File("usr/share/derived/replaced", "first layer"), oscontainer.File("usr/share/derived/gone", "x"),
+			oscontainer.File("usr/share/derived/removed/inside", "x"), oscontainer.File("etc/derived.conf", "one")),
+		oscontainer.WithDerived(oscontainer.File("usr/share/derived/replaced", "second layer"), oscontainer.File("etc/derived.conf", "two"),
+			oscontainer.File("usr/share/derived/.wh.gone", ""), oscontainer.File("usr/share/derived/.wh.removed", "")),
+		oscontainer.WithDerived(oscontainer.File("usr/share/openshift/metadata", "last")),
+	}
+}
+
+// Derived serves B with derived layers on top, and returns its reference.
+func (l *Lab) Derived(ctx context.Context) (image string, err error) {
+	img, err := oscontainer.Encapsulated(l.Guest.BareRepo(), l.Guest.CommitB, append(changes(), l.workDir("derived"), oscontainer.WithChunks(8))...)
+	if err != nil {
+		return "", err
+	}
+	return l.push(ctx, "derived", img)
+}
+
+// Plain serves B and the same layers as an image without an ostree commit, in n
+// layers and those three, and returns its reference.
+func (l *Lab) Plain(ctx context.Context, n int) (image string, err error) {
+	tree := filepath.Join(l.dir, "tree")
+	out, err := exec.CommandContext(ctx, "ostree", "checkout", "--repo="+l.Guest.BareRepo(), l.Guest.CommitB, tree).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("cannot check out B: %w\n%s", err, out)
+	}
+	entries, err := oscontainer.FromTree(tree)
+	if err != nil {
+		return "", err
+	}
+	img, err := oscontainer.Plain("B.2", append(append(oscontainer.Spread(entries, n), changes()...), l.workDir("plain"))...)
+	if err != nil {
+		return "", err
+	}
+	return l.push(ctx, "plain", img)
+}
+
+// workDir is where an image's layers are kept.
+func (l *Lab) workDir(name string) oscontainer.Option {
+	dir := filepath.Join(l.dir, name)
+	_ = os.Mkdir(dir, 0o755) // writing the layers will fail
+	return oscontainer.WithWorkDir(dir)
+}
+
+// push stores an image and returns its reference as a guest names it, by digest.
+func (l *Lab) push(ctx context.Context, name string, img v1.Image) (string, error) {
+	digest, err := l.Registry.Push(ctx, "os/"+name, "b", img)
+	if err != nil {
+		return "", err
+	}
+	return l.Registry.HostAs(guestHost) + "/os/" + name + "@" + digest, nil
+}

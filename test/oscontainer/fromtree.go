@@ -1,0 +1,98 @@
+package oscontainer
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// FromTree are the entries of a layer that has all of a directory, in the order of
+// names, as a container build would write it: /usr/etc is /etc, and no SELinux labels.
+// Contents are read when the layer is written.
+func FromTree(dir string) ([]Entry, error) {
+	var entries []Entry
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		e, err := fromFile(path, strings.TrimPrefix(path, dir+"/"))
+		entries = append(entries, e)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a layer of %s: %w", dir, err)
+	}
+	return entries, nil
+}
+
+func fromFile(path, name string) (e Entry, err error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return e, &fs.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	if rest, ok := strings.CutPrefix(name, "usr/etc"); ok && (rest == "" || rest[0] == '/') {
+		name = "etc" + rest
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		e = Directory(name)
+	case unix.S_IFREG:
+		e = copied(name, path)
+	case unix.S_IFLNK:
+		target, err := os.Readlink(path)
+		if err != nil {
+			return e, err
+		}
+		e = Symlink(name, target)
+	default:
+		return e, fmt.Errorf("%s is no file, directory or symbolic link", path)
+	}
+	e.Mode, e.Uid, e.Gid = int64(st.Mode&0o7777), int(st.Uid), int(st.Gid)
+	e.PAXRecords, err = xattrRecords(path)
+	return e, err
+}
+
+// xattrRecords are a file's extended attributes as records of a PAX header.
+func xattrRecords(path string) (map[string]string, error) {
+	list := make([]byte, 64<<10)
+	n, err := unix.Llistxattr(path, list)
+	if err != nil {
+		return nil, &fs.PathError{Op: "llistxattr", Path: path, Err: err}
+	}
+	records := map[string]string{}
+	for name := range strings.SplitSeq(string(list[:n]), "\x00") {
+		if name == "" || name == "security.selinux" {
+			continue
+		}
+		value := make([]byte, 64<<10)
+		n, err := unix.Lgetxattr(path, name, value)
+		if err != nil {
+			return nil, &fs.PathError{Op: "lgetxattr " + name, Path: path, Err: err}
+		}
+		records["SCHILY.xattr."+name] = string(value[:n])
+	}
+	return records, nil
+}
+
+// Spread puts entries into n layers, each of which has all directories, as builders
+// of plain images write them.
+func Spread(entries []Entry, n int) []Option {
+	var dirs, others []Entry
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name, "/") {
+			dirs = append(dirs, e)
+		} else {
+			others = append(others, e)
+		}
+	}
+	var layers []Option
+	for i := range n {
+		layer := append(dirs[:len(dirs):len(dirs)], others[len(others)*i/n:len(others)*(i+1)/n]...)
+		layers = append(layers, WithDerived(layer...))
+	}
+	return layers
+}
