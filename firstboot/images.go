@@ -173,6 +173,11 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 	for _, note := range result.Notes {
 		m.Progress.Note(note)
 	}
+	if result.Composefs {
+		if err := m.checkComposefs(ctx); err != nil {
+			return pivot.Image{}, err
+		}
+	}
 	if result.Format.Native() {
 		image.Container = ref.OstreeReference()
 	}

@@ -7,9 +7,54 @@ import (
 	"testing"
 
 	"machine-pivot/fault"
+	"machine-pivot/test/hostdir"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/rpmostree"
 )
+
+// serveNative asks for the host's image as an ostree-native container.
+func serveNative(t *testing.T, h *hostdir.Host, opts ...oscontainer.Option) {
+	t.Helper()
+	bare := filepath.Join(t.TempDir(), "bare")
+	for _, argv := range [][]string{
+		{"ostree", "init", "--repo=" + bare, "--mode=bare"},
+		{"ostree", "pull-local", "--repo=" + bare, h.Archive, h.Commit},
+	} {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", argv, err, out)
+		}
+	}
+	img, err := oscontainer.Encapsulated(bare, h.Commit, append(opts, oscontainer.WithWorkDir(t.TempDir()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := h.Registry.Push(t.Context(), "os/native", "b", img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Image = h.Registry.Host() + "/os/native@" + digest
+	ask(t, h)
+}
+
+// TestComposefs: an image that boots only with composefs is refused, before anything is
+// deployed, where ostree does not have it.
+func TestComposefs(t *testing.T) {
+	demands := oscontainer.WithDerived(oscontainer.File("usr/lib/ostree/prepare-root.conf", "[composefs]\nenabled = yes\n"))
+	h := newHost(t)
+	serveNative(t, h, demands)
+	if err := boot(t, h); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "it boots only with composefs") || fault.HintOf(err) == "" {
+		t.Errorf("error %v", err)
+	}
+	if h.Reboots != 0 || len(h.Ostree.Calls) != 0 {
+		t.Errorf("%d reboots, calls %v", h.Reboots, h.Ostree.Calls)
+	}
+	h.Ostree.Features = "  - composefs\n"
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	h.Boot()
+	expectNew(t, h)
+}
 
 // TestNativeImage: an ostree-native container is imported once, and rpm-ostree
 // deploys what is there. Its daemon cannot ask the registry: the pull secret is
@@ -37,25 +82,7 @@ func TestNativeImage(t *testing.T) {
 				h.Layer(c.packages)
 			}
 			h.ReadOnlyTmp()
-			bare := filepath.Join(t.TempDir(), "bare")
-			for _, argv := range [][]string{
-				{"ostree", "init", "--repo=" + bare, "--mode=bare"},
-				{"ostree", "pull-local", "--repo=" + bare, h.Archive, h.Commit},
-			} {
-				if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-					t.Fatalf("%v: %v\n%s", argv, err, out)
-				}
-			}
-			img, err := oscontainer.Encapsulated(bare, h.Commit, append(c.opts, oscontainer.WithWorkDir(t.TempDir()))...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			digest, err := h.Registry.Push(t.Context(), "os/native", "b", img)
-			if err != nil {
-				t.Fatal(err)
-			}
-			h.Image = h.Registry.Host() + "/os/native@" + digest
-			ask(t, h)
+			serveNative(t, h, c.opts...)
 			notes, err := bootWith(t, h, c.engine)
 			if err != nil {
 				t.Fatal(err, fault.HintOf(err), notes)

@@ -28,8 +28,10 @@ type Result struct {
 		Fetched int64 `json:"fetched"`
 		Written int64 `json:"written"`
 	} `json:"bytes"`
-	Notes   []string `json:"notes,omitempty"` // what people should know of an image with derived layers
-	Seconds float64  `json:"seconds"`
+	Notes []string `json:"notes,omitempty"` // what people should know of an image with derived layers
+	// Composefs: the image boots only where ostree makes an image of composefs of its deployment.
+	Composefs bool    `json:"composefs,omitempty"`
+	Seconds   float64 `json:"seconds"`
 }
 
 // KeepAliveRef is the ref that keeps an imported commit from being pruned until

@@ -12,6 +12,10 @@ type Result struct {
 	Root   ostree.DirChecksums
 	Layers []ostree.DirChecksums // each layer's own tree, whiteouts included
 	Notes  []string              // for people
+
+	// Composefs says that the tree does not boot unless its deployment has an image of
+	// composefs, which the host's ostree must be able to make.
+	Composefs bool
 }
 
 // Finish checks the merged tree, labels it and the layers by its own SELinux policy,
@@ -28,7 +32,11 @@ func (t *Tree) Finish(ctx context.Context) (Result, error) {
 			return Result{}, err
 		}
 	}
-	var r Result
+	setup, err := t.prepareRoot()
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{Composefs: setup.composefs()}
 	for _, l := range t.layers {
 		root, err := l.root.write(ctx, t.objects)
 		if err != nil {
@@ -36,7 +44,6 @@ func (t *Tree) Finish(ctx context.Context) (Result, error) {
 		}
 		r.Layers = append(r.Layers, root)
 	}
-	var err error
 	r.Root, err = t.root.write(ctx, t.objects)
 	r.Notes = t.Notes()
 	return r, err

@@ -20,8 +20,9 @@ import (
 // Standin plays "ostree admin" on the host. All else that is asked of ostree the
 // real one does.
 type Standin struct {
-	Calls   []string // the verbs of "ostree admin", in order
-	Version string   // of libostree; "": one that locks by a file
+	Calls    []string // the verbs of "ostree admin", in order
+	Version  string   // of libostree; "": one that locks by a file
+	Features string   // further lines of its features
 
 	// Fail, if not nil, is asked at each call, before it takes effect and after.
 	// An error ends the call there.
@@ -47,7 +48,7 @@ func (s *Standin) run(ctx context.Context, argv ...string) ([]byte, error) {
 	}
 	switch {
 	case len(argv) > 1 && argv[0] == "ostree" && argv[1] == "--version":
-		return fmt.Appendf(nil, "libostree:\n Version: '%s'\n Features:\n  - libcurl\n", s.version()), nil
+		return fmt.Appendf(nil, "libostree:\n Version: '%s'\n Features:\n  - libcurl\n%s", s.version(), s.Features), nil
 	case len(argv) < 3 || argv[0] != "ostree":
 		return nil, fmt.Errorf("the stand-in knows no %q", argv)
 	case argv[1] != "admin":
