@@ -23,7 +23,9 @@ needs() {
 	qemu-system-x86_64                 qemu-system-x86  the boot tests
 	podman                             podman           the benchmark, to compare with
 	skopeo                             skopeo           the benchmark, to compare with
-	umoci                              umoci            the benchmark, to compare with
+	umoci                              umoci            images of a container tool, and the benchmark, to compare with
+	matchpathcon                       selinux-utils    the tests against the real libselinux
+	sefcontext_compile                 selinux-utils    the tests against the real libselinux
 	EOF
 }
 
@@ -50,6 +52,19 @@ give_up() {
 	[ "${CI:-}" != true ]
 	exit
 }
+
+# A policy is only read: installing it would make it this machine's.
+unpack_policy() {
+	dir="${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/machine-pivot/selinux-policy-default"
+	[ ! -d "$dir" ] && command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 0
+	tmp=$(mktemp -d)
+	echo "unpacking selinux-policy-default (needed for the tests against the real libselinux)"
+	(cd "$tmp" && { apt-get -q download selinux-policy-default || { apt-get -q update && apt-get -q download selinux-policy-default; }; }) >/dev/null 2>&1 &&
+		dpkg-deb -x "$tmp"/*.deb "$tmp/x" && mkdir -p "$(dirname "$dir")" && mv "$tmp/x" "$dir" ||
+		echo "cannot get selinux-policy-default: some tests will be skipped"
+	rm -rf "$tmp"
+}
+unpack_policy
 
 [ -n "$(lacking)" ] || exit 0
 command -v apt-get >/dev/null || give_up "this is not Debian, nothing can be installed"
