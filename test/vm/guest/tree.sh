@@ -1,10 +1,13 @@
 #!/bin/bash
-# Turns a Debian root file system into the tree of an ostree commit: tree.sh DIR [selinux].
+# Turns a Debian root file system into the tree of an ostree commit: tree.sh DIR POLICIES [VARIANT].
+# VARIANT is selinux, or selinux-any-label: then services may store labels that the policy does not
+# know. Policies that B may have instead of A's go into the directory POLICIES.
 # What a boot test needs stays, the rest goes: each file costs time at every build and boot.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 cd "$1"
-variant=${2-}
+policies=$2
+variant=${3-}
 kver=$(ls usr/lib/modules)
 modules=usr/lib/modules/$kver
 
@@ -36,20 +39,36 @@ units() {
 	done <"$here/masked"
 }
 
-# selinux keeps the policy, permissive: what it would deny is no matter of these
-# tests, the labels are. The pinning files get labels that nothing gives them by chance.
+# selinux keeps the policy, enforcing, with what the guest's own programs need of it,
+# and writes those that B may have. The pinning files get labels that nothing gives
+# them by chance: of A's policy one, of B's another.
 selinux() {
-	local contexts=etc/selinux/default/contexts/files/file_contexts.local
-	if [ "$variant" != selinux ]; then
+	local b
+	if [[ $variant != selinux* ]]; then
 		rm -rf etc/selinux usr/share/selinux
 		return
 	fi
-	sed -i 's/^SELINUX=.*/SELINUX=permissive/' etc/selinux/config
+	sed -i 's/^SELINUX=.*/SELINUX=enforcing/' etc/selinux/config
 	# Where image-based hosts have it: libostree looks at the modules of a deployment, which has no /var.
 	mv var/lib/selinux/default/* etc/selinux/default
 	echo 'store-root=/etc/selinux' >>etc/selinux/semanage.conf
-	printf '%s(/.*)?\tsystem_u:object_r:etc_runtime_t:s0\n' /etc/crio /etc/kubernetes >$contexts
-	cp $contexts etc/selinux/default/active
+	load_module guest guest
+	load_module pinning pinning-a
+	[ "$variant" != selinux-any-label ] || load_module any-label any-label
+	for b in pinning-b pinning-new; do
+		cp -a etc/selinux selinux-a
+		load_module pinning "$b"
+		mkdir -p "$policies/$b/etc"
+		mv etc/selinux "$policies/$b/etc/selinux"
+		mv selinux-a etc/selinux
+	done
+}
+
+# load_module adds a module to the policy, or replaces it: load_module MODULE FILE.
+load_module() {
+	cp "$here/selinux/$2.cil" "tmp/$1.cil"
+	chroot . semodule -N -i "/tmp/$1.cil"
+	rm "tmp/$1.cil"
 }
 
 # prune_modules keeps what the virtual machine has, with all that depends on.
