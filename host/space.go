@@ -12,5 +12,5 @@ func free(path string) (int64, error) {
 	if err := unix.Statfs(path, &st); err != nil {
 		return 0, fmt.Errorf("cannot look at the file system of %s: %w", path, err)
 	}
-	return int64(st.Bavail) * st.Bsize, nil
+	return int64(st.Bavail) * int64(st.Bsize), nil
 }

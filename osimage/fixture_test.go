@@ -171,9 +171,7 @@ func (h *host) lookUp(ctx context.Context, ref imageref.Reference) (osimage.Imag
 // importRef resolves and imports.
 func (h *host) importRef(ref imageref.Reference, repo string) (osimage.Result, error) {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	return h.importWith(ctx, ref, repo)
+	return h.importWith(h.t.Context(), ref, repo)
 }
 
 // importWith is importRef with a context.

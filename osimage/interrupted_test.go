@@ -74,7 +74,7 @@ func TestInterruptedImportKeepsLayers(t *testing.T) {
 // others have their refs.
 func (h *host) interrupt(image osimage.Image, repo string, others int) {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	ctx, cancel := context.WithCancel(h.t.Context())
 	defer cancel()
 	var once sync.Once
 	h.report = func(osimage.Progress) { // at the first byte of a layer, when others are not asked for yet

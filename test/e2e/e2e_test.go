@@ -3,14 +3,12 @@
 package e2e_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"machine-pivot/host"
 	"machine-pivot/machineconfig"
@@ -20,9 +18,6 @@ import (
 	"machine-pivot/test/need"
 	"machine-pivot/test/vm"
 )
-
-// bootTimeout is four times and more what a boot takes without hardware virtualisation.
-const bootTimeout = 4 * time.Minute
 
 // TestFirstBoot runs its cases one after the other: two machines at once would
 // not fit two processors.
@@ -400,9 +395,7 @@ func diskName(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", "-
 
 func boot(t *testing.T, m *vm.Machine, o vm.BootOptions) *vm.BootResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), bootTimeout)
-	defer cancel()
-	b, err := m.Boot(ctx, o)
+	b, err := m.Boot(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func byKexec(t *testing.T, l *lab.Lab) {
 	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: []vm.TreeFile{
 		{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=system\nreboot-method=kexec\n")},
 	}})
-	only := boot(t, m, vm.BootOptions{Timeout: 2 * vm.DefaultTimeout})
+	only := boot(t, m, vm.BootOptions{})
 	expectArrived(t, only, want)
 	expectProven(t, m, want)
 

@@ -102,7 +102,7 @@ func scratch(t *testing.T) string {
 	t.Helper()
 	const room = 4 << 30 // three disks, sparse, and a log
 	var st unix.Statfs_t
-	if err := unix.Statfs("/dev/shm", &st); err != nil || int64(st.Bavail)*st.Bsize < room {
+	if err := unix.Statfs("/dev/shm", &st); err != nil || int64(st.Bavail)*int64(st.Bsize) < room {
 		return t.TempDir()
 	}
 	if dir, err := os.MkdirTemp("/dev/shm", "pivot-cuts-*"); err == nil {

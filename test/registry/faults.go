@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 )
 
 // Fault spoils the answer to a request.
@@ -157,10 +156,5 @@ func ask(change func(http.Header)) Fault {
 	}
 }
 
-// wait holds an answer until the client has gone.
-func wait(req *http.Request) {
-	select {
-	case <-req.Context().Done():
-	case <-time.After(time.Minute):
-	}
-}
+// wait holds an answer until the client or the registry has gone.
+func wait(req *http.Request) { <-req.Context().Done() }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
-	"time"
 )
 
 // Proxy is an HTTP proxy for CONNECT on a port of the loopback interface.
@@ -35,7 +34,7 @@ func StartProxy(to, user, password string) (*Proxy, error) {
 	if user != "" {
 		p.authorization = "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 	}
-	p.server = &http.Server{Handler: p, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: 10 * time.Second}
+	p.server = &http.Server{Handler: p, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() { _ = p.server.Serve(listener) }() // ends with Close
 	return p, nil
 }

@@ -98,10 +98,9 @@ func (r *Registry) serve() error {
 		return err
 	}
 	server := &http.Server{
-		Handler:           http.HandlerFunc(r.handle),
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{r.cert}},
-		ErrorLog:          log.New(io.Discard, "", 0),
-		ReadHeaderTimeout: 10 * time.Second,
+		Handler:   http.HandlerFunc(r.handle),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{r.cert}},
+		ErrorLog:  log.New(io.Discard, "", 0),
 	}
 	r.mu.Lock()
 	r.server, r.listener = server, listener

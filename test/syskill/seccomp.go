@@ -7,6 +7,7 @@ package syskill
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"unsafe"
 
@@ -15,12 +16,15 @@ import (
 
 // effects are the system calls that change what is on disk or mounted, make it
 // durable, or start a program.
-var effects = map[uint32]string{
-	unix.SYS_RENAME: "rename", unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename",
-	unix.SYS_LINK: "link", unix.SYS_LINKAT: "link", unix.SYS_SYMLINK: "symlink", unix.SYS_SYMLINKAT: "symlink",
-	unix.SYS_UNLINK: "unlink", unix.SYS_UNLINKAT: "unlink", unix.SYS_MKDIR: "mkdir", unix.SYS_MKDIRAT: "mkdir",
-	unix.SYS_FSYNC: "fsync", unix.SYS_FDATASYNC: "fsync", unix.SYS_SYNCFS: "syncfs", unix.SYS_SYNC: "sync",
-	unix.SYS_MOUNT: "mount", unix.SYS_UMOUNT2: "umount", unix.SYS_EXECVE: "exec",
+func effects() map[uint32]string {
+	calls := map[uint32]string{
+		unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename", unix.SYS_LINKAT: "link", unix.SYS_SYMLINKAT: "symlink",
+		unix.SYS_UNLINKAT: "unlink", unix.SYS_MKDIRAT: "mkdir",
+		unix.SYS_FSYNC: "fsync", unix.SYS_FDATASYNC: "fsync", unix.SYS_SYNCFS: "syncfs", unix.SYS_SYNC: "sync",
+		unix.SYS_MOUNT: "mount", unix.SYS_UMOUNT2: "umount", unix.SYS_EXECVE: "exec",
+	}
+	maps.Copy(calls, effectsWithoutDirectory())
+	return calls
 }
 
 // BPF's instructions that the filter is made of (linux/bpf_common.h).
@@ -33,9 +37,10 @@ const (
 // install makes the calling thread, and what it becomes and starts, stop at the
 // effects. Who reads the returned descriptor lets them go on.
 func install() (listener int, err error) {
-	n := uint8(len(effects))
+	calls := effects()
+	n := uint8(len(calls))
 	program := []unix.SockFilter{{Code: loadWord, K: 0}} // the number of the call
-	for number := range effects {
+	for number := range calls {
 		n--
 		program = append(program, unix.SockFilter{Code: jumpIfEqual, K: number, Jt: n + 1})
 	}
@@ -72,7 +77,7 @@ type response struct {
 // watch tells visit of each effect and lets it go on, until visit says stop or
 // no process is left that the filter is on.
 func watch(listener *os.File, visit func(effect string) (stop bool)) error {
-	fd := int(listener.Fd())
+	fd, names := int(listener.Fd()), effects()
 	for {
 		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		if _, err := unix.Poll(polled, -1); err != nil && !errors.Is(err, unix.EINTR) {
@@ -91,7 +96,7 @@ func watch(listener *os.File, visit func(effect string) (stop bool)) error {
 		case err != nil:
 			return err
 		}
-		if visit(effects[n.call]) {
+		if visit(names[n.call]) {
 			return nil
 		}
 		r := response{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}

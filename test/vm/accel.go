@@ -16,8 +16,10 @@ const (
 	software = "tcg,thread=multi"
 )
 
-// probeLimit bounds the probe: hardware needs a twentieth of it.
-const probeLimit = time.Second
+// probeLimits bound the probe: hardware needs a twentieth of that processor time.
+func probeLimits() Limits {
+	return Limits{Idle: 10 * time.Second, Spin: time.Second, Total: time.Minute}
+}
 
 // accelerator finds out how to run a guest. That /dev/kvm opens and starts a
 // virtual processor proves nothing: there are hosts whose KVM interprets each
@@ -51,11 +53,16 @@ func probe(ctx context.Context, accel, dir string) (bool, error) {
 	if err := os.WriteFile(rom, probeROM(), 0o644); err != nil {
 		return false, err
 	}
-	limited, cancel := context.WithTimeout(ctx, probeLimit)
-	defer cancel()
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	cmd := exec.CommandContext(limited, "qemu-system-x86_64", "-accel", accel, "-machine", "q35", "-cpu", "max", "-m", "16",
 		"-nodefaults", "-display", "none", "-bios", rom, "-device", "isa-debug-exit,iobase=0xf4,iosize=1")
-	err := cmd.Run()
+	if err := cmd.Start(); err != nil {
+		return false, err
+	}
+	silent := func() int64 { return 0 }
+	go watch(limited, cancel, cmd.Process.Pid, silent, probeLimits(), lookEvery/20)
+	err := cmd.Wait()
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}

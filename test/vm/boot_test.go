@@ -140,7 +140,7 @@ func checkDisk(t *testing.T, m *vm.Machine, guest *vm.Guest) {
 	}
 }
 
-// checkEnds has power-ons that never get to the real root.
+// checkEnds has power-ons that end otherwise than by the guest.
 func checkEnds(t *testing.T, m *vm.Machine) {
 	t.Helper()
 	for _, c := range []struct {
@@ -153,7 +153,10 @@ func checkEnds(t *testing.T, m *vm.Machine) {
 			ExtraArgs: []string{"harness.network"},
 			StopWhen:  func(line string) bool { return strings.Contains(line, networkUp) },
 		}, false},
-		{vm.TimedOut, vm.BootOptions{Timeout: time.Second}, true},
+		{vm.TimedOut, vm.BootOptions{Limits: vm.Limits{Total: time.Second}}, true},
+		// A whole system that waits for nothing: its timers must not look like work.
+		{vm.Hung, vm.BootOptions{ExtraArgs: []string{"report.stay"}, Limits: vm.Limits{Idle: 30 * time.Second}}, true},
+		{vm.Hung, vm.BootOptions{ExtraArgs: []string{"rdinit=/bin/sh", "--", "-c", `"while :; do :; done"`}, Limits: vm.Limits{Spin: 30 * time.Second}}, true},
 		{vm.Panicked, vm.BootOptions{ExtraArgs: []string{"rdinit=/usr/bin/false"}}, true},
 		{vm.Emergency, vm.BootOptions{ExtraArgs: []string{"rd.systemd.unit=emergency.target"}}, true},
 	} {

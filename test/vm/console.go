@@ -6,6 +6,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,11 +16,13 @@ type console struct {
 	onLine   func(string)
 	stopWhen func(string) bool
 	start    time.Time
+	said     atomic.Int64 // lines: read while others are written
 	partial  []byte
 	lines    []SerialLine
 }
 
-// over is the error of a line after which the machine has nothing to live for.
+// over is the error of a machine that shall live no longer, with the line of its
+// console, or the limit, that says so.
 type over struct {
 	reason Reason
 	line   string
@@ -70,6 +73,7 @@ func (c *console) end() {
 func (c *console) line(text string) error {
 	l := SerialLine{At: time.Since(c.start), Text: controls.ReplaceAllString(text, "")}
 	c.lines = append(c.lines, l)
+	c.said.Add(1)
 	if c.log != nil {
 		fmt.Fprintln(c.log, l)
 	}

@@ -22,15 +22,12 @@ type Machine struct {
 
 // BootOptions say how a machine is powered on.
 type BootOptions struct {
-	Timeout   time.Duration          // 0: DefaultTimeout
+	Limits    Limits                 // when a guest that gets nowhere is given up
 	ExtraArgs []string               // for the kernel, after the boot entry's
 	OnLine    func(line string)      // told of each line on the console; may be nil
 	StopWhen  func(line string) bool // kills the machine when true; may be nil
 	Record    string                 // a directory that gets what was written to the disk: see OpenRecording
 }
-
-// DefaultTimeout bounds one boot: four times and more what the slowest takes.
-const DefaultTimeout = 3 * time.Minute
 
 // Reason is why a boot ended.
 type Reason string
@@ -40,6 +37,7 @@ const (
 	Rebooted   Reason = "rebooted"
 	PoweredOff Reason = "powered off"
 	Stopped    Reason = "was stopped" // by StopWhen
+	Hung       Reason = "hung"        // idle or spinning: see Limits
 	TimedOut   Reason = "timed out"
 	Emergency  Reason = "fell into emergency mode"
 	Panicked   Reason = "panicked"
@@ -96,17 +94,13 @@ func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) 
 
 // power does one power-on.
 func (m *Machine) power(ctx context.Context, kernel, initramfs string, o BootOptions, r *BootResult) error {
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-	defer cancel()
 	writeLog, err := startRecording(ctx, o.Record, m.Disk)
 	if err != nil {
 		return err
 	}
 	q := qemu{
 		accel: m.Accel, disk: m.Disk, kernel: kernel, initramfs: initramfs, extra: m.Extra, writeLog: writeLog,
+		limits:  o.Limits.orDefault(),
 		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
 	}
 	start := time.Now()

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // qemu is one power-on of a machine.
@@ -18,7 +19,11 @@ type qemu struct {
 	accel, disk, kernel, initramfs, cmdline string
 	writeLog                                string // a file that gets each write to the disk; "": none
 	extra                                   []string
+	limits                                  Limits
 }
+
+// lookEvery is how often a machine's progress is looked at.
+const lookEvery = time.Second
 
 func (q qemu) command(ctx context.Context) *exec.Cmd {
 	// A virtio disk and its cache: what the guest does not flush may be lost.
@@ -51,8 +56,8 @@ func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
 	// Pdeathsig is about the thread that started QEMU.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	mon, err := newMonitor()
 	if err != nil {
 		return "", err
@@ -71,32 +76,28 @@ func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
 	}
 	reason := make(chan string, 1)
 	go func() { reason <- mon.shutdownReason() }()
-	_, lineErr := io.Copy(c, serial)
-	if lineErr != nil {
-		cancel() // kills it: it is broken, or the caller wants a power cut
+	go watch(ctx, cancel, cmd.Process.Pid, c.said.Load, q.limits, lookEvery)
+	if _, err := io.Copy(c, serial); err != nil {
+		cancel(err) // kills it: it is broken, or the caller wants a power cut
 	}
 	waitErr := cmd.Wait()
 	c.end()
 	switch {
-	case lineErr != nil:
-		return lineEnd(lineErr)
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return TimedOut, errors.New("the guest did not end in time")
 	case ctx.Err() != nil:
-		return "", ctx.Err()
+		return killed(context.Cause(ctx))
 	case waitErr != nil:
 		return "", fmt.Errorf("QEMU failed: %w: %s", waitErr, strings.TrimSpace(stderr.String()))
 	}
 	return guestEnd(<-reason, stderr.String())
 }
 
-// lineEnd is the end of a machine by what its console said.
-func lineEnd(err error) (Reason, error) {
-	o, ok := errors.AsType[over](err)
+// killed is the end of a machine that was killed for a cause.
+func killed(cause error) (Reason, error) {
+	o, ok := errors.AsType[over](cause)
 	if ok && o.reason == Stopped {
 		return Stopped, nil
 	}
-	return o.reason, err
+	return o.reason, cause
 }
 
 // guestEnd is the end of a machine by the guest's own wish.

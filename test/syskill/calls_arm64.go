@@ -1,0 +1,3 @@
+package syskill
+
+func effectsWithoutDirectory() map[uint32]string { return nil }

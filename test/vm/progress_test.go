@@ -1,0 +1,132 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// life is a stretch of a machine's time in which it behaves the same.
+type life struct {
+	lasts time.Duration
+	speed float64       // of a processor, that it gets
+	runs  float64       // share of the time in which something of it could run, if the host lets it
+	line  time.Duration // between two lines on its console; 0: it is silent
+}
+
+// TestProgress lets machines live through their lives by a clock of its own.
+func TestProgress(t *testing.T) {
+	limits := Limits{Idle: 3 * time.Minute, Spin: 5 * time.Minute, Total: 30 * time.Minute}
+	boots := life{lasts: 40 * time.Second, speed: 1.5, runs: 1, line: time.Second}
+	for _, c := range []struct {
+		name     string
+		lives    []life
+		end      Reason        // "": it is left alone
+		from, to time.Duration // when it is given up
+		says     string
+	}{
+		{"an ordinary boot", []life{boots, {lasts: 30 * time.Second, speed: 1.8, runs: 1}, boots}, "", 0, 0, ""},
+		{"hangs idle", []life{boots, {lasts: time.Hour, speed: 0.03, runs: 0.03}}, Hung, 220 * time.Second, 320 * time.Second, "idle"},
+		{"hangs idle on a busy host", []life{boots, {lasts: time.Hour, speed: 0.01, runs: 0.05}}, Hung, 220 * time.Second, 420 * time.Second, "idle"},
+		{"spins silently", []life{boots, {lasts: time.Hour, speed: 1, runs: 1}}, Hung, 340 * time.Second, 345 * time.Second, "processor"},
+		{"spins on two processors", []life{boots, {lasts: time.Hour, speed: 2, runs: 1}}, Hung, 190 * time.Second, 195 * time.Second, "processor"},
+		{"slow on a busy host", []life{
+			{lasts: 10 * time.Minute, speed: 0.1, runs: 1, line: 20 * time.Second},
+			{lasts: 15 * time.Minute, speed: 0.1, runs: 1},
+		}, "", 0, 0, ""},
+		{"gets no processor for a while", []life{boots, {lasts: 10 * time.Minute, speed: 0, runs: 1}, boots}, "", 0, 0, ""},
+		{"waits for somebody, then goes on", []life{boots, {lasts: 170 * time.Second, speed: 0.02, runs: 0.02}, boots}, "", 0, 0, ""},
+		{"waits often, never for long", []life{
+			boots, {lasts: 100 * time.Second, speed: 0.02, runs: 0.02}, {lasts: 15 * time.Second, speed: 1, runs: 1},
+			{lasts: 100 * time.Second, speed: 0.02, runs: 0.02}, {lasts: 15 * time.Second, speed: 1, runs: 1},
+			{lasts: 100 * time.Second, speed: 0.02, runs: 0.02}, boots,
+		}, "", 0, 0, ""},
+		{"says the same for ever", []life{{lasts: time.Hour, speed: 0.02, runs: 0.02, line: time.Second}}, TimedOut, 30 * time.Minute, 30*time.Minute + time.Second, "30m"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			at, err := lived(&progress{limits: limits, every: lookEvery}, c.lives)
+			if got, _ := errors.AsType[over](err); got.reason != c.end || !strings.Contains(got.line, c.says) {
+				t.Fatalf("%v after %s, want %q", err, at, c.end)
+			}
+			if err != nil && (at < c.from || at > c.to) {
+				t.Errorf("given up after %s, want %s to %s", at, c.from, c.to)
+			}
+		})
+	}
+}
+
+// lived is when and why a machine that lives so is given up.
+func lived(p *progress, lives []life) (time.Duration, error) {
+	const step = lookEvery
+	var s sign
+	var since time.Duration // the last line
+	n := 0
+	for _, l := range lives {
+		for end := s.at + l.lasts; s.at < end; {
+			s.at += step
+			s.worked += time.Duration(l.speed * float64(step))
+			s.runs = int(float64(n+1)*l.runs) > int(float64(n)*l.runs) // evenly spread
+			n++
+			if since += step; l.line > 0 && since >= l.line {
+				s.lines, since = s.lines+1, 0
+			}
+			if err := p.take(s); err != nil {
+				return s.at, err
+			}
+		}
+	}
+	return s.at, nil
+}
+
+// TestLateSigns has a harness that is itself stopped for a while: the guest may
+// have been, too.
+func TestLateSigns(t *testing.T) {
+	p := &progress{limits: Limits{Idle: time.Minute, Spin: time.Minute, Total: time.Hour}, every: lookEvery}
+	for _, at := range []time.Duration{1, 2, 600, 601, 602} {
+		if err := p.take(sign{at: at * time.Second}); err != nil {
+			t.Errorf("after %d s: %v", at, err)
+		}
+	}
+}
+
+// TestWatch watches real processes.
+func TestWatch(t *testing.T) {
+	const spin = "while :; do :; done"
+	for _, c := range []struct {
+		name   string
+		argv   []string
+		limits Limits
+		end    Reason
+	}{
+		{"idle", []string{"sleep", "600"}, Limits{Idle: time.Second, Spin: time.Hour, Total: time.Hour}, Hung},
+		{"spinning", []string{"sh", "-c", spin}, Limits{Idle: time.Hour, Spin: time.Second / 2, Total: time.Hour}, Hung},
+		{"ends by itself", []string{"true"}, Limits{Idle: time.Hour, Spin: time.Hour, Total: time.Hour}, ""},
+		// The scheduler's class for what shall run only where nothing else does.
+		{"pushed aside", []string{"chrt", "-i", "0", "sh", "-c", spin}, Limits{Idle: time.Second, Spin: time.Hour, Total: 3 * time.Second}, TimedOut},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			for range runtime.NumCPU() {
+				go func() {
+					for c.end == TimedOut && ctx.Err() == nil {
+					}
+				}()
+			}
+			cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			go watch(ctx, cancel, cmd.Process.Pid, func() int64 { return 0 }, c.limits, 20*time.Millisecond)
+			werr := cmd.Wait()
+			got, _ := errors.AsType[over](context.Cause(ctx))
+			if got.reason != c.end || (werr != nil) != (c.end != "") {
+				t.Errorf("%v, %v, want %q", context.Cause(ctx), werr, c.end)
+			}
+		})
+	}
+}
