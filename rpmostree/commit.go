@@ -42,12 +42,12 @@ func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 		return fmt.Errorf("cannot finalize the staged deployment: %w", err)
 	}
 	defer onHost.Close()
-	labelling, err := e.labelling(booted, r.Files)
+	labels, err := e.labels(booted, staged.Target.Checksum, r.Files)
 	if err != nil {
 		return err
 	}
 	finalize := func() error {
-		if err := e.label(ctx, labelling); err != nil {
+		if err := applyLabels(booted.Path, labels); err != nil {
 			return err
 		}
 		if err := forget(onHost); err != nil {
@@ -64,7 +64,7 @@ func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return fmt.Errorf("cannot finalize the staged deployment: %w", err)
 	}
-	return e.checkCommitted(r)
+	return e.checkCommitted(r, labels)
 }
 
 // forget takes the staged state away from the host, and only then its lock. From

@@ -89,8 +89,7 @@ func (e *RpmOstree) rebase(ctx context.Context, r pivot.Request, t tool) error {
 	if err != nil {
 		return fmt.Errorf("cannot rebase to %s: %w", r.Image.Reference, err)
 	}
-	_, err = e.checkStaged(r)
-	return err
+	return e.checkPrepared(r)
 }
 
 func (e *RpmOstree) tryRebase(ctx context.Context, r pivot.Request, t tool) error {

@@ -88,13 +88,16 @@ func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 	switch verb {
 	case "deploy":
 		if !slices.Contains(args, "--stage") {
-			_, err := output(ctx, append([]string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical}, args...)...)
-			return err
+			return s.deploy(ctx, args)
 		}
 		return s.stage(args)
 	case "finalize-staged":
 		return s.finalize(ctx)
 	case "undeploy":
+		if _, err := os.Stat(s.stateFile()); err != nil {
+			_, err := output(ctx, "ostree", "admin", "undeploy", "--sysroot="+s.host.physical, args[0])
+			return err
+		}
 		return errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile()))
 	case "set-default":
 		return s.setDefault(args[0])
@@ -200,7 +203,7 @@ func (s *Standin) finalize(ctx context.Context) error {
 	if err := errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile())); err != nil {
 		return err
 	}
-	argv := []string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical, "--karg-none"}
+	argv := []string{"--karg-none"}
 	for _, arg := range staged.KernelArguments {
 		argv = append(argv, "--karg-append="+arg)
 	}
@@ -209,11 +212,26 @@ func (s *Standin) finalize(ctx context.Context) error {
 			argv = append(argv, a)
 		}
 	}
-	_, err = output(ctx, argv...)
-	return err
+	return s.deploy(ctx, argv)
 }
 
-// setDefault gives the boot entries another order, as libostree 2023.6 does and
+// deploy lets the real ostree make a deployment. SELinux's configuration has another
+// name until it has merged /etc: it would refresh the policy, with programs that this
+// directory does not have.
+func (s *Standin) deploy(ctx context.Context, args []string) error {
+	const config, hidden = "etc/selinux/config", "etc/selinux/hidden"
+	moved := os.Rename(s.host.Path(config), s.host.Path(hidden)) == nil
+	_, err := output(ctx, append([]string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical}, args...)...)
+	if !moved {
+		return err
+	}
+	all, gerr := filepath.Glob(filepath.Join(s.deployDir(), "*.[0-9]", hidden))
+	for _, found := range all {
+		gerr = errors.Join(gerr, os.Rename(found, filepath.Join(filepath.Dir(found), filepath.Base(config))))
+	}
+	return errors.Join(err, gerr)
+}
+
 // the one here may not.
 func (s *Standin) setDefault(index string) error {
 	all, err := s.host.Sysroot().Deployments()

@@ -1,0 +1,58 @@
+// Package selinux knows which label a system's SELinux policy gives a file, and what
+// the running kernel's policy thinks of a label.
+//
+// It reads file_contexts(5) itself. setfiles(8) would not do: it wants each label of a
+// policy to be known to the running one, which those of a newer system are not.
+//
+// Sources: selinux_config(5), file_contexts(5), selabel_file(5), and what
+// libselinux's selabel_lookup does with them.
+package selinux
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Files reads a configuration of SELinux: each file by its name below /etc/selinux. A
+// file that is not there is an fs.ErrNotExist.
+type Files func(name string) ([]byte, error)
+
+// In is the configuration in a directory, as /etc/selinux.
+func In(dir string) Files {
+	return func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, name)) }
+}
+
+// Config is what /etc/selinux/config says (selinux_config(5)).
+type Config struct {
+	Mode   string // SELINUX=: enforcing, permissive, disabled; "" if there is no configuration
+	Policy string // SELINUXTYPE=: the name of the policy
+}
+
+// Config reads the file "config".
+func (f Files) Config() (Config, error) {
+	text, err := f("config")
+	if errors.Is(err, fs.ErrNotExist) {
+		return Config{}, nil
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("cannot read SELinux's configuration: %w", err)
+	}
+	var c Config
+	for line := range strings.Lines(string(text)) {
+		switch key, value, _ := strings.Cut(strings.TrimSpace(line), "="); key {
+		case "SELINUX":
+			c.Mode = strings.ToLower(strings.TrimSpace(value))
+		case "SELINUXTYPE":
+			c.Policy = strings.TrimSpace(value)
+		}
+	}
+	return c, nil
+}
+
+// On reports whether a system that is configured so runs with SELinux, unless its
+// kernel has none.
+func (c Config) On() bool { return c.Mode == "enforcing" || c.Mode == "permissive" }
