@@ -46,6 +46,9 @@ func (im *Import) AddFile(ctx context.Context, c Checksum, info FileInfo, body i
 // writeObject makes a file or link of a header and the content that a function
 // copies from the source.
 func (im *Import) writeObject(n ObjectName, h *fileHeader, source *noting, content func(io.Writer, io.Reader) error) error {
+	if err := im.checkLabels(n, h.xattrs); err != nil {
+		return err
+	}
 	if h.isLink() {
 		return im.writeLink(n, h, source, content)
 	}
@@ -65,7 +68,10 @@ func (im *Import) writeObject(n ObjectName, h *fileHeader, source *noting, conte
 	if got := Checksum(sum.Sum(nil)); got != n.Checksum {
 		return corrupt(n, "its content has the checksum %s", got)
 	}
-	if err := errors.Join(im.applyMetadata(f, h), im.durable(f), f.Close()); err != nil {
+	if err := im.applyMetadata(n, f, h); err != nil {
+		return err
+	}
+	if err := errors.Join(im.durable(f), f.Close()); err != nil {
 		return fmt.Errorf("cannot write object %s: %w", n, err)
 	}
 	return nil
@@ -74,22 +80,22 @@ func (im *Import) writeObject(n ObjectName, h *fileHeader, source *noting, conte
 // applyMetadata sets owner, mode, xattrs and time, in this order: changing the
 // owner clears the set-id bits and security.capability, and the time says that
 // the file is whole (staging.whole).
-func (im *Import) applyMetadata(f *os.File, h *fileHeader) error {
+func (im *Import) applyMetadata(n ObjectName, f *os.File, h *fileHeader) error {
 	fd := int(f.Fd())
 	if err := unix.Fchown(fd, int(h.uid), int(h.gid)); err != nil {
-		return fmt.Errorf("cannot set the owner %d:%d: %w", h.uid, h.gid, err)
+		return fmt.Errorf("cannot write object %s: cannot set the owner %d:%d: %w", n, h.uid, h.gid, err)
 	}
 	if err := unix.Fchmod(fd, h.mode&0o7777); err != nil {
-		return fmt.Errorf("cannot set the mode: %w", err)
+		return fmt.Errorf("cannot write object %s: cannot set the mode: %w", n, err)
 	}
 	for _, x := range h.xattrs {
 		if err := unix.Fsetxattr(fd, x.name, x.value, 0); err != nil {
-			return fmt.Errorf("cannot set %s: %w", x.name, err)
+			return cannotSet(n, x, err)
 		}
 	}
 	epoch := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {}}
 	if err := unix.UtimesNanoAt(im.staging.fd(), f.Name(), epoch, 0); err != nil {
-		return fmt.Errorf("cannot set the time: %w", err)
+		return fmt.Errorf("cannot write object %s: cannot set the time: %w", n, err)
 	}
 	return nil
 }
@@ -112,7 +118,7 @@ func (im *Import) writeLink(n ObjectName, h *fileHeader, source *noting, content
 	}
 	for _, x := range h.xattrs {
 		if err := unix.Lsetxattr(path, x.name, x.value, 0); err != nil {
-			return fmt.Errorf("cannot write object %s: cannot set %s: %w", n, x.name, err)
+			return cannotSet(n, x, err)
 		}
 	}
 	return nil
