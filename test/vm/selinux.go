@@ -55,9 +55,9 @@ func (s SELinux) policy(v version) string {
 	case s == NoSELinux || !v.successor:
 		return ""
 	case s == Enforcing:
-		return "pinning-b"
+		return "other-labels"
 	}
-	return "pinning-new"
+	return "new-type"
 }
 
 // labelScript is no part of the recipe: it works on disks.

@@ -43,7 +43,6 @@ units() {
 # and writes those that B may have. The pinning files get labels that nothing gives
 # them by chance: of A's policy one, of B's another.
 selinux() {
-	local b
 	if [[ $variant != selinux* ]]; then
 		rm -rf etc/selinux usr/share/selinux
 		return
@@ -52,23 +51,40 @@ selinux() {
 	# Where image-based hosts have it: libostree looks at the modules of a deployment, which has no /var.
 	mv var/lib/selinux/default/* etc/selinux/default
 	echo 'store-root=/etc/selinux' >>etc/selinux/semanage.conf
-	load_module guest guest
-	load_module pinning pinning-a
-	[ "$variant" != selinux-any-label ] || load_module any-label any-label
-	for b in pinning-b pinning-new; do
-		cp -a etc/selinux selinux-a
-		load_module pinning "$b"
-		mkdir -p "$policies/$b/etc"
-		mv etc/selinux "$policies/$b/etc/selinux"
-		mv selinux-a etc/selinux
-	done
+	load_module guest
+	[ "$variant" != selinux-any-label ] || load_module any-label
+	label_pinning etc_runtime_t
+	cp -a etc/selinux selinux-a
+	label_pinning cert_t
+	keep_policy other-labels
+	load_module new-type
+	label_pinning guest_new_t
+	printf '/usr/share/new-type(/.*)?\tsystem_u:object_r:guest_new_t:s0\n' >>$overrides
+	cp $overrides etc/selinux/default/active
+	keep_policy new-type
+	rm -r selinux-a
 }
 
-# load_module adds a module to the policy, or replaces it: load_module MODULE FILE.
+# The administrator's lines, which go before those of the policy.
+overrides=etc/selinux/default/contexts/files/file_contexts.local
+
+# label_pinning says which type the pinning files are to have.
+label_pinning() {
+	printf "%s(/.*)?\tsystem_u:object_r:$1:s0\n" /etc/crio /etc/kubernetes >$overrides
+	cp $overrides etc/selinux/default/active
+}
+
 load_module() {
-	cp "$here/selinux/$2.cil" "tmp/$1.cil"
+	cp "$here/selinux/$1.cil" tmp
 	chroot . semodule -N -i "/tmp/$1.cil"
 	rm "tmp/$1.cil"
+}
+
+# keep_policy takes the policy as one that B may have, and A's back.
+keep_policy() {
+	mkdir -p "$policies/$1/etc"
+	mv etc/selinux "$policies/$1/etc/selinux"
+	cp -a selinux-a etc/selinux
 }
 
 # prune_modules keeps what the virtual machine has, with all that depends on.
