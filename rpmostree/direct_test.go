@@ -99,6 +99,23 @@ func TestDirectLabels(t *testing.T) {
 			expectOldAlone(t, h)
 		})
 	}
+	t.Run("set-default fails after its work", func(t *testing.T) {
+		h, e, r := prepared(t)
+		cut := errors.New("cut")
+		h.Ostree.Fail = func(call int, after bool) error {
+			if h.Ostree.Calls[call-1] == "set-default" && after {
+				return cut
+			}
+			return nil
+		}
+		if err := e.Commit(t.Context(), r); !errors.Is(err, cut) || slices.Contains(h.Ostree.Calls, "undeploy") {
+			t.Errorf("error %v, calls %q", err, h.Ostree.Calls)
+		}
+		h.Boot()
+		if h.Version() != "B.2" || string(h.Read("/etc/new")) != "x" {
+			t.Errorf("version %s", h.Version())
+		}
+	})
 	t.Run("after a power cut in between", func(t *testing.T) {
 		h, e, r := prepared(t)
 		cut := errors.New("cut")

@@ -83,35 +83,59 @@ func (e *Direct) commitLabelled(ctx context.Context, r pivot.Request, booted ost
 	if err := e.deploy(ctx, r, booted, "--not-as-default"); err != nil {
 		return err
 	}
-	index, next, err := e.made(r, booted)
+	next, err := e.made(r, booted)
 	if err != nil {
 		return err
 	}
 	contexts, err := e.finish(r, next)
 	if err == nil {
-		_, err = e.Run(ctx, "ostree", "admin", "set-default", index)
+		err = e.setDefault(ctx, next)
 	}
 	if err != nil {
-		if _, uerr := e.Run(ctx, "ostree", "admin", "undeploy", index); uerr != nil {
-			err = fmt.Errorf("%w (and what was made could not be removed: %v)", err, uerr)
-		}
-		return err
+		return e.takeBack(ctx, next, err)
 	}
 	return e.labelBoot(contexts)
 }
 
-// made finds the deployment that was just made, and its place among those that can be
-// booted.
-func (e *Direct) made(r pivot.Request, booted ostree.Deployment) (string, ostree.Deployment, error) {
+// made finds the deployment that was just made: it follows the booted one.
+func (e *Direct) made(r pivot.Request, booted ostree.Deployment) (ostree.Deployment, error) {
 	all, err := e.Sysroot.Deployments()
 	if err != nil {
-		return "", ostree.Deployment{}, err
+		return ostree.Deployment{}, err
 	}
-	i := slices.IndexFunc(all, func(d ostree.Deployment) bool { return d.ID() == booted.ID() }) + 1
+	i := indexOf(all, booted) + 1
 	if i == 0 || i == len(all) || !carries(all[i], r.Commit) {
-		return "", ostree.Deployment{}, fault.New(fault.Internal, "ostree reported success but no deployment of it follows the booted one")
+		return ostree.Deployment{}, fault.New(fault.Internal, "ostree reported success but no deployment of it follows the booted one")
 	}
-	return strconv.Itoa(i), all[i], nil
+	return all[i], nil
+}
+
+// indexOf is a deployment's place among those that can be booted, by which libostree
+// names it; -1: it is not there.
+func indexOf(all []ostree.Deployment, d ostree.Deployment) int {
+	return slices.IndexFunc(all, func(other ostree.Deployment) bool { return other.ID() == d.ID() })
+}
+
+// setDefault makes a deployment the next boot: the commit.
+func (e *Direct) setDefault(ctx context.Context, d ostree.Deployment) error {
+	all, err := e.Sysroot.Deployments()
+	if err == nil {
+		_, err = e.Run(ctx, "ostree", "admin", "set-default", strconv.Itoa(indexOf(all, d)))
+	}
+	return err
+}
+
+// takeBack removes a deployment because of err, unless it is the next boot all the
+// same.
+func (e *Direct) takeBack(ctx context.Context, d ostree.Deployment, err error) error {
+	all, lerr := e.Sysroot.Deployments()
+	if i := indexOf(all, d); lerr == nil && i > 0 {
+		_, lerr = e.Run(ctx, "ostree", "admin", "undeploy", strconv.Itoa(i))
+	}
+	if lerr != nil {
+		err = fmt.Errorf("%w (and what was made could not be removed: %v)", err, lerr)
+	}
+	return err
 }
 
 // finish labels a deployment by its own policy, and what else the new system has of
