@@ -164,7 +164,7 @@ func (b *FirstBoot) Target(ctx context.Context, d *machineconfig.Desired) (pivot
 	if err != nil {
 		return pivot.Target{}, err
 	}
-	target := pivot.Target{Kargs: kargs.Change{New: args}, Files: d.Files}
+	target := pivot.Target{Kargs: kargs.Change{New: args, Literal: d.FromCluster}, Files: d.Files}
 	if d.Image == "" {
 		return target, nil
 	}

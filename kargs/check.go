@@ -26,15 +26,30 @@ type Problem struct {
 // rest in silence.
 const MaxLength = 2047
 
+// Fits reports, as an error, that a kernel would cut off a part of the line.
+func (l Line) Fits() error {
+	if n := len(l.String()); n > MaxLength {
+		return fmt.Errorf("%d bytes, more than the %d that a kernel takes: it cuts off the rest", n, MaxLength)
+	}
+	return nil
+}
+
 // Check reports what DefaultPolicy finds wrong with the entries of a configuration.
 func Check(entries ...string) []Problem { return DefaultPolicy().Check(entries...) }
+
+// latinSpace is the no-break space of Latin-1, white space for the kernel
+// (lib/ctype.c) and for nobody else who reads its command line.
+const latinSpace = 0xa0
 
 // malformed says why an entry cannot be written to a boot entry and come out of
 // the kernel's parser as it went in, or "".
 func malformed(entry string) string {
 	for i := 0; i < len(entry); i++ {
-		if c := entry[i]; c < ' ' || c == 0x7f {
+		switch c := entry[i]; {
+		case c < ' ' || c == 0x7f:
 			return fmt.Sprintf("holds the control character 0x%02x", c)
+		case c == latinSpace:
+			return "holds the byte 0xa0, at which the kernel would take it apart (in UTF-8 it is a part of some letters, as à)"
 		}
 	}
 	if strings.Count(entry, `"`)%2 != 0 {

@@ -28,17 +28,20 @@ func groupOf(arg string) string {
 
 // groups sorts wanted arguments into groups, in the order of their first
 // members. The same argument twice in a row in a group says nothing more than
-// once ("nosmt nosmt") and is kept once.
+// once ("nosmt nosmt") and is kept once; in two spellings it is kept in both, for
+// each is looked for to the letter.
 func groups(wanted Line) []group {
 	var all []group
+	at := map[string]int{} // in all, by name
 	for _, arg := range wanted {
 		name := groupOf(arg)
-		i := slices.IndexFunc(all, func(g group) bool { return g.name == name })
-		if i < 0 {
+		i, ok := at[name]
+		if !ok {
+			at[name] = len(all)
 			all = append(all, group{name: name, args: Line{arg}})
 			continue
 		}
-		if g := &all[i]; meaning(g.args[len(g.args)-1]) != meaning(arg) {
+		if g := &all[i]; g.args[len(g.args)-1] != arg {
 			g.args = append(g.args, arg)
 		}
 	}

@@ -1,6 +1,7 @@
 package kargs_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,8 +40,6 @@ func TestApply(t *testing.T) {
 		{name: "nothing asked", booted: "root=/dev/vda rw ostree=/x", final: "root=/dev/vda rw ostree=/x"},
 		{name: "append", booted: "rw ostree=/x", new: "nosmt loglevel=7", final: "rw ostree=/x nosmt loglevel=7", appended: "nosmt loglevel=7"},
 		{name: "there already, another order", booted: "b=2 rw a=1", new: "a=1 b=2", final: "b=2 rw a=1"},
-		{name: "dash and underscore are one", booted: "log-buf-len=1M", new: "log_buf_len=1M", final: "log-buf-len=1M"},
-		{name: "quotes that the kernel strips do not differ", booted: `cgroup_no_v1="all"`, new: "cgroup_no_v1=all", final: `cgroup_no_v1="all"`},
 		{name: "quoted value round trip", booted: `rw`, new: `acpi_osi="!Windows 2020"`, final: `rw acpi_osi="!Windows 2020"`, appended: `acpi_osi="!Windows 2020"`},
 		{name: "a value hides a flag of the same key", booted: "nosmt=force", new: "nosmt", final: "nosmt=force nosmt", appended: "nosmt"},
 		{name: "a part of another value is not the argument", booted: "mitigations=auto,nosmt", new: "nosmt", final: "mitigations=auto,nosmt nosmt", appended: "nosmt"},
@@ -58,6 +57,9 @@ func TestApply(t *testing.T) {
 		{name: "delete by value", booted: "a=1 a=2 rw", del: "a=1", final: "a=2 rw", gone: "a=1"},
 		{name: "delete by key", booted: "a=1 rw", del: "a", final: "rw", gone: "a=1"},
 		{name: "delete what is not there", booted: "rw", del: "quiet", final: "rw"},
+		{name: "what is deleted and wanted is wanted", booted: "a=1 rw", new: "a=1", del: "a=1", final: "a=1 rw"},
+		{name: "a key is deleted, but for the value that is wanted", booted: "a=1 a=2 rw", new: "a=1", del: "a", final: "a=1 rw", gone: "a=2"},
+		{name: "one spelling deleted, another wanted", booted: "log-buf-len=1M rw", new: "log-buf-len=1M", del: "log_buf_len=1M", final: "log-buf-len=1M rw"},
 		{name: "init's arguments stay last", booted: "rw -- single", new: "quiet", final: "rw quiet -- single", appended: "quiet"},
 		{name: "the token of a first boot stays", booted: "$ignition_firstboot rw", new: "quiet", final: "$ignition_firstboot rw quiet", appended: "quiet"},
 	} {
@@ -76,6 +78,50 @@ func TestApply(t *testing.T) {
 			again, err := (kargs.Change{New: change.New, Delete: change.Delete}).Apply(r.Final)
 			if err != nil || again.Changed {
 				t.Errorf("a second run changes %q to %q (%v)", r.Final, again.Final, err)
+			}
+		})
+	}
+}
+
+// TestSpelling (D4): an argument that is there in another spelling takes effect as
+// asked, so that it alone is no change; but it is written as asked into the next
+// line, since others compare to the letter.
+func TestSpelling(t *testing.T) {
+	for _, c := range []struct {
+		name, booted, new   string
+		final, respelled    string
+		appended, gone      string
+		differsInMeaningToo bool
+	}{
+		{name: "dash and underscore", booted: "rw log-buf-len=1M quiet", new: "log_buf_len=1M", final: "rw log_buf_len=1M quiet", respelled: "log_buf_len=1M"},
+		{name: "quotes that the kernel strips", booted: `cgroup_no_v1=all rw`, new: `cgroup_no_v1="all"`, final: `cgroup_no_v1="all" rw`, respelled: `cgroup_no_v1="all"`},
+		{name: "quotes around all of it", booted: `"acpi_osi=!Windows 2020"`, new: `acpi_osi="!Windows 2020"`, final: `acpi_osi="!Windows 2020"`, respelled: `acpi_osi="!Windows 2020"`},
+		{name: "there to the letter too", booted: "a-b=1 a_b=1", new: "a_b=1", final: "a-b=1 a_b=1"},
+		{name: "the last one is the one in effect", booted: "a-b=1 rw a-b=1", new: "a_b=1", final: "a-b=1 rw a_b=1", respelled: "a_b=1"},
+		{name: "one of a group", booted: "hugepagesz=1G hugepages=4", new: `hugepagesz="1G" hugepages=4`, final: `hugepagesz="1G" hugepages=4`, respelled: `hugepagesz="1G"`},
+		{name: "in two spellings, both are written", booted: "a-b=1 rw", new: "a_b=1 a-b=1", final: "a_b=1 rw a-b=1", respelled: "a_b=1", appended: "a-b=1", differsInMeaningToo: true},
+		{name: "twice in one spelling, asked in two", booted: "a_b=1 rw a_b=1", new: "a_b=1 a-b=1", final: "a-b=1 rw a_b=1", respelled: "a-b=1"},
+		{name: "with a change beside it", booted: "log-buf-len=1M", new: "log_buf_len=1M nosmt", final: "log_buf_len=1M nosmt", respelled: "log_buf_len=1M", appended: "nosmt", differsInMeaningToo: true},
+		{name: "not after the separator", booted: "a-b=1 -- a_b=1", new: "a_b=1", final: "a_b=1 -- a_b=1", respelled: "a_b=1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, literal := range []bool{false, true} {
+				change := kargs.Change{New: kargs.Split(c.new), Literal: literal}
+				r, err := change.Apply(kargs.Split(c.booted))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Final.String() != c.final || r.Respelled.String() != c.respelled || r.Appended.String() != c.appended || r.Deleted.String() != c.gone {
+					t.Errorf("final %q, respelled %q, appended %q, deleted %q; want %q, %q, %q, %q",
+						r.Final, r.Respelled, r.Appended, r.Deleted, c.final, c.respelled, c.appended, c.gone)
+				}
+				if want := c.differsInMeaningToo || literal && c.respelled != ""; r.Changed != want {
+					t.Errorf("literal %v: changed is %v", literal, r.Changed)
+				}
+				change.Literal = true
+				if again, err := change.Apply(r.Final); err != nil || again.Changed || !again.Final.Equal(r.Final) {
+					t.Errorf("a second run changes %q to %q (%v)", r.Final, again.Final, err)
+				}
 			}
 		})
 	}
@@ -124,6 +170,8 @@ func TestCheck(t *testing.T) {
 		{"root=/dev/sda", kargs.Error}, {"rd.break", kargs.Error}, {"init=/bin/sh", kargs.Error},
 		{`a="b`, kargs.Error}, {"a=\nb", kargs.Error}, {"a\tb", kargs.Error}, {"a\x7f", kargs.Error},
 		{"--", kargs.Error}, {"=x", kargs.Error}, {`""`, kargs.Error},
+		{"a=\xa0b", kargs.Error}, {"name=voil\u00e0", kargs.Error}, {"\"a=\u00a0b\"", kargs.Error}, {"name=caf\u00e9", ""}, // D15
+		{"1", kargs.Error}, {"S", kargs.Error}, {"-b", kargs.Error}, {"3", ""},
 		{"audit=0", kargs.Warning}, {"mitigations=off", kargs.Warning}, {"selinux=0", kargs.Warning},
 	} {
 		problems := kargs.Check(c.entry)
@@ -132,6 +180,30 @@ func TestCheck(t *testing.T) {
 			t.Errorf("Check(%q) = %v, want none", c.entry, problems)
 		case c.want != "" && (len(problems) != 1 || problems[0].Severity != c.want):
 			t.Errorf("Check(%q) = %v, want one %s", c.entry, problems, c.want)
+		}
+	}
+}
+
+// TestSensitive (D15): what weakens a machine is never passed over in silence.
+func TestSensitive(t *testing.T) {
+	for _, arg := range []string{
+		"pivot.mode=off", "systemd.run=/bin/sh", "systemd.run_success_action=none", "systemd.debug-shell", "systemd.debug_shell=ttyS0",
+		"rd.systemd.debug_shell", "rd.systemd.debug-shell=1", "systemd.crash_shell", "systemd.confirm_spawn=1", "systemd.mask=kubelet.service", "systemd.wants=debug-shell.service",
+		"nokaslr", "nopti", "pti=off", "nospectre_v1", "nospectre_v2", "spectre_v2=off", "spectre_v2_user=off", "spectre_bhi=off",
+		"spec_store_bypass_disable=off", "nospec_store_bypass_disable", "l1tf=off", "mds=off", "tsx_async_abort=off",
+		"mmio_stale_data=off", "srbds=off", "retbleed=off", "spec_rstack_overflow=off", "gather_data_sampling=off",
+		"reg_file_data_sampling=off", "indirect_target_selection=off", "tsa=off", "vmscape=off", "kvm.nx_huge_pages=off",
+		"kvm-intel.vmentry_l1d_flush=never", "nosmep", "nosmap", "noexec=off", "rodata=off", "vsyscall=emulate",
+		"iommu=off", "intel_iommu=off", "amd_iommu=off", "ima_appraise=fix", "ima-appraise=log", "evm=fix", "security=none",
+		"apparmor=0", "ostree.prepare-root.composefs=0", "systemd.verity=no", "sysrq_always_enabled",
+	} {
+		if problems := kargs.Check(arg); len(problems) != 1 || problems[0].Severity != kargs.Warning {
+			t.Errorf("Check(%q) = %v, want a warning", arg, problems)
+		}
+	}
+	for _, arg := range []string{"pivot.mode=initramfs", "spectre_v2=on", "mds=full,nosmt", "intel_iommu=on", "iommu=pt", "l1tf=flush", "pti=on", "systemd.unified_cgroup_hierarchy=1"} {
+		if problems := kargs.Check(arg); len(problems) > 0 {
+			t.Errorf("Check(%q) = %v, want none", arg, problems)
 		}
 	}
 }
@@ -198,7 +270,12 @@ func FuzzApply(f *testing.F) {
 				t.Errorf("%q: %d arguments %s became %d", booted, want, protected, got)
 			}
 		}
-		if again, err := (kargs.Change{New: change.New}).Apply(r.Final); err != nil || again.Changed {
+		for _, arg := range change.New {
+			if !slices.Contains(r.Final, arg) {
+				t.Errorf("%q + %q: %q is not in %q to the letter", booted, wanted, arg, r.Final)
+			}
+		}
+		if again, err := (kargs.Change{New: change.New, Literal: true}).Apply(r.Final); err != nil || again.Changed {
 			t.Errorf("%q + %q: a second run changes %q to %q (%v)", booted, wanted, r.Final, again.Final, err)
 		}
 	})

@@ -4,7 +4,9 @@
 //
 // The splitting follows the kernel's next_arg (lib/cmdline.c): white space
 // separates, a double quote toggles quoting and stays part of the argument,
-// nothing escapes a quote, and a single quote is an ordinary character.
+// nothing escapes a quote, and a single quote is an ordinary character. That the
+// byte 0xa0 is white space too, for the kernel alone, is left out: Check refuses it,
+// and a boot entry that has it comes out as it went in.
 package kargs
 
 import (

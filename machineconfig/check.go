@@ -86,9 +86,7 @@ func Check(m *MachineConfig, rules Rules) Report {
 		report.Fail("$.spec.extensions", "kernel-devel fits the default kernel only, not kernelType %s", m.Spec.KernelType)
 	}
 	line := commandLine(m.Spec.KernelArguments)
-	if n := len(line.String()); n > kargs.MaxLength {
-		report.Fail("$.spec.kernelArguments", "together they have %d bytes, more than the %d that a kernel takes", n, kargs.MaxLength)
-	}
+	checkLength(document.Node{Path: "$.spec.kernelArguments", Report: &report}, m.Spec.KernelArguments)
 	checkThreads(line, &report)
 	if m.Spec.Config != nil {
 		checkConfig(*m.Spec.Config, line, rules, &report)

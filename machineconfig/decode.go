@@ -113,8 +113,13 @@ func decodeMetadata(n document.Node, mc *MachineConfig) {
 	}
 }
 
+// specMembers are the members that spec has in this API.
+func specMembers() []string {
+	return []string{"osImageURL", "baseOSExtensionsContainerImage", "config", "kernelArguments", "extensions", "fips", "kernelType"}
+}
+
 func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
-	n.Known(thisAPI, "osImageURL", "baseOSExtensionsContainerImage", "config", "kernelArguments", "extensions", "fips", "kernelType")
+	n.Known(thisAPI, specMembers()...)
 	mc.Spec = Spec{
 		OSImageURL:      imageReference(n.Get("osImageURL"), rules.CheckImage),
 		ExtensionsImage: imageReference(n.Get("baseOSExtensionsContainerImage"), rules.CheckImage),
@@ -170,6 +175,9 @@ func decodeConfig(n document.Node) *ignition.Config {
 	reportIgnition(n, problems)
 	if ignition.Failed(problems) {
 		return nil
+	}
+	if version := n.Get("ignition").Get("version"); ignition.Later(version.Text()) {
+		version.Warn("a cluster's machine-config operator accepts versions up to %[1]s only; what pivot renders is of version %[1]s", ignition.Version)
 	}
 	CheckConfig(n, config)
 	return &config

@@ -1,6 +1,7 @@
 package machineconfig
 
 import (
+	"slices"
 	"strings"
 
 	"go.podman.io/image/v5/docker/reference"
@@ -24,7 +25,10 @@ type Host struct {
 
 // Desired is what a MachineConfig asks for.
 type Desired struct {
-	Name            string
+	Name string
+	// FromCluster says that a cluster's machine-config operator rendered the
+	// MachineConfig: its daemon will hold the machine against it, to the letter.
+	FromCluster     bool
 	Image           string   // spec.osImageURL as given; "" keeps the booted image
 	KernelArguments []string // entries as given, each may hold several arguments
 	FIPS            bool
@@ -50,8 +54,10 @@ func ParseEncapsulated(data []byte, host Host) (*Desired, Report) {
 	if host.Policy != nil {
 		policy = *host.Policy
 	}
+	metadata := root.Get("metadata")
 	d := &Desired{
-		Name:            root.Get("metadata").Get("name").Text(),
+		Name:            metadata.Get("name").Text(),
+		FromCluster:     !metadata.Get("annotations").Get(generatedBy).IsNull(),
 		Image:           imageReference(spec.Get("osImageURL"), host.CheckImage),
 		KernelArguments: Arguments(spec.Get("kernelArguments"), policy),
 		FIPS:            spec.Get("fips").Boolean(),
@@ -59,6 +65,10 @@ func ParseEncapsulated(data []byte, host Host) (*Desired, Report) {
 	}
 	unsupported(spec)
 	contradictions(spec.Path, d.KernelArguments, d.FIPS, &report)
+	checkLength(spec.Get("kernelArguments"), d.KernelArguments)
+	if d.FromCluster {
+		warnOfSpaces(spec.Get("kernelArguments"), d.KernelArguments)
+	}
 	if report.Failed() {
 		return nil, report
 	}
@@ -121,7 +131,35 @@ func Arguments(n document.Node, policy kargs.Policy) []string {
 	return entries
 }
 
-// unsupported refuses by name what would be lost if it were skipped.
+// warnOfSpaces warns of arguments that the machine-config daemon never finds: it
+// takes the boot entry's line apart at each space, also between quotes.
+func warnOfSpaces(n document.Node, entries []string) {
+	for i, entry := range entries {
+		for _, arg := range kargs.Split(entry) {
+			if strings.Contains(arg, " ") {
+				n.At(jsonpath.Element(i)).Warn("%s holds a space: a cluster's machine-config daemon reports such an argument as missing, always", document.Quoted(arg))
+			}
+		}
+	}
+}
+
+// checkLength refuses arguments that no command line has room for, by the rule that
+// the machine applies when its own are known.
+func checkLength(n document.Node, entries []string) {
+	result, err := kargs.Change{New: commandLine(entries)}.Apply(nil)
+	if err == nil {
+		err = result.Final.Fits()
+	}
+	if err != nil {
+		n.Fail("together they have %v", err)
+	}
+}
+
+// unsupported refuses by name what would be lost if it were skipped. What is only
+// unknown is warned of: a cluster's API server lets nothing through that its API
+// does not have, so it is of a later API, and a machine that is refused for it
+// could never join. A known name in other letters is a known name for readers who
+// do not tell them apart, as the machine-config daemon.
 func unsupported(spec document.Node) {
 	for _, key := range spec.Keys() {
 		n := spec.Get(key)
@@ -138,7 +176,11 @@ func unsupported(spec document.Node) {
 				n.Fail("not implemented: kernelType %s; only the default kernel is", document.Quoted(kind))
 			}
 		default:
-			n.Fail("unknown member; a MachineConfig of the API version v1 has no such")
+			if meant := slices.IndexFunc(specMembers(), func(name string) bool { return strings.EqualFold(name, key) }); meant >= 0 {
+				n.Fail("unknown member; is %s meant?", specMembers()[meant])
+				continue
+			}
+			n.Warn("unknown member; this version of pivot does nothing about it")
 		}
 	}
 }

@@ -11,8 +11,10 @@ import (
 	"testing"
 
 	"machine-pivot/fault"
+	"machine-pivot/kargs"
 	"machine-pivot/machineconfig"
 	"machine-pivot/pinning"
+	"machine-pivot/pivot"
 )
 
 const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -55,10 +57,85 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
+// TestTooManyArguments (D15): what a machine could not boot with is refused here too, by
+// the same rule; an argument that is asked for again and again is one.
+func TestTooManyArguments(t *testing.T) {
+	for _, distinct := range []bool{true, false} {
+		args := make([]string, 100_000)
+		for i := range args {
+			if args[i] = `"nosmt"`; distinct {
+				args[i] = fmt.Sprintf(`"a%d=1"`, i)
+			}
+		}
+		d, report := machineconfig.ParseEncapsulated([]byte(`{"spec":{"kernelArguments":[`+strings.Join(args, ",")+`]}}`), host(t))
+		if distinct != (d == nil) || distinct != strings.Contains(report.String(), "more than the 2047 that a kernel takes") {
+			t.Errorf("distinct %v: %s", distinct, report)
+		}
+		if d == nil {
+			continue
+		}
+		state := pivot.State{Booted: pivot.Deployment{Options: kargs.Line{"rw"}}}
+		if _, err := pivot.Diff(state, pivot.Target{Kargs: kargs.Change{New: d.KernelArguments}}); err != nil {
+			t.Errorf("the machine refuses: %v", err)
+		}
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	d, report := machineconfig.ParseEncapsulated([]byte(`{"spec":{"osImageURL":"quay.io/os:latest","kernelArguments":["audit=0"]}}`), host(t))
 	if d == nil || len(report) != 2 || report.Failed() || report.Err("x") != nil {
 		t.Errorf("%+v\n%s", d, report)
+	}
+}
+
+// TestUnknownMember (D10): what a later API adds to an encapsulated MachineConfig must
+// not stop this version's first boot.
+func TestUnknownMember(t *testing.T) {
+	const in = `{"spec":{"osImageStream":{"name":"rhel-10"},"kernelArgs":["quiet"],"later":null,"kernelArguments":["nosmt"]}}`
+	d, report := machineconfig.ParseEncapsulated([]byte(in), host(t))
+	const want = `warning: $.spec.kernelArgs: unknown member; this version of pivot does nothing about it
+warning: $.spec.later: unknown member; this version of pivot does nothing about it
+warning: $.spec.osImageStream: unknown member; this version of pivot does nothing about it`
+	if d == nil || !reflect.DeepEqual(d.KernelArguments, []string{"nosmt"}) || report.String() != want {
+		t.Errorf("%+v\n%s\nwant\n%s", d, report, want)
+	}
+	written := `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"rendered-worker-0"},` + in[1:]
+	if _, report := machineconfig.Decode("a.json", []byte(written), rules()); strings.Count(report.String(), "error: $.spec.") != 3 {
+		t.Errorf("what people write:\n%s", report)
+	}
+}
+
+// TestFromCluster (D4): the machine-config operator marks what it renders.
+func TestFromCluster(t *testing.T) {
+	const mark = `"machineconfiguration.openshift.io/generated-by-controller-version":"2d8f1b0"`
+	for in, want := range map[string]bool{
+		`{"metadata":{"annotations":{` + mark + `}},"spec":{}}`:                                                                true,
+		`{"metadata":{"name":"rendered-worker-0123","annotations":{"machineconfiguration.openshift.io/other":"x"}},"spec":{}}`: false,
+		`{"spec":{}}`: false,
+	} {
+		d, report := machineconfig.ParseEncapsulated([]byte(in), host(t))
+		if d == nil || d.FromCluster != want {
+			t.Errorf("%s: %+v\n%s", in, d, report)
+		}
+	}
+	ours := mc(t, "worker", "00-worker", `{"kernelArguments":["nosmt"]}`)
+	ours.Annotations = map[string]string{"machineconfiguration.openshift.io/generated-by-controller-version": "2d8f1b0"}
+	text, err := merge(t, machineconfig.Images{}, ours).MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, report := machineconfig.ParseEncapsulated(text, host(t)); d == nil || d.FromCluster {
+		t.Errorf("rendered here: %+v\n%s", d, report)
+	}
+}
+
+// TestQuotedSpace (D4): the machine-config daemon takes the boot entry apart at each
+// space and misses such an argument for ever.
+func TestQuotedSpace(t *testing.T) {
+	const want = `warning: $.spec.kernelArguments[1]: "a=\"b c\"" holds a space: a cluster's machine-config daemon reports such an argument as missing, always`
+	in := strings.Replace(typical, `"a":"b"`, `"machineconfiguration.openshift.io/generated-by-controller-version":"x"`, 1)
+	if d, report := machineconfig.ParseEncapsulated([]byte(in), machineconfig.Host{}); d == nil || report.String() != want {
+		t.Errorf("encapsulated: %s\nwant %s", report, want)
 	}
 }
 
@@ -84,7 +161,10 @@ func TestRefused(t *testing.T) {
 		{`{"spec":{"fips":"true"}}`, "error: $.spec.fips: it is a string, not true or false"},
 		{`{"spec":{"extensions":["usbguard"]}}`, `error: $.spec.extensions[0]: not implemented: extension "usbguard"`},
 		{`{"spec":{"kernelType":"realtime"}}`, `error: $.spec.kernelType: not implemented: kernelType "realtime"`},
-		{`{"spec":{"kernelArgs":[]}}`, "error: $.spec.kernelArgs: unknown member"},
+		{`{"spec":{"kernelarguments":["nosmt"]}}`, "error: $.spec.kernelarguments: unknown member; is kernelArguments meant?"},
+		{`{"spec":{"FIPS":true}}`, "error: $.spec.FIPS: unknown member; is fips meant?"},
+		{`{"spec":{"kernelArguments":["` + strings.Repeat("x", 1_024) + `","` + strings.Repeat("y", 1_023) + `"]}}`,
+			"error: $.spec.kernelArguments: together they have 2048 bytes, more than the 2047 that a kernel takes"},
 		{`{"spec":{"config":"x"}}`, "error: $.spec.config: it is a string, not an object"},
 		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"systemd":{"units":[{"name":"a.service"}]}}}}`, "error: $.spec.config.systemd: not implemented"},
 		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"storage":{"directories":[{"path":"/etc/x"}]}}}}`, "error: $.spec.config.storage.directories: not implemented"},
@@ -178,7 +258,8 @@ func TestReportKeepsItsLines(t *testing.T) {
 		`{"spec":{"x\nerror: $.forged: y":1}}`,
 		config(`{"path":"/etc/mo\ntd"}`),
 		`{"spec":{"` + strings.Repeat("x", 1<<20) + `":1}}`,
-		`{"spec":{"fips":true,"kernelArguments":["fips=` + strings.Repeat("x", 1<<20) + `"]}}`,
+		`{"spec":{"fips":true,"kernelArguments":["fips=` + strings.Repeat("x", 1_500) + `"]}}`,
+		`{"spec":{"kernelArguments":["` + strings.Repeat("x", 1<<20) + `"]}}`,
 		`{"spec":{"osImageURL":"a/b:\u001b[2J"}}`,
 	} {
 		_, report := machineconfig.ParseEncapsulated([]byte(in), host(t))

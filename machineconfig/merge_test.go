@@ -113,17 +113,34 @@ func TestOverwrite(t *testing.T) {
 	}
 }
 
-// The vector is one that the machine-config operator named itself.
+// TestRenderedName (D14): the vectors are ones that the machine-config operator's own
+// code named, the second with a config of version 2, which it reorders.
 func TestRenderedName(t *testing.T) {
-	merged := merge(t, machineconfig.Images{OS: "quay.io/os@sha256:aaa", Extensions: "quay.io/ext@sha256:bbb"},
-		mc(t, "worker", "a", files(`{"path":"/root/myfile","mode":384,"contents":{"source":"data:,%20"}}`)),
-		mc(t, "worker", "b", `{"kernelArguments":["loglevel=7"]}`))
-	if err := merged.Render("worker"); err != nil {
-		t.Fatal(err)
-	}
-	if want := "rendered-worker-f2324011d8e25d12c389b40290ee3f10"; merged.Name != want {
-		text, _ := merged.YAML()
-		t.Errorf("%s, want %s\n%s", merged.Name, want, text)
+	for want, specs := range map[string][]string{
+		"rendered-worker-f2324011d8e25d12c389b40290ee3f10": {
+			files(`{"path":"/root/myfile","mode":384,"contents":{"source":"data:,%20"}}`), `{"kernelArguments":["loglevel=7"]}`,
+		},
+		"rendered-worker-8b0ce1ad68606a69b140ef744bbdc9f8": {
+			`{"config":{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["k1"]},{"name":"core","sshAuthorizedKeys":["k2","k2"]}]},
+"storage":{"files":[{"filesystem":"root","path":"/etc/a","mode":420,"contents":{"source":"data:,1"}},
+ {"filesystem":"root","path":"/etc/b","mode":420,"contents":{"source":"data:,2"}},
+ {"filesystem":"root","path":"/etc/a","mode":384,"contents":{"source":"data:,3"}}]},
+"systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Install]\nWantedBy=multi-user.target\n"},{"name":"b.service","enabled":false}]}}}`,
+			files(`{"path":"/etc/b","contents":{"source":"data:,4"}}`, `{"path":"/etc/c","contents":{"source":"data:,5"}}`),
+		},
+	} {
+		var all []*machineconfig.MachineConfig
+		for i, spec := range specs {
+			all = append(all, mc(t, "worker", fmt.Sprint(i), spec))
+		}
+		merged := merge(t, machineconfig.Images{OS: "quay.io/os@sha256:aaa", Extensions: "quay.io/ext@sha256:bbb"}, all...)
+		if err := merged.Render("worker"); err != nil {
+			t.Fatal(err)
+		}
+		if merged.Name != want {
+			text, _ := merged.YAML()
+			t.Errorf("%s, want %s\n%s", merged.Name, want, text)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"machine-pivot/fault"
+	"machine-pivot/guard"
 	"machine-pivot/osimage/layer"
 	"machine-pivot/ostree"
 )
@@ -35,11 +36,13 @@ func KeepAliveRef(commit string) string { return "pivot/" + commit }
 // Check finds out, without a write, whether Import could succeed as far as format
 // and room are concerned.
 func (o *Opened) Check(ctx context.Context, repo *ostree.Repo) error {
-	err := o.importable()
-	if err == nil {
-		_, err = o.reckon(repo, o.present(ctx, repo))
-	}
-	return o.describe(err)
+	return o.describe(guard.Call(func() error {
+		if err := o.importable(); err != nil {
+			return err
+		}
+		_, err := o.reckon(repo, o.present(ctx, repo))
+		return err
+	}))
 }
 
 // Import brings the image's commit into a repository. Either the whole commit is
@@ -48,7 +51,11 @@ func (o *Opened) Check(ctx context.Context, repo *ostree.Repo) error {
 // and what the next import of this boot can go on with. Progress is reported by
 // one goroutine at a time, unless report is nil.
 func (o *Opened) Import(ctx context.Context, repo *ostree.Repo, report func(Progress)) (Result, error) {
-	result, err := o.importInto(ctx, repo, report)
+	var result Result
+	err := guard.Call(func() (err error) {
+		result, err = o.importInto(ctx, repo, report)
+		return err
+	})
 	return result, o.describe(err)
 }
 
@@ -66,7 +73,7 @@ type importer struct {
 	repo     *ostree.Repo
 	target   *ostree.Import
 	progress *meter
-	buffers  layer.Buffers
+	shared   *layer.Shared
 	result   Result
 }
 
@@ -81,7 +88,7 @@ func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(
 	}
 	defer func() { err = errors.Join(err, end(ctx, target, err)) }()
 	i := &importer{
-		Opened: o, repo: repo, target: target, buffers: layer.NewBuffers(),
+		Opened: o, repo: repo, target: target, shared: layer.NewShared(),
 		progress: &meter{report: report, objects: func() int { return target.Stats().ObjectsTotal }},
 		result:   Result{Format: o.Format, Digest: o.Digest, Version: o.Version},
 	}

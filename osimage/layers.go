@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"golang.org/x/sync/errgroup"
-
+	"machine-pivot/guard"
 	"machine-pivot/osimage/layer"
 )
 
@@ -18,18 +17,18 @@ const maxLayers = 4
 // are present are left out. For each one, start says who takes its entries, anew
 // for each place that it is read from, and done is called when all of it was good.
 func (i *importer) layers(ctx context.Context, have present, start func(n int) layer.Content, done func(ctx context.Context, n int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(maxLayers)
+	group, ctx := guard.NewGroup(ctx)
+	group.Limit(maxLayers)
 	for n := range i.source.Layers {
 		if have.layers[n] {
 			continue
 		}
-		group.Go(func() error {
+		group.Start(func() error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			err := i.source.ReadLayer(ctx, n, i.progress, func(blob io.ReadCloser) error {
-				return writing(layer.Read(ctx, blob, i.source.Layers[n].DiffID, start(n), i.buffers))
+				return writing(layer.Read(ctx, blob, i.source.Layers[n].DiffID, start(n), i.shared))
 			})
 			if err == nil && done != nil {
 				err = done(ctx, n)

@@ -8,6 +8,7 @@ import (
 
 	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"machine-pivot/guard"
 	"machine-pivot/osimage/layer"
 	"machine-pivot/osimage/source"
 	"machine-pivot/ostree"
@@ -37,6 +38,7 @@ func (i *importer) native(ctx context.Context, have present) error {
 		if err != nil {
 			return writing(err)
 		}
+		read[n] = nil // the list of its files is long
 		finish.roots <- ostree.Root{Commit: set, Refs: []string{i.layerRef(n)}}
 		return nil
 	}
@@ -120,27 +122,29 @@ type finisher struct {
 	ctx   context.Context // ends when finishing failed
 	fail  context.CancelCauseFunc
 	roots chan ostree.Root // has room for all
-	ended chan struct{}
-	err   error
+	ended <-chan error
 }
 
 func newFinisher(ctx context.Context, target *ostree.Import, most int) *finisher {
 	ctx, fail := context.WithCancelCause(ctx)
-	f := &finisher{ctx: ctx, fail: fail, roots: make(chan ostree.Root, most), ended: make(chan struct{})}
-	go f.run(target)
+	f := &finisher{ctx: ctx, fail: fail, roots: make(chan ostree.Root, most)}
+	f.ended = guard.Start(func() error {
+		err := guard.Call(func() error { return f.run(target) })
+		if err != nil {
+			f.fail(err)
+		}
+		return err
+	})
 	return f
 }
 
-func (f *finisher) run(target *ostree.Import) {
-	defer close(f.ended)
+func (f *finisher) run(target *ostree.Import) error {
 	for root := range f.roots {
-		if f.err != nil {
-			continue
-		}
-		if f.err = target.Finish(f.ctx, f.gather(root)...); f.err != nil {
-			f.fail(f.err)
+		if err := target.Finish(f.ctx, f.gather(root)...); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // gather takes all roots that are waiting.
@@ -162,7 +166,7 @@ func (f *finisher) gather(first ostree.Root) []ostree.Root {
 // wait ends the finisher after all that was added.
 func (f *finisher) wait() error {
 	close(f.roots)
-	<-f.ended
+	err := <-f.ended
 	f.fail(nil)
-	return f.err
+	return err
 }

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"time"
 
+	"machine-pivot/guard"
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/osimage/source"
 )
@@ -53,17 +54,24 @@ type Opened struct {
 // Open looks an image up: manifest and config, of the platform that this program
 // runs on. The result is pinned to the content, which the host's signature policy
 // accepts. It must be closed.
-func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (*Opened, error) {
-	opened, err := p.host().Open(ctx, ref)
+func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (opened *Opened, err error) {
+	err = guard.Call(func() error {
+		image, err := p.host().Open(ctx, ref)
+		if err != nil {
+			return err
+		}
+		opened = &Opened{Image: describe(image), source: image, asked: ref}
+		if p.Log != nil {
+			for _, note := range image.Notes {
+				p.Log(note)
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot resolve image %s: %w", ref, err)
 	}
-	if p.Log != nil {
-		for _, note := range opened.Notes {
-			p.Log(note)
-		}
-	}
-	return &Opened{Image: describe(opened), source: opened, asked: ref}, nil
+	return opened, nil
 }
 
 // Close ends the connections to the image's source.

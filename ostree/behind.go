@@ -1,6 +1,10 @@
 package ostree
 
-import "io"
+import (
+	"io"
+
+	"machine-pivot/guard"
+)
 
 // Bounds of what is written behind: this many blocks of this many bytes.
 const (
@@ -17,7 +21,7 @@ type behind struct {
 	full   chan []byte
 	empty  chan []byte
 	ended  chan struct{}
-	failed error // why it ended
+	failed error // why it ended, once it has
 
 	current []byte
 }
@@ -29,8 +33,12 @@ func writeBehind(to io.Writer, produce func(io.Writer) error) error {
 	for range behindBlocks {
 		b.empty <- nil
 	}
-	go b.drain(to)
-	err := produce(b)
+	guard.Start(func() error {
+		defer close(b.ended)
+		b.failed = guard.Call(func() error { return b.drain(to) })
+		return b.failed
+	})
+	err := guard.Call(func() error { return produce(b) })
 	if err == nil && len(b.current) > 0 {
 		b.full <- b.current
 	}
@@ -42,14 +50,14 @@ func writeBehind(to io.Writer, produce func(io.Writer) error) error {
 	return err
 }
 
-func (b *behind) drain(to io.Writer) {
-	defer close(b.ended)
+func (b *behind) drain(to io.Writer) error {
 	for block := range b.full {
-		if _, b.failed = to.Write(block); b.failed != nil {
-			return
+		if _, err := to.Write(block); err != nil {
+			return err
 		}
 		b.empty <- block[:0]
 	}
+	return nil
 }
 
 // Write implements io.Writer.

@@ -26,12 +26,12 @@ func (r *Repo) BootFiles(c Checksum) ([]BootFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, err := r.loadBelow(info.RootTree, modulesDir)
-	if err != nil || tree == nil {
+	tree, found, err := r.loadBelow(info.RootTree, modulesDir)
+	if err != nil || !found {
 		return nil, err
 	}
 	var files []BootFile
-	for _, kernel := range tree.dirs {
+	for kernel := range tree.allDirs() {
 		found, err := r.kernelFiles(kernel.tree, "")
 		if err != nil {
 			return nil, err
@@ -48,21 +48,22 @@ func (r *Repo) kernelFiles(c Checksum, below string) ([]BootFile, error) {
 		return nil, err
 	}
 	var files []BootFile
-	for _, f := range tree.files {
-		if below == "" && !slices.Contains([]string{"vmlinuz", "initramfs.img", "initramfs", "devicetree"}, f.name) {
+	for f := range tree.allFiles() {
+		name := path.Join(below, string(f.name))
+		if below == "" && !slices.Contains([]string{"vmlinuz", "initramfs.img", "initramfs", "devicetree"}, name) {
 			continue
 		}
 		info, err := os.Lstat(r.objectPath(ObjectName{f.file, File}))
 		if err != nil {
-			return nil, fmt.Errorf("cannot look at %s: %w", path.Join(below, f.name), err)
+			return nil, fmt.Errorf("cannot look at %s: %w", name, err)
 		}
-		files = append(files, BootFile{path.Join(below, f.name), f.file, info.Size()})
+		files = append(files, BootFile{name, f.file, info.Size()})
 	}
-	for _, d := range tree.dirs {
-		if below == "" && d.name != "dtb" {
+	for d := range tree.allDirs() {
+		if below == "" && string(d.name) != "dtb" {
 			continue
 		}
-		found, err := r.kernelFiles(d.tree, path.Join(below, d.name))
+		found, err := r.kernelFiles(d.tree, path.Join(below, string(d.name)))
 		if err != nil {
 			return nil, err
 		}

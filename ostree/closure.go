@@ -67,11 +67,15 @@ func (w *walk) visit(n ObjectName) error {
 	if err != nil {
 		return err
 	}
-	tree, err := parseDirTree(data)
+	tree, err := openDirTree(data)
 	if err != nil {
 		return corrupt(n, "%v", err)
 	}
-	w.todo = append(w.todo, tree.objects()...)
+	for child := range tree.objects() {
+		if !w.seen[child] {
+			w.todo = append(w.todo, child)
+		}
+	}
 	return nil
 }
 

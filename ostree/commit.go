@@ -11,21 +11,46 @@ import (
 
 // CommitInfo is the root of a tree.
 type CommitInfo struct {
-	Metadata  map[string]any // values as package gvariant maps them
 	Subject   string
 	Timestamp time.Time
 	Parent    Checksum // zero: none
 	RootTree  Checksum // of a DirTree
 	RootMeta  Checksum // of a DirMeta
+
+	metadata gvariant.Value // an a{sv}, decoded as it is asked for
+}
+
+// Metadata is a value of the commit's metadata as package gvariant maps it, or nil
+// if there is none by this key or it cannot be mapped.
+func (c *CommitInfo) Metadata(key string) any {
+	raw, found := c.lookUp(key)
+	if !found {
+		return nil
+	}
+	value, err := raw.Decode()
+	if err != nil {
+		return nil
+	}
+	return value
+}
+
+// lookUp finds metadata by its key; of one that stands twice the last counts.
+func (c *CommitInfo) lookUp(key string) (value gvariant.Value, found bool) {
+	for entry := range c.metadata.Members() {
+		if entry.Field(0).Text() == key {
+			value, found = entry.Field(1).Field(0), true
+		}
+	}
+	return value, found
 }
 
 // Base is the commit that rpm-ostree layered packages or changes on, or zero: a
 // commit that it made on the host has the base as its parent (rust/src/daemon.rs,
 // deployment_layeredmeta_from_commit_impl).
 func (c *CommitInfo) Base() Checksum {
-	layered, known := c.Metadata["rpmostree.clientlayer"].(bool)
+	layered, known := c.Metadata("rpmostree.clientlayer").(bool)
 	if !known { // an old release
-		_, layered = c.Metadata["rpmostree.spec"]
+		_, layered = c.lookUp("rpmostree.spec")
 	}
 	if !layered {
 		return Checksum{}
@@ -35,27 +60,29 @@ func (c *CommitInfo) Base() Checksum {
 
 // Version is the commit's version as its maker calls it, or "".
 func (c *CommitInfo) Version() string {
-	version, _ := c.Metadata["version"].(string)
+	version, _ := c.Metadata("version").(string)
 	return version
 }
 
+// parseCommit checks a commit object and reads it. The result refers to data.
 func parseCommit(data []byte) (*CommitInfo, error) {
-	value, err := gvariant.Decode(commitType, data)
+	v, err := gvariant.Open(commitType, data)
 	if err != nil {
 		return nil, err
 	}
-	t := value.(gvariant.Tuple)
-	c := &CommitInfo{Metadata: dictionary(t[0]), Subject: t[3].(string)}
-	if parent, _ := t[1].([]byte); len(parent) > 0 {
-		if c.Parent, err = checksumOf(t[1]); err != nil {
+	c := &CommitInfo{
+		metadata: v.Field(0), Subject: v.Field(3).Text(),
+		Timestamp: time.Unix(int64(bits.ReverseBytes64(v.Field(5).Uint64())), 0).UTC(),
+	}
+	if parent := v.Field(1); len(parent.Bytes()) > 0 {
+		if c.Parent, err = checksumIn(parent); err != nil {
 			return nil, err
 		}
 	}
-	c.Timestamp = time.Unix(int64(bits.ReverseBytes64(t[5].(uint64))), 0).UTC()
-	if c.RootTree, err = checksumOf(t[6]); err != nil {
+	if c.RootTree, err = checksumIn(v.Field(6)); err != nil {
 		return nil, err
 	}
-	c.RootMeta, err = checksumOf(t[7])
+	c.RootMeta, err = checksumIn(v.Field(7))
 	return c, err
 }
 

@@ -1,103 +1,169 @@
 package ostree
 
 import (
+	"bytes"
 	"fmt"
-	"slices"
-	"strings"
+	"iter"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 
 	"machine-pivot/ostree/gvariant"
 )
 
-// dirTree is the content of a DirTree object: the names in a directory, sorted.
-type dirTree struct {
-	files []fileEntry
-	dirs  []dirEntry
-}
+// dirTree is a DirTree object that was checked: the names in a directory. It stays
+// as it is serialised, since a hostile one may have hundreds of thousands.
+type dirTree struct{ files, dirs gvariant.Value }
 
+// fileEntry is a file or symbolic link in a directory; raw is all of it.
 type fileEntry struct {
-	name string
+	name []byte
 	file Checksum
+	raw  gvariant.Value
 }
 
+// dirEntry is a directory in a directory; raw is all of it.
 type dirEntry struct {
-	name       string
+	name       []byte
 	tree, meta Checksum
+	raw        gvariant.Value
 }
 
-func parseDirTree(data []byte) (*dirTree, error) {
-	value, err := gvariant.Decode(dirTreeType, data)
+// openDirTree checks a DirTree object. The names of each kind are sorted, and no
+// name stands twice.
+func openDirTree(data []byte) (dirTree, error) {
+	value, err := gvariant.Open(dirTreeType, data)
 	if err != nil {
-		return nil, err
+		return dirTree{}, err
 	}
-	t := value.(gvariant.Tuple)
-	d := &dirTree{}
-	for i, kind := range t {
-		last := ""
-		for _, entry := range kind.([]any) {
-			fields := entry.(gvariant.Tuple)
-			if err := checkName(fields[0].(string), last); err != nil {
-				return nil, err
-			}
-			last = fields[0].(string)
-			if err := d.add(i == 0, fields); err != nil {
-				return nil, err
+	d := dirTree{value.Field(0), value.Field(1)}
+	if err := checkEntries(d.files, 1); err != nil {
+		return dirTree{}, err
+	}
+	if err := checkEntries(d.dirs, 2); err != nil {
+		return dirTree{}, err
+	}
+	return d, d.checkKinds()
+}
+
+// checkEntries checks entries of a name and a number of checksums.
+func checkEntries(entries gvariant.Value, checksums int) error {
+	var last []byte
+	for entry := range entries.Members() {
+		name := nameOf(entry)
+		if err := checkName(name, last); err != nil {
+			return err
+		}
+		last = name
+		for n := range checksums {
+			if _, err := checksumIn(entry.Field(1 + n)); err != nil {
+				return err
 			}
 		}
 	}
-	return d, nil
+	return nil
 }
 
-func (d *dirTree) add(file bool, fields gvariant.Tuple) error {
-	name := fields[0].(string)
-	first, err := checksumOf(fields[1])
-	if err != nil {
-		return err
+// checkKinds wants no name to be both a file's and a directory's. Those of each kind
+// are in order.
+func (d dirTree) checkKinds() error {
+	var dirs [][]byte
+	for e := range d.dirs.Members() {
+		dirs = append(dirs, nameOf(e))
 	}
-	if file {
-		d.files = append(d.files, fileEntry{name, first})
-		return nil
+	for e := range d.files.Members() {
+		file := nameOf(e)
+		for len(dirs) > 0 && bytes.Compare(dirs[0], file) < 0 {
+			dirs = dirs[1:]
+		}
+		if len(dirs) > 0 && bytes.Equal(dirs[0], file) {
+			return fmt.Errorf("%q is both a file and a directory", file)
+		}
 	}
-	meta, err := checksumOf(fields[2])
-	d.dirs = append(d.dirs, dirEntry{name, first, meta})
-	return err
+	return nil
 }
 
 // checkName checks a name in a directory: one path component, in order, once.
-func checkName(name, last string) error {
+func checkName(name, last []byte) error {
 	switch {
-	case name == "", name == ".", name == "..", strings.Contains(name, "/"):
+	case len(name) == 0, string(name) == ".", string(name) == "..", bytes.IndexByte(name, '/') >= 0, !utf8.Valid(name):
 		return fmt.Errorf("bad file name %q", name)
-	case name <= last:
+	case len(name) > unix.NAME_MAX:
+		return fmt.Errorf("file name %.20q… has %d bytes, more than %d", name, len(name), unix.NAME_MAX)
+	case bytes.Compare(name, last) <= 0:
 		return fmt.Errorf("file names %q and %q are not in order", last, name)
 	}
 	return nil
 }
 
+// nameOf is the name of an entry.
+func nameOf(entry gvariant.Value) []byte { return bytes.TrimSuffix(entry.Field(0).Bytes(), []byte{0}) }
+
+// allFiles are the files and symbolic links, by name.
+func (d dirTree) allFiles() iter.Seq[fileEntry] {
+	return func(yield func(fileEntry) bool) {
+		for e := range d.files.Members() {
+			if !yield(fileEntry{nameOf(e), Checksum(e.Field(1).Bytes()), e}) {
+				return
+			}
+		}
+	}
+}
+
+// allDirs are the directories, by name.
+func (d dirTree) allDirs() iter.Seq[dirEntry] {
+	return func(yield func(dirEntry) bool) {
+		for e := range d.dirs.Members() {
+			if !yield(dirEntry{nameOf(e), Checksum(e.Field(1).Bytes()), Checksum(e.Field(2).Bytes()), e}) {
+				return
+			}
+		}
+	}
+}
+
 // objects are the objects that the directory refers to.
-func (d *dirTree) objects() []ObjectName {
-	names := make([]ObjectName, 0, len(d.files)+2*len(d.dirs))
-	for _, f := range d.files {
-		names = append(names, ObjectName{f.file, File})
+func (d dirTree) objects() iter.Seq[ObjectName] {
+	return func(yield func(ObjectName) bool) {
+		for f := range d.allFiles() {
+			if !yield(ObjectName{f.file, File}) {
+				return
+			}
+		}
+		for e := range d.allDirs() {
+			if !yield(ObjectName{e.tree, DirTree}) || !yield(ObjectName{e.meta, DirMeta}) {
+				return
+			}
+		}
 	}
-	for _, e := range d.dirs {
-		names = append(names, ObjectName{e.tree, DirTree}, ObjectName{e.meta, DirMeta})
-	}
-	return names
 }
 
 // dir finds a directory by name.
-func (d *dirTree) dir(name string) (int, bool) {
-	return slices.BinarySearchFunc(d.dirs, name, func(e dirEntry, name string) int { return strings.Compare(e.name, name) })
+func (d dirTree) dir(name string) (dirEntry, bool) {
+	for e := range d.allDirs() {
+		if string(e.name) == name {
+			return e, true
+		}
+	}
+	return dirEntry{}, false
 }
 
-// encode is the DirTree object.
-func (d *dirTree) encode() ([]byte, error) {
-	files, dirs := make([]any, len(d.files)), make([]any, len(d.dirs))
-	for i, f := range d.files {
-		files[i] = gvariant.Tuple{f.name, f.file[:]}
+// withFiles is the DirTree object with other files, whose entries are given.
+func (d dirTree) withFiles(files iter.Seq[any]) ([]byte, error) {
+	return gvariant.Encode(dirTreeType, gvariant.Tuple{files, d.dirs})
+}
+
+// withTree is the DirTree object in which a directory has other content.
+func (d dirTree) withTree(name string, tree Checksum) ([]byte, error) {
+	var dirs iter.Seq[any] = func(yield func(any) bool) {
+		for e := range d.allDirs() {
+			var entry any = e.raw
+			if string(e.name) == name {
+				entry = gvariant.Tuple{name, tree[:], e.meta[:]}
+			}
+			if !yield(entry) {
+				return
+			}
+		}
 	}
-	for i, e := range d.dirs {
-		dirs[i] = gvariant.Tuple{e.name, e.tree[:], e.meta[:]}
-	}
-	return gvariant.Encode(dirTreeType, gvariant.Tuple{files, dirs})
+	return gvariant.Encode(dirTreeType, gvariant.Tuple{d.files, dirs})
 }

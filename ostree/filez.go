@@ -7,6 +7,8 @@ import (
 	"hash"
 	"io"
 	"math/bits"
+	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -23,55 +25,47 @@ const (
 
 // fileHeader is what a file object has beside its content.
 type fileHeader struct {
-	size           uint64 // of the content, in bytes
-	uid, gid, mode uint32 // mode with the type bits
-	target         string // of a symbolic link
-	xattrs         []xattr
-	canonical      []byte // the header that the checksum covers
+	owned
+	size      uint64 // of the content, in bytes
+	target    string // of a symbolic link
+	xattrs    []xattr
+	canonical []byte // the header that the checksum covers
 }
 
 func (h *fileHeader) isLink() bool { return h.mode&unix.S_IFMT == unix.S_IFLNK }
 
-// readArchiveHeader reads the head of a .filez stream.
-func readArchiveHeader(r io.Reader) (*fileHeader, error) {
+// readHeaderLength reads the length at the start of a .filez stream.
+func readHeaderLength(r io.Reader) (int, error) {
 	var prefix [8]byte
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
-		return nil, err
+		return 0, err
 	}
-	n, err := headerLength(prefix)
-	if err != nil {
+	return headerLength(prefix)
+}
+
+// readArchiveHeader reads the header of a .filez stream, after its length.
+func readArchiveHeader(r io.Reader, length int) (*fileHeader, error) {
+	data := make([]byte, length)
+	if _, err := io.ReadFull(r, data); err != nil {
 		return nil, err
-	}
-	// Grows with what is there, not with what the length claims.
-	data, err := io.ReadAll(io.LimitReader(r, int64(n)))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) < n {
-		return nil, io.ErrUnexpectedEOF
 	}
 	return parseArchiveHeader(data)
 }
 
 func parseArchiveHeader(data []byte) (*fileHeader, error) {
-	value, err := gvariant.Decode(archiveHeaderType, data)
+	v, err := gvariant.Open(archiveHeaderType, data)
 	if err != nil {
 		return nil, err
 	}
-	t := value.(gvariant.Tuple)
+	if rdev := bigEndian(v.Field(4).Uint32()); rdev != 0 {
+		return nil, fmt.Errorf("it is a device (rdev %d)", rdev)
+	}
 	h := &fileHeader{
-		size: bits.ReverseBytes64(t[0].(uint64)),
-		uid:  bigEndian(t[1].(uint32)), gid: bigEndian(t[2].(uint32)), mode: bigEndian(t[3].(uint32)),
-		target: t[5].(string),
+		size:   bits.ReverseBytes64(v.Field(0).Uint64()),
+		owned:  owned{bigEndian(v.Field(1).Uint32()), bigEndian(v.Field(2).Uint32()), bigEndian(v.Field(3).Uint32())},
+		target: v.Field(5).Text(),
 	}
-	if h.xattrs, err = parseXattrs(t[6]); err != nil {
-		return nil, err
-	}
-	if err := h.check(t[4].(uint32)); err != nil {
-		return nil, err
-	}
-	h.canonical, err = gvariant.Encode(headerType, t[1:])
-	return h, err
+	return h, h.complete(v.Field(6))
 }
 
 // FileInfo is what a file object has beside its content, where the two come apart.
@@ -83,37 +77,59 @@ type FileInfo struct {
 	Xattrs   []byte // a GVariant of type a(ayay), as in file-xattrs objects; none if empty
 }
 
-// header is the file header of an info, in the form that the checksum covers.
+// header is the file header of an info.
 func (i FileInfo) header() (*fileHeader, error) {
-	h := &fileHeader{size: i.Size, uid: i.UID, gid: i.GID, mode: i.Mode, target: i.Target}
-	value, err := gvariant.Decode(xattrsType, i.Xattrs)
+	h := &fileHeader{size: i.Size, owned: owned{i.UID, i.GID, i.Mode}, target: i.Target}
+	v, err := gvariant.Open(xattrsType, i.Xattrs)
 	if err != nil {
 		return nil, fmt.Errorf("its extended attributes: %w", err)
 	}
-	if h.xattrs, err = parseXattrs(value); err != nil {
-		return nil, err
-	}
-	if err := h.check(0); err != nil {
-		return nil, err
-	}
-	h.canonical, err = gvariant.Encode(headerType,
-		gvariant.Tuple{bigEndian(i.UID), bigEndian(i.GID), bigEndian(i.Mode), uint32(0), i.Target, value})
-	return h, err
+	return h, h.complete(v)
 }
 
-// check refuses what ostree has no objects for.
-func (h *fileHeader) check(rdev uint32) error {
+// complete takes the extended attributes, checks all of the header, and makes the
+// form that the checksum covers.
+func (h *fileHeader) complete(xattrs gvariant.Value) (err error) {
+	if h.xattrs, err = parseXattrs(xattrs); err != nil {
+		return err
+	}
+	if err := h.check(); err != nil {
+		return err
+	}
+	// Made anew, as ostree makes it of what is on disk.
+	list := make([]any, len(h.xattrs))
+	for i, x := range h.xattrs {
+		list[i] = gvariant.Tuple{[]byte(x.name + "\x00"), x.value}
+	}
+	h.canonical, err = gvariant.Encode(headerType,
+		gvariant.Tuple{bigEndian(h.uid), bigEndian(h.gid), bigEndian(h.mode), uint32(0), h.target, list})
+	return err
+}
+
+// check refuses what ostree has no objects for, and what no file on a disk can be:
+// the kernel would refuse it, or make another file of it, whose checksum is not the
+// object's.
+func (h *fileHeader) check() error {
 	switch kind := h.mode & unix.S_IFMT; {
-	case rdev != 0:
-		return fmt.Errorf("it is a device (rdev %d)", bigEndian(rdev))
 	case kind != unix.S_IFREG && kind != unix.S_IFLNK:
 		return fmt.Errorf("its mode %#o is neither a file's nor a link's", h.mode)
 	case h.isLink() != (h.target != ""):
-		return fmt.Errorf("its link target %q does not fit its mode %#o", h.target, h.mode)
+		return fmt.Errorf("its link target %.40q does not fit its mode %#o", h.target, h.mode)
 	case h.isLink() && h.size != 0:
 		return fmt.Errorf("it is a link with content")
+	case h.isLink() && h.mode&0o7777 != 0o777:
+		return fmt.Errorf("its mode %#o is no symbolic link's, which is %#o", h.mode, unix.S_IFLNK|0o777)
+	case len(h.target) >= unix.PathMax:
+		return fmt.Errorf("its link target has %d bytes, more than %d", len(h.target), unix.PathMax-1)
+	case !utf8.ValidString(h.target):
+		return fmt.Errorf("its link target %.40q is not UTF-8", h.target)
+	case strings.Contains(h.target, "\x00"):
+		return fmt.Errorf("its link target %.40q has a NUL", h.target)
 	}
-	return nil
+	if err := h.owned.check(); err != nil {
+		return err
+	}
+	return checkXattrs(h.xattrs, h.mode)
 }
 
 // sum starts the checksum: the header with its length in front, to be followed by the content.

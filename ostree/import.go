@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/guard"
 	"machine-pivot/selinux"
 )
 
@@ -31,7 +32,8 @@ type Import struct {
 	flushing atomic.Bool
 	flushes  sync.WaitGroup
 
-	inflaters sync.Pool // of *inflate.Decoder
+	inflaters sync.Pool  // of *inflate.Decoder
+	large     sync.Mutex // held by who has a large metadata object or header in memory
 
 	finishing sync.Mutex          // held by Finish
 	whole     map[ObjectName]bool // with all that they refer to, in the repository
@@ -65,8 +67,14 @@ type ImportStats struct {
 
 // Bounds.
 const (
-	// maxMetadata is libostree's, of a metadata object, in bytes.
-	maxMetadata = 128 << 20
+	// maxMetadata is how large a metadata object may be that an image brings, in
+	// bytes. ostree-ext takes 10 MiB, libostree 128 MiB; a directory of 300,000
+	// files has 16 MiB, and nothing else comes near.
+	maxMetadata = 16 << 20
+	// maxMade is libostree's bound, for the sets of objects that are made here.
+	maxMade = 128 << 20
+	// largeFrom is the size from which metadata is in memory one at a time, in bytes.
+	largeFrom = 256 << 10
 	// flushEvery is how many bytes are written before the disk is asked to begin
 	// with them, so that it does not idle until all is to be synced.
 	flushEvery = 256 << 20
@@ -207,59 +215,82 @@ func (im *Import) flush() {
 	if !im.repo.config.fsync || im.repo.config.perObjectFsync || !im.flushing.CompareAndSwap(false, true) {
 		return
 	}
-	im.flushes.Go(func() {
+	im.flushes.Add(1)
+	guard.Start(func() error {
+		defer im.flushes.Done()
 		defer im.flushing.Store(false)
-		_ = im.staging.sync()
+		return im.staging.sync()
 	})
 }
 
-// write makes a claimed object by a function that writes and verifies it.
-func (im *Import) write(n ObjectName, size uint64, write func() error) (err error) {
-	if err = im.reserve(size); err == nil {
-		err = write()
-	}
-	if err != nil {
-		err = errors.Join(err, im.staging.drop(n))
-		im.settle(n, unknown)
+// add makes an object by a function that writes and verifies it, unless the object
+// is there already. Whatever becomes of that, nobody waits for the object after it.
+func (im *Import) add(n ObjectName, write func() (objectState, error)) (err error) {
+	if wanted, err := im.claim(n); err != nil || !wanted {
 		return err
 	}
-	im.settle(n, staged)
-	return nil
+	state := unknown
+	defer func() { // also if it panics
+		if state == unknown {
+			err = errors.Join(err, im.staging.drop(n))
+		}
+		im.settle(n, state)
+	}()
+	reached, err := write()
+	if err == nil {
+		state = reached
+	}
+	return err
+}
+
+// oneLarge waits until nobody else has large metadata in memory, if this is large:
+// of size bytes, or -1 for an unknown size. The result ends that.
+func (im *Import) oneLarge(size int64) (done func()) {
+	if size >= 0 && size < largeFrom {
+		return func() {}
+	}
+	im.large.Lock()
+	return im.large.Unlock
 }
 
 // AddMetadata adds a commit, dirtree, dirmeta or commitmeta object. The content
 // must have the checksum and structure that the name says, else the error is a
-// CorruptError.
+// CorruptError. A body whose size can be told (*bytes.Reader, *io.LimitedReader)
+// takes less memory.
 func (im *Import) AddMetadata(ctx context.Context, n ObjectName, body io.Reader) error {
-	if wanted, err := im.claim(n); err != nil || !wanted {
-		return err
-	}
-	data, err := readMetadata(n, body)
-	if err != nil {
-		im.settle(n, unknown)
-		return err
-	}
-	if n.Type == DirMeta {
-		if err := im.checkDirLabel(n, data); err != nil {
-			im.settle(n, unknown)
-			return err
-		}
-	}
-	if n.Type == CommitMeta && im.repo.holds(n, data) { // of others the name says so
-		im.settle(n, present)
-		return nil
-	}
-	return im.write(n, uint64(len(data)), func() error {
-		f, err := im.staging.create(n, 0o644)
+	return im.add(n, func() (objectState, error) {
+		size := sizeOf(body)
+		defer im.oneLarge(size)()
+		data, err := readMetadata(n, body, size)
 		if err != nil {
-			return fmt.Errorf("cannot write object: %w", err)
+			return unknown, err
 		}
-		_, err = f.Write(data)
-		if err := errors.Join(err, f.Chmod(0o644), selinux.Inherit(im.staging.path(n)), im.durable(f), f.Close()); err != nil {
-			return fmt.Errorf("cannot write object %s: %w", n, err)
+		if n.Type == CommitMeta && im.repo.holds(n, data) { // of others the name says so
+			return present, nil
 		}
-		return nil
+		if n.Type == DirMeta {
+			if err := im.checkDirLabel(n, data); err != nil {
+				return unknown, err
+			}
+		}
+		return staged, im.writeMetadata(n, data)
 	})
+}
+
+// writeMetadata writes a metadata object that was verified.
+func (im *Import) writeMetadata(n ObjectName, data []byte) error {
+	if err := im.reserve(uint64(len(data))); err != nil {
+		return err
+	}
+	f, err := im.staging.create(n, 0o644)
+	if err != nil {
+		return fmt.Errorf("cannot write object: %w", err)
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Chmod(0o644), selinux.Inherit(im.staging.path(n)), im.durable(f), f.Close()); err != nil {
+		return fmt.Errorf("cannot write object %s: %w", n, err)
+	}
+	return nil
 }
 
 // holds reports whether the repository has an object with just this content.
@@ -268,12 +299,31 @@ func (r *Repo) holds(n ObjectName, data []byte) bool {
 	return err == nil && bytes.Equal(have, data)
 }
 
-// readMetadata reads and verifies a metadata object.
-func readMetadata(n ObjectName, body io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(body, maxMetadata+1))
-	if err != nil {
+// sizeOf is how many bytes a stream has at most, or -1 if it does not say.
+func sizeOf(body io.Reader) int64 {
+	switch r := body.(type) {
+	case *bytes.Reader:
+		return int64(r.Len())
+	case *io.LimitedReader:
+		return r.N
+	}
+	return -1
+}
+
+// readMetadata reads and verifies a metadata object of at most size bytes, if that
+// is not -1.
+func readMetadata(n ObjectName, body io.Reader, size int64) ([]byte, error) {
+	if size > maxMetadata {
+		return nil, corrupt(n, "it has %d bytes, more than %d", size, maxMetadata)
+	}
+	var b bytes.Buffer
+	if size >= 0 {
+		b.Grow(int(size) + bytes.MinRead) // ReadFrom wants room when it looks for the end
+	}
+	if _, err := b.ReadFrom(io.LimitReader(body, maxMetadata+1)); err != nil {
 		return nil, fmt.Errorf("cannot read object %s: %w", n, err)
 	}
+	data := b.Bytes()
 	if len(data) > maxMetadata {
 		return nil, corrupt(n, "it is larger than %d bytes", maxMetadata)
 	}

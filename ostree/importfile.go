@@ -15,38 +15,42 @@ import (
 // bare repositories have them. The content streams; a wrong one is a CorruptError.
 func (im *Import) AddArchiveFile(ctx context.Context, c Checksum, body io.Reader) error {
 	n := ObjectName{c, File}
-	if wanted, err := im.claim(n); err != nil || !wanted {
-		return err
-	}
-	source := &noting{from: body}
-	h, err := readArchiveHeader(source)
-	if err != nil {
-		im.settle(n, unknown)
-		return source.blame(n, err)
-	}
-	return im.write(n, h.size, func() error { return im.writeObject(n, h, source, im.inflateContent(h)) })
+	return im.add(n, func() (objectState, error) {
+		source := &noting{from: body}
+		size, err := readHeaderLength(source)
+		if err != nil {
+			return unknown, source.blame(n, err)
+		}
+		defer im.oneLarge(int64(size))()
+		h, err := readArchiveHeader(source, size)
+		if err != nil {
+			return unknown, source.blame(n, err)
+		}
+		return staged, im.writeObject(n, h, source, im.inflateContent(h))
+	})
 }
 
 // AddFile adds a file or symbolic link whose metadata and content come apart, as
 // in the layers of ostree-native containers.
 func (im *Import) AddFile(ctx context.Context, c Checksum, info FileInfo, body io.Reader) error {
 	n := ObjectName{c, File}
-	if wanted, err := im.claim(n); err != nil || !wanted {
-		return err
-	}
-	h, err := info.header()
-	if err != nil {
-		im.settle(n, unknown)
-		return corrupt(n, "%v", err)
-	}
-	source := &noting{from: body}
-	return im.write(n, h.size, func() error { return im.writeObject(n, h, source, h.copyContent) })
+	return im.add(n, func() (objectState, error) {
+		defer im.oneLarge(int64(len(info.Xattrs)))()
+		h, err := info.header()
+		if err != nil {
+			return unknown, corrupt(n, "%v", err)
+		}
+		return staged, im.writeObject(n, h, &noting{from: body}, h.copyContent)
+	})
 }
 
 // writeObject makes a file or link of a header and the content that a function
 // copies from the source.
 func (im *Import) writeObject(n ObjectName, h *fileHeader, source *noting, content func(io.Writer, io.Reader) error) error {
 	if err := im.checkLabels(n, h.xattrs); err != nil {
+		return err
+	}
+	if err := im.reserve(h.size); err != nil {
 		return err
 	}
 	if h.isLink() {
@@ -110,7 +114,10 @@ func (im *Import) writeLink(n ObjectName, h *fileHeader, source *noting, content
 		return corrupt(n, "its content has the checksum %s", got)
 	}
 	path := im.staging.path(n)
-	if err := os.Symlink(h.target, path); err != nil {
+	switch err := os.Symlink(h.target, path); {
+	case errors.Is(err, unix.ENAMETOOLONG): // which our path is not: some file systems take fewer bytes than the kernel
+		return corrupt(n, "its link target has %d bytes, more than the file system takes", len(h.target))
+	case err != nil:
 		return fmt.Errorf("cannot write object: %w", err)
 	}
 	if err := os.Lchown(path, int(h.uid), int(h.gid)); err != nil {

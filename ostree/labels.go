@@ -70,18 +70,15 @@ func (im *Import) askLabel(label string) error {
 // checkDirLabel is checkLabels for a directory's metadata, which only gets its label
 // when it is deployed.
 func (im *Import) checkDirLabel(n ObjectName, data []byte) error {
-	value, err := gvariant.Decode(dirMetaType, data)
+	v, err := gvariant.Open(dirMetaType, data)
 	if err != nil {
 		return corrupt(n, "%v", err)
 	}
-	for _, entry := range value.(gvariant.Tuple)[3].([]any) {
-		fields := entry.(gvariant.Tuple)
-		x := xattr{strings.TrimSuffix(string(fields[0].([]byte)), "\x00"), fields[1].([]byte)}
-		if err := im.checkLabels(n, []xattr{x}); err != nil {
-			return err
-		}
+	xattrs, err := parseXattrs(v.Field(3))
+	if err != nil {
+		return corrupt(n, "%v", err)
 	}
-	return nil
+	return im.checkLabels(n, xattrs)
 }
 
 // cannotSet is why an object did not get an attribute. A policy that does not answer

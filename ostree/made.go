@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -23,26 +24,36 @@ func (im *Import) AddCommit(ctx context.Context, c NewCommit) (Checksum, error) 
 	if err != nil {
 		return Checksum{}, fmt.Errorf("cannot make commit: %w", err)
 	}
-	return im.addMade(ctx, Commit, data)
+	return im.addMade(Commit, data)
 }
 
-// addMade adds a metadata object by its content.
-func (im *Import) addMade(ctx context.Context, t ObjectType, data []byte) (Checksum, error) {
-	c := Checksum(sha256.Sum256(data))
-	return c, im.AddMetadata(ctx, ObjectName{c, t}, bytes.NewReader(data))
+// addMade adds a metadata object that was made here, which needs no check.
+func (im *Import) addMade(t ObjectType, data []byte) (Checksum, error) {
+	n := ObjectName{Checksum(sha256.Sum256(data)), t}
+	if len(data) > maxMade {
+		return n.Checksum, fmt.Errorf("cannot add object %s: it has %d bytes, more than %d", n, len(data), maxMade)
+	}
+	return n.Checksum, im.add(n, func() (objectState, error) { return staged, im.writeMetadata(n, data) })
 }
 
 // AddObjectSet adds a commit that keeps file objects together: its one directory
 // has each of them under its own checksum as name. This is how ostree-ext notes
 // what a layer brought (crates/ostree-ext/src/tar/import.rs); the same set makes
-// the same commit.
+// the same commit. It sorts the set.
 func (im *Import) AddObjectSet(ctx context.Context, set []Checksum) (Checksum, error) {
-	tree := &dirTree{}
-	for _, c := range set {
-		tree.files = append(tree.files, fileEntry{c.String(), c})
+	slices.SortFunc(set, func(a, b Checksum) int { return bytes.Compare(a[:], b[:]) })
+	var files iter.Seq[any] = func(yield func(any) bool) {
+		for _, c := range set {
+			if !yield(gvariant.Tuple{c.String(), c[:]}) {
+				return
+			}
+		}
 	}
-	slices.SortFunc(tree.files, func(a, b fileEntry) int { return strings.Compare(a.name, b.name) })
-	root, err := im.addTree(ctx, tree)
+	tree, err := gvariant.Encode(dirTreeType, gvariant.Tuple{files, []any{}})
+	if err != nil {
+		return Checksum{}, fmt.Errorf("cannot make directory: %w", err)
+	}
+	root, err := im.addMade(DirTree, tree)
 	if err != nil {
 		return Checksum{}, err
 	}
@@ -51,19 +62,11 @@ func (im *Import) AddObjectSet(ctx context.Context, set []Checksum) (Checksum, e
 	if err != nil {
 		return Checksum{}, fmt.Errorf("cannot make directory metadata: %w", err)
 	}
-	rootMeta, err := im.addMade(ctx, DirMeta, meta)
+	rootMeta, err := im.addMade(DirMeta, meta)
 	if err != nil {
 		return Checksum{}, err
 	}
 	return im.AddCommit(ctx, NewCommit{RootTree: root, RootMeta: rootMeta, Timestamp: time.Unix(0, 0)})
-}
-
-func (im *Import) addTree(ctx context.Context, d *dirTree) (Checksum, error) {
-	data, err := d.encode()
-	if err != nil {
-		return Checksum{}, fmt.Errorf("cannot make directory: %w", err)
-	}
-	return im.addMade(ctx, DirTree, data)
 }
 
 // HasObjectSet checks that all file objects of a commit that AddObjectSet made are
@@ -77,7 +80,7 @@ func (r *Repo) HasObjectSet(c Checksum) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range tree.files {
+	for f := range tree.allFiles() {
 		name := ObjectName{f.file, File}
 		if have, err := r.Has(name); err != nil || !have {
 			return errors.Join(err, corrupt(name, "it is missing"))
@@ -86,15 +89,15 @@ func (r *Repo) HasObjectSet(c Checksum) error {
 	return nil
 }
 
-func (r *Repo) loadTree(c Checksum) (*dirTree, error) {
+func (r *Repo) loadTree(c Checksum) (dirTree, error) {
 	name := ObjectName{c, DirTree}
 	data, err := os.ReadFile(r.objectPath(name))
 	if err != nil {
-		return nil, fmt.Errorf("cannot load directory: %w", err)
+		return dirTree{}, fmt.Errorf("cannot load directory: %w", err)
 	}
-	tree, err := parseDirTree(data)
+	tree, err := openDirTree(data)
 	if err != nil {
-		return nil, corrupt(name, "%v", err)
+		return dirTree{}, corrupt(name, "%v", err)
 	}
 	return tree, nil
 }
@@ -107,32 +110,55 @@ func (im *Import) AddTreeWithout(ctx context.Context, root Checksum, dir string,
 	if err != nil {
 		return Checksum{}, err
 	}
-	if first, rest, _ := strings.Cut(dir, "/"); first != "" {
-		i, found := tree.dir(first)
-		if !found {
-			return root, nil
-		}
-		changed, err := im.AddTreeWithout(ctx, tree.dirs[i].tree, rest, names...)
-		if err != nil || changed == tree.dirs[i].tree {
-			return root, err
-		}
-		tree.dirs[i].tree = changed
-		return im.addTree(ctx, tree)
+	first, rest, _ := strings.Cut(dir, "/")
+	if first == "" {
+		return im.addWithoutFiles(root, tree, names)
 	}
-	kept := make([]fileEntry, 0, len(tree.files))
-	for _, f := range tree.files {
+	below, found := tree.dir(first)
+	if !found {
+		return root, nil
+	}
+	changed, err := im.AddTreeWithout(ctx, below.tree, rest, names...)
+	if err != nil || changed == below.tree {
+		return root, err
+	}
+	data, err := tree.withTree(first, changed)
+	if err != nil {
+		return Checksum{}, fmt.Errorf("cannot make directory: %w", err)
+	}
+	return im.addMade(DirTree, data)
+}
+
+// addWithoutFiles is AddTreeWithout for the files of a directory itself.
+func (im *Import) addWithoutFiles(root Checksum, tree dirTree, names []string) (Checksum, error) {
+	gone := map[string]bool{}
+	for f := range tree.allFiles() {
+		if !slices.Contains(names, string(f.name)) {
+			continue
+		}
 		empty, err := im.repo.isEmpty(f.file)
 		if err != nil {
 			return Checksum{}, err
 		}
-		if !empty || !slices.Contains(names, f.name) {
-			kept = append(kept, f)
+		if empty {
+			gone[string(f.name)] = true
 		}
 	}
-	if len(kept) == len(tree.files) {
+	if len(gone) == 0 {
 		return root, nil
 	}
-	return im.addTree(ctx, &dirTree{kept, tree.dirs})
+	var kept iter.Seq[any] = func(yield func(any) bool) {
+		for f := range tree.allFiles() {
+			if !gone[string(f.name)] && !yield(f.raw) {
+				return
+			}
+		}
+	}
+	data, err := tree.withFiles(kept)
+	if err != nil {
+		return Checksum{}, fmt.Errorf("cannot make directory: %w", err)
+	}
+	return im.addMade(DirTree, data)
 }
 
 // isEmpty reports whether an object is an empty regular file.

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -20,16 +19,39 @@ const (
 
 // checkDirMeta checks the structure of a DirMeta.
 func checkDirMeta(data []byte) error {
-	value, err := gvariant.Decode(dirMetaType, data)
+	v, err := gvariant.Open(dirMetaType, data)
 	if err != nil {
 		return err
 	}
-	t := value.(gvariant.Tuple)
-	if mode := bits.ReverseBytes32(t[2].(uint32)); mode&unix.S_IFMT != unix.S_IFDIR {
-		return fmt.Errorf("its mode %#o is not a directory's", mode)
+	xattrs, err := parseXattrs(v.Field(3))
+	if err != nil {
+		return err
 	}
-	_, err = parseXattrs(t[3])
-	return err
+	o := owned{bigEndian(v.Field(0).Uint32()), bigEndian(v.Field(1).Uint32()), bigEndian(v.Field(2).Uint32())}
+	if o.mode&unix.S_IFMT != unix.S_IFDIR {
+		return fmt.Errorf("its mode %#o is not a directory's", o.mode)
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	return checkXattrs(xattrs, o.mode)
+}
+
+// owned is what the kernel keeps of each file besides attributes and content; the
+// mode has the type bits.
+type owned struct{ uid, gid, mode uint32 }
+
+// check refuses what the kernel would not store as it is: chown(2) takes the ID -1
+// for "leave it as it is", which is root's, and chmod(2) drops what is no mode bit.
+func (o owned) check() error {
+	const unchanged = ^uint32(0)
+	if o.uid == unchanged || o.gid == unchanged {
+		return fmt.Errorf("its owner %d:%d is none: the ID %d stands for no change", o.uid, o.gid, unchanged)
+	}
+	if o.mode&^uint32(unix.S_IFMT|0o7777) != 0 {
+		return fmt.Errorf("its mode %#o has bits that no mode has", o.mode)
+	}
+	return nil
 }
 
 // checkMetadata checks the structure of a metadata object.
@@ -38,38 +60,15 @@ func checkMetadata(t ObjectType, data []byte) (err error) {
 	case Commit:
 		_, err = parseCommit(data)
 	case DirTree:
-		_, err = parseDirTree(data)
+		_, err = openDirTree(data)
 	case DirMeta:
 		err = checkDirMeta(data)
 	case CommitMeta:
-		_, err = gvariant.Decode("a{sv}", data)
+		_, err = gvariant.Open("a{sv}", data)
 	default:
 		err = fmt.Errorf("it is no metadata")
 	}
 	return err
-}
-
-// xattr is one extended attribute.
-type xattr struct {
-	name  string
-	value []byte
-}
-
-// parseXattrs reads an a(ayay), which must be canonical: sorted by name, each once.
-func parseXattrs(value any) ([]xattr, error) {
-	var xattrs []xattr
-	last := ""
-	for _, entry := range value.([]any) {
-		fields := entry.(gvariant.Tuple)
-		raw := string(fields[0].([]byte))
-		name, ended := strings.CutSuffix(raw, "\x00")
-		if !ended || name == "" || strings.Contains(name, "\x00") || name <= last {
-			return nil, fmt.Errorf("extended attribute %q: bad name or order", raw)
-		}
-		last = name
-		xattrs = append(xattrs, xattr{name, fields[1].([]byte)})
-	}
-	return xattrs, nil
 }
 
 // bigEndian is a number as ostree puts it into a variant: with its bytes swapped.
@@ -85,6 +84,6 @@ func headerLength(prefix [8]byte) (int, error) {
 	return int(n), nil
 }
 
-// maxHeader bounds the header of a file object, in bytes: its xattrs are at most
-// 64 KiB each and the kernel lists names up to 64 KiB.
-const maxHeader = 16 << 20
+// maxHeader bounds the header of a file object, in bytes: extended attributes of
+// 1 MiB, which is more than file systems take, and a link target of a page.
+const maxHeader = 1<<20 + 8<<10

@@ -12,6 +12,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"machine-pivot/ostree/gvariant"
 )
 
 // Checksum is the SHA-256 that names an object.
@@ -32,9 +34,9 @@ func ParseChecksum(s string) (Checksum, error) {
 // String is the checksum as 64 hexadecimal digits.
 func (c Checksum) String() string { return hex.EncodeToString(c[:]) }
 
-// checksumOf reads a checksum out of a variant.
-func checksumOf(value any) (Checksum, error) {
-	raw, _ := value.([]byte)
+// checksumIn reads a checksum out of an ay.
+func checksumIn(v gvariant.Value) (Checksum, error) {
+	raw := v.Bytes()
 	if len(raw) != len(Checksum{}) {
 		return Checksum{}, fmt.Errorf("a checksum has %d bytes", len(raw))
 	}

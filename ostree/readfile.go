@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -16,33 +15,34 @@ func (r *Repo) ReadFile(c Checksum, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, err := r.loadBelow(info.RootTree, path.Dir(name))
+	tree, found, err := r.loadBelow(info.RootTree, path.Dir(name))
 	if err != nil {
 		return nil, err
 	}
-	if tree != nil {
-		i := slices.IndexFunc(tree.files, func(f fileEntry) bool { return f.name == path.Base(name) })
-		if i >= 0 {
-			return os.ReadFile(r.objectPath(ObjectName{tree.files[i].file, File}))
+	if found {
+		for f := range tree.allFiles() {
+			if string(f.name) == path.Base(name) {
+				return os.ReadFile(r.objectPath(ObjectName{f.file, File}))
+			}
 		}
 	}
 	return nil, fmt.Errorf("cannot read %s of commit %s: %w", name, c, fs.ErrNotExist)
 }
 
-// loadBelow loads a directory by its path below another; nil if there is none.
-func (r *Repo) loadBelow(root Checksum, dir string) (*dirTree, error) {
+// loadBelow loads a directory by its path below another; false if there is none.
+func (r *Repo) loadBelow(root Checksum, dir string) (dirTree, bool, error) {
 	tree, err := r.loadTree(root)
 	if err != nil {
-		return nil, err
+		return tree, false, err
 	}
 	for name := range strings.SplitSeq(dir, "/") {
-		i, found := tree.dir(name)
+		below, found := tree.dir(name)
 		if !found {
-			return nil, nil
+			return tree, false, nil
 		}
-		if tree, err = r.loadTree(tree.dirs[i].tree); err != nil {
-			return nil, err
+		if tree, err = r.loadTree(below.tree); err != nil {
+			return tree, false, err
 		}
 	}
-	return tree, nil
+	return tree, true, nil
 }

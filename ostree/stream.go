@@ -1,9 +1,12 @@
 package ostree
 
 import (
+	"errors"
 	"fmt"
 	"hash"
 	"io"
+
+	"machine-pivot/guard"
 )
 
 // noting remembers the failure of a stream, so that it can be told from wrong content.
@@ -29,11 +32,14 @@ func (s *noting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// blame says whose fault err is: the stream's, which could not be read, or the
-// object's, which is not what it should be.
+// blame says whose fault err is: the stream's, which could not be read, ours, if we
+// panicked, or the object's, which is not what it should be.
 func (s *noting) blame(n ObjectName, err error) error {
 	if s.failed != nil {
 		return fmt.Errorf("cannot read object %s: %w", n, s.failed)
+	}
+	if _, panicked := errors.AsType[*guard.Panic](err); panicked {
+		return fmt.Errorf("cannot read object %s: %w", n, err)
 	}
 	return corrupt(n, "%v", err)
 }

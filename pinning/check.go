@@ -86,6 +86,7 @@ func Inspect(in Input) Result {
 			c.onMachine(c.definedIn[name], name, w.cpus, in.Line)
 		}
 	}
+	c.infra(in.Line)
 	slices.Sort(result.Files)
 	result.Files = slices.Compact(result.Files)
 	manager := c.manager(in)
@@ -103,6 +104,8 @@ type checker struct {
 	onlyWorkloads bool
 	definedIn     map[string]string // by workload: the drop-in that counts
 	effective     map[string]workload
+	infraIn       string // the drop-in whose infra_ctr_cpuset counts; "" for none
+	infraSet      string
 	problems      []Problem
 	unread        bool // a drop-in could not be read
 }
@@ -149,6 +152,7 @@ func (c *checker) files(files map[string][]byte) {
 			c.dropIn(p, files[p])
 		}
 	}
+	c.definitions()
 	c.sameActivation()
 	if kubelet, ok := files[KubeletPath]; ok {
 		c.kubelet(kubelet)
@@ -172,34 +176,52 @@ func (c *checker) dropIn(p string, content []byte) {
 	if isLeftover(p) {
 		c.warn(p, "it looks like a leftover, but CRI-O reads every file of this directory")
 	}
-	workloads, ignored, err := parseDropIn(content)
+	read, err := parseDropIn(content)
 	switch {
 	case err != nil:
 		c.unread = true
 		c.wrongEach(p, err)
 		return
-	case c.onlyWorkloads && len(ignored.elsewhere) > 0:
+	case c.onlyWorkloads && len(read.elsewhere) > 0:
 		c.unread = true
-		for _, key := range ignored.elsewhere {
+		for _, key := range read.elsewhere {
 			c.wrong(p, "unknown key %s", key)
 		}
 		return
-	case c.onlyWorkloads && len(workloads) == 0:
+	case c.onlyWorkloads && len(read.workloads) == 0:
 		c.unread = true
 		c.wrong(p, "it defines no workload")
 		return
 	}
-	for _, key := range ignored.inWorkloads {
+	for _, key := range read.ignored {
 		c.add(p, c.strictly(Warning), "unknown key %s, which CRI-O ignores", key)
 	}
-	for _, name := range slices.Sorted(maps.Keys(workloads)) {
-		w := workloads[name]
+	if read.infra != nil {
+		c.infraIn, c.infraSet = p, *read.infra
+	}
+	for _, name := range slices.Sorted(maps.Keys(read.workloads)) {
 		if earlier, twice := c.definedIn[name]; twice {
 			// Performance profiles do it to the clusters' empty default on purpose.
 			c.warn(earlier, "its workload %q is replaced by that of %s, which CRI-O reads later", name, p)
 		}
-		c.definedIn[name], c.effective[name] = p, w
-		c.present(p, name, w.cpus)
+		c.definedIn[name], c.effective[name] = p, read.workloads[name]
+	}
+}
+
+// definitions judges those definitions of workloads that no later one replaces,
+// as CRI-O does; what keeps it from starting does not take effect.
+func (c *checker) definitions() {
+	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
+		p, w := c.definedIn[name], c.effective[name]
+		if len(w.problems) > 0 {
+			c.unread = true
+			delete(c.effective, name)
+		}
+		for _, err := range w.problems {
+			c.wrong(p, "%s: %v", ofWorkload(name), err)
+		}
+		c.present(p, ofWorkload(name), w.cpus)
+		c.allowed(p, name, w)
 		c.annotations(p, name, w)
 	}
 }
@@ -219,10 +241,10 @@ func (c *checker) annotations(p, name string, w workload) {
 		return // some other use of CRI-O's workloads
 	}
 	if want := ActivationPrefix + name; w.activation != want {
-		c.warn(p, "workload %q: its activation_annotation is %q; pods of this type carry %q", name, w.activation, want)
+		c.warn(p, "%s: its activation_annotation is %q; pods of this type carry %q", ofWorkload(name), w.activation, want)
 	}
 	if w.prefix != AnnotationPrefix {
-		c.warn(p, "workload %q: its annotation_prefix is %q; CPU shares come in annotations of %q", name, w.prefix, AnnotationPrefix)
+		c.warn(p, "%s: its annotation_prefix is %q; CPU shares come in annotations of %q", ofWorkload(name), w.prefix, AnnotationPrefix)
 	}
 }
 
@@ -239,38 +261,15 @@ func (c *checker) sameActivation() {
 	}
 }
 
-// present checks that the machine has the CPUs.
-func (c *checker) present(p, name string, set CPUSet) {
+// present checks that the machine has the CPUs of what they are for.
+func (c *checker) present(p, what string, set CPUSet) {
 	if lacking := set.Difference(c.machine.Present); c.machine.known() && !lacking.IsEmpty() {
-		c.wrong(p, "workload %q: the machine has no CPU %s, only %s", name, lacking, c.machine.Present)
+		c.wrong(p, "%s: the machine has no CPU %s, only %s", what, lacking, c.machine.Present)
 	}
 }
 
-func (c *checker) kubelet(content []byte) {
-	workloads, err := ParseKubeletFile(content)
-	if err != nil {
-		c.wrongEach(KubeletPath, err)
-		return
-	}
-	for _, name := range workloads.Names() {
-		c.present(KubeletPath, name, workloads[name])
-		w, defined := c.effective[name]
-		switch {
-		case c.unread:
-		case !defined:
-			c.wrong(KubeletPath, "workload %q: no CRI-O drop-in defines it", name)
-		case !w.cpus.Equal(workloads[name]):
-			c.wrong(KubeletPath, "workload %q: its CPUs %q differ from %q in %s", name, workloads[name], w.cpus, c.definedIn[name])
-		case w.cpus.IsEmpty():
-			c.warn(c.definedIn[name], "workload %q: its set is empty, so its pods run on all CPUs", name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
-		if _, ok := workloads[name]; !ok && (c.onlyWorkloads || c.effective[name].partitions()) {
-			c.wrong(KubeletPath, "workload %q is missing, though %s defines it", name, c.definedIn[name])
-		}
-	}
-}
+// ofWorkload names a workload in messages.
+func ofWorkload(name string) string { return fmt.Sprintf("workload %q", name) }
 
 // isLeftover reports whether a file looks like the remains of an editor or an
 // interrupted write.

@@ -143,6 +143,16 @@ func TestAllDropInsOfAHost(t *testing.T) {
 		{"a directory is read where its name stands", map[string][]byte{
 			dir + "/50/z": []byte(management("0-1")), dir + "/50.conf": []byte(management("2")), pinning.KubeletPath: pinned(t, "2")[pinning.KubeletPath],
 		}, []string{dir + "/50.conf, which CRI-O reads later", "CPU 0, which the machine boots on"}, "2"},
+		// CRI-O judges a definition that is replaced no more than it uses it.
+		{"CPUs that are not there, replaced", map[string][]byte{
+			dir + "/50": []byte(management("0-1,9")), dir + "/99": []byte(management("0-1")), pinning.KubeletPath: pinned(t, "0-1")[pinning.KubeletPath],
+		}, []string{"warning: its workload"}, "0-1"},
+		{"no set, replaced", map[string][]byte{
+			dir + "/50": []byte(strings.Replace(management("0-1"), "0-1", "3-1", 1)), dir + "/99": []byte(management("0-1")), pinning.KubeletPath: pinned(t, "0-1")[pinning.KubeletPath],
+		}, []string{"warning: its workload"}, "0-1"},
+		{"no set, and it counts", map[string][]byte{
+			dir + "/50": []byte(management("0-1")), dir + "/99": []byte(strings.Replace(management("0-1"), "0-1", "3-1", 1)), pinning.KubeletPath: pinned(t, "0-1")[pinning.KubeletPath],
+		}, []string{"warning: its workload", "error: workload \"management\": cannot parse CPU set \"3-1\""}, ""},
 		{"crio.conf comes first", with(pinned(t, "0-1"), pinning.ConfigPath, management("5")), []string{"is replaced"}, "0-1"},
 		{"a backup", with(pinned(t, "0-1"), dir+"/50-workload-partitioning.conf.bak", management("5")),
 			[]string{"looks like a leftover", "is replaced", `"0-1" differ from "5"`, "CPU 0, which"}, "5"},
@@ -158,6 +168,8 @@ func TestAllDropInsOfAHost(t *testing.T) {
 		{"shares as text", with(pinned(t, "0-1"), dir+"/60", strings.Replace(management("0-1"), "= 0,", `= "0",`, 1)), []string{"toml: line 4"}, "0-1"},
 		{"quota below shares", with(pinned(t, "0-1"), dir+"/60", "[crio.runtime.workloads.x]\nactivation_annotation = \"x\"\nresources = { cpushares = 200, cpuquota = 100 }\n"),
 			[]string{"cpuquota 100 cannot be less than cpushares 200"}, "0-1"},
+		{"no quota, as the kernel spells it", with(pinned(t, "0-1"), dir+"/60", "[crio.runtime.workloads.x]\nactivation_annotation = \"x\"\nresources = { cpuquota = -1 }\n"),
+			[]string{"cpuquota -1 cannot be less than cpushares 0"}, "0-1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := pinning.Inspect(pinning.Input{Files: c.files, Machine: server(t)})

@@ -2,6 +2,7 @@ package pinning
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -51,6 +52,40 @@ func (c *checker) manager(in Input) manager {
 		m.state = c.managerState(data)
 	}
 	return m
+}
+
+// WithKubeletConfig is kubelet's configuration, which may be empty, with what an
+// object of the kind KubeletConfig asks for laid over it, as the machine-config
+// operator does: member by member, in objects too.
+func WithKubeletConfig(configuration, object []byte) ([]byte, error) {
+	var under map[string]any
+	if err := yaml.Unmarshal(configuration, &under); err != nil {
+		return nil, fmt.Errorf("cannot parse kubelet's configuration below it: %s", oneLine(err.Error()))
+	}
+	var over struct {
+		Spec struct {
+			KubeletConfig map[string]any `yaml:"kubeletConfig"`
+		} `yaml:"spec"`
+	}
+	if err := yaml.Unmarshal(object, &over); err != nil {
+		return nil, fmt.Errorf("cannot parse it: %s", oneLine(err.Error())) // of several lines
+	}
+	return yaml.Marshal(overlay(under, over.Spec.KubeletConfig))
+}
+
+func overlay(under, over map[string]any) map[string]any {
+	result := maps.Clone(under)
+	if result == nil {
+		result = map[string]any{}
+	}
+	for name, value := range over {
+		if inner, ok := value.(map[string]any); ok {
+			below, _ := result[name].(map[string]any)
+			value = overlay(below, inner)
+		}
+		result[name] = value
+	}
+	return result
 }
 
 func (c *checker) kubeletConfig(data []byte, m *manager) {

@@ -9,32 +9,38 @@ import (
 // onMachine holds a workload's CPUs against what the machine will be after it
 // has booted with line.
 func (c *checker) onMachine(p, name string, set CPUSet, line kargs.Line) {
-	if c.machine.known() {
-		c.online(p, name, set, line)
-	}
+	c.offline(p, ofWorkload(name), set, line)
+	c.bootCPU(p, name, set)
 	c.isolation(p, name, set, line)
 	c.affinity(p, name, set, line)
 }
 
-// online checks that the CPUs will be online.
-func (c *checker) online(p, name string, set CPUSet, line kargs.Line) {
+// offline finds CPUs that will not be online, or are not now.
+func (c *checker) offline(p, what string, set CPUSet, line kargs.Line) {
+	if !c.machine.known() {
+		return
+	}
 	for _, a := range c.machine.absences(line) {
 		lost := set.Intersection(a.cpus)
 		if lost.IsEmpty() {
 			continue
 		}
 		if a.certain {
-			c.wrong(p, "workload %q: CPU %s will be offline after the reboot: %s%s", name, lost, a.why, c.machine.siblings(lost))
+			c.wrong(p, "%s: CPU %s will be offline after the reboot: %s%s", what, lost, a.why, c.machine.siblings(lost))
 		} else {
-			c.warn(p, "workload %q: CPU %s may be offline after the reboot: %s, if the CPU is vulnerable%s", name, lost, a.why, c.machine.siblings(lost))
+			c.warn(p, "%s: CPU %s may be offline after the reboot: %s, if the CPU is vulnerable%s", what, lost, a.why, c.machine.siblings(lost))
 		}
 	}
 	after := c.machine.OnlineAfter(line)
 	if off := set.Intersection(after).Difference(c.machine.Online); !off.IsEmpty() {
-		c.warn(p, "workload %q: CPU %s is offline now; the next boot must bring it up", name, off)
+		c.warn(p, "%s: CPU %s is offline now; the next boot must bring it up", what, off)
 	}
-	if first := c.machine.Present.first(1); !set.IsEmpty() && set.Intersection(first).IsEmpty() {
-		c.warn(p, "workload %q: CPU %s, which the machine boots on, is not in its set %s; it can never be isolated from the system's own work", name, first, set)
+}
+
+// bootCPU checks that a workload has the CPU that no argument can isolate.
+func (c *checker) bootCPU(p, name string, set CPUSet) {
+	if first := c.machine.Present.first(1); c.machine.known() && !set.IsEmpty() && set.Intersection(first).IsEmpty() {
+		c.warn(p, "%s: CPU %s, which the machine boots on, is not in its set %s; it can never be isolated from the system's own work", ofWorkload(name), first, set)
 	}
 }
 

@@ -2,10 +2,8 @@ package pinning
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -91,10 +89,11 @@ func KubeletFile(w Workloads) []byte {
 	return b.Bytes()
 }
 
-// dropIn is what CRI-O reads of a drop-in that concerns workloads.
-type dropIn struct {
+// configuration is what CRI-O reads that concerns the CPUs of pods.
+type configuration struct {
 	Crio struct {
 		Runtime struct {
+			Infra     *string               `toml:"infra_ctr_cpuset"`
 			Workloads map[string]definition `toml:"workloads"`
 		} `toml:"runtime"`
 	} `toml:"crio"`
@@ -117,10 +116,20 @@ type resources struct {
 	CPULimit  int64  `toml:"cpulimit"`
 }
 
+// dropIn is what a file of CRI-O's configuration says.
+type dropIn struct {
+	workloads map[string]workload
+	infra     *string    // infra_ctr_cpuset as given; nil if it is not set here
+	ignored   []toml.Key // of workloads, that CRI-O does not know
+	elsewhere []toml.Key // all that is not of workloads
+}
+
 // workload is what a drop-in says of one workload.
 type workload struct {
 	activation, prefix string
+	allowed            []string // annotations
 	cpus               CPUSet
+	problems           []error // that keep CRI-O from starting, if no later drop-in replaces it
 }
 
 // partitions reports whether this is a workload type of CPU partitioning, not
@@ -131,53 +140,48 @@ func (w workload) partitions() bool { return strings.HasPrefix(w.activation, Act
 // refuses what would keep CRI-O from starting, with CRI-O's own reasons, and
 // every key that it does not know. The error holds all problems, joined.
 func ParseDropIn(data []byte) (Workloads, error) {
-	parsed, unknown, err := parseDropIn(data)
+	read, err := parseDropIn(data)
 	problems := []error{err}
-	for _, key := range append(unknown.elsewhere, unknown.inWorkloads...) {
+	for _, key := range append(read.elsewhere, read.ignored...) {
 		problems = append(problems, fmt.Errorf("unknown key %s", key))
 	}
 	workloads := Workloads{}
-	for name, w := range parsed {
+	for _, name := range slices.Sorted(maps.Keys(read.workloads)) {
+		w := read.workloads[name]
 		workloads[name] = w.cpus
+		for _, err := range w.problems {
+			problems = append(problems, fmt.Errorf("%s: %w", ofWorkload(name), err))
+		}
 	}
-	if err = errors.Join(problems...); len(parsed) == 0 && err == nil {
+	if err = errors.Join(problems...); len(workloads) == 0 && err == nil {
 		err = errors.New("it defines no workload")
 	}
 	return workloads, err
 }
 
-// unknownKeys are the keys of a drop-in that CRI-O's workloads do not know.
-type unknownKeys struct {
-	inWorkloads []toml.Key // that CRI-O ignores
-	elsewhere   []toml.Key // other settings of CRI-O, or none
-}
-
-// parseDropIn reads the workloads of any file of CRI-O's configuration. The
-// error holds all problems that would keep CRI-O from starting, joined.
-func parseDropIn(data []byte) (map[string]workload, unknownKeys, error) {
-	var parsed dropIn
+// parseDropIn reads any file of CRI-O's configuration. The error holds all
+// problems that keep CRI-O from reading it, joined.
+func parseDropIn(data []byte) (dropIn, error) {
+	var parsed configuration
 	meta, err := toml.Decode(string(data), &parsed)
 	if err != nil {
-		return nil, unknownKeys{}, fmt.Errorf("cannot parse the CRI-O drop-in: %w", err)
+		return dropIn{}, fmt.Errorf("cannot parse the CRI-O drop-in: %w", err)
 	}
-	var unknown unknownKeys
+	read := dropIn{workloads: map[string]workload{}, infra: parsed.Crio.Runtime.Infra}
+	if read.infra != nil {
+		read.elsewhere = append(read.elsewhere, toml.Key{"crio", "runtime", infraKey})
+	}
 	for _, key := range meta.Undecoded() {
 		if strings.HasPrefix(strings.ToLower(key.String())+".", "crio.runtime.workloads.") {
-			unknown.inWorkloads = append(unknown.inWorkloads, key)
+			read.ignored = append(read.ignored, key)
 		} else {
-			unknown.elsewhere = append(unknown.elsewhere, key)
+			read.elsewhere = append(read.elsewhere, key)
 		}
 	}
-	problems := ambiguous(meta.Keys())
-	workloads := map[string]workload{}
-	for _, name := range slices.Sorted(maps.Keys(parsed.Crio.Runtime.Workloads)) {
-		w, wrong := parsed.Crio.Runtime.Workloads[name].read()
-		for _, err := range wrong {
-			problems = append(problems, fmt.Errorf("workload %q: %w", name, err))
-		}
-		workloads[name] = w
+	for name, d := range parsed.Crio.Runtime.Workloads {
+		read.workloads[name] = d.read()
 	}
-	return workloads, unknown, errors.Join(problems...)
+	return read, errors.Join(ambiguous(meta.Keys())...)
 }
 
 // ambiguous finds keys that are one to CRI-O, whose decoder does not heed case:
@@ -196,10 +200,9 @@ func ambiguous(keys []toml.Key) []error {
 }
 
 // read validates a definition as CRI-O does (pkg/config/workloads.go), and more.
-func (d definition) read() (workload, []error) {
-	w := workload{activation: d.Activation, prefix: d.Prefix}
-	var problems []error
-	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+func (d definition) read() workload {
+	w := workload{activation: d.Activation, prefix: d.Prefix, allowed: d.Allowed}
+	wrong := func(format string, args ...any) { w.problems = append(w.problems, fmt.Errorf(format, args...)) }
 	if d.Activation == "" {
 		wrong("activation_annotation shouldn't be empty")
 	}
@@ -208,12 +211,12 @@ func (d definition) read() (workload, []error) {
 			// CRI-O crashes when a container overrides the resources of such a workload.
 			wrong("it has no resources")
 		}
-		return w, problems
+		return w
 	}
 	if d.Resources.CPUShares < 0 {
 		wrong("cpushares %d cannot be negative", d.Resources.CPUShares)
 	}
-	if q, shares := d.Resources.CPUQuota, d.Resources.CPUShares; q > 0 && q < shares {
+	if q, shares := d.Resources.CPUQuota, d.Resources.CPUShares; q != 0 && q < shares {
 		wrong("cpuquota %d cannot be less than cpushares %d", q, shares)
 	}
 	if p := d.Resources.CPUPeriod; p != 0 && p < 1000 {
@@ -223,31 +226,5 @@ func (d definition) read() (workload, []error) {
 	if w.cpus, err = ParseCPUSet(d.Resources.CPUSet); err != nil {
 		wrong("%w", err)
 	}
-	return w, problems
-}
-
-// ParseKubeletFile reads kubelet's file. Kubelet itself only looks whether it is
-// there; this program insists that it says the same as the drop-in.
-func ParseKubeletFile(data []byte) (Workloads, error) {
-	var parsed map[string]struct {
-		CPUSet string `json:"cpuset"`
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&parsed); err != nil {
-		return nil, fmt.Errorf("cannot parse the kubelet file: %w", err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, errors.New("cannot parse the kubelet file: something follows the object")
-	}
-	var problems []error
-	workloads := Workloads{}
-	for _, name := range slices.Sorted(maps.Keys(parsed)) {
-		set, err := ParseCPUSet(parsed[name].CPUSet)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("workload %q: %w", name, err))
-		}
-		workloads[name] = set
-	}
-	return workloads, errors.Join(problems...)
+	return w
 }

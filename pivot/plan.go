@@ -40,15 +40,12 @@ type FileChange struct {
 }
 
 // Diff works out what has to change to make state the target. Equal meaning is
-// no change: the same digest under another name, arguments in another order.
+// no change: the same digest under another name, arguments in another order, and,
+// unless the target's are literal, in another spelling.
 func Diff(state State, target Target) (Plan, error) {
 	result, err := target.Kargs.Apply(state.Booted.Options)
 	if err != nil {
 		return Plan{}, fault.New(fault.BadInput, "%w", err)
-	}
-	if n := len(result.Final.String()); result.Changed && n > kargs.MaxLength {
-		return Plan{}, fault.New(fault.BadInput,
-			"cannot use the kernel arguments: the command line would have %d bytes, the kernel takes %d and cuts off the rest", n, kargs.MaxLength)
 	}
 	plan := Plan{
 		Image: ImageChange{From: describe(state.Booted), To: describe(state.Booted)},
@@ -60,10 +57,24 @@ func Diff(state State, target Target) (Plan, error) {
 		plan.Image.To = target.Image.String()
 	}
 	plan.Changed = imageChanges(state, target) || result.Changed || len(plan.Files) > 0
-	if plan.Changed {
-		plan.Reboots = 1
+	if !plan.Changed {
+		plan.keepSpelling(state.Booted.Options)
+		return plan, nil
+	}
+	plan.Reboots = 1
+	if err := result.Final.Fits(); err != nil && !result.Final.Equal(state.Booted.Options) {
+		return Plan{}, fault.New(fault.BadInput, "cannot use the kernel arguments: the command line would have %w", err)
 	}
 	return plan, nil
+}
+
+// keepSpelling leaves the arguments of a machine that needs no change as they are,
+// and notes those that are asked for in another spelling.
+func (p *Plan) keepSpelling(booted kargs.Line) {
+	for _, arg := range p.Kargs.Respelled {
+		p.Notes = append(p.Notes, fmt.Sprintf("kernel argument %s is there in another spelling; the next change writes it as asked", arg))
+	}
+	p.Kargs.Final, p.Kargs.Respelled = booted, nil
 }
 
 func imageChanges(state State, target Target) bool {
@@ -129,6 +140,11 @@ func Prove(state State, target Target) []string {
 	for _, arg := range plan.Kargs.Deleted {
 		if !slices.Contains(plan.Kargs.Appended, arg) {
 			differ("kernel argument %s: still in the boot entry", arg)
+		}
+	}
+	if target.Kargs.Literal {
+		for _, arg := range plan.Kargs.Respelled {
+			differ("kernel argument %s: in the boot entry in another spelling only, and the machine-config daemon compares to the letter", arg)
 		}
 	}
 	if running, err := target.Kargs.Apply(state.Cmdline); err == nil && !plan.Kargs.Changed {

@@ -67,6 +67,72 @@ func TestDiffOfAConvergedHostIsEmpty(t *testing.T) {
 	}
 }
 
+// TestDiffOfSpelling (D4): another spelling alone is a change only where somebody
+// compares to the letter; a deployment that is made anyway has them as asked.
+func TestDiffOfSpelling(t *testing.T) {
+	const asked = `log_buf_len=1M cgroup_no_v1="all"`
+	state := stateA()
+	state.Booted.Options = kargs.Split("log-buf-len=1M rw cgroup_no_v1=all")
+	state.Cmdline = state.Booted.Options
+	target := pivot.Target{Kargs: kargs.Change{New: kargs.Split(asked)}}
+
+	plan, err := pivot.Diff(state, target)
+	if err != nil || plan.Changed || plan.Reboots != 0 || !plan.Kargs.Final.Equal(state.Booted.Options) || len(plan.Kargs.Respelled) > 0 {
+		t.Errorf("by meaning: %+v, %v; want no change", plan, err)
+	}
+	if notes := strings.Join(plan.Notes, "\n"); strings.Count(notes, "another spelling") != 2 || !strings.Contains(notes, "log_buf_len=1M") {
+		t.Errorf("by meaning: notes %q", plan.Notes)
+	}
+	if differences := pivot.Prove(state, target); len(differences) > 0 {
+		t.Errorf("by meaning: Prove = %q", differences)
+	}
+
+	with := target
+	with.Image = image(imageB)
+	plan, err = pivot.Diff(state, with)
+	if want := `log_buf_len=1M rw cgroup_no_v1="all"`; err != nil || plan.Kargs.Final.String() != want || plan.Kargs.Changed {
+		t.Errorf("beside another change: %+v, %v; want %s", plan.Kargs, err, want)
+	}
+
+	target.Kargs.Literal = true
+	plan, err = pivot.Diff(state, target)
+	if err != nil || !plan.Changed || plan.Reboots != 1 || plan.Kargs.Respelled.String() != asked {
+		t.Errorf("to the letter: %+v, %v; want a change", plan, err)
+	}
+	differences := pivot.Prove(state, target)
+	if len(differences) != 2 || !strings.Contains(differences[0], "log_buf_len=1M: in the boot entry in another spelling only") {
+		t.Errorf("to the letter: Prove = %q", differences)
+	}
+	state.Booted.Options = plan.Kargs.Final // the running kernel's own line may be quoted otherwise
+	if differences := pivot.Prove(state, target); len(differences) > 0 {
+		t.Errorf("to the letter, after the change: %q", differences)
+	}
+}
+
+// A line that is too long already is no reason to refuse what leaves it as it is;
+// one that is made too long by its spelling is.
+func TestDiffOfALongLine(t *testing.T) {
+	long := "x=" + strings.Repeat("y", kargs.MaxLength-len("x= a-b"))
+	state := stateA()
+	for _, c := range []struct {
+		booted, new string
+		refused     bool
+	}{
+		{long + "yy quiet", "quiet", false},
+		{long + " a-b", "a-b", false},
+		{long + " a-b", `"a_b"`, true},
+	} {
+		state.Booted.Options = kargs.Split(c.booted)
+		_, err := pivot.Diff(state, pivot.Target{Image: image(imageB), Kargs: kargs.Change{New: kargs.Split(c.new)}})
+		if (fault.KindOf(err) == fault.BadInput) != c.refused {
+			t.Errorf("%s over %d bytes: %v", c.new, len(c.booted), err)
+		}
+		if _, err := pivot.Diff(state, pivot.Target{Kargs: kargs.Change{New: kargs.Split(c.new)}}); err != nil {
+			t.Errorf("%s over %d bytes, with nothing to change: %v", c.new, len(c.booted), err)
+		}
+	}
+}
+
 func TestDiffRefusesALineTheKernelWouldCut(t *testing.T) {
 	target := pivot.Target{Kargs: kargs.Change{New: kargs.Line{"x=" + strings.Repeat("y", kargs.MaxLength)}}}
 	_, err := pivot.Diff(stateA(), target)

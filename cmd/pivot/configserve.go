@@ -26,7 +26,7 @@ type serveFlags struct {
 	renderFlags
 	listen, cert, key, program string
 	reload                     time.Duration
-	connections                int
+	connections, perAddress    int
 }
 
 func serveCommand() *cobra.Command {
@@ -45,6 +45,8 @@ func serveCommand() *cobra.Command {
 	cmd.Flags().StringVar(&flags.key, "tls-key", "", "PEM file: the certificate's key")
 	cmd.Flags().DurationVar(&flags.reload, "reload", 5*time.Second, "how often to look for changes")
 	cmd.Flags().IntVar(&flags.connections, "max-connections", 8192, "connections that are open at once; more wait")
+	cmd.Flags().IntVar(&flags.perAddress, "max-connections-per-address", 2048,
+		"connections of one address that are open at once; more are reset (behind a load balancer all machines may have one)")
 	addEmbed(cmd, &flags.program)
 	return cmd
 }
@@ -53,8 +55,8 @@ func (f *serveFlags) run(cmd *cobra.Command, paths []string) error {
 	if (f.cert == "") != (f.key == "") {
 		return fault.New(fault.Usage, "--tls-cert and --tls-key go together")
 	}
-	if f.reload <= 0 || f.connections <= 0 {
-		return fault.New(fault.Usage, "--reload and --max-connections must be more than nothing")
+	if f.reload <= 0 || f.connections <= 0 || f.perAddress <= 0 {
+		return fault.New(fault.Usage, "--reload, --max-connections and --max-connections-per-address must be more than nothing")
 	}
 	more, err := embedded(f.program)
 	if err != nil {
@@ -69,7 +71,7 @@ func (f *serveFlags) run(cmd *cobra.Command, paths []string) error {
 	server := &serve.Server{
 		Load:  func(ctx context.Context) (serve.Content, error) { return f.load(ctx, paths, more, log) },
 		Stamp: func() (string, error) { return stamp(slices.Concat(paths, []string{f.cert, f.key, f.policy, f.ca})) },
-		Log:   log, MaxConnections: f.connections,
+		Log:   log, MaxConnections: f.connections, MaxPerAddress: f.perAddress,
 	}
 	if err := server.Reload(cmd.Context()); err != nil {
 		return err

@@ -35,7 +35,7 @@ func pinningCheckCommand() *cobra.Command {
 		Use:   "check [FILE…]",
 		Short: "Hold CPU partitioning against CRI-O's rules, kubelet's CPU manager and the CPUs after a reboot",
 		Long: "Hold CPU partitioning against CRI-O's rules, kubelet's CPU manager and the CPUs after a reboot.\n" +
-			"FILE is a CRI-O drop-in, kubelet's file, its configuration, its cpu_manager_state, or MachineConfigs.\n" +
+			"FILE is a CRI-O drop-in, kubelet's file, its configuration, its cpu_manager_state, MachineConfigs, or a KubeletConfig.\n" +
 			"Without FILE the machine below --root is checked, with all that CRI-O reads there.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			input, err := flags.input(cmd, args)
@@ -87,29 +87,59 @@ func (f *checkFlags) input(cmd *cobra.Command, args []string) (pinning.Input, er
 
 // read reads the files of the command line, each for what it is.
 func (f *checkFlags) read(paths []string) (pinning.Input, error) {
-	in := pinning.Input{Files: map[string][]byte{}}
-	var configs []*machineconfig.MachineConfig
+	g := given{input: pinning.Input{Files: map[string][]byte{}}}
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return in, fault.New(fault.BadInput, "cannot read what to check: %w", err)
+		if err := g.add(path); err != nil {
+			return g.input, err
 		}
-		kind := kindOf(data)
-		if kind == "MachineConfig" || strings.HasSuffix(kind, "List") {
-			decoded, report := machineconfig.Decode(path, data, machineconfig.Rules{CheckImage: imageref.Check})
-			if err := report.Err("MachineConfig " + path); err != nil {
-				return in, err
-			}
-			configs = append(configs, decoded...)
-			continue
-		}
-		at := placeOf(path, kind)
-		if _, twice := in.Files[at]; twice {
-			return in, fault.New(fault.Usage, "cannot check %s: another file given stands for %s too", path, at)
-		}
-		in.Files[at] = data
 	}
-	return in, f.addConfigs(&in, configs)
+	if err := f.addConfigs(&g.input, g.configs); err != nil || g.kubelet == nil {
+		return g.input, err
+	}
+	files := g.input.Files
+	var err error
+	if files[pinning.KubeletConfigPath], err = pinning.WithKubeletConfig(files[pinning.KubeletConfigPath], g.kubelet); err != nil {
+		return g.input, fault.New(fault.BadInput, "cannot use the KubeletConfig: %w", err)
+	}
+	return g.input, nil
+}
+
+// given are the files of the command line.
+type given struct {
+	input   pinning.Input
+	configs []*machineconfig.MachineConfig
+	kubelet []byte // a KubeletConfig, which a cluster lays over kubelet's file
+}
+
+// add reads a file.
+func (g *given) add(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fault.New(fault.BadInput, "cannot read what to check: %w", err)
+	}
+	kind := kindOf(data)
+	switch {
+	case kind == "MachineConfig" || strings.HasSuffix(kind, "List"):
+		decoded, report := machineconfig.Decode(path, data, machineconfig.Rules{CheckImage: imageref.Check})
+		g.configs = append(g.configs, decoded...)
+		return report.Err("MachineConfig " + path)
+	case kind == "KubeletConfig":
+		if g.kubelet != nil {
+			return fault.New(fault.Usage, "cannot check %s: another KubeletConfig is given; give the one that machines of the role get", path)
+		}
+		g.kubelet = data
+		return nil
+	}
+	at := placeOf(path, kind)
+	if at == "" {
+		return fault.New(fault.BadInput, "cannot check %s: it is of the kind %s", path, kind).
+			WithHint("give CRI-O's drop-ins, kubelet's files, MachineConfigs, or a KubeletConfig")
+	}
+	if _, twice := g.input.Files[at]; twice {
+		return fault.New(fault.Usage, "cannot check %s: another file given stands for %s too", path, at)
+	}
+	g.input.Files[at] = data
+	return nil
 }
 
 // yamlKind is the kind of a Kubernetes object in YAML.
@@ -138,7 +168,8 @@ func kindOf(data []byte) string {
 	return ""
 }
 
-// placeOf is the path on a host that a file given stands for.
+// placeOf is the path on a host that a file given stands for; "" if it is a
+// Kubernetes object that has none.
 func placeOf(path, kind string) string {
 	switch kind {
 	case "KubeletConfiguration":
@@ -147,8 +178,10 @@ func placeOf(path, kind string) string {
 		return pinning.ManagerStatePath
 	case "json":
 		return pinning.KubeletPath
+	case "":
+		return pinning.DropInDir + "/" + filepath.Base(path)
 	}
-	return pinning.DropInDir + "/" + filepath.Base(path)
+	return ""
 }
 
 // addConfigs adds the files and kernel arguments of MachineConfigs, merged as
@@ -223,7 +256,11 @@ func printPinning(w io.Writer, r pinning.Result) {
 		}
 		fmt.Fprintf(w, "%-22s %-20s %d\n", name, text, set.Size())
 	}
-	if len(r.Workloads) == 0 {
+	switch {
+	case len(r.Workloads) > 0:
+	case slices.Contains(r.Files, pinning.KubeletPath):
+		fmt.Fprintln(w, "CPU partitioning is on, but no workload has CPUs of its own")
+	default:
 		fmt.Fprintln(w, "CPU partitioning is off: no workload is defined")
 	}
 	for _, name := range r.Workloads.Names() {

@@ -81,13 +81,16 @@ func printPlan(w io.Writer, p pivot.Plan) {
 	if p.Image.From != p.Image.To {
 		fmt.Fprintf(w, "image\n  - %s\n  + %s\n", p.Image.From, p.Image.To)
 	}
-	if p.Kargs.Changed {
+	if p.Kargs.Changed || len(p.Kargs.Respelled) > 0 {
 		fmt.Fprintln(w, "kernel arguments")
 		for _, arg := range p.Kargs.Deleted {
 			fmt.Fprintln(w, "  - "+arg)
 		}
 		for _, arg := range p.Kargs.Appended {
 			fmt.Fprintln(w, "  + "+arg)
+		}
+		for _, arg := range p.Kargs.Respelled {
+			fmt.Fprintln(w, "  ~ "+arg+" (there in another spelling)")
 		}
 	}
 	if len(p.Files) > 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"pivot": main})
+	testscript.Main(m, map[string]func(){"pivot": main, "measure": measure})
 }
 
 // TestScripts runs the command line as its users do; see testdata/*.txtar.

@@ -2,12 +2,15 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -33,23 +36,9 @@ func TestServeCommand(t *testing.T) {
 	if err := os.WriteFile(policy, []byte("allow root\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("pivot", "config", "serve", "--listen", "127.0.0.1:0", "--reload", "20ms", "--karg-policy", policy, filepath.Dir(file))
-	pipe, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = cmd.Process.Kill() }()
-	url := ""
-	lines := bufio.NewScanner(pipe)
-	for url == "" && lines.Scan() {
-		if address, ok := strings.CutPrefix(lines.Text(), "serving on "); ok {
-			url = "http://" + address + "/config/worker"
-		}
-	}
-	go func() { _, _ = io.Copy(io.Discard, pipe) }()
+	cmd, log := serving(t, "--karg-policy", policy, filepath.Dir(file))
+	url := "http://" + log.until("serving on ") + "/config/worker"
+	go log.rest()
 	if body := body(t, url); !strings.Contains(body, "loglevel%3D3") || !strings.Contains(body, `"/etc/pivot/kernel-args.policy"`) {
 		t.Fatal(body)
 	}
@@ -64,6 +53,88 @@ func TestServeCommand(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestServeTellsNoSecrets (D19): what signs a URL stands neither in the log nor in the
+// lock file, and why newer files are not served is for the log alone.
+func TestServeTellsNoSecrets(t *testing.T) {
+	var answer atomic.Value
+	answer.Store("one")
+	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer.Load().(string)) }))
+	defer source.Close()
+	dir := t.TempDir()
+	file, lock := filepath.Join(dir, "conf", "a.yaml"), filepath.Join(dir, "lock")
+	write := func(more string) {
+		t.Helper()
+		text := strings.Replace(workerWith, "ARGUMENT]}", `nosmt], config: {ignition: {version: 3.2.0}, storage: {files: [
+  {path: /etc/motd, contents: {source: "`+source.URL+`/motd?sig=S3CRET"}}]}}`+more+`}`, 1)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("")
+	cmd, log := serving(t, "--lock", lock, filepath.Dir(file))
+	address := log.until("serving on ")
+	answer.Store("two")
+	write(", fips: false")
+	log.until("not reloaded")
+	health := body(t, "http://"+address+"/healthz")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	log.rest()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	kept, err := os.ReadFile(lock)
+	if err != nil || strings.Contains(string(kept)+log.String()+health, "S3CRET") {
+		t.Errorf("%v\nlock %s\nlog %s\nhealth %s", err, kept, log.String(), health)
+	}
+	if !strings.Contains(log.String(), "/motd\": its content has changed: since") || health != "ok, but the newest input is not served: see the log\n" {
+		t.Errorf("log %s\nhealth %s", log.String(), health)
+	}
+}
+
+// serving runs the command with these arguments; it is killed when the test is over.
+func serving(t *testing.T, args ...string) (*exec.Cmd, *serverLog) {
+	t.Helper()
+	cmd := exec.Command("pivot", append([]string{"config", "serve", "--listen", "127.0.0.1:0", "--reload", "20ms"}, args...)...)
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, &serverLog{t: t, lines: bufio.NewScanner(pipe)}
+}
+
+// serverLog is what a server has logged, as far as it has been read.
+type serverLog struct {
+	strings.Builder
+	t     *testing.T
+	lines *bufio.Scanner
+}
+
+// until reads on to the line that begins so, and is the rest of it.
+func (l *serverLog) until(begin string) string {
+	l.t.Helper()
+	for l.lines.Scan() {
+		l.WriteString(l.lines.Text() + "\n")
+		if rest, ok := strings.CutPrefix(l.lines.Text(), begin); ok {
+			return rest
+		}
+	}
+	l.t.Fatalf("the log ends without %q:\n%s", begin, l)
+	return ""
+}
+
+// rest reads to the end.
+func (l *serverLog) rest() {
+	for l.lines.Scan() {
+		l.WriteString(l.lines.Text() + "\n")
 	}
 }
 

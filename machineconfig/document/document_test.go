@@ -52,6 +52,18 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestMessageOfSeveralLines (D12): a library's message of several lines is one line,
+// without escapes for them.
+func TestMessageOfSeveralLines(t *testing.T) {
+	var report document.Report
+	report.Fail("$.a\nb", "%v", "first\n  second\n\n")
+	report.Fail("$", "%s is wrong", document.Quoted("x\ny"))
+	const want = "error: $.a\\u000ab: first; second\nerror: $: \"x\\ny\" is wrong"
+	if report.String() != want {
+		t.Errorf("%s\nwant\n%s", report, want)
+	}
+}
+
 // Many documents with many problems take no more than one.
 func TestManyDocuments(t *testing.T) {
 	report := document.Read("a.yaml", []byte(strings.Repeat("a: 1\n---\n", 100_000)), func(root document.Node) {

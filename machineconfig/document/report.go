@@ -101,8 +101,23 @@ func (r *Report) Add(p Problem) {
 	case n == maxProblems:
 		p = Problem{File: p.File, Path: "$", Severity: p.Severity, Message: "there are more problems; correct these first"}
 	}
-	p.Path, p.Message = oneLine(p.Path), oneLine(p.Message)
+	p.Path, p.Message = oneLine(p.Path), oneLine(joinedLines(p.Message))
 	*r = append(*r, p)
+}
+
+// joinedLines makes one line of a message that libraries write in several. (What
+// is quoted from the input has no line breaks left.)
+func joinedLines(message string) string {
+	if !strings.Contains(message, "\n") {
+		return message
+	}
+	var lines []string
+	for line := range strings.Lines(message) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
 }
 
 // maxText bounds a path or message of a report, in bytes.

@@ -22,7 +22,7 @@ func Content(r types.Resource, limit int) ([]byte, error) {
 		return nil, nil
 	}
 	if IsRemote(r) {
-		return nil, fmt.Errorf("not implemented: contents from %.100q; only data URLs are", *r.Source)
+		return nil, fmt.Errorf("not implemented: contents from %.100q; only data URLs are", Address(*r.Source))
 	}
 	url, err := dataurl.DecodeString(*r.Source)
 	if err != nil {

@@ -42,15 +42,16 @@ func TestParseRefuses(t *testing.T) {
 		`{"ignition":{"version":"1"}}`:     ".ignition.version: ",
 		`{"ignition":{"version":"2.3.0"}}`: ".ignition.version: of version 2 only 2.0.0 to 2.2.0",
 		`{"ignition":{"version":"3.7.0"}}`: ".ignition.version: ",
-		`{"ignition":{"version":"3.0.0"},"kernelArguments":{"shouldExist":["x"]}}`:                    ".kernelArguments: unknown member",
-		`{"ignition":{"version":"3.6.0"},"storage":{"files":[{"path":"/a","future":1}]}}`:             ".storage.files[0].future: unknown member",
-		`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"a"}]}}`:                         ".storage.files[0].path: ",
-		`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"},{"path":"/a"}]}}`:          ".storage.files[1]: ",
-		`{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"a","filesystem":"root"}]}}`:     ".storage.files[0]",
-		`{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/a","filesystem":"data"}]}}`:    `.storage.files[0].filesystem: only the file system root is supported, not "data"`,
-		`{"ignition":{"version":"2.2.0"},"networkd":{"units":[{"name":"a.network","contents":"x"}]}}`: "networkd",
-		`{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"core"},{"name":"other"}]}}`:      `.passwd.users[1]: only the user core is supported, not "other"`,
-		`{"ignition":{"version":"2.2.0"},"nonsense":{}}`:                                              "nonsense",
+		`{"ignition":{"version":"3.0.0"},"kernelArguments":{"shouldExist":["x"]}}`:                                                                 ".kernelArguments: unknown member",
+		`{"ignition":{"version":"3.6.0"},"storage":{"files":[{"path":"/a","future":1}]}}`:                                                          ".storage.files[0].future: unknown member",
+		`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"a"}]}}`:                                                                      ".storage.files[0].path: ",
+		`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/a"},{"path":"/a"}]}}`:                                                       ".storage.files[1]: ",
+		`{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"a","filesystem":"root"}]}}`:                                                  ".storage.files[0]",
+		`{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/a","filesystem":"data"}]}}`:                                                 `.storage.files[0].filesystem: only the file system root is supported, not "data"`,
+		`{"ignition":{"version":"2.2.0"},"networkd":{"units":[{"name":"a.network","contents":"x"}]}}`:                                              "networkd",
+		`{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"core"},{"name":"other"}]}}`:                                                   `.passwd.users[1]: only the user core is supported, not "other"`,
+		`{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/a","filesystem":"root"},{"path":"/a","filesystem":"root","append":true}]}}`: `.storage.files[1]: "/a" is there before, and appended to`,
+		`{"ignition":{"version":"2.2.0"},"nonsense":{}}`:                                                                                           "nonsense",
 	} {
 		_, problems := ignition.Parse([]byte(in))
 		if !ignition.Failed(problems) || !strings.Contains(text(problems), want) {
@@ -89,8 +90,36 @@ func TestVersion2Repetitions(t *testing.T) {
 	if u := config.Systemd.Units; len(u) != 1 || *u[0].Contents != "[Unit]\n" || len(u[0].Dropins) != 2 || *u[0].Dropins[0].Contents != "[Service]\n" || u[0].Dropins[1].Name != "a.conf" {
 		t.Errorf("units %+v", u)
 	}
-	if u := config.Passwd.Users; len(u) != 1 || !reflect.DeepEqual(u[0].SSHAuthorizedKeys, []types.SSHAuthorizedKey{"a", "b", "c"}) {
+	if u := config.Passwd.Users; len(u) != 1 || !reflect.DeepEqual(u[0].SSHAuthorizedKeys, []types.SSHAuthorizedKey{"b", "c", "a"}) {
 		t.Errorf("users %+v", u)
+	}
+}
+
+// TestVersion2Keys (D12): a key that is there twice is there once.
+func TestVersion2Keys(t *testing.T) {
+	config := parse(t, `{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["a","b","a"]}]}}`)
+	if u := config.Passwd.Users; len(u) != 1 || !reflect.DeepEqual(u[0].SSHAuthorizedKeys, []types.SSHAuthorizedKey{"a", "b"}) {
+		t.Errorf("users %+v", u)
+	}
+}
+
+// TestVersion2Order (D14): in the reverse order, as the machine-config operator.
+func TestVersion2Order(t *testing.T) {
+	node := func(path string) string { return `{"filesystem":"root","path":"` + path + `"}` }
+	config := parse(t, `{"ignition":{"version":"2.2.0"},"storage":{"files":[`+strings.Join([]string{node("/a"), node("/b"), node("/b"), node("/c")}, ",")+`],
+"directories":[`+node("/x")+`,`+node("/y")+`]},"systemd":{"units":[{"name":"a.service"},{"name":"b.service"}]}}`)
+	var got []string
+	for _, f := range config.Storage.Files {
+		got = append(got, f.Path)
+	}
+	for _, d := range config.Storage.Directories {
+		got = append(got, d.Path)
+	}
+	for _, u := range config.Systemd.Units {
+		got = append(got, u.Name)
+	}
+	if want := []string{"/c", "/b", "/a", "/x", "/y", "b.service", "a.service"}; !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
 	}
 }
 
@@ -286,6 +315,26 @@ func TestLargeVersion2(t *testing.T) {
 		}
 		if took := time.Since(start); took > time.Minute {
 			t.Errorf("it took %s", took)
+		}
+	}
+}
+
+// TestAddress (D19): a URL is shown without what may be secret in it.
+func TestAddress(t *testing.T) {
+	for source, want := range map[string]string{
+		"https://host.example:8443/a/b": "https://host.example:8443/a/b",
+		"https://host/dir/?sig=x#y":     "https://host/dir/",
+		"https://host?sig=x":            "https://host",
+		"https://u:p@host/a@b?x=@":      "https://host/a@b",
+		"https://u:p@host":              "https://host",
+		"http://[2001:db8::1]/a#x":      "http://[2001:db8::1]/a",
+		"s3://bucket/key?versionId=x":   "s3://bucket/key",
+		"arn:aws:s3:::bucket/key?x":     "arn:aws:s3:::bucket/key",
+		"data:,secret":                  "a data URL",
+		"":                              "",
+	} {
+		if got := ignition.Address(source); got != want {
+			t.Errorf("%s is shown as %s, want %s", source, got, want)
 		}
 	}
 }

@@ -47,11 +47,15 @@ func Parse(raw []byte) (Config, []Problem) {
 		return Config{}, []Problem{*problem}
 	case strings.HasPrefix(version, "2."):
 		return parse2(raw, version)
-	case version == "3.6.0":
+	case Later(version):
 		raw = relabel(raw, Version)
 	}
 	return parse3(raw)
 }
+
+// Later reports whether a version that Parse reads is later than Version, the last
+// that the machine-config operator accepts.
+func Later(version string) bool { return version == "3.6.0" }
 
 // versionOf is what a config says of its version.
 func versionOf(raw []byte) (string, *Problem) {

@@ -2,6 +2,7 @@ package ignition
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
@@ -15,6 +16,24 @@ type Resource = types.Resource
 type Place struct {
 	Path     string // below the config, as .storage.files[0].contents
 	Resource *Resource
+}
+
+// Address is where a source is, to be shown and kept: its URL without all that may
+// be secret in it, the user and the query, by which URLs are signed.
+func Address(source string) string {
+	if strings.HasPrefix(source, "data:") {
+		return "a data URL"
+	}
+	if end := strings.IndexAny(source, "?#"); end >= 0 {
+		source = source[:end]
+	}
+	scheme, rest, ok := strings.Cut(source, "://")
+	if !ok {
+		return source // as arn:aws:s3:::bucket/key
+	}
+	path := strings.IndexByte(rest+"/", '/')
+	user := strings.LastIndexByte(rest[:path], '@') + 1
+	return scheme + "://" + rest[user:]
 }
 
 // Contents are the resources of a config whose bytes go into files, keys and

@@ -123,8 +123,9 @@ func offset(raw []byte, line, column int) int64 {
 	return int64(min(at+column, len(raw)))
 }
 
-// unsupported names what the translation would put elsewhere or lose: entries on
-// other file systems than the one that is booted, and other users than core.
+// unsupported names what would end up elsewhere or be lost: entries on other file
+// systems than the one that is booted, other users than core, and several parts of
+// one file.
 func unsupported(config old.Config) []Problem {
 	var problems []Problem
 	node := func(list string, i int, n old.Node) {
@@ -142,6 +143,7 @@ func unsupported(config old.Config) []Problem {
 	for i, l := range config.Storage.Links {
 		node("links", i, l.Node)
 	}
+	problems = append(problems, appended(config.Storage.Files)...)
 	for i, u := range config.Passwd.Users {
 		if u.Name != "core" {
 			problems = append(problems, Problem{Path: jsonpath.Of("passwd", "users", i),
@@ -151,38 +153,55 @@ func unsupported(config old.Config) []Problem {
 	return problems
 }
 
-// collapse removes what version 2 may name several times and version 3 may not:
-// of files the last one counts; of units too, but drop-ins of earlier ones stay
-// if the last one has none of their name; the keys of the user core are united.
-func collapse(config *old.Config) {
-	if !slices.ContainsFunc(config.Storage.Files, func(f old.File) bool { return f.Append }) { // else all of them count
-		config.Storage.Files = lastOf(config.Storage.Files, func(f old.File) string { return f.Path }, nil)
+// appended names the files that several entries make together: neither version 3
+// nor the machine-config operator can say that.
+func appended(files []old.File) []Problem {
+	appends := map[string]bool{} // by path: whether an entry before does
+	var problems []Problem
+	for i, f := range files {
+		before, again := appends[f.Path]
+		if again && (before || f.Append) {
+			problems = append(problems, Problem{Path: jsonpath.Of("storage", "files", i),
+				Message: fmt.Sprintf("%.100q is there before, and appended to: write it as one file", f.Path)})
+		}
+		appends[f.Path] = before || f.Append
 	}
-	config.Systemd.Units = lastOf(config.Systemd.Units, func(u old.Unit) string { return u.Name }, keepDropIns)
-	config.Passwd.Users = lastOf(config.Passwd.Users, func(u old.PasswdUser) string { return u.Name }, uniteKeys)
+	return problems
 }
 
-// lastOf keeps the last entry of each key, in the place of the first. Join makes
-// the entry that stays of an earlier and a later one; nil takes the later.
-func lastOf[T any](list []T, key func(T) string, join func(earlier, later T) T) []T {
+// collapse removes what version 2 may name several times and version 3 may not, and
+// orders what is left as the machine-config operator does, for the name of a
+// rendered MachineConfig has a hash of it: files and units stand in reverse. Of
+// files the last one counts; of units too, but drop-ins of earlier ones stay if the
+// last one has none of their name; the keys of the user core are united.
+func collapse(config *old.Config) {
+	config.Storage.Files = lastOf(config.Storage.Files, func(f old.File) string { return f.Path },
+		func(later, _ old.File) old.File { return later })
+	config.Systemd.Units = lastOf(config.Systemd.Units, func(u old.Unit) string { return u.Name }, keepDropIns)
+	config.Passwd.Users = lastOf(config.Passwd.Users, func(u old.PasswdUser) string { return u.Name }, uniteKeys)
+	for i := range config.Passwd.Users {
+		user := &config.Passwd.Users[i]
+		user.SSHAuthorizedKeys = unique(user.SSHAuthorizedKeys)
+	}
+}
+
+// lastOf keeps the last entry of each key, in reverse order. Join makes the entry
+// that stays of it and an earlier one.
+func lastOf[T any](list []T, key func(T) string, join func(later, earlier T) T) []T {
 	at := map[string]int{}
 	var kept []T
-	for _, entry := range list {
-		i, again := at[key(entry)]
-		switch {
-		case !again:
-			at[key(entry)] = len(kept)
-			kept = append(kept, entry)
-		case join == nil:
-			kept[i] = entry
-		default:
+	for _, entry := range slices.Backward(list) {
+		if i, again := at[key(entry)]; again {
 			kept[i] = join(kept[i], entry)
+			continue
 		}
+		at[key(entry)] = len(kept)
+		kept = append(kept, entry)
 	}
 	return kept
 }
 
-func keepDropIns(earlier, later old.Unit) old.Unit {
+func keepDropIns(later, earlier old.Unit) old.Unit {
 	later.Dropins = slices.Clone(later.Dropins)
 	for _, d := range earlier.Dropins {
 		if !slices.ContainsFunc(later.Dropins, func(l old.SystemdDropin) bool { return l.Name == d.Name }) {
@@ -192,13 +211,17 @@ func keepDropIns(earlier, later old.Unit) old.Unit {
 	return later
 }
 
-func uniteKeys(earlier, later old.PasswdUser) old.PasswdUser {
-	keys := slices.Clone(earlier.SSHAuthorizedKeys)
-	for _, k := range later.SSHAuthorizedKeys {
-		if !slices.Contains(keys, k) {
-			keys = append(keys, k)
-		}
-	}
-	later.SSHAuthorizedKeys = keys
+func uniteKeys(later, earlier old.PasswdUser) old.PasswdUser {
+	later.SSHAuthorizedKeys = slices.Concat(later.SSHAuthorizedKeys, earlier.SSHAuthorizedKeys)
 	return later
+}
+
+// unique is a list with each element once, where it stands first.
+func unique[T comparable](list []T) []T {
+	seen := map[T]bool{}
+	return slices.DeleteFunc(slices.Clone(list), func(element T) bool {
+		again := seen[element]
+		seen[element] = true
+		return again
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -176,8 +177,12 @@ func TestEmbed(t *testing.T) {
 		if len(problems) > 0 {
 			t.Fatalf("%s: %v", version, problems)
 		}
-		f := config.Storage.Files[1]
-		if content, err := ignition.Content(f.Contents, 1<<28); f.Path != "/usr/local/bin/pivot" || *f.Mode != 0o755 || err != nil || len(content) != len(program) {
+		i := slices.IndexFunc(config.Storage.Files, func(f ignition.File) bool { return f.Path == "/usr/local/bin/pivot" })
+		if i < 0 {
+			t.Fatalf("%s: the program is not there", version)
+		}
+		f := config.Storage.Files[i]
+		if content, err := ignition.Content(f.Contents, 1<<28); *f.Mode != 0o755 || err != nil || len(content) != len(program) {
 			t.Errorf("%s: %s %v: %d bytes, %v", version, f.Path, f.Mode, len(content), err)
 		}
 		units := map[string]ignition.Unit{}

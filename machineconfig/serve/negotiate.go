@@ -1,10 +1,7 @@
 package serve
 
 import (
-	"cmp"
-	"mime"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -19,69 +16,77 @@ const oldest = "2.2.0"
 const subtype = "vnd.coreos.ignition+json"
 
 // negotiate chooses the version to serve by an Accept header, as the
-// machine-config server does, except that 3.0 is served too. It is "" if the
-// header names only versions that there is no config for.
+// machine-config server does, except that 3.0 is served too. Of the entries that
+// name a version of Ignition's the preferred one decides; it is "" if there is no
+// config of that version, whatever else the header accepts: a machine that says what
+// it understands would fail on anything else.
+//
+// The header is read as that server reads it, which is less than RFC 9110, section
+// 12.5.1: parameters are not quoted, and a quality of 0 is only the least.
 func negotiate(accept string) string {
-	if strings.TrimSpace(accept) == "" {
-		return oldest
-	}
-	for _, m := range mediaRanges(accept) {
-		if version := m.version(); version != "" {
-			return version
+	var preferred mediaRange
+	for entry := range strings.SplitSeq(accept, ",") {
+		m := parseMediaRange(entry)
+		if m.version != nil && (preferred.version == nil || m.quality > preferred.quality) {
+			preferred = m
 		}
 	}
-	return ""
+	if preferred.version == nil {
+		return oldest
+	}
+	return preferred.version.serve()
 }
 
 // mediaRange is one entry of an Accept header.
 type mediaRange struct {
-	subtype, asked string // asked is the parameter version
-	quality        float64
+	version *version // of Ignition's configs: the first parameter of that name that is one
+	quality float64
 }
 
-// mediaRanges are the entries of a header, the preferred first (RFC 9110,
-// section 12.5.1). Those that cannot be read are left out.
-func mediaRanges(accept string) []mediaRange {
-	var all []mediaRange
-	for _, entry := range strings.Split(accept, ",") {
-		kind, parameters, err := mime.ParseMediaType(entry)
-		if err != nil {
-			continue
-		}
-		_, subtype, _ := strings.Cut(kind, "/")
-		m := mediaRange{subtype, parameters["version"], 1}
-		if q, ok := parameters["q"]; ok {
-			if m.quality, err = strconv.ParseFloat(q, 64); err != nil || m.quality <= 0 {
-				continue
+func parseMediaRange(entry string) mediaRange {
+	kind, parameters, _ := strings.Cut(entry, ";")
+	if _, of, _ := strings.Cut(strings.TrimSpace(kind), "/"); of != subtype {
+		return mediaRange{}
+	}
+	m, rated := mediaRange{quality: 1}, false
+	for parameter := range strings.SplitSeq(parameters, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(parameter), "=")
+		switch {
+		case name == "version" && m.version == nil:
+			m.version = parseVersion(value)
+		case name == "q" && !rated:
+			if q, err := strconv.ParseFloat(value, 32); err == nil {
+				m.quality, rated = q, true
 			}
 		}
-		all = append(all, m)
 	}
-	slices.SortStableFunc(all, func(a, b mediaRange) int { return cmp.Compare(b.quality, a.quality) })
-	return all
+	return m
 }
 
-// semantic is a version number, of which a machine may say more than the numbers.
-var semantic = regexp.MustCompile(`^([0-9]{1,4})\.([0-9]{1,4})\.([0-9]{1,4})(-.*)?$`)
+// version is one that a machine understands; only these two numbers of it count.
+type version struct{ major, minor int }
 
-// version is what to serve to a machine that accepts m; "" if there is no such.
-func (m mediaRange) version() string {
-	switch {
-	case m.subtype == "*", m.subtype == subtype && m.asked == "":
-		return oldest
-	case m.subtype != subtype:
-		return ""
-	}
-	parts := semantic.FindStringSubmatch(m.asked)
+// semantic is a version number, of which a machine may say more than the numbers.
+var semantic = regexp.MustCompile(`^([0-9]{1,9})\.([0-9]{1,9})\.[0-9]{1,9}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+
+// parseVersion reads a version number; nil if it is none.
+func parseVersion(text string) *version {
+	parts := semantic.FindStringSubmatch(text)
 	if parts == nil {
-		return ""
+		return nil
 	}
-	minor, _ := strconv.Atoi(parts[2]) // four digits at most
+	major, _ := strconv.Atoi(parts[1]) // nine digits at most
+	minor, _ := strconv.Atoi(parts[2])
+	return &version{major, minor}
+}
+
+// serve is the version to serve to a machine that understands v; "" if there is none.
+func (v version) serve() string {
 	switch {
-	case parts[1] == "2" && minor >= 2:
+	case v.major == 2 && v.minor >= 2:
 		return oldest
-	case parts[1] == "3":
-		return newestUpTo(minor)
+	case v.major == 3:
+		return newestUpTo(v.minor)
 	}
 	return ""
 }

@@ -10,7 +10,8 @@ import (
 	"machine-pivot/machineconfig/ignition"
 )
 
-// The table of the machine-config server; 3.0.0 is an error there.
+// TestNegotiation (D11): the answers of the machine-config server's own code, but for
+// 3.0.0, which is an error there. The first entry that names a version decides.
 func TestNegotiation(t *testing.T) {
 	s := server(t, nil)
 	const kind = "application/vnd.coreos.ignition+json"
@@ -19,22 +20,32 @@ func TestNegotiation(t *testing.T) {
 		"*/*": "2.2.0",
 		kind:  "2.2.0",
 		kind + "; version=2.4.0, application/vnd.coreos.ignition+json; version=1.0.0; q=0.5, */*; q=0.1": "2.2.0",
-		kind + ";version=2.2.0":               "2.2.0",
-		kind + ";version=2.1.0":               "400",
-		kind + ";version=4.0.0":               "400",
-		kind + ";version=3":                   "400",
-		"text/html":                           "400",
-		"nonsense;;;":                         "400",
-		kind + ";version=3.0.0":               "3.0.0",
-		kind + ";version=3.1.0":               "3.1.0",
-		kind + ";version=3.2.7":               "3.2.0",
-		kind + ";version=3.5.0":               "3.5.0",
-		kind + ";version=3.6.0, */*;q=0.1":    "3.5.0",
-		kind + ";version=3.99.0-experimental": "3.5.0",
+		kind + ";version=2.2.0":                                   "2.2.0",
+		kind + ";version=2.1.0":                                   "400",
+		kind + ";version=4.0.0":                                   "400",
+		kind + ";version=4.0.0, */*;q=0.1":                        "400",
+		kind + ";version=3.4.0;q=0.2, " + kind + ";version=1.0.0": "400",
+		kind + ";version=3":                                       "2.2.0", // no version number
+		kind + `;version="3.4.0"`:                                 "2.2.0",
+		kind + ";version=x;version=3.4.0":                         "3.4.0",
+		"text/plain":                                              "2.2.0",
+		"text/html":                                               "2.2.0",
+		"nonsense;;;":                                             "2.2.0",
+		kind + ";version=3.0.0":                                   "3.0.0",
+		kind + ";version=3.1.0":                                   "3.1.0",
+		kind + ";version=3.2.7":                                   "3.2.0",
+		kind + ";version=3.5.0":                                   "3.5.0",
+		kind + ";version=3.6.0, */*;q=0.1":                        "3.5.0",
+		kind + ";version=3.99.0-experimental":                     "3.5.0",
+		kind + ";version=3.1.0+x":                                 "3.1.0",
+		kind + ", " + kind + ";version=3.3.0;q=0.3":               "3.3.0",
+		"*/*, " + kind + ";version=3.3.0;q=0.3":                   "3.3.0",
 		kind + ";version=3.1.0;q=0.5, " + kind + ";version=3.4.0;q=0.7": "3.4.0",
 		kind + ";version=3.4.0;q=0, " + kind + ";version=3.1.0":         "3.1.0",
 		"text/html, " + kind + ";version=3.3.0;q=0.3":                   "3.3.0",
-		"application/json;version=3.3.0":                                "400",
+		"application/json;version=3.3.0":                                "2.2.0",
+		"vnd.coreos.ignition+json;version=3.3.0":                        "2.2.0",
+		"x/vnd.coreos.ignition+json;version=3.3.0":                      "3.3.0",
 	} {
 		header := http.Header{}
 		if accept != "" {

@@ -21,13 +21,15 @@ import (
 	"machine-pivot/machineconfig/ignition"
 )
 
-// The bounds of a connection. Configs are small and machines retry; only the
-// time for an answer is long, since a boot's first seconds on a network are slow.
+// The bounds of a connection. Machines ask for one thing, and retry. Only the time
+// for a whole answer is long, since a boot's first seconds on a network are slow; but
+// each 32 KiB of it must be taken within stallTimeout.
 const (
 	maxHeader    = 16 << 10
-	readTimeout  = 15 * time.Second
+	readTimeout  = 10 * time.Second // for a whole request, with TLS's handshake
+	stallTimeout = 10 * time.Second
 	writeTimeout = 5 * time.Minute
-	idleTimeout  = 30 * time.Second
+	idleTimeout  = 5 * time.Second
 	stopTimeout  = 10 * time.Second
 )
 
@@ -45,9 +47,10 @@ type Server struct {
 	Log   func(line string)      // may be called by several at once
 
 	MaxConnections int // that are open at once; more wait
+	MaxPerAddress  int // that one address has open at once; more are reset
 
 	current atomic.Pointer[generation]
-	refused atomic.Pointer[string] // why the newest input is not served
+	refused atomic.Bool // the newest input is not served
 }
 
 // Reload takes the input anew. If it fails, what is served stays as it was.
@@ -58,12 +61,11 @@ func (s *Server) Reload(ctx context.Context) error {
 		content, err = s.Load(ctx)
 	}
 	if err != nil {
-		text := err.Error()
-		s.refused.Store(&text)
+		s.refused.Store(true)
 		return err
 	}
 	s.current.Store(newGeneration(content, stamp))
-	s.refused.Store(nil)
+	s.refused.Store(false)
 	return nil
 }
 
@@ -104,7 +106,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		Handler: s.Handler(), MaxHeaderBytes: maxHeader,
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 	}
-	listener = limited(listener, s.MaxConnections)
+	listener = limited(listener, s.MaxConnections, s.MaxPerAddress)
 	if s.current.Load().content.Certificate != nil {
 		listener = tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate})
 	}
@@ -141,9 +143,10 @@ func (s *Server) Handler() http.Handler {
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if why := s.refused.Load(); why != nil {
-		// Machines get what they need: that the newest input is bad is no reason to stop this server.
-		fmt.Fprintf(w, "ok, but the newest input is not served: %s\n", *why)
+	if s.refused.Load() {
+		// Machines get what they need: that the newest input is bad is no reason to stop this
+		// server. Why is told to those who may read the log: it quotes the input.
+		fmt.Fprintln(w, "ok, but the newest input is not served: see the log")
 		return
 	}
 	fmt.Fprintln(w, "ok")
@@ -172,7 +175,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, role, version st
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", found.etag)
 	w.Header().Set("Cache-Control", "private, no-cache") // it may hold secrets
-	recorded := &recorder{ResponseWriter: w, status: http.StatusOK}
+	recorded := &recorder{ResponseWriter: w, status: http.StatusOK, end: time.Now().Add(writeTimeout)}
 	http.ServeContent(recorded, r, "", time.Time{}, bytes.NewReader(found.body))
 	return recorded.status
 }
@@ -182,10 +185,22 @@ func refuse(w http.ResponseWriter, status int, text string) int {
 	return status
 }
 
-// recorder keeps the status of an answer.
+// recorder keeps the status of an answer, and ends one that is not taken.
 type recorder struct {
 	http.ResponseWriter
 	status int
+	end    time.Time // of the whole answer
+}
+
+// Write is called with a part of the answer after the other. A connection that
+// knows no deadline, as in tests, has none.
+func (r *recorder) Write(part []byte) (int, error) {
+	deadline := time.Now().Add(stallTimeout)
+	if deadline.After(r.end) {
+		deadline = r.end
+	}
+	_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(deadline)
+	return r.ResponseWriter.Write(part)
 }
 
 func (r *recorder) WriteHeader(status int) {

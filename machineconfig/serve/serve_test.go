@@ -9,10 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,10 +75,10 @@ func server(t testing.TB, change func(*input)) testServer {
 		change(in)
 	}
 	s := &serve.Server{
-		MaxConnections: 4096,
-		Load:           in.load,
-		Stamp:          func() (string, error) { in.mu.Lock(); defer in.mu.Unlock(); return in.stamp, nil },
-		Log:            func(line string) { in.set(func() { in.logged = append(in.logged, line) }) },
+		MaxConnections: 4096, MaxPerAddress: 4096,
+		Load:  in.load,
+		Stamp: func() (string, error) { in.mu.Lock(); defer in.mu.Unlock(); return in.stamp, nil },
+		Log:   func(line string) { in.set(func() { in.logged = append(in.logged, line) }) },
 	}
 	if err := s.Reload(context.Background()); err != nil {
 		t.Fatal(err)
@@ -187,7 +191,7 @@ func TestWatch(t *testing.T) {
 	tick()
 	_, third, _ := s.get(t, "/config/worker", http.Header{})
 	_, _, health := s.get(t, "/healthz", nil)
-	if third.Get("ETag") != second.Get("ETag") || health != "ok, but the newest input is not served: line 7 is wrong\n" {
+	if third.Get("ETag") != second.Get("ETag") || health != "ok, but the newest input is not served: see the log\n" {
 		t.Errorf("%q", health)
 	}
 	s.in.set(func() { s.in.err = nil; s.in.spec = `{}` })
@@ -218,39 +222,23 @@ func TestServeTLS(t *testing.T) {
 	source := httptest.NewTLSServer(nil)
 	defer source.Close()
 	s := server(t, func(in *input) { in.cert = &source.TLS.Certificates[0] })
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, listener) }()
-	response, err := source.Client().Get("https://" + listener.Addr().String() + "/config/worker")
+	address := s.listening(t)
+	response, err := source.Client().Get("https://" + address + "/config/worker")
 	if err != nil || response.StatusCode != 200 {
 		t.Fatal(err, response)
 	}
 	response.Body.Close()
 	source.Client().CloseIdleConnections()
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }
 
 // More connections than allowed wait, and come in when others are over.
 func TestConnectionLimit(t *testing.T) {
 	s := server(t, nil)
 	s.MaxConnections = 2
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, listener) }()
+	address := s.listening(t)
 	var idle []net.Conn
 	for range 2 { // they come in, and ask for nothing
-		c, err := net.Dial("tcp", listener.Addr().String())
+		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +252,7 @@ func TestConnectionLimit(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
 	defer client.CloseIdleConnections()
 	go func() {
-		response, err := client.Get("http://" + listener.Addr().String() + "/healthz")
+		response, err := client.Get("http://" + address + "/healthz")
 		if err == nil {
 			response.Body.Close()
 		}
@@ -280,11 +268,178 @@ func TestConnectionLimit(t *testing.T) {
 		t.Error(err)
 	}
 	idle[1].Close()
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
+}
+
+// crowd are connections from one address, each of which says something and then
+// waits. Those that the server turns away are left as they are.
+func crowd(t *testing.T, from, to string, n int, say string) []net.Conn {
+	t.Helper()
+	dialer := net.Dialer{
+		LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute,
+		// What is not read fills a small buffer only.
+		Control: func(_, _ string, c syscall.RawConn) error {
+			return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+		},
+	}
+	var all []net.Conn
+	for range n {
+		c, err := dialer.Dial("tcp", to)
+		if errors.Is(err, syscall.ECONNRESET) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_, _ = io.WriteString(c, say)
+		all = append(all, c)
+	}
+	return all
+}
+
+// request asks for the config of the workers.
+const request = "GET /config/worker HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// largeConfig makes answers larger than what sockets hold.
+func largeConfig(in *input) {
+	in.spec = `{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/large","contents":{"source":"data:,` + strings.Repeat("x", 1_000_000) + `"}}]}}}`
+}
+
+// listening is the address of a server that runs until the test is over, and then
+// ends without an error.
+func (s testServer) listening(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+// TestOneAddressDelaysNobodyElse (D19): 2,000 idle and 2,000 unread connections of one
+// client would fill the server; another one is served within a second.
+func TestOneAddressDelaysNobodyElse(t *testing.T) {
+	const each = 2000
+	s := server(t, largeConfig)
+	s.MaxConnections, s.MaxPerAddress = 2*each, each/2
+	address := s.listening(t)
+	// answer is how long an answer takes from another address.
+	answer := func() time.Duration {
+		t.Helper()
+		client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+			DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP("127.0.0.2")}}).DialContext,
+		}}
+		start := time.Now()
+		response, err := client.Get("http://" + address + "/config/worker")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if n, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != 200 || n < 1_000_000 {
+			t.Fatal(response.Status, n, err)
+		}
+		return time.Since(start)
+	}
+	answer() // makes the config
+	alone := answer()
+	crowd(t, "127.0.0.1", address, each, "")
+	crowd(t, "127.0.0.1", address, each, request)
+	took := []time.Duration{answer(), answer(), answer()}
+	t.Logf("alone %s, beside the others %s", alone, took)
+	if bound := max(time.Second, 4*alone); slices.Max(took) > bound {
+		t.Errorf("answers took %s, want %s", took, bound)
 	}
 }
+
+// TestWaitingConnectionsEnd (D19): who asks for nothing, or reads nothing, is let go
+// of within seconds.
+func TestWaitingConnectionsEnd(t *testing.T) {
+	s := server(t, largeConfig)
+	s.MaxPerAddress = 10
+	address := s.listening(t)
+	start := time.Now()
+	idle := crowd(t, "127.0.0.1", address, 1, "")[0]
+	unread := crowd(t, "127.0.0.1", address, 1, request)[0]
+	kept := crowd(t, "127.0.0.1", address, 1, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")[0]
+	for what, c := range map[string]net.Conn{"idle": idle, "kept": kept} {
+		_ = c.SetReadDeadline(start.Add(time.Minute))
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the %s connection is open after %s", what, time.Since(start))
+		}
+	}
+	answered := func() (logged bool) {
+		s.in.set(func() {
+			logged = slices.ContainsFunc(s.in.logged, func(line string) bool { return strings.Contains(line, `"worker"`) })
+		})
+		return logged
+	}
+	for !answered() {
+		if time.Since(start) > time.Minute {
+			t.Fatal("the unread answer is still being written")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n, err := io.Copy(io.Discard, unread); n > 1_000_000 {
+		t.Errorf("the unread answer was written whole: %d bytes, %v", n, err)
+	}
+	t.Log("after", time.Since(start))
+}
+
+// Of IPv6 a network of 64 bits is one address: that is what one machine may choose from.
+func TestAddressesOfOneMachine(t *testing.T) {
+	s := server(t, nil)
+	s.MaxPerAddress = 2
+	listener := &addresses{remote: []string{"[2001:db8::1]:1", "[2001:db8::2]:2", "[2001:db8::3]:3", "[2001:db8:0:1::1]:4", "[::ffff:192.0.2.1]:5", "192.0.2.1:6", "192.0.2.1:7"}}
+	if err := s.Serve(t.Context(), listener); err == nil {
+		t.Error("no error")
+	}
+	var turnedAway []string
+	for _, c := range listener.all {
+		if c.closed.Load() {
+			turnedAway = append(turnedAway, c.RemoteAddr().String())
+		}
+	}
+	if want := []string{"[2001:db8::3]:3", "192.0.2.1:7"}; !slices.Equal(turnedAway, want) {
+		t.Errorf("turned away are %q, want %q", turnedAway, want)
+	}
+}
+
+// addresses is a listener to which these addresses come, and wait.
+type addresses struct {
+	remote []string
+	all    []*waiting
+}
+
+func (a *addresses) Accept() (net.Conn, error) {
+	if len(a.remote) == len(a.all) {
+		return nil, errors.New("that was all")
+	}
+	here, _ := net.Pipe()
+	c := &waiting{Conn: here, remote: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a.remote[len(a.all)]))}
+	a.all = append(a.all, c)
+	return c, nil
+}
+
+func (a *addresses) Close() error   { return nil }
+func (a *addresses) Addr() net.Addr { return &net.TCPAddr{} }
+
+type waiting struct {
+	net.Conn
+	remote net.Addr
+	closed atomic.Bool
+}
+
+func (c *waiting) RemoteAddr() net.Addr { return c.remote }
+func (c *waiting) Close() error         { c.closed.Store(true); return c.Conn.Close() }
 
 // Thousands of machines boot at once, each with a connection of its own.
 func TestLoad(t *testing.T) {
@@ -295,13 +450,7 @@ func TestLoad(t *testing.T) {
 	s := server(t, func(in *input) {
 		in.spec = `{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/large","contents":{"source":"data:,` + strings.Repeat("x", 100_000) + `"}}]}}}`
 	})
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, listener) }()
+	address := s.listening(t)
 	took := make([]time.Duration, machines)
 	errs := make([]error, machines)
 	var before, after runtime.MemStats
@@ -311,15 +460,14 @@ func TestLoad(t *testing.T) {
 	for i := range machines {
 		all.Go(func() {
 			begun := time.Now()
-			errs[i] = boot("http://" + listener.Addr().String() + "/config/worker")
+			errs[i] = boot("http://" + address + "/config/worker")
 			took[i] = time.Since(begun)
 		})
 	}
 	all.Wait()
 	total := time.Since(start)
 	runtime.ReadMemStats(&after)
-	stop()
-	if err := errors.Join(append(errs, <-ended)...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		t.Fatalf("%.500s", err)
 	}
 	slices.Sort(took)

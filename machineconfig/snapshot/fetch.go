@@ -38,7 +38,7 @@ type request struct {
 func newRequest(r ignition.Resource, roots string) (request, error) {
 	u, err := url.Parse(*r.Source)
 	if err != nil {
-		return request{}, fmt.Errorf("cannot parse its URL: %w", err)
+		return request{}, fmt.Errorf("cannot parse its URL: %w", withoutURL(err))
 	}
 	if err := fetchable(u); err != nil {
 		return request{}, err
@@ -55,7 +55,7 @@ func newRequest(r ignition.Resource, roots string) (request, error) {
 // fetchable refuses URLs that only the machine itself could fetch, or nobody should.
 func fetchable(u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("cannot fetch %s: only http and https URLs are fetched", u.Redacted())
+		return fmt.Errorf("cannot fetch %s: only http and https URLs are fetched", ignition.Address(u.String()))
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func follow(next *http.Request, via []*http.Request, headers http.Header) error 
 	case len(via) >= maxRedirects:
 		return fmt.Errorf("%w more than %d times", errRedirect, maxRedirects)
 	case fetchable(next.URL) != nil:
-		return fmt.Errorf("%w to %s", errRedirect, next.URL.Redacted())
+		return fmt.Errorf("%w to %s", errRedirect, ignition.Address(next.URL.String()))
 	case first.Scheme == "https" && next.URL.Scheme == "http":
 		return fmt.Errorf("%w from https to http", errRedirect)
 	}
@@ -127,7 +127,7 @@ func follow(next *http.Request, via []*http.Request, headers http.Header) error 
 func once(ctx context.Context, client *http.Client, q request) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, q.url.String(), nil)
 	if err != nil {
-		return nil, err
+		return nil, withoutURL(err)
 	}
 	// A config server chooses the version by it; what serves files ignores it.
 	request.Header.Set("Accept", "application/vnd.coreos.ignition+json;version="+ignition.Version+", */*;q=0.1")
@@ -164,12 +164,19 @@ func statusKind(status int) fault.Kind {
 // classified says of a failed exchange whether it may pass: all does but a
 // certificate that is not trusted and a server that sends us astray.
 func classified(err error) error {
-	if inner, ok := errors.AsType[*url.Error](err); ok {
-		err = inner.Err // the URL is named by whoever reports it, without its password
-	}
+	err = withoutURL(err)
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
 	if certificate || errors.Is(err, errRedirect) {
 		return fault.New(fault.BadInput, "%w", err)
 	}
 	return fault.New(fault.Unavailable, "%w", err)
+}
+
+// withoutURL is an error without the URL that it is about, which is named by whoever
+// reports it, without what is secret in it.
+func withoutURL(err error) error {
+	if inner, ok := errors.AsType[*url.Error](err); ok {
+		return inner.Err
+	}
+	return err
 }

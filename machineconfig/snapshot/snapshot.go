@@ -97,7 +97,7 @@ func (t *Taker) fetch(ctx context.Context, r ignition.Resource, roots string) ([
 	}
 	if t.Lock != nil {
 		err := t.Lock.record(Entry{
-			URL: q.url.Redacted(), Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(f.body)), Bytes: len(f.body), Fetched: t.Now().UTC().Truncate(time.Second),
+			URL: ignition.Address(q.url.String()), Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(f.body)), Bytes: len(f.body), Fetched: t.Now().UTC().Truncate(time.Second),
 		}, t.Accept)
 		if err != nil {
 			return nil, err

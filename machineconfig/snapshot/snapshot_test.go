@@ -367,6 +367,80 @@ func TestLock(t *testing.T) {
 	}
 }
 
+// TestSecretsOfURLs (D19): what a URL is signed with, or logged in by, is shown nowhere.
+func TestSecretsOfURLs(t *testing.T) {
+	answers := web{
+		"/ok": "text", "/away": "redirect ftp://name:S3CRET@127.0.0.1/x?sig=S3CRET",
+		"/config": config(fileFrom(`"source":"SERVER/absent?sig=S3CRET"`)),
+		"/self":   config(merges("SERVER/self?sig=S3CRET")),
+	}
+	url := strings.Replace(serve(t, answers), "//", "//S3CRET:S3CRET@", 1)
+	for _, c := range []struct{ members, want string }{
+		{fileFrom(`"source":"` + url + `/ok?sig=S3CRET#S3CRET"`), "over http and without"},
+		{fileFrom(`"source":"` + url + `/absent?sig=S3CRET"`), `/absent\": the server answers 404`},
+		{fileFrom(`"source":"` + url + `/away?sig=S3CRET"`), "the server redirects to ftp://127.0.0.1/x"},
+		{fileFrom(`"source":"s3://bucket/key?versionId=S3CRET"`), "cannot fetch s3://bucket/key"},
+		{fileFrom(`"source":"http://127.0.0.1:1/?sig=S3CRET"`), "cannot use"},
+		{merges(url + "/config?sig=S3CRET"), "/config: storage.files[0].contents: cannot use"},
+		{merges(url + "/self?sig=S3CRET"), "the config names itself"},
+	} {
+		tk := taker()
+		tk.Lock = must(snapshot.ParseLock(nil))
+		_, report, err := inlined(t, tk, c.members)
+		told := fmt.Sprint(report, err, string(tk.Lock.JSON()))
+		if strings.Contains(told, "S3CRET") || !strings.Contains(fmt.Sprintf("%q", told), c.want) && !strings.Contains(told, c.want) {
+			t.Errorf("%s:\n%s\nwant %s", c.members, told, c.want)
+		}
+	}
+}
+
+func must(lock *snapshot.Lock, err error) *snapshot.Lock {
+	if err != nil {
+		panic(err)
+	}
+	return lock
+}
+
+// TestLockWithoutQueries (D19): the lock knows a URL without its query, under which
+// there can be several contents; signing it anew is no change.
+func TestLockWithoutQueries(t *testing.T) {
+	answers := map[string]string{"a": "one", "b": "two"}
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, answers[r.URL.Query().Get("file")]) }))
+	take := func(lock, signature string, accept bool) (string, machineconfig.Report) {
+		t.Helper()
+		tk := taker()
+		tk.Lock, tk.Accept = must(snapshot.ParseLock([]byte(lock))), accept
+		file := func(name string) string {
+			return `{"path":"/` + name + `","contents":{"source":"` + url + `/x?file=` + name + `&sig=` + signature + `"}}`
+		}
+		_, report, err := inlined(t, tk, `"storage":{"files":[`+file("a")+`,`+file("b")+`]}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(tk.Lock.JSON()), report
+	}
+	first, report := take("", "S1", false)
+	if report.Failed() || strings.Count(first, `"url": "`+url+`/x"`) != 2 || strings.Contains(first, "S1") {
+		t.Fatalf("%s\n%s", report, first)
+	}
+	if again, report := take(first, "S2", false); report.Failed() || again != first {
+		t.Errorf("signed anew: %s\n%s", report, again)
+	}
+	answers["b"] = "three"
+	if again, report := take(first, "S3", false); !strings.Contains(report.String(), "its content has changed: since") || again != first {
+		t.Errorf("changed: %s\n%s", report, again)
+	}
+	accepted, report := take(first, "S3", true)
+	if report.Failed() || accepted == first || strings.Count(accepted, `"url"`) != 2 {
+		t.Errorf("accepted: %s\n%s", report, accepted)
+	}
+	// What an earlier version wrote loses its queries.
+	old := strings.Replace(first, url+`/x"`, url+`/x?file=a&sig=S0"`, 1)
+	if again, report := take(old, "S4", true); report.Failed() || strings.Contains(again, "S0") {
+		t.Errorf("of an earlier version: %s\n%s", report, again)
+	}
+}
+
 // One URL is one entry, however its content is used.
 func TestLockOfOneURLTwice(t *testing.T) {
 	url := serve(t, web{"/gz": gzipped("hello")})

@@ -21,7 +21,7 @@ type source struct {
 	report *machineconfig.Report
 	file   string   // of the MachineConfig
 	path   string   // in it
-	chain  []string // URLs of the configs from the MachineConfig's down to this one
+	chain  []string // sources of the configs from the MachineConfig's down to this one
 	roots  string   // PEM: certificate authorities that count for what it fetches
 }
 
@@ -34,7 +34,7 @@ func (s source) add(severity machineconfig.Severity, place, format string, args 
 	message := fmt.Sprintf(format, args...)
 	if len(s.chain) > 0 {
 		// The report's place is in the file that a person can change.
-		message = fmt.Sprintf("in %s: %s: %s", s.chain[len(s.chain)-1], strings.TrimPrefix(place, "."), message)
+		message = fmt.Sprintf("in %s: %s: %s", ignition.Address(s.chain[len(s.chain)-1]), strings.TrimPrefix(place, "."), message)
 		place = ""
 	}
 	s.report.Add(machineconfig.Problem{File: s.file, Path: s.path + place, Severity: severity, Message: message})
@@ -113,13 +113,13 @@ func (s source) fetch(ctx context.Context, p ignition.Place) ([]byte, error) {
 
 // child is a config that this one names, whole.
 func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, bool) {
-	name, content, err := s.read(ctx, p)
+	content, err := s.read(ctx, p)
 	if err != nil {
 		s.failed(p, err)
 		return ignition.Config{}, false
 	}
 	below := s
-	below.chain = append(slices.Clone(s.chain), name)
+	below.chain = append(slices.Clone(s.chain), *p.Resource.Source)
 	if len(s.chain) == 0 {
 		below.path += p.Path
 	}
@@ -142,29 +142,31 @@ func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, b
 	return below.whole(ctx, config), true
 }
 
-// read is the text of a config that this one names, and what to call it.
-func (s source) read(ctx context.Context, p ignition.Place) (name string, content []byte, err error) {
+// read is the text of a config that this one names.
+func (s source) read(ctx context.Context, p ignition.Place) ([]byte, error) {
 	if len(s.chain) >= maxDepth {
-		return "", nil, fmt.Errorf("more than %d configs name one another", maxDepth)
+		return nil, fmt.Errorf("more than %d configs name one another", maxDepth)
 	}
 	if !ignition.IsRemote(*p.Resource) {
-		content, err = ignition.Content(*p.Resource, maxBody)
-		return "a data URL", content, err
+		return ignition.Content(*p.Resource, maxBody)
 	}
-	name = redacted(*p.Resource.Source)
-	if i := slices.Index(s.chain, name); i >= 0 {
-		return "", nil, fmt.Errorf("the config names itself: %s", strings.Join(append(slices.Clone(s.chain[i:]), name), " names "))
+	if i := slices.Index(s.chain, *p.Resource.Source); i >= 0 {
+		var names []string
+		for _, source := range append(slices.Clone(s.chain[i:]), *p.Resource.Source) {
+			names = append(names, ignition.Address(source))
+		}
+		return nil, fmt.Errorf("the config names itself: %s", strings.Join(names, " names "))
 	}
-	content, err = s.fetch(ctx, p)
+	content, err := s.fetch(ctx, p)
 	if err == nil && isPage(content) {
 		err = fmt.Errorf("the server gave a web page, not a config")
 	}
-	return name, content, err
+	return content, err
 }
 
 // failed reports what cannot be had, and keeps that trying again may help.
 func (s source) failed(p ignition.Place, err error) {
-	name := redacted(*p.Resource.Source)
+	name := ignition.Address(*p.Resource.Source)
 	s.fail(p.Path, "cannot use %s: %v", document.Quoted(name), err)
 	if fault.KindOf(err) == fault.Unavailable && s.taker.failed == nil {
 		s.taker.failed = fmt.Errorf("%s: %w", name, err)
@@ -174,14 +176,6 @@ func (s source) failed(p ignition.Place, err error) {
 // isPage reports whether content is for a browser.
 func isPage(content []byte) bool {
 	return strings.HasPrefix(http.DetectContentType(content), "text/html")
-}
-
-// redacted is a URL without its password.
-func redacted(text string) string {
-	if u, err := url.Parse(text); err == nil {
-		return u.Redacted()
-	}
-	return text
 }
 
 func urlPath(text string) string {

@@ -1,6 +1,10 @@
 package layer
 
-import "io"
+import (
+	"io"
+
+	"machine-pivot/guard"
+)
 
 // Bounds of what is read ahead: this many blocks of this many bytes.
 const (
@@ -31,12 +35,20 @@ func newAhead(from io.Reader) *ahead {
 	for range aheadBlocks {
 		a.empty <- nil
 	}
-	go a.fill(from)
+	guard.Start(func() error { a.fillOrFail(from); return nil })
 	return a
 }
 
-func (a *ahead) fill(from io.Reader) {
+// fillOrFail reads the stream to its end. A panic of whoever is read from is an
+// error of the stream.
+func (a *ahead) fillOrFail(from io.Reader) {
 	defer close(a.full)
+	if err := guard.Call(func() error { a.fill(from); return nil }); err != nil {
+		a.full <- block{nil, err} // has room: the buffer that was to be filled is missing
+	}
+}
+
+func (a *ahead) fill(from io.Reader) {
 	for {
 		var buffer []byte
 		select {

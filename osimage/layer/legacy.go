@@ -21,10 +21,13 @@ const (
 	legacyHeads   = "srv/repo/refs/heads/"
 )
 
-// Bounds of refs: the bytes of one's name or content, and how many a layer may have.
+// Bounds of refs, of which an image has one: the bytes of one's name or content, how
+// many a layer may have, and their bytes in memory.
 const (
 	maxRefLength = 1 << 10
 	maxRefs      = 1 << 10
+	maxRefMemory = 64 << 10
+	refOverhead  = 64
 )
 
 // LegacyLabel is the label that names a legacy image's commit.
@@ -38,6 +41,7 @@ var errObject = errors.New("not an object of an archive repository")
 type Legacy struct {
 	sink    Sink
 	heads   map[string]head // what the layer does to refs below refs/heads
+	memory  int             // bytes that those take
 	objects bool            // it has any
 }
 
@@ -80,8 +84,8 @@ func (r *Legacy) object(ctx context.Context, to *feeder, header *tar.Header, nam
 
 // head notes a ref.
 func (r *Legacy) head(header *tar.Header, name string, body io.Reader) error {
-	if len(name) > maxRefLength || len(r.heads) == maxRefs {
-		return fmt.Errorf("it has more than %d refs, or one with a name of more than %d bytes", maxRefs, maxRefLength)
+	if r.memory += len(name) + refOverhead; len(name) > maxRefLength || len(r.heads) == maxRefs || r.memory > maxRefMemory {
+		return fmt.Errorf("it has more than %d refs, %d bytes of them, or one with a name of more than %d bytes", maxRefs, maxRefMemory, maxRefLength)
 	}
 	if hidden, ok := strings.CutPrefix(path.Base(name), ".wh."); ok { // a whiteout
 		r.heads[path.Join(path.Dir(name), hidden)] = head{hidden: true}
@@ -94,6 +98,7 @@ func (r *Legacy) head(header *tar.Header, name string, body io.Reader) error {
 	if err != nil {
 		return err
 	}
+	r.memory += len(text)
 	r.heads[name] = head{content: strings.TrimSpace(string(text))}
 	return nil
 }

@@ -83,7 +83,7 @@ func readLegacy(t *testing.T, sink *fakeSink, headers ...tar.Header) (*Legacy, e
 	t.Helper()
 	sink.got = map[string]int{}
 	r := NewLegacy(sink)
-	return r, readTar(t.Context(), bytes.NewReader(tarOf(t, headers...)), NewBuffers(), r)
+	return r, readTar(t.Context(), bytes.NewReader(tarOf(t, headers...)), NewShared(), r)
 }
 
 func TestLegacy(t *testing.T) {
@@ -143,7 +143,7 @@ func TestLegacySinkFails(t *testing.T) {
 func TestLegacyTruncated(t *testing.T) {
 	whole := tarOf(t, tar.Header{Name: objectPath("aa", ".filez"), Size: 5000})
 	r := NewLegacy(&fakeSink{got: map[string]int{}})
-	if err := readTar(t.Context(), bytes.NewReader(whole[:3000]), NewBuffers(), r); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := readTar(t.Context(), bytes.NewReader(whole[:3000]), NewShared(), r); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
 }

@@ -19,11 +19,9 @@ import (
 // nativeObjects is where the layers of an ostree-native container hold objects.
 const nativeObjects = "sysroot/ostree/repo/objects/"
 
-// Bounds of extended attributes, in bytes: the kernel lists at most 64 KiB of names
-// and each value has at most 64 KiB.
 const (
-	maxXattrs    = 1 << 20  // of one file
-	maxXattrSets = 32 << 20 // of all different sets in a layer
+	maxXattrs   = 1 << 20 // bytes of one file's extended attributes: more than file systems take
+	setOverhead = 128     // bytes of memory that a set takes beside its content
 )
 
 // errNative marks a layer that is not as ostree-ext makes them.
@@ -41,8 +39,7 @@ type Native struct {
 	sink    Sink
 	first   bool // the layer that has the commit and all metadata
 	seen    map[ostree.Checksum]bool
-	sets    map[string][]byte // of file-xattrs objects, by checksum
-	setSize int64
+	sets    map[ostree.Checksum][]byte // of file-xattrs objects
 	pending *xattrsOf
 }
 
@@ -55,7 +52,7 @@ type xattrsOf struct {
 // NewNative takes a layer's objects into a sink. The first layer is the one that
 // has the commit and all metadata.
 func NewNative(sink Sink, first bool) *Native {
-	return &Native{sink: sink, first: first, seen: map[ostree.Checksum]bool{}, sets: map[string][]byte{}}
+	return &Native{sink: sink, first: first, seen: map[ostree.Checksum]bool{}, sets: map[ostree.Checksum][]byte{}}
 }
 
 func (t *Native) entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
@@ -79,7 +76,7 @@ func (t *Native) object(ctx context.Context, to *feeder, header *tar.Header, c o
 	case "file":
 		return t.file(ctx, to, header, c, body)
 	case "file-xattrs":
-		return t.xattrSet(header, c, body)
+		return t.xattrSet(to, header, c, body)
 	case "file-xattrs-link":
 		return t.xattrs(header, c, body)
 	}
@@ -100,7 +97,7 @@ func (t *Native) object(ctx context.Context, to *feeder, header *tar.Header, c o
 }
 
 // xattrSet keeps a set of extended attributes that files will refer to.
-func (t *Native) xattrSet(header *tar.Header, c ostree.Checksum, body io.Reader) error {
+func (t *Native) xattrSet(to *feeder, header *tar.Header, c ostree.Checksum, body io.Reader) error {
 	data, err := readXattrs(header, body)
 	if err != nil {
 		return err
@@ -108,10 +105,10 @@ func (t *Native) xattrSet(header *tar.Header, c ostree.Checksum, body io.Reader)
 	if ostree.Checksum(sha256.Sum256(data)) != c {
 		return fmt.Errorf("%w: its content has another checksum", errNative)
 	}
-	if t.setSize += int64(len(data)); t.setSize > maxXattrSets {
-		return fmt.Errorf("%w: more than %d bytes of extended attributes", errNative, maxXattrSets)
+	if err := to.keep(int64(len(data)) + setOverhead); err != nil {
+		return err
 	}
-	t.sets[c.String()] = data
+	t.sets[c] = data
 	return nil
 }
 
@@ -123,19 +120,21 @@ func readXattrs(header *tar.Header, body io.Reader) ([]byte, error) {
 }
 
 // xattrs notes the extended attributes of the file that follows.
-func (t *Native) xattrs(header *tar.Header, c ostree.Checksum, body io.Reader) (err error) {
+func (t *Native) xattrs(header *tar.Header, c ostree.Checksum, body io.Reader) error {
 	if t.pending != nil {
 		return fmt.Errorf("%w: extended attributes, but the file of those before is missing", errNative)
 	}
 	t.pending = &xattrsOf{file: c}
 	if header.Typeflag != tar.TypeLink {
-		t.pending.data, err = readXattrs(header, body)
+		data, err := readXattrs(header, body)
+		t.pending.data = data
 		return err
 	}
 	target, _ := strings.CutPrefix(strings.TrimPrefix(path.Clean("/"+header.Linkname), "/"), nativeObjects)
 	digits, ok := strings.CutSuffix(strings.Replace(target, "/", "", 1), ".file-xattrs")
-	data, found := t.sets[digits]
-	if !ok || !found {
+	set, err := ostree.ParseChecksum(digits)
+	data, found := t.sets[set]
+	if !ok || err != nil || !found {
 		return fmt.Errorf("%w: it refers to extended attributes %q that did not come before it", errNative, header.Linkname)
 	}
 	t.pending.data = data
@@ -164,8 +163,10 @@ func (t *Native) file(ctx context.Context, to *feeder, header *tar.Header, c ost
 	return to.feed(ctx, header.Size, body, func(body io.Reader) error { return t.sink.AddFile(ctx, c, info, body) })
 }
 
-// ended checks what can only be seen at the layer's end.
+// ended checks what can only be seen at the layer's end, and lets go of what is not
+// known of the layer afterwards.
 func (t *Native) ended() error {
+	t.seen, t.sets = nil, nil
 	if t.pending != nil {
 		return imagefault.Damaged("%w: it ends with extended attributes of a file that is missing", errNative)
 	}

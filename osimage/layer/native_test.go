@@ -31,7 +31,7 @@ func readNative(t *testing.T, sink *fakeSink, first bool, headers ...tar.Header)
 	t.Helper()
 	sink.got = map[string]int{}
 	n := NewNative(sink, first)
-	if err := readTar(t.Context(), bytes.NewReader(tarOf(t, headers...)), NewBuffers(), n); err != nil {
+	if err := readTar(t.Context(), bytes.NewReader(tarOf(t, headers...)), NewShared(), n); err != nil {
 		return n, err
 	}
 	return n, n.ended()

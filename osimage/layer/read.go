@@ -10,9 +10,10 @@
 //
 // Limits. A layer unpacks to at most 64 GiB, with at most 16 MiB after its tar
 // stream; a zstd window has at most 128 MiB, refs of a legacy layer are at most
-// 1024, and extended attributes 1 MiB for a file and 32 MiB for all sets. Memory
-// is bounded: two times eight blocks of 256 KiB for a layer, and 16 objects of at
-// most 1 MiB for all that share Buffers. Larger objects are streams.
+// 1024, and extended attributes 1 MiB for a file. Memory is bounded: two times eight
+// blocks of 256 KiB for a layer, and for all layers of an import (Shared) 16 objects
+// of at most 1 MiB, 32 MiB of extended attributes, and a note of each object, of which
+// there are at most 1,048,576. Larger objects are streams.
 package layer
 
 import (
@@ -35,7 +36,7 @@ import (
 // Read closes the stream; that must make a read of it that is under way return.
 // Errors of stream and sink are passed on as they are; a context that ended is
 // fault.Unavailable; all else means that the layer is damaged, fault.BadInput.
-func Read(ctx context.Context, compressed io.ReadCloser, diffID string, c Content, shared Buffers) error {
+func Read(ctx context.Context, compressed io.ReadCloser, diffID string, c Content, shared *Shared) error {
 	r, err := open(ctx, compressed)
 	if err != nil {
 		return err
@@ -109,6 +110,9 @@ func (r *reader) verify(ctx context.Context, diffID string) error {
 func (r *reader) sourceError(ctx context.Context, err error) error {
 	if failed := r.source.failure(); failed != nil {
 		return failed
+	}
+	if _, known := errors.AsType[*fault.Error](err); known {
+		return err
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		if !errors.Is(err, cause) {

@@ -82,7 +82,7 @@ func TestRead(t *testing.T) {
 			content = NewNative(sink, true)
 		}
 		stream := &closing{Reader: c.stream}
-		err := Read(c.ctx, stream, c.diffID, content, NewBuffers())
+		err := Read(c.ctx, stream, c.diffID, content, NewShared())
 		if !stream.closed {
 			t.Errorf("%s: the stream was left open", name)
 		}

@@ -9,20 +9,17 @@ import (
 	"path"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
+	"machine-pivot/guard"
 	"machine-pivot/osimage/imagefault"
 	"machine-pivot/ostree"
 )
 
-// Bounds of what one import holds and takes.
+// Bounds of a layer, in bytes.
 const (
-	maxBuffered = 1 << 20 // bytes of an object that is handed to another goroutine
-	maxInFlight = 16      // such objects
-	// maxUnpacked is how large a layer may be, in bytes: larger than any system is,
-	// but no bomb that keeps the processors busy for hours.
+	// maxUnpacked is how large a layer may be: larger than any system is, but no
+	// bomb that keeps the processors busy for hours.
 	maxUnpacked = 64 << 30
-	maxTrailer  = 16 << 20 // bytes after the end of a layer's tar stream: padding
+	maxTrailer  = 16 << 20 // after the end of a layer's tar stream: padding
 )
 
 // Sink takes objects, from several goroutines at once: an *ostree.Import.
@@ -44,19 +41,6 @@ func blameSink(err error) error {
 	return nil
 }
 
-// Buffers are the memory for small objects, which layers that are read at the
-// same time share.
-type Buffers chan []byte
-
-// NewBuffers makes room for 16 objects of at most 1 MiB.
-func NewBuffers() Buffers {
-	b := make(Buffers, maxInFlight)
-	for range maxInFlight {
-		b <- nil
-	}
-	return b
-}
-
 // Content is what one layer has in one format: a *Legacy or a *Native. Each is for
 // one layer.
 type Content interface {
@@ -67,10 +51,11 @@ type Content interface {
 }
 
 // readTar feeds a layer's entries to a content.
-func readTar(ctx context.Context, layer io.Reader, shared Buffers, c Content) error {
-	group, ctx := errgroup.WithContext(ctx)
-	to := &feeder{group: group, buffers: shared, jobs: make(chan func() error)}
-	err := readEntries(ctx, layer, to, c)
+func readTar(ctx context.Context, layer io.Reader, shared *Shared, c Content) (err error) {
+	group, ctx := guard.NewGroup(ctx)
+	to := &feeder{group: group, shared: shared, jobs: make(chan func() error)}
+	defer func() { to.giveBack(err) }()
+	err = guard.Call(func() error { return readEntries(ctx, layer, to, c) })
 	close(to.jobs)
 	// What stopped the others is the reason, not that they were stopped.
 	if failed := group.Wait(); failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
@@ -116,20 +101,27 @@ func (r *counting) Read(p []byte) (int, error) {
 
 // feeder hands the objects of one layer to the sink.
 type feeder struct {
-	group   *errgroup.Group
-	buffers Buffers
-	jobs    chan func() error // to those of the group that wait for one
+	group  *guard.Group
+	shared *Shared
+	jobs   chan func() error // to those of the group that wait for one
+
+	kept    int64 // bytes of what is shared
+	objects int64
 }
 
 // feed lets add take an object's body: from memory and beside others if it is
-// small, else from the stream, here and now.
+// small, else from the stream, here and now. add is told by the reader's type how
+// much there is at most.
 func (f *feeder) feed(ctx context.Context, size int64, body io.Reader, add func(io.Reader) error) error {
+	if err := f.count(); err != nil {
+		return err
+	}
 	if size > maxBuffered {
-		return blameSink(add(body))
+		return blameSink(add(&io.LimitedReader{R: body, N: size}))
 	}
 	var buffer []byte
 	select {
-	case buffer = <-f.buffers:
+	case buffer = <-f.shared.buffers:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -137,11 +129,11 @@ func (f *feeder) feed(ctx context.Context, size int64, body io.Reader, add func(
 		buffer = make([]byte, max(size, 64<<10))
 	}
 	if _, err := io.ReadFull(body, buffer[:size]); err != nil {
-		f.buffers <- buffer
+		f.shared.buffers <- buffer
 		return err
 	}
 	f.hand(func() error {
-		defer func() { f.buffers <- buffer }()
+		defer func() { f.shared.buffers <- buffer }()
 		return blameSink(add(bytes.NewReader(buffer[:size])))
 	})
 	return nil
@@ -153,7 +145,7 @@ func (f *feeder) hand(job func() error) {
 	select {
 	case f.jobs <- job:
 	default:
-		f.group.Go(func() error {
+		f.group.Start(func() error {
 			for more := true; more; job, more = <-f.jobs {
 				if err := job(); err != nil {
 					return err

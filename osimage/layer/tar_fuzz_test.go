@@ -83,7 +83,7 @@ func FuzzLegacy(f *testing.F) {
 	} {
 		f.Add(tarOf(f, headers...))
 	}
-	shared := NewBuffers() // one that is not given back is missed in the end
+	shared := NewShared() // one that is not given back is missed in the end
 	f.Fuzz(func(t *testing.T, data []byte) {
 		sink := newCountingSink(len(data))
 		r := NewLegacy(sink)
@@ -115,7 +115,7 @@ func FuzzNative(f *testing.F) {
 		f.Add(true, tarOf(f, headers...))
 		f.Add(false, tarOf(f, headers...))
 	}
-	shared := NewBuffers()
+	shared := NewShared()
 	f.Fuzz(func(t *testing.T, first bool, data []byte) {
 		sink := newCountingSink(len(data))
 		n := NewNative(sink, first)

@@ -47,14 +47,11 @@ type blob struct {
 // transient failure, and ends with io.EOF only if size and digest are those of the
 // manifest. Its errors have their kind. Close may be called while another
 // goroutine reads, which makes that return; it never fails.
-func (i *Image) openBlob(ctx context.Context, n int, meter Meter) (io.ReadCloser, error) {
+func (i *Image) openBlob(ctx context.Context, n int, meter Meter) io.ReadCloser {
 	info := i.blobs[n]
-	if algorithm := info.Digest.Algorithm(); algorithm != "sha256" {
-		return nil, fault.New(fault.BadInput, "its digest is of the unknown kind %q", algorithm)
-	}
 	b := &blob{BlobInfo: info, image: i, meter: meter, sum: sha256.New(), parts: info.Size > 0, denied: -1}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
-	return b, nil
+	return b
 }
 
 // Close implements io.Closer. A Read under way returns.

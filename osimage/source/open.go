@@ -13,6 +13,7 @@ import (
 	"go.podman.io/image/v5/types"
 
 	"machine-pivot/fault"
+	"machine-pivot/osimage/imagefault"
 	"machine-pivot/osimage/imageref"
 )
 
@@ -76,11 +77,30 @@ func (h *Host) read(ctx context.Context, at place, ref imageref.Reference, o *Im
 		return fmt.Errorf("cannot parse the manifest: %w", err)
 	}
 	o.parsed = parsed
-	config, err := parsed.OCIConfig(ctx)
+	if err := checkManifest(parsed.ConfigInfo(), parsed.LayerInfos()); err != nil {
+		return err
+	}
+	config, err := readConfig(ctx, parsed)
 	if err != nil {
-		return fmt.Errorf("cannot read the config: %w", err)
+		return err
 	}
 	return o.fill(config, parsed.LayerInfos())
+}
+
+// readConfig reads an image's config, whose digest the library compares.
+func readConfig(ctx context.Context, parsed types.Image) (*imgspec.Image, error) {
+	raw, err := parsed.ConfigBlob(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the config: %w", err)
+	}
+	if err := checkAmount("config", raw); err != nil {
+		return nil, err
+	}
+	config, err := parsed.OCIConfig(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot parse the config: %w", err)
+	}
+	return config, nil
 }
 
 // chooseManifest reads the manifest that the reference names and, if that is a
@@ -99,6 +119,9 @@ func (i *Image) chooseManifest(ctx context.Context, sys *types.SystemContext, re
 		return nil, fmt.Errorf("its manifest has the digest %s", digest)
 	}
 	i.Reference, i.Digest = ref.Pinned(digest.String()), digest.String()
+	if err := checkAmount("manifest", raw); err != nil {
+		return nil, err
+	}
 	if !manifest.MIMETypeIsMultiImage(mime) {
 		return top, readable(raw, mime)
 	}
@@ -110,6 +133,9 @@ func (i *Image) chooseManifest(ctx context.Context, sys *types.SystemContext, re
 	chosen := image.UnparsedInstance(i.connection.source(), &instance)
 	if raw, mime, err = chosen.Manifest(ctx); err != nil {
 		return nil, fmt.Errorf("cannot read this platform's manifest: %w", err)
+	}
+	if err := checkAmount("manifest", raw); err != nil {
+		return nil, err
 	}
 	return chosen, readable(raw, mime)
 }
@@ -129,13 +155,12 @@ func readable(raw []byte, mime string) error {
 
 // fill notes what the config says.
 func (i *Image) fill(config *imgspec.Image, layers []types.BlobInfo) error {
-	diffs := config.RootFS.DiffIDs
-	if len(layers) != len(diffs) {
-		return fmt.Errorf("its manifest has %d layers and its config %d", len(layers), len(diffs))
+	if err := checkConfig(config, len(layers)); err != nil {
+		return err
 	}
 	i.blobs, i.Layers = layers, make([]Layer, len(layers))
 	for n, layer := range layers {
-		i.Layers[n] = Layer{Digest: layer.Digest.String(), Size: layer.Size, DiffID: diffs[n].String()}
+		i.Layers[n] = Layer{Digest: layer.Digest.String(), Size: layer.Size, DiffID: config.RootFS.DiffIDs[n].String()}
 	}
 	i.Architecture, i.Labels = config.Architecture, config.Config.Labels
 	return nil
@@ -150,6 +175,9 @@ func chooseInstance(sys *types.SystemContext, raw []byte, mime string) (digestli
 	instance, err := list.ChooseInstance(sys)
 	if err != nil {
 		return "", fault.New(fault.Refused, "%w", err).WithHint("the image is not built for this machine's architecture (%s)", runtime.GOARCH)
+	}
+	if err := checkDigest("this platform's manifest", instance); err != nil {
+		return "", imagefault.Damaged("its manifest list: %w", err)
 	}
 	return instance, nil
 }

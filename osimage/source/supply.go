@@ -84,11 +84,7 @@ func (s *supply) readAt(ctx context.Context, at, n int, meter *rereading, read f
 		return err
 	}
 	meter.at = 0
-	stream, err := image.openBlob(ctx, n, meter)
-	if err != nil {
-		return err
-	}
-	return read(stream)
+	return read(image.openBlob(ctx, n, meter))
 }
 
 // at is the image at one of its places, opened if it was not yet: its manifest,

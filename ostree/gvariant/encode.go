@@ -3,22 +3,25 @@ package gvariant
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
+	"slices"
 )
 
-// Encode writes a value of the type in normal form. The value must be made of
-// the Go types that Decode returns.
-func Encode(typ string, value any) (data []byte, err error) {
-	if err := valid(typ); err != nil {
-		return nil, fmt.Errorf("cannot encode GVariant: %w", err)
+// Encode writes a value of the type in normal form. The value must be made of the
+// Go types that Decode returns. A Value stands for itself, and an iter.Seq[any] for
+// an array whose elements need not all be in memory.
+func Encode(text string, value any) (data []byte, err error) {
+	t, err := parseType(text)
+	if err == nil {
+		data, err = encode(t, value)
 	}
-	data, err = encode(typ, value)
 	if err != nil {
-		return nil, fmt.Errorf("cannot encode GVariant of type %s: %w", typ, err)
+		return nil, fmt.Errorf("cannot encode GVariant of type %s: %w", text, err)
 	}
 	return data, nil
 }
 
-func encode(t string, value any) ([]byte, error) {
+func encode(t *typ, value any) ([]byte, error) {
 	switch v := value.(type) {
 	case byte:
 		return []byte{v}, expect(t, "y", value)
@@ -38,13 +41,14 @@ func encode(t string, value any) ([]byte, error) {
 			err = expect(t, "v", value)
 		}
 		return append(append(inner, 0), v.Type...), err
+	case Value:
+		return v.data, expect(t, v.Type(), value)
 	case []any:
-		if t[0] != 'a' {
-			return nil, mismatch(t, value)
-		}
-		return encodeArray(t[1:], v)
+		return encodeArray(t, slices.Values(v))
+	case iter.Seq[any]:
+		return encodeArray(t, v)
 	case Tuple:
-		if (t[0] != '(' && t[0] != '{') || len(members(t)) != len(v) {
+		if (t.kind != '(' && t.kind != '{') || len(t.members) != len(v) {
 			return nil, mismatch(t, value)
 		}
 		return encodeTuple(t, v)
@@ -53,52 +57,57 @@ func encode(t string, value any) ([]byte, error) {
 }
 
 // expect fails unless a value's type is the one that is wanted of it.
-func expect(t, is string, value any) error {
-	if t == is {
+func expect(t *typ, is string, value any) error {
+	if t.text == is {
 		return nil
 	}
 	return mismatch(t, value)
 }
 
-func mismatch(t string, value any) error { return fmt.Errorf("%T is not a %s", value, t) }
+func mismatch(t *typ, value any) error { return fmt.Errorf("%T is not a %s", value, t.text) }
 
 // pad appends zeroes up to the alignment of a type.
-func pad(data []byte, t string) []byte {
-	return append(data, make([]byte, align(len(data), alignment(t))-len(data))...)
+func pad(data []byte, t *typ) []byte {
+	return append(data, make([]byte, align(len(data), t.align)-len(data))...)
 }
 
-func encodeArray(element string, values []any) ([]byte, error) {
+func encodeArray(t *typ, values iter.Seq[any]) ([]byte, error) {
+	if t.kind != 'a' {
+		return nil, mismatch(t, values)
+	}
+	element := t.members[0]
 	var data []byte
 	var ends []int
-	for _, v := range values {
+	for v := range values {
 		inner, err := encode(element, v)
 		if err != nil {
 			return nil, err
 		}
 		data = append(pad(data, element), inner...)
-		ends = append(ends, len(data))
+		if element.size == 0 {
+			ends = append(ends, len(data))
+		}
 	}
-	if fixedSize(element) > 0 {
+	if element.size > 0 {
 		return data, nil
 	}
 	return appendOffsets(data, ends), nil
 }
 
-func encodeTuple(t string, values Tuple) ([]byte, error) {
-	types := members(t)
+func encodeTuple(t *typ, values Tuple) ([]byte, error) {
 	var data []byte
 	var ends []int
-	for i, m := range types {
+	for i, m := range t.members {
 		inner, err := encode(m, values[i])
 		if err != nil {
 			return nil, err
 		}
 		data = append(pad(data, m), inner...)
-		if fixedSize(m) == 0 && i < len(types)-1 {
+		if m.size == 0 && i < len(t.members)-1 {
 			ends = append([]int{len(data)}, ends...)
 		}
 	}
-	if fixedSize(t) > 0 {
+	if t.size > 0 {
 		return pad(data, t), nil
 	}
 	return appendOffsets(data, ends), nil

@@ -1,18 +1,26 @@
-// Package gvariant reads and writes the part of GLib's GVariant serialisation
-// that ostree uses: little-endian, in normal form, with the types y b u t s v,
-// arrays, tuples and dictionary entries. The format is described in GLib's
-// "GVariant Specification"; values map to Go like this:
+// Package gvariant reads and writes GLib's GVariant serialisation as ostree uses
+// it: little-endian and in normal form. The format is described in GLib's "GVariant
+// Specification".
+//
+// Open checks a value of any type and leaves it as it is; its members are looked at
+// where they stand. Decode and Encode map the types that ostree's own structures
+// are made of to Go, and know no others:
 //
 //	y byte    b bool    u uint32    t uint64    s string    ay []byte
 //	v Variant    a… []any    (…) and {…} Tuple
 //
 // ostree stores some integers byte-swapped; that is its business, not done here.
 //
-// Input may be hostile: decoding never panics, allocates no more than a small
-// multiple of the input, and accepts nothing but the normal form.
+// Input may be hostile: nothing panics, and nothing but the normal form is accepted.
+// Open takes time in proportion to the input and next to no memory. A decoded value
+// takes some dozen times the room of its input, so Decode bounds how many values it
+// makes.
 package gvariant
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Tuple is the value of a tuple or dictionary entry.
 type Tuple []any
@@ -23,100 +31,126 @@ type Variant struct {
 	Value any
 }
 
-// maxDepth bounds how deep types may nest.
-const maxDepth = 32
+// Bounds. GLib's own depth is 128; ostree's structures and what rpm-ostree puts
+// into commits stay below 10.
+const (
+	maxDepth = 32   // of types in types, and of values in values
+	maxType  = 1024 // bytes of a type string
+)
 
-// split returns the first complete type of a type string and what follows it.
-func split(types string, depth int) (first, rest string, err error) {
-	if types == "" || depth > maxDepth {
-		return "", "", fmt.Errorf("bad type string %q", types)
-	}
-	switch types[0] {
-	case 'y', 'b', 'u', 't', 's', 'v':
-		return types[:1], types[1:], nil
-	case 'a':
-		element, rest, err := split(types[1:], depth+1)
-		return types[:1+len(element)], rest, err
-	case '(', '{':
-		end := map[byte]byte{'(': ')', '{': '}'}[types[0]]
-		rest := types[1:]
-		for rest != "" && rest[0] != end {
-			if _, rest, err = split(rest, depth+1); err != nil {
-				return "", "", err
-			}
-		}
-		if rest == "" {
-			return "", "", fmt.Errorf("bad type string %q", types)
-		}
-		n := len(types) - len(rest) + 1
-		return types[:n], types[n:], nil
-	}
-	return "", "", fmt.Errorf("unknown type %q", types)
+// typ is a parsed type.
+type typ struct {
+	text    string
+	kind    byte // its first letter
+	align   int  // of its values, in bytes
+	size    int  // of its values, in bytes; 0 if they differ
+	basic   bool // made of no others
+	any     bool // any bytes of that size are a value
+	members []*typ
+	offsets int // framing offsets in its values, of a tuple
 }
 
-// valid checks that text is one complete type.
-func valid(text string) error {
-	_, rest, err := split(text, 0)
+// parseType reads a text that is one complete type.
+func parseType(text string) (*typ, error) {
+	if len(text) > maxType {
+		return nil, fmt.Errorf("a type string has %d bytes, more than %d", len(text), maxType)
+	}
+	t, rest, err := splitType(text, 0)
 	if err == nil && rest != "" {
-		err = fmt.Errorf("bad type string %q", text)
+		err = badType(text)
 	}
-	return err
+	return t, err
 }
 
-// members are the types in a tuple or dictionary entry.
-func members(tuple string) []string {
-	var all []string
-	for rest := tuple[1 : len(tuple)-1]; rest != ""; {
-		first, after, err := split(rest, 0)
-		if err != nil {
-			return nil // cannot be: the type is valid
-		}
-		all, rest = append(all, first), after
-	}
-	return all
-}
+func badType(text string) error { return fmt.Errorf("bad type string %q", text) }
 
-// alignment is that of a valid type, in bytes.
-func alignment(t string) int {
-	switch t[0] {
-	case 'u':
-		return 4
-	case 't', 'v':
-		return 8
-	case 'a':
-		return alignment(t[1:])
-	case '(', '{':
-		most := 1
-		for _, m := range members(t) {
-			most = max(most, alignment(m))
-		}
-		return most
-	}
-	return 1
-}
+// basicTypes are those that are made of no others.
+const basicTypes = "ybnqiuhxtdsog"
 
-// fixedSize is the size of a valid type whose values all have the same, or 0.
-func fixedSize(t string) int {
-	switch t[0] {
+// basicSize is the size of a basic type's values, or 0 if they differ. It is their
+// alignment, too.
+func basicSize(kind byte) int {
+	switch kind {
 	case 'y', 'b':
 		return 1
-	case 'u':
+	case 'n', 'q':
+		return 2
+	case 'i', 'u', 'h':
 		return 4
-	case 't':
+	case 'x', 't', 'd':
 		return 8
-	case '(', '{':
-		size := 0
-		for _, m := range members(t) {
-			n := fixedSize(m)
-			if n == 0 {
-				return 0
-			}
-			size = align(size, alignment(m)) + n
-		}
-		// The unit type has size 1.
-		return max(align(size, alignment(t)), 1)
 	}
 	return 0
+}
+
+// splitType parses the first complete type of a text; rest is what follows it.
+func splitType(text string, depth int) (t *typ, rest string, err error) {
+	if text == "" || depth > maxDepth {
+		return nil, "", badType(text)
+	}
+	t = &typ{kind: text[0], align: 1}
+	rest = text[1:]
+	switch {
+	case strings.IndexByte(basicTypes, t.kind) >= 0:
+		t.basic, t.size = true, basicSize(t.kind)
+		t.align, t.any = max(t.size, 1), t.size > 0 && t.kind != 'b'
+	case t.kind == 'v':
+		t.align = 8
+	case t.kind == 'a', t.kind == 'm':
+		var element *typ
+		if element, rest, err = splitType(rest, depth+1); err != nil {
+			return nil, "", err
+		}
+		t.members, t.align = []*typ{element}, element.align
+	case t.kind == '(', t.kind == '{':
+		if rest, err = t.parseMembers(rest, depth); err != nil {
+			return nil, "", err
+		}
+	default:
+		return nil, "", fmt.Errorf("unknown type %q", text)
+	}
+	t.text = text[:len(text)-len(rest)]
+	return t, rest, nil
+}
+
+// parseMembers reads the members of a tuple or dictionary entry and its end.
+func (t *typ) parseMembers(rest string, depth int) (string, error) {
+	end := map[byte]byte{'(': ')', '{': '}'}[t.kind]
+	for rest != "" && rest[0] != end {
+		m, after, err := splitType(rest, depth+1)
+		if err != nil {
+			return "", err
+		}
+		t.members, rest = append(t.members, m), after
+		t.align = max(t.align, m.align)
+	}
+	entry := t.kind == '{'
+	if rest == "" || entry && (len(t.members) != 2 || strings.IndexByte(basicTypes, t.members[0].kind) < 0) {
+		return "", badType(string(t.kind) + rest)
+	}
+	t.layOut()
+	return rest[1:], nil
+}
+
+// layOut finds the size of a tuple's values, and how many offsets frame them: each
+// member of varying size but the last has one.
+func (t *typ) layOut() {
+	fixed, size, sum := true, 0, 0
+	t.any = len(t.members) > 0
+	for i, m := range t.members {
+		size, sum = align(size, m.align)+m.size, sum+m.size
+		t.any = t.any && m.any
+		if m.size == 0 {
+			fixed = false
+			if i < len(t.members)-1 {
+				t.offsets++
+			}
+		}
+	}
+	if fixed {
+		t.size = max(align(size, t.align), 1) // that of the empty tuple is 1
+	}
+	t.any = t.any && t.size == sum // without padding
 }
 
 // align rounds n up to a multiple of to.

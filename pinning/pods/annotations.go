@@ -111,20 +111,31 @@ func target(annotations object) (workload string, err error) {
 	if workload == "" {
 		return "", fmt.Errorf("the workload annotation key should have format %s<workload_type>", pinning.ActivationPrefix)
 	}
-	var value map[string]string
-	if err := json.Unmarshal([]byte(annotations.text(keys[0])), &value); err != nil {
-		return "", fmt.Errorf("annotation %s: its value is not an object as %s: %w", keys[0], preferred, err)
-	}
-	for member := range value {
-		if member != "effect" {
-			return "", fmt.Errorf("annotation %s: unknown member %q", keys[0], member)
-		}
-	}
-	if value["effect"] != "PreferredDuringScheduling" {
-		return "", fmt.Errorf(`annotation %s: only "PreferredDuringScheduling" effect is supported, not %q`, keys[0], value["effect"])
-	}
 	return workload, nil
 }
 
-// preferred is the only effect there is.
+// checkEffect checks the value of the annotation that chooses a workload. The only
+// effect there is is also the default; kubelet reads none, while the API server
+// wants it to be there.
+func checkEffect(annotations object, workload string) error {
+	key := pinning.ActivationPrefix + workload
+	var value map[string]string
+	if err := json.Unmarshal([]byte(annotations.text(key)), &value); err != nil {
+		return fmt.Errorf("annotation %s: its value is not an object as %s: %w", key, preferred, err)
+	}
+	if value == nil {
+		return fmt.Errorf("annotation %s: its value is not an object as %s", key, preferred)
+	}
+	for member := range value {
+		if member != "effect" {
+			return fmt.Errorf("annotation %s: unknown member %q", key, member)
+		}
+	}
+	if effect, given := value["effect"]; given && effect != "PreferredDuringScheduling" {
+		return fmt.Errorf(`annotation %s: only "PreferredDuringScheduling" effect is supported, not %q`, key, effect)
+	}
+	return nil
+}
+
+// preferred is the value with the only effect there is.
 const preferred = `{"effect": "PreferredDuringScheduling"}`

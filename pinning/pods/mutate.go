@@ -7,12 +7,14 @@
 // Sources: the enhancement "management workload partitioning"; openshift/kubernetes,
 // pkg/kubelet/managed and openshift-kube-apiserver/admission/autoscaling/managementcpusoverride.
 // Where those two differ, the API server's rule holds: it leaves a pod alone with
-// a warning where kubelet refuses to run it.
+// a warning where kubelet refuses to run it. Only a missing effect is taken as
+// kubelet takes it.
 package pods
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -141,7 +143,7 @@ func (p *pod) mutate(o Options) error {
 	defer p.strip()
 	if workload == "" {
 		p.decision.Reason = "it chooses no workload"
-		return nil
+		return p.checkUnpinned()
 	}
 	warning, err := p.obstacle(workload, o)
 	if err != nil {
@@ -149,7 +151,7 @@ func (p *pod) mutate(o Options) error {
 	}
 	if warning != "" {
 		p.leave(warning)
-		return nil
+		return p.checkUnpinned()
 	}
 	p.decision.Reason = "it chooses the workload " + workload
 	for i := range p.containers {
@@ -159,7 +161,21 @@ func (p *pod) mutate(o Options) error {
 }
 
 // resourceOf is the resource that stands for the CPUs of a workload.
-func resourceOf(workload string) string { return workload + ".workload.openshift.io/cores" }
+func resourceOf(workload string) string { return workload + "." + resourceSuffix }
+
+const resourceSuffix = "workload.openshift.io/cores"
+
+// checkUnpinned refuses a pod of no workload that requests the resource of one.
+func (p *pod) checkUnpinned() error {
+	for _, c := range p.containers {
+		for _, resource := range slices.Sorted(maps.Keys(c.requests)) {
+			if strings.HasSuffix(resource, resourceSuffix) {
+				return fmt.Errorf("container %s: the pod without workload annotations can not have containers with workload resources %q", c.name, resource)
+			}
+		}
+	}
+	return nil
+}
 
 // judgeAnnotations notes which resource annotations the pod came with and may
 // not keep: what a container gets is worked out from its requests, and which
@@ -215,6 +231,9 @@ func (p *pod) obstacle(workload string, o Options) (string, error) {
 		if !slices.Contains(strings.Split(allowed, ","), workload) {
 			return "", fmt.Errorf("the pod namespace %q does not allow the workload type %s", p.namespace, workload)
 		}
+	}
+	if err := checkEffect(p.annotations, workload); err != nil {
+		return "", err
 	}
 	if p.decision.QoS == Guaranteed {
 		return "skipping pod CPUs requests modifications because it has guaranteed QoS class", nil

@@ -114,7 +114,7 @@ func mutate(t *testing.T, manifest string, o pods.Options) (string, pods.Decisio
 }
 
 // typed reads a manifest strictly as the type of Kubernetes, with the requests
-// that follow from limits.
+// that follow from limits, in OpenShift's way: where CPU is missing or zero.
 func typed(t *testing.T, manifest []byte) *v1.Pod {
 	t.Helper()
 	var tree any
@@ -133,7 +133,7 @@ func typed(t *testing.T, manifest []byte) *v1.Pod {
 	}
 	for _, c := range containers(&pod) {
 		for name, limit := range c.Resources.Limits {
-			if _, given := c.Resources.Requests[name]; !given {
+			if request, given := c.Resources.Requests[name]; !given || name == v1.ResourceCPU && request.IsZero() {
 				if c.Resources.Requests == nil {
 					c.Resources.Requests = v1.ResourceList{}
 				}

@@ -95,8 +95,10 @@ func readAmounts(resources object, name string) (amounts, error) {
 	return read, nil
 }
 
-// quality is the class of a pod with these containers, as Kubernetes works it
-// out (pkg/apis/core/v1/helper/qos): by CPU and memory only, and zero is nothing.
+// quality is the class of a pod with these containers, as OpenShift's kubelet and
+// API server work it out for workloads: by CPU and memory only, and zero is
+// nothing. As Kubernetes does (pkg/apis/core/v1/helper/qos), but that a limit of
+// CPU stands for a request of zero too, not only for one that is missing.
 func quality(all []container) Quality {
 	counted := []string{resourceCPU, resourceMemory}
 	anything, guaranteed := false, true
@@ -104,7 +106,8 @@ func quality(all []container) Quality {
 		for _, resource := range counted {
 			request, limit := c.requests[resource], c.limits[resource]
 			anything = anything || request.Sign() > 0 || limit.Sign() > 0
-			guaranteed = guaranteed && limit.Sign() > 0 && limit.Cmp(request) == 0
+			byLimit := resource == resourceCPU && request.Sign() == 0
+			guaranteed = guaranteed && limit.Sign() > 0 && (byLimit || limit.Cmp(request) == 0)
 		}
 	}
 	switch {

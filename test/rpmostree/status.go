@@ -140,7 +140,7 @@ func (c *call) show(d ostree.Deployment, kargs []string) (deployment, error) {
 	}
 	show.Version, show.Timestamp = info.Version(), info.Timestamp.Unix()
 	if show.Container != "" {
-		show.Digest, _ = info.Metadata["ostree.manifest-digest"].(string)
+		show.Digest, _ = info.Metadata("ostree.manifest-digest").(string)
 	}
 	return show, nil
 }

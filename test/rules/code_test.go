@@ -52,6 +52,19 @@ func sources(t *testing.T) []file {
 
 func (f file) at(n ast.Node) token.Position { return f.fset.Position(n.Pos()) }
 
+// dir is the directory of the file in the module.
+func (f file) dir() string {
+	dir, err := filepath.Abs(root)
+	if err != nil {
+		return ""
+	}
+	name, err := filepath.Rel(dir, filepath.Dir(f.at(f.Name).Filename))
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
 func TestOnlyMainExits(t *testing.T) {
 	for _, f := range sources(t) {
 		if f.main {
@@ -84,6 +97,27 @@ func TestNoInit(t *testing.T) {
 				t.Errorf("%s: func init: let the caller construct what it needs", f.at(fn))
 			}
 		}
+	}
+}
+
+// TestGoroutinesOfAnImport: what reads an image starts goroutines with package guard
+// only, so that a panic in one of them is an error of the import.
+func TestGoroutinesOfAnImport(t *testing.T) {
+	for _, f := range sources(t) {
+		if in := f.dir(); in != "ostree" && in != "osimage" && !strings.HasPrefix(in, "ostree/") && !strings.HasPrefix(in, "osimage/") {
+			continue
+		}
+		ast.Inspect(f.File, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s: go: use guard.Start", f.at(n))
+			case *ast.CallExpr: // of an errgroup.Group, of a sync.WaitGroup
+				if s, ok := n.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Go" {
+					t.Errorf("%s: Go: use a guard.Group", f.at(n))
+				}
+			}
+			return true
+		})
 	}
 }
 

@@ -54,17 +54,18 @@ var importTable = map[string]rule{
 
 	// Formats and places: each usable without the rest.
 	"inflate":   {never: slices.Concat(processes, commandLine, world)},
+	"guard":     {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"selinux":   {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"ostree":    {ours: []string{"ostree", "inflate", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"ostree":    {ours: []string{"ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"fault", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"osimage":   {ours: []string{"osimage", "ostree", "fault", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage":   {ours: []string{"osimage", "ostree", "fault", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The rooms of osimage: how an image is named, where it comes from, what a layer
 	// holds. They know nothing of one another but the name.
 	"osimage/imageref":         {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"osimage/source":           {ours: []string{"osimage/source/ocilayout", "osimage/imageref", "osimage/imagefault", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"osimage/source/ocilayout": {ours: []string{"osimage/imagefault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"osimage/layer":            {ours: []string{"osimage/imagefault", "ostree", "inflate", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/layer":            {ours: []string{"osimage/imagefault", "ostree", "inflate", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The core decides; the engines, the host and the reporter serve it.

@@ -1,0 +1,156 @@
+package gvariant
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"unicode/utf8"
+)
+
+// Value is a value as it is serialised, of which all is known to be in normal form.
+type Value struct {
+	typ  *typ
+	data []byte
+}
+
+// Open checks that data is a value of the type in normal form, of which it keeps
+// the slice and nothing else.
+func Open(text string, data []byte) (Value, error) {
+	t, err := parseType(text)
+	if err == nil {
+		err = check(t, data, 0)
+	}
+	if err != nil {
+		return Value{}, fmt.Errorf("cannot read GVariant of type %s: %w", text, err)
+	}
+	return Value{t, data}, nil
+}
+
+// Type is the type of the value.
+func (v Value) Type() string { return v.typ.text }
+
+// Bytes are those that are serialised: of an ay its content. They must not be changed.
+func (v Value) Bytes() []byte { return v.data }
+
+// Text is the text of an s; of other types it has no meaning.
+func (v Value) Text() string { return string(bytes.TrimSuffix(v.data, []byte{0})) }
+
+// Uint32 is the number of a u, Uint64 that of a t; of other types they have no meaning.
+func (v Value) Uint32() uint32 { return uint32(v.number()) }
+
+// Uint64 is the number of a t.
+func (v Value) Uint64() uint64 { return v.number() }
+
+func (v Value) number() uint64 {
+	var wide [8]byte
+	copy(wide[:], v.data)
+	return binary.LittleEndian.Uint64(wide[:])
+}
+
+// Members are those of a container, in order: the elements of an array, the
+// fields of a tuple, what is in a variant or a maybe. Other values have none, nor
+// has the zero Value.
+func (v Value) Members() iter.Seq[Value] {
+	return func(yield func(Value) bool) {
+		if v.typ == nil || v.typ.basic {
+			return
+		}
+		for f := openFrame(v.typ, v.data); f.next(); {
+			if !yield(Value{f.typ, f.value}) {
+				return
+			}
+		}
+	}
+}
+
+// Field is the nth field of a tuple or dictionary entry, or what is in a variant
+// (n is 0). It must be there.
+func (v Value) Field(n int) Value {
+	f := openFrame(v.typ, v.data)
+	for range n + 1 {
+		f.next()
+	}
+	return Value{f.typ, f.value}
+}
+
+// check checks a value and all that is in it.
+func check(t *typ, data []byte, depth int) error {
+	if depth > maxDepth {
+		return errors.New("nested too deep")
+	}
+	if t.size > 0 && len(data) != t.size {
+		return errNotNormal
+	}
+	if t.any {
+		return nil
+	}
+	if t.basic {
+		return checkBasic(t.kind, data)
+	}
+	f := openFrame(t, data)
+	if t.kind == 'a' && t.members[0].any {
+		return f.err
+	}
+	for f.next() {
+		if err := check(f.typ, f.value, depth+1); err != nil {
+			return err
+		}
+	}
+	return f.err
+}
+
+// checkBasic checks a value of a basic type, whose size is right if it has one.
+func checkBasic(kind byte, data []byte) error {
+	switch kind {
+	case 'b':
+		if data[0] > 1 {
+			return errNotNormal
+		}
+	case 's', 'o', 'g':
+		n := len(data) - 1
+		if n < 0 || bytes.IndexByte(data, 0) != n || !utf8.Valid(data) {
+			return errNotNormal
+		}
+		if kind == 'o' && !isObjectPath(data[:n]) || kind == 'g' && !isSignature(string(data[:n])) {
+			return errNotNormal
+		}
+	}
+	return nil
+}
+
+// isObjectPath knows the paths of D-Bus: "/", or elements of letters, digits and
+// underscores, each after a slash.
+func isObjectPath(path []byte) bool {
+	if string(path) == "/" {
+		return true
+	}
+	slash := true // an element may not begin here
+	for i, c := range path {
+		switch {
+		case c == '/' && (i == 0 || !slash):
+			slash = true
+		case i > 0 && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_'):
+			slash = false
+		default:
+			return false
+		}
+	}
+	return !slash
+}
+
+// isSignature knows sequences of types that D-Bus has: all but maybe.
+func isSignature(types string) bool {
+	if len(types) > maxType || strings.Contains(types, "m") {
+		return false
+	}
+	for rest := types; rest != ""; {
+		var err error
+		if _, rest, err = splitType(rest, 0); err != nil {
+			return false
+		}
+	}
+	return true
+}

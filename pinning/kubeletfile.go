@@ -1,0 +1,88 @@
+package pinning
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+)
+
+// ParseKubeletFile reads kubelet's file, which may be empty. Kubelet itself only
+// looks whether it is there.
+func ParseKubeletFile(data []byte) (Workloads, error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return Workloads{}, nil
+	}
+	var parsed map[string]struct {
+		CPUSet string `json:"cpuset"`
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&parsed); err != nil {
+		return nil, fmt.Errorf("cannot parse the kubelet file: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("cannot parse the kubelet file: something follows the object")
+	}
+	var problems []error
+	workloads := Workloads{}
+	for _, name := range slices.Sorted(maps.Keys(parsed)) {
+		set, err := ParseCPUSet(parsed[name].CPUSet)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", ofWorkload(name), err))
+		}
+		workloads[name] = set
+	}
+	return workloads, errors.Join(problems...)
+}
+
+// kubelet holds what kubelet's file says against CRI-O's configuration. Kubelet
+// reads none of it, so an empty set says nothing and contradicts nothing: the node
+// tuning operator leaves it empty where CRI-O's drop-in has a set, and where there
+// is no drop-in. CPUs that CRI-O does not have were meant otherwise.
+func (c *checker) kubelet(content []byte) {
+	workloads, err := ParseKubeletFile(content)
+	if err != nil {
+		c.wrongEach(KubeletPath, err)
+		return
+	}
+	for _, name := range workloads.Names() {
+		c.present(KubeletPath, ofWorkload(name), workloads[name])
+		if !c.unread {
+			c.againstKubelet(name, workloads[name])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
+		if _, ok := workloads[name]; !ok && workloads.pinned() && (c.onlyWorkloads || c.effective[name].partitions()) {
+			c.wrong(KubeletPath, "%s is missing, though %s defines it", ofWorkload(name), c.definedIn[name])
+		}
+	}
+}
+
+// againstKubelet compares a workload's CPUs in kubelet's file with CRI-O's.
+func (c *checker) againstKubelet(name string, set CPUSet) {
+	w, defined := c.effective[name]
+	switch {
+	case !defined && set.IsEmpty():
+		c.warn(KubeletPath, "%s: no CRI-O drop-in defines it, so its pods run on all CPUs", ofWorkload(name))
+	case !defined:
+		c.wrong(KubeletPath, "%s: no CRI-O drop-in defines it", ofWorkload(name))
+	case !set.IsEmpty() && !w.cpus.Equal(set):
+		c.wrong(KubeletPath, "%s: its CPUs %q differ from %q in %s", ofWorkload(name), set, w.cpus, c.definedIn[name])
+	case w.cpus.IsEmpty():
+		c.warn(c.definedIn[name], "%s: its set is empty, so its pods run on all CPUs", ofWorkload(name))
+	}
+}
+
+// pinned reports whether any workload has CPUs of its own.
+func (w Workloads) pinned() bool {
+	for _, set := range w {
+		if !set.IsEmpty() {
+			return true
+		}
+	}
+	return false
+}
