@@ -30,11 +30,14 @@ const NewTypePath = "/usr/share/new-type"
 
 // KernelArgs are what the kernel command line of a guest needs: Debian's kernel has
 // SELinux off, and without auditd what it denies would be limited to a few a second.
+// Trixie's policy keeps systemd-network-generator, which has nothing to do here, from
+// its work.
 func (s SELinux) KernelArgs() []string {
 	if s == NoSELinux {
 		return nil
 	}
-	return []string{"security=selinux", "selinux=1", "audit=1", "audit_backlog_limit=16384", "sysctl.kernel.printk_ratelimit=0"}
+	return []string{"security=selinux", "selinux=1", "audit=1", "audit_backlog_limit=16384", "sysctl.kernel.printk_ratelimit=0",
+		"systemd.mask=systemd-network-generator.service"}
 }
 
 // variant is the base system that it needs.
