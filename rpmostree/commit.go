@@ -46,15 +46,18 @@ func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return err
 	}
+	known, unknown := e.byPolicy(labels)
 	finalize := func() error {
-		if err := applyLabels(booted.Path, labels); err != nil {
+		if err := applyLabels(booted.Path, known); err != nil {
 			return err
 		}
 		if err := forget(onHost); err != nil {
 			return err
 		}
-		_, err := e.Run(ctx, "ostree", "admin", "finalize-staged")
-		return err
+		if _, err := e.Run(ctx, "ostree", "admin", "finalize-staged"); err != nil {
+			return err
+		}
+		return e.labelLate(staged, unknown)
 	}
 	err = hostfiles.WithOverlays(finalize,
 		hostfiles.Overlay{Dir: filepath.Join(booted.Path, "etc"), At: "/etc", Files: r.Files},

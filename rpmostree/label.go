@@ -113,6 +113,39 @@ func (e *Ostree) checkLabels(staged *ostree.Staged, r pivot.Request) error {
 	return nil
 }
 
+// byPolicy divides labels into those that the running policy knows and the others.
+func (e *Ostree) byPolicy(labels []labelled) (known, unknown []labelled) {
+	for _, l := range labels {
+		if e.kernel().Knows(l.label) {
+			known = append(known, l)
+		} else {
+			unknown = append(unknown, l)
+		}
+	}
+	return known, unknown
+}
+
+// labelLate gives the files of the deployment that was just finalized labels that the
+// running policy does not know, in a private mount namespace. It may let them be stored
+// on a disk, but not in memory, where the files are before libostree merges them. If the
+// power is cut right before this, they have the labels of their directories.
+func (e *Ostree) labelLate(staged *ostree.Staged, labels []labelled) error {
+	if len(labels) == 0 {
+		return nil
+	}
+	next, err := e.Sysroot.Deployment(staged.Target)
+	if err != nil {
+		return err
+	}
+	if err := hostfiles.RemountWritable(e.Sysroot.Physical()); err != nil {
+		return err
+	}
+	if err := applyLabels(next.Path, labels); err != nil {
+		return err
+	}
+	return hostfiles.OS{}.SyncAll(next.Path)
+}
+
 // applyLabels gives the files below root their labels.
 func applyLabels(root string, labels []labelled) error {
 	for _, l := range labels {

@@ -228,6 +228,19 @@ func TestLabelUnknown(t *testing.T) {
 	must(t, e.Prepare(t.Context(), r))
 	h.LoadedPolicy(false, "e")
 	must(t, e.Prepare(t.Context(), r))
+	// Not before libostree merges /etc: a policy may refuse it in memory.
+	const label = "system_u:object_r:new_t:s0"
+	h.Ostree.Fail = func(int, bool) error {
+		if got, err := selinux.LabelOf(h.Path("/etc/new")); got != "" {
+			t.Errorf("the file has the label %q before it is merged (%v)", got, err)
+		}
+		return nil
+	}
+	must(t, e.Commit(t.Context(), r))
+	h.Boot()
+	if got, err := selinux.LabelOf(h.Path("/etc/new")); got != label {
+		t.Errorf("the new system's file has the label %q, want %q (%v)", got, label, err)
+	}
 }
 
 // TestHang: an rpm-ostree that does not answer is given up after a while and tried

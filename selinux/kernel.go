@@ -36,23 +36,29 @@ var ErrUnknown = errors.New("the running SELinux policy does not know the label,
 
 // Check is an error, ErrUnknown, if this process cannot give a file a label because
 // the policy does not know it. Nothing is tried: that would be noted as a denial.
-// Where the policy does not answer such questions, what is tried later decides.
 func (k Kernel) Check(label string) error {
-	if !k.Loaded() {
-		return nil
-	}
-	file, err := os.OpenFile(filepath.Join(k.Dir, "context"), os.O_RDWR, 0)
-	if err != nil {
-		return nil
-	}
-	defer file.Close()
-	if _, err := file.WriteString(label + "\x00"); !errors.Is(err, unix.EINVAL) {
+	if k.Knows(label) {
 		return nil
 	}
 	if may, err := k.StoresUnknown(); may || err != nil {
 		return nil
 	}
 	return ErrUnknown
+}
+
+// Knows reports whether the policy knows a label, or there is none. Where the policy
+// does not answer such questions it seems to: what is tried later decides.
+func (k Kernel) Knows(label string) bool {
+	if !k.Loaded() {
+		return true
+	}
+	file, err := os.OpenFile(filepath.Join(k.Dir, "context"), os.O_RDWR, 0)
+	if err != nil {
+		return true
+	}
+	defer file.Close()
+	_, err = file.WriteString(label + "\x00")
+	return !errors.Is(err, unix.EINVAL)
 }
 
 // StoresUnknown reports whether this process may give files labels that the policy
