@@ -6,7 +6,7 @@
 # fuzz     each fuzz target for FUZZTIME
 # demo     a whole first boot in QEMU, told as it happens
 # bench    the import beside podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for less
-# install  binary, systemd units and dracut module to $(DESTDIR)$(PREFIX)
+# install  binary, systemd units, dracut module and SELinux module to $(DESTDIR)$(PREFIX)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
@@ -16,6 +16,7 @@ BIN    ?= bin
 PREFIX ?= /usr
 UNITS   = $(DESTDIR)$(PREFIX)/lib/systemd/system
 DRACUT  = $(DESTDIR)$(PREFIX)/lib/dracut/modules.d
+POLICY  = $(DESTDIR)$(PREFIX)/share/selinux/packages
 
 # The image library's parts that need C libraries (gpgme, devicemapper, ostree,
 # btrfs) or that pivot has no use for (a Docker daemon, containers-storage).
@@ -92,6 +93,8 @@ install: build
 	cd dracut/90pivot && for file in *; do install -D -m 0644 $$file $(DRACUT)/90pivot/$$file; done
 	chmod 0755 $(DRACUT)/90pivot/module-setup.sh
 	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(DRACUT)/90pivot/*
+	install -D -m 0644 selinux/pivot.cil $(POLICY)/pivot.cil
+	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(POLICY)/pivot.cil
 	install -d $(UNITS)/multi-user.target.wants
 	ln -sfn ../pivot-firstboot.service $(UNITS)/multi-user.target.wants/pivot-firstboot.service
 

@@ -12,7 +12,9 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/firstboot"
 	"machine-pivot/initramfs"
+	"machine-pivot/pinning"
 	"machine-pivot/pivot"
+	"machine-pivot/selinux"
 	"machine-pivot/test/hostdir"
 )
 
@@ -88,6 +90,30 @@ func TestEarly(t *testing.T) {
 	}
 }
 
+// TestEarlyLabels: with SELinux the new system's files, and what this boot wrote and
+// writes after the commit, have labels, and it is the default only then.
+func TestEarlyLabels(t *testing.T) {
+	const etc, state = "system_u:object_r:etc_t:s0", "system_u:object_r:var_lib_t:s0"
+	h := newHost(t)
+	h.Policy("/etc(/.*)? "+etc, "/var/lib(/.*)? "+state)
+	h.Ostree.Version = hostdir.LockInState
+	if notes, err := bootEarly(t, h, &place{}); err != nil || h.Reboots != 1 || !slices.Equal(h.Ostree.Calls, []string{"deploy", "set-default"}) {
+		t.Fatalf("%v, %d reboots, calls %v:\n%s", err, h.Reboots, h.Ostree.Calls, notes)
+	}
+	h.Boot()
+	for name, want := range map[string]string{
+		firstboot.EncapsulatedPath: etc, pinning.KubeletPath: etc, pivot.StateDir: state, pivot.StateDir + "/journal.json": state,
+	} {
+		if label, err := selinux.LabelOf(h.Path(name)); label != want {
+			t.Errorf("%s has the label %q (%v), want %q", name, label, err, want)
+		}
+	}
+	if err := boot(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectNew(t, h)
+}
+
 // TestEarlyNeedsNoNetwork where no image must be fetched.
 func TestEarlyNeedsNoNetwork(t *testing.T) {
 	h := hostdir.New(t)
@@ -106,10 +132,6 @@ func TestEarlyNeedsNoNetwork(t *testing.T) {
 // with one reboot all the same.
 func TestEarlyStepsAside(t *testing.T) {
 	later := func(text string) error { return fault.New(fault.Later, "%s", text) }
-	selinux := func(h *hostdir.Host) {
-		h.Write("/etc/selinux/config", []byte("SELINUX=permissive\nSELINUXTYPE=targeted\n"))
-		h.Write("/etc/selinux/targeted/contexts/files/file_contexts", nil)
-	}
 	for _, c := range []struct {
 		name    string
 		place   place
@@ -120,8 +142,7 @@ func TestEarlyStepsAside(t *testing.T) {
 		{"chosen", place{}, func(h *hostdir.Host) { h.Write("/etc/pivot/firstboot.conf", []byte("mode=system\n")) }, nil, "pivot.mode is system"},
 		{"no /boot", place{mount: later("no boot entries")}, nil, nil, "no boot entries"},
 		{"no network", place{network: later("no default route")}, nil, nil, "no default route"},
-		// The libostree of this machine cannot refresh a policy; without setfiles it is not asked to.
-		{"SELinux without setfiles", place{}, selinux, func(h *hostdir.Host) { _ = os.RemoveAll(h.Path("/etc/selinux")) }, "no setfiles"},
+		{"SELinux with an old libostree", place{}, func(h *hostdir.Host) { h.Policy("/etc(/.*)? system_u:object_r:etc_t:s0") }, nil, "cannot make a deployment the default"},
 		{"zipl", place{}, func(h *hostdir.Host) { config(h, "bootloader=none", "bootloader=zipl") },
 			func(h *hostdir.Host) { config(h, "bootloader=zipl", "bootloader=none") }, "boot loader is zipl"},
 		{"registry down", place{}, func(h *hostdir.Host) { _ = h.Registry.SetDown(true) },

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"machine-pivot/fault"
+	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 )
 
@@ -13,7 +14,7 @@ import (
 // one. The other fields of the machine must be set.
 func (m *Machine) UseEngine(name string) error {
 	if m.Early != nil {
-		m.Engine = &rpmostree.Direct{Sysroot: m.Host.Sysroot(), Run: m.Host.Run}
+		m.Engine = &rpmostree.Direct{Sysroot: m.Host.Sysroot(), Run: m.Host.Run, State: []string{pivot.StateDir}}
 		return nil
 	}
 	plain := rpmostree.Ostree{Sysroot: m.Host.Sysroot(), Run: m.Host.Run}

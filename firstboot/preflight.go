@@ -9,6 +9,7 @@ import (
 	"machine-pivot/machineconfig"
 	"machine-pivot/ostree"
 	"machine-pivot/pivot"
+	"machine-pivot/selinux"
 )
 
 // stubInfo is the EFI variable that systemd-stub sets (systemd-stub(7)): it is
@@ -40,6 +41,7 @@ func (m *Machine) preflight(ctx context.Context, state pivot.State, target pivot
 	if err := m.checkEngine(ctx); err != nil {
 		return err
 	}
+	m.noteLabels()
 	return m.images().Check(ctx, target.Image)
 }
 
@@ -50,6 +52,19 @@ func (m *Machine) checkLocal(plan pivot.Plan) error {
 			WithHint("build the arguments into the image, and ask for none")
 	}
 	return m.Progress.Journal.CheckWritable()
+}
+
+// noteLabels says so where an image with a newer SELinux policy than the running one
+// could not be stored. Whether this image has one is only known from its content,
+// and then refused by name.
+func (m *Machine) noteLabels() {
+	kernel := selinux.Running(m.Host.Root)
+	if !kernel.Loaded() {
+		return
+	}
+	if may, err := kernel.StoresUnknown(); err == nil && !may {
+		m.Progress.Note("SELinux does not let this program store labels that the running policy does not know: an image whose policy has new types will be refused")
+	}
 }
 
 // spaceInBoot checks, before a deployment is made of commit, that its kernel and

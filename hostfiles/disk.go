@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"machine-pivot/selinux"
 )
 
 // Disk is where files are changed. Each method is one effect, after which a
@@ -22,10 +24,18 @@ type Disk interface {
 }
 
 // OS is the Disk of the running system.
+//
+// What it makes has an SELinux label even where the kernel gives none, which is so
+// until it has a policy, as in an initramfs: that of the directory it is in.
 type OS struct{}
 
 // Mkdir implements Disk.
-func (OS) Mkdir(path string, mode fs.FileMode) error { return os.Mkdir(path, mode) }
+func (OS) Mkdir(path string, mode fs.FileMode) error {
+	if err := os.Mkdir(path, mode); err != nil {
+		return err
+	}
+	return selinux.Inherit(path)
+}
 
 // Write implements Disk. It follows no link.
 func (OS) Write(path string, content []byte, mode fs.FileMode) error {
@@ -41,7 +51,10 @@ func (OS) Write(path string, content []byte, mode fs.FileMode) error {
 	if _, err := f.Write(content); err != nil {
 		return err
 	}
-	return f.Close()
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return selinux.Inherit(path)
 }
 
 // Sync implements Disk.

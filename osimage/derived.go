@@ -2,6 +2,7 @@ package osimage
 
 import (
 	"context"
+	"path"
 	"time"
 
 	"machine-pivot/osimage/layer"
@@ -92,15 +93,20 @@ func (i *importer) early(ctx context.Context, l *merge.Layer) (commit ostree.Che
 // the merged tree's own policy says is known when all layers are there; a file that was
 // given another label is then changed.
 func (i *importer) guessLabels() {
-	if i.Derived > 0 {
-		i.guess, _ = selinux.Installed(i.root) // without it there is no guess
+	if i.Derived == 0 {
+		return
+	}
+	files := selinux.In(path.Join(i.root, "etc/selinux"))
+	config, err := files.Config()
+	if err == nil && config.On() {
+		i.guess, _ = files.Contexts(config.Policy) // without it there is no guess
 	}
 }
 
-func (i *importer) guessLabel(path string, mode uint32) string {
+func (i *importer) guessLabel(name string, mode uint32) string {
 	if i.guess == nil {
 		return ""
 	}
-	label, _ := i.guess.Label(path, mode) // a pattern that is not understood: no guess
+	label, _, _ := i.guess.Label(name, selinux.Type(mode)) // a pattern that is not understood: no guess
 	return label
 }

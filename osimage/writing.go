@@ -6,6 +6,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/osimage/imagefault"
 	"machine-pivot/ostree"
+	"machine-pivot/selinux"
 )
 
 // writing gives a failure of the repository its kind. Errors that have one
@@ -19,6 +20,9 @@ func writing(err error) error {
 	}
 	if _, ok := errors.AsType[*ostree.InvalidError](err); ok {
 		return imagefault.Damaged("%w", err)
+	}
+	if label, ok := errors.AsType[*ostree.LabelError](err); ok {
+		return fault.New(fault.Refused, "%w", label).WithHint(selinux.UnknownHint)
 	}
 	if full := imagefault.CannotWrite(err); full != nil {
 		return full

@@ -11,6 +11,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/ostree"
+	"machine-pivot/selinux"
 )
 
 // TestWriting: a disk that fails is not a network that fails, although an errno
@@ -27,6 +28,7 @@ func TestWriting(t *testing.T) {
 		{context.Canceled, fault.Unavailable, ""},
 		{&ostree.CorruptError{}, fault.BadInput, "damaged"},
 		{fault.New(fault.Refused, "%w", unix.ENOSPC), fault.Refused, ""},
+		{&ostree.LabelError{Label: "x", Cause: selinux.ErrUnknown}, fault.Refused, "install_exec_t"},
 	} {
 		err := writing(fmt.Errorf("cannot write: %w", c.err))
 		if fault.KindOf(err) != c.want || !strings.Contains(fault.HintOf(err), c.hint) {

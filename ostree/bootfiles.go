@@ -5,7 +5,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 )
 
 // BootFile is a file that libostree copies to /boot when it deploys a commit.
@@ -27,18 +26,9 @@ func (r *Repo) BootFiles(c Checksum) ([]BootFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, err := r.loadTree(info.RootTree)
-	if err != nil {
+	tree, found, err := r.loadBelow(info.RootTree, modulesDir)
+	if err != nil || !found {
 		return nil, err
-	}
-	for name := range strings.SplitSeq(modulesDir, "/") {
-		below, found := tree.dir(name)
-		if !found {
-			return nil, nil
-		}
-		if tree, err = r.loadTree(below.tree); err != nil {
-			return nil, err
-		}
 	}
 	var files []BootFile
 	for kernel := range tree.allDirs() {

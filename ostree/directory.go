@@ -2,6 +2,7 @@ package ostree
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"os"
@@ -98,6 +99,9 @@ func (im *Import) AddDirInfo(ctx context.Context, d DirInfo) (Checksum, error) {
 	}
 	if err := checkDirMeta(data); err != nil {
 		return Checksum{}, &InvalidError{Reason: err.Error()}
+	}
+	if err := im.checkDirLabel(ObjectName{Checksum(sha256.Sum256(data)), DirMeta}, data); err != nil {
+		return Checksum{}, err
 	}
 	return im.addMade(DirMeta, data)
 }

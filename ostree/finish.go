@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"machine-pivot/selinux"
 )
 
 // Root is a commit that an import completes, and the refs to set to it.
@@ -157,10 +159,11 @@ func makeShard(root string, n ObjectName, touched map[string]bool) error {
 		return err
 	}
 	touched[dir] = true
-	if err == nil {
-		touched[root] = true
+	if err != nil {
+		return nil
 	}
-	return nil
+	touched[root] = true
+	return selinux.Inherit(dir)
 }
 
 // place renames one object to its path below a directory. One that came there in

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/guard"
+	"machine-pivot/selinux"
 )
 
 // Import brings commits into a repository: objects are added in any order and
@@ -42,8 +43,9 @@ type Import struct {
 	objects map[ObjectName]objectState
 	adopted map[ObjectName]bool // staged by an interrupted import, not yet asked for
 	stats   ImportStats
-	room    int64 // bytes that may still be written
-	flushAt int64 // of BytesWritten
+	room    int64            // bytes that may still be written
+	flushAt int64            // of BytesWritten
+	labels  map[string]error // those that were asked for: why they cannot be stored
 }
 
 // objectState is what an import knows of an object.
@@ -83,6 +85,7 @@ func (r *Repo) BeginImport(ctx context.Context) (_ *Import, err error) {
 	im := &Import{
 		repo: r, flushAt: flushEvery,
 		objects: map[ObjectName]objectState{}, adopted: map[ObjectName]bool{}, whole: map[ObjectName]bool{},
+		labels: map[string]error{},
 	}
 	im.settled = sync.NewCond(&im.mu)
 	if im.lock, err = r.lockShared(ctx); err != nil {
@@ -282,6 +285,11 @@ func (im *Import) AddMetadata(ctx context.Context, n ObjectName, body io.Reader)
 		if n.Type == CommitMeta && im.repo.holds(n, data) { // of others the name says so
 			return present, nil
 		}
+		if n.Type == DirMeta {
+			if err := im.checkDirLabel(n, data); err != nil {
+				return unknown, err
+			}
+		}
 		return staged, im.writeMetadata(n, data)
 	})
 }
@@ -296,7 +304,7 @@ func (im *Import) writeMetadata(n ObjectName, data []byte) error {
 		return fmt.Errorf("cannot write object: %w", err)
 	}
 	_, err = f.Write(data)
-	if err := errors.Join(err, f.Chmod(0o644), im.durable(f), f.Close()); err != nil {
+	if err := errors.Join(err, f.Chmod(0o644), selinux.Inherit(im.staging.path(n)), im.durable(f), f.Close()); err != nil {
 		return fmt.Errorf("cannot write object %s: %w", n, err)
 	}
 	return nil

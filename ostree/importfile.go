@@ -47,6 +47,9 @@ func (im *Import) AddFile(ctx context.Context, c Checksum, info FileInfo, body i
 // writeObject makes a file or link of a header and the content that a function
 // copies from the source.
 func (im *Import) writeObject(n ObjectName, h *fileHeader, source *noting, content func(io.Writer, io.Reader) error) error {
+	if err := im.checkLabels(n, h.xattrs); err != nil {
+		return err
+	}
 	if err := im.reserve(h.size); err != nil {
 		return err
 	}
@@ -74,7 +77,10 @@ func (im *Import) writeObject(n ObjectName, h *fileHeader, source *noting, conte
 
 // complete gives a written file all that an object has beside its content.
 func (im *Import) complete(n ObjectName, f *os.File, h *fileHeader) error {
-	if err := errors.Join(im.applyMetadata(f, h), im.durable(f), f.Close()); err != nil {
+	if err := im.applyMetadata(n, f, h); err != nil {
+		return err
+	}
+	if err := errors.Join(im.durable(f), f.Close()); err != nil {
 		return fmt.Errorf("cannot write object %s: %w", n, err)
 	}
 	return nil
@@ -83,21 +89,21 @@ func (im *Import) complete(n ObjectName, f *os.File, h *fileHeader) error {
 // applyMetadata sets owner, mode, xattrs and time, in this order: changing the
 // owner clears the set-id bits and security.capability, and the time says that
 // the file is whole (staging.whole).
-func (im *Import) applyMetadata(f *os.File, h *fileHeader) error {
+func (im *Import) applyMetadata(n ObjectName, f *os.File, h *fileHeader) error {
 	fd := int(f.Fd())
 	if err := unix.Fchown(fd, int(h.uid), int(h.gid)); err != nil {
-		return fmt.Errorf("cannot set the owner %d:%d: %w", h.uid, h.gid, err)
+		return fmt.Errorf("cannot write object %s: cannot set the owner %d:%d: %w", n, h.uid, h.gid, err)
 	}
 	if err := unix.Fchmod(fd, h.mode&0o7777); err != nil {
-		return fmt.Errorf("cannot set the mode: %w", err)
+		return fmt.Errorf("cannot write object %s: cannot set the mode: %w", n, err)
 	}
 	for _, x := range h.xattrs {
 		if err := unix.Fsetxattr(fd, x.name, x.value, 0); err != nil {
-			return fmt.Errorf("cannot set %s: %w", x.name, err)
+			return cannotSet(n, x, err)
 		}
 	}
 	if err := im.staging.markWhole(f.Name()); err != nil {
-		return fmt.Errorf("cannot set the time: %w", err)
+		return fmt.Errorf("cannot write object %s: cannot set the time: %w", n, err)
 	}
 	return nil
 }
@@ -128,7 +134,7 @@ func (im *Import) makeLink(n ObjectName, h *fileHeader) error {
 	}
 	for _, x := range h.xattrs {
 		if err := unix.Lsetxattr(path, x.name, x.value, 0); err != nil {
-			return fmt.Errorf("cannot write object %s: cannot set %s: %w", n, x.name, err)
+			return cannotSet(n, x, err)
 		}
 	}
 	return nil

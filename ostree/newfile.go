@@ -56,7 +56,7 @@ func (im *Import) addKnown(h *fileHeader, content *bytes.Reader) (Checksum, erro
 	}
 	n := ObjectName{Checksum(sum.Sum(nil)), File}
 	return n.Checksum, im.add(n, func() (objectState, error) {
-		if err := im.reserve(h.size); err != nil {
+		if err := errors.Join(im.checkLabels(n, h.xattrs), im.reserve(h.size)); err != nil {
 			return unknown, err
 		}
 		if h.isLink() {
@@ -104,7 +104,10 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 	}
 	n := ObjectName{c, File}
 	return c, im.add(n, func() (objectState, error) {
-		err := im.complete(n, f, h)
+		err := im.checkLabels(n, h.xattrs)
+		if err == nil {
+			err = im.complete(n, f, h)
+		}
 		if err == nil {
 			err = unix.Renameat(im.staging.fd(), f.Name(), im.staging.fd(), n.path())
 		}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"machine-pivot/selinux"
 )
 
 // refName is the grammar of ref names (ostree-core.c, OSTREE_REF_REGEXP).
@@ -81,7 +83,7 @@ func (r *Repo) setRef(ref string, c Checksum) error {
 		return fmt.Errorf("bad name")
 	}
 	path := r.refPath(ref)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := r.makeRefDir(filepath.Dir(ref)); err != nil {
 		return err
 	}
 	// Not beside it: whatever is below refs/heads is a ref.
@@ -90,7 +92,7 @@ func (r *Repo) setRef(ref string, c Checksum) error {
 		return err
 	}
 	_, err = tmp.WriteString(c.String() + "\n")
-	err = errors.Join(err, tmp.Chmod(0o644))
+	err = errors.Join(err, tmp.Chmod(0o644), selinux.Inherit(tmp.Name()))
 	if r.config.fsync {
 		err = errors.Join(err, tmp.Sync())
 	}
@@ -99,6 +101,21 @@ func (r *Repo) setRef(ref string, c Checksum) error {
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return nil
+}
+
+// makeRefDir makes a directory of refs, and those above it.
+func (r *Repo) makeRefDir(dir string) error {
+	if err := os.MkdirAll(r.refPath(dir), 0o755); err != nil {
+		return err
+	}
+	path := r.refPath("")
+	for name := range strings.SplitSeq(dir, "/") {
+		path = filepath.Join(path, name)
+		if err := selinux.Inherit(path); err != nil {
+			return err
+		}
 	}
 	return nil
 }

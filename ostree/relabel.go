@@ -9,22 +9,20 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-)
 
-// labelXattr is where a file's SELinux label is. As libostree has it, and as the
-// kernel gives it, the value ends with a zero byte.
-const labelXattr = "security.selinux"
+	"machine-pivot/selinux"
+)
 
 // Label is the SELinux label among extended attributes, or "".
 func Label(xattrs map[string][]byte) string {
-	return strings.TrimSuffix(string(xattrs[labelXattr]), "\x00")
+	return strings.TrimSuffix(string(xattrs[selinux.Attribute]), "\x00")
 }
 
 // SetLabel makes a label, or none if it is "", part of extended attributes.
 func SetLabel(xattrs map[string][]byte, label string) {
-	delete(xattrs, labelXattr)
+	delete(xattrs, selinux.Attribute)
 	if label != "" {
-		xattrs[labelXattr] = append([]byte(label), 0)
+		xattrs[selinux.Attribute] = append([]byte(label), 0)
 	}
 }
 
@@ -40,14 +38,14 @@ func (im *Import) StatFile(c Checksum) (FileStat, error) {
 	path := im.objectPath(ObjectName{c, File})
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
-	var label []byte
+	var label string
 	if err == nil {
-		label, err = readXattr(path, labelXattr)
+		label, err = selinux.LabelOf(path)
 	}
-	if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.ENOTSUP) {
+	if err != nil {
 		return FileStat{}, fmt.Errorf("cannot look at object %s: %w", ObjectName{c, File}, err)
 	}
-	return FileStat{st.Mode, st.Size, strings.TrimSuffix(string(label), "\x00")}, nil
+	return FileStat{st.Mode, st.Size, label}, nil
 }
 
 // Relabel adds the object that differs from another one, of this import or of the
@@ -114,9 +112,10 @@ func (im *Import) moveStaged(from ObjectName, info FileInfo, content io.Reader, 
 	}
 	n := ObjectName{Checksum(sum.Sum(nil)), File}
 	err = im.add(n, func() (objectState, error) {
-		err := im.staging.rename(from, n, func(path string) error {
-			return unix.Lsetxattr(path, labelXattr, append([]byte(label), 0), 0)
-		})
+		if err := im.checkLabels(n, h.xattrs); err != nil {
+			return unknown, err
+		}
+		err := im.staging.rename(from, n, func(path string) error { return selinux.SetLabel(path, label) })
 		if err == nil {
 			im.forget(from)
 		}

@@ -17,6 +17,7 @@ type Repo struct {
 	path       string
 	config     repoConfig
 	bootLoader string
+	checkLabel func(label string) error // nil: the running kernel's
 }
 
 // repoConfig is what counts of a repository's config file (ostree.repo-config(5)).

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"machine-pivot/selinux"
 )
 
 // stagingPrefix is how our directories below the repository's tmp/ begin. Not
@@ -56,6 +58,9 @@ func openStaging(tmp string) (*staging, error) {
 		if s.dir, err = lockDir(path); err != nil {
 			return nil, err
 		}
+	}
+	if err := selinux.Inherit(path); err != nil {
+		return nil, err
 	}
 	return s, s.makeShards()
 }
@@ -137,8 +142,15 @@ func removeStale(tmp, keep string) error {
 // directory's lock is what many writers would wait for.
 func (s *staging) makeShards() error {
 	for i := range 256 {
-		err := unix.Mkdirat(s.fd(), fmt.Sprintf("%02x", i), 0o700)
-		if err != nil && !errors.Is(err, unix.EEXIST) {
+		name := fmt.Sprintf("%02x", i)
+		err := unix.Mkdirat(s.fd(), name, 0o700)
+		if errors.Is(err, unix.EEXIST) {
+			continue
+		}
+		if err == nil {
+			err = selinux.Inherit(filepath.Join(s.dir.Name(), name))
+		}
+		if err != nil {
 			return fmt.Errorf("cannot make staging directory: %w", err)
 		}
 	}

@@ -107,10 +107,13 @@ type Journal struct {
 	Disk hostfiles.Disk
 }
 
+// StateDir is where a host keeps what pivot remembers.
+const StateDir = "/var/lib/pivot"
+
 // JournalIn is the journal of the host whose root directory is given. /var is
 // shared by all deployments, so it survives the pivot.
 func JournalIn(root string) Journal {
-	return Journal{Path: filepath.Join(root, "var/lib/pivot/journal.json"), Disk: hostfiles.OS{}}
+	return Journal{Path: filepath.Join(root, StateDir, "journal.json"), Disk: hostfiles.OS{}}
 }
 
 // Load reads the record; a host without one is Idle.

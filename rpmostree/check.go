@@ -81,8 +81,19 @@ func missing(want, have []string) (lost []string) {
 	return lost
 }
 
-// checkCommitted holds what the next boot will start against the request.
-func (e *Ostree) checkCommitted(r pivot.Request) error {
+// checkPrepared holds what is staged against the request, and what the commit will
+// need of the running system.
+func (e *Ostree) checkPrepared(r pivot.Request) error {
+	staged, err := e.checkStaged(r)
+	if err != nil {
+		return err
+	}
+	return e.checkLabels(staged, r)
+}
+
+// checkCommitted holds what the next boot will start against the request, and the
+// labels of its files against those that were wanted.
+func (e *Ostree) checkCommitted(r pivot.Request, labels []labelled) error {
 	all, err := e.Sysroot.Deployments()
 	if err != nil {
 		return err
@@ -90,12 +101,19 @@ func (e *Ostree) checkCommitted(r pivot.Request) error {
 	if len(all) == 0 || !carries(all[0], r.Commit) {
 		return fault.New(fault.Internal, "cannot trust the new deployment: ostree reported success but the default boot entry is another one")
 	}
-	next := all[0]
-	if options := kargs.Split(next.Entry.Options); !sameArguments(options, r.Kargs) {
+	if err := checkDeployment(all[0], r); err != nil {
+		return err
+	}
+	return readLabels(all[0].Path, labels)
+}
+
+// checkDeployment holds a deployment's boot entry and files against the request.
+func checkDeployment(d ostree.Deployment, r pivot.Request) error {
+	if options := kargs.Split(d.Entry.Options); !sameArguments(options, r.Kargs) {
 		return fmt.Errorf("cannot trust the new boot entry: its options are %q, wanted %q", options, r.Kargs)
 	}
 	for _, f := range r.Files {
-		got, ok, err := hostfiles.Read(next.Path, f.Path)
+		got, ok, err := hostfiles.Read(d.Path, f.Path)
 		if err != nil {
 			return err
 		}

@@ -42,19 +42,22 @@ func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 		return fmt.Errorf("cannot finalize the staged deployment: %w", err)
 	}
 	defer onHost.Close()
-	labelling, err := e.labelling(booted, r.Files)
+	labels, err := e.labels(booted, staged.Target.Checksum, r.Files)
 	if err != nil {
 		return err
 	}
+	known, unknown := e.byPolicy(labels)
 	finalize := func() error {
-		if err := e.label(ctx, labelling); err != nil {
+		if err := applyLabels(booted.Path, known); err != nil {
 			return err
 		}
 		if err := forget(onHost); err != nil {
 			return err
 		}
-		_, err := e.Run(ctx, "ostree", "admin", "finalize-staged")
-		return err
+		if _, err := e.Run(ctx, "ostree", "admin", "finalize-staged"); err != nil {
+			return err
+		}
+		return e.labelLate(staged, unknown)
 	}
 	err = hostfiles.WithOverlays(finalize,
 		hostfiles.Overlay{Dir: filepath.Join(booted.Path, "etc"), At: "/etc", Files: r.Files},
@@ -64,7 +67,7 @@ func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return fmt.Errorf("cannot finalize the staged deployment: %w", err)
 	}
-	return e.checkCommitted(r)
+	return e.checkCommitted(r, labels)
 }
 
 // forget takes the staged state away from the host, and only then its lock. From

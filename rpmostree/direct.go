@@ -2,23 +2,18 @@ package rpmostree
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
-	"machine-pivot/kargs"
 	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 )
 
 // Direct is the engine for a system that has not started yet, whose tools run in a
-// chroot: one "ostree admin deploy" that stages nothing. In an initramfs there is
+// chroot: "ostree admin deploy" that stages nothing. In an initramfs there is
 // no shutdown that would finalize, and libostree from 2025.2 on wants to start a
 // unit of the system's when it stages.
 //
@@ -27,6 +22,9 @@ import (
 type Direct struct {
 	Sysroot *ostree.Sysroot
 	Run     Run // in the chroot
+	// State are directories of the system, beside /etc, whose files were made here: they
+	// get the new system's SELinux labels too.
+	State []string
 }
 
 var _ pivot.Engine = (*Direct)(nil)
@@ -61,7 +59,7 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 	if lost := missing(r.Merge.Options.Values("root"), r.Kargs.Values("root")); len(lost) > 0 {
 		return fmt.Errorf("cannot deploy: the kernel arguments lack root=%s", strings.Join(lost, ", root="))
 	}
-	if _, err := e.labelling(booted, r.Files); err != nil {
+	if err := e.checkLabelling(ctx, r, booted); err != nil {
 		return err
 	}
 	return e.plain().free()
@@ -74,21 +72,23 @@ func (e *Direct) Commit(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return err
 	}
-	labelling, err := e.labelling(booted, r.Files)
+	labels, err := e.labels(r, booted)
+	if err == nil && labels {
+		err = e.commitLabelled(ctx, r, booted)
+	} else if err == nil {
+		err = e.deploy(ctx, r, booted)
+	}
 	if err != nil {
-		return err
-	}
-	deploy := func() error {
-		if err := e.plain().label(ctx, labelling); err != nil {
-			return err
-		}
-		return e.plain().deploy(ctx, r, booted)
-	}
-	overlay := hostfiles.Overlay{Dir: filepath.Join(booted.Path, "etc"), At: "/etc", Files: r.Files}
-	if err := hostfiles.WithOverlays(deploy, overlay); err != nil {
 		return fmt.Errorf("cannot deploy %s: %w", r.Commit, err)
 	}
-	return e.plain().checkCommitted(r)
+	return e.plain().checkCommitted(r, nil)
+}
+
+// deploy lets libostree make the deployment, with the files over /etc.
+func (e *Direct) deploy(ctx context.Context, r pivot.Request, booted ostree.Deployment, options ...string) error {
+	return hostfiles.WithOverlays(
+		func() error { return e.plain().deploy(ctx, r, booted, options...) },
+		hostfiles.Overlay{Dir: filepath.Join(booted.Path, "etc"), At: "/etc", Files: r.Files})
 }
 
 // Discard implements pivot.Engine: nothing was made.
@@ -108,52 +108,4 @@ func (e *Direct) checkBootLoader() error {
 		return fault.New(fault.Later, "cannot deploy from here: the boot loader is zipl")
 	}
 	return nil
-}
-
-// labelling is the command that labels the files; nil where the deployment's
-// SELinux is off. The kernel has no policy yet, so its configuration decides.
-func (e *Direct) labelling(booted ostree.Deployment, files []hostfiles.File) ([]string, error) {
-	on, err := e.selinux(booted.Path)
-	if err != nil || !on || len(files) == 0 {
-		return nil, err
-	}
-	if !slices.ContainsFunc([]string{"/usr/sbin/setfiles", "/sbin/setfiles", "/usr/bin/setfiles"}, e.has) {
-		return nil, fault.New(fault.Later, "cannot label files: the system has SELinux but no setfiles")
-	}
-	return labelCommand(booted, files, e.seen)
-}
-
-// selinux reports whether the deployment will run with SELinux.
-func (e *Direct) selinux(deployment string) (bool, error) {
-	mode, err := selinuxConfig(deployment, "SELINUX")
-	if errors.Is(err, fs.ErrNotExist) || mode == "disabled" {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("cannot find out about SELinux: %w", err)
-	}
-	line, err := os.ReadFile(filepath.Join(e.Sysroot.Root(), "proc/cmdline"))
-	if err != nil {
-		return false, fmt.Errorf("cannot find out about SELinux: %w", err)
-	}
-	if slices.Contains(kargs.Split(string(line)).Values("selinux"), "0") {
-		return false, nil
-	}
-	policy, err := policyOf(deployment)
-	if err != nil {
-		return false, fmt.Errorf("cannot find out about SELinux: %w", err)
-	}
-	_, err = os.Stat(contextsOf(deployment, policy))
-	return err == nil, nil
-}
-
-// has reports whether the system has a file.
-func (e *Direct) has(path string) bool {
-	_, err := hostfiles.ResolveIn(e.Sysroot.Root(), path)
-	return err == nil
-}
-
-// seen is the path that a file has inside the chroot.
-func (e *Direct) seen(path string) string {
-	return "/" + strings.TrimPrefix(strings.TrimPrefix(path, e.Sysroot.Root()), "/")
 }

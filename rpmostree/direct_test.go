@@ -1,16 +1,16 @@
 package rpmostree_test
 
 import (
-	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"machine-pivot/fault"
+	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
+	"machine-pivot/selinux"
 	"machine-pivot/test/hostdir"
 )
 
@@ -35,57 +35,191 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// TestDirectLabels: without a policy in the kernel the deployment's configuration
-// says whether files get labels, and the paths are those that setfiles sees.
+// TestDirectLabels: where the new system will have SELinux, its files have their
+// labels before it is the default, and so has what the initramfs wrote; a deployment
+// that cannot be labelled is taken back, and the old one stays the default.
 func TestDirectLabels(t *testing.T) {
-	const enforcing = "# SELINUX=disabled\nSELINUX=enforcing\nSELINUXTYPE=targeted\n"
+	const etc, state, boot = "system_u:object_r:etc_t:s0", "system_u:object_r:var_lib_t:s0", "system_u:object_r:boot_t:s0"
+	contexts := []string{"/etc(/.*)? " + etc, "/etc/new -- system_u:object_r:new_t:s0", "/var/lib(/.*)? " + state, "/boot(/.*)? " + boot}
+	prepared := func(t *testing.T) (*hostdir.Host, *rpmostree.Direct, pivot.Request) {
+		h := hostdir.New(t)
+		h.Policy(contexts...)
+		h.Ostree.Version = hostdir.LockInState
+		h.Write("/etc/dir/file", []byte("made by Ignition"))
+		h.Write("/var/lib/pivot/journal.json", []byte("{}"))
+		return h, &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run, State: []string{pivot.StateDir}}, request(t, h)
+	}
+	t.Run("labels", func(t *testing.T) {
+		h, e, r := prepared(t)
+		const usr = "system_u:object_r:usr_t:s0"
+		must(t, selinux.SetLabel(filepath.Join(h.Physical(), "ostree"), usr))
+		must(t, e.Prepare(t.Context(), r))
+		checked := false
+		h.Ostree.Fail = func(call int, after bool) error {
+			if h.Ostree.Calls[call-1] == "set-default" && !after {
+				expectLabels(t, h, 1, map[string]string{"/etc": etc, "/etc/dir/file": etc, "/etc/new": "system_u:object_r:new_t:s0", "/etc/default": etc})
+				checked = true
+			}
+			return nil
+		}
+		must(t, e.Commit(t.Context(), r))
+		if want := []string{"deploy", "set-default"}; !checked || !slices.Equal(h.Ostree.Calls, want) {
+			t.Errorf("calls %q, want %q", h.Ostree.Calls, want)
+		}
+		expectLabels(t, h, 0, map[string]string{"/../../var/lib/pivot/journal.json": state, "/../../var/lib/pivot": state, ".origin": etc})
+		links, err := filepath.Glob(filepath.Join(h.Physical(), "ostree/boot.?"))
+		must(t, err)
+		wanted := map[string]string{h.Path("/boot/loader/entries/ostree-1-os.conf"): boot, h.Path("/boot/loader"): boot, links[0]: usr}
+		for path, want := range wanted {
+			if label, err := selinux.LabelOf(path); label != want {
+				t.Errorf("%s has the label %q, want %q (%v)", path, label, want, err)
+			}
+		}
+		h.Boot()
+		if h.Version() != "B.2" || string(h.Read("/etc/new")) != "x" {
+			t.Errorf("version %s", h.Version())
+		}
+	})
+	for verb, want := range map[string][]string{
+		"deploy":      {"deploy"},
+		"set-default": {"deploy", "set-default", "undeploy"},
+	} {
+		t.Run(verb+" fails", func(t *testing.T) {
+			h, e, r := prepared(t)
+			cut := errors.New("cut")
+			h.Ostree.Fail = func(call int, after bool) error {
+				if h.Ostree.Calls[call-1] == verb && !after {
+					return cut
+				}
+				return nil
+			}
+			if err := e.Commit(t.Context(), r); !errors.Is(err, cut) || !slices.Equal(h.Ostree.Calls, want) {
+				t.Errorf("error %v, calls %q, want %q", err, h.Ostree.Calls, want)
+			}
+			expectOldAlone(t, h)
+		})
+	}
+	t.Run("set-default fails after its work", func(t *testing.T) {
+		h, e, r := prepared(t)
+		cut := errors.New("cut")
+		h.Ostree.Fail = func(call int, after bool) error {
+			if h.Ostree.Calls[call-1] == "set-default" && after {
+				return cut
+			}
+			return nil
+		}
+		if err := e.Commit(t.Context(), r); !errors.Is(err, cut) || slices.Contains(h.Ostree.Calls, "undeploy") {
+			t.Errorf("error %v, calls %q", err, h.Ostree.Calls)
+		}
+		h.Boot()
+		if h.Version() != "B.2" || string(h.Read("/etc/new")) != "x" {
+			t.Errorf("version %s", h.Version())
+		}
+	})
+	t.Run("after a power cut in between", func(t *testing.T) {
+		h, e, r := prepared(t)
+		cut := errors.New("cut")
+		h.Ostree.Fail = func(call int, _ bool) error {
+			if h.Ostree.Calls[call-1] != "deploy" {
+				return cut // the undeploy, too
+			}
+			return nil
+		}
+		if err := e.Commit(t.Context(), r); !errors.Is(err, cut) {
+			t.Fatalf("error %v", err)
+		}
+		h.Boot()
+		if h.Version() != "A.1" {
+			t.Fatalf("version %s", h.Version())
+		}
+		h.Policy(contexts...) // the kernel's part of it is of each boot
+		h.Ostree.Fail = nil
+		e.Sysroot, e.Run = h.Sysroot(), h.Run
+		must(t, e.Prepare(t.Context(), r))
+		must(t, e.Commit(t.Context(), r))
+		all, err := h.Sysroot().Deployments()
+		if err != nil || len(all) != 2 {
+			t.Errorf("%d deployments, %v", len(all), err)
+		}
+		h.Boot()
+		if h.Version() != "B.2" {
+			t.Errorf("version %s", h.Version())
+		}
+	})
+	t.Run("bad policy", func(t *testing.T) {
+		h, e, r := prepared(t)
+		h.Policy("/etc/(?!x).* system_u:object_r:etc_t:s0") // a pattern that is not known here
+		if err := e.Commit(t.Context(), r); err == nil || !strings.Contains(err.Error(), "cannot use a pattern") || strings.Contains(err.Error(), "removed") {
+			t.Errorf("error %v", err)
+		}
+		expectOldAlone(t, h)
+	})
+}
+
+// expectLabels holds the labels of what is in a deployment, or beside it, by its place
+// in the order of boots.
+func expectLabels(t *testing.T, h *hostdir.Host, place int, want map[string]string) {
+	t.Helper()
+	all, err := h.Sysroot().Deployments()
+	must(t, err)
+	for name, label := range want {
+		if have, err := selinux.LabelOf(all[place].Path + name); have != label {
+			t.Errorf("%s has the label %q, want %q (%v)", name, have, label, err)
+		}
+	}
+}
+
+func expectOldAlone(t *testing.T, h *hostdir.Host) {
+	t.Helper()
+	if all, err := h.Sysroot().Deployments(); err != nil || len(all) != 1 {
+		t.Errorf("%d deployments, %v", len(all), err)
+	}
+	h.Boot()
+	if h.Version() != "A.1" {
+		t.Errorf("version %s", h.Version())
+	}
+}
+
+// TestDirectNeedsLabels: whether the new system will have SELinux is known before
+// anything is made, from what it will be configured with and the kernel; and then
+// libostree must be one that can make a deployment the default later.
+func TestDirectNeedsLabels(t *testing.T) {
 	for _, c := range []struct {
-		name, config, cmdline string
-		setfiles, labels      bool
-		want                  string // the error
+		name, config, args, version string
+		kernel                      bool
+		calls                       []string // nil: it steps aside
 	}{
-		{"on", enforcing, "", true, true, ""},
-		{"permissive", strings.Replace(enforcing, "enforcing", "permissive", 1), "", true, true, ""},
-		{"disabled", strings.Replace(enforcing, "enforcing", "disabled", 1), "", true, false, ""},
-		{"off for this boot", enforcing, " selinux=0", true, false, ""},
-		{"no setfiles", enforcing, "", false, false, "no setfiles"},
-		{"no policy type", "SELINUX=enforcing\n", "", true, false, "SELINUXTYPE"},
-		{"no SELinux", "", "", false, false, ""},
+		{"on", "SELINUX=enforcing\nSELINUXTYPE=targeted", "", hostdir.LockInState, true, []string{"deploy", "set-default"}},
+		{"permissive", "SELINUX=permissive\nSELINUXTYPE=targeted", "", hostdir.LockInState, true, []string{"deploy", "set-default"}},
+		{"old libostree", "SELINUX=enforcing\nSELINUXTYPE=targeted", "", "2023.5", true, nil},
+		{"disabled", "SELINUX=disabled\nSELINUXTYPE=targeted", "", "2022.7", true, []string{"deploy"}},
+		{"not configured", "", "", "2022.7", true, []string{"deploy"}},
+		{"off by an argument", "SELINUX=enforcing\nSELINUXTYPE=targeted", "selinux=0", "2022.7", true, []string{"deploy"}},
+		{"not in the kernel", "SELINUX=enforcing\nSELINUXTYPE=targeted", "", "2022.7", false, []string{"deploy"}},
+		{"on by an argument", "SELINUX=enforcing\nSELINUXTYPE=targeted", "security=selinux", hostdir.LockInState, false, []string{"deploy", "set-default"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := hostdir.New(t)
-			if c.config != "" {
-				h.Write("/etc/selinux/config", []byte(c.config))
-				h.Write("/etc/selinux/targeted/contexts/files/file_contexts", nil)
+			h.Policy("/etc(/.*)? system_u:object_r:etc_t:s0")
+			h.Write("/etc/selinux/config", []byte(c.config+"\n"))
+			if !c.kernel {
+				h.Write("/proc/filesystems", []byte("\text4\n"))
 			}
-			if c.setfiles {
-				h.Write("/usr/sbin/setfiles", nil)
+			h.Ostree.Version = c.version
+			e, r := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}, request(t, h)
+			if c.args != "" {
+				r.Kargs = append(r.Kargs, c.args)
 			}
-			h.Write("/proc/cmdline", append([]byte(strings.TrimSpace(string(h.Read("/proc/cmdline")))), c.cmdline...))
-			var calls [][]string
-			enough := errors.New("enough")
-			e := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: func(_ context.Context, argv ...string) ([]byte, error) {
-				if calls = append(calls, argv); argv[0] == "ostree" {
-					return nil, enough
-				}
-				_, err := os.Stat(filepath.Join(h.Root, argv[len(argv)-1])) // the file is there by then
-				return nil, err
-			}}
-			r := request(t, h)
-			if err := e.Prepare(t.Context(), r); c.want != "" {
-				if err == nil || !strings.Contains(err.Error(), c.want) {
+			err := e.Prepare(t.Context(), r)
+			if c.calls == nil {
+				if fault.KindOf(err) != fault.Later || !strings.Contains(err.Error(), c.version) {
 					t.Errorf("error %v", err)
 				}
 				return
 			}
-			if err := e.Commit(t.Context(), r); !errors.Is(err, enough) {
-				t.Errorf("error %v", err)
-			}
-			deployment := strings.TrimPrefix(h.Root, h.Physical())
-			want := []string{"setfiles", "-F", "-r", "/sysroot" + deployment,
-				"/sysroot" + deployment + "/etc/selinux/targeted/contexts/files/file_contexts", "/sysroot" + deployment + "/etc/new"}
-			if labelled := calls[0][0] == "setfiles"; labelled != c.labels || c.labels && !slices.Equal(calls[0], want) {
-				t.Errorf("calls %q, want %q", calls, want)
+			must(t, errors.Join(err, e.Commit(t.Context(), r)))
+			if !slices.Equal(h.Ostree.Calls, c.calls) {
+				t.Errorf("calls %q, want %q", h.Ostree.Calls, c.calls)
 			}
 		})
 	}

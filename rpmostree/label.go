@@ -1,7 +1,7 @@
 package rpmostree
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,99 +9,174 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
 	"machine-pivot/ostree"
+	"machine-pivot/pivot"
+	"machine-pivot/selinux"
 )
 
-// labelCommand is what gives the files in the booted deployment's /etc, and the
-// directories that are new with them, the labels of its SELinux policy. libostree
-// keeps the labels of what it merges.
+// nextSELinux is the SELinux configuration that a deployment of commit will have:
+// what was changed in the booted one's /etc goes before what the commit brings, as
+// libostree merges them.
+func (e *Ostree) nextSELinux(booted ostree.Deployment, commit ostree.Checksum) (selinux.Files, error) {
+	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
+	if err != nil {
+		return nil, err
+	}
+	const dir = "etc/selinux"
+	now, before := selinux.In(filepath.Join(booted.Path, dir)), selinux.In(filepath.Join(booted.Path, "usr", dir))
+	return func(name string) ([]byte, error) {
+		have, err := now(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		had, berr := before(name)
+		if berr != nil && !errors.Is(berr, fs.ErrNotExist) {
+			return nil, berr
+		}
+		if (err == nil) == (berr == nil) && bytes.Equal(have, had) {
+			return repo.ReadFile(commit, path.Join("usr", dir, name))
+		}
+		return have, err
+	}, nil
+}
+
+// labelled is a file with the label that it is to have.
+type labelled struct{ path, label string }
+
+// labels are those that the policy of a deployment of commit has for files in /etc and
+// the directories that are new with them; none where it will not run with SELinux, or
+// where the running kernel has no policy. libostree keeps the labels of what it merges.
 //
-// It must be made before the files are there, and run when they are. seen is the
-// path of a file as the program sees it.
-func labelCommand(booted ostree.Deployment, files []hostfiles.File, seen func(string) string) ([]string, error) {
-	policy, err := policyOf(booted.Path)
+// It must be asked before the files are there.
+func (e *Ostree) labels(booted ostree.Deployment, commit ostree.Checksum, files []hostfiles.File) ([]labelled, error) {
+	if !e.kernel().Loaded() || len(files) == 0 {
+		return nil, nil
+	}
+	next, err := e.nextSELinux(booted, commit)
+	if err != nil {
+		return nil, err
+	}
+	config, err := next.Config()
+	if err != nil || !config.On() {
+		return nil, err
+	}
+	contexts, err := next.Contexts(config.Policy)
 	if err != nil {
 		return nil, fmt.Errorf("cannot label files: %w", err)
 	}
-	// -r: the names that the policy knows begin below the deployment.
-	argv := []string{"setfiles", "-F", "-r", seen(booted.Path), seen(contextsOf(booted.Path, policy))}
-	var named []string
+	var all []labelled
 	for _, f := range files {
-		top, err := topmostNew(booted.Path, f.Path)
+		made, err := madeFor(booted.Path, f.Path)
 		if err != nil {
 			return nil, fmt.Errorf("cannot label files: %w", err)
 		}
-		// The file by itself, too: setfiles goes down to no other device, which is what
-		// an overlay's files and directories are to each other.
-		for _, path := range []string{top, f.Path} {
-			named = append(named, seen(filepath.Join(booted.Path, path)))
+		for _, name := range made {
+			mode := fs.ModeDir
+			if name == f.Path {
+				mode = 0
+			}
+			label, known, err := contexts.Label(name, mode)
+			if err != nil {
+				return nil, fmt.Errorf("cannot label files: %w", err)
+			}
+			if l := (labelled{name, label}); known && !slices.Contains(all, l) {
+				all = append(all, l)
+			}
 		}
 	}
-	slices.Sort(named)
-	return append(argv, slices.Compact(named)...), nil
+	return all, nil
 }
 
-// contextsOf is where a policy says which file has which label.
-func contextsOf(root, policy string) string {
-	return filepath.Join(root, "etc/selinux", policy, "contexts/files/file_contexts")
-}
+// kernel is the SELinux of the running kernel.
+func (e *Ostree) kernel() selinux.Kernel { return selinux.Running(e.Sysroot.Root()) }
 
-// topmostNew is the highest directory above the file that is not there yet, or the file.
-func topmostNew(root, file string) (string, error) {
-	for top := file; ; top = path.Dir(top) {
-		parent := path.Dir(top)
-		_, err := os.Lstat(filepath.Join(root, parent))
-		switch {
-		case err == nil:
-			return top, nil
-		case !errors.Is(err, fs.ErrNotExist):
-			return "", err
-		}
-	}
-}
-
-// policyOf is the name of the deployment's SELinux policy.
-func policyOf(root string) (string, error) {
-	name, err := selinuxConfig(root, "SELINUXTYPE")
-	if err == nil && name == "" {
-		err = errors.New("/etc/selinux/config names no SELINUXTYPE")
-	}
-	return name, err
-}
-
-// selinuxConfig is a setting in the deployment's /etc/selinux/config
-// (selinux_config(5)); "" if it is not set there.
-func selinuxConfig(root, key string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, "etc/selinux/config"))
+// checkLabels refuses labels that this process cannot give, before anything is made
+// the next boot.
+func (e *Ostree) checkLabels(staged *ostree.Staged, r pivot.Request) error {
+	booted, err := e.Sysroot.Booted()
 	if err != nil {
-		return "", err
+		return err
 	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), key+"="); ok {
-			return strings.TrimSpace(value), nil
+	labels, err := e.labels(booted, staged.Target.Checksum, r.Files)
+	if err != nil {
+		return err
+	}
+	for _, l := range labels {
+		if err := e.kernel().Check(l.label); err != nil {
+			return fault.New(fault.Refused, "cannot give %s the label %s of the new system: %w", l.path, l.label, err).
+				WithHint(selinux.UnknownHint)
 		}
-	}
-	return "", nil
-}
-
-// labelling is the command for a running system; nil where its kernel has no policy.
-func (e *Ostree) labelling(booted ostree.Deployment, files []hostfiles.File) ([]string, error) {
-	if _, err := os.Stat(filepath.Join(e.Sysroot.Root(), "sys/fs/selinux/enforce")); err != nil || len(files) == 0 {
-		return nil, nil
-	}
-	return labelCommand(booted, files, func(path string) string { return path })
-}
-
-// label runs the command, if there is one.
-func (e *Ostree) label(ctx context.Context, command []string) error {
-	if len(command) == 0 {
-		return nil
-	}
-	if _, err := e.Run(ctx, command...); err != nil {
-		return fmt.Errorf("cannot label files: %w", err)
 	}
 	return nil
+}
+
+// byPolicy divides labels into those that the running policy knows and the others.
+func (e *Ostree) byPolicy(labels []labelled) (known, unknown []labelled) {
+	for _, l := range labels {
+		if e.kernel().Knows(l.label) {
+			known = append(known, l)
+		} else {
+			unknown = append(unknown, l)
+		}
+	}
+	return known, unknown
+}
+
+// labelLate gives the files of the deployment that was just finalized labels that the
+// running policy does not know, in a private mount namespace. It may let them be stored
+// on a disk, but not in memory, where the files are before libostree merges them. If the
+// power is cut right before this, they have the labels of their directories.
+func (e *Ostree) labelLate(staged *ostree.Staged, labels []labelled) error {
+	if len(labels) == 0 {
+		return nil
+	}
+	next, err := e.Sysroot.Deployment(staged.Target)
+	if err != nil {
+		return err
+	}
+	if err := hostfiles.RemountWritable(e.Sysroot.Physical()); err != nil {
+		return err
+	}
+	if err := applyLabels(next.Path, labels); err != nil {
+		return err
+	}
+	return hostfiles.OS{}.SyncAll(next.Path)
+}
+
+// applyLabels gives the files below root their labels.
+func applyLabels(root string, labels []labelled) error {
+	for _, l := range labels {
+		if err := selinux.SetLabel(filepath.Join(root, l.path), l.label); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readLabels is an error if a file below root has another label.
+func readLabels(root string, labels []labelled) error {
+	for _, l := range labels {
+		if err := selinux.CheckLabel(filepath.Join(root, l.path), l.label); err != nil {
+			return fmt.Errorf("cannot trust the new deployment: %w", err)
+		}
+	}
+	return nil
+}
+
+// madeFor is a file and the directories above it that are not there yet.
+func madeFor(root, file string) ([]string, error) {
+	made := []string{file}
+	for dir := path.Dir(file); ; dir = path.Dir(dir) {
+		_, err := os.Lstat(filepath.Join(root, dir))
+		switch {
+		case err == nil:
+			return made, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+		made = append(made, dir)
+	}
 }

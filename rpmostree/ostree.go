@@ -80,8 +80,7 @@ func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deplo
 	if err := e.deploy(ctx, r, booted, append([]string{"--stage"}, lock...)...); err != nil {
 		return fmt.Errorf("cannot stage deployment of %s: %w", r.Commit, err)
 	}
-	_, err = e.checkStaged(r)
-	return err
+	return e.checkPrepared(r)
 }
 
 // deploy is one "ostree admin deploy" of what is requested, with further options.

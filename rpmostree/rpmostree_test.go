@@ -5,18 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
 	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
+	"machine-pivot/selinux"
 	"machine-pivot/test/hostdir"
 	standin "machine-pivot/test/rpmostree"
 )
@@ -181,34 +184,97 @@ func TestTampered(t *testing.T) {
 	}
 }
 
+// policy labels the pinning files' stand-ins; nothing else.
+var policy = []string{"/etc/a(/.*)? system_u:object_r:a_t:s0", "/etc/new -- system_u:object_r:new_t:s0", "/etc/keep <<none>>"}
+
 // TestLabels: where SELinux is on, the files and the directories that are new with
-// them get the labels of the policy, before libostree merges them, and nothing else does.
+// them get the labels of the next policy, before libostree merges them, and nothing
+// else does. The labels are read back.
 func TestLabels(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})
+	h.Policy(policy...)
+	h.Write("/sys/fs/selinux/enforce", []byte("1"))
+	h.Write("/etc/old/file", nil)
+	var notes string
+	e, r := engine(h, false, &notes), request(t, h)
+	for _, name := range []string{"/etc/a/b/c", "/etc/a/d", "/etc/old/new"} {
+		r.Files = append(r.Files, hostfiles.File{Path: name, Mode: 0o644, Content: []byte("x")})
+	}
+	must(t, e.Prepare(t.Context(), r))
+	labels := map[string]string{}
+	h.Ostree.Fail = func(_ int, after bool) error {
+		for _, name := range []string{"/etc/a", "/etc/a/b", "/etc/a/b/c", "/etc/a/d", "/etc/new", "/etc/old", "/etc/old/new"} {
+			label, err := selinux.LabelOf(h.Path(name))
+			must(t, err)
+			labels[name] = label
+		}
+		return nil
+	}
+	must(t, e.Commit(t.Context(), r))
+	const a, n = "system_u:object_r:a_t:s0", "system_u:object_r:new_t:s0"
+	want := map[string]string{"/etc/a": a, "/etc/a/b": a, "/etc/a/b/c": a, "/etc/a/d": a, "/etc/new": n, "/etc/old": "", "/etc/old/new": ""}
+	if !maps.Equal(labels, want) {
+		t.Errorf("labelled %q, want %q", labels, want)
+	}
+	h.Boot()
+	if label, err := selinux.LabelOf(h.Path("/etc/new")); label != n {
+		t.Errorf("the new system's file has the label %q (%v), want %q", label, err, n)
+	}
+}
+
+// TestLabelsAreReadBack: a deployment whose files have other labels is not trusted.
+func TestLabelsAreReadBack(t *testing.T) {
+	h := hostdir.New(t)
+	h.InstallRpmOstree(standin.Control{})
+	h.Policy(policy...)
 	h.Write("/sys/fs/selinux/enforce", []byte("1"))
 	var notes string
 	e, r := engine(h, false, &notes), request(t, h)
-	r.Files = append(r.Files, hostfiles.File{Path: "/etc/a/b/c"}, hostfiles.File{Path: "/etc/a/d"})
 	must(t, e.Prepare(t.Context(), r))
-	if err := e.Commit(t.Context(), r); err == nil || !strings.Contains(err.Error(), "cannot label files") {
-		t.Errorf("without a policy: %v", err)
+	h.Ostree.Fail = func(_ int, after bool) error {
+		if !after {
+			return nil
+		}
+		all, err := h.Sysroot().Deployments()
+		must(t, err)
+		return unix.Setxattr(filepath.Join(all[0].Path, "etc/new"), selinux.Attribute, []byte("other"), 0)
 	}
-	h.Write("/etc/selinux/config", []byte("# comment\nSELINUX=enforcing\nSELINUXTYPE=targeted\n"))
-	h.Write("/etc/selinux/targeted/contexts/files/file_contexts", nil)
-	// libostree would rebuild the policy now, which this directory does not have.
-	cut := errors.New("cut")
-	h.Ostree.Fail = func(int, bool) error { return cut }
-	if err := e.Commit(t.Context(), r); !errors.Is(err, cut) {
+	if err := e.Commit(t.Context(), r); err == nil || !strings.Contains(err.Error(), `/etc/new has the SELinux label "other"`) {
 		t.Errorf("error %v", err)
 	}
-	booted, err := h.Sysroot().Booted()
-	must(t, err)
-	root := booted.Path
-	want := []string{"-F", "-r", root, root + "/etc/selinux/targeted/contexts/files/file_contexts",
-		root + "/etc/a", root + "/etc/a/b/c", root + "/etc/a/d", root + "/etc/new"}
-	if len(h.Setfiles) != 1 || !slices.Equal(h.Setfiles[0], want) {
-		t.Errorf("labelled %q, want %q", h.Setfiles, want)
+}
+
+// TestLabelUnknown: a label that the running policy does not know, and does not let
+// this program store, is refused before anything is committed.
+func TestLabelUnknown(t *testing.T) {
+	h := hostdir.New(t)
+	h.InstallRpmOstree(standin.Control{})
+	h.Policy(policy...)
+	h.LoadedPolicy(true, "e")
+	var notes string
+	e, r := engine(h, false, &notes), request(t, h)
+	err := e.Prepare(t.Context(), r)
+	if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "system_u:object_r:new_t:s0") ||
+		!strings.Contains(fault.HintOf(err), "install_exec_t") {
+		t.Errorf("error %v, hint %q", err, fault.HintOf(err))
+	}
+	h.LoadedPolicy(true, "f") // with mac_admin
+	must(t, e.Prepare(t.Context(), r))
+	h.LoadedPolicy(false, "e")
+	must(t, e.Prepare(t.Context(), r))
+	// Not before libostree merges /etc: a policy may refuse it in memory.
+	const label = "system_u:object_r:new_t:s0"
+	h.Ostree.Fail = func(int, bool) error {
+		if got, err := selinux.LabelOf(h.Path("/etc/new")); got != "" {
+			t.Errorf("the file has the label %q before it is merged (%v)", got, err)
+		}
+		return nil
+	}
+	must(t, e.Commit(t.Context(), r))
+	h.Boot()
+	if got, err := selinux.LabelOf(h.Path("/etc/new")); got != label {
+		t.Errorf("the new system's file has the label %q, want %q (%v)", got, label, err)
 	}
 }
 

@@ -2,13 +2,12 @@ package selinux_test
 
 import (
 	"encoding/binary"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"machine-pivot/selinux"
 	"machine-pivot/test/need"
@@ -35,11 +34,11 @@ func TestCompiled(t *testing.T) {
 		write(t, compiled, "file_contexts", contexts)
 		compile(t, compiled, more...)
 		write(t, compiled, "file_contexts", "/.*  stale\n")
-		want, got := policy(t, text), policy(t, compiled)
+		want, got := contextsIn(t, text), contextsIn(t, compiled)
 		for n, path := range pathsOf(contexts, 5000) {
-			mode := []uint32{unix.S_IFREG, unix.S_IFDIR, unix.S_IFLNK}[n%3]
-			a, err := want.Label(path, mode)
-			b, berr := got.Label(path, mode)
+			mode := []fs.FileMode{0, fs.ModeDir, fs.ModeSymlink}[n%3]
+			a, _, err := want.Label(path, mode)
+			b, _, berr := got.Label(path, mode)
 			if err != nil || berr != nil || a != b {
 				t.Fatalf("%q: %q, %v by the text, %q, %v compiled", path, a, err, b, berr)
 			}
@@ -100,14 +99,14 @@ func TestCompiledTree(t *testing.T) {
 	}
 	for _, row := range []struct {
 		path string
-		mode uint32
+		mode fs.FileMode
 		want string
 	}{
-		{"/exact.x", unix.S_IFREG, "second"}, {"/exact.x", unix.S_IFDIR, "first"}, {"/usr/b", unix.S_IFDIR, "second"},
-		{"/usr/b", unix.S_IFREG, ""}, {"/x", unix.S_IFLNK, "first"},
+		{"/exact.x", 0, "second"}, {"/exact.x", fs.ModeDir, "first"}, {"/usr/b", fs.ModeDir, "second"},
+		{"/usr/b", 0, ""}, {"/x", fs.ModeSymlink, "first"},
 	} {
-		if got, err := c.Label(row.path, row.mode); err != nil || got != row.want {
-			t.Errorf("%q (%o): %q, %v, want %q", row.path, row.mode, got, err, row.want)
+		if got, _, err := c.Label(row.path, row.mode); err != nil || got != row.want {
+			t.Errorf("%q (%s): %q, %v, want %q", row.path, row.mode, got, err, row.want)
 		}
 	}
 }
@@ -127,7 +126,7 @@ func TestBadCompiled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if label, err := c.Label("/x", 0); err != nil || label != "text" {
+	if label, _, err := c.Label("/x", 0); err != nil || label != "text" {
 		t.Errorf("%q, %v", label, err)
 	}
 }
@@ -136,14 +135,14 @@ func TestBadCompiled(t *testing.T) {
 func FuzzCompiled(f *testing.F) {
 	f.Add(tree())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := selinux.Read(func(name string) ([]byte, error) {
+		c, err := selinux.Files(func(name string) ([]byte, error) {
 			if strings.HasSuffix(name, ".bin") {
 				return data, nil
 			}
 			return nil, os.ErrNotExist
-		})
+		}).Contexts("any")
 		if err == nil {
-			_, _ = c.Label("/usr/bin/tool", unix.S_IFREG)
+			_, _, _ = c.Label("/usr/bin/tool", 0)
 		}
 	})
 }

@@ -1,52 +1,73 @@
+// Package selinux knows which label a system's SELinux policy gives a file, and what
+// the running kernel's policy thinks of a label.
+//
+// It reads file_contexts(5) itself. setfiles(8) would not do: it wants each label of a
+// policy to be known to the running one, which those of a newer system are not.
+//
+// Sources: selinux_config(5), file_contexts(5), selabel_file(5); the precedence of
+// patterns is that of libselinux (label_file.c), against which the tests hold it.
 package selinux
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
-// Enabled is the name of the policy that a selinux_config(5) wants, or "" if SELinux
-// is off. The last line of a key counts, as for libostree.
-func Enabled(config string) (policy string) {
-	enabled := false
-	for line := range strings.Lines(config) {
-		line = strings.TrimSpace(line)
-		if mode, ok := strings.CutPrefix(line, "SELINUX="); ok {
-			mode = strings.ToLower(mode)
-			enabled = strings.HasPrefix(mode, "enforcing") || strings.HasPrefix(mode, "permissive")
-		}
-		if value, ok := strings.CutPrefix(line, "SELINUXTYPE="); ok {
-			policy = value
-		}
-	}
-	if !enabled {
-		return ""
-	}
-	return policy
-}
+// Files reads a configuration of SELinux: each file by its name below /etc/selinux. A
+// file that is not there is an fs.ErrNotExist.
+type Files func(name string) ([]byte, error)
 
-// Installed reads the contexts of the policy below a root directory, of a running
-// system: as text, which is what its policy's tools write first. It is nil where SELinux
-// is off, or was never installed.
-func Installed(root string) (*Contexts, error) {
-	dir := filepath.Join(root, "etc/selinux")
-	config, err := os.ReadFile(filepath.Join(dir, "config"))
-	if os.IsNotExist(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	policy := Enabled(string(config))
-	if policy == "" {
-		return nil, nil
-	}
-	return Read(func(name string) ([]byte, error) {
-		if strings.HasSuffix(name, compiledSuffix) {
+// In is the configuration in a directory, as /etc/selinux. Compiled contexts that are
+// older than their text are not there.
+func In(dir string) Files {
+	return func(name string) ([]byte, error) {
+		file := filepath.Join(dir, name)
+		if text, ok := strings.CutSuffix(file, compiledSuffix); ok && olderThan(file, text) {
 			return nil, fs.ErrNotExist
 		}
-		return os.ReadFile(filepath.Join(dir, policy, Dir, name))
-	})
+		return os.ReadFile(file)
+	}
+}
+
+func olderThan(file, other string) bool {
+	a, err := os.Stat(file)
+	b, berr := os.Stat(other)
+	return err == nil && berr == nil && a.ModTime().Before(b.ModTime())
+}
+
+// Config is what /etc/selinux/config says (selinux_config(5)).
+type Config struct {
+	Mode   string // SELINUX=: enforcing, permissive, disabled; "" if there is no configuration
+	Policy string // SELINUXTYPE=: the name of the policy
+}
+
+// Config reads the file "config".
+func (f Files) Config() (Config, error) {
+	text, err := f("config")
+	if errors.Is(err, fs.ErrNotExist) {
+		return Config{}, nil
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("cannot read SELinux's configuration: %w", err)
+	}
+	var c Config
+	for line := range strings.Lines(string(text)) {
+		switch key, value, _ := strings.Cut(strings.TrimSpace(line), "="); key {
+		case "SELINUX":
+			c.Mode = strings.ToLower(strings.TrimSpace(value))
+		case "SELINUXTYPE":
+			c.Policy = strings.TrimSpace(value)
+		}
+	}
+	return c, nil
+}
+
+// On reports whether a system that is configured so runs with SELinux, unless its
+// kernel has none.
+func (c Config) On() bool {
+	return strings.HasPrefix(c.Mode, "enforcing") || strings.HasPrefix(c.Mode, "permissive") // as libselinux reads it
 }

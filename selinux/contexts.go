@@ -1,23 +1,18 @@
-// Package selinux finds the SELinux label that a policy gives to a path, as
-// libselinux does, without a running policy and without C.
-//
-// Sources: selabel_file(5) and file_contexts(5); the precedence is that of
-// libselinux (label_file.c), against which the tests hold it. A policy's own
-// equivalences (file_contexts.subs, .subs_dist) are obeyed.
 package selinux
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 )
 
-// Dir is where a policy keeps what it says of files, below /etc/selinux/TYPE.
-const Dir = "contexts/files"
+// contextsDir is where a policy keeps what it says of files.
+const contextsDir = "contexts/files"
 
-// The files in Dir. Of two patterns that match, that of a later file counts.
+// The files there. Of two patterns that match, that of a later file counts.
 const (
 	contextsFile = "file_contexts"
 	subsFile     = contextsFile + ".subs"
@@ -38,24 +33,28 @@ type Contexts struct {
 	subs, distSubs substitutions
 }
 
-// Read reads a policy's contexts. read gives the content of a file by its name in
-// Dir, or fs.ErrNotExist; only file_contexts must be there.
+// Contexts reads what a policy says of files; only its file_contexts must be there.
 //
 // Of a file that is there compiled too (".bin"), the compiled one counts, as for
-// libselinux where both have the same time: so it is in each tree of ostree.
-func Read(read func(name string) ([]byte, error)) (*Contexts, error) {
+// libselinux where it is not older than the text: in a tree of ostree all files have
+// the same time.
+func (f Files) Contexts(policy string) (*Contexts, error) {
+	if policy == "" {
+		return nil, errors.New("cannot read SELinux's file contexts: /etc/selinux/config names no SELINUXTYPE")
+	}
+	read := func(name string) ([]byte, error) { return f(path.Join(policy, contextsDir, name)) }
 	c := &Contexts{literals: map[string][]*spec{}, patterns: &stem{}}
 	for _, name := range patternFiles() {
 		lines, err := readLines(read, name)
 		if err != nil && (name == contextsFile || !errors.Is(err, fs.ErrNotExist)) {
-			return nil, fmt.Errorf("cannot read SELinux contexts: %w", err)
+			return nil, fmt.Errorf("cannot read SELinux's file contexts: %w", err)
 		}
 		c.add(lines)
 	}
 	for name, into := range map[string]*substitutions{subsFile: &c.subs, distSubsFile: &c.distSubs} {
 		text, err := read(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("cannot read SELinux contexts: %s: %w", name, err)
+			return nil, fmt.Errorf("cannot read SELinux's file contexts: %s: %w", name, err)
 		}
 		*into = parseSubstitutions(string(text))
 	}
@@ -85,26 +84,26 @@ func readLines(read func(name string) ([]byte, error), name string) ([]line, err
 	return lines, nil
 }
 
-// Label is the label of a path, which begins with "/", for a file of the type in
-// mode (S_IFMT; 0 for any). It is "" where the policy gives none.
-func (c *Contexts) Label(path string, mode uint32) (string, error) {
-	path = c.distSubs.apply(c.subs.apply(squeeze(path)))
-	path = bytewise(path)
-	for _, s := range slices.Backward(c.literals[path]) {
-		if s.fits(mode) {
-			return s.label, nil
+// Label is the label of a file by its absolute path and type; false if the policy has
+// none for it. A pattern that cannot be matched here is a PatternError.
+func (c *Contexts) Label(name string, mode fs.FileMode) (label string, known bool, err error) {
+	name = bytewise(c.distSubs.apply(c.subs.apply(squeeze(name))))
+	kind := unixType(mode)
+	for _, s := range slices.Backward(c.literals[name]) {
+		if s.fits(kind) {
+			return s.label, s.label != "", nil
 		}
 	}
-	candidates := c.patterns.candidates(path)
+	candidates := c.patterns.candidates(name)
 	for s := candidates.next(); s != nil; s = candidates.next() {
-		if !s.fits(mode) {
+		if !s.fits(kind) {
 			continue
 		}
-		if matches, err := s.matches(path); err != nil || matches {
-			return s.label, err
+		if matches, err := s.matches(name); err != nil || matches {
+			return s.label, s.label != "" && err == nil, err
 		}
 	}
-	return "", nil
+	return "", false, nil
 }
 
 // squeeze makes one slash of several and removes those at the end.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -15,8 +16,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"machine-pivot/selinux"
 	"machine-pivot/test/need"
@@ -48,14 +47,14 @@ func write(t testing.TB, dir, name, content string) {
 }
 
 // types are those that a tree of ostree can have, as matchpathcon(8) names them.
-func types() map[string]uint32 {
-	return map[string]uint32{"file": unix.S_IFREG, "dir": unix.S_IFDIR, "lnk_file": unix.S_IFLNK}
+func types() map[string]fs.FileMode {
+	return map[string]fs.FileMode{"file": 0, "dir": fs.ModeDir, "lnk_file": fs.ModeSymlink}
 }
 
-// policy reads the contexts in a directory.
-func policy(t testing.TB, dir string) *selinux.Contexts {
+// contextsIn reads the contexts in a directory.
+func contextsIn(t testing.TB, dir string) *selinux.Contexts {
 	t.Helper()
-	c, err := selinux.Read(func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, name)) })
+	c, err := selinux.Files(func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, filepath.Base(name))) }).Contexts("any")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +64,7 @@ func policy(t testing.TB, dir string) *selinux.Contexts {
 // compare holds the labels of all paths, each as a file of one type, against libselinux's.
 func compare(t *testing.T, dir string, paths []string) {
 	t.Helper()
-	c := policy(t, dir)
+	c := contextsIn(t, dir)
 	const atOnce = 10000
 	differences, labels := 0, map[string]bool{}
 	names := slices.Sorted(maps.Keys(types()))
@@ -73,7 +72,7 @@ func compare(t *testing.T, dir string, paths []string) {
 		name := names[i/atOnce%len(names)]
 		some := paths[i:min(i+atOnce, len(paths))]
 		for n, want := range libselinux(t, dir, name, some) {
-			got, err := c.Label(some[n], types()[name])
+			got, _, err := c.Label(some[n], types()[name])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -292,9 +291,9 @@ func BenchmarkLabel(b *testing.B) {
 	write(b, dir, "file_contexts", contexts)
 	paths := pathsOf(contexts, 50000)
 	for b.Loop() {
-		c := policy(b, dir)
+		c := contextsIn(b, dir)
 		for _, path := range paths {
-			if _, err := c.Label(path, unix.S_IFREG); err != nil {
+			if _, _, err := c.Label(path, 0); err != nil {
 				b.Fatal(err)
 			}
 		}

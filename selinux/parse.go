@@ -55,10 +55,10 @@ func parseLine(fields []string) (line, error) {
 	case 3:
 		var known bool
 		if l.mode, known = fileType(fields[1]); !known {
-			return l, fmt.Errorf("unknown file type %q", fields[1])
+			return l, fmt.Errorf("%q is no kind of file", fields[1])
 		}
 	default:
-		return l, fmt.Errorf("%d fields in place of 2 or 3", len(fields))
+		return l, fmt.Errorf("it has %d fields, want a path, perhaps a kind of file, and a label", len(fields))
 	}
 	return l, nil
 }

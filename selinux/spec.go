@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 // spec is one line: a pattern and the label of what it matches.
@@ -25,8 +23,9 @@ type spec struct {
 	err     error
 }
 
+// fits reports whether the pattern is for files of a type (S_IFMT).
 func (s *spec) fits(mode uint32) bool {
-	return s.mode == 0 || mode&unix.S_IFMT == 0 || s.mode == mode&unix.S_IFMT
+	return s.mode == 0 || s.mode == mode
 }
 
 // newSpec finds out what makes matching fast.

@@ -55,17 +55,17 @@ type object struct {
 }
 
 // wanted is the label of a path, or "" where nothing is to be changed.
-func (l *labeller) wanted(at string, mode uint32) (label string, err error) {
+func (l *labeller) wanted(at string, mode uint32) (string, error) {
 	for _, policy := range []*selinux.Contexts{l.merged, l.fallback} {
 		if policy == nil {
 			continue
 		}
-		label, err = policy.Label(at, mode)
+		label, known, err := policy.Label(at, selinux.Type(mode))
 		if pattern, ok := errors.AsType[*selinux.PatternError](err); ok {
 			return "", fault.New(fault.Refused, "%w", pattern).
 				WithHint("write the pattern without what Go's package regexp does not have (look-around, back references), or rebase with rpm-ostree")
 		}
-		if err != nil || label != "" {
+		if err != nil || known {
 			return label, err
 		}
 	}

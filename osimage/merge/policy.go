@@ -2,7 +2,6 @@ package merge
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -17,36 +16,30 @@ const selinuxDir = "usr/etc/selinux"
 // policy is what the tree's own SELinux policy says of files; nil where it has none,
 // or has it switched off.
 func (t *Tree) policy() (*selinux.Contexts, error) {
-	config, err := t.read(selinuxDir + "/config")
-	if err != nil {
-		return nil, err
-	}
-	name := selinux.Enabled(string(config))
-	if name == "" {
-		return nil, nil
-	}
-	dir := path.Join(selinuxDir, name)
-	binary, err := t.lookUpDir(path.Join(dir, "policy"))
-	if err != nil {
-		return nil, err
-	}
-	if binary == nil || !hasBinaryPolicy(binary) {
-		return nil, imagefault.Damaged("/%s/config wants the SELinux policy %q, but there is no /%s/policy/policy.*", selinuxDir, name, dir)
-	}
-	c, err := selinux.Read(func(file string) ([]byte, error) {
-		text, err := t.read(path.Join(dir, selinux.Dir, file))
+	files := selinux.Files(func(name string) ([]byte, error) {
+		text, err := t.read(path.Join(selinuxDir, name))
 		if err == nil && text == nil {
 			err = fs.ErrNotExist
 		}
 		return text, err
 	})
+	config, err := files.Config()
+	if err != nil || !config.On() {
+		return nil, err
+	}
+	dir := path.Join(selinuxDir, config.Policy)
+	binary, err := t.lookUpDir(path.Join(dir, "policy"))
+	if err != nil {
+		return nil, err
+	}
+	if binary == nil || !hasBinaryPolicy(binary) {
+		return nil, imagefault.Damaged("/%s/config wants the SELinux policy %q, but there is no /%s/policy/policy.*", selinuxDir, config.Policy, dir)
+	}
+	c, err := files.Contexts(config.Policy)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, imagefault.Damaged("/%s: %w", dir, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("/%s: %w", dir, err)
-	}
-	return c, nil
+	return c, err
 }
 
 func hasBinaryPolicy(d *dir) bool {

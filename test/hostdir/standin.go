@@ -219,6 +219,8 @@ func (s *Standin) finalize(ctx context.Context) error {
 
 // deploy lets the real ostree make a deployment. On a booted host it merges the /etc
 // that runs; here, where nothing is booted for it, that of the first deployment.
+// SELinux's configuration has another name until it has merged /etc: it would refresh
+// the policy, with programs that this directory does not have.
 func (s *Standin) deploy(ctx context.Context, args []string) error {
 	booted, err := s.host.Sysroot().Booted()
 	if err != nil {
@@ -235,11 +237,20 @@ func (s *Standin) deploy(ctx context.Context, args []string) error {
 			}
 		}
 	}
+	const config, hidden = "etc/selinux/config", "etc/selinux/hidden"
+	moved := os.Rename(s.host.Path(config), s.host.Path(hidden)) == nil
 	_, err = output(ctx, append([]string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical}, args...)...)
-	return err
+	if !moved {
+		return err
+	}
+	merged, gerr := filepath.Glob(filepath.Join(s.deployDir(), "*.[0-9]", hidden))
+	for _, found := range merged {
+		gerr = errors.Join(gerr, os.Rename(found, filepath.Join(filepath.Dir(found), filepath.Base(config))))
+	}
+	return errors.Join(err, gerr)
 }
 
-// setDefault gives the boot entries another order, as libostree 2023.6 does and
+// setDefault makes a deployment the default, as a libostree does that can (2023.6):
 // the one here may not.
 func (s *Standin) setDefault(index string) error {
 	all, err := s.host.Sysroot().Deployments()

@@ -10,11 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"machine-pivot/pinning"
 	"machine-pivot/test/oscontainer"
@@ -27,6 +25,7 @@ type Lab struct {
 	Guest    *vm.Guest
 	Registry *registry.Registry
 	Image    string // reference of B, as the guest names it, by digest
+	selinux  vm.SELinux
 	dir      string
 }
 
@@ -41,7 +40,7 @@ func New(ctx context.Context, source string, log io.Writer) (*Lab, error) {
 
 // NewOf is New with guests as spec says, on which pivot is installed.
 func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer) (_ *Lab, err error) {
-	l := &Lab{}
+	l := &Lab{selinux: spec.SELinux}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())
@@ -69,32 +68,10 @@ func Install(ctx context.Context, source, dest string) ([]vm.TreeFile, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cannot install pivot: %w\n%s", err, out)
 	}
-	return treeFiles(dest)
+	return vm.TreeFiles(dest)
 }
 
 func (l *Lab) installed() string { return filepath.Join(l.dir, "install") }
-
-// treeFiles lists the files and links below a directory.
-func treeFiles(dir string) ([]vm.TreeFile, error) {
-	var files []vm.TreeFile
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		f := vm.TreeFile{Path: strings.TrimPrefix(path, dir), Mode: info.Mode().Perm(), Source: path}
-		if d.Type() == fs.ModeSymlink {
-			f.Source = ""
-			f.Symlink, err = os.Readlink(path)
-		}
-		files = append(files, f)
-		return err
-	})
-	return files, err
-}
 
 // serve starts the registry and puts B into it.
 func (l *Lab) serve(ctx context.Context) (err error) {

@@ -99,6 +99,7 @@ StandardError=journal+console
 
 func (l *Lab) machine(ctx context.Context, name string, spec vm.DiskSpec, log io.Writer) (*vm.Machine, error) {
 	disk := filepath.Join(l.dir, name+".img")
+	spec.KernelArgs = append(l.selinux.KernelArgs(), spec.KernelArgs...)
 	if err := l.Guest.Disk(ctx, disk, spec); err != nil {
 		return nil, err
 	}

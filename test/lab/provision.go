@@ -46,7 +46,7 @@ func (l *Lab) Provision(ctx context.Context, w Want) ([]vm.TreeFile, error) {
 	if err := ignition.Apply(ctx, config, root); err != nil {
 		return nil, err
 	}
-	return treeFiles(root)
+	return vm.TreeFiles(root)
 }
 
 // role is the role of the lab's machines.

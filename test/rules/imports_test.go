@@ -56,9 +56,9 @@ var importTable = map[string]rule{
 	// Formats and places: each usable without the rest.
 	"inflate":   {never: slices.Concat(processes, commandLine, world)},
 	"guard":     {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"ostree":    {ours: []string{"ostree", "inflate", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"hostfiles": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"selinux":   {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"ostree":    {ours: []string{"ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"hostfiles": {ours: []string{"fault", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"osimage":   {ours: []string{"osimage", "selinux", "ostree", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The rooms of osimage: how an image is named, where it comes from, what a layer
@@ -72,7 +72,7 @@ var importTable = map[string]rule{
 
 	// The core decides; the engines, the host and the reporter serve it.
 	"pivot":     {ours: append([]string{"ostree", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
-	"rpmostree": {ours: []string{"ostree", "kargs", "fault", "hostfiles", "pivot", "host"}, foreign: true, never: commandLine},
+	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host"}, foreign: true, never: commandLine},
 	"host":      {ours: append([]string{"ostree", "pivot"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"status":    {ours: []string{"pivot", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},

@@ -64,6 +64,10 @@ func TestUnits(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(units, "multi-user.target.wants/pivot-firstboot.service")); err != nil {
 		t.Errorf("the unit is not enabled: %v", err)
 	}
+	module, err := os.ReadFile(filepath.Join(dest, "usr/share/selinux/packages/pivot.cil"))
+	if line := `(filecon "/usr/bin/pivot" file (system_u object_r install_exec_t ((s0) (s0))))`; err != nil || !strings.Contains(string(module), line) {
+		t.Errorf("the SELinux module does not label the program: %v", err)
+	}
 
 	// man=no: pages are not installed here. The root keeps the host's units out.
 	out, err := exec.Command(analyze, "verify", "--root="+dest, "--man=no", "--recursive-errors=yes",

@@ -19,6 +19,10 @@ import (
 //go:embed guest base.go initramfs.go
 var recipe embed.FS
 
+// policiesDir is where a base keeps SELinux policies that B may have: the roots of
+// trees with nothing but /etc/selinux.
+const policiesDir = "policies"
+
 // baseRef is the name of the base system in its repositories.
 const baseRef = "base"
 
@@ -38,7 +42,7 @@ func (c cache) base(ctx context.Context, suite, variant string) (cache, error) {
 			return err
 		}
 		tree := filepath.Join(dir, "tree")
-		if err := makeTree(ctx, rootfs, tree, variant); err != nil {
+		if err := makeTree(ctx, rootfs, tree, filepath.Join(dir, policiesDir), variant); err != nil {
 			return err
 		}
 		if err := commitBase(ctx, dir, tree); err != nil {
@@ -65,8 +69,9 @@ func (c cache) rootfs(ctx context.Context, suite string) (string, error) {
 	return filepath.Join(dir, "rootfs.tar"), err
 }
 
-// makeTree unpacks Debian and makes it the tree of an ostree commit.
-func makeTree(ctx context.Context, rootfs, tree, variant string) error {
+// makeTree unpacks Debian and makes it the tree of an ostree commit. The SELinux
+// policies that B may have go into a directory of their own.
+func makeTree(ctx context.Context, rootfs, tree, policies, variant string) error {
 	if err := os.Mkdir(tree, 0o755); err != nil {
 		return err
 	}
@@ -74,7 +79,7 @@ func makeTree(ctx context.Context, rootfs, tree, variant string) error {
 		return err
 	}
 	return withScripts(func(scripts string) error {
-		return runPrivate(ctx, "bash", filepath.Join(scripts, "guest/tree.sh"), tree, variant)
+		return runPrivate(ctx, "bash", filepath.Join(scripts, "guest/tree.sh"), tree, policies, variant)
 	})
 }
 

@@ -21,26 +21,13 @@ type GuestSpec struct {
 	// Suite and SuiteB are the Debian releases of A and of B, by code name.
 	// "": Bookworm, and the same as A's.
 	Suite, SuiteB string
-	// SELinux makes both run Debian's default policy, permissive, with all files
-	// labelled. It needs EnableSELinux on the kernel command line.
-	SELinux bool
+	SELinux       SELinux
 	// Overlay is in both versions; below /etc its files become the defaults in
 	// /usr/etc. Its dracut modules become part of the initramfs.
 	Overlay []TreeFile
 }
 
-// EnableSELinux is on the kernel command line of a guest with SELinux, which
-// Debian's kernel has off.
-const EnableSELinux = "security=selinux selinux=1"
-
 func (s GuestSpec) suiteA() string { return cmp.Or(s.Suite, Bookworm) }
-
-func (s GuestSpec) variant() string {
-	if s.SELinux {
-		return "selinux"
-	}
-	return ""
-}
 
 // Debian releases that guests can be made of.
 const (
@@ -55,6 +42,7 @@ type Guest struct {
 	CommitA, CommitB string
 	ArchiveRepo      string // an archive-mode repository that holds B only, under ArchiveRef
 	repoA, repoB     string // bare
+	selinux          bool   // A runs with it
 }
 
 // BareRepo is a bare repository that holds B.
@@ -73,7 +61,7 @@ const (
 
 // Guest builds what is not cached. Other processes that build wait.
 func (b *Builder) Guest(ctx context.Context, spec GuestSpec) (*Guest, error) {
-	var g Guest
+	g := Guest{selinux: spec.SELinux != NoSELinux}
 	err := b.locked(ctx, func(c cache) error {
 		made, err := c.buildVersion(ctx, versionA(), spec.suiteA(), spec)
 		if err != nil {
@@ -94,7 +82,7 @@ func (b *Builder) Guest(ctx context.Context, spec GuestSpec) (*Guest, error) {
 // It builds what that needs.
 func (b *Builder) Initramfs(ctx context.Context, spec GuestSpec) (image []byte, err error) {
 	err = b.locked(ctx, func(c cache) error {
-		base, err := c.base(ctx, spec.suiteA(), spec.variant())
+		base, err := c.base(ctx, spec.suiteA(), spec.SELinux.variant())
 		if err != nil {
 			return err
 		}
@@ -130,11 +118,11 @@ func (b *Builder) locked(ctx context.Context, f func(cache) error) (err error) {
 // buildVersion builds a version of a guest on a Debian release, and removes what
 // the cache has no more room for.
 func (c cache) buildVersion(ctx context.Context, v version, suite string, spec GuestSpec) (build, error) {
-	base, err := c.base(ctx, suite, spec.variant())
+	base, err := c.base(ctx, suite, spec.SELinux.variant())
 	if err != nil {
 		return build{}, err
 	}
-	made, err := base.version(ctx, v, spec.Overlay)
+	made, err := base.version(ctx, v, spec.Overlay, spec.SELinux.policy(v))
 	if err != nil {
 		return build{}, err
 	}

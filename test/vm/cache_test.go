@@ -91,11 +91,13 @@ func TestKeys(t *testing.T) {
 	}
 	for _, f := range []TreeFile{{Path: "/a"}, {Path: "/a", Mode: 0o600}, {Path: "/b"}, {Path: "/a", Content: []byte("x")}, {Path: "/a", Symlink: "x"}} {
 		for _, v := range []version{versionA(), versionB()} {
-			key, err := v.key([]TreeFile{f})
-			if err != nil || seen[key] {
-				t.Errorf("key of %s with %+v: %s, %v: not new", v.name, f, key, err)
+			for _, policy := range []string{"", "other"} {
+				key, err := v.key([]TreeFile{f}, policy)
+				if err != nil || seen[key] {
+					t.Errorf("key of %s with %+v and policy %q: %s, %v: not new", v.name, f, policy, key, err)
+				}
+				seen[key] = true
 			}
-			seen[key] = true
 		}
 	}
 }

@@ -71,6 +71,9 @@ func (g *Guest) fill(ctx context.Context, sysroot string, d DiskSpec) error {
 			return err
 		}
 	}
+	if g.selinux {
+		return label(ctx, sysroot, deployment)
+	}
 	return nil
 }
 

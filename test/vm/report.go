@@ -19,7 +19,9 @@ type Report struct {
 	BootID       string
 	Online       bool           // network-online.target was reached
 	Files        []ReportedFile // CRI-O's drop-ins and kubelet's pinning file
-	Labels       []Label        // of those files and their directories; none without SELinux
+	Labels       []Label        // of those files and their directories, and of NewTypePath; none without SELinux
+	Relabel      []string       // what restorecon says that it would change; none without SELinux
+	Enforcing    bool           // SELinux is on and enforces
 	Encapsulated bool           // the encapsulated MachineConfig is there
 	Closed       bool           // its .bak is
 	Unit         Unit           // pivot-firstboot.service

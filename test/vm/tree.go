@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // TreeFile is a file to put into a guest's tree or onto a disk.
@@ -16,6 +17,28 @@ type TreeFile struct {
 	Content []byte
 	Source  string // a file of this machine whose content it gets, instead of Content
 	Symlink string // its target, if it is a link
+}
+
+// TreeFiles lists the files and links below a directory.
+func TreeFiles(dir string) ([]TreeFile, error) {
+	var files []TreeFile
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		f := TreeFile{Path: strings.TrimPrefix(path, dir), Mode: info.Mode().Perm(), Source: path}
+		if d.Type() == fs.ModeSymlink {
+			f.Source = ""
+			f.Symlink, err = os.Readlink(path)
+		}
+		files = append(files, f)
+		return err
+	})
+	return files, err
 }
 
 // content is what the file holds.

@@ -29,9 +29,10 @@ func versionB() version { return version{"B", "B.2", "2026-02-01 00:00:00Z", tru
 // build is a version that is built.
 type build struct{ commit, repo, archive string }
 
-// version makes a version on top of the base system in the cache c.
-func (c cache) version(ctx context.Context, v version, overlay []TreeFile) (build, error) {
-	key, err := v.key(overlay)
+// version makes a version on top of the base system in the cache c. policy is the
+// SELinux policy that it has instead of the base's, or "".
+func (c cache) version(ctx context.Context, v version, overlay []TreeFile, policy string) (build, error) {
+	key, err := v.key(overlay, policy)
 	if err != nil {
 		return build{}, err
 	}
@@ -45,7 +46,16 @@ func (c cache) version(ctx context.Context, v version, overlay []TreeFile) (buil
 		if err != nil {
 			return err
 		}
-		if err := c.commit(ctx, dir, name, v, files); err != nil || !v.successor {
+		from := "--selinux-policy-from-base"
+		if policy != "" {
+			root := filepath.Join(c.dir, policiesDir, policy)
+			changed, err := TreeFiles(root)
+			if err != nil {
+				return err
+			}
+			files, from = append(files, defaults(changed)...), "--selinux-policy="+root
+		}
+		if err := c.commit(ctx, dir, name, v, files, from); err != nil || !v.successor {
 			return err
 		}
 		return archive(ctx, c.dir, dir, name)
@@ -64,10 +74,10 @@ func (c cache) version(ctx context.Context, v version, overlay []TreeFile) (buil
 const commitFile = "commit"
 
 // key changes with everything that the version is made from, but for the base.
-func (v version) key(overlay []TreeFile) (string, error) {
+func (v version) key(overlay []TreeFile, policy string) (string, error) {
 	sum := sha256.New()
 	sum.Write(versionsRecipe)
-	fmt.Fprintln(sum, v.name)
+	fmt.Fprintln(sum, v.name, policy)
 	if err := addAll(sum, overlay); err != nil {
 		return "", fmt.Errorf("cannot build a guest: %w", err)
 	}
@@ -92,7 +102,8 @@ func (v version) files(ctx context.Context, base cache, initramfs string, overla
 		Path: "/usr/lib/os-release", Mode: 0o644, Content: []byte(strings.ReplaceAll(string(release), "@VERSION@", v.number)),
 	}}
 	if v.successor {
-		files = append(files, TreeFile{Path: "/usr/share/os-version-b", Mode: 0o644, Content: []byte("b\n")})
+		files = append(files, TreeFile{Path: "/usr/share/os-version-b", Mode: 0o644, Content: []byte("b\n")},
+			TreeFile{Path: NewTypePath + "/file", Mode: 0o644, Content: []byte("b\n")})
 		// The kernel skips padding; B then needs a boot directory of its own.
 		image = append(image, make([]byte, 4096)...)
 	}
@@ -125,15 +136,16 @@ func defaults(files []TreeFile) []TreeFile {
 	return moved
 }
 
-// commit commits the base with files on top, and notes the commit in dir.
-func (c cache) commit(ctx context.Context, dir, ref string, v version, files []TreeFile) error {
+// commit commits the base with files on top, and notes the commit in dir. The option
+// policy says whose labels the files get.
+func (c cache) commit(ctx context.Context, dir, ref string, v version, files []TreeFile, policy string) error {
 	overlay := filepath.Join(dir, "overlay")
 	if err := writeTree(overlay, files); err != nil {
 		return err
 	}
 	commit, err := run(ctx, "ostree", "commit", "--repo="+filepath.Join(c.dir, "repo"), "--branch="+ref, "--subject="+v.number,
 		"--add-metadata-string=version="+v.number, "--timestamp="+v.time,
-		"--tree=ref="+baseRef, "--tree=dir="+overlay, "--consume", "--selinux-policy-from-base")
+		"--tree=ref="+baseRef, "--tree=dir="+overlay, "--consume", policy)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,13 @@
 #!/bin/bash
-# Turns a Debian root file system into the tree of an ostree commit: tree.sh DIR [selinux].
+# Turns a Debian root file system into the tree of an ostree commit: tree.sh DIR POLICIES [VARIANT].
+# VARIANT is selinux, or selinux-any-label: then services may store labels that the policy does not
+# know. Policies that B may have instead of A's go into the directory POLICIES.
 # What a boot test needs stays, the rest goes: each file costs time at every build and boot.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 cd "$1"
-variant=${2-}
+policies=$2
+variant=${3-}
 kver=$(ls usr/lib/modules)
 modules=usr/lib/modules/$kver
 
@@ -36,20 +39,52 @@ units() {
 	done <"$here/masked"
 }
 
-# selinux keeps the policy, permissive: what it would deny is no matter of these
-# tests, the labels are. The pinning files get labels that nothing gives them by chance.
+# selinux keeps the policy, enforcing, with what the guest's own programs need of it,
+# and writes those that B may have. The pinning files get labels that nothing gives
+# them by chance: of A's policy one, of B's another.
 selinux() {
-	local contexts=etc/selinux/default/contexts/files/file_contexts.local
-	if [ "$variant" != selinux ]; then
+	if [[ $variant != selinux* ]]; then
 		rm -rf etc/selinux usr/share/selinux
 		return
 	fi
-	sed -i 's/^SELINUX=.*/SELINUX=permissive/' etc/selinux/config
+	sed -i 's/^SELINUX=.*/SELINUX=enforcing/' etc/selinux/config
 	# Where image-based hosts have it: libostree looks at the modules of a deployment, which has no /var.
 	mv var/lib/selinux/default/* etc/selinux/default
 	echo 'store-root=/etc/selinux' >>etc/selinux/semanage.conf
-	printf '%s(/.*)?\tsystem_u:object_r:etc_runtime_t:s0\n' /etc/crio /etc/kubernetes >$contexts
-	cp $contexts etc/selinux/default/active
+	load_module guest
+	[ "$variant" != selinux-any-label ] || load_module any-label
+	label_pinning etc_runtime_t
+	cp -a etc/selinux selinux-a
+	label_pinning cert_t
+	keep_policy other-labels
+	load_module new-type
+	label_pinning guest_new_t
+	printf '/usr/share/new-type(/.*)?\tsystem_u:object_r:guest_new_t:s0\n' >>$overrides
+	cp $overrides etc/selinux/default/active
+	keep_policy new-type
+	rm -r selinux-a
+}
+
+# The administrator's lines, which go before those of the policy.
+overrides=etc/selinux/default/contexts/files/file_contexts.local
+
+# label_pinning says which type the pinning files are to have.
+label_pinning() {
+	printf "%s(/.*)?\tsystem_u:object_r:$1:s0\n" /etc/crio /etc/kubernetes >$overrides
+	cp $overrides etc/selinux/default/active
+}
+
+load_module() {
+	cp "$here/selinux/$1.cil" tmp
+	chroot . semodule -N -i "/tmp/$1.cil"
+	rm "tmp/$1.cil"
+}
+
+# keep_policy takes the policy as one that B may have, and A's back.
+keep_policy() {
+	mkdir -p "$policies/$1/etc"
+	mv etc/selinux "$policies/$1/etc/selinux"
+	cp -a selinux-a etc/selinux
 }
 
 # prune_modules keeps what the virtual machine has, with all that depends on.

@@ -1,0 +1,215 @@
+package rpmostree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/ostree"
+	"machine-pivot/pivot"
+	"machine-pivot/selinux"
+)
+
+// Where the kernel has no policy yet, nobody labels what is made: not the kernel, and
+// not libostree, which before 2024.3 leaves all of the new /etc without labels and
+// since then gives it those of /usr/etc. A system that enforces its policy does not
+// come up with that. So Direct labels the deployment while it is not the default yet,
+// which takes a libostree that can make it the default later.
+
+// labels reports whether the deployment that is asked for will run with SELinux.
+func (e *Direct) labels(r pivot.Request, booted ostree.Deployment) (bool, error) {
+	if runs, err := e.kernelRuns(r); err != nil || !runs {
+		return false, err
+	}
+	commit, err := ostree.ParseChecksum(r.Commit)
+	if err != nil {
+		return false, err
+	}
+	next, err := e.plain().nextSELinux(booted, commit)
+	if err != nil {
+		return false, err
+	}
+	config, err := next.Config()
+	return config.On(), err
+}
+
+// kernelRuns reports whether a kernel with the arguments of the request runs with
+// SELinux, as far as the running one tells.
+func (e *Direct) kernelRuns(r pivot.Request) (bool, error) {
+	has := func(key, value string) bool { return slices.Contains(r.Kargs.Values(key), value) }
+	switch {
+	case has("selinux", "0"):
+		return false, nil
+	case has("selinux", "1"), has("security", "selinux"):
+		return true, nil
+	}
+	// A kernel whose SELinux is off does not know its file system (proc_filesystems(5)).
+	known, err := os.ReadFile(filepath.Join(e.Sysroot.Root(), "proc/filesystems"))
+	if err != nil {
+		return false, fmt.Errorf("cannot find out about SELinux: %w", err)
+	}
+	return bytes.Contains(known, []byte("\tselinuxfs\n")), nil
+}
+
+// checkLabelling is an error where the deployment must be labelled but cannot be
+// before it is the default.
+func (e *Direct) checkLabelling(ctx context.Context, r pivot.Request, booted ostree.Deployment) error {
+	if labels, err := e.labels(r, booted); err != nil || !labels {
+		return err
+	}
+	tool, err := e.plain().ask(ctx, "ostree")
+	if err != nil {
+		return err
+	}
+	if !tool.since(2023, 6) {
+		return fault.New(fault.Later, "cannot label files: the new system has SELinux, and libostree %s cannot make a deployment the default after it was labelled", tool.version)
+	}
+	return nil
+}
+
+// commitLabelled makes the deployment beside the default, labels it, reads all back,
+// and then makes it the default. What fails before that leaves nothing behind.
+func (e *Direct) commitLabelled(ctx context.Context, r pivot.Request, booted ostree.Deployment) error {
+	if err := e.deploy(ctx, r, booted, "--not-as-default"); err != nil {
+		return err
+	}
+	next, err := e.made(r, booted)
+	if err != nil {
+		return err
+	}
+	contexts, err := e.finish(r, next)
+	if err == nil {
+		err = e.setDefault(ctx, next)
+	}
+	if err != nil {
+		return e.takeBack(ctx, next, err)
+	}
+	return e.labelBoot(contexts)
+}
+
+// made finds the deployment that was just made: it follows the booted one.
+func (e *Direct) made(r pivot.Request, booted ostree.Deployment) (ostree.Deployment, error) {
+	all, err := e.Sysroot.Deployments()
+	if err != nil {
+		return ostree.Deployment{}, err
+	}
+	i := indexOf(all, booted) + 1
+	if i == 0 || i == len(all) || !carries(all[i], r.Commit) {
+		return ostree.Deployment{}, fault.New(fault.Internal, "ostree reported success but no deployment of it follows the booted one")
+	}
+	return all[i], nil
+}
+
+// indexOf is a deployment's place among those that can be booted, by which libostree
+// names it; -1: it is not there.
+func indexOf(all []ostree.Deployment, d ostree.Deployment) int {
+	return slices.IndexFunc(all, func(other ostree.Deployment) bool { return other.ID() == d.ID() })
+}
+
+// setDefault makes a deployment the next boot: the commit.
+func (e *Direct) setDefault(ctx context.Context, d ostree.Deployment) error {
+	all, err := e.Sysroot.Deployments()
+	if err == nil {
+		_, err = e.Run(ctx, "ostree", "admin", "set-default", strconv.Itoa(indexOf(all, d)))
+	}
+	return err
+}
+
+// takeBack removes a deployment because of err, unless it is the next boot all the
+// same.
+func (e *Direct) takeBack(ctx context.Context, d ostree.Deployment, err error) error {
+	all, lerr := e.Sysroot.Deployments()
+	if i := indexOf(all, d); lerr == nil && i > 0 {
+		_, lerr = e.Run(ctx, "ostree", "admin", "undeploy", strconv.Itoa(i))
+	}
+	if lerr != nil {
+		err = fmt.Errorf("%w (and what was made could not be removed: %v)", err, lerr)
+	}
+	return err
+}
+
+// finish labels a deployment by its own policy, and what else the new system has of
+// this boot, and holds it against the request.
+func (e *Direct) finish(r pivot.Request, next ostree.Deployment) (*selinux.Contexts, error) {
+	files := selinux.In(filepath.Join(next.Path, "etc/selinux"))
+	config, err := files.Config()
+	if err != nil {
+		return nil, err
+	}
+	contexts, err := files.Contexts(config.Policy)
+	if err != nil {
+		return nil, err
+	}
+	for name, dir := range e.labelled(next) {
+		if err := contexts.Apply(dir, name); err != nil {
+			return nil, err
+		}
+	}
+	// libostree gives origins the label of a configuration file.
+	origin, known, err := contexts.Label("/etc/ostree/remotes.d/origin.conf", 0)
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		if err := selinux.SetLabel(next.Path+".origin", origin); err != nil {
+			return nil, err
+		}
+	}
+	if err := (hostfiles.OS{}).SyncAll(e.Sysroot.Physical()); err != nil {
+		return nil, fmt.Errorf("cannot write labels: %w", err)
+	}
+	return contexts, errors.Join(checkDeployment(next, r), e.readBack(contexts, next))
+}
+
+// labelled are the directories of a deployment that get labels, by the names that they
+// will have.
+func (e *Direct) labelled(next ostree.Deployment) map[string]string {
+	dirs := map[string]string{"/etc": filepath.Join(next.Path, "etc")}
+	for _, name := range e.State {
+		dirs[name] = filepath.Join(e.Sysroot.Root(), name)
+	}
+	return dirs
+}
+
+// readBack is an error if a file has another label than the policy says.
+func (e *Direct) readBack(contexts *selinux.Contexts, next ostree.Deployment) error {
+	for name, dir := range e.labelled(next) {
+		if err := contexts.Check(dir, name); err != nil {
+			return fmt.Errorf("cannot trust the new deployment: %w", err)
+		}
+	}
+	return nil
+}
+
+// labelBoot labels the boot entries and the links to deployments, which the commit has
+// written. Nothing in the new system depends on that. A /boot for firmware, on FAT, has
+// no labels.
+func (e *Direct) labelBoot(contexts *selinux.Contexts) error {
+	links, err := filepath.Glob(filepath.Join(e.Sysroot.Physical(), "ostree/boot.*"))
+	if err != nil {
+		return err
+	}
+	for _, link := range links {
+		if err := filepath.WalkDir(link, func(path string, _ fs.DirEntry, err error) error { return errors.Join(err, selinux.Inherit(path)) }); err != nil {
+			return fmt.Errorf("cannot label the links to the deployments: %w", err)
+		}
+	}
+	boot, err := filepath.EvalSymlinks(filepath.Join(e.Sysroot.Root(), "boot"))
+	if err != nil {
+		return fmt.Errorf("cannot label the boot entries: %w", err)
+	}
+	if err := contexts.Apply(boot, "/boot"); !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package selinux
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kernel is the SELinux of a running kernel, as its file system shows it
+// (Documentation/ABI of the kernel; libselinux's security_check_context and
+// security_compute_av).
+type Kernel struct {
+	Dir  string // its file system: /sys/fs/selinux
+	Self string // the label of the process: /proc/self/attr/current
+}
+
+// Running is the SELinux of the kernel that a system runs on, by its root directory.
+func Running(root string) Kernel {
+	return Kernel{Dir: filepath.Join(root, "sys/fs/selinux"), Self: filepath.Join(root, "proc/self/attr/current")}
+}
+
+// Loaded reports whether there is a policy.
+func (k Kernel) Loaded() bool {
+	_, err := os.Stat(filepath.Join(k.Dir, "enforce"))
+	return err == nil
+}
+
+// ErrUnknown is the cause where a file cannot get a label that the running policy
+// does not know.
+var ErrUnknown = errors.New("the running SELinux policy does not know the label, and does not let this program store what it does not know")
+
+// Check is an error, ErrUnknown, if this process cannot give a file a label because
+// the policy does not know it. Nothing is tried: that would be noted as a denial.
+func (k Kernel) Check(label string) error {
+	if k.Knows(label) {
+		return nil
+	}
+	if may, err := k.StoresUnknown(); may || err != nil {
+		return nil
+	}
+	return ErrUnknown
+}
+
+// Knows reports whether the policy knows a label, or there is none. Where the policy
+// does not answer such questions it seems to: what is tried later decides.
+func (k Kernel) Knows(label string) bool {
+	if !k.Loaded() {
+		return true
+	}
+	file, err := os.OpenFile(filepath.Join(k.Dir, "context"), os.O_RDWR, 0)
+	if err != nil {
+		return true
+	}
+	defer file.Close()
+	_, err = file.WriteString(label + "\x00")
+	return !errors.Is(err, unix.EINVAL)
+}
+
+// StoresUnknown reports whether this process may give files labels that the policy
+// does not know: by the permission mac_admin, or because the policy is not enforced.
+func (k Kernel) StoresUnknown() (bool, error) {
+	enforce, err := k.number("enforce")
+	if err != nil || enforce == 0 {
+		return err == nil, err
+	}
+	class, err := k.number("class/capability2/index")
+	if err != nil {
+		return false, err
+	}
+	permission, err := k.number("class/capability2/perms/mac_admin")
+	if err != nil {
+		return false, err
+	}
+	allowed, err := k.allowed(class)
+	return allowed&(1<<(permission-1)) != 0, err
+}
+
+// allowed are the permissions of a class that this process has over itself.
+func (k Kernel) allowed(class uint64) (uint64, error) {
+	self, err := os.ReadFile(k.Self)
+	if err != nil {
+		return 0, fmt.Errorf("cannot ask SELinux: %w", err)
+	}
+	label := strings.TrimRight(string(self), "\x00\n")
+	file, err := os.OpenFile(filepath.Join(k.Dir, "access"), os.O_RDWR, 0)
+	if err != nil {
+		return 0, fmt.Errorf("cannot ask SELinux: %w", err)
+	}
+	defer file.Close()
+	if _, err := fmt.Fprintf(file, "%s %s %d", label, label, class); err != nil {
+		return 0, fmt.Errorf("cannot ask SELinux: %w", err)
+	}
+	answer := make([]byte, 4096)
+	n, err := file.Read(answer)
+	if err != nil {
+		return 0, fmt.Errorf("cannot ask SELinux: %w", err)
+	}
+	fields := strings.Fields(string(answer[:n])) // allowed, …, flags
+	if len(fields) < 1 {
+		return 0, fmt.Errorf("cannot ask SELinux: it says %q", answer[:n])
+	}
+	const permissive = "1" // of the domain, in the flags
+	if len(fields) > 5 && fields[5] == permissive {
+		return ^uint64(0), nil
+	}
+	return strconv.ParseUint(fields[0], 16, 64)
+}
+
+// number reads a file that holds a number.
+func (k Kernel) number(name string) (uint64, error) {
+	text, err := os.ReadFile(filepath.Join(k.Dir, name))
+	if err != nil {
+		return 0, fmt.Errorf("cannot ask SELinux: %w", err)
+	}
+	number, err := strconv.ParseUint(strings.TrimRight(string(text), "\x00\n"), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("cannot ask SELinux: %s: %w", name, err)
+	}
+	return number, nil
+}
+
+// UnknownHint is what to do about ErrUnknown.
+const UnknownHint = "the new system's SELinux policy is newer than the running one: give the program /usr/bin/pivot a type that may store such labels, " +
+	"as install_exec_t (semodule -i /usr/share/selinux/packages/pivot.cil, then restorecon /usr/bin/pivot), or have the first boot done in the initramfs, which may (pivot.mode=initramfs)"

@@ -1,0 +1,99 @@
+package selinux
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Attribute is the extended attribute that holds a file's label.
+const Attribute = "security.selinux"
+
+// LabelOf is the label of a file or link; "" if it has none.
+func LabelOf(file string) (string, error) {
+	buffer := make([]byte, 4096)
+	n, err := unix.Lgetxattr(file, Attribute, buffer)
+	switch {
+	case errors.Is(err, unix.ENODATA), errors.Is(err, unix.EOPNOTSUPP):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("cannot read the SELinux label of %s: %w", file, err)
+	}
+	return strings.TrimRight(string(buffer[:n]), "\x00"), nil
+}
+
+// SetLabel gives a file or link a label, unless it has it.
+func SetLabel(file, label string) error {
+	have, err := LabelOf(file)
+	if err != nil || have == label {
+		return err
+	}
+	if err := unix.Lsetxattr(file, Attribute, []byte(label+"\x00"), 0); err != nil {
+		return fmt.Errorf("cannot give %s the SELinux label %s: %w", file, label, err)
+	}
+	return nil
+}
+
+// Inherit gives a file that has no label the one of its directory, if that has one, as
+// most policies do.
+func Inherit(file string) error {
+	have, err := LabelOf(file)
+	if err != nil || have != "" {
+		return err
+	}
+	label, err := LabelOf(filepath.Dir(file))
+	if err != nil || label == "" {
+		return err
+	}
+	return SetLabel(file, label)
+}
+
+// Each calls f with a file, and with all that are below it on the same file system,
+// and the labels that the policy has for them. name is the path that the first one
+// will have. Files that the policy has no label for are left out, and so are
+// regular files with more than one name: their label is of another name of theirs.
+func (c *Contexts) Each(file, name string, f func(file, label string) error) error {
+	var device uint64
+	return filepath.WalkDir(file, func(found string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(found, &st); err != nil {
+			return fmt.Errorf("cannot look at %s: %w", found, err)
+		}
+		switch {
+		case found == file:
+			device = st.Dev
+		case st.Dev != device && d.IsDir():
+			return fs.SkipDir
+		case st.Dev != device, d.Type().IsRegular() && st.Nlink > 1:
+			return nil
+		}
+		label, known, err := c.Label(path.Join(name, strings.TrimPrefix(found, file)), d.Type())
+		if err != nil || !known {
+			return err
+		}
+		return f(found, label)
+	})
+}
+
+// Apply gives a file, and all below it as Each finds them, the policy's labels.
+func (c *Contexts) Apply(file, name string) error { return c.Each(file, name, SetLabel) }
+
+// Check is an error if one of them has another label.
+func (c *Contexts) Check(file, name string) error { return c.Each(file, name, CheckLabel) }
+
+// CheckLabel is an error if a file has another label.
+func CheckLabel(file, label string) error {
+	have, err := LabelOf(file)
+	if err == nil && have != label {
+		err = fmt.Errorf("%s has the SELinux label %q, want %q", file, have, label)
+	}
+	return err
+}

@@ -1,0 +1,20 @@
+#!/bin/bash
+# Labels what of a sysroot is no part of a commit, by the deployment's own policy and
+# programs: label.sh SYSROOT DEPLOYMENT VAR. Runs in a mount namespace of its own.
+set -euo pipefail
+sysroot=$1 deployment=$2 var=$3
+. "$deployment/etc/selinux/config"
+
+mount --bind "$deployment" "$deployment"
+mount -t proc proc "$deployment/proc"
+mount --bind "$var" "$deployment/var"
+mount --bind "$sysroot" "$deployment/sysroot"
+mount --bind "$sysroot/boot" "$deployment/boot"
+chroot "$deployment" setfiles -F "/etc/selinux/$SELINUXTYPE/contexts/files/file_contexts" /etc /var /boot
+
+# The rest has no place in the policy. The objects and what is deployed have their labels.
+chroot "$deployment" chcon -h system_u:object_r:root_t:s0 /sysroot
+chroot "$deployment" find /sysroot/ostree \
+	\( -path '/sysroot/ostree/repo/objects/??/*' -o -path '/sysroot/ostree/deploy/*/deploy/*[0-9]' -o -path '/sysroot/ostree/deploy/*/var' \) -prune -o -print0 |
+	chroot "$deployment" xargs -0 chcon -h system_u:object_r:usr_t:s0
+chroot "$deployment" chcon -h system_u:object_r:tmp_t:s0 /sysroot/tmp
