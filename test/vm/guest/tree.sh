@@ -65,12 +65,14 @@ selinux() {
 	rm -r selinux-a
 }
 
-# The administrator's lines, which go before those of the policy.
+# The administrator's lines, which go before those of the policy. What semodule has
+# compiled of earlier ones would go before these: in a commit all files are of one time.
 overrides=etc/selinux/default/contexts/files/file_contexts.local
 
 # label_pinning says which type the pinning files are to have.
 label_pinning() {
 	printf "%s(/.*)?\tsystem_u:object_r:$1:s0\n" /etc/crio /etc/kubernetes >$overrides
+	rm -f $overrides.bin
 	cp $overrides etc/selinux/default/active
 }
 
