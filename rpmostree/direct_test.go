@@ -149,7 +149,7 @@ func TestDirectLabels(t *testing.T) {
 	t.Run("bad policy", func(t *testing.T) {
 		h, e, r := prepared(t)
 		h.Policy("/etc/(?!x).* system_u:object_r:etc_t:s0") // a pattern that is not known here
-		if err := e.Commit(t.Context(), r); err == nil || !strings.Contains(err.Error(), "cannot use a pattern") || strings.Contains(err.Error(), "removed") {
+		if err := e.Commit(t.Context(), r); err == nil || !strings.Contains(err.Error(), "cannot match the pattern") || strings.Contains(err.Error(), "removed") {
 			t.Errorf("error %v", err)
 		}
 		expectOldAlone(t, h)
