@@ -56,9 +56,9 @@ type Image struct {
 	Instance     string             `json:"instance,omitempty"`     // of this platform's manifest, if Digest is a manifest list
 	Architecture string             `json:"architecture,omitempty"` // as in GOARCH; "" if it says none
 	Format       Format             `json:"format"`
-	Commit       string             `json:"commit"`  // "" if only the layers tell
-	Version      string             `json:"version"` // as the image calls itself
-	Derived      int                `json:"derived"` // how many of the layers, the last ones, are no part of an ostree commit
+	Commit       string             `json:"commit"`            // "" if only the layers tell
+	Version      string             `json:"version"`           // as the image calls itself
+	Derived      int                `json:"derived,omitempty"` // how many of the layers, the last ones, are no part of an ostree commit
 	Layers       []Layer            `json:"layers"`
 	Bytes        int64              `json:"bytes"` // of all layers
 }
