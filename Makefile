@@ -1,6 +1,7 @@
 # build    bin/pivot, a static binary
 # test     everything: checks, unit tests, real ostree and registry, boots in QEMU
 # unit     the fast tests only
+# nightly  what is too long for each change: releases of the guest, more of SELinux and architectures, and the sweep
 # sweep    every crash: all pairs, each system call, 1,400 power cuts; hours
 # check    gofmt, go vet, staticcheck
 # fuzz     each fuzz target for FUZZTIME
@@ -10,7 +11,7 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build test unit sweep check fuzz demo bench install clean deps
+.PHONY: build test unit nightly sweep check fuzz demo bench install clean deps
 
 BIN    ?= bin
 PREFIX ?= /usr
@@ -39,17 +40,25 @@ LIGHT = $$(go list ./... | grep -v /test/; go list ./test/rules/... ./test/tools
 HEAVY = $$(go list ./test/... | grep -Ev '/test/(rules|tools)(/|$$)' || true)
 GOTEST = go test -json -vet=off
 
+# What "make nightly" runs in place of "make test".
+NIGHTLY = ^(TestToNewerRelease|TestOnNewerRelease|TestSELinuxWhole|TestArchitecturesWhole)$$
+
 # A short look with new random inputs; make fuzz takes a longer one.
 test: FUZZTIME = 2s
 test: deps check fuzz
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
 	@{ rc=0; light="$(LIGHT)"; heavy="$(HEAVY)"; \
-	   $(GOTEST) -timeout 55m $$light || rc=1; \
-	   [ -z "$$heavy" ] || $(GOTEST) -timeout 6h -p 1 -count 1 $$heavy || rc=1; \
+	   $(GOTEST) -timeout 55m -skip '$(NIGHTLY)' $$light || rc=1; \
+	   [ -z "$$heavy" ] || $(GOTEST) -timeout 6h -p 1 -count 1 -skip '$(NIGHTLY)' $$heavy || rc=1; \
 	   exit $$rc; } | $(BIN)/summary
 
 unit:
 	go test -short ./...
+
+nightly: deps
+	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
+	@$(GOTEST) -timeout 6h -p 1 -count 1 -run '$(NIGHTLY)' ./test/rules ./test/e2e | $(BIN)/summary
+	@$(MAKE) sweep
 
 # At the end one line for each part says what it went through.
 sweep: deps

@@ -89,6 +89,9 @@ func (l *labeller) dir(d *dir, at string) error {
 		return err
 	}
 	if label != "" {
+		if info.Xattrs == nil {
+			info.Xattrs = map[string][]byte{}
+		}
 		ostree.SetLabel(info.Xattrs, label)
 	}
 	for name, f := range d.files {

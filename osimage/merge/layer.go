@@ -63,7 +63,7 @@ func (l *Layer) AddDir(name string, info ostree.DirInfo) error {
 		return errTwice(at)
 	}
 	if parent.dirs[base] == nil {
-		parent.dirs[base] = implied(0, 0)
+		parent.setDir(base, implied(0, 0))
 	}
 	parent.dirs[base].describe(info)
 	return nil
@@ -118,7 +118,7 @@ func (l *Layer) put(at string, uid, gid uint32, f *file) error {
 	if parent.dirs[base] != nil {
 		return errTwice(at)
 	}
-	parent.files[base] = f
+	parent.setFile(base, f)
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, er
 		below := parent.dirs[name]
 		if below == nil {
 			below = implied(uid, gid)
-			parent.dirs[name] = below
+			parent.setDir(name, below)
 		}
 		parent = below
 	}

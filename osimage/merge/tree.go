@@ -52,14 +52,28 @@ type file struct {
 	link   bool // it is a symbolic link
 }
 
-func newDir(info *ostree.DirInfo) *dir {
-	return &dir{loaded: true, info: info, files: map[string]*file{}, dirs: map[string]*dir{}}
-}
+func newDir(info *ostree.DirInfo) *dir { return &dir{loaded: true, info: info} }
 
 // implied is a directory that no entry describes: with the owner of the entry that
 // needs it, as libostree has it (--tar-autocreate-parents).
 func implied(uid, gid uint32) *dir {
-	return newDir(&ostree.DirInfo{UID: uid, GID: gid, Mode: 0o755, Xattrs: map[string][]byte{}})
+	return newDir(&ostree.DirInfo{UID: uid, GID: gid, Mode: 0o755})
+}
+
+// setFile gives a file a name, and setDir a directory. Most directories of a layer have
+// few names or none, so the maps are made when they are needed.
+func (d *dir) setFile(name string, f *file) {
+	if d.files == nil {
+		d.files = map[string]*file{}
+	}
+	d.files[name] = f
+}
+
+func (d *dir) setDir(name string, below *dir) {
+	if d.dirs == nil {
+		d.dirs = map[string]*dir{}
+	}
+	d.dirs[name] = below
 }
 
 // remove removes a name.

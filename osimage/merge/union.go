@@ -131,7 +131,7 @@ func (o onto) merge(from, into *dir, at string) error {
 	for name, f := range from.files {
 		if !isWhiteout(name) || f.link {
 			delete(into.dirs, name)
-			into.files[name] = f
+			into.setFile(name, f)
 		}
 	}
 	for name, below := range from.dirs {
@@ -178,7 +178,7 @@ func (o onto) mergeDir(from, parent *dir, at string) error {
 		if err != nil {
 			return err
 		}
-		parent.dirs[name] = newDir(info)
+		parent.setDir(name, newDir(info))
 	}
 	return o.merge(from, parent.dirs[name], at)
 }

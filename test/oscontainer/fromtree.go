@@ -1,10 +1,14 @@
 package oscontainer
 
 import (
+	"archive/tar"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -78,21 +82,43 @@ func xattrRecords(path string) (map[string]string, error) {
 	return records, nil
 }
 
-// Spread puts entries into n layers, each of which has all directories, as builders
-// of plain images write them.
+// Spread puts entries into n layers, each of which has the directories above its
+// files, as builders of plain images write them. The first one has those besides that
+// no file is in.
 func Spread(entries []Entry, n int) []Option {
-	var dirs, others []Entry
+	dirs := map[string]Entry{}
+	var others []Entry
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name, "/") {
-			dirs = append(dirs, e)
+		if e.Typeflag == tar.TypeDir {
+			dirs[strings.TrimSuffix(e.Name, "/")] = e
 		} else {
 			others = append(others, e)
 		}
 	}
+	first := slices.Sorted(maps.Keys(dirs))
 	var layers []Option
 	for i := range n {
-		layer := append(dirs[:len(dirs):len(dirs)], others[len(others)*i/n:len(others)*(i+1)/n]...)
+		have := map[string]bool{}
+		var layer []Entry
+		if i == 0 {
+			for _, name := range first {
+				layer, have[name] = append(layer, dirs[name]), true
+			}
+		}
+		for _, e := range others[len(others)*i/n : len(others)*(i+1)/n] {
+			layer = append(append(layer, above(e.Name, dirs, have)...), e)
+		}
 		layers = append(layers, WithDerived(layer...))
 	}
 	return layers
+}
+
+// above are the directories above a file that a layer does not have yet, outermost
+// first.
+func above(name string, dirs map[string]Entry, have map[string]bool) (missing []Entry) {
+	for dir := path.Dir(name); dir != "." && !have[dir]; dir = path.Dir(dir) {
+		have[dir] = true
+		missing = append([]Entry{dirs[dir]}, missing...)
+	}
+	return missing
 }
