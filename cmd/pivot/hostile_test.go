@@ -94,6 +94,16 @@ func TestHostileMetadata(t *testing.T) {
 			h.native = true
 			return h
 		}, "bytes of extended attributes that files refer to"},
+		"directories of derived layers": {func() hostile {
+			h := four(func(n int) (all []entry) {
+				for i := range 100 {
+					all = append(all, file(fmt.Sprintf("usr/%d-%d/", n, i)+strings.Repeat("d/", 1990)+"f", nil))
+				}
+				return all
+			})
+			h.labels = map[string]string{"containers.bootc": "1"}
+			return h
+		}, "the names in its derived layers take more than"},
 		"a manifest of layers": {func() hostile {
 			h := one(file("x", nil))
 			h.manifest, h.config = list("layers", "{}", 1_300_000), same

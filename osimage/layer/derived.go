@@ -37,14 +37,27 @@ func NewDerived(sink NewSink, label func(path string, mode uint32) string) *Deri
 }
 
 func (d *Derived) entry(ctx context.Context, to *feeder, header *tar.Header, _ string, body io.Reader) error {
+	before := d.Layer.Memory()
 	kept, err := d.Layer.Kept(header.Name)
 	if err == nil && kept {
 		err = d.add(ctx, to, header, body)
 	}
+	if err == nil {
+		err = to.holdNames(d.Layer.Memory() - before)
+	}
 	if err != nil {
-		return fmt.Errorf("%q: %w", header.Name, err)
+		return fmt.Errorf("%s: %w", shown(header.Name), err)
 	}
 	return nil
+}
+
+// shown is a name in a message: one that is very long is cut.
+func shown(name string) string {
+	const most = 200
+	if len(name) > most {
+		return fmt.Sprintf("%q…", name[:most])
+	}
+	return fmt.Sprintf("%q", name)
 }
 
 func (d *Derived) add(ctx context.Context, to *feeder, header *tar.Header, body io.Reader) error {

@@ -16,6 +16,9 @@ const (
 	// maxObjects is how many objects the layers may bring. Each is remembered by its
 	// checksum, in some 300 bytes; large systems have a fifth of that many.
 	maxObjects = 1 << 20
+	// maxNames is how much memory the names in derived layers may take, in bytes: that
+	// of about 200,000 files. Large systems have half of that many.
+	maxNames = 48 << 20
 )
 
 // Shared is what the layers of one import share: memory for small objects, and
@@ -24,6 +27,7 @@ type Shared struct {
 	buffers chan []byte
 	kept    atomic.Int64 // bytes
 	objects atomic.Int64
+	names   atomic.Int64 // bytes
 }
 
 // NewShared makes room for 16 objects of at most 1 MiB.
@@ -41,6 +45,7 @@ func (f *feeder) giveBack(err error) {
 	f.shared.kept.Add(-f.kept)
 	if err != nil {
 		f.shared.objects.Add(-f.objects)
+		f.shared.names.Add(-f.names)
 	}
 }
 
@@ -58,6 +63,15 @@ func (f *feeder) count() error {
 	f.objects++
 	if f.shared.objects.Add(1) > maxObjects {
 		return imagefault.Damaged("it has more than %d objects", maxObjects)
+	}
+	return nil
+}
+
+// holdNames takes n bytes of the room for names in derived layers.
+func (f *feeder) holdNames(n int64) error {
+	f.names += n
+	if f.shared.names.Add(n) > maxNames {
+		return imagefault.Damaged("the names in its derived layers take more than %d bytes of memory", maxNames)
 	}
 	return nil
 }

@@ -107,6 +107,7 @@ type feeder struct {
 
 	kept    int64 // bytes of what is shared
 	objects int64
+	names   int64 // bytes
 }
 
 // feed lets add take an object's body: from memory and beside others if it is

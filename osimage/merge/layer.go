@@ -11,11 +11,10 @@ import (
 // Layer is the tree of one derived layer, whiteouts included. It is filled by one
 // goroutine, in the order of the layer's entries; objects may be set by others.
 type Layer struct {
-	root    *dir
-	hidden  map[string]*file // below objectStore: only hard links mean them
-	links   []link
-	entries int
-	dropped int // entries that a commit has no place for
+	root   *dir
+	hidden map[string]*file // below objectStore: only hard links mean them
+	links  []link
+	memory int64 // that names and directories take, in bytes, roughly
 }
 
 // link is a hard link, in order.
@@ -29,20 +28,21 @@ func NewLayer() *Layer {
 	return &Layer{root: implied(0, 0), hidden: map[string]*file{}}
 }
 
+// What names take in memory, in bytes, beside their characters: measured, rounded up.
+const (
+	dirMemory  = 480
+	fileMemory = 160
+)
+
+// Memory is how much memory the layer takes, in bytes, roughly.
+func (l *Layer) Memory() int64 { return l.memory }
+
 // Kept reports whether an entry has a place in a commit, by the name it has in the
 // layer; what a commit cannot have may be of any type there. A name that no layer
 // may have is an error.
 func (l *Layer) Kept(name string) (bool, error) {
-	l.entries++
-	if l.entries > maxEntries {
-		return false, imagefault.Damaged("more than %d entries", maxEntries)
-	}
 	at, kept, err := place(name)
-	if err == nil && !kept && !strings.HasPrefix(at, objectStore+"/") {
-		l.dropped++
-		return false, nil
-	}
-	return err == nil, err
+	return err == nil && (kept || strings.HasPrefix(at, objectStore+"/")), err
 }
 
 // AddDir adds a directory.
@@ -55,6 +55,7 @@ func (l *Layer) AddDir(name string, info ostree.DirInfo) error {
 		l.root.describe(info)
 		return nil
 	}
+	l.memory += int64(len(name))
 	parent, base, err := l.parent(at, info.UID, info.GID)
 	if err != nil {
 		return err
@@ -63,7 +64,10 @@ func (l *Layer) AddDir(name string, info ostree.DirInfo) error {
 		return errTwice(at)
 	}
 	if parent.dirs[base] == nil {
-		parent.setDir(base, implied(0, 0))
+		l.makeDir(parent, base, 0, 0)
+	}
+	for name, value := range info.Xattrs {
+		l.memory += int64(len(name) + len(value))
 	}
 	parent.dirs[base].describe(info)
 	return nil
@@ -77,6 +81,7 @@ func (d *dir) describe(info ostree.DirInfo) { d.info, d.described = &info, true 
 func (l *Layer) AddFile(name string, uid, gid uint32, symlink bool) (set func(ostree.Checksum), err error) {
 	f := &file{link: symlink}
 	at, kept, err := place(name)
+	l.memory += fileMemory + int64(len(name))
 	switch {
 	case err != nil:
 		return nil, err
@@ -100,6 +105,7 @@ func (l *Layer) AddLink(name, target string, uid, gid uint32) error {
 		return err
 	}
 	f := &file{}
+	l.memory += 2*fileMemory + int64(len(name)+len(target))
 	if kept {
 		err = l.put(at, uid, gid, f)
 	} else {
@@ -136,14 +142,17 @@ func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, er
 		if parent.files[name] != nil {
 			return nil, "", errTwice(strings.TrimSuffix(before, "/"))
 		}
-		below := parent.dirs[name]
-		if below == nil {
-			below = implied(uid, gid)
-			parent.setDir(name, below)
+		if parent.dirs[name] == nil {
+			l.makeDir(parent, name, uid, gid)
 		}
-		parent = below
+		parent = parent.dirs[name]
 	}
 	return parent, base, nil
+}
+
+func (l *Layer) makeDir(parent *dir, name string, uid, gid uint32) {
+	l.memory += dirMemory
+	parent.setDir(name, implied(uid, gid))
 }
 
 // errTwice is a name that stands for two things. Which of them counts depends on the

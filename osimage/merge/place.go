@@ -11,9 +11,8 @@ import (
 
 // Bounds of what a layer may hold.
 const (
-	maxPath    = unix.PathMax - 1
-	maxName    = 255 // bytes, of the file systems that hosts have
-	maxEntries = 4_000_000
+	maxPath = unix.PathMax - 1
+	maxName = 255 // bytes, of the file systems that hosts have
 )
 
 // objectStore is where an image's base keeps its objects. Builders write to it when
@@ -45,15 +44,15 @@ func place(name string) (path string, kept bool, err error) {
 func split(name string) ([]string, error) {
 	var parts []string
 	if len(name) > maxPath || !utf8.ValidString(name) || strings.Contains(name, "\x00") {
-		return nil, imagefault.Damaged("%q: a path has at most %d bytes, in UTF-8 and without zeroes", name, maxPath)
+		return nil, imagefault.Damaged("a path has at most %d bytes, in UTF-8 and without zeroes", maxPath)
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		switch {
 		case part == "" || part == ".":
 		case part == "..":
-			return nil, imagefault.Damaged("%q: a path that leads upwards", name)
+			return nil, imagefault.Damaged("a path that leads upwards")
 		case len(part) > maxName:
-			return nil, imagefault.Damaged("%q: a name longer than %d bytes", name, maxName)
+			return nil, imagefault.Damaged("a name longer than %d bytes", maxName)
 		default:
 			parts = append(parts, part)
 		}

@@ -8,8 +8,8 @@
 // (ostree-repo-checkout.c), except where those lose or damage what an image has;
 // docs/import.md lists the differences.
 //
-// Limits: a path has at most 4,095 bytes and a name 255; a layer has at most
-// 4,000,000 entries. Memory grows with the number of entries, not with contents.
+// Limits: a path has at most 4,095 bytes and a name 255. Memory grows with the number
+// of names, not with contents; who fills a Layer bounds it by Layer.Memory.
 package merge
 
 import (
