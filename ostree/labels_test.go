@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/ostree"
 	"machine-pivot/selinux"
 	"machine-pivot/test/need"
@@ -66,6 +68,18 @@ func TestLabels(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	}
+}
+
+// TestReadFileOfALink: a link of a commit leads nowhere on this machine.
+func TestReadFileOfALink(t *testing.T) {
+	dir, r := t.TempDir(), newRepo(t)
+	check(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link")))
+	run(t, "ostree", "commit", "--repo="+r.Path(), "-b", "x", "--tree=dir="+dir)
+	commit, err := r.ResolveRef("x")
+	check(t, err)
+	if data, err := r.ReadFile(commit, "link"); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("%q, %v", data, err)
 	}
 }
 

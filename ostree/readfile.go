@@ -2,10 +2,13 @@ package ostree
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // ReadFile reads a regular file of a commit in the repository by its path, as
@@ -22,7 +25,7 @@ func (r *Repo) ReadFile(c Checksum, name string) ([]byte, error) {
 	if found {
 		for f := range tree.allFiles() {
 			if string(f.name) == path.Base(name) {
-				return os.ReadFile(r.objectPath(ObjectName{f.file, File}))
+				return readRegular(r.objectPath(ObjectName{f.file, File}))
 			}
 		}
 	}
@@ -45,4 +48,15 @@ func (r *Repo) loadBelow(root Checksum, dir string) (dirTree, bool, error) {
 		}
 	}
 	return tree, true, nil
+}
+
+// readRegular reads a file that is none if it is a symbolic link: in a repository that
+// would lead to a file of the running system.
+func readRegular(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
 }
