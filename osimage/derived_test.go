@@ -173,7 +173,12 @@ func derivedCases() []derivedCase {
 		{name: "of the running system", layers: [][]entry{{directory("run"), regular("run/x", "x"), regular("tmp/x", "x"), regular("proc/x", "x"),
 			{Header: tar.Header{Name: "dev/null", Typeflag: tar.TypeChar, Mode: 0o666}}}}, want: func(*osTree) {}},
 		{name: "of var, and gone again", layers: [][]entry{{regular("var/lib/app/state", "s"), regular("var/lib/other", "o")}, {gone("var/lib/app")}},
-			want: func(o *osTree) { o.write("var/lib/other", "o") }},
+			want: func(o *osTree) { o.write("var/lib/other", "o") }, notes: "file(s) below /var, as /var/lib/app/state, are for new installations"},
+		{name: "kernel arguments", layers: [][]entry{{regular("usr/lib/bootc/kargs.d/10-x.toml", "kargs = [\"x\"]"), regular("var/tmp/x", "x")}},
+			want: func(o *osTree) {
+				o.write("usr/lib/bootc/kargs.d/10-x.toml", "kargs = [\"x\"]")
+				o.write("var/tmp/x", "x")
+			}, notes: "/usr/lib/bootc/kargs.d has 10-x.toml"},
 		{name: "the policy for paths of the base changed", layers: [][]entry{{regular("etc/selinux/small/contexts/files/file_contexts.local", "/usr/share/directory(/.*)?  system_u:object_r:local_t:s0\n")}},
 			want: func(o *osTree) {
 				o.write("usr/etc/selinux/small/contexts/files/file_contexts.local", "/usr/share/directory(/.*)?  system_u:object_r:local_t:s0\n")

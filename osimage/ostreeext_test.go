@@ -156,7 +156,7 @@ func TestLayeredAsTheReference(t *testing.T) {
 		`^- -00644 0 0 +0 \w+ { @a\(ayay\) \[\] } /usr/etc/(hostname|resolv.conf)\n- .* /usr/etc/(hostname|resolv.conf)\n- d.* /usr/share/factory\n$`).MatchString(different) {
 		t.Errorf("the merged commit differs:\n%s", different)
 	}
-	if len(result.Notes) != 1 || !strings.Contains(result.Notes[0], "/opt of derived layer 1 is left out") {
+	if notes := strings.Join(result.Notes, "\n"); len(result.Notes) != 2 || !strings.Contains(notes, "/opt of derived layer 1 is left out") || !strings.Contains(notes, "1 file(s) below /var, as /var/lib/derived") {
 		t.Errorf("notes %q", result.Notes)
 	}
 	again, err := h.importRef(ref, repo)

@@ -121,6 +121,9 @@ func imageImportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			for _, note := range result.Notes {
+				noteTo(status.NewLog(cmd.ErrOrStderr(), nil))(note)
+			}
 			return flags.write(cmd.OutOrStdout(), result, func(w io.Writer) {
 				fmt.Fprintf(w, "%s: %d of %d objects new, %d bytes fetched, %d written, %.1f s\n",
 					result.Commit, result.Objects.New, result.Objects.Total, result.Bytes.Fetched, result.Bytes.Written, result.Seconds)

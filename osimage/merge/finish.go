@@ -24,6 +24,9 @@ func (t *Tree) Finish(ctx context.Context) (Result, error) {
 	if err := t.removeEmpty("usr/etc", "hostname", "resolv.conf"); err != nil {
 		return Result{}, err
 	}
+	if err := t.observe(); err != nil {
+		return Result{}, err
+	}
 	if len(t.layers) > 0 { // else it is the base, as somebody composed it
 		if err := t.check(); err != nil {
 			return Result{}, err
