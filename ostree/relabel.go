@@ -13,11 +13,6 @@ import (
 	"machine-pivot/selinux"
 )
 
-// Label is the SELinux label among extended attributes, or "".
-func Label(xattrs map[string][]byte) string {
-	return strings.TrimSuffix(string(xattrs[selinux.Attribute]), "\x00")
-}
-
 // SetLabel makes a label, or none if it is "", part of extended attributes.
 func SetLabel(xattrs map[string][]byte, label string) {
 	delete(xattrs, selinux.Attribute)

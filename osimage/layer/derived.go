@@ -103,21 +103,19 @@ func (d *Derived) addFile(ctx context.Context, to *feeder, name string, info ost
 // ended checks what can only be seen at the layer's end.
 func (d *Derived) ended() error { return d.Layer.Complete() }
 
-const (
-	// xattrKey is what the keys of extended attributes in PAX headers begin with. libarchive
-	// writes each under a key of its own, too.
-	xattrKey     = "SCHILY.xattr."
-	selinuxXattr = "security.selinux"
-)
+// xattrKey is what the keys of extended attributes in PAX headers begin with. libarchive
+// writes each under a key of its own, too.
+const xattrKey = "SCHILY.xattr."
 
 // xattrsOfTar are an entry's extended attributes: without a label, which the merged
 // tree's policy gives, and without those that have no value.
 func xattrsOfTar(header *tar.Header) map[string][]byte {
 	xattrs := map[string][]byte{}
 	for key, value := range header.PAXRecords {
-		if name, ok := strings.CutPrefix(key, xattrKey); ok && name != selinuxXattr && value != "" {
+		if name, ok := strings.CutPrefix(key, xattrKey); ok && value != "" {
 			xattrs[name] = []byte(value)
 		}
 	}
+	ostree.SetLabel(xattrs, "")
 	return xattrs
 }
