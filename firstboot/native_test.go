@@ -96,7 +96,9 @@ func TestNativeImage(t *testing.T) {
 	changes := oscontainer.WithDerived(oscontainer.File("usr/share/derived", "derived"), oscontainer.File("etc/derived.conf", "derived"))
 	type image func(*testing.T, *hostdir.Host) v1.Image
 	native := func(t *testing.T, h *hostdir.Host) v1.Image { return nativeImage(t, h) }
-	derived := func(t *testing.T, h *hostdir.Host) v1.Image { return nativeImage(t, h, oscontainer.WithChunks(2), changes) }
+	derived := func(t *testing.T, h *hostdir.Host) v1.Image {
+		return nativeImage(t, h, oscontainer.WithChunks(2), changes)
+	}
 	plain := func(t *testing.T, h *hostdir.Host) v1.Image { return plainImage(t, h, 3, changes) }
 	for _, c := range []struct {
 		name, engine, version, packages string

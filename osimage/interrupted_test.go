@@ -41,15 +41,7 @@ func TestInterruptedImportKeepsLayers(t *testing.T) {
 				}
 			}
 			ostreeTool(t, "fsck", "--repo="+repo)
-			staging, err := filepath.Glob(filepath.Join(repo, "tmp/pivot-import-*"))
-			if err != nil || len(staging) != 1 {
-				t.Fatalf("staging directories %v, %v", staging, err)
-			}
-			if cut {
-				if err := os.RemoveAll(staging[0]); err != nil {
-					t.Fatal(err)
-				}
-			}
+			expectStaging(t, repo, cut)
 
 			before, since := written(t, repo), h.registry.Requests()
 			result, err := h.importRef(ref, repo)
@@ -67,6 +59,21 @@ func TestInterruptedImportKeepsLayers(t *testing.T) {
 				t.Errorf("%v, %v is left", left, err)
 			}
 		})
+	}
+}
+
+// expectStaging wants the staging directory of an interrupted import, and removes it
+// if the power is cut: it was never synced.
+func expectStaging(t *testing.T, repo string, cut bool) {
+	t.Helper()
+	staging, err := filepath.Glob(filepath.Join(repo, "tmp/pivot-import-*"))
+	if err != nil || len(staging) != 1 {
+		t.Fatalf("staging directories %v, %v", staging, err)
+	}
+	if cut {
+		if err := os.RemoveAll(staging[0]); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
