@@ -1,7 +1,6 @@
 package firstboot_test
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,45 +14,10 @@ import (
 	"machine-pivot/test/rpmostree"
 )
 
-// nativeImage is the host's next system as an ostree-native container.
-func nativeImage(t *testing.T, h *hostdir.Host, opts ...oscontainer.Option) v1.Image {
-	t.Helper()
-	bare := filepath.Join(t.TempDir(), "bare")
-	ostreeTool(t, "init", "--repo="+bare, "--mode=bare")
-	ostreeTool(t, "pull-local", "--repo="+bare, h.Archive, h.Commit)
-	img, err := oscontainer.Encapsulated(bare, h.Commit, append(opts, oscontainer.WithWorkDir(t.TempDir()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return img
-}
-
-// plainImage is the host's next system as an image without an ostree commit, in n
-// layers.
-func plainImage(t *testing.T, h *hostdir.Host, n int, opts ...oscontainer.Option) v1.Image {
-	t.Helper()
-	tree := filepath.Join(t.TempDir(), "tree")
-	ostreeTool(t, "checkout", "--repo="+h.Archive, h.Commit, tree)
-	entries, err := oscontainer.FromTree(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts = append(append(oscontainer.Spread(entries, n), opts...), oscontainer.WithWorkDir(t.TempDir()))
-	img, err := oscontainer.Plain("B.2", opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return img
-}
-
 // serve puts an image into the registry and asks for it.
 func serve(t *testing.T, h *hostdir.Host, img v1.Image) {
 	t.Helper()
-	digest, err := h.Registry.Push(t.Context(), "os/native", "b", img)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Image = h.Registry.Host() + "/os/native@" + digest
+	h.Serve(img)
 	ask(t, h)
 }
 
@@ -72,7 +36,7 @@ func ostreeTool(t *testing.T, args ...string) string {
 func TestComposefs(t *testing.T) {
 	demands := oscontainer.WithDerived(oscontainer.File("usr/lib/ostree/prepare-root.conf", "[composefs]\nenabled = yes\n"))
 	h := newHost(t)
-	serve(t, h, nativeImage(t, h, demands))
+	serve(t, h, h.NativeImage(demands))
 	if err := boot(t, h); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "it boots only with composefs") || fault.HintOf(err) == "" {
 		t.Errorf("error %v", err)
 	}
@@ -94,16 +58,13 @@ func TestComposefs(t *testing.T) {
 // rpm-ostree and bootc find the image as one of theirs.
 func TestNativeImage(t *testing.T) {
 	changes := oscontainer.WithDerived(oscontainer.File("usr/share/derived", "derived"), oscontainer.File("etc/derived.conf", "derived"))
-	type image func(*testing.T, *hostdir.Host) v1.Image
-	native := func(t *testing.T, h *hostdir.Host) v1.Image { return nativeImage(t, h) }
-	derived := func(t *testing.T, h *hostdir.Host) v1.Image {
-		return nativeImage(t, h, oscontainer.WithChunks(2), changes)
-	}
-	plain := func(t *testing.T, h *hostdir.Host) v1.Image { return plainImage(t, h, 3, changes) }
+	native := func(h *hostdir.Host) v1.Image { return h.NativeImage() }
+	derived := func(h *hostdir.Host) v1.Image { return h.NativeImage(oscontainer.WithChunks(2), changes) }
+	plain := func(h *hostdir.Host) v1.Image { return h.PlainImage(3, changes) }
 	for _, c := range []struct {
 		name, engine, version, packages string
 		rebase                          bool
-		image                           image
+		image                           func(*hostdir.Host) v1.Image
 		changed                         bool
 	}{
 		{"by rpm-ostree", "rpm-ostree", "2026.2", "", true, native, false},
@@ -123,7 +84,7 @@ func TestNativeImage(t *testing.T) {
 				h.Layer(c.packages)
 			}
 			h.ReadOnlyTmp()
-			serve(t, h, c.image(t, h))
+			serve(t, h, c.image(h))
 			notes, err := bootWith(t, h, c.engine)
 			if err != nil {
 				t.Fatal(err, fault.HintOf(err), notes)

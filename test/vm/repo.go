@@ -21,9 +21,11 @@ func (m *Machine) Refs(ctx context.Context) ([]string, error) {
 }
 
 // Fsck says what of the ostree repository on a powered-off machine's disk is not whole:
-// an object that is not what its name says, a commit that lacks one, a ref to no commit.
+// an object that is not what its name says, a commit that lacks one or is marked as
+// partial, a ref to no commit.
 func (m *Machine) Fsck(ctx context.Context) error {
-	if _, err := m.onRoot(ctx, `ostree fsck --quiet --repo="$1/ostree/repo"`); err != nil {
+	const script = `ostree fsck --quiet --repo="$1/ostree/repo"; find "$1/ostree/repo/state" -name '*.commitpartial' | sed 's/$/ is there/;q1'`
+	if _, err := m.onRoot(ctx, script); err != nil {
 		return fmt.Errorf("the repository is not whole: %w", err)
 	}
 	return nil

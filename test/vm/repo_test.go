@@ -26,6 +26,7 @@ func TestRepository(t *testing.T) {
 		{"whole", Layout{}, whole, "*.commit", ""},
 		{"whole, in a partition", Layout{Root: XFS, SeparateBoot: true}, whole, "*.commit", ""},
 		{"ref without a commit", Layout{}, os.Remove, "*.commit", "commit"},
+		{"a partial commit", Layout{}, markPartial, "*.commit", "commitpartial is there"},
 		{"commit without an object", Layout{}, os.Remove, "*.dirtree", "dirtree"},
 		{"an object of zeros", Layout{}, zero, "*.file", "orrupted"},
 	} {
@@ -71,6 +72,13 @@ func sampleRepo(t *testing.T, repo, pattern string) (object string) {
 		t.Fatalf("objects %v, %v", found, err)
 	}
 	return found[0]
+}
+
+// markPartial marks a commit as partial.
+func markPartial(commit string) error {
+	shard, objects := filepath.Dir(commit), filepath.Dir(filepath.Dir(commit))
+	checksum := filepath.Base(shard) + strings.TrimSuffix(filepath.Base(commit), ".commit")
+	return os.WriteFile(filepath.Join(filepath.Dir(objects), "state", checksum+".commitpartial"), nil, 0o644)
 }
 
 // zero makes a file's content zeros.
