@@ -2,10 +2,13 @@ package lab
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -91,6 +94,34 @@ func (l *Lab) Plain(ctx context.Context, n int) (image string, err error) {
 		return "", err
 	}
 	return l.push(ctx, "plain", img)
+}
+
+// Inspect asks pivot how many layers an image has that the registry serves: of an
+// ostree commit, and derived ones.
+func (l *Lab) Inspect(ctx context.Context, image string) (base, derived int, err error) {
+	root, err := os.MkdirTemp(l.dir, "inspect-*")
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, f := range l.accessAs(l.Registry.Host()) {
+		path := filepath.Join(root, f.Path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.Content, f.Mode)); err != nil {
+			return 0, 0, err
+		}
+	}
+	here := strings.Replace(image, l.Registry.HostAs(guestHost), l.Registry.Host(), 1)
+	out, err := l.pivot(ctx, "image", "inspect", "--root="+root, "-o=json", here)
+	if err != nil {
+		return 0, 0, err
+	}
+	var found struct {
+		Layers  []any
+		Derived int
+	}
+	if err := json.Unmarshal(out, &found); err != nil {
+		return 0, 0, fmt.Errorf("cannot read what pivot says of image %s: %w", image, err)
+	}
+	return len(found.Layers) - found.Derived, found.Derived, nil
 }
 
 // workDir is where an image's layers are kept.
