@@ -1,39 +1,34 @@
 package firstboot_test
 
 import (
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"machine-pivot/fault"
+	"machine-pivot/ostree"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/ostreetree"
 	"machine-pivot/test/rpmostree"
 )
 
-// serveNative asks for the host's image as an ostree-native container.
-func serveNative(t *testing.T, h *hostdir.Host, opts ...oscontainer.Option) {
+// serve puts an image into the registry and asks for it.
+func serve(t *testing.T, h *hostdir.Host, img v1.Image) {
 	t.Helper()
-	bare := filepath.Join(t.TempDir(), "bare")
-	for _, argv := range [][]string{
-		{"ostree", "init", "--repo=" + bare, "--mode=bare"},
-		{"ostree", "pull-local", "--repo=" + bare, h.Archive, h.Commit},
-	} {
-		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", argv, err, out)
-		}
-	}
-	img, err := oscontainer.Encapsulated(bare, h.Commit, append(opts, oscontainer.WithWorkDir(t.TempDir()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	digest, err := h.Registry.Push(t.Context(), "os/native", "b", img)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Image = h.Registry.Host() + "/os/native@" + digest
+	h.Serve(img)
 	ask(t, h)
+}
+
+// ostreeTool runs the real ostree and returns what it prints.
+func ostreeTool(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := ostreetree.Ostree(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // TestComposefs: an image that boots only with composefs is refused, before anything is
@@ -41,7 +36,7 @@ func serveNative(t *testing.T, h *hostdir.Host, opts ...oscontainer.Option) {
 func TestComposefs(t *testing.T) {
 	demands := oscontainer.WithDerived(oscontainer.File("usr/lib/ostree/prepare-root.conf", "[composefs]\nenabled = yes\n"))
 	h := newHost(t)
-	serveNative(t, h, demands)
+	serve(t, h, h.NativeImage(demands))
 	if err := boot(t, h); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "it boots only with composefs") || fault.HintOf(err) == "" {
 		t.Errorf("error %v", err)
 	}
@@ -56,24 +51,31 @@ func TestComposefs(t *testing.T) {
 	expectNew(t, h)
 }
 
-// TestNativeImage: an ostree-native container is imported once, and rpm-ostree
-// deploys what is there. Its daemon cannot ask the registry: the pull secret is
-// kubelet's alone (D23). One that knows no containers is not asked (P5). Each time
-// there is one reboot.
+// TestNativeImage: an ostree-native container, with or without derived layers, and an
+// image without an ostree commit are imported once, and rpm-ostree deploys what is
+// there. Its daemon cannot ask the registry: the pull secret is kubelet's alone (D23).
+// One that knows no containers is not asked (P5). Each time there is one reboot, and
+// rpm-ostree and bootc find the image as one of theirs.
 func TestNativeImage(t *testing.T) {
-	derived := oscontainer.WithDerived(oscontainer.File("usr/share/derived", "derived"), oscontainer.File("etc/derived.conf", "derived"))
+	changes := oscontainer.WithDerived(oscontainer.File("usr/share/derived", "derived"), oscontainer.File("etc/derived.conf", "derived"))
+	native := func(h *hostdir.Host) v1.Image { return h.NativeImage() }
+	derived := func(h *hostdir.Host) v1.Image { return h.NativeImage(oscontainer.WithChunks(2), changes) }
+	plain := func(h *hostdir.Host) v1.Image { return h.PlainImage(3, changes) }
 	for _, c := range []struct {
 		name, engine, version, packages string
 		rebase                          bool
-		opts                            []oscontainer.Option
+		image                           func(*hostdir.Host) v1.Image
+		changed                         bool
 	}{
-		{"by rpm-ostree", "rpm-ostree", "2026.2", "", true, nil},
-		{"with packages", "auto", "2026.2", "strace;", true, nil},
-		{"by a rpm-ostree without containers", "rpm-ostree", "2021.14", "", false, nil},
-		{"beside rpm-ostree", "auto", "2026.2", "", false, nil},
-		{"with a derived layer", "auto", "2026.2", "", false, []oscontainer.Option{derived}},
-		{"with a derived layer, by rpm-ostree", "rpm-ostree", "2026.2", "", true, []oscontainer.Option{derived}},
-		{"with a derived layer and packages", "auto", "2026.2", "strace;", true, []oscontainer.Option{derived}},
+		{"by rpm-ostree", "rpm-ostree", "2026.2", "", true, native, false},
+		{"with packages", "auto", "2026.2", "strace;", true, native, false},
+		{"by a rpm-ostree without containers", "rpm-ostree", "2021.14", "", false, native, false},
+		{"beside rpm-ostree", "auto", "2026.2", "", false, native, false},
+		{"with a derived layer", "auto", "2026.2", "", false, derived, true},
+		{"with a derived layer, by rpm-ostree", "rpm-ostree", "2026.2", "", true, derived, true},
+		{"with a derived layer and packages", "auto", "2026.2", "strace;", true, derived, true},
+		{"plain, by rpm-ostree", "rpm-ostree", "2026.2", "", true, plain, true},
+		{"plain, with packages", "auto", "2026.2", "strace;", true, plain, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t)
@@ -82,7 +84,7 @@ func TestNativeImage(t *testing.T) {
 				h.Layer(c.packages)
 			}
 			h.ReadOnlyTmp()
-			serveNative(t, h, c.opts...)
+			serve(t, h, c.image(h))
 			notes, err := bootWith(t, h, c.engine)
 			if err != nil {
 				t.Fatal(err, fault.HintOf(err), notes)
@@ -99,24 +101,50 @@ func TestNativeImage(t *testing.T) {
 			if h.Reboots != 1 {
 				t.Errorf("%d reboots asked for", h.Reboots)
 			}
-			booted, err := h.Sysroot().Booted()
-			if err != nil || booted.Origin.ContainerImageReference() != "ostree-unverified-registry:"+h.Image {
-				t.Errorf("origin %s, %v", booted.Origin.Bytes(), err)
-			}
-			if got := string(h.Read("/etc/derived.conf")); c.opts != nil && got != "derived" {
+			booted := expectTheirs(t, h)
+			if got := string(h.Read("/etc/derived.conf")); c.changed != (got == "derived") {
 				t.Errorf("the derived layer's file: %q", got)
 			}
 			if got := booted.Origin.Value("packages", "requested"); got != c.packages || (booted.Checksum == booted.Base) != (c.packages == "") {
 				t.Errorf("packages %q on %s, booted %s", got, booted.Base, booted.Checksum)
 			}
-			repo, err := h.ReadRepo()
-			if err != nil {
-				t.Fatal(err)
-			}
-			// By it rpm-ostree and bootc find the image for the next update.
-			if kept, err := repo.ResolveRef(rpmostree.ImageRef("ostree-unverified-registry:" + h.Image)); err != nil || kept != booted.Base {
-				t.Errorf("the image's ref is %s, %v, want %s", kept, err, booted.Base)
-			}
 		})
 	}
+}
+
+// expectTheirs wants the booted deployment and the repository to be what rpm-ostree and
+// bootc know an image by: the origin names it, its ref leads to a commit that has its
+// manifest, and each layer of that has a ref to a whole commit. By them the next update
+// finds what it need not fetch.
+func expectTheirs(t *testing.T, h *hostdir.Host) ostree.Deployment {
+	t.Helper()
+	booted, err := h.Sysroot().Booted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference := "ostree-unverified-registry:" + h.Image
+	if booted.Origin.ContainerImageReference() != reference {
+		t.Errorf("origin %s", booted.Origin.Bytes())
+	}
+	repo := "--repo=" + h.Sysroot().RepoPath()
+	image := ostreeTool(t, "rev-parse", repo, rpmostree.ImageRef(reference))
+	if image != booted.Base.String() {
+		t.Errorf("the image's ref leads to %s, booted is %s", image, booted.Base)
+	}
+	metadata := func(key string) string {
+		text := ostreeTool(t, "show", repo, "--print-metadata-key="+key, image)
+		return strings.ReplaceAll(strings.Trim(text, "'"), `\"`, `"`)
+	}
+	if digest := metadata("ostree.manifest-digest"); !strings.HasSuffix(h.Image, "@"+digest) {
+		t.Errorf("digest %q of image %s", digest, h.Image)
+	}
+	manifest, err := v1.ParseManifest(strings.NewReader(metadata("ostree.manifest")))
+	if err != nil || len(manifest.Layers) == 0 {
+		t.Fatalf("manifest %+v, %v", manifest, err)
+	}
+	for _, layer := range manifest.Layers {
+		ostreeTool(t, "ls", repo, "-R", "ostree/container/blob/"+strings.Replace(layer.Digest.String(), ":", "_3A_", 1))
+	}
+	ostreeTool(t, "fsck", repo)
+	return booted
 }

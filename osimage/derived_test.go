@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -465,43 +464,6 @@ func (h *host) givePolicy(contexts string) {
 	h.write("/etc/selinux/config", "SELINUX=enforcing\nSELINUXTYPE=small\n")
 	h.write(dir, contexts)
 	h.write(dir+".subs_dist", "/usr/etc /etc\n")
-}
-
-// TestInterruptedDerived: derived layers that were whole are not fetched again, nor are
-// those that a next version shares.
-func TestInterruptedDerived(t *testing.T) {
-	h := newHost(t, registry.Options{})
-	h.givePolicy(contexts)
-	o := newOSTree(t)
-	ref, _ := h.push("x", plainImage(t, o, 9))
-	image, repo := h.resolve(ref), bare(t)
-	h.interrupt(image, repo, 8)
-	missing := without(t, image, repo)
-	if len(missing) != 1 {
-		t.Fatalf("layers %v have no ref", missing)
-	}
-	ostreeTool(t, "fsck", "--repo="+repo)
-	since := h.registry.Requests()
-	result, err := h.importRef(ref, repo)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if layers := h.fetched(image, since); !slices.Equal(layers, missing) {
-		t.Errorf("layers %v were fetched, want %v", layers, missing)
-	}
-	ostreeTool(t, "fsck", "--repo="+repo)
-	sameTree(t, repo, result.Commit, o)
-
-	ref, _ = h.push("y", plainImage(t, o, 9, oscontainer.WithDerived(regular("usr/share/zz-later", "later"))))
-	o.write("usr/share/zz-later", "later")
-	image, since = h.resolve(ref), h.registry.Requests()
-	if result, err = h.importRef(ref, repo); err != nil {
-		t.Fatal(err)
-	}
-	if layers := h.fetched(image, since); len(layers) != 1 {
-		t.Errorf("layers %v of the next version were fetched", layers)
-	}
-	sameTree(t, repo, result.Commit, o)
 }
 
 // TestGuessedLabels: whatever policy the host has, the labels are those of the image's

@@ -157,13 +157,14 @@ func (o *osTree) encapsulated(opts ...oscontainer.Option) v1.Image {
 	return img
 }
 
-// plainImage is an image of the tree without an ostree commit, in n layers.
+// plainImage is an image of the tree without an ostree commit, in n layers, and those of
+// opts on top.
 func plainImage(t *testing.T, o *osTree, n int, opts ...oscontainer.Option) v1.Image {
 	t.Helper()
 	entries, err := oscontainer.FromTree(o.dir)
 	o.must(err)
-	opts = append(opts, oscontainer.Spread(entries, n)...)
-	img, err := oscontainer.Plain("1.2.3", append(opts, oscontainer.WithWorkDir(t.TempDir()))...)
+	opts = append(append(oscontainer.Spread(entries, n), opts...), oscontainer.WithWorkDir(t.TempDir()))
+	img, err := oscontainer.Plain("1.2.3", opts...)
 	o.must(err)
 	return img
 }

@@ -41,25 +41,9 @@ func TestInterruptedImportKeepsLayers(t *testing.T) {
 				}
 			}
 			ostreeTool(t, "fsck", "--repo="+repo)
-			staging, err := filepath.Glob(filepath.Join(repo, "tmp/pivot-import-*"))
-			if err != nil || len(staging) != 1 {
-				t.Fatalf("staging directories %v, %v", staging, err)
-			}
-			if cut {
-				if err := os.RemoveAll(staging[0]); err != nil {
-					t.Fatal(err)
-				}
-			}
+			expectStaging(t, repo, cut)
 
-			before, since := written(t, repo), h.registry.Requests()
-			result, err := h.importRef(ref, repo)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if layers := h.fetched(image, since); !slices.Equal(layers, missing) || result.Bytes.Fetched != sizes(image, missing) {
-				t.Errorf("layers %v with %d bytes were fetched, want %v with %d", layers, result.Bytes.Fetched, missing, sizes(image, missing))
-			}
-			checkKept(t, repo, before)
+			h.goesOn(image, repo, missing)
 			if _, err := ostreetree.Compare(repo, w.bare, w.commit); err != nil {
 				t.Error(err)
 			}
@@ -67,6 +51,21 @@ func TestInterruptedImportKeepsLayers(t *testing.T) {
 				t.Errorf("%v, %v is left", left, err)
 			}
 		})
+	}
+}
+
+// expectStaging wants the staging directory of an interrupted import, and removes it
+// if the power is cut: it was never synced.
+func expectStaging(t *testing.T, repo string, cut bool) {
+	t.Helper()
+	staging, err := filepath.Glob(filepath.Join(repo, "tmp/pivot-import-*"))
+	if err != nil || len(staging) != 1 {
+		t.Fatalf("staging directories %v, %v", staging, err)
+	}
+	if cut {
+		if err := os.RemoveAll(staging[0]); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -91,6 +90,22 @@ func (h *host) interrupt(image osimage.Image, repo string, others int) {
 	_, err := h.importWith(ctx, image.Reference, repo)
 	refused(h.t, err, fault.Unavailable, "canceled", "")
 	h.report = nil
+}
+
+// goesOn imports an image of which only some layers are missing: no other is fetched, and
+// no object written again.
+func (h *host) goesOn(image osimage.Image, repo string, missing []int) osimage.Result {
+	h.t.Helper()
+	before, since := written(h.t, repo), h.registry.Requests()
+	result, err := h.importRef(image.Reference, repo)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if layers := h.fetched(image, since); !slices.Equal(layers, missing) || result.Bytes.Fetched != sizes(image, missing) {
+		h.t.Errorf("layers %v with %d bytes were fetched, want %v with %d", layers, result.Bytes.Fetched, missing, sizes(image, missing))
+	}
+	checkKept(h.t, repo, before)
+	return result
 }
 
 func countFiles(dir string) int {

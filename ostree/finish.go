@@ -31,8 +31,11 @@ type Root struct {
 // all its roots.
 //
 // The order is that of libostree: all content durable under temporary names, then
-// renamed, then the directories durable, then the refs. A power cut finds either
-// no ref, or one to a whole commit.
+// renamed, then the directories durable, then the refs; those of the last root when the
+// others' are durable. A kill or a power cut finds either no ref, or one to a whole
+// commit. No commit is marked as partial meanwhile, which libostree does that writes
+// commits first: here they come last, and a mark that outlived the process would make
+// others take what refs lead to for incomplete.
 func (im *Import) Finish(ctx context.Context, roots ...Root) error {
 	im.finishing.Lock()
 	defer im.finishing.Unlock()
@@ -44,13 +47,9 @@ func (im *Import) Finish(ctx context.Context, roots ...Root) error {
 
 func (im *Import) finish(ctx context.Context, roots []Root) error {
 	w := newWalk(im)
-	refs := map[string]Checksum{}
 	for _, root := range roots {
 		if err := w.commit(ctx, root.Commit); err != nil {
 			return err
-		}
-		for _, ref := range root.Refs {
-			refs[ref] = root.Commit
 		}
 	}
 	if len(w.staged) > 0 {
@@ -58,18 +57,15 @@ func (im *Import) finish(ctx context.Context, roots []Root) error {
 			return err
 		}
 	}
-	marks, err := im.markPartial(w.staged)
-	if err != nil {
-		return err
-	}
 	if err := im.publish(w.staged); err != nil {
 		return err
 	}
-	if err := im.repo.setRefs(refs); err != nil {
+	if err := im.repo.clearMarks(roots); err != nil {
 		return err
 	}
-	for _, mark := range marks {
-		if err := os.Remove(mark); err != nil {
+	last := len(roots) - 1
+	for _, some := range [][]Root{roots[:last], roots[last:]} {
+		if err := im.repo.setRefs(some); err != nil {
 			return err
 		}
 	}
@@ -79,20 +75,26 @@ func (im *Import) finish(ctx context.Context, roots []Root) error {
 	return os.Chtimes(im.repo.path, now, now)
 }
 
-// markPartial marks the commits that are about to appear as not whole, for who
-// looks at the repository meanwhile.
-func (im *Import) markPartial(objects []ObjectName) (marks []string, err error) {
-	for _, n := range objects {
-		if n.Type != Commit {
+// clearMarks takes the marks of commits away that somebody's interrupted pull has left:
+// all that they are made of is there now. Marks of ostree fsck, which are not empty,
+// stay: objects that were there before were not read.
+func (r *Repo) clearMarks(roots []Root) error {
+	marked := map[string]bool{} // the directory, if one was taken away
+	for _, root := range roots {
+		mark := r.partialPath(root.Commit)
+		info, err := os.Lstat(mark)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() > 0 {
 			continue
 		}
-		mark := im.repo.partialPath(n.Checksum)
-		if err := os.WriteFile(mark, nil, 0o644); err != nil {
-			return nil, err
+		if err == nil {
+			err = os.Remove(mark)
 		}
-		marks = append(marks, mark)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		marked[filepath.Dir(mark)] = true
 	}
-	return marks, nil
+	return r.syncDirs(marked)
 }
 
 // sync makes what is staged durable, all at once.

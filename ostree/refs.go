@@ -51,26 +51,24 @@ func (r *Repo) RefsTo(below string, c Checksum) (refs []string, err error) {
 
 // SetRefs sets local refs to c, durably.
 func (r *Repo) SetRefs(c Checksum, refs ...string) error {
-	all := map[string]Checksum{}
-	for _, ref := range refs {
-		all[ref] = c
-	}
-	return r.setRefs(all)
+	return r.setRefs([]Root{{Commit: c, Refs: refs}})
 }
 
 func (r *Repo) refPath(ref string) string { return filepath.Join(r.path, "refs/heads", ref) }
 
-// setRefs sets local refs, durably.
-func (r *Repo) setRefs(refs map[string]Checksum) error {
+// setRefs sets the local refs of roots, durably.
+func (r *Repo) setRefs(roots []Root) error {
 	touched := map[string]bool{}
-	for ref, c := range refs {
-		if err := r.setRef(ref, c); err != nil {
-			return fmt.Errorf("cannot set ref %s: %w", ref, err)
-		}
-		// Up to refs/heads: directories on the way may be new.
-		for dir := filepath.Dir(r.refPath(ref)); ; dir = filepath.Dir(dir) {
-			if touched[dir] = true; dir == r.refPath("") {
-				break
+	for _, root := range roots {
+		for _, ref := range root.Refs {
+			if err := r.setRef(ref, root.Commit); err != nil {
+				return fmt.Errorf("cannot set ref %s: %w", ref, err)
+			}
+			// Up to refs/heads: directories on the way may be new.
+			for dir := filepath.Dir(r.refPath(ref)); ; dir = filepath.Dir(dir) {
+				if touched[dir] = true; dir == r.refPath("") {
+					break
+				}
 			}
 		}
 	}

@@ -18,10 +18,21 @@ import (
 // Check implements firstboot.Images.
 func (m *Machine) Check(ctx context.Context, _ pivot.Image) error { return ctx.Err() }
 
+// builtLayers is how many layers a container build's image has.
+const builtLayers = 3
+
 // Import implements firstboot.Images: the repository is whole or lacks the
 // commit, so that half an import is none.
 func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(done, total int64)) (pivot.Image, error) {
 	image.Commit, image.Version = commitB, "B.2"
+	if m.built {
+		image.Container = "ostree-unverified-registry:" + image.Reference
+		for range builtLayers {
+			if err := m.effect("layer", func() {}, ctx.Err); err != nil {
+				return image, err
+			}
+		}
+	}
 	return image, m.effect("import", func() {}, ctx.Err)
 }
 

@@ -31,6 +31,7 @@ type Machine struct {
 	early     bool   // the first boot is closed before the reboot
 	initramfs bool   // the first boot runs there first
 	served    bool   // Ignition has written the pinning files
+	built     bool   // a container build has made the image
 	back      bool   // once it has arrived, somebody goes back to the old system, and later forward
 	again     bool   // on the old system somebody asks to go forward
 	entries   int    // boot entries written so far: the last is the default
@@ -61,6 +62,10 @@ func Unsynced(m *Machine) { m.disk.Lying = true }
 // written the pinning files, which only root may read, and the encapsulated
 // MachineConfig has none.
 func Served(m *Machine) { m.served = true }
+
+// Built is a machine that is asked for an image that a container build has made: it comes
+// layer by layer, each of which is kept, and the origin names it as a container.
+func Built(m *Machine) { m.built = true }
 
 // Careless is a program that lets everybody read what it writes. Broken.
 func Careless(m *Machine) { m.disk.Careless = true }
@@ -122,11 +127,7 @@ func (m *Machine) deployment(commit string) string {
 // checkout makes a deployment that no boot entry names.
 func (m *Machine) checkout(r pivot.Request, etc []hostfiles.File) error {
 	root := m.deployment(r.Commit)
-	files := map[string]string{root + ".origin": "[origin]\nrefspec=" + r.Commit + "\n"}
-	if !r.Image.IsZero() {
-		files[root+".origin"] += "custom-url=pivot://" + r.Image.Reference + "\n"
-	}
-	if err := writeAll(files); err != nil {
+	if err := writeAll(map[string]string{root + ".origin": origin(r)}); err != nil {
 		return err
 	}
 	for _, f := range etc {
@@ -144,6 +145,17 @@ func (m *Machine) checkout(r pivot.Request, etc []hostfiles.File) error {
 		}
 	}
 	return nil
+}
+
+// origin is what the deployment's origin says of a request.
+func origin(r pivot.Request) string {
+	switch {
+	case r.Image.Container != "":
+		return "[origin]\ncontainer-image-reference=" + r.Image.Container + "\n"
+	case !r.Image.IsZero():
+		return "[origin]\nrefspec=" + r.Commit + "\ncustom-url=pivot://" + r.Image.Reference + "\n"
+	}
+	return "[origin]\nrefspec=" + r.Commit + "\n"
 }
 
 // switchTo makes a deployment the one that the next boot starts.

@@ -1,6 +1,6 @@
 // Command demo shows the main job on a real machine, live: an OS A boots in
-// QEMU, finds an encapsulated MachineConfig, pivots to its successor B with one
-// reboot, and proves it. "make demo" runs it.
+// QEMU, finds an encapsulated MachineConfig, pivots to its successor B, an image
+// with derived layers as most are, with one reboot, and proves it. "make demo" runs it.
 package main
 
 import (
@@ -39,7 +39,14 @@ func demo(ctx context.Context, w io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, world.Close()) }()
 	want := world.Wanted()
-	fmt.Fprintf(w, "A is ostree commit %s\nB is ostree commit %s\n  served as %s\n", world.Guest.CommitA, world.Guest.CommitB, want.Image)
+	if want.Image, err = world.Derived(ctx); err != nil {
+		return err
+	}
+	base, derived, err := world.Inspect(ctx, want.Image)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "A is ostree commit %s\n%s\n", world.Guest.CommitA, served(want.Image, base, derived))
 
 	heading(w, "MachineConfigs for image, kernel arguments and CPU pinning; pivot config ignition; and Ignition writes")
 	files, err := world.Provision(ctx, want)
@@ -54,25 +61,39 @@ func demo(ctx context.Context, w io.Writer) (err error) {
 		return err
 	}
 
-	heading(w, "power on: A boots, and this is its first boot")
-	first, told, err := live(ctx, w, machine)
+	heading(w, powerOn)
+	first, story, err := live(ctx, w, machine)
 	if err != nil {
 		return err
 	}
-	heading(w, fmt.Sprintf("the machine %s after %.0f s; the same disk again", first.Exit, first.Duration.Seconds()))
+	heading(w, powerOnAgain(first))
 	second, proof, err := live(ctx, w, machine)
 	if err != nil {
 		return err
 	}
-	heading(w, "the proof")
+	heading(w, proven)
 	if err := prove(w, want, first, second); err != nil {
 		return err
 	}
-	if err := lab.CheckStories(told, proof); err != nil {
+	if err := lab.CheckStories(story, proof); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "\n%.0f s in all\n", time.Since(start).Seconds())
 	return nil
+}
+
+// What the README shows of what is said, beside the consoles.
+const (
+	powerOn = "power on: A boots, and this is its first boot"
+	proven  = "the proof"
+)
+
+func powerOnAgain(first *vm.BootResult) string {
+	return fmt.Sprintf("the machine %s after %.0f s; the same disk again", first.Exit, first.Duration.Seconds())
+}
+
+func served(image string, base, derived int) string {
+	return fmt.Sprintf("B is served as %s: %d base and %d derived layers", image, base, derived)
 }
 
 func heading(w io.Writer, text string) { fmt.Fprintf(w, "\n=== %s\n", text) }
@@ -80,9 +101,14 @@ func heading(w io.Writer, text string) { fmt.Fprintf(w, "\n=== %s\n", text) }
 // live powers the machine on and prints its story as it happens.
 func live(ctx context.Context, w io.Writer, machine *vm.Machine) (*vm.BootResult, *lab.Story, error) {
 	start := time.Now()
-	story := &lab.Story{Tell: func(line string) { fmt.Fprintf(w, "%6.1f s  %.150s\n", time.Since(start).Seconds(), line) }}
+	story := &lab.Story{Tell: func(line string) { fmt.Fprintln(w, told(time.Since(start), line)) }}
 	result, err := machine.Boot(ctx, vm.BootOptions{OnLine: story.Line})
 	return result, story, err
+}
+
+// told is a line of the console, and when it came.
+func told(at time.Duration, line string) string {
+	return fmt.Sprintf("%6.1f s  %.150s", at.Seconds(), line)
 }
 
 // prove prints each claim with what the machine says about it, and fails if one does not hold.
@@ -102,6 +128,7 @@ func prove(w io.Writer, want lab.Want, first, second *vm.BootResult) error {
 	}
 	claim(first.Exit == vm.Rebooted && second.Exit == vm.PoweredOff, "one reboot: the first power-on %s, the second %s", first.Exit, second.Exit)
 	claim(r.Version == "B.2", "B is booted: version %s", r.Version)
+	claim(second.Said(lab.DerivedSays), "its derived layers are merged: a unit of theirs says so")
 	for _, arg := range strings.Fields(strings.Join(want.Kargs, " ")) {
 		claim(strings.Contains(" "+r.Cmdline+" ", " "+arg+" "), "kernel argument %s", arg)
 	}

@@ -1,43 +1,70 @@
 package e2e_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"machine-pivot/host"
 	"machine-pivot/test/lab"
+	"machine-pivot/test/registry"
 	"machine-pivot/test/vm"
 )
 
-// derived pivots to images that a container build has made: B with derived layers on
-// top, in the system, and B and the same layers without an ostree commit, in the
-// initramfs.
-func derived(t *testing.T, l *lab.Lab) {
-	image, err := l.Derived(t.Context())
+// plainImage pivots in the initramfs to an image that a container build has made of B
+// without an ostree commit. The one with derived layers is powerCuts'.
+func plainImage(t *testing.T, l *lab.Lab) {
+	image, err := l.Plain(t.Context(), 300)
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, err := l.Plain(t.Context(), 300)
+	want := l.Wanted()
+	want.Image = image
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs})
+	first := boot(t, m, vm.BootOptions{})
+	expectPivot(t, first)
+	expectPivotIn(t, first, host.ModeInitramfs)
+	second := boot(t, m, vm.BootOptions{})
+	expectArrived(t, second, want)
+	expectMerged(t, second, 1)
+}
+
+// expectMerged wants the derived layers of a version to be what runs.
+func expectMerged(t *testing.T, b *vm.BootResult, version int) {
+	t.Helper()
+	if says := fmt.Sprintf("%s, version %d", lab.DerivedSays, version); !b.Said(says) {
+		t.Errorf("the console does not say %q", says)
+	}
+}
+
+// toNextVersion is the argument on the kernel command line with which a machine of
+// withNextVersion goes on to the next version of its image.
+const toNextVersion = "test.next-version"
+
+// withNextVersion are the files that make a machine do so.
+func withNextVersion(next lab.Image) []vm.TreeFile {
+	return lab.Typed("pivot rebase "+next.Reference+" -r", "KernelCommandLine="+toNextVersion)
+}
+
+// nextVersion takes a machine of withNextVersion, which has arrived at the version
+// before, to the next one: that shares all layers but the last, and no other is
+// fetched.
+func nextVersion(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want, next lab.Image) {
+	t.Helper()
+	since := l.Registry.Requests()
+	update := boot(t, m, vm.BootOptions{ExtraArgs: []string{toNextVersion}})
+	if update.Exit != vm.Rebooted {
+		t.Fatalf("the machine %s, want a reboot", update.Exit)
+	}
+	digests, err := registry.LastLayer(next)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		name, image string
-		mode        host.Mode
-	}{
-		{"layers, in the system", image, host.ModeSystem}, {"plain, in the initramfs", plain, host.ModeInitramfs},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			want := l.Wanted()
-			want.Image = c.image
-			m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: c.mode})
-			first := boot(t, m, vm.BootOptions{})
-			expectPivot(t, first)
-			expectPivotIn(t, first, c.mode)
-			second := boot(t, m, vm.BootOptions{})
-			expectArrived(t, second, want)
-			if !second.Said(lab.DerivedSays) {
-				t.Errorf("the console does not say %q", lab.DerivedSays)
-			}
-		})
+	if pulled := l.Registry.Pulled(since); !slices.Equal(pulled, digests) {
+		t.Errorf("the registry was asked for %q, want manifest, config and last layer: %q", pulled, digests)
 	}
+	updated := boot(t, m, vm.BootOptions{})
+	want.Image = next.Reference
+	expectTarget(t, updated, want)
+	expectMerged(t, updated, 2)
 }

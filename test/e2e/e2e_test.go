@@ -30,7 +30,7 @@ func TestFirstBoot(t *testing.T) {
 		{"main job", mainJob},
 		{"both modes, separate boot, xfs root", modes},
 		{"by kexec", byKexec},
-		{"derived layers", derived},
+		{"plain image", plainImage},
 		{"already at target", alreadyAtTarget},
 		{"bad MachineConfig", badMachineConfig},
 		{"registry comes up late", registryLate},

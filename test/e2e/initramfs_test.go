@@ -134,13 +134,21 @@ func earlyPowerCuts(t *testing.T, l *lab.Lab) {
 	if long() {
 		amount = cuts{flush: 1, random: 200, boots: 6, least: 400}
 	}
-	want := l.Wanted()
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Layout: redHat(t), Mode: host.ModeInitramfs})
-	c := newCutter(t, l, m)
-	first := c.record(m, "pivot", vm.Rebooted)
-	expectPivotIn(t, first.boot, host.ModeInitramfs)
-	c.new = c.inspect(m.Disk)
-	c.cut(amount, first)
+	early := lab.Setup{Layout: redHat(t), Mode: host.ModeInitramfs}
+	t.Run("undivided", func(t *testing.T) {
+		c := newCutter(t, l, cutImage{reference: l.Image}, early)
+		c.cut(amount, c.recordFirst())
+	})
+	if long() {
+		t.Run("plain", func(t *testing.T) {
+			image, err := l.Plain(t.Context(), 30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := newCutter(t, l, cutImage{image, true}, early)
+			c.cut(amount, c.recordFirst())
+		})
+	}
 }
 
 // indexOf is the number of the first line on the console that has a text; -1: none has.

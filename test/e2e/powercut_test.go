@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/host"
 	"machine-pivot/test/lab"
+	"machine-pivot/test/need"
 	"machine-pivot/test/vm"
 )
 
@@ -32,38 +35,95 @@ func long() bool { return os.Getenv("PIVOT_SWEEP") == "long" }
 // powerCuts (P25, P26) records a whole first boot, write by write, and cuts the
 // power at each flush and at random writes. What the disk then holds must be the
 // old system or the new one, whole; and a machine that boots it must arrive.
+//
+// The image has derived layers, as most have. The first boot over, it goes on to the
+// next version.
 func powerCuts(t *testing.T, l *lab.Lab) {
-	amount := cuts{flush: 2, random: 12, boots: 5, least: 100}
+	amount := cuts{flush: 3, random: 12, boots: 4, least: 100}
 	if long() {
 		amount = cuts{flush: 1, random: 200, boots: 6, least: 800}
 	}
-	m := machine(t, l, encapsulated(t, l.Wanted()))
-	c := newCutter(t, l, m)
-	first := c.record(m, "pivot", vm.Rebooted)
-	c.new = c.inspect(m.Disk)
-	second := c.record(m, "close", vm.PoweredOff)
-	c.cut(amount, first, second)
+	t.Run("derived layers", func(t *testing.T) {
+		image, err := l.Derived(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := l.DerivedVersion(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newCutter(t, l, cutImage{image, true}, lab.Setup{Files: withNextVersion(next)})
+		first, second := c.recordBoth()
+		nextVersion(t, l, c.machine, c.want, next)
+		c.cut(amount, first, second)
+	})
+	if long() {
+		t.Run("undivided", func(t *testing.T) {
+			c := newCutter(t, l, cutImage{reference: l.Image}, lab.Setup{})
+			first, second := c.recordBoth()
+			c.cut(amount, first, second)
+		})
+	}
+}
+
+// cutImage is an image that a machine is on its way to when its power goes.
+type cutImage struct {
+	reference string
+	built     bool // by a container build: it has a ref, and so has each of its layers
 }
 
 // cutter cuts the power of recorded boots.
 type cutter struct {
 	t        *testing.T
 	lab      *lab.Lab
+	image    cutImage
 	want     lab.Want
+	machine  *vm.Machine
+	mode     host.Mode
 	dir      string
 	old, new vm.DiskState
 
 	tried, cameUpNew int
+	whole            int       // repositories that were held against ostree fsck
+	refs             []string  // of the last one of them
 	booted           int       // power-ons of disks that came out
 	interesting      []cutDisk // in the order of the recording
 }
 
-// newCutter is for a machine that wants what the lab offers.
-func newCutter(t *testing.T, l *lab.Lab, m *vm.Machine) *cutter {
+// newCutter makes a machine that is on its way to an image.
+func newCutter(t *testing.T, l *lab.Lab, image cutImage, s lab.Setup) *cutter {
 	t.Helper()
-	c := &cutter{t: t, lab: l, want: l.Wanted(), dir: scratch(t)}
-	c.old = c.inspect(m.Disk)
+	if missing := vm.LackingToMount(); len(missing) > 0 {
+		need.Lacking(t, "cannot read such disks here: lacking "+strings.Join(missing, ", "))
+	}
+	c := &cutter{t: t, lab: l, image: image, want: l.Wanted(), mode: cmp.Or(s.Mode, host.ModeSystem), dir: scratch(t)}
+	c.want.Image = image.reference
+	s.Encapsulated = encapsulated(t, c.want)
+	c.machine = machineWith(t, l, s)
+	c.old = c.inspect(c.machine.Disk)
 	return c
+}
+
+// recordBoth records both boots of a first boot.
+func (c *cutter) recordBoth() (first, second recording) {
+	c.t.Helper()
+	first = c.recordFirst()
+	second = c.record("close", vm.PoweredOff)
+	expectArrived(c.t, second.boot, c.want)
+	if c.image.built {
+		expectMerged(c.t, second.boot, 1)
+	}
+	return first, second
+}
+
+// recordFirst records the boot that pivots.
+func (c *cutter) recordFirst() recording {
+	c.t.Helper()
+	first := c.record("pivot", vm.Rebooted)
+	expectPivot(c.t, first.boot)
+	expectPivotIn(c.t, first.boot, c.mode)
+	c.new = c.inspect(c.machine.Disk)
+	return first
 }
 
 // cut tries recordings and then boots some of the disks that came out.
@@ -81,8 +141,8 @@ func (c *cutter) cut(amount cuts, recordings ...recording) {
 		c.t.Errorf("only %d power cuts, want %d", c.tried, amount.least)
 	}
 	c.bootSome(amount.boots)
-	c.t.Logf("swept power cuts of a real machine: %d points, each examined in %.1f s: %d come up old, %d new; %d boots; %.0f s",
-		c.tried, examined.Seconds()/float64(max(c.tried, 1)), c.tried-c.cameUpNew, c.cameUpNew, c.booted, time.Since(start).Seconds())
+	c.t.Logf("swept power cuts of a real machine, %s: %d points, each examined in %.1f s, %d of them with ostree fsck: "+
+		"%d come up old, %d new; %d boots; %.0f s", path.Base(c.t.Name()), c.tried, examined.Seconds()/float64(max(c.tried, 1)), c.whole, c.tried-c.cameUpNew, c.cameUpNew, c.booted, time.Since(start).Seconds())
 }
 
 // recording is one boot and what it wrote.
@@ -95,6 +155,23 @@ type recording struct {
 type cutDisk struct {
 	recording *vm.Recording
 	cut       vm.Cut
+	refs      []string // in its repository
+}
+
+// Where the refs of container images and of their layers are.
+const (
+	imageRefs = "ostree/container/image/"
+	layerRefs = "ostree/container/blob/"
+)
+
+// below are the disk's refs below a prefix, without it.
+func (d cutDisk) below(prefix string) (names []string) {
+	for _, ref := range d.refs {
+		if name, ok := strings.CutPrefix(ref, prefix); ok {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // scratch is a directory for disks, in memory where there is room.
@@ -122,13 +199,13 @@ func (c *cutter) inspect(disk string) vm.DiskState {
 }
 
 // record boots the machine once and keeps what it writes.
-func (c *cutter) record(m *vm.Machine, name string, end vm.Reason) recording {
+func (c *cutter) record(name string, end vm.Reason) recording {
 	c.t.Helper()
 	dir := filepath.Join(c.dir, name)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		c.t.Fatal(err)
 	}
-	b := boot(c.t, m, vm.BootOptions{Record: dir})
+	b := boot(c.t, c.machine, vm.BootOptions{Record: dir})
 	if b.Exit != end {
 		c.t.Fatalf("the machine %s, want that it %s", b.Exit, end)
 	}
@@ -155,7 +232,7 @@ func (c *cutter) try(r *vm.Recording, amount cuts) {
 	}
 	slices.SortStableFunc(points, func(a, b vm.Cut) int { return cmp.Compare(a.Before, b.Before) })
 	for _, cut := range points {
-		if err := c.check(cutDisk{r, cut}); err != nil {
+		if err := c.check(cutDisk{recording: r, cut: cut}); err != nil {
 			c.t.Errorf("power cut %s: %v", cut, err)
 		}
 		c.tried++
@@ -179,6 +256,10 @@ func (c *cutter) check(d cutDisk) error {
 		whole = c.new
 		c.cameUpNew++
 	}
+	d.refs, err = m.Refs(c.t.Context())
+	if err != nil {
+		return err
+	}
 	c.interesting = append(c.interesting, d)
 	got, want := s.Entries[0].Options, whole.Entries[0].Options
 	switch {
@@ -189,7 +270,25 @@ func (c *cutter) check(d cutDisk) error {
 	case withoutBootDir(got) != withoutBootDir(want):
 		return fmt.Errorf("a mixture: options %q, want %q", got, want)
 	}
-	return c.checkFiles(m, s.Deployment, isNew)
+	if err := c.checkFiles(m, s.Deployment, isNew); err != nil {
+		return err
+	}
+	return c.checkRepo(m, d, isNew)
+}
+
+// checkRepo wants each ref to be one to a whole commit, and the new system's image to
+// have one. The repository is read whole where its refs are others than before: when a
+// ref is new, what it leads to is the youngest that a cut can lose.
+func (c *cutter) checkRepo(m *vm.Machine, d cutDisk, isNew bool) error {
+	if images := d.below(imageRefs); c.image.built && isNew && len(images) == 0 {
+		return errors.New("the new system's image has no ref")
+	}
+	if !long() && slices.Equal(d.refs, c.refs) {
+		return nil
+	}
+	c.whole++
+	c.refs = d.refs
+	return m.Fsck(c.t.Context())
 }
 
 // withoutBootDir leaves out which of its two boot directories ostree uses.
@@ -220,24 +319,56 @@ func (c *cutter) checkFiles(m *vm.Machine, deployment string, isNew bool) error 
 	return nil
 }
 
-// bootSome boots some of the disks, spread over all, until each has arrived.
+// bootSome boots some of the disks until each has arrived: spread over all, and one
+// that lost its power between an image's layers.
 func (c *cutter) bootSome(n int) {
-	for i := range n {
-		d := c.interesting[(2*i+1)*len(c.interesting)/(2*n)]
-		disk := filepath.Join(c.dir, "boot.img")
-		if err := d.recording.Rebuild(c.t.Context(), d.cut, disk); err != nil {
-			c.t.Fatal(err)
-		}
-		m := &vm.Machine{Disk: disk, Log: testLog{c.t}}
-		boots := 1
-		b := boot(c.t, m, vm.BootOptions{})
-		for ; b.Exit == vm.Rebooted && boots < 3; boots++ {
-			b = boot(c.t, m, vm.BootOptions{})
-		}
-		c.booted += boots
-		c.t.Logf("power cut %s: arrived in %d boots", d.cut, boots)
-		c.expectArrived(b)
+	c.t.Helper()
+	if c.image.built {
+		n--
+		c.boot(c.midway())
 	}
+	for i := range n {
+		c.boot(c.interesting[(2*i+1)*len(c.interesting)/(2*n)])
+	}
+}
+
+// midway is the disk that has the most layers of an image, but not the image.
+func (c *cutter) midway() (disk cutDisk) {
+	c.t.Helper()
+	for _, d := range c.interesting {
+		if len(d.below(imageRefs)) == 0 && len(d.below(layerRefs)) > len(disk.below(layerRefs)) {
+			disk = d
+		}
+	}
+	if disk.recording == nil {
+		c.t.Fatal("no power cut came between two layers")
+	}
+	return disk
+}
+
+// boot boots a disk until it has arrived. No layer that it has is fetched again.
+func (c *cutter) boot(d cutDisk) {
+	c.t.Helper()
+	disk := filepath.Join(c.dir, "boot.img")
+	if err := d.recording.Rebuild(c.t.Context(), d.cut, disk); err != nil {
+		c.t.Fatal(err)
+	}
+	since := c.lab.Registry.Requests()
+	m := &vm.Machine{Disk: disk, Log: testLog{c.t}}
+	boots := 1
+	b := boot(c.t, m, vm.BootOptions{})
+	for ; b.Exit == vm.Rebooted && boots < 3; boots++ {
+		b = boot(c.t, m, vm.BootOptions{})
+	}
+	c.booted += boots
+	kept, pulled := d.below(layerRefs), c.lab.Registry.Pulled(since)
+	c.t.Logf("power cut %s: %d layers kept, arrived in %d boots with %d requests", d.cut, len(kept), boots, len(pulled))
+	for _, layer := range kept {
+		if digest := strings.Replace(layer, "_3A_", ":", 1); slices.Contains(pulled, digest) {
+			c.t.Errorf("layer %s was fetched again", digest)
+		}
+	}
+	c.expectArrived(b)
 }
 
 // expectArrived is for a machine that has lost its power once: that may have cost
@@ -245,6 +376,9 @@ func (c *cutter) bootSome(n int) {
 func (c *cutter) expectArrived(b *vm.BootResult) {
 	c.t.Helper()
 	r := expectWhole(c.t, b, c.want)
+	if c.image.built {
+		expectMerged(c.t, b, 1)
+	}
 	if r.Encapsulated || !r.Closed {
 		c.t.Errorf("the first boot is not closed: file there %v, .bak there %v", r.Encapsulated, r.Closed)
 	}

@@ -16,10 +16,10 @@ func layered(t *testing.T, l *lab.Lab) {
 	expectLayered(t, l, want, l.Guest.CommitB, "custom-url=pivot://"+want.Image, "baserefspec="+l.Guest.CommitB)
 }
 
-// layeredOnNative is the same to an ostree-native container, for which rpm-ostree
-// cannot ask the registry: the pull secret is kubelet's.
+// layeredOnNative is the same to an ostree-native container with derived layers, for
+// which rpm-ostree cannot ask the registry: the pull secret is kubelet's.
 func layeredOnNative(t *testing.T, l *lab.Lab) {
-	image, err := l.NativeImage(t.Context())
+	image, err := l.Derived(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,13 @@ package lab
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -16,15 +19,17 @@ import (
 // merged files say.
 const DerivedUnit = "derived.service"
 
-// What DerivedUnit says, if the layers were merged as they should be.
+// What DerivedUnit says, if the layers were merged as they should be. The version of
+// the image follows: see DerivedVersion.
 const DerivedSays = "@@derived: two from the second layer, 0750, nothing that was removed"
 
 // changes are three layers as a container build puts them on top of an OS: a unit and
-// its program, files that later layers replace or remove, and a change of /etc.
-func changes() []oscontainer.Option {
+// its program, files that later layers replace or remove, and a change of /etc. The
+// last one differs between versions.
+func changes(version int) []oscontainer.Option {
 	program := oscontainer.File("usr/bin/derived-tool", `#!/bin/sh
 [ -e /usr/share/derived/gone ] || [ -e /usr/share/derived/removed ] && gone="something that was removed"
-echo "@@derived: $(cat /etc/derived.conf) from the $(cat /usr/share/derived/replaced), $(stat -c 0%a /usr/share/derived/private), ${gone:-nothing that was removed}"
+echo "@@derived: $(cat /etc/derived.conf) from the $(cat /usr/share/derived/replaced), $(stat -c 0%a /usr/share/derived/private), ${gone:-nothing that was removed}, version $(cat /usr/share/openshift/metadata)"
 `)
 	program.Mode = 0o755
 	program.PAXRecords = map[string]string{"SCHILY.xattr.user.derived": "1"}
@@ -44,23 +49,37 @@ StandardOutput=journal+console
 			oscontainer.File("usr/share/derived/removed/inside", "x"), oscontainer.File("etc/derived.conf", "one")),
 		oscontainer.WithDerived(oscontainer.File("usr/share/derived/replaced", "second layer"), oscontainer.File("etc/derived.conf", "two"),
 			oscontainer.File("usr/share/derived/.wh.gone", ""), oscontainer.File("usr/share/derived/.wh.removed", "")),
-		oscontainer.WithDerived(oscontainer.File("usr/share/openshift/metadata", "last")),
+		oscontainer.WithDerived(oscontainer.File("usr/share/openshift/metadata", fmt.Sprint(version))),
 	}
+}
+
+// Image is an image that the registry serves.
+type Image struct {
+	Reference string // as a guest names it, by digest
+	v1.Image
 }
 
 // Derived serves B with derived layers on top, and returns its reference.
 func (l *Lab) Derived(ctx context.Context) (image string, err error) {
-	img, err := oscontainer.Encapsulated(l.Guest.BareRepo(), l.Guest.CommitB, append(changes(), l.workDir("derived"), oscontainer.WithChunks(8))...)
+	img, err := l.DerivedVersion(ctx, 1)
+	return img.Reference, err
+}
+
+// DerivedVersion is Derived in a version: each has another last layer.
+func (l *Lab) DerivedVersion(ctx context.Context, version int) (Image, error) {
+	opts := append(changes(version), l.workDir(fmt.Sprintf("derived-%d", version)), oscontainer.WithChunks(8))
+	img, err := oscontainer.Encapsulated(l.Guest.BareRepo(), l.Guest.CommitB, opts...)
 	if err != nil {
-		return "", err
+		return Image{}, err
 	}
-	return l.push(ctx, "derived", img)
+	reference, err := l.push(ctx, "derived", img)
+	return Image{reference, img}, err
 }
 
 // Plain serves B and the same layers as an image without an ostree commit, in n
 // layers and those three, and returns its reference.
 func (l *Lab) Plain(ctx context.Context, n int) (image string, err error) {
-	tree := filepath.Join(l.dir, "tree")
+	tree := filepath.Join(l.dir, fmt.Sprintf("tree-%d", n))
 	out, err := exec.CommandContext(ctx, "ostree", "checkout", "--repo="+l.Guest.BareRepo(), l.Guest.CommitB, tree).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("cannot check out B: %w\n%s", err, out)
@@ -69,11 +88,40 @@ func (l *Lab) Plain(ctx context.Context, n int) (image string, err error) {
 	if err != nil {
 		return "", err
 	}
-	img, err := oscontainer.Plain("B.2", append(append(oscontainer.Spread(entries, n), changes()...), l.workDir("plain"))...)
+	opts := append(oscontainer.Spread(entries, n), append(changes(1), l.workDir(fmt.Sprintf("plain-%d", n)))...)
+	img, err := oscontainer.Plain("B.2", opts...)
 	if err != nil {
 		return "", err
 	}
 	return l.push(ctx, "plain", img)
+}
+
+// Inspect asks pivot how many layers an image has that the registry serves: of an
+// ostree commit, and derived ones.
+func (l *Lab) Inspect(ctx context.Context, image string) (base, derived int, err error) {
+	root, err := os.MkdirTemp(l.dir, "inspect-*")
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, f := range l.accessAs(l.Registry.Host()) {
+		path := filepath.Join(root, f.Path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.Content, f.Mode)); err != nil {
+			return 0, 0, err
+		}
+	}
+	here := strings.Replace(image, l.Registry.HostAs(guestHost), l.Registry.Host(), 1)
+	out, err := l.pivot(ctx, "image", "inspect", "--root="+root, "-o=json", here)
+	if err != nil {
+		return 0, 0, err
+	}
+	var found struct {
+		Layers  []any
+		Derived int
+	}
+	if err := json.Unmarshal(out, &found); err != nil {
+		return 0, 0, fmt.Errorf("cannot read what pivot says of image %s: %w", image, err)
+	}
+	return len(found.Layers) - found.Derived, found.Derived, nil
 }
 
 // workDir is where an image's layers are kept.

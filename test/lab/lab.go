@@ -86,26 +86,6 @@ func (l *Lab) serve(ctx context.Context) (err error) {
 	return err
 }
 
-// NativeImage puts B into the registry as an ostree-native container, too, and
-// returns its reference, by digest.
-func (l *Lab) NativeImage(ctx context.Context) (string, error) {
-	bare := filepath.Join(l.dir, "bare")
-	for _, argv := range [][]string{
-		{"init", "--repo=" + bare, "--mode=bare"},
-		{"pull-local", "--repo=" + bare, l.Guest.ArchiveRepo, l.Guest.CommitB},
-	} {
-		if out, err := exec.CommandContext(ctx, "ostree", argv...).CombinedOutput(); err != nil {
-			return "", fmt.Errorf("cannot make a native image: ostree %s: %w\n%s", argv[0], err, out)
-		}
-	}
-	img, err := oscontainer.Encapsulated(bare, l.Guest.CommitB, oscontainer.WithWorkDir(l.dir), oscontainer.WithChunks(4))
-	if err != nil {
-		return "", err
-	}
-	digest, err := l.Registry.Push(ctx, "os/native", "b", img)
-	return l.Registry.HostAs(guestHost) + "/os/native@" + digest, err
-}
-
 // Close stops the registry and removes what is not worth keeping.
 func (l *Lab) Close() error {
 	var err error

@@ -14,8 +14,10 @@ import (
 )
 
 // access are the files that let a guest trust the registry and log in to it.
-func (l *Lab) access() []vm.TreeFile {
-	host := l.Registry.HostAs(guestHost)
+func (l *Lab) access() []vm.TreeFile { return l.accessAs(l.Registry.HostAs(guestHost)) }
+
+// accessAs is access for who reaches the registry under another name.
+func (l *Lab) accessAs(host string) []vm.TreeFile {
 	return []vm.TreeFile{
 		{Path: "/etc/containers/certs.d/" + host + "/ca.crt", Mode: 0o644, Content: l.Registry.CA()},
 		{Path: "/var/lib/kubelet/config.json", Mode: 0o600, Content: l.Registry.PullSecret(host)},

@@ -5,10 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"machine-pivot/firstboot"
 	"machine-pivot/ostree"
@@ -16,6 +19,8 @@ import (
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/lab"
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/ostreetree"
 	"machine-pivot/test/syskill"
 )
 
@@ -27,8 +32,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// short is about how many kills a short run tries.
-const short = 30
+// About how many kills a short run tries: in a whole first boot, and while an image is
+// imported.
+const (
+	short = 30
+	few   = 8
+)
+
+// long reports whether all points are wanted, not a sample.
+func long() bool { return os.Getenv("PIVOT_SWEEP") == "long" }
 
 // TestKills (P3, P25, P28) kills the real binary, with the real ostree it
 // runs, at its system calls. Afterwards the next boot must be the old system or
@@ -37,35 +49,60 @@ func TestKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the whole binary")
 	}
-	w, start := newWorld(t), time.Now()
-	pivoted := w.machine(t, w.host.Physical())
-	effects := pivoted.run(t, syskill.Stop{}).Effects
-	kills := w.killAll(t, "pivot", w.host.Physical(), effects)
-	closed := w.machine(t, pivoted.Physical)
-	closing := closed.run(t, syskill.Stop{}).Effects
-	kills += w.killAll(t, "close", pivoted.Physical, closing)
-	t.Logf("swept kills of the real program: %d effects up to the reboot, %d after it, %d cases, %.0f s",
-		len(effects), len(closing), kills, time.Since(start).Seconds())
+	changes := oscontainer.WithDerived(oscontainer.File("usr/share/derived", "derived"), oscontainer.File("etc/derived.conf", "derived"))
+	for name, image := range map[string]func(*hostdir.Host) v1.Image{
+		"undivided":      nil,
+		"derived layers": func(h *hostdir.Host) v1.Image { return h.NativeImage(oscontainer.WithChunks(3), changes) },
+		"plain":          func(h *hostdir.Host) v1.Image { return h.PlainImage(3, changes) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, start := newWorld(t, image), time.Now()
+			pivoted := w.machine(t, w.host.Physical())
+			effects := pivoted.run(t, syskill.Stop{}).Effects
+			closed := w.machine(t, pivoted.Physical)
+			closing := closed.run(t, syskill.Stop{}).Effects
+			if image == nil || long() {
+				w.killAll(t, "pivot", w.host.Physical(), effects, points(effects, short))
+				w.killAll(t, "close", pivoted.Physical, closing, points(closing, short))
+			} else {
+				w.killAll(t, "import", w.host.Physical(), effects, importing(effects))
+			}
+			if name == "derived layers" && w.midway == 0 {
+				t.Error("no kill came between two layers")
+			}
+			t.Logf("swept kills of the real program, %s: %d effects up to the reboot, %d after it, %d cases, %d of them between two layers, %.0f s",
+				name, len(effects), len(closing), w.kills, w.midway, time.Since(start).Seconds())
+		})
+	}
 }
 
-// killAll kills machines that start from a sysroot at points of these effects.
-func (w *world) killAll(t *testing.T, name, sysroot string, effects []string) (kills int) {
-	for _, at := range points(effects) {
-		kills++
+// killAll kills machines that start from a sysroot at some of these effects. No layer
+// that a machine had by then is fetched again.
+func (w *world) killAll(t *testing.T, name, sysroot string, effects []string, at []int) {
+	for n, at := range at {
 		t.Run(fmt.Sprintf("%s %d %s", name, at, effects[at-1]), func(t *testing.T) {
 			m := w.machine(t, sysroot)
 			if r := m.run(t, syskill.Stop{At: at, Signal: syscall.SIGKILL}); !r.Killed {
 				t.Logf("it had only %d effects", len(r.Effects))
 			}
 			m.expectWhole(t)
-			if kills%2 == 0 {
+			if n%2 == 1 {
 				m.boot(t)
 			}
+			kept, since := m.refs(t, "blob"), w.host.Registry.Requests()
+			w.kills++
+			if len(kept) > 0 && len(m.refs(t, "image")) == 0 {
+				w.midway++
+			}
 			m.run(t, syskill.Stop{})
+			for _, digest := range w.host.Registry.Pulled(since) {
+				if slices.Contains(kept, strings.Replace(digest, ":", "_3A_", 1)) {
+					t.Errorf("layer %s was fetched again", digest)
+				}
+			}
 			m.arrive(t)
 		})
 	}
-	return kills
 }
 
 // TestTerminate sends SIGTERM instead: the program finishes what it is at or
@@ -74,9 +111,9 @@ func TestTerminate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the whole binary")
 	}
-	w, start := newWorld(t), time.Now()
+	w, start := newWorld(t, nil), time.Now()
 	effects := w.machine(t, w.host.Physical()).run(t, syskill.Stop{}).Effects
-	all := points(effects)[1:] // at the first, its exec, it is not there yet
+	all := points(effects, short)[1:] // at the first, its exec, it is not there yet
 	finished := 0
 	for i := 0; i < len(all); i += 3 {
 		t.Run(fmt.Sprintf("%d %s", all[i], effects[all[i]-1]), func(t *testing.T) {
@@ -101,9 +138,9 @@ func TestTerminate(t *testing.T) {
 		len(effects), (len(all)+2)/3, finished, time.Since(start).Seconds())
 }
 
-// points are the effects to kill at: all of them, or for a short run some of
+// points are the effects to kill at: all of them, or for a short run about so many of
 // those that begin something, where ten files are removed the first.
-func points(effects []string) []int {
+func points(effects []string, about int) []int {
 	var all, begin []int
 	for i := range effects {
 		all = append(all, i+1)
@@ -111,14 +148,25 @@ func points(effects []string) []int {
 			begin = append(begin, i+1)
 		}
 	}
-	if os.Getenv("PIVOT_SWEEP") == "long" {
+	if long() {
 		return all
 	}
 	var some []int
-	for i := 0; i < len(begin); i += max(1, len(begin)/short) {
+	for i := 0; i < len(begin); i += max(1, len(begin)/about) {
 		some = append(some, begin[i])
 	}
 	return some
+}
+
+// importing are points from when the first layer is made durable, which the first
+// syncfs does, to when ostree is run: its exec is the second one.
+func importing(effects []string) (at []int) {
+	from := slices.Index(effects, "syncfs")
+	to := 1 + slices.Index(effects[1:], "exec")
+	for _, p := range points(effects[from:to], few) {
+		at = append(at, from+p)
+	}
+	return at
 }
 
 // world is what all machines of a test share.
@@ -126,12 +174,25 @@ type world struct {
 	host    *hostdir.Host
 	want    lab.Want
 	program string
+	layers  int // of an image that is not undivided
+
+	kills  int
+	midway int // those that left some layers of an image
 }
 
-func newWorld(t *testing.T) *world {
+// newWorld serves the next system as an image; nil: undivided.
+func newWorld(t *testing.T, image func(*hostdir.Host) v1.Image) *world {
+	t.Helper()
 	w := &world{host: hostdir.New(t), program: filepath.Join(t.TempDir(), "pivot")}
 	if out, err := exec.Command("go", "build", "-o", w.program, "machine-pivot/cmd/pivot").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	if image != nil {
+		img := image(w.host)
+		w.host.Serve(img)
+		layers, err := img.Layers()
+		must(t, err)
+		w.layers = len(layers)
 	}
 	set, err := pinning.ParseCPUSet("0")
 	must(t, err)
@@ -231,9 +292,30 @@ func (m *machine) next(t *testing.T) ostree.Deployment {
 	return all[0]
 }
 
-// expectWhole holds what boots next, and what runs, against the two that may be.
+// refs are those of the repository for containers: "image", or "blob" for layers.
+func (m *machine) refs(t *testing.T, kind string) (names []string) {
+	t.Helper()
+	refs, err := filepath.Glob(filepath.Join(m.repo(), "refs/heads/ostree/container", kind, "*"))
+	must(t, err)
+	for _, ref := range refs {
+		names = append(names, filepath.Base(ref))
+	}
+	return names
+}
+
+func (m *machine) repo() string { return filepath.Join(m.Physical, "ostree/repo") }
+
+// expectWhole holds what boots next, and what runs, against the two that may be, and
+// all that the repository refers to against ostree fsck, to which a commit that is marked
+// as partial is none. An image has a ref only if all of its layers have one.
 func (m *machine) expectWhole(t *testing.T) {
 	t.Helper()
+	if said, err := ostreetree.Ostree("fsck", "--repo="+m.repo()); err != nil || strings.Contains(said, "partial") {
+		t.Errorf("the repository is not whole: %s, %v", said, err)
+	}
+	if layers := m.refs(t, "blob"); len(m.refs(t, "image")) > 0 && len(layers) != m.w.layers {
+		t.Errorf("the image has a ref, %d of its %d layers have", len(layers), m.w.layers)
+	}
 	next := m.next(t)
 	isNew := version(next.Path) == "B.2"
 	if strings.Contains(next.Entry.Options, " nosmt loglevel=7") != isNew {

@@ -30,7 +30,7 @@ func (e ext4) device() string { return fmt.Sprintf("%s?offset=%d", e.disk, e.off
 func (e ext4) replay(ctx context.Context) error {
 	if e.offset > 0 {
 		// e2fsck forgets the offset when it has replayed and opens it again.
-		_, err := mounted(ctx, e.disk, e.partition, "rw", "true")
+		_, err := e.mounted(ctx, "rw", "true")
 		return err
 	}
 	_, err := run(ctx, "e2fsck", "-p", "-E", "journal_only", e.device())
@@ -81,6 +81,10 @@ func (e ext4) readLink(ctx context.Context, path string) (string, error) {
 		return "", fmt.Errorf("cannot read disk %s: %s is no link (%v)", e.disk, path, err)
 	}
 	return string(target), nil
+}
+
+func (e ext4) mounted(ctx context.Context, mode, script string, args ...string) ([]byte, error) {
+	return mounted(ctx, e.disk, e.partition, mode, script, args...)
 }
 
 // debugfs runs one request on the disk, read-only and without reading bitmaps.

@@ -19,6 +19,9 @@ type fileSystem interface {
 	readLink(ctx context.Context, path string) (string, error)
 	// list names what a directory holds.
 	list(ctx context.Context, dir string) ([]string, error)
+	// mounted runs a script with it mounted at "$1", "ro" or "rw", and further
+	// arguments, and returns what it prints.
+	mounted(ctx context.Context, mode, script string, args ...string) ([]byte, error)
 }
 
 // contents are the file systems on a disk.

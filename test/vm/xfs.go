@@ -64,8 +64,6 @@ func (x xfs) list(ctx context.Context, dir string) ([]string, error) {
 	return names, err
 }
 
-// mounted runs a script with the file system mounted at "$1", and returns what
-// it prints.
 func (x xfs) mounted(ctx context.Context, mode, script string, args ...string) ([]byte, error) {
 	// It may be a copy of one that is mounted.
 	return mounted(ctx, x.disk, x.partition, mode+",nouuid", script, args...)

@@ -1,0 +1,90 @@
+package firstboot_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/test/hostdir"
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/registry"
+)
+
+// TestNextVersion: after a first boot into an image that a container build has made, a
+// pivot to the next version, which has another last layer, fetches the manifest, the
+// config and that layer.
+func TestNextVersion(t *testing.T) {
+	kept := []oscontainer.Option{
+		oscontainer.WithDerived(oscontainer.File("usr/share/first", "first"), oscontainer.File("usr/share/version", "0")),
+		oscontainer.WithDerived(oscontainer.File("etc/second.conf", "second"), oscontainer.File("usr/share/gone", "")),
+	}
+	last := func(version int) []oscontainer.Option {
+		return append(slices.Clone(kept), oscontainer.WithDerived(
+			oscontainer.File("usr/share/version", fmt.Sprint(version)), oscontainer.File("usr/share/.wh.gone", "")))
+	}
+	for name, image := range map[string]func(h *hostdir.Host, version int) v1.Image{
+		"derived": func(h *hostdir.Host, version int) v1.Image {
+			return h.NativeImage(append(last(version), oscontainer.WithChunks(3))...)
+		},
+		"plain, 300 layers": func(h *hostdir.Host, version int) v1.Image { return h.PlainImage(297, last(version)...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			h.RepoConfig("fsync", "false") // each layer would be waited for
+			serve(t, h, image(h, 1))
+			arrive(t, h, "ostree")
+			expectVersion(t, h, "1")
+
+			next := image(h, 2)
+			serve(t, h, next)
+			since, before := h.Registry.Requests(), h.Registry.BytesServed()
+			r := firstboot.Rebase{Machine: machine(t, h), Image: h.Image}
+			if changed, err := r.Run(t.Context()); err != nil || !changed {
+				t.Fatalf("changed %v, %v", changed, err)
+			}
+			expectFetchedLast(t, h, next, since, before)
+			expectVersion(t, h, "1") // until the reboot
+			h.Boot()
+			expectNew(t, h)
+			expectVersion(t, h, "2")
+			expectTheirs(t, h)
+		})
+	}
+}
+
+// expectVersion wants the derived layers of a version to be what runs.
+func expectVersion(t *testing.T, h *hostdir.Host, version string) {
+	t.Helper()
+	for path, want := range map[string]string{"/usr/share/version": version, "/usr/share/first": "first", "/etc/second.conf": "second"} {
+		if got := string(h.Read(path)); got != want {
+			t.Errorf("%s holds %q, want %q", path, got, want)
+		}
+	}
+	if h.Read("/usr/share/gone") != nil {
+		t.Error("a file is there that the last layer removes")
+	}
+}
+
+// expectFetchedLast wants the registry to have given, since it had been asked and had
+// sent so much, the manifest, the config and the last layer of an image, each once.
+func expectFetchedLast(t *testing.T, h *hostdir.Host, img v1.Image, since int, before int64) {
+	t.Helper()
+	want, err := registry.LastLayer(img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := h.Registry.Pulled(since); !slices.Equal(got, want) {
+		t.Errorf("the registry was asked for %q, want %q", got, want)
+	}
+	manifest, err := img.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := manifest.Layers[len(manifest.Layers)-1]
+	if sent := h.Registry.BytesServed() - before; sent != manifest.Config.Size+last.Size {
+		t.Errorf("%d bytes were sent, want %d and %d", sent, manifest.Config.Size, last.Size)
+	}
+}

@@ -1,0 +1,36 @@
+package ostree_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestMarksOfOthers: a pull by somebody else that was interrupted leaves its commit
+// marked as partial. An import that finds or makes it whole takes the mark away; one
+// that ostree fsck has set stays.
+func TestMarksOfOthers(t *testing.T) {
+	for _, c := range []struct {
+		name, mark   string
+		before, stay bool // the commit was there before
+	}{
+		{"before the commit came", "", false, false},
+		{"of a commit that is there", "", true, false},
+		{"by fsck", "f", true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, r := newSource(t), newRepo(t)
+			if c.before {
+				_, err := importAll(t, r, s.commit, s.objects(), "os")
+				check(t, err)
+			}
+			mark := filepath.Join(r.Path(), "state", s.commit.String()+".commitpartial")
+			check(t, os.WriteFile(mark, []byte(c.mark), 0o644))
+			_, err := importAll(t, r, s.commit, s.objects(), "os")
+			check(t, err)
+			if r.HasPartial(s.commit) != c.stay {
+				t.Errorf("marked after the import: %v, want %v", !c.stay, c.stay)
+			}
+		})
+	}
+}

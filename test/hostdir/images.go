@@ -1,0 +1,42 @@
+package hostdir
+
+import (
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"machine-pivot/test/oscontainer"
+)
+
+// NativeImage is the host's next system as an ostree-native container.
+func (h *Host) NativeImage(opts ...oscontainer.Option) v1.Image {
+	h.t.Helper()
+	bare := filepath.Join(h.t.TempDir(), "bare")
+	h.run("ostree", "init", "--repo="+bare, "--mode=bare")
+	h.run("ostree", "pull-local", "--repo="+bare, h.Archive, h.Commit)
+	img, err := oscontainer.Encapsulated(bare, h.Commit, append(opts, oscontainer.WithWorkDir(h.t.TempDir()))...)
+	h.must(err)
+	return img
+}
+
+// PlainImage is the host's next system as an image without an ostree commit: n layers,
+// and those of opts on top.
+func (h *Host) PlainImage(n int, opts ...oscontainer.Option) v1.Image {
+	h.t.Helper()
+	tree := filepath.Join(h.t.TempDir(), "tree")
+	h.run("ostree", "checkout", "--repo="+h.Archive, h.Commit, tree)
+	entries, err := oscontainer.FromTree(tree)
+	h.must(err)
+	opts = append(append(oscontainer.Spread(entries, n), opts...), oscontainer.WithWorkDir(h.t.TempDir()))
+	img, err := oscontainer.Plain("B.2", opts...)
+	h.must(err)
+	return img
+}
+
+// Serve puts an image into the registry as the one that holds the next system.
+func (h *Host) Serve(img v1.Image) {
+	h.t.Helper()
+	digest, err := h.Registry.Push(h.t.Context(), "os/native", "b", img)
+	h.must(err)
+	h.Image = h.Registry.Host() + "/os/native@" + digest
+}
