@@ -15,6 +15,13 @@ import (
 // serveNative asks for the host's image as an ostree-native container.
 func serveNative(t *testing.T, h *hostdir.Host, opts ...oscontainer.Option) {
 	t.Helper()
+	h.Image = pushNative(t, h, opts...)
+	ask(t, h)
+}
+
+// pushNative makes an ostree-native container of the host's next system.
+func pushNative(t *testing.T, h *hostdir.Host, opts ...oscontainer.Option) (reference string) {
+	t.Helper()
 	bare := filepath.Join(t.TempDir(), "bare")
 	for _, argv := range [][]string{
 		{"ostree", "init", "--repo=" + bare, "--mode=bare"},
@@ -32,8 +39,7 @@ func serveNative(t *testing.T, h *hostdir.Host, opts ...oscontainer.Option) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Image = h.Registry.Host() + "/os/native@" + digest
-	ask(t, h)
+	return h.Registry.Host() + "/os/native@" + digest
 }
 
 // TestComposefs: an image that boots only with composefs is refused, before anything is

@@ -174,11 +174,7 @@ func derivedCases() []derivedCase {
 			{Header: tar.Header{Name: "dev/null", Typeflag: tar.TypeChar, Mode: 0o666}}}}, want: func(*osTree) {}},
 		{name: "of var, and gone again", layers: [][]entry{{regular("var/lib/app/state", "s"), regular("var/lib/other", "o")}, {gone("var/lib/app")}},
 			want: func(o *osTree) { o.write("var/lib/other", "o") }, notes: "file(s) below /var, as /var/lib/app/state, are for new installations"},
-		{name: "kernel arguments", layers: [][]entry{{regular("usr/lib/bootc/kargs.d/10-x.toml", "kargs = [\"x\"]"), regular("var/tmp/x", "x")}},
-			want: func(o *osTree) {
-				o.write("usr/lib/bootc/kargs.d/10-x.toml", "kargs = [\"x\"]")
-				o.write("var/tmp/x", "x")
-			}, notes: "/usr/lib/bootc/kargs.d has 10-x.toml"},
+		{name: "of var, for programs", layers: [][]entry{{regular("var/tmp/x", "x")}}, want: func(o *osTree) { o.write("var/tmp/x", "x") }},
 		{name: "the policy for paths of the base changed", layers: [][]entry{{regular("etc/selinux/small/contexts/files/file_contexts.local", "/usr/share/directory(/.*)?  system_u:object_r:local_t:s0\n")}},
 			want: func(o *osTree) {
 				o.write("usr/etc/selinux/small/contexts/files/file_contexts.local", "/usr/share/directory(/.*)?  system_u:object_r:local_t:s0\n")
@@ -282,6 +278,23 @@ func difference(want, got string) string {
 		}
 	}
 	return b.String()
+}
+
+// TestKernelArguments: an import says which ones the image brings, for the machine that
+// it is for.
+func TestKernelArguments(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	img, err := oscontainer.Derive(newOSTree(t).encapsulated(), oscontainer.WithWorkDir(t.TempDir()), oscontainer.WithDerived(
+		regular("usr/lib/bootc/kargs.d/10-x.toml", `kargs = ["x"]`), regular("usr/lib/bootc/kargs.d/20-y.toml", `kargs = ["never"]`)),
+		oscontainer.WithDerived(regular("usr/lib/bootc/kargs.d/20-y.toml", `kargs = ["y=1 z", "a"]`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, _ := h.push("kargs", img)
+	result, err := h.importRef(ref, bare(t))
+	if err != nil || result.KernelArguments.String() != "x y=1 z a" || len(result.Notes) > 0 {
+		t.Errorf("arguments %q, notes %q, %v", result.KernelArguments, result.Notes, err)
+	}
 }
 
 // TestChangedObjects has layers of builders that write to a base's objects through

@@ -16,6 +16,7 @@ import (
 	"machine-pivot/hostfiles"
 	"machine-pivot/osimage"
 	"machine-pivot/osimage/imageref"
+	"machine-pivot/osimage/kargsd"
 	"machine-pivot/ostree"
 	"machine-pivot/printable"
 	"machine-pivot/status"
@@ -121,8 +122,12 @@ func imageImportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, note := range result.Notes {
-				noteTo(status.NewLog(cmd.ErrOrStderr(), nil))(note)
+			note := noteTo(status.NewLog(cmd.ErrOrStderr(), nil))
+			for _, text := range result.Notes {
+				note(text)
+			}
+			if len(result.KernelArguments) > 0 {
+				note(fmt.Sprintf("the image brings kernel arguments of its own (/%s): %s", kargsd.Dir, result.KernelArguments))
 			}
 			return flags.write(cmd.OutOrStdout(), result, func(w io.Writer) {
 				fmt.Fprintf(w, "%s: %d of %d objects new, %d bytes fetched, %d written, %.1f s\n",
