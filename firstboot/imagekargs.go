@@ -134,7 +134,7 @@ func (m *Machine) withImageKargs(state pivot.State, target pivot.Target) (_ pivo
 		if wrong := brings.Err(); wrong != nil {
 			notes = append(notes, "warning: "+wrong.Error())
 		}
-		return target, brings.Line, append(notes, brings.Warnings...), err
+		return target, brings.Line, notes, err
 	}
 	if err := brings.Err(); err != nil {
 		return target, nil, nil, err

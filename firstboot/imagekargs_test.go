@@ -196,7 +196,7 @@ func TestImageKargsFollow(t *testing.T) {
 		if step.brings != "" {
 			opts = append(opts, bringing(step.brings))
 		}
-		step.rebase.Image = pushNative(t, h, append(opts, oscontainer.WithDerived(oscontainer.File("usr/share/step", step.name)))...)
+		step.rebase.Image = h.PushNative(append(opts, oscontainer.WithDerived(oscontainer.File("usr/share/step", step.name)))...)
 		plan := rebaseTo(t, h, step.rebase)
 		got := withoutOSTree(kargs.Split(h.Options()))
 		if got != inherited+step.want {
@@ -220,7 +220,7 @@ func TestImageKargsNamed(t *testing.T) {
 		{`kargs = ["rw"]`, ""},
 		{`kargs = ["rw"`, "warning: cannot use the kernel arguments that the image brings"},
 	} {
-		image := pushNative(t, h, bringing(step.brings))
+		image := h.PushNative(bringing(step.brings))
 		pull(t, h, image)
 		r := firstboot.Rebase{Machine: machine(t, h), Image: image}
 		plan, err := r.Plan(t.Context())

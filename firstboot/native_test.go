@@ -1,8 +1,6 @@
 package firstboot_test
 
 import (
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,31 +13,8 @@ import (
 // serveNative asks for the host's image as an ostree-native container.
 func serveNative(t *testing.T, h *hostdir.Host, opts ...oscontainer.Option) {
 	t.Helper()
-	h.Image = pushNative(t, h, opts...)
+	h.Image = h.PushNative(opts...)
 	ask(t, h)
-}
-
-// pushNative makes an ostree-native container of the host's next system.
-func pushNative(t *testing.T, h *hostdir.Host, opts ...oscontainer.Option) (reference string) {
-	t.Helper()
-	bare := filepath.Join(t.TempDir(), "bare")
-	for _, argv := range [][]string{
-		{"ostree", "init", "--repo=" + bare, "--mode=bare"},
-		{"ostree", "pull-local", "--repo=" + bare, h.Archive, h.Commit},
-	} {
-		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", argv, err, out)
-		}
-	}
-	img, err := oscontainer.Encapsulated(bare, h.Commit, append(opts, oscontainer.WithWorkDir(t.TempDir()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	digest, err := h.Registry.Push(t.Context(), "os/native", "b", img)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h.Registry.Host() + "/os/native@" + digest
 }
 
 // TestComposefs: an image that boots only with composefs is refused, before anything is

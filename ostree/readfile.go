@@ -59,22 +59,42 @@ func (r *Repo) directory(c Checksum, dir string) (dirTree, bool, error) {
 	return r.loadBelow(info.RootTree, dir)
 }
 
+// DirTree is the checksum of a directory in a commit: equal for directories of the
+// same names with the same files, whatever their own owners and modes. It is zero if
+// there is no such directory.
+func (r *Repo) DirTree(c Checksum, dir string) (Checksum, error) {
+	info, err := r.LoadCommit(c)
+	if err != nil {
+		return Checksum{}, err
+	}
+	tree, _, err := r.findBelow(info.RootTree, dir)
+	return tree, err
+}
+
 // loadBelow loads a directory by its path below another; false if there is none.
 func (r *Repo) loadBelow(root Checksum, dir string) (dirTree, bool, error) {
-	tree, err := r.loadTree(root)
-	if err != nil {
-		return tree, false, err
+	below, found, err := r.findBelow(root, dir)
+	if err != nil || !found {
+		return dirTree{}, false, err
 	}
+	tree, err := r.loadTree(below)
+	return tree, err == nil, err
+}
+
+// findBelow finds a directory by its path below another; false if there is none.
+func (r *Repo) findBelow(root Checksum, dir string) (Checksum, bool, error) {
 	for name := range strings.SplitSeq(dir, "/") {
+		tree, err := r.loadTree(root)
+		if err != nil {
+			return Checksum{}, false, err
+		}
 		below, found := tree.dir(name)
 		if !found {
-			return tree, false, nil
+			return Checksum{}, false, nil
 		}
-		if tree, err = r.loadTree(below.tree); err != nil {
-			return tree, false, err
-		}
+		root = below.tree
 	}
-	return tree, true, nil
+	return root, true, nil
 }
 
 // readRegular reads a file that is none if it is a symbolic link: in a repository that

@@ -112,6 +112,19 @@ func (h *Host) push(archive string, options ...oscontainer.Option) (reference st
 	return h.Registry.Host() + "/os/content@" + digest
 }
 
+// PushNative puts the next system into the registry as an ostree-native container.
+func (h *Host) PushNative(options ...oscontainer.Option) (reference string) {
+	h.t.Helper()
+	bare := filepath.Join(h.t.TempDir(), "bare")
+	h.run("ostree", "init", "--repo="+bare, "--mode=bare")
+	h.run("ostree", "pull-local", "--repo="+bare, h.Archive, h.Commit)
+	img, err := oscontainer.Encapsulated(bare, h.Commit, append(options, oscontainer.WithWorkDir(h.t.TempDir()))...)
+	h.must(err)
+	digest, err := h.Registry.Push(h.t.Context(), "os/native", "b", img)
+	h.must(err)
+	return h.Registry.Host() + "/os/native@" + digest
+}
+
 // Boot starts the default deployment: what was in /run is gone.
 func (h *Host) Boot() {
 	h.t.Helper()
