@@ -414,7 +414,7 @@ func TestDerivedRefused(t *testing.T) {
 		{"hard links in a circle", [][]entry{{hard("usr/x", "usr/y"), hard("usr/y", "usr/x")}}, fault.BadInput, "leads to itself"},
 		{"two kernels", [][]entry{{regular("usr/lib/modules/6.2.0/vmlinuz", "k")}}, fault.Refused, "2 kernels (6.1.0, 6.2.0)"},
 		{"no kernel", [][]entry{{gone("usr/lib/modules")}}, fault.Refused, "no kernel"},
-		{"no release", [][]entry{{regular("usr/lib/os-release", "NAME=x\n")}}, fault.Refused, "no /usr/lib/os-release"},
+		{"no release", [][]entry{{regular("usr/lib/os-release", "NAME=x\n")}}, fault.Refused, "no PRETTY_NAME or ID in /usr/lib/os-release"},
 		{"signed", [][]entry{{regular(prepareRoot, "[composefs]\nenabled = signed\n")}}, fault.Refused, "boots only what is signed"},
 		{"a pattern that Go does not know", [][]entry{{regular("etc/selinux/small/contexts/files/file_contexts.local", "/usr/share/(?=x).* system_u:object_r:x_t:s0\n")}}, fault.Refused, "(?=x)"},
 		{"no policy", [][]entry{{gone("etc/selinux/small/policy")}}, fault.BadInput, "policy/policy.*"},
