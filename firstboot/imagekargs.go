@@ -159,7 +159,7 @@ func (m *Machine) judgeImage(booted kargs.Line, change kargs.Change) (notes []st
 		return nil, err
 	}
 	if _, err := policy.ParseEntries(added); err != nil {
-		return nil, fault.New(fault.Refused, "the image brings them in /%s: %w", kargsd.Dir, err).
+		return nil, fault.New(fault.Refused, "%w, which the image brings in /%s", err, kargsd.Dir).
 			WithHint("leave the image's kernel arguments out with --image-kargs=print, or allow these in %s", kargs.PolicyPath)
 	}
 	for _, p := range policy.Check(added...) {

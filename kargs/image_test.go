@@ -45,16 +45,7 @@ func TestApplyOfAnImage(t *testing.T) {
 				New: kargs.Split(c.new), Delete: kargs.Split(c.del),
 				Image: &kargs.ImageChange{Before: kargs.Split(c.before), Now: kargs.Split(c.now)},
 			}
-			r, err := change.Apply(kargs.Split(c.booted))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.Final.String() != c.final || r.Appended.String() != c.appended || r.Deleted.String() != c.gone {
-				t.Errorf("final %q, appended %q, deleted %q; want %q, %q, %q", r.Final, r.Appended, r.Deleted, c.final, c.appended, c.gone)
-			}
-			if r.Changed != (c.final != c.booted) {
-				t.Errorf("changed is %v", r.Changed)
-			}
+			r := apply(t, change, c.booted, c.final, c.appended, c.gone)
 			// The same change proves the next boot, and changes nothing there.
 			if again, err := change.Apply(r.Final); err != nil || again.Changed {
 				t.Errorf("a second run changes %q to %q (%v)", r.Final, again.Final, err)

@@ -431,23 +431,23 @@ func TestDerivedRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ref, _ := h.push(fmt.Sprintf("refused-%d", n), img)
-			repo := bare(t)
-			_, err = h.importRef(ref, repo)
-			if fault.KindOf(err) != c.kind || err == nil || !strings.Contains(err.Error(), c.want) || fault.HintOf(err) == "" {
-				t.Errorf("error %v (%v), want %q", err, fault.HintOf(err), c.want)
-			}
-			onlyLayers(t, repo, "")
-			nothingStaged(t, repo)
+			h.refuses(fmt.Sprintf("refused-%d", n), img, c.kind, c.want)
 		})
 	}
 }
 
-// nothingStaged requires that no object is left that is not in the repository.
-func nothingStaged(t *testing.T, repo string) {
-	t.Helper()
-	if left, err := filepath.Glob(filepath.Join(repo, "tmp/*-*")); err != nil || len(left) > 0 {
-		t.Errorf("left below tmp: %q, %v", left, err)
+// refuses requires that an image is refused, and leaves nothing but whole layers.
+func (h *host) refuses(name string, img v1.Image, kind fault.Kind, want string) {
+	h.t.Helper()
+	ref, _ := h.push(name, img)
+	repo := bare(h.t)
+	_, err := h.importRef(ref, repo)
+	if fault.KindOf(err) != kind || err == nil || !strings.Contains(err.Error(), want) || fault.HintOf(err) == "" {
+		h.t.Errorf("error %v (%v), want %q", err, fault.HintOf(err), want)
+	}
+	onlyLayers(h.t, repo, "")
+	if left, err := filepath.Glob(filepath.Join(repo, "tmp/pivot-*")); err != nil || len(left) > 0 {
+		h.t.Errorf("left below tmp: %q, %v", left, err)
 	}
 }
 
@@ -474,14 +474,7 @@ func TestPlainRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ref, _ := h.push(fmt.Sprintf("plain-refused-%d", n), img)
-			repo := bare(t)
-			_, err = h.importRef(ref, repo)
-			if fault.KindOf(err) != c.kind || err == nil || !strings.Contains(err.Error(), c.want) || fault.HintOf(err) == "" {
-				t.Errorf("error %v (%v), want %q", err, fault.HintOf(err), c.want)
-			}
-			onlyLayers(t, repo, "")
-			nothingStaged(t, repo)
+			h.refuses(fmt.Sprintf("plain-refused-%d", n), img, c.kind, c.want)
 		})
 	}
 }

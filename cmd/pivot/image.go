@@ -113,19 +113,27 @@ func contentOf(image *osimage.Opened, root, repoPath string) (*osimage.Content, 
 	if err != nil || content == nil {
 		return nil, err
 	}
+	return content, compareBooted(content, sysroot)
+}
+
+// compareBooted holds an image's content against the system that runs, if one does.
+func compareBooted(content *osimage.Content, sysroot *ostree.Sysroot) error {
 	booted, err := sysroot.Booted()
 	if errors.Is(err, ostree.ErrNotBooted) {
-		return content, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if repo, err = ostree.OpenRepo(sysroot.RepoPath()); err != nil {
-		return nil, err
+	repo, err := ostree.OpenRepo(sysroot.RepoPath())
+	if err != nil {
+		return err
 	}
 	policy, err := osimage.Policy(repo, booted.Checksum)
-	content.Against(policy)
-	return content, err
+	if err == nil {
+		content.Against(policy)
+	}
+	return err
 }
 
 func printImage(w io.Writer, image osimage.Image) {
