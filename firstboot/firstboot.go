@@ -112,7 +112,10 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	if err != nil {
 		return err
 	}
-	target, err := b.adopt(b.recall(asked))
+	if asked, err = b.recall(asked); err != nil {
+		return err
+	}
+	target, err := b.adopt(asked)
 	if err != nil {
 		return err
 	}

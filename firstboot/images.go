@@ -8,6 +8,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/osimage"
 	"machine-pivot/osimage/imageref"
+	"machine-pivot/osimage/kargsd"
 	"machine-pivot/pivot"
 )
 
@@ -17,6 +18,9 @@ type Images interface {
 	// there, may be used, and would fit.
 	Check(ctx context.Context, image pivot.Image) error
 	pivot.Images
+	// Arguments are the kernel arguments that a deployment's commit in the repository
+	// brings of its own.
+	Arguments(commit string) (kargsd.Arguments, error)
 	// Release lets go of what the import kept, once a deployment keeps the image.
 	Release(image pivot.Image) error
 }

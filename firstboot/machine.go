@@ -1,10 +1,12 @@
 package firstboot
 
 import (
+	"cmp"
 	"context"
 
 	"machine-pivot/host"
 	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
 	"machine-pivot/osimage"
 	"machine-pivot/pivot"
 )
@@ -20,6 +22,8 @@ type Machine struct {
 	Early    Early // nil in the started system
 	// RebootMethod goes before the one of the machine's settings, unless it is "".
 	RebootMethod host.RebootMethod
+	// ImageKargs goes before the one of the machine's settings, unless it is "".
+	ImageKargs host.ImageKargs
 
 	opened   *osimage.Opened             // the image that was looked up last, if it is still open
 	contents map[hostfiles.Digest][]byte // of the files that this run has read
@@ -36,7 +40,7 @@ func (m *Machine) open() error {
 // apply carries out the plan that leads from state to target. The contents of the
 // files to keep are what another boot could not read again.
 func (m *Machine) apply(ctx context.Context, state pivot.State, target pivot.Target, keep []hostfiles.Entry, attempt int) (err error) {
-	t := pivot.Transaction{Images: m.images(), Engine: m.Engine, Retry: m.Retry, Progress: m.Progress}
+	t := pivot.Transaction{Images: m.images(), Engine: m.Engine, Retry: m.Retry, Progress: m.Progress, Learn: m.learn}
 	if t.Files, err = m.files(target.Files); err != nil {
 		return err
 	}
@@ -68,10 +72,27 @@ func (m *Machine) facts(state pivot.State, target pivot.Target) pivot.Facts {
 	}
 }
 
-// recall adds to target what an earlier boot learned of its image.
-func (m *Machine) recall(target pivot.Target) pivot.Target {
-	if known := m.Progress.Record.Target.Image; known.Same(target.Image) {
-		target.Image.Commit, target.Image.Version = known.Commit, known.Version
+// recall adds to target what is chosen for the kernel arguments of its image's own,
+// and what an earlier boot learned of that image. A choice that was committed goes
+// before the settings: the next boot is to prove it, or to try it again.
+func (m *Machine) recall(target pivot.Target) (pivot.Target, error) {
+	settings, err := m.settings()
+	if err != nil || target.Image.IsZero() {
+		return target, err
 	}
-	return target
+	record := m.Progress.Record
+	known := record.Target
+	apply := settings.ImageKargs == host.ImageKargsApply
+	if !known.Image.Same(target.Image) {
+		known = pivot.Target{}
+	} else {
+		target.Image.Commit, target.Image.Version = known.Image.Commit, known.Image.Version
+		if m.ImageKargs == "" && (record.WasCommitted() || record.Phase == pivot.Done) {
+			apply = known.Kargs.Image != nil
+		}
+	}
+	if apply {
+		target.Kargs.Image = cmp.Or(known.Kargs.Image, &kargs.ImageChange{})
+	}
+	return target, nil
 }

@@ -1,6 +1,8 @@
 package firstboot_test
 
 import (
+	"archive/tar"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -147,4 +149,36 @@ func expectTheirs(t *testing.T, h *hostdir.Host) ostree.Deployment {
 	}
 	ostreeTool(t, "fsck", repo)
 	return booted
+}
+
+// TestDerivedRefused (P6): an image that could not boot is refused before anything is
+// deployed, and the machine stays as it is.
+func TestDerivedRefused(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		file oscontainer.Entry
+		kind fault.Kind
+		want string
+	}{
+		{"two kernels", oscontainer.File("usr/lib/modules/6.2/vmlinuz", "k"), fault.Refused, "2 kernels (6.1, 6.2)"},
+		{"no name", oscontainer.File("usr/lib/os-release", "VERSION=x\n"), fault.Refused, "no PRETTY_NAME or ID"},
+		{"signed", oscontainer.File("usr/lib/ostree/prepare-root.conf", "[composefs]\nenabled = signed\n"), fault.Refused, "boots only what is signed"},
+		{"a pipe", oscontainer.Entry{Header: tar.Header{Name: "usr/fifo", Typeflag: tar.TypeFifo}}, fault.BadInput, `"usr/fifo"`},
+		{"upwards", oscontainer.File("../x", "x"), fault.BadInput, "leads upwards"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t)
+			serve(t, h, h.NativeImage(oscontainer.WithDerived(c.file)))
+			if err := boot(t, h); fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) || fault.HintOf(err) == "" {
+				t.Errorf("error %v (%s)", err, fault.HintOf(err))
+			}
+			if h.Reboots != 0 || len(h.Ostree.Calls) != 0 {
+				t.Errorf("%d reboots, calls %v", h.Reboots, h.Ostree.Calls)
+			}
+			expectOld(t, h)
+			if kept, err := filepath.Glob(h.Path("/sysroot/ostree/repo/refs/heads/pivot/*")); err != nil || len(kept) > 0 {
+				t.Errorf("refs %q, %v", kept, err)
+			}
+		})
+	}
 }

@@ -29,8 +29,14 @@ func (r *Rebase) Plan(ctx context.Context) (pivot.Plan, error) {
 }
 
 func (m *Machine) plan(ctx context.Context, target pivot.Target) (pivot.Plan, error) {
+	if err := m.open(); err != nil {
+		return pivot.Plan{}, err
+	}
 	target, err := m.pin(ctx, target)
 	if err != nil {
+		return pivot.Plan{}, err
+	}
+	if target, err = m.recall(target); err != nil {
 		return pivot.Plan{}, err
 	}
 	state, err := m.Host.Observe(target.Paths())
@@ -40,6 +46,11 @@ func (m *Machine) plan(ctx context.Context, target pivot.Target) (pivot.Plan, er
 	plan, err := pivot.Diff(state, target)
 	if err != nil || !plan.Changed {
 		return plan, err
+	}
+	if plan.Image.From != plan.Image.To {
+		if target, plan, err = m.planImageKargs(state, target, plan); err != nil {
+			return pivot.Plan{}, err
+		}
 	}
 	warnings, err := m.partition(state, target)
 	plan.Notes = append(plan.Notes, warnings...)

@@ -90,7 +90,10 @@ func (r *Rebase) observe(ctx context.Context) (pivot.Target, pivot.State, error)
 	if target, err = r.pin(ctx, target, r.checkLocal); err != nil {
 		return pivot.Target{}, pivot.State{}, err
 	}
-	if target, err = r.adopt(r.recall(target)); err != nil {
+	if target, err = r.recall(target); err != nil {
+		return pivot.Target{}, pivot.State{}, err
+	}
+	if target, err = r.adopt(target); err != nil {
 		return pivot.Target{}, pivot.State{}, err
 	}
 	state, err := r.Host.Observe(target.Paths())

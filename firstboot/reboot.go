@@ -14,6 +14,9 @@ func (m *Machine) settings() (host.Settings, error) {
 	if m.RebootMethod != "" {
 		settings.RebootMethod = m.RebootMethod
 	}
+	if m.ImageKargs != "" {
+		settings.ImageKargs = m.ImageKargs
+	}
 	return settings, err
 }
 

@@ -21,6 +21,7 @@ type Settings struct {
 	Mode         Mode         // key mode
 	OnFailure    OnFailure    // key on-failure
 	RebootMethod RebootMethod // key reboot-method
+	ImageKargs   ImageKargs   // key image-kargs
 }
 
 // Mode is where the first boot is done.
@@ -50,6 +51,15 @@ type RebootMethod string
 const (
 	RebootFirmware RebootMethod = "reboot" // through firmware and boot loader
 	RebootKexec    RebootMethod = "kexec"  // the running kernel starts the next one
+)
+
+// ImageKargs is what becomes of the kernel arguments that an image brings of its own.
+type ImageKargs string
+
+// What there is to do.
+const (
+	ImageKargsPrint ImageKargs = "print" // name them, as rpm-ostree leaves them out
+	ImageKargsApply ImageKargs = "apply" // keep the command line in step with them, as bootc does
 )
 
 // Settings reads the choices from the kernel command line and SettingsPath; the
@@ -83,7 +93,7 @@ func (h *Host) Settings() (Settings, error) {
 // DefaultSettings are those of a machine whose administrator chose nothing:
 // whoever puts pivot into an initramfs wants it to work there.
 func DefaultSettings() Settings {
-	return Settings{ModeInitramfs, OnFailureStop, RebootFirmware}
+	return Settings{ModeInitramfs, OnFailureStop, RebootFirmware, ImageKargsPrint}
 }
 
 // readFile takes over the lines of a file and returns what is wrong with them.
@@ -128,8 +138,10 @@ func (s *Settings) set(key, value string) error {
 		return choose(&s.OnFailure, value, OnFailureStop, OnFailureSystem)
 	case "reboot-method":
 		return choose(&s.RebootMethod, value, RebootFirmware, RebootKexec)
+	case "image-kargs":
+		return choose(&s.ImageKargs, value, ImageKargsPrint, ImageKargsApply)
 	}
-	return fmt.Errorf("there is no setting %q; there are mode, on-failure and reboot-method", dashed(key))
+	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method and image-kargs", dashed(key))
 }
 
 // ParseRebootMethod reads a method by its name.

@@ -17,16 +17,20 @@ func TestSettings(t *testing.T) {
 	}{
 		{"nobody chose", "root=/dev/vda", "", defaults},
 		{"file", "", "# a comment\n\nmode=system\non-failure = system\nreboot-method=kexec\n",
-			host.Settings{Mode: "system", OnFailure: "system", RebootMethod: "kexec"}},
-		{"no newline at the end", "", "mode=off", host.Settings{Mode: "off", OnFailure: "stop", RebootMethod: "reboot"}},
+			host.Settings{Mode: "system", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}},
+		{"no newline at the end", "", "mode=off", host.Settings{Mode: "off", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
 		{"kernel command line", "quiet pivot.mode=off pivot.on-failure=system pivot.reboot-method=kexec",
-			"", host.Settings{Mode: "off", OnFailure: "system", RebootMethod: "kexec"}},
+			"", host.Settings{Mode: "off", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}},
 		{"dash or underscore", "pivot.on_failure=system", "reboot_method=kexec",
-			host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec"}},
+			host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}},
 		{"the kernel command line wins", "pivot.mode=initramfs", "mode=off\nreboot-method=kexec",
-			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "kexec"}},
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "kexec", ImageKargs: "print"}},
 		{"its last word wins", "pivot.mode=off pivot.mode=\"system\"", "",
-			host.Settings{Mode: "system", OnFailure: "stop", RebootMethod: "reboot"}},
+			host.Settings{Mode: "system", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
+		{"what becomes of an image's kernel arguments", "", "image-kargs=apply",
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "apply"}},
+		{"the same on the kernel command line", "pivot.image_kargs=print", "image-kargs=apply",
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
 		{"what is for init", "-- pivot.mode=off", "", defaults},
 		{"others' arguments", "pivotal.mode=off mode=off", "", defaults},
 	} {
@@ -63,12 +67,12 @@ func withSettings(t *testing.T, cmdline, file string) *host.Host {
 // TestWrongSettings (P45) wants all that is wrong in one report, and what is right taken.
 func TestWrongSettings(t *testing.T) {
 	h := withSettings(t, "pivot.mode=never pivot.moed=off pivot.on-failure=system pivot.mode",
-		"mode system\n\n# \nmode=initrd\nreboot_method=kexec\nreboot-method=reboot\nkey=\nMODE=off\n")
+		"mode system\n\n# \nmode=initrd\nreboot_method=kexec\nreboot-method=reboot\nkey=\nMODE=off\nimage-kargs=yes\n")
 	got, err := h.Settings()
 	if fault.KindOf(err) != fault.BadInput || fault.HintOf(err) == "" {
 		t.Fatalf("error %v", err)
 	}
-	if want := (host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec"}); got != want {
+	if want := (host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	const file = "/etc/pivot/firstboot.conf, line "
@@ -77,10 +81,11 @@ func TestWrongSettings(t *testing.T) {
 		file + `1: "mode system" is no KEY=VALUE`,
 		file + `4: "initrd" is not allowed; it is one of [initramfs system off]`,
 		file + `6: reboot-method is set on line 5 already`,
-		file + `7: there is no setting "key"; there are mode, on-failure and reboot-method`,
-		file + `8: there is no setting "MODE"; there are mode, on-failure and reboot-method`,
+		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method and image-kargs`,
+		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method and image-kargs`,
+		file + `9: "yes" is not allowed; it is one of [print apply]`,
 		`kernel command line, pivot.mode: "never" is not allowed; it is one of [initramfs system off]`,
-		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure and reboot-method`,
+		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method and image-kargs`,
 		`kernel command line, pivot.mode: "" is not allowed; it is one of [initramfs system off]`,
 	}
 	if err.Error() != strings.Join(want, "\n") {
@@ -98,7 +103,8 @@ func FuzzSettings(f *testing.F) {
 		if err != nil && fault.KindOf(err) != fault.BadInput {
 			t.Errorf("error %v", err)
 		}
-		again, err := withSettings(t, "", "mode="+string(s.Mode)+"\non-failure="+string(s.OnFailure)+"\nreboot-method="+string(s.RebootMethod)).Settings()
+		again, err := withSettings(t, "", "mode="+string(s.Mode)+"\non-failure="+string(s.OnFailure)+
+			"\nreboot-method="+string(s.RebootMethod)+"\nimage-kargs="+string(s.ImageKargs)).Settings()
 		if err != nil || again != s {
 			t.Errorf("%+v read back: %+v, %v", s, again, err)
 		}

@@ -13,6 +13,9 @@ type Change struct {
 	// Literal says that another spelling of an argument of New is a change by itself:
 	// somebody compares to the letter.
 	Literal bool `json:",omitempty"`
+	// Image is what images bring of their own, after which New and Delete still hold;
+	// nil: that does not count.
+	Image *ImageChange `json:",omitempty"`
 }
 
 // Result is a change worked out against the command line of a boot entry.
@@ -42,12 +45,15 @@ func (c Change) Apply(booted Line) (Result, error) {
 		e.removeLast(arg)
 	}
 	wanted := meanings(c.New)
+	for _, arg := range c.Image.Dropped() {
+		e.drop(arg, wanted)
+	}
 	for _, arg := range c.Delete {
 		if err := e.delete(arg, wanted); err != nil {
 			return Result{}, err
 		}
 	}
-	for _, g := range groups(c.New) {
+	for _, g := range groups(slices.Concat(c.brought(), c.New)) {
 		e.want(g)
 	}
 	final := slices.Concat(e.line, e.appended, tail)

@@ -65,22 +65,29 @@ func TestApply(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			change := kargs.Change{Old: kargs.Split(c.old), New: kargs.Split(c.new), Delete: kargs.Split(c.del)}
-			r, err := change.Apply(kargs.Split(c.booted))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.Final.String() != c.final || r.Appended.String() != c.appended || r.Deleted.String() != c.gone {
-				t.Errorf("final %q, appended %q, deleted %q; want %q, %q, %q", r.Final, r.Appended, r.Deleted, c.final, c.appended, c.gone)
-			}
-			if r.Changed != (c.final != c.booted) {
-				t.Errorf("changed is %v", r.Changed)
-			}
+			r := apply(t, change, c.booted, c.final, c.appended, c.gone)
 			again, err := (kargs.Change{New: change.New, Delete: change.Delete}).Apply(r.Final)
 			if err != nil || again.Changed {
 				t.Errorf("a second run changes %q to %q (%v)", r.Final, again.Final, err)
 			}
 		})
 	}
+}
+
+// apply applies a change to a line, and holds the result against what is wanted.
+func apply(t *testing.T, change kargs.Change, booted, final, appended, gone string) kargs.Result {
+	t.Helper()
+	r, err := change.Apply(kargs.Split(booted))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Final.String() != final || r.Appended.String() != appended || r.Deleted.String() != gone {
+		t.Errorf("final %q, appended %q, deleted %q; want %q, %q, %q", r.Final, r.Appended, r.Deleted, final, appended, gone)
+	}
+	if r.Changed != (final != booted) {
+		t.Errorf("changed is %v", r.Changed)
+	}
+	return r
 }
 
 // TestSpelling (D4): an argument that is there in another spelling takes effect as

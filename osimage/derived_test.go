@@ -5,8 +5,13 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"machine-pivot/fault"
 	"machine-pivot/osimage"
@@ -173,11 +178,7 @@ func derivedCases() []derivedCase {
 			{Header: tar.Header{Name: "dev/null", Typeflag: tar.TypeChar, Mode: 0o666}}}}, want: func(*osTree) {}},
 		{name: "of var, and gone again", layers: [][]entry{{regular("var/lib/app/state", "s"), regular("var/lib/other", "o")}, {gone("var/lib/app")}},
 			want: func(o *osTree) { o.write("var/lib/other", "o") }, notes: "file(s) below /var, as /var/lib/app/state, are for new installations"},
-		{name: "kernel arguments", layers: [][]entry{{regular("usr/lib/bootc/kargs.d/10-x.toml", "kargs = [\"x\"]"), regular("var/tmp/x", "x")}},
-			want: func(o *osTree) {
-				o.write("usr/lib/bootc/kargs.d/10-x.toml", "kargs = [\"x\"]")
-				o.write("var/tmp/x", "x")
-			}, notes: "/usr/lib/bootc/kargs.d has 10-x.toml"},
+		{name: "of var, for programs", layers: [][]entry{{regular("var/tmp/x", "x")}}, want: func(o *osTree) { o.write("var/tmp/x", "x") }},
 		{name: "the policy for paths of the base changed", layers: [][]entry{{regular("etc/selinux/small/contexts/files/file_contexts.local", "/usr/share/directory(/.*)?  system_u:object_r:local_t:s0\n")}},
 			want: func(o *osTree) {
 				o.write("usr/etc/selinux/small/contexts/files/file_contexts.local", "/usr/share/directory(/.*)?  system_u:object_r:local_t:s0\n")
@@ -281,6 +282,23 @@ func difference(want, got string) string {
 		}
 	}
 	return b.String()
+}
+
+// TestKernelArguments: an import says which ones the image brings, for the machine that
+// it is for.
+func TestKernelArguments(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	img, err := oscontainer.Derive(newOSTree(t).encapsulated(), oscontainer.WithWorkDir(t.TempDir()), oscontainer.WithDerived(
+		regular("usr/lib/bootc/kargs.d/10-x.toml", `kargs = ["x"]`), regular("usr/lib/bootc/kargs.d/20-y.toml", `kargs = ["never"]`)),
+		oscontainer.WithDerived(regular("usr/lib/bootc/kargs.d/20-y.toml", `kargs = ["y=1 z", "a"]`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, _ := h.push("kargs", img)
+	result, err := h.importRef(ref, bare(t))
+	if err != nil || result.KernelArguments.String() != "x y=1 z a" || len(result.Notes) > 0 {
+		t.Errorf("arguments %q, notes %q, %v", result.KernelArguments, result.Notes, err)
+	}
 }
 
 // TestChangedObjects has layers of builders that write to a base's objects through
@@ -389,6 +407,7 @@ func TestDerivedRefused(t *testing.T) {
 	}{
 		{"a pipe", [][]entry{{{Header: tar.Header{Name: "usr/fifo", Typeflag: tar.TypeFifo}}}}, fault.BadInput, `"usr/fifo": an entry of type`},
 		{"a device", [][]entry{{{Header: tar.Header{Name: "usr/null", Typeflag: tar.TypeChar}}}}, fault.BadInput, `"usr/null": an entry of type`},
+		{"a disk", [][]entry{{regular("usr/share/before", "b")}, {{Header: tar.Header{Name: "usr/lib/disk", Typeflag: tar.TypeBlock}}}}, fault.BadInput, `"usr/lib/disk": an entry of type`},
 		{"upwards", [][]entry{{regular("usr/../../x", "x")}}, fault.BadInput, "leads upwards"},
 		{"not UTF-8", [][]entry{{regular("usr/\xff", "x")}}, fault.BadInput, "UTF-8"},
 		{"a long name", [][]entry{{regular("usr/"+strings.Repeat("x", 256), "x")}}, fault.BadInput, "longer than 255"},
@@ -400,7 +419,7 @@ func TestDerivedRefused(t *testing.T) {
 		{"hard links in a circle", [][]entry{{hard("usr/x", "usr/y"), hard("usr/y", "usr/x")}}, fault.BadInput, "leads to itself"},
 		{"two kernels", [][]entry{{regular("usr/lib/modules/6.2.0/vmlinuz", "k")}}, fault.Refused, "2 kernels (6.1.0, 6.2.0)"},
 		{"no kernel", [][]entry{{gone("usr/lib/modules")}}, fault.Refused, "no kernel"},
-		{"no release", [][]entry{{regular("usr/lib/os-release", "NAME=x\n")}}, fault.Refused, "no /usr/lib/os-release"},
+		{"no release", [][]entry{{regular("usr/lib/os-release", "NAME=x\n")}}, fault.Refused, "no PRETTY_NAME or ID in /usr/lib/os-release"},
 		{"signed", [][]entry{{regular(prepareRoot, "[composefs]\nenabled = signed\n")}}, fault.Refused, "boots only what is signed"},
 		{"a pattern that Go does not know", [][]entry{{regular("etc/selinux/small/contexts/files/file_contexts.local", "/usr/share/(?=x).* system_u:object_r:x_t:s0\n")}}, fault.Refused, "(?=x)"},
 		{"no policy", [][]entry{{gone("etc/selinux/small/policy")}}, fault.BadInput, "policy/policy.*"},
@@ -411,19 +430,117 @@ func TestDerivedRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ref, _ := h.push(fmt.Sprintf("refused-%d", n), img)
-			repo := bare(t)
-			_, err = h.importRef(ref, repo)
-			if fault.KindOf(err) != c.kind || err == nil || !strings.Contains(err.Error(), c.want) || fault.HintOf(err) == "" {
-				t.Errorf("error %v (%v), want %q", err, fault.HintOf(err), c.want)
-			}
-			for ref := range allRefs(t, repo) {
-				if !strings.HasPrefix(ref, "ostree/container/blob/") {
-					t.Errorf("ref %s", ref)
-				}
-			}
+			h.refuses(fmt.Sprintf("refused-%d", n), img, c.kind, c.want)
 		})
 	}
+}
+
+// refuses requires that an image is refused, and leaves nothing but whole layers.
+func (h *host) refuses(name string, img v1.Image, kind fault.Kind, want string) {
+	h.t.Helper()
+	ref, _ := h.push(name, img)
+	repo := bare(h.t)
+	_, err := h.importRef(ref, repo)
+	if fault.KindOf(err) != kind || err == nil || !strings.Contains(err.Error(), want) || fault.HintOf(err) == "" {
+		h.t.Errorf("error %v (%v), want %q", err, fault.HintOf(err), want)
+	}
+	onlyLayers(h.t, repo, "")
+	if left, err := filepath.Glob(filepath.Join(repo, "tmp/pivot-*")); err != nil || len(left) > 0 {
+		h.t.Errorf("left below tmp: %q, %v", left, err)
+	}
+}
+
+// TestPlainRefused: the same holds for an image without an ostree commit.
+func TestPlainRefused(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	o := newOSTree(t)
+	for n, c := range []struct {
+		name  string
+		layer []entry
+		kind  fault.Kind
+		want  string
+	}{
+		{"a pipe", []entry{{Header: tar.Header{Name: "usr/fifo", Typeflag: tar.TypeFifo}}}, fault.BadInput, `"usr/fifo": an entry of type`},
+		{"upwards", []entry{regular("../x", "x")}, fault.BadInput, "leads upwards"},
+		{"not UTF-8", []entry{regular("opt/\xff", "x")}, fault.BadInput, "UTF-8"},
+		{"two kernels", []entry{regular("usr/lib/modules/6.2.0/vmlinuz", "k")}, fault.Refused, "2 kernels (6.1.0, 6.2.0)"},
+		{"no release", []entry{gone("usr/lib/os-release")}, fault.Refused, "no PRETTY_NAME or ID"},
+		{"signed", []entry{regular(prepareRoot, "[composefs]\nenabled = signed\n")}, fault.Refused, "boots only what is signed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h.t, o.t = t, t
+			img, err := oscontainer.Derive(plainImage(t, o, 3), oscontainer.WithDerived(c.layer...), oscontainer.WithWorkDir(t.TempDir()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.refuses(fmt.Sprintf("plain-refused-%d", n), img, c.kind, c.want)
+		})
+	}
+}
+
+// TestDerivedForAnotherMachine: an image with derived layers, or a plain one, for another
+// architecture is refused before a layer is fetched.
+func TestDerivedForAnotherMachine(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	o := newOSTree(t)
+	derived, err := oscontainer.Derive(o.encapsulated(), oscontainer.WithDerived(regular("usr/x", "x")), oscontainer.WithWorkDir(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, img := range map[string]v1.Image{"derived": derived, "plain": plainImage(t, o, 2)} {
+		ref, _ := h.push(name, stating(t, img, "linux", "s390x", ""))
+		repo := bare(t)
+		image, since := h.resolve(ref), h.registry.Requests()
+		_, err := h.importRef(ref, repo)
+		refused(t, err, fault.Refused, "it is for linux/s390x, but the machine is", "use the image that is built for linux/")
+		if layers := h.fetched(image, since); len(layers) > 0 {
+			t.Errorf("%s: layers %v were fetched", name, layers)
+		}
+		if refs := allRefs(t, repo); len(refs) > 0 {
+			t.Errorf("%s: refs %v", name, refs)
+		}
+	}
+}
+
+// TestBase is what an image says of what it was built on.
+func TestBase(t *testing.T) {
+	const digest = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	says := map[string]string{"org.opencontainers.image.base.name": "quay.example/base:1", "org.opencontainers.image.base.digest": digest}
+	h := newHost(t, registry.Options{})
+	o := newOSTree(t)
+	base := o.encapsulated()
+	commit := ostreeTool(t, "rev-parse", "--repo="+o.repo, ostreetree.Branch)
+	derive := func(opts ...oscontainer.Option) v1.Image {
+		img, err := oscontainer.Derive(base, append(opts, oscontainer.WithDerived(regular("usr/x", "x")), oscontainer.WithWorkDir(t.TempDir()))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return img
+	}
+	inherited := plainImage(t, o, 2, oscontainer.WithLabel("org.opencontainers.image.base.digest", digest))
+	for name, c := range map[string]struct {
+		img  v1.Image
+		want *osimage.Base
+	}{
+		"encapsulated":            {base, nil},
+		"derived":                 {derive(), &osimage.Base{Commit: commit, Layers: 1}},
+		"derived, with its base":  {annotated(derive(), says), &osimage.Base{Name: "quay.example/base:1", Digest: digest, Commit: commit, Layers: 1}},
+		"plain":                   {plainImage(t, o, 2), nil},
+		"plain, with its base":    {annotated(plainImage(t, o, 2), says), &osimage.Base{Name: "quay.example/base:1", Digest: digest}},
+		"by a label":              {inherited, &osimage.Base{Digest: digest}},
+		"an annotation and label": {annotated(inherited, map[string]string{"org.opencontainers.image.base.digest": "sha256:other"}), &osimage.Base{Digest: "sha256:other"}},
+	} {
+		ref, _ := h.push("base", c.img)
+		if got := h.resolve(ref).Base; !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// annotated is an image in the form of OCI with annotations of its manifest.
+func annotated(img v1.Image, annotations map[string]string) v1.Image {
+	img = mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
+	return mutate.Annotations(img, annotations).(v1.Image)
 }
 
 // TestPlain: the same tree as one layer, and as many, without an ostree commit.

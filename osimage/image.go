@@ -1,7 +1,10 @@
 package osimage
 
 import (
+	"cmp"
 	"slices"
+
+	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/osimage/layer"
@@ -58,9 +61,33 @@ type Image struct {
 	Format       Format             `json:"format"`
 	Commit       string             `json:"commit"`            // "" if only the layers tell
 	Version      string             `json:"version"`           // as the image calls itself
+	Base         *Base              `json:"base,omitempty"`    // what it was built on; nil if it does not say
 	Derived      int                `json:"derived,omitempty"` // how many of the layers, the last ones, are no part of an ostree commit
 	Layers       []Layer            `json:"layers"`
 	Bytes        int64              `json:"bytes"` // of all layers
+}
+
+// Base is what an image says of the image that it was built on. The last build counts;
+// of earlier ones only the ostree commit is known.
+type Base struct {
+	Name   string `json:"name,omitempty"`   // as in the registry
+	Digest string `json:"digest,omitempty"` // of its manifest
+	Commit string `json:"commit,omitempty"` // the ostree commit below the derived layers
+	Layers int    `json:"layers,omitempty"` // how many of the layers, the first ones, are that commit's
+}
+
+// baseOf goes by the annotations of the manifest, which builders write for each image
+// anew, and only then by labels, which an image inherits from its base.
+func baseOf(opened *source.Image, i Image) *Base {
+	said := func(key string) string { return cmp.Or(opened.Annotations[key], opened.Labels[key]) }
+	b := Base{Name: said(imgspec.AnnotationBaseImageName), Digest: said(imgspec.AnnotationBaseImageDigest)}
+	if i.Format == Layered {
+		b.Commit, b.Layers = i.Commit, len(i.Layers)-i.Derived
+	}
+	if b == (Base{}) {
+		return nil
+	}
+	return &b
 }
 
 // describe is an open image as its manifest and config say.
@@ -78,6 +105,7 @@ func describe(opened *source.Image) Image {
 	case Plain:
 		i.Commit, i.Derived = "", len(i.Layers)
 	}
+	i.Base = baseOf(opened, i)
 	if i.Version == "" || i.Format == Legacy && labels[labelVersion] != "" {
 		i.Version = labels[labelVersion]
 	}

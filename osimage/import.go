@@ -8,7 +8,9 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/guard"
+	"machine-pivot/kargs"
 	"machine-pivot/osimage/imagefault"
+	"machine-pivot/osimage/kargsd"
 	"machine-pivot/osimage/layer"
 	"machine-pivot/ostree"
 	"machine-pivot/selinux"
@@ -28,7 +30,9 @@ type Result struct {
 		Fetched int64 `json:"fetched"`
 		Written int64 `json:"written"`
 	} `json:"bytes"`
-	Notes []string `json:"notes,omitempty"` // what people should know of an image with derived layers
+	// KernelArguments are those that the image brings of its own for the machine.
+	KernelArguments kargs.Line `json:"kernelArguments,omitempty"`
+	Notes           []string   `json:"notes,omitempty"` // what people should know of an image with derived layers
 	// Composefs: the image boots only where ostree makes an image of composefs of its deployment.
 	Composefs bool    `json:"composefs,omitempty"`
 	Seconds   float64 `json:"seconds"`
@@ -167,6 +171,11 @@ func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostr
 	i.result.Commit = commit.String()
 	i.result.Objects.Total, i.result.Objects.New = stats.ObjectsTotal, stats.ObjectsNew
 	i.result.Bytes.Fetched, i.result.Bytes.Written = i.progress.finish(), stats.BytesWritten
+	own, err := kargsd.Read(i.repo, commit, i.machine.architecture)
+	if err != nil {
+		return err
+	}
+	i.result.KernelArguments = own.Line
 	if i.result.Version == "" {
 		info, err := i.repo.LoadCommit(commit)
 		if err != nil {

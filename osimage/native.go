@@ -118,7 +118,7 @@ func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) 
 	}
 	return ostree.NewCommit{
 		Metadata: [][2]string{
-			{"ostree.manifest-digest", cmp.Or(image.Instance, image.Digest)},
+			{manifestDigest, cmp.Or(image.Instance, image.Digest)},
 			{"ostree.manifest", string(manifest)},
 			{"ostree.container.image-config", string(config)},
 			{"ostree.importer.version", importerName},
@@ -126,6 +126,9 @@ func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) 
 		Timestamp: created(manifest, config, otherwise),
 	}, nil
 }
+
+// manifestDigest is the key of a merge commit's metadata for the digest of the manifest.
+const manifestDigest = "ostree.manifest-digest"
 
 // importerName is what commits that are made here say of their maker.
 const importerName = "pivot"

@@ -27,7 +27,9 @@ import (
 
 	"machine-pivot/guard"
 	"machine-pivot/osimage/imageref"
+	"machine-pivot/osimage/kargsd"
 	"machine-pivot/osimage/source"
+	"machine-pivot/ostree"
 )
 
 // Puller reads images with a host's configuration, of which source.Host says more.
@@ -82,6 +84,12 @@ func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (opened *Open
 		return nil, fmt.Errorf("cannot resolve image %s: %w", ref, err)
 	}
 	return opened, nil
+}
+
+// Arguments are the kernel arguments that a commit in a repository brings of its own
+// for the machine that images are for.
+func (p *Puller) Arguments(repo *ostree.Repo, commit ostree.Checksum) (kargsd.Arguments, error) {
+	return kargsd.Read(repo, commit, p.thisMachine().architecture)
 }
 
 // Close ends the connections to the image's source.

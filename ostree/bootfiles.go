@@ -22,11 +22,7 @@ const modulesDir = "usr/lib/modules"
 // it has them in another place, as old ones may. The same ones in another commit
 // share one copy on /boot.
 func (r *Repo) BootFiles(c Checksum) ([]BootFile, error) {
-	info, err := r.LoadCommit(c)
-	if err != nil {
-		return nil, err
-	}
-	tree, found, err := r.loadBelow(info.RootTree, modulesDir)
+	tree, found, err := r.directory(c, modulesDir)
 	if err != nil || !found {
 		return nil, err
 	}

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"machine-pivot/selinux"
@@ -27,10 +29,18 @@ func (r *Repo) ResolveRef(ref string) (Checksum, error) {
 	return ParseChecksum(strings.TrimSpace(string(data)))
 }
 
-// RefsTo lists the local refs below a directory of refs that resolve to c. What is
+// RefsTo lists the local refs below a directory of refs that resolve to c.
+func (r *Repo) RefsTo(below string, c Checksum) ([]string, error) {
+	all, err := r.Refs(below)
+	maps.DeleteFunc(all, func(_ string, to Checksum) bool { return to != c })
+	return slices.Sorted(maps.Keys(all)), err
+}
+
+// Refs are the local refs below a directory of refs, and what they resolve to. What is
 // there but no ref is passed over.
-func (r *Repo) RefsTo(below string, c Checksum) (refs []string, err error) {
-	err = filepath.WalkDir(r.refPath(below), func(path string, d fs.DirEntry, err error) error {
+func (r *Repo) Refs(below string) (map[string]Checksum, error) {
+	refs := map[string]Checksum{}
+	err := filepath.WalkDir(r.refPath(below), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -38,8 +48,8 @@ func (r *Repo) RefsTo(below string, c Checksum) (refs []string, err error) {
 		if err != nil {
 			return err
 		}
-		if to, err := r.ResolveRef(ref); err == nil && to == c {
-			refs = append(refs, ref)
+		if to, err := r.ResolveRef(ref); err == nil {
+			refs[ref] = to
 		}
 		return nil
 	})

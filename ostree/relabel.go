@@ -43,6 +43,15 @@ func (im *Import) StatFile(c Checksum) (FileStat, error) {
 	return FileStat{st.Mode, st.Size, label}, nil
 }
 
+// ReadLink is the target of a symbolic link, by its object.
+func (im *Import) ReadLink(c Checksum) (string, error) {
+	target, err := os.Readlink(im.objectPath(ObjectName{c, File}))
+	if err != nil {
+		return "", fmt.Errorf("cannot look at object %s: %w", ObjectName{c, File}, err)
+	}
+	return target, nil
+}
+
 // Relabel adds the object that differs from another one, of this import or of the
 // repository, only in its label, and returns it. The other one stays.
 func (im *Import) Relabel(ctx context.Context, c Checksum, label string) (Checksum, error) {

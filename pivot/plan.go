@@ -17,6 +17,15 @@ type Plan struct {
 	Files   []FileChange `json:"files"`
 	Reboots int          `json:"reboots"` // 0 or 1
 	Notes   []string     `json:"notes"`
+	// ImageKargs is what the new image brings of its own; nil if the image stays.
+	ImageKargs *ImageKargs `json:"imageKargs,omitempty"`
+}
+
+// ImageKargs are kernel arguments that an image brings.
+type ImageKargs struct {
+	Choice    string     `json:"choice"`    // print or apply
+	Known     bool       `json:"known"`     // false: not before the image is in the repository
+	Arguments kargs.Line `json:"arguments"` // in the order of the image
 }
 
 // ImageChange names the images before and after; equal when the image stays.

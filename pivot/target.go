@@ -16,16 +16,19 @@ import (
 
 // Target is what a machine shall be after its one reboot.
 type Target struct {
-	Image Image             `json:"image,omitzero"` // zero: keep the booted one
+	Image Image `json:"image,omitzero"` // zero: keep the booted one
+	// Kargs has in its Image what the images bring: nil if that does not count, and
+	// nothing as long as it is not known.
 	Kargs kargs.Change      `json:"kargs"`
 	Files []hostfiles.Entry `json:"files,omitempty"` // below /etc
 }
 
 // Same reports whether both targets ask for the same. What is only learned on
-// the way, an image's commit and version, does not count.
+// the way, an image's commit, version and own kernel arguments, does not count.
 func (t Target) Same(other Target) bool {
 	return t.Image.Digest == other.Image.Digest &&
 		t.Kargs.New.Equal(other.Kargs.New) && t.Kargs.Delete.Equal(other.Kargs.Delete) &&
+		(t.Kargs.Image == nil) == (other.Kargs.Image == nil) &&
 		slices.Equal(t.Files, other.Files)
 }
 

@@ -48,6 +48,9 @@ type Transaction struct {
 	// Keep are those of them whose contents an attempt after a reboot could not
 	// read again: they are kept until the transaction is done.
 	Keep []hostfiles.File
+	// Learn completes the target by what only the content of its image tells, once that
+	// is in the repository; nil does nothing.
+	Learn func(state State, target Target) (Target, error)
 	// Ready is called when all is prepared, before the commit; nil does nothing.
 	Ready func(ctx context.Context) error
 }
@@ -68,6 +71,11 @@ func (t *Transaction) Run(ctx context.Context, state State, target Target, attem
 			return err
 		}
 		target.Image = image
+		if t.Learn != nil {
+			if target, err = t.Learn(state, target); err != nil {
+				return err
+			}
+		}
 		p.Record.Target = target
 	}
 	request, err := t.request(state, target)

@@ -17,8 +17,8 @@ func firstBootCommand() *cobra.Command {
 		Use:   "firstboot",
 		Short: "Complete the first boot: pull, deploy, reboot once; on the boot after, prove and close",
 		Long: "Complete the first boot: pull, deploy, reboot once; on the boot after, prove and close.\n" +
-			"The administrator's choices are pivot.mode=, pivot.on-failure= and pivot.reboot-method= on the kernel\n" +
-			"command line, or the same without \"pivot.\" in " + host.SettingsPath + ".",
+			"The administrator's choices are pivot.mode=, pivot.on-failure=, pivot.reboot-method= and pivot.image-kargs=\n" +
+			"on the kernel command line, or the same without \"pivot.\" in " + host.SettingsPath + ".",
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags.consoles = true

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +18,7 @@ import (
 	"machine-pivot/hostfiles"
 	"machine-pivot/osimage"
 	"machine-pivot/osimage/imageref"
+	"machine-pivot/osimage/kargsd"
 	"machine-pivot/ostree"
 	"machine-pivot/printable"
 	"machine-pivot/status"
@@ -51,23 +54,86 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 	return puller.Open(cmd.Context(), ref)
 }
 
+// inspected is what "image inspect" shows: what manifest and config say, and, of an
+// image that was imported, what its content says.
+type inspected struct {
+	osimage.Image
+	Imported *osimage.Content `json:"imported,omitempty"`
+}
+
 func imageInspectCommand() *cobra.Command {
 	var flags imageFlags
+	var repoPath string
 	cmd := &cobra.Command{
 		Use:   "inspect IMAGE",
-		Short: "Show what an OS image is: format, commit, version, layers",
-		Args:  usage(cobra.ExactArgs(1)),
+		Short: "Show what an OS image is: format, commit, version, base, layers",
+		Long: "Show what an OS image is: format, commit, version, base, layers.\n" +
+			"No layer is fetched. What only the content tells, as its SELinux policy and its kernel arguments, is shown\n" +
+			"of an image that is in the repository: see pivot image import.",
+		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			image, err := flags.open(cmd, args[0])
 			if err != nil {
 				return err
 			}
 			defer image.Close()
-			return flags.write(cmd.OutOrStdout(), image.Image, func(w io.Writer) { printImage(w, image.Image) })
+			found := inspected{Image: image.Image}
+			found.Imported, err = contentOf(image, flags.root, repoPath)
+			if err != nil && repoPath != "" {
+				return err
+			}
+			if err != nil { // nobody asked for it
+				noteTo(status.NewLog(cmd.ErrOrStderr(), nil))("cannot look for the image in the machine's repository: " + err.Error())
+			}
+			return flags.write(cmd.OutOrStdout(), found, func(w io.Writer) {
+				printImage(w, found.Image)
+				if found.Imported != nil {
+					printContent(w, *found.Imported)
+				}
+			})
 		},
 	}
 	flags.add(cmd)
+	cmd.Flags().StringVar(&repoPath, "repo", "", "a repository that the image may have been imported into (default: the machine's)")
 	return cmd
+}
+
+// contentOf is the content of an image that is in a repository: the machine's below
+// root, if there is one and no other is named; nil if it is not there.
+func contentOf(image *osimage.Opened, root, repoPath string) (*osimage.Content, error) {
+	sysroot := ostree.OpenSysroot(root)
+	repo, err := ostree.OpenRepo(cmp.Or(repoPath, sysroot.RepoPath()))
+	if err != nil && repoPath != "" {
+		return nil, notRepository(repoPath, err)
+	}
+	if err != nil {
+		return nil, nil
+	}
+	content, err := image.Content(repo)
+	if err != nil || content == nil {
+		return nil, err
+	}
+	return content, compareBooted(content, sysroot)
+}
+
+// compareBooted holds an image's content against the system that runs, if one does.
+func compareBooted(content *osimage.Content, sysroot *ostree.Sysroot) error {
+	booted, err := sysroot.Booted()
+	if errors.Is(err, ostree.ErrNotBooted) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	repo, err := ostree.OpenRepo(sysroot.RepoPath())
+	if err != nil {
+		return err
+	}
+	policy, err := osimage.Policy(repo, booted.Checksum)
+	if err == nil {
+		content.Against(policy)
+	}
+	return err
 }
 
 func printImage(w io.Writer, image osimage.Image) {
@@ -82,6 +148,33 @@ func printImage(w io.Writer, image osimage.Image) {
 		image.Digest, printable.Line(image.Policy), image.Format, image.Commit, printable.Line(image.Version), len(image.Layers), image.Bytes)
 	if image.Derived > 0 {
 		fmt.Fprintf(w, "           %d of an ostree commit, %d derived\n", len(image.Layers)-image.Derived, image.Derived)
+	}
+	if b := image.Base; b != nil && b.Digest+b.Name != "" {
+		fmt.Fprintf(w, "base       %s\n", printable.Line(strings.TrimSpace(b.Name+" "+b.Digest)))
+	}
+}
+
+// printPolicy shows how the image's SELinux policy compares with another one.
+func printPolicy(w io.Writer, other string, changed *bool) {
+	switch {
+	case changed == nil:
+	case *changed:
+		fmt.Fprintf(w, "selinux    another policy than %s\n", other)
+	default:
+		fmt.Fprintf(w, "selinux    the same policy as %s\n", other)
+	}
+}
+
+// printContent shows what only an imported image's content tells.
+func printContent(w io.Writer, c osimage.Content) {
+	fmt.Fprintf(w, "imported   %s\n", c.Commit)
+	printPolicy(w, "its base's", c.PolicyChangedFromBase)
+	printPolicy(w, "the running system's", c.PolicyChangedFromBooted)
+	if len(c.KernelArguments) > 0 {
+		fmt.Fprintf(w, "arguments  %s\n", printable.Line(c.KernelArguments.String()))
+	}
+	for _, warning := range c.Warnings {
+		fmt.Fprintf(w, "warning    %s\n", printable.Line(warning))
 	}
 }
 
@@ -121,8 +214,12 @@ func imageImportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, note := range result.Notes {
-				noteTo(status.NewLog(cmd.ErrOrStderr(), nil))(note)
+			note := noteTo(status.NewLog(cmd.ErrOrStderr(), nil))
+			for _, text := range result.Notes {
+				note(text)
+			}
+			if len(result.KernelArguments) > 0 {
+				note(fmt.Sprintf("the image brings kernel arguments of its own (/%s): %s", kargsd.Dir, result.KernelArguments))
 			}
 			return flags.write(cmd.OutOrStdout(), result, func(w io.Writer) {
 				fmt.Fprintf(w, "%s: %d of %d objects new, %d bytes fetched, %d written, %.1f s\n",

@@ -7,16 +7,27 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"machine-pivot/test/hostdir"
+	"machine-pivot/test/oscontainer"
 )
 
 // TestMachineScripts runs commands on a machine that has booted its first system and
-// of which nothing was asked yet: root directory $ROOT, its next image $IMAGE.
+// of which nothing was asked yet: root directory $ROOT, its next image $IMAGE, the same
+// with layers on top $DERIVED.
 func TestMachineScripts(t *testing.T) {
 	h := hostdir.New(t)
+	derived := h.Push(h.NativeImage(oscontainer.WithChunks(2), oscontainer.WithDerived(
+		oscontainer.File("usr/lib/bootc/kargs.d/10-test.toml", "kargs = [\"loglevel=4\", \"x=\\\"a b\\\"\"]\n"),
+		oscontainer.File("usr/lib/bootc/kargs.d/README", "why"),
+	), oscontainer.WithDerived(oscontainer.File("etc/selinux/small/contexts/files/file_contexts", ""))))
 	params := scripts("testdata/machine")
 	params.Cmds["harmless"] = harmless
 	params.Setup = func(env *testscript.Env) error {
 		_, digest, _ := strings.Cut(h.Image, "@")
+		_, digestOfDerived, _ := strings.Cut(derived, "@")
+		env.Setenv("DERIVED", derived)
+		env.Setenv("DERIVED_DIGEST", digestOfDerived)
+		env.Setenv("COMMIT", h.Commit)
+		env.Setenv("TAGGED", h.Registry.Host()+"/os/native:b")
 		for name, value := range map[string]string{"ROOT": h.Root, "IMAGE": h.Image, "DIGEST": digest, "HOSTILE": "x=\u202e\u009b31m"} {
 			env.Setenv(name, value)
 		}

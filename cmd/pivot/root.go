@@ -14,6 +14,7 @@ import (
 	"machine-pivot/host"
 	"machine-pivot/initramfs"
 	"machine-pivot/osimage"
+	"machine-pivot/osimage/kargsd"
 	"machine-pivot/pivot"
 	"machine-pivot/status"
 )
@@ -64,6 +65,7 @@ type hostFlags struct {
 	authFile string
 	retryFor time.Duration
 	method   rebootMethod
+	kargs    string               // what becomes of an image's own; "": as the settings say
 	consoles bool                 // a failure holds the machine: all its consoles show it
 	early    *initramfs.Initramfs // nil in the started system
 }
@@ -79,6 +81,8 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.engine, "engine", "auto", "what makes the deployment: auto|rpm-ostree|ostree")
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
 	cmd.Flags().DurationVar(&f.retryFor, "retry-for", pivot.DefaultRetry().Bound, "how long to try again what fails for a transient reason")
+	cmd.Flags().Var(oneOf{&f.kargs, []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}, "image-kargs",
+		"kernel arguments of the image's own in /"+kargsd.Dir+": print|apply (default: as the machine's settings say, else print)")
 }
 
 // addReboot adds what the commands need that reboot.
@@ -114,6 +118,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		Puller:       &osimage.Puller{Root: f.root, AuthFile: f.authFile, Log: noteTo(log), Architecture: host.Architecture()},
 		Retry:        pivot.DefaultRetry(),
 		RebootMethod: host.RebootMethod(f.method),
+		ImageKargs:   host.ImageKargs(f.kargs),
 		Progress: &pivot.Progress{
 			Journal: pivot.JournalIn(f.root), Emit: reporter.Emit, Now: time.Now,
 		},

@@ -50,22 +50,53 @@ func (t *Tree) checkKernel() error {
 }
 
 // checkRelease wants what libostree names the boot entry by (ostree-sysroot-deploy.c,
-// install_deployment_kernel).
+// install_deployment_kernel): of the two files the first that can be read counts alone,
+// and a key begins its line.
 func (t *Tree) checkRelease() error {
-	for _, at := range []string{"usr/etc/os-release", "usr/lib/os-release"} {
-		text, err := t.read(at)
+	for _, at := range []string{"usr/lib/os-release", "usr/etc/os-release"} {
+		text, err := t.readLinked(at)
 		if err != nil {
 			return err
 		}
+		if text == nil {
+			continue
+		}
 		for line := range strings.Lines(string(text)) {
-			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			if (key == "PRETTY_NAME" || key == "ID") && strings.Trim(value, `"'`) != "" {
+			if key, _, ok := strings.Cut(line, "="); ok && (key == "PRETTY_NAME" || key == "ID") {
 				return nil
 			}
 		}
+		break
 	}
-	return fault.New(fault.Refused, "the image has no /usr/lib/os-release with a PRETTY_NAME or ID, which a boot entry is named by").
+	return fault.New(fault.Refused, "the image has no PRETTY_NAME or ID in /usr/lib/os-release, which a boot entry is named by").
 		WithHint("let the image's build keep or make /usr/lib/os-release")
+}
+
+// maxLinks is how many symbolic links are followed for one file, as by Linux.
+const maxLinks = 40
+
+// readLinked is read for a file that may be a symbolic link to another one in the tree.
+// An absolute one leads into the system that runs when it is followed.
+func (t *Tree) readLinked(at string) ([]byte, error) {
+	for range maxLinks {
+		f, err := t.lookUp(at)
+		if err != nil || f == nil {
+			return nil, err
+		}
+		stat, err := t.objects.StatFile(f.object)
+		if err != nil {
+			return nil, err
+		}
+		if !isLink(stat.Mode) {
+			return t.read(at)
+		}
+		target, err := t.objects.ReadLink(f.object)
+		if err != nil || path.IsAbs(target) {
+			return nil, err
+		}
+		at = path.Join(path.Dir(at), target)
+	}
+	return nil, nil
 }
 
 // checkComposefs refuses a tree whose signature can only be the base's.

@@ -71,6 +71,8 @@ func (m *memory) StatFile(c ostree.Checksum) (ostree.FileStat, error) {
 	return ostree.FileStat{Mode: f.info.Mode, Size: int64(len(f.content)), Label: f.label}, nil
 }
 
+func (m *memory) ReadLink(c ostree.Checksum) (string, error) { return m.files[c].info.Target, nil }
+
 func (m *memory) OpenFile(c ostree.Checksum) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(m.files[c].content)), nil
 }

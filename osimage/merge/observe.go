@@ -1,22 +1,12 @@
 package merge
 
 import (
-	"maps"
 	"path"
 	"slices"
-	"strings"
 )
 
 // observe notes what an image has that a host which moves to it does not get.
 func (t *Tree) observe() error {
-	arguments, err := t.lookUpDir("usr/lib/bootc/kargs.d")
-	if err != nil {
-		return err
-	}
-	if arguments != nil && len(arguments.files) > 0 {
-		t.notes.add("kernel arguments of the image's own are not applied, as with rpm-ostree: /usr/lib/bootc/kargs.d has %s",
-			strings.Join(slices.Sorted(maps.Keys(arguments.files)), ", "))
-	}
 	var lost []string
 	for _, l := range t.layers {
 		if err := l.root.load(t.objects); err != nil {

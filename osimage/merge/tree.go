@@ -25,6 +25,7 @@ type Objects interface {
 	ReadDirInfo(meta ostree.Checksum) (ostree.DirInfo, error)
 	StatFile(c ostree.Checksum) (ostree.FileStat, error)
 	OpenFile(c ostree.Checksum) (io.ReadCloser, error)
+	ReadLink(c ostree.Checksum) (string, error)
 	FilesBelow(tree ostree.Checksum) (map[ostree.Checksum]bool, error)
 
 	AddDirectory(ctx context.Context, d *ostree.Directory) (ostree.Checksum, error)

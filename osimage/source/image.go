@@ -22,6 +22,7 @@ type Image struct {
 	Architecture string
 	Variant      string // of the architecture
 	Labels       map[string]string
+	Annotations  map[string]string // of the manifest, if that is one of OCI
 	Layers       []Layer
 	Notes        []string // for people: places passed over, a policy that is missing
 

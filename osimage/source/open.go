@@ -3,6 +3,7 @@ package source
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -85,11 +86,27 @@ func (h *Host) read(ctx context.Context, at place, ref imageref.Reference, rulin
 	if err := checkManifest(parsed.ConfigInfo(), parsed.LayerInfos()); err != nil {
 		return err
 	}
+	if o.Annotations, err = readAnnotations(ctx, parsed); err != nil {
+		return err
+	}
 	config, err := readConfig(ctx, parsed)
 	if err != nil {
 		return err
 	}
 	return o.fill(config, parsed.LayerInfos())
+}
+
+// readAnnotations reads what a manifest says about the image; only those of OCI do.
+func readAnnotations(ctx context.Context, parsed types.Image) (map[string]string, error) {
+	raw, _, err := parsed.Manifest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var m imgspec.Manifest
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("cannot parse the manifest: %w", err)
+	}
+	return m.Annotations, nil
 }
 
 // readConfig reads an image's config, whose digest the library compares.

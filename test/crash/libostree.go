@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"machine-pivot/hostfiles"
+	"machine-pivot/osimage/kargsd"
 	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 )
@@ -35,6 +36,9 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(done, to
 	}
 	return image, m.effect("import", func() {}, ctx.Err)
 }
+
+// Arguments implements firstboot.Images.
+func (m *Machine) Arguments(string) (kargsd.Arguments, error) { return kargsd.Arguments{}, nil }
 
 // Release implements firstboot.Images.
 func (m *Machine) Release(pivot.Image) error {

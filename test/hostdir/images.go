@@ -33,10 +33,13 @@ func (h *Host) PlainImage(n int, opts ...oscontainer.Option) v1.Image {
 	return img
 }
 
-// Serve puts an image into the registry as the one that holds the next system.
-func (h *Host) Serve(img v1.Image) {
+// Push puts an image into the registry and returns its reference.
+func (h *Host) Push(img v1.Image) (reference string) {
 	h.t.Helper()
 	digest, err := h.Registry.Push(h.t.Context(), "os/native", "b", img)
 	h.must(err)
-	h.Image = h.Registry.Host() + "/os/native@" + digest
+	return h.Registry.Host() + "/os/native@" + digest
 }
+
+// Serve puts an image into the registry as the one that holds the next system.
+func (h *Host) Serve(img v1.Image) { h.Image = h.Push(img) }

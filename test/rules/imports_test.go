@@ -59,7 +59,7 @@ var importTable = map[string]rule{
 	"selinux":   {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"ostree":    {ours: []string{"ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"fault", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"osimage":   {ours: []string{"osimage", "selinux", "ostree", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage":   {ours: []string{"osimage", "selinux", "ostree", "fault", "guard", "kargs"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The rooms of osimage: how an image is named, where it comes from, what a layer
 	// holds. They know nothing of one another but the name.
@@ -68,6 +68,7 @@ var importTable = map[string]rule{
 	"osimage/source/ocilayout": {ours: []string{"osimage/imagefault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"osimage/layer":            {ours: []string{"osimage/merge", "osimage/imagefault", "ostree", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/merge":            {ours: []string{"osimage/imagefault", "ostree", "selinux", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/kargsd":           {ours: []string{"ostree", "kargs", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The core decides; the engines, the host and the reporter serve it.

@@ -1,0 +1,227 @@
+package firstboot
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"machine-pivot/fault"
+	"machine-pivot/host"
+	"machine-pivot/kargs"
+	"machine-pivot/osimage"
+	"machine-pivot/osimage/imageref"
+	"machine-pivot/osimage/kargsd"
+	"machine-pivot/ostree"
+	"machine-pivot/pivot"
+)
+
+// Arguments implements Images.
+func (m *Machine) Arguments(commit string) (kargsd.Arguments, error) {
+	c, err := ostree.ParseChecksum(commit)
+	if err != nil {
+		return kargsd.Arguments{}, err
+	}
+	repo, err := m.Host.ReadRepo()
+	if err != nil {
+		return kargsd.Arguments{}, err
+	}
+	return m.Puller.Arguments(repo, c)
+}
+
+// learn completes a target, whose image is in the repository now, by the kernel
+// arguments that images bring of their own.
+func (m *Machine) learn(state pivot.State, target pivot.Target) (pivot.Target, error) {
+	learned, _, notes, err := m.withImageKargs(state, target)
+	if err != nil {
+		return target, err
+	}
+	for _, note := range notes {
+		m.Progress.Note(note)
+	}
+	if learned.Kargs.Image == nil {
+		return learned, nil
+	}
+	return learned, m.checkAgain(state, target, learned)
+}
+
+// checkAgain repeats what the preflight has checked without the image's own kernel
+// arguments.
+func (m *Machine) checkAgain(state pivot.State, before, learned pivot.Target) error {
+	plan, err := pivot.Diff(state, learned)
+	if err != nil {
+		return err
+	}
+	if err := m.checkLocal(plan); err != nil {
+		return err
+	}
+	told, err := m.partition(state, before)
+	if err != nil {
+		return err
+	}
+	warnings, err := m.partition(state, learned)
+	for _, w := range warnings {
+		if !slices.Contains(told, w) {
+			m.Progress.Note("warning: " + w)
+		}
+	}
+	return err
+}
+
+// planImageKargs is learn for a plan. It pulls nothing: what an image brings is known
+// if it is in the repository already.
+func (m *Machine) planImageKargs(state pivot.State, target pivot.Target, plan pivot.Plan) (pivot.Target, pivot.Plan, error) {
+	own := pivot.ImageKargs{Choice: string(host.ImageKargsPrint), Arguments: kargs.Line{}}
+	if target.Kargs.Image != nil {
+		own.Choice = string(host.ImageKargsApply)
+	}
+	plan.ImageKargs = &own
+	commit, err := m.importedAs(target.Image)
+	if err != nil {
+		return target, plan, err
+	}
+	if commit == "" {
+		if target.Kargs.Image != nil {
+			plan.Notes = append(plan.Notes, "kernel arguments that the image brings of its own (/"+kargsd.Dir+") come to this; "+
+				"they are known when it is in the host's repository, as after: pivot image import --repo "+m.Host.Sysroot().RepoPath())
+		}
+		return target, plan, nil
+	}
+	target.Image.Commit = commit
+	target, now, notes, err := m.withImageKargs(state, target)
+	if err != nil {
+		return target, plan, err
+	}
+	if plan, err = pivot.Diff(state, target); err != nil {
+		return target, plan, err
+	}
+	own.Known, own.Arguments = true, slices.Concat(own.Arguments, now)
+	plan.ImageKargs, plan.Notes = &own, append(plan.Notes, notes...)
+	return target, plan, nil
+}
+
+// importedAs is the commit that the host's repository has of an image, or "".
+func (m *Machine) importedAs(image pivot.Image) (commit string, err error) {
+	ref, err := imageref.Parse(image.Reference)
+	if err != nil {
+		return "", err
+	}
+	repo, err := m.Host.ReadRepo()
+	if err != nil {
+		return "", err
+	}
+	c, found, err := osimage.Imported(repo, ref)
+	if !found {
+		return "", err
+	}
+	return c.String(), nil
+}
+
+// withImageKargs is a target with the kernel arguments that its image, by its commit,
+// and the booted one bring, if that is chosen; now are the image's, and notes for people.
+func (m *Machine) withImageKargs(state pivot.State, target pivot.Target) (_ pivot.Target, now kargs.Line, notes []string, err error) {
+	brings, err := m.images().Arguments(target.Image.Commit)
+	if err != nil {
+		return target, nil, nil, err
+	}
+	brought, err := m.images().Arguments(cmp.Or(state.Booted.Base, state.Booted.Commit))
+	if err != nil {
+		return target, nil, nil, err
+	}
+	change := &kargs.ImageChange{Before: brought.Line, Now: brings.Line}
+	if target.Kargs.Image == nil {
+		notes, err = leftOut(state.Booted.Options, target.Kargs, change)
+		if wrong := brings.Err(); wrong != nil {
+			notes = append(notes, "warning: "+wrong.Error())
+		}
+		return target, brings.Line, notes, err
+	}
+	if err := brings.Err(); err != nil {
+		return target, nil, nil, err
+	}
+	if err := brought.Err(); err != nil { // the image that runs cannot be corrected
+		notes = append(notes, fmt.Sprintf("warning: of the running image: %v; what cannot be read of them stays on the command line", err))
+	}
+	target.Kargs.Image = change
+	judged, err := m.judgeImage(state.Booted.Options, target.Kargs)
+	return target, brings.Line, slices.Concat(notes, brings.Warnings, judged), err
+}
+
+// judgeImage holds what an image adds to the command line against the machine's policy,
+// and tells what the image changes.
+func (m *Machine) judgeImage(booted kargs.Line, change kargs.Change) (notes []string, err error) {
+	added, removed, err := ofImage(booted, change)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := m.Host.KargPolicy()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := policy.ParseEntries(added); err != nil {
+		return nil, fault.New(fault.Refused, "%w, which the image brings in /%s", err, kargsd.Dir).
+			WithHint("leave the image's kernel arguments out with --image-kargs=print, or allow these in %s", kargs.PolicyPath)
+	}
+	for _, p := range policy.Check(added...) {
+		notes = append(notes, fmt.Sprintf("warning: kernel argument %s of the image %s", p.Argument, p.Message))
+	}
+	if what := addsAndRemoves(added, removed); what != "" {
+		notes = append(notes, "kernel arguments of the image's own (/"+kargsd.Dir+"): it "+what)
+	}
+	return notes, nil
+}
+
+// ofImage is what a change of the command line adds and removes for the image's sake alone.
+func ofImage(booted kargs.Line, change kargs.Change) (added, removed kargs.Line, err error) {
+	with, err := change.Apply(booted)
+	if err != nil {
+		return nil, nil, err
+	}
+	change.Image = nil
+	without, err := change.Apply(booted)
+	return beyond(with.Final, without.Final), beyond(without.Final, with.Final), err
+}
+
+// beyond is what a line has that another has not.
+func beyond(line, other kargs.Line) kargs.Line {
+	return slices.DeleteFunc(slices.Clone(line), func(arg string) bool { return slices.Contains(other, arg) })
+}
+
+// leftOut names the image's own kernel arguments that the next boot will not have, and
+// what it would mean to apply them.
+func leftOut(booted kargs.Line, asked kargs.Change, change *kargs.ImageChange) (notes []string, err error) {
+	result, err := asked.Apply(booted)
+	if err != nil {
+		return nil, err
+	}
+	own, err := kargs.Change{New: change.Now}.Apply(result.Final)
+	if err != nil {
+		return nil, err
+	}
+	asked.Image = change
+	added, removed, err := ofImage(booted, asked)
+	if err != nil {
+		return nil, err
+	}
+	what := addsAndRemoves(added, removed)
+	switch {
+	case len(own.Appended) > 0:
+		return []string{fmt.Sprintf("kernel arguments that the image brings of its own (/%s) are left out: %s; --image-kargs=apply %s",
+			kargsd.Dir, own.Appended, cmp.Or(what, "changes nothing, for the running image brings them too: --append-karg adds them"))}, nil
+	case what != "":
+		return []string{fmt.Sprintf("kernel arguments of the running image's own (/%s) stay; --image-kargs=apply %s", kargsd.Dir, what)}, nil
+	}
+	return nil, nil
+}
+
+// addsAndRemoves says what is added and removed; "" is nothing.
+func addsAndRemoves(added, removed kargs.Line) string {
+	var what []string
+	if len(added) > 0 {
+		what = append(what, "adds "+added.String())
+	}
+	if len(removed) > 0 {
+		what = append(what, "removes "+removed.String())
+	}
+	return strings.Join(what, " and ")
+}
