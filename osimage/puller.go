@@ -28,6 +28,7 @@ import (
 	"machine-pivot/guard"
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/osimage/source"
+	"machine-pivot/ostree"
 )
 
 // Puller reads images with a host's configuration, of which source.Host says more.
@@ -54,6 +55,9 @@ type Progress struct {
 // are read, and the host's signature policy has accepted it.
 type Opened struct {
 	Image
+	// Accept is asked by Import whether the host can boot a system that mounts its root
+	// so, as soon as that is known. Its error ends the import. nil accepts all.
+	Accept  func(ostree.PrepareRoot) error
 	machine platform // that it is for, if it can be imported
 	stated  platform
 	source  *source.Image

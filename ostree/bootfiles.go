@@ -26,7 +26,7 @@ func (r *Repo) BootFiles(c Checksum) ([]BootFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, found, err := r.loadBelow(info.RootTree, modulesDir)
+	tree, found, err := locator(r.objectPath).loadBelow(info.RootTree, modulesDir)
 	if err != nil || !found {
 		return nil, err
 	}

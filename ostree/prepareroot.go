@@ -40,17 +40,21 @@ type Demands struct {
 	TransientEtc bool // nothing in /etc that is not in the commit is seen
 }
 
+// ErrPrepareRoot says that a prepare-root.conf cannot be understood: no system boots
+// with it.
+var ErrPrepareRoot = errors.New("cannot understand prepare-root.conf")
+
 // ParsePrepareRoot reads prepare-root.conf. What ostree-prepare-root does not
-// understand, and stops for, is an error.
+// understand, and stops for, is an ErrPrepareRoot.
 func ParsePrepareRoot(text []byte) (PrepareRoot, error) {
 	f, err := keyfile.Parse(text)
 	if err != nil {
-		return PrepareRoot{}, fmt.Errorf("cannot read prepare-root.conf: %w", err)
+		return PrepareRoot{}, fmt.Errorf("%w: %w", ErrPrepareRoot, err)
 	}
 	p := PrepareRoot{composefs: "no"}
 	if value, found := f.Value("composefs", "enabled"); found {
 		if p.composefs, err = composefsState(value); err != nil {
-			return PrepareRoot{}, fmt.Errorf("cannot read prepare-root.conf: composefs.enabled: %w", err)
+			return PrepareRoot{}, fmt.Errorf("%w: composefs.enabled: %w", ErrPrepareRoot, err)
 		}
 	}
 	var readOnly bool
@@ -63,11 +67,11 @@ func ParsePrepareRoot(text []byte) (PrepareRoot, error) {
 			continue
 		}
 		if *setting.to, err = parseBool(value); err != nil {
-			return PrepareRoot{}, fmt.Errorf("cannot read prepare-root.conf: %s.%s: %w", setting.group, setting.key, err)
+			return PrepareRoot{}, fmt.Errorf("%w: %s.%s: %w", ErrPrepareRoot, setting.group, setting.key, err)
 		}
 	}
 	if p.rootTransient && readOnly {
-		return PrepareRoot{}, errors.New("cannot read prepare-root.conf: it sets both root.transient and root.transient-ro")
+		return PrepareRoot{}, fmt.Errorf("%w: it sets both root.transient and root.transient-ro", ErrPrepareRoot)
 	}
 	p.rootTransient = p.rootTransient || readOnly
 	return p, nil

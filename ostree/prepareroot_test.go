@@ -1,6 +1,7 @@
 package ostree_test
 
 import (
+	"errors"
 	"testing"
 
 	"machine-pivot/ostree"
@@ -53,7 +54,7 @@ func TestPrepareRoot(t *testing.T) {
 		"[composefs]\nenabled=perhaps\n", "[composefs]\nenabled=\n", "[composefs]\nenabled=Yes\n", "[root]\ntransient=on\n", "[etc]\ntransient=maybe\n",
 		"[root]\ntransient=true\ntransient-ro=true\n", "enabled=yes\n",
 	} {
-		if _, err := ostree.ParsePrepareRoot([]byte(text)); err == nil {
+		if _, err := ostree.ParsePrepareRoot([]byte(text)); !errors.Is(err, ostree.ErrPrepareRoot) {
 			t.Errorf("%q: no error, though ostree-prepare-root stops there", text)
 		}
 	}
