@@ -8,6 +8,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/osimage"
 	"machine-pivot/osimage/imageref"
+	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 )
 
@@ -162,6 +163,7 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 		return pivot.Image{}, fmt.Errorf("cannot import %s: %w", image.Reference, err)
 	}
 	defer view.Close()
+	found.Accept = func(p ostree.PrepareRoot) error { return m.accept(ctx, p) }
 	result, err := found.Import(ctx, repo, func(p osimage.Progress) { progress(p.FetchedBytes, p.TotalBytes) })
 	if err != nil {
 		return pivot.Image{}, err
@@ -172,11 +174,6 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 	image.Commit, image.Version = result.Commit, result.Version
 	for _, note := range result.Notes {
 		m.Progress.Note(note)
-	}
-	if result.Composefs {
-		if err := m.checkComposefs(ctx); err != nil {
-			return pivot.Image{}, err
-		}
 	}
 	if result.Format.Native() {
 		image.Container = ref.OstreeReference()

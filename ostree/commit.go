@@ -126,4 +126,6 @@ func (c NewCommit) encode() ([]byte, error) {
 }
 
 // LoadCommit reads a commit.
-func (r *Repo) LoadCommit(c Checksum) (*CommitInfo, error) { return locator(r.objectPath).loadCommit(c) }
+func (r *Repo) LoadCommit(c Checksum) (*CommitInfo, error) {
+	return locator(r.objectPath).loadCommit(c)
+}

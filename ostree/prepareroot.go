@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 
 	"machine-pivot/ostree/keyfile"
@@ -135,14 +134,4 @@ func ReadPrepareRoot(read func(path string) ([]byte, error)) (PrepareRoot, error
 		return ParsePrepareRoot(text)
 	}
 	return ParsePrepareRoot(nil)
-}
-
-// PrepareRoot is how the system of a deployment mounts its root.
-func (d Deployment) PrepareRoot() (PrepareRoot, error) {
-	root, err := os.OpenRoot(d.Path)
-	if err != nil {
-		return PrepareRoot{}, fmt.Errorf("cannot look at deployment %s: %w", d.ID(), err)
-	}
-	defer root.Close()
-	return ReadPrepareRoot(root.ReadFile)
 }

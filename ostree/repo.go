@@ -55,6 +55,14 @@ func (r *Repo) BootLoader() string {
 	return name
 }
 
+// WantsComposefs reports whether the configuration tells libostree to make images of
+// composefs (ex-integrity.composefs).
+func (r *Repo) WantsComposefs() bool {
+	value, _ := r.settings.Value("ex-integrity", "composefs")
+	state, err := composefsState(value)
+	return err == nil && (state == "yes" || state == "maybe")
+}
+
 func parseConfig(f keyfile.File) (repoConfig, error) {
 	core := func(key string) string {
 		value, _ := f.Value("core", key)
