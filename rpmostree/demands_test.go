@@ -1,6 +1,7 @@
 package rpmostree_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -156,5 +157,22 @@ func TestDirectNeedsComposefs(t *testing.T) {
 	}
 	if len(h.Ostree.Calls) > 0 {
 		t.Errorf("calls %q", h.Ostree.Calls)
+	}
+}
+
+// TestAcceptAsTheRealOstreeSays asks the ostree of the machine that runs the test.
+func TestAcceptAsTheRealOstreeSays(t *testing.T) {
+	h := hostdir.New(t)
+	says, err := exec.Command("ostree", "--version").Output()
+	must(t, err)
+	h.RepoConfig("ex-integrity.composefs", "maybe")
+	setup, err := ostree.ParsePrepareRoot([]byte("[composefs]\nenabled=yes\n"))
+	must(t, err)
+	e := &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: func(ctx context.Context, argv ...string) ([]byte, error) {
+		return exec.CommandContext(ctx, argv[0], argv[1:]...).Output()
+	}}
+	has := strings.Contains(string(says), "- composefs\n")
+	if err := e.Accept(t.Context(), setup); has != (err == nil) || !has && fault.KindOf(err) != fault.Refused {
+		t.Errorf("error %v, where ostree says:\n%s", err, says)
 	}
 }
