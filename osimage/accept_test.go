@@ -26,6 +26,11 @@ func TestAccept(t *testing.T) {
 		o.write(path, text)
 		return o
 	}
+	linked := func() v1.Image {
+		o := with(prepareRoot, demands)
+		o.link("usr/etc/ostree/prepare-root.conf", "../../lib/ostree/prepare-root.conf")
+		return o.encapsulated()
+	}
 	derive := func(image v1.Image, layer ...entry) v1.Image {
 		img, err := oscontainer.Derive(image, append(derivedOptions([][]entry{layer}), oscontainer.WithWorkDir(t.TempDir()))...)
 		if err != nil {
@@ -41,6 +46,7 @@ func TestAccept(t *testing.T) {
 		{"encapsulated", with(prepareRoot, demands).encapsulated(), ostree.Demands{Composefs: true}},
 		{"encapsulated, not demanded", newOSTree(t).encapsulated(), ostree.Demands{}},
 		{"by the file in etc", with("usr/etc/ostree/prepare-root.conf", demands).encapsulated(), ostree.Demands{Composefs: true}},
+		{"by the file that a link in etc leads to", linked(), ostree.Demands{Composefs: true}},
 		{"by a derived layer", derive(newOSTree(t).encapsulated(), regular(prepareRoot, demands)), ostree.Demands{Composefs: true}},
 		{"no more, by a derived layer", derive(with(prepareRoot, demands).encapsulated(), regular(prepareRoot, "[composefs]\nenabled=no\n")), ostree.Demands{}},
 		{"plain", plainImage(t, with(prepareRoot, "[etc]\ntransient=true\n"), 3), ostree.Demands{TransientEtc: true}},

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/ostree/keyfile"
 )
 
@@ -125,7 +127,8 @@ func (p PrepareRoot) Demands(arguments ...string) Demands {
 func ReadPrepareRoot(read func(path string) ([]byte, error)) (PrepareRoot, error) {
 	for _, path := range prepareRootPaths() {
 		text, err := read(path)
-		if errors.Is(err, fs.ErrNotExist) {
+		// A link is not followed: it would be one to the other file.
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 			continue
 		}
 		if err != nil {
