@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"machine-pivot/fault"
+	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 )
@@ -39,6 +40,17 @@ func (m *Machine) UseEngine(name string) error {
 func (m *Machine) checkEngine(ctx context.Context) error {
 	if engine, ok := m.Engine.(interface{ Check(context.Context) error }); ok {
 		return engine.Check(ctx)
+	}
+	return nil
+}
+
+// accept asks the engine whether what it makes would boot a system that mounts its root
+// so, as soon as an import knows that.
+func (m *Machine) accept(ctx context.Context, p ostree.PrepareRoot) error {
+	if engine, ok := m.Engine.(interface {
+		Accept(context.Context, ostree.PrepareRoot) error
+	}); ok {
+		return engine.Accept(ctx, p)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"machine-pivot/osimage"
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/osimage/kargsd"
+	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 )
 
@@ -166,6 +167,7 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 		return pivot.Image{}, fmt.Errorf("cannot import %s: %w", image.Reference, err)
 	}
 	defer view.Close()
+	found.Accept = func(p ostree.PrepareRoot) error { return m.accept(ctx, p) }
 	result, err := found.Import(ctx, repo, func(p osimage.Progress) { progress(p.FetchedBytes, p.TotalBytes) })
 	if err != nil {
 		return pivot.Image{}, err
@@ -176,11 +178,6 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 	image.Commit, image.Version = result.Commit, result.Version
 	for _, note := range result.Notes {
 		m.Progress.Note(note)
-	}
-	if result.Composefs {
-		if err := m.checkComposefs(ctx); err != nil {
-			return pivot.Image{}, err
-		}
 	}
 	if result.Format.Native() {
 		image.Container = ref.OstreeReference()

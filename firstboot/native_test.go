@@ -34,18 +34,36 @@ func ostreeTool(t *testing.T, args ...string) string {
 }
 
 // TestComposefs: an image that boots only with composefs is refused, before anything is
-// deployed, where ostree does not have it.
+// deployed, where ostree does not have it; nothing is left of it. So is one for which
+// ostree makes none, though it says it could.
 func TestComposefs(t *testing.T) {
 	demands := oscontainer.WithDerived(oscontainer.File("usr/lib/ostree/prepare-root.conf", "[composefs]\nenabled = yes\n"))
 	h := newHost(t)
 	serve(t, h, h.NativeImage(demands))
-	if err := boot(t, h); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "it boots only with composefs") || fault.HintOf(err) == "" {
-		t.Errorf("error %v", err)
+	refused := func(why string) {
+		t.Helper()
+		if err := boot(t, h); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), why) || fault.HintOf(err) == "" {
+			t.Errorf("error %v", err)
+		}
+		if h.Reboots != 0 {
+			t.Errorf("%d reboots", h.Reboots)
+		}
 	}
-	if h.Reboots != 0 || len(h.Ostree.Calls) != 0 {
-		t.Errorf("%d reboots, calls %v", h.Reboots, h.Ostree.Calls)
+	refused("boots only from an image of composefs")
+	if len(h.Ostree.Calls) != 0 {
+		t.Errorf("calls %v", h.Ostree.Calls)
 	}
-	h.Ostree.Features = "  - composefs\n"
+	for _, ref := range h.Refs() {
+		if strings.HasPrefix(ref, "pivot/") || strings.HasPrefix(ref, "ostree/container/image/") {
+			t.Errorf("ref %s is left", ref)
+		}
+	}
+	h.Ostree.Version, h.Ostree.Features = "2025.2", "  - composefs\n"
+	refused("there is no .ostree.cfs")
+	if staged, err := h.Sysroot().Staged(); staged != nil || err != nil {
+		t.Errorf("staged %v, %v", staged, err)
+	}
+	h.Ostree.Composefs = true
 	if err := boot(t, h); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func (i *importer) mergeLayers(ctx context.Context, base *ostree.CommitInfo, hav
 		return nil, writing(err)
 	}
 	commit.RootTree, commit.RootMeta = merged.Root.Tree, merged.Root.Meta
-	i.result.Notes, i.result.Composefs = merged.Notes, merged.Composefs
+	i.result.Notes = merged.Notes
 	var roots []ostree.Root
 	for n, root := range merged.Layers {
 		c, err := i.target.AddCommit(ctx, layerCommit(root))

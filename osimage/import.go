@@ -33,7 +33,7 @@ type Result struct {
 	// KernelArguments are those that the image brings of its own for the machine.
 	KernelArguments kargs.Line `json:"kernelArguments,omitempty"`
 	Notes           []string   `json:"notes,omitempty"` // what people should know of an image with derived layers
-	// Composefs: the image boots only where ostree makes an image of composefs of its deployment.
+	// Composefs: the image boots only if its deployment has an image of composefs, which ostree makes.
 	Composefs bool    `json:"composefs,omitempty"`
 	Seconds   float64 `json:"seconds"`
 }
@@ -163,6 +163,9 @@ func (i *importer) legacy(ctx context.Context, have present) error {
 // finish makes the commit part of the repository, together with others, and fills in
 // the result.
 func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostree.Checksum, refs ...string) error {
+	if _, err := i.accept(commit); err != nil { // if something is missing, Finish names it
+		return err
+	}
 	root := ostree.Root{Commit: commit, Refs: append(refs, KeepAliveRef(commit.String()))}
 	if err := i.target.Finish(ctx, append(others, root)...); err != nil {
 		return writing(err)

@@ -2,6 +2,7 @@ package osimage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -41,8 +42,8 @@ func (i *importer) layers(ctx context.Context, have present, start func(n int) l
 
 // label says which layer an error is about.
 func (i *importer) label(n int, err error) error {
-	if err == nil {
-		return nil
+	if _, whole := errors.AsType[refusal](err); err == nil || whole {
+		return err
 	}
 	return fmt.Errorf("layer %d of %d, %s: %w", n+1, len(i.Layers), i.Layers[n].Digest, err)
 }

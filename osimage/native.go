@@ -23,7 +23,7 @@ import (
 // A layer is finished as soon as it is whole, so that an interrupted import goes on
 // where it was, even after a power cut.
 func (i *importer) native(ctx context.Context, have present) error {
-	base := have.commit
+	base := known{commit: have.commit}
 	finish := newFinisher(ctx, i.target, len(have.layers))
 	read := make([]*layer.Native, len(have.layers))
 	derived := make([]*layer.Derived, len(have.layers))
@@ -38,15 +38,18 @@ func (i *importer) native(ctx context.Context, have present) error {
 	}
 	done := func(ctx context.Context, n int) error {
 		if n == 0 && read[n] != nil {
-			base = read[n].Commit
-			return nil
+			base.set(read[n].Commit)
+			return i.acceptEarly(&base)
 		}
 		kept, made, err := i.keep(ctx, read[n], derived[n])
 		if err == nil && made {
 			finish.roots <- ostree.Root{Commit: kept, Refs: []string{i.layerRef(n)}}
 		}
 		read[n] = nil // the list of its files is long
-		return writing(err)
+		if err != nil {
+			return writing(err)
+		}
+		return i.acceptEarly(&base)
 	}
 	err := i.layers(finish.ctx, have, start, done)
 	if failed := finish.wait(); failed != nil {
@@ -55,11 +58,11 @@ func (i *importer) native(ctx context.Context, have present) error {
 	if err != nil {
 		return err
 	}
-	tree, err := i.finishBase(ctx, base)
+	tree, err := i.finishBase(ctx, base.commit)
 	if err != nil {
 		return err
 	}
-	return i.merge(ctx, base, tree, have, derived)
+	return i.merge(ctx, base.commit, tree, have, derived)
 }
 
 // keep makes a commit that keeps what a layer brought, if that can be done yet.

@@ -56,6 +56,9 @@ type Progress struct {
 // are read, and the host's signature policy has accepted it.
 type Opened struct {
 	Image
+	// Accept is asked by Import whether the host can boot a system that mounts its root
+	// so, as soon as that is known. Its error ends the import. nil accepts all.
+	Accept  func(ostree.PrepareRoot) error
 	machine platform // that it is for, if it can be imported
 	stated  platform
 	source  *source.Image

@@ -22,7 +22,7 @@ const modulesDir = "usr/lib/modules"
 // it has them in another place, as old ones may. The same ones in another commit
 // share one copy on /boot.
 func (r *Repo) BootFiles(c Checksum) ([]BootFile, error) {
-	tree, found, err := r.directory(c, modulesDir)
+	tree, found, err := locator(r.objectPath).directory(c, modulesDir)
 	if err != nil || !found {
 		return nil, err
 	}

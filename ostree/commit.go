@@ -1,9 +1,7 @@
 package ostree
 
 import (
-	"fmt"
 	"math/bits"
-	"os"
 	"time"
 
 	"machine-pivot/ostree/gvariant"
@@ -129,14 +127,5 @@ func (c NewCommit) encode() ([]byte, error) {
 
 // LoadCommit reads a commit.
 func (r *Repo) LoadCommit(c Checksum) (*CommitInfo, error) {
-	name := ObjectName{c, Commit}
-	data, err := os.ReadFile(r.objectPath(name))
-	if err != nil {
-		return nil, fmt.Errorf("cannot load commit: %w", err)
-	}
-	info, err := parseCommit(data)
-	if err != nil {
-		return nil, corrupt(name, "%v", err)
-	}
-	return info, nil
+	return locator(r.objectPath).loadCommit(c)
 }

@@ -24,14 +24,9 @@ type DirChecksums struct{ Tree, Meta Checksum }
 
 // ReadDirectory reads a directory of this import or of the repository.
 func (im *Import) ReadDirectory(tree Checksum) (*Directory, error) {
-	name := ObjectName{tree, DirTree}
-	data, err := os.ReadFile(im.objectPath(name))
+	parsed, err := locator(im.objectPath).loadTree(tree)
 	if err != nil {
-		return nil, fmt.Errorf("cannot load directory: %w", err)
-	}
-	parsed, err := openDirTree(data)
-	if err != nil {
-		return nil, corrupt(name, "%v", err)
+		return nil, err
 	}
 	d := &Directory{map[string]Checksum{}, map[string]DirChecksums{}}
 	for f := range parsed.allFiles() {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"os"
 	"slices"
 	"time"
 
@@ -80,15 +79,4 @@ func (r *Repo) HasObjectSet(c Checksum) error {
 	return nil
 }
 
-func (r *Repo) loadTree(c Checksum) (dirTree, error) {
-	name := ObjectName{c, DirTree}
-	data, err := os.ReadFile(r.objectPath(name))
-	if err != nil {
-		return dirTree{}, fmt.Errorf("cannot load directory: %w", err)
-	}
-	tree, err := openDirTree(data)
-	if err != nil {
-		return dirTree{}, corrupt(name, "%v", err)
-	}
-	return tree, nil
-}
+func (r *Repo) loadTree(c Checksum) (dirTree, error) { return locator(r.objectPath).loadTree(c) }

@@ -3,18 +3,12 @@ package ostree
 import (
 	"fmt"
 	"slices"
-	"strings"
+
+	"machine-pivot/ostree/keyfile"
 )
 
 // Origin says where a deployment came from: the key file beside it.
-type Origin struct {
-	groups []originGroup
-}
-
-type originGroup struct {
-	name string
-	keys [][2]string
-}
+type Origin struct{ file keyfile.File }
 
 // transientGroup is the group that does not pass on to the next deployment (ostree-sysroot-deploy.c).
 const transientGroup = "libostree-transient"
@@ -23,37 +17,28 @@ const transientGroup = "libostree-transient"
 // writes and accepts it (rust/src/origin.rs): the commit is the refspec, and the
 // custom URL names the image.
 func LegacyOrigin(commit, url, description string) Origin {
-	return Origin{groups: []originGroup{{name: "origin", keys: [][2]string{
-		{"refspec", commit}, {"custom-url", url}, {"custom-description", description},
-	}}}}
+	return originOf([]keyfile.Setting{{Key: "refspec", Value: commit}, {Key: "custom-url", Value: url}, {Key: "custom-description", Value: description}})
 }
 
 // ContainerOrigin is the origin of an ostree-native container, named by an ostree
 // image reference such as "ostree-unverified-registry:quay.io/a/b:tag".
 func ContainerOrigin(reference string) Origin {
-	return Origin{groups: []originGroup{{name: "origin", keys: [][2]string{{"container-image-reference", reference}}}}}
+	return originOf([]keyfile.Setting{{Key: "container-image-reference", Value: reference}})
+}
+
+// originOf is an origin of these settings, before other groups.
+func originOf(origin []keyfile.Setting, others ...keyfile.Group) Origin {
+	return Origin{keyfile.Of(append([]keyfile.Group{{Name: "origin", Settings: origin}}, others...)...)}
 }
 
 // ParseOrigin reads a key file. All of it is kept: a deployment made from another
 // takes over what this program knows nothing of, such as layered packages.
 func ParseOrigin(text []byte) (Origin, error) {
-	var o Origin
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		switch {
-		case line == "" || line[0] == '#':
-		case line[0] == '[' && line[len(line)-1] == ']':
-			o.groups = append(o.groups, originGroup{name: line[1 : len(line)-1]})
-		default:
-			key, value, ok := strings.Cut(line, "=")
-			if !ok || len(o.groups) == 0 {
-				return Origin{}, fmt.Errorf("cannot parse origin: line %q", line)
-			}
-			g := &o.groups[len(o.groups)-1]
-			g.keys = append(g.keys, [2]string{strings.TrimSpace(key), strings.TrimSpace(value)})
-		}
+	file, err := keyfile.Parse(text)
+	if err != nil {
+		return Origin{}, fmt.Errorf("cannot read origin: %w", err)
 	}
-	return o, nil
+	return Origin{file}, nil
 }
 
 // Get is the value of a key in the group [origin], or "".
@@ -61,14 +46,7 @@ func (o Origin) Get(key string) string { return o.Value("origin", key) }
 
 // Value is the value of a key in a group, or "".
 func (o Origin) Value(group, key string) string {
-	value := ""
-	for _, g := range o.groups {
-		for _, k := range g.keys {
-			if g.name == group && k[0] == key {
-				value = k[1]
-			}
-		}
-	}
+	value, _ := o.file.Value(group, key)
 	return value
 }
 
@@ -91,31 +69,32 @@ func (o Origin) Commit() string {
 // WithContainer is the origin with an image reference in place of whatever else
 // it says that the deployment was made from. What is layered stays.
 func (o Origin) WithContainer(reference string) Origin {
-	with := ContainerOrigin(reference)
-	for _, g := range o.groups {
-		if g.name != "origin" {
-			with.groups = append(with.groups, g)
+	settings := []keyfile.Setting{{Key: "container-image-reference", Value: reference}}
+	var others []keyfile.Group
+	for _, g := range o.file.Groups() {
+		if g.Name != "origin" {
+			others = append(others, g)
 			continue
 		}
-		for _, k := range g.keys {
-			if !slices.Contains([]string{"refspec", "baserefspec", "container-image-reference", "custom-url", "custom-description"}, k[0]) {
-				with.groups[0].keys = append(with.groups[0].keys, k)
+		for _, s := range g.Settings {
+			if !slices.Contains([]string{"refspec", "baserefspec", "container-image-reference", "custom-url", "custom-description"}, s.Key) {
+				settings = append(settings, s)
 			}
 		}
 	}
-	return with
+	return originOf(settings, others...)
 }
 
 // Layered reports whether the origin asks rpm-ostree for more than the image:
 // packages, overrides, an initramfs of its own (rust/src/origin.rs). Only
 // rpm-ostree can make a new deployment that keeps them.
 func (o Origin) Layered() bool {
-	for _, g := range o.groups {
-		if g.name != "packages" && g.name != "overrides" && g.name != "rpmostree" {
+	for _, g := range o.file.Groups() {
+		if g.Name != "packages" && g.Name != "overrides" && g.Name != "rpmostree" {
 			continue
 		}
-		for _, k := range g.keys {
-			if k[1] != "" && k[1] != "false" {
+		for _, s := range g.Settings {
+			if s.Value != "" && s.Value != "false" {
 				return true
 			}
 		}
@@ -125,15 +104,6 @@ func (o Origin) Layered() bool {
 
 // Bytes is the key file, for a new deployment: what is transient is left out.
 func (o Origin) Bytes() []byte {
-	var b strings.Builder
-	for _, g := range o.groups {
-		if g.name == transientGroup {
-			continue
-		}
-		fmt.Fprintf(&b, "[%s]\n", g.name)
-		for _, k := range g.keys {
-			fmt.Fprintf(&b, "%s=%s\n", k[0], k[1])
-		}
-	}
-	return []byte(b.String())
+	kept := slices.DeleteFunc(slices.Clone(o.file.Groups()), func(g keyfile.Group) bool { return g.Name == transientGroup })
+	return keyfile.Of(kept...).Bytes()
 }

@@ -22,24 +22,18 @@ func (r *Repo) ReadFile(c Checksum, name string) ([]byte, error) {
 
 // ReadFileUpTo is ReadFile for one that must not be larger than most bytes.
 func (r *Repo) ReadFileUpTo(c Checksum, name string, most int64) ([]byte, error) {
-	tree, found, err := r.directory(c, path.Dir(name))
-	if err != nil {
-		return nil, err
-	}
-	if found {
-		for f := range tree.allFiles() {
-			if string(f.name) == path.Base(name) {
-				return readRegular(r.objectPath(ObjectName{f.file, File}), most)
-			}
-		}
-	}
-	return nil, fmt.Errorf("cannot read %s of commit %s: %w", name, c, fs.ErrNotExist)
+	return locator(r.objectPath).readFile(c, name, most)
+}
+
+// ReadFile is the same of a commit of this import or of the repository.
+func (im *Import) ReadFile(c Checksum, name string) ([]byte, error) {
+	return locator(im.objectPath).readFile(c, name, math.MaxInt64)
 }
 
 // FileNames are the names of the files and symbolic links in a directory of a commit,
 // in order; none if there is no such directory.
 func (r *Repo) FileNames(c Checksum, dir string) ([]string, error) {
-	tree, found, err := r.directory(c, dir)
+	tree, found, err := locator(r.objectPath).directory(c, dir)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -50,41 +44,51 @@ func (r *Repo) FileNames(c Checksum, dir string) ([]string, error) {
 	return names, nil
 }
 
-// directory loads a directory of a commit by its path; false if there is none.
-func (r *Repo) directory(c Checksum, dir string) (dirTree, bool, error) {
-	info, err := r.LoadCommit(c)
-	if err != nil {
-		return dirTree{}, false, err
-	}
-	return r.loadBelow(info.RootTree, dir)
-}
-
 // DirTree is the checksum of a directory in a commit: equal for directories of the
 // same names with the same files, whatever their own owners and modes. It is zero if
 // there is no such directory.
 func (r *Repo) DirTree(c Checksum, dir string) (Checksum, error) {
-	info, err := r.LoadCommit(c)
-	if err != nil {
-		return Checksum{}, err
-	}
-	tree, _, err := r.findBelow(info.RootTree, dir)
+	tree, _, err := locator(r.objectPath).find(c, dir)
 	return tree, err
 }
 
-// loadBelow loads a directory by its path below another; false if there is none.
-func (r *Repo) loadBelow(root Checksum, dir string) (dirTree, bool, error) {
-	below, found, err := r.findBelow(root, dir)
+// locator says where an object is.
+type locator func(ObjectName) string
+
+func (at locator) readFile(c Checksum, name string, most int64) ([]byte, error) {
+	tree, found, err := at.directory(c, path.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		for f := range tree.allFiles() {
+			if string(f.name) == path.Base(name) {
+				return readRegular(at(ObjectName{f.file, File}), most)
+			}
+		}
+	}
+	return nil, fmt.Errorf("cannot read %s of commit %s: %w", name, c, fs.ErrNotExist)
+}
+
+// directory loads a directory of a commit by its path; false if there is none.
+func (at locator) directory(c Checksum, dir string) (dirTree, bool, error) {
+	sum, found, err := at.find(c, dir)
 	if err != nil || !found {
 		return dirTree{}, false, err
 	}
-	tree, err := r.loadTree(below)
+	tree, err := at.loadTree(sum)
 	return tree, err == nil, err
 }
 
-// findBelow finds a directory by its path below another; false if there is none.
-func (r *Repo) findBelow(root Checksum, dir string) (Checksum, bool, error) {
+// find finds a directory of a commit by its path; false if there is none.
+func (at locator) find(c Checksum, dir string) (Checksum, bool, error) {
+	info, err := at.loadCommit(c)
+	if err != nil {
+		return Checksum{}, false, err
+	}
+	sum := info.RootTree
 	for name := range strings.SplitSeq(dir, "/") {
-		tree, err := r.loadTree(root)
+		tree, err := at.loadTree(sum)
 		if err != nil {
 			return Checksum{}, false, err
 		}
@@ -92,9 +96,35 @@ func (r *Repo) findBelow(root Checksum, dir string) (Checksum, bool, error) {
 		if !found {
 			return Checksum{}, false, nil
 		}
-		root = below.tree
+		sum = below.tree
 	}
-	return root, true, nil
+	return sum, true, nil
+}
+
+func (at locator) loadTree(c Checksum) (dirTree, error) {
+	name := ObjectName{c, DirTree}
+	data, err := os.ReadFile(at(name))
+	if err != nil {
+		return dirTree{}, fmt.Errorf("cannot load directory: %w", err)
+	}
+	tree, err := openDirTree(data)
+	if err != nil {
+		return dirTree{}, corrupt(name, "%v", err)
+	}
+	return tree, nil
+}
+
+func (at locator) loadCommit(c Checksum) (*CommitInfo, error) {
+	name := ObjectName{c, Commit}
+	data, err := os.ReadFile(at(name))
+	if err != nil {
+		return nil, fmt.Errorf("cannot load commit: %w", err)
+	}
+	info, err := parseCommit(data)
+	if err != nil {
+		return nil, corrupt(name, "%v", err)
+	}
+	return info, nil
 }
 
 // readRegular reads a file that is none if it is a symbolic link: in a repository that

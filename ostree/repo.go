@@ -1,7 +1,6 @@
 package ostree
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,13 +9,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"machine-pivot/ostree/keyfile"
 )
 
 // Repo is a repository of mode bare, as hosts have it.
 type Repo struct {
 	path       string
+	settings   keyfile.File // its config file
 	config     repoConfig
-	bootLoader string
 	checkLabel func(label string) error // nil: the running kernel's
 }
 
@@ -30,12 +31,15 @@ type repoConfig struct {
 
 // OpenRepo opens a repository.
 func OpenRepo(path string) (*Repo, error) {
-	groups, err := readConfig(filepath.Join(path, "config"))
-	if err != nil {
-		return nil, fmt.Errorf("cannot open repository %s: %w", path, err)
+	r := &Repo{path: path}
+	text, err := os.ReadFile(filepath.Join(path, "config"))
+	if err == nil {
+		r.settings, err = keyfile.Parse(text)
 	}
-	r := &Repo{path: path, bootLoader: groups["[sysroot]"]["bootloader"]}
-	if r.config, err = parseConfig(groups["[core]"]); err != nil {
+	if err == nil {
+		r.config, err = parseConfig(r.settings)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot open repository %s: %w", path, err)
 	}
 	return r, nil
@@ -46,46 +50,36 @@ func (r *Repo) Path() string { return r.path }
 
 // BootLoader is what the repository's configuration says of the host's boot loader
 // (sysroot.bootloader), as "none" or "zipl"; "" leaves it to libostree.
-func (r *Repo) BootLoader() string { return r.bootLoader }
-
-// readConfig reads the groups by their headings; one that stands twice is one, and
-// the last value of a key counts, as GKeyFile has it.
-func readConfig(path string) (map[string]map[string]string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	groups, group := map[string]map[string]string{}, ""
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		line := strings.TrimSpace(lines.Text())
-		if strings.HasPrefix(line, "[") {
-			group = line
-			if groups[group] == nil {
-				groups[group] = map[string]string{}
-			}
-			continue
-		}
-		if key, value, ok := strings.Cut(line, "="); ok && group != "" && line[0] != '#' {
-			groups[group][strings.TrimSpace(key)] = strings.TrimSpace(value)
-		}
-	}
-	return groups, nil
+func (r *Repo) BootLoader() string {
+	name, _ := r.settings.Value("sysroot", "bootloader")
+	return name
 }
 
-func parseConfig(core map[string]string) (repoConfig, error) {
-	if mode := core["mode"]; mode != "bare" && mode != "" {
+// WantsComposefs reports whether the configuration tells libostree to make images of
+// composefs (ex-integrity.composefs).
+func (r *Repo) WantsComposefs() bool {
+	value, _ := r.settings.Value("ex-integrity", "composefs")
+	state, err := composefsState(value)
+	return err == nil && (state == "yes" || state == "maybe")
+}
+
+func parseConfig(f keyfile.File) (repoConfig, error) {
+	core := func(key string) string {
+		value, _ := f.Value("core", key)
+		return value
+	}
+	if mode := core("mode"); mode != "bare" && mode != "" {
 		return repoConfig{}, fmt.Errorf("its mode is %s, only bare is supported", mode)
 	}
-	if version := core["repo_version"]; version != "1" {
+	if version := core("repo_version"); version != "1" {
 		return repoConfig{}, fmt.Errorf("its version is %q, only 1 is supported", version)
 	}
-	c := repoConfig{fsync: core["fsync"] != "false", perObjectFsync: core["per-object-fsync"] == "true", minFreePercent: 3}
-	if err := c.parseMinFree(core); err != nil {
+	c := repoConfig{fsync: core("fsync") != "false", perObjectFsync: core("per-object-fsync") == "true", minFreePercent: 3}
+	if err := c.parseMinFree(f); err != nil {
 		return repoConfig{}, err
 	}
 	c.lockTimeout = 300 * time.Second
-	if text, ok := core["lock-timeout-secs"]; ok {
+	if text, ok := f.Value("core", "lock-timeout-secs"); ok {
 		seconds, err := strconv.Atoi(text)
 		if err != nil {
 			return repoConfig{}, fmt.Errorf("lock-timeout-secs=%s: %w", text, err)
@@ -95,13 +89,13 @@ func parseConfig(core map[string]string) (repoConfig, error) {
 	return c, nil
 }
 
-func (c *repoConfig) parseMinFree(core map[string]string) (err error) {
-	if text, ok := core["min-free-space-percent"]; ok {
+func (c *repoConfig) parseMinFree(f keyfile.File) (err error) {
+	if text, ok := f.Value("core", "min-free-space-percent"); ok {
 		if c.minFreePercent, err = strconv.ParseUint(text, 10, 7); err != nil || c.minFreePercent > 99 {
 			return fmt.Errorf("min-free-space-percent=%s: not a percentage", text)
 		}
 	}
-	text, ok := core["min-free-space-size"]
+	text, ok := f.Value("core", "min-free-space-size")
 	if !ok {
 		return nil
 	}

@@ -44,7 +44,7 @@ func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 	case len(lost) > 0:
 		return wrong("kernel argument root=", "missing", lost)
 	}
-	return staged, nil
+	return staged, e.checkDemands(target, r)
 }
 
 // carries reports whether a deployment is of the commit, or has it as the base

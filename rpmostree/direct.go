@@ -59,7 +59,7 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 	if lost := missing(r.Merge.Options.Values("root"), r.Kargs.Values("root")); len(lost) > 0 {
 		return fmt.Errorf("cannot deploy: the kernel arguments lack root=%s", strings.Join(lost, ", root="))
 	}
-	if err := e.checkLabelling(ctx, r, booted); err != nil {
+	if err := e.checkNeeds(ctx, r, booted); err != nil {
 		return err
 	}
 	return e.plain().free()
@@ -72,10 +72,12 @@ func (e *Direct) Commit(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return err
 	}
-	labels, err := e.labels(r, booted)
-	if err == nil && labels {
-		err = e.commitLabelled(ctx, r, booted)
-	} else if err == nil {
+	needs, err := e.needs(r, booted)
+	switch {
+	case err != nil:
+	case needs.any():
+		err = e.commitBeside(ctx, r, booted, needs)
+	default:
 		err = e.deploy(ctx, r, booted)
 	}
 	if err != nil {
@@ -96,6 +98,11 @@ func (e *Direct) Discard(context.Context) error { return nil }
 
 // plain is the engine of a started system, whose parts this one uses.
 func (e *Direct) plain() *Ostree { return &Ostree{Sysroot: e.Sysroot, Run: e.Run} }
+
+// Accept is as for a started system, whose tools these are.
+func (e *Direct) Accept(ctx context.Context, p ostree.PrepareRoot) error {
+	return e.plain().Accept(ctx, p)
+}
 
 // checkBootLoader is an error where the boot entries alone are not what boots:
 // zipl, which libostree runs after its rename, wants the machine's own devices.

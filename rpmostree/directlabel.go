@@ -2,18 +2,15 @@ package rpmostree
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
 	"machine-pivot/ostree"
 	"machine-pivot/pivot"
@@ -61,86 +58,9 @@ func (e *Direct) kernelRuns(r pivot.Request) (bool, error) {
 	return bytes.Contains(known, []byte("\tselinuxfs\n")), nil
 }
 
-// checkLabelling is an error where the deployment must be labelled but cannot be
-// before it is the default.
-func (e *Direct) checkLabelling(ctx context.Context, r pivot.Request, booted ostree.Deployment) error {
-	if labels, err := e.labels(r, booted); err != nil || !labels {
-		return err
-	}
-	tool, err := e.plain().ask(ctx, "ostree")
-	if err != nil {
-		return err
-	}
-	if !tool.since(2023, 6) {
-		return fault.New(fault.Later, "cannot label files: the new system has SELinux, and libostree %s cannot make a deployment the default after it was labelled", tool.version)
-	}
-	return nil
-}
-
-// commitLabelled makes the deployment beside the default, labels it, reads all back,
-// and then makes it the default. What fails before that leaves nothing behind.
-func (e *Direct) commitLabelled(ctx context.Context, r pivot.Request, booted ostree.Deployment) error {
-	if err := e.deploy(ctx, r, booted, "--not-as-default"); err != nil {
-		return err
-	}
-	next, err := e.made(r, booted)
-	if err != nil {
-		return err
-	}
-	contexts, err := e.finish(r, next)
-	if err == nil {
-		err = e.setDefault(ctx, next)
-	}
-	if err != nil {
-		return e.takeBack(ctx, next, err)
-	}
-	return e.labelBoot(contexts)
-}
-
-// made finds the deployment that was just made: it follows the booted one.
-func (e *Direct) made(r pivot.Request, booted ostree.Deployment) (ostree.Deployment, error) {
-	all, err := e.Sysroot.Deployments()
-	if err != nil {
-		return ostree.Deployment{}, err
-	}
-	i := indexOf(all, booted) + 1
-	if i == 0 || i == len(all) || !carries(all[i], r.Commit) {
-		return ostree.Deployment{}, fault.New(fault.Internal, "ostree reported success but no deployment of it follows the booted one")
-	}
-	return all[i], nil
-}
-
-// indexOf is a deployment's place among those that can be booted, by which libostree
-// names it; -1: it is not there.
-func indexOf(all []ostree.Deployment, d ostree.Deployment) int {
-	return slices.IndexFunc(all, func(other ostree.Deployment) bool { return other.ID() == d.ID() })
-}
-
-// setDefault makes a deployment the next boot: the commit.
-func (e *Direct) setDefault(ctx context.Context, d ostree.Deployment) error {
-	all, err := e.Sysroot.Deployments()
-	if err == nil {
-		_, err = e.Run(ctx, "ostree", "admin", "set-default", strconv.Itoa(indexOf(all, d)))
-	}
-	return err
-}
-
-// takeBack removes a deployment because of err, unless it is the next boot all the
-// same.
-func (e *Direct) takeBack(ctx context.Context, d ostree.Deployment, err error) error {
-	all, lerr := e.Sysroot.Deployments()
-	if i := indexOf(all, d); lerr == nil && i > 0 {
-		_, lerr = e.Run(ctx, "ostree", "admin", "undeploy", strconv.Itoa(i))
-	}
-	if lerr != nil {
-		err = fmt.Errorf("%w (and what was made could not be removed: %v)", err, lerr)
-	}
-	return err
-}
-
-// finish labels a deployment by its own policy, and what else the new system has of
-// this boot, and holds it against the request.
-func (e *Direct) finish(r pivot.Request, next ostree.Deployment) (*selinux.Contexts, error) {
+// label labels a deployment by its own policy, and what else the new system has of this
+// boot.
+func (e *Direct) label(next ostree.Deployment) (*selinux.Contexts, error) {
 	files := selinux.In(filepath.Join(next.Path, "etc/selinux"))
 	config, err := files.Config()
 	if err != nil {
@@ -168,7 +88,7 @@ func (e *Direct) finish(r pivot.Request, next ostree.Deployment) (*selinux.Conte
 	if err := (hostfiles.OS{}).SyncAll(e.Sysroot.Physical()); err != nil {
 		return nil, fmt.Errorf("cannot write labels: %w", err)
 	}
-	return contexts, errors.Join(checkDeployment(next, r), e.readBack(contexts, next))
+	return contexts, e.readBack(contexts, next)
 }
 
 // labelled are the directories of a deployment that get labels, by the names that they

@@ -12,10 +12,6 @@ type Result struct {
 	Root   ostree.DirChecksums
 	Layers []ostree.DirChecksums // each layer's own tree, whiteouts included
 	Notes  []string              // for people
-
-	// Composefs says that the tree does not boot unless its deployment has an image of
-	// composefs, which the host's ostree must be able to make.
-	Composefs bool
 }
 
 // Finish checks the merged tree, labels it and the layers by its own SELinux policy,
@@ -35,11 +31,7 @@ func (t *Tree) Finish(ctx context.Context) (Result, error) {
 			return Result{}, err
 		}
 	}
-	setup, err := t.prepareRoot()
-	if err != nil {
-		return Result{}, err
-	}
-	r := Result{Composefs: setup.composefs()}
+	var r Result
 	for _, l := range t.layers {
 		root, err := l.root.write(ctx, t.objects)
 		if err != nil {
@@ -47,8 +39,8 @@ func (t *Tree) Finish(ctx context.Context) (Result, error) {
 		}
 		r.Layers = append(r.Layers, root)
 	}
-	r.Root, err = t.root.write(ctx, t.objects)
-	r.Notes = t.Notes()
+	root, err := t.root.write(ctx, t.objects)
+	r.Root, r.Notes = root, t.Notes()
 	return r, err
 }
 

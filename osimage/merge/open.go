@@ -1,12 +1,11 @@
 package merge
 
 import (
-	"bufio"
-	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	"machine-pivot/osimage/imagefault"
@@ -17,7 +16,10 @@ import (
 func New(objects Objects, base ostree.DirChecksums) (*Tree, error) {
 	t := &Tree{objects: objects, base: base, root: &dir{saved: base}}
 	setup, err := t.prepareRoot()
-	t.nonUsr = err == nil && setup.seesRoot()
+	if errors.Is(err, ostree.ErrPrepareRoot) {
+		return t, nil // of the base, that is; layers may replace it
+	}
+	t.nonUsr = setup.SeesRoot()
 	return t, err
 }
 
@@ -85,45 +87,13 @@ func (t *Tree) read(at string) ([]byte, error) {
 	return data, nil
 }
 
-// prepareRoot is what the tree says of how its root is mounted
-// (ostree-prepare-root(1)).
-func (t *Tree) prepareRoot() (prepareRoot, error) {
-	text, err := t.read("usr/lib/ostree/prepare-root.conf")
-	return prepareRoot(keyFile(text)), err
-}
-
-// prepareRoot are the settings of prepare-root.conf, by "group.key".
-type prepareRoot map[string]string
-
-// seesRoot reports whether the directories at the top of the commit are seen by the
-// host (ostree-ext's overlayfs_enabled_in_config).
-func (p prepareRoot) seesRoot() bool {
-	return isTrue(p["root.transient"]) || p.composefs() || p["composefs.enabled"] == "maybe"
-}
-
-// composefs reports whether the host cannot boot without composefs.
-func (p prepareRoot) composefs() bool {
-	switch p["composefs.enabled"] {
-	case "signed", "verity":
-		return true
-	}
-	return isTrue(p["composefs.enabled"])
-}
-
-func isTrue(value string) bool { return slices.Contains([]string{"yes", "true", "1"}, value) }
-
-// keyFile reads the settings of a GKeyFile, by "group.key".
-func keyFile(text []byte) map[string]string {
-	settings, group := map[string]string{}, ""
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		line := strings.TrimSpace(lines.Text())
-		if name, ok := strings.CutPrefix(line, "["); ok {
-			group = strings.TrimSuffix(name, "]")
-			continue
+// prepareRoot is how the tree says that its root is mounted.
+func (t *Tree) prepareRoot() (ostree.PrepareRoot, error) {
+	return ostree.ReadPrepareRoot(func(path string) ([]byte, error) {
+		text, err := t.read(path)
+		if err == nil && text == nil {
+			err = fs.ErrNotExist
 		}
-		if key, value, ok := strings.Cut(line, "="); ok && line[0] != '#' {
-			settings[group+"."+strings.TrimSpace(key)] = strings.TrimSpace(value)
-		}
-	}
-	return settings
+		return text, err
+	})
 }

@@ -185,10 +185,10 @@ func (h *Host) ReadOnlyTmp() {
 	h.t.Cleanup(func() { h.must(unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
-// RepoConfig sets a key of the group [core] in the repository's configuration.
+// RepoConfig sets a key of the repository's configuration, as GROUP.KEY.
 func (h *Host) RepoConfig(key, value string) {
 	h.t.Helper()
-	h.run("ostree", "config", "--repo="+filepath.Join(h.physical, "ostree/repo"), "set", "core."+key, value)
+	h.run("ostree", "config", "--repo="+filepath.Join(h.physical, "ostree/repo"), "set", key, value)
 }
 
 // SetOrigin replaces the running system's origin.
@@ -216,6 +216,12 @@ func (h *Host) ImageRef(reference, commit string) string {
 	ref := rpmostree.ImageRef(reference)
 	h.run("ostree", "refs", "--repo="+filepath.Join(h.physical, "ostree/repo"), "--force", "--create="+ref, commit)
 	return ref
+}
+
+// Refs are the refs of the repository.
+func (h *Host) Refs() []string {
+	h.t.Helper()
+	return strings.Fields(h.run("ostree", "refs", "--repo="+filepath.Join(h.physical, "ostree/repo")))
 }
 
 // Layer makes the running system one on which rpm-ostree is to layer packages.

@@ -24,6 +24,10 @@ type Standin struct {
 	Version  string   // of libostree; "": one that locks by a file
 	Features string   // further lines of its features
 
+	// Composefs makes an image of composefs in each deployment, as a libostree does that
+	// lists the feature. It is not one that could be mounted.
+	Composefs bool
+
 	// Fail, if not nil, is asked at each call, before it takes effect and after.
 	// An error ends the call there.
 	Fail func(call int, after bool) error
@@ -99,7 +103,7 @@ func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 			index, err := strconv.Atoi(args[0])
 			return errors.Join(err, s.host.Undeploy(index))
 		}
-		return errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile()))
+		return errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile()), os.RemoveAll(filepath.Join(s.deployDir(), s.name)))
 	case "set-default":
 		return s.setDefault(args[0])
 	}
@@ -151,7 +155,32 @@ func (s *Standin) stage(args []string) error {
 	if locked && s.version() < LockInState {
 		return errors.New("error: Unknown option --lock-finalization")
 	}
+	if err := s.compose(filepath.Join(s.deployDir(), s.name)); err != nil {
+		return err
+	}
 	return s.writeState(kargs, locked, replaces)
+}
+
+// compose makes the image of composefs in a deployment's directory: libostree does it
+// when it checks the commit out, which is before it finalizes.
+func (s *Standin) compose(dir string) error {
+	if !s.Composefs {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	_ = exec.Command("chattr", "-f", "-i", dir).Run() // it may be none that ostree has made
+	return os.WriteFile(filepath.Join(dir, ostree.ComposefsFile), []byte("stand-in"), 0o644)
+}
+
+// composeAll does it in all deployments.
+func (s *Standin) composeAll() error {
+	all, err := filepath.Glob(filepath.Join(s.deployDir(), "*.[0-9]"))
+	for _, dir := range all {
+		err = errors.Join(err, s.compose(dir))
+	}
+	return err
 }
 
 func (s *Standin) writeState(kargs []any, locked bool, replaces string) error {
@@ -202,7 +231,7 @@ func (s *Standin) finalize(ctx context.Context) error {
 		return err
 	}
 	// As it is now: libostree reads it anew (ostree-sysroot.c).
-	if err := errors.Join(os.Remove(s.stateFile()), os.Rename(s.originFile(), s.finalOrigin())); err != nil {
+	if err := errors.Join(os.Remove(s.stateFile()), os.Rename(s.originFile(), s.finalOrigin()), os.RemoveAll(filepath.Join(s.deployDir(), s.name))); err != nil {
 		return err
 	}
 	argv := []string{"--karg-none"}
@@ -240,6 +269,9 @@ func (s *Standin) deploy(ctx context.Context, args []string) error {
 	const config, hidden = "etc/selinux/config", "etc/selinux/hidden"
 	moved := os.Rename(s.host.Path(config), s.host.Path(hidden)) == nil
 	_, err = output(ctx, append([]string{"ostree", "admin", "deploy", "--sysroot=" + s.host.physical}, args...)...)
+	if err == nil {
+		err = s.composeAll()
+	}
 	if !moved {
 		return err
 	}

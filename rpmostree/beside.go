@@ -1,0 +1,134 @@
+package rpmostree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"machine-pivot/fault"
+	"machine-pivot/ostree"
+	"machine-pivot/pivot"
+	"machine-pivot/selinux"
+)
+
+// Direct has no staged deployment that it could look at before the commit. Where there is
+// something to be done or to be looked for in a deployment before it may be the next
+// boot, it is made beside the default one first, and made the default afterwards.
+
+// needs are the reasons for that.
+type needs struct {
+	labels    bool // the new system will run with SELinux
+	composefs bool // it boots only from an image of composefs
+}
+
+func (n needs) any() bool { return n.labels || n.composefs }
+
+func (e *Direct) needs(r pivot.Request, booted ostree.Deployment) (n needs, err error) {
+	if n.labels, err = e.labels(r, booted); err != nil {
+		return n, err
+	}
+	commit, err := ostree.ParseChecksum(r.Commit)
+	if err != nil {
+		return n, err
+	}
+	demands, err := e.plain().demands(commit, r)
+	n.composefs = demands.Composefs
+	return n, err
+}
+
+// checkNeeds is an error where there are needs, but libostree cannot make a deployment
+// the default that is there already.
+func (e *Direct) checkNeeds(ctx context.Context, r pivot.Request, booted ostree.Deployment) error {
+	needs, err := e.needs(r, booted)
+	if err != nil || !needs.any() {
+		return err
+	}
+	tool, err := e.plain().ask(ctx, "ostree")
+	if err != nil {
+		return err
+	}
+	switch {
+	case tool.since(2023, 6):
+		return nil
+	case needs.labels:
+		return fault.New(fault.Later, "cannot label files: the new system has SELinux, and libostree %s cannot make a deployment the default after it was labelled", tool.version)
+	}
+	return fault.New(fault.Later, "cannot look for the image of composefs that the new system boots from: libostree %s cannot make a deployment the default after that", tool.version)
+}
+
+// commitBeside makes the deployment beside the default, labels it if it needs that, reads
+// all back, and then makes it the default. What fails before that leaves nothing behind.
+func (e *Direct) commitBeside(ctx context.Context, r pivot.Request, booted ostree.Deployment, needs needs) error {
+	if err := e.deploy(ctx, r, booted, "--not-as-default"); err != nil {
+		return err
+	}
+	next, err := e.made(r, booted)
+	if err != nil {
+		return err
+	}
+	contexts, err := e.finish(r, next, needs)
+	if err == nil {
+		err = e.setDefault(ctx, next)
+	}
+	if err != nil {
+		return e.takeBack(ctx, next, err)
+	}
+	if needs.labels {
+		return e.labelBoot(contexts)
+	}
+	return nil
+}
+
+// finish labels the deployment, if it needs that, and holds it against the request. The
+// labels' policy is nil without.
+func (e *Direct) finish(r pivot.Request, next ostree.Deployment, needs needs) (contexts *selinux.Contexts, err error) {
+	if needs.labels {
+		if contexts, err = e.label(next); err != nil {
+			return nil, err
+		}
+	}
+	return contexts, errors.Join(checkDeployment(next, r), e.plain().checkDemands(next, r))
+}
+
+// made finds the deployment that was just made: it follows the booted one.
+func (e *Direct) made(r pivot.Request, booted ostree.Deployment) (ostree.Deployment, error) {
+	all, err := e.Sysroot.Deployments()
+	if err != nil {
+		return ostree.Deployment{}, err
+	}
+	i := indexOf(all, booted) + 1
+	if i == 0 || i == len(all) || !carries(all[i], r.Commit) {
+		return ostree.Deployment{}, fault.New(fault.Internal, "ostree reported success but no deployment of it follows the booted one")
+	}
+	return all[i], nil
+}
+
+// indexOf is a deployment's place among those that can be booted, by which libostree
+// names it; -1: it is not there.
+func indexOf(all []ostree.Deployment, d ostree.Deployment) int {
+	return slices.IndexFunc(all, func(other ostree.Deployment) bool { return other.ID() == d.ID() })
+}
+
+// setDefault makes a deployment the next boot: the commit.
+func (e *Direct) setDefault(ctx context.Context, d ostree.Deployment) error {
+	all, err := e.Sysroot.Deployments()
+	if err == nil {
+		_, err = e.Run(ctx, "ostree", "admin", "set-default", strconv.Itoa(indexOf(all, d)))
+	}
+	return err
+}
+
+// takeBack removes a deployment because of err, unless it is the next boot all the
+// same.
+func (e *Direct) takeBack(ctx context.Context, d ostree.Deployment, err error) error {
+	all, lerr := e.Sysroot.Deployments()
+	if i := indexOf(all, d); lerr == nil && i > 0 {
+		_, lerr = e.Run(ctx, "ostree", "admin", "undeploy", strconv.Itoa(i))
+	}
+	if lerr != nil {
+		err = fmt.Errorf("%w (and what was made could not be removed: %v)", err, lerr)
+	}
+	return err
+}

@@ -1,0 +1,100 @@
+package rpmostree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"machine-pivot/fault"
+	"machine-pivot/ostree"
+	"machine-pivot/pivot"
+)
+
+// The new system's initramfs is newer than the ostree that makes its deployment. What
+// it demands and this ostree does not make ends in a system that never starts, so it is
+// asked before anything is staged (Accept) and looked for before the commit
+// (checkDemands). docs/import.md has the list of what can be demanded.
+
+// Accept is an error if this host cannot make a deployment that boots of an image whose
+// system mounts its root so.
+func (e *Ostree) Accept(ctx context.Context, p ostree.PrepareRoot) error {
+	d := p.Demands()
+	if err := refuse(d); err != nil || !d.Composefs {
+		return err
+	}
+	tool, err := e.ask(ctx, "ostree")
+	if err != nil {
+		return err
+	}
+	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
+	if err != nil {
+		return err
+	}
+	switch {
+	case !tool.has("composefs"):
+		return noComposefs("libostree " + tool.version + " of this host does not have composefs").
+			WithHint("use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=maybe, or pivot first to a release whose ostree --version lists composefs")
+	// Until then the repository decides, and not the tree (ostree commit cae4ceb6).
+	case !tool.since(2024, 3) && !repo.WantsComposefs():
+		return noComposefs("libostree " + tool.version + " of this host makes it only where the repository's configuration says so").
+			WithHint("let it: ostree config --repo=/ostree/repo set ex-integrity.composefs true")
+	}
+	return nil
+}
+
+// refuse is an error for what no host can give a new image.
+func refuse(d ostree.Demands) error {
+	switch {
+	case d.Verity:
+		return fault.New(fault.Refused, "cannot deploy the image: it boots only with fs-verity on each of its files (composefs.enabled=verity or signed, in its prepare-root.conf or among the kernel arguments), which files that are imported do not get").
+			WithHint("use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=yes or maybe")
+	case d.TransientEtc:
+		return fault.New(fault.Refused, "cannot deploy the image: its system forgets /etc at each boot (etc.transient in its prepare-root.conf), and with it what a pivot carries over").
+			WithHint("use an image without etc.transient in /usr/lib/ostree/prepare-root.conf")
+	}
+	return nil
+}
+
+func noComposefs(why string) *fault.Error {
+	return fault.New(fault.Refused, "cannot deploy the image: it boots only from an image of composefs (composefs.enabled or root.transient in its prepare-root.conf), and %s", why)
+}
+
+// checkDemands is an error if a deployment that was made for the request lacks what its
+// system needs to boot, whatever libostree said that it can do.
+func (e *Ostree) checkDemands(made ostree.Deployment, r pivot.Request) error {
+	d, err := e.demands(made.Checksum, r)
+	if err != nil {
+		return err
+	}
+	// What runs with the same image already has what it needs, but for the files.
+	if !r.Image.IsZero() || len(r.Files) > 0 && d.TransientEtc {
+		if err := refuse(d); err != nil {
+			return err
+		}
+	}
+	if !d.Composefs {
+		return nil
+	}
+	info, err := os.Lstat(filepath.Join(made.Path, ostree.ComposefsFile))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (!info.Mode().IsRegular() || info.Size() == 0) {
+		return noComposefs("ostree made a deployment without it: there is no " + ostree.ComposefsFile).
+			WithHint("see what this host's ostree can do: ostree --version; and what it is told: ostree config --repo=/ostree/repo get ex-integrity.composefs")
+	}
+	if err != nil {
+		return fmt.Errorf("cannot look at the new deployment: %w", err)
+	}
+	return nil
+}
+
+// demands are those of a commit's system with the arguments of the request.
+func (e *Ostree) demands(commit ostree.Checksum, r pivot.Request) (ostree.Demands, error) {
+	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
+	if err != nil {
+		return ostree.Demands{}, err
+	}
+	setup, err := ostree.ReadPrepareRoot(func(path string) ([]byte, error) { return repo.ReadFile(commit, path) })
+	return setup.Demands(r.Kargs.Values(ostree.ComposefsArgument)...), err
+}

@@ -1,0 +1,178 @@
+package rpmostree_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
+	"machine-pivot/ostree"
+	"machine-pivot/pivot"
+	"machine-pivot/rpmostree"
+	"machine-pivot/test/hostdir"
+)
+
+const composefs = "  - composefs\n" // a line of ostree --version
+
+// demanding makes the request one of a commit with a prepare-root.conf.
+func demanding(t *testing.T, h *hostdir.Host, r pivot.Request, path, text string) pivot.Request {
+	t.Helper()
+	repo := "--repo=" + filepath.Join(h.Physical(), "ostree/repo")
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(path)), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, path), []byte(text), 0o644))
+	out, err := exec.Command("ostree", "commit", repo, "--orphan", "--tree=ref="+r.Commit, "--tree=dir="+dir, "--add-metadata-string=version=B.2").Output()
+	must(t, err)
+	r.Commit = strings.TrimSpace(string(out))
+	h.ImageRef(container, r.Commit)
+	return r
+}
+
+const prepareRoot = "usr/lib/ostree/prepare-root.conf"
+
+// TestAccept: whether this host's ostree makes what a system demands is known of its
+// release, its features and the repository's configuration.
+func TestAccept(t *testing.T) {
+	for _, c := range []struct {
+		name, text, version, features, wanted string
+		want                                  []string // in the error and its hint; none: it is accepted
+	}{
+		{name: "nothing demanded", text: "[composefs]\nenabled=maybe\n"},
+		{name: "too old", text: "[composefs]\nenabled=yes\n", want: []string{"libostree 2022.7 of this host does not have composefs", "enabled=maybe"}},
+		{name: "built without", text: "[composefs]\nenabled=yes\n", version: "2025.2", want: []string{"libostree 2025.2 of this host does not have composefs", "ostree --version"}},
+		{name: "a transient root", text: "[root]\ntransient=true\n", version: "2025.2", want: []string{"root.transient"}},
+		{name: "built with", text: "[composefs]\nenabled=yes\n", version: "2024.3", features: composefs},
+		{name: "the repository does not say", text: "[composefs]\nenabled=yes\n", version: "2024.2", features: composefs, want: []string{"repository's configuration", "ex-integrity.composefs"}},
+		{name: "the repository says no", text: "[composefs]\nenabled=yes\n", version: "2023.8", features: composefs, wanted: "false", want: []string{"ex-integrity.composefs"}},
+		{name: "the repository says so", text: "[composefs]\nenabled=yes\n", version: "2023.8", features: composefs, wanted: "maybe"},
+		{name: "verity", text: "[composefs]\nenabled=verity\n", version: "2025.2", features: composefs, want: []string{"fs-verity", "enabled=yes"}},
+		{name: "signed", text: "[composefs]\nenabled=signed\n", version: "2025.2", features: composefs, want: []string{"fs-verity", "enabled=yes"}},
+		{name: "a transient etc", text: "[etc]\ntransient=true\n", version: "2025.2", features: composefs, want: []string{"etc.transient"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := hostdir.New(t)
+			h.Ostree.Version, h.Ostree.Features = c.version, c.features
+			if c.wanted != "" {
+				h.RepoConfig("ex-integrity.composefs", c.wanted)
+			}
+			setup, err := ostree.ParsePrepareRoot([]byte(c.text))
+			must(t, err)
+			plain := rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
+			for name, accept := range map[string]func() error{
+				"ostree":     func() error { return plain.Accept(t.Context(), setup) },
+				"rpm-ostree": func() error { return (&rpmostree.RpmOstree{Ostree: plain}).Accept(t.Context(), setup) },
+				"direct":     func() error { return (&rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}).Accept(t.Context(), setup) },
+			} {
+				err := accept()
+				if len(c.want) == 0 {
+					if err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+					continue
+				}
+				if fault.KindOf(err) != fault.Refused {
+					t.Errorf("%s: error %v", name, err)
+					continue
+				}
+				for _, want := range c.want {
+					if !strings.Contains(err.Error()+"\n"+fault.HintOf(err), want) {
+						t.Errorf("%s: neither error %q nor hint %q has %q", name, err, fault.HintOf(err), want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestComposefsIsLookedFor: what a deployment lacks is found before it may be the next
+// boot, whatever ostree says that it can do.
+func TestComposefsIsLookedFor(t *testing.T) {
+	for _, c := range []struct {
+		name, path, text string
+		argument         string
+		made             bool // ostree makes it
+		keeps            bool // the image stays, without files
+		want             string
+	}{
+		{name: "missing", path: prepareRoot, text: "[composefs]\nenabled=yes\n", want: "there is no .ostree.cfs"},
+		{name: "there", path: prepareRoot, text: "[composefs]\nenabled=yes\n", made: true},
+		{name: "missing, by the file in etc", path: "usr/etc/ostree/prepare-root.conf", text: "[composefs]\nenabled=yes\n", want: "there is no .ostree.cfs"},
+		{name: "missing, by the argument", path: prepareRoot, text: "[composefs]\nenabled=maybe\n", argument: "1", want: "there is no .ostree.cfs"},
+		{name: "not demanded", path: prepareRoot, text: "[composefs]\nenabled=maybe\n"},
+		{name: "verity, by the argument", path: prepareRoot, text: "[composefs]\nenabled=yes\n", argument: "signed", made: true, want: "fs-verity"},
+		{name: "verity, the image stays", path: prepareRoot, text: "[composefs]\nenabled=verity\n", made: true, keeps: true},
+	} {
+		for _, engine := range []string{"staged", "direct"} {
+			t.Run(c.name+", "+engine, func(t *testing.T) {
+				h := hostdir.New(t)
+				h.Ostree.Version, h.Ostree.Features, h.Ostree.Composefs = "2025.2", composefs, c.made
+				r := demanding(t, h, request(t, h), c.path, c.text)
+				if c.argument != "" {
+					r.Kargs = append(slices.Clone(r.Kargs), kargs.Line{ostree.ComposefsArgument + "=" + c.argument}...)
+				}
+				if c.keeps {
+					r.Image, r.Files = pivot.Image{}, []hostfiles.File(nil)
+				}
+				var e pivot.Engine = &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
+				if engine == "direct" {
+					e = &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
+				}
+				err := e.Prepare(t.Context(), r)
+				if err == nil {
+					err = e.Commit(t.Context(), r)
+				}
+				if c.want == "" {
+					must(t, err)
+					h.Boot()
+					if booted, err := h.Sysroot().Booted(); err != nil || booted.Checksum.String() != r.Commit {
+						t.Errorf("booted %s, %v", booted.Checksum, err)
+					}
+					return
+				}
+				if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), c.want) || fault.HintOf(err) == "" {
+					t.Errorf("error %v (%s)", err, fault.HintOf(err))
+				}
+				must(t, e.Discard(t.Context()))
+				expectOldAlone(t, h)
+			})
+		}
+	}
+}
+
+// TestDirectNeedsComposefs: an ostree that cannot make a deployment the default later has
+// no moment at which the image could be looked for; the started system has.
+func TestDirectNeedsComposefs(t *testing.T) {
+	h := hostdir.New(t)
+	h.Ostree.Version, h.Ostree.Features, h.Ostree.Composefs = "2023.5", composefs, true
+	r := demanding(t, h, request(t, h), prepareRoot, "[composefs]\nenabled=yes\n")
+	e := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
+	if err := e.Prepare(t.Context(), r); fault.KindOf(err) != fault.Later || !strings.Contains(err.Error(), "image of composefs") {
+		t.Errorf("error %v", err)
+	}
+	if len(h.Ostree.Calls) > 0 {
+		t.Errorf("calls %q", h.Ostree.Calls)
+	}
+}
+
+// TestAcceptAsTheRealOstreeSays asks the ostree of the machine that runs the test.
+func TestAcceptAsTheRealOstreeSays(t *testing.T) {
+	h := hostdir.New(t)
+	says, err := exec.Command("ostree", "--version").Output()
+	must(t, err)
+	h.RepoConfig("ex-integrity.composefs", "maybe")
+	setup, err := ostree.ParsePrepareRoot([]byte("[composefs]\nenabled=yes\n"))
+	must(t, err)
+	e := &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: func(ctx context.Context, argv ...string) ([]byte, error) {
+		return exec.CommandContext(ctx, argv[0], argv[1:]...).Output()
+	}}
+	has := strings.Contains(string(says), "- composefs\n")
+	if err := e.Accept(t.Context(), setup); has != (err == nil) || !has && fault.KindOf(err) != fault.Refused {
+		t.Errorf("error %v, where ostree says:\n%s", err, says)
+	}
+}
