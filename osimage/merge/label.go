@@ -1,11 +1,12 @@
 package merge
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"iter"
 	"runtime"
 	"slices"
 
@@ -21,7 +22,7 @@ import (
 // layers, and the base where the policy is not the base's. fallback is the base's
 // policy, for what the merged one has no label for; either may be nil.
 func (t *Tree) label(ctx context.Context, merged, fallback *selinux.Contexts, base bool) error {
-	l := &labeller{ctx: ctx, store: t.objects, merged: merged, fallback: fallback, files: map[ostree.Checksum]*object{}}
+	l := &labeller{ctx: ctx, store: t.objects, merged: merged, fallback: fallback}
 	if merged == nil && fallback == nil {
 		return nil
 	}
@@ -45,13 +46,14 @@ type labeller struct {
 	ctx              context.Context
 	store            Objects
 	merged, fallback *selinux.Contexts
-	files            map[ostree.Checksum]*object
+	uses             []use
 }
 
-// object is a file object and those who use it, by the label that it is to have.
-type object struct {
-	has   ostree.FileStat
-	users map[string][]*file
+// use is a name of a tree, and the label that its object is to have there; "" if that
+// is the one it has. There is one for each name of an OS, so it is small.
+type use struct {
+	file  *file
+	label string
 }
 
 // wanted is the label of a path, or "" where nothing is to be changed.
@@ -108,56 +110,77 @@ func (l *labeller) dir(d *dir, at string) error {
 }
 
 func (l *labeller) file(f *file, at string) error {
-	o := l.files[f.object]
-	if o == nil {
-		has, err := l.store.StatFile(f.object)
-		if err != nil {
-			return err
-		}
-		o = &object{has: has, users: map[string][]*file{}}
-		l.files[f.object] = o
-	}
-	label, err := l.wanted(at, o.has.Mode)
+	has, err := l.store.StatFile(f.object)
 	if err != nil {
 		return err
 	}
-	label = cmp.Or(label, o.has.Label)
-	o.users[label] = append(o.users[label], f)
+	label, err := l.wanted(at, has.Mode)
+	if err != nil {
+		return err
+	}
+	if label == has.Label {
+		label = ""
+	}
+	l.uses = append(l.uses, use{f, label})
 	return nil
 }
 
 // apply changes the labels, of several objects at once: most of the time goes into
 // their checksums.
 func (l *labeller) apply() error {
+	slices.SortFunc(l.uses, func(a, b use) int {
+		return cmp.Or(bytes.Compare(a.file.object[:], b.file.object[:]), cmp.Compare(a.label, b.label))
+	})
 	group, ctx := guard.NewGroup(l.ctx)
 	group.Limit(runtime.GOMAXPROCS(0))
-	for c, o := range l.files {
-		if len(o.users) == 1 && o.users[o.has.Label] != nil {
-			continue
+	for _, uses := range chunks(l.uses, func(u use) ostree.Checksum { return u.file.object }) {
+		if uses[len(uses)-1].label != "" {
+			group.Start(func() error { return l.change(ctx, uses) })
 		}
-		group.Start(func() error { return l.change(ctx, c, o) })
 	}
 	return group.Wait()
 }
 
-// change makes of one object those with other labels. The last one may take its place.
-func (l *labeller) change(ctx context.Context, c ostree.Checksum, o *object) error {
-	labels := slices.Sorted(maps.Keys(o.users))
-	labels = slices.DeleteFunc(labels, func(label string) bool { return label == o.has.Label })
-	for i, label := range labels {
+// change makes of one object, whose uses these are by their labels, those with other
+// labels. If nobody needs it as it is, the last one takes its place.
+func (l *labeller) change(ctx context.Context, uses []use) error {
+	object, needed := uses[0].file.object, uses[0].label == ""
+	for last, same := range chunks(uses, func(u use) string { return u.label }) {
+		if same[0].label == "" {
+			continue
+		}
 		relabel := l.store.Relabel
-		if i == len(labels)-1 && o.users[o.has.Label] == nil {
+		if last && !needed {
 			relabel = l.store.MoveLabel
 		}
-		made, err := relabel(ctx, c, label)
+		made, err := relabel(ctx, object, same[0].label)
 		if err != nil {
 			return err
 		}
-		for _, f := range o.users[label] {
-			f.object = made
+		for _, u := range same {
+			u.file.object = made
 		}
 	}
 	return nil
+}
+
+// chunks are the parts of a sorted slice that have the same key, each with whether it
+// is the last one.
+func chunks[T any, K comparable](all []T, key func(T) K) iter.Seq2[bool, []T] {
+	return func(yield func(bool, []T) bool) {
+		for len(all) > 0 {
+			first := key(all[0])
+			end := slices.IndexFunc(all, func(t T) bool { return key(t) != first })
+			if end < 0 {
+				end = len(all)
+			}
+			part := all[:end]
+			all = all[end:]
+			if !yield(len(all) == 0, part) {
+				return
+			}
+		}
+	}
 }
 
 // lookupPath is the path that a directory's label is looked up by. The mount point of
