@@ -19,17 +19,13 @@ import (
 )
 
 // label gives everything the label that the merged tree's policy has for it: the
-// layers, and the base where the policy is not the base's. fallback is the base's
-// policy, for what the merged one has no label for; either may be nil.
-func (t *Tree) label(ctx context.Context, merged, fallback *selinux.Contexts, base bool) error {
-	l := &labeller{ctx: ctx, store: t.objects, merged: merged, fallback: fallback}
-	if merged == nil && fallback == nil {
+// layers, and the base where the policy is not the base's.
+func (l *labeller) label(t *Tree, base bool) error {
+	if l.merged == nil && l.fallback == nil {
 		return nil
 	}
-	for _, layer := range t.layers {
-		if err := l.dir(layer.root, "/"); err != nil {
-			return err
-		}
+	if err := l.layers(t.layers); err != nil {
+		return err
 	}
 	if base {
 		l.fallback = nil // what the base has stays
@@ -40,13 +36,41 @@ func (t *Tree) label(ctx context.Context, merged, fallback *selinux.Contexts, ba
 	return l.apply()
 }
 
+// layers labels layers, several at once: they have nothing in common.
+func (l *labeller) layers(layers []*Layer) error {
+	group, ctx := guard.NewGroup(l.ctx)
+	group.Limit(runtime.GOMAXPROCS(0))
+	uses := make([][]use, len(layers))
+	for n, layer := range layers {
+		group.Start(func() error {
+			own := *l
+			own.ctx, own.uses = ctx, nil
+			err := own.dir(layer.root, "/")
+			uses[n] = own.uses
+			if own.changed {
+				layer.written = nil
+			}
+			return err
+		})
+	}
+	err := group.Wait()
+	l.uses = slices.Concat(uses...)
+	return err
+}
+
 // labeller collects which objects are to have which labels, and then changes them: an
 // object that is needed only with another label is moved, not copied.
 type labeller struct {
-	ctx              context.Context
-	store            Objects
+	ctx   context.Context
+	store Objects
+
+	// The merged tree's policy, and the base's, for what the merged one has no label for;
+	// either may be nil.
 	merged, fallback *selinux.Contexts
-	uses             []use
+	guessed          bool // by the merged tree's policy
+
+	uses    []use
+	changed bool // something has another label now, or will get it
 }
 
 // use is a name of a tree, and the label that its object is to have there; "" if that
@@ -90,12 +114,7 @@ func (l *labeller) dir(d *dir, at string) error {
 	if err != nil {
 		return err
 	}
-	if label != "" {
-		if info.Xattrs == nil {
-			info.Xattrs = map[string][]byte{}
-		}
-		ostree.SetLabel(info.Xattrs, label)
-	}
+	l.changed = setLabel(info, label) || l.changed
 	for name, f := range d.files {
 		if err := l.file(f, at+name); err != nil {
 			return fmt.Errorf("%s%s: %w", at, name, err)
@@ -110,6 +129,10 @@ func (l *labeller) dir(d *dir, at string) error {
 }
 
 func (l *labeller) file(f *file, at string) error {
+	if l.guessed && f.guessed {
+		l.uses = append(l.uses, use{file: f})
+		return nil
+	}
 	has, err := l.store.StatFile(f.object)
 	if err != nil {
 		return err
@@ -121,6 +144,7 @@ func (l *labeller) file(f *file, at string) error {
 	if label == has.Label {
 		label = ""
 	}
+	l.changed = l.changed || label != ""
 	l.uses = append(l.uses, use{f, label})
 	return nil
 }
