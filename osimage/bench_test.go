@@ -12,9 +12,13 @@ import (
 	"machine-pivot/test/ostreetree"
 )
 
-// benchImage names the image that BenchmarkImportImage imports, such as oci:DIR;
-// docs/benchmark.md says where to get one.
-const benchImage = "PIVOT_BENCH_IMAGE"
+// benchImage names the image that BenchmarkImportImage imports, such as oci:DIR, and
+// benchRoot a host's root directory whose SELinux policy labels are guessed by;
+// docs/benchmark.md says where to get them.
+const (
+	benchImage = "PIVOT_BENCH_IMAGE"
+	benchRoot  = "PIVOT_BENCH_ROOT"
+)
 
 // BenchmarkImportImage is an import as the command does it, for the profiler: a
 // whole image into an empty repository.
@@ -28,7 +32,7 @@ func BenchmarkImportImage(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	puller := &osimage.Puller{}
+	puller := &osimage.Puller{Root: os.Getenv(benchRoot)}
 	image, err := puller.Open(b.Context(), ref)
 	if err != nil {
 		b.Fatal(err)

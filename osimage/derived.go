@@ -28,7 +28,7 @@ func (i *importer) mergeLayers(ctx context.Context, base *ostree.CommitInfo, hav
 			return nil, writing(err)
 		}
 	}
-	merged, err := tree.Finish(ctx)
+	merged, err := tree.Finish(ctx, i.guess)
 	if err != nil {
 		return nil, writing(err)
 	}
@@ -80,7 +80,7 @@ func (i *importer) early(ctx context.Context, l *merge.Layer) (commit ostree.Che
 	if i.guess == nil {
 		return commit, false, nil
 	}
-	root, whole, err := l.Write(ctx, i.target)
+	root, whole, err := l.Write(ctx, i.target, i.guessLabel)
 	if err != nil || !whole {
 		return commit, false, err
 	}

@@ -614,6 +614,12 @@ func TestGuessedLabels(t *testing.T) {
 			if result.Bytes.Written > most {
 				t.Errorf("%d bytes written of %d", result.Bytes.Written, most)
 			}
+			if name == "the same" {
+				pruned, err := ostreetree.Ostree("prune", "--refs-only", "--no-prune", "--repo="+repo)
+				if err != nil || !strings.Contains(pruned, "No unreachable objects") {
+					t.Errorf("something was written that nothing needs: %s, %v", pruned, err)
+				}
+			}
 		})
 	}
 }

@@ -82,7 +82,6 @@ type importer struct {
 	repo     *ostree.Repo
 	target   *ostree.Import
 	progress *meter
-	shared   *layer.Shared
 	guess    *selinux.Contexts // of labels in derived layers; nil: none
 	result   Result
 }
@@ -98,7 +97,7 @@ func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(
 	}
 	defer func() { err = errors.Join(err, end(ctx, target, err)) }()
 	i := &importer{
-		Opened: o, repo: repo, target: target, shared: layer.NewShared(),
+		Opened: o, repo: repo, target: target,
 		progress: &meter{report: report, objects: func() int { return target.Stats().ObjectsTotal }},
 		result:   Result{Format: o.Format, Digest: o.Digest, Version: o.Version},
 	}

@@ -18,6 +18,7 @@ const maxLayers = 4
 // are present are left out. For each one, start says who takes its entries, anew
 // for each place that it is read from, and done is called when all of it was good.
 func (i *importer) layers(ctx context.Context, have present, start func(n int) layer.Content, done func(ctx context.Context, n int) error) error {
+	shared := layer.NewShared() // for as long as layers are read: it is large
 	group, ctx := guard.NewGroup(ctx)
 	group.Limit(maxLayers)
 	for n := range i.source.Layers {
@@ -29,7 +30,7 @@ func (i *importer) layers(ctx context.Context, have present, start func(n int) l
 				return ctx.Err()
 			}
 			err := i.source.ReadLayer(ctx, n, i.progress, func(blob io.ReadCloser) error {
-				return writing(layer.Read(ctx, blob, i.source.Layers[n].DiffID, start(n), i.shared))
+				return writing(layer.Read(ctx, blob, i.source.Layers[n].DiffID, start(n), shared))
 			})
 			if err == nil && done != nil {
 				err = done(ctx, n)

@@ -111,7 +111,7 @@ func (im *Import) moveStaged(from ObjectName, info FileInfo, content io.Reader, 
 		return from.Checksum, err
 	}
 	sum := h.sum()
-	if _, err := io.Copy(sum, content); err != nil {
+	if err := h.copyContent(sum, content); err != nil {
 		return from.Checksum, err
 	}
 	n := ObjectName{Checksum(sum.Sum(nil)), File}

@@ -1,6 +1,7 @@
 package selinux
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,6 +29,7 @@ func patternFiles() []string {
 // Contexts are what a policy says of files: which path gets which label. They can
 // be asked from several goroutines at once.
 type Contexts struct {
+	digest         [sha256.Size]byte  // of all that was read
 	literals       map[string][]*spec // by path, in order
 	patterns       *stem
 	subs, distSubs substitutions
@@ -42,7 +44,14 @@ func (f Files) Contexts(policy string) (*Contexts, error) {
 	if policy == "" {
 		return nil, errors.New("cannot read SELinux's file contexts: /etc/selinux/config names no SELINUXTYPE")
 	}
-	read := func(name string) ([]byte, error) { return f(path.Join(policy, contextsDir, name)) }
+	all := sha256.New()
+	read := func(name string) ([]byte, error) {
+		data, err := f(path.Join(policy, contextsDir, name))
+		if err == nil {
+			fmt.Fprintf(all, "%s %d\n%s", name, len(data), data)
+		}
+		return data, err
+	}
 	c := &Contexts{literals: map[string][]*spec{}, patterns: &stem{}}
 	for _, name := range patternFiles() {
 		lines, err := readLines(read, name)
@@ -51,14 +60,24 @@ func (f Files) Contexts(policy string) (*Contexts, error) {
 		}
 		c.add(lines)
 	}
-	for name, into := range map[string]*substitutions{subsFile: &c.subs, distSubsFile: &c.distSubs} {
-		text, err := read(name)
+	for _, subs := range []struct {
+		name string
+		into *substitutions
+	}{{subsFile, &c.subs}, {distSubsFile, &c.distSubs}} {
+		text, err := read(subs.name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("cannot read SELinux's file contexts: %s: %w", name, err)
+			return nil, fmt.Errorf("cannot read SELinux's file contexts: %s: %w", subs.name, err)
 		}
-		*into = parseSubstitutions(string(text))
+		*subs.into = parseSubstitutions(string(text))
 	}
+	c.digest = [sha256.Size]byte(all.Sum(nil))
 	return c, nil
+}
+
+// Same reports whether two policies, each of which may be nil, are known to say the same
+// of all files: they were read from the same text.
+func (c *Contexts) Same(other *Contexts) bool {
+	return c != nil && other != nil && c.digest == other.digest
 }
 
 // readLines reads a file of patterns, compiled or not.

@@ -2,10 +2,7 @@ package selinux_test
 
 import (
 	"bytes"
-	"compress/bzip2"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -18,6 +15,7 @@ import (
 	"testing"
 
 	"machine-pivot/selinux"
+	"machine-pivot/test/debianpolicy"
 	"machine-pivot/test/need"
 )
 
@@ -113,59 +111,14 @@ func libselinux(t *testing.T, dir, fileType string, paths []string) []string {
 	return labels
 }
 
-// debianContexts are the contexts of all modules of Debian's policy, whose package
-// test/tools/deps.sh unpacks.
+// debianContexts are the contexts of all modules of Debian's policy.
 func debianContexts(t testing.TB) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
+	contexts, err := debianpolicy.Contexts()
 	if err != nil {
-		t.Fatal(err)
+		need.Lacking(t, err.Error())
 	}
-	modules, err := filepath.Glob(filepath.Join(cache, "machine-pivot/selinux-policy-default/usr/share/selinux/default/*.pp.bz2"))
-	if err != nil || len(modules) == 0 {
-		need.Lacking(t, fmt.Sprintf("needs Debian's SELinux policy: no modules below %s, %v", cache, err))
-	}
-	var all strings.Builder
-	for _, module := range modules {
-		contexts, err := moduleContexts(module)
-		if err != nil {
-			t.Fatalf("%s: %v", module, err)
-		}
-		for line := range strings.Lines(contexts) {
-			if strings.HasPrefix(line, "/") { // others are templates for home directories
-				all.WriteString(line)
-			}
-		}
-	}
-	return all.String()
-}
-
-// moduleContexts are the file contexts in a policy module package: a header of
-// numbers, and sections that begin with one of their own.
-func moduleContexts(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(bzip2.NewReader(f))
-	if err != nil {
-		return "", err
-	}
-	const contextsMagic = 0xf97cff90
-	sections := binary.LittleEndian.Uint32(data[8:])
-	offsets := make([]uint32, sections, sections+1)
-	for i := range offsets {
-		offsets[i] = binary.LittleEndian.Uint32(data[12+4*i:])
-	}
-	offsets = append(offsets, uint32(len(data)))
-	for i := range sections {
-		section := data[offsets[i]:offsets[i+1]]
-		if binary.LittleEndian.Uint32(section) == contextsMagic {
-			return string(section[4:]), nil
-		}
-	}
-	return "", nil // it has none
+	return contexts
 }
 
 // madeContexts has patterns of the forms that Fedora's policy has, about 3,000 of

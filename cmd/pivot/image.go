@@ -50,6 +50,7 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 	if err != nil {
 		return nil, err
 	}
+	boundMemory()
 	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: f.architecture, Log: noteTo(status.NewLog(cmd.ErrOrStderr(), nil))}
 	return puller.Open(cmd.Context(), ref)
 }

@@ -111,6 +111,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 	if err := checkRoot(f.root); err != nil {
 		return firstboot.Machine{}, err
 	}
+	boundMemory()
 	log := newLog(cmd.ErrOrStderr())
 	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now, Consoles: f.consoles}
 	m := firstboot.Machine{

@@ -89,13 +89,14 @@ func (d *Derived) addFile(ctx context.Context, to *feeder, name string, info ost
 	if err != nil {
 		return err
 	}
-	ostree.SetLabel(xattrs, d.label("/"+merge.Place(name), info.Mode))
+	label := d.label("/"+merge.Place(name), info.Mode)
+	ostree.SetLabel(xattrs, label)
 	if info.Xattrs, err = ostree.EncodeXattrs(xattrs); err != nil {
 		return err
 	}
 	return to.feed(ctx, int64(info.Size), body, func(body io.Reader) error {
 		object, err := d.sink.AddNewFile(ctx, info, body)
-		set(object)
+		set(object, label != "")
 		return err
 	})
 }

@@ -3,6 +3,8 @@ package merge
 import (
 	"context"
 
+	"golang.org/x/sys/unix"
+
 	"machine-pivot/ostree"
 	"machine-pivot/selinux"
 )
@@ -15,8 +17,9 @@ type Result struct {
 }
 
 // Finish checks the merged tree, labels it and the layers by its own SELinux policy,
-// and adds them to the import.
-func (t *Tree) Finish(ctx context.Context) (Result, error) {
+// and adds them to the import. guessed is the policy by which labels were guessed (AddFile),
+// or nil: if it is the tree's, what has its label already is not looked at again.
+func (t *Tree) Finish(ctx context.Context, guessed *selinux.Contexts) (Result, error) {
 	if err := t.removeEmpty("usr/etc", "hostname", "resolv.conf"); err != nil {
 		return Result{}, err
 	}
@@ -27,17 +30,20 @@ func (t *Tree) Finish(ctx context.Context) (Result, error) {
 		if err := t.check(); err != nil {
 			return Result{}, err
 		}
-		if err := t.labelAll(ctx); err != nil {
+		if err := t.labelAll(ctx, guessed); err != nil {
 			return Result{}, err
 		}
 	}
 	var r Result
 	for _, l := range t.layers {
-		root, err := l.root.write(ctx, t.objects)
-		if err != nil {
-			return Result{}, err
+		if l.written == nil {
+			root, err := l.root.write(ctx, t.objects)
+			if err != nil {
+				return Result{}, err
+			}
+			l.written = &root
 		}
-		r.Layers = append(r.Layers, root)
+		r.Layers = append(r.Layers, *l.written)
 	}
 	root, err := t.root.write(ctx, t.objects)
 	r.Root, r.Notes = root, t.Notes()
@@ -68,7 +74,7 @@ func (t *Tree) removeEmpty(at string, names ...string) error {
 }
 
 // labelAll finds out which policies count, and labels.
-func (t *Tree) labelAll(ctx context.Context) error {
+func (t *Tree) labelAll(ctx context.Context, guessed *selinux.Contexts) error {
 	merged, err := t.policy()
 	if err != nil {
 		return err
@@ -81,7 +87,8 @@ func (t *Tree) labelAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return t.label(ctx, merged, fallback, merged != nil && changed)
+	l := &labeller{ctx: ctx, store: t.objects, merged: merged, fallback: fallback, guessed: merged.Same(guessed)}
+	return l.label(t, merged != nil && changed)
 }
 
 // basePolicy is the policy of the base commit, or nil.
@@ -116,14 +123,39 @@ func (t *Tree) policyChanged(ctx context.Context) (bool, error) {
 	return trees[0].Tree != trees[1].Tree, nil
 }
 
-// Write adds a complete layer's tree to the objects as it is, before anything is merged.
-// It reports whether that can be done: not with hard links into other layers.
-func (l *Layer) Write(ctx context.Context, objects Objects) (root ostree.DirChecksums, whole bool, err error) {
+// Write adds a complete layer's tree to the objects as it is, before anything is merged,
+// its directories with the labels that a function guesses. If they are those that they
+// get in the end, nothing is written twice. It reports whether that can be done: not with
+// hard links into other layers.
+func (l *Layer) Write(ctx context.Context, objects Objects, label func(path string, mode uint32) string) (root ostree.DirChecksums, whole bool, err error) {
 	if len(l.links) > 0 {
 		return root, false, nil
 	}
+	l.root.guessLabels("/", label)
 	root, err = l.root.write(ctx, objects)
+	l.written = &root
 	return root, true, err
+}
+
+// guessLabels labels directories that were read from a layer; at ends with "/".
+func (d *dir) guessLabels(at string, label func(path string, mode uint32) string) {
+	setLabel(d.info, label(lookupPath(at), unix.S_IFDIR))
+	for name, below := range d.dirs {
+		below.guessLabels(at+name+"/", label)
+	}
+}
+
+// setLabel gives a directory a label, unless it is "". It reports whether that is another
+// one than it had.
+func setLabel(info *ostree.DirInfo, label string) (changed bool) {
+	if label == "" || string(info.Xattrs[selinux.Attribute]) == label+"\x00" {
+		return false
+	}
+	if info.Xattrs == nil {
+		info.Xattrs = map[string][]byte{}
+	}
+	ostree.SetLabel(info.Xattrs, label)
+	return true
 }
 
 // write adds a directory and all below it that is not in the repository already.

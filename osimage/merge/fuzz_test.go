@@ -46,7 +46,7 @@ func FuzzMerge(f *testing.F) {
 				return
 			}
 		}
-		result, err := tree.Finish(t.Context())
+		result, err := tree.Finish(t.Context(), nil)
 		if fault.KindOf(err) == fault.Refused {
 			return // the kernel was removed
 		}

@@ -15,6 +15,10 @@ type Layer struct {
 	hidden map[string]*file // below objectStore: only hard links mean them
 	links  []link
 	memory int64 // that names and directories take, in bytes, roughly
+
+	// written is the layer as it was written before the merge, or nil if it was not, or
+	// has changed since.
+	written *ostree.DirChecksums
 }
 
 // link is a hard link, in order.
@@ -76,9 +80,10 @@ func (l *Layer) AddDir(name string, info ostree.DirInfo) error {
 // describe gives a directory what an entry says of it.
 func (d *dir) describe(info ostree.DirInfo) { d.info, d.described = &info, true }
 
-// AddFile adds a file or symbolic link. set tells its object, when that is known: by
-// any goroutine, but before Complete.
-func (l *Layer) AddFile(name string, uid, gid uint32, symlink bool) (set func(ostree.Checksum), err error) {
+// AddFile adds a file or symbolic link. set tells its object, when that is known, and
+// whether that has the label that a policy has for this name, which Finish is told too:
+// by any goroutine, but before Complete.
+func (l *Layer) AddFile(name string, uid, gid uint32, symlink bool) (set func(object ostree.Checksum, guessed bool), err error) {
 	f := &file{link: symlink}
 	at, kept, err := place(name)
 	l.memory += fileMemory + int64(len(name))
@@ -90,8 +95,11 @@ func (l *Layer) AddFile(name string, uid, gid uint32, symlink bool) (set func(os
 	default:
 		err = l.put(at, uid, gid, f)
 	}
-	return func(c ostree.Checksum) { f.object = c }, err
+	return func(object ostree.Checksum, guessed bool) { f.object, f.guessed = object, guessed }, err
 }
+
+// become makes a hard link the file that it leads to, whose label is of another name.
+func (f *file) become(target *file) { f.object, f.link = target.object, target.link }
 
 // AddLink adds a hard link. What it means is known when the layer was read, or only
 // when it is merged: it may be a lower layer's file.
@@ -177,7 +185,7 @@ func (l *Layer) Complete() error {
 		for _, k := range chain {
 			delete(open, k.to)
 			if end != nil {
-				*k.to = *end
+				k.to.become(end)
 				continue
 			}
 			k.target = chain[len(chain)-1].target

@@ -51,6 +51,9 @@ type dir struct {
 type file struct {
 	object ostree.Checksum
 	link   bool // it is a symbolic link
+
+	// guessed says that the object has the label that the guessed policy has for this name.
+	guessed bool
 }
 
 func newDir(info *ostree.DirInfo) *dir { return &dir{loaded: true, info: info} }

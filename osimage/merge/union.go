@@ -60,6 +60,7 @@ func (o onto) dropForeign(l *Layer) {
 		if !isOfOS(name) {
 			o.notes.add("/%s of derived layer %d is left out: the root of this OS is not seen beside /usr and /etc", name, o.number)
 			l.root.remove(name)
+			l.written = nil
 		}
 	}
 }
@@ -74,7 +75,7 @@ func (o onto) resolve(k link) error {
 	if target == nil {
 		return imagefault.Damaged("/%s is a hard link to /%s, which neither this layer nor a lower one has", k.path, k.target)
 	}
-	*k.to = *target
+	k.to.become(target)
 	return nil
 }
 

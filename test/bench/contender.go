@@ -34,7 +34,7 @@ const (
 
 // The scripts run in the trial's directory; job says what their variables are.
 const (
-	pivotScript = `exec "$PIVOT" image import -o json --root "$HOST" --authfile "$REGISTRY_AUTH_FILE" --repo repo "docker://$TARGET"`
+	pivotScript = `exec "$PIVOT" image import -o json --root "$HOST" --authfile "$REGISTRY_AUTH_FILE" --repo repo "docker://$TARGET" >result`
 	floorScript = `exec "$BENCH" floor "$PACKS" floor`
 
 	// The storage driver follows, then one of the next two.
@@ -42,6 +42,13 @@ const (
 	podmanPull  = ` pull -q --cert-dir "$CERTS" "$TARGET"`
 	podmanMount = ` image mount "$TARGET" >mounted`
 	podmanLocal = `exec ostree pull-local --repo=repo "$(cat mounted)/srv/repo" "$COMMIT"`
+
+	// Of an image whose layers are not those of a commit: all files of the container
+	// but what its base brings a second time, the repository in it.
+	ostreeCommit = `echo /sysroot >skip
+ostree init --repo=made --mode=bare
+exec ostree commit --repo=made --branch=os --skip-list=skip --selinux-policy="$(cat mounted)" --tree=dir="$(cat mounted)"`
+	podmanMade = `exec ostree pull-local --repo=repo made os`
 
 	skopeoCopy  = `exec skopeo copy -q --src-cert-dir "$CERTS" "docker://$TARGET" oci:layout:os`
 	umociUnpack = `exec umoci raw unpack --image layout:os rootfs`
@@ -57,23 +64,33 @@ tmp_dir = %q
 `
 
 func (w *world) contenders(ctx context.Context) []*contender {
-	legacy := w.images[legacyImage]
-	return []*contender{
-		{name: "pivot", steps: []step{ours(legacy)}},
-		w.podman(ctx, legacy),
-		w.skopeo(ctx, legacy),
-		{name: "pivot", steps: []step{ours(w.images[chunkedImage]), ours(w.images[updatedImage])}},
-		{name: "floor", steps: []step{{image: image{Name: "floor"}, output: floorDir, phases: []phase{{"floor", floorScript}}}}},
+	var all []*contender
+	chunked := []step{ours(w.images[chunkedImage])}
+	if w.has(basePart) {
+		legacy := w.images[legacyImage]
+		all = append(all, pivot(ours(legacy)), w.podman(ctx, legacy, phase{"pull-local", podmanLocal}), w.skopeo(ctx, legacy))
+		chunked = append(chunked, ours(w.images[updatedImage]))
 	}
+	all = append(all, pivot(chunked...))
+	if w.has(derivedPart) {
+		derived := w.images[derivedImage]
+		all = append(all, pivot(ours(derived)), pivot(ours(w.images[plainImage])),
+			w.podman(ctx, derived, phase{"commit", ostreeCommit}, phase{"pull-local", podmanMade}))
+	}
+	return append(all, &contender{name: "floor", steps: []step{
+		{image: image{Name: "floor"}, output: floorDir, phases: []phase{{"floor", floorScript}}}}})
 }
+
+func pivot(steps ...step) *contender { return &contender{name: "pivot", steps: steps} }
 
 func ours(i image) step {
 	return step{image: i, output: repoDir, phases: []phase{{"import", pivotScript}}}
 }
 
-// podman is podman with the fastest storage driver that it can use here.
-func (w *world) podman(ctx context.Context, i image) *contender {
-	c := &contender{name: "podman", rival: true}
+// podman is podman with the fastest storage driver that it can use here, and what
+// brings its mounted image into the repository.
+func (w *world) podman(ctx context.Context, i image, after ...phase) *contender {
+	c := &contender{name: "podman", rival: true, steps: []step{{image: i, output: repoDir}}}
 	version, err := toolVersion(ctx, "podman")
 	if err != nil {
 		c.unavailable = err.Error()
@@ -85,9 +102,7 @@ func (w *world) podman(ctx context.Context, i image) *contender {
 			continue
 		}
 		c.tools = version + ", storage driver " + driver
-		c.steps = []step{{image: i, output: repoDir, phases: []phase{
-			{"pull", podman + driver + podmanPull}, {"mount", podman + driver + podmanMount}, {"pull-local", podmanLocal},
-		}}}
+		c.steps[0].phases = append([]phase{{"pull", podman + driver + podmanPull}, {"mount", podman + driver + podmanMount}}, after...)
 		return c
 	}
 	c.unavailable = err.Error()
@@ -96,7 +111,7 @@ func (w *world) podman(ctx context.Context, i image) *contender {
 
 // skopeo is skopeo with what there is to unpack an image.
 func (w *world) skopeo(ctx context.Context, i image) *contender {
-	c := &contender{name: "skopeo", rival: true}
+	c := &contender{name: "skopeo", rival: true, steps: []step{{image: i, output: repoDir}}}
 	version, err := toolVersion(ctx, "skopeo")
 	if err != nil {
 		c.unavailable = err.Error()
@@ -111,7 +126,7 @@ func (w *world) skopeo(ctx context.Context, i image) *contender {
 			unpack += "\ntar -xzf layout/blobs/sha256/" + layer + " -C rootfs"
 		}
 	}
-	c.steps = []step{{image: i, output: repoDir, phases: []phase{{"copy", skopeoCopy}, {"unpack", unpack}, {"pull-local", skopeoLocal}}}}
+	c.steps[0].phases = []phase{{"copy", skopeoCopy}, {"unpack", unpack}, {"pull-local", skopeoLocal}}
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -20,7 +21,21 @@ const (
 	legacyImage  = "legacy"  // machine-os-content: one layer with an archive repository
 	chunkedImage = "chunked" // ostree-native, a layer for each component
 	updatedImage = "updated" // the same after an update of the tree
+	derivedImage = "derived" // the tree of chunked: a part of it in chunks, the rest in derived layers
+	plainImage   = "plain"   // the same without an ostree commit, in as many layers as tools make
 )
+
+// plainLayers is how many layers the plain image has.
+const plainLayers = 300
+
+// The parts of a benchmark: each has the chunked image.
+const (
+	basePart    = "base"    // legacy and updated images
+	derivedPart = "derived" // derived and plain images
+)
+
+// has reports whether a part is to be run.
+func (s settings) has(part string) bool { return s.only == "" || s.only == part }
 
 // builder makes the images of a run.
 type builder struct {
@@ -30,6 +45,8 @@ type builder struct {
 
 	// The place of an archive repository with what the legacy image has.
 	archive string
+
+	root, listing string // of the tree before the update: see rootOf and list
 
 	// take is called with each image as soon as it is there; its layers are
 	// removed afterwards.
@@ -48,8 +65,15 @@ func (b *builder) build(ctx context.Context) error {
 	if err := b.first(ctx, repo, tree, files); err != nil {
 		return err
 	}
-	if err := b.update(ctx, repo, tree, files); err != nil {
-		return err
+	if b.has(derivedPart) {
+		if err := b.divided(ctx, repo, tree, files); err != nil {
+			return err
+		}
+	}
+	if b.has(basePart) {
+		if err := b.update(ctx, repo, tree, files); err != nil {
+			return err
+		}
 	}
 	return errors.Join(os.RemoveAll(tree), os.RemoveAll(repo))
 }
@@ -62,8 +86,19 @@ func (b *builder) first(ctx context.Context, repo, tree string, files []source) 
 	if err != nil {
 		return err
 	}
-	if err := b.legacy(ctx, repo, commit); err != nil {
+	if b.root, err = rootOf(repo, commit); err != nil {
 		return err
+	}
+	if b.listing, err = list(repo, commit); err != nil {
+		return err
+	}
+	if err := b.makeArchive(repo, commit); err != nil {
+		return err
+	}
+	if b.has(basePart) {
+		if err := b.legacy(ctx, commit); err != nil {
+			return err
+		}
 	}
 	return b.chunked(ctx, chunkedImage, repo, commit)
 }
@@ -79,13 +114,19 @@ func (b *builder) update(ctx context.Context, repo, tree string, files []source)
 	return b.chunked(ctx, updatedImage, repo, commit)
 }
 
-func (b *builder) legacy(ctx context.Context, repo, commit string) error {
+// componentLayer is the layer that an object is in, by its paths: that of a component.
+func componentLayer(_ string, paths []string) int { return componentOf(paths[0]) + 1 }
+
+// makeArchive makes what the legacy image has, and the floor's input is made of.
+func (b *builder) makeArchive(repo, commit string) error {
 	if err := ostreetree.Init(b.archive, "archive"); err != nil {
 		return err
 	}
-	if _, err := ostreetree.Ostree("pull-local", "--repo="+b.archive, repo, commit); err != nil {
-		return err
-	}
+	_, err := ostreetree.Ostree("pull-local", "--repo="+b.archive, repo, commit)
+	return err
+}
+
+func (b *builder) legacy(ctx context.Context, commit string) error {
 	return b.image(ctx, legacyImage, commit, func(dir oscontainer.Option) (v1.Image, error) {
 		return oscontainer.Legacy(b.archive, commit, "1", dir, oscontainer.WithLayers(1))
 	})
@@ -94,9 +135,46 @@ func (b *builder) legacy(ctx context.Context, repo, commit string) error {
 // chunked is chunked as the reference exporter does it on a package manager's
 // word: what belongs together is in one layer.
 func (b *builder) chunked(ctx context.Context, name, repo, commit string) error {
-	layerOf := func(_ string, paths []string) int { return componentOf(paths[0]) + 1 }
 	return b.image(ctx, name, commit, func(dir oscontainer.Option) (v1.Image, error) {
-		return oscontainer.Encapsulated(repo, commit, dir, oscontainer.WithChunking(components, layerOf))
+		return oscontainer.Encapsulated(repo, commit, dir, oscontainer.WithChunking(components, componentLayer))
+	})
+}
+
+// divided makes the images with ordinary layers. Their contents are those of the
+// chunked image.
+func (b *builder) divided(ctx context.Context, repo, tree string, files []source) error {
+	entries, err := oscontainer.FromTree(tree)
+	if err != nil {
+		return err
+	}
+	err = b.image(ctx, plainImage, "", func(dir oscontainer.Option) (v1.Image, error) {
+		return oscontainer.Plain("1", append(oscontainer.Spread(entries, plainLayers), dir)...)
+	})
+	if err != nil {
+		return err
+	}
+	layers := map[string]int{} // by the names of what is in derived layers
+	skip := filepath.Join(b.dir, "skip")
+	var names strings.Builder
+	for _, p := range layOut(files) {
+		if p.derived {
+			layers[p.name] = derivedLayer(p.component)
+			fmt.Fprintf(&names, "/%s\n", p.name)
+		}
+	}
+	if err := os.WriteFile(skip, []byte(names.String()), 0o600); err != nil {
+		return err
+	}
+	base, err := commit(repo, tree, "1", "--skip-list="+skip)
+	if err != nil {
+		return err
+	}
+	derived := oscontainer.Divide(entries, derivedLayers, func(name string) (int, bool) {
+		layer, ok := layers[name]
+		return layer, ok
+	})
+	return b.image(ctx, derivedImage, "", func(dir oscontainer.Option) (v1.Image, error) {
+		return oscontainer.Encapsulated(repo, base, append(derived, dir, oscontainer.WithChunking(components, componentLayer))...)
 	})
 }
 

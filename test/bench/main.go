@@ -46,6 +46,7 @@ type settings struct {
 	bytes  int64
 	rounds int
 	seed   uint64
+	only   string // the one part to run; "": all
 	log    io.Writer
 }
 
@@ -65,12 +66,13 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	})
 	flags.IntVar(&s.rounds, "rounds", 3, "how often each contender runs")
 	flags.Uint64Var(&s.seed, "seed", 1, "which of the machine's files are taken")
+	flags.StringVar(&s.only, "only", "", "the one part to run: "+basePart+" (legacy and updated images) or "+derivedPart+" (derived layers and plain images)")
 	output := flags.String("o", "text", "text or json")
 	images := flags.String("images", "", "measure nothing: leave the images in this directory, as oci: layouts, to profile with")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 || s.files < components || s.rounds < 1 || *output != "text" && *output != "json" {
+	if flags.NArg() > 0 || s.files < components || s.rounds < 1 || *output != "text" && *output != "json" || s.only != "" && s.only != basePart && s.only != derivedPart {
 		return errors.New("wrong arguments; -help lists them")
 	}
 	if os.Getuid() != 0 {

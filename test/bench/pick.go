@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"golang.org/x/sys/unix"
 )
 
 // source is a file of this machine that the tree takes its content from.
@@ -99,10 +97,7 @@ func machineFiles(dirs []string, limit int64) []source {
 	return files
 }
 
-// label is what the files of an OS of this family carry each.
-const label = "system_u:object_r:usr_t:s0\x00"
-
-// copyTo copies the file, its middle byte changed by change, and labels it.
+// copyTo copies the file, its middle byte changed by change.
 func (s source) copyTo(path string, change byte) error {
 	data, err := os.ReadFile(s.path)
 	if err != nil {
@@ -114,11 +109,5 @@ func (s source) copyTo(path string, change byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		return err
-	}
-	if err := unix.Setxattr(path, "security.selinux", []byte(label), 0); err != nil {
-		return &fs.PathError{Op: "setxattr", Path: path, Err: err}
-	}
-	return nil
+	return os.WriteFile(path, data, 0o644)
 }

@@ -19,6 +19,8 @@ type world struct {
 	tree     treeFacts
 	images   map[string]image
 
+	root, listing string // of the tree that all images but the updated one have: see builder
+
 	coldCache bool  // the page cache is empty when a contender starts
 	content   int64 // bytes of all content objects of the legacy image
 }
@@ -29,10 +31,10 @@ const containersConfPath = "etc/containers/containers.conf"
 type image struct {
 	Name   string   `json:"name"`
 	Digest string   `json:"digest"`
-	Commit string   `json:"commit"`
-	Bytes  int64    `json:"bytes"`  // of the layers as they are in the registry
-	New    int64    `json:"new"`    // of them those that no image before had
-	Layers []string `json:"layers"` // their digests, in hex
+	Commit string   `json:"commit,omitempty"` // that it carries, if it does
+	Bytes  int64    `json:"bytes"`            // of the layers as they are in the registry
+	New    int64    `json:"new"`              // of them those that no image before had
+	Layers []string `json:"layers"`           // their digests, in hex
 }
 
 // The places of a run below its directory.
@@ -64,7 +66,7 @@ func newWorld(ctx context.Context, s settings) (_ *world, err error) {
 	if err := b.build(ctx); err != nil {
 		return nil, err
 	}
-	w.tree = b.tree
+	w.tree, w.root, w.listing = b.tree, b.root, b.listing
 	if w.content, err = makePacks(b.archive, w.packs()); err != nil {
 		return nil, err
 	}
@@ -91,7 +93,7 @@ func (w *world) configure() error {
 			return err
 		}
 	}
-	return nil
+	return writePolicy(filepath.Join(w.host(), "etc/selinux"))
 }
 
 // publish puts an image into the registry.

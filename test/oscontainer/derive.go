@@ -26,17 +26,16 @@ func Derive(base v1.Image, opts ...Option) (v1.Image, error) {
 }
 
 func derive(img v1.Image, o options) (v1.Image, error) {
+	var layers []mutate.Addendum
 	for i, entries := range o.derived {
 		file := filepath.Join(o.workDir, fmt.Sprintf("derived-%d.tar", i))
 		l, err := writeLayer(file, o.compression.mediaType(), o.compression, writeEntries("", entries))
 		if err != nil {
 			return nil, err
 		}
-		if img, err = mutate.Append(img, addendum(l, fmt.Sprintf("RUN derived %d", i+1))); err != nil {
-			return nil, err
-		}
+		layers = append(layers, addendum(l, fmt.Sprintf("RUN derived %d", i+1)))
 	}
-	return img, nil
+	return mutate.Append(img, layers...)
 }
 
 func addendum(l *layer, createdBy string) mutate.Addendum {

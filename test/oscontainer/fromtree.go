@@ -86,8 +86,42 @@ func xattrRecords(path string) (map[string]string, error) {
 // files, as builders of plain images write them. The first one has those besides that
 // no file is in.
 func Spread(entries []Entry, n int) []Option {
-	dirs := map[string]Entry{}
-	var others []Entry
+	dirs, others := directories(entries)
+	var layers []Option
+	for i := range n {
+		have := map[string]bool{}
+		var layer []Entry
+		if i == 0 {
+			for _, name := range slices.Sorted(maps.Keys(dirs)) {
+				layer, have[name] = append(layer, dirs[name]), true
+			}
+		}
+		layer = append(layer, withDirectories(others[len(others)*i/n:len(others)*(i+1)/n], dirs, have)...)
+		layers = append(layers, WithDerived(layer...))
+	}
+	return layers
+}
+
+// Divide puts entries into the n layers that layerOf names, from 0, each with the
+// directories above its files. What has no layer there is left out.
+func Divide(entries []Entry, n int, layerOf func(name string) (layer int, ok bool)) []Option {
+	dirs, others := directories(entries)
+	parts := make([][]Entry, n)
+	for _, e := range others {
+		if layer, ok := layerOf(e.Name); ok {
+			parts[layer] = append(parts[layer], e)
+		}
+	}
+	var layers []Option
+	for _, part := range parts {
+		layers = append(layers, WithDerived(withDirectories(part, dirs, map[string]bool{})...))
+	}
+	return layers
+}
+
+// directories are the directories of a tree by their names, and all else.
+func directories(entries []Entry) (dirs map[string]Entry, others []Entry) {
+	dirs = map[string]Entry{}
 	for _, e := range entries {
 		if e.Typeflag == tar.TypeDir {
 			dirs[strings.TrimSuffix(e.Name, "/")] = e
@@ -95,22 +129,16 @@ func Spread(entries []Entry, n int) []Option {
 			others = append(others, e)
 		}
 	}
-	first := slices.Sorted(maps.Keys(dirs))
-	var layers []Option
-	for i := range n {
-		have := map[string]bool{}
-		var layer []Entry
-		if i == 0 {
-			for _, name := range first {
-				layer, have[name] = append(layer, dirs[name]), true
-			}
-		}
-		for _, e := range others[len(others)*i/n : len(others)*(i+1)/n] {
-			layer = append(append(layer, above(e.Name, dirs, have)...), e)
-		}
-		layers = append(layers, WithDerived(layer...))
+	return dirs, others
+}
+
+// withDirectories are files with the directories above them that a layer does not have
+// yet.
+func withDirectories(files []Entry, dirs map[string]Entry, have map[string]bool) (layer []Entry) {
+	for _, e := range files {
+		layer = append(append(layer, above(e.Name, dirs, have)...), e)
 	}
-	return layers
+	return layer
 }
 
 // above are the directories above a file that a layer does not have yet, outermost
