@@ -134,6 +134,8 @@ func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, er
 		return nil, "", imagefault.Damaged("the root is no directory")
 	}
 	parent = l.root
+	var above []*dir
+	lacking := false
 	before, base := path.Split(at)
 	for name := range strings.SplitSeq(strings.TrimSuffix(before, "/"), "/") {
 		if name == "" {
@@ -144,8 +146,13 @@ func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, er
 		}
 		if parent.dirs[name] == nil {
 			l.makeDir(parent, name, uid, gid)
+			lacking = true
 		}
 		parent = parent.dirs[name]
+		above = append(above, parent)
+	}
+	if lacking {
+		own(above, uid, gid)
 	}
 	return parent, base, nil
 }
@@ -153,6 +160,16 @@ func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, er
 func (l *Layer) makeDir(parent *dir, name string, uid, gid uint32) {
 	l.memory += dirMemory
 	parent.setDir(name, implied(uid, gid))
+}
+
+// own gives directories that no entry describes an owner: that of the entry for which
+// one of them had to be made. libostree makes all of them anew then.
+func own(dirs []*dir, uid, gid uint32) {
+	for _, d := range dirs {
+		if !d.described {
+			d.info.UID, d.info.GID = uid, gid
+		}
+	}
 }
 
 // errTwice is a name that stands for two things. Which of them counts depends on the
