@@ -86,6 +86,15 @@ func xattrRecords(path string) (map[string]string, error) {
 // files, as builders of plain images write them. The first one has those besides that
 // no file is in.
 func Spread(entries []Entry, n int) []Option {
+	var opts []Option
+	for _, layer := range SpreadEntries(entries, n) {
+		opts = append(opts, WithDerived(layer...))
+	}
+	return opts
+}
+
+// SpreadEntries are the entries of each layer of Spread.
+func SpreadEntries(entries []Entry, n int) [][]Entry {
 	dirs := map[string]Entry{}
 	var others []Entry
 	for _, e := range entries {
@@ -96,7 +105,7 @@ func Spread(entries []Entry, n int) []Option {
 		}
 	}
 	first := slices.Sorted(maps.Keys(dirs))
-	var layers []Option
+	var layers [][]Entry
 	for i := range n {
 		have := map[string]bool{}
 		var layer []Entry
@@ -108,7 +117,7 @@ func Spread(entries []Entry, n int) []Option {
 		for _, e := range others[len(others)*i/n : len(others)*(i+1)/n] {
 			layer = append(append(layer, above(e.Name, dirs, have)...), e)
 		}
-		layers = append(layers, WithDerived(layer...))
+		layers = append(layers, layer)
 	}
 	return layers
 }
