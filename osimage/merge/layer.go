@@ -134,7 +134,6 @@ func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, er
 		return nil, "", imagefault.Damaged("the root is no directory")
 	}
 	parent = l.root
-	var above []*dir
 	lacking := false
 	before, base := path.Split(at)
 	for name := range strings.SplitSeq(strings.TrimSuffix(before, "/"), "/") {
@@ -149,10 +148,9 @@ func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, er
 			lacking = true
 		}
 		parent = parent.dirs[name]
-		above = append(above, parent)
 	}
 	if lacking {
-		own(above, uid, gid)
+		l.own(before, uid, gid)
 	}
 	return parent, base, nil
 }
@@ -162,11 +160,15 @@ func (l *Layer) makeDir(parent *dir, name string, uid, gid uint32) {
 	parent.setDir(name, implied(uid, gid))
 }
 
-// own gives directories that no entry describes an owner: that of the entry for which
-// one of them had to be made. libostree makes all of them anew then.
-func own(dirs []*dir, uid, gid uint32) {
-	for _, d := range dirs {
-		if !d.described {
+// own gives the directories of a path that no entry describes an owner: that of the
+// entry for which one of them had to be made. libostree makes all of them anew then.
+func (l *Layer) own(at string, uid, gid uint32) {
+	d := l.root
+	for name := range strings.SplitSeq(strings.TrimSuffix(at, "/"), "/") {
+		if name == "" {
+			continue
+		}
+		if d = d.dirs[name]; !d.described {
 			d.info.UID, d.info.GID = uid, gid
 		}
 	}
