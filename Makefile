@@ -7,11 +7,12 @@
 # fuzz     each fuzz target for FUZZTIME
 # demo     a whole first boot in QEMU, told as it happens
 # bench    the import beside podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for less
+# reference  what ostree-ext makes of the tests' derived images, recorded anew; test/oscontainer/reference/derived.sh
 # install  binary, systemd units, dracut module and SELinux module to $(DESTDIR)$(PREFIX)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build test unit nightly sweep check fuzz demo bench install clean deps
+.PHONY: build test unit nightly sweep check fuzz demo bench reference install clean deps
 
 BIN    ?= bin
 PREFIX ?= /usr
@@ -89,6 +90,9 @@ demo: deps
 
 bench: deps build
 	@go run ./test/bench -pivot $(BIN)/pivot $(BENCH)
+
+reference:
+	@test/oscontainer/reference/derived.sh
 
 deps:
 	@test/tools/deps.sh

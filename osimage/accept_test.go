@@ -32,7 +32,7 @@ func TestAccept(t *testing.T) {
 		return o.encapsulated()
 	}
 	derive := func(image v1.Image, layer ...entry) v1.Image {
-		img, err := oscontainer.Derive(image, append(derivedOptions([][]entry{layer}), oscontainer.WithWorkDir(t.TempDir()))...)
+		img, err := oscontainer.Derive(image, oscontainer.WithDerived(layer...), oscontainer.WithWorkDir(t.TempDir()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -128,25 +129,83 @@ func (o *osTree) copy() *osTree {
 	o.t.Helper()
 	c := &osTree{t: o.t, dir: filepath.Join(o.t.TempDir(), "copy"), repo: o.repo, origin: o.dir}
 	c.policy = c.dir
-	out, err := exec.Command("cp", "-a", o.dir, c.dir).CombinedOutput()
-	if err != nil {
-		o.t.Fatalf("%v: %s", err, out)
-	}
+	o.must(os.Mkdir(c.dir, 0o755))
+	c.copyFrom(o.dir)
 	return c
 }
 
-// commit commits the tree as the next one of the branch, labelled by the policy. The
-// first commit gets the labels; the second one has them in the order of all attributes,
-// which ostree commit does not keep.
+// copyFrom adds all of another tree.
+func (o *osTree) copyFrom(dir string) {
+	o.t.Helper()
+	if out, err := exec.Command("cp", "-a", dir+"/.", o.dir).CombinedOutput(); err != nil {
+		o.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// commit commits the tree, labelled by the policy. The first commit gets the labels; the
+// second one has them in the order of all attributes, which ostree commit does not keep.
+// Neither has a parent, so that the same tree makes the same commit.
 func (o *osTree) commit() string {
 	o.t.Helper()
-	labelled, err := ostreetree.Commit(o.repo, o.dir, "--selinux-policy="+o.policy)
+	labelled, err := ostreetree.Commit(o.repo, o.dir, "--parent=none", "--selinux-policy="+o.policy)
 	o.must(err)
 	dir := filepath.Join(o.t.TempDir(), "labelled")
 	ostreeTool(o.t, "checkout", "--repo="+o.repo, "--fsync=false", labelled, dir)
-	commit, err := ostreetree.Commit(o.repo, dir)
+	commit, err := ostreetree.Commit(o.repo, dir, "--parent=none")
 	o.must(err)
 	return commit
+}
+
+// osBase is an OS as the image that others are derived from.
+type osBase struct {
+	*osTree
+	image   v1.Image
+	listing string // of its commit
+}
+
+// asBase makes an image that releases of the reference can read which are on a package
+// registry.
+func (o *osTree) asBase() osBase {
+	o.t.Helper()
+	image := o.encapsulated(oscontainer.WithFormerExport())
+	return osBase{o, image, list(o.t, o.repo, ostreetree.Branch)}
+}
+
+// forCase is the OS with changes, for a test of its own.
+func (b osBase) forCase(t *testing.T, change func(o *osTree)) osBase {
+	t.Helper()
+	b.t = t
+	if change == nil {
+		return b
+	}
+	tree := b.copy()
+	change(tree)
+	return tree.asBase()
+}
+
+// derive puts layers on top of the image.
+func (b osBase) derive(layers [][]entry) v1.Image {
+	b.t.Helper()
+	opts := []oscontainer.Option{oscontainer.WithWorkDir(b.t.TempDir())}
+	for _, entries := range layers {
+		opts = append(opts, oscontainer.WithDerived(entries...))
+	}
+	img, err := oscontainer.Derive(b.image, opts...)
+	b.must(err)
+	return img
+}
+
+// object is the place that the object of a file has in the image's own repository.
+func (b osBase) object(path string) string {
+	b.t.Helper()
+	for line := range strings.SplitSeq(b.listing, "\n") {
+		if strings.HasSuffix(line, " "+path) {
+			checksum := strings.Fields(line)[4]
+			return "sysroot/ostree/repo/objects/" + checksum[:2] + "/" + checksum[2:] + ".file"
+		}
+	}
+	b.t.Fatalf("no %s in\n%s", path, b.listing)
+	return ""
 }
 
 // encapsulated is an ostree-native image of the tree.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"strings"
 	"sync"
 )
@@ -19,6 +20,7 @@ type spec struct {
 	tree   bool   // prefix(/.*)?, the most frequent form: no regular expression is needed
 
 	compile sync.Once // regular expressions are compiled when they are first needed
+	part    string    // what all paths that match have somewhere
 	regex   *regexp.Regexp
 	err     error
 }
@@ -58,9 +60,12 @@ func (s *spec) matches(path string) (bool, error) {
 		}
 		if s.regex, s.err = regexp.Compile(`(?s)^` + s.pattern + `\n?\z`); s.err != nil {
 			s.err = &PatternError{s.pattern, s.err}
+			return
 		}
+		s.part = literalPart(s.pattern)
 	})
-	return s.err == nil && s.regex.MatchString(path), s.err
+	// Most paths that are not matched lack the part, which is found out far faster.
+	return s.err == nil && strings.Contains(path, s.part) && s.regex.MatchString(path), s.err
 }
 
 // PatternError is a pattern that libselinux may know, but not this package.
@@ -110,6 +115,22 @@ func literalPrefix(pattern string) string {
 		prefix = prefix[:len(prefix)-1] // the last character may be absent
 	}
 	return prefix
+}
+
+// literalPart is the longest text that all that a pattern matches has somewhere, but
+// for that at the beginning, which literalPrefix knows. The pattern is one that can be
+// compiled.
+func literalPart(pattern string) (part string) {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil || re.Op != syntax.OpConcat {
+		return ""
+	}
+	for _, sub := range re.Sub[1:] {
+		if text := string(sub.Rune); sub.Op == syntax.OpLiteral && sub.Flags&syntax.FoldCase == 0 && len(text) > len(part) {
+			part = text
+		}
+	}
+	return part
 }
 
 // hasAlternatives reports whether "|" stands outside of parentheses. What that means

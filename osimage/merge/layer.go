@@ -142,6 +142,7 @@ func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, er
 		return nil, "", imagefault.Damaged("the root is no directory")
 	}
 	parent = l.root
+	lacking := false
 	before, base := path.Split(at)
 	for name := range strings.SplitSeq(strings.TrimSuffix(before, "/"), "/") {
 		if name == "" {
@@ -152,8 +153,12 @@ func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, er
 		}
 		if parent.dirs[name] == nil {
 			l.makeDir(parent, name, uid, gid)
+			lacking = true
 		}
 		parent = parent.dirs[name]
+	}
+	if lacking {
+		l.own(before, uid, gid)
 	}
 	return parent, base, nil
 }
@@ -161,6 +166,20 @@ func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, er
 func (l *Layer) makeDir(parent *dir, name string, uid, gid uint32) {
 	l.memory += dirMemory
 	parent.setDir(name, implied(uid, gid))
+}
+
+// own gives the directories of a path that no entry describes an owner: that of the
+// entry for which one of them had to be made. libostree makes all of them anew then.
+func (l *Layer) own(at string, uid, gid uint32) {
+	d := l.root
+	for name := range strings.SplitSeq(strings.TrimSuffix(at, "/"), "/") {
+		if name == "" {
+			continue
+		}
+		if d = d.dirs[name]; !d.described {
+			d.info.UID, d.info.GID = uid, gid
+		}
+	}
 }
 
 // errTwice is a name that stands for two things. Which of them counts depends on the

@@ -59,7 +59,7 @@ type file struct {
 func newDir(info *ostree.DirInfo) *dir { return &dir{loaded: true, info: info} }
 
 // implied is a directory that no entry describes: with the owner of the entry that
-// needs it, as libostree has it (--tar-autocreate-parents).
+// needs it, as libostree has it (--tar-autocreate-parents; see own).
 func implied(uid, gid uint32) *dir {
 	return newDir(&ostree.DirInfo{UID: uid, GID: gid, Mode: 0o755})
 }

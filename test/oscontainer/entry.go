@@ -12,8 +12,8 @@ import (
 )
 
 // Entry is a file of a layer. Of the header count Name, Linkname, Typeflag,
-// Mode, Uid, Gid and PAXRecords; names are written as they stand. The size is
-// that of the content: Body, or the file Source.
+// Mode, Uid, Gid, ModTime (default: 1970) and PAXRecords; names are written as they
+// stand. The size is that of the content: Body, or the file Source.
 type Entry struct {
 	tar.Header
 	Body   []byte
@@ -37,6 +37,9 @@ func File(name, body string) Entry {
 func Symlink(name, target string) Entry {
 	return Entry{Header: tar.Header{Name: name, Linkname: target, Typeflag: tar.TypeSymlink, Mode: 0o777}}
 }
+
+// Archive is a whole layer as another program wrote it, the only entry of its layer.
+func Archive(tar []byte) Entry { return Entry{Body: tar, raw: true} }
 
 // copied is a regular file with the content of another.
 func copied(name, source string) Entry {

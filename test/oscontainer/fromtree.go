@@ -86,8 +86,17 @@ func xattrRecords(path string) (map[string]string, error) {
 // files, as builders of plain images write them. The first one has those besides that
 // no file is in.
 func Spread(entries []Entry, n int) []Option {
+	var opts []Option
+	for _, layer := range SpreadEntries(entries, n) {
+		opts = append(opts, WithDerived(layer...))
+	}
+	return opts
+}
+
+// SpreadEntries are the entries of each layer of Spread.
+func SpreadEntries(entries []Entry, n int) [][]Entry {
 	dirs, others := directories(entries)
-	var layers []Option
+	var layers [][]Entry
 	for i := range n {
 		have := map[string]bool{}
 		var layer []Entry
@@ -97,7 +106,7 @@ func Spread(entries []Entry, n int) []Option {
 			}
 		}
 		layer = append(layer, withDirectories(others[len(others)*i/n:len(others)*(i+1)/n], dirs, have)...)
-		layers = append(layers, WithDerived(layer...))
+		layers = append(layers, layer)
 	}
 	return layers
 }

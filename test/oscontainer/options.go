@@ -82,11 +82,6 @@ func WithDerived(entries ...Entry) Option {
 	return func(o *options) { o.derived = append(o.derived, entries) }
 }
 
-// WithDerivedArchive is WithDerived with a tar archive, as another program wrote it.
-func WithDerivedArchive(tar []byte) Option {
-	return func(o *options) { o.derived = append(o.derived, []Entry{{Body: tar, raw: true}}) }
-}
-
 // WithEdit damages an encapsulated image: edit gets each entry of the layers that
 // make up the commit, in order, and returns what is written in its place. Layer 0
 // is the commit layer.

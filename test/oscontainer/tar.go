@@ -118,6 +118,9 @@ func (w *tarWriter) write(e Entry) error {
 	if e.over {
 		b.overlay(w.object)
 	}
+	if !e.ModTime.IsZero() {
+		number(b[136:148], e.ModTime.Unix())
+	}
 	number(b.size(), size)
 	w.names(&b, w.prefix+e.Name, e.Linkname)
 	if !e.over {

@@ -1,6 +1,7 @@
 package ostreetree
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,14 +14,17 @@ const (
 	Version = "1.2.3"
 )
 
-// Ostree runs the real ostree and returns what it prints.
+// Ostree runs the real ostree and returns what it prints. An error has its complaints;
+// what a library of it complains of otherwise is left out.
 func Ostree(args ...string) (string, error) {
 	cmd := exec.Command("ostree", args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8") // else it does not print names as they are
-	out, err := cmd.CombinedOutput()
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
 	text := strings.TrimSpace(string(out))
 	if err != nil {
-		return text, fmt.Errorf("ostree %s: %w\n%s", strings.Join(args, " "), err, text)
+		return text, fmt.Errorf("ostree %s: %w\n%s\n%s", strings.Join(args, " "), err, text, bytes.TrimSpace(complaints.Bytes()))
 	}
 	return text, nil
 }

@@ -11,10 +11,10 @@ mkdir -p "${1:?usage: make.sh TARGET}"
 target=$(realpath "$1")
 work=/var/tmp/reference # names of refs depend on it
 rm -rf "$work" && mkdir -p "$work"
-find "$target" -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
+find "$target" -mindepth 1 -maxdepth 1 ! -name README.md ! -name derived -exec rm -rf {} +
 
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$work/cargo}
-cargo build --quiet --release --manifest-path "$here/Cargo.toml"
+cargo build --quiet --locked --release --manifest-path "$here/Cargo.toml"
 reference=$CARGO_TARGET_DIR/release/reference
 helper() { (cd "$here" && go run . "$@"); }
 
