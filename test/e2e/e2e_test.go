@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -399,6 +400,12 @@ func diskName(t *testing.T) string { return strings.ReplaceAll(t.Name(), "/", "-
 func boot(t *testing.T, m *vm.Machine, o vm.BootOptions) *vm.BootResult {
 	t.Helper()
 	b, err := m.Boot(t.Context(), o)
+	t.Cleanup(func() {
+		if t.Failed() {
+			file, err := b.Keep()
+			t.Logf("the console of this boot, which %s, is in %s (%v)", cmp.Or(b.Exit, "failed"), file, err)
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

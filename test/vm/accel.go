@@ -60,7 +60,7 @@ func probe(ctx context.Context, accel, dir string) (bool, error) {
 	if err := cmd.Start(); err != nil {
 		return false, err
 	}
-	silent := func() int64 { return 0 }
+	silent := func() told { return told{} }
 	go watch(limited, cancel, cmd.Process.Pid, silent, probeLimits(), lookEvery/20)
 	err := cmd.Wait()
 	if ctx.Err() != nil {

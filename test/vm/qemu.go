@@ -80,7 +80,7 @@ func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
 	}
 	reason := make(chan string, 1)
 	go func() { reason <- mon.shutdownReason() }()
-	go watch(ctx, cancel, cmd.Process.Pid, c.said.Load, q.limits, lookEvery)
+	go watch(ctx, cancel, cmd.Process.Pid, c.said, q.limits, lookEvery)
 	if _, err := io.Copy(c, serial); err != nil {
 		cancel(err) // kills it: it is broken, or the caller wants a power cut
 	}
