@@ -24,11 +24,11 @@ type Limits struct {
 
 // DefaultLimits let a guest wait longer for a network than systemd-networkd does
 // (two minutes), compute five times more than an emulated machine does between
-// two lines, and take thirty times as long as one does on a host of its own. Its
-// kernel reports a stall of one processor every 24 seconds, all of which that
-// processor has used if the host has given them: two or three reports end it.
+// two lines, and take thirty times as long as one does on a host of its own. A stall
+// may last three times as long as one that was seen to heal, on a busy host: the
+// kernel then spent each tick on the tick itself, for a minute of processor time.
 func DefaultLimits() Limits {
-	return Limits{Idle: 3 * time.Minute, Spin: 5 * time.Minute, Stuck: time.Minute, Total: 30 * time.Minute}
+	return Limits{Idle: 3 * time.Minute, Spin: 5 * time.Minute, Stuck: 3 * time.Minute, Total: 30 * time.Minute}
 }
 
 func (l Limits) orDefault() Limits {

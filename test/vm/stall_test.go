@@ -63,11 +63,12 @@ func TestStuck(t *testing.T) {
 		says       string
 		goesSilent bool // after the reports, with its processors at rest
 	}{
-		{name: "a processor loops", speed: 1, reports: 100, from: 72 * time.Second, to: 100 * time.Second, end: Hung, says: "CPU#0 stuck"},
-		{name: "two processors loop", speed: 2, reports: 100, from: 48 * time.Second, to: 74 * time.Second, end: Hung, says: "CPU#0 stuck"},
-		{name: "a processor loops on a busy host", speed: 0.2, reports: 100, from: 5 * time.Minute, to: 6 * time.Minute, end: Hung, says: "CPU#0 stuck"},
+		{name: "a processor loops", speed: 1, reports: 100, from: 204 * time.Second, to: 230 * time.Second, end: Hung, says: "CPU#0 stuck"},
+		{name: "two processors loop", speed: 2, reports: 100, from: 114 * time.Second, to: 140 * time.Second, end: Hung, says: "CPU#0 stuck"},
+		{name: "a processor loops on a busy host", speed: 0.2, reports: 100, from: 15 * time.Minute, to: 16 * time.Minute, end: Hung, says: "CPU#0 stuck"},
 		{name: "the host gives no processor", speed: 0.02, reports: 20},
 		{name: "once, then it computes", speed: 1, reports: 1},
+		{name: "for a minute of processor time", speed: 0.4, reports: 7},
 		{name: "again and again, and goes on each time", speed: 0.5, reports: 50, well: 2},
 		{name: "rests while its kernel reports", speed: 0.01, reports: 100, goesSilent: true, from: 3 * time.Minute, to: 4 * time.Minute, end: Hung, says: "idle"},
 	} {
