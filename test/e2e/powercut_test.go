@@ -33,7 +33,7 @@ func long() bool { return os.Getenv("PIVOT_SWEEP") == "long" }
 // power at each flush and at random writes. What the disk then holds must be the
 // old system or the new one, whole; and a machine that boots it must arrive.
 func powerCuts(t *testing.T, l *lab.Lab) {
-	amount := cuts{flush: 2, random: 12, boots: 5, least: 100}
+	amount := cuts{flush: 2, random: 12, boots: 3, least: 100}
 	if long() {
 		amount = cuts{flush: 1, random: 200, boots: 6, least: 800}
 	}
