@@ -13,8 +13,8 @@ import (
 // QEMU's ways to run a guest's code.
 const (
 	hardware = "kvm"
-	// One thread for all of a guest's processors: they never run at the same instant,
-	// which spares both the barriers between them and hangs that come of such a race.
+	// One thread for all of a guest's processors: without barriers between them, and
+	// without one waiting for the lock of QEMU's devices while the other has it.
 	software = "tcg,thread=single"
 )
 

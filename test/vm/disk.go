@@ -35,9 +35,9 @@ func emulated() []string {
 		// Else the kernel counts timer interrupts early on, finds too few and panics
 		// ("IO-APIC + timer doesn't work!").
 		"no_timer_check",
-		// Else it takes the time from the HPET, whose registers are emulated under a lock that
-		// all threads of QEMU share. A tick reads it several times, and on a busy host takes
-		// longer than it is until the next one: then nothing but ticks goes on.
+		// Else it finds that the counters of two emulated processors differ and takes the time
+		// from the HPET, whose registers are emulated under the lock of all devices. On a busy
+		// host a tick can then take longer than it is until the next: nothing else goes on.
 		"tsc=reliable",
 		// Else Linux copies and clears by string instructions of eight bytes: see processor.
 		"clearcpuid=rep_good",
