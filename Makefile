@@ -1,7 +1,7 @@
 # build    bin/pivot, a static binary
 # test     everything: checks, unit tests, real ostree and registry, boots in QEMU
 # unit     the fast tests only
-# nightly  what is too long for each change: releases of the guest, more of SELinux and architectures, and the sweep
+# nightly  what is too long for each change: fuzzing, releases of the guest, more of SELinux and architectures, and the sweep
 # sweep    every crash: all pairs, each system call, 1,400 power cuts; hours
 # check    gofmt, go vet, staticcheck
 # fuzz     each fuzz target for FUZZTIME
@@ -34,31 +34,26 @@ VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo 0-unknown)
 build:
 	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/pivot ./cmd/pivot
 
-# Packages that boot machines run after all others and one at a time: an emulated
-# machine wants two cores for itself. What hangs there is found by what the machine
-# does (Limits in test/vm), so that a busy host may take its time.
-LIGHT = $$(go list ./... | grep -v /test/; go list ./test/rules/... ./test/tools/...)
-HEAVY = $$(go list ./test/... | grep -Ev '/test/(rules|tools)(/|$$)' || true)
-GOTEST = go test -json -vet=off
+# The packages that boot machines come first, as they take longest; the others run
+# beside them, one at a time. What hangs in a machine is found by what it does (Limits
+# in test/vm), so that a busy host may take its time.
+BOOTS = ./test/e2e ./test/vm
+GOTEST = go test -json -vet=off -count 1
 
 # What "make nightly" runs in place of "make test".
 NIGHTLY = ^(TestToNewerRelease|TestOnNewerRelease|TestSELinuxWhole|TestArchitecturesWhole)$$
 
-# A short look with new random inputs; make fuzz takes a longer one.
-test: FUZZTIME = 2s
-test: deps check fuzz
+test: deps check
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
-	@{ rc=0; light="$(LIGHT)"; heavy="$(HEAVY)"; \
-	   $(GOTEST) -timeout 55m -skip '$(NIGHTLY)' $$light || rc=1; \
-	   [ -z "$$heavy" ] || $(GOTEST) -timeout 6h -p 1 -count 1 -skip '$(NIGHTLY)' $$heavy || rc=1; \
-	   exit $$rc; } | $(BIN)/summary
+	@TMPDIR=$$(go run ./test/tools/tmpdir) $(GOTEST) -timeout 3h -p 2 -skip '$(NIGHTLY)' $(BOOTS) ./... | $(BIN)/summary
 
 unit:
-	go test -short ./...
+	TMPDIR=$$(go run ./test/tools/tmpdir) go test -short ./...
 
-nightly: deps
+nightly: FUZZTIME = 30s
+nightly: deps fuzz
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
-	@$(GOTEST) -timeout 6h -p 1 -count 1 -run '$(NIGHTLY)' ./test/rules ./test/e2e | $(BIN)/summary
+	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/rules ./test/e2e | $(BIN)/summary
 	@$(MAKE) sweep
 
 # At the end one line for each part says what it went through.

@@ -20,6 +20,9 @@ const MiB = 1 << 20
 // TestHostileMetadata imports images whose metadata would take gigabytes if it were
 // decoded. Each ends as bad input, within 150 MB of memory and seconds.
 func TestHostileMetadata(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes and imports images of hundreds of MiB")
+	}
 	need.Ostree(t)
 	zeroes := func(n int) []byte { return make([]byte, n) }
 	one := func(entries ...entry) hostile { return hostile{layers: [][]entry{entries}} }

@@ -130,7 +130,7 @@ func noNetwork(t *testing.T, l *lab.Lab) {
 
 // earlyPowerCuts (P25) is powerCuts for the one boot that pivots in the initramfs.
 func earlyPowerCuts(t *testing.T, l *lab.Lab) {
-	amount := cuts{flush: 3, random: 15, boots: 3, least: 50}
+	amount := cuts{flush: 3, random: 15, boots: 2, least: 50}
 	if long() {
 		amount = cuts{flush: 1, random: 200, boots: 6, least: 400}
 	}

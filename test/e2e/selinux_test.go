@@ -37,9 +37,11 @@ type selinuxCase struct {
 }
 
 func runSELinux(t *testing.T, cases []selinuxCase) {
+	var boots []bootCase
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) { c.run(t, newLab(t, c.spec)) })
+		boots = append(boots, bootCase{c.name, func(t *testing.T) { c.run(t, newLab(t, c.spec)) }})
 	}
+	together(t, boots)
 }
 
 // enforced is a first boot in a mode, unless the initramfs steps aside for the cause that

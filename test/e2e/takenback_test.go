@@ -9,14 +9,10 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// takenBack (D26) chooses the old system in the boot menu once its first boot is
-// over: it stays there, with kubelet, and the next boot is the new system again.
-func takenBack(t *testing.T, l *lab.Lab) {
-	want := l.Wanted()
-	m := machine(t, l, encapsulated(t, want))
-	expectPivot(t, boot(t, m, vm.BootOptions{}))
-	expectArrived(t, boot(t, m, vm.BootOptions{}), want)
-
+// takenBack (D26) goes on with a machine that has arrived, and chooses the old system in
+// its boot menu: it stays there, with kubelet, and the next boot is the new system again.
+func takenBack(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want) {
+	t.Helper()
 	requests := l.Registry.Requests()
 	back := boot(t, m, vm.BootOptions{Entry: 1})
 	if back.Exit != vm.PoweredOff || !back.Said("somebody went back") || !back.Said("pivot firstboot --again") {

@@ -14,6 +14,8 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"machine-pivot/pinning"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
@@ -27,6 +29,14 @@ type Lab struct {
 	Image    string // reference of B, as the guest names it, by digest
 	selinux  vm.SELinux
 	dir      string
+	shared   shared
+}
+
+// shared is what worlds have in common that were made of one.
+type shared struct {
+	program string   // pivot, for this machine
+	blobs   string   // the directory of the registries' blobs
+	image   v1.Image // B
 }
 
 // guestHost is the address under which a guest reaches this machine.
@@ -49,7 +59,8 @@ func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer)
 	if l.dir, err = os.MkdirTemp("", "pivot-lab-*"); err != nil {
 		return nil, err
 	}
-	installed, err := Install(ctx, source, l.installed())
+	dest := filepath.Join(l.dir, "install")
+	installed, err := Install(ctx, source, dest)
 	if err != nil {
 		return nil, err
 	}
@@ -58,31 +69,44 @@ func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer)
 	if l.Guest, err = builder.Guest(ctx, spec); err != nil {
 		return nil, err
 	}
+	l.shared = shared{program: filepath.Join(dest, "usr/bin/pivot"), blobs: filepath.Join(l.dir, "blobs")}
+	l.shared.image, err = oscontainer.Legacy(l.Guest.ArchiveRepo, l.Guest.CommitB, "B.2", oscontainer.WithWorkDir(l.dir))
+	if err != nil {
+		return nil, err
+	}
 	return l, l.serve(ctx)
+}
+
+// Alone is the same world with a registry and a directory of its own: what is done to
+// the one is not seen in the other. Close it before the world that it was made of.
+func (l *Lab) Alone(ctx context.Context) (_ *Lab, err error) {
+	own := &Lab{Guest: l.Guest, selinux: l.selinux, shared: l.shared}
+	if own.dir, err = os.MkdirTemp(l.dir, "alone-*"); err != nil {
+		return nil, err
+	}
+	if err := own.serve(ctx); err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	return own, nil
 }
 
 // Install runs the project's own installation into the directory dest and returns
 // its files.
 func Install(ctx context.Context, source, dest string) ([]vm.TreeFile, error) {
-	cmd := exec.CommandContext(ctx, "make", "-s", "-C", source, "install", "DESTDIR="+dest)
+	// Its own BIN: another world may be installing at the same time.
+	cmd := exec.CommandContext(ctx, "make", "-s", "-C", source, "install", "DESTDIR="+dest, "BIN="+dest+".bin")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cannot install pivot: %w\n%s", err, out)
 	}
 	return vm.TreeFiles(dest)
 }
 
-func (l *Lab) installed() string { return filepath.Join(l.dir, "install") }
-
 // serve starts the registry and puts B into it.
 func (l *Lab) serve(ctx context.Context) (err error) {
-	if l.Registry, err = registry.Start(registry.Options{}); err != nil {
+	if l.Registry, err = registry.Start(registry.Options{Dir: l.shared.blobs}); err != nil {
 		return err
 	}
-	img, err := oscontainer.Legacy(l.Guest.ArchiveRepo, l.Guest.CommitB, "B.2", oscontainer.WithWorkDir(l.dir))
-	if err != nil {
-		return err
-	}
-	l.Image, err = l.push(ctx, "machine-os-content", img)
+	l.Image, err = l.push(ctx, "machine-os-content", l.shared.image)
 	return err
 }
 

@@ -79,7 +79,7 @@ func (l *Lab) writeMachineConfigs(ctx context.Context, dir string, w Want) error
 
 // pivot runs the installed program on this machine and returns what it prints.
 func (l *Lab) pivot(ctx context.Context, args ...string) ([]byte, error) {
-	out, err := exec.CommandContext(ctx, filepath.Join(l.installed(), "usr/bin/pivot"), args...).Output()
+	out, err := exec.CommandContext(ctx, l.shared.program, args...).Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return nil, fmt.Errorf("pivot %s: %w\n%s", args[:2], err, exit.Stderr)
 	}

@@ -157,6 +157,10 @@ func checkEnds(t *testing.T, m *vm.Machine) {
 		// A whole system that waits for nothing: its timers must not look like work.
 		{vm.Hung, vm.BootOptions{ExtraArgs: []string{"report.stay"}, Limits: vm.Limits{Idle: 30 * time.Second}}, true},
 		{vm.Hung, vm.BootOptions{ExtraArgs: []string{"rdinit=/bin/sh", "--", "-c", `"while :; do :; done"`}, Limits: vm.Limits{Spin: 30 * time.Second}}, true},
+		// A kernel that reports a stall again and again, as /dev/kmsg lets a program say.
+		{vm.Hung, vm.BootOptions{ExtraArgs: []string{"printk.devkmsg=on", "rdinit=/bin/sh", "--", "-c",
+			`"while :; do i=0; while [ $((i+=1)) -lt 9999 ]; do :; done; echo '<2>watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [sh:1]' >/dev/kmsg; done"`},
+			Limits: vm.Limits{Stuck: 5 * time.Second}}, true},
 		{vm.Panicked, vm.BootOptions{ExtraArgs: []string{"rdinit=/usr/bin/false"}}, true},
 		{vm.Emergency, vm.BootOptions{ExtraArgs: []string{"rd.systemd.unit=emergency.target"}}, true},
 	} {

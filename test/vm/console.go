@@ -16,7 +16,8 @@ type console struct {
 	onLine   func(string)
 	stopWhen func(string) bool
 	start    time.Time
-	said     atomic.Int64 // lines: read while others are written
+	told     atomic.Pointer[told] // read while lines are written
+	blocked  []string             // tasks that the kernel has reported so
 	partial  []byte
 	lines    []SerialLine
 }
@@ -73,7 +74,8 @@ func (c *console) end() {
 func (c *console) line(text string) error {
 	l := SerialLine{At: time.Since(c.start), Text: controls.ReplaceAllString(text, "")}
 	c.lines = append(c.lines, l)
-	c.said.Add(1)
+	said := c.said().after(l.Text)
+	c.told.Store(&said)
 	if c.log != nil {
 		fmt.Fprintln(c.log, l)
 	}
@@ -85,16 +87,27 @@ func (c *console) line(text string) error {
 			return over{sign.reason, l.Text}
 		}
 	}
+	if c.blockedTwice(l.Text) {
+		return over{Hung, l.Text}
+	}
 	if c.stopWhen != nil && c.stopWhen(l.Text) {
 		return over{Stopped, l.Text}
 	}
 	return nil
 }
 
-// tail is the last n lines.
-func (c *console) tail(n int) string {
+// said is what the lines so far come to.
+func (c *console) said() told {
+	if t := c.told.Load(); t != nil {
+		return *t
+	}
+	return told{}
+}
+
+// text is lines as they are shown.
+func text(lines []SerialLine) string {
 	var b strings.Builder
-	for _, l := range c.lines[max(0, len(c.lines)-n):] {
+	for _, l := range lines {
 		fmt.Fprintln(&b, l)
 	}
 	return b.String()

@@ -28,6 +28,22 @@ const (
 	VarDir    = StateRoot + "/var"
 )
 
+// emulated are the kernel arguments of a guest whose processors are emulated, on a host
+// that may be busy. They are the disk's, so that a kernel that kexec starts has them too.
+func emulated() []string {
+	return []string{
+		// Else the kernel counts timer interrupts early on, finds too few and panics
+		// ("IO-APIC + timer doesn't work!").
+		"no_timer_check",
+		// Else it finds that the counters of two emulated processors differ and takes the time
+		// from the HPET, whose registers are emulated under the lock of all devices. On a busy
+		// host a tick can then take longer than it is until the next: nothing else goes on.
+		"tsc=reliable",
+		// Else Linux copies and clears by string instructions of eight bytes: see processor.
+		"clearcpuid=rep_good",
+	}
+}
+
 const defaultSizeMiB = 1536
 
 // Disk makes a disk image with one deployment. It is sparse.
@@ -86,7 +102,7 @@ func (g *Guest) deploy(ctx context.Context, sysroot string, d DiskSpec) (string,
 	repo := "--repo=" + filepath.Join(sysroot, "ostree/repo")
 	deploy := []string{"ostree", "admin", "deploy", "--sysroot=" + sysroot, "--os=" + osName,
 		"--karg=root=LABEL=root", "--karg=rw", "--karg=console=ttyS0"}
-	for _, arg := range d.KernelArgs {
+	for _, arg := range append(emulated(), d.KernelArgs...) {
 		deploy = append(deploy, "--karg-append="+arg)
 	}
 	commands := [][]string{

@@ -112,9 +112,22 @@ func (m *Machine) power(ctx context.Context, kernel, initramfs string, o BootOpt
 	r.Exit, err = q.run(ctx, c)
 	r.Duration, r.Serial = time.Since(start), c.lines
 	if err != nil {
-		return fmt.Errorf("cannot boot %s (%s): %w; the console's last lines:\n%s", m.Disk, r.Entry.Title, err, c.tail(tailLines))
+		return fmt.Errorf("cannot boot %s (%s): %w; %s", m.Disk, r.Entry.Title, err, c.account())
 	}
 	return nil
+}
+
+// Keep writes the whole console to a temporary file and returns its name.
+func (b *BootResult) Keep() (string, error) {
+	f, err := os.CreateTemp("", "console-*.log")
+	if err != nil {
+		return "", fmt.Errorf("cannot keep console: %w", err)
+	}
+	_, err = f.WriteString(text(b.Serial))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("cannot keep console: %w", err)
+	}
+	return f.Name(), nil
 }
 
 // Said reports whether the console showed a text.

@@ -18,25 +18,30 @@ import (
 type Limits struct {
 	Idle  time.Duration // without a line on the console, while nothing of the guest could run
 	Spin  time.Duration // without a line on the console, in processor time that the guest used
+	Stuck time.Duration // from the kernel's first report of a stall to a later one, in the same measure
 	Total time.Duration // of wall time, whatever the guest does
 }
 
 // DefaultLimits let a guest wait longer for a network than systemd-networkd does
 // (two minutes), compute five times more than an emulated machine does between
-// two lines, and take thirty times as long as one does on a host of its own.
+// two lines, and take thirty times as long as one does on a host of its own. A stall
+// may last three times as long as one that was seen to heal, on a busy host: the
+// kernel then spent each tick on the tick itself, for a minute of processor time.
 func DefaultLimits() Limits {
-	return Limits{Idle: 3 * time.Minute, Spin: 5 * time.Minute, Total: 30 * time.Minute}
+	return Limits{Idle: 3 * time.Minute, Spin: 5 * time.Minute, Stuck: 3 * time.Minute, Total: 30 * time.Minute}
 }
 
 func (l Limits) orDefault() Limits {
 	d := DefaultLimits()
-	return Limits{Idle: cmp.Or(l.Idle, d.Idle), Spin: cmp.Or(l.Spin, d.Spin), Total: cmp.Or(l.Total, d.Total)}
+	return Limits{
+		Idle: cmp.Or(l.Idle, d.Idle), Spin: cmp.Or(l.Spin, d.Spin), Stuck: cmp.Or(l.Stuck, d.Stuck), Total: cmp.Or(l.Total, d.Total),
+	}
 }
 
 // sign is what a look at a running machine shows.
 type sign struct {
 	at     time.Duration // since power-on
-	lines  int64         // on its console, so far
+	told                 // on its console, so far
 	worked time.Duration // processor time that it has used
 	runs   bool          // something of it runs, or waits for a processor or a disk of the host
 }
@@ -48,6 +53,7 @@ type progress struct {
 	last   sign
 	idle   time.Duration // see take
 	spoke  time.Duration // what it had worked at its last line
+	well   time.Duration // what it had worked when its kernel had no stall to report
 }
 
 // idleShare of a processor is what a machine uses at most from one look to the next
@@ -72,8 +78,14 @@ func (p *progress) take(s sign) error {
 		// A sign that comes late says that this process was stopped or starved. So was the guest, perhaps.
 		p.idle += min(passed, 2*p.every)
 	}
+	if s.stalls == 0 || s.lines != p.last.lines {
+		p.well = s.worked
+	}
+	again := s.stalls > p.last.stalls
 	p.last = s
 	switch l := p.limits; {
+	case again && s.worked-p.well >= l.Stuck:
+		return over{Hung, s.stall}
 	case p.idle >= l.Idle:
 		return over{Hung, fmt.Sprintf("idle, and no line on its console, for %s", l.Idle)}
 	case s.worked-p.spoke >= l.Spin:
@@ -86,7 +98,7 @@ func (p *progress) take(s sign) error {
 
 // watch looks at a process again and again until ctx is done. It cancels ctx, with
 // an error of type over, when the limits say so.
-func watch(ctx context.Context, cancel context.CancelCauseFunc, pid int, lines func() int64, limits Limits, every time.Duration) {
+func watch(ctx context.Context, cancel context.CancelCauseFunc, pid int, said func() told, limits Limits, every time.Duration) {
 	p := progress{limits: limits, every: every}
 	start := time.Now()
 	ticker := time.NewTicker(every)
@@ -97,7 +109,7 @@ func watch(ctx context.Context, cancel context.CancelCauseFunc, pid int, lines f
 			return
 		case <-ticker.C:
 		}
-		s := sign{at: time.Since(start), lines: lines(), worked: worked(pid), runs: runs(pid)}
+		s := sign{at: time.Since(start), told: said(), worked: worked(pid), runs: runs(pid)}
 		if err := p.take(s); err != nil {
 			cancel(err)
 		}

@@ -122,7 +122,7 @@ func TestWatch(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			go watch(ctx, cancel, cmd.Process.Pid, func() int64 { return 0 }, c.limits, 20*time.Millisecond)
+			go watch(ctx, cancel, cmd.Process.Pid, func() told { return told{} }, c.limits, 20*time.Millisecond)
 			werr := cmd.Wait()
 			got, _ := errors.AsType[over](context.Cause(ctx))
 			if got.reason != c.end || (werr != nil) != (c.end != "") {

@@ -1,6 +1,7 @@
 // Command summary reads the stream of go test -json on its standard input and
 // tells it as it comes: a line for each package, the whole output of what
-// failed, the reason of what was skipped; at the end one line with the counts.
+// failed, the reason of what was skipped; at the end, if nothing failed, how long
+// the slow tests took, as the table in docs/testing.md, and one line with the counts.
 // It fails if anything failed, if nothing ran and, with CI=true, if anything
 // was skipped.
 package main
@@ -12,13 +13,16 @@ import (
 
 func main() {
 	ci := os.Getenv("CI") == "true"
-	t, err := summarize(os.Stdin, os.Stdout)
+	t, slowest, err := summarize(os.Stdin, os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "summary: cannot read the test stream:", err)
 		os.Exit(1)
 	}
 	if ci && t.skipped > 0 {
 		fmt.Println("a skipped test is a failure where CI=true")
+	}
+	if t.failed == 0 {
+		fmt.Print(slowest.table())
 	}
 	fmt.Printf("%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
 	if t.failed > 0 || t.passed == 0 || ci && t.skipped > 0 {

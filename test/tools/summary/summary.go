@@ -65,12 +65,14 @@ func (p *pkg) test(name string) *test {
 type summary struct {
 	totals
 	w        io.Writer
+	times    times
 	packages map[string]*pkg
 	builds   map[string][]string // output by import path
 }
 
-// summarize tells the stream r on w and returns the counts.
-func summarize(r io.Reader, w io.Writer) (totals, error) {
+// summarize tells the stream r on w and returns the counts, and how long the slow
+// tests took.
+func summarize(r io.Reader, w io.Writer) (totals, times, error) {
 	s := summary{w: w, packages: map[string]*pkg{}, builds: map[string][]string{}}
 	lines := bufio.NewReader(r)
 	for {
@@ -82,11 +84,11 @@ func summarize(r io.Reader, w io.Writer) (totals, error) {
 			break
 		}
 		if err != nil {
-			return s.totals, err
+			return s.totals, s.times, err
 		}
 	}
 	s.unfinished()
-	return s.totals, nil
+	return s.totals, s.times, nil
 }
 
 func (s *summary) line(line []byte) {
@@ -141,6 +143,8 @@ func (s *summary) test(e event) {
 	}
 	if one.passed > 0 && e.Elapsed >= slow {
 		fmt.Fprintf(s.w, "    ok %s (%.0fs)\n", e.Test, e.Elapsed)
+		_, within, _ := strings.Cut(e.Package, "/") // after the module
+		s.times = append(s.times, timed{within, e.Test, e.Elapsed})
 	}
 	if one.failed > 0 {
 		fmt.Fprintf(s.w, "--- FAIL %s %s (%.1fs)\n%s", e.Package, e.Test, e.Elapsed, strings.Join(t.output, ""))

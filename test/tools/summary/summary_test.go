@@ -82,7 +82,7 @@ func TestSummarize(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out strings.Builder
-			got, err := summarize(strings.NewReader(c.stream), &out)
+			got, _, err := summarize(strings.NewReader(c.stream), &out)
 			if err != nil || got != c.want {
 				t.Errorf("got %+v, %v; want %+v\n%s", got, err, c.want, out.String())
 			}

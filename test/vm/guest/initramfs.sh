@@ -19,8 +19,9 @@ mkdir "$tree/var/tmp"
 mount -o remount,bind,ro "$tree"
 mount -o remount,bind,ro "$tree/etc"
 
+trigger=/usr/lib/systemd/system/systemd-udev-trigger.service.d
 chroot "$tree" dracut --quiet --force --no-hostonly --no-hostonly-cmdline --reproducible --no-compress --kver "$kver" \
 	-m "ostree systemd systemd-initrd dracut-systemd base rootfs-block udev-rules guest-network $*" \
-	--force-drivers "virtio_blk virtio_pci" --add-drivers "overlay xfs" /run/initramfs.img
+	--include $trigger $trigger --force-drivers "virtio_blk virtio_pci" --add-drivers "overlay xfs" /run/initramfs.img
 cp "$tree/run/initramfs.img" "$image"
 chmod 0644 "$image"

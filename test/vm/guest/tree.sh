@@ -26,6 +26,7 @@ units() {
 	install -D -m 0644 "$here/tmpfiles.conf" usr/lib/tmpfiles.d/guest.conf
 	install -D -m 0644 -t usr/lib/systemd/system "$here"/*.service
 	install -D -m 0755 "$here/boot-report" usr/libexec/boot-report
+	install -D -m 0644 "$here/udev-trigger.conf" usr/lib/systemd/system/systemd-udev-trigger.service.d/guest.conf
 	rm -f etc/systemd/system/*.wants/*.timer etc/systemd/system/getty.target.wants/*
 	cp -r "$here/dracut/." usr/lib/dracut/modules.d
 	chroot . systemctl -q set-default multi-user.target
