@@ -9,7 +9,8 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Plan is what has to change, in the JSON form of "pivot plan -o json".
+// Plan is what has to change, in the JSON form of "pivot plan -o json". Diff makes
+// it, people read it, and a Transaction carries out just that.
 type Plan struct {
 	Changed bool         `json:"changed"`
 	Image   ImageChange  `json:"image"`
@@ -17,12 +18,19 @@ type Plan struct {
 	Files   []FileChange `json:"files"`
 	Reboots int          `json:"reboots"` // 0 or 1
 	Notes   []string     `json:"notes"`
+
+	state  State // what it starts from
+	target Target
 }
+
+// onlyFiles reports whether nothing but files has to change.
+func (p Plan) onlyFiles() bool { return !p.Image.Changed && !p.Kargs.Changed && len(p.Files) > 0 }
 
 // ImageChange names the images before and after; equal when the image stays.
 type ImageChange struct {
-	From string `json:"from"`
-	To   string `json:"to"`
+	Changed bool   `json:"changed"`
+	From    string `json:"from"`
+	To      string `json:"to"`
 }
 
 // Action is what happens to a file.
@@ -52,11 +60,12 @@ func Diff(state State, target Target) (Plan, error) {
 		Kargs: result,
 		Files: fileChanges(state.Files, target.Files),
 		Notes: notes(state, target),
+		state: state, target: target,
 	}
 	if imageChanges(state, target) {
-		plan.Image.To = target.Image.String()
+		plan.Image.Changed, plan.Image.To = true, target.Image.String()
 	}
-	plan.Changed = imageChanges(state, target) || result.Changed || len(plan.Files) > 0
+	plan.Changed = plan.Image.Changed || result.Changed || len(plan.Files) > 0
 	if !plan.Changed {
 		plan.keepSpelling(state.Booted.Options)
 		return plan, nil
@@ -132,7 +141,7 @@ func Prove(state State, target Target) []string {
 	}
 	var differences []string
 	differ := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }
-	if imageChanges(state, target) {
+	if plan.Image.Changed {
 		differ("image: booted %s, wanted %s", plan.Image.From, plan.Image.To)
 	}
 	if want := target.Image.Commit; want != "" && !state.Booted.carries(want) {

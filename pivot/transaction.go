@@ -8,11 +8,18 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Images gets an OS image's commit into the host's repository.
+// Images gets OS images into the host's repository.
 type Images interface {
+	// Resolve looks up the content that an image, which has no digest yet, is named for.
+	Resolve(ctx context.Context, image Image) (Image, error)
+	// Check finds out, without a write, whether Import could succeed: the image is
+	// there, may be used, and would fit.
+	Check(ctx context.Context, image Image) error
 	// Import pulls image by its digest and returns it with Commit and Version
 	// known; the whole commit is then in the repository, verified.
 	Import(ctx context.Context, image Image, progress func(done, total int64)) (Image, error)
+	// Release lets go of what the import kept, once a deployment keeps the image.
+	Release(image Image) error
 }
 
 // Request is the one deployment that a transaction makes.
@@ -27,6 +34,9 @@ type Request struct {
 // Engine makes deployments. libostree or rpm-ostree do the work; an Engine
 // drives one of them.
 type Engine interface {
+	// Preflight is an error if the engine cannot move this host to another image, as
+	// is known without one. It writes nothing.
+	Preflight(ctx context.Context) error
 	// Prepare makes the deployment without the next boot seeing it, and checks
 	// it against the request field by field.
 	Prepare(ctx context.Context, r Request) error
@@ -37,7 +47,7 @@ type Engine interface {
 	Discard(ctx context.Context) error
 }
 
-// Transaction carries out a change up to the point where only the reboot is missing.
+// Transaction carries out a plan up to the point where only the reboot is missing.
 type Transaction struct {
 	Images   Images
 	Engine   Engine
@@ -52,9 +62,10 @@ type Transaction struct {
 	Ready func(ctx context.Context) error
 }
 
-// Run makes target the next boot. On failure before the commit the host is as it was.
-func (t *Transaction) Run(ctx context.Context, state State, target Target, attempt int) error {
-	p := t.Progress
+// Run makes the plan's target the next boot. On failure before the commit the host is
+// as it was.
+func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
+	p, state, target := t.Progress, plan.state, plan.target
 	p.Start(attempt, state.BootID, target)
 	if err := p.store(t.Keep); err != nil {
 		return err
@@ -62,19 +73,16 @@ func (t *Transaction) Run(ctx context.Context, state State, target Target, attem
 	if err := p.Enter(Applying, state.BootID); err != nil {
 		return err
 	}
-	if imageChanges(state, target) {
+	r := Request{Merge: state.Booted, Commit: state.Booted.Commit, Kargs: plan.Kargs.Final, Files: t.Files}
+	if plan.Image.Changed {
 		image, err := t.pull(ctx, target.Image)
 		if err != nil {
 			return err
 		}
-		target.Image = image
-		p.Record.Target = target
+		p.Record.Target.Image = image
+		r.Commit, r.Image = image.Commit, image
 	}
-	request, err := t.request(state, target)
-	if err != nil {
-		return err
-	}
-	return t.make(ctx, state.BootID, request)
+	return t.make(ctx, state.BootID, r)
 }
 
 // Return makes a deployment that is there already the next boot again.
@@ -95,19 +103,6 @@ func (t *Transaction) make(ctx context.Context, bootID string, r Request) error 
 		return t.discard(ctx, err)
 	}
 	return t.commit(ctx, bootID, r)
-}
-
-// request turns a target into the deployment to make.
-func (t *Transaction) request(state State, target Target) (Request, error) {
-	result, err := target.Kargs.Apply(state.Booted.Options)
-	if err != nil {
-		return Request{}, err
-	}
-	r := Request{Merge: state.Booted, Commit: state.Booted.Commit, Kargs: result.Final, Files: t.Files}
-	if imageChanges(state, target) {
-		r.Commit, r.Image = target.Image.Commit, target.Image
-	}
-	return r, nil
 }
 
 func (t *Transaction) pull(ctx context.Context, image Image) (Image, error) {

@@ -22,6 +22,11 @@ type Rollback struct {
 
 var _ pivot.Engine = (*Rollback)(nil)
 
+// Preflight implements pivot.Engine: it moves no host to another image.
+func (e *Rollback) Preflight(context.Context) error {
+	return fault.New(fault.Internal, "cannot move to another image by going back")
+}
+
 // Prepare checks that the deployment is there and that nothing is about to come
 // before it.
 func (e *Rollback) Prepare(context.Context, pivot.Request) error {

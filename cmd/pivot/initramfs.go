@@ -54,7 +54,7 @@ func (f *hostFlags) earlyMachine(m *firstboot.Machine) {
 	if f.early == nil {
 		return
 	}
-	m.Early = f.early
+	m.Place = firstboot.Initramfs{Early: f.early, Disk: m.Host.Disk}
 	m.Host.Run = host.RunIn(f.root)
 	m.Puller.Patience = earlyPatience
 }

@@ -91,6 +91,9 @@ func (place) Network(context.Context) error { return nil }
 // direct is the engine there: it makes nothing before it commits.
 type direct struct{ *Machine }
 
+// Preflight implements pivot.Engine.
+func (direct) Preflight(ctx context.Context) error { return ctx.Err() }
+
 // Prepare implements pivot.Engine.
 func (direct) Prepare(ctx context.Context, _ pivot.Request) error { return ctx.Err() }
 

@@ -15,17 +15,25 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Check implements firstboot.Images.
+// Resolve implements pivot.Images: no image here is named by a tag.
+func (m *Machine) Resolve(_ context.Context, image pivot.Image) (pivot.Image, error) {
+	return image, fmt.Errorf("cannot resolve %s", image.Reference)
+}
+
+// Preflight implements pivot.Engine.
+func (m *Machine) Preflight(ctx context.Context) error { return ctx.Err() }
+
+// Check implements pivot.Images.
 func (m *Machine) Check(ctx context.Context, _ pivot.Image) error { return ctx.Err() }
 
-// Import implements firstboot.Images: the repository is whole or lacks the
+// Import implements pivot.Images: the repository is whole or lacks the
 // commit, so that half an import is none.
 func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(done, total int64)) (pivot.Image, error) {
 	image.Commit, image.Version = commitB, "B.2"
 	return image, m.effect("import", func() {}, ctx.Err)
 }
 
-// Release implements firstboot.Images.
+// Release implements pivot.Images.
 func (m *Machine) Release(pivot.Image) error {
 	return m.effect("release", nil, func() error { return nil })
 }
