@@ -14,6 +14,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/host"
 	"machine-pivot/hostfiles"
+	"machine-pivot/internal/cli"
 	"machine-pivot/osimage"
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/ostree"
@@ -22,17 +23,17 @@ import (
 )
 
 func imageCommand() *cobra.Command {
-	return group("image", "OS images: look at one, import one", imageInspectCommand(), imageImportCommand())
+	return cli.Group("image", "OS images: look at one, import one", imageInspectCommand(), imageImportCommand())
 }
 
 // imageFlags are the flags of the commands that read an image.
 type imageFlags struct {
-	output
+	cli.Output
 	root, authFile, architecture string
 }
 
 func (f *imageFlags) add(cmd *cobra.Command) {
-	f.output.add(cmd)
+	f.Output.Add(cmd)
 	cmd.Flags().StringVar(&f.root, "root", "/", "root directory whose pull secrets, certificates and policy count")
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
 	cmd.Flags().StringVar(&f.architecture, "arch", host.Architecture(), "architecture of the machine that the image is for, as s390x")
@@ -40,7 +41,7 @@ func (f *imageFlags) add(cmd *cobra.Command) {
 
 // open looks an image up. It must be closed.
 func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, error) {
-	if err := checkRoot(f.root); err != nil {
+	if err := cli.CheckRoot(f.root); err != nil {
 		return nil, err
 	}
 	ref, err := imageref.Parse(text)
@@ -56,14 +57,14 @@ func imageInspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect IMAGE",
 		Short: "Show what an OS image is: format, commit, version, layers",
-		Args:  usage(cobra.ExactArgs(1)),
+		Args:  cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			image, err := flags.open(cmd, args[0])
 			if err != nil {
 				return err
 			}
 			defer image.Close()
-			return flags.write(cmd.OutOrStdout(), image.Image, func(w io.Writer) { printImage(w, image.Image) })
+			return flags.Write(cmd.OutOrStdout(), image.Image, func(w io.Writer) { printImage(w, image.Image) })
 		},
 	}
 	flags.add(cmd)
@@ -100,7 +101,7 @@ func imageImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import IMAGE --repo PATH",
 		Short: "Import an OS image's ostree commit into a bare repository, every byte verified",
-		Args:  usage(cobra.ExactArgs(1)),
+		Args:  cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if repoPath == "" {
 				return fault.New(fault.Usage, "no --repo given").WithHint("the host's repository is /ostree/repo")
@@ -124,7 +125,7 @@ func imageImportCommand() *cobra.Command {
 			for _, note := range result.Notes {
 				noteTo(status.NewLog(cmd.ErrOrStderr(), nil))(note)
 			}
-			return flags.write(cmd.OutOrStdout(), result, func(w io.Writer) {
+			return flags.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
 				fmt.Fprintf(w, "%s: %d of %d objects new, %d bytes fetched, %d written, %.1f s\n",
 					result.Commit, result.Objects.New, result.Objects.Total, result.Bytes.Fetched, result.Bytes.Written, result.Seconds)
 			})

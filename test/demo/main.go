@@ -41,7 +41,7 @@ func demo(ctx context.Context, w io.Writer) (err error) {
 	want := world.Wanted()
 	fmt.Fprintf(w, "A is ostree commit %s\nB is ostree commit %s\n  served as %s\n", world.Guest.CommitA, world.Guest.CommitB, want.Image)
 
-	heading(w, "MachineConfigs for image, kernel arguments and CPU pinning; pivot config ignition; and Ignition writes")
+	heading(w, "MachineConfigs for image, kernel arguments and CPU pinning; pivotctl config ignition; and Ignition writes")
 	files, err := world.Provision(ctx, want)
 	if err != nil {
 		return err

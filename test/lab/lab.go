@@ -64,12 +64,16 @@ func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer)
 // Install runs the project's own installation into the directory dest and returns
 // its files.
 func Install(ctx context.Context, source, dest string) ([]vm.TreeFile, error) {
-	cmd := exec.CommandContext(ctx, "make", "-s", "-C", source, "install", "DESTDIR="+dest)
+	cmd := exec.CommandContext(ctx, "make", "-s", "-C", source, "install", "DESTDIR="+dest, "BIN="+dest+builtSuffix)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cannot install pivot: %w\n%s", err, out)
 	}
 	return vm.TreeFiles(dest)
 }
+
+// builtSuffix is what the directory in which programs were built has behind the name of
+// the one into which they were installed.
+const builtSuffix = ".built"
 
 func (l *Lab) installed() string { return filepath.Join(l.dir, "install") }
 

@@ -22,7 +22,7 @@ var (
 	commandLine = []string{"flag", "github.com/spf13"}
 	world       = []string{"os", "net", "io/ioutil", "syscall", "golang.org/x/sys"}
 
-	// aroundConfig do not know one another; cmd/pivot puts them together.
+	// aroundConfig do not know one another; cmd/pivotctl puts them together.
 	aroundConfig = []string{module + "/machineconfig/installconfig", module + "/machineconfig/snapshot", module + "/machineconfig/pool", module + "/machineconfig/serve"}
 
 	imageLibrary = []string{"go.podman.io", "github.com/docker"}
@@ -79,6 +79,9 @@ var importTable = map[string]rule{
 
 	"firstboot": {ours: all, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},
+
+	"cmd/pivotctl": {ours: all, foreign: true, never: processes},
+	"internal/cli": {ours: []string{"fault", "printable", "pinning"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
 }
 
 func TestImports(t *testing.T) {

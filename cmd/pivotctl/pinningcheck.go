@@ -16,6 +16,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/host"
+	"machine-pivot/internal/cli"
 	"machine-pivot/kargs"
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/ignition"
@@ -25,7 +26,7 @@ import (
 
 // checkFlags are the inputs of pinning check.
 type checkFlags struct {
-	output
+	cli.Output
 	root, online, cmdline, role string
 }
 
@@ -45,7 +46,7 @@ func pinningCheckCommand() *cobra.Command {
 			return flags.report(cmd.OutOrStdout(), pinning.Inspect(input))
 		},
 	}
-	flags.add(cmd)
+	flags.Add(cmd)
 	cmd.Flags().StringVar(&flags.root, "root", "/", "root directory of the machine")
 	cmd.Flags().StringVar(&flags.online, "online", "", "CPUs that the machine has, instead of those below --root")
 	cmd.Flags().StringVar(&flags.cmdline, "cmdline", "", "kernel command line of the next boot, instead of the boot entry's")
@@ -55,7 +56,7 @@ func pinningCheckCommand() *cobra.Command {
 
 // input gathers what is to be checked.
 func (f *checkFlags) input(cmd *cobra.Command, args []string) (pinning.Input, error) {
-	if err := checkRoot(f.root); err != nil {
+	if err := cli.CheckRoot(f.root); err != nil {
 		return pinning.Input{}, err
 	}
 	h := host.New(f.root)
@@ -241,9 +242,9 @@ func (f *checkFlags) report(w io.Writer, r pinning.Result) error {
 		Pools     *pinning.Pools    `json:"pools,omitempty"`
 		Problems  []pinning.Problem `json:"problems"`
 	}{!failed, r.Workloads, r.Pools, append([]pinning.Problem{}, r.Problems...)}
-	err := f.write(w, value, func(w io.Writer) { printPinning(w, r) })
+	err := f.Write(w, value, func(w io.Writer) { printPinning(w, r) })
 	if err == nil && failed {
-		return exitStatus(fault.BadInput.ExitStatus())
+		return cli.ExitStatus(fault.BadInput.ExitStatus())
 	}
 	return err
 }

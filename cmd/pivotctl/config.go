@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/fault"
+	"machine-pivot/internal/cli"
 	"machine-pivot/kargs"
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/installconfig"
@@ -19,7 +20,7 @@ import (
 )
 
 func configCommand() *cobra.Command {
-	return group("config", "MachineConfigs: validate, merge, render, serve",
+	return cli.Group("config", "MachineConfigs: validate, merge, render, serve",
 		validateCommand(), mergeCommand(), renderCommand(), ignitionCommand(), serveCommand(), fromInstallConfigCommand())
 }
 
@@ -63,7 +64,7 @@ func (f *ruleFlags) policyText() ([]byte, error) {
 // failed ends the program after a report that names errors.
 func failed(report machineconfig.Report) error {
 	if report.Failed() {
-		return exitStatus(fault.BadInput.ExitStatus())
+		return cli.ExitStatus(fault.BadInput.ExitStatus())
 	}
 	return nil
 }
@@ -77,14 +78,14 @@ func show(w io.Writer, report machineconfig.Report) {
 
 func validateCommand() *cobra.Command {
 	var rules ruleFlags
-	var out output
+	var out cli.Output
 	var encapsulated bool
 	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR…",
 		Short: "Report every problem of MachineConfigs, with file, line and JSON path",
 		Long: "Report every problem of MachineConfigs, with file, line and JSON path: of each one, and of what those\n" +
 			"of each role make together. Nothing is fetched. FILE - is the standard input.",
-		Args: usage(cobra.MinimumNArgs(1)),
+		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			judge := validateFiles
 			if encapsulated {
@@ -102,14 +103,14 @@ func validateCommand() *cobra.Command {
 				OK       bool                    `json:"ok"`
 				Problems []machineconfig.Problem `json:"problems"`
 			}{!report.Failed(), append([]machineconfig.Problem{}, report...)}
-			if err := out.write(cmd.OutOrStdout(), result, func(w io.Writer) { show(w, report) }); err != nil {
+			if err := out.Write(cmd.OutOrStdout(), result, func(w io.Writer) { show(w, report) }); err != nil {
 				return err
 			}
 			return failed(report)
 		},
 	}
 	rules.add(cmd)
-	out.add(cmd)
+	out.Add(cmd)
 	cmd.Flags().BoolVar(&encapsulated, "encapsulated", false, "judge encapsulated MachineConfigs as a machine's first boot will")
 	return cmd
 }
@@ -146,7 +147,7 @@ func fromInstallConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "from-install-config FILE",
 		Short: "Make MachineConfigs of an install-config's kernel arguments, hyperthreading, FIPS mode and workload partitions",
-		Args:  usage(cobra.ExactArgs(1)),
+		Args:  cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := rules.rules()
 			if err != nil {
@@ -176,7 +177,7 @@ func fromInstallConfigCommand() *cobra.Command {
 type objectOutput struct{ format string }
 
 func (o *objectOutput) add(cmd *cobra.Command) {
-	cmd.Flags().VarP(oneOf{&o.format, []string{"yaml", "json"}}, "output", "o", "yaml|json")
+	cmd.Flags().VarP(cli.OneOf{Value: &o.format, Allowed: []string{"yaml", "json"}}, "output", "o", "yaml|json")
 }
 
 // write prints MachineConfigs, several as YAML documents or as a list in JSON.

@@ -11,13 +11,14 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
+	"machine-pivot/internal/cli"
 	"machine-pivot/pinning/pods"
 	"machine-pivot/printable"
 )
 
 // mutateFlags are the inputs of pinning mutate.
 type mutateFlags struct {
-	output
+	cli.Output
 	inPlace        bool
 	shares, syntax string
 	namespaces     []string
@@ -41,7 +42,7 @@ func pinningMutateCommand() *cobra.Command {
 		Long: "Change static pod manifests as a kubelet with workload partitioning does: CPU requests become requests of\n" +
 			"the workload's resource, and CRI-O gets the CPU shares of each container by an annotation.\n" +
 			"The manifests are printed; with --in-place they are replaced, all or, if one is refused, none.",
-		Args: usage(cobra.MinimumNArgs(1)),
+		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options, err := flags.options()
 			if err != nil {
@@ -50,7 +51,7 @@ func pinningMutateCommand() *cobra.Command {
 			return flags.run(cmd, args, options)
 		},
 	}
-	flags.output.add(cmd)
+	flags.Output.Add(cmd)
 	cmd.Flags().Lookup("output").Usage = "text: the manifests; json: each decision with its reason"
 	cmd.Flags().BoolVar(&flags.inPlace, "in-place", false, "replace the files")
 	cmd.Flags().StringVar(&flags.shares, "shares", "kubelet", "CPU shares of 400m: kubelet for 409, enhancement for 400")
@@ -97,9 +98,9 @@ func (f *mutateFlags) run(cmd *cobra.Command, args []string, o pods.Options) err
 		}
 		if m.Error != "" {
 			refused = true
-			fmt.Fprintf(cmd.ErrOrStderr(), "pivot: error: %s: %s\n", file, printable.Text(m.Error))
+			fmt.Fprintf(cmd.ErrOrStderr(), "pivotctl: error: %s: %s\n", file, printable.Text(m.Error))
 		} else if m.Warning != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "pivot: warning: %s: %s\n", file, m.Warning)
+			fmt.Fprintf(cmd.ErrOrStderr(), "pivotctl: warning: %s: %s\n", file, m.Warning)
 		}
 		all = append(all, m)
 	}
@@ -112,11 +113,11 @@ func (f *mutateFlags) run(cmd *cobra.Command, args []string, o pods.Options) err
 	if !f.inPlace {
 		text = func(io.Writer) { writeMutated(cmd.OutOrStdout(), all) } // documents, as they are
 	}
-	if err := f.write(cmd.OutOrStdout(), all, text); err != nil {
+	if err := f.Write(cmd.OutOrStdout(), all, text); err != nil {
 		return err
 	}
 	if refused {
-		return exitStatus(fault.BadInput.ExitStatus())
+		return cli.ExitStatus(fault.BadInput.ExitStatus())
 	}
 	return nil
 }

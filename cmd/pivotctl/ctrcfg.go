@@ -10,6 +10,7 @@ import (
 
 	"machine-pivot/containerruntime"
 	"machine-pivot/fault"
+	"machine-pivot/internal/cli"
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/document"
 	"machine-pivot/osimage/imageref"
@@ -17,7 +18,7 @@ import (
 )
 
 func ctrcfgCommand() *cobra.Command {
-	return group("ctrcfg", "ContainerRuntimeConfigs: render to MachineConfigs", ctrcfgRenderCommand())
+	return cli.Group("ctrcfg", "ContainerRuntimeConfigs: render to MachineConfigs", ctrcfgRenderCommand())
 }
 
 // ctrcfgFlags are the inputs of ctrcfg render.
@@ -31,7 +32,7 @@ func ctrcfgRenderCommand() *cobra.Command {
 		Long: "Make MachineConfigs of ContainerRuntimeConfigs.\n" +
 			"FILE holds them, and MachineConfigPools: then their labels decide which is for which pool.\n" +
 			"Without pools all are for --role.",
-		Args: usage(cobra.MinimumNArgs(1)),
+		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
 	}
 	cmd.Flags().StringVar(&flags.role, "role", "", "role of the machines: worker, master or a pool's name")
@@ -66,7 +67,7 @@ func (f *ctrcfgFlags) run(cmd *cobra.Command, args []string) error {
 			return fault.New(fault.BadInput, "%w", err)
 		}
 		for _, w := range r.Warnings {
-			fmt.Fprintln(cmd.ErrOrStderr(), "pivot: warning:", w)
+			fmt.Fprintln(cmd.ErrOrStderr(), "pivotctl: warning:", w)
 		}
 		manifests = append(manifests, r.Manifests...)
 	}

@@ -10,28 +10,13 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
+	"machine-pivot/internal/cli"
 	"machine-pivot/machineconfig"
 	"machine-pivot/pinning"
 )
 
 func pinningCommand() *cobra.Command {
-	return group("pinning", "CPU partitioning: sets, files, pods", cpusetCommand(), pinningGenerateCommand(), pinningCheckCommand(), pinningMutateCommand())
-}
-
-// assignments reads WORKLOAD=SET pairs, each workload once.
-func assignments(texts []string) (pinning.Workloads, error) {
-	workloads := pinning.Workloads{}
-	for _, text := range texts {
-		workload, set, err := pinning.ParseAssignment(text)
-		if err != nil {
-			return nil, fault.New(fault.BadInput, "cannot use --cpuset: %w", err)
-		}
-		if _, twice := workloads[workload]; twice {
-			return nil, fault.New(fault.BadInput, "cannot use --cpuset: workload %s is given twice", workload)
-		}
-		workloads[workload] = set
-	}
-	return workloads, nil
+	return cli.Group("pinning", "CPU partitioning: sets, files, pods", cpusetCommand(), pinningGenerateCommand(), pinningCheckCommand(), pinningMutateCommand())
 }
 
 // generateFlags are the inputs of pinning generate.
@@ -47,7 +32,7 @@ func pinningGenerateCommand() *cobra.Command {
 		Short: "Write the files of CPU partitioning, as a MachineConfig or below a directory",
 		Long: "Write the files of CPU partitioning, as a MachineConfig or below a directory.\n" +
 			"Without --cpuset the feature is off: nothing is written.",
-		Args: usage(cobra.NoArgs),
+		Args: cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
 	}
 	cmd.Flags().StringVar(&flags.role, "role", "", "role of the machines: master, worker or a pool's name")
@@ -60,7 +45,7 @@ func pinningGenerateCommand() *cobra.Command {
 }
 
 func (f *generateFlags) run(cmd *cobra.Command) error {
-	workloads, err := assignments(f.cpusets)
+	workloads, err := cli.Workloads(f.cpusets)
 	if err != nil {
 		return err
 	}
@@ -69,11 +54,11 @@ func (f *generateFlags) run(cmd *cobra.Command) error {
 		return fault.New(fault.Usage, "cannot use --drop-in: %w", err)
 	}
 	if len(workloads) == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "pivot: note: no CPU set is given, so CPU partitioning stays off: there is no file to write")
+		fmt.Fprintln(cmd.ErrOrStderr(), "pivotctl: note: no CPU set is given, so CPU partitioning stays off: there is no file to write")
 		return nil
 	}
 	if note != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "pivot: warning:", note)
+		fmt.Fprintln(cmd.ErrOrStderr(), "pivotctl: warning:", note)
 	}
 	files := []hostfiles.File{
 		{Path: path, Mode: 0o644, Content: pinning.DropIn(workloads)},

@@ -15,6 +15,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
+	"machine-pivot/internal/cli"
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/ignition"
 	"machine-pivot/machineconfig/pool"
@@ -153,7 +154,7 @@ func objectCommand(use, short string, name func(*machineconfig.MachineConfig, st
 	cmd := &cobra.Command{
 		Use:   use + " --role ROLE FILE|DIR…",
 		Short: short,
-		Args:  usage(cobra.MinimumNArgs(1)),
+		Args:  cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			merged, err := flags.rendered(cmd.Context(), role, args, cmd.InOrStdin(), cmd.ErrOrStderr())
 			if err != nil {
@@ -187,7 +188,7 @@ func ignitionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ignition --role ROLE FILE|DIR…",
 		Short: "The Ignition config to give a new machine, with the MachineConfig in it",
-		Args:  usage(cobra.MinimumNArgs(1)),
+		Args:  cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(ignition.Versions(), version) {
 				return fault.New(fault.Usage, "cannot use --spec-version=%s: it is one of %s", version, strings.Join(ignition.Versions(), ", "))

@@ -9,21 +9,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/fault"
+	"machine-pivot/internal/cli"
 	"machine-pivot/kargs"
 	"machine-pivot/pinning"
 )
 
 func kargsCommand() *cobra.Command {
-	return group("kargs", "Compare and check kernel arguments", kargsDiffCommand(), kargsCheckCommand())
+	return cli.Group("kargs", "Compare and check kernel arguments", kargsDiffCommand(), kargsCheckCommand())
 }
 
 func kargsDiffCommand() *cobra.Command {
-	var out output
+	var out cli.Output
 	var booted, old, wanted, deleted, legacy string
 	cmd := &cobra.Command{
 		Use:   "diff --booted LINE",
 		Short: "Work out the command line that a change makes",
-		Args:  usage(cobra.NoArgs),
+		Args:  cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var change kargs.Change
 			for _, list := range []struct {
@@ -43,10 +44,10 @@ func kargsDiffCommand() *cobra.Command {
 			if err != nil {
 				return fault.New(fault.BadInput, "%w", err)
 			}
-			return out.write(cmd.OutOrStdout(), result, func(w io.Writer) { fmt.Fprintln(w, result.Final) })
+			return out.Write(cmd.OutOrStdout(), result, func(w io.Writer) { fmt.Fprintln(w, result.Final) })
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	cmd.Flags().StringVar(&booted, "booted", "", "options of the boot entry")
 	cmd.Flags().StringVar(&old, "old", "[]", "JSON array: arguments wanted before")
 	cmd.Flags().StringVar(&wanted, "new", "[]", "JSON array: arguments wanted now")
@@ -87,11 +88,11 @@ func argumentList(flag, text string) (kargs.Line, error) {
 }
 
 func kargsCheckCommand() *cobra.Command {
-	var out output
+	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "check ARG…",
 		Short: "Check kernel arguments against grammar and policy",
-		Args:  usage(cobra.MinimumNArgs(1)),
+		Args:  cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			result := struct {
 				OK       bool            `json:"ok"`
@@ -100,27 +101,27 @@ func kargsCheckCommand() *cobra.Command {
 			for _, p := range result.Problems {
 				result.OK = result.OK && p.Severity != kargs.Error
 			}
-			err := out.write(cmd.OutOrStdout(), result, func(w io.Writer) {
+			err := out.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
 				for _, p := range result.Problems {
 					fmt.Fprintf(w, "%s: %s %s\n", p.Severity, p.Argument, p.Message)
 				}
 			})
 			if err == nil && !result.OK {
-				return exitStatus(fault.BadInput.ExitStatus())
+				return cli.ExitStatus(fault.BadInput.ExitStatus())
 			}
 			return err
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	return cmd
 }
 
 func cpusetCommand() *cobra.Command {
-	var out output
+	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "cpuset SET",
 		Short: "Parse a CPU set and show its canonical form",
-		Args:  usage(cobra.ExactArgs(1)),
+		Args:  cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := pinning.ParseCPUSet(args[0])
 			if err != nil {
@@ -131,9 +132,9 @@ func cpusetCommand() *cobra.Command {
 				Canonical string `json:"canonical"`
 				Size      int    `json:"size"`
 			}{append([]int{}, set.List()...), set.String(), set.Size()}
-			return out.write(cmd.OutOrStdout(), result, func(w io.Writer) { fmt.Fprintln(w, result.Canonical) })
+			return out.Write(cmd.OutOrStdout(), result, func(w io.Writer) { fmt.Fprintln(w, result.Canonical) })
 		},
 	}
-	out.add(cmd)
+	out.Add(cmd)
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/fault"
+	"machine-pivot/internal/cli"
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/ignition"
 	"machine-pivot/machineconfig/pool"
@@ -37,7 +38,7 @@ func serveCommand() *cobra.Command {
 		Short: "Serve machines their Ignition configs at /config/ROLE, as the machine-config server does",
 		Long: "Serve machines their Ignition configs at /config/ROLE, as the machine-config server does, in the version\n" +
 			"that each accepts; /healthz says whether it serves. It reads the files anew when they change.",
-		Args: usage(cobra.MinimumNArgs(1)),
+		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
 	}
 	flags.add(cmd)

@@ -99,7 +99,7 @@ func TestServeTellsNoSecrets(t *testing.T) {
 // serving runs the command with these arguments; it is killed when the test is over.
 func serving(t *testing.T, args ...string) (*exec.Cmd, *serverLog) {
 	t.Helper()
-	cmd := exec.Command("pivot", append([]string{"config", "serve", "--listen", "127.0.0.1:0", "--reload", "20ms"}, args...)...)
+	cmd := exec.Command("pivotctl", append([]string{"config", "serve", "--listen", "127.0.0.1:0", "--reload", "20ms"}, args...)...)
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
