@@ -11,18 +11,18 @@ import (
 	"io/fs"
 	"os"
 
+	"machine-pivot/encapsulated"
 	"machine-pivot/fault"
 	"machine-pivot/host"
 	"machine-pivot/hostfiles"
 	"machine-pivot/kargs"
-	"machine-pivot/machineconfig"
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/pivot"
 )
 
 // EncapsulatedPath is where Ignition leaves the encapsulated MachineConfig. That
 // it is there means that the first boot is not over.
-const EncapsulatedPath = machineconfig.EncapsulatedPath
+const EncapsulatedPath = encapsulated.Path
 
 // closedSuffix is what the file's name gets at its end once the first boot is closed.
 const closedSuffix = ".bak"
@@ -148,7 +148,7 @@ func (b *FirstBoot) ask() (pivot.Ask, error) {
 }
 
 // Read reads and validates the file; the error reports every problem of it.
-func (b *FirstBoot) Read() (*machineconfig.Desired, error) {
+func (b *FirstBoot) Read() (*encapsulated.Desired, error) {
 	data, err := os.ReadFile(b.Host.Path(b.File))
 	if err != nil {
 		return nil, fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err)
@@ -162,7 +162,7 @@ func (b *FirstBoot) Read() (*machineconfig.Desired, error) {
 	if err != nil {
 		return nil, err
 	}
-	desired, report := machineconfig.ParseEncapsulated(data, machineconfig.Host{
+	desired, report := encapsulated.Parse(data, encapsulated.Host{
 		CPUs:       cpus,
 		CheckImage: imageref.Check,
 		Policy:     &policy,

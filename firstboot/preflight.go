@@ -4,8 +4,8 @@ import (
 	"os"
 	"slices"
 
+	"machine-pivot/encapsulated"
 	"machine-pivot/fault"
-	"machine-pivot/machineconfig"
 	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 	"machine-pivot/selinux"
@@ -70,7 +70,7 @@ func (m *Machine) spaceInBoot(repo *ostree.Repo, commit string) error {
 }
 
 // checkFIPS holds what is asked for against the running kernel.
-func (b *FirstBoot) checkFIPS(d *machineconfig.Desired) error {
+func (b *FirstBoot) checkFIPS(d *encapsulated.Desired) error {
 	fips, err := b.Host.FIPS()
 	if err != nil || fips == d.FIPS {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/encapsulated"
 	"machine-pivot/fault"
 	"machine-pivot/internal/cli"
 	"machine-pivot/kargs"
@@ -132,7 +133,7 @@ func validateEncapsulated(paths []string, stdin io.Reader, rules machineconfig.R
 		if err != nil {
 			return nil, err
 		}
-		_, problems := machineconfig.ParseEncapsulated(data, machineconfig.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments})
+		_, problems := encapsulated.Parse(data, encapsulated.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments})
 		for _, p := range problems {
 			p.File = path
 			report.Add(p)

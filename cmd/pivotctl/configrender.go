@@ -13,11 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/encapsulated"
 	"machine-pivot/fault"
 	"machine-pivot/hostfiles"
 	"machine-pivot/internal/cli"
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/ignition/legacy"
 	"machine-pivot/machineconfig/pool"
 	"machine-pivot/machineconfig/provision"
 	"machine-pivot/machineconfig/snapshot"
@@ -88,12 +90,12 @@ func (f *renderFlags) useLock(taker *snapshot.Taker) (func() error, error) {
 }
 
 // onMachines is what first boots judge by, and the config that has them do so.
-func (f *renderFlags) onMachines() (machineconfig.Host, []ignition.Config, error) {
+func (f *renderFlags) onMachines() (encapsulated.Host, []ignition.Config, error) {
 	rules, err := f.rules()
 	if err != nil {
-		return machineconfig.Host{}, nil, err
+		return encapsulated.Host{}, nil, err
 	}
-	host := machineconfig.Host{CheckImage: rules.CheckImage, Policy: &rules.KernelArguments}
+	host := encapsulated.Host{CheckImage: rules.CheckImage, Policy: &rules.KernelArguments}
 	text, err := f.policyText()
 	if err != nil || text == nil {
 		return host, nil, err
@@ -190,8 +192,8 @@ func ignitionCommand() *cobra.Command {
 		Short: "The Ignition config to give a new machine, with the MachineConfig in it",
 		Args:  cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(ignition.Versions(), version) {
-				return fault.New(fault.Usage, "cannot use --spec-version=%s: it is one of %s", version, strings.Join(ignition.Versions(), ", "))
+			if !slices.Contains(legacy.Versions(), version) {
+				return fault.New(fault.Usage, "cannot use --spec-version=%s: it is one of %s", version, strings.Join(legacy.Versions(), ", "))
 			}
 			more, err := embedded(program)
 			if err != nil {
@@ -219,7 +221,7 @@ func ignitionCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	cmd.Flags().StringVar(&role, "role", "", "role of the machines, as worker")
-	cmd.Flags().StringVar(&version, "spec-version", ignition.Version, "version of the Ignition specification: "+strings.Join(ignition.Versions(), ", "))
+	cmd.Flags().StringVar(&version, "spec-version", ignition.Version, "version of the Ignition specification: "+strings.Join(legacy.Versions(), ", "))
 	addEmbed(cmd, &program)
 	return cmd
 }

@@ -1,4 +1,4 @@
-package machineconfig
+package encapsulated
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package machineconfig_test
+package encapsulated_test
 
 import (
 	"crypto/sha256"
@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/encapsulated"
 	"machine-pivot/fault"
 	"machine-pivot/kargs"
-	"machine-pivot/machineconfig"
 	"machine-pivot/pinning"
 	"machine-pivot/pivot"
 )
@@ -26,21 +26,21 @@ const typical = `{"kind":"MachineConfig","apiVersion":"machineconfiguration.open
 "config":{"ignition":{"version":"3.5.0"}},"kernelArguments":["nosmt","a=\"b c\""],"extensions":[],"fips":false,"kernelType":"default"}}`
 
 func TestTypical(t *testing.T) {
-	d, report := machineconfig.ParseEncapsulated([]byte(typical), machineconfig.Host{})
-	want := &machineconfig.Desired{Name: "rendered-worker-0123", Image: "quay.io/os@" + digest, KernelArguments: []string{"nosmt", `a="b c"`}}
+	d, report := encapsulated.Parse([]byte(typical), encapsulated.Host{})
+	want := &encapsulated.Desired{Name: "rendered-worker-0123", Image: "quay.io/os@" + digest, KernelArguments: []string{"nosmt", `a="b c"`}}
 	if !reflect.DeepEqual(d, want) || len(report) != 0 {
 		t.Errorf("%+v\n%s\nwant %+v", d, report, want)
 	}
 }
 
 // host has CPUs 0 to 3.
-func host(t *testing.T) machineconfig.Host {
+func host(t *testing.T) encapsulated.Host {
 	t.Helper()
 	set, err := pinning.ParseCPUSet("0-3")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return machineconfig.Host{CPUs: set}
+	return encapsulated.Host{CPUs: set}
 }
 
 func TestAccepted(t *testing.T) {
@@ -51,7 +51,7 @@ func TestAccepted(t *testing.T) {
 		`{"spec":{"config":{"ignition":{"version":"2.2.0","config":{},"security":{"tls":{}},"timeouts":{}},"networkd":{},"passwd":{},"storage":{},"systemd":{}}}}`,
 		`{"spec":{"kernelArguments":["fips=1"],"fips":true}}`,
 	} {
-		if d, report := machineconfig.ParseEncapsulated([]byte(in), host(t)); d == nil || len(report) != 0 {
+		if d, report := encapsulated.Parse([]byte(in), host(t)); d == nil || len(report) != 0 {
 			t.Errorf("%s: %s", in, report)
 		}
 	}
@@ -67,7 +67,7 @@ func TestTooManyArguments(t *testing.T) {
 				args[i] = fmt.Sprintf(`"a%d=1"`, i)
 			}
 		}
-		d, report := machineconfig.ParseEncapsulated([]byte(`{"spec":{"kernelArguments":[`+strings.Join(args, ",")+`]}}`), host(t))
+		d, report := encapsulated.Parse([]byte(`{"spec":{"kernelArguments":[`+strings.Join(args, ",")+`]}}`), host(t))
 		if distinct != (d == nil) || distinct != strings.Contains(report.String(), "more than the 2047 that a kernel takes") {
 			t.Errorf("distinct %v: %s", distinct, report)
 		}
@@ -82,7 +82,7 @@ func TestTooManyArguments(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	d, report := machineconfig.ParseEncapsulated([]byte(`{"spec":{"osImageURL":"quay.io/os:latest","kernelArguments":["audit=0"]}}`), host(t))
+	d, report := encapsulated.Parse([]byte(`{"spec":{"osImageURL":"quay.io/os:latest","kernelArguments":["audit=0"]}}`), host(t))
 	if d == nil || len(report) != 2 || report.Failed() || report.Err("x") != nil {
 		t.Errorf("%+v\n%s", d, report)
 	}
@@ -92,16 +92,12 @@ func TestWarnings(t *testing.T) {
 // not stop this version's first boot.
 func TestUnknownMember(t *testing.T) {
 	const in = `{"spec":{"osImageStream":{"name":"rhel-10"},"kernelArgs":["quiet"],"later":null,"kernelArguments":["nosmt"]}}`
-	d, report := machineconfig.ParseEncapsulated([]byte(in), host(t))
+	d, report := encapsulated.Parse([]byte(in), host(t))
 	const want = `warning: $.spec.kernelArgs: unknown member; this version of pivot does nothing about it
 warning: $.spec.later: unknown member; this version of pivot does nothing about it
 warning: $.spec.osImageStream: unknown member; this version of pivot does nothing about it`
 	if d == nil || !reflect.DeepEqual(d.KernelArguments, []string{"nosmt"}) || report.String() != want {
 		t.Errorf("%+v\n%s\nwant\n%s", d, report, want)
-	}
-	written := `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"rendered-worker-0"},` + in[1:]
-	if _, report := machineconfig.Decode("a.json", []byte(written), rules()); strings.Count(report.String(), "error: $.spec.") != 3 {
-		t.Errorf("what people write:\n%s", report)
 	}
 }
 
@@ -113,19 +109,10 @@ func TestFromCluster(t *testing.T) {
 		`{"metadata":{"name":"rendered-worker-0123","annotations":{"machineconfiguration.openshift.io/other":"x"}},"spec":{}}`: false,
 		`{"spec":{}}`: false,
 	} {
-		d, report := machineconfig.ParseEncapsulated([]byte(in), host(t))
+		d, report := encapsulated.Parse([]byte(in), host(t))
 		if d == nil || d.FromCluster != want {
 			t.Errorf("%s: %+v\n%s", in, d, report)
 		}
-	}
-	ours := mc(t, "worker", "00-worker", `{"kernelArguments":["nosmt"]}`)
-	ours.Annotations = map[string]string{"machineconfiguration.openshift.io/generated-by-controller-version": "2d8f1b0"}
-	text, err := merge(t, machineconfig.Images{}, ours).MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d, report := machineconfig.ParseEncapsulated(text, host(t)); d == nil || d.FromCluster {
-		t.Errorf("rendered here: %+v\n%s", d, report)
 	}
 }
 
@@ -134,7 +121,7 @@ func TestFromCluster(t *testing.T) {
 func TestQuotedSpace(t *testing.T) {
 	const want = `warning: $.spec.kernelArguments[1]: "a=\"b c\"" holds a space: a cluster's machine-config daemon reports such an argument as missing, always`
 	in := strings.Replace(typical, `"a":"b"`, `"machineconfiguration.openshift.io/generated-by-controller-version":"x"`, 1)
-	if d, report := machineconfig.ParseEncapsulated([]byte(in), machineconfig.Host{}); d == nil || report.String() != want {
+	if d, report := encapsulated.Parse([]byte(in), encapsulated.Host{}); d == nil || report.String() != want {
 		t.Errorf("encapsulated: %s\nwant %s", report, want)
 	}
 }
@@ -191,7 +178,7 @@ func TestRefused(t *testing.T) {
 		{"{\"spec\":{\"kernelArguments\":[\"a=\xff\"]}}", "not UTF-8"},
 		{strings.Replace(config(pinned("0", "")), "3.2.0", "3.6.0-experimental", 1), "error: $.spec.config.ignition.version: "},
 	} {
-		d, report := machineconfig.ParseEncapsulated([]byte(c.in), host(t))
+		d, report := encapsulated.Parse([]byte(c.in), host(t))
 		if d != nil || !strings.Contains(report.String(), c.want) {
 			t.Errorf("%s\n%s\nwant %q", c.in, report, c.want)
 		}
@@ -217,7 +204,7 @@ func pinned(set, more string) string {
 func TestPinningFiles(t *testing.T) {
 	for _, version := range []string{"3.0.0", "3.2.0", "3.5.0", "3.6.0"} {
 		in := strings.Replace(config(pinned("0-1", "")), "3.2.0", version, 1)
-		d, report := machineconfig.ParseEncapsulated([]byte(in), host(t))
+		d, report := encapsulated.Parse([]byte(in), host(t))
 		if d == nil || len(d.Files) != 2 || len(report) != 0 {
 			t.Errorf("version %s: %+v\n%s", version, d, report)
 			continue
@@ -231,7 +218,7 @@ func TestPinningFiles(t *testing.T) {
 func TestOneReportForEverything(t *testing.T) {
 	in := `{"spec":{"osImageURL":"No Reference","kernelArguments":["ostree=/x","a=\"b"],"fips":1,"kernelType":"x","extensions":["y"],
 "config":{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/etc/motd"}]},"systemd":{"units":[{"name":"a.service"}]}}}}`
-	_, report := machineconfig.ParseEncapsulated([]byte(in), host(t))
+	_, report := encapsulated.Parse([]byte(in), host(t))
 	if len(report) != 8 {
 		t.Errorf("%d problems, want 8:\n%s", len(report), report)
 	}
@@ -243,7 +230,7 @@ func TestOneReportForEverything(t *testing.T) {
 
 // What is wrong with a kind does not hide what is wrong with the version.
 func TestIdentityIsReportedWhole(t *testing.T) {
-	_, report := machineconfig.ParseEncapsulated([]byte(`{"kind":"Pod","apiVersion":"v1","spec":{"kernelArguments":"x"}}`), host(t))
+	_, report := encapsulated.Parse([]byte(`{"kind":"Pod","apiVersion":"v1","spec":{"kernelArguments":"x"}}`), host(t))
 	const want = `error: $.kind: it is "Pod", not "MachineConfig"
 error: $.apiVersion: it is "v1", not "machineconfiguration.openshift.io/v1"
 error: $.spec.kernelArguments: it is a string, not an array`
@@ -262,7 +249,7 @@ func TestReportKeepsItsLines(t *testing.T) {
 		`{"spec":{"kernelArguments":["` + strings.Repeat("x", 1<<20) + `"]}}`,
 		`{"spec":{"osImageURL":"a/b:\u001b[2J"}}`,
 	} {
-		_, report := machineconfig.ParseEncapsulated([]byte(in), host(t))
+		_, report := encapsulated.Parse([]byte(in), host(t))
 		text := report.String()
 		if len(report) != 1 || strings.ContainsAny(text, "\n\x1b") || len(text) > 1200 {
 			t.Errorf("%.60s: %d problems in %d bytes: %.300q", in, len(report), len(text), text)
@@ -276,7 +263,7 @@ func TestShadowedDropInIsAWarning(t *testing.T) {
 		return `{"path":"` + pinning.DropInDir + "/" + name + `","contents":{"source":"data:;base64,` + base64.StdEncoding.EncodeToString([]byte(text)) + `"}}`
 	}
 	in := config(pinned("0-1", ""), file("01-workload-pinning-default.conf", ""))
-	d, report := machineconfig.ParseEncapsulated([]byte(in), host(t))
+	d, report := encapsulated.Parse([]byte(in), host(t))
 	if d == nil || len(report) != 1 || !strings.HasPrefix(report.String(), "warning: $.spec.config.storage.files[2]: ") {
 		t.Errorf("%+v\n%s", d, report)
 	}
@@ -287,7 +274,7 @@ func TestHashOfEitherCase(t *testing.T) {
 	sum := fmt.Sprintf("sha256-%X", sha256.Sum256([]byte(text)))
 	in := strings.Replace(config(pinned("0-1", "")), `"contents":{"source":"data:;base64,`+base64.StdEncoding.EncodeToString([]byte(text))+`"`,
 		`"contents":{"verification":{"hash":"`+sum+`"},"source":"data:;base64,`+base64.StdEncoding.EncodeToString([]byte(text))+`"`, 1)
-	if d, report := machineconfig.ParseEncapsulated([]byte(in), host(t)); d == nil || !strings.Contains(in, sum) {
+	if d, report := encapsulated.Parse([]byte(in), host(t)); d == nil || !strings.Contains(in, sum) {
 		t.Error(report)
 	}
 }
@@ -307,7 +294,7 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, report := machineconfig.ParseEncapsulated(in, host(t)); report.String()+"\n" != string(want) {
+		if _, report := encapsulated.Parse(in, host(t)); report.String()+"\n" != string(want) {
 			t.Errorf("%s: report is\n%s\nwant\n%s", file, report, want)
 		}
 	}
@@ -317,7 +304,7 @@ func FuzzParseEncapsulated(f *testing.F) {
 	f.Add([]byte(typical))
 	f.Add([]byte(config(pinned("0-1", ""))))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		d, report := machineconfig.ParseEncapsulated(in, machineconfig.Host{})
+		d, report := encapsulated.Parse(in, encapsulated.Host{})
 		if (d == nil) != report.Failed() {
 			t.Errorf("desired %v, report %s", d, report)
 		}

@@ -1,4 +1,4 @@
-package ignition_test
+package legacy_test
 
 import (
 	"encoding/json"
@@ -14,6 +14,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
 	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/ignition/legacy"
 )
 
 func TestParseEveryVersion(t *testing.T) {
@@ -22,7 +23,7 @@ func TestParseEveryVersion(t *testing.T) {
 		if version[0] == '2' {
 			member += `,"filesystem":"root"`
 		}
-		config, problems := ignition.Parse(fmt.Appendf(nil, `{"ignition":{"version":%q},"storage":{"files":[{%s,"contents":{"source":"data:,hi"}}]}}`, version, member))
+		config, problems := legacy.Parse(fmt.Appendf(nil, `{"ignition":{"version":%q},"storage":{"files":[{%s,"contents":{"source":"data:,hi"}}]}}`, version, member))
 		if len(problems) > 0 {
 			t.Errorf("%s: %v", version, problems)
 			continue
@@ -53,7 +54,7 @@ func TestParseRefuses(t *testing.T) {
 		`{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/a","filesystem":"root"},{"path":"/a","filesystem":"root","append":true}]}}`: `.storage.files[1]: "/a" is there before, and appended to`,
 		`{"ignition":{"version":"2.2.0"},"nonsense":{}}`:                                                                                           "nonsense",
 	} {
-		_, problems := ignition.Parse([]byte(in))
+		_, problems := legacy.Parse([]byte(in))
 		if !ignition.Failed(problems) || !strings.Contains(text(problems), want) {
 			t.Errorf("%s\n%s\nwant %s", in, text(problems), want)
 		}
@@ -63,7 +64,7 @@ func TestParseRefuses(t *testing.T) {
 func TestBounds(t *testing.T) {
 	for list, n := range map[string]int{"links": 5_001, "files": 50_001} {
 		raw := `{"ignition":{"version":"3.4.0"},"storage":{"` + list + `":[` + strings.Repeat("{},", n-1) + `{}]}}`
-		if _, problems := ignition.Parse([]byte(raw)); len(problems) != 1 || !strings.Contains(text(problems), fmt.Sprintf("it has %d ", n)) {
+		if _, problems := legacy.Parse([]byte(raw)); len(problems) != 1 || !strings.Contains(text(problems), fmt.Sprintf("it has %d ", n)) {
 			t.Errorf("%s: %.500s", list, text(problems))
 		}
 	}
@@ -125,7 +126,7 @@ func TestVersion2Order(t *testing.T) {
 
 func parse(t *testing.T, in string) ignition.Config {
 	t.Helper()
-	config, problems := ignition.Parse([]byte(in))
+	config, problems := legacy.Parse([]byte(in))
 	if ignition.Failed(problems) {
 		t.Fatalf("%s\n%s", in, text(problems))
 	}
@@ -265,13 +266,13 @@ func TestMergeIsAssociative(t *testing.T) {
 func TestDown(t *testing.T) {
 	plain := parse(t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/motd","mode":420,"overwrite":true,"contents":{"source":"data:,hi"}}]},
 "systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}]}}`)
-	for _, version := range ignition.Versions() {
-		raw, problems := ignition.Down(plain, version)
+	for _, version := range legacy.Versions() {
+		raw, problems := legacy.Down(plain, version)
 		if len(problems) > 0 {
 			t.Errorf("%s: %s", version, text(problems))
 			continue
 		}
-		back, problems := ignition.Parse(raw)
+		back, problems := legacy.Parse(raw)
 		if len(problems) > 0 || !strings.Contains(string(raw), `"version":"`+version+`"`) || string(ignition.Marshal(back)) != string(ignition.Marshal(plain)) {
 			t.Errorf("%s: %s\n%s", version, text(problems), raw)
 		}
@@ -290,10 +291,10 @@ func TestDownRefusesWhatIsLost(t *testing.T) {
 			config = `{` + c.config + `}`
 		}
 		parsed := parse(t, config)
-		if _, problems := ignition.Down(parsed, c.since); len(problems) > 0 {
+		if _, problems := legacy.Down(parsed, c.since); len(problems) > 0 {
 			t.Errorf("%s as %s: %s", config, c.since, text(problems))
 		}
-		if raw, problems := ignition.Down(parsed, c.before); raw != nil || !strings.Contains(text(problems), c.want) {
+		if raw, problems := legacy.Down(parsed, c.before); raw != nil || !strings.Contains(text(problems), c.want) {
 			t.Errorf("%s as %s: %s, want %s", config, c.before, text(problems), c.want)
 		}
 	}
@@ -309,7 +310,7 @@ func TestLargeVersion2(t *testing.T) {
 		}
 		raw := `{"ignition":{"version":"2.2.0"},"storage":{"files":[` + b.String() + `{"filesystem":"root","path":"` + last + `"}]}}`
 		start := time.Now()
-		config, problems := ignition.Parse([]byte(raw))
+		config, problems := legacy.Parse([]byte(raw))
 		if last[0] == '/' && (ignition.Failed(problems) || len(config.Storage.Files) != 20_001) || last[0] != '/' && !strings.Contains(text(problems), "path not absolute") {
 			t.Errorf("%d files, %s", len(config.Storage.Files), text(problems))
 		}

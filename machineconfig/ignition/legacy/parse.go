@@ -1,4 +1,7 @@
-package ignition
+// Package legacy extends package ignition to version 2 of Ignition's specification,
+// which old machines and old MachineConfigs speak. Machines of today that are asked
+// to change have no use for it, so it is a package of its own.
+package legacy
 
 import (
 	"bytes"
@@ -20,7 +23,27 @@ import (
 	to34 "github.com/coreos/ignition/v2/config/v3_4/translate"
 	to35 "github.com/coreos/ignition/v2/config/v3_5/translate"
 
+	"machine-pivot/machineconfig/ignition"
 	"machine-pivot/machineconfig/jsonpath"
+)
+
+// Parse reads a config of the versions 2.0 to 2.2, or one that ignition.Parse reads. It
+// reports everything that is wrong.
+func Parse(raw []byte) (Config, []Problem) {
+	version, problem := ignition.VersionOf(raw)
+	if problem != nil || !strings.HasPrefix(version, "2.") {
+		return ignition.Parse(raw)
+	}
+	if problem := ignition.CheckSize(raw); problem != nil {
+		return Config{}, []Problem{*problem}
+	}
+	return parse2(raw, version)
+}
+
+// What both packages speak of.
+type (
+	Config  = ignition.Config
+	Problem = ignition.Problem
 )
 
 // parse2 reads a config of version 2 and translates it to version 3.
@@ -29,10 +52,10 @@ func parse2(raw []byte, version string) (Config, []Problem) {
 		return Config{}, []Problem{{Path: ".ignition.version", Message: "of version 2 only 2.0.0 to 2.2.0 are supported"}}
 	}
 	parsed, problems := read2(raw, version)
-	if Failed(problems) {
+	if ignition.Failed(problems) {
 		return Config{}, problems
 	}
-	if problems = append(problems, unsupported(parsed)...); Failed(problems) {
+	if problems = append(problems, unsupported(parsed)...); ignition.Failed(problems) {
 		return Config{}, problems
 	}
 	collapse(&parsed)
@@ -89,7 +112,7 @@ const newest2 = "2.2.0"
 
 // validate3 lets Ignition judge what was not parsed but made.
 func validate3(config Config) []Problem {
-	_, problems := parse3(Marshal(config))
+	_, problems := ignition.Parse(ignition.Marshal(config))
 	return problems
 }
 
