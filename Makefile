@@ -1,4 +1,4 @@
-# build    bin/pivot, a static binary
+# build    bin/pivot and bin/pivotctl, static binaries
 # test     everything: checks, unit tests, real ostree and registry, boots in QEMU
 # unit     the fast tests only
 # nightly  what is too long for each change: fuzzing, releases of the guest, more of SELinux and architectures, and the sweep
@@ -32,7 +32,7 @@ export GOFLAGS := $(filter-out -tags=% -buildvcs=%,$(shell go env GOFLAGS)) -tag
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo 0-unknown)
 
 build:
-	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/pivot ./cmd/pivot
+	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl
 
 # The packages that boot machines come first, as they take longest; the others run
 # beside them, one at a time. What hangs in a machine is found by what it does (Limits

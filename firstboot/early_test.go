@@ -44,7 +44,7 @@ func bootEarly(t *testing.T, h *hostdir.Host, p *place) (notes string, err error
 		}
 	}
 	p.Initramfs = initramfs.New(h.Root)
-	m.Early = p
+	m.Place = firstboot.Initramfs{Early: p, Disk: h.Disk}
 	if err := m.UseEngine("auto"); err != nil {
 		t.Fatal(err)
 	}

@@ -11,18 +11,18 @@ import (
 	"io/fs"
 	"os"
 
+	"machine-pivot/encapsulated"
 	"machine-pivot/fault"
 	"machine-pivot/host"
 	"machine-pivot/hostfiles"
 	"machine-pivot/kargs"
-	"machine-pivot/machineconfig"
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/pivot"
 )
 
 // EncapsulatedPath is where Ignition leaves the encapsulated MachineConfig. That
 // it is there means that the first boot is not over.
-const EncapsulatedPath = machineconfig.EncapsulatedPath
+const EncapsulatedPath = encapsulated.Path
 
 // closedSuffix is what the file's name gets at its end once the first boot is closed.
 const closedSuffix = ".bak"
@@ -43,7 +43,7 @@ type FirstBoot struct {
 // error says why neither could be.
 //
 // In an initramfs there is a fourth: it steps aside, and the started system does
-// the same (early.go).
+// the same (place.go).
 func (b *FirstBoot) Run(ctx context.Context) error {
 	settings, err := b.settings()
 	if b.saysOff(settings, err) {
@@ -52,8 +52,9 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 	if err == nil {
 		err = b.run(ctx, settings)
 	}
-	if b.Early != nil {
-		err = b.settle(err, settings.OnFailure)
+	aside, err := b.place().Settle(err, settings.OnFailure)
+	if aside != nil {
+		b.Progress.Note(aside.Error())
 	}
 	if err != nil {
 		b.Progress.Fail(err)
@@ -80,10 +81,8 @@ func (b *FirstBoot) saysOff(settings host.Settings, err error) bool {
 }
 
 func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
-	if b.Early != nil {
-		if err := b.enter(settings.Mode); err != nil {
-			return err
-		}
+	if err := b.place().Enter(settings.Mode); err != nil {
+		return err
 	}
 	if err := b.open(); err != nil {
 		return err
@@ -95,62 +94,24 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 		}
 	}
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
-	desired, err := b.Read()
+	ask, err := b.ask()
 	if errors.Is(err, fs.ErrNotExist) {
 		return b.nothingAsked(err)
 	}
 	if err != nil {
 		return err
 	}
-	asked, err := b.Target(desired)
+	out, err := b.converger().Converge(ctx, ask)
 	if err != nil {
 		return err
 	}
-
-	b.Progress.Begin(pivot.StepObserve, "looking at the host")
-	asked, err = b.pin(ctx, asked, b.checkLocal, func(pivot.Plan) error { return b.checkFIPS(desired) })
-	if err != nil {
-		return err
-	}
-	if asked, err = b.recall(asked); err != nil {
-		return err
-	}
-	target, err := b.adopt(asked)
-	if err != nil {
-		return err
-	}
-	state, err := b.Host.Observe(target.Paths())
-	if err != nil {
-		return err
-	}
-
-	facts := b.facts(state, target)
-	facts.TakenBack = b.takenBack(state)
-	decision := pivot.Decide(b.Progress.Record, facts)
-	if b.Early != nil {
-		if err := leave(decision, state); err != nil {
-			return err
-		}
-	}
-	switch decision.Action {
+	switch out.Action {
 	case pivot.Close:
-		return b.close(state, target)
+		return b.close(out)
 	case pivot.Hold:
-		return b.hold(state, target)
+		return b.hold(out)
 	case pivot.GiveUp:
-		return b.gaveUp(ctx, state, target)
-	case pivot.Apply:
-		b.startOver(ctx, state, target, decision.Attempt)
-		b.Progress.Begin(pivot.StepPreflight, "checking what could fail")
-		if err := b.checkFIPS(desired); err != nil {
-			return err
-		}
-		if err := b.preflight(ctx, state, target); err != nil {
-			return err
-		}
-		if err := b.apply(ctx, state, target, adopted(target, asked), decision.Attempt); err != nil {
-			return err
-		}
+		return b.gaveUp(ctx, out)
 	}
 	if b.NoReboot {
 		b.Progress.Note("the new system is committed: only the reboot is missing")
@@ -159,8 +120,42 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	return b.reboot(ctx, settings.RebootMethod)
 }
 
+// Plan works out what the first boot would change and writes nothing.
+func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
+	if err := b.open(); err != nil {
+		return pivot.Plan{}, err
+	}
+	ask, err := b.ask()
+	if err != nil {
+		return pivot.Plan{}, err
+	}
+	return b.converger().Plan(ctx, ask)
+}
+
+// ask is what the file asks of the machine.
+func (b *FirstBoot) ask() (pivot.Ask, error) {
+	desired, err := b.Read()
+	if err != nil {
+		return pivot.Ask{}, err
+	}
+	args, err := b.arguments(desired.KernelArguments)
+	if err != nil {
+		return pivot.Ask{}, err
+	}
+	choice, err := b.imageKargsChoice()
+	if err != nil {
+		return pivot.Ask{}, err
+	}
+	image, err := image(desired.Image)
+	return pivot.Ask{
+		Image: image, ImageKargs: choice, Kargs: kargs.Change{New: args, Literal: desired.FromCluster}, Files: desired.Files,
+		Checks:    []pivot.Check{func(pivot.Plan) error { return b.checkFIPS(desired) }},
+		TakenBack: b.takenBack,
+	}, err
+}
+
 // Read reads and validates the file; the error reports every problem of it.
-func (b *FirstBoot) Read() (*machineconfig.Desired, error) {
+func (b *FirstBoot) Read() (*encapsulated.Desired, error) {
 	data, err := os.ReadFile(b.Host.Path(b.File))
 	if err != nil {
 		return nil, fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err)
@@ -174,7 +169,7 @@ func (b *FirstBoot) Read() (*machineconfig.Desired, error) {
 	if err != nil {
 		return nil, err
 	}
-	desired, report := machineconfig.ParseEncapsulated(data, machineconfig.Host{
+	desired, report := encapsulated.Parse(data, encapsulated.Host{
 		CPUs:       cpus,
 		CheckImage: imageref.Check,
 		Policy:     &policy,
@@ -200,19 +195,9 @@ func (b *FirstBoot) nothingAsked(err error) error {
 	return nil
 }
 
-// Target turns the parsed file into values that can be compared with the host. An
-// image that is named by a tag has no digest yet.
-func (b *FirstBoot) Target(d *machineconfig.Desired) (pivot.Target, error) {
-	args, err := b.arguments(d.KernelArguments)
-	if err != nil {
-		return pivot.Target{}, err
-	}
-	image, err := image(d.Image)
-	return pivot.Target{Image: image, Kargs: kargs.Change{New: args, Literal: d.FromCluster}, Files: b.know(d.Files)}, err
-}
-
 // close ends the first boot: the machine is what was asked for.
-func (b *FirstBoot) close(state pivot.State, target pivot.Target) error {
+func (b *FirstBoot) close(out pivot.Outcome) error {
+	state, target := out.State, out.Target
 	b.Progress.Begin(pivot.StepProve, "the machine is what was asked for")
 	if b.Progress.Record.Phase == pivot.Idle || !b.Progress.Record.Target.Same(target) {
 		b.Progress.Start(1, state.BootID, target)
@@ -226,7 +211,7 @@ func (b *FirstBoot) close(state pivot.State, target pivot.Target) error {
 	if err := b.moveAway(); err != nil {
 		return err
 	}
-	b.release() // again: a power cut may have come between the commit and this
+	b.converger().Release() // again: a power cut may have come between the commit and this
 	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
 	return nil
 }

@@ -29,48 +29,32 @@ func (m *Machine) Arguments(commit string) (kargsd.Arguments, error) {
 	return m.Puller.Arguments(repo, c)
 }
 
-// learn completes a target, whose image is in the repository now, by the kernel
-// arguments that images bring of their own.
-func (m *Machine) learn(state pivot.State, target pivot.Target) (pivot.Target, error) {
-	learned, _, notes, err := m.withImageKargs(state, target)
-	if err != nil {
-		return target, err
-	}
-	for _, note := range notes {
-		m.Progress.Note(note)
-	}
-	if learned.Kargs.Image == nil {
-		return learned, nil
-	}
-	return learned, m.checkAgain(state, target, learned)
+// imageKargsChoice is what is chosen for the kernel arguments that an image brings.
+func (m *Machine) imageKargsChoice() (pivot.ImageKargsChoice, error) {
+	settings, err := m.settings()
+	return pivot.ImageKargsChoice{Apply: settings.ImageKargs == host.ImageKargsApply, ForThisRun: m.ImageKargs != ""}, err
 }
 
-// checkAgain repeats what the preflight has checked without the image's own kernel
-// arguments.
-func (m *Machine) checkAgain(state pivot.State, before, learned pivot.Target) error {
-	plan, err := pivot.Diff(state, learned)
+// imageKargs knows the kernel arguments that images bring of their own.
+type imageKargs struct{ *Machine }
+
+var _ pivot.Content = imageKargs{}
+
+// Learn implements pivot.Content.
+func (m imageKargs) Learn(plan pivot.Plan) (pivot.Plan, error) {
+	target, _, notes, err := m.withImageKargs(plan.From(), plan.To())
 	if err != nil {
-		return err
+		return plan, err
 	}
-	if err := m.checkLocal(plan); err != nil {
-		return err
-	}
-	told, err := m.partition(state, before)
-	if err != nil {
-		return err
-	}
-	warnings, err := m.partition(state, learned)
-	for _, w := range warnings {
-		if !slices.Contains(told, w) {
-			m.Progress.Note("warning: " + w)
-		}
-	}
-	return err
+	learned, err := pivot.Diff(plan.From(), target)
+	learned.Notes = notes
+	return learned, err
 }
 
-// planImageKargs is learn for a plan. It pulls nothing: what an image brings is known
-// if it is in the repository already.
-func (m *Machine) planImageKargs(state pivot.State, target pivot.Target, plan pivot.Plan) (pivot.Target, pivot.Plan, error) {
+// Foresee implements pivot.Content. It pulls nothing: what an image brings is known if it
+// is in the repository already.
+func (m imageKargs) Foresee(plan pivot.Plan) (pivot.Plan, error) {
+	state, target := plan.From(), plan.To()
 	own := pivot.ImageKargs{Choice: string(host.ImageKargsPrint), Arguments: kargs.Line{}}
 	if target.Kargs.Image != nil {
 		own.Choice = string(host.ImageKargsApply)
@@ -78,26 +62,26 @@ func (m *Machine) planImageKargs(state pivot.State, target pivot.Target, plan pi
 	plan.ImageKargs = &own
 	commit, err := m.importedAs(target.Image)
 	if err != nil {
-		return target, plan, err
+		return plan, err
 	}
 	if commit == "" {
 		if target.Kargs.Image != nil {
 			plan.Notes = append(plan.Notes, "kernel arguments that the image brings of its own (/"+kargsd.Dir+") come to this; "+
 				"they are known when it is in the host's repository, as after: pivot image import --repo "+m.Host.Sysroot().RepoPath())
 		}
-		return target, plan, nil
+		return plan, nil
 	}
 	target.Image.Commit = commit
 	target, now, notes, err := m.withImageKargs(state, target)
 	if err != nil {
-		return target, plan, err
+		return plan, err
 	}
 	if plan, err = pivot.Diff(state, target); err != nil {
-		return target, plan, err
+		return plan, err
 	}
 	own.Known, own.Arguments = true, slices.Concat(own.Arguments, now)
 	plan.ImageKargs, plan.Notes = &own, append(plan.Notes, notes...)
-	return target, plan, nil
+	return plan, nil
 }
 
 // importedAs is the commit that the host's repository has of an image, or "".

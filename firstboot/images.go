@@ -15,15 +15,10 @@ import (
 
 // Images gets OS images into the host's repository.
 type Images interface {
-	// Check finds out, without a write, whether Import could succeed: the image is
-	// there, may be used, and would fit.
-	Check(ctx context.Context, image pivot.Image) error
 	pivot.Images
 	// Arguments are the kernel arguments that a deployment's commit in the repository
 	// brings of its own.
 	Arguments(commit string) (kargsd.Arguments, error)
-	// Release lets go of what the import kept, once a deployment keeps the image.
-	Release(image pivot.Image) error
 }
 
 // images are where a transaction's image comes from.
@@ -46,56 +41,23 @@ func image(text string) (pivot.Image, error) {
 	return pivot.Image{Reference: ref.String(), Digest: ref.Digest()}, nil
 }
 
-// pin looks up the target's image if it is named by a tag: once, so that what is
-// planned, pulled and proven is the same content. What would fail whatever the tag
-// names is found first, without the network: by the machine's state, and by checks
-// of the plan.
-func (m *Machine) pin(ctx context.Context, target pivot.Target, checks ...check) (pivot.Target, error) {
-	if target.Image.IsZero() || target.Image.Digest != "" {
-		return target, nil
-	}
-	if err := m.checkWithout(target, checks...); err != nil {
-		return target, err
-	}
-	ref, err := imageref.Parse(target.Image.Reference)
+// Resolve implements pivot.Images.
+func (m *Machine) Resolve(ctx context.Context, image pivot.Image) (pivot.Image, error) {
+	ref, err := imageref.Parse(image.Reference)
 	if err != nil {
-		return target, err
+		return image, err
 	}
 	defer m.closeImage() // what is imported is named by its digest, not by this tag
 	found, err := m.resolve(ctx, ref)
 	if err != nil {
-		return target, err
+		return image, err
 	}
-	target.Image = pivot.Image{Reference: found.Reference.String(), Digest: found.Digest}
-	return target, nil
+	return pivot.Image{Reference: found.Reference.String(), Digest: found.Digest}, nil
 }
 
-// check is one of a plan, without the network.
-type check func(pivot.Plan) error
-
-// checkWithout checks a target whose image is not known yet, if something changes
-// whichever it is.
-func (m *Machine) checkWithout(target pivot.Target, checks ...check) error {
-	target.Image = pivot.Image{}
-	state, err := m.Host.Observe(target.Paths())
-	if err != nil {
-		return err
-	}
-	plan, err := pivot.Diff(state, target)
-	if err != nil || !plan.Changed {
-		return err
-	}
-	for _, check := range checks {
-		if err := check(plan); err != nil {
-			return err
-		}
-	}
-	_, err = m.partition(state, target) // the preflight tells its warnings
-	return err
-}
-
-// Check implements Images. The machine's own repository comes first.
+// Check implements pivot.Images. The machine's own repository comes first.
 func (m *Machine) Check(ctx context.Context, image pivot.Image) error {
+	m.noteLabels()
 	ref, err := imageref.Parse(image.Reference)
 	if err != nil {
 		return err
@@ -116,8 +78,8 @@ func (m *Machine) Check(ctx context.Context, image pivot.Image) error {
 
 // resolve looks an image up, again and again while that can help.
 func (m *Machine) resolve(ctx context.Context, ref imageref.Reference) (found *osimage.Opened, err error) {
-	if m.Early != nil && ref.Remote() {
-		if err := m.Early.Network(ctx); err != nil {
+	if ref.Remote() {
+		if err := m.place().Network(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -167,7 +129,7 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 		return pivot.Image{}, fmt.Errorf("cannot import %s: %w", image.Reference, err)
 	}
 	defer view.Close()
-	found.Accept = func(p ostree.PrepareRoot) error { return m.accept(ctx, p) }
+	found.Accept = func(p ostree.PrepareRoot) error { return m.Engine.Accept(ctx, p) }
 	result, err := found.Import(ctx, repo, func(p osimage.Progress) { progress(p.FetchedBytes, p.TotalBytes) })
 	if err != nil {
 		return pivot.Image{}, err
@@ -185,19 +147,7 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 	return image, nil
 }
 
-// release lets go of what the import kept: the deployment keeps the image now.
-// The machine is well also if that fails, so it is only noted.
-func (m *Machine) release() {
-	image := m.Progress.Record.Target.Image
-	if image.Commit == "" {
-		return
-	}
-	if err := m.images().Release(image); err != nil {
-		m.Progress.Note(fmt.Sprintf("cannot give up the ref that kept commit %s: %v", image.Commit, err))
-	}
-}
-
-// Release implements Images: it deletes the ref that kept an imported commit.
+// Release implements pivot.Images: it deletes the ref that kept an imported commit.
 // Without that the repository would keep each system that ever was.
 func (m *Machine) Release(image pivot.Image) error {
 	repo, view, err := m.Host.OpenRepo()

@@ -3,30 +3,61 @@ package firstboot
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
 	"machine-pivot/fault"
+	"machine-pivot/host"
+	"machine-pivot/hostfiles"
 	"machine-pivot/kargs"
 	"machine-pivot/pinning"
 	"machine-pivot/pivot"
 )
 
-// partition holds CPU partitioning as it will be after the reboot against the
-// CPUs that will be online then: the target's files and those that the machine
-// has already, since Ignition writes them before a first boot. What would keep
-// CRI-O from starting, or leave pods without a CPU, is an error; what is only
-// doubtful is a warning.
-func (m *Machine) partition(state pivot.State, target pivot.Target) (warnings []string, err error) {
-	plan, err := pivot.Diff(state, target)
+// partition is the machine's CPU partitioning, which Ignition writes before a first
+// boot and which is there when somebody pivots by hand.
+type partition struct{ host *host.Host }
+
+var _ pivot.Contributor = partition{}
+
+// Own implements pivot.Contributor. A file that the image brings too, and that nobody
+// changed, is the next image's to bring.
+func (p partition) Own() ([]hostfiles.File, error) {
+	in, err := p.input(nil)
 	if err != nil {
 		return nil, err
 	}
-	in, err := m.partitionInput(plan.Kargs.Final)
+	paths := slices.DeleteFunc(pinning.Inspect(in).Files, func(path string) bool { return !p.isRegular(path) })
+	have, err := hostfiles.ReadAll(p.host.Root, paths)
 	if err != nil {
 		return nil, err
 	}
-	files, err := m.files(target.Files)
+	shipped := slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !p.isRegular("/usr" + path) })
+	defaults, err := hostfiles.ReadAll(p.host.Path("/usr"), shipped) // the image's /usr/etc
+	if err != nil {
+		return nil, err
+	}
+	var own []hostfiles.File
+	for _, path := range paths {
+		if d, ok := defaults[path]; !ok || !d.Equal(have[path]) {
+			own = append(own, have[path])
+		}
+	}
+	return own, nil
+}
+
+// isRegular reports whether a file is one, and not a link, which only libostree carries over.
+func (p partition) isRegular(path string) bool {
+	info, err := os.Lstat(p.host.Path(path))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// Check implements pivot.Contributor: it holds CPU partitioning as it will be after
+// the reboot against the CPUs that will be online then. What would keep CRI-O from
+// starting, or leave pods without a CPU, is an error; what is only doubtful is a warning.
+func (p partition) Check(plan pivot.Plan, files []hostfiles.File) (warnings []string, err error) {
+	in, err := p.input(plan.Kargs.Final)
 	if err != nil {
 		return nil, err
 	}
@@ -52,23 +83,13 @@ func (m *Machine) partition(state pivot.State, target pivot.Target) (warnings []
 	return warnings, nil
 }
 
-// checkPartition is the part of the preflight that has to do with CPUs.
-func (m *Machine) checkPartition(state pivot.State, target pivot.Target) error {
-	warnings, err := m.partition(state, target)
-	for _, w := range warnings {
-		m.Progress.Note("warning: " + w)
-	}
-	return err
-}
-
-// partitionDrift is what came to be wrong with the CPU partitioning that was
-// asked for, beyond changes of its own files: another drop-in that replaces it,
-// CPUs that are offline.
-func (m *Machine) partitionDrift(state pivot.State, target pivot.Target) ([]string, error) {
+// Drift implements pivot.Contributor: another drop-in that replaces the target's, CPUs
+// that are offline.
+func (p partition) Drift(state pivot.State, target pivot.Target) ([]string, error) {
 	if !slices.ContainsFunc(target.Paths(), pinning.IsPinningPath) {
 		return nil, nil
 	}
-	in, err := m.partitionInput(state.Cmdline)
+	in, err := p.input(state.Cmdline)
 	if err != nil {
 		return nil, err
 	}
@@ -87,14 +108,14 @@ func (m *Machine) partitionDrift(state pivot.State, target pivot.Target) ([]stri
 	return drift, nil
 }
 
-// partitionInput is what the machine has of CPU partitioning, with a command line.
-// Where there is no sysfs its CPUs are not known.
-func (m *Machine) partitionInput(line kargs.Line) (pinning.Input, error) {
-	files, err := m.Host.PartitionFiles()
+// input is what the machine has of CPU partitioning, with a command line. Where there
+// is no sysfs its CPUs are not known.
+func (p partition) input(line kargs.Line) (pinning.Input, error) {
+	files, err := p.host.PartitionFiles()
 	if err != nil {
 		return pinning.Input{}, err
 	}
-	cpus, err := m.Host.CPUs()
+	cpus, err := p.host.CPUs()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return pinning.Input{}, err
 	}

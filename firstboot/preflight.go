@@ -1,12 +1,11 @@
 package firstboot
 
 import (
-	"context"
 	"os"
 	"slices"
 
+	"machine-pivot/encapsulated"
 	"machine-pivot/fault"
-	"machine-pivot/machineconfig"
 	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 	"machine-pivot/selinux"
@@ -16,42 +15,13 @@ import (
 // there if the running kernel came out of a unified kernel image.
 const stubInfo = "/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
-// preflight checks, before any write, what can be known to fail: arguments that
-// could have no effect, CPUs that will not be there, an engine that cannot do
-// it, an image that cannot be had, too little space. What the registry, its
-// certificate, the clock and the signature policy have to say comes out when
-// the image is looked up.
-func (m *Machine) preflight(ctx context.Context, state pivot.State, target pivot.Target) error {
-	plan, err := pivot.Diff(state, target)
-	if err != nil {
-		return err
-	}
-	for _, note := range plan.Notes {
-		m.Progress.Note(note)
-	}
-	if err := m.checkLocal(plan); err != nil {
-		return err
-	}
-	if err := m.checkPartition(state, target); err != nil {
-		return err
-	}
-	if plan.Image.From == plan.Image.To {
-		return nil
-	}
-	if err := m.checkEngine(ctx); err != nil {
-		return err
-	}
-	m.noteLabels()
-	return m.images().Check(ctx, target.Image)
-}
-
-// checkLocal checks whether the machine could carry out a plan, whatever the image.
-func (m *Machine) checkLocal(plan pivot.Plan) error {
+// checkUnified is an error if a plan's kernel arguments could have no effect.
+func (m *Machine) checkUnified(plan pivot.Plan) error {
 	if _, err := os.Stat(m.Host.Path(stubInfo)); plan.Kargs.Changed && err == nil {
 		return fault.New(fault.Refused, "cannot change the kernel arguments: this machine was started from a unified kernel image, whose arguments are built in").
 			WithHint("build the arguments into the image, and ask for none")
 	}
-	return m.Progress.Journal.CheckWritable()
+	return nil
 }
 
 // noteLabels says so where an image with a newer SELinux policy than the running one
@@ -100,7 +70,7 @@ func (m *Machine) spaceInBoot(repo *ostree.Repo, commit string) error {
 }
 
 // checkFIPS holds what is asked for against the running kernel.
-func (b *FirstBoot) checkFIPS(d *machineconfig.Desired) error {
+func (b *FirstBoot) checkFIPS(d *encapsulated.Desired) error {
 	fips, err := b.Host.FIPS()
 	if err != nil || fips == d.FIPS {
 		return err

@@ -52,25 +52,20 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	target, state, err := r.observe(ctx)
+	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
+	ask, err := r.ask()
 	if err != nil {
 		return false, err
 	}
-	switch decision := r.decide(state, target); decision.Action {
-	case pivot.Close:
+	out, err := r.converger().Converge(ctx, ask)
+	switch {
+	case err != nil:
+		return false, err
+	case out.Action == pivot.Close:
 		r.Progress.Note("nothing to do: the machine is what was asked for")
 		return false, nil
-	case pivot.Reboot:
+	case out.Action == pivot.Reboot:
 		r.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
-	default:
-		r.Progress.Begin(pivot.StepPreflight, "checking what could fail")
-		if err := r.preflight(ctx, state, target); err != nil {
-			return false, err
-		}
-		// A person asks: an attempt that failed before does not count against it.
-		if err := r.apply(ctx, state, target, nil, 1); err != nil {
-			return true, err
-		}
 	}
 	if !r.Reboot && !r.rebootNeeded() {
 		r.Progress.Note("the new system is committed; until the reboot leave /etc and rpm-ostree alone: changes made to /etc stay behind, " +
@@ -80,44 +75,38 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 	return true, r.reboot(ctx, settings.RebootMethod)
 }
 
-func (r *Rebase) observe(ctx context.Context) (pivot.Target, pivot.State, error) {
-	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
-	target, err := r.Target()
+// Plan works out what a pivot by hand would change and writes nothing.
+func (r *Rebase) Plan(ctx context.Context) (pivot.Plan, error) {
+	if err := r.open(); err != nil {
+		return pivot.Plan{}, err
+	}
+	ask, err := r.ask()
 	if err != nil {
-		return pivot.Target{}, pivot.State{}, err
+		return pivot.Plan{}, err
 	}
-	r.Progress.Begin(pivot.StepObserve, "looking at the host")
-	if target, err = r.pin(ctx, target, r.checkLocal); err != nil {
-		return pivot.Target{}, pivot.State{}, err
-	}
-	if target, err = r.recall(target); err != nil {
-		return pivot.Target{}, pivot.State{}, err
-	}
-	if target, err = r.adopt(target); err != nil {
-		return pivot.Target{}, pivot.State{}, err
-	}
-	state, err := r.Host.Observe(target.Paths())
-	return target, state, err
+	return r.converger().Plan(ctx, ask)
 }
 
-// Target turns the command line into values that can be compared with the host. An
-// image that is named by a tag has no digest yet.
-func (r *Rebase) Target() (pivot.Target, error) {
+// ask is what the command line, with the old tool's files, asks of the machine.
+func (r *Rebase) ask() (pivot.Ask, error) {
 	change, err := r.kargs()
 	if err != nil {
-		return pivot.Target{}, err
+		return pivot.Ask{}, err
 	}
 	files, err := r.pinningFiles()
 	if err != nil {
-		return pivot.Target{}, err
+		return pivot.Ask{}, err
 	}
-	target := pivot.Target{Kargs: change, Files: r.know(files)}
 	reference, err := r.reference()
 	if err != nil {
-		return target, err
+		return pivot.Ask{}, err
 	}
-	target.Image, err = image(reference)
-	return target, err
+	choice, err := r.imageKargsChoice()
+	if err != nil {
+		return pivot.Ask{}, err
+	}
+	image, err := image(reference)
+	return pivot.Ask{Image: image, ImageKargs: choice, Kargs: change, Files: files, ByHand: true}, err
 }
 
 // pinningFiles are the files of the asked-for CPU partitioning, held against

@@ -21,7 +21,7 @@ func TestStatusBeforeAnything(t *testing.T) {
 	h.Write("/etc/pivot/firstboot.conf", []byte("mode=system\n"))
 	m := machine(t, h)
 	reporter := status.Reporter{Root: h.Root, Log: status.NewLog(t.Output(), nil), Notify: func(string) {}, Now: time.Now}
-	m.Progress.Emit, m.Early = reporter.Emit, &place{}
+	m.Progress.Emit, m.Place = reporter.Emit, firstboot.Initramfs{Early: &place{}}
 	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
 	if err := b.Run(t.Context()); err != nil {
 		t.Fatal(err)

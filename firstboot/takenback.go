@@ -27,7 +27,8 @@ const goForward = "to go forward: pivot firstboot --again; or boot the other dep
 // hold leaves a system that somebody went back to as it is, on this boot and on the
 // next ones: the first boot is closed here too, as "pivot rollback" does it. With
 // the file there also the machine-config-daemon's own first boot would go forward.
-func (b *FirstBoot) hold(state pivot.State, target pivot.Target) error {
+func (b *FirstBoot) hold(out pivot.Outcome) error {
+	state, target := out.State, out.Target
 	b.Progress.Begin(pivot.StepProve, "the machine is what it was before its first boot")
 	b.Progress.Record.Target, b.Progress.Record.Error = target, nil
 	if err := b.Progress.Enter(pivot.Undone, state.BootID); err != nil {

@@ -9,7 +9,9 @@ import (
 	"machine-pivot/kargs"
 	"machine-pivot/machineconfig/document"
 	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/ignition/legacy"
 	"machine-pivot/machineconfig/jsonpath"
+	"machine-pivot/machineconfig/spec"
 	"machine-pivot/pinning"
 )
 
@@ -81,12 +83,12 @@ func checkFiles(n document.Node, config ignition.Config) {
 // get wrong. The paths are those of the merged object.
 func Check(m *MachineConfig, rules Rules) Report {
 	var report Report
-	contradictions("$.spec", m.Spec.KernelArguments, m.Spec.FIPS, &report)
+	spec.Contradictions("$.spec", m.Spec.KernelArguments, m.Spec.FIPS, &report)
 	if slices.Contains(m.Spec.Extensions, "kernel-devel") && m.Spec.KernelType != "" && m.Spec.KernelType != "default" {
 		report.Fail("$.spec.extensions", "kernel-devel fits the default kernel only, not kernelType %s", m.Spec.KernelType)
 	}
-	line := commandLine(m.Spec.KernelArguments)
-	checkLength(document.Node{Path: "$.spec.kernelArguments", Report: &report}, m.Spec.KernelArguments)
+	line := spec.CommandLine(m.Spec.KernelArguments)
+	spec.CheckLength(document.Node{Path: "$.spec.kernelArguments", Report: &report}, m.Spec.KernelArguments)
 	checkThreads(line, &report)
 	if m.Spec.Config != nil {
 		checkConfig(*m.Spec.Config, line, rules, &report)
@@ -95,20 +97,11 @@ func Check(m *MachineConfig, rules Rules) Report {
 	return report
 }
 
-// commandLine is all arguments of all entries.
-func commandLine(entries []string) kargs.Line {
-	var line kargs.Line
-	for _, entry := range entries {
-		line = append(line, kargs.Split(entry)...)
-	}
-	return line
-}
-
 // checkConfig lets Ignition judge the merged config, which can be wrong though
 // each part was right, and checks the pinning files in it.
 func checkConfig(config ignition.Config, line kargs.Line, rules Rules, report *Report) {
 	n := document.Node{Path: "$.spec.config", Report: report}
-	_, problems := ignition.Parse(ignition.Marshal(config))
+	_, problems := legacy.Parse(ignition.Marshal(config))
 	reportIgnition(n, slices.DeleteFunc(problems, func(p ignition.Problem) bool { return p.Warning })) // told of each part
 	checkPinning(n.At(".storage.files"), config, line, rules)
 }

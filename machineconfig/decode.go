@@ -8,7 +8,9 @@ import (
 
 	"machine-pivot/machineconfig/document"
 	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/ignition/legacy"
 	"machine-pivot/machineconfig/jsonpath"
+	"machine-pivot/machineconfig/spec"
 )
 
 // Decode reads all MachineConfigs of a file: YAML or JSON, one or several
@@ -54,7 +56,7 @@ func objects(root document.Node) []document.Node {
 		}
 		return nil
 	}
-	if kind, _ := root.Get("kind").Value.(string); kind == "List" || kind == kindName+"List" {
+	if kind, _ := root.Get("kind").Value.(string); kind == "List" || kind == spec.Kind+"List" {
 		root.Known("a list", "kind", "apiVersion", "metadata", "items")
 		return root.Get("items").Items()
 	}
@@ -63,10 +65,10 @@ func objects(root document.Node) []document.Node {
 
 // decodeObject reads one MachineConfig; nil if there is none.
 func decodeObject(n document.Node, rules Rules) *MachineConfig {
-	if !identity(n) {
+	if !spec.Identity(n) {
 		return nil
 	}
-	if kind, _ := n.Get("kind").Value.(string); kind != "" && kind != kindName {
+	if kind, _ := n.Get("kind").Value.(string); kind != "" && kind != spec.Kind {
 		return nil // all that follows would be about another thing
 	}
 	n.Known(thisAPI, "kind", "apiVersion", "metadata", "spec")
@@ -113,24 +115,19 @@ func decodeMetadata(n document.Node, mc *MachineConfig) {
 	}
 }
 
-// specMembers are the members that spec has in this API.
-func specMembers() []string {
-	return []string{"osImageURL", "baseOSExtensionsContainerImage", "config", "kernelArguments", "extensions", "fips", "kernelType"}
-}
-
 func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
-	n.Known(thisAPI, specMembers()...)
+	n.Known(thisAPI, spec.Members()...)
 	mc.Spec = Spec{
-		OSImageURL:      imageReference(n.Get("osImageURL"), rules.CheckImage),
-		ExtensionsImage: imageReference(n.Get("baseOSExtensionsContainerImage"), rules.CheckImage),
-		KernelArguments: Arguments(n.Get("kernelArguments"), rules.KernelArguments),
+		OSImageURL:      spec.Image(n.Get("osImageURL"), rules.CheckImage),
+		ExtensionsImage: spec.Image(n.Get("baseOSExtensionsContainerImage"), rules.CheckImage),
+		KernelArguments: spec.Arguments(n.Get("kernelArguments"), rules.KernelArguments),
 		Extensions:      decodeExtensions(n.Get("extensions")),
 		FIPS:            n.Get("fips").Boolean(),
 		KernelType:      decodeKernelType(n.Get("kernelType")),
 		Config:          decodeConfig(n.Get("config")),
 	}
 	if mc.Spec.FIPS { // else another MachineConfig may say so; and many writers say false where nobody asked
-		contradictions(n.Path, mc.Spec.KernelArguments, mc.Spec.FIPS, n.Report)
+		spec.Contradictions(n.Path, mc.Spec.KernelArguments, mc.Spec.FIPS, n.Report)
 	}
 }
 
@@ -171,7 +168,7 @@ func decodeConfig(n document.Node) *ignition.Config {
 		n.Fail("cannot be written as JSON: %v", err)
 		return nil
 	}
-	config, problems := ignition.Parse(raw)
+	config, problems := legacy.Parse(raw)
 	reportIgnition(n, problems)
 	if ignition.Failed(problems) {
 		return nil

@@ -112,3 +112,12 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestUnknownMember (D10): in what people write it is an error, for it may be a slip.
+func TestUnknownMember(t *testing.T) {
+	const written = `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"rendered-worker-0"},
+"spec":{"osImageStream":{"name":"rhel-10"},"kernelArgs":["quiet"],"later":null,"kernelArguments":["nosmt"]}}`
+	if _, report := machineconfig.Decode("a.json", []byte(written), rules()); strings.Count(report.String(), "error: $.spec.") != 3 {
+		t.Errorf("%s", report)
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"machine-pivot/hostfiles"
 	"machine-pivot/machineconfig/document"
+	"machine-pivot/machineconfig/spec"
 )
 
 // manifestVersion is the Ignition version of a manifest: the oldest that has all
@@ -55,8 +56,8 @@ type object = map[string]any
 
 func (m Manifest) tree() object {
 	return object{
-		"apiVersion": apiVersion,
-		"kind":       kindName,
+		"apiVersion": spec.APIVersion,
+		"kind":       spec.Kind,
 		"metadata":   object{"labels": object{RoleLabel: m.Role}, "name": m.Name},
 		"spec":       object{"config": m.config()},
 	}

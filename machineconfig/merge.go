@@ -6,6 +6,7 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/spec"
 )
 
 // Images are what a merged MachineConfig starts from.
@@ -86,7 +87,7 @@ func (s *Spec) add(mc *MachineConfig) {
 		s.KernelType = kind
 	}
 	// The cluster's own MachineConfigs name no images; the base does.
-	if _, generated := mc.Annotations[generatedBy]; generated {
+	if _, generated := mc.Annotations[spec.GeneratedBy]; generated {
 		return
 	}
 	s.OSImageURL = cmp.Or(mc.Spec.OSImageURL, s.OSImageURL)

@@ -1,14 +1,17 @@
 package machineconfig_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
 
+	"machine-pivot/encapsulated"
 	"machine-pivot/fault"
 	"machine-pivot/machineconfig"
+	"machine-pivot/pinning"
 )
 
 // mc is a MachineConfig of a role with this spec, in YAML flow style.
@@ -297,4 +300,29 @@ func BenchmarkDecode(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestNotFromCluster (D4): what is rendered here does not claim that a cluster did it.
+func TestNotFromCluster(t *testing.T) {
+	ours := mc(t, "worker", "00-worker", `{"kernelArguments":["nosmt"]}`)
+	ours.Annotations = map[string]string{"machineconfiguration.openshift.io/generated-by-controller-version": "2d8f1b0"}
+	text, err := merge(t, machineconfig.Images{}, ours).MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, report := encapsulated.Parse(text, encapsulated.Host{}); d == nil || d.FromCluster {
+		t.Errorf("%+v\n%s", d, report)
+	}
+}
+
+const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// pinned are the two files of a CPU set, both with more members.
+func pinned(set, more string) string {
+	file := func(path, content string) string {
+		return `{"path":"` + path + `","overwrite":true,"contents":{"source":"data:;base64,` +
+			base64.StdEncoding.EncodeToString([]byte(content)) + `"}` + more + `}`
+	}
+	return file(pinning.DropInPath, "[crio.runtime.workloads.management]\nactivation_annotation = \"a\"\nresources = { \"cpuset\" = \""+set+"\" }\n") +
+		"," + file(pinning.KubeletPath, `{"management":{"cpuset":"`+set+`"}}`)
 }

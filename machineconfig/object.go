@@ -1,12 +1,10 @@
-// Package machineconfig knows MachineConfigs. Of one that Ignition left on a host
-// it makes the desired state; of a cluster's or a directory's many it makes the one
-// that a machine gets: decode, merge, name, encapsulate. Whatever is wrong is
-// reported at once, and what is not implemented is refused by name, never skipped.
+// Package machineconfig knows MachineConfigs as those have them who write them: of many
+// it makes the one that a machine gets: decode, merge, name. Whatever is wrong is
+// reported at once.
 //
-// Sources: the MachineConfig type of the OpenShift API, the machine-config
-// operator's way to merge and name, its server's way to write the encapsulated
-// file, and Ignition's own parser and validation for what is in spec.config. The
-// package does no I/O.
+// Sources: the MachineConfig type of the OpenShift API, the machine-config operator's
+// way to merge and name, and Ignition's own parser and validation for what is in
+// spec.config. The package does no I/O.
 package machineconfig
 
 import (
@@ -17,6 +15,7 @@ import (
 	"machine-pivot/kargs"
 	"machine-pivot/machineconfig/document"
 	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/spec"
 	"machine-pivot/pinning"
 )
 
@@ -33,13 +32,8 @@ const (
 	Warning = document.Warning
 )
 
-// What every MachineConfig says of itself, and the label that names its role.
-const (
-	apiVersion  = "machineconfiguration.openshift.io/v1"
-	kindName    = "MachineConfig"
-	RoleLabel   = "machineconfiguration.openshift.io/role"
-	generatedBy = "machineconfiguration.openshift.io/generated-by-controller-version"
-)
+// RoleLabel is the label that names a MachineConfig's role.
+const RoleLabel = "machineconfiguration.openshift.io/role"
 
 // thisAPI is what an object with unknown members is not of.
 const thisAPI = "a MachineConfig of the API version v1"
@@ -86,7 +80,7 @@ func (m *MachineConfig) MarshalJSON() ([]byte, error) {
 		APIVersion string   `json:"apiVersion"`
 		Metadata   metadata `json:"metadata"`
 		Spec       any      `json:"spec"`
-	}{kindName, apiVersion, metadata{m.Name, m.Labels, m.Annotations}, m.Spec.tree()})
+	}{spec.Kind, spec.APIVersion, metadata{m.Name, m.Labels, m.Annotations}, m.Spec.tree()})
 }
 
 // MarshalList writes MachineConfigs in JSON, indented: one as itself, several or

@@ -9,7 +9,8 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Plan is what has to change, in the JSON form of "pivot plan -o json".
+// Plan is what has to change, in the JSON form of "pivot plan -o json". Diff makes
+// it, people read it, and a Transaction carries out just that.
 type Plan struct {
 	Changed bool         `json:"changed"`
 	Image   ImageChange  `json:"image"`
@@ -19,7 +20,19 @@ type Plan struct {
 	Notes   []string     `json:"notes"`
 	// ImageKargs is what the new image brings of its own; nil if the image stays.
 	ImageKargs *ImageKargs `json:"imageKargs,omitempty"`
+
+	state  State // what it starts from
+	target Target
 }
+
+// onlyFiles reports whether nothing but files has to change.
+func (p Plan) onlyFiles() bool { return !p.Image.Changed && !p.Kargs.Changed && len(p.Files) > 0 }
+
+// From is the state that a plan starts from.
+func (p Plan) From() State { return p.state }
+
+// To is the target that a plan leads to.
+func (p Plan) To() Target { return p.target }
 
 // ImageKargs are kernel arguments that an image brings.
 type ImageKargs struct {
@@ -30,8 +43,9 @@ type ImageKargs struct {
 
 // ImageChange names the images before and after; equal when the image stays.
 type ImageChange struct {
-	From string `json:"from"`
-	To   string `json:"to"`
+	Changed bool   `json:"changed"`
+	From    string `json:"from"`
+	To      string `json:"to"`
 }
 
 // Action is what happens to a file.
@@ -61,11 +75,12 @@ func Diff(state State, target Target) (Plan, error) {
 		Kargs: result,
 		Files: fileChanges(state.Files, target.Files),
 		Notes: notes(state, target),
+		state: state, target: target,
 	}
 	if imageChanges(state, target) {
-		plan.Image.To = target.Image.String()
+		plan.Image.Changed, plan.Image.To = true, target.Image.String()
 	}
-	plan.Changed = imageChanges(state, target) || result.Changed || len(plan.Files) > 0
+	plan.Changed = plan.Image.Changed || result.Changed || len(plan.Files) > 0
 	if !plan.Changed {
 		plan.keepSpelling(state.Booted.Options)
 		return plan, nil
@@ -141,7 +156,7 @@ func Prove(state State, target Target) []string {
 	}
 	var differences []string
 	differ := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }
-	if imageChanges(state, target) {
+	if plan.Image.Changed {
 		differ("image: booted %s, wanted %s", plan.Image.From, plan.Image.To)
 	}
 	if want := target.Image.Commit; want != "" && !state.Booted.carries(want) {

@@ -1,7 +1,7 @@
 package pivot_test
 
 import (
-	"reflect"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -39,7 +39,7 @@ func TestDiff(t *testing.T) {
 	}
 	want := pivot.Plan{
 		Changed: true, Reboots: 1,
-		Image: pivot.ImageChange{From: imageA, To: imageB},
+		Image: pivot.ImageChange{Changed: true, From: imageA, To: imageB},
 		Kargs: kargs.Result{
 			Changed: true, Final: kargs.Split("root=LABEL=root rw ostree=/ostree/boot.1/os/x/0 nosmt loglevel=7"),
 			Appended: kargs.Line{"nosmt", "loglevel=7"}, Deleted: kargs.Line{},
@@ -47,9 +47,19 @@ func TestDiff(t *testing.T) {
 		Files: []pivot.FileChange{{Path: dropIn.Path, Action: pivot.Create}},
 		Notes: []string{},
 	}
-	if !reflect.DeepEqual(plan, want) {
-		t.Errorf("plan is\n%+v\nwant\n%+v", plan, want)
+	if got, want := document(t, plan), document(t, want); got != want {
+		t.Errorf("plan is\n%s\nwant\n%s", got, want)
 	}
+}
+
+// document is a plan as people read it.
+func document(t *testing.T, plan pivot.Plan) string {
+	t.Helper()
+	text, err := json.MarshalIndent(plan, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func TestDiffOfAConvergedHostIsEmpty(t *testing.T) {

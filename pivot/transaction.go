@@ -6,13 +6,21 @@ import (
 
 	"machine-pivot/hostfiles"
 	"machine-pivot/kargs"
+	"machine-pivot/ostree"
 )
 
-// Images gets an OS image's commit into the host's repository.
+// Images gets OS images into the host's repository.
 type Images interface {
+	// Resolve looks up the content that an image, which has no digest yet, is named for.
+	Resolve(ctx context.Context, image Image) (Image, error)
+	// Check finds out, without a write, whether Import could succeed: the image is
+	// there, may be used, and would fit.
+	Check(ctx context.Context, image Image) error
 	// Import pulls image by its digest and returns it with Commit and Version
 	// known; the whole commit is then in the repository, verified.
 	Import(ctx context.Context, image Image, progress func(done, total int64)) (Image, error)
+	// Release lets go of what the import kept, once a deployment keeps the image.
+	Release(image Image) error
 }
 
 // Request is the one deployment that a transaction makes.
@@ -27,6 +35,12 @@ type Request struct {
 // Engine makes deployments. libostree or rpm-ostree do the work; an Engine
 // drives one of them.
 type Engine interface {
+	// Preflight is an error if the engine cannot move this host to another image, as
+	// is known without one. It writes nothing.
+	Preflight(ctx context.Context) error
+	// Accept is an error if what the engine makes would not boot a system that mounts its
+	// root so. It is asked as soon as an import knows that, and writes nothing.
+	Accept(ctx context.Context, p ostree.PrepareRoot) error
 	// Prepare makes the deployment without the next boot seeing it, and checks
 	// it against the request field by field.
 	Prepare(ctx context.Context, r Request) error
@@ -37,7 +51,7 @@ type Engine interface {
 	Discard(ctx context.Context) error
 }
 
-// Transaction carries out a change up to the point where only the reboot is missing.
+// Transaction carries out a plan up to the point where only the reboot is missing.
 type Transaction struct {
 	Images   Images
 	Engine   Engine
@@ -48,41 +62,43 @@ type Transaction struct {
 	// Keep are those of them whose contents an attempt after a reboot could not
 	// read again: they are kept until the transaction is done.
 	Keep []hostfiles.File
-	// Learn completes the target by what only the content of its image tells, once that
-	// is in the repository; nil does nothing.
-	Learn func(state State, target Target) (Target, error)
+	// Learn completes a plan by what only the content of its image tells, once that is in
+	// the repository; nil does nothing.
+	Learn func(Plan) (Plan, error)
 	// Ready is called when all is prepared, before the commit; nil does nothing.
 	Ready func(ctx context.Context) error
 }
 
-// Run makes target the next boot. On failure before the commit the host is as it was.
-func (t *Transaction) Run(ctx context.Context, state State, target Target, attempt int) error {
-	p := t.Progress
-	p.Start(attempt, state.BootID, target)
+// Run makes the plan's target the next boot. On failure before the commit the host is
+// as it was.
+func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
+	p, state := t.Progress, plan.state
+	p.Start(attempt, state.BootID, plan.target)
 	if err := p.store(t.Keep); err != nil {
 		return err
 	}
 	if err := p.Enter(Applying, state.BootID); err != nil {
 		return err
 	}
-	if imageChanges(state, target) {
-		image, err := t.pull(ctx, target.Image)
-		if err != nil {
-			return err
-		}
-		target.Image = image
-		if t.Learn != nil {
-			if target, err = t.Learn(state, target); err != nil {
-				return err
-			}
-		}
-		p.Record.Target = target
+	if !plan.Image.Changed {
+		return t.make(ctx, state.BootID, Request{
+			Merge: state.Booted, Commit: state.Booted.Commit, Kargs: plan.Kargs.Final, Files: t.Files,
+		})
 	}
-	request, err := t.request(state, target)
+	image, err := t.pull(ctx, plan.target.Image)
 	if err != nil {
 		return err
 	}
-	return t.make(ctx, state.BootID, request)
+	plan.target.Image = image
+	if t.Learn != nil {
+		if plan, err = t.Learn(plan); err != nil {
+			return err
+		}
+	}
+	p.Record.Target = plan.target
+	return t.make(ctx, state.BootID, Request{
+		Merge: state.Booted, Commit: image.Commit, Image: image, Kargs: plan.Kargs.Final, Files: t.Files,
+	})
 }
 
 // Return makes a deployment that is there already the next boot again.
@@ -103,19 +119,6 @@ func (t *Transaction) make(ctx context.Context, bootID string, r Request) error 
 		return t.discard(ctx, err)
 	}
 	return t.commit(ctx, bootID, r)
-}
-
-// request turns a target into the deployment to make.
-func (t *Transaction) request(state State, target Target) (Request, error) {
-	result, err := target.Kargs.Apply(state.Booted.Options)
-	if err != nil {
-		return Request{}, err
-	}
-	r := Request{Merge: state.Booted, Commit: state.Booted.Commit, Kargs: result.Final, Files: t.Files}
-	if imageChanges(state, target) {
-		r.Commit, r.Image = target.Image.Commit, target.Image
-	}
-	return r, nil
 }
 
 func (t *Transaction) pull(ctx context.Context, image Image) (Image, error) {

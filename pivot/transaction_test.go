@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"machine-pivot/fault"
+	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 )
 
@@ -37,6 +38,16 @@ func (s *script) Import(_ context.Context, i pivot.Image, progress func(done, to
 	return i, s.call("import")
 }
 
+func (s *script) Resolve(_ context.Context, i pivot.Image) (pivot.Image, error) {
+	return i, s.call("resolve")
+}
+func (s *script) Check(context.Context, pivot.Image) error { return s.call("check") }
+func (s *script) Release(pivot.Image) error                { return s.call("release") }
+func (s *script) Preflight(context.Context) error          { return s.call("preflight") }
+func (s *script) Accept(context.Context, ostree.PrepareRoot) error {
+	return s.call("accept")
+}
+
 func (s *script) Prepare(_ context.Context, r pivot.Request) error {
 	s.request = r
 	return s.call("prepare")
@@ -60,7 +71,11 @@ func run(t *testing.T, fail map[string][]error) (*script, *pivot.Progress, error
 	if err := progress.Open(); err != nil {
 		t.Fatal(err)
 	}
-	err := tr.Run(t.Context(), stateA(), targetB(), 1)
+	plan, err := pivot.Diff(stateA(), targetB())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = tr.Run(t.Context(), plan, 1)
 	return s, progress, err
 }
 

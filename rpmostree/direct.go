@@ -29,10 +29,10 @@ type Direct struct {
 
 var _ pivot.Engine = (*Direct)(nil)
 
-// Check is an error if the engine cannot make a deployment of another image, as is
+// Preflight is an error if the engine cannot make a deployment of another image, as is
 // known without one. Nothing is written.
-func (e *Direct) Check(ctx context.Context) error {
-	if err := e.plain().Check(ctx); err != nil {
+func (e *Direct) Preflight(ctx context.Context) error {
+	if err := e.plain().Preflight(ctx); err != nil {
 		return fault.New(fault.Later, "%w", err)
 	}
 	return e.checkBootLoader()
@@ -41,7 +41,7 @@ func (e *Direct) Check(ctx context.Context) error {
 // Prepare checks what can be checked before the commit, and changes nothing.
 func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 	if !r.Image.IsZero() {
-		if err := e.Check(ctx); err != nil {
+		if err := e.Preflight(ctx); err != nil {
 			return err
 		}
 	}

@@ -37,9 +37,9 @@ type Ostree struct {
 
 var _ pivot.Engine = (*Ostree)(nil)
 
-// Check is an error if the engine cannot make a deployment of another image, as
+// Preflight is an error if the engine cannot make a deployment of another image, as
 // is known without one. Nothing is written.
-func (e *Ostree) Check(context.Context) error {
+func (e *Ostree) Preflight(context.Context) error {
 	booted, err := e.Sysroot.Booted()
 	if err != nil || !booted.Origin.Layered() {
 		return err
@@ -51,7 +51,7 @@ func (e *Ostree) Check(context.Context) error {
 // Prepare stages the deployment and checks the staged state against the request.
 func (e *Ostree) Prepare(ctx context.Context, r pivot.Request) error {
 	if !r.Image.IsZero() {
-		if err := e.Check(ctx); err != nil {
+		if err := e.Preflight(ctx); err != nil {
 			return err
 		}
 	}

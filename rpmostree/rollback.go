@@ -22,6 +22,14 @@ type Rollback struct {
 
 var _ pivot.Engine = (*Rollback)(nil)
 
+// Preflight implements pivot.Engine: it moves no host to another image.
+func (e *Rollback) Preflight(context.Context) error {
+	return fault.New(fault.Internal, "cannot move to another image by going back")
+}
+
+// Accept implements pivot.Engine: what is there was accepted before.
+func (e *Rollback) Accept(context.Context, ostree.PrepareRoot) error { return nil }
+
 // Prepare checks that the deployment is there and that nothing is about to come
 // before it.
 func (e *Rollback) Prepare(context.Context, pivot.Request) error {

@@ -31,8 +31,8 @@ type RpmOstree struct {
 
 var _ pivot.Engine = (*RpmOstree)(nil)
 
-// Check waits until rpm-ostree is idle and names what drives updates. Nothing is written.
-func (e *RpmOstree) Check(ctx context.Context) error {
+// Preflight waits until rpm-ostree is idle and names what drives updates. Nothing is written.
+func (e *RpmOstree) Preflight(ctx context.Context) error {
 	return e.beside(ctx, func() error { return nil })
 }
 

@@ -7,6 +7,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/host"
 	"machine-pivot/initramfs"
+	"machine-pivot/internal/cli"
 )
 
 func firstBootCommand() *cobra.Command {
@@ -19,7 +20,7 @@ func firstBootCommand() *cobra.Command {
 		Long: "Complete the first boot: pull, deploy, reboot once; on the boot after, prove and close.\n" +
 			"The administrator's choices are pivot.mode=, pivot.on-failure=, pivot.reboot-method= and pivot.image-kargs=\n" +
 			"on the kernel command line, or the same without \"pivot.\" in " + host.SettingsPath + ".",
-		Args: usage(cobra.NoArgs),
+		Args: cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags.consoles = true
 			boot := firstboot.FirstBoot{File: file, NoReboot: noReboot, Again: again}
@@ -54,7 +55,7 @@ func alone(h *host.Host, run func() error) error {
 	}
 	defer unlock()
 	if err := run(); err != nil {
-		return reported{err}
+		return cli.Reported{Err: err}
 	}
 	return nil
 }
@@ -82,7 +83,7 @@ func (f *rebaseFlags) rebase(cmd *cobra.Command, args []string) (*firstboot.Reba
 	if len(args) > 0 {
 		r.Image = args[0]
 	}
-	if r.Pinning, err = assignments(f.cpusets); err != nil {
+	if r.Pinning, err = cli.Workloads(f.cpusets); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -97,7 +98,7 @@ func rebaseCommand() *cobra.Command {
 		Long: "Move this machine by hand to an image, kernel arguments and CPU pinning, in one step.\n" +
 			"Without IMAGE the one in " + firstboot.PullspecPath + " counts; without that file the booted image stays.\n" +
 			"The lines ADD ARG and DELETE ARG in " + firstboot.KernelArgsPath + " count too.",
-		Args: usage(cobra.MaximumNArgs(1)),
+		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rebase, err := flags.rebase(cmd, args)
 			if err != nil {
@@ -113,7 +114,7 @@ func rebaseCommand() *cobra.Command {
 				return err
 			})
 			if err == nil && !changed && unchanged77 {
-				return exitStatus(77)
+				return cli.ExitStatus(77)
 			}
 			return err
 		},

@@ -16,6 +16,7 @@ import (
 	"machine-pivot/fault"
 	"machine-pivot/host"
 	"machine-pivot/hostfiles"
+	"machine-pivot/internal/cli"
 	"machine-pivot/osimage"
 	"machine-pivot/osimage/imageref"
 	"machine-pivot/osimage/kargsd"
@@ -25,17 +26,17 @@ import (
 )
 
 func imageCommand() *cobra.Command {
-	return group("image", "OS images: look at one, import one", imageInspectCommand(), imageImportCommand())
+	return cli.Group("image", "OS images: look at one, import one", imageInspectCommand(), imageImportCommand())
 }
 
 // imageFlags are the flags of the commands that read an image.
 type imageFlags struct {
-	output
+	cli.Output
 	root, authFile, architecture string
 }
 
 func (f *imageFlags) add(cmd *cobra.Command) {
-	f.output.add(cmd)
+	f.Output.Add(cmd)
 	cmd.Flags().StringVar(&f.root, "root", "/", "root directory whose pull secrets, certificates and policy count")
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
 	cmd.Flags().StringVar(&f.architecture, "arch", host.Architecture(), "architecture of the machine that the image is for, as s390x")
@@ -43,7 +44,7 @@ func (f *imageFlags) add(cmd *cobra.Command) {
 
 // open looks an image up. It must be closed.
 func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, error) {
-	if err := checkRoot(f.root); err != nil {
+	if err := cli.CheckRoot(f.root); err != nil {
 		return nil, err
 	}
 	ref, err := imageref.Parse(text)
@@ -71,7 +72,7 @@ func imageInspectCommand() *cobra.Command {
 		Long: "Show what an OS image is: format, commit, version, base, layers.\n" +
 			"No layer is fetched. What only the content tells, as its SELinux policy and its kernel arguments, is shown\n" +
 			"of an image that is in the repository: see pivot image import.",
-		Args: usage(cobra.ExactArgs(1)),
+		Args: cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			image, err := flags.open(cmd, args[0])
 			if err != nil {
@@ -86,7 +87,7 @@ func imageInspectCommand() *cobra.Command {
 			if err != nil { // nobody asked for it
 				noteTo(status.NewLog(cmd.ErrOrStderr(), nil))("cannot look for the image in the machine's repository: " + err.Error())
 			}
-			return flags.write(cmd.OutOrStdout(), found, func(w io.Writer) {
+			return flags.Write(cmd.OutOrStdout(), found, func(w io.Writer) {
 				printImage(w, found.Image)
 				if found.Imported != nil {
 					printContent(w, *found.Imported)
@@ -194,7 +195,7 @@ func imageImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import IMAGE --repo PATH",
 		Short: "Import an OS image's ostree commit into a bare repository, every byte verified",
-		Args:  usage(cobra.ExactArgs(1)),
+		Args:  cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if repoPath == "" {
 				return fault.New(fault.Usage, "no --repo given").WithHint("the host's repository is /ostree/repo")
@@ -222,7 +223,7 @@ func imageImportCommand() *cobra.Command {
 			if len(result.KernelArguments) > 0 {
 				note(fmt.Sprintf("the image brings kernel arguments of its own (/%s): %s", kargsd.Dir, result.KernelArguments))
 			}
-			return flags.write(cmd.OutOrStdout(), result, func(w io.Writer) {
+			return flags.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
 				fmt.Fprintf(w, "%s: %d of %d objects new, %d bytes fetched, %d written, %.1f s\n",
 					result.Commit, result.Objects.New, result.Objects.Total, result.Bytes.Fetched, result.Bytes.Written, result.Seconds)
 			})

@@ -10,6 +10,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/host"
 	"machine-pivot/initramfs"
+	"machine-pivot/internal/cli"
 )
 
 // What is bounded in an initramfs, which the machine's consoles and remote access
@@ -37,7 +38,7 @@ func earlyBoot(cmd *cobra.Command, flags *hostFlags, boot firstboot.FirstBoot) e
 	ctx, cancel := context.WithTimeout(cmd.Context(), earlyBound)
 	defer cancel()
 	err = alone(machine.Host, func() error { return boot.Run(ctx) })
-	if _, told := errors.AsType[reported](err); err != nil && !told {
+	if _, told := errors.AsType[cli.Reported](err); err != nil && !told {
 		return aside(cmd, err)
 	}
 	return err
@@ -54,7 +55,7 @@ func (f *hostFlags) earlyMachine(m *firstboot.Machine) {
 	if f.early == nil {
 		return
 	}
-	m.Early = f.early
+	m.Place = firstboot.Initramfs{Early: f.early, Disk: m.Host.Disk}
 	m.Host.Run = host.RunIn(f.root)
 	m.Puller.Patience = earlyPatience
 }

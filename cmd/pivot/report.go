@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,82 +13,30 @@ import (
 
 	"machine-pivot/fault"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/cli"
 	"machine-pivot/pivot"
 	"machine-pivot/printable"
 	"machine-pivot/status"
 )
 
-// output is the -o flag: text for people, JSON for programs.
-type output struct{ format string }
-
-func (o *output) add(cmd *cobra.Command) {
-	o.format = "text"
-	cmd.Flags().VarP(oneOf{&o.format, []string{"text", "json"}}, "output", "o", "text|json")
-}
-
-// oneOf is a flag with the values that it can have: another is refused before any
-// work is done.
-type oneOf struct {
-	value   *string
-	allowed []string
-}
-
-// String implements pflag.Value.
-func (f oneOf) String() string {
-	if f.value == nil {
-		return ""
-	}
-	return *f.value
-}
-
-// Type implements pflag.Value.
-func (oneOf) Type() string { return "string" }
-
-// Set implements pflag.Value.
-func (f oneOf) Set(value string) error {
-	if !slices.Contains(f.allowed, value) {
-		return fmt.Errorf("it is %s", strings.Join(f.allowed, " or "))
-	}
-	*f.value = value
-	return nil
-}
-
-// write prints value as asked for; text writes the form for people. In both
-// nothing of what others wrote reaches a terminal as anything but text.
-func (o *output) write(w io.Writer, value any, text func(io.Writer)) error {
-	if o.format == "text" {
-		text(printable.Writer(w))
-		return nil
-	}
-	var document bytes.Buffer
-	encoder := json.NewEncoder(&document)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return err
-	}
-	_, err := w.Write(printable.JSON(document.Bytes()))
-	return err
-}
-
 func planCommand() *cobra.Command {
 	var flags rebaseFlags
-	var out output
+	var out cli.Output
 	var file string
 	cmd := &cobra.Command{
 		Use:   "plan [IMAGE]",
 		Short: "Show what firstboot, or rebase with the same arguments, would change; write nothing",
-		Args:  usage(cobra.MaximumNArgs(1)),
+		Args:  cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plan, err := makePlan(cmd, &flags, file, args)
 			if err != nil {
 				return err
 			}
-			return out.write(cmd.OutOrStdout(), plan, func(w io.Writer) { printPlan(w, plan) })
+			return out.Write(cmd.OutOrStdout(), plan, func(w io.Writer) { printPlan(w, plan) })
 		},
 	}
 	flags.add(cmd)
-	out.add(cmd)
+	out.Add(cmd)
 	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig")
 	return cmd
 }
@@ -148,11 +93,11 @@ func printPlan(w io.Writer, p pivot.Plan) {
 
 func statusCommand() *cobra.Command {
 	var flags hostFlags
-	var out output
+	var out cli.Output
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show phase, progress, the last error and what to do about it",
-		Args:  usage(cobra.NoArgs),
+		Args:  cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			machine, err := flags.machine(cmd)
 			if err != nil {
@@ -162,11 +107,11 @@ func statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.write(cmd.OutOrStdout(), s, func(w io.Writer) { printStatus(w, s) })
+			return out.Write(cmd.OutOrStdout(), s, func(w io.Writer) { printStatus(w, s) })
 		},
 	}
 	flags.addRoot(cmd)
-	out.add(cmd)
+	out.Add(cmd)
 	return cmd
 }
 
@@ -240,7 +185,7 @@ func verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare the booted system with what was asked for; a line for each difference",
-		Args:  usage(cobra.NoArgs),
+		Args:  cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			machine, err := flags.machine(cmd)
 			if err != nil {
@@ -254,7 +199,7 @@ func verifyCommand() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), printable.Line(d))
 			}
 			if len(differences) > 0 {
-				return exitStatus(fault.BadInput.ExitStatus())
+				return cli.ExitStatus(fault.BadInput.ExitStatus())
 			}
 			return nil
 		},

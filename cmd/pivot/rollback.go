@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/cli"
 )
 
 func rollbackCommand() *cobra.Command {
@@ -12,7 +13,7 @@ func rollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback",
 		Short: "Make the previous deployment the next boot again, with its arguments and files",
-		Args:  usage(cobra.NoArgs),
+		Args:  cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			machine, err := flags.machine(cmd)
 			if err != nil {

@@ -1,8 +1,7 @@
 package main
 
 import (
-	"errors"
-	"os"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -13,6 +12,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/host"
 	"machine-pivot/initramfs"
+	"machine-pivot/internal/cli"
 	"machine-pivot/osimage"
 	"machine-pivot/osimage/kargsd"
 	"machine-pivot/pivot"
@@ -20,41 +20,19 @@ import (
 )
 
 func rootCommand(version string) *cobra.Command {
-	root := &cobra.Command{
-		Use:           "pivot",
-		Short:         "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot",
-		Version:       version,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          usage(cobra.NoArgs),
-		RunE:          help,
-	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fault.New(fault.Usage, "%w", err).WithHint("see %s --help", cmd.CommandPath())
-	})
-	root.AddCommand(
-		firstBootCommand(), rebaseCommand(), rollbackCommand(), planCommand(), statusCommand(), verifyCommand(),
-		kargsCommand(), pinningCommand(), ctrcfgCommand(), imageCommand(), configCommand(),
-	)
-	return root
+	return cli.Root("pivot", version, "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot",
+		firstBootCommand(), rebaseCommand(), rollbackCommand(), planCommand(), statusCommand(), verifyCommand(), imageCommand(),
+		elsewhere("config"), elsewhere("ctrcfg"), elsewhere("pinning"), elsewhere("kargs"))
 }
 
-// group is a command that only holds others; a wrong name below it is a usage error.
-func group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: usage(cobra.NoArgs), RunE: help}
-	cmd.AddCommand(commands...)
-	return cmd
-}
-
-func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-
-// usage makes a wrong number of arguments a usage error.
-func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return fault.New(fault.Usage, "%w", err).WithHint("see %s --help", cmd.CommandPath())
-		}
-		return nil
+// elsewhere is a command of pivotctl's that was one of this program before: it says so.
+func elsewhere(name string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return fault.New(fault.Usage, "pivot has no command %s", name).
+				WithHint("pivotctl has it, the program for authors and operators: %s", strings.Join(append([]string{"pivotctl", name}, args...), " "))
+		},
 	}
 }
 
@@ -81,7 +59,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.engine, "engine", "auto", "what makes the deployment: auto|rpm-ostree|ostree")
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
 	cmd.Flags().DurationVar(&f.retryFor, "retry-for", pivot.DefaultRetry().Bound, "how long to try again what fails for a transient reason")
-	cmd.Flags().Var(oneOf{&f.kargs, []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}, "image-kargs",
+	cmd.Flags().Var(cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}, "image-kargs",
 		"kernel arguments of the image's own in /"+kargsd.Dir+": print|apply (default: as the machine's settings say, else print)")
 }
 
@@ -108,7 +86,7 @@ func (m *rebootMethod) Set(name string) error {
 
 // machine puts together the machine that the flags name.
 func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
-	if err := checkRoot(f.root); err != nil {
+	if err := cli.CheckRoot(f.root); err != nil {
 		return firstboot.Machine{}, err
 	}
 	boundMemory()
@@ -130,19 +108,6 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		return firstboot.Machine{}, err
 	}
 	return m, nil
-}
-
-// checkRoot refuses a --root that is no directory: nothing is there to be told of.
-func checkRoot(root string) error {
-	info, err := os.Stat(root)
-	if err == nil && !info.IsDir() {
-		err = errors.New("it is no directory")
-	}
-	if err != nil {
-		return fault.New(fault.Usage, "cannot use --root=%s: %w", root, err).
-			WithHint("name the root directory of a machine; without the flag it is /")
-	}
-	return nil
 }
 
 // noteTo tells people what the image's reader has to say.

@@ -8,12 +8,13 @@ import (
 // Marshal writes a config as JSON, without the empty objects that the types
 // leave in place of absent ones: what the machine-config operator writes, byte
 // for byte, and what older versions of Ignition expect.
-func Marshal(config Config) []byte { return pruned(config) }
+func Marshal(config Config) []byte { return Pruned(config) }
 
 // Tree is a config as JSON values: maps, slices, strings, json.Number and bool.
 func Tree(config Config) map[string]any { return tree(config) }
 
-func pruned(config any) []byte { return mustMarshal(tree(config)) }
+// Pruned does the same with a config of another version's types.
+func Pruned(config any) []byte { return mustMarshal(tree(config)) }
 
 func tree(config any) map[string]any {
 	var tree map[string]any

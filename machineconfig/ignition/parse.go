@@ -1,7 +1,8 @@
 // Package ignition treats the Ignition configs that a MachineConfig may hold, of
-// every version from 2.0 to 3.6, as configs of one version: Config, which is 3.5.
+// every version from 3.0 to 3.6, as configs of one version: Config, which is 3.5.
 // It parses and translates them up, merges them, reads what they carry inline,
-// and translates them down to the version that a machine understands.
+// and translates them down to the version that a machine understands. Package legacy
+// does the same with version 2 too.
 //
 // What a config means and which ones are valid is decided by Ignition's own
 // packages; this one adds what they leave open. It does no I/O.
@@ -34,19 +35,17 @@ type Problem struct {
 	Message string
 }
 
-// Parse reads a config of the versions 2.0 to 2.2 or 3.0 to 3.5, or of 3.6 if it
-// has no member that 3.5 does not know. It reports everything that is wrong;
-// members that its version does not know are errors, for they would be lost.
+// Parse reads a config of the versions 3.0 to 3.5, or of 3.6 if it has no member that
+// 3.5 does not know. It reports everything that is wrong; members that its version
+// does not know are errors, for they would be lost.
 func Parse(raw []byte) (Config, []Problem) {
-	version, problem := versionOf(raw)
+	version, problem := VersionOf(raw)
 	if problem == nil {
-		problem = tooMany(raw)
+		problem = CheckSize(raw)
 	}
 	switch {
 	case problem != nil:
 		return Config{}, []Problem{*problem}
-	case strings.HasPrefix(version, "2."):
-		return parse2(raw, version)
 	case Later(version):
 		raw = relabel(raw, Version)
 	}
@@ -57,8 +56,8 @@ func Parse(raw []byte) (Config, []Problem) {
 // that the machine-config operator accepts.
 func Later(version string) bool { return version == "3.6.0" }
 
-// versionOf is what a config says of its version.
-func versionOf(raw []byte) (string, *Problem) {
+// VersionOf is what a config says of its version.
+func VersionOf(raw []byte) (string, *Problem) {
 	var config struct {
 		Ignition struct {
 			Version *string `json:"version"`
@@ -82,8 +81,8 @@ const (
 	maxLinks   = 5_000
 )
 
-// tooMany says that a config has more than anybody's machine needs, if it has.
-func tooMany(raw []byte) *Problem {
+// CheckSize says that a config has more than anybody's machine needs, if it has.
+func CheckSize(raw []byte) *Problem {
 	var config struct {
 		Storage struct{ Files, Directories, Links []json.RawMessage }
 		Systemd struct{ Units []json.RawMessage }
@@ -137,7 +136,7 @@ func parse3(raw []byte) (Config, []Problem) {
 		path := ""
 		if errors.Is(err, ignerrors.ErrUnknownVersion) || errors.Is(err, ignerrors.ErrInvalidVersion) {
 			path = ".ignition.version" // judged without an entry in the report
-			err = fmt.Errorf("%w: supported are 2.0.0 to 2.2.0 and 3.0.0 to 3.6.0", err)
+			err = fmt.Errorf("%w: supported are 3.0.0 to 3.6.0", err)
 		}
 		problems = append(problems, Problem{Path: path, Message: err.Error()})
 	}

@@ -18,6 +18,7 @@ import (
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/document"
 	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/spec"
 	"machine-pivot/pinning"
 )
 
@@ -127,7 +128,7 @@ func readPool(n document.Node, role string, policy kargs.Policy) (pool, bool) {
 	if !n.Object() {
 		return pool{}, false
 	}
-	p := pool{at: n, role: role, arguments: machineconfig.Arguments(n.Get("kernelArguments"), policy)}
+	p := pool{at: n, role: role, arguments: spec.Arguments(n.Get("kernelArguments"), policy)}
 	p.noThreads = readHyperthreading(n.Get("hyperthreading"), kargs.Split(strings.Join(p.arguments, " ")))
 	p.workloads = readPartitions(n.Get("workload"))
 	return p, true

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/encapsulated"
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/pool"
 	"machine-pivot/pinning"
@@ -97,7 +98,7 @@ func TestNodeTuningOperatorEncapsulated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d, report := machineconfig.ParseEncapsulated(data, machineconfig.Host{CPUs: cpus}); d == nil || len(d.Files) == 0 || len(report) == 0 {
+			if d, report := encapsulated.Parse(data, encapsulated.Host{CPUs: cpus}); d == nil || len(d.Files) == 0 || len(report) == 0 {
 				t.Errorf("%+v\n%s", d, report)
 			}
 		})

@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"slices"
 
+	"machine-pivot/encapsulated"
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/ignition/legacy"
 	"machine-pivot/machineconfig/jsonpath"
 )
 
@@ -20,7 +22,7 @@ const annotationsPath = "/etc/machine-config-daemon/node-annotations.json"
 // withKernelArguments is the first version that knows kernel arguments.
 const withKernelArguments = "3.3.0"
 
-// Config is the Ignition config, of one of ignition.Versions, for a machine that
+// Config is the Ignition config, of one of legacy.Versions, for a machine that
 // gets m, which must be rendered. What a machine needs beside it is merged over
 // it. The report says what the version has no words for; then there is no config.
 //
@@ -34,11 +36,11 @@ func Config(m *machineconfig.MachineConfig, version string, more ...ignition.Con
 	if version < withKernelArguments { // each digit counts ten at most, so that texts compare as versions
 		machine.Spec.KernelArguments = migrate(machine.Spec.KernelArguments, &config, &report)
 	}
-	text := encapsulated(machine, version, &report)
+	text := encapsulate(machine, version, &report)
 	config.Storage.Files = append(config.Storage.Files,
 		ignition.NewFile(annotationsPath, 0o644, annotations(m.Name)),
-		ignition.NewFile(machineconfig.EncapsulatedPath, 0o644, text)) // last: some readers search from the end
-	raw, problems := ignition.Down(config, version)
+		ignition.NewFile(encapsulated.Path, 0o644, text)) // last: some readers search from the end
+	raw, problems := legacy.Down(config, version)
 	for _, p := range problems {
 		report.Add(machineconfig.Problem{Path: "$.spec.config" + p.Path, Severity: machineconfig.Error,
 			Message: "in an Ignition config of version " + version + ": " + p.Message})
@@ -52,9 +54,9 @@ func Config(m *machineconfig.MachineConfig, version string, more ...ignition.Con
 	return raw, report
 }
 
-// encapsulated is the text of the encapsulated MachineConfig: its config is empty,
+// encapsulate writes the text of the encapsulated MachineConfig: its config is empty,
 // for Ignition has done what it says.
-func encapsulated(m machineconfig.MachineConfig, version string, report *machineconfig.Report) []byte {
+func encapsulate(m machineconfig.MachineConfig, version string, report *machineconfig.Report) []byte {
 	empty := ignition.Empty()
 	empty.Ignition.Version = version
 	m.Spec.Config = &empty
@@ -67,9 +69,9 @@ func encapsulated(m machineconfig.MachineConfig, version string, report *machine
 
 // FirstBoot judges m as this program does on a machine's first boot: what it would
 // refuse there had better not be given to a machine.
-func FirstBoot(m *machineconfig.MachineConfig, host machineconfig.Host) machineconfig.Report {
+func FirstBoot(m *machineconfig.MachineConfig, host encapsulated.Host) machineconfig.Report {
 	var report machineconfig.Report
-	_, refused := machineconfig.ParseEncapsulated(encapsulated(*m, ignition.Version, &report), host)
+	_, refused := encapsulated.Parse(encapsulate(*m, ignition.Version, &report), host)
 	for _, p := range refused {
 		if p.Severity == machineconfig.Error {
 			p.File, p.Message = m.Name, "pivot's first boot refuses it: "+p.Message
@@ -81,7 +83,7 @@ func FirstBoot(m *machineconfig.MachineConfig, host machineconfig.Host) machinec
 
 // reserved refuses what is in the place of the files that are added.
 func reserved(config ignition.Config, report *machineconfig.Report) {
-	paths := []string{annotationsPath, machineconfig.EncapsulatedPath}
+	paths := []string{annotationsPath, encapsulated.Path}
 	for i, f := range config.Storage.Files {
 		if slices.Contains(paths, f.Path) {
 			report.Fail("$.spec.config"+jsonpath.Of("storage", "files", i, "path"), "%s is written for each machine; no MachineConfig may have it", f.Path)

@@ -12,10 +12,12 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/encapsulated"
 	"machine-pivot/fault"
 	"machine-pivot/kargs"
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/ignition/legacy"
 	"machine-pivot/machineconfig/provision"
 )
 
@@ -58,7 +60,7 @@ const spec = `{"kernelArguments":["nosmt","a=\"b c\""],"extensions":["usbguard"]
 // seven members, the config empty but for its version.
 func TestEncapsulatedInEveryVersion(t *testing.T) {
 	m := rendered(t, spec)
-	for _, version := range ignition.Versions() {
+	for _, version := range legacy.Versions() {
 		raw, report := provision.Config(m, version)
 		if len(report) > 0 {
 			t.Errorf("%s: %s", version, report)
@@ -85,7 +87,7 @@ func TestEncapsulatedInEveryVersion(t *testing.T) {
 		if a := w.Storage.Files[1]; a.Path != "/etc/machine-config-daemon/node-annotations.json" || !strings.Contains(a.Contents.Source, "currentConfig%22%3A%22"+m.Name) {
 			t.Errorf("%s: %+v", version, a)
 		}
-		if parsed, problems := ignition.Parse(raw); len(problems) > 0 || len(parsed.Systemd.Units) != 1 {
+		if parsed, problems := legacy.Parse(raw); len(problems) > 0 || len(parsed.Systemd.Units) != 1 {
 			t.Errorf("%s: %v\n%s", version, problems, raw)
 		}
 	}
@@ -98,12 +100,12 @@ func TestRoundTrip(t *testing.T) {
 	if report != nil {
 		t.Fatal(report)
 	}
-	config, _ := ignition.Parse(raw)
+	config, _ := legacy.Parse(raw)
 	text, err := ignition.Content(config.Storage.Files[1].Contents, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	desired, report := machineconfig.ParseEncapsulated(text, machineconfig.Host{})
+	desired, report := encapsulated.Parse(text, encapsulated.Host{})
 	if desired == nil || len(report) > 0 || desired.Name != m.Name || !desired.FIPS || fmt.Sprint(desired.KernelArguments) != `[nosmt a="b c"]` || desired.Image != m.Spec.OSImageURL {
 		t.Errorf("%+v\n%s\n%s", desired, report, text)
 	}
@@ -111,11 +113,11 @@ func TestRoundTrip(t *testing.T) {
 
 // What a first boot would refuse is known before there is a machine.
 func TestFirstBoot(t *testing.T) {
-	report := provision.FirstBoot(rendered(t, `{"extensions":["usbguard"],"kernelType":"realtime","config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a"}]}}}`), machineconfig.Host{})
+	report := provision.FirstBoot(rendered(t, `{"extensions":["usbguard"],"kernelType":"realtime","config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a"}]}}}`), encapsulated.Host{})
 	if len(report) != 2 || !report.Failed() || !strings.Contains(report.String(), `$.spec.extensions[0]: pivot's first boot refuses it: not implemented: extension "usbguard"`) {
 		t.Error(report)
 	}
-	if report := provision.FirstBoot(rendered(t, `{"kernelArguments":["nosmt","audit=0"]}`), machineconfig.Host{}); report != nil {
+	if report := provision.FirstBoot(rendered(t, `{"kernelArguments":["nosmt","audit=0"]}`), encapsulated.Host{}); report != nil {
 		t.Error(report)
 	}
 }
@@ -168,12 +170,12 @@ func TestEmbed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range ignition.Versions() {
+	for _, version := range legacy.Versions() {
 		raw, report := provision.Config(rendered(t, spec), version, embedded)
 		if len(report) > 0 {
 			t.Fatalf("%s: %s", version, report)
 		}
-		config, problems := ignition.Parse(raw)
+		config, problems := legacy.Parse(raw)
 		if len(problems) > 0 {
 			t.Fatalf("%s: %v", version, problems)
 		}

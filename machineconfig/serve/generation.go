@@ -3,7 +3,7 @@ package serve
 import (
 	"sync"
 
-	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/ignition/legacy"
 	"machine-pivot/machineconfig/provision"
 )
 
@@ -27,7 +27,7 @@ func newGeneration(content Content, stamp string) *generation {
 	g := &generation{content: content, stamp: stamp, answers: map[string]map[string]*answer{}}
 	for role := range content.Roles {
 		g.answers[role] = map[string]*answer{}
-		for _, version := range ignition.Versions() {
+		for _, version := range legacy.Versions() {
 			g.answers[role][version] = &answer{}
 		}
 	}

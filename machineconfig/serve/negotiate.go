@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/ignition/legacy"
 )
 
 // oldest is what a machine gets that does not say what it understands: old
@@ -93,7 +93,7 @@ func (v version) serve() string {
 
 // newestUpTo is the newest version 3 that one of this minor version understands.
 func newestUpTo(minor int) string {
-	for _, v := range ignition.Versions() {
+	for _, v := range legacy.Versions() {
 		if have, err := strconv.Atoi(strings.Split(v, ".")[1]); err == nil && strings.HasPrefix(v, "3.") && have <= minor {
 			return v
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/ignition/legacy"
 )
 
 // TestNegotiation (D11): the answers of the machine-config server's own code, but for
@@ -74,7 +74,7 @@ func FuzzAccept(f *testing.F) {
 		answer := httptest.NewRecorder()
 		s.Handler().ServeHTTP(answer, request)
 		body := answer.Body.String()
-		known := slices.ContainsFunc(ignition.Versions(), func(v string) bool { return strings.HasPrefix(body, `{"ignition":{"version":"`+v+`"`) })
+		known := slices.ContainsFunc(legacy.Versions(), func(v string) bool { return strings.HasPrefix(body, `{"ignition":{"version":"`+v+`"`) })
 		if answer.Code != http.StatusOK && answer.Code != http.StatusBadRequest || known != (answer.Code == http.StatusOK) {
 			t.Errorf("%q: %d %.100s", accept, answer.Code, body)
 		}

@@ -18,6 +18,7 @@ import (
 	"machine-pivot/kargs"
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/ignition/legacy"
 	"machine-pivot/machineconfig/snapshot"
 )
 
@@ -101,7 +102,7 @@ func inlined(t *testing.T, taker *snapshot.Taker, members string) (string, machi
 	if remote := ignition.Remote(all[0].Spec.Config); len(remote) > 0 {
 		t.Errorf("it still fetches %+v", remote)
 	}
-	if _, problems := ignition.Parse(ignition.Marshal(*all[0].Spec.Config)); len(problems) > 0 {
+	if _, problems := legacy.Parse(ignition.Marshal(*all[0].Spec.Config)); len(problems) > 0 {
 		t.Errorf("not valid any more: %v", problems)
 	}
 	return string(ignition.Marshal(*all[0].Spec.Config)), report, nil

@@ -13,6 +13,7 @@ import (
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/document"
 	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/ignition/legacy"
 )
 
 // source is a config and where it came from.
@@ -123,7 +124,7 @@ func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, b
 	if len(s.chain) == 0 {
 		below.path += p.Path
 	}
-	config, problems := ignition.Parse(content)
+	config, problems := legacy.Parse(content)
 	for _, problem := range problems {
 		severity := machineconfig.Error
 		if problem.Warning {

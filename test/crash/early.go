@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"machine-pivot/initramfs"
+	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 )
 
@@ -90,6 +91,12 @@ func (place) Network(context.Context) error { return nil }
 
 // direct is the engine there: it makes nothing before it commits.
 type direct struct{ *Machine }
+
+// Preflight implements pivot.Engine.
+func (direct) Preflight(ctx context.Context) error { return ctx.Err() }
+
+// Accept implements pivot.Engine.
+func (direct) Accept(context.Context, ostree.PrepareRoot) error { return nil }
 
 // Prepare implements pivot.Engine.
 func (direct) Prepare(ctx context.Context, _ pivot.Request) error { return ctx.Err() }

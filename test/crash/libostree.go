@@ -16,13 +16,21 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Check implements firstboot.Images.
-func (m *Machine) Check(ctx context.Context, _ pivot.Image) error { return ctx.Err() }
+// Resolve implements pivot.Images: no image here is named by a tag.
+func (m *Machine) Resolve(_ context.Context, image pivot.Image) (pivot.Image, error) {
+	return image, fmt.Errorf("cannot resolve %s", image.Reference)
+}
+
+// Preflight implements pivot.Engine.
+func (m *Machine) Preflight(ctx context.Context) error { return ctx.Err() }
 
 // builtLayers is how many layers a container build's image has.
 const builtLayers = 3
 
-// Import implements firstboot.Images: the repository is whole or lacks the
+// Check implements pivot.Images.
+func (m *Machine) Check(ctx context.Context, _ pivot.Image) error { return ctx.Err() }
+
+// Import implements pivot.Images: the repository is whole or lacks the
 // commit, so that half an import is none.
 func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(done, total int64)) (pivot.Image, error) {
 	image.Commit, image.Version = commitB, "B.2"
@@ -40,7 +48,10 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(done, to
 // Arguments implements firstboot.Images.
 func (m *Machine) Arguments(string) (kargsd.Arguments, error) { return kargsd.Arguments{}, nil }
 
-// Release implements firstboot.Images.
+// Accept implements pivot.Engine.
+func (m *Machine) Accept(context.Context, ostree.PrepareRoot) error { return nil }
+
+// Release implements pivot.Images.
 func (m *Machine) Release(pivot.Image) error {
 	return m.effect("release", nil, func() error { return nil })
 }

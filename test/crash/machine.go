@@ -218,7 +218,7 @@ func (m *Machine) start(early bool) (err error) {
 	b := firstboot.FirstBoot{Machine: m.parts(), File: firstboot.EncapsulatedPath}
 	b.Again = m.again && m.runs(commitA)
 	if early {
-		b.Early, b.Engine = place{initramfs.New(m.root)}, direct{m}
+		b.Place, b.Engine = firstboot.Initramfs{Early: place{initramfs.New(m.root)}, Disk: m.disk}, direct{m}
 	}
 	return b.Run(ctx)
 }

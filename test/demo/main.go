@@ -48,7 +48,7 @@ func demo(ctx context.Context, w io.Writer) (err error) {
 	}
 	fmt.Fprintf(w, "A is ostree commit %s\n%s\n", world.Guest.CommitA, served(want.Image, base, derived))
 
-	heading(w, "MachineConfigs for image, kernel arguments and CPU pinning; pivot config ignition; and Ignition writes")
+	heading(w, "MachineConfigs for image, kernel arguments and CPU pinning; pivotctl config ignition; and Ignition writes")
 	files, err := world.Provision(ctx, want)
 	if err != nil {
 		return err

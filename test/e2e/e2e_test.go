@@ -13,8 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"machine-pivot/firstboot"
 	"machine-pivot/host"
-	"machine-pivot/machineconfig"
 	"machine-pivot/pinning"
 	"machine-pivot/pivot"
 	"machine-pivot/test/lab"
@@ -311,7 +311,7 @@ func expectPivot(t *testing.T, b *vm.BootResult) {
 func expectInOldSystem(t *testing.T, l *lab.Lab, m *vm.Machine, written bool) {
 	t.Helper()
 	old := vm.StateRoot + "/deploy/" + l.Guest.CommitA + ".0"
-	if _, err := m.ReadFile(old + machineconfig.EncapsulatedPath); err != nil {
+	if _, err := m.ReadFile(old + firstboot.EncapsulatedPath); err != nil {
 		t.Error(err)
 	}
 	for _, path := range []string{pinning.DropInPath, pinning.KubeletPath} {

@@ -10,9 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/encapsulated"
 	"machine-pivot/kargs"
 	"machine-pivot/machineconfig"
 	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/ignition/legacy"
 	"machine-pivot/machineconfig/pool"
 	"machine-pivot/machineconfig/provision"
 	realignition "machine-pivot/test/ignition"
@@ -69,7 +71,7 @@ func TestValidators(t *testing.T) {
 		'3': built(t, "github.com/coreos/ignition/v2/validate"),
 	}
 	m := rendered(t)
-	for _, version := range ignition.Versions() {
+	for _, version := range legacy.Versions() {
 		file := filepath.Join(t.TempDir(), version+".ign")
 		if err := os.WriteFile(file, config(t, m, version), 0o644); err != nil {
 			t.Fatal(err)
@@ -116,17 +118,16 @@ func TestApply(t *testing.T) {
 			if info, err := os.Stat(filepath.Join(host, "etc/secret")); err != nil || info.Mode() != 0o600 {
 				t.Error(err, info)
 			}
-			encapsulated, err := os.ReadFile(filepath.Join(host, machineconfig.EncapsulatedPath))
+			written, err := os.ReadFile(filepath.Join(host, encapsulated.Path))
 			if err != nil {
 				t.Fatal(err)
 			}
-			desired, report := machineconfig.ParseEncapsulated(encapsulated, machineconfig.Host{})
+			desired, report := encapsulated.Parse(written, encapsulated.Host{})
 			if len(report) > 0 || desired.Name != m.Name || strings.Join(desired.KernelArguments, "|") != `loglevel=7|acpi_osi="!Windows 2020"` {
 				t.Errorf("%+v\n%s", desired, report)
 			}
-			out, err := exec.Command(filepath.Join(host, "usr/local/bin/pivot"), "config", "validate", "--encapsulated",
-				filepath.Join(host, machineconfig.EncapsulatedPath)).CombinedOutput()
-			if err != nil || len(out) > 0 {
+			out, err := exec.Command(filepath.Join(host, "usr/local/bin/pivot"), "--version").CombinedOutput()
+			if err != nil || !strings.HasPrefix(string(out), "pivot version ") {
 				t.Errorf("the program that was given: %v\n%s", err, out)
 			}
 			preset, err := os.ReadFile(filepath.Join(host, "etc/systemd/system-preset/20-ignition.preset"))

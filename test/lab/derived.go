@@ -110,7 +110,7 @@ func (l *Lab) Inspect(ctx context.Context, image string) (base, derived int, err
 		}
 	}
 	here := strings.Replace(image, l.Registry.HostAs(guestHost), l.Registry.Host(), 1)
-	out, err := l.pivot(ctx, "image", "inspect", "--root="+root, "-o=json", here)
+	out, err := l.program(ctx, "pivot", "image", "inspect", "--root="+root, "-o=json", here)
 	if err != nil {
 		return 0, 0, err
 	}

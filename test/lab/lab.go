@@ -34,9 +34,9 @@ type Lab struct {
 
 // shared is what worlds have in common that were made of one.
 type shared struct {
-	program string   // pivot, for this machine
-	blobs   string   // the directory of the registries' blobs
-	image   v1.Image // B
+	bin   string   // the directory of pivot and pivotctl, for this machine
+	blobs string   // the directory of the registries' blobs
+	image v1.Image // B
 }
 
 // guestHost is the address under which a guest reaches this machine.
@@ -69,7 +69,7 @@ func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer)
 	if l.Guest, err = builder.Guest(ctx, spec); err != nil {
 		return nil, err
 	}
-	l.shared = shared{program: filepath.Join(dest, "usr/bin/pivot"), blobs: filepath.Join(l.dir, "blobs")}
+	l.shared = shared{bin: dest + builtSuffix, blobs: filepath.Join(l.dir, "blobs")}
 	l.shared.image, err = oscontainer.Legacy(l.Guest.ArchiveRepo, l.Guest.CommitB, "B.2", oscontainer.WithWorkDir(l.dir))
 	if err != nil {
 		return nil, err
@@ -90,11 +90,15 @@ func (l *Lab) Alone(ctx context.Context) (_ *Lab, err error) {
 	return own, nil
 }
 
+// builtSuffix is what the directory in which programs were built has behind the name of
+// the one into which they were installed.
+const builtSuffix = ".built"
+
 // Install runs the project's own installation into the directory dest and returns
 // its files.
 func Install(ctx context.Context, source, dest string) ([]vm.TreeFile, error) {
 	// Its own BIN: another world may be installing at the same time.
-	cmd := exec.CommandContext(ctx, "make", "-s", "-C", source, "install", "DESTDIR="+dest, "BIN="+dest+".bin")
+	cmd := exec.CommandContext(ctx, "make", "-s", "-C", source, "install", "DESTDIR="+dest, "BIN="+dest+builtSuffix)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cannot install pivot: %w\n%s", err, out)
 	}

@@ -23,7 +23,7 @@ func Missing() []string {
 }
 
 // Provision goes the whole way of a new machine's configuration: MachineConfigs
-// that ask for w, the Ignition config that pivot makes of them, and the files that
+// that ask for w, the Ignition config that pivotctl makes of them, and the files that
 // the real Ignition writes from it. The encapsulated MachineConfig among them has
 // no files: Ignition has written those.
 func (l *Lab) Provision(ctx context.Context, w Want) ([]vm.TreeFile, error) {
@@ -39,7 +39,7 @@ func (l *Lab) Provision(ctx context.Context, w Want) ([]vm.TreeFile, error) {
 		return nil, err
 	}
 	// The newest version that the Ignition here knows.
-	config, err := l.pivot(ctx, "config", "ignition", "--role", role, "--spec-version", "3.3.0", "--os-image-url", w.Image, conf)
+	config, err := l.program(ctx, "pivotctl", "config", "ignition", "--role", role, "--spec-version", "3.3.0", "--os-image-url", w.Image, conf)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (l *Lab) writeMachineConfigs(ctx context.Context, dir string, w Want) error
 	for _, workload := range w.Pinning.Names() {
 		generate = append(generate, "--cpuset", workload+"="+w.Pinning[workload].String())
 	}
-	partition, err := l.pivot(ctx, generate...)
+	partition, err := l.program(ctx, "pivotctl", generate...)
 	if err != nil {
 		return err
 	}
@@ -77,11 +77,11 @@ func (l *Lab) writeMachineConfigs(ctx context.Context, dir string, w Want) error
 		os.WriteFile(filepath.Join(dir, "pinning.yaml"), partition, 0o644))
 }
 
-// pivot runs the installed program on this machine and returns what it prints.
-func (l *Lab) pivot(ctx context.Context, args ...string) ([]byte, error) {
-	out, err := exec.CommandContext(ctx, l.shared.program, args...).Output()
+// program runs pivot or pivotctl on this machine and returns what it prints.
+func (l *Lab) program(ctx context.Context, name string, args ...string) ([]byte, error) {
+	out, err := exec.CommandContext(ctx, filepath.Join(l.shared.bin, name), args...).Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return nil, fmt.Errorf("pivot %s: %w\n%s", args[:2], err, exit.Stderr)
+		return nil, fmt.Errorf("%s %s: %w\n%s", name, args[:2], err, exit.Stderr)
 	}
 	return out, err
 }

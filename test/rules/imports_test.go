@@ -22,8 +22,11 @@ var (
 	commandLine = []string{"flag", "github.com/spf13"}
 	world       = []string{"os", "net", "io/ioutil", "syscall", "golang.org/x/sys"}
 
-	// aroundConfig do not know one another; cmd/pivot puts them together.
+	// aroundConfig do not know one another; cmd/pivotctl puts them together.
 	aroundConfig = []string{module + "/machineconfig/installconfig", module + "/machineconfig/snapshot", module + "/machineconfig/pool", module + "/machineconfig/serve"}
+
+	// oldIgnition is what only those who write MachineConfigs need.
+	oldIgnition = []string{"github.com/coreos/ignition/config", "github.com/coreos/ign-converter"}
 
 	imageLibrary = []string{"go.podman.io", "github.com/docker"}
 )
@@ -39,16 +42,21 @@ var importTable = map[string]rule{
 	"quantity":         {never: slices.Concat(processes, commandLine, world)},
 	"pinning":          {ours: []string{"kargs"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pinning/pods":     {ours: []string{"pinning", "quantity"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig":    {ours: append([]string{"machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"encapsulated":     {ours: append([]string{"machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"machineconfig":    {ours: append([]string{"machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"containerruntime": {ours: append([]string{"machineconfig", "quantity"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: below, what knows none; above, each its own part of the world.
-	"machineconfig/jsonpath":      {never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/document":      {ours: []string{"fault", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/ignition":      {ours: []string{"machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/jsonpath": {never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/document": {ours: []string{"fault", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/spec":     {ours: []string{"kargs", "machineconfig/document", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/ignition": {ours: []string{"machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+
+	"machineconfig/ignition/legacy": {ours: []string{"machineconfig/ignition", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+
 	"machineconfig/installconfig": {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
 	"machineconfig/snapshot":      {ours: append([]string{"machineconfig", "retry"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
-	"machineconfig/provision":     {ours: append([]string{"machineconfig", "systemd-units"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"machineconfig/provision":     {ours: append([]string{"encapsulated", "machineconfig", "systemd-units"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
 	"machineconfig/pool":          {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
 	"machineconfig/serve":         {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"systemd-units":               {never: slices.Concat(processes, commandLine, world)},
@@ -72,7 +80,7 @@ var importTable = map[string]rule{
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The core decides; the engines, the host and the reporter serve it.
-	"pivot":     {ours: append([]string{"ostree", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
+	"pivot":     {ours: append([]string{"ostree"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host"}, foreign: true, never: commandLine},
 	"host":      {ours: append([]string{"ostree", "pivot"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
@@ -80,6 +88,9 @@ var importTable = map[string]rule{
 
 	"firstboot": {ours: all, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},
+
+	"cmd/pivotctl": {ours: all, foreign: true, never: processes},
+	"internal/cli": {ours: []string{"fault", "printable", "pinning"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
 }
 
 func TestImports(t *testing.T) {
@@ -95,6 +106,27 @@ func TestImports(t *testing.T) {
 		for _, imported := range p.Imports {
 			if why := r.forbids(imported); why != "" {
 				t.Errorf("package %s imports %s: %s", p.short(), imported, why)
+			}
+		}
+	}
+}
+
+// TestImportsAreUsed: a permission that nobody uses would let in tomorrow what the
+// table was made to keep out.
+func TestImportsAreUsed(t *testing.T) {
+	used := map[string][]string{} // imports of ours, by row
+	for _, p := range packages(t) {
+		name := row(p.short())
+		for _, imported := range p.Imports {
+			if ours, ok := strings.CutPrefix(imported, module+"/"); ok && !p.underTest() {
+				used[name] = append(used[name], ours)
+			}
+		}
+	}
+	for name, r := range importTable {
+		for _, allowed := range r.ours {
+			if !slices.Equal(r.ours, all) && !slices.Contains(values, allowed) && !slices.ContainsFunc(used[name], func(path string) bool { return within(path, []string{allowed}) }) {
+				t.Errorf("package %s may import %s, and does not", name, allowed)
 			}
 		}
 	}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/encapsulated"
+	"machine-pivot/fault"
+	"machine-pivot/internal/cli"
+	"machine-pivot/kargs"
+	"machine-pivot/machineconfig"
+	"machine-pivot/machineconfig/installconfig"
+	"machine-pivot/machineconfig/pool"
+	"machine-pivot/osimage/imageref"
+	"machine-pivot/pinning"
+	"machine-pivot/printable"
+)
+
+func configCommand() *cobra.Command {
+	return cli.Group("config", "MachineConfigs: validate, merge, render, serve",
+		validateCommand(), mergeCommand(), renderCommand(), ignitionCommand(), serveCommand(), fromInstallConfigCommand())
+}
+
+// ruleFlags are what MachineConfigs are judged by.
+type ruleFlags struct{ policy, cpus string }
+
+func (f *ruleFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.policy, "karg-policy", "", "file of rules for kernel arguments, beside the built-in ones: VERDICT ARGUMENT REASON; machines get it as "+kargs.PolicyPath)
+	cmd.Flags().StringVar(&f.cpus, "cpus", "", "CPUs that the machines have, as 0-63; workloads must fit")
+}
+
+func (f *ruleFlags) rules() (machineconfig.Rules, error) {
+	rules := machineconfig.Rules{KernelArguments: kargs.DefaultPolicy(), CheckImage: imageref.Check}
+	text, err := f.policyText()
+	if err != nil {
+		return rules, err
+	}
+	if rules.KernelArguments, err = rules.KernelArguments.Extend(string(text)); err != nil {
+		return rules, fault.New(fault.BadInput, "cannot use the policy for kernel arguments %s:\n%w", f.policy, err)
+	}
+	cpus, err := pinning.ParseCPUSet(f.cpus)
+	if err != nil {
+		return rules, fault.New(fault.Usage, "cannot use --cpus: %w", err)
+	}
+	rules.CPUs = cpus
+	return rules, nil
+}
+
+// policyText is what the file of rules for kernel arguments holds, if one is given.
+func (f *ruleFlags) policyText() ([]byte, error) {
+	if f.policy == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(f.policy)
+	if err != nil {
+		return nil, fault.New(fault.BadInput, "cannot read the policy for kernel arguments: %w", err)
+	}
+	return text, nil
+}
+
+// failed ends the program after a report that names errors.
+func failed(report machineconfig.Report) error {
+	if report.Failed() {
+		return cli.ExitStatus(fault.BadInput.ExitStatus())
+	}
+	return nil
+}
+
+// show writes a report for people.
+func show(w io.Writer, report machineconfig.Report) {
+	for _, p := range report {
+		fmt.Fprintln(w, printable.Text(p.String()))
+	}
+}
+
+func validateCommand() *cobra.Command {
+	var rules ruleFlags
+	var out cli.Output
+	var encapsulated bool
+	cmd := &cobra.Command{
+		Use:   "validate FILE|DIR…",
+		Short: "Report every problem of MachineConfigs, with file, line and JSON path",
+		Long: "Report every problem of MachineConfigs, with file, line and JSON path: of each one, and of what those\n" +
+			"of each role make together. Nothing is fetched. FILE - is the standard input.",
+		Args: cli.Usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			judge := validateFiles
+			if encapsulated {
+				judge = validateEncapsulated
+			}
+			r, err := rules.rules()
+			if err != nil {
+				return err
+			}
+			report, err := judge(args, cmd.InOrStdin(), r)
+			if err != nil {
+				return err
+			}
+			result := struct {
+				OK       bool                    `json:"ok"`
+				Problems []machineconfig.Problem `json:"problems"`
+			}{!report.Failed(), append([]machineconfig.Problem{}, report...)}
+			if err := out.Write(cmd.OutOrStdout(), result, func(w io.Writer) { show(w, report) }); err != nil {
+				return err
+			}
+			return failed(report)
+		},
+	}
+	rules.add(cmd)
+	out.Add(cmd)
+	cmd.Flags().BoolVar(&encapsulated, "encapsulated", false, "judge encapsulated MachineConfigs as a machine's first boot will")
+	return cmd
+}
+
+// validateFiles judges each MachineConfig, and if all are right what they make together.
+func validateFiles(paths []string, stdin io.Reader, rules machineconfig.Rules) (machineconfig.Report, error) {
+	all, report, err := pool.Read(paths, stdin, rules)
+	if err != nil || report.Failed() {
+		return report, err
+	}
+	together, err := pool.Validate(all, rules)
+	return append(report, together...), err
+}
+
+func validateEncapsulated(paths []string, stdin io.Reader, rules machineconfig.Rules) (machineconfig.Report, error) {
+	var report machineconfig.Report
+	for _, path := range paths {
+		data, err := pool.ReadFile(path, stdin)
+		if err != nil {
+			return nil, err
+		}
+		_, problems := encapsulated.Parse(data, encapsulated.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments})
+		for _, p := range problems {
+			p.File = path
+			report.Add(p)
+		}
+	}
+	return report, nil
+}
+
+func fromInstallConfigCommand() *cobra.Command {
+	var rules ruleFlags
+	out := objectOutput{"yaml"}
+	cmd := &cobra.Command{
+		Use:   "from-install-config FILE",
+		Short: "Make MachineConfigs of an install-config's kernel arguments, hyperthreading, FIPS mode and workload partitions",
+		Args:  cli.Usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := rules.rules()
+			if err != nil {
+				return err
+			}
+			data, err := pool.ReadFile(args[0], cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			all, report := installconfig.Decode(args[0], data, r)
+			show(cmd.ErrOrStderr(), report)
+			if report.Failed() {
+				return failed(report)
+			}
+			if len(all) == 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), args[0]+": it asks for nothing that needs a MachineConfig")
+			}
+			return out.write(cmd.OutOrStdout(), all...)
+		},
+	}
+	rules.add(cmd)
+	out.add(cmd)
+	return cmd
+}
+
+// objectOutput is the -o flag where the result is MachineConfigs.
+type objectOutput struct{ format string }
+
+func (o *objectOutput) add(cmd *cobra.Command) {
+	cmd.Flags().VarP(cli.OneOf{Value: &o.format, Allowed: []string{"yaml", "json"}}, "output", "o", "yaml|json")
+}
+
+// write prints MachineConfigs, several as YAML documents or as a list in JSON.
+func (o *objectOutput) write(w io.Writer, all ...*machineconfig.MachineConfig) error {
+	var text []byte
+	switch o.format {
+	case "yaml":
+		for i, mc := range all {
+			if i > 0 {
+				text = append(text, "---\n"...)
+			}
+			one, err := mc.YAML()
+			if err != nil {
+				return err
+			}
+			text = append(text, one...)
+		}
+	case "json":
+		var err error
+		if text, err = machineconfig.MarshalList(all); err != nil {
+			return err
+		}
+	}
+	_, err := io.Copy(w, bytes.NewReader(text))
+	return err
+}

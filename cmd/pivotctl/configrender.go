@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/encapsulated"
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/internal/cli"
+	"machine-pivot/machineconfig"
+	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/ignition/legacy"
+	"machine-pivot/machineconfig/pool"
+	"machine-pivot/machineconfig/provision"
+	"machine-pivot/machineconfig/snapshot"
+)
+
+// renderFlags say how MachineConfigs become what a machine gets.
+type renderFlags struct {
+	ruleFlags
+	images   machineconfig.Images
+	lock, ca string
+	update   bool
+}
+
+func (f *renderFlags) add(cmd *cobra.Command) {
+	f.ruleFlags.add(cmd)
+	cmd.Flags().StringVar(&f.images.OS, "os-image-url", "", "OS image of MachineConfigs that name none")
+	cmd.Flags().StringVar(&f.images.Extensions, "extensions-image", "", "image of the extensions' packages, of MachineConfigs that name none")
+	cmd.Flags().StringVar(&f.lock, "lock", "", "file that records what was fetched, so that the next time gives the same or says what changed")
+	cmd.Flags().BoolVar(&f.update, "update-lock", false, "accept what has changed since the lock file was written")
+	cmd.Flags().StringVar(&f.ca, "ca", "", "PEM file: certificate authorities to trust when fetching, beside the system's")
+}
+
+// renderer is the way from MachineConfigs to one, and what to do when it is gone:
+// keeping the lock file.
+func (f *renderFlags) renderer() (r pool.Renderer, keep func() error, err error) {
+	if r.Rules, err = f.rules(); err != nil {
+		return r, nil, err
+	}
+	if f.images.OS != "" {
+		if err := r.Rules.CheckImage(f.images.OS); err != nil {
+			return r, nil, fault.New(fault.Usage, "cannot use --os-image-url: %w", err)
+		}
+	}
+	r.Base = f.images
+	taker := snapshot.New()
+	taker.Accept = f.update
+	if taker.Roots, err = f.roots(); err != nil {
+		return r, nil, err
+	}
+	r.Inline = taker.Inline
+	keep = func() error { return nil }
+	if f.lock != "" {
+		keep, err = f.useLock(taker)
+	}
+	return r, keep, err
+}
+
+// useLock reads the lock file; the result writes it if something in it is new.
+func (f *renderFlags) useLock(taker *snapshot.Taker) (func() error, error) {
+	old, err := os.ReadFile(f.lock)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.New(fault.BadInput, "cannot read the lock file: %w", err)
+	}
+	if taker.Lock, err = snapshot.ParseLock(old); err != nil {
+		return nil, err
+	}
+	return func() error {
+		now := taker.Lock.JSON()
+		if string(now) == string(old) {
+			return nil
+		}
+		if err := hostfiles.Replace(hostfiles.OS{}, f.lock, now, 0o644); err != nil {
+			return fault.New(fault.CannotWrite, "cannot keep the lock file: %w", err)
+		}
+		old = now
+		return nil
+	}, nil
+}
+
+// onMachines is what first boots judge by, and the config that has them do so.
+func (f *renderFlags) onMachines() (encapsulated.Host, []ignition.Config, error) {
+	rules, err := f.rules()
+	if err != nil {
+		return encapsulated.Host{}, nil, err
+	}
+	host := encapsulated.Host{CheckImage: rules.CheckImage, Policy: &rules.KernelArguments}
+	text, err := f.policyText()
+	if err != nil || text == nil {
+		return host, nil, err
+	}
+	return host, []ignition.Config{provision.KargPolicy(text)}, nil
+}
+
+func (f *renderFlags) roots() (string, error) {
+	if f.ca == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(f.ca)
+	if err == nil {
+		if block, _ := pem.Decode(text); block == nil {
+			err = fmt.Errorf("%s has no PEM block", f.ca)
+		}
+	}
+	if err != nil {
+		return "", fault.New(fault.BadInput, "cannot use --ca: %w", err)
+	}
+	return string(text), nil
+}
+
+// rendered is the MachineConfig of a role, of files and directories; what is wrong
+// or doubtful is written to stderr.
+func (f *renderFlags) rendered(ctx context.Context, role string, paths []string, stdin io.Reader, stderr io.Writer) (*machineconfig.MachineConfig, error) {
+	if role == "" {
+		return nil, fault.New(fault.Usage, "no --role given").WithHint("roles are what the label %s says, as worker", machineconfig.RoleLabel)
+	}
+	r, keep, err := f.renderer()
+	if err != nil {
+		return nil, err
+	}
+	all, report, err := pool.Read(paths, stdin, r.Rules)
+	if err != nil {
+		return nil, err
+	}
+	show(stderr, report)
+	if report.Failed() {
+		return nil, failed(report)
+	}
+	merged, report, err := r.Merge(ctx, all, role)
+	show(stderr, report)
+	if err != nil {
+		return nil, err
+	}
+	if report.Failed() {
+		return nil, failed(report)
+	}
+	return merged, keep()
+}
+
+// objectCommand is merge or render, which differ in the name of the result.
+func objectCommand(use, short string, name func(*machineconfig.MachineConfig, string)) *cobra.Command {
+	var flags renderFlags
+	var role string
+	out := objectOutput{"yaml"}
+	cmd := &cobra.Command{
+		Use:   use + " --role ROLE FILE|DIR…",
+		Short: short,
+		Args:  cli.Usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			merged, err := flags.rendered(cmd.Context(), role, args, cmd.InOrStdin(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			name(merged, role)
+			return out.write(cmd.OutOrStdout(), merged)
+		},
+	}
+	flags.add(cmd)
+	out.add(cmd)
+	cmd.Flags().StringVar(&role, "role", "", "role of the machines, as worker")
+	return cmd
+}
+
+func mergeCommand() *cobra.Command {
+	return objectCommand("merge", "Merge the MachineConfigs of a role into one that fetches nothing",
+		func(m *machineconfig.MachineConfig, role string) {
+			m.Name = "merged-" + role
+			m.Labels = map[string]string{machineconfig.RoleLabel: role}
+		})
+}
+
+func renderCommand() *cobra.Command {
+	return objectCommand("render", "The same, named rendered-ROLE-HASH as in a cluster", func(*machineconfig.MachineConfig, string) {})
+}
+
+func ignitionCommand() *cobra.Command {
+	var flags renderFlags
+	var role, version, program string
+	cmd := &cobra.Command{
+		Use:   "ignition --role ROLE FILE|DIR…",
+		Short: "The Ignition config to give a new machine, with the MachineConfig in it",
+		Args:  cli.Usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(legacy.Versions(), version) {
+				return fault.New(fault.Usage, "cannot use --spec-version=%s: it is one of %s", version, strings.Join(legacy.Versions(), ", "))
+			}
+			more, err := embedded(program)
+			if err != nil {
+				return err
+			}
+			judge, policy, err := flags.onMachines()
+			if err != nil {
+				return err
+			}
+			merged, err := flags.rendered(cmd.Context(), role, args, cmd.InOrStdin(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			raw, report := provision.Config(merged, version, append(more, policy...)...)
+			if program != "" {
+				report = append(report, provision.FirstBoot(merged, judge)...)
+			}
+			show(cmd.ErrOrStderr(), report)
+			if report.Failed() {
+				return failed(report)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", raw)
+			return err
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().StringVar(&role, "role", "", "role of the machines, as worker")
+	cmd.Flags().StringVar(&version, "spec-version", ignition.Version, "version of the Ignition specification: "+strings.Join(legacy.Versions(), ", "))
+	addEmbed(cmd, &program)
+	return cmd
+}
+
+func addEmbed(cmd *cobra.Command, program *string) {
+	cmd.Flags().StringVar(program, "embed-pivot", "", "static pivot binary to give the machine too, with its units, for boot images that have none")
+}
+
+// embedded is the config that gives machines the program, if there is one to give.
+func embedded(program string) ([]ignition.Config, error) {
+	if program == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(program)
+	if err != nil {
+		return nil, fault.New(fault.BadInput, "cannot embed the program: %w", err)
+	}
+	config, err := provision.Embed(data)
+	return []ignition.Config{config}, err
+}

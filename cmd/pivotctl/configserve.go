@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/fault"
+	"machine-pivot/internal/cli"
+	"machine-pivot/machineconfig"
+	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/machineconfig/pool"
+	"machine-pivot/machineconfig/provision"
+	"machine-pivot/machineconfig/serve"
+	"machine-pivot/printable"
+)
+
+// serveFlags are those of a config server.
+type serveFlags struct {
+	renderFlags
+	listen, cert, key, program string
+	reload                     time.Duration
+	connections, perAddress    int
+}
+
+func serveCommand() *cobra.Command {
+	var flags serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve --listen ADDR DIR|FILE…",
+		Short: "Serve machines their Ignition configs at /config/ROLE, as the machine-config server does",
+		Long: "Serve machines their Ignition configs at /config/ROLE, as the machine-config server does, in the version\n" +
+			"that each accepts; /healthz says whether it serves. It reads the files anew when they change.",
+		Args: cli.Usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
+	}
+	flags.add(cmd)
+	cmd.Flags().StringVar(&flags.listen, "listen", "localhost:22624", "address to listen on")
+	cmd.Flags().StringVar(&flags.cert, "tls-cert", "", "PEM file: certificate, with those that signed it")
+	cmd.Flags().StringVar(&flags.key, "tls-key", "", "PEM file: the certificate's key")
+	cmd.Flags().DurationVar(&flags.reload, "reload", 5*time.Second, "how often to look for changes")
+	cmd.Flags().IntVar(&flags.connections, "max-connections", 8192, "connections that are open at once; more wait")
+	cmd.Flags().IntVar(&flags.perAddress, "max-connections-per-address", 2048,
+		"connections of one address that are open at once; more are reset (behind a load balancer all machines may have one)")
+	addEmbed(cmd, &flags.program)
+	return cmd
+}
+
+func (f *serveFlags) run(cmd *cobra.Command, paths []string) error {
+	if (f.cert == "") != (f.key == "") {
+		return fault.New(fault.Usage, "--tls-cert and --tls-key go together")
+	}
+	if f.reload <= 0 || f.connections <= 0 || f.perAddress <= 0 {
+		return fault.New(fault.Usage, "--reload, --max-connections and --max-connections-per-address must be more than nothing")
+	}
+	more, err := embedded(f.program)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	log := func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintln(cmd.ErrOrStderr(), printable.Text(line))
+	}
+	server := &serve.Server{
+		Load:  func(ctx context.Context) (serve.Content, error) { return f.load(ctx, paths, more, log) },
+		Stamp: func() (string, error) { return stamp(slices.Concat(paths, []string{f.cert, f.key, f.policy, f.ca})) },
+		Log:   log, MaxConnections: f.connections, MaxPerAddress: f.perAddress,
+	}
+	if err := server.Reload(cmd.Context()); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return fault.New(fault.Unavailable, "cannot listen: %w", err)
+	}
+	log("serving on " + listener.Addr().String())
+	ticker := time.NewTicker(f.reload)
+	defer ticker.Stop()
+	go server.Watch(cmd.Context(), ticker.C)
+	return server.Serve(cmd.Context(), listener)
+}
+
+// load renders the MachineConfigs of every role.
+func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.Config, log func(string)) (serve.Content, error) {
+	var content serve.Content
+	judge, policy, err := f.onMachines()
+	if err != nil {
+		return content, err
+	}
+	content.More = slices.Concat(more, policy)
+	r, keep, err := f.renderer()
+	if err != nil {
+		return content, err
+	}
+	all, report, err := pool.Read(paths, strings.NewReader(""), r.Rules)
+	if err != nil {
+		return content, err
+	}
+	if !report.Failed() {
+		var together machineconfig.Report
+		if content.Roles, together, err = r.MergeAll(ctx, all); err != nil {
+			return content, err
+		}
+		report = append(report, together...)
+	}
+	for _, merged := range content.Roles {
+		if f.program != "" {
+			report = append(report, provision.FirstBoot(merged, judge)...)
+		}
+	}
+	if err := report.Err("the MachineConfigs"); err != nil {
+		return content, err
+	}
+	for _, p := range report {
+		log(p.String())
+	}
+	for _, role := range pool.Roles(all) {
+		log(fmt.Sprintf("role %s: %s", role, content.Roles[role].Name))
+	}
+	if f.cert != "" {
+		certificate, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return content, fault.New(fault.BadInput, "cannot use the certificate: %w", err)
+		}
+		content.Certificate = &certificate
+	}
+	return content, keep()
+}
+
+// stamp is another one whenever one of the files is.
+func stamp(paths []string) (string, error) {
+	var named []string
+	for _, path := range paths {
+		if path != "" {
+			named = append(named, path)
+		}
+	}
+	files, err := pool.Files(named)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(&b, file, info.Size(), info.ModTime().UnixNano())
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/containerruntime"
+	"machine-pivot/fault"
+	"machine-pivot/internal/cli"
+	"machine-pivot/machineconfig"
+	"machine-pivot/machineconfig/document"
+	"machine-pivot/osimage/imageref"
+	"machine-pivot/pinning"
+)
+
+func ctrcfgCommand() *cobra.Command {
+	return cli.Group("ctrcfg", "ContainerRuntimeConfigs: render to MachineConfigs", ctrcfgRenderCommand())
+}
+
+// ctrcfgFlags are the inputs of ctrcfg render.
+type ctrcfgFlags struct{ role, rendered, format string }
+
+func ctrcfgRenderCommand() *cobra.Command {
+	var flags ctrcfgFlags
+	cmd := &cobra.Command{
+		Use:   "render FILE…",
+		Short: "Make MachineConfigs of ContainerRuntimeConfigs",
+		Long: "Make MachineConfigs of ContainerRuntimeConfigs.\n" +
+			"FILE holds them, and MachineConfigPools: then their labels decide which is for which pool.\n" +
+			"Without pools all are for --role.",
+		Args: cli.Usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
+	}
+	cmd.Flags().StringVar(&flags.role, "role", "", "role of the machines: worker, master or a pool's name")
+	cmd.Flags().StringVar(&flags.rendered, "rendered", "", "file with the pool's rendered MachineConfig, whose files are changed")
+	cmd.Flags().StringVarP(&flags.format, "output", "o", "yaml", "yaml|json: the MachineConfigs; ignition: their Ignition configs alone")
+	return cmd
+}
+
+func (f *ctrcfgFlags) run(cmd *cobra.Command, args []string) error {
+	objects, err := readRuntimeConfigs(args, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if f.role == "" && len(objects.Pools) == 0 {
+		return fault.New(fault.Usage, "no --role given").WithHint("give the role of the machines, or the MachineConfigPools")
+	}
+	base, err := f.base()
+	if err != nil {
+		return err
+	}
+	assigned, err := objects.Assign(f.role)
+	if err != nil {
+		return fault.New(fault.BadInput, "%w", err)
+	}
+	if len(assigned) > 1 && f.rendered != "" {
+		return fault.New(fault.Usage, "cannot use --rendered for several pools").WithHint("say with --role which pool it is of")
+	}
+	var manifests []machineconfig.Manifest
+	for _, a := range assigned {
+		r, err := a.Render(base)
+		if err != nil {
+			return fault.New(fault.BadInput, "%w", err)
+		}
+		for _, w := range r.Warnings {
+			fmt.Fprintln(cmd.ErrOrStderr(), "pivotctl: warning:", w)
+		}
+		manifests = append(manifests, r.Manifests...)
+	}
+	for i, m := range manifests {
+		if i > 0 && f.format == "yaml" {
+			fmt.Fprintln(cmd.OutOrStdout(), "---")
+		}
+		if err := writeManifest(cmd.OutOrStdout(), m, f.format); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readRuntimeConfigs reads all files; one report has what is wrong with any.
+func readRuntimeConfigs(files []string, warnings io.Writer) (containerruntime.Objects, error) {
+	var all containerruntime.Objects
+	var report document.Report
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return all, fault.New(fault.BadInput, "cannot read ContainerRuntimeConfig: %w", err)
+		}
+		objects, problems := containerruntime.Decode(file, data)
+		all.Configs = append(all.Configs, objects.Configs...)
+		all.Pools = append(all.Pools, objects.Pools...)
+		report = append(report, problems...)
+	}
+	if !report.Failed() && len(report) > 0 {
+		fmt.Fprintln(warnings, report)
+	}
+	return all, report.Err("ContainerRuntimeConfigs")
+}
+
+// base is the files of the rendered MachineConfig that settings may have to do with.
+func (f *ctrcfgFlags) base() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	if f.rendered == "" {
+		return files, nil
+	}
+	data, err := os.ReadFile(f.rendered)
+	if err != nil {
+		return nil, fault.New(fault.BadInput, "cannot read the rendered MachineConfig: %w", err)
+	}
+	all, report := machineconfig.Decode(f.rendered, data, machineconfig.Rules{CheckImage: imageref.Check})
+	if err := report.Err("MachineConfig " + f.rendered); err != nil {
+		return nil, err
+	}
+	if len(all) != 1 {
+		return nil, fault.New(fault.BadInput, "cannot use %s: it holds %d MachineConfigs, not one", f.rendered, len(all))
+	}
+	err = inlineFiles(all[0], files, func(path string) bool {
+		return path == containerruntime.StoragePath || strings.HasPrefix(path, pinning.DropInDir+"/")
+	})
+	return files, err
+}

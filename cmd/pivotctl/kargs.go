@@ -1,0 +1,140 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/fault"
+	"machine-pivot/internal/cli"
+	"machine-pivot/kargs"
+	"machine-pivot/pinning"
+)
+
+func kargsCommand() *cobra.Command {
+	return cli.Group("kargs", "Compare and check kernel arguments", kargsDiffCommand(), kargsCheckCommand())
+}
+
+func kargsDiffCommand() *cobra.Command {
+	var out cli.Output
+	var booted, old, wanted, deleted, legacy string
+	cmd := &cobra.Command{
+		Use:   "diff --booted LINE",
+		Short: "Work out the command line that a change makes",
+		Args:  cli.Usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var change kargs.Change
+			for _, list := range []struct {
+				flag, text string
+				into       *kargs.Line
+			}{{"old", old, &change.Old}, {"new", wanted, &change.New}, {"delete", deleted, &change.Delete}} {
+				line, err := argumentList(list.flag, list.text)
+				if err != nil {
+					return err
+				}
+				*list.into = line
+			}
+			if err := addLegacy(&change, legacy); err != nil {
+				return err
+			}
+			result, err := change.Apply(kargs.Split(booted))
+			if err != nil {
+				return fault.New(fault.BadInput, "%w", err)
+			}
+			return out.Write(cmd.OutOrStdout(), result, func(w io.Writer) { fmt.Fprintln(w, result.Final) })
+		},
+	}
+	out.Add(cmd)
+	cmd.Flags().StringVar(&booted, "booted", "", "options of the boot entry")
+	cmd.Flags().StringVar(&old, "old", "[]", "JSON array: arguments wanted before")
+	cmd.Flags().StringVar(&wanted, "new", "[]", "JSON array: arguments wanted now")
+	cmd.Flags().StringVar(&deleted, "delete", "[]", "JSON array: arguments to remove")
+	cmd.Flags().StringVar(&legacy, "legacy", "", "file of lines ADD ARG and DELETE ARG, as /etc/pivot/kernel-args")
+	return cmd
+}
+
+// addLegacy adds to a change what a legacy file asks for, if there is one.
+func addLegacy(change *kargs.Change, file string) error {
+	if file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fault.New(fault.BadInput, "cannot read kernel arguments: %w", err)
+	}
+	asked, err := kargs.ParseLegacy(string(text))
+	if err != nil {
+		return fault.New(fault.BadInput, "cannot use %s:\n%w", file, err)
+	}
+	change.New = append(change.New, asked.New...)
+	change.Delete = append(change.Delete, asked.Delete...)
+	return nil
+}
+
+// argumentList parses a JSON array of entries, each of which may hold several arguments.
+func argumentList(flag, text string) (kargs.Line, error) {
+	var entries []string
+	if err := json.Unmarshal([]byte(text), &entries); err != nil {
+		return nil, fault.New(fault.Usage, "cannot use --%s: not a JSON array of strings: %w", flag, err)
+	}
+	var line kargs.Line
+	for _, entry := range entries {
+		line = append(line, kargs.Split(entry)...)
+	}
+	return line, nil
+}
+
+func kargsCheckCommand() *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:   "check ARG…",
+		Short: "Check kernel arguments against grammar and policy",
+		Args:  cli.Usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			result := struct {
+				OK       bool            `json:"ok"`
+				Problems []kargs.Problem `json:"problems"`
+			}{OK: true, Problems: append([]kargs.Problem{}, kargs.Check(args...)...)}
+			for _, p := range result.Problems {
+				result.OK = result.OK && p.Severity != kargs.Error
+			}
+			err := out.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
+				for _, p := range result.Problems {
+					fmt.Fprintf(w, "%s: %s %s\n", p.Severity, p.Argument, p.Message)
+				}
+			})
+			if err == nil && !result.OK {
+				return cli.ExitStatus(fault.BadInput.ExitStatus())
+			}
+			return err
+		},
+	}
+	out.Add(cmd)
+	return cmd
+}
+
+func cpusetCommand() *cobra.Command {
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:   "cpuset SET",
+		Short: "Parse a CPU set and show its canonical form",
+		Args:  cli.Usage(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			set, err := pinning.ParseCPUSet(args[0])
+			if err != nil {
+				return fault.New(fault.BadInput, "%w", err)
+			}
+			result := struct {
+				CPUs      []int  `json:"cpus"`
+				Canonical string `json:"canonical"`
+				Size      int    `json:"size"`
+			}{append([]int{}, set.List()...), set.String(), set.Size()}
+			return out.Write(cmd.OutOrStdout(), result, func(w io.Writer) { fmt.Fprintln(w, result.Canonical) })
+		},
+	}
+	out.Add(cmd)
+	return cmd
+}

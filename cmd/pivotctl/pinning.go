@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/internal/cli"
+	"machine-pivot/machineconfig"
+	"machine-pivot/pinning"
+)
+
+func pinningCommand() *cobra.Command {
+	return cli.Group("pinning", "CPU partitioning: sets, files, pods", cpusetCommand(), pinningGenerateCommand(), pinningCheckCommand(), pinningMutateCommand())
+}
+
+// generateFlags are the inputs of pinning generate.
+type generateFlags struct {
+	role, name, dropIn, format, directory string
+	cpusets                               []string
+}
+
+func pinningGenerateCommand() *cobra.Command {
+	var flags generateFlags
+	cmd := &cobra.Command{
+		Use:   "generate --role ROLE --cpuset WORKLOAD=SET",
+		Short: "Write the files of CPU partitioning, as a MachineConfig or below a directory",
+		Long: "Write the files of CPU partitioning, as a MachineConfig or below a directory.\n" +
+			"Without --cpuset the feature is off: nothing is written.",
+		Args: cli.Usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
+	}
+	cmd.Flags().StringVar(&flags.role, "role", "", "role of the machines: master, worker or a pool's name")
+	cmd.Flags().StringArrayVar(&flags.cpusets, "cpuset", nil, "CPUs of a workload, as management=0-1,52-53 (repeatable)")
+	cmd.Flags().StringVar(&flags.name, "name", "", "name of the MachineConfig (default 02-ROLE-workload-partitioning)")
+	cmd.Flags().StringVar(&flags.dropIn, "drop-in", filepath.Base(pinning.DropInPath), "name of CRI-O's drop-in")
+	cmd.Flags().StringVar(&flags.directory, "directory", "", "write the plain files below this directory instead")
+	cmd.Flags().StringVarP(&flags.format, "output", "o", "yaml", "yaml|json: the MachineConfig; ignition: its Ignition config alone")
+	return cmd
+}
+
+func (f *generateFlags) run(cmd *cobra.Command) error {
+	workloads, err := cli.Workloads(f.cpusets)
+	if err != nil {
+		return err
+	}
+	path, note, err := pinning.DropInNamed(f.dropIn)
+	if err != nil {
+		return fault.New(fault.Usage, "cannot use --drop-in: %w", err)
+	}
+	if len(workloads) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "pivotctl: note: no CPU set is given, so CPU partitioning stays off: there is no file to write")
+		return nil
+	}
+	if note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "pivotctl: warning:", note)
+	}
+	files := []hostfiles.File{
+		{Path: path, Mode: 0o644, Content: pinning.DropIn(workloads)},
+		{Path: pinning.KubeletPath, Mode: 0o644, Content: pinning.KubeletFile(workloads)},
+	}
+	if f.directory != "" {
+		return writeBelow(f.directory, files)
+	}
+	if f.role == "" {
+		return fault.New(fault.Usage, "no --role given").WithHint("it is the role of the machines: master, worker or a pool's name; or give --directory")
+	}
+	name := f.name
+	if name == "" {
+		name = "02-" + f.role + "-workload-partitioning"
+	}
+	return writeManifest(cmd.OutOrStdout(), machineconfig.Manifest{Name: name, Role: f.role, Files: files}, f.format)
+}
+
+// writeManifest prints a manifest in the format asked for.
+func writeManifest(w io.Writer, m machineconfig.Manifest, format string) error {
+	if err := m.Check(); err != nil {
+		return fault.New(fault.Usage, "%w", err)
+	}
+	write, ok := map[string]func() ([]byte, error){"yaml": m.YAML, "json": m.JSON, "ignition": m.Ignition}[format]
+	if !ok {
+		return fault.New(fault.Usage, "cannot use --output=%s: it is yaml, json or ignition", format)
+	}
+	text, err := write()
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
+}
+
+// writeBelow writes files below a directory that stands for the machine's root.
+func writeBelow(root string, files []hostfiles.File) error {
+	for _, f := range files {
+		name := filepath.Join(root, f.Path)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return fault.New(fault.CannotWrite, "cannot write %s: %w", name, err)
+		}
+		if err := os.WriteFile(name, f.Content, f.Mode); err != nil {
+			return fault.New(fault.CannotWrite, "cannot write: %w", err)
+		}
+	}
+	return nil
+}

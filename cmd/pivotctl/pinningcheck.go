@@ -1,0 +1,279 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/fault"
+	"machine-pivot/host"
+	"machine-pivot/internal/cli"
+	"machine-pivot/kargs"
+	"machine-pivot/machineconfig"
+	"machine-pivot/machineconfig/ignition"
+	"machine-pivot/osimage/imageref"
+	"machine-pivot/pinning"
+)
+
+// checkFlags are the inputs of pinning check.
+type checkFlags struct {
+	cli.Output
+	root, online, cmdline, role string
+}
+
+func pinningCheckCommand() *cobra.Command {
+	var flags checkFlags
+	cmd := &cobra.Command{
+		Use:   "check [FILE…]",
+		Short: "Hold CPU partitioning against CRI-O's rules, kubelet's CPU manager and the CPUs after a reboot",
+		Long: "Hold CPU partitioning against CRI-O's rules, kubelet's CPU manager and the CPUs after a reboot.\n" +
+			"FILE is a CRI-O drop-in, kubelet's file, its configuration, its cpu_manager_state, MachineConfigs, or a KubeletConfig.\n" +
+			"Without FILE the machine below --root is checked, with all that CRI-O reads there.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			input, err := flags.input(cmd, args)
+			if err != nil {
+				return err
+			}
+			return flags.report(cmd.OutOrStdout(), pinning.Inspect(input))
+		},
+	}
+	flags.Add(cmd)
+	cmd.Flags().StringVar(&flags.root, "root", "/", "root directory of the machine")
+	cmd.Flags().StringVar(&flags.online, "online", "", "CPUs that the machine has, instead of those below --root")
+	cmd.Flags().StringVar(&flags.cmdline, "cmdline", "", "kernel command line of the next boot, instead of the boot entry's")
+	cmd.Flags().StringVar(&flags.role, "role", "", "of the MachineConfigs only those that machines of this role get")
+	return cmd
+}
+
+// input gathers what is to be checked.
+func (f *checkFlags) input(cmd *cobra.Command, args []string) (pinning.Input, error) {
+	if err := cli.CheckRoot(f.root); err != nil {
+		return pinning.Input{}, err
+	}
+	h := host.New(f.root)
+	onHost := len(args) == 0
+	var in pinning.Input
+	var err error
+	if onHost {
+		if in.Files, err = h.PartitionFiles(); err == nil && f.cmdline == "" {
+			in.Line, err = h.NextLine()
+		}
+	} else {
+		in, err = f.read(args)
+	}
+	if err != nil {
+		return pinning.Input{}, err
+	}
+	in.Line = append(in.Line, kargs.Split(f.cmdline)...)
+	switch {
+	case f.online != "":
+		set, err := pinning.ParseCPUSet(f.online)
+		if err != nil {
+			return pinning.Input{}, fault.New(fault.Usage, "cannot use --online: %w", err)
+		}
+		in.Machine = pinning.CPUsOnly(set)
+	case onHost || cmd.Flags().Changed("root"):
+		if in.Machine, err = h.CPUs(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return pinning.Input{}, err
+		}
+	}
+	return in, nil
+}
+
+// read reads the files of the command line, each for what it is.
+func (f *checkFlags) read(paths []string) (pinning.Input, error) {
+	g := given{input: pinning.Input{Files: map[string][]byte{}}}
+	for _, path := range paths {
+		if err := g.add(path); err != nil {
+			return g.input, err
+		}
+	}
+	if err := f.addConfigs(&g.input, g.configs); err != nil || g.kubelet == nil {
+		return g.input, err
+	}
+	files := g.input.Files
+	var err error
+	if files[pinning.KubeletConfigPath], err = pinning.WithKubeletConfig(files[pinning.KubeletConfigPath], g.kubelet); err != nil {
+		return g.input, fault.New(fault.BadInput, "cannot use the KubeletConfig: %w", err)
+	}
+	return g.input, nil
+}
+
+// given are the files of the command line.
+type given struct {
+	input   pinning.Input
+	configs []*machineconfig.MachineConfig
+	kubelet []byte // a KubeletConfig, which a cluster lays over kubelet's file
+}
+
+// add reads a file.
+func (g *given) add(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fault.New(fault.BadInput, "cannot read what to check: %w", err)
+	}
+	kind := kindOf(data)
+	switch {
+	case kind == "MachineConfig" || strings.HasSuffix(kind, "List"):
+		decoded, report := machineconfig.Decode(path, data, machineconfig.Rules{CheckImage: imageref.Check})
+		g.configs = append(g.configs, decoded...)
+		return report.Err("MachineConfig " + path)
+	case kind == "KubeletConfig":
+		if g.kubelet != nil {
+			return fault.New(fault.Usage, "cannot check %s: another KubeletConfig is given; give the one that machines of the role get", path)
+		}
+		g.kubelet = data
+		return nil
+	}
+	at := placeOf(path, kind)
+	if at == "" {
+		return fault.New(fault.BadInput, "cannot check %s: it is of the kind %s", path, kind).
+			WithHint("give CRI-O's drop-ins, kubelet's files, MachineConfigs, or a KubeletConfig")
+	}
+	if _, twice := g.input.Files[at]; twice {
+		return fault.New(fault.Usage, "cannot check %s: another file given stands for %s too", path, at)
+	}
+	g.input.Files[at] = data
+	return nil
+}
+
+// yamlKind is the kind of a Kubernetes object in YAML.
+var yamlKind = regexp.MustCompile(`(?m)^kind:[ \t]*["']?([A-Za-z]+)`)
+
+// kindOf is the kind of a Kubernetes object, "json" for another JSON object,
+// "state" for the one of kubelet's CPU manager, and "" for anything else.
+func kindOf(data []byte) string {
+	var object struct {
+		Kind   string `json:"kind"`
+		Policy string `json:"policyName"`
+	}
+	if strings.HasPrefix(strings.TrimSpace(string(data)), "{") {
+		_ = json.Unmarshal(data, &object) // what is wrong with it its reader says
+		switch {
+		case object.Kind != "":
+			return object.Kind
+		case object.Policy != "":
+			return "state"
+		}
+		return "json"
+	}
+	if match := yamlKind.FindSubmatch(data); match != nil {
+		return string(match[1])
+	}
+	return ""
+}
+
+// placeOf is the path on a host that a file given stands for; "" if it is a
+// Kubernetes object that has none.
+func placeOf(path, kind string) string {
+	switch kind {
+	case "KubeletConfiguration":
+		return pinning.KubeletConfigPath
+	case "state":
+		return pinning.ManagerStatePath
+	case "json":
+		return pinning.KubeletPath
+	case "":
+		return pinning.DropInDir + "/" + filepath.Base(path)
+	}
+	return ""
+}
+
+// addConfigs adds the files and kernel arguments of MachineConfigs, merged as
+// for the machines of a role.
+func (f *checkFlags) addConfigs(in *pinning.Input, configs []*machineconfig.MachineConfig) error {
+	if len(configs) == 0 {
+		return nil
+	}
+	if f.role != "" {
+		configs = machineconfig.Select(configs, f.role)
+	}
+	for _, mc := range configs {
+		if f.role == "" && mc.Role() != configs[0].Role() {
+			return fault.New(fault.Usage, "cannot check MachineConfigs of the roles %s and %s together", configs[0].Role(), mc.Role()).
+				WithHint("say with --role which machines to look at")
+		}
+	}
+	merged, err := machineconfig.Merge(configs, machineconfig.Images{})
+	if err != nil {
+		return err
+	}
+	for _, entry := range merged.Spec.KernelArguments {
+		in.Line = append(in.Line, kargs.Split(entry)...)
+	}
+	return inlineFiles(merged, in.Files, func(path string) bool {
+		return pinning.IsPinningPath(path) || slices.Contains([]string{pinning.ConfigPath, pinning.KubeletConfigPath}, path)
+	})
+}
+
+// inlineFiles adds the contents of a MachineConfig's files, those that are wanted, by path.
+func inlineFiles(mc *machineconfig.MachineConfig, into map[string][]byte, wanted func(path string) bool) error {
+	if mc.Spec.Config == nil {
+		return nil
+	}
+	for _, file := range mc.Spec.Config.Storage.Files {
+		if !wanted(file.Path) {
+			continue
+		}
+		content, err := ignition.Content(file.Contents, 1<<20)
+		if err != nil {
+			return fault.New(fault.BadInput, "cannot read file %s of MachineConfig %s: %w", file.Path, mc.Name, err)
+		}
+		into[file.Path] = content
+	}
+	return nil
+}
+
+// report prints what was found; errors among it make the exit status.
+func (f *checkFlags) report(w io.Writer, r pinning.Result) error {
+	failed := pinning.Failed(r.Problems)
+	value := struct {
+		OK        bool              `json:"ok"`
+		Workloads pinning.Workloads `json:"workloads"`
+		Pools     *pinning.Pools    `json:"pools,omitempty"`
+		Problems  []pinning.Problem `json:"problems"`
+	}{!failed, r.Workloads, r.Pools, append([]pinning.Problem{}, r.Problems...)}
+	err := f.Write(w, value, func(w io.Writer) { printPinning(w, r) })
+	if err == nil && failed {
+		return cli.ExitStatus(fault.BadInput.ExitStatus())
+	}
+	return err
+}
+
+func printPinning(w io.Writer, r pinning.Result) {
+	for _, p := range r.Problems {
+		fmt.Fprintf(w, "%s: %s: %s\n", p.Severity, p.Path, p.Message)
+	}
+	line := func(name string, set pinning.CPUSet) {
+		text := set.String()
+		if set.IsEmpty() {
+			text = "none"
+		}
+		fmt.Fprintf(w, "%-22s %-20s %d\n", name, text, set.Size())
+	}
+	switch {
+	case len(r.Workloads) > 0:
+	case slices.Contains(r.Files, pinning.KubeletPath):
+		fmt.Fprintln(w, "CPU partitioning is on, but no workload has CPUs of its own")
+	default:
+		fmt.Fprintln(w, "CPU partitioning is off: no workload is defined")
+	}
+	for _, name := range r.Workloads.Names() {
+		line(name, r.Workloads[name])
+	}
+	if p := r.Pools; p != nil {
+		line("online after reboot", p.Online)
+		line("left by workloads", p.Rest)
+		line("shared pool", p.Shared)
+		line("may become dedicated", p.Dedicated)
+	}
+}

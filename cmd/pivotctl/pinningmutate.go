@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/fault"
+	"machine-pivot/hostfiles"
+	"machine-pivot/internal/cli"
+	"machine-pivot/pinning/pods"
+	"machine-pivot/printable"
+)
+
+// mutateFlags are the inputs of pinning mutate.
+type mutateFlags struct {
+	cli.Output
+	inPlace        bool
+	shares, syntax string
+	namespaces     []string
+}
+
+// mutated is a manifest with what became of it.
+type mutated struct {
+	File string `json:"file"`
+	pods.Decision
+	Error string `json:"error,omitempty"`
+
+	mode    os.FileMode
+	content []byte
+}
+
+func pinningMutateCommand() *cobra.Command {
+	var flags mutateFlags
+	cmd := &cobra.Command{
+		Use:   "mutate MANIFEST…",
+		Short: "Change static pod manifests as a kubelet with workload partitioning does",
+		Long: "Change static pod manifests as a kubelet with workload partitioning does: CPU requests become requests of\n" +
+			"the workload's resource, and CRI-O gets the CPU shares of each container by an annotation.\n" +
+			"The manifests are printed; with --in-place they are replaced, all or, if one is refused, none.",
+		Args: cli.Usage(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options, err := flags.options()
+			if err != nil {
+				return err
+			}
+			return flags.run(cmd, args, options)
+		},
+	}
+	flags.Output.Add(cmd)
+	cmd.Flags().Lookup("output").Usage = "text: the manifests; json: each decision with its reason"
+	cmd.Flags().BoolVar(&flags.inPlace, "in-place", false, "replace the files")
+	cmd.Flags().StringVar(&flags.shares, "shares", "kubelet", "CPU shares of 400m: kubelet for 409, enhancement for 400")
+	cmd.Flags().StringVar(&flags.syntax, "syntax", "json", "of the annotations: json, or plain for CRI-O 1.21.0")
+	cmd.Flags().StringArrayVar(&flags.namespaces, "namespaces", nil, "file with namespaces: refuse workloads that they do not allow (repeatable)")
+	return cmd
+}
+
+func (f *mutateFlags) options() (pods.Options, error) {
+	var o pods.Options
+	var ok bool
+	if o.Shares, ok = map[string]func(int64) int64{"kubelet": pods.Shares, "enhancement": pods.SeedShares}[f.shares]; !ok {
+		return o, fault.New(fault.Usage, "cannot use --shares=%s: it is kubelet or enhancement", f.shares)
+	}
+	if o.Syntax, ok = map[string]pods.Syntax{"json": pods.JSONSyntax, "plain": pods.PlainSyntax}[f.syntax]; !ok {
+		return o, fault.New(fault.Usage, "cannot use --syntax=%s: it is json or plain", f.syntax)
+	}
+	for _, file := range f.namespaces {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return o, fault.New(fault.BadInput, "cannot read namespaces: %w", err)
+		}
+		allowed, err := pods.Namespaces(data)
+		if err != nil {
+			return o, fault.New(fault.BadInput, "%s: %w", file, err)
+		}
+		if o.Allowed == nil {
+			o.Allowed = map[string]string{}
+		}
+		for name, types := range allowed {
+			o.Allowed[name] = types
+		}
+	}
+	return o, nil
+}
+
+func (f *mutateFlags) run(cmd *cobra.Command, args []string, o pods.Options) error {
+	var all []mutated
+	refused := false
+	for _, file := range args {
+		m, err := mutateFile(file, o)
+		if err != nil {
+			return err
+		}
+		if m.Error != "" {
+			refused = true
+			fmt.Fprintf(cmd.ErrOrStderr(), "pivotctl: error: %s: %s\n", file, printable.Text(m.Error))
+		} else if m.Warning != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "pivotctl: warning: %s: %s\n", file, m.Warning)
+		}
+		all = append(all, m)
+	}
+	if f.inPlace && !refused {
+		if err := replaceAll(all); err != nil {
+			return err
+		}
+	}
+	text := func(w io.Writer) { printMutated(w, all) }
+	if !f.inPlace {
+		text = func(io.Writer) { writeMutated(cmd.OutOrStdout(), all) } // documents, as they are
+	}
+	if err := f.Write(cmd.OutOrStdout(), all, text); err != nil {
+		return err
+	}
+	if refused {
+		return cli.ExitStatus(fault.BadInput.ExitStatus())
+	}
+	return nil
+}
+
+func mutateFile(file string, o pods.Options) (mutated, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return mutated{}, fault.New(fault.BadInput, "cannot read manifest: %w", err)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return mutated{}, fault.New(fault.BadInput, "cannot read manifest: %w", err)
+	}
+	m := mutated{File: file, mode: info.Mode().Perm()}
+	m.content, m.Decision, err = pods.Mutate(data, o)
+	if err != nil {
+		m.Error = err.Error()
+	}
+	return m, nil
+}
+
+// replaceAll writes the changed manifests. Kubelet, which reads their directory
+// whole, passes over the temporary file: its name begins with a dot.
+func replaceAll(all []mutated) error {
+	for _, m := range all {
+		if !m.Changed {
+			continue
+		}
+		if err := hostfiles.Replace(hostfiles.OS{}, m.File, m.content, m.mode); err != nil {
+			return fault.New(fault.CannotWrite, "%w", err)
+		}
+	}
+	return nil
+}
+
+// printMutated says what became of the manifests in their place.
+func printMutated(w io.Writer, all []mutated) {
+	for _, m := range all {
+		if m.Error != "" {
+			continue
+		}
+		change := "unchanged"
+		if m.Changed {
+			change = "changed"
+		}
+		fmt.Fprintf(w, "%s: %s: %s\n", m.File, change, m.Reason)
+		for _, c := range m.Containers {
+			fmt.Fprintf(w, "  container %s: %s; CPU shares %d\n", c.Name, c.Reason, c.Shares)
+		}
+		for _, r := range m.Removed {
+			fmt.Fprintf(w, "  annotation %s removed: %s\n", r.Key, r.Reason)
+		}
+	}
+}
+
+// writeMutated writes the manifests, for programs.
+func writeMutated(w io.Writer, all []mutated) {
+	written := 0
+	for _, m := range all {
+		if m.Error != "" {
+			continue
+		}
+		if written++; written > 1 && !bytes.HasPrefix(m.content, []byte("---")) {
+			fmt.Fprintln(w, "---")
+		}
+		fmt.Fprintln(w, strings.TrimSuffix(string(m.content), "\n"))
+	}
+}

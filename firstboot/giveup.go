@@ -1,0 +1,22 @@
+package firstboot
+
+import (
+	"context"
+
+	"machine-pivot/fault"
+	"machine-pivot/pivot"
+)
+
+// gaveUp ends the transaction of a machine that stays on its old system, and
+// says why.
+func (b *FirstBoot) gaveUp(ctx context.Context, out pivot.Outcome) error {
+	err := fault.New(fault.Refused, "cannot pivot this machine: after %d attempts it still comes up without the target: %s",
+		b.Progress.Record.Attempt, b.converger().Missing(ctx, out))
+	if b.Progress.Record.Phase != pivot.Failed {
+		b.Progress.Record.Error = pivot.FailureOf(err)
+		if jerr := b.Progress.Enter(pivot.Failed, out.State.BootID); jerr != nil {
+			return jerr
+		}
+	}
+	return err.WithHint("see the journal of the boot before (journalctl -b -1); to try again: pivot firstboot --again")
+}

@@ -1,0 +1,124 @@
+// Package cli is what the command lines of both programs have in common: commands and
+// what a wrong use of them is, how a result is printed, and how a failure becomes an
+// exit status.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/fault"
+	"machine-pivot/printable"
+)
+
+// Root makes a program of its commands.
+func Root(name, version, short string, commands ...*cobra.Command) *cobra.Command {
+	root := &cobra.Command{
+		Use:           name,
+		Short:         short,
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          Usage(cobra.NoArgs),
+		RunE:          help,
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fault.New(fault.Usage, "%w", err).WithHint("see %s --help", cmd.CommandPath())
+	})
+	root.AddCommand(commands...)
+	return root
+}
+
+// Group is a command that only holds others; a wrong name below it is a usage error.
+func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: Usage(cobra.NoArgs), RunE: help}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+
+// Usage makes a wrong number of arguments a usage error.
+func Usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return fault.New(fault.Usage, "%w", err).WithHint("see %s --help", cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// Run runs a program until it ends or is told to, by SIGINT or SIGTERM, and returns
+// its exit status. A failure is told on stderr.
+func Run(root *cobra.Command) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root.SetErr(printable.Writer(os.Stderr)) // documents for programs go to stdout only
+	if err := root.ExecuteContext(ctx); err != nil {
+		return report(root.Name(), err)
+	}
+	return 0
+}
+
+// report tells a person what failed, unless that is told already, and returns
+// the exit status that stands for it.
+func report(program string, err error) int {
+	err = permitted(err)
+	if status, ok := errors.AsType[ExitStatus](err); ok {
+		return int(status)
+	}
+	if _, ok := errors.AsType[Reported](err); !ok {
+		fmt.Fprintln(os.Stderr, program+": error:", printable.Text(err.Error()))
+		if hint := fault.HintOf(err); hint != "" {
+			fmt.Fprintln(os.Stderr, program+": hint:", printable.Text(hint))
+		}
+	}
+	return fault.KindOf(err).ExitStatus()
+}
+
+// permitted explains what was not permitted to whom is not root.
+func permitted(err error) error {
+	if os.Geteuid() == 0 || !errors.Is(err, fs.ErrPermission) || fault.HintOf(err) != "" {
+		return err
+	}
+	kind := fault.KindOf(err)
+	if kind == fault.Internal {
+		kind = fault.Refused
+	}
+	return fault.New(kind, "%w", err).WithHint("run it as root")
+}
+
+// ExitStatus ends the program with a status that is no failure to explain.
+type ExitStatus int
+
+// Error implements error.
+func (s ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// Reported is an error that the run's own account has told already.
+type Reported struct{ Err error }
+
+// Error implements error.
+func (r Reported) Error() string { return r.Err.Error() }
+
+// Unwrap is the error itself.
+func (r Reported) Unwrap() error { return r.Err }
+
+// CheckRoot refuses a --root that is no directory: nothing is there to be told of.
+func CheckRoot(root string) error {
+	info, err := os.Stat(root)
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is no directory")
+	}
+	if err != nil {
+		return fault.New(fault.Usage, "cannot use --root=%s: %w", root, err).
+			WithHint("name the root directory of a machine; without the flag it is /")
+	}
+	return nil
+}

@@ -1,0 +1,23 @@
+package cli
+
+import (
+	"machine-pivot/fault"
+	"machine-pivot/pinning"
+)
+
+// Workloads reads what --cpuset says, which can be given again: WORKLOAD=SET, each
+// workload once.
+func Workloads(texts []string) (pinning.Workloads, error) {
+	workloads := pinning.Workloads{}
+	for _, text := range texts {
+		workload, set, err := pinning.ParseAssignment(text)
+		if err != nil {
+			return nil, fault.New(fault.BadInput, "cannot use --cpuset: %w", err)
+		}
+		if _, twice := workloads[workload]; twice {
+			return nil, fault.New(fault.BadInput, "cannot use --cpuset: workload %s is given twice", workload)
+		}
+		workloads[workload] = set
+	}
+	return workloads, nil
+}

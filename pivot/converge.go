@@ -1,0 +1,287 @@
+package pivot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"machine-pivot/hostfiles"
+	"machine-pivot/kargs"
+)
+
+// Ask is what one run asks of the machine.
+type Ask struct {
+	Image Image // zero: the booted one stays; without a digest: it is named by a tag
+	Kargs kargs.Change
+	Files []hostfiles.File // below /etc
+	// Checks are those of this run, beside the machine's.
+	Checks []Check
+	// TakenBack reports whether somebody went back to the system that runs; nil: nobody did.
+	TakenBack func(State) bool
+	// ImageKargs is what becomes of the kernel arguments that the image brings of its own.
+	ImageKargs ImageKargsChoice
+	// ByHand says that a person waits for the end: earlier attempts do not count, and
+	// none follows.
+	ByHand bool
+}
+
+// ImageKargsChoice is whether the kernel arguments that an image brings of its own count.
+type ImageKargsChoice struct {
+	Apply bool
+	// ForThisRun says that it goes before what was chosen when the same was committed. A
+	// setting does not: the next boot is to prove that commit, or to try it again.
+	ForThisRun bool
+}
+
+// Check is an error if a plan could not be carried out, as is known without the
+// network. It writes nothing.
+type Check func(Plan) error
+
+// Host is the machine as Converge looks at it.
+type Host interface {
+	// Observe looks at what is booted, at what the next boot starts, and at the files of
+	// both that are named by paths below /etc.
+	Observe(paths []string) (State, error)
+	// FinalizeFailure is what libostree left on why it could not make the last boot's
+	// deployment the next one; "" if it left nothing.
+	FinalizeFailure(ctx context.Context) string
+}
+
+// Contributor knows one kind of files below /etc that belong to the next system
+// although nobody may have asked for them in this run, as those that Ignition wrote.
+type Contributor interface {
+	// Own are the files of this kind that the running system does not have from its image.
+	Own() ([]hostfiles.File, error)
+	// Check holds the files of a plan, with what else the next boot will find, against
+	// the machine. An error says that the next boot would not work.
+	Check(plan Plan, files []hostfiles.File) (warnings []string, err error)
+	// Drift names what came to be wrong with a target that was reached, beyond changes
+	// of its files.
+	Drift(state State, target Target) ([]string, error)
+}
+
+// Place is where a run happens: in the started system, or before it starts.
+type Place interface {
+	// Accept is an error of kind fault.Later if a decision is not for this place to
+	// carry out.
+	Accept(decision Decision, state State) error
+	// Leave does what has to be done here between preparation and commit.
+	Leave(ctx context.Context) error
+}
+
+// Content tells what only the content of an image does, as its own kernel arguments.
+type Content interface {
+	// Learn completes a plan whose image is in the repository now. Its notes are those
+	// on what was learned.
+	Learn(plan Plan) (Plan, error)
+	// Foresee is Learn for a plan that is only shown, whose image need not be there. It
+	// adds to the plan's notes.
+	Foresee(plan Plan) (Plan, error)
+}
+
+// Converger brings a machine to what is asked of it. Each story about a machine that
+// changes (a first boot, a pivot by hand) or could (a plan, a verification) is told
+// with one.
+type Converger struct {
+	Host         Host
+	Place        Place
+	Contributors []Contributor
+	Checks       []Check // of the machine
+	Images       Images
+	Content      Content
+	Engine       Engine
+	Retry        Retry
+	Progress     *Progress
+
+	contents map[hostfiles.Digest][]byte // of the files that this run has read
+}
+
+// Outcome is how far a run could come without a reboot.
+type Outcome struct {
+	Decision
+	State  State // the machine as the run found it
+	Target Target
+}
+
+// Converge observes the machine, decides what is to be done and does it, up to where
+// only the reboot is missing: after Apply and Reboot the next boot is the target.
+// Another decision is the caller's to carry out. The progress must be open.
+//
+// Nothing is written before the preflight is over.
+func (c *Converger) Converge(ctx context.Context, ask Ask) (Outcome, error) {
+	c.Progress.Begin(StepObserve, "looking at the host")
+	asked, err := c.target(ctx, ask)
+	if err != nil {
+		return Outcome{}, err
+	}
+	target, err := c.adopt(c.recall(ask, asked))
+	if err != nil {
+		return Outcome{}, err
+	}
+	state, err := c.Host.Observe(target.Paths())
+	if err != nil {
+		return Outcome{}, err
+	}
+	out := Outcome{Decision: c.decide(ask, state, target), State: state, Target: target}
+	if err := c.Place.Accept(out.Decision, state); err != nil || out.Action != Apply {
+		return out, err
+	}
+	c.sayAttempt(ctx, out)
+	plan, err := Diff(state, target)
+	if err != nil {
+		return out, err
+	}
+	if err := c.preflight(ctx, ask, plan); err != nil {
+		return out, err
+	}
+	return out, c.apply(ctx, ask, plan, out.Attempt)
+}
+
+// Plan is what Converge would change, with what is doubtful about it. It writes
+// nothing. The progress must be open.
+func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
+	target, err := c.target(ctx, ask)
+	if err != nil {
+		return Plan{}, err
+	}
+	target = c.recall(ask, target)
+	state, err := c.Host.Observe(target.Paths())
+	if err != nil {
+		return Plan{}, err
+	}
+	plan, err := Diff(state, target)
+	if err != nil || !plan.Changed {
+		return plan, err
+	}
+	if plan.Image.Changed {
+		if plan, err = c.Content.Foresee(plan); err != nil {
+			return Plan{}, err
+		}
+	}
+	warnings, err := c.check(plan)
+	plan.Notes = append(plan.Notes, warnings...)
+	return plan, err
+}
+
+// Differences names what of a target the running system is not, or no longer.
+func (c *Converger) Differences(target Target) ([]string, error) {
+	state, err := c.Host.Observe(target.Paths())
+	if err != nil {
+		return nil, err
+	}
+	differences := Prove(state, target)
+	for _, contributor := range c.Contributors {
+		drift, err := contributor.Drift(state, target)
+		if err != nil {
+			return nil, err
+		}
+		differences = append(differences, drift...)
+	}
+	return differences, nil
+}
+
+// target is what is asked for, with the image pinned to its content: once, so that
+// what is planned, pulled and proven is the same. What would fail whatever a tag names
+// is found before the network is asked.
+func (c *Converger) target(ctx context.Context, ask Ask) (Target, error) {
+	target := Target{Kargs: ask.Kargs, Files: c.know(ask.Files)}
+	if ask.Image.IsZero() || ask.Image.Digest != "" {
+		target.Image = ask.Image
+		return target, nil
+	}
+	if err := c.checkWithoutImage(ask, target); err != nil {
+		return target, err
+	}
+	image, err := c.Images.Resolve(ctx, ask.Image)
+	target.Image = image
+	return target, err
+}
+
+// decide holds what was meant against what is true.
+func (c *Converger) decide(ask Ask, state State, target Target) Decision {
+	record := c.Progress.Record
+	d := Decide(record, Facts{
+		SameBoot:        record.BootID == state.BootID,
+		SameTarget:      record.Target.Same(target),
+		AtTarget:        len(Prove(state, target)) == 0,
+		PendingAtTarget: state.Pending() && len(Prove(state.AsIfRebooted(), target)) == 0,
+		TakenBack:       ask.TakenBack != nil && ask.TakenBack(state),
+	})
+	if ask.ByHand && (d.Action == Apply || d.Action == GiveUp) {
+		return Decision{Action: Apply, Attempt: 1}
+	}
+	return d
+}
+
+// recall adds to target what is chosen for the kernel arguments of its image's own, and
+// what an earlier boot learned of that image.
+func (c *Converger) recall(ask Ask, target Target) Target {
+	if target.Image.IsZero() {
+		return target
+	}
+	record := c.Progress.Record
+	known, apply := record.Target, ask.ImageKargs.Apply
+	if !known.Image.Same(target.Image) {
+		known = Target{}
+	} else {
+		target.Image.Commit, target.Image.Version = known.Image.Commit, known.Image.Version
+		if !ask.ImageKargs.ForThisRun && (record.WasCommitted() || record.Phase == Done) {
+			apply = known.Kargs.Image != nil
+		}
+	}
+	if apply {
+		target.Kargs.Image = cmp.Or(known.Kargs.Image, &kargs.ImageChange{})
+	}
+	return target
+}
+
+// sayAttempt says why an attempt follows another one.
+func (c *Converger) sayAttempt(ctx context.Context, out Outcome) {
+	if record := c.Progress.Record; out.Attempt > record.Attempt && record.Phase == Committed {
+		c.Progress.Note(fmt.Sprintf("attempt %d of %d: the one before was committed, but this boot came up without it: %s",
+			out.Attempt, MaxAttempts, c.Missing(ctx, out)))
+	}
+}
+
+// Missing says what of the target the running system lacks, and why, where libostree
+// left that.
+func (c *Converger) Missing(ctx context.Context, out Outcome) string {
+	text := strings.Join(Prove(out.State, out.Target), "; ")
+	if plan, err := Diff(out.State, out.Target); err == nil && plan.onlyFiles() {
+		text += "; image and arguments are there, as when something was staged on top of the commit, with the /etc that ran"
+	}
+	if failure := c.Host.FinalizeFailure(ctx); failure != "" {
+		text += "; ostree could not finalize it: " + failure
+	}
+	return text
+}
+
+// apply carries out a plan.
+func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) (err error) {
+	t := Transaction{Images: c.Images, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, Ready: c.Place.Leave}
+	t.Learn = func(plan Plan) (Plan, error) { return c.learn(ask, plan) }
+	if t.Files, err = c.files(plan.target.Files); err != nil {
+		return err
+	}
+	if !ask.ByHand {
+		t.Keep = notAskedFor(t.Files, ask)
+	}
+	if err := t.Run(ctx, plan, attempt); err != nil {
+		return err
+	}
+	c.Release()
+	return nil
+}
+
+// Release lets go of what the import kept: the deployment keeps the image now. The
+// machine is well also if that fails, so it is only noted.
+func (c *Converger) Release() {
+	image := c.Progress.Record.Target.Image
+	if image.Commit == "" {
+		return
+	}
+	if err := c.Images.Release(image); err != nil {
+		c.Progress.Note(fmt.Sprintf("cannot give up the ref that kept commit %s: %v", image.Commit, err))
+	}
+}

@@ -1,0 +1,67 @@
+// Package script runs the commands of test scripts (testscript's txtar files) as the
+// users of a program do. It adds to testscript's own commands:
+//
+//	exits STATUS COMMAND ARG…   runs a command and requires its exit status
+//	envsubst FILE…              replaces variables in files
+//	[root]                      the script runs as root
+package script
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// Params are the parameters for the scripts in a directory. UPDATE_SCRIPTS=1 writes
+// into the scripts what the commands print.
+func Params(dir string) testscript.Params {
+	return testscript.Params{
+		Dir:                 dir,
+		RequireExplicitExec: true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Condition:           condition,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":    exits,
+			"envsubst": envsubst,
+		},
+	}
+}
+
+func condition(name string) (bool, error) {
+	if name != "root" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	return os.Geteuid() == 0, nil
+}
+
+func envsubst(ts *testscript.TestScript, neg bool, args []string) {
+	for _, file := range args {
+		text := os.Expand(ts.ReadFile(file), ts.Getenv)
+		ts.Check(os.WriteFile(ts.MkAbs(file), []byte(text), 0o644))
+	}
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits STATUS COMMAND ARG...")
+	}
+	got := "0"
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		got = statusOf(err)
+	}
+	if got != args[0] {
+		ts.Fatalf("exit status %s, want %s", got, args[0])
+	}
+}
+
+// statusOf is the exit status in the error of a command that ran.
+func statusOf(err error) string {
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+		return strconv.Itoa(e.ExitCode())
+	}
+	return err.Error()
+}
