@@ -14,22 +14,39 @@ import (
 // ReadFile reads a regular file of a commit in the repository by its path, as
 // "usr/etc/fstab". One that is not there is an fs.ErrNotExist.
 func (r *Repo) ReadFile(c Checksum, name string) ([]byte, error) {
-	info, err := r.LoadCommit(c)
-	if err != nil {
-		return nil, err
-	}
-	tree, found, err := r.loadBelow(info.RootTree, path.Dir(name))
+	tree, found, err := r.loadAbove(c, name)
 	if err != nil {
 		return nil, err
 	}
 	if found {
-		for f := range tree.allFiles() {
-			if string(f.name) == path.Base(name) {
-				return readRegular(r.objectPath(ObjectName{f.file, File}))
-			}
+		if f, found := tree.file(path.Base(name)); found {
+			return readRegular(r.objectPath(ObjectName{f.file, File}))
 		}
 	}
 	return nil, fmt.Errorf("cannot read %s of commit %s: %w", name, c, fs.ErrNotExist)
+}
+
+// HasPath reports whether a commit in the repository has a file, link or directory by
+// its path, as "usr/etc/fstab". Links on the way are not followed.
+func (r *Repo) HasPath(c Checksum, name string) (bool, error) {
+	tree, found, err := r.loadAbove(c, name)
+	if err != nil || !found {
+		return false, err
+	}
+	if _, found := tree.dir(path.Base(name)); found {
+		return true, nil
+	}
+	_, found = tree.file(path.Base(name))
+	return found, nil
+}
+
+// loadAbove loads the directory that a path of a commit is in; false if there is none.
+func (r *Repo) loadAbove(c Checksum, name string) (dirTree, bool, error) {
+	info, err := r.LoadCommit(c)
+	if err != nil {
+		return dirTree{}, false, err
+	}
+	return r.loadBelow(info.RootTree, path.Dir(name))
 }
 
 // loadBelow loads a directory by its path below another; false if there is none.

@@ -31,8 +31,12 @@ type RpmOstree struct {
 
 var _ pivot.Engine = (*RpmOstree)(nil)
 
-// Check waits until rpm-ostree is idle and names what drives updates. Nothing is written.
+// Check is an error if a deployment is known to fail, whatever the image. It waits until
+// rpm-ostree is idle and names what drives updates. Nothing is written.
 func (e *RpmOstree) Check(ctx context.Context) error {
+	if err := e.checkSandboxNow(ctx); err != nil {
+		return err
+	}
 	return e.beside(ctx, func() error { return nil })
 }
 
