@@ -16,6 +16,9 @@ import (
 // merged files say.
 const DerivedUnit = "derived.service"
 
+// DerivedDir is a directory that derived layers bring.
+const DerivedDir = "/usr/share/derived"
+
 // What DerivedUnit says, if the layers were merged as they should be.
 const DerivedSays = "@@derived: two from the second layer, 0750, nothing that was removed"
 
@@ -50,7 +53,11 @@ StandardOutput=journal+console
 
 // Derived serves B with derived layers on top, and returns its reference.
 func (l *Lab) Derived(ctx context.Context) (image string, err error) {
-	img, err := oscontainer.Encapsulated(l.Guest.BareRepo(), l.Guest.CommitB, append(changes(), l.workDir("derived"), oscontainer.WithChunks(8))...)
+	layers, err := l.layers()
+	if err != nil {
+		return "", err
+	}
+	img, err := oscontainer.Encapsulated(l.Guest.BareRepo(), l.Guest.CommitB, append(layers, l.workDir("derived"), oscontainer.WithChunks(8))...)
 	if err != nil {
 		return "", err
 	}
@@ -69,7 +76,11 @@ func (l *Lab) Plain(ctx context.Context, n int) (image string, err error) {
 	if err != nil {
 		return "", err
 	}
-	img, err := oscontainer.Plain("B.2", append(append(oscontainer.Spread(entries, n), changes()...), l.workDir("plain"))...)
+	layers, err := l.layers()
+	if err != nil {
+		return "", err
+	}
+	img, err := oscontainer.Plain("B.2", append(append(oscontainer.Spread(entries, n), layers...), l.workDir("plain"))...)
 	if err != nil {
 		return "", err
 	}
