@@ -35,7 +35,7 @@ func (e *Direct) Check(ctx context.Context) error {
 	if err := e.plain().checkLayered(); err != nil {
 		return fault.New(fault.Later, "%w", err)
 	}
-	if err := e.plain().checkSandboxNow(ctx); err != nil {
+	if err := e.plain().checkSandbox(ctx); err != nil {
 		return err
 	}
 	return e.checkBootLoader()

@@ -43,7 +43,7 @@ func (e *Ostree) Check(ctx context.Context) error {
 	if err := e.checkLayered(); err != nil {
 		return err
 	}
-	return e.checkSandboxNow(ctx)
+	return e.checkSandbox(ctx)
 }
 
 // checkLayered refuses to leave packages behind, which only rpm-ostree can keep.

@@ -24,29 +24,28 @@ import (
 // sandbox is bubblewrap, which libostree knows by this name alone.
 const sandbox = "/usr/bin/bwrap"
 
-// checkSandbox refuses what libostree would fail at: a refresh without a sandbox. next
-// is the SELinux configuration of the deployment to make, as far as it is known.
-func (e *Ostree) checkSandbox(ctx context.Context, next selinux.Files) error {
-	refreshes, err := e.refreshes(ctx, next)
+// checkSandbox refuses a refresh without its sandbox before the next system is known: as
+// a rule it has SELinux if the running one has.
+func (e *Ostree) checkSandbox(ctx context.Context) error {
+	booted, err := e.Sysroot.Booted()
+	if err != nil {
+		return err
+	}
+	refreshes, err := e.refreshes(ctx, selinux.In(filepath.Join(booted.Path, "etc/selinux")))
 	if err != nil || !refreshes {
 		return err
 	}
-	_, err = os.Stat(filepath.Join(e.Sysroot.Root(), sandbox))
+	return e.findSandbox()
+}
+
+// findSandbox is an error if the running system has no sandbox.
+func (e *Ostree) findSandbox() error {
+	_, err := os.Lstat(filepath.Join(e.Sysroot.Root(), sandbox)) // a link is of that system
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return fault.New(fault.Refused, "cannot make a deployment with SELinux: libostree runs the new system's semodule in bubblewrap, and the running system has no %s", sandbox).
 		WithHint("add the package bubblewrap to the image that the machine boots first; if the new system is not to have SELinux, remove /etc/selinux/config")
-}
-
-// checkSandboxNow is checkSandbox before the next system is known: as a rule it has
-// SELinux if this one has.
-func (e *Ostree) checkSandboxNow(ctx context.Context) error {
-	booted, err := e.Sysroot.Booted()
-	if err != nil {
-		return err
-	}
-	return e.checkSandbox(ctx, selinux.In(filepath.Join(booted.Path, "etc/selinux")))
 }
 
 // refreshes reports whether libostree will refresh the policy of a deployment with such
@@ -71,7 +70,7 @@ func (e *Ostree) checkRefresh(ctx context.Context, booted ostree.Deployment, com
 	if refreshes, err := e.refreshes(ctx, next); err != nil || !refreshes {
 		return err
 	}
-	if err := e.checkSandbox(ctx, next); err != nil {
+	if err := e.findSandbox(); err != nil {
 		return err
 	}
 	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())

@@ -34,7 +34,7 @@ var _ pivot.Engine = (*RpmOstree)(nil)
 // Check is an error if a deployment is known to fail, whatever the image. It waits until
 // rpm-ostree is idle and names what drives updates. Nothing is written.
 func (e *RpmOstree) Check(ctx context.Context) error {
-	if err := e.checkSandboxNow(ctx); err != nil {
+	if err := e.checkSandbox(ctx); err != nil {
 		return err
 	}
 	return e.beside(ctx, func() error { return nil })
