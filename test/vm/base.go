@@ -84,7 +84,8 @@ func makeTree(ctx context.Context, rootfs, tree, policies, variant string) error
 }
 
 // commitBase commits a tree to a new bare repository, and that to a new archive.
-// Files get the labels of the tree's SELinux policy, if it has one.
+// Files get the labels of the tree's SELinux policy, if it has one. Nobody may change
+// them later: versions and images are made of these objects.
 func commitBase(ctx context.Context, dir, tree string) error {
 	repo, archive := filepath.Join(dir, "repo"), filepath.Join(dir, "archive")
 	for _, argv := range [][]string{
