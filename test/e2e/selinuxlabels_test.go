@@ -33,11 +33,11 @@ func TestSELinuxLabels(t *testing.T) {
 				}
 				expectTypesIn(t, tree, spec.SELinux.Types())
 				// One label is made wrong, so that setfiles has something to say.
-				const wrong = "/usr/share/os-version-b"
+				const wrong = "/usr/bin/derived-tool" // no other name has its content
 				if err := selinux.SetLabel(tree+wrong, "system_u:object_r:etc_t:s0"); err != nil {
 					t.Fatal(err)
 				}
-				want := "Would relabel " + wrong + " from system_u:object_r:etc_t:s0 to system_u:object_r:usr_t:s0"
+				want := "Would relabel " + wrong + " from system_u:object_r:etc_t:s0 to system_u:object_r:bin_t:s0"
 				if out, err := setfiles(tree); err != nil || out != want {
 					t.Errorf("%s: %v, setfiles says\n%s\nwant\n%s", form, err, out, want)
 				}
