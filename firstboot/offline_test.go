@@ -104,6 +104,10 @@ func wrongs() []wrong {
 		}, kind: fault.BadInput, want: "the machine has no CPU 4-9", not: []string{"firstboot"}},
 		{name: "packages are layered", prepare: func(_ *testing.T, h *hostdir.Host) { h.Layer("strace;") },
 			kind: fault.Refused, want: "layered", not: []string{"plan", "tag"}},
+		{name: "bubblewrap is missing", prepare: func(_ *testing.T, h *hostdir.Host) {
+			h.Ostree.Features = "  - selinux\n"
+			h.Policy()
+		}, kind: fault.Refused, want: "has no /usr/bin/bwrap", not: []string{"plan", "tag"}},
 		{name: "repository that cannot be read", prepare: write("/sysroot/ostree/repo/config", "[core]\nmode=archive\n"),
 			kind: fault.Internal, want: "repository", not: []string{"plan", "tag"}},
 		{name: "repository that cannot be written", prepare: func(t *testing.T, h *hostdir.Host) { immutable(t, h.Path("/sysroot/ostree/repo/objects")) },

@@ -146,3 +146,13 @@ func (d dirTree) dir(name string) (dirEntry, bool) {
 	}
 	return dirEntry{}, false
 }
+
+// file finds a file or symbolic link by name.
+func (d dirTree) file(name string) (fileEntry, bool) {
+	for e := range d.allFiles() {
+		if string(e.name) == name {
+			return e, true
+		}
+	}
+	return fileEntry{}, false
+}

@@ -71,6 +71,23 @@ func TestLabels(t *testing.T) {
 	}
 }
 
+// TestHasPath: files, links and directories are there, and nothing behind a link is.
+func TestHasPath(t *testing.T) {
+	dir, r := t.TempDir(), newRepo(t)
+	write(t, filepath.Join(dir, "usr/bin/file"), "content")
+	check(t, os.Symlink("bin", filepath.Join(dir, "usr/sbin")))
+	run(t, "ostree", "commit", "--repo="+r.Path(), "-b", "x", "--tree=dir="+dir)
+	commit, err := r.ResolveRef("x")
+	check(t, err)
+	for name, want := range map[string]bool{
+		"usr/bin/file": true, "usr/bin": true, "usr/sbin": true, "usr/none": false, "usr/sbin/file": false, "none/file": false, "usr/bin/file/x": false,
+	} {
+		if has, err := r.HasPath(commit, name); has != want || err != nil {
+			t.Errorf("%s: %v, %v", name, has, err)
+		}
+	}
+}
+
 // TestReadFileOfALink: a link of a commit leads nowhere on this machine.
 func TestReadFileOfALink(t *testing.T) {
 	dir, r := t.TempDir(), newRepo(t)

@@ -52,6 +52,20 @@ func (r *Repo) DirTree(c Checksum, dir string) (Checksum, error) {
 	return tree, err
 }
 
+// HasPath reports whether a commit in the repository has a file, link or directory by
+// its path, as "usr/etc/fstab". Links on the way are not followed.
+func (r *Repo) HasPath(c Checksum, name string) (bool, error) {
+	tree, found, err := locator(r.objectPath).directory(c, path.Dir(name))
+	if err != nil || !found {
+		return false, err
+	}
+	if _, found := tree.dir(path.Base(name)); found {
+		return true, nil
+	}
+	_, found = tree.file(path.Base(name))
+	return found, nil
+}
+
 // locator says where an object is.
 type locator func(ObjectName) string
 
@@ -61,10 +75,8 @@ func (at locator) readFile(c Checksum, name string, most int64) ([]byte, error) 
 		return nil, err
 	}
 	if found {
-		for f := range tree.allFiles() {
-			if string(f.name) == path.Base(name) {
-				return readRegular(at(ObjectName{f.file, File}), most)
-			}
+		if f, found := tree.file(path.Base(name)); found {
+			return readRegular(at(ObjectName{f.file, File}), most)
 		}
 	}
 	return nil, fmt.Errorf("cannot read %s of commit %s: %w", name, c, fs.ErrNotExist)

@@ -1,6 +1,7 @@
 package rpmostree
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -83,12 +84,19 @@ func missing(want, have []string) (lost []string) {
 
 // checkPrepared holds what is staged against the request, and what the commit will
 // need of the running system.
-func (e *Ostree) checkPrepared(r pivot.Request) error {
+func (e *Ostree) checkPrepared(ctx context.Context, r pivot.Request) error {
 	staged, err := e.checkStaged(r)
 	if err != nil {
 		return err
 	}
-	return e.checkLabels(staged, r)
+	booted, err := e.Sysroot.Booted()
+	if err != nil {
+		return err
+	}
+	if err := e.checkRefresh(ctx, booted, staged.Target.Checksum); err != nil {
+		return err
+	}
+	return e.checkLabels(booted, staged, r)
 }
 
 // checkCommitted holds what the next boot will start against the request, and the

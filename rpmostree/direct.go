@@ -32,8 +32,11 @@ var _ pivot.Engine = (*Direct)(nil)
 // Preflight is an error if the engine cannot make a deployment of another image, as is
 // known without one. Nothing is written.
 func (e *Direct) Preflight(ctx context.Context) error {
-	if err := e.plain().Preflight(ctx); err != nil {
+	if err := e.plain().checkLayered(); err != nil {
 		return fault.New(fault.Later, "%w", err)
+	}
+	if err := e.plain().checkSandbox(ctx); err != nil {
+		return err
 	}
 	return e.checkBootLoader()
 }
@@ -60,6 +63,13 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 		return fmt.Errorf("cannot deploy: the kernel arguments lack root=%s", strings.Join(lost, ", root="))
 	}
 	if err := e.checkNeeds(ctx, r, booted); err != nil {
+		return err
+	}
+	commit, err := ostree.ParseChecksum(r.Commit)
+	if err != nil {
+		return err
+	}
+	if err := e.plain().checkRefresh(ctx, booted, commit); err != nil {
 		return err
 	}
 	return e.plain().free()

@@ -95,11 +95,7 @@ func (e *Ostree) kernel() selinux.Kernel { return selinux.Running(e.Sysroot.Root
 
 // checkLabels refuses labels that this process cannot give, before anything is made
 // the next boot.
-func (e *Ostree) checkLabels(staged *ostree.Staged, r pivot.Request) error {
-	booted, err := e.Sysroot.Booted()
-	if err != nil {
-		return err
-	}
+func (e *Ostree) checkLabels(booted ostree.Deployment, staged *ostree.Staged, r pivot.Request) error {
 	labels, err := e.labels(booted, staged.Target.Checksum, r.Files)
 	if err != nil {
 		return err

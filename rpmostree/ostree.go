@@ -39,7 +39,15 @@ var _ pivot.Engine = (*Ostree)(nil)
 
 // Preflight is an error if the engine cannot make a deployment of another image, as
 // is known without one. Nothing is written.
-func (e *Ostree) Preflight(context.Context) error {
+func (e *Ostree) Preflight(ctx context.Context) error {
+	if err := e.checkLayered(); err != nil {
+		return err
+	}
+	return e.checkSandbox(ctx)
+}
+
+// checkLayered refuses to leave packages behind, which only rpm-ostree can keep.
+func (e *Ostree) checkLayered() error {
 	booted, err := e.Sysroot.Booted()
 	if err != nil || !booted.Origin.Layered() {
 		return err
@@ -80,7 +88,7 @@ func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deplo
 	if err := e.deploy(ctx, r, booted, append([]string{"--stage"}, lock...)...); err != nil {
 		return fmt.Errorf("cannot stage deployment of %s: %w", r.Commit, err)
 	}
-	return e.checkPrepared(r)
+	return e.checkPrepared(ctx, r)
 }
 
 // deploy is one "ostree admin deploy" of what is requested, with further options.

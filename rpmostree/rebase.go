@@ -41,7 +41,7 @@ func (e *RpmOstree) rebase(ctx context.Context, r pivot.Request, t tool) (err er
 	if err != nil {
 		return fmt.Errorf("cannot rebase to %s: %w", r.Image.Reference, err)
 	}
-	return e.checkPrepared(r)
+	return e.checkPrepared(ctx, r)
 }
 
 // imageRefs are the refs by which the repository knows the commit as an image.

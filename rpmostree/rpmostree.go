@@ -31,8 +31,12 @@ type RpmOstree struct {
 
 var _ pivot.Engine = (*RpmOstree)(nil)
 
-// Preflight waits until rpm-ostree is idle and names what drives updates. Nothing is written.
+// Preflight is an error if a deployment is known to fail, whatever the image. It waits until
+// rpm-ostree is idle and names what drives updates. Nothing is written.
 func (e *RpmOstree) Preflight(ctx context.Context) error {
+	if err := e.checkSandbox(ctx); err != nil {
+		return err
+	}
 	return e.beside(ctx, func() error { return nil })
 }
 

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"path"
 	"slices"
 	"strings"
@@ -11,44 +12,90 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// TestSELinux is a first boot under an enforcing policy, in both modes. The new system
-// must come up under its own, with nothing denied to pivot or to what it runs, and
-// with nothing that restorecon would change but for what the guest itself leaves.
+// TestSELinux is a first boot under an enforcing policy, in both modes, to images whose
+// layers change the policy itself: it gets types and rules, for paths of the base too.
+// The new system must come up under its own, with nothing denied to pivot or to what it
+// runs, and with nothing that restorecon would change but for what the guest itself leaves.
 func TestSELinux(t *testing.T) {
 	runSELinux(t, []selinuxCase{
-		{"system", vm.GuestSpec{SELinux: vm.Enforcing}, enforced(host.ModeSystem, "")},
-		{"initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, enforced(host.ModeInitramfs, "")},
+		{"derived layers, in the system", vm.GuestSpec{SELinux: vm.Enforcing}, derivedImage, enforced(host.ModeSystem, "")},
+		{"plain, in the initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, plainImage,
+			enforced(host.ModeInitramfs, "")},
 	})
 }
 
 // TestSELinuxWhole has the other cases: of "make nightly".
 func TestSELinuxWhole(t *testing.T) {
 	runSELinux(t, []selinuxCase{
-		{"initramfs with an old libostree", vm.GuestSpec{SELinux: vm.Enforcing}, enforced(host.ModeInitramfs, "cannot make a deployment the default after it was labelled")},
-		{"a type that A may store", vm.GuestSpec{SELinux: vm.NewTypeAllowed}, enforced(host.ModeSystem, "")},
-		{"a type that A may not store", vm.GuestSpec{SELinux: vm.NewType}, refusedType},
+		{"initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, undividedImage, enforced(host.ModeInitramfs, "")},
+		{"derived layers, in the initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, derivedImage,
+			enforced(host.ModeInitramfs, "")},
+		{"initramfs with an old libostree", vm.GuestSpec{SELinux: vm.Enforcing}, undividedImage,
+			enforced(host.ModeInitramfs, "cannot make a deployment the default after it was labelled")},
+		{"a type that A may store", vm.GuestSpec{SELinux: vm.NewTypeAllowed}, undividedImage, enforced(host.ModeSystem, "")},
+		{"plain, and a type that A may store", vm.GuestSpec{SELinux: vm.NewTypeAllowed}, plainImage, enforced(host.ModeSystem, "")},
+		{"a type that A may not store", vm.GuestSpec{SELinux: vm.NewType}, undividedImage, refusedType},
+		{"derived layers, and a type that A may not store", vm.GuestSpec{SELinux: vm.NewType}, derivedImage, refusedType},
 	})
 }
 
 type selinuxCase struct {
-	name string
-	spec vm.GuestSpec
-	run  func(t *testing.T, l *lab.Lab)
+	name  string
+	spec  vm.GuestSpec
+	image imageForm
+	run   func(t *testing.T, l *lab.Lab, c selinuxCase)
+}
+
+// imageForm is how an image has B.
+type imageForm string
+
+const (
+	undividedImage imageForm = "undivided"
+	// B's own policy is in a derived layer, after those with lab.DerivedUnit.
+	derivedImage imageForm = "derived"
+	plainImage   imageForm = "plain"
+)
+
+func (f imageForm) layered() bool { return f != undividedImage }
+
+// serve puts the image into the registry and returns its reference.
+func (f imageForm) serve(ctx context.Context, l *lab.Lab) (string, error) {
+	switch f {
+	case derivedImage:
+		return l.Derived(ctx)
+	case plainImage:
+		return l.Plain(ctx, 300)
+	}
+	return l.Image, nil
 }
 
 func runSELinux(t *testing.T, cases []selinuxCase) {
 	var boots []bootCase
 	for _, c := range cases {
-		boots = append(boots, bootCase{c.name, func(t *testing.T) { c.run(t, newLab(t, c.spec)) }})
+		boots = append(boots, bootCase{c.name, func(t *testing.T) {
+			c.spec.PolicyApart = c.image.layered()
+			c.run(t, newLab(t, c.spec), c)
+		}})
 	}
 	together(t, boots)
 }
 
+// wanted is the main job with the case's image.
+func (c selinuxCase) wanted(t *testing.T, l *lab.Lab) lab.Want {
+	t.Helper()
+	want := l.Wanted()
+	var err error
+	if want.Image, err = c.image.serve(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	return want
+}
+
 // enforced is a first boot in a mode, unless the initramfs steps aside for the cause that
 // is given: it has imported the image by then.
-func enforced(mode host.Mode, aside string) func(t *testing.T, l *lab.Lab) {
-	return func(t *testing.T, l *lab.Lab) {
-		want := l.Wanted()
+func enforced(mode host.Mode, aside string) func(t *testing.T, l *lab.Lab, c selinuxCase) {
+	return func(t *testing.T, l *lab.Lab, c selinuxCase) {
+		want := c.wanted(t, l)
 		m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: mode})
 		first := boot(t, m, vm.BootOptions{})
 		expectNothingDenied(t, first)
@@ -65,14 +112,18 @@ func enforced(mode host.Mode, aside string) func(t *testing.T, l *lab.Lab) {
 		if !r.Enforcing {
 			t.Error("the new system does not enforce its policy")
 		}
-		expectLabels(t, r, want)
+		if c.image.layered() && !second.Said(lab.DerivedSays) {
+			t.Errorf("the console does not say %q", lab.DerivedSays)
+		}
+		expectLabels(t, r)
+		expectTypes(t, r, c, want)
 	}
 }
 
 // refusedType is a first boot that must say before its commit which label it is that
 // the machine cannot store, and what to do.
-func refusedType(t *testing.T, l *lab.Lab) {
-	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, l.Wanted())})
+func refusedType(t *testing.T, l *lab.Lab, c selinuxCase) {
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, c.wanted(t, l))})
 	only := boot(t, m, vm.BootOptions{})
 	expectNothingDenied(t, only) // it asks, and does not try
 	if only.Exit != vm.PoweredOff {
@@ -89,14 +140,15 @@ func refusedType(t *testing.T, l *lab.Lab) {
 }
 
 // expectNothingDenied wants SELinux to have denied nothing to pivot and the programs
-// that it runs.
+// that it runs, and to nobody a file that has no label or B's new one.
 func expectNothingDenied(t *testing.T, b *vm.BootResult) {
 	t.Helper()
 	// Services without a domain of their own, pivot's among them, are in initrc_t.
 	domains := []string{"initrc_t", "setfiles_t", "semanage_t"}
 	programs := []string{"pivot", "ostree", "setfiles", "bwrap", "semodule"}
+	files := []string{"unlabeled_t", "guest_new_t"}
 	for _, d := range b.Denials() {
-		if slices.Contains(domains, d.Source) || slices.Contains(programs, d.Command) {
+		if slices.Contains(domains, d.Source) || slices.Contains(programs, d.Command) || slices.Contains(files, d.Target) {
 			t.Errorf("denied: %s", d.Text)
 		} else {
 			t.Logf("denied to others: %s", d.Text)
@@ -111,28 +163,49 @@ var guestsOwn = []string{
 	"/boot/ostree/",            // the same
 }
 
-// expectLabels wants the pinning files, and all else below /etc, /usr, /boot and
-// pivot's own directory, to have the labels of the policy.
-func expectLabels(t *testing.T, r *vm.Report, want lab.Want) {
+// expectLabels wants all below /etc, /usr, /boot and pivot's own directory to have the
+// labels of the policy.
+func expectLabels(t *testing.T, r *vm.Report) {
 	t.Helper()
-	var paths []string
 	for _, l := range r.Labels {
-		paths = append(paths, l.Path)
 		if l.Label != l.Policy || l.Label == "" {
 			t.Errorf("%s has the label %q, want %q", l.Path, l.Label, l.Policy)
-		}
-	}
-	for _, f := range want.PinningFiles() {
-		for _, name := range []string{f.Path, path.Dir(f.Path)} {
-			if !slices.Contains(paths, name) {
-				t.Errorf("no label of %s is reported: %+v", name, r.Labels)
-			}
 		}
 	}
 	for _, line := range r.Relabel {
 		// restorecon says "Would relabel PATH from LABEL to LABEL".
 		if fields := strings.Fields(line); len(fields) < 3 || !slices.ContainsFunc(guestsOwn, func(own string) bool { return strings.HasPrefix(fields[2], own) }) {
 			t.Errorf("restorecon: %s", line)
+		}
+	}
+}
+
+// expectTypes wants the types that only B's policy gives: it labelled the pinning files,
+// what B's commit has and what derived layers have.
+func expectTypes(t *testing.T, r *vm.Report, c selinuxCase, want lab.Want) {
+	t.Helper()
+	types := map[string]string{}
+	for _, l := range r.Labels {
+		types[l.Path] = strings.Split(l.Label+"::", ":")[2]
+	}
+	for _, f := range want.PinningFiles() {
+		for _, name := range []string{f.Path, path.Dir(f.Path)} {
+			if types[name] == "" {
+				t.Errorf("no label of %s is reported: %+v", name, r.Labels)
+			}
+		}
+	}
+	for top, typ := range c.spec.SELinux.Types() {
+		if top == lab.DerivedDir && !c.image.layered() {
+			continue
+		}
+		if types[top] == "" {
+			t.Errorf("no label of %s is reported: %+v", top, r.Labels)
+		}
+		for name, has := range types {
+			if (name == top || strings.HasPrefix(name, top+"/")) && has != typ {
+				t.Errorf("%s has the type %q, want %s", name, has, typ)
+			}
 		}
 	}
 }

@@ -88,6 +88,17 @@ func (h *Host) commit(repo, version string) string {
 	return h.run("ostree", "commit", "--repo="+repo, "--orphan", "--tree=dir="+tree, "--add-metadata-string=version="+version)
 }
 
+// ExtendNext puts files, whose content does not matter, into the next system. The
+// images that the registry has stay without them.
+func (h *Host) ExtendNext(files ...string) {
+	h.t.Helper()
+	tree := h.t.TempDir()
+	for _, name := range files {
+		writeFile(h.t, filepath.Join(tree, name), nil)
+	}
+	h.Commit = h.run("ostree", "commit", "--repo="+h.Archive, "--orphan", "--tree=ref="+h.Commit, "--tree=dir="+tree, "--add-metadata-string=version=B.2")
+}
+
 // serve starts a registry with the next system in it.
 func (h *Host) serve() {
 	h.t.Helper()

@@ -19,6 +19,9 @@ import (
 // merged files say.
 const DerivedUnit = "derived.service"
 
+// DerivedDir is a directory that derived layers bring.
+const DerivedDir = "/usr/share/derived"
+
 // What DerivedUnit says, if the layers were merged as they should be. The version of
 // the image follows: see DerivedVersion.
 const DerivedSays = "@@derived: two from the second layer, 0750, nothing that was removed"
@@ -67,7 +70,11 @@ func (l *Lab) Derived(ctx context.Context) (image string, err error) {
 
 // DerivedVersion is Derived in a version: each has another last layer.
 func (l *Lab) DerivedVersion(ctx context.Context, version int) (Image, error) {
-	opts := append(changes(version), l.workDir(fmt.Sprintf("derived-%d", version)), oscontainer.WithChunks(8))
+	layers, err := l.layers(version)
+	if err != nil {
+		return Image{}, err
+	}
+	opts := append(layers, l.workDir(fmt.Sprintf("derived-%d", version)), oscontainer.WithChunks(8))
 	img, err := oscontainer.Encapsulated(l.Guest.BareRepo(), l.Guest.CommitB, opts...)
 	if err != nil {
 		return Image{}, err
@@ -88,7 +95,11 @@ func (l *Lab) Plain(ctx context.Context, n int) (image string, err error) {
 	if err != nil {
 		return "", err
 	}
-	opts := append(oscontainer.Spread(entries, n), append(changes(1), l.workDir(fmt.Sprintf("plain-%d", n)))...)
+	layers, err := l.layers(1)
+	if err != nil {
+		return "", err
+	}
+	opts := append(oscontainer.Spread(entries, n), append(layers, l.workDir(fmt.Sprintf("plain-%d", n)))...)
 	img, err := oscontainer.Plain("B.2", opts...)
 	if err != nil {
 		return "", err

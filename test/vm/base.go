@@ -19,8 +19,8 @@ import (
 //go:embed guest base.go initramfs.go
 var recipe embed.FS
 
-// policiesDir is where a base keeps SELinux policies that B may have: the roots of
-// trees with nothing but /etc/selinux.
+// policiesDir is where a base keeps A's SELinux policy, as "a", and those that B may
+// have: the roots of trees with nothing but /etc/selinux.
 const policiesDir = "policies"
 
 // baseRef is the name of the base system in its repositories.
@@ -70,7 +70,7 @@ func (c cache) rootfs(ctx context.Context, suite string) (string, error) {
 }
 
 // makeTree unpacks Debian and makes it the tree of an ostree commit. The SELinux
-// policies that B may have go into a directory of their own.
+// policies of A and of B go into a directory of their own.
 func makeTree(ctx context.Context, rootfs, tree, policies, variant string) error {
 	if err := os.Mkdir(tree, 0o755); err != nil {
 		return err
@@ -84,7 +84,8 @@ func makeTree(ctx context.Context, rootfs, tree, policies, variant string) error
 }
 
 // commitBase commits a tree to a new bare repository, and that to a new archive.
-// Files get the labels of the tree's SELinux policy, if it has one.
+// Files get the labels of the tree's SELinux policy, if it has one. Nobody may change
+// them later: versions and images are made of these objects.
 func commitBase(ctx context.Context, dir, tree string) error {
 	repo, archive := filepath.Join(dir, "repo"), filepath.Join(dir, "archive")
 	for _, argv := range [][]string{

@@ -22,6 +22,9 @@ type GuestSpec struct {
 	// "": Bookworm, and the same as A's.
 	Suite, SuiteB string
 	SELinux       SELinux
+	// PolicyApart lets B's commit have A's SELinux policy: its own is what a container
+	// build changes on top of it, Guest.Policies.
+	PolicyApart bool
 	// Overlay is in both versions; below /etc its files become the defaults in
 	// /usr/etc. Its dracut modules become part of the initramfs.
 	Overlay []TreeFile
@@ -41,8 +44,10 @@ const (
 type Guest struct {
 	CommitA, CommitB string
 	ArchiveRepo      string // an archive-mode repository that holds B only, under ArchiveRef
-	repoA, repoB     string // bare
-	selinux          bool   // A runs with it
+	// Policies are A's SELinux policy and B's, if B's commit has A's.
+	Policies     Policies
+	repoA, repoB string // bare
+	selinux      bool   // A runs with it
 }
 
 // BareRepo is a bare repository that holds B.
@@ -70,6 +75,9 @@ func (b *Builder) Guest(ctx context.Context, spec GuestSpec) (*Guest, error) {
 		g.CommitA, g.repoA = made.commit, made.repo
 		made, err = c.buildVersion(ctx, versionB(), cmp.Or(spec.SuiteB, spec.suiteA()), spec)
 		g.CommitB, g.repoB, g.ArchiveRepo = made.commit, made.repo, made.archive
+		if spec.PolicyApart {
+			g.Policies = made.policies
+		}
 		return err
 	})
 	if err != nil {
@@ -122,10 +130,15 @@ func (c cache) buildVersion(ctx context.Context, v version, suite string, spec G
 	if err != nil {
 		return build{}, err
 	}
-	made, err := base.version(ctx, v, spec.Overlay, spec.SELinux.policy(v))
+	policy := spec.SELinux.policy(v)
+	if spec.PolicyApart {
+		policy = ""
+	}
+	made, err := base.version(ctx, v, spec.Overlay, policy)
 	if err != nil {
 		return build{}, err
 	}
+	made.policies = spec.SELinux.policies(base)
 	return made, errors.Join(c.pruneBases(suite), base.pruneVersions(ctx))
 }
 

@@ -5,6 +5,12 @@ set -euo pipefail
 sysroot=$1 deployment=$2 var=$3
 . "$deployment/etc/selinux/config"
 
+# Kernel and initramfs are links to objects, in the repository too that the disk is made from.
+for file in "$sysroot"/boot/ostree/*/*; do
+	cp -a "$file" "$file.copy"
+	mv "$file.copy" "$file"
+done
+
 mount --bind "$deployment" "$deployment"
 mount -t proc proc "$deployment/proc"
 mount --bind "$var" "$deployment/var"

@@ -28,6 +28,35 @@ const (
 // NewTypePath is a directory whose type only B's policy has, and in it a file.
 const NewTypePath = "/usr/share/new-type"
 
+// Types are the types that B's policy, and no other, gives to paths and all below them:
+// of the pinning files, of the base, and of derived layers.
+func (s SELinux) Types() map[string]string {
+	types := map[string]string{"/usr/lib/tmpfiles.d/guest.conf": "etc_t"}
+	switch s {
+	case NoSELinux:
+		return nil
+	case Enforcing:
+		types["/etc/crio"], types["/etc/kubernetes"], types["/usr/share/derived"] = "cert_t", "cert_t", "etc_t"
+	default:
+		for _, path := range []string{"/etc/crio", "/etc/kubernetes", "/usr/share/derived", NewTypePath} {
+			types[path] = "guest_new_t"
+		}
+	}
+	return types
+}
+
+// Policies are two SELinux policies: directories with nothing but etc/selinux.
+type Policies struct{ Base, Changed string }
+
+// policies are those of A and of B.
+func (s SELinux) policies(base cache) Policies {
+	in := func(name string) string { return filepath.Join(base.dir, policiesDir, name) }
+	if s == NoSELinux {
+		return Policies{}
+	}
+	return Policies{in("a"), in(s.policy(versionB()))}
+}
+
 // KernelArgs are what the kernel command line of a guest needs: Debian's kernel has
 // SELinux off, and without auditd what it denies would be limited to a few a second.
 // Trixie's policy keeps systemd-network-generator, which has nothing to do here, from

@@ -27,7 +27,10 @@ func versionA() version { return version{"A", "A.1", "2026-01-01 00:00:00Z", fal
 func versionB() version { return version{"B", "B.2", "2026-02-01 00:00:00Z", true} }
 
 // build is a version that is built.
-type build struct{ commit, repo, archive string }
+type build struct {
+	commit, repo, archive string
+	policies              Policies // of its base
+}
 
 // version makes a version on top of the base system in the cache c. policy is the
 // SELinux policy that it has instead of the base's, or "".
@@ -67,7 +70,7 @@ func (c cache) version(ctx context.Context, v version, overlay []TreeFile, polic
 	if err != nil {
 		return build{}, fmt.Errorf("cannot use a cached guest: %w", err)
 	}
-	return build{strings.TrimSpace(string(commit)), filepath.Join(c.dir, "repo"), filepath.Join(dir, "archive")}, nil
+	return build{commit: strings.TrimSpace(string(commit)), repo: filepath.Join(c.dir, "repo"), archive: filepath.Join(dir, "archive")}, nil
 }
 
 // commitFile holds the commit in the entry of a version.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Turns a Debian root file system into the tree of an ostree commit: tree.sh DIR POLICIES [VARIANT].
 # VARIANT is selinux, or selinux-any-label: then services may store labels that the policy does not
-# know. Policies that B may have instead of A's go into the directory POLICIES.
+# know. A's policy and those that B may have instead go into the directory POLICIES.
 # What a boot test needs stays, the rest goes: each file costs time at every build and boot.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
@@ -41,8 +41,9 @@ units() {
 }
 
 # selinux keeps the policy, enforcing, with what the guest's own programs need of it,
-# and writes those that B may have. The pinning files get labels that nothing gives
-# them by chance: of A's policy one, of B's another.
+# and writes those that B may have, made from it as a container build does: by semodule.
+# The pinning files get labels that nothing gives them by chance: of A's policy one, of
+# B's another.
 selinux() {
 	if [[ $variant != selinux* ]]; then
 		rm -rf etc/selinux usr/share/selinux
@@ -55,15 +56,14 @@ selinux() {
 	load_module guest
 	[ "$variant" != selinux-any-label ] || load_module any-label
 	label_pinning etc_runtime_t
-	cp -a etc/selinux selinux-a
+	mkdir -p "$policies/a/etc"
+	cp -a etc/selinux "$policies/a/etc"
+	load_module other-labels
 	label_pinning cert_t
 	keep_policy other-labels
 	load_module new-type
 	label_pinning guest_new_t
-	printf '/usr/share/new-type(/.*)?\tsystem_u:object_r:guest_new_t:s0\n' >>$overrides
-	cp $overrides etc/selinux/default/active
 	keep_policy new-type
-	rm -r selinux-a
 }
 
 # The administrator's lines, which go before those of the policy. What semodule has
@@ -86,8 +86,8 @@ load_module() {
 # keep_policy takes the policy as one that B may have, and A's back.
 keep_policy() {
 	mkdir -p "$policies/$1/etc"
-	mv etc/selinux "$policies/$1/etc/selinux"
-	cp -a selinux-a etc/selinux
+	mv etc/selinux "$policies/$1/etc"
+	cp -a "$policies/a/etc/selinux" etc
 }
 
 # prune_modules keeps what the virtual machine has, with all that depends on.

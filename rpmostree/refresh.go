@@ -1,0 +1,125 @@
+package rpmostree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"machine-pivot/fault"
+	"machine-pivot/ostree"
+	"machine-pivot/selinux"
+)
+
+// When libostree has merged an /etc it refreshes the SELinux policy in it, in case the
+// administrator has changed modules (sysroot_finalize_selinux_policy in
+// ostree-sysroot-deploy.c, since 2022.3): wherever there is /etc/selinux/config,
+// whatever that says, it runs the new system's semodule in the running system's
+// bubblewrap. What is missing for that makes libostree fail at the commit.
+
+// sandbox is bubblewrap, which libostree knows by this name alone.
+const sandbox = "/usr/bin/bwrap"
+
+// checkSandbox refuses a refresh without its sandbox before the next system is known: as
+// a rule it has SELinux if the running one has.
+func (e *Ostree) checkSandbox(ctx context.Context) error {
+	booted, err := e.Sysroot.Booted()
+	if err != nil {
+		return err
+	}
+	refreshes, err := e.refreshes(ctx, selinux.In(filepath.Join(booted.Path, "etc/selinux")))
+	if err != nil || !refreshes {
+		return err
+	}
+	return e.findSandbox()
+}
+
+// findSandbox is an error if the running system has no sandbox.
+func (e *Ostree) findSandbox() error {
+	_, err := os.Lstat(filepath.Join(e.Sysroot.Root(), sandbox)) // a link is of that system
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fault.New(fault.Refused, "cannot make a deployment with SELinux: libostree runs the new system's semodule in bubblewrap, and the running system has no %s", sandbox).
+		WithHint("add the package bubblewrap to the image that the machine boots first; if the new system is not to have SELinux, remove /etc/selinux/config")
+}
+
+// refreshes reports whether libostree will refresh the policy of a deployment with such
+// a configuration.
+func (e *Ostree) refreshes(ctx context.Context, next selinux.Files) (bool, error) {
+	switch _, err := next("config"); {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("cannot read SELinux's configuration: %w", err)
+	}
+	tool, err := e.ask(ctx, "ostree")
+	return err == nil && tool.since(2022, 3) && tool.has("selinux"), err
+}
+
+// checkRefresh refuses a deployment of commit whose policy cannot be refreshed.
+func (e *Ostree) checkRefresh(ctx context.Context, booted ostree.Deployment, commit ostree.Checksum) error {
+	next, err := e.nextSELinux(booted, commit)
+	if err != nil {
+		return err
+	}
+	if refreshes, err := e.refreshes(ctx, next); err != nil || !refreshes {
+		return err
+	}
+	if err := e.findSandbox(); err != nil {
+		return err
+	}
+	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
+	if err != nil {
+		return err
+	}
+	needed, err := refreshPrograms(repo, commit, next)
+	if err != nil {
+		return err
+	}
+	var lacking []string
+	for _, program := range needed {
+		has, err := hasProgram(repo, commit, program)
+		if err != nil {
+			return err
+		}
+		if !has {
+			lacking = append(lacking, program)
+		}
+	}
+	if len(lacking) == 0 {
+		return nil
+	}
+	return fault.New(fault.Refused, "cannot make a deployment of %s: the new system has no %s, which libostree refreshes its SELinux policy by", commit, strings.Join(lacking, ", ")).
+		WithHint("add the package policycoreutils to the image, or remove its /etc/selinux/config if it is not to have SELinux")
+}
+
+// refreshPrograms are those of the new system that a refresh runs: semodule, and
+// where there are modules what that runs to check and compile the contexts of files
+// (semanage_validate_and_compile_fcontexts in libsemanage).
+func refreshPrograms(repo *ostree.Repo, commit ostree.Checksum, next selinux.Files) ([]string, error) {
+	config, err := next.Config()
+	if err != nil {
+		return nil, err
+	}
+	modules, err := repo.HasPath(commit, path.Join("usr/etc/selinux", config.Policy, "active/modules"))
+	if err != nil || !modules {
+		return []string{"semodule"}, err
+	}
+	return []string{"semodule", "setfiles", "sefcontext_compile"}, nil
+}
+
+// hasProgram reports whether a commit has a program of the administrator's: since /usr/sbin
+// may be a link to /usr/bin, in either.
+func hasProgram(repo *ostree.Repo, commit ostree.Checksum, program string) (bool, error) {
+	for _, dir := range []string{"usr/sbin", "usr/bin"} {
+		if has, err := repo.HasPath(commit, path.Join(dir, program)); err != nil || has {
+			return has, err
+		}
+	}
+	return false, nil
+}

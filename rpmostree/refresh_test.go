@@ -1,0 +1,144 @@
+package rpmostree_test
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"machine-pivot/fault"
+	"machine-pivot/pivot"
+	"machine-pivot/rpmostree"
+	"machine-pivot/test/hostdir"
+	standin "machine-pivot/test/rpmostree"
+)
+
+// refreshing makes libostree one that refreshes SELinux policies.
+const refreshing = "  - selinux\n"
+
+// programs are what the refresh runs, as a new system has them.
+var programs = []string{"usr/sbin/semodule", "usr/sbin/setfiles", "usr/sbin/sefcontext_compile"}
+
+// TestRefreshNeedsSandbox: libostree runs the new system's semodule in bubblewrap
+// wherever there is a configuration of SELinux. That it is missing is known before
+// anything is pulled; what needs none is not refused.
+func TestRefreshNeedsSandbox(t *testing.T) {
+	const sandbox = "/usr/bin/bwrap"
+	for _, c := range []struct {
+		name              string
+		config            string // of SELinux; "": none
+		version, features string // of libostree
+		has               bool
+		refused           bool
+	}{
+		{"enforcing", "SELINUX=enforcing\n", "2022.3", refreshing, false, true},
+		{"disabled", "SELINUX=disabled\n", "2025.2", refreshing, false, true},
+		{"there", "SELINUX=enforcing\n", "2022.3", refreshing, true, false},
+		{"no SELinux", "", "2025.2", refreshing, false, false},
+		{"old libostree", "SELINUX=enforcing\n", "2022.2", refreshing, false, false},
+		{"libostree without SELinux", "SELINUX=enforcing\n", "2025.2", "", false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := hostdir.New(t)
+			h.InstallRpmOstree(standin.Control{})
+			h.Ostree.Version, h.Ostree.Features = c.version, c.features
+			if c.config != "" {
+				h.Write("/etc/selinux/config", []byte(c.config))
+			}
+			if c.has {
+				h.Write(sandbox, nil)
+			}
+			for name, e := range engines(h) {
+				err := e.Check(t.Context())
+				if !c.refused {
+					must(t, err)
+					continue
+				}
+				if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "has no "+sandbox) || !strings.Contains(fault.HintOf(err), "bubblewrap") {
+					t.Errorf("%s: error %v, hint %q", name, err, fault.HintOf(err))
+				}
+			}
+			if len(h.Ostree.Calls) != 0 {
+				t.Errorf("calls %q", h.Ostree.Calls)
+			}
+		})
+	}
+}
+
+// checked is an engine that knows something before anything is pulled.
+type checked interface {
+	pivot.Engine
+	Check(ctx context.Context) error
+}
+
+// engines are all that there are, for a host.
+func engines(h *hostdir.Host) map[string]checked {
+	var notes string
+	plain := rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
+	return map[string]checked{
+		"ostree": &plain, "direct": &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run},
+		"beside rpm-ostree": engine(h, false, &notes), "rpm-ostree": engine(h, true, &notes),
+	}
+}
+
+// TestRefreshNeedsPrograms: what the new system's policy is refreshed by is the new
+// system's own, and looked for when that is there and before anything is committed.
+func TestRefreshNeedsPrograms(t *testing.T) {
+	const store = "usr/etc/selinux/targeted/active/modules/100/base/cil"
+	for _, c := range []struct {
+		name string
+		next []string // files of the new system
+		want string   // what is missing
+	}{
+		{"nothing", nil, "semodule"},
+		{"no semodule", append([]string{store}, programs[1:]...), "semodule"},
+		{"no setfiles", []string{store, programs[0], programs[2]}, "setfiles"},
+		{"no sefcontext_compile", []string{store, programs[0], programs[1]}, "sefcontext_compile"},
+		{"neither", []string{store, programs[0]}, "setfiles, sefcontext_compile"},
+		{"all", append([]string{store}, programs...), ""},
+		{"all in /usr/bin", []string{store, "usr/bin/semodule", "usr/bin/setfiles", "usr/bin/sefcontext_compile"}, ""},
+		{"no modules to compile", programs[:1], ""},
+	} {
+		for _, name := range []string{"ostree", "direct", "beside rpm-ostree", "rpm-ostree"} {
+			t.Run(c.name+", "+name, func(t *testing.T) {
+				h := hostdir.New(t)
+				h.InstallRpmOstree(standin.Control{})
+				h.Ostree.Version, h.Ostree.Features = "2025.2", refreshing
+				h.Policy()
+				h.Write("/usr/bin/bwrap", nil)
+				h.ExtendNext(c.next...)
+				e, r := engines(h)[name], request(t, h)
+				must(t, e.Check(t.Context()))
+				err := e.Prepare(t.Context(), r)
+				if c.want == "" {
+					must(t, err)
+					return
+				}
+				if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "the new system has no "+c.want+",") || !strings.Contains(fault.HintOf(err), "policycoreutils") {
+					t.Errorf("error %v, hint %q", err, fault.HintOf(err))
+				}
+			})
+		}
+	}
+}
+
+// TestRefreshOfOstree: the real libostree wants its sandbox, or the new system's
+// semodule, wherever a configuration of SELinux is merged, and only there.
+func TestRefreshOfOstree(t *testing.T) {
+	version, err := exec.Command("ostree", "--version").Output()
+	if err != nil || !strings.Contains(string(version), "- selinux") {
+		t.Skipf("ostree without SELinux: %v\n%s", err, version)
+	}
+	for config, fails := range map[string]bool{"": false, "SELINUX=enforcing\n": true, "SELINUX=disabled\n": true} {
+		h := hostdir.New(t)
+		if config != "" {
+			h.Write("/etc/selinux/config", []byte(config))
+		}
+		// A policy that is not there would be missed first.
+		h.Write("/etc/selinux/targeted/policy/policy.33", nil)
+		out, err := exec.Command("ostree", "admin", "deploy", "--sysroot="+h.Physical(), "--os=os", h.PullCommit()).CombinedOutput()
+		if (err != nil) != fails || fails && !strings.Contains(string(out), "/usr/bin/bwrap") && !strings.Contains(string(out), "semodule") {
+			t.Errorf("with %q: %v\n%s", config, err, out)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Import puts an image that the registry serves into a new bare repository on this
+// machine, by the installed program, and returns the commit's tree, checked out with
+// owners, modes and labels below a directory of its own.
+func (l *Lab) Import(ctx context.Context, image string) (tree string, err error) {
+	dir, err := os.MkdirTemp(l.dir, "import-*")
+	if err != nil {
+		return "", err
+	}
+	host := l.Registry.HostAs("127.0.0.1")
+	image = host + strings.TrimPrefix(image, l.Registry.HostAs(guestHost))
+	root, secret, repo := filepath.Join(dir, "root"), filepath.Join(dir, "auth.json"), filepath.Join(dir, "repo")
+	certs := filepath.Join(root, "etc/containers/certs.d", host)
+	if err := os.MkdirAll(certs, 0o755); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(certs, "ca.crt"), l.Registry.CA(), 0o644); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(secret, l.Registry.PullSecret(host), 0o600); err != nil {
+		return "", err
+	}
+	if out, err := exec.CommandContext(ctx, "ostree", "init", "--repo="+repo, "--mode=bare").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("cannot make a repository: %w\n%s", err, out)
+	}
+	if _, err := l.program(ctx, "pivot", "image", "import", image, "--repo", repo, "--root", root, "--authfile", secret); err != nil {
+		return "", err
+	}
+	ref, err := exec.CommandContext(ctx, "ostree", "refs", "--repo="+repo, "--list", "ostree/container/image").Output()
+	if err != nil {
+		return "", fmt.Errorf("cannot find what was imported: %w", err)
+	}
+	tree = filepath.Join(dir, "tree")
+	if out, err := exec.CommandContext(ctx, "ostree", "checkout", "--repo="+repo, strings.TrimSpace(string(ref)), tree).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("cannot check out what was imported: %w\n%s", err, out)
+	}
+	return tree, nil
+}
