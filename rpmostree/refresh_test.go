@@ -49,7 +49,7 @@ func TestRefreshNeedsSandbox(t *testing.T) {
 				h.Write(sandbox, nil)
 			}
 			for name, e := range engines(h) {
-				err := e.Check(t.Context())
+				err := e.Preflight(t.Context())
 				if !c.refused {
 					must(t, err)
 					continue
@@ -68,7 +68,7 @@ func TestRefreshNeedsSandbox(t *testing.T) {
 // checked is an engine that knows something before anything is pulled.
 type checked interface {
 	pivot.Engine
-	Check(ctx context.Context) error
+	Preflight(ctx context.Context) error
 }
 
 // engines are all that there are, for a host.
@@ -108,7 +108,7 @@ func TestRefreshNeedsPrograms(t *testing.T) {
 				h.Write("/usr/bin/bwrap", nil)
 				h.ExtendNext(c.next...)
 				e, r := engines(h)[name], request(t, h)
-				must(t, e.Check(t.Context()))
+				must(t, e.Preflight(t.Context()))
 				err := e.Prepare(t.Context(), r)
 				if c.want == "" {
 					must(t, err)

@@ -11,9 +11,9 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// plainImage pivots in the initramfs to an image that a container build has made of B
+// plainInInitramfs pivots in the initramfs to an image that a container build has made of B
 // without an ostree commit. The one with derived layers is powerCuts'.
-func plainImage(t *testing.T, l *lab.Lab) {
+func plainInInitramfs(t *testing.T, l *lab.Lab) {
 	image, err := l.Plain(t.Context(), 300)
 	if err != nil {
 		t.Fatal(err)

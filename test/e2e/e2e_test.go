@@ -33,7 +33,7 @@ func TestFirstBoot(t *testing.T) {
 		{"power cuts", powerCuts},
 		{"both modes, separate boot, xfs root", modes},
 		{"initramfs, power cuts", earlyPowerCuts},
-		{"plain image", plainImage},
+		{"plain image", plainInInitramfs},
 		{"main job, and taken back", mainJob},
 		{"registry comes up late", registryLate},
 		{"by kexec", byKexec},
