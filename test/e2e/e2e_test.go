@@ -394,11 +394,6 @@ func expectProven(t *testing.T, m *vm.Machine, want lab.Want) {
 	}
 }
 
-func machine(t *testing.T, l *lab.Lab, encapsulated []byte) *vm.Machine {
-	t.Helper()
-	return machineWith(t, l, lab.Setup{Encapsulated: encapsulated})
-}
-
 // provisioned is a machine whose files Ignition has written.
 func provisioned(t *testing.T, l *lab.Lab, want lab.Want, s lab.Setup) *vm.Machine {
 	t.Helper()
