@@ -101,7 +101,7 @@ install: build
 	cd dracut/90pivot && for file in *; do install -D -m 0644 $$file $(DRACUT)/90pivot/$$file; done
 	chmod 0755 $(DRACUT)/90pivot/module-setup.sh
 	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(DRACUT)/90pivot/*
-	install -D -m 0644 selinux/pivot.cil $(POLICY)/pivot.cil
+	install -D -m 0644 internal/selinux/pivot.cil $(POLICY)/pivot.cil
 	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(POLICY)/pivot.cil
 	install -d $(UNITS)/multi-user.target.wants
 	ln -sfn ../pivot-firstboot.service $(UNITS)/multi-user.target.wants/pivot-firstboot.service

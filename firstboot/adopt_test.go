@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
-	"machine-pivot/hostfiles"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
 )

@@ -1,7 +1,7 @@
 package firstboot
 
 import (
-	"machine-pivot/fault"
+	"machine-pivot/internal/fault"
 	"machine-pivot/kargs"
 )
 

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/fault"
 	"machine-pivot/kargs"
 	"machine-pivot/test/hostdir"
 )

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
-	"machine-pivot/initramfs"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/initramfs"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
-	"machine-pivot/selinux"
 	"machine-pivot/test/hostdir"
 )
 

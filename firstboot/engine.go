@@ -3,7 +3,7 @@ package firstboot
 import (
 	"os"
 
-	"machine-pivot/fault"
+	"machine-pivot/internal/fault"
 	"machine-pivot/rpmostree"
 )
 

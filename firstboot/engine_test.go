@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
 	engines "machine-pivot/rpmostree"
 	"machine-pivot/test/hostdir"

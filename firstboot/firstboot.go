@@ -11,12 +11,12 @@ import (
 	"io/fs"
 	"os"
 
-	"machine-pivot/encapsulated"
-	"machine-pivot/fault"
-	"machine-pivot/host"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/kargs"
-	"machine-pivot/osimage/imageref"
 	"machine-pivot/pivot"
 )
 

@@ -15,10 +15,10 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
-	"machine-pivot/osimage"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/hostdir"

@@ -3,7 +3,7 @@ package firstboot
 import (
 	"context"
 
-	"machine-pivot/fault"
+	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
 )
 

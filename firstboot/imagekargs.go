@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/fault"
-	"machine-pivot/host"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
-	"machine-pivot/osimage"
-	"machine-pivot/osimage/imageref"
-	"machine-pivot/osimage/kargsd"
-	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 )
 

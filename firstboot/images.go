@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"machine-pivot/fault"
-	"machine-pivot/osimage"
-	"machine-pivot/osimage/imageref"
-	"machine-pivot/osimage/kargsd"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/osimage"
-	"machine-pivot/osimage/source"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/source"
+	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
-	"machine-pivot/retry"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/registry"
 )

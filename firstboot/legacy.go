@@ -6,7 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"machine-pivot/fault"
+	"machine-pivot/internal/fault"
 	"machine-pivot/kargs"
 )
 

@@ -1,8 +1,8 @@
 package firstboot
 
 import (
-	"machine-pivot/host"
-	"machine-pivot/osimage"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/osimage"
 	"machine-pivot/pivot"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"machine-pivot/fault"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/ostreetree"

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
-	"machine-pivot/host"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/test/hostdir"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/pinning"
 )
 
 // What the node tuning operator leaves on a machine does not hold its first boot

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/fault"
-	"machine-pivot/host"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
-	"machine-pivot/pinning"
 	"machine-pivot/pivot"
 )
 

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/test/hostdir"
 )
 

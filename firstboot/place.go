@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"machine-pivot/fault"
-	"machine-pivot/host"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 )

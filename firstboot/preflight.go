@@ -4,11 +4,11 @@ import (
 	"os"
 	"slices"
 
-	"machine-pivot/encapsulated"
-	"machine-pivot/fault"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
-	"machine-pivot/selinux"
 )
 
 // stubInfo is the EFI variable that systemd-stub sets (systemd-stub(7)): it is

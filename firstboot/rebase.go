@@ -4,9 +4,9 @@ import (
 	"context"
 	"os"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/fault"
 	"machine-pivot/test/hostdir"
 )
 

@@ -3,8 +3,8 @@ package firstboot
 import (
 	"context"
 
-	"machine-pivot/fault"
-	"machine-pivot/host"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/pivot"
 )
 

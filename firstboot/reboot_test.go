@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
-	"machine-pivot/host"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
 )

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
-	"machine-pivot/ostree"
-	"machine-pivot/pinning"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 )

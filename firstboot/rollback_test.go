@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/rpmostree"

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
-	"machine-pivot/status"
 )
 
 // Status is what this boot's run, or else the journal, tells, with what is

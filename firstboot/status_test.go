@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
-	"machine-pivot/status"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/rpmostree"
 )

@@ -7,8 +7,8 @@ import (
 	"os"
 	"strings"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 )
 

@@ -5,8 +5,8 @@ import (
 	"io/fs"
 	"slices"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 )
 
 // adopt makes the files that the machine has already, of the contributors' kinds, part

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 )
 
 // The journal is for everybody to read, and a file of the target may hold what

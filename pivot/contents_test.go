@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 )
 

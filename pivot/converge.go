@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/kargs"
 )
 

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 )
 
 // Phase is how far a transaction is.

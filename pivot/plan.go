@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/kargs"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )

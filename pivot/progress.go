@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/hostfiles"
 )
 
 // Progress is a run's account of itself: it keeps the journal and tells each

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"machine-pivot/fault"
-	"machine-pivot/retry"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/retry"
 )
 
 // Retry says how long a transient failure is tried again. Waits double from

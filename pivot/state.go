@@ -3,7 +3,7 @@ package pivot
 import (
 	"fmt"
 
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/kargs"
 )
 

@@ -10,7 +10,7 @@ package pivot
 import (
 	"slices"
 
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/kargs"
 )
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
-	"machine-pivot/ostree"
 )
 
 // Images gets OS images into the host's repository.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/fault"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strconv"
 
-	"machine-pivot/fault"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
-	"machine-pivot/selinux"
 )
 
 // Direct has no staged deployment that it could look at before the commit. Where there is

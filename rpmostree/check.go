@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
-	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
 )
 
 // Limits are how long rpm-ostree may take for an answer. For a status its daemon

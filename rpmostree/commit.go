@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 

@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"machine-pivot/fault"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 

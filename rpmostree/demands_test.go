@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
-	"machine-pivot/ostree"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/hostdir"

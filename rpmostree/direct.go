@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/fault"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
-	"machine-pivot/selinux"
 	"machine-pivot/test/hostdir"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/hostfiles"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
-	"machine-pivot/selinux"
 )
 
 // Where the kernel has no policy yet, nobody labels what is made: not the kernel, and

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"machine-pivot/fault"
+	"machine-pivot/internal/fault"
 )
 
 // passing are the failures of rpm-ostree that are worth another try, by what it

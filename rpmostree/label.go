@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
-	"machine-pivot/selinux"
 )
 
 // nextSELinux is the SELinux configuration that a deployment of commit will have:

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/fault"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 

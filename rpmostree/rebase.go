@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"machine-pivot/fault"
-	"machine-pivot/host"
-	"machine-pivot/hostfiles"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"machine-pivot/fault"
-	"machine-pivot/ostree"
-	"machine-pivot/selinux"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/selinux"
 )
 
 // When libostree has merged an /etc it refreshes the SELinux policy in it, in case the

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/fault"
+	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/hostdir"

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"machine-pivot/fault"
+	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
 )
 

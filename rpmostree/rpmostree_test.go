@@ -14,12 +14,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
-	"machine-pivot/selinux"
 	"machine-pivot/test/hostdir"
 	standin "machine-pivot/test/rpmostree"
 )

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"machine-pivot/fault"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 

@@ -3,11 +3,11 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
-	"machine-pivot/host"
-	"machine-pivot/initramfs"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/initramfs"
 )
 
 func firstBootCommand() *cobra.Command {

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"machine-pivot/printable"
+	"machine-pivot/internal/printable"
 	"machine-pivot/test/need"
 	"machine-pivot/test/oscontainer"
 )

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/ostree/gvariant"
+	"machine-pivot/internal/ostree/gvariant"
 )
 
 // encode is gvariant.Encode.

@@ -13,16 +13,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/fault"
-	"machine-pivot/host"
-	"machine-pivot/hostfiles"
 	"machine-pivot/internal/cli"
-	"machine-pivot/osimage"
-	"machine-pivot/osimage/imageref"
-	"machine-pivot/osimage/kargsd"
-	"machine-pivot/ostree"
-	"machine-pivot/printable"
-	"machine-pivot/status"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/printable"
+	"machine-pivot/internal/status"
 )
 
 func imageCommand() *cobra.Command {

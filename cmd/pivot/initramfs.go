@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/host"
-	"machine-pivot/initramfs"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/initramfs"
 )
 
 // What is bounded in an initramfs, which the machine's consoles and remote access

@@ -8,7 +8,7 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 	"github.com/sirupsen/logrus"
 
-	"machine-pivot/status"
+	"machine-pivot/internal/status"
 )
 
 // newLog logs for people to w and with fields to the journal, where there is

@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/printable"
+	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
-	"machine-pivot/printable"
-	"machine-pivot/status"
 )
 
 func planCommand() *cobra.Command {

@@ -8,15 +8,15 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
-	"machine-pivot/host"
-	"machine-pivot/initramfs"
 	"machine-pivot/internal/cli"
-	"machine-pivot/osimage"
-	"machine-pivot/osimage/kargsd"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/initramfs"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
-	"machine-pivot/status"
 )
 
 func rootCommand(version string) *cobra.Command {

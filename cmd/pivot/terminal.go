@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/osimage"
-	"machine-pivot/status"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/status"
 )
 
 // showProgress is a line on a terminal that says how an import goes; nil, which

@@ -8,16 +8,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/encapsulated"
-	"machine-pivot/fault"
+	"machine-pivot/internal/author/installconfig"
+	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/printable"
 	"machine-pivot/kargs"
-	"machine-pivot/machineconfig"
-	"machine-pivot/machineconfig/installconfig"
-	"machine-pivot/machineconfig/pool"
-	"machine-pivot/osimage/imageref"
-	"machine-pivot/pinning"
-	"machine-pivot/printable"
 )
 
 func configCommand() *cobra.Command {

@@ -13,16 +13,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/encapsulated"
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/author/provision"
+	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/cli"
-	"machine-pivot/machineconfig"
-	"machine-pivot/machineconfig/ignition"
-	"machine-pivot/machineconfig/ignition/legacy"
-	"machine-pivot/machineconfig/pool"
-	"machine-pivot/machineconfig/provision"
-	"machine-pivot/machineconfig/snapshot"
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/ignition"
 )
 
 // renderFlags say how MachineConfigs become what a machine gets.

@@ -13,14 +13,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/fault"
+	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/author/provision"
+	"machine-pivot/internal/author/serve"
 	"machine-pivot/internal/cli"
-	"machine-pivot/machineconfig"
-	"machine-pivot/machineconfig/ignition"
-	"machine-pivot/machineconfig/pool"
-	"machine-pivot/machineconfig/provision"
-	"machine-pivot/machineconfig/serve"
-	"machine-pivot/printable"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/printable"
 )
 
 // serveFlags are those of a config server.

@@ -8,13 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/containerruntime"
-	"machine-pivot/fault"
+	"machine-pivot/internal/author/containerruntime"
+	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/cli"
-	"machine-pivot/machineconfig"
-	"machine-pivot/machineconfig/document"
-	"machine-pivot/osimage/imageref"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/pinning"
 )
 
 func ctrcfgCommand() *cobra.Command {

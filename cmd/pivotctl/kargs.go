@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/fault"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
-	"machine-pivot/pinning"
 )
 
 func kargsCommand() *cobra.Command {

@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/cli"
-	"machine-pivot/machineconfig"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/pinning"
 )
 
 func pinningCommand() *cobra.Command {

@@ -14,14 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/fault"
-	"machine-pivot/host"
+	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
-	"machine-pivot/machineconfig"
-	"machine-pivot/machineconfig/ignition"
-	"machine-pivot/osimage/imageref"
-	"machine-pivot/pinning"
 )
 
 // checkFlags are the inputs of pinning check.

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/fault"
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/author/pods"
 	"machine-pivot/internal/cli"
-	"machine-pivot/pinning/pods"
-	"machine-pivot/printable"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/printable"
 )
 
 // mutateFlags are the inputs of pinning mutate.

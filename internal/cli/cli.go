@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/fault"
-	"machine-pivot/printable"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/printable"
 )
 
 // Root makes a program of its commands.

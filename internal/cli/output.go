@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/printable"
+	"machine-pivot/internal/printable"
 )
 
 // Output is the -o flag: text for people, JSON for programs.

@@ -1,8 +1,8 @@
 package cli
 
 import (
-	"machine-pivot/fault"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/pinning"
 )
 
 // Workloads reads what --cpuset says, which can be given again: WORKLOAD=SET, each

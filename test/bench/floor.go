@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/inflate"
+	"machine-pivot/internal/inflate"
 )
 
 // The floor is what no import can do without: each object's content is

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"machine-pivot/selinux"
+	"machine-pivot/internal/selinux"
 	"machine-pivot/test/debianpolicy"
 )
 

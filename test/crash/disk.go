@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"machine-pivot/hostfiles"
+	"machine-pivot/internal/hostfiles"
 )
 
 // disk is a hostfiles.Disk that knows what is durable. The strictest file

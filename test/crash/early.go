@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"machine-pivot/initramfs"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/initramfs"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 

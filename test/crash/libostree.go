@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"machine-pivot/hostfiles"
-	"machine-pivot/osimage/kargsd"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"machine-pivot/fault"
 	"machine-pivot/firstboot"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 

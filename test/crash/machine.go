@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/host"
-	"machine-pivot/hostfiles"
-	"machine-pivot/initramfs"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/initramfs"
+	"machine-pivot/internal/status"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
-	"machine-pivot/status"
 )
 
 // Machine is the simulated machine. It boots system A and is asked to become B.

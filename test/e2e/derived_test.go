@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"machine-pivot/host"
+	"machine-pivot/internal/host"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/registry"
 	"machine-pivot/test/vm"

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/host"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/need"

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/host"
+	"machine-pivot/internal/host"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/need"
 	"machine-pivot/test/vm"

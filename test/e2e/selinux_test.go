@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/host"
+	"machine-pivot/internal/host"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/vm"
 )

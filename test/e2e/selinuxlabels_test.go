@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/selinux"
+	"machine-pivot/internal/selinux"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/vm"
 )

@@ -19,8 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/host"
-	"machine-pivot/ostree"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/test/need"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"

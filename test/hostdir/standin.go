@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 
-	"machine-pivot/ostree"
-	"machine-pivot/ostree/gvariant"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/ostree/gvariant"
 )
 
 // Standin plays "ostree admin" on the host. All else that is asked of ostree the

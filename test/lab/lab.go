@@ -16,7 +16,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"machine-pivot/pinning"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
 	"machine-pivot/test/vm"

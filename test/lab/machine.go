@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/host"
+	"machine-pivot/internal/host"
 	"machine-pivot/test/vm"
 )
 

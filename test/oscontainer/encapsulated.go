@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"machine-pivot/ostree/gvariant"
+	"machine-pivot/internal/ostree/gvariant"
 )
 
 // Labels of an encapsulated image.

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/ostree/gvariant"
+	"machine-pivot/internal/ostree/gvariant"
 )
 
 const (

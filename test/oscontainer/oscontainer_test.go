@@ -16,7 +16,7 @@ import (
 )
 
 // reference is what the reference implementation made; its README.md says how.
-const reference = "../../osimage/testdata/reference"
+const reference = "../../internal/osimage/testdata/reference"
 
 func check(t *testing.T, err error) {
 	t.Helper()

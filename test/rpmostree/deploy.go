@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/hostfiles"
-	"machine-pivot/ostree"
-	"machine-pivot/ostree/gvariant"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/ostree/gvariant"
 )
 
 // lockInState are the first releases that lock through the staged state: of

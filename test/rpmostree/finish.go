@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/ostree"
+	"machine-pivot/internal/ostree"
 )
 
 var (

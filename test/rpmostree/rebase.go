@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"machine-pivot/ostree"
+	"machine-pivot/internal/ostree"
 )
 
 var rebaseOptions = with(map[string]option{

@@ -23,7 +23,7 @@ import (
 	"strconv"
 	"strings"
 
-	"machine-pivot/ostree"
+	"machine-pivot/internal/ostree"
 )
 
 // Standin is rpm-ostree on one host.

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"machine-pivot/ostree"
+	"machine-pivot/internal/ostree"
 )
 
 var statusOptions = map[string]option{

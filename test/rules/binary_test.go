@@ -45,17 +45,13 @@ func TestBinary(t *testing.T) {
 // serve MachineConfigs need.
 func TestHostProgram(t *testing.T) {
 	deps := strings.Fields(run(t, "go", "list", "-deps", "./cmd/pivot"))
-	authors := append(slices.Clone(oldIgnition), "go.yaml.in/yaml/v2", "k8s.io")
-	for _, name := range []string{"containerruntime", "quantity", "pinning/pods", "machineconfig/ignition/legacy", "machineconfig/installconfig",
-		"machineconfig/pool", "machineconfig/provision", "machineconfig/serve", "machineconfig/snapshot"} {
-		authors = append(authors, module+"/"+name)
-	}
+	authors := append(slices.Clone(oldIgnition), "go.yaml.in/yaml/v2", "k8s.io", module+"/internal/author")
 	for _, dep := range deps {
-		if within(dep, authors) || dep == module+"/machineconfig" {
+		if within(dep, authors) {
 			t.Errorf("it has package %s", dep)
 		}
 	}
-	if !slices.Contains(deps, module+"/encapsulated") {
+	if !slices.Contains(deps, module+"/internal/encapsulated") {
 		t.Errorf("go list tells of %d packages, not of what the host reads", len(deps))
 	}
 }

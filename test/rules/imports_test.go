@@ -23,7 +23,7 @@ var (
 	world       = []string{"os", "net", "io/ioutil", "syscall", "golang.org/x/sys"}
 
 	// aroundConfig do not know one another; cmd/pivotctl puts them together.
-	aroundConfig = []string{module + "/machineconfig/installconfig", module + "/machineconfig/snapshot", module + "/machineconfig/pool", module + "/machineconfig/serve"}
+	aroundConfig = []string{module + "/internal/author/installconfig", module + "/internal/author/snapshot", module + "/internal/author/pool", module + "/internal/author/serve"}
 
 	// oldIgnition is what only those who write MachineConfigs need.
 	oldIgnition = []string{"github.com/coreos/ignition/config", "github.com/coreos/ign-converter"}
@@ -41,9 +41,9 @@ var importTable = map[string]rule{
 	"kargs":            {never: slices.Concat(processes, commandLine, world)},
 	"quantity":         {never: slices.Concat(processes, commandLine, world)},
 	"pinning":          {ours: []string{"kargs"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"pinning/pods":     {ours: []string{"pinning", "quantity"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"pods":             {ours: []string{"pinning", "quantity"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"encapsulated":     {ours: append([]string{"machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
-	"machineconfig":    {ours: append([]string{"machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig":    {ours: append([]string{"legacy", "machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"containerruntime": {ours: append([]string{"machineconfig", "quantity"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: below, what knows none; above, each its own part of the world.
@@ -52,14 +52,14 @@ var importTable = map[string]rule{
 	"machineconfig/spec":     {ours: []string{"kargs", "machineconfig/document", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/ignition": {ours: []string{"machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 
-	"machineconfig/ignition/legacy": {ours: []string{"machineconfig/ignition", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"legacy": {ours: []string{"machineconfig/ignition", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
-	"machineconfig/installconfig": {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
-	"machineconfig/snapshot":      {ours: append([]string{"machineconfig", "retry"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
-	"machineconfig/provision":     {ours: append([]string{"encapsulated", "machineconfig", "systemd-units"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
-	"machineconfig/pool":          {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
-	"machineconfig/serve":         {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
-	"systemd-units":               {never: slices.Concat(processes, commandLine, world)},
+	"installconfig": {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"snapshot":      {ours: append([]string{"legacy", "machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
+	"provision":     {ours: append([]string{"encapsulated", "legacy", "machineconfig", "systemd-units"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"pool":          {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
+	"serve":         {ours: append([]string{"legacy", "machineconfig", "provision"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
+	"systemd-units": {never: slices.Concat(processes, commandLine, world)},
 
 	// Formats and places: each usable without the rest.
 	"inflate":   {never: slices.Concat(processes, commandLine, world)},
@@ -90,7 +90,7 @@ var importTable = map[string]rule{
 	"cmd/pivot": {ours: all, foreign: true, never: processes},
 
 	"cmd/pivotctl": {ours: all, foreign: true, never: processes},
-	"internal/cli": {ours: []string{"fault", "printable", "pinning"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
+	"cli":          {ours: []string{"fault", "printable", "pinning"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
 }
 
 func TestImports(t *testing.T) {
@@ -118,8 +118,8 @@ func TestImportsAreUsed(t *testing.T) {
 	for _, p := range packages(t) {
 		name := row(p.short())
 		for _, imported := range p.Imports {
-			if ours, ok := strings.CutPrefix(imported, module+"/"); ok && !p.underTest() {
-				used[name] = append(used[name], ours)
+			if strings.HasPrefix(imported, module+"/") && !p.underTest() {
+				used[name] = append(used[name], short(imported))
 			}
 		}
 	}
@@ -149,7 +149,8 @@ func (r rule) forbids(imported string) string {
 	if within(imported, r.never) {
 		return "never allowed here"
 	}
-	if name, ours := strings.CutPrefix(imported, module+"/"); ours {
+	if _, ours := strings.CutPrefix(imported, module+"/"); ours {
+		name := short(imported)
 		switch {
 		case strings.HasPrefix(name, "test/"):
 			return "made for tests"

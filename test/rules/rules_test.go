@@ -25,8 +25,13 @@ type goPackage struct {
 }
 
 // short is the import path within the module.
-func (p goPackage) short() string {
-	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+func (p goPackage) short() string { return short(p.ImportPath) }
+
+// short is the name by which documents and tests know a package of the module: its
+// path, without the folders that only keep packages apart.
+func short(path string) string {
+	path = strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
+	return strings.TrimPrefix(strings.TrimPrefix(path, "internal/"), "author/")
 }
 
 // underTest reports whether p is made for tests only.

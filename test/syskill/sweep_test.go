@@ -14,8 +14,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/ostree"
-	"machine-pivot/pinning"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/lab"

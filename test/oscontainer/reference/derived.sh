@@ -8,7 +8,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../../.."
-target=osimage/testdata/reference/derived
+target=internal/osimage/testdata/reference/derived
 
 version=$(ostree --version | sed -n "s/^ Version: '\(.*\)'/\1/p")
 if [ "$(printf '%s\n' 2024.5 "$version" | sort -V | head -n1)" != 2024.5 ]; then
@@ -22,4 +22,4 @@ if [ -z "${PIVOT_REFERENCE:-}" ]; then
 	export PIVOT_REFERENCE=$CARGO_TARGET_DIR/release/reference
 fi
 rm -rf "$target" && mkdir "$target"
-go test -count 1 -timeout 60m -run '^(TestDerived|TestDerivedPolicy|TestChangedObjects|TestSparse|TestDerivedRefused|TestPlain)$' ./osimage
+go test -count 1 -timeout 60m -run '^(TestDerived|TestDerivedPolicy|TestChangedObjects|TestSparse|TestDerivedRefused|TestPlain)$' ./internal/osimage

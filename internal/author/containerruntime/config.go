@@ -1,0 +1,192 @@
+// Package containerruntime turns ContainerRuntimeConfigs, the few settings of
+// CRI-O that a cluster's administrator may choose, into MachineConfigs. It does
+// no I/O.
+//
+// Sources: the proposal "ContainerRuntimeConfig"; the type of that name in the
+// OpenShift API; the machine-config operator's pkg/controller/container-runtime-config.
+// Other than there, what cannot be merged is an error and not a success without effect.
+package containerruntime
+
+import (
+	"encoding/json"
+	"slices"
+
+	"machine-pivot/internal/author/quantity"
+	"machine-pivot/internal/machineconfig/document"
+)
+
+const apiVersion = "machineconfiguration.openshift.io/v1"
+
+// suffixAnnotation keeps the number in the name of the MachineConfig that is
+// made of a ContainerRuntimeConfig.
+const suffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
+
+// Config is a ContainerRuntimeConfig.
+type Config struct {
+	Name     string
+	Selector Selector // of pools
+	Settings Settings
+	suffix   *string // nil: not numbered yet
+}
+
+// Settings are what a ContainerRuntimeConfig sets; nil or "" is not set.
+type Settings struct {
+	PidsLimit      *int64             // processes in a container; 0 is no limit
+	LogLevel       string             // of CRI-O
+	LogSizeMax     *quantity.Quantity // of a container's log, in bytes; negative is no limit
+	OverlaySize    *quantity.Quantity // of a container's own file system, in bytes; 0 is not set
+	DefaultRuntime string             // crun or runc
+}
+
+// Pool is a MachineConfigPool: its name is the role of its machines.
+type Pool struct {
+	Name   string
+	Labels map[string]string
+}
+
+// Objects are what files hold.
+type Objects struct {
+	Configs []Config
+	Pools   []Pool
+}
+
+// Decode reads the ContainerRuntimeConfigs and MachineConfigPools of a file, in
+// YAML or JSON: one or several documents, or lists. The report holds everything
+// that is wrong and what a cluster takes but does not do as it says.
+func Decode(file string, data []byte) (Objects, document.Report) {
+	var all Objects
+	report := document.Read(file, data, all.decode)
+	return all, report
+}
+
+// decode takes one document in.
+func (all *Objects) decode(n document.Node) {
+	if !n.Object() {
+		return
+	}
+	kind := n.Get("kind").Text()
+	if kind == "List" || kind == kindConfig+"List" || kind == kindPool+"List" {
+		for _, item := range n.Get("items").Items() {
+			all.decode(item)
+		}
+		return
+	}
+	if kind != kindConfig && kind != kindPool {
+		n.Get("kind").Fail("it is %s, not a %s or a %s", document.Quoted(kind), kindConfig, kindPool)
+		return
+	}
+	n.Known("a "+kind, "apiVersion", "kind", "metadata", "spec", "status")
+	if version := n.Get("apiVersion"); version.IsNull() {
+		version.Fail("it is missing")
+	} else {
+		version.MustBe(apiVersion)
+	}
+	metadata := n.Get("metadata")
+	name := metadata.Get("name").Text()
+	if metadata.Object(); name == "" {
+		metadata.Get("name").Fail("it is missing")
+	}
+	if kind == kindPool { // nothing but its labels matters here
+		all.Pools = append(all.Pools, Pool{name, metadata.Get("labels").Texts()})
+		return
+	}
+	all.Configs = append(all.Configs, decodeConfig(name, metadata, n.Get("spec")))
+}
+
+// The kinds of objects that matter here.
+const (
+	kindConfig = "ContainerRuntimeConfig"
+	kindPool   = "MachineConfigPool"
+)
+
+func decodeConfig(name string, metadata, spec document.Node) Config {
+	c := Config{Name: name}
+	if suffix, ok := metadata.Get("annotations").Texts()[suffixAnnotation]; ok {
+		c.suffix = &suffix
+	}
+	spec.Known("a "+kindConfig, "machineConfigPoolSelector", "containerRuntimeConfig")
+	c.Selector = decodeSelector(spec.Get("machineConfigPoolSelector"))
+	settings := spec.Get("containerRuntimeConfig")
+	if settings.IsNull() {
+		settings.Fail("it is missing")
+		return c
+	}
+	settings.Known("a "+kindConfig, "pidsLimit", "logLevel", "logSizeMax", "overlaySize", "defaultRuntime")
+	c.Settings = Settings{
+		PidsLimit:      integer(settings.Get("pidsLimit")),
+		LogLevel:       settings.Get("logLevel").Text(),
+		LogSizeMax:     amount(settings.Get("logSizeMax")),
+		OverlaySize:    amount(settings.Get("overlaySize")),
+		DefaultRuntime: settings.Get("defaultRuntime").Text(),
+	}
+	c.Settings.judge(settings)
+	return c
+}
+
+// integer is a whole number, nil if there is none.
+func integer(n document.Node) *int64 {
+	if n.IsNull() {
+		return nil
+	}
+	number, _ := n.Value.(json.Number)
+	i, err := number.Int64()
+	if err != nil {
+		n.Fail("it is not a whole number")
+		return nil
+	}
+	return &i
+}
+
+// amount is a quantity, as a number or as text; nil if there is none.
+func amount(n document.Node) *quantity.Quantity {
+	if n.IsNull() {
+		return nil
+	}
+	number, ok := n.Value.(json.Number)
+	text := number.String()
+	if !ok {
+		text = n.Text()
+	}
+	q, err := quantity.Parse(text)
+	if err != nil {
+		n.Fail("%v", err)
+		return nil
+	}
+	return &q
+}
+
+func decodeSelector(n document.Node) Selector {
+	n.Known("a label selector", "matchLabels", "matchExpressions")
+	s := Selector{Labels: n.Get("matchLabels").Texts()}
+	for _, item := range n.Get("matchExpressions").Items() {
+		item.Known("a label selector", "key", "operator", "values")
+		r := Requirement{Key: item.Get("key").Text(), Operator: item.Get("operator").Text()}
+		for _, value := range item.Get("values").Items() {
+			r.Values = append(r.Values, value.Text())
+		}
+		if why := r.wrong(); why != "" {
+			item.Fail("%s", why)
+		}
+		s.Expressions = append(s.Expressions, r)
+	}
+	return s
+}
+
+// wrong says what is wrong with an expression, or nothing.
+func (r Requirement) wrong() string {
+	switch {
+	case r.Key == "":
+		return "it has no key"
+	case slices.Contains([]string{"In", "NotIn"}, r.Operator):
+		if len(r.Values) == 0 {
+			return "the operator " + r.Operator + " wants values"
+		}
+	case slices.Contains([]string{"Exists", "DoesNotExist"}, r.Operator):
+		if len(r.Values) > 0 {
+			return "the operator " + r.Operator + " takes no values"
+		}
+	default:
+		return "the operator " + document.Quoted(r.Operator) + " is none of In, NotIn, Exists, DoesNotExist"
+	}
+	return ""
+}

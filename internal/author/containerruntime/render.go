@@ -1,0 +1,180 @@
+package containerruntime
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/hostfiles"
+)
+
+// dropInDir is read whole by CRI-O, in lexical order of the names.
+const dropInDir = "/etc/crio/crio.conf.d/"
+
+// maxSuffix is the highest number in a name: of "-10" and "-2" the wrong one would win.
+const maxSuffix = 9
+
+// Rendered are the MachineConfigs of a pool.
+type Rendered struct {
+	Manifests []machineconfig.Manifest
+	Warnings  []string
+}
+
+// Render makes one MachineConfig of each ContainerRuntimeConfig. Base holds the
+// files of the pool's rendered MachineConfig by path, as far as it is known; what
+// is changed within a file is changed in the one there. Later ones win.
+func (a Assigned) Render(base map[string][]byte) (Rendered, error) {
+	suffixes, err := a.suffixes()
+	if err != nil {
+		return Rendered{}, err
+	}
+	var r Rendered
+	var problems []error
+	for i, c := range a.Configs {
+		files, err := c.Settings.files(base)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("cannot render ContainerRuntimeConfig %s for pool %s: %w", c.Name, a.Pool, err))
+			continue
+		}
+		for _, w := range overridden(files, base) {
+			r.Warnings = append(r.Warnings, c.Name+": "+w)
+		}
+		r.Manifests = append(r.Manifests, machineconfig.Manifest{Name: name(a.Pool, suffixes[i]), Role: a.Pool, Files: files})
+	}
+	return r, errors.Join(problems...)
+}
+
+// name is that of the MachineConfig, with the number of the ContainerRuntimeConfig
+// among those of the pool.
+func name(pool string, suffix int) string {
+	name := "99-" + pool + "-generated-containerruntime"
+	if suffix > 0 {
+		name += "-" + strconv.Itoa(suffix)
+	}
+	return name
+}
+
+// suffixes numbers the ContainerRuntimeConfigs of a pool: those that have a number
+// keep it, the others come after the highest. Numbers of deleted ones below it
+// stay unused, so that a newer one always wins.
+func (a Assigned) suffixes() ([]int, error) {
+	numbers := make([]int, len(a.Configs))
+	taken := map[int]string{}
+	next := 0
+	for i, c := range a.Configs {
+		if c.suffix == nil {
+			continue
+		}
+		n, err := strconv.Atoi("0" + *c.suffix)
+		if err != nil || n > maxSuffix || *c.suffix == "0" {
+			return nil, fmt.Errorf("cannot use ContainerRuntimeConfig %s: annotation %s is %q, not empty or 1 to %d", c.Name, suffixAnnotation, *c.suffix, maxSuffix)
+		}
+		if other, twice := taken[n]; twice {
+			return nil, fmt.Errorf("cannot use ContainerRuntimeConfigs %s and %s: annotation %s is %q in both", other, c.Name, suffixAnnotation, *c.suffix)
+		}
+		numbers[i], taken[n], next = n, c.Name, max(next, n+1)
+	}
+	for i, c := range a.Configs {
+		if c.suffix != nil {
+			continue
+		}
+		if next > maxSuffix {
+			return nil, fmt.Errorf("cannot use ContainerRuntimeConfig %s: max number of supported ctrcfgs (%d) has been reached for pool %s", c.Name, maxSuffix+1, a.Pool)
+		}
+		numbers[i] = next
+		next++
+	}
+	return numbers, nil
+}
+
+// files are the files that the settings come to.
+func (s Settings) files(base map[string][]byte) ([]hostfiles.File, error) {
+	var files []hostfiles.File
+	if s.OverlaySize != nil && s.OverlaySize.Sign() > 0 {
+		storage, err := withSize(base[StoragePath], s.OverlaySize.String())
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, hostfiles.File{Path: StoragePath, Mode: 0o644, Content: storage})
+	}
+	for _, setting := range s.settings() {
+		// A file for each: a merge of MachineConfigs is one of whole files.
+		content, err := encode(map[string]any{"crio": map[string]any{"runtime": map[string]any{setting.key: setting.value}}})
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, hostfiles.File{Path: dropInDir + "01-ctrcfg-" + setting.field, Mode: 0o644, Content: content})
+	}
+	return files, nil
+}
+
+// setting is one key of CRI-O's configuration.
+type setting struct {
+	field, key string // in the ContainerRuntimeConfig, in CRI-O's [crio.runtime]
+	value      any
+}
+
+// settings are those that are set, in the order of a cluster's.
+func (s Settings) settings() []setting {
+	var all []setting
+	if s.LogLevel != "" {
+		all = append(all, setting{"logLevel", "log_level", s.LogLevel})
+	}
+	if s.PidsLimit != nil {
+		all = append(all, setting{"pidsLimit", "pids_limit", *s.PidsLimit})
+	}
+	if s.LogSizeMax != nil && s.LogSizeMax.Sign() != 0 {
+		all = append(all, setting{"logSizeMax", "log_size_max", s.LogSizeMax.Value()})
+	}
+	if s.DefaultRuntime != "" {
+		all = append(all, setting{"defaultRuntime", "default_runtime", s.DefaultRuntime})
+	}
+	return all
+}
+
+// encode writes TOML as a cluster does: sorted, two spaces for each level.
+func encode(tree map[string]any) ([]byte, error) {
+	var b bytes.Buffer
+	e := toml.NewEncoder(&b)
+	e.Indent = "  "
+	err := e.Encode(tree)
+	return b.Bytes(), err
+}
+
+// overridden finds drop-ins that CRI-O reads later and that set the same.
+func overridden(files []hostfiles.File, base map[string][]byte) []string {
+	var found []string
+	for _, f := range files {
+		for _, path := range slices.Sorted(maps.Keys(base)) {
+			if !strings.HasPrefix(path, dropInDir) || path <= f.Path || !strings.HasPrefix(f.Path, dropInDir) {
+				continue
+			}
+			for _, key := range runtimeKeys(f.Content) {
+				if slices.Contains(runtimeKeys(base[path]), key) {
+					found = append(found, fmt.Sprintf("%s has no effect: %s, which CRI-O reads later, sets %s too", f.Path, path, key))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// runtimeKeys are the keys that a drop-in sets in [crio.runtime].
+func runtimeKeys(dropIn []byte) []string {
+	var tree struct {
+		Crio struct {
+			Runtime map[string]any
+		}
+	}
+	if _, err := toml.Decode(string(dropIn), &tree); err != nil {
+		return nil // CRI-O will say so
+	}
+	return slices.Sorted(maps.Keys(tree.Crio.Runtime))
+}

@@ -1,0 +1,47 @@
+package containerruntime
+
+import (
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/machineconfig/document"
+)
+
+// The limits of a cluster.
+const (
+	minPidsLimit = 20
+	minLogSize   = 8192 // bytes; this itself is refused, though CRI-O takes it
+	// kubeletPidsLimit is podPidsLimit in a cluster's kubelet configuration: the
+	// limit of the pod's cgroup holds whatever CRI-O allows its containers.
+	kubeletPidsLimit = 4096
+)
+
+// logLevels are those of CRI-O's logging library.
+func logLevels() []string {
+	return []string{"error", "fatal", "panic", "warn", "info", "debug", "trace"}
+}
+
+// judge reports everything that a cluster refuses, in its words, and what it takes
+// but does not do as it says. N is where the settings stand.
+func (s Settings) judge(n document.Node) {
+	if p := s.PidsLimit; p != nil && *p != 0 && *p < minPidsLimit {
+		n.Get("pidsLimit").Fail("invalid PidsLimit %d: it is at least %d, or 0 for no limit", *p, minPidsLimit)
+	} else if p != nil && (*p == 0 || *p > kubeletPidsLimit) {
+		n.Get("pidsLimit").Warn("kubelet limits each pod to its podPidsLimit all the same, which is %d in a cluster unless a KubeletConfig raises it", kubeletPidsLimit)
+	}
+	if q := s.LogSizeMax; q != nil && q.Sign() > 0 && q.Value() <= minLogSize {
+		n.Get("logSizeMax").Fail("invalid LogSizeMax %q, cannot be less than 8kB: it is more than %d bytes, or negative for no limit", q, minLogSize)
+	}
+	if q := s.OverlaySize; q != nil && q.Sign() < 0 {
+		n.Get("overlaySize").Fail("invalid overlaySize %q, cannot be less than 0", q)
+	}
+	if s.LogLevel != "" && !slices.Contains(logLevels(), s.LogLevel) {
+		n.Get("logLevel").Fail("invalid LogLevel %s, must be one of %s", document.Quoted(s.LogLevel), strings.Join(logLevels(), ", "))
+	}
+	if !slices.Contains([]string{"", "crun", "runc"}, s.DefaultRuntime) {
+		n.Get("defaultRuntime").Fail("invalid DefaultRuntime %s, must be one of crun, runc", document.Quoted(s.DefaultRuntime))
+	}
+	if n.IsEmpty() {
+		n.Warn("it sets nothing")
+	}
+}

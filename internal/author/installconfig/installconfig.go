@@ -1,0 +1,226 @@
+// Package installconfig makes MachineConfigs of what an install-config says about
+// its machine pools: kernel arguments, hyperthreading, FIPS mode, and the CPUs of
+// workloads.
+//
+// Hyperthreading and FIPS mode are as in the OpenShift installer, and so are the
+// MachineConfigs that come of them. kernelArguments and workload.partitions are
+// what was proposed for the pools of an install-config and that installer does
+// not have. Everything else in an install-config is its own business.
+package installconfig
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/kargs"
+)
+
+// Decode makes the MachineConfigs of an install-config, in the order of its pools.
+// There are none if the report has an error.
+func Decode(file string, data []byte, rules machineconfig.Rules) ([]*machineconfig.MachineConfig, machineconfig.Report) {
+	var pools []pool
+	documents := 0
+	report := document.Read(file, data, func(root document.Node) {
+		if documents++; documents > 1 {
+			root.Fail("an install-config is one document; here another one begins")
+			return
+		}
+		pools = readPools(root, rules)
+		for _, p := range pools {
+			if !root.Report.Failed() {
+				p.together(rules)
+			}
+		}
+	})
+	if documents == 0 && len(report) == 0 {
+		report.Add(machineconfig.Problem{File: file, Path: "$", Severity: machineconfig.Error, Message: "it is no install-config: it is empty"})
+	}
+	if report.Failed() {
+		return nil, report
+	}
+	var all []*machineconfig.MachineConfig
+	for _, p := range pools {
+		all = append(all, p.machineConfigs()...)
+	}
+	return all, report
+}
+
+// pool is what an install-config says about the machines of a role.
+type pool struct {
+	at        document.Node
+	role      string
+	arguments []string
+	noThreads bool // hyperthreading: Disabled
+	fips      bool
+	workloads pinning.Workloads
+}
+
+func readPools(root document.Node, rules machineconfig.Rules) []pool {
+	if !root.Object() {
+		return nil
+	}
+	if root.Get("controlPlane").IsNull() && root.Get("compute").IsNull() {
+		root.Fail("it is no install-config: it has neither controlPlane nor compute")
+		return nil
+	}
+	var pools []pool
+	add := func(n document.Node, role string) {
+		if p, ok := readPool(n, role, rules.KernelArguments); ok {
+			pools = append(pools, p)
+		}
+	}
+	root.Get("controlPlane").Get("name").MustBe("master")
+	root.Get("arbiter").Get("name").MustBe("arbiter")
+	add(root.Get("controlPlane"), "master")
+	add(root.Get("arbiter"), "arbiter")
+	pools = append(pools, readCompute(root.Get("compute"), rules.KernelArguments)...)
+	fips := root.Get("fips").Boolean()
+	for i := range pools {
+		pools[i].fips = fips
+	}
+	return pools
+}
+
+// readCompute reads the compute pools, worker and edge. The machines of both are
+// of the role worker, and so there is one pool of them at most.
+func readCompute(n document.Node, policy kargs.Policy) []pool {
+	var pools []pool
+	names := map[string]bool{}
+	for _, item := range n.Items() {
+		name := item.Get("name").Text()
+		if name == "" {
+			name = "worker"
+		}
+		if name != "worker" && name != "edge" {
+			item.Get("name").Fail("it is %s; the installer knows compute pools worker and edge", document.Quoted(name))
+		}
+		if names[name] {
+			item.Get("name").Fail("there is another compute pool %s", document.Quoted(name))
+		}
+		names[name] = true
+		p, ok := readPool(item, "worker", policy)
+		switch {
+		case !ok:
+		case len(pools) == 0:
+			pools = append(pools, p)
+		case !p.sameAs(pools[0]):
+			item.Fail("its machines are of the role worker too, and it asks for something else than the first compute pool")
+		}
+	}
+	return pools
+}
+
+// sameAs reports whether both ask for the same.
+func (p pool) sameAs(other pool) bool {
+	return p.noThreads == other.noThreads && slices.Equal(p.arguments, other.arguments) &&
+		maps.EqualFunc(p.workloads, other.workloads, pinning.CPUSet.Equal)
+}
+
+// readPool reads one pool; there may be none.
+func readPool(n document.Node, role string, policy kargs.Policy) (pool, bool) {
+	if !n.Object() {
+		return pool{}, false
+	}
+	p := pool{at: n, role: role, arguments: spec.Arguments(n.Get("kernelArguments"), policy)}
+	p.noThreads = readHyperthreading(n.Get("hyperthreading"), kargs.Split(strings.Join(p.arguments, " ")))
+	p.workloads = readPartitions(n.Get("workload"))
+	return p, true
+}
+
+// readHyperthreading reports whether it is switched off.
+func readHyperthreading(n document.Node, line kargs.Line) bool {
+	switch value := n.Text(); {
+	case value == "Disabled":
+		return true
+	case value != "" && value != "Enabled":
+		n.Fail("it is %s, neither Enabled nor Disabled", document.Quoted(value))
+	case value == "Enabled" && line.DisablesThreads():
+		n.Fail("it is Enabled, and the pool's kernelArguments switch it off")
+	}
+	return false
+}
+
+// readPartitions reads the CPUs of workloads.
+func readPartitions(n document.Node) pinning.Workloads {
+	n.Known("a pool's workload", "partitions")
+	workloads := pinning.Workloads{}
+	for _, item := range n.Get("partitions").Items() {
+		if !item.Object() {
+			continue
+		}
+		item.Known("a workload partition", "name", "cpuIDs")
+		name := item.Get("name").Text()
+		if name != "management" {
+			item.Get("name").Fail("it is %s; the one workload that has partitions is management", document.Quoted(name))
+			continue
+		}
+		if _, twice := workloads[name]; twice {
+			item.Get("name").Fail("there is another partition %s", document.Quoted(name))
+		}
+		_, set, err := pinning.ParseAssignment(name + "=" + item.Get("cpuIDs").Text())
+		if err != nil {
+			item.Get("cpuIDs").Fail("%v", err)
+			continue
+		}
+		workloads[name] = set
+	}
+	return workloads
+}
+
+// machineConfigs are the pool's, each for one thing that it says.
+func (p pool) machineConfigs() []*machineconfig.MachineConfig {
+	var all []*machineconfig.MachineConfig
+	add := func(what string, spec machineconfig.Spec) {
+		all = append(all, &machineconfig.MachineConfig{
+			Name:   fmt.Sprintf("99-%s-%s", p.role, what),
+			Labels: map[string]string{machineconfig.RoleLabel: p.role},
+			Spec:   spec,
+		})
+	}
+	if p.noThreads {
+		add("disable-hyperthreading", machineconfig.Spec{KernelArguments: []string{"nosmt", "smt-enabled=off"}}) // on POWER it is the second
+	}
+	if p.fips {
+		add("fips", machineconfig.Spec{FIPS: true})
+	}
+	if len(p.arguments) > 0 {
+		add("kernel-arguments", machineconfig.Spec{KernelArguments: p.arguments})
+	}
+	if len(p.workloads) > 0 {
+		config := ignition.Empty()
+		config.Ignition.Version = "3.2.0" // enough for it, and older clusters read it too
+		config.Storage.Files = []ignition.File{
+			ignition.NewFile(pinning.DropInPath, 0o644, pinning.DropIn(p.workloads)),
+			ignition.NewFile(pinning.KubeletPath, 0o644, pinning.KubeletFile(p.workloads)),
+		}
+		add("workload-partitioning", machineconfig.Spec{Config: &config})
+	}
+	return all
+}
+
+// together judges what the pool's MachineConfigs make together.
+func (p pool) together(rules machineconfig.Rules) {
+	all := p.machineConfigs()
+	if len(all) == 0 {
+		return
+	}
+	merged, err := machineconfig.Merge(all, machineconfig.Images{})
+	if err != nil {
+		p.at.Fail("%v", err)
+		return
+	}
+	for _, problem := range machineconfig.Check(merged, rules) {
+		add := p.at.Fail
+		if problem.Severity == machineconfig.Warning {
+			add = p.at.Warn
+		}
+		add("its MachineConfigs together: %s: %s", problem.Path, problem.Message)
+	}
+}

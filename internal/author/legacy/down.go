@@ -1,0 +1,36 @@
+package legacy
+
+import (
+	"github.com/coreos/ign-converter/translate/v32tov22"
+	v32 "github.com/coreos/ignition/v2/config/v3_2"
+
+	"machine-pivot/internal/machineconfig/ignition"
+)
+
+// Versions are those that a config can be written in, the newest first.
+func Versions() []string { return append(ignition.Versions(), newest2) }
+
+// Down writes a config in one of Versions. It refuses, with all the places, what that
+// version has no words for.
+func Down(config Config, version string) ([]byte, []Problem) {
+	if version != newest2 {
+		return ignition.Down(config, version)
+	}
+	raw, problems := ignition.Down(config, "3.2.0")
+	if problems != nil {
+		return nil, problems
+	}
+	parsed, _, err := v32.Parse(raw)
+	if err != nil {
+		return nil, []Problem{{Message: err.Error()}}
+	}
+	old, err := v32tov22.Translate(parsed)
+	if err != nil {
+		return nil, []Problem{{Message: "it cannot be translated to version 2.2: " + err.Error()}}
+	}
+	raw = ignition.Pruned(old)
+	if _, problems := read2(raw, newest2); ignition.Failed(problems) {
+		return nil, problems
+	}
+	return raw, nil
+}

@@ -1,0 +1,250 @@
+// Package legacy extends package ignition to version 2 of Ignition's specification,
+// which old machines and old MachineConfigs speak. Machines of today that are asked
+// to change have no use for it, so it is a package of its own.
+package legacy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/coreos/ign-converter/translate/v23tov30"
+	v22 "github.com/coreos/ignition/config/v2_2"
+	old "github.com/coreos/ignition/config/v2_2/types"
+	v23 "github.com/coreos/ignition/config/v2_3"
+	"github.com/coreos/ignition/config/validate"
+	oldreport "github.com/coreos/ignition/config/validate/report"
+	to31 "github.com/coreos/ignition/v2/config/v3_1/translate"
+	to32 "github.com/coreos/ignition/v2/config/v3_2/translate"
+	to33 "github.com/coreos/ignition/v2/config/v3_3/translate"
+	to34 "github.com/coreos/ignition/v2/config/v3_4/translate"
+	to35 "github.com/coreos/ignition/v2/config/v3_5/translate"
+
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/jsonpath"
+)
+
+// Parse reads a config of the versions 2.0 to 2.2, or one that ignition.Parse reads. It
+// reports everything that is wrong.
+func Parse(raw []byte) (Config, []Problem) {
+	version, problem := ignition.VersionOf(raw)
+	if problem != nil || !strings.HasPrefix(version, "2.") {
+		return ignition.Parse(raw)
+	}
+	if problem := ignition.CheckSize(raw); problem != nil {
+		return Config{}, []Problem{*problem}
+	}
+	return parse2(raw, version)
+}
+
+// What both packages speak of.
+type (
+	Config  = ignition.Config
+	Problem = ignition.Problem
+)
+
+// parse2 reads a config of version 2 and translates it to version 3.
+func parse2(raw []byte, version string) (Config, []Problem) {
+	if !slices.Contains([]string{"2.0.0", "2.1.0", "2.2.0"}, version) {
+		return Config{}, []Problem{{Path: ".ignition.version", Message: "of version 2 only 2.0.0 to 2.2.0 are supported"}}
+	}
+	parsed, problems := read2(raw, version)
+	if ignition.Failed(problems) {
+		return Config{}, problems
+	}
+	if problems = append(problems, unsupported(parsed)...); ignition.Failed(problems) {
+		return Config{}, problems
+	}
+	collapse(&parsed)
+	// The file system "root" is the one that is booted.
+	v30, err := v23tov30.Translate(v23.Translate(parsed), map[string]string{"root": "/"})
+	if err != nil {
+		return Config{}, append(problems, Problem{Message: "it cannot be translated to version 3: " + err.Error()})
+	}
+	config := to35.Translate(to34.Translate(to33.Translate(to32.Translate(to31.Translate(v30)))))
+	return config, append(problems, validate3(config)...)
+}
+
+// maxPlaced bounds the text whose problems version 2's own parser places, in
+// bytes: for each value it counts the lines before it anew.
+const maxPlaced = 256 << 10
+
+// read2 reads a config of version 2 and lets its own package judge it.
+func read2(raw []byte, version string) (old.Config, []Problem) {
+	if config, problems, ok := readUnplaced2(raw); ok && version == newest2 && (len(problems) == 0 || len(raw) > maxPlaced) {
+		return config, problems
+	}
+	if len(raw) > maxPlaced {
+		return old.Config{}, []Problem{{Message: fmt.Sprintf("it has more than %d bytes and so must be of version %s at least, and of no member that is unknown there", maxPlaced, newest2)}}
+	}
+	parsed, rep, err := v22.Parse(raw)
+	problems := problems2(raw, rep)
+	if err != nil && len(problems) == 0 {
+		problems = append(problems, Problem{Message: err.Error()})
+	}
+	return parsed, problems
+}
+
+// readUnplaced2 reads a config of version 2.2, if it is one, and says what is wrong
+// but not where, each thing once.
+func readUnplaced2(raw []byte) (old.Config, []Problem, bool) {
+	var config old.Config
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&config); err != nil {
+		return config, nil, false
+	}
+	var problems []Problem
+	for _, e := range validate.ValidateWithoutSource(reflect.ValueOf(config)).Entries {
+		p := Problem{Warning: e.Kind != oldreport.EntryError, Message: "in it: " + e.Message}
+		if e.Kind != oldreport.EntryInfo && !slices.Contains(problems, p) {
+			problems = append(problems, p)
+		}
+	}
+	return config, problems, true
+}
+
+// newest2 is the newest of version 2 that there is for machine-config servers.
+const newest2 = "2.2.0"
+
+// validate3 lets Ignition judge what was not parsed but made.
+func validate3(config Config) []Problem {
+	_, problems := ignition.Parse(ignition.Marshal(config))
+	return problems
+}
+
+// problems2 is the report of version 2's parser, which knows lines and columns.
+func problems2(raw []byte, rep oldreport.Report) []Problem {
+	var problems []Problem
+	for _, e := range rep.Entries {
+		if e.Kind == oldreport.EntryInfo {
+			continue
+		}
+		path := ""
+		if e.Line > 0 {
+			path = jsonpath.At(raw, offset(raw, e.Line, e.Column))[1:]
+		}
+		unknown := strings.HasPrefix(e.Message, "Config has unrecognized key")
+		problems = append(problems, Problem{
+			Path:    path,
+			Warning: e.Kind != oldreport.EntryError && !unknown,
+			Message: e.Message,
+		})
+	}
+	return problems
+}
+
+// offset is the place of a line and a column, both from 1.
+func offset(raw []byte, line, column int) int64 {
+	at := 0
+	for ; line > 1; line-- {
+		at += slices.Index(raw[at:], '\n') + 1
+	}
+	return int64(min(at+column, len(raw)))
+}
+
+// unsupported names what would end up elsewhere or be lost: entries on other file
+// systems than the one that is booted, other users than core, and several parts of
+// one file.
+func unsupported(config old.Config) []Problem {
+	var problems []Problem
+	node := func(list string, i int, n old.Node) {
+		if n.Filesystem != "root" {
+			problems = append(problems, Problem{Path: jsonpath.Of("storage", list, i, "filesystem"),
+				Message: fmt.Sprintf("only the file system root is supported, not %.100q", n.Filesystem)})
+		}
+	}
+	for i, f := range config.Storage.Files {
+		node("files", i, f.Node)
+	}
+	for i, d := range config.Storage.Directories {
+		node("directories", i, d.Node)
+	}
+	for i, l := range config.Storage.Links {
+		node("links", i, l.Node)
+	}
+	problems = append(problems, appended(config.Storage.Files)...)
+	for i, u := range config.Passwd.Users {
+		if u.Name != "core" {
+			problems = append(problems, Problem{Path: jsonpath.Of("passwd", "users", i),
+				Message: fmt.Sprintf("only the user core is supported, not %.100q", u.Name)})
+		}
+	}
+	return problems
+}
+
+// appended names the files that several entries make together: neither version 3
+// nor the machine-config operator can say that.
+func appended(files []old.File) []Problem {
+	appends := map[string]bool{} // by path: whether an entry before does
+	var problems []Problem
+	for i, f := range files {
+		before, again := appends[f.Path]
+		if again && (before || f.Append) {
+			problems = append(problems, Problem{Path: jsonpath.Of("storage", "files", i),
+				Message: fmt.Sprintf("%.100q is there before, and appended to: write it as one file", f.Path)})
+		}
+		appends[f.Path] = before || f.Append
+	}
+	return problems
+}
+
+// collapse removes what version 2 may name several times and version 3 may not, and
+// orders what is left as the machine-config operator does, for the name of a
+// rendered MachineConfig has a hash of it: files and units stand in reverse. Of
+// files the last one counts; of units too, but drop-ins of earlier ones stay if the
+// last one has none of their name; the keys of the user core are united.
+func collapse(config *old.Config) {
+	config.Storage.Files = lastOf(config.Storage.Files, func(f old.File) string { return f.Path },
+		func(later, _ old.File) old.File { return later })
+	config.Systemd.Units = lastOf(config.Systemd.Units, func(u old.Unit) string { return u.Name }, keepDropIns)
+	config.Passwd.Users = lastOf(config.Passwd.Users, func(u old.PasswdUser) string { return u.Name }, uniteKeys)
+	for i := range config.Passwd.Users {
+		user := &config.Passwd.Users[i]
+		user.SSHAuthorizedKeys = unique(user.SSHAuthorizedKeys)
+	}
+}
+
+// lastOf keeps the last entry of each key, in reverse order. Join makes the entry
+// that stays of it and an earlier one.
+func lastOf[T any](list []T, key func(T) string, join func(later, earlier T) T) []T {
+	at := map[string]int{}
+	var kept []T
+	for _, entry := range slices.Backward(list) {
+		if i, again := at[key(entry)]; again {
+			kept[i] = join(kept[i], entry)
+			continue
+		}
+		at[key(entry)] = len(kept)
+		kept = append(kept, entry)
+	}
+	return kept
+}
+
+func keepDropIns(later, earlier old.Unit) old.Unit {
+	later.Dropins = slices.Clone(later.Dropins)
+	for _, d := range earlier.Dropins {
+		if !slices.ContainsFunc(later.Dropins, func(l old.SystemdDropin) bool { return l.Name == d.Name }) {
+			later.Dropins = append(later.Dropins, d)
+		}
+	}
+	return later
+}
+
+func uniteKeys(later, earlier old.PasswdUser) old.PasswdUser {
+	later.SSHAuthorizedKeys = slices.Concat(later.SSHAuthorizedKeys, earlier.SSHAuthorizedKeys)
+	return later
+}
+
+// unique is a list with each element once, where it stands first.
+func unique[T comparable](list []T) []T {
+	seen := map[T]bool{}
+	return slices.DeleteFunc(slices.Clone(list), func(element T) bool {
+		again := seen[element]
+		seen[element] = true
+		return again
+	})
+}

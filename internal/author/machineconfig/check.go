@@ -1,0 +1,154 @@
+package machineconfig
+
+import (
+	"io/fs"
+	"slices"
+	"strings"
+	"unicode"
+
+	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/kargs"
+)
+
+// The kernel types beside the default one.
+const (
+	kernelRealtime = "realtime"
+	kernel64k      = "64k-pages"
+)
+
+// maxInline bounds the decompressed content of one file, in bytes.
+const maxInline = 16 << 20
+
+// maxRendered is the largest object that etcd takes, in bytes of JSON.
+const maxRendered = 1_572_864
+
+// CheckConfig checks of a config what Ignition leaves open or the machine-config
+// daemon is stricter about. N is where the config stands.
+func CheckConfig(n document.Node, config ignition.Config) {
+	checkFiles(n, config)
+	checkNames(n, config)
+}
+
+// checkNames refuses names that no file can have: Ignition would fail on them when
+// the machine boots.
+func checkNames(n document.Node, config ignition.Config) {
+	check := func(name string, slash bool, steps ...any) {
+		if strings.ContainsFunc(name, unicode.IsControl) || !slash && strings.Contains(name, "/") {
+			n.At(jsonpath.Of(steps...)).Fail("%s cannot be the name of a file", document.Quoted(name))
+		}
+	}
+	for i, f := range config.Storage.Files {
+		check(f.Path, true, "storage", "files", i, "path")
+	}
+	for i, d := range config.Storage.Directories {
+		check(d.Path, true, "storage", "directories", i, "path")
+	}
+	for i, l := range config.Storage.Links {
+		check(l.Path, true, "storage", "links", i, "path")
+	}
+	for i, u := range config.Systemd.Units {
+		check(u.Name, false, "systemd", "units", i, "name")
+		for j, d := range u.Dropins {
+			check(d.Name, false, "systemd", "units", i, "dropins", j, "name")
+		}
+	}
+}
+
+func checkFiles(n document.Node, config ignition.Config) {
+	for i, f := range config.Storage.Files {
+		at := jsonpath.Of("storage", "files", i)
+		if f.Mode != nil && (*f.Mode < 0 || *f.Mode > int(fs.ModePerm)) {
+			n.At(at+".mode").Fail("%#o: beyond 0777 there is nothing that the machine-config daemon takes", *f.Mode)
+		}
+		if f.Path == "/run/machine-config-daemon-force" {
+			n.At(at + ".path").Fail("this file makes the machine-config daemon skip its checks; no configuration may create it")
+		}
+		if len(f.Append) > 0 {
+			n.At(at + ".append").Warn("the machine-config daemon refuses files that are appended to when it updates a machine")
+		}
+	}
+	for _, p := range ignition.Contents(&config) {
+		if _, err := ignition.Content(*p.Resource, maxInline); err != nil && !ignition.IsRemote(*p.Resource) {
+			n.At(p.Path).Fail("%v", err)
+		}
+	}
+}
+
+// Check judges a merged MachineConfig: what only all of its parts together can
+// get wrong. The paths are those of the merged object.
+func Check(m *MachineConfig, rules Rules) Report {
+	var report Report
+	spec.Contradictions("$.spec", m.Spec.KernelArguments, m.Spec.FIPS, &report)
+	if slices.Contains(m.Spec.Extensions, "kernel-devel") && m.Spec.KernelType != "" && m.Spec.KernelType != "default" {
+		report.Fail("$.spec.extensions", "kernel-devel fits the default kernel only, not kernelType %s", m.Spec.KernelType)
+	}
+	line := spec.CommandLine(m.Spec.KernelArguments)
+	spec.CheckLength(document.Node{Path: "$.spec.kernelArguments", Report: &report}, m.Spec.KernelArguments)
+	checkThreads(line, &report)
+	if m.Spec.Config != nil {
+		checkConfig(*m.Spec.Config, line, rules, &report)
+	}
+	checkSize(m, &report)
+	return report
+}
+
+// checkConfig lets Ignition judge the merged config, which can be wrong though
+// each part was right, and checks the pinning files in it.
+func checkConfig(config ignition.Config, line kargs.Line, rules Rules, report *Report) {
+	n := document.Node{Path: "$.spec.config", Report: report}
+	_, problems := legacy.Parse(ignition.Marshal(config))
+	reportIgnition(n, slices.DeleteFunc(problems, func(p ignition.Problem) bool { return p.Warning })) // told of each part
+	checkPinning(n.At(".storage.files"), config, line, rules)
+}
+
+// checkPinning holds all of CRI-O's drop-ins and kubelet's file against each other
+// and against the machines. N is where the files stand.
+func checkPinning(n document.Node, config ignition.Config, line kargs.Line, rules Rules) {
+	contents := map[string][]byte{}
+	for _, f := range config.Storage.Files {
+		if !pinning.IsPinningPath(f.Path) {
+			continue
+		}
+		if content, err := ignition.Content(f.Contents, maxInline); err == nil {
+			contents[f.Path] = content
+		}
+	}
+	found := pinning.Inspect(pinning.Input{Files: contents, Machine: pinning.CPUsOnly(rules.CPUs), Line: line})
+	for _, p := range found.Problems {
+		add := n.Fail
+		if p.Severity == pinning.Warning {
+			add = n.Warn
+		}
+		add("file %s: %s", p.Path, p.Message)
+	}
+	if arg, _ := line.ThreadsOff(); arg != "" && len(found.Workloads) > 0 {
+		n.Report.Warn("$.spec.kernelArguments", "%s switches the second threads of all cores off: of the CPUs of the workloads %s none may be one",
+			arg, strings.Join(found.Workloads.Names(), ", "))
+	}
+}
+
+// checkThreads finds arguments that switch threads both on and off.
+func checkThreads(line kargs.Line, report *Report) {
+	on := slices.Contains(line.Values("smt-enabled"), "on") || slices.Contains(line.Values("smt-enabled"), "1")
+	if on && line.DisablesThreads() {
+		report.Fail("$.spec.kernelArguments", "smt-enabled asks for hyperthreading and nosmt forbids it")
+	}
+}
+
+// checkSize holds the object against what a cluster can store.
+func checkSize(m *MachineConfig, report *Report) {
+	data, err := m.MarshalJSON()
+	switch {
+	case err != nil:
+		report.Fail("$", "cannot be written as JSON: %v", err)
+	case len(data) > maxRendered:
+		report.Fail("$", "it has %d bytes of JSON, more than the %d that a cluster can store", len(data), maxRendered)
+	case len(data) > maxRendered/5*4:
+		report.Warn("$", "it has %d bytes of JSON, close to the %d that a cluster can store", len(data), maxRendered)
+	}
+}

@@ -1,0 +1,192 @@
+package machineconfig
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/machineconfig/spec"
+)
+
+// Decode reads all MachineConfigs of a file: YAML or JSON, one or several
+// documents or lists of them. The report holds everything that is wrong with
+// any, with file and line; what could be read is returned nevertheless, so that
+// more can be said about it.
+func Decode(file string, data []byte, rules Rules) ([]*MachineConfig, Report) {
+	var all []*MachineConfig
+	report := document.Read(file, data, func(root document.Node) {
+		for _, n := range objects(root) {
+			if mc := decodeObject(n, rules); mc != nil {
+				mc.file = file
+				all = append(all, mc)
+			}
+		}
+	})
+	if len(all)+len(report) == 0 {
+		report.Add(Problem{File: file, Path: "$", Severity: Warning, Message: "it holds no MachineConfig"})
+	}
+	return all, report
+}
+
+// SameNames reports MachineConfigs that have one name: a cluster could hold only
+// one of them.
+func SameNames(all []*MachineConfig) Report {
+	var report Report
+	files := map[string]string{}
+	for _, mc := range all {
+		if other, again := files[mc.Name]; again && mc.Name != "" {
+			report.Add(Problem{File: mc.file, Path: "$.metadata.name", Severity: Error,
+				Message: "the name " + document.Quoted(mc.Name) + " is that of another MachineConfig too, in " + other})
+		}
+		files[mc.Name] = mc.file
+	}
+	return report
+}
+
+// objects are the objects of a document, which may be a list of them.
+func objects(root document.Node) []document.Node {
+	if !root.Object() {
+		if root.IsNull() {
+			root.Fail("it is null, not an object")
+		}
+		return nil
+	}
+	if kind, _ := root.Get("kind").Value.(string); kind == "List" || kind == spec.Kind+"List" {
+		root.Known("a list", "kind", "apiVersion", "metadata", "items")
+		return root.Get("items").Items()
+	}
+	return []document.Node{root}
+}
+
+// decodeObject reads one MachineConfig; nil if there is none.
+func decodeObject(n document.Node, rules Rules) *MachineConfig {
+	if !spec.Identity(n) {
+		return nil
+	}
+	if kind, _ := n.Get("kind").Value.(string); kind != "" && kind != spec.Kind {
+		return nil // all that follows would be about another thing
+	}
+	n.Known(thisAPI, "kind", "apiVersion", "metadata", "spec")
+	for _, key := range []string{"kind", "apiVersion"} {
+		if n.Get(key).IsNull() {
+			n.Get(key).Fail("it is missing")
+		}
+	}
+	mc := &MachineConfig{}
+	decodeMetadata(n.Get("metadata"), mc)
+	spec := n.Get("spec")
+	if !spec.Object() {
+		if spec.IsNull() {
+			spec.Fail("it is missing")
+		}
+		return mc
+	}
+	decodeSpec(spec, rules, mc)
+	return mc
+}
+
+// objectName is an object's name in Kubernetes: RFC 1123, section 2.1, as its
+// API server has it.
+var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+
+func decodeMetadata(n document.Node, mc *MachineConfig) {
+	n.Known(thisAPI, "name", "labels", "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers",
+		"generateName", "generation", "managedFields", "namespace", "ownerReferences", "resourceVersion", "selfLink", "uid")
+	name := n.Get("name")
+	mc.Name = name.Text()
+	switch {
+	case name.IsNull() || mc.Name == "":
+		name.Fail("it is missing")
+	case len(mc.Name) > 253 || !objectName.MatchString(mc.Name):
+		name.Fail("%s is no object's name: lower case letters, digits, - and . only, at most 253", document.Quoted(mc.Name))
+	}
+	mc.Labels = n.Get("labels").Texts()
+	mc.Annotations = n.Get("annotations").Texts()
+	if role := mc.Role(); role != "" && !objectName.MatchString(role) {
+		n.Get("labels").At(jsonpath.Member(RoleLabel)).Fail("%s is no role's name: lower case letters, digits, - and . only", document.Quoted(role))
+	}
+	if mc.Role() == "" && !strings.HasPrefix(mc.Name, renderedPrefix) {
+		n.Get("labels").Warn("the label %s is missing: no role takes this MachineConfig", RoleLabel)
+	}
+}
+
+func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
+	n.Known(thisAPI, spec.Members()...)
+	mc.Spec = Spec{
+		OSImageURL:      spec.Image(n.Get("osImageURL"), rules.CheckImage),
+		ExtensionsImage: spec.Image(n.Get("baseOSExtensionsContainerImage"), rules.CheckImage),
+		KernelArguments: spec.Arguments(n.Get("kernelArguments"), rules.KernelArguments),
+		Extensions:      decodeExtensions(n.Get("extensions")),
+		FIPS:            n.Get("fips").Boolean(),
+		KernelType:      decodeKernelType(n.Get("kernelType")),
+		Config:          decodeConfig(n.Get("config")),
+	}
+	if mc.Spec.FIPS { // else another MachineConfig may say so; and many writers say false where nobody asked
+		spec.Contradictions(n.Path, mc.Spec.KernelArguments, mc.Spec.FIPS, n.Report)
+	}
+}
+
+// decodeExtensions checks the names; which packages each stands for is the
+// business of the operating system.
+func decodeExtensions(n document.Node) []string {
+	known := []string{"ipsec", "kerberos", "kernel-devel", "sandboxed-containers", "sysstat", "two-node-ha", "usbguard"}
+	var names []string
+	for _, item := range n.Items() {
+		name := item.Text()
+		if !slices.Contains(known, name) {
+			item.Fail("there is no extension %s; there are %s", document.Quoted(name), strings.Join(known, ", "))
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+func decodeKernelType(n document.Node) string {
+	kind := n.Text()
+	if !slices.Contains([]string{"", "default", kernelRealtime, kernel64k}, kind) {
+		n.Fail("there is no kernel type %s; there are default, %s and %s", document.Quoted(kind), kernelRealtime, kernel64k)
+	}
+	return kind
+}
+
+// decodeConfig reads the Ignition config.
+func decodeConfig(n document.Node) *ignition.Config {
+	if _, ok := n.Value.(string); ok {
+		n.Fail("it is a string: an Ignition config stands here as an object, not as its text")
+		return nil
+	}
+	if !n.Object() {
+		return nil
+	}
+	raw, err := json.Marshal(n.Value)
+	if err != nil {
+		n.Fail("cannot be written as JSON: %v", err)
+		return nil
+	}
+	config, problems := legacy.Parse(raw)
+	reportIgnition(n, problems)
+	if ignition.Failed(problems) {
+		return nil
+	}
+	if version := n.Get("ignition").Get("version"); ignition.Later(version.Text()) {
+		version.Warn("a cluster's machine-config operator accepts versions up to %[1]s only; what pivot renders is of version %[1]s", ignition.Version)
+	}
+	CheckConfig(n, config)
+	return &config
+}
+
+// reportIgnition reports problems of the Ignition config that n is.
+func reportIgnition(n document.Node, problems []ignition.Problem) {
+	for _, p := range problems {
+		add := n.At(p.Path).Fail
+		if p.Warning {
+			add = n.At(p.Path).Warn
+		}
+		add("%s", p.Message)
+	}
+}

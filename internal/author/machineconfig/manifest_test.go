@@ -1,0 +1,81 @@
+package machineconfig_test
+
+import (
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/pinning"
+)
+
+func pinningManifest(t *testing.T, more ...hostfiles.File) machineconfig.Manifest {
+	t.Helper()
+	_, set, err := pinning.ParseAssignment("management=0-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := pinning.Workloads{pinning.Management: set}
+	return machineconfig.Manifest{Name: "02-master-workload-partitioning", Role: "master", Files: append(more,
+		hostfiles.File{Path: pinning.DropInPath, Mode: 0o644, Content: pinning.DropIn(w)},
+		hostfiles.File{Path: pinning.KubeletPath, Mode: 0o644, Content: pinning.KubeletFile(w)},
+	)}
+}
+
+// What is written is read back, in both forms, and found to be right.
+func TestManifestIsReadBack(t *testing.T) {
+	m := pinningManifest(t)
+	for name, write := range map[string]func() ([]byte, error){"yaml": m.YAML, "json": m.JSON} {
+		text, err := write()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, report := machineconfig.Decode("x."+name, text, machineconfig.Rules{})
+		if len(report) > 0 || len(all) != 1 || all[0].Name != m.Name || all[0].Role() != "master" || len(all[0].Spec.Config.Storage.Files) != 2 {
+			t.Errorf("%s: %s\n%s", name, report, text)
+		}
+	}
+	if err := m.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, wrong := range []machineconfig.Manifest{{Name: "A", Role: "b"}, {Name: "a", Role: ""}, {Name: "a", Role: strings.Repeat("b", 64)}, {Name: "a\nb", Role: "c"}} {
+		if wrong.Check() == nil {
+			t.Errorf("name %q and role %q are taken", wrong.Name, wrong.Role)
+		}
+	}
+}
+
+// A cluster's own drop-in sets much else, and a workload that is no partition.
+func TestCheckTakesAClustersDropIns(t *testing.T) {
+	const builder = "[crio]\ninternal_wipe = true\n[crio.runtime.workloads.openshift-builder]\nactivation_annotation = \"io.openshift.builder\"\n[crio.runtime.workloads.openshift-builder.resources]\n"
+	check := func(m machineconfig.Manifest, args ...string) string {
+		text, err := m.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, report := machineconfig.Decode("x", text, machineconfig.Rules{})
+		if report.Failed() {
+			t.Fatal(report)
+		}
+		all[0].Spec.KernelArguments = args
+		cpus, err := pinning.ParseCPUSet("0-3")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return machineconfig.Check(all[0], machineconfig.Rules{CPUs: cpus}).String()
+	}
+	theirs := hostfiles.File{Path: pinning.DropInDir + "/00-default", Mode: 0o644, Content: []byte(builder)}
+	if got := check(pinningManifest(t, theirs)); got != "" {
+		t.Errorf("beside pinning: %s", got)
+	}
+	if got := check(machineconfig.Manifest{Name: "a", Role: "b", Files: []hostfiles.File{theirs}}); got != "" {
+		t.Errorf("alone: %s", got)
+	}
+	if got := check(pinningManifest(t), "maxcpus=1"); !strings.Contains(got, "error: $.spec.config.storage.files: file "+pinning.DropInPath+`: workload "management": CPU 1 will be offline`) {
+		t.Errorf("with maxcpus=1: %q", got)
+	}
+	later := hostfiles.File{Path: pinning.DropInDir + "/99-mine", Mode: 0o644, Content: pinning.DropIn(pinning.Workloads{pinning.Management: {}})}
+	if got := check(pinningManifest(t, later)); !strings.Contains(got, "is replaced by that of "+later.Path) || !strings.Contains(got, `differ from ""`) {
+		t.Errorf("with a later drop-in: %q", got)
+	}
+}

@@ -1,0 +1,107 @@
+package machineconfig
+
+import (
+	"cmp"
+	"slices"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/spec"
+)
+
+// Images are what a merged MachineConfig starts from.
+type Images struct {
+	OS         string // "" if nothing but a MachineConfig names one
+	Extensions string
+}
+
+// Select is the MachineConfigs that a machine of a role gets. The roles master,
+// worker and arbiter have their own only; every other one is a pool made of
+// workers and has theirs too.
+func Select(all []*MachineConfig, role string) []*MachineConfig {
+	roles := []string{role}
+	if !slices.Contains([]string{"master", "worker", "arbiter"}, role) {
+		roles = append(roles, workerRole)
+	}
+	var chosen []*MachineConfig
+	for _, mc := range all {
+		if slices.Contains(roles, mc.Role()) {
+			chosen = append(chosen, mc)
+		}
+	}
+	return chosen
+}
+
+const workerRole = "worker"
+
+// Merge makes one MachineConfig of several, as the machine-config operator does:
+// those of the role worker first, so that every other role overrides it, and
+// within that by name, in byte order. The result has no name yet. The
+// MachineConfigs are not changed; none at all is an error.
+func Merge(all []*MachineConfig, base Images) (*MachineConfig, error) {
+	if len(all) == 0 {
+		return nil, fault.New(fault.BadInput, "cannot merge MachineConfigs: there are none for this role").
+			WithHint("the label %s says which role a MachineConfig is for", RoleLabel)
+	}
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, func(a, b *MachineConfig) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name))
+	})
+	merged := &MachineConfig{Spec: Spec{
+		OSImageURL: base.OS, ExtensionsImage: base.Extensions, KernelType: "default",
+		KernelArguments: []string{}, Extensions: []string{},
+	}}
+	var configs []ignition.Config
+	for _, mc := range sorted {
+		merged.Spec.add(mc)
+		if mc.Spec.Config != nil {
+			configs = append(configs, *mc.Spec.Config)
+		}
+	}
+	config := ignition.Merge(configs...)
+	overwrite(&config)
+	merged.Spec.Config = &config
+	if base.OS != "" && merged.Spec.OSImageURL != base.OS {
+		merged.Annotations = map[string]string{osImageOverridden: "true"}
+	}
+	return merged, nil
+}
+
+// osImageOverridden marks an OS image that is not the base's.
+const osImageOverridden = "machineconfiguration.openshift.io/os-image-url-overridden"
+
+// rank is 0 for what is merged first.
+func rank(mc *MachineConfig) int {
+	if mc.Role() == workerRole {
+		return 0
+	}
+	return 1
+}
+
+// add merges all but the Ignition config.
+func (s *Spec) add(mc *MachineConfig) {
+	s.FIPS = s.FIPS || mc.Spec.FIPS
+	s.KernelArguments = append(s.KernelArguments, mc.Spec.KernelArguments...)
+	s.Extensions = append(s.Extensions, mc.Spec.Extensions...)
+	if kind := mc.Spec.KernelType; kind == kernelRealtime || kind == kernel64k {
+		s.KernelType = kind
+	}
+	// The cluster's own MachineConfigs name no images; the base does.
+	if _, generated := mc.Annotations[spec.GeneratedBy]; generated {
+		return
+	}
+	s.OSImageURL = cmp.Or(mc.Spec.OSImageURL, s.OSImageURL)
+	s.ExtensionsImage = cmp.Or(mc.Spec.ExtensionsImage, s.ExtensionsImage)
+}
+
+// overwrite says for each file that does not say it itself that it replaces what
+// is there. A file without contents only sets owner and mode of what is there:
+// for Ignition that contradicts overwriting.
+func overwrite(config *ignition.Config) {
+	yes := true
+	for i := range config.Storage.Files {
+		if f := &config.Storage.Files[i]; f.Overwrite == nil && f.Contents.Source != nil {
+			f.Overwrite = &yes
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package pods
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"machine-pivot/internal/pinning"
+)
+
+// Syntax is how a container's resources are written into a pod's annotations.
+type Syntax int
+
+const (
+	// JSONSyntax is that of CRI-O since April 2021:
+	// resources.workload.openshift.io/CONTAINER: {"cpushares":N,"cpulimit":M}
+	JSONSyntax Syntax = iota
+	// PlainSyntax is that of CRI-O 1.21.0, which knows no limit:
+	// resources.workload.openshift.io.cpushares/CONTAINER: "N"
+	PlainSyntax
+)
+
+// warningAnnotation says to people why a pod was not pinned as it asks.
+const warningAnnotation = "workload.openshift.io/warning"
+
+// oldestPrefix is how resources were written before both syntaxes.
+const oldestPrefix = "io.openshift.workload."
+
+// isResource reports whether an annotation gives CRI-O a container's resources,
+// in any syntax that ever was.
+func isResource(key string) bool {
+	return strings.HasPrefix(key, pinning.AnnotationPrefix+"/") || strings.HasPrefix(key, pinning.AnnotationPrefix+".") ||
+		strings.HasPrefix(key, oldestPrefix)
+}
+
+// Shares are the CPU shares of a request in thousandths of a CPU, as kubelet and
+// the API server reckon them (MilliCPUToShares): 1024 for a whole CPU.
+func Shares(milli int64) int64 { return clampShares(milli/1000*1024 + milli%1000*1024/1000) }
+
+// SeedShares are the CPU shares as the enhancement's examples have them: the
+// thousandths themselves.
+func SeedShares(milli int64) int64 { return clampShares(milli) }
+
+// clampShares keeps shares within what the kernel takes.
+func clampShares(n int64) int64 { return min(max(n, minShares), maxShares) }
+
+const (
+	minShares = 2
+	maxShares = 262144
+)
+
+// annotation is the key and value that give a container shares and a limit; a
+// limit of 0 is none.
+func (s Syntax) annotation(name string, shares, limit int64) (key, value string) {
+	if s == PlainSyntax {
+		return pinning.AnnotationPrefix + ".cpushares/" + name, strconv.FormatInt(shares, 10)
+	}
+	value = fmt.Sprintf(`{"cpushares":%d}`, shares)
+	if limit > 0 {
+		value = fmt.Sprintf(`{"cpushares":%d,"cpulimit":%d}`, shares, limit)
+	}
+	return pinning.AnnotationPrefix + "/" + name, value
+}
+
+// limitOf is the limit that an annotation of an earlier run carries, or 0.
+func limitOf(annotations object, name string) int64 {
+	var value struct {
+		Limit int64 `json:"cpulimit"`
+	}
+	if json.Unmarshal([]byte(annotations.text(pinning.AnnotationPrefix+"/"+name)), &value) != nil {
+		return 0
+	}
+	return max(value.Limit, 0)
+}
+
+// setsCPUs reports whether an annotation tries to choose CPUs, which only the
+// machine's configuration may.
+func setsCPUs(key, value string) bool {
+	if strings.HasPrefix(key, pinning.AnnotationPrefix+".cpuset/") || strings.HasPrefix(key, oldestPrefix) && strings.Contains(key, ".cpuset/") {
+		return true
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(value), &object) != nil {
+		return false
+	}
+	for member := range object {
+		if strings.EqualFold(member, "cpuset") {
+			return true
+		}
+	}
+	return false
+}
+
+// target is the workload type that a pod's annotations choose; "" if none.
+func target(annotations object) (workload string, err error) {
+	var keys []string
+	for _, key := range annotations.names() {
+		if strings.HasPrefix(key, pinning.ActivationPrefix) {
+			keys = append(keys, key)
+		}
+	}
+	switch len(keys) {
+	case 0:
+		return "", nil
+	case 1:
+	default:
+		return "", fmt.Errorf("the pod can not have more than one workload annotations: %s", strings.Join(keys, ", "))
+	}
+	workload = strings.TrimPrefix(keys[0], pinning.ActivationPrefix)
+	if workload == "" {
+		return "", fmt.Errorf("the workload annotation key should have format %s<workload_type>", pinning.ActivationPrefix)
+	}
+	return workload, nil
+}
+
+// checkEffect checks the value of the annotation that chooses a workload. The only
+// effect there is is also the default; kubelet reads none, while the API server
+// wants it to be there.
+func checkEffect(annotations object, workload string) error {
+	key := pinning.ActivationPrefix + workload
+	var value map[string]string
+	if err := json.Unmarshal([]byte(annotations.text(key)), &value); err != nil {
+		return fmt.Errorf("annotation %s: its value is not an object as %s: %w", key, preferred, err)
+	}
+	if value == nil {
+		return fmt.Errorf("annotation %s: its value is not an object as %s", key, preferred)
+	}
+	for member := range value {
+		if member != "effect" {
+			return fmt.Errorf("annotation %s: unknown member %q", key, member)
+		}
+	}
+	if effect, given := value["effect"]; given && effect != "PreferredDuringScheduling" {
+		return fmt.Errorf(`annotation %s: only "PreferredDuringScheduling" effect is supported, not %q`, key, effect)
+	}
+	return nil
+}
+
+// preferred is the value with the only effect there is.
+const preferred = `{"effect": "PreferredDuringScheduling"}`

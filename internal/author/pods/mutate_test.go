@@ -1,0 +1,402 @@
+package pods_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation"
+	namerules "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"machine-pivot/internal/author/pods"
+)
+
+// etcd is a static pod as clusters have them, with a comment of its author.
+const etcd = `apiVersion: v1
+kind: Pod
+metadata:
+  name: etcd
+  namespace: openshift-etcd
+  annotations:
+    # management work
+    target.workload.openshift.io/management: '{"effect": "PreferredDuringScheduling"}'
+spec:
+  containers:
+  - name: etcd
+    image: quay.io/etcd
+    resources:
+      requests:
+        cpu: 400m
+        memory: 600Mi
+  - name: metrics
+    image: quay.io/etcd
+    resources:
+      requests: {cpu: 0.1, memory: 80Mi}
+      limits:
+        cpu: 1
+`
+
+func TestTheEnhancementsExample(t *testing.T) {
+	const want = `apiVersion: v1
+kind: Pod
+metadata:
+  name: etcd
+  namespace: openshift-etcd
+  annotations:
+    # management work
+    target.workload.openshift.io/management: '{"effect": "PreferredDuringScheduling"}'
+    resources.workload.openshift.io/etcd: '{"cpushares":409}'
+    resources.workload.openshift.io/metrics: '{"cpushares":102,"cpulimit":1000}'
+spec:
+  containers:
+  - name: etcd
+    image: quay.io/etcd
+    resources:
+      requests:
+        memory: 600Mi
+        management.workload.openshift.io/cores: 400
+      limits:
+        management.workload.openshift.io/cores: 400
+  - name: metrics
+    image: quay.io/etcd
+    resources:
+      requests: {memory: 80Mi, management.workload.openshift.io/cores: 100}
+      limits:
+        management.workload.openshift.io/cores: 100
+`
+	got, d := mutate(t, etcd, pods.Options{})
+	if got != want {
+		t.Errorf("the pod is\n%s", got)
+	}
+	if !d.Changed || d.QoS != pods.Burstable || d.Pod != "openshift-etcd/etcd" || len(d.Containers) != 2 || d.Containers[0].Shares != 409 {
+		t.Errorf("decision %+v", d)
+	}
+	// In the enhancement's own numbers.
+	if got, _ = mutate(t, etcd, pods.Options{Shares: pods.SeedShares}); got != strings.NewReplacer("409", "400", ":102,", ":100,").Replace(want) {
+		t.Errorf("with the enhancement's shares it is\n%s", got)
+	}
+	got, d = mutate(t, etcd, pods.Options{Syntax: pods.PlainSyntax})
+	if !strings.Contains(got, "resources.workload.openshift.io.cpushares/etcd: \"409\"\n") || strings.Contains(got, "cpulimit") {
+		t.Errorf("in the old syntax it is\n%s", got)
+	}
+	if !strings.Contains(d.Containers[1].Reason, "limit is lost") {
+		t.Errorf("decision %+v", d)
+	}
+}
+
+// mutate changes a manifest, and checks what must hold of every one: the result
+// is a pod that Kubernetes takes, of the same class, and a second run changes nothing.
+func mutate(t *testing.T, manifest string, o pods.Options) (string, pods.Decision) {
+	t.Helper()
+	out, d, err := pods.Mutate([]byte(manifest), o)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, manifest)
+	}
+	if d.Changed == (string(out) == manifest) {
+		t.Errorf("changed is %v, but\n%s", d.Changed, out)
+	}
+	again, second, err := pods.Mutate(out, o)
+	if err != nil || string(again) != string(out) || second.Changed {
+		t.Errorf("a second run: %v, changed %v\n%s", err, second.Changed, again)
+	}
+	before, after := typed(t, []byte(manifest)), typed(t, out)
+	if quality(before) != quality(after) || string(d.QoS) != string(quality(before)) {
+		t.Errorf("class %s became %s, the decision says %s", quality(before), quality(after), d.QoS)
+	}
+	accepted(t, after)
+	return string(out), d
+}
+
+// typed reads a manifest strictly as the type of Kubernetes, with the requests
+// that follow from limits, in OpenShift's way: where CPU is missing or zero.
+func typed(t *testing.T, manifest []byte) *v1.Pod {
+	t.Helper()
+	var tree any
+	if err := yaml.Unmarshal(manifest, &tree); err != nil {
+		t.Fatalf("%v\n%s", err, manifest)
+	}
+	data, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod v1.Pod
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&pod); err != nil {
+		t.Fatalf("not a pod: %v\n%s", err, manifest)
+	}
+	for _, c := range containers(&pod) {
+		for name, limit := range c.Resources.Limits {
+			if request, given := c.Resources.Requests[name]; !given || name == v1.ResourceCPU && request.IsZero() {
+				if c.Resources.Requests == nil {
+					c.Resources.Requests = v1.ResourceList{}
+				}
+				c.Resources.Requests[name] = limit
+			}
+		}
+	}
+	return &pod
+}
+
+func containers(p *v1.Pod) []*v1.Container {
+	var all []*v1.Container
+	for _, list := range [][]v1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	return all
+}
+
+// quality is the class as Kubernetes sums it up: over all containers.
+func quality(p *v1.Pod) v1.PodQOSClass {
+	requests, limits := v1.ResourceList{}, v1.ResourceList{}
+	all := true
+	add := func(sum, list v1.ResourceList) (found int) {
+		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			if q := list[name]; q.Sign() > 0 {
+				total := sum[name]
+				total.Add(q)
+				sum[name] = total
+				found++
+			}
+		}
+		return found
+	}
+	for _, c := range containers(p) {
+		add(requests, c.Resources.Requests)
+		all = add(limits, c.Resources.Limits) == 2 && all
+	}
+	if len(requests)+len(limits) == 0 {
+		return v1.PodQOSBestEffort
+	}
+	for name, request := range requests {
+		if limit := limits[name]; limit.Cmp(request) != 0 {
+			all = false
+		}
+	}
+	if all && len(requests) == len(limits) {
+		return v1.PodQOSGuaranteed
+	}
+	return v1.PodQOSBurstable
+}
+
+// accepted checks what the API server checks of what is changed.
+func accepted(t *testing.T, p *v1.Pod) {
+	t.Helper()
+	for _, e := range validation.ValidateAnnotations(p.Annotations, field.NewPath("metadata", "annotations")) {
+		t.Error(e)
+	}
+	for _, c := range containers(p) {
+		for name, limit := range c.Resources.Limits {
+			if errs := namerules.IsQualifiedName(string(name)); len(errs) > 0 {
+				t.Errorf("resource %s: %v", name, errs)
+			}
+			request := c.Resources.Requests[name]
+			if request.Cmp(limit) > 0 {
+				t.Errorf("container %s: %s requested, %s allowed", c.Name, &request, &limit)
+			}
+			if strings.Contains(string(name), "/") && (request.Cmp(limit) != 0 || limit.Cmp(*resource.NewQuantity(limit.Value(), resource.DecimalSI)) != 0) {
+				t.Errorf("container %s: the extended resource %s is not a whole number requested and allowed alike", c.Name, name)
+			}
+		}
+	}
+}
+
+// of is a pod with annotations and containers in short form.
+func of(annotations, containers string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  namespace: ns\n  annotations: " + annotations + "\nspec:\n  containers: " + containers + "\n"
+}
+
+const management = `{target.workload.openshift.io/management: '{"effect":"PreferredDuringScheduling"}'}`
+
+// managed adds an annotation to that of the workload.
+func managed(more string) string { return strings.TrimSuffix(management, "}") + ", " + more + "}" }
+
+func TestDecisions(t *testing.T) {
+	for _, c := range []struct {
+		name, manifest string
+		want           []string // in the result
+		not            []string
+		reason         string // anywhere in the decision
+	}{
+		{"no workload", of("{a: b}", "[{name: c, resources: {requests: {cpu: 1, memory: 1}}}]"), []string{"cpu: 1"}, []string{"resources.workload"}, "it chooses no workload"},
+		{"no workload, but resources", of(`{"resources.workload.openshift.io/c": '{"cpushares":9}'}`, "[{name: c}]"), nil, []string{"resources.workload"}, "can not have resource annotation"},
+		{"another workload", of(strings.Replace(management, "management", "infra", 1), "[{name: c, resources: {requests: {cpu: 2, memory: 1}}}]"),
+			[]string{"infra.workload.openshift.io/cores: 2000", `c: '{"cpushares":2048}'`}, nil, "the workload infra"},
+		{"guaranteed", of(management, "[{name: c, resources: {limits: {cpu: 1, memory: 1Gi}}}]"),
+			[]string{"cpu: 1", "workload.openshift.io/warning: skipping pod CPUs requests modifications because it has guaranteed QoS class"}, []string{"target.workload"}, "outside of partitioning"},
+		{"best effort", of(management, "[{name: c}, {name: d, resources: {}}]"), []string{`c: '{"cpushares":2}'`, `d: '{"cpushares":2}'`}, []string{"cores"}, "the pod is BestEffort"},
+		{"only CPU", of(management, "[{name: c, resources: {requests: {cpu: 1}}}]"), []string{"cpu: 1", "from Burstable to BestEffort"}, []string{"target.workload", "cores"}, "will change the pod QoS class"},
+		{"memory elsewhere", of(management, "[{name: c, resources: {requests: {cpu: 1}}}, {name: d, resources: {requests: {memory: 1}}}]"),
+			[]string{"requests: {management.workload.openshift.io/cores: 1000}", `c: '{"cpushares":1024}'`}, []string{"workload.openshift.io/d"}, "it requests no CPU"},
+		{"only a limit", of(management, "[{name: c, resources: {limits: {cpu: 500m}, requests: {memory: 1}}}]"), []string{`'{"cpushares":512,"cpulimit":500}'`, "cores: 500"}, []string{"cpu: "}, "is moved"},
+		{"tiny", of(management, "[{name: c, resources: {requests: {cpu: 1m, memory: 1}}}]"), []string{`'{"cpushares":2}'`, "cores: 1}"}, nil, ""},
+		{"zero", of(management, "[{name: c, resources: {requests: {cpu: 0, memory: 1}}}]"), []string{`'{"cpushares":2}'`, "cores: 0}"}, nil, ""},
+		{"huge", of(management, "[{name: c, resources: {requests: {cpu: 1k, memory: 1}}}]"), []string{`'{"cpushares":262144}'`, "cores: 1000000}"}, nil, ""},
+		{"a set of its own", of(managed(`resources.workload.openshift.io/c: '{"cpuset":"0-63"}'`), "[{name: c, resources: {requests: {cpu: 1, memory: 1}}}]"),
+			[]string{`c: '{"cpushares":1024}'`}, []string{"cpuset"}, "a pod may not choose its CPUs"},
+		{"a set in the old syntax", of(managed(`resources.workload.openshift.io.cpuset/c: 0-63`), "[{name: c, resources: {requests: {cpu: 1, memory: 1}}}]"),
+			[]string{`c: '{"cpushares":1024}'`}, []string{"cpuset"}, "a pod may not choose its CPUs"},
+		{"a set in the oldest", of(managed(`io.openshift.workload.management.cpuset/c: 0-63`), "[{name: c}]"), nil, []string{"cpuset"}, "a pod may not choose its CPUs"},
+		{"a set of a container that asks for nothing", of(managed(`resources.workload.openshift.io/d: '{"CPUSet":"0-63"}'`), "[{name: c, resources: {requests: {cpu: 1, memory: 1}}}, {name: d}]"),
+			nil, []string{"0-63"}, "a pod may not choose its CPUs"},
+		{"a container that is not there", of(managed(`resources.workload.openshift.io/x: '{"cpushares":5}'`), "[{name: c}]"), nil, []string{"openshift.io/x"}, "no such container"},
+		{"shares of its own", of(managed(`resources.workload.openshift.io/c: '{"cpushares":99999}'`), "[{name: c, resources: {requests: {cpu: 1, memory: 1}}}]"), []string{`'{"cpushares":1024}'`}, nil, ""},
+		{"no resources of its own", of(managed("a: b"), "[{name: c, resources: null}]"), []string{`'{"cpushares":2}'`}, nil, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, d := mutate(t, c.manifest, pods.Options{})
+			for _, want := range c.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("it does not hold %q:\n%s", want, out)
+				}
+			}
+			for _, not := range c.not {
+				if strings.Contains(out, not) {
+					t.Errorf("it holds %q:\n%s", not, out)
+				}
+			}
+			if text := fmt.Sprintf("%+v", d); !strings.Contains(text, c.reason) {
+				t.Errorf("decision %s, want %q", text, c.reason)
+			}
+			// In JSON it is the same.
+			other, _ := mutate(t, asJSON(t, c.manifest), pods.Options{})
+			if asJSON(t, other) != asJSON(t, out) {
+				t.Errorf("as JSON it is\n%s", other)
+			}
+		})
+	}
+}
+
+func asJSON(t *testing.T, manifest string) string {
+	t.Helper()
+	var tree any
+	if err := yaml.Unmarshal([]byte(manifest), &tree); err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// What needs no change comes back as it was, to the byte.
+func TestUntouched(t *testing.T) {
+	for _, manifest := range []string{
+		"{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"x\\u00e9\\/\\ud83d\\ude00\"},\t\"spec\":{\"containers\":[{\"name\":\"c\"}]}}",
+		"# comment\napiVersion:   v1\nkind: 'Pod'\nmetadata: {}\nspec:\n    containers:\n        - name: c\n",
+	} {
+		out, d, err := pods.Mutate([]byte(manifest), pods.Options{})
+		if err != nil || string(out) != manifest || d.Changed {
+			t.Errorf("%v, changed %v:\n%s", err, d.Changed, out)
+		}
+	}
+}
+
+// Static pods of clusters are JSON: order and numbers stay, in one line or several.
+func TestJSONStaysJSON(t *testing.T) {
+	one := `{"kind":"Pod","apiVersion":"v1","metadata":{"annotations":{"target.workload.openshift.io/management":"{\"effect\": \"PreferredDuringScheduling\"}"},"name":"<&>"},"spec":{"containers":[{"name":"c","ports":[{"containerPort":6443}],"resources":{"requests":{"cpu":"265m","memory":"1Gi"}}}]}}`
+	want := strings.NewReplacer(`"cpu":"265m",`, "", `"1Gi"}`, `"1Gi","management.workload.openshift.io/cores":265},"limits":{"management.workload.openshift.io/cores":265}`,
+		`Scheduling\"}"`, `Scheduling\"}","resources.workload.openshift.io/c":"{\"cpushares\":271}"`).Replace(one)
+	if got, _ := mutate(t, one, pods.Options{}); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	var several, wanted bytes.Buffer
+	if err := json.Indent(&several, []byte(one), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Indent(&wanted, []byte(want), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := mutate(t, several.String()+"\n", pods.Options{}); got != wanted.String()+"\n" {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestNamespaces(t *testing.T) {
+	allowed, err := pods.Namespaces([]byte("kind: Namespace\nmetadata:\n  name: openshift-etcd\n  annotations:\n    workload.openshift.io/allowed: management,infra\n---\nkind: Namespace\nmetadata: {name: mine, annotations: {workload.openshift.io/allowed: infra}}\n---\nkind: Namespace\nmetadata: {name: default}\n"))
+	if err != nil || len(allowed) != 2 {
+		t.Fatal(allowed, err)
+	}
+	o := pods.Options{Allowed: allowed}
+	if out, _ := mutate(t, etcd, o); !strings.Contains(out, "cores") {
+		t.Errorf("an allowed one is\n%s", out)
+	}
+	out, d := mutate(t, strings.Replace(etcd, "openshift-etcd", "other", 1), o)
+	if strings.Contains(out, "cores") || !strings.Contains(d.Warning, "the other namespace is not annotated with workload.openshift.io/allowed") {
+		t.Errorf("in a namespace without the annotation: %+v\n%s", d, out)
+	}
+	if _, _, err := pods.Mutate([]byte(strings.Replace(etcd, "openshift-etcd", "mine", 1)), o); err == nil || !strings.Contains(err.Error(), "does not allow the workload type management") {
+		t.Errorf("in a namespace that allows another: %v", err)
+	}
+	if _, err := pods.Namespaces([]byte("kind: Pod\nmetadata: {name: x}\n")); err == nil {
+		t.Error("a pod is taken for a namespace")
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, c := range []struct{ manifest, want string }{
+		{of(managed(`target.workload.openshift.io/infra: '{"effect":"PreferredDuringScheduling"}'`), "[{name: c}]"), "can not have more than one workload annotations: target.workload.openshift.io/management, target.workload.openshift.io/infra"},
+		{of(strings.Replace(management, "management", "", 1), "[{name: c}]"), "should have format target.workload.openshift.io/<workload_type>"},
+		{of(strings.Replace(management, "Preferred", "Required", 1), "[{name: c}]"), `only "PreferredDuringScheduling" effect`},
+		{of("{target.workload.openshift.io/management: soft}", "[{name: c}]"), "not an object"},
+		{of(strings.Replace(management, `"}`, `","x":"y"}`, 1), "[{name: c}]"), `unknown member "x"`},
+		{of(management, "[{name: c, resources: {requests: {cpu: lots}}}]"), `resources.requests.cpu: cannot parse quantity "lots"`},
+		{of(management, "[{name: c, resources: {requests: {cpu: -1}}}]"), "negative"},
+		{of(management, "[{name: c}, {name: c}]"), `the name "c" is there twice`},
+		{of(management, "[{image: x}]"), "spec.containers[0]: it has no name"},
+		{of(management, "[]"), "no containers"},
+		{of("[]", "[{name: c}]"), "annotations is not an object"},
+		{of(management, "[{name: c, resources: []}]"), "resources is not an object"},
+		{of(management, "[{name: c}]\n  resources: {}"), "not implemented: spec.resources"},
+		{of(management, "[{name: c, resources: &r {}}, {name: d, resources: *r}]"), "anchors and aliases are not supported"},
+		{of(management, "[{name: c, name: d}]"), "already defined"},
+		{etcd + "---\nkind: Pod\n", "more than one document"},
+		{"kind: Deployment\napiVersion: apps/v1\n", `it is "Deployment" of "apps/v1", not a Pod of v1`},
+		{"", "not YAML"}, {"- a\n", "not an object"}, {"a: [", "not YAML"}, {"{", "not JSON"}, {`{"a":1,"a":2}`, `"a" is there more than once`}, {`{} {}`, "something follows"},
+		{strings.Repeat(`{"a":`, 500) + "1" + strings.Repeat("}", 500), "nested too deeply"}, {strings.Repeat(" ", 4<<20), "more than"},
+	} {
+		if _, _, err := pods.Mutate([]byte(c.manifest), pods.Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%.300s: %v, want %q", c.manifest, err, c.want)
+		}
+	}
+}
+
+func TestInitContainers(t *testing.T) {
+	out, d := mutate(t, of(management, "[{name: c, resources: {requests: {cpu: 1, memory: 1}}}]\n  initContainers: [{name: i, resources: {requests: {cpu: 10m, memory: 1}}}]"), pods.Options{})
+	if !strings.Contains(out, `i: '{"cpushares":10}'`) || len(d.Containers) != 2 || !d.Containers[1].Init {
+		t.Errorf("%+v\n%s", d, out)
+	}
+}
+
+// Whatever is changed stays a pod of its class, and a second run changes nothing.
+func FuzzMutate(f *testing.F) {
+	f.Add([]byte(etcd), false)
+	f.Add([]byte(of(management, "[{name: c}]")), true)
+	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"target.workload.openshift.io/m":"{\"effect\":\"PreferredDuringScheduling\"}"}},"spec":{"containers":[{"name":"c"}]}}`), false)
+	f.Fuzz(func(t *testing.T, manifest []byte, old bool) {
+		o := pods.Options{}
+		if old {
+			o.Syntax = pods.PlainSyntax
+		}
+		out, d, err := pods.Mutate(manifest, o)
+		if err != nil {
+			return
+		}
+		again, second, err := pods.Mutate(out, o)
+		if err != nil || !bytes.Equal(again, out) {
+			t.Errorf("%q became %q and then %q: %v", manifest, out, again, err)
+		}
+		if d.Warning == "" && d.QoS != second.QoS {
+			t.Errorf("%q: class %s became %s", manifest, d.QoS, second.QoS)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package pool_test
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/pinning"
+)
+
+// operatorConfig is a MachineConfig in the form of the node tuning operator's: the
+// members that Ignition's own types always write, and contents after an empty line.
+func operatorConfig(role, name string, files ...string) string {
+	return object(role, name, `{"config":{"ignition":{"config":{"replace":{"verification":{}}},"proxy":{},"security":{"tls":{}},"timeouts":{},"version":"3.2.0"},`+
+		`"passwd":{},"storage":{"files":[`+strings.Join(files, ",")+`]},"systemd":{}}}`)
+}
+
+func operatorFile(path, lines string) string {
+	return fmt.Sprintf(`{"path":%q,"mode":420,"group":{},"user":{},"contents":{"verification":{},"source":"data:text/plain;charset=utf-8;base64,%s"}}`,
+		path, base64.StdEncoding.EncodeToString([]byte("\n"+lines)))
+}
+
+// operatorSet are the two files of a management set, with the name of the drop-in.
+func operatorSet(t *testing.T, name, set string) []string {
+	t.Helper()
+	cpus, err := pinning.ParseCPUSet(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := pinning.Workloads{pinning.Management: cpus}
+	return []string{
+		operatorFile(pinning.KubeletPath, string(pinning.KubeletFile(w))),
+		operatorFile(pinning.DropInDir+"/"+name, string(pinning.DropIn(w))),
+	}
+}
+
+// A pool gets the MachineConfigs of the role worker and its own over them. So its
+// own empty kubelet file replaces that of a profile for worker, whose drop-in stays.
+func TestNodeTuningOperator(t *testing.T) {
+	bootstrap := func(role string) string {
+		return operatorConfig(role, "01-"+role+"-cpu-partitioning", operatorSet(t, pinning.ClusterDropIn, "")...)
+	}
+	legacy := operatorConfig("master", "02-master-workload-partitioning", operatorSet(t, "", "")[0])
+	profile := operatorConfig("worker", "50-performance-x", append(operatorSet(t, pinning.ProfileDropIn, "2-3"),
+		operatorFile(pinning.DropInDir+"/99-runtimes.conf", "[crio.runtime]\ninfra_ctr_cpuset = \"2-3\"\n"))...)
+	all := read(t, bootstrap("master"), bootstrap("worker"), bootstrap("worker-cnf"), profile)
+	for _, c := range []struct {
+		name, role string
+		all        []*machineconfig.MachineConfig
+		want       string // in the warning
+	}{
+		{"no profile", "master", all, "its set is empty, so its pods run on all CPUs"},
+		{"a profile", "worker", all, "is replaced by that of " + pinning.DropInDir + "/" + pinning.ProfileDropIn},
+		{"a pool below a profile for worker", "worker-cnf", all, "is replaced by that of " + pinning.DropInDir + "/" + pinning.ProfileDropIn},
+		{"a single node of the older kind", "master", read(t, legacy), "no CRI-O drop-in defines it"},
+		{"the same with the cluster's default", "master", read(t, legacy, bootstrap("master")), "its set is empty"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := pool.Renderer{Rules: rules(), Inline: inline}
+			merged, report, err := r.Merge(context.Background(), c.all, c.role)
+			if err != nil || merged == nil || len(report) != 1 || !strings.Contains(report.String(), "warning: ") || !strings.Contains(report.String(), c.want) {
+				t.Fatalf("%v\n%s\nwant %q", err, report, c.want)
+			}
+			if report, err := pool.Validate(machineconfig.Select(c.all, c.role), rules()); err != nil || report.Failed() {
+				t.Errorf("validated: %v\n%s", err, report)
+			}
+		})
+	}
+}
+
+// The same without the profile's other settings, as the file that a machine reads
+// on its first boot.
+func TestNodeTuningOperatorEncapsulated(t *testing.T) {
+	pool := []string{
+		operatorConfig("worker", "01-worker-cpu-partitioning", operatorSet(t, pinning.ClusterDropIn, "")...),
+		operatorConfig("worker-cnf", "01-worker-cnf-cpu-partitioning", operatorSet(t, pinning.ClusterDropIn, "")...),
+	}
+	profile := operatorConfig("worker", "50-performance-x", operatorSet(t, pinning.ProfileDropIn, "2-3")...)
+	for name, objects := range map[string][]string{
+		"no profile": pool, "a profile for worker": append(pool, profile),
+		"a single node of the older kind": {operatorConfig("master", "02-master-workload-partitioning", operatorSet(t, "", "")[0])},
+	} {
+		t.Run(name, func(t *testing.T) {
+			merged, err := machineconfig.Merge(read(t, objects...), machineconfig.Images{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := merged.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cpus, err := pinning.ParseCPUSet("0-3")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d, report := encapsulated.Parse(data, encapsulated.Host{CPUs: cpus}); d == nil || len(d.Files) == 0 || len(report) == 0 {
+				t.Errorf("%+v\n%s", d, report)
+			}
+		})
+	}
+}

@@ -1,0 +1,130 @@
+package pool_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/fault"
+	"machine-pivot/kargs"
+)
+
+func rules() machineconfig.Rules {
+	return machineconfig.Rules{KernelArguments: kargs.DefaultPolicy()}
+}
+
+func object(role, name, spec string) string {
+	return `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"` + name +
+		`","labels":{"machineconfiguration.openshift.io/role":"` + role + `"}},"spec":` + spec + `}`
+}
+
+// tree writes files into a directory of the test's.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// A directory is read in the order of its names, through links, as Kubernetes
+// mounts a ConfigMap.
+func TestRead(t *testing.T) {
+	dir := tree(t, map[string]string{
+		"b.yaml": object("worker", "b", "{}"), "a.yml": object("worker", "a", "{}"),
+		"notes.txt": "not YAML: [", ".hidden.yaml": "[", "deeper/c.yaml": "[", "..data/d.json": object("worker", "d", "{}"),
+	})
+	if err := os.Symlink("..data/d.json", filepath.Join(dir, "d.json")); err != nil {
+		t.Fatal(err)
+	}
+	all, report, err := pool.Read([]string{dir, pool.Stdin}, strings.NewReader(object("worker", "stdin", "{}")), rules())
+	var names []string
+	for _, mc := range all {
+		names = append(names, mc.Name)
+	}
+	if got := strings.Join(names, " "); err != nil || len(report) > 0 || got != "a b d stdin" {
+		t.Errorf("%s %v %s", got, err, report)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	large := filepath.Join(t.TempDir(), "large.yaml")
+	f, err := os.Create(large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(100 << 20); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if _, report, err := pool.Read([]string{large}, nil, rules()); err != nil || len(report) != 1 || !strings.Contains(report.String(), "large.yaml: error: $: it has more than 8388608 bytes") {
+		t.Error(err, report)
+	}
+	many := make([]string, 9)
+	for i := range many {
+		many[i] = large
+	}
+	for _, paths := range [][]string{many, {"/nowhere"}, {t.TempDir()}, {"/dev/null"}} {
+		if _, _, err := pool.Read(paths, nil, rules()); fault.KindOf(err) != fault.BadInput {
+			t.Errorf("%v: %v", paths, err)
+		}
+	}
+}
+
+// inline takes MachineConfigs as they are.
+func inline(_ context.Context, all []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, machineconfig.Report, error) {
+	return all, nil, nil
+}
+
+func read(t *testing.T, objects ...string) []*machineconfig.MachineConfig {
+	t.Helper()
+	all, report, err := pool.Read([]string{pool.Stdin}, strings.NewReader(strings.Join(objects, "\n")), rules())
+	if err != nil || report.Failed() {
+		t.Fatal(err, report)
+	}
+	return all
+}
+
+func TestMergeAll(t *testing.T) {
+	r := pool.Renderer{Rules: rules(), Inline: inline}
+	all := read(t, object("worker", "w", `{"kernelArguments":["w"]}`), object("infra", "i", `{"kernelArguments":["i"]}`), object("master", "m", `{}`))
+	merged, report, err := r.MergeAll(context.Background(), all)
+	if err != nil || len(report) > 0 || len(merged) != 3 {
+		t.Fatal(err, report, merged)
+	}
+	if got := strings.Join(merged["infra"].Spec.KernelArguments, " "); got != "w i" || !strings.HasPrefix(merged["infra"].Name, "rendered-infra-") {
+		t.Errorf("%s: %s", merged["infra"].Name, got)
+	}
+	merged, report, err = r.MergeAll(context.Background(), append(all, read(t, object("infra", "j", `{"kernelArguments":["fips=1"]}`))...))
+	if err != nil || merged != nil || !strings.HasPrefix(report.String(), "merged for role infra: error: $.spec.kernelArguments[2]: fips=") {
+		t.Error(err, report, merged)
+	}
+	if _, _, err := r.MergeAll(context.Background(), nil); fault.KindOf(err) != fault.BadInput {
+		t.Error(err)
+	}
+}
+
+// What would still be fetched by the machine is refused.
+func TestMergeIsWhole(t *testing.T) {
+	r := pool.Renderer{Rules: rules(), Inline: inline}
+	all := read(t, object("worker", "w", `{"config":{"ignition":{"version":"3.4.0","config":{"merge":[{"source":"https://x/y"}]}},
+"storage":{"files":[{"path":"/a","contents":{"source":"https://x/z"}}]}}}`))
+	merged, report, err := r.Merge(context.Background(), all, "worker")
+	if err != nil || merged != nil || strings.Count(report.String(), "it would be fetched when the machine boots") != 2 {
+		t.Error(err, report)
+	}
+	if report, err := pool.Validate(all, rules()); err != nil || len(report) > 0 {
+		t.Error(err, report)
+	}
+}

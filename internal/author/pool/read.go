@@ -1,0 +1,132 @@
+// Package pool makes of files of MachineConfigs what the machines of each role
+// get: it reads the files and directories, takes the snapshot of what is remote,
+// merges, judges the result and names it.
+package pool
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig/document"
+)
+
+// maxTotal bounds all files together, in bytes.
+const maxTotal = 64 << 20
+
+// Stdin is the path that stands for the standard input.
+const Stdin = "-"
+
+// Read reads all MachineConfigs of files, and of the directories among the paths:
+// there it takes what ends in .yaml, .yml or .json, hidden files and deeper
+// directories left out. The report holds everything that is wrong with any file;
+// the error says which one cannot be read at all.
+func Read(paths []string, stdin io.Reader, rules machineconfig.Rules) ([]*machineconfig.MachineConfig, machineconfig.Report, error) {
+	files, err := Files(paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []*machineconfig.MachineConfig
+	var report machineconfig.Report
+	total := 0
+	for _, file := range files {
+		data, err := ReadFile(file, stdin)
+		if err != nil {
+			return nil, nil, err
+		}
+		if total += len(data); total > maxTotal {
+			return nil, nil, fault.New(fault.BadInput, "cannot read MachineConfigs: together they have more than %d bytes", maxTotal)
+		}
+		found, problems := machineconfig.Decode(file, data, rules)
+		all = append(all, found...)
+		report = append(report, problems...)
+	}
+	return all, append(report, machineconfig.SameNames(all)...), nil
+}
+
+// Files are the files that Read reads for these paths, those of a directory in
+// the order of their names.
+func Files(paths []string) ([]string, error) {
+	var files []string
+	for _, path := range paths {
+		if path == Stdin {
+			files = append(files, path)
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fault.New(fault.BadInput, "cannot read MachineConfigs: %w", err)
+		}
+		if !info.IsDir() {
+			files = append(files, path)
+			continue
+		}
+		inside, err := inDirectory(path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, inside...)
+	}
+	return files, nil
+}
+
+func inDirectory(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fault.New(fault.BadInput, "cannot read MachineConfigs: %w", err)
+	}
+	var files []string
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if strings.HasPrefix(e.Name(), ".") || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+			continue
+		}
+		// Through links: what Kubernetes mounts into a container is made of them.
+		if info, err := os.Stat(path); err != nil {
+			return nil, fault.New(fault.BadInput, "cannot read MachineConfigs: %w", err)
+		} else if info.IsDir() {
+			continue
+		}
+		files = append(files, path)
+	}
+	if len(files) == 0 {
+		return nil, fault.New(fault.BadInput, "cannot read MachineConfigs: the directory %s has no file .yaml, .yml or .json", dir)
+	}
+	return files, nil
+}
+
+// ReadFile reads a file, or so much of it that it is known to be too large.
+func ReadFile(path string, stdin io.Reader) ([]byte, error) {
+	from := stdin
+	if path != Stdin {
+		f, err := openRegular(path)
+		if err != nil {
+			return nil, fault.New(fault.BadInput, "cannot read: %w", err)
+		}
+		defer f.Close()
+		from = f
+	}
+	data, err := io.ReadAll(io.LimitReader(from, document.MaxSize+1))
+	if err != nil {
+		return nil, fault.New(fault.BadInput, "cannot read: %w", err)
+	}
+	return data, nil
+}
+
+// openRegular opens a file that cannot make its reader wait. A pipe is asked for
+// by name and so is meant, as the shell's <(command).
+func openRegular(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Type(); mode != 0 && mode != fs.ModeNamedPipe {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrInvalid}
+	}
+	return os.Open(path)
+}

@@ -1,0 +1,104 @@
+package provision
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha512"
+	"debug/elf"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/kargs"
+	systemdunits "machine-pivot/systemd-units"
+)
+
+// embeddedPath is where an embedded program goes: /usr is read-only on the hosts
+// it is for, but not /usr/local, which is in /var and stays when the OS changes.
+const embeddedPath = "/usr/local/bin/pivot"
+
+// Embed is the config that gives a machine the program, compressed, and the units
+// that start it: for machines whose boot image has none.
+func Embed(program []byte) (ignition.Config, error) {
+	if err := runsAnywhere(program); err != nil {
+		return ignition.Config{}, fault.New(fault.BadInput, "cannot embed the program: %w", err).
+			WithHint("embed the static binary that `make build` makes, for the machines' architecture")
+	}
+	config := ignition.Empty()
+	config.Storage.Files = append(config.Storage.Files, programFile(program))
+	units, err := units()
+	if err != nil {
+		return ignition.Config{}, fault.New(fault.Internal, "cannot embed the units: %w", err)
+	}
+	config.Systemd.Units = units
+	return config, nil
+}
+
+// KargPolicy is the config that gives a machine the policy by which its MachineConfigs
+// were judged: its first boot judges their kernel arguments again.
+func KargPolicy(text []byte) ignition.Config {
+	config := ignition.Empty()
+	config.Storage.Files = append(config.Storage.Files, ignition.NewFile(kargs.PolicyPath, 0o644, text))
+	return config
+}
+
+// runsAnywhere reports why a program does not run on a host that has nothing of it.
+func runsAnywhere(program []byte) error {
+	file, err := elf.NewFile(bytes.NewReader(program))
+	if err != nil {
+		return fmt.Errorf("it is no program for Linux: %w", err)
+	}
+	if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		return fmt.Errorf("it wants a dynamic loader")
+	}
+	return nil
+}
+
+func programFile(program []byte) ignition.File {
+	var packed bytes.Buffer
+	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err == nil {
+		_, err = z.Write(program)
+	}
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		panic(err) // the level exists and memory takes everything
+	}
+	f := ignition.NewFile(embeddedPath, 0o755, nil)
+	source := "data:;base64," + base64.StdEncoding.EncodeToString(packed.Bytes())
+	// SHA-512 is the hash that every version knows.
+	compression, hash := "gzip", fmt.Sprintf("sha512-%x", sha512.Sum512(program))
+	f.Contents = ignition.Resource{Source: &source, Compression: &compression}
+	f.Contents.Verification.Hash = &hash
+	return f
+}
+
+// units are the units, starting the program from where it is put, and the drop-ins.
+func units() ([]ignition.Unit, error) {
+	var all []ignition.Unit
+	err := fs.WalkDir(systemdunits.Files, ".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(systemdunits.Files, file)
+		if err != nil {
+			return err
+		}
+		contents := strings.ReplaceAll(string(text), systemdunits.Program+" ", embeddedPath+" ")
+		if of, ok := strings.CutSuffix(path.Dir(file), ".d"); ok {
+			all = append(all, ignition.Unit{Name: of, Dropins: []ignition.DropIn{{Name: path.Base(file), Contents: &contents}}})
+			return nil
+		}
+		enabled := true
+		all = append(all, ignition.Unit{Name: file, Enabled: &enabled, Contents: &contents})
+		return nil
+	})
+	return all, err
+}

@@ -1,0 +1,216 @@
+package provision_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/provision"
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/kargs"
+)
+
+// rendered is the MachineConfig of a worker with this spec.
+func rendered(t testing.TB, spec string) *machineconfig.MachineConfig {
+	t.Helper()
+	all, report := machineconfig.Decode("a.json", []byte(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig",
+"metadata":{"name":"a","labels":{"machineconfiguration.openshift.io/role":"worker"}},"spec":`+spec+`}`), machineconfig.Rules{KernelArguments: kargs.DefaultPolicy()})
+	if len(all) != 1 || report.Failed() {
+		t.Fatalf("%s\n%s", spec, report)
+	}
+	merged, err := machineconfig.Merge(all, machineconfig.Images{OS: "quay.io/os@sha256:" + strings.Repeat("a", 64)})
+	if err == nil {
+		err = merged.Render("worker")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return merged
+}
+
+// written is what a served config has to be taken apart to.
+type written struct {
+	Ignition struct{ Version string }
+	Storage  struct {
+		Files []struct {
+			Path, Filesystem string
+			Mode             int
+			Overwrite        *bool
+			Contents         struct{ Source, Compression string }
+		}
+	}
+}
+
+const spec = `{"kernelArguments":["nosmt","a=\"b c\""],"extensions":["usbguard"],"config":{"ignition":{"version":"3.4.0"},
+"storage":{"files":[{"path":"/etc/motd","mode":420,"contents":{"source":"data:,hi"}}]},
+"systemd":{"units":[{"name":"kubelet.service","dropins":[{"name":"20-own.conf","contents":"[Unit]\nDescription=x\n"}]}]}}}`
+
+// The encapsulated file is the last one, as the server writes it: one line, all
+// seven members, the config empty but for its version.
+func TestEncapsulatedInEveryVersion(t *testing.T) {
+	m := rendered(t, spec)
+	for _, version := range legacy.Versions() {
+		raw, report := provision.Config(m, version)
+		if len(report) > 0 {
+			t.Errorf("%s: %s", version, report)
+			continue
+		}
+		var w written
+		if err := json.Unmarshal(raw, &w); err != nil || w.Ignition.Version != version || len(w.Storage.Files) != 3 {
+			t.Fatalf("%s: %v\n%s", version, err, raw)
+		}
+		last := w.Storage.Files[2]
+		text, err := url.PathUnescape(strings.TrimPrefix(last.Contents.Source, "data:,"))
+		want := `{"kind":"MachineConfig","apiVersion":"machineconfiguration.openshift.io/v1","metadata":{"name":"` + m.Name +
+			`"},"spec":{"osImageURL":"quay.io/os@sha256:` + strings.Repeat("a", 64) +
+			`","baseOSExtensionsContainerImage":"","config":{"ignition":{"version":"` + version + `"}},"kernelArguments":["nosmt","a=\"b c\""],"extensions":["usbguard"],"fips":false,"kernelType":"default"}}`
+		if err != nil || text != want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", version, err, text, want)
+		}
+		if last.Path != "/etc/ignition-machine-config-encapsulated.json" || last.Mode != 420 || last.Contents.Compression != "" || !strings.HasPrefix(last.Contents.Source, "data:,%7B%22kind") {
+			t.Errorf("%s: %+v", version, last)
+		}
+		if version[0] == '3' && (last.Overwrite == nil || !*last.Overwrite) || version[0] == '2' && last.Filesystem != "root" {
+			t.Errorf("%s: %+v", version, last)
+		}
+		if a := w.Storage.Files[1]; a.Path != "/etc/machine-config-daemon/node-annotations.json" || !strings.Contains(a.Contents.Source, "currentConfig%22%3A%22"+m.Name) {
+			t.Errorf("%s: %+v", version, a)
+		}
+		if parsed, problems := legacy.Parse(raw); len(problems) > 0 || len(parsed.Systemd.Units) != 1 {
+			t.Errorf("%s: %v\n%s", version, problems, raw)
+		}
+	}
+}
+
+// A first boot reads what was encapsulated.
+func TestRoundTrip(t *testing.T) {
+	m := rendered(t, `{"kernelArguments":["nosmt","a=\"b c\""],"fips":true}`)
+	raw, report := provision.Config(m, "3.2.0")
+	if report != nil {
+		t.Fatal(report)
+	}
+	config, _ := legacy.Parse(raw)
+	text, err := ignition.Content(config.Storage.Files[1].Contents, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	desired, report := encapsulated.Parse(text, encapsulated.Host{})
+	if desired == nil || len(report) > 0 || desired.Name != m.Name || !desired.FIPS || fmt.Sprint(desired.KernelArguments) != `[nosmt a="b c"]` || desired.Image != m.Spec.OSImageURL {
+		t.Errorf("%+v\n%s\n%s", desired, report, text)
+	}
+}
+
+// What a first boot would refuse is known before there is a machine.
+func TestFirstBoot(t *testing.T) {
+	report := provision.FirstBoot(rendered(t, `{"extensions":["usbguard"],"kernelType":"realtime","config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a"}]}}}`), encapsulated.Host{})
+	if len(report) != 2 || !report.Failed() || !strings.Contains(report.String(), `$.spec.extensions[0]: pivot's first boot refuses it: not implemented: extension "usbguard"`) {
+		t.Error(report)
+	}
+	if report := provision.FirstBoot(rendered(t, `{"kernelArguments":["nosmt","audit=0"]}`), encapsulated.Host{}); report != nil {
+		t.Error(report)
+	}
+}
+
+func TestKernelArgumentsOfIgnition(t *testing.T) {
+	m := rendered(t, `{"kernelArguments":["own"],"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldExist":["ign"]}}}`)
+	for version, want := range map[string]string{"3.3.0": "%22kernelArguments%22%3A%5B%22own%22%5D", "3.2.0": "%22kernelArguments%22%3A%5B%22own%22%2C%22ign%22%5D"} {
+		raw, report := provision.Config(m, version)
+		if len(report) > 0 || !strings.Contains(string(raw), want) || strings.Contains(string(raw), `"shouldExist":["ign"]`) != (version == "3.3.0") {
+			t.Errorf("%s: %s\n%s", version, report, raw)
+		}
+	}
+	if len(m.Spec.KernelArguments) != 1 || len(m.Spec.Config.KernelArguments.ShouldExist) != 1 {
+		t.Error("the MachineConfig was changed")
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, c := range []struct{ spec, version, want string }{
+		{`{"config":{"ignition":{"version":"3.4.0"},"kernelArguments":{"shouldNotExist":["x"]}}}`, "3.2.0", "$.spec.config.kernelArguments.shouldNotExist: an Ignition older than 3.3.0"},
+		{`{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/ignition-machine-config-encapsulated.json"}]}}}`, "3.5.0", "$.spec.config.storage.files[0].path: /etc/ignition-machine-config-encapsulated.json is written for each machine"},
+		{`{"config":{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/etc/machine-config-daemon/node-annotations.json","target":"/x"}]}}}`, "3.5.0", "is written for each machine"},
+		{`{"config":{"ignition":{"version":"3.4.0"},"storage":{"luks":[{"name":"x","device":"/dev/x","discard":true,"keyFile":{"source":"data:,x"}}]}}}`, "3.3.0", "$.spec.config.storage.luks[0].discard: in an Ignition config of version 3.3.0: unknown member"},
+		{`{}`, "3.6.0", `cannot write version "3.6.0"`},
+		{`{}`, "2.4.0", `cannot write version "2.4.0"`},
+	} {
+		raw, report := provision.Config(rendered(t, c.spec), c.version)
+		if raw != nil || !strings.Contains(report.String(), c.want) {
+			t.Errorf("%s as %s: %s\nwant %s", c.spec, c.version, report, c.want)
+		}
+	}
+}
+
+// program is the smallest that is one: a header, and zeros behind it.
+func program() []byte {
+	header := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT), Ehsize: 64,
+	}
+	var b bytes.Buffer
+	if err := binary.Write(&b, binary.LittleEndian, header); err != nil {
+		panic(err)
+	}
+	return append(b.Bytes(), make([]byte, 100_000)...)
+}
+
+func TestEmbed(t *testing.T) {
+	program := program()
+	embedded, err := provision.Embed(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range legacy.Versions() {
+		raw, report := provision.Config(rendered(t, spec), version, embedded)
+		if len(report) > 0 {
+			t.Fatalf("%s: %s", version, report)
+		}
+		config, problems := legacy.Parse(raw)
+		if len(problems) > 0 {
+			t.Fatalf("%s: %v", version, problems)
+		}
+		i := slices.IndexFunc(config.Storage.Files, func(f ignition.File) bool { return f.Path == "/usr/local/bin/pivot" })
+		if i < 0 {
+			t.Fatalf("%s: the program is not there", version)
+		}
+		f := config.Storage.Files[i]
+		if content, err := ignition.Content(f.Contents, 1<<28); *f.Mode != 0o755 || err != nil || len(content) != len(program) {
+			t.Errorf("%s: %s %v: %d bytes, %v", version, f.Path, f.Mode, len(content), err)
+		}
+		units := map[string]ignition.Unit{}
+		for _, u := range config.Systemd.Units {
+			units[u.Name] = u
+		}
+		unit := units["pivot-firstboot.service"]
+		if unit.Enabled == nil || !*unit.Enabled || !strings.Contains(*unit.Contents, "\nExecStart=/usr/local/bin/pivot firstboot\n") || strings.Contains(*unit.Contents, "/usr/bin/pivot") {
+			t.Errorf("%s: %+v", version, unit)
+		}
+		if d := units["kubelet.service"].Dropins; len(d) != 2 || d[0].Name != "20-own.conf" || d[1].Name != "10-pivot-firstboot.conf" {
+			t.Errorf("%s: %+v", version, d)
+		}
+	}
+	again, _ := provision.Embed(program)
+	if string(ignition.Marshal(again)) != string(ignition.Marshal(embedded)) {
+		t.Error("embedding twice gives two things")
+	}
+	for _, bad := range []string{"", "#!/bin/sh\n"} {
+		if _, err := provision.Embed([]byte(bad)); fault.KindOf(err) != fault.BadInput {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	if shell, err := os.ReadFile("/bin/sh"); err == nil {
+		if _, err := provision.Embed(shell); err == nil || !strings.Contains(err.Error(), "dynamic loader") {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package serve
+
+import (
+	"sync"
+
+	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/provision"
+)
+
+// generation is the content between two reloads. Each role's config is written
+// once in each version that is asked for, and then only sent.
+type generation struct {
+	content Content
+	stamp   string                        // of the input
+	answers map[string]map[string]*answer // by role and version; the maps are never changed
+}
+
+// answer is a config in one version, or why there is none.
+type answer struct {
+	once    sync.Once
+	body    []byte
+	etag    string
+	refused string
+}
+
+func newGeneration(content Content, stamp string) *generation {
+	g := &generation{content: content, stamp: stamp, answers: map[string]map[string]*answer{}}
+	for role := range content.Roles {
+		g.answers[role] = map[string]*answer{}
+		for _, version := range legacy.Versions() {
+			g.answers[role][version] = &answer{}
+		}
+	}
+	return g
+}
+
+// find is the answer for a role; nil if there is no such role.
+func (g *generation) find(role, version string) *answer {
+	a := g.answers[role][version]
+	if a == nil {
+		return nil
+	}
+	a.once.Do(func() {
+		body, report := provision.Config(g.content.Roles[role], version, g.content.More...)
+		if report.Failed() {
+			a.refused = report.String()
+			return
+		}
+		a.body, a.etag = body, tag(body)
+	})
+	return a
+}

@@ -1,0 +1,187 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/ignition"
+)
+
+// source is a config and where it came from.
+type source struct {
+	taker  *Taker
+	report *machineconfig.Report
+	file   string   // of the MachineConfig
+	path   string   // in it
+	chain  []string // sources of the configs from the MachineConfig's down to this one
+	roots  string   // PEM: certificate authorities that count for what it fetches
+}
+
+// fail reports what is wrong at a place of the config.
+func (s source) fail(place, format string, args ...any) {
+	s.add(machineconfig.Error, place, format, args...)
+}
+
+func (s source) add(severity machineconfig.Severity, place, format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	if len(s.chain) > 0 {
+		// The report's place is in the file that a person can change.
+		message = fmt.Sprintf("in %s: %s: %s", ignition.Address(s.chain[len(s.chain)-1]), strings.TrimPrefix(place, "."), message)
+		place = ""
+	}
+	s.report.Add(machineconfig.Problem{File: s.file, Path: s.path + place, Severity: severity, Message: message})
+}
+
+// whole is a config without anything to fetch: what it names is merged into it.
+func (s source) whole(ctx context.Context, config ignition.Config) ignition.Config {
+	config = ignition.Clone(config)
+	if s.taker.configs++; s.taker.configs > maxConfigs {
+		s.fail("", "more than %d configs are to be merged", maxConfigs)
+		return ignition.Empty()
+	}
+	s.roots = s.trust(ctx, &config)
+	var all []ignition.Config
+	for _, p := range ignition.Configs(&config) {
+		if child, ok := s.child(ctx, p); ok {
+			all = append(all, child)
+		}
+	}
+	if config.Ignition.Config.Replace.Source != nil { // instead of all that it says itself
+		return ignition.Merge(all...)
+	}
+	config.Ignition.Config = ignition.Empty().Ignition.Config
+	for _, p := range ignition.Contents(&config) {
+		s.inline(ctx, p)
+	}
+	return ignition.Merge(append(all, config)...)
+}
+
+// trust is the certificate authorities that count for what a config fetches: the
+// source's and its own, which come first and are inline afterwards.
+func (s source) trust(ctx context.Context, config *ignition.Config) string {
+	roots := s.roots
+	for i := range config.Ignition.Security.TLS.CertificateAuthorities {
+		r := &config.Ignition.Security.TLS.CertificateAuthorities[i]
+		p := ignition.Place{Path: fmt.Sprintf(".ignition.security.tls.certificateAuthorities[%d]", i), Resource: r}
+		if content, ok := s.inline(ctx, p); ok {
+			roots += "\n" + string(content)
+		}
+	}
+	return roots
+}
+
+// inline makes a resource hold what it would have fetched. It is the content, if
+// that can be had.
+func (s source) inline(ctx context.Context, p ignition.Place) ([]byte, bool) {
+	if !ignition.IsRemote(*p.Resource) {
+		content, err := ignition.Content(*p.Resource, maxBody)
+		return content, err == nil // what is wrong with it has been told when it was read
+	}
+	content, err := s.fetch(ctx, p)
+	if err == nil && p.Resource.Verification.Hash == nil && isPage(content) && !strings.HasPrefix(path.Ext(urlPath(*p.Resource.Source)), ".htm") {
+		err = fmt.Errorf("the server gave a web page, perhaps one to log in; if the page is what is wanted, say so by verification.hash")
+	}
+	if err != nil {
+		s.failed(p, err)
+		return nil, false
+	}
+	*p.Resource = inline(*p.Resource, content)
+	return content, true
+}
+
+// fetch is the content of a remote resource. It warns of content that anybody
+// could have changed on its way.
+func (s source) fetch(ctx context.Context, p ignition.Place) ([]byte, error) {
+	if p.Resource.Verification.Hash == nil && s.taker.first(*p.Resource.Source) {
+		switch {
+		case strings.HasPrefix(*p.Resource.Source, "http:"):
+			s.add(machineconfig.Warning, p.Path, "fetched over http and without verification.hash: anybody on the way can change it")
+		case s.taker.Lock == nil:
+			s.add(machineconfig.Warning, p.Path, "fetched without verification.hash and without a lock file: it can be another one next time")
+		}
+	}
+	return s.taker.fetch(ctx, *p.Resource, s.roots)
+}
+
+// child is a config that this one names, whole.
+func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, bool) {
+	content, err := s.read(ctx, p)
+	if err != nil {
+		s.failed(p, err)
+		return ignition.Config{}, false
+	}
+	below := s
+	below.chain = append(slices.Clone(s.chain), *p.Resource.Source)
+	if len(s.chain) == 0 {
+		below.path += p.Path
+	}
+	config, problems := legacy.Parse(content)
+	for _, problem := range problems {
+		severity := machineconfig.Error
+		if problem.Warning {
+			severity = machineconfig.Warning
+		}
+		below.add(severity, problem.Path, "%s", problem.Message)
+	}
+	if ignition.Failed(problems) {
+		return ignition.Config{}, false
+	}
+	var report machineconfig.Report
+	machineconfig.CheckConfig(document.Node{Report: &report}, config)
+	for _, problem := range report {
+		below.add(problem.Severity, problem.Path, "%s", problem.Message)
+	}
+	return below.whole(ctx, config), true
+}
+
+// read is the text of a config that this one names.
+func (s source) read(ctx context.Context, p ignition.Place) ([]byte, error) {
+	if len(s.chain) >= maxDepth {
+		return nil, fmt.Errorf("more than %d configs name one another", maxDepth)
+	}
+	if !ignition.IsRemote(*p.Resource) {
+		return ignition.Content(*p.Resource, maxBody)
+	}
+	if i := slices.Index(s.chain, *p.Resource.Source); i >= 0 {
+		var names []string
+		for _, source := range append(slices.Clone(s.chain[i:]), *p.Resource.Source) {
+			names = append(names, ignition.Address(source))
+		}
+		return nil, fmt.Errorf("the config names itself: %s", strings.Join(names, " names "))
+	}
+	content, err := s.fetch(ctx, p)
+	if err == nil && isPage(content) {
+		err = fmt.Errorf("the server gave a web page, not a config")
+	}
+	return content, err
+}
+
+// failed reports what cannot be had, and keeps that trying again may help.
+func (s source) failed(p ignition.Place, err error) {
+	name := ignition.Address(*p.Resource.Source)
+	s.fail(p.Path, "cannot use %s: %v", document.Quoted(name), err)
+	if fault.KindOf(err) == fault.Unavailable && s.taker.failed == nil {
+		s.taker.failed = fmt.Errorf("%s: %w", name, err)
+	}
+}
+
+// isPage reports whether content is for a browser.
+func isPage(content []byte) bool {
+	return strings.HasPrefix(http.DetectContentType(content), "text/html")
+}
+
+func urlPath(text string) string {
+	if u, err := url.Parse(text); err == nil {
+		return u.Path
+	}
+	return ""
+}

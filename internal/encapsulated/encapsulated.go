@@ -1,0 +1,123 @@
+// Package encapsulated reads the encapsulated MachineConfig that Ignition leaves on a
+// host: bytes in, the desired state out, or a report of everything that is wrong. What
+// is not implemented is refused by name, never skipped.
+//
+// Source: the machine-config operator's server, which writes the file. The package
+// does no I/O.
+package encapsulated
+
+import (
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/kargs"
+)
+
+// Path is where Ignition writes the encapsulated MachineConfig.
+const Path = "/etc/ignition-machine-config-encapsulated.json"
+
+// Host is what must be known of the machine to judge a MachineConfig.
+type Host struct {
+	CPUs       pinning.CPUSet           // that it has; none: not known, not checked
+	CheckImage func(image string) error // whether a reference can be used; nil: by the grammar of registries
+	Policy     *kargs.Policy            // for kernel arguments; nil: the default one
+}
+
+// Desired is what a MachineConfig asks for.
+type Desired struct {
+	Name string
+	// FromCluster says that a cluster's machine-config operator rendered the
+	// MachineConfig: its daemon will hold the machine against it, to the letter.
+	FromCluster     bool
+	Image           string   // spec.osImageURL as given; "" keeps the booted image
+	KernelArguments []string // entries as given, each may hold several arguments
+	FIPS            bool
+	Files           []hostfiles.File // CPU pinning files
+}
+
+// Parse reads an encapsulated MachineConfig. Desired is nil exactly if
+// the report has an error; it may have warnings otherwise.
+func Parse(data []byte, host Host) (*Desired, document.Report) {
+	var report document.Report
+	root, ok := document.ParseJSON(data, &report)
+	if !ok || !spec.Identity(root) {
+		return nil, report
+	}
+	asked := root.Get("spec")
+	if !asked.Object() {
+		if asked.IsNull() {
+			asked.Fail("it is missing")
+		}
+		return nil, report
+	}
+	policy := kargs.DefaultPolicy()
+	if host.Policy != nil {
+		policy = *host.Policy
+	}
+	metadata := root.Get("metadata")
+	d := &Desired{
+		Name:            metadata.Get("name").Text(),
+		FromCluster:     !metadata.Get("annotations").Get(spec.GeneratedBy).IsNull(),
+		Image:           spec.Image(asked.Get("osImageURL"), host.CheckImage),
+		KernelArguments: spec.Arguments(asked.Get("kernelArguments"), policy),
+		FIPS:            asked.Get("fips").Boolean(),
+		Files:           files(asked.Get("config"), host),
+	}
+	unsupported(asked)
+	spec.Contradictions(asked.Path, d.KernelArguments, d.FIPS, &report)
+	spec.CheckLength(asked.Get("kernelArguments"), d.KernelArguments)
+	if d.FromCluster {
+		warnOfSpaces(asked.Get("kernelArguments"), d.KernelArguments)
+	}
+	if report.Failed() {
+		return nil, report
+	}
+	return d, report
+}
+
+// warnOfSpaces warns of arguments that the machine-config daemon never finds: it
+// takes the boot entry's line apart at each space, also between quotes.
+func warnOfSpaces(n document.Node, entries []string) {
+	for i, entry := range entries {
+		for _, arg := range kargs.Split(entry) {
+			if strings.Contains(arg, " ") {
+				n.At(jsonpath.Element(i)).Warn("%s holds a space: a cluster's machine-config daemon reports such an argument as missing, always", document.Quoted(arg))
+			}
+		}
+	}
+}
+
+// unsupported refuses by name what would be lost if it were skipped. What is only
+// unknown is warned of: a cluster's API server lets nothing through that its API
+// does not have, so it is of a later API, and a machine that is refused for it
+// could never join. A known name in other letters is a known name for readers who
+// do not tell them apart, as the machine-config daemon.
+func unsupported(asked document.Node) {
+	for _, key := range asked.Keys() {
+		n := asked.Get(key)
+		switch key {
+		case "osImageURL", "kernelArguments", "fips", "config":
+		case "baseOSExtensionsContainerImage":
+			n.Text() // where extensions would come from: without extensions it says nothing
+		case "extensions":
+			for _, item := range n.Items() {
+				item.Fail("not implemented: extension %s", document.Quoted(item.Text()))
+			}
+		case "kernelType":
+			if kind := n.Text(); kind != "" && kind != "default" {
+				n.Fail("not implemented: kernelType %s; only the default kernel is", document.Quoted(kind))
+			}
+		default:
+			if meant := slices.IndexFunc(spec.Members(), func(name string) bool { return strings.EqualFold(name, key) }); meant >= 0 {
+				n.Fail("unknown member; is %s meant?", spec.Members()[meant])
+				continue
+			}
+			n.Warn("unknown member; this version of pivot does nothing about it")
+		}
+	}
+}

@@ -1,0 +1,312 @@
+package encapsulated_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/kargs"
+	"machine-pivot/pivot"
+)
+
+const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// What the machine-config server writes, with values of its own documentation.
+const typical = `{"kind":"MachineConfig","apiVersion":"machineconfiguration.openshift.io/v1",
+"metadata":{"name":"rendered-worker-0123","creationTimestamp":null,"annotations":{"a":"b"}},
+"spec":{"osImageURL":"quay.io/os@` + digest + `","baseOSExtensionsContainerImage":"quay.io/ext@` + digest + `",
+"config":{"ignition":{"version":"3.5.0"}},"kernelArguments":["nosmt","a=\"b c\""],"extensions":[],"fips":false,"kernelType":"default"}}`
+
+func TestTypical(t *testing.T) {
+	d, report := encapsulated.Parse([]byte(typical), encapsulated.Host{})
+	want := &encapsulated.Desired{Name: "rendered-worker-0123", Image: "quay.io/os@" + digest, KernelArguments: []string{"nosmt", `a="b c"`}}
+	if !reflect.DeepEqual(d, want) || len(report) != 0 {
+		t.Errorf("%+v\n%s\nwant %+v", d, report, want)
+	}
+}
+
+// host has CPUs 0 to 3.
+func host(t *testing.T) encapsulated.Host {
+	t.Helper()
+	set, err := pinning.ParseCPUSet("0-3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encapsulated.Host{CPUs: set}
+}
+
+func TestAccepted(t *testing.T) {
+	for _, in := range []string{
+		`{"spec":{}}`,
+		`{"spec":{"osImageURL":"","kernelArguments":null,"extensions":null,"kernelType":"","config":null}}`,
+		`{"spec":{"config":{"ignition":{"version":"9.9.9"}}}}`,
+		`{"spec":{"config":{"ignition":{"version":"2.2.0","config":{},"security":{"tls":{}},"timeouts":{}},"networkd":{},"passwd":{},"storage":{},"systemd":{}}}}`,
+		`{"spec":{"kernelArguments":["fips=1"],"fips":true}}`,
+	} {
+		if d, report := encapsulated.Parse([]byte(in), host(t)); d == nil || len(report) != 0 {
+			t.Errorf("%s: %s", in, report)
+		}
+	}
+}
+
+// TestTooManyArguments (D15): what a machine could not boot with is refused here too, by
+// the same rule; an argument that is asked for again and again is one.
+func TestTooManyArguments(t *testing.T) {
+	for _, distinct := range []bool{true, false} {
+		args := make([]string, 100_000)
+		for i := range args {
+			if args[i] = `"nosmt"`; distinct {
+				args[i] = fmt.Sprintf(`"a%d=1"`, i)
+			}
+		}
+		d, report := encapsulated.Parse([]byte(`{"spec":{"kernelArguments":[`+strings.Join(args, ",")+`]}}`), host(t))
+		if distinct != (d == nil) || distinct != strings.Contains(report.String(), "more than the 2047 that a kernel takes") {
+			t.Errorf("distinct %v: %s", distinct, report)
+		}
+		if d == nil {
+			continue
+		}
+		state := pivot.State{Booted: pivot.Deployment{Options: kargs.Line{"rw"}}}
+		if _, err := pivot.Diff(state, pivot.Target{Kargs: kargs.Change{New: d.KernelArguments}}); err != nil {
+			t.Errorf("the machine refuses: %v", err)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	d, report := encapsulated.Parse([]byte(`{"spec":{"osImageURL":"quay.io/os:latest","kernelArguments":["audit=0"]}}`), host(t))
+	if d == nil || len(report) != 2 || report.Failed() || report.Err("x") != nil {
+		t.Errorf("%+v\n%s", d, report)
+	}
+}
+
+// TestUnknownMember (D10): what a later API adds to an encapsulated MachineConfig must
+// not stop this version's first boot.
+func TestUnknownMember(t *testing.T) {
+	const in = `{"spec":{"osImageStream":{"name":"rhel-10"},"kernelArgs":["quiet"],"later":null,"kernelArguments":["nosmt"]}}`
+	d, report := encapsulated.Parse([]byte(in), host(t))
+	const want = `warning: $.spec.kernelArgs: unknown member; this version of pivot does nothing about it
+warning: $.spec.later: unknown member; this version of pivot does nothing about it
+warning: $.spec.osImageStream: unknown member; this version of pivot does nothing about it`
+	if d == nil || !reflect.DeepEqual(d.KernelArguments, []string{"nosmt"}) || report.String() != want {
+		t.Errorf("%+v\n%s\nwant\n%s", d, report, want)
+	}
+}
+
+// TestFromCluster (D4): the machine-config operator marks what it renders.
+func TestFromCluster(t *testing.T) {
+	const mark = `"machineconfiguration.openshift.io/generated-by-controller-version":"2d8f1b0"`
+	for in, want := range map[string]bool{
+		`{"metadata":{"annotations":{` + mark + `}},"spec":{}}`:                                                                true,
+		`{"metadata":{"name":"rendered-worker-0123","annotations":{"machineconfiguration.openshift.io/other":"x"}},"spec":{}}`: false,
+		`{"spec":{}}`: false,
+	} {
+		d, report := encapsulated.Parse([]byte(in), host(t))
+		if d == nil || d.FromCluster != want {
+			t.Errorf("%s: %+v\n%s", in, d, report)
+		}
+	}
+}
+
+// TestQuotedSpace (D4): the machine-config daemon takes the boot entry apart at each
+// space and misses such an argument for ever.
+func TestQuotedSpace(t *testing.T) {
+	const want = `warning: $.spec.kernelArguments[1]: "a=\"b c\"" holds a space: a cluster's machine-config daemon reports such an argument as missing, always`
+	in := strings.Replace(typical, `"a":"b"`, `"machineconfiguration.openshift.io/generated-by-controller-version":"x"`, 1)
+	if d, report := encapsulated.Parse([]byte(in), encapsulated.Host{}); d == nil || report.String() != want {
+		t.Errorf("encapsulated: %s\nwant %s", report, want)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{``, "error: $: it is not JSON"},
+		{`{"spec":`, "error: $: it is not JSON: line 1"},
+		{"{\n  \"spec\": nonsense}", "line 2"},
+		{`{"spec":{}} {}`, "something follows"},
+		{`null`, "error: $: it is null"},
+		{`[]`, "error: $: it is an array, not an object"},
+		{`{}`, "error: $.spec: it is missing"},
+		{`{"spec":[]}`, "error: $.spec: it is an array, not an object"},
+		{`{"kind":"Pod","spec":{}}`, `error: $.kind: it is "Pod", not "MachineConfig"`},
+		{`{"spec":{"osImageURL":1}}`, "error: $.spec.osImageURL: it is a number, not a string"},
+		{`{"spec":{"osImageURL":"Not A Reference"}}`, "error: $.spec.osImageURL: "},
+		{`{"spec":{"kernelArguments":"x"}}`, "error: $.spec.kernelArguments: it is a string, not an array"},
+		{`{"spec":{"kernelArguments":["a",7]}}`, "error: $.spec.kernelArguments[1]: it is a number"},
+		{`{"spec":{"kernelArguments":["ostree=/x"]}}`, `error: $.spec.kernelArguments[0]: "ostree=/x" names the deployment`},
+		{`{"spec":{"kernelArguments":["a=\"b"]}}`, "error: $.spec.kernelArguments[0]: "},
+		{`{"spec":{"kernelArguments":["a\u0000b"]}}`, "control character"},
+		{`{"spec":{"kernelArguments":["fips=1"]}}`, "contradicts spec.fips"},
+		{`{"spec":{"fips":"true"}}`, "error: $.spec.fips: it is a string, not true or false"},
+		{`{"spec":{"extensions":["usbguard"]}}`, `error: $.spec.extensions[0]: not implemented: extension "usbguard"`},
+		{`{"spec":{"kernelType":"realtime"}}`, `error: $.spec.kernelType: not implemented: kernelType "realtime"`},
+		{`{"spec":{"kernelarguments":["nosmt"]}}`, "error: $.spec.kernelarguments: unknown member; is kernelArguments meant?"},
+		{`{"spec":{"FIPS":true}}`, "error: $.spec.FIPS: unknown member; is fips meant?"},
+		{`{"spec":{"kernelArguments":["` + strings.Repeat("x", 1_024) + `","` + strings.Repeat("y", 1_023) + `"]}}`,
+			"error: $.spec.kernelArguments: together they have 2048 bytes, more than the 2047 that a kernel takes"},
+		{`{"spec":{"config":"x"}}`, "error: $.spec.config: it is a string, not an object"},
+		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"systemd":{"units":[{"name":"a.service"}]}}}}`, "error: $.spec.config.systemd: not implemented"},
+		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"storage":{"directories":[{"path":"/etc/x"}]}}}}`, "error: $.spec.config.storage.directories: not implemented"},
+		{`{"spec":{"config":{"ignition":{"version":"3.2.0","config":{"merge":[{"source":"https://x"}]}}}}}`, "error: $.spec.config.ignition.config: not implemented"},
+		{`{"spec":{"config":{"ignition":{"version":"3.3.0"},"kernelArguments":{"shouldExist":["x"]}}}}`, "error: $.spec.config.kernelArguments: not implemented"},
+		{`{"spec":{"config":{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/etc/x"}]}}}}`, "error: $.spec.config.ignition.version: not implemented"},
+		{config(`{"path":"/etc/motd"}`), "error: $.spec.config.storage.files[0]: not implemented: file /etc/motd"},
+		{config(`{"path":"relative"}`), "error: $.spec.config.storage.files[0].path: "},
+		{config(pinned("0-9", "")), "the machine has no CPU 4-9, only 0-3"},
+		{config(pinned("3-1", "")), "invalid range"},
+		{config(pinned("0", `,"mode":2541`)), "error: $.spec.config.storage.files[0].mode: "},
+		{config(pinned("0", `,"user":{"name":"core"}`)), "another user than root"},
+		{config(pinned("0", `,"nonsense":1`)), "error: $.spec.config.storage.files[0].nonsense: unknown member"},
+		{config(`{"path":"` + pinning.KubeletPath + `","contents":{"source":"https://x/y"}}`), "not implemented: contents from"},
+		{config(`{"path":"` + pinning.KubeletPath + `","contents":{"source":"data:,x","verification":{"hash":"sha512-` + strings.Repeat("0", 128) + `"}}}`), "its content has the hash"},
+		{config(`{"path":"` + pinning.KubeletPath + `","contents":{"source":"data:,x","compression":"gzip"}}`), "cannot decompress"},
+		{`{"spec":{"config":{"ignition":"x"}}}`, "error: $.spec.config.ignition: it is a string, not an object"},
+		{`{"spec":{"config":{"ignition":{"version":35}}}}`, "error: $.spec.config.ignition.version: it is a number, not a string"},
+		{`{"spec":{"config":{"storage":{"files":{}}}}}`, "error: $.spec.config.storage.files: it is an object, not an array"},
+		{`{"spec":{"config":{"systemd":""}}}`, "error: $.spec.config.systemd: it is a string, not an object"},
+		{`{"spec":{"fips":false,"fips":true}}`, "error: $.spec.fips: it is there more than once"},
+		{`{"spec":{"config":{"storage":{"files":[{},{"path":"/a","path":"/b"}]}}}}`, "error: $.spec.config.storage.files[1].path: it is there more than once"},
+		{`{"spec":{"kernelArguments":[null]}}`, "error: $.spec.kernelArguments[0]: it is null"},
+		{"{\"spec\":{\"kernelArguments\":[\"a=\xff\"]}}", "not UTF-8"},
+		{strings.Replace(config(pinned("0", "")), "3.2.0", "3.6.0-experimental", 1), "error: $.spec.config.ignition.version: "},
+	} {
+		d, report := encapsulated.Parse([]byte(c.in), host(t))
+		if d != nil || !strings.Contains(report.String(), c.want) {
+			t.Errorf("%s\n%s\nwant %q", c.in, report, c.want)
+		}
+	}
+}
+
+// config is a MachineConfig with files.
+func config(files ...string) string {
+	return `{"spec":{"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[` + strings.Join(files, ",") + `]}}}}`
+}
+
+// pinned are the two files of a CPU set, both with more members.
+func pinned(set, more string) string {
+	dropIn := fmt.Sprintf("[crio.runtime.workloads.management]\nactivation_annotation = \"a\"\nresources = { \"cpuset\" = \"%s\" }\n", set)
+	kubelet := fmt.Sprintf(`{"management":{"cpuset":"%s"}}`, set)
+	file := func(path, content string) string {
+		return `{"path":"` + path + `","overwrite":true,"contents":{"source":"data:;base64,` +
+			base64.StdEncoding.EncodeToString([]byte(content)) + `"}` + more + `}`
+	}
+	return file(pinning.DropInPath, dropIn) + "," + file(pinning.KubeletPath, kubelet)
+}
+
+func TestPinningFiles(t *testing.T) {
+	for _, version := range []string{"3.0.0", "3.2.0", "3.5.0", "3.6.0"} {
+		in := strings.Replace(config(pinned("0-1", "")), "3.2.0", version, 1)
+		d, report := encapsulated.Parse([]byte(in), host(t))
+		if d == nil || len(d.Files) != 2 || len(report) != 0 {
+			t.Errorf("version %s: %+v\n%s", version, d, report)
+			continue
+		}
+		if f := d.Files[1]; f.Path != pinning.KubeletPath || f.Mode != 0o644 || string(f.Content) != `{"management":{"cpuset":"0-1"}}` {
+			t.Errorf("file %+v", f)
+		}
+	}
+}
+
+func TestOneReportForEverything(t *testing.T) {
+	in := `{"spec":{"osImageURL":"No Reference","kernelArguments":["ostree=/x","a=\"b"],"fips":1,"kernelType":"x","extensions":["y"],
+"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/etc/motd"}]},"systemd":{"units":[{"name":"a.service"}]}}}}`
+	_, report := encapsulated.Parse([]byte(in), host(t))
+	if len(report) != 8 {
+		t.Errorf("%d problems, want 8:\n%s", len(report), report)
+	}
+	err := report.Err("/etc/x.json")
+	if fault.KindOf(err) != fault.BadInput || strings.Count(err.Error(), "\n") != 8 {
+		t.Errorf("error %v", err)
+	}
+}
+
+// What is wrong with a kind does not hide what is wrong with the version.
+func TestIdentityIsReportedWhole(t *testing.T) {
+	_, report := encapsulated.Parse([]byte(`{"kind":"Pod","apiVersion":"v1","spec":{"kernelArguments":"x"}}`), host(t))
+	const want = `error: $.kind: it is "Pod", not "MachineConfig"
+error: $.apiVersion: it is "v1", not "machineconfiguration.openshift.io/v1"
+error: $.spec.kernelArguments: it is a string, not an array`
+	if report.String() != want {
+		t.Errorf("report is\n%s\nwant\n%s", report, want)
+	}
+}
+
+// Text of the input cannot forge a line of the report, nor flood the console.
+func TestReportKeepsItsLines(t *testing.T) {
+	for _, in := range []string{
+		`{"spec":{"x\nerror: $.forged: y":1}}`,
+		config(`{"path":"/etc/mo\ntd"}`),
+		`{"spec":{"` + strings.Repeat("x", 1<<20) + `":1}}`,
+		`{"spec":{"fips":true,"kernelArguments":["fips=` + strings.Repeat("x", 1_500) + `"]}}`,
+		`{"spec":{"kernelArguments":["` + strings.Repeat("x", 1<<20) + `"]}}`,
+		`{"spec":{"osImageURL":"a/b:\u001b[2J"}}`,
+	} {
+		_, report := encapsulated.Parse([]byte(in), host(t))
+		text := report.String()
+		if len(report) != 1 || strings.ContainsAny(text, "\n\x1b") || len(text) > 1200 {
+			t.Errorf("%.60s: %d problems in %d bytes: %.300q", in, len(report), len(text), text)
+		}
+	}
+}
+
+func TestShadowedDropInIsAWarning(t *testing.T) {
+	file := func(name, set string) string {
+		text := "[crio.runtime.workloads.management]\nactivation_annotation = \"a\"\nresources = { \"cpuset\" = \"" + set + "\" }\n"
+		return `{"path":"` + pinning.DropInDir + "/" + name + `","contents":{"source":"data:;base64,` + base64.StdEncoding.EncodeToString([]byte(text)) + `"}}`
+	}
+	in := config(pinned("0-1", ""), file("01-workload-pinning-default.conf", ""))
+	d, report := encapsulated.Parse([]byte(in), host(t))
+	if d == nil || len(report) != 1 || !strings.HasPrefix(report.String(), "warning: $.spec.config.storage.files[2]: ") {
+		t.Errorf("%+v\n%s", d, report)
+	}
+}
+
+func TestHashOfEitherCase(t *testing.T) {
+	text := `{"management":{"cpuset":"0-1"}}`
+	sum := fmt.Sprintf("sha256-%X", sha256.Sum256([]byte(text)))
+	in := strings.Replace(config(pinned("0-1", "")), `"contents":{"source":"data:;base64,`+base64.StdEncoding.EncodeToString([]byte(text))+`"`,
+		`"contents":{"verification":{"hash":"`+sum+`"},"source":"data:;base64,`+base64.StdEncoding.EncodeToString([]byte(text))+`"`, 1)
+	if d, report := encapsulated.Parse([]byte(in), host(t)); d == nil || !strings.Contains(in, sum) {
+		t.Error(report)
+	}
+}
+
+// The reports for the files of testdata, each beside its file.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		in, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(strings.TrimSuffix(file, ".json") + ".report")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, report := encapsulated.Parse(in, host(t)); report.String()+"\n" != string(want) {
+			t.Errorf("%s: report is\n%s\nwant\n%s", file, report, want)
+		}
+	}
+}
+
+func FuzzParseEncapsulated(f *testing.F) {
+	f.Add([]byte(typical))
+	f.Add([]byte(config(pinned("0-1", ""))))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		d, report := encapsulated.Parse(in, encapsulated.Host{})
+		if (d == nil) != report.Failed() {
+			t.Errorf("desired %v, report %s", d, report)
+		}
+	})
+}

@@ -1,0 +1,136 @@
+package encapsulated
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/pinning"
+)
+
+// files are the pinning files of an Ignition config. An encapsulated file's
+// config is normally empty, since Ignition has done its part in the initramfs,
+// and then its version does not matter: servers write the one that was asked for.
+func files(config document.Node, host Host) []hostfiles.File {
+	if !config.Object() || !wellFormed(config) || !hasContent(config) {
+		return nil
+	}
+	refuseOthers(config)
+	parsed, ok := parseIgnition(config)
+	if !ok {
+		return nil
+	}
+	var all []hostfiles.File
+	nodes := config.Get("storage").Get("files").Items()
+	contents := map[string][]byte{}
+	paths := map[string]string{} // JSON paths, by path
+	for i, f := range parsed.Storage.Files {
+		n := nodes[i]
+		if !pinning.IsPinningPath(f.Path) {
+			n.Fail("not implemented: file %s; of spec.config only CPU pinning files are applied (%s/*, %s)", f.Path, pinning.DropInDir, pinning.KubeletPath)
+			continue
+		}
+		file, err := file(f)
+		if err != nil {
+			n.Fail("file %s: %v", f.Path, err)
+			continue
+		}
+		all = append(all, file)
+		contents[f.Path], paths[f.Path] = file.Content, n.Path
+	}
+	for _, p := range pinning.Check(contents, host.CPUs) {
+		at, ok := paths[p.Path]
+		if !ok {
+			at = config.Get("storage").Get("files").Path
+		}
+		add := config.Report.Fail
+		if p.Severity == pinning.Warning {
+			add = config.Report.Warn
+		}
+		add(at, "file %s: %s", p.Path, p.Message)
+	}
+	return all
+}
+
+// wellFormed checks the types of a config's upper two levels, which hold for
+// every version: objects of lists, and objects and the version in "ignition".
+func wellFormed(config document.Node) bool {
+	before := len(*config.Report)
+	for _, key := range config.Keys() {
+		n := config.Get(key)
+		n.Object()
+		for _, inner := range n.Keys() {
+			switch {
+			case key != "ignition":
+				n.Get(inner).Items()
+			case inner == "version":
+				n.Get(inner).Text()
+			default:
+				n.Get(inner).Object()
+			}
+		}
+	}
+	return len(*config.Report) == before
+}
+
+// hasContent reports whether a config says more than its version.
+func hasContent(config document.Node) bool {
+	for _, key := range config.Keys() {
+		n := config.Get(key)
+		if key != "ignition" && !n.IsEmpty() {
+			return true
+		}
+		for _, inner := range n.Keys() {
+			if key == "ignition" && inner != "version" && !n.Get(inner).IsEmpty() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// refuseOthers names everything in a config but its files.
+func refuseOthers(config document.Node) {
+	refuse := func(n document.Node) {
+		if !n.IsEmpty() {
+			n.Fail("not implemented: of spec.config only CPU pinning files are applied")
+		}
+	}
+	for _, key := range config.Keys() {
+		n := config.Get(key)
+		switch key {
+		case "ignition", "storage":
+			n.Object()
+			for _, inner := range n.Keys() {
+				if key+"."+inner != "ignition.version" && key+"."+inner != "storage.files" {
+					refuse(n.Get(inner))
+				}
+			}
+		default:
+			refuse(n)
+		}
+	}
+}
+
+// parseIgnition lets Ignition parse and validate a config. A warning is an error
+// here: what it is about would be done otherwise than it says.
+func parseIgnition(config document.Node) (types.Config, bool) {
+	if v := config.Get("ignition").Get("version"); strings.HasPrefix(v.Text(), "2.") {
+		v.Fail("not implemented: files of an Ignition config of version %s; use version 3", v.Text())
+		return types.Config{}, false
+	}
+	raw, err := json.Marshal(config.Value)
+	if err != nil {
+		config.Fail("cannot be written as JSON: %v", err)
+		return types.Config{}, false
+	}
+	parsed, problems := ignition.Parse(raw)
+	for _, p := range problems {
+		config.Report.Fail(config.Path+p.Path, "%s", p.Message)
+	}
+	return parsed, len(problems) == 0
+}

@@ -1,0 +1,34 @@
+package fault_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"machine-pivot/internal/fault"
+)
+
+func TestKindAndHint(t *testing.T) {
+	inner := fault.New(fault.Unavailable, "no answer").WithHint("wait")
+	for _, c := range []struct {
+		err    error
+		status int
+		again  bool
+		hint   string
+	}{
+		{errors.New("x"), 1, false, ""},
+		{inner, 69, true, "wait"},
+		{fmt.Errorf("cannot pull: %w", inner), 69, true, "wait"},
+		{fault.New(fault.Refused, "cannot pull: %w", inner), 78, false, "wait"}, // the outermost decides
+		{fault.New(fault.Usage, "x"), 64, false, ""},
+		{fault.New(fault.BadInput, "x"), 65, false, ""},
+		{fault.New(fault.CannotWrite, "x"), 73, false, ""},
+		{fmt.Errorf("x: %w", context.DeadlineExceeded), 69, true, ""},
+	} {
+		kind := fault.KindOf(c.err)
+		if kind.ExitStatus() != c.status || kind.Transient() != c.again || fault.HintOf(c.err) != c.hint {
+			t.Errorf("%v: exit status %d, transient %v, hint %q", c.err, kind.ExitStatus(), kind.Transient(), fault.HintOf(c.err))
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+
+	"machine-pivot/internal/fault"
+)
+
+// inhibitor is one of logind's (org.freedesktop.login1(5), ListInhibitors).
+type inhibitor struct {
+	What string // what must not happen, as "shutdown:sleep"
+	Who  string
+	Why  string
+	Mode string // block or delay
+	UID  uint32
+	PID  uint32
+}
+
+// busTimeout bounds the question to logind, which answers at once if at all.
+const busTimeout = 10 * time.Second
+
+// blocked is an error while somebody blocks a shutdown, as rpm-ostree has it
+// before it reboots: systemd itself lets root shut down all the same. It passes.
+// Without a bus or a logind that runs nobody can block one.
+func blocked(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, busTimeout)
+	defer cancel()
+	conn, err := dbus.ConnectSystemBus(dbus.WithContext(ctx))
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
+	return blockedBy(ctx, conn)
+}
+
+func blockedBy(ctx context.Context, bus *dbus.Conn) error {
+	var all []inhibitor
+	logind := bus.Object("org.freedesktop.login1", "/org/freedesktop/login1")
+	// Not started for this: one that does not run holds nothing.
+	err := logind.CallWithContext(ctx, "org.freedesktop.login1.Manager.ListInhibitors", dbus.FlagNoAutoStart).Store(&all)
+	if err != nil {
+		return nil
+	}
+	var holders []string
+	for _, i := range all {
+		if i.Mode == "block" && slices.Contains(strings.Split(i.What, ":"), "shutdown") {
+			holders = append(holders, fmt.Sprintf("%s (process %d): %s", i.Who, i.PID, i.Why))
+		}
+	}
+	if len(holders) == 0 {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "cannot reboot: blocked by %s", strings.Join(holders, "; ")).
+		WithHint("see systemd-inhibit --list; the new system is committed, the next reboot enters it")
+}

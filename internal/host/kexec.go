@@ -1,0 +1,177 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/ostree"
+	"machine-pivot/kargs"
+)
+
+// Kernel is a kernel that can be started without firmware and boot loader.
+type Kernel struct {
+	Image   string // its file
+	Initrd  string // the initramfs' file; "" for none
+	Cmdline string
+}
+
+// Where the machine says what it lets be started (the kernel's
+// admin-guide/sysctl/kernel, security/lockdown.c; UEFI 2.10, 3.3).
+const (
+	loadDisabledPath = "/proc/sys/kernel/kexec_load_disabled"
+	securityPath     = "/sys/kernel/security"
+	lockdownPath     = securityPath + "/lockdown"
+	efiPath          = "/sys/firmware/efi"
+	secureBootPath   = efiPath + "/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+)
+
+// What GRUB makes of $ignition_firstboot on hosts of the Fedora CoreOS family:
+// nothing, unless there is a file that says how Ignition shall run.
+const (
+	ignitionVariable = "$ignition_firstboot"
+	ignitionStamp    = "/boot/ignition.firstboot"
+)
+
+// NextKernel is what the next boot starts by default: the kernel of the default
+// boot entry with the arguments that the boot loader would give it. The error
+// says why only firmware and boot loader can do that here.
+func (h *Host) NextKernel() (Kernel, error) {
+	if err := h.mayKexec(); err != nil {
+		return Kernel{}, err
+	}
+	all, err := h.Sysroot().Deployments()
+	if err != nil {
+		return Kernel{}, err
+	}
+	if len(all) == 0 {
+		return Kernel{}, errors.New("there is no boot entry")
+	}
+	return h.kernelOf(all[0].Entry)
+}
+
+// kernelOf is the kernel of a boot entry.
+func (h *Host) kernelOf(e ostree.BootEntry) (Kernel, error) {
+	switch {
+	case e.Linux == "":
+		return Kernel{}, fmt.Errorf("boot entry %s names no kernel", e.File)
+	case len(e.Board) > 0:
+		return Kernel{}, fmt.Errorf("boot entry %s has %s, which only a boot loader can use", e.File, strings.Join(e.Board, " and "))
+	case len(e.Initrds) > 1:
+		return Kernel{}, fmt.Errorf("boot entry %s has more than one initramfs", e.File)
+	}
+	line, err := h.expanded(kargs.Split(e.Options))
+	if err != nil {
+		return Kernel{}, fmt.Errorf("boot entry %s: %w", e.File, err)
+	}
+	k := Kernel{Image: h.Sysroot().BootPath(e.Linux), Cmdline: line.String()}
+	for _, name := range e.Initrds {
+		k.Initrd = h.Sysroot().BootPath(name)
+	}
+	return k, nil
+}
+
+// expanded is a boot entry's line as GRUB would pass it on.
+func (h *Host) expanded(line kargs.Line) (kargs.Line, error) {
+	if slices.Contains(line.Values("fips"), "1") {
+		return nil, errors.New("with fips=1 the initramfs checks the kernel at the path that only the boot loader tells")
+	}
+	var expanded kargs.Line
+	for _, arg := range line {
+		switch {
+		case arg == ignitionVariable:
+			if h.is(ignitionStamp) {
+				return nil, fmt.Errorf("there is %s: the boot loader shall have Ignition run", ignitionStamp)
+			}
+		case strings.Contains(arg, "$"):
+			return nil, fmt.Errorf("only the boot loader knows what %s stands for", arg)
+		default:
+			expanded = append(expanded, arg)
+		}
+	}
+	return expanded, nil
+}
+
+// mayKexec is an error where starting another kernel is switched off, or would be
+// a way past the checks of Secure Boot or lockdown.
+func (h *Host) mayKexec() error {
+	disabled, err := h.optional(loadDisabledPath)
+	if err != nil {
+		return err
+	}
+	if disabled == "1" {
+		return errors.New("kexec is switched off (sysctl kernel.kexec_load_disabled)")
+	}
+	locked, err := h.locked()
+	if err != nil {
+		return err
+	}
+	secure, err := h.secureBoot()
+	if err != nil || !locked && !secure {
+		return err
+	}
+	checks, err := h.checksKernels(locked)
+	if err != nil || checks {
+		return err
+	}
+	why := "with Secure Boot"
+	if locked {
+		why = "under lockdown"
+	}
+	return fmt.Errorf("%s only a kernel that is known to check signatures may start another, and this one is not", why)
+}
+
+// locked reports whether the running kernel is locked down.
+func (h *Host) locked() (bool, error) {
+	lockdown, err := h.optional(lockdownPath)
+	if err == nil && lockdown == "" && h.is(securityPath) && h.empty(securityPath) {
+		err = fmt.Errorf("lockdown is not known: nothing is mounted on %s", securityPath)
+	}
+	return lockdown != "" && !strings.Contains(lockdown, "[none]"), err
+}
+
+// secureBoot reports whether the firmware starts only what is signed.
+func (h *Host) secureBoot() (bool, error) {
+	text, err := os.ReadFile(h.Path(secureBootPath))
+	if errors.Is(err, fs.ErrNotExist) {
+		if variables := filepath.Dir(secureBootPath); h.is(efiPath) && h.empty(variables) {
+			return false, fmt.Errorf("whether Secure Boot is on is not known: there is nothing in %s", variables)
+		}
+		return false, nil // no EFI, or one without Secure Boot
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot observe the host: %w", err)
+	}
+	const attributes = 4 // bytes of the variable's attributes, before its value
+	return len(text) > attributes && text[attributes] == 1, nil
+}
+
+// is reports whether there is something at a path.
+func (h *Host) is(path string) bool {
+	_, err := os.Lstat(h.Path(path))
+	return err == nil
+}
+
+// empty reports whether a directory has nothing in it that can be seen.
+func (h *Host) empty(dir string) bool {
+	entries, err := os.ReadDir(h.Path(dir))
+	return err != nil || len(entries) == 0
+}
+
+// checksKernels reports whether the running kernel is known to start only signed
+// ones: kexec_file_load(2) of a kernel with CONFIG_KEXEC_SIG refuses others under
+// lockdown, and with CONFIG_KEXEC_SIG_FORCE always (kernel/kexec_file.c,
+// kimage_validate_signature). How it was configured says a file beside its modules.
+func (h *Host) checksKernels(locked bool) (bool, error) {
+	release, err := h.readLine("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return false, err
+	}
+	config, err := h.optional("/usr/lib/modules/" + release + "/config")
+	lines := strings.Split(config, "\n")
+	return slices.Contains(lines, "CONFIG_KEXEC_SIG_FORCE=y") || locked && slices.Contains(lines, "CONFIG_KEXEC_SIG=y"), err
+}

@@ -1,0 +1,34 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/fault"
+)
+
+// Lock makes this the one program that changes the machine, until unlock is
+// called or the process ends.
+func (h *Host) Lock() (unlock func() error, err error) {
+	path := h.Path("/run/pivot/lock")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("cannot lock the machine: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock the machine: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return f.Close, nil
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = fault.New(fault.Unavailable, "cannot change this machine: another pivot is at work").
+			WithHint("wait for it; pivot status shows how far it is")
+	}
+	return nil, errors.Join(err, f.Close())
+}

@@ -1,0 +1,96 @@
+package host
+
+import (
+	"errors"
+	"strings"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/kargs"
+	"machine-pivot/pivot"
+)
+
+// Observe reads what the machine is; files are the paths of interest in /etc.
+func (h *Host) Observe(files []string) (pivot.State, error) {
+	sysroot := h.Sysroot()
+	booted, err := sysroot.Booted()
+	if errors.Is(err, ostree.ErrNotBooted) {
+		return pivot.State{}, fault.New(fault.Refused, "cannot pivot this host: it is not booted from an ostree deployment").
+			WithHint("pivot works on image-based hosts only (rpm-ostree, bootc or plain ostree)")
+	}
+	if err != nil {
+		return pivot.State{}, err
+	}
+	all, err := sysroot.Deployments()
+	if err != nil {
+		return pivot.State{}, err
+	}
+	state := pivot.State{}
+	if state.BootID, err = h.BootID(); err != nil {
+		return pivot.State{}, err
+	}
+	if state.Cmdline, err = h.cmdline(); err != nil {
+		return pivot.State{}, err
+	}
+	state.Entries = len(all)
+	if state.Booted, err = h.Deployment(withEntry(booted, all)); err != nil {
+		return pivot.State{}, err
+	}
+	if state.Files, err = hostfiles.ReadEntries(h.Root, files); err != nil {
+		return pivot.State{}, err
+	}
+	return state, h.observeNext(&state, booted, all, files)
+}
+
+// withEntry is the booted deployment as the boot entries know it.
+func withEntry(booted ostree.Deployment, all []ostree.Deployment) ostree.Deployment {
+	for _, d := range all {
+		if d.ID() == booted.ID() {
+			return d
+		}
+	}
+	return booted
+}
+
+// Deployment is what one of the machine's deployments is; it must have its boot entry.
+func (h *Host) Deployment(d ostree.Deployment) (pivot.Deployment, error) {
+	if d.Entry.Options == "" {
+		// Its options are what the new entry inherits: without them the machine would not boot.
+		return pivot.Deployment{}, fault.New(fault.Refused, "cannot pivot this host: deployment %s has no boot entry in /boot/loader/entries", d.ID()).
+			WithHint("check that /boot is mounted")
+	}
+	p := pivot.Deployment{
+		Stateroot: d.Stateroot,
+		Commit:    d.Checksum.String(),
+		Serial:    d.Serial,
+		Image:     imageOf(d.Origin),
+		Options:   kargs.Split(d.Entry.Options),
+	}
+	if d.Base != d.Checksum {
+		p.Base = d.Base.String()
+	}
+	return p, nil
+}
+
+// imageOf is the image that a deployment was made from, by its origin: a
+// container image reference, or for a legacy image the custom URL that pivot
+// and the machine-config-daemon write.
+func imageOf(o ostree.Origin) pivot.Image {
+	reference, ok := strings.CutPrefix(o.CustomURL(), "pivot://")
+	if !ok {
+		reference = o.ContainerImageReference()
+		for _, scheme := range []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://",
+			"ostree-unverified-image:registry:", "ostree-image-signed:docker://", "ostree-image-signed:registry:"} {
+			if name, ok := strings.CutPrefix(reference, scheme); ok {
+				reference = name
+				break
+			}
+		}
+	}
+	if reference == "" {
+		return pivot.Image{}
+	}
+	_, digest, _ := strings.Cut(reference, "@")
+	return pivot.Image{Reference: reference, Digest: digest}
+}

@@ -1,0 +1,98 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"machine-pivot/internal/pinning"
+	"machine-pivot/kargs"
+)
+
+// CPUs reads the machine's CPUs from sysfs: those it has, those online, and
+// which of them are threads of one core. The error is fs.ErrNotExist where
+// there is no sysfs.
+func (h *Host) CPUs() (pinning.Machine, error) {
+	const dir = "/sys/devices/system/cpu"
+	var m pinning.Machine
+	var err error
+	if m.Present, err = h.PresentCPUs(); err != nil {
+		return pinning.Machine{}, err
+	}
+	if m.Online, err = h.cpuSet(dir + "/online"); errors.Is(err, fs.ErrNotExist) {
+		m.Online = m.Present
+	} else if err != nil {
+		return pinning.Machine{}, err
+	}
+	for _, cpu := range m.Online.List() {
+		core, err := h.cpuSet(fmt.Sprintf("%s/cpu%d/topology/thread_siblings_list", dir, cpu))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // some architectures and containers have no topology
+		}
+		if err != nil {
+			return pinning.Machine{}, err
+		}
+		if core.Size() > 1 && core.List()[0] == cpu { // each core once
+			m.Cores = append(m.Cores, core)
+		}
+	}
+	return m, nil
+}
+
+func (h *Host) cpuSet(path string) (pinning.CPUSet, error) {
+	line, err := h.readLine(path)
+	if err != nil {
+		return pinning.CPUSet{}, err
+	}
+	set, err := pinning.ParseCPUSet(line)
+	if err != nil {
+		return pinning.CPUSet{}, fmt.Errorf("cannot read %s: %w", h.Path(path), err)
+	}
+	return set, nil
+}
+
+// PartitionFiles reads all files that decide on CPU partitioning, as far as they
+// are there, by path: those of CRI-O in the way it reads them, and kubelet's.
+func (h *Host) PartitionFiles() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, path := range []string{pinning.ConfigPath, pinning.KubeletPath, pinning.KubeletConfigPath, pinning.ManagerStatePath} {
+		if err := h.readInto(files, path); err != nil {
+			return nil, err
+		}
+	}
+	dir := h.Path(pinning.DropInDir)
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && entry.IsDir() {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read CRI-O's configuration: %w", err)
+		}
+		return h.readInto(files, pinning.DropInDir+path[len(dir):])
+	})
+	return files, err
+}
+
+// readInto reads a file, following links as its readers do.
+func (h *Host) readInto(files map[string][]byte, path string) error {
+	data, err := os.ReadFile(h.Path(path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot observe the host: %w", err)
+	}
+	files[path] = data
+	return nil
+}
+
+// NextLine is the kernel command line that the next boot starts with: that of
+// the default boot entry, or the running kernel's where there is none.
+func (h *Host) NextLine() (kargs.Line, error) {
+	if all, err := h.Sysroot().Deployments(); err == nil && len(all) > 0 && all[0].Entry.Options != "" {
+		return kargs.Split(all[0].Entry.Options), nil
+	}
+	return h.cmdline()
+}

@@ -1,0 +1,28 @@
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/kargs"
+)
+
+// KargPolicy is what kernel arguments on this machine are judged by: the built-in
+// policy, and behind it the rules of the administrator's file if there is one.
+func (h *Host) KargPolicy() (kargs.Policy, error) {
+	policy := kargs.DefaultPolicy()
+	text, err := os.ReadFile(h.Path(kargs.PolicyPath))
+	if errors.Is(err, fs.ErrNotExist) {
+		return policy, nil
+	}
+	if err == nil {
+		policy, err = policy.Extend(string(text))
+	}
+	if err != nil {
+		return kargs.Policy{}, fault.New(fault.BadInput, "cannot use the policy for kernel arguments %s:\n%w", kargs.PolicyPath, err).
+			WithHint("correct the file, or remove it: then the built-in policy holds alone")
+	}
+	return policy, nil
+}

@@ -1,0 +1,164 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/fault"
+)
+
+// SettingsPath is where a machine has its administrator's choices about the first
+// boot: lines KEY=VALUE with the keys that the kernel command line has behind
+// "pivot.". Empty lines and those that begin with "#" say nothing.
+const SettingsPath = "/etc/pivot/firstboot.conf"
+
+// Settings are the administrator's choices about the first boot.
+type Settings struct {
+	Mode         Mode         // key mode
+	OnFailure    OnFailure    // key on-failure
+	RebootMethod RebootMethod // key reboot-method
+	ImageKargs   ImageKargs   // key image-kargs
+}
+
+// Mode is where the first boot is done.
+type Mode string
+
+// The modes. What the initramfs leaves undone, and the proof on the boot after,
+// is the real root's in both of the first two.
+const (
+	ModeInitramfs Mode = "initramfs" // in the initramfs, if it holds pivot
+	ModeSystem    Mode = "system"    // in the real root only
+	ModeOff       Mode = "off"       // not at all: nothing is done and nobody is held
+)
+
+// OnFailure is what the initramfs does about a failure that trying again cannot mend.
+type OnFailure string
+
+// What there is to do.
+const (
+	OnFailureStop   OnFailure = "stop"   // stop the boot, with the cause on every console
+	OnFailureSystem OnFailure = "system" // step aside, so that the real root reports it
+)
+
+// RebootMethod is how the machine enters its next boot.
+type RebootMethod string
+
+// The methods.
+const (
+	RebootFirmware RebootMethod = "reboot" // through firmware and boot loader
+	RebootKexec    RebootMethod = "kexec"  // the running kernel starts the next one
+)
+
+// ImageKargs is what becomes of the kernel arguments that an image brings of its own.
+type ImageKargs string
+
+// What there is to do.
+const (
+	ImageKargsPrint ImageKargs = "print" // name them, as rpm-ostree leaves them out
+	ImageKargsApply ImageKargs = "apply" // keep the command line in step with them, as bootc does
+)
+
+// Settings reads the choices from the kernel command line and SettingsPath; the
+// command line wins, and on it the last of a key. What nobody chose is as in
+// DefaultSettings. The error, of kind BadInput, has a line for each thing that is
+// wrong; the settings returned with it hold what is right. A mode that is not
+// understood is DefaultSettings' too, whatever was chosen before it.
+func (h *Host) Settings() (Settings, error) {
+	settings := DefaultSettings()
+	line, err := h.cmdline()
+	if err != nil {
+		return settings, err
+	}
+	text, unread := os.ReadFile(h.Path(SettingsPath))
+	wrong := settings.readFile(string(text))
+	for key, value := range line.Prefixed("pivot.") {
+		if err := settings.set(key, value); err != nil {
+			wrong = append(wrong, fmt.Errorf("kernel command line, pivot.%s: %w", dashed(key), err))
+		}
+	}
+	if unread != nil && !errors.Is(unread, fs.ErrNotExist) {
+		return settings, fmt.Errorf("cannot read the settings: %w", unread)
+	}
+	if len(wrong) == 0 {
+		return settings, nil
+	}
+	return settings, fault.New(fault.BadInput, "cannot use the settings of the first boot:\n%w", errors.Join(wrong...)).
+		WithHint("correct or remove what is named; what is left out has its default")
+}
+
+// DefaultSettings are those of a machine whose administrator chose nothing:
+// whoever puts pivot into an initramfs wants it to work there.
+func DefaultSettings() Settings {
+	return Settings{ModeInitramfs, OnFailureStop, RebootFirmware, ImageKargsPrint}
+}
+
+// readFile takes over the lines of a file and returns what is wrong with them.
+func (s *Settings) readFile(text string) []error {
+	var wrong []error
+	seen := map[string]int{}
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := s.readLine(line, n, seen); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s, line %d: %w", SettingsPath, n, err))
+		}
+	}
+	return wrong
+}
+
+// readLine takes over line n; seen is where each key was before.
+func (s *Settings) readLine(line string, n int, seen map[string]int) error {
+	key, value, ok := strings.Cut(line, "=")
+	key = dashed(strings.TrimSpace(key))
+	if !ok {
+		return fmt.Errorf("%q is no KEY=VALUE", line)
+	}
+	if before := seen[key]; before > 0 {
+		return fmt.Errorf("%s is set on line %d already", key, before)
+	}
+	seen[key] = n
+	return s.set(key, strings.TrimSpace(value))
+}
+
+// set sets one setting from its key and value.
+func (s *Settings) set(key, value string) error {
+	switch dashed(key) {
+	case "mode":
+		s.Mode = DefaultSettings().Mode // also if this one is misspelt: it is not the "off" before it
+		return choose(&s.Mode, value, ModeInitramfs, ModeSystem, ModeOff)
+	case "on-failure":
+		return choose(&s.OnFailure, value, OnFailureStop, OnFailureSystem)
+	case "reboot-method":
+		return choose(&s.RebootMethod, value, RebootFirmware, RebootKexec)
+	case "image-kargs":
+		return choose(&s.ImageKargs, value, ImageKargsPrint, ImageKargsApply)
+	}
+	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method and image-kargs", dashed(key))
+}
+
+// ParseRebootMethod reads a method by its name.
+func ParseRebootMethod(name string) (RebootMethod, error) {
+	var s Settings
+	err := s.set("reboot-method", name)
+	return s.RebootMethod, err
+}
+
+// choose sets a setting to one of the values that it can have.
+func choose[T ~string](setting *T, value string, allowed ...T) error {
+	if !slices.Contains(allowed, T(value)) {
+		return fmt.Errorf("%q is not allowed; it is one of %v", value, allowed)
+	}
+	*setting = T(value)
+	return nil
+}
+
+// dashed is a key as people write it: the kernel takes "_" and "-" as equal.
+func dashed(key string) string { return strings.ReplaceAll(key, "_", "-") }

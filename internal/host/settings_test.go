@@ -1,0 +1,112 @@
+package host_test
+
+import (
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+)
+
+// TestSettings (P45): the kernel command line goes before the file.
+func TestSettings(t *testing.T) {
+	defaults := host.DefaultSettings()
+	for _, c := range []struct {
+		name, cmdline, file string
+		want                host.Settings
+	}{
+		{"nobody chose", "root=/dev/vda", "", defaults},
+		{"file", "", "# a comment\n\nmode=system\non-failure = system\nreboot-method=kexec\n",
+			host.Settings{Mode: "system", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}},
+		{"no newline at the end", "", "mode=off", host.Settings{Mode: "off", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
+		{"kernel command line", "quiet pivot.mode=off pivot.on-failure=system pivot.reboot-method=kexec",
+			"", host.Settings{Mode: "off", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}},
+		{"dash or underscore", "pivot.on_failure=system", "reboot_method=kexec",
+			host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}},
+		{"the kernel command line wins", "pivot.mode=initramfs", "mode=off\nreboot-method=kexec",
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "kexec", ImageKargs: "print"}},
+		{"its last word wins", "pivot.mode=off pivot.mode=\"system\"", "",
+			host.Settings{Mode: "system", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
+		{"what becomes of an image's kernel arguments", "", "image-kargs=apply",
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "apply"}},
+		{"the same on the kernel command line", "pivot.image_kargs=print", "image-kargs=apply",
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
+		{"what is for init", "-- pivot.mode=off", "", defaults},
+		{"others' arguments", "pivotal.mode=off mode=off", "", defaults},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := withSettings(t, c.cmdline, c.file).Settings()
+			if err != nil || got != c.want {
+				t.Errorf("%+v, %v; want %+v", got, err, c.want)
+			}
+		})
+	}
+	if got, err := machine(t, map[string]string{"/proc/cmdline": "quiet\n"}).Settings(); err != nil || got != defaults {
+		t.Errorf("without a file: %+v, %v", got, err)
+	}
+	// A misspelt mode is not the one before it.
+	if got, err := withSettings(t, "pivot.mode=systm", "mode=off").Settings(); err == nil || got != defaults {
+		t.Errorf("with a misspelt mode: %+v, %v", got, err)
+	}
+	// A file that cannot be read is told, and the kernel command line counts.
+	unread := machine(t, map[string]string{"/proc/cmdline": "pivot.mode=off\n", host.SettingsPath + "/x": ""})
+	if got, err := unread.Settings(); err == nil || got.Mode != host.ModeOff {
+		t.Errorf("with a file that cannot be read: %+v, %v", got, err)
+	}
+	// No /proc is no answer: somebody may have chosen "off".
+	if _, err := machine(t, nil).Settings(); err == nil {
+		t.Error("settings without a kernel command line")
+	}
+}
+
+func withSettings(t *testing.T, cmdline, file string) *host.Host {
+	t.Helper()
+	return machine(t, map[string]string{"/proc/cmdline": cmdline + "\n", host.SettingsPath: file})
+}
+
+// TestWrongSettings (P45) wants all that is wrong in one report, and what is right taken.
+func TestWrongSettings(t *testing.T) {
+	h := withSettings(t, "pivot.mode=never pivot.moed=off pivot.on-failure=system pivot.mode",
+		"mode system\n\n# \nmode=initrd\nreboot_method=kexec\nreboot-method=reboot\nkey=\nMODE=off\nimage-kargs=yes\n")
+	got, err := h.Settings()
+	if fault.KindOf(err) != fault.BadInput || fault.HintOf(err) == "" {
+		t.Fatalf("error %v", err)
+	}
+	if want := (host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	const file = "/etc/pivot/firstboot.conf, line "
+	want := []string{
+		"cannot use the settings of the first boot:",
+		file + `1: "mode system" is no KEY=VALUE`,
+		file + `4: "initrd" is not allowed; it is one of [initramfs system off]`,
+		file + `6: reboot-method is set on line 5 already`,
+		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method and image-kargs`,
+		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method and image-kargs`,
+		file + `9: "yes" is not allowed; it is one of [print apply]`,
+		`kernel command line, pivot.mode: "never" is not allowed; it is one of [initramfs system off]`,
+		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method and image-kargs`,
+		`kernel command line, pivot.mode: "" is not allowed; it is one of [initramfs system off]`,
+	}
+	if err.Error() != strings.Join(want, "\n") {
+		t.Errorf("error\n%s\nwant\n%s", err, strings.Join(want, "\n"))
+	}
+}
+
+// FuzzSettings: whatever stands there, the settings are values that a file may have.
+func FuzzSettings(f *testing.F) {
+	f.Add("pivot.mode=off", "mode=system\n")
+	f.Add("pivot.on_failure=\"stop\" --", "# x\nreboot-method = kexec")
+	f.Add("pivot.=", "=\r\n")
+	f.Fuzz(func(t *testing.T, cmdline, file string) {
+		s, err := withSettings(t, cmdline, file).Settings()
+		if err != nil && fault.KindOf(err) != fault.BadInput {
+			t.Errorf("error %v", err)
+		}
+		again, err := withSettings(t, "", "mode="+string(s.Mode)+"\non-failure="+string(s.OnFailure)+
+			"\nreboot-method="+string(s.RebootMethod)+"\nimage-kargs="+string(s.ImageKargs)).Settings()
+		if err != nil || again != s {
+			t.Errorf("%+v read back: %+v, %v", s, again, err)
+		}
+	})
+}

@@ -1,0 +1,262 @@
+package hostfiles_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/test/need"
+)
+
+func TestWithOverlays(t *testing.T) {
+	need.Root(t)
+	// A name with a comma is none that overlayfs takes: there a copy is made.
+	for _, name := range []string{"etc", "a,copy"} {
+		t.Run(name, func(t *testing.T) {
+			etc := filepath.Join(t.TempDir(), name)
+			mkdir(t, etc)
+			withOverlays(t, etc)
+		})
+	}
+}
+
+func withOverlays(t *testing.T, etc string) {
+	old := filepath.Join(etc, "kubernetes/openshift-workload-pinning")
+	mkdir(t, filepath.Dir(old))
+	write(t, old, "old")
+	outside := filepath.Join(t.TempDir(), "outside")
+	write(t, outside, "untouched")
+	if err := os.Symlink(outside, filepath.Join(etc, "link")); err != nil {
+		t.Fatal(err)
+	}
+	files := []hostfiles.File{
+		{Path: "/etc/kubernetes/openshift-workload-pinning", Mode: 0o644, Content: []byte("new")},
+		{Path: "/etc/crio/crio.conf.d/50-x.conf", Mode: 0o600, UID: 12, GID: 13, Content: []byte("x")},
+		{Path: "/etc/link", Mode: 0o644, Content: []byte("no longer a link")},
+	}
+	special := filepath.Join(etc, "special")
+	mkdir(t, special)
+	for _, argv := range [][]string{
+		{"sh", "-c", "cd '" + special + "' && echo x >setid && chown 7:8 setid && chmod 4750 setid"},
+		{"touch", "-d", "2020-01-02 03:04:05Z", special + "/setid"}, {"ln", "-s", "/nowhere", special + "/dangling"}, {"mkfifo", special + "/fifo"},
+		{"chmod", "0751", special},
+	} {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", argv, err, out)
+		}
+	}
+	if err := unix.Setxattr(special+"/setid", "trusted.pivot", []byte("x\x00y"), 0); err != nil {
+		t.Fatal(err)
+	}
+	before := listing(t, special)
+	copied := t.TempDir()
+	run := t.TempDir()
+	write(t, filepath.Join(run, "lock"), "")
+	state := hostfiles.File{Path: "/run/x/state", Mode: 0o644, Content: []byte("inside")}
+	err := hostfiles.WithOverlays(func() error {
+		if _, err := os.Lstat(filepath.Join(run, "lock")); !os.IsNotExist(err) {
+			t.Errorf("the hidden file is there (%v)", err)
+		}
+		if got := read(t, filepath.Join(run, "state")); got != "inside" {
+			t.Errorf("the second overlay holds %q", got)
+		}
+		if inside := listing(t, special); inside != before {
+			t.Errorf("inside, what was there is\n%s, was\n%s", inside, before)
+		}
+		return exec.Command("cp", "-a", etc+"/.", copied).Run()
+	}, hostfiles.Overlay{Dir: etc, At: "/etc", Files: files},
+		hostfiles.Overlay{Dir: run, At: "/run/x", Files: []hostfiles.File{state}, Hide: []string{"/run/x/lock", "/run/x/none"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		got, ok, err := hostfiles.Read(filepath.Dir(copied), "/"+filepath.Base(copied)+f.Path[len("/etc"):])
+		got.Path = f.Path
+		if err != nil || !ok || !got.Equal(f) {
+			t.Errorf("inside, %s is %+v (%v, %v)", f.Path, got, ok, err)
+		}
+	}
+	if got := read(t, old); got != "old" {
+		t.Errorf("outside, the old file is %q", got)
+	}
+	if _, err := os.Lstat(filepath.Join(etc, "crio")); !os.IsNotExist(err) {
+		t.Errorf("outside, there is a new directory (%v)", err)
+	}
+	if got := read(t, outside); got != "untouched" {
+		t.Errorf("a link led out: %q", got)
+	}
+	if entries, _ := os.ReadDir(run); len(entries) != 1 || entries[0].Name() != "lock" {
+		t.Errorf("outside, the second directory has %v", entries)
+	}
+	// Of this process: tests of other packages have overlays of their own meanwhile.
+	if left, _ := filepath.Glob(fmt.Sprintf("/run/pivot-overlay-%d-*", os.Getpid())); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestWithOverlaysReportsBadPaths(t *testing.T) {
+	need.Root(t)
+	ran := false
+	work := func() error { ran = true; return nil }
+	for _, o := range []hostfiles.Overlay{
+		{At: "/etc", Files: []hostfiles.File{{Path: "/usr/lib/x"}}},
+		{At: "/etc", Hide: []string{"/usr/lib/x"}},
+	} {
+		o.Dir = t.TempDir()
+		if err := hostfiles.WithOverlays(work, o); err == nil || ran {
+			t.Errorf("error %v, ran %v", err, ran)
+		}
+	}
+}
+
+func TestOpenWritable(t *testing.T) {
+	need.Root(t)
+	mount := t.TempDir()
+	mkdir(t, filepath.Join(mount, "dir"))
+	for _, argv := range [][]string{{"mount", "--bind", mount, mount}, {"mount", "-o", "remount,bind,ro,nosuid", mount}} {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", argv, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", mount).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(mount, "dir/x"), nil, 0o644); !errors.Is(err, syscall.EROFS) {
+		t.Fatalf("the mount is not read-only (%v)", err)
+	}
+	dir, err := hostfiles.OpenWritable(mount, filepath.Join(mount, "dir"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	view := fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
+	write(t, filepath.Join(view, "a"), "a")
+	if err := os.Rename(filepath.Join(view, "a"), filepath.Join(view, "b")); err != nil {
+		t.Error(err)
+	}
+	if got := read(t, filepath.Join(mount, "dir/b")); got != "a" {
+		t.Errorf("the host sees %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(mount, "dir/x"), nil, 0o644); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("the host's own mount became writable (%v)", err)
+	}
+}
+
+// TestWithTmpfs: a program can write to a directory in which nobody else can, and
+// nobody else sees it.
+func TestWithTmpfs(t *testing.T) {
+	need.Root(t)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "before"), "x")
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("failed")
+	err := hostfiles.WithTmpfs(dir, func() error {
+		out, err := exec.Command("sh", "-c", "cd '"+dir+"' && ls && touch x && stat -c %a . && ls").CombinedOutput()
+		if err != nil || string(out) != "1777\nx\n" {
+			t.Errorf("%v: %q", err, out)
+		}
+		seen := make(chan []os.DirEntry)
+		go func() { // on another thread
+			others, _ := os.ReadDir(dir)
+			seen <- others
+		}()
+		if others := <-seen; len(others) != 1 || others[0].Name() != "before" {
+			t.Errorf("others see %v", others)
+		}
+		return failed
+	})
+	if !errors.Is(err, failed) {
+		t.Errorf("error %v", err)
+	}
+	ran := false
+	if err := hostfiles.WithTmpfs(filepath.Join(dir, "none"), func() error { ran = true; return nil }); err != nil || !ran {
+		t.Errorf("without the directory: %v, ran %v", err, ran)
+	}
+}
+
+func TestReplaceLeavesNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	for _, content := range []string{"one", "two"} {
+		if err := hostfiles.Replace(hostfiles.OS{}, path, []byte(content), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, path); got != content {
+			t.Errorf("content %q, want %q", got, content)
+		}
+	}
+	if err := hostfiles.Replace(hostfiles.OS{}, filepath.Join(dir, "f/g"), nil, 0o644); err == nil {
+		t.Error("no error below a file")
+	}
+	entries, _ := os.ReadDir(dir)
+	if len(entries) != 1 {
+		t.Errorf("left behind: %v", entries)
+	}
+}
+
+func TestReadTellsAbsentFromUnusable(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "file"), "x")
+	for path, wantErr := range map[string]bool{"/absent": false, "/file/below": false, "/": true} {
+		if _, ok, err := hostfiles.Read(root, path); ok || (err != nil) != wantErr {
+			t.Errorf("Read(%s) = %v, %v", path, ok, err)
+		}
+	}
+}
+
+// listing is all that a directory's files are, but for their content.
+func listing(t *testing.T, dir string) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", "cd "+"'"+dir+"'"+" && stat -c '%n %F %a %u %g' . && stat -c '%n %F %a %u %g %s %y' * && readlink dangling && cat setid").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	value := make([]byte, 16)
+	n, err := unix.Getxattr(filepath.Join(dir, "setid"), "trusted.pivot", value)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(out) + string(value[:max(n, 0)])
+}
+
+func mkdir(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

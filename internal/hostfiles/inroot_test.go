@@ -1,0 +1,46 @@
+package hostfiles_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"machine-pivot/internal/hostfiles"
+)
+
+func TestResolveIn(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"usr/bin", "etc"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(root+"/usr/bin/tool", nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for link, to := range map[string]string{
+		"bin": "usr/bin", "sbin": "/usr/bin", "etc/tool": "../../../bin/tool", "etc/far": "/etc/tool", "loop": "/loop", "etc/out": "/proc/self/exe",
+	} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"/usr/bin/tool", "bin/tool", "/sbin/tool", "/etc/tool", "/etc/far", "/../../bin//./tool"} {
+		if got, err := hostfiles.ResolveIn(root, name); err != nil || got != root+"/usr/bin/tool" {
+			t.Errorf("%s: %s, %v", name, got, err)
+		}
+	}
+	for _, name := range []string{"/nothing", "/etc/out", "/usr/bin/tool/x"} {
+		if got, err := hostfiles.ResolveIn(root, name); err == nil {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if _, err := hostfiles.ResolveIn(root, "/nothing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what is not there: %v", err)
+	}
+	if _, err := hostfiles.ResolveIn(root, "/loop"); err == nil {
+		t.Error("a loop has an end")
+	}
+}

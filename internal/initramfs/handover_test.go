@@ -1,0 +1,40 @@
+package initramfs_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/initramfs"
+)
+
+// childHandOver makes TestKeepNetwork the program that keeps the network settings.
+const childHandOver = "TEST_HAND_OVER"
+
+// TestKeepNetwork: where the initramfs has nothing to hand over nobody is asked;
+// where it has, a failure to do so steps aside. That it is done well is a matter for
+// a real systemd (test/e2e).
+func TestKeepNetwork(t *testing.T) {
+	if os.Getenv(childHandOver) != "" {
+		err := initramfs.New("/nowhere").KeepNetwork(context.Background())
+		if err != nil && fault.KindOf(err) != fault.Later {
+			t.Errorf("of kind %v", fault.KindOf(err))
+		}
+		if err != nil {
+			os.Stdout.WriteString(err.Error() + "\n")
+		}
+		return
+	}
+	needRoot(t)
+	for setup, want := range map[string]string{
+		"": "",
+		"mkdir -p /etc/systemd/system; touch /etc/systemd/system/coreos-teardown-initramfs.service; ": "cannot hand the network settings over to the system: cannot reach systemd",
+	} {
+		out, err := elsewhere(t, childHandOver, setup)
+		if err != nil || !strings.Contains(out, want) || want == "" && strings.Contains(out, "cannot") {
+			t.Errorf("%v, want %q:\n%s", err, want, out)
+		}
+	}
+}

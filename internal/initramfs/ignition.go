@@ -1,0 +1,62 @@
+package initramfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"machine-pivot/internal/hostfiles"
+)
+
+// What makes Fedora CoreOS's boot loader run Ignition, and a directory that may
+// hold its config.
+const (
+	ignitionStamp = "ignition.firstboot"
+	ignitionDir   = "ignition"
+)
+
+// CloseIgnition ends Ignition's part of the first boot, as the started system
+// would (coreos-ignition-firstboot-complete.service): the next boot does not run it
+// again. What Ignition wrote must survive without it, so that is synced first.
+// The stamp goes before the config: the other way round a power cut between the
+// two would run Ignition without its config.
+func (i *Initramfs) CloseIgnition(disk hostfiles.Disk) error {
+	boot := i.path("/boot")
+	stamp := filepath.Join(boot, ignitionStamp)
+	if _, err := os.Lstat(stamp); err == nil {
+		if err := errors.Join(disk.SyncAll(i.path("/etc")), disk.SyncAll(i.path("/var"))); err != nil {
+			return fmt.Errorf("cannot sync what Ignition wrote: %w", err)
+		}
+		if err := errors.Join(disk.Remove(stamp), disk.Sync(boot)); err != nil {
+			return fmt.Errorf("cannot close Ignition's first boot: %w", err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot close Ignition's first boot: %w", err)
+	}
+	return removeAll(disk, filepath.Join(boot, ignitionDir))
+}
+
+// removeAll removes a directory with what is in it.
+func removeAll(disk hostfiles.Disk, dir string) error {
+	var paths []string
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		paths = append(paths, path)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot remove Ignition's config: %w", err)
+	}
+	slices.Reverse(paths) // what is in a directory before it
+	for _, path := range paths {
+		if err := disk.Remove(path); err != nil {
+			return fmt.Errorf("cannot remove Ignition's config: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package initramfs_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/initramfs"
+	"machine-pivot/test/hostdir"
+)
+
+// system is one whose mount points are empty.
+func system(t *testing.T) (root, physical string) {
+	t.Helper()
+	h := hostdir.New(t)
+	for _, dir := range []string{"sysroot", "var", "boot"} {
+		must(t, os.Remove(h.Path("/"+dir)))
+		must(t, os.Mkdir(h.Path("/"+dir), 0o755))
+	}
+	return h.Root, h.Physical()
+}
+
+// prepareRoot mounts what ostree-prepare-root does: a read-only sysroot, nothing at
+// /var, and /boot only if it is on the same file system.
+func prepareRoot(root, physical string, boot bool) error {
+	readOnly := func(from, to string) error {
+		return errors.Join(unix.Mount(from, to, "", unix.MS_BIND, ""), unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	}
+	err := readOnly(physical, root+"/sysroot")
+	if boot {
+		err = errors.Join(err, readOnly(physical+"/boot", root+"/boot"))
+	}
+	return err
+}
+
+// TestMount: sysroot becomes writable, /var is the stateroot's and /boot is there.
+func TestMount(t *testing.T) {
+	needRoot(t)
+	for _, c := range []struct {
+		name, fstab, cmdline string
+		bootThere            bool
+		device               string // what is mounted at /boot
+	}{
+		{"on the root's file system", "", "quiet", true, ""},
+		{"kernel command line", "LABEL=other /boot ext4 defaults 0 0\n", "quiet boot=UUID=1234", false, "UUID=1234"},
+		{"fstab", "# LABEL=no /boot\nLABEL=root / xfs\nLABEL=other /boot/ ext4 defaults 0 0\n", "quiet", false, "LABEL=other"},
+		{"label", "", "quiet", false, "LABEL=boot"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root, physical := system(t)
+			write(t, root+"/etc/fstab", c.fstab)
+			write(t, root+"/proc/cmdline", c.cmdline)
+			inNamespace(t, func() error {
+				if err := prepareRoot(root, physical, c.bootThere); err != nil {
+					return err
+				}
+				var ran []string
+				i := initramfs.New(root)
+				i.Run = func(argv ...string) error {
+					ran = argv
+					return unix.Mount(physical+"/boot", root+"/boot", "", unix.MS_BIND, "")
+				}
+				if err := i.Mount(); err != nil {
+					return err
+				}
+				if want := []string{"mount", "-o", "rw", c.device, root + "/boot"}; c.device != "" && !slices.Equal(ran, want) || c.device == "" && ran != nil {
+					t.Errorf("it ran %q", ran)
+				}
+				for _, path := range []string{"/var/probe", "/sysroot/ostree/probe", "/boot/probe"} {
+					if err := put(root+path, "x"); err != nil {
+						t.Error(err)
+					}
+				}
+				return nil
+			})
+			for _, path := range []string{"/ostree/deploy/os/var/probe", "/ostree/probe", "/boot/probe"} {
+				if _, err := os.Stat(physical + path); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// TestMountFails: what cannot be mounted is left to the started system.
+func TestMountFails(t *testing.T) {
+	needRoot(t)
+	for _, c := range []struct {
+		name, want string
+		spoil      func(root, physical string)
+	}{
+		{"no device", "no such device", nil},
+		{"another /boot", "it has no boot entries", func(root, physical string) {}},
+		{"not booted", "not booted from an ostree", func(root, _ string) { _ = os.Remove(filepath.Join(root, "run/ostree-booted")) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root, physical := system(t)
+			inNamespace(t, func() error {
+				if err := prepareRoot(root, physical, false); err != nil {
+					return err
+				}
+				i := initramfs.New(root)
+				i.Run = func(...string) error { return nil }
+				if c.spoil == nil {
+					i.Run = func(...string) error { return os.NewSyscallError("mount: no such device", unix.ENODEV) }
+				} else {
+					c.spoil(root, physical)
+				}
+				if err := i.Mount(); fault.KindOf(err) != fault.Later || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("error %v, want %q", err, c.want)
+				}
+				return nil
+			})
+		})
+	}
+}

@@ -1,0 +1,154 @@
+package osimage_test
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/registry"
+)
+
+// TestAccept: whoever imports is told how the image's system mounts its root, in each
+// format, before anything is left of the image but whole layers.
+func TestAccept(t *testing.T) {
+	const demands = "[composefs]\nenabled=yes\n"
+	h := newHost(t, registry.Options{})
+	with := func(path, text string) *osTree {
+		o := newOSTree(t)
+		o.write(path, text)
+		return o
+	}
+	linked := func() v1.Image {
+		o := with(prepareRoot, demands)
+		o.link("usr/etc/ostree/prepare-root.conf", "../../lib/ostree/prepare-root.conf")
+		return o.encapsulated()
+	}
+	derive := func(image v1.Image, layer ...entry) v1.Image {
+		img, err := oscontainer.Derive(image, oscontainer.WithDerived(layer...), oscontainer.WithWorkDir(t.TempDir()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return img
+	}
+	for _, c := range []struct {
+		name  string
+		image v1.Image
+		want  ostree.Demands
+	}{
+		{"encapsulated", with(prepareRoot, demands).encapsulated(), ostree.Demands{Composefs: true}},
+		{"encapsulated, not demanded", newOSTree(t).encapsulated(), ostree.Demands{}},
+		{"by the file in etc", with("usr/etc/ostree/prepare-root.conf", demands).encapsulated(), ostree.Demands{Composefs: true}},
+		{"by the file that a link in etc leads to", linked(), ostree.Demands{Composefs: true}},
+		{"by a derived layer", derive(newOSTree(t).encapsulated(), regular(prepareRoot, demands)), ostree.Demands{Composefs: true}},
+		{"no more, by a derived layer", derive(with(prepareRoot, demands).encapsulated(), regular(prepareRoot, "[composefs]\nenabled=no\n")), ostree.Demands{}},
+		{"plain", plainImage(t, with(prepareRoot, "[etc]\ntransient=true\n"), 3), ostree.Demands{TransientEtc: true}},
+		{"legacy", legacyImage(t, with(prepareRoot, demands)), ostree.Demands{Composefs: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h.t = t
+			ref, _ := h.push(strings.NewReplacer(" ", "-", ",", "").Replace(c.name), c.image)
+			repo := bare(t)
+			refused := errors.New("refused")
+			var got ostree.Demands
+			try := func(answer error) (osimage.Result, error) {
+				image, err := h.puller.Open(t.Context(), ref)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer image.Close()
+				image.Accept = func(p ostree.PrepareRoot) error {
+					got = p.Demands()
+					return answer
+				}
+				return image.Import(t.Context(), openRepo(t, repo), nil)
+			}
+			if _, err := try(refused); !errors.Is(err, refused) || strings.Contains(err.Error(), "layer ") || got != c.want {
+				t.Errorf("error %v, told %+v, want %+v", err, got, c.want)
+			}
+			for ref := range allRefs(t, repo) {
+				if !strings.HasPrefix(ref, "ostree/container/blob/") {
+					t.Errorf("ref %s is left", ref)
+				}
+			}
+			for range 2 { // also if all is there already
+				got = ostree.Demands{}
+				result, err := try(nil)
+				if err != nil || got != c.want || result.Composefs != c.want.Composefs {
+					t.Errorf("%v, told %+v, result %v, want %+v", err, got, result.Composefs, c.want)
+				}
+			}
+		})
+	}
+}
+
+// legacyImage is the tree as a legacy image.
+func legacyImage(t *testing.T, o *osTree) v1.Image {
+	t.Helper()
+	commit, archive := o.commit(), filepath.Join(t.TempDir(), "archive")
+	ostreeTool(t, "init", "--repo="+archive, "--mode=archive")
+	ostreeTool(t, "pull-local", "--repo="+archive, o.repo, commit)
+	img, err := oscontainer.Legacy(archive, commit, "1", oscontainer.WithWorkDir(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// TestAcceptEarly: of an image without derived layers the layers that are not begun yet
+// are not fetched if one that was read tells that it is refused.
+func TestAcceptEarly(t *testing.T) {
+	const chunks = 60
+	h := newHost(t, registry.Options{})
+	o := newOSTree(t)
+	o.write(prepareRoot, "[composefs]\nenabled=yes\n")
+	for n := range 2 * chunks {
+		o.write("usr/share/many/"+strings.Repeat("x", n+1), strings.Repeat("y", n+1))
+	}
+	next := 0
+	img, err := oscontainer.Encapsulated(o.repo, o.commit(), oscontainer.WithWorkDir(t.TempDir()),
+		oscontainer.WithChunking(chunks, func(_ string, names []string) int {
+			if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, "prepare-root.conf") }) {
+				return 1
+			}
+			next++
+			return 1 + next%chunks
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, _ := h.push("early", img)
+	image, err := h.puller.Open(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	image.Accept = func(ostree.PrepareRoot) error { return fault.New(fault.Refused, "no") }
+	before := h.registry.Requests()
+	_, err = image.Import(t.Context(), openRepo(t, bare(t)), nil)
+	if fault.KindOf(err) != fault.Refused {
+		t.Errorf("error %v", err)
+	}
+	if n := h.registry.Requests() - before; n >= chunks/2 {
+		t.Errorf("%d requests for an image of %d layers", n, len(image.Layers))
+	}
+}
+
+// TestPrepareRootOfNoMeaning: a tree with which no system boots is refused.
+func TestPrepareRootOfNoMeaning(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	o := newOSTree(t)
+	o.write(prepareRoot, "[composefs]\nenabled=perhaps\n")
+	ref, _ := h.push("meaningless", o.encapsulated())
+	_, err := h.importRef(ref, bare(t))
+	if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), `composefs.enabled: "perhaps"`) || fault.HintOf(err) == "" {
+		t.Errorf("error %v", err)
+	}
+}

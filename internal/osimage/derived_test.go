@@ -1,0 +1,246 @@
+package osimage_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/ostreetree"
+	"machine-pivot/test/registry"
+)
+
+// TestDerived holds the merged tree against one that is spelled out and that the real
+// ostree commits, with the labels of the real libselinux, and against what the
+// reference implementation made of the same image.
+func TestDerived(t *testing.T) { testDerived(t, derivedCases) }
+
+// TestDerivedPolicy has layers that change the SELinux policy.
+func TestDerivedPolicy(t *testing.T) { testDerived(t, policyCases) }
+
+// TestChangedObjects has layers of builders that write to a base's objects through
+// their names in the image's own repository: what they change has its data there, or
+// is a hard link to it.
+func TestChangedObjects(t *testing.T) { testDerived(t, changedObjectCases) }
+
+// TestSparse: GNU tar stores files with holes in forms of their own.
+func TestSparse(t *testing.T) { testDerived(t, sparseCases) }
+
+func testDerived(t *testing.T, cases func(t *testing.T, base osBase) []derivedCase) {
+	h := newHost(t, registry.Options{})
+	usual := newOSTree(t).asBase()
+	for n, c := range cases(t, usual) {
+		t.Run(c.name, func(t *testing.T) {
+			base := usual.forCase(t, c.base)
+			h.t = t
+			img := base.derive(c.layers)
+			if h.recordReference(c.name, img, base.listing) {
+				return
+			}
+			ref, _ := h.push(fmt.Sprintf("derived-%d", n), img)
+			repo := bare(t)
+			result, err := h.importRef(ref, repo)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ostreeTool(t, "fsck", "--repo="+repo)
+			want := base.copy()
+			c.want(want)
+			sameTree(t, repo, result.Commit, want)
+			if notes := strings.Join(result.Notes, "\n"); !strings.Contains(notes, c.notes) || (c.notes == "") != (notes == "") {
+				t.Errorf("notes %q, want %q", notes, c.notes)
+			}
+			h.againWithoutEffect(ref, repo, result)
+			h.asTheReference(c.name, img, difference(base.listing, list(t, repo, result.Commit)), c.differs)
+		})
+	}
+}
+
+// sameTree compares a commit's tree with what ostree makes of a directory.
+func sameTree(t *testing.T, repo, commit string, want *osTree) {
+	t.Helper()
+	wanted := list(t, want.repo, want.commit())
+	if got := list(t, repo, commit); got != wanted {
+		t.Errorf("the merged tree differs:\n%s", difference(wanted, got))
+	}
+}
+
+// list is what ostree lists of a commit's tree.
+func list(t *testing.T, repo, commit string) string {
+	t.Helper()
+	listing, err := ostreetree.List(repo, commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listing
+}
+
+// difference are the lines that only one of two listings has, as diff(1) marks them.
+func difference(from, to string) string {
+	var b strings.Builder
+	only := func(sign, listing, other string) {
+		others := strings.Split(other, "\n")
+		for line := range strings.SplitSeq(listing, "\n") {
+			if line != "" && !slices.Contains(others, line) {
+				fmt.Fprintf(&b, "%s %s\n", sign, strings.TrimSpace(line))
+			}
+		}
+	}
+	only("-", from, to)
+	only("+", to, from)
+	return b.String()
+}
+
+// TestDerivedRefused has what no commit can be made of.
+func TestDerivedRefused(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	usual := newOSTree(t).asBase()
+	for n, c := range refusedCases() {
+		t.Run(c.name, func(t *testing.T) {
+			base := usual.forCase(t, c.base)
+			h.t = t
+			img := base.derive(c.layers)
+			if h.recordReference(c.name, img, base.listing) {
+				return
+			}
+			h.refuses(fmt.Sprintf("refused-%d", n), img, c.kind, c.want)
+			h.asTheReference(c.name, img, madeNothing, c.differs)
+		})
+	}
+}
+
+// plainCase is the same tree in so many layers.
+type plainCase struct {
+	name        string
+	layers      int
+	compression oscontainer.Compression
+}
+
+func plainCases() []plainCase {
+	return []plainCase{{"a plain image, one", 1, oscontainer.Zstd}, {"a plain image, many", 300, oscontainer.Gzip}, {"a plain image, chunked", 5, oscontainer.ZstdChunked}}
+}
+
+// plainDiffers is why the reference makes nothing of any of them.
+const plainDiffers = "an image without an ostree commit"
+
+// TestPlain: the same tree as one layer, and as many, without an ostree commit.
+func TestPlain(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	o := newOSTree(t)
+	for n, c := range plainCases() {
+		t.Run(c.name, func(t *testing.T) {
+			h.t, o.t = t, t
+			img := plainImage(t, o, c.layers, oscontainer.WithCompression(c.compression))
+			if h.recordReference(c.name, img, "") {
+				return
+			}
+			ref, _ := h.push(fmt.Sprintf("plain-%d", n), img)
+			repo := bare(t)
+			result, err := h.importRef(ref, repo)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result.Format != osimage.Plain {
+				t.Errorf("format %s", result.Format)
+			}
+			ostreeTool(t, "fsck", "--repo="+repo)
+			sameTree(t, repo, result.Commit, o)
+			if parent := ostreeTool(t, "show", "--repo="+repo, result.Commit); strings.Contains(parent, "Parent") {
+				t.Errorf("a parent:\n%s", parent)
+			}
+			h.againWithoutEffect(ref, repo, result)
+			h.asTheReference(c.name, img, difference("", list(t, repo, result.Commit)), plainDiffers)
+		})
+	}
+}
+
+// againWithoutEffect imports an image that is there.
+func (h *host) againWithoutEffect(ref imageref.Reference, repo string, first osimage.Result) {
+	h.t.Helper()
+	again, err := h.importRef(ref, repo)
+	if err != nil || again.Commit != first.Commit || again.Bytes.Fetched != 0 || again.Objects.New != 0 {
+		h.t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
+// TestLayerCommitsHaveFinalLabels: the policy of a later layer counts in an earlier
+// layer's own commit too, so that the next image that shares the layer needs nothing
+// made anew.
+func TestLayerCommitsHaveFinalLabels(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	h.givePolicy(contexts) // by which the labels are guessed
+	const policy = contexts + "/usr/libexec/daemon -- system_u:object_r:daemon_exec_t:s0\n"
+	img := newOSTree(t).asBase().derive([][]entry{{regular("usr/libexec/daemon", "d")}, {regular(textPath, policy)}})
+	ref, _ := h.push("labels", img)
+	repo := bare(t)
+	result, err := h.importRef(ref, repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := layers[len(layers)-2].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const daemon = "/usr/libexec/daemon"
+	of := func(commit string) string { return ostreeTool(t, "ls", "--repo="+repo, "-C", "-X", commit, daemon) }
+	layer := of("ostree/container/blob/sha256_3A_" + digest.Hex)
+	if !strings.Contains(layer, "daemon_exec_t") || layer != of(result.Commit) {
+		t.Errorf("the layer has\n%s\nand the image\n%s", layer, of(result.Commit))
+	}
+}
+
+// givePolicy installs the policy of the small OS on the host.
+func (h *host) givePolicy(contexts string) {
+	const dir = "/etc/selinux/small/contexts/files/file_contexts"
+	h.write("/etc/selinux/config", "SELINUX=enforcing\nSELINUXTYPE=small\n")
+	h.write(dir, contexts)
+	h.write(dir+".subs_dist", "/usr/etc /etc\n")
+}
+
+// TestGuessedLabels: whatever policy the host has, the labels are those of the image's
+// own, and what was guessed right is written once.
+func TestGuessedLabels(t *testing.T) {
+	o := newOSTree(t)
+	o.write("usr/bin/large", strings.Repeat("large ", 1<<19))
+	for name, policy := range map[string]string{
+		"none": "", "the same": contexts, "another": strings.ReplaceAll(contexts, "bin_t", "other_bin_t"), "one that cannot be read": "/x -z x\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, registry.Options{})
+			if policy != "" {
+				h.givePolicy(policy)
+			}
+			o.t = t
+			ref, _ := h.push("guess", plainImage(t, o, 3))
+			repo := bare(t)
+			result, err := h.importRef(ref, repo)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ostreeTool(t, "fsck", "--repo="+repo)
+			sameTree(t, repo, result.Commit, o)
+			// The content is in each layer once; the rest is metadata. A wrong guess costs
+			// a copy, since the layers are kept before the right labels are known.
+			most := int64(6<<19) * 105 / 100
+			if name == "another" {
+				most *= 2
+			}
+			if result.Bytes.Written > most {
+				t.Errorf("%d bytes written of %d", result.Bytes.Written, most)
+			}
+			if name == "the same" {
+				pruned, err := ostreetree.Ostree("prune", "--refs-only", "--no-prune", "--repo="+repo)
+				if err != nil || !strings.Contains(pruned, "No unreachable objects") {
+					t.Errorf("something was written that nothing needs: %s, %v", pruned, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package imageref
+
+import (
+	_ "crypto/sha256" // the library knows the digests that are linked in
+	_ "crypto/sha512" // so that one is refused by name
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"go.podman.io/image/v5/docker/reference"
+
+	"machine-pivot/internal/fault"
+)
+
+// Parse reads an image reference:
+//
+//	[docker://]HOST/PATH[:TAG][@DIGEST]
+//	oci:DIR[:REF]  oci-archive:FILE[:REF]  dir:DIR  docker-archive:FILE   each [@DIGEST]
+//	ostree-unverified-registry:NAME    ostree-unverified-image:TRANSPORT:NAME
+//	ostree-image-signed:TRANSPORT:NAME ostree-remote-image:REMOTE:TRANSPORT:NAME
+//	ostree-remote-registry:REMOTE:NAME
+//
+// A tag beside a digest is dropped: the digest decides. Names without a registry
+// host are refused rather than completed with docker.io.
+func Parse(s string) (Reference, error) {
+	r, err := parse(s)
+	if err != nil {
+		return Reference{}, fault.New(fault.BadInput, "cannot parse image reference %q: %w", s, err).
+			WithHint("an image is named HOST[:PORT]/PATH with :TAG or @sha256:… behind it, or by where it lies, as oci:DIR or oci-archive:FILE")
+	}
+	return r, nil
+}
+
+func parse(s string) (Reference, error) {
+	if s == "" {
+		return Reference{}, errors.New("it is empty")
+	}
+	if strings.ContainsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }) {
+		return Reference{}, errors.New("it contains white space or control characters")
+	}
+	scheme, rest, _ := strings.Cut(s, ":")
+	switch scheme {
+	case "ostree-unverified-registry":
+		return parseName(rest)
+	case "ostree-unverified-image":
+		return parseImageRef(rest)
+	case string(trustSigned):
+		return trusting(trustSigned)(parseImageRef(rest))
+	case string(trustRemote), "ostree-remote-registry":
+		remote, image, _ := strings.Cut(rest, ":")
+		if remote == "" || strings.Contains(remote, "/") {
+			return Reference{}, fmt.Errorf("%s: is not followed by the name of an ostree remote", scheme)
+		}
+		parseRest := parseImageRef
+		if scheme == "ostree-remote-registry" {
+			parseRest = parseName
+		}
+		return trusting(trustRemote + ":" + trust(remote))(parseRest(image))
+	}
+	if isTransport(scheme) {
+		return parseImageRef(s)
+	}
+	return parseName(s)
+}
+
+// trusting sets the trust of a reference that was just parsed.
+func trusting(t trust) func(Reference, error) (Reference, error) {
+	return func(r Reference, err error) (Reference, error) {
+		r.trust = t
+		return r, err
+	}
+}
+
+// isTransport reports whether the word before the first colon is a transport and
+// not a registry's host. "registry:5000/x" is a host; "registry:" is a transport
+// in ostree image references only.
+func isTransport(word string) bool {
+	return slices.Contains([]Transport{
+		Registry, OCI, OCIArchive, Dir, DockerArchive, "containers-storage", "docker-daemon",
+	}, Transport(word))
+}
+
+// parseImageRef reads TRANSPORT:NAME.
+func parseImageRef(s string) (Reference, error) {
+	transport, name, ok := strings.Cut(s, ":")
+	if !ok {
+		return Reference{}, fmt.Errorf("%q is not TRANSPORT:NAME", s)
+	}
+	switch transport := Transport(transport); transport {
+	case "registry":
+		return parseName(name)
+	case Registry:
+		name, ok := strings.CutPrefix(name, "//")
+		if !ok {
+			return Reference{}, errors.New("docker: must be followed by //")
+		}
+		return parseName(name)
+	case OCI, OCIArchive, Dir, DockerArchive:
+		return parsePath(transport, name)
+	}
+	return Reference{}, fmt.Errorf("the transport %q is not supported (docker://, oci:, oci-archive:, dir:, docker-archive: are)", transport)
+}
+
+// parseName reads HOST/PATH[:TAG][@DIGEST].
+func parseName(s string) (Reference, error) {
+	if err := checkName(s); err != nil {
+		return Reference{}, err
+	}
+	named, err := reference.ParseNormalizedNamed(s)
+	if err != nil {
+		return Reference{}, err
+	}
+	r := Reference{transport: Registry, name: named.Name()}
+	if digested, ok := named.(reference.Digested); ok {
+		r.digest = digested.Digest().String()
+		return r, nil
+	}
+	r.tag = "latest"
+	if tagged, ok := named.(reference.Tagged); ok {
+		r.tag = tagged.Tag()
+	}
+	return r, nil
+}
+
+// checkName finds what the library would not call by its name: a digest that is
+// none, and a registry host that is missing.
+func checkName(s string) error {
+	name, digest, pinned := strings.Cut(s, "@")
+	if strings.HasPrefix(name, "sha256:") && !strings.Contains(name, "/") {
+		name, digest, pinned = "", name, true
+	}
+	var wrong []string
+	host, _, ok := strings.Cut(name, "/")
+	switch {
+	case name == "" && pinned:
+		wrong = append(wrong, "a digest alone says neither where the image is nor which signature policy it has to meet")
+	case !ok || !strings.ContainsAny(host, ".:") && host != "localhost":
+		wrong = append(wrong, "the name has no registry host (HOST[:PORT]/PATH)")
+	}
+	if digest != "" && !isDigest(digest) {
+		wrong = append(wrong, fmt.Sprintf("the digest %s is not sha256:<64 hex digits>", digest))
+	}
+	if len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// parsePath reads PATH[:REF][@DIGEST] of a local image.
+func parsePath(transport Transport, s string) (Reference, error) {
+	r := Reference{transport: transport, name: s}
+	if at := strings.LastIndexByte(s, '@'); at >= 0 && isDigest(s[at+1:]) {
+		r.name, r.digest = s[:at], s[at+1:]
+	}
+	if transport == OCI || transport == OCIArchive {
+		path, tag, cut := strings.Cut(r.name, ":")
+		if cut && !isRefName(tag) {
+			return Reference{}, fmt.Errorf("%q is not the name of an image in an OCI layout", tag)
+		}
+		r.name, r.tag = path, tag
+	}
+	if transport == DockerArchive && strings.Contains(r.name, ":") {
+		return Reference{}, errors.New("a docker-archive is named by its file alone, whose name has no colon")
+	}
+	if r.name == "" {
+		return Reference{}, fmt.Errorf("%s: is not followed by a path", transport)
+	}
+	return r, nil
+}
+
+// isRefName reports whether s may be an org.opencontainers.image.ref.name. Its
+// fine grammar is the library's business.
+func isRefName(s string) bool {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	return strings.Trim(s, letters+"-._:@+/") == "" && s != "" && strings.ContainsAny(s[:1], letters)
+}
+
+// isDigest reports whether s is "sha256:" and 64 lower-case hex digits.
+func isDigest(s string) bool {
+	hex, ok := strings.CutPrefix(s, "sha256:")
+	return ok && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""
+}
+
+// Check says why an image reference cannot be used, if it cannot.
+func Check(s string) error {
+	_, err := Parse(s)
+	return err
+}

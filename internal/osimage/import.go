@@ -1,0 +1,189 @@
+package osimage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
+	"machine-pivot/internal/osimage/imagefault"
+	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/internal/osimage/layer"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/selinux"
+	"machine-pivot/kargs"
+)
+
+// Result is what an import did. Its JSON form is that of `pivot image import`.
+type Result struct {
+	Format  Format `json:"format"`
+	Commit  string `json:"commit"`
+	Version string `json:"version"`
+	Digest  string `json:"digest"`
+	Objects struct {
+		Total int `json:"total"` // read from the image; 0 if the commit was there already
+		New   int `json:"new"`   // that the repository lacked
+	} `json:"objects"`
+	Bytes struct {
+		Fetched int64 `json:"fetched"`
+		Written int64 `json:"written"`
+	} `json:"bytes"`
+	// KernelArguments are those that the image brings of its own for the machine.
+	KernelArguments kargs.Line `json:"kernelArguments,omitempty"`
+	Notes           []string   `json:"notes,omitempty"` // what people should know of an image with derived layers
+	// Composefs: the image boots only if its deployment has an image of composefs, which ostree makes.
+	Composefs bool    `json:"composefs,omitempty"`
+	Seconds   float64 `json:"seconds"`
+}
+
+// KeepAliveRef is the ref that keeps an imported commit from being pruned until
+// a deployment does.
+func KeepAliveRef(commit string) string { return "pivot/" + commit }
+
+// Check finds out, without a write, whether Import could succeed as far as format
+// and room are concerned.
+func (o *Opened) Check(ctx context.Context, repo *ostree.Repo) error {
+	return o.describe(guard.Call(func() error {
+		if err := o.importable(); err != nil {
+			return err
+		}
+		_, err := o.reckon(repo, o.present(ctx, repo))
+		return err
+	}))
+}
+
+// Import brings the image's commit into a repository. Either the whole commit is
+// there afterwards, each object verified, on disk and kept alive by a ref, or
+// nothing that anything refers to, but for whole layers of an ostree-native image
+// and what the next import of this boot can go on with. Progress is reported by
+// one goroutine at a time, unless report is nil.
+func (o *Opened) Import(ctx context.Context, repo *ostree.Repo, report func(Progress)) (Result, error) {
+	var result Result
+	err := guard.Call(func() (err error) {
+		result, err = o.importInto(ctx, repo, report)
+		return err
+	})
+	return result, o.describe(err)
+}
+
+// describe says which image an error is about.
+func (o *Opened) describe(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("cannot import image %s: %w", o.Reference, err)
+}
+
+// importer is one import.
+type importer struct {
+	*Opened
+	repo     *ostree.Repo
+	target   *ostree.Import
+	progress *meter
+	guess    *selinux.Contexts // of labels in derived layers; nil: none
+	result   Result
+}
+
+func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(Progress)) (_ Result, err error) {
+	start := time.Now()
+	if err := o.importable(); err != nil {
+		return Result{}, err
+	}
+	target, err := repo.BeginImport(ctx)
+	if err != nil {
+		return Result{}, writing(err)
+	}
+	defer func() { err = errors.Join(err, end(ctx, target, err)) }()
+	i := &importer{
+		Opened: o, repo: repo, target: target,
+		progress: &meter{report: report, objects: func() int { return target.Stats().ObjectsTotal }},
+		result:   Result{Format: o.Format, Digest: o.Digest, Version: o.Version},
+	}
+	if err := i.run(ctx); err != nil {
+		return Result{}, err
+	}
+	i.result.Seconds = time.Since(start).Seconds()
+	return i.result, nil
+}
+
+// importable refuses an image for another machine, and one that contradicts itself.
+func (o *Opened) importable() error {
+	if err := o.machine.runs(o.stated); err != nil {
+		return err
+	}
+	if o.Format == Layered && o.Derived == len(o.Layers) {
+		return imagefault.Damaged("its label %s names a layer that it does not have", labelFinalDiffID)
+	}
+	return nil
+}
+
+// end closes an import. What is whole of it is kept for the next try, if trying
+// again can help.
+func end(ctx context.Context, target *ostree.Import, err error) error {
+	if err != nil && (ctx.Err() != nil || fault.KindOf(err).Transient()) {
+		return target.Close()
+	}
+	return target.Discard()
+}
+
+func (i *importer) run(ctx context.Context) (err error) {
+	have := i.present(ctx, i.repo)
+	if i.progress.total, err = i.reckon(i.repo, have); err != nil {
+		return err
+	}
+	switch {
+	case i.Format.Native():
+		return i.native(ctx, have)
+	case have.all():
+		return i.finish(ctx, nil, have.commit)
+	}
+	return i.legacy(ctx, have)
+}
+
+// legacy imports what is at /srv/repo in any of the layers.
+func (i *importer) legacy(ctx context.Context, have present) error {
+	found := make([]*layer.Legacy, len(have.layers))
+	err := i.layers(ctx, have, func(n int) layer.Content {
+		found[n] = layer.NewLegacy(i.target)
+		return found[n]
+	}, nil)
+	if err != nil {
+		return err
+	}
+	commit, err := layer.LegacyCommit(i.Commit, found)
+	if err != nil {
+		return err
+	}
+	return i.finish(ctx, nil, commit)
+}
+
+// finish makes the commit part of the repository, together with others, and fills in
+// the result.
+func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostree.Checksum, refs ...string) error {
+	if _, err := i.accept(commit); err != nil { // if something is missing, Finish names it
+		return err
+	}
+	root := ostree.Root{Commit: commit, Refs: append(refs, KeepAliveRef(commit.String()))}
+	if err := i.target.Finish(ctx, append(others, root)...); err != nil {
+		return writing(err)
+	}
+	stats := i.target.Stats()
+	i.result.Commit = commit.String()
+	i.result.Objects.Total, i.result.Objects.New = stats.ObjectsTotal, stats.ObjectsNew
+	i.result.Bytes.Fetched, i.result.Bytes.Written = i.progress.finish(), stats.BytesWritten
+	own, err := kargsd.Read(i.repo, commit, i.machine.architecture)
+	if err != nil {
+		return err
+	}
+	i.result.KernelArguments = own.Line
+	if i.result.Version == "" {
+		info, err := i.repo.LoadCommit(commit)
+		if err != nil {
+			return err
+		}
+		i.result.Version = info.Version()
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package osimage
+
+import (
+	"slices"
+
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/kargs"
+)
+
+// Imported finds the commit that an ostree-native image was imported as: by the ref of
+// its name, or by the digest of its manifest whatever it was called. A name that is not
+// pinned by a digest may mean another image by now, and is not looked for.
+func Imported(repo *ostree.Repo, ref imageref.Reference) (commit ostree.Checksum, found bool, err error) {
+	if ref.Digest() == "" {
+		return commit, false, nil
+	}
+	return findImported(repo, ref, ref.Digest())
+}
+
+// findImported finds the commit of an image by its pinned name, or by one of the digests
+// of its manifest.
+func findImported(repo *ostree.Repo, ref imageref.Reference, digests ...string) (commit ostree.Checksum, found bool, err error) {
+	if commit, err := repo.ResolveRef(imageRef(ref)); err == nil {
+		return commit, true, nil
+	}
+	for _, below := range []string{imageRefs, KeepAliveRef("")} {
+		refs, err := repo.Refs(below)
+		if err != nil {
+			return commit, false, err
+		}
+		for _, to := range refs {
+			info, err := repo.LoadCommit(to)
+			if err != nil {
+				continue
+			}
+			if of, ok := info.Metadata(manifestDigest).(string); ok && slices.Contains(digests, of) {
+				return to, true, nil
+			}
+		}
+	}
+	return commit, false, nil
+}
+
+// Content is what only the content of an image tells: it is read in a repository that
+// the image was imported into. Its JSON form is that of `pivot image inspect`.
+type Content struct {
+	Commit          string     `json:"commit"`         // that is deployed
+	Base            string     `json:"base,omitempty"` // the commit below its derived layers
+	KernelArguments kargs.Line `json:"kernelArguments"`
+	Warnings        []string   `json:"warnings,omitempty"` // about those
+	// Whether its SELinux policy is another than the base's, and than that of another
+	// commit; nil where there is none.
+	PolicyChangedFromBase   *bool `json:"policyChangedFromBase,omitempty"`
+	PolicyChangedFromBooted *bool `json:"policyChangedFromBooted,omitempty"`
+
+	policy ostree.Checksum
+}
+
+// Content reads the image's content in a repository; nil if the image is not there.
+func (o *Opened) Content(repo *ostree.Repo) (*Content, error) {
+	commit, found, err := o.imported(repo)
+	if err != nil || !found {
+		return nil, err
+	}
+	info, err := repo.LoadCommit(commit)
+	if err != nil {
+		return nil, err
+	}
+	own, err := kargsd.Read(repo, commit, o.machine.architecture)
+	if err != nil {
+		return nil, err
+	}
+	c := &Content{Commit: commit.String(), KernelArguments: append(kargs.Line{}, own.Line...), Warnings: own.Warnings}
+	if err := own.Err(); err != nil {
+		c.Warnings = append(c.Warnings, err.Error())
+	}
+	if c.policy, err = Policy(repo, commit); err != nil {
+		return nil, err
+	}
+	if o.Format == Layered && info.Parent != (ostree.Checksum{}) {
+		c.Base = info.Parent.String()
+		of, err := Policy(repo, info.Parent)
+		if err != nil {
+			return nil, err
+		}
+		c.PolicyChangedFromBase = c.differs(of)
+	}
+	return c, nil
+}
+
+// imported finds the image in a repository.
+func (o *Opened) imported(repo *ostree.Repo) (commit ostree.Checksum, found bool, err error) {
+	if o.Format.Native() {
+		return findImported(repo, o.Reference, o.Digest, o.Instance)
+	}
+	if commit, err = ostree.ParseChecksum(o.Commit); err != nil {
+		return commit, false, nil
+	}
+	found, err = repo.Has(ostree.ObjectName{Checksum: commit, Type: ostree.Commit})
+	return commit, found && !repo.HasPartial(commit), err
+}
+
+// Policy identifies the SELinux policies of a commit, by the checksum of the directory
+// that has them; zero if there is none.
+func Policy(repo *ostree.Repo, commit ostree.Checksum) (ostree.Checksum, error) {
+	return repo.DirTree(commit, "usr/etc/selinux")
+}
+
+// Against holds the image's SELinux policy against another one, as Policy has it.
+func (c *Content) Against(policy ostree.Checksum) {
+	c.PolicyChangedFromBooted = c.differs(policy)
+}
+
+// differs reports whether the policy is another one; nil if there is neither.
+func (c *Content) differs(policy ostree.Checksum) *bool {
+	if policy == c.policy && policy == (ostree.Checksum{}) {
+		return nil
+	}
+	return new(policy != c.policy)
+}

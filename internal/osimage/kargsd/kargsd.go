@@ -1,0 +1,156 @@
+// Package kargsd reads the kernel arguments that an OS image brings of its own, in
+// TOML files below Dir as bootc has them (bootc's manual, "Kernel arguments"). What
+// becomes of them is not decided here.
+//
+// bootc refuses what it does not understand. So does Arguments.Err: a key that is not
+// known may say for which machines the arguments are.
+//
+// Limits: MaxFiles files of MaxSize bytes.
+package kargsd
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/kargs"
+)
+
+// Dir is where an image has its files.
+const Dir = "usr/lib/bootc/kargs.d"
+
+// Bounds of what is read. The kernel takes 2 KiB of arguments.
+const (
+	MaxFiles = 256
+	MaxSize  = 64 << 10
+)
+
+// suffix is what the names of files end with that are read.
+const suffix = ".toml"
+
+// Arguments are what an image brings for one architecture.
+type Arguments struct {
+	Line     kargs.Line // in the order of the files' names
+	Warnings []string   // what is unusual, for people
+
+	problems []error // what cannot be understood
+}
+
+// Err is what keeps the arguments from being used: they might not be all, or not be for
+// this machine.
+func (a Arguments) Err() error {
+	if len(a.problems) == 0 {
+		return nil
+	}
+	return fault.New(fault.BadInput, "cannot use the kernel arguments that the image brings in /%s: %w", Dir, errors.Join(a.problems...)).
+		WithHint("have the image corrected, or leave its kernel arguments out: --image-kargs=print")
+}
+
+// Read reads what a commit in a repository brings for machines of an architecture, by
+// its name in Go. The error is of the repository.
+func Read(repo *ostree.Repo, commit ostree.Checksum, goarch string) (Arguments, error) {
+	names, err := repo.FileNames(commit, Dir)
+	if err != nil {
+		return Arguments{}, fmt.Errorf("cannot read /%s of commit %s: %w", Dir, commit, err)
+	}
+	var a Arguments
+	files := 0
+	for _, name := range names {
+		if !strings.HasSuffix(name, suffix) {
+			a.warn(name, "is not read: its name does not end with %s", suffix)
+			continue
+		}
+		if files++; files > MaxFiles {
+			a.problem(name, errors.New("one file too many"))
+			break
+		}
+		text, err := repo.ReadFileUpTo(commit, path.Join(Dir, name), MaxSize)
+		if err != nil {
+			a.problem(name, err)
+			continue
+		}
+		a.Add(name, string(text), goarch)
+	}
+	return a, nil
+}
+
+// file is the form of a file.
+type file struct {
+	Arguments     []string `toml:"kargs"`
+	Architectures []string `toml:"match-architectures"`
+}
+
+// Add adds what a file says. The caller adds files in the order of their names.
+func (a *Arguments) Add(name, text, goarch string) {
+	var f file
+	meta, err := toml.Decode(text, &f)
+	if err == nil {
+		err = checkKeys(meta)
+	}
+	if err != nil {
+		a.problem(name, err)
+		return
+	}
+	for _, other := range f.Architectures {
+		if !slices.Contains(rustNames, other) {
+			a.warn(name, "names the architecture %q, which is none by the names of Rust, as %s", other, rustName(goarch))
+		}
+	}
+	if meta.IsDefined("match-architectures") && !slices.Contains(f.Architectures, rustName(goarch)) {
+		return
+	}
+	for _, entry := range f.Arguments {
+		for _, p := range (kargs.Policy{}).Check(entry) { // what no policy could allow
+			a.problem(name, fmt.Errorf("%q %s", p.Argument, p.Message))
+		}
+		a.Line = append(a.Line, kargs.Split(entry)...)
+	}
+}
+
+// checkKeys wants the keys to the letter, which the decoder does not.
+func checkKeys(meta toml.MetaData) error {
+	for _, key := range meta.Keys() {
+		if name := key.String(); name != "kargs" && name != "match-architectures" {
+			return fmt.Errorf("there is no key %s; there are kargs and match-architectures", name)
+		}
+	}
+	if !meta.IsDefined("kargs") {
+		return errors.New("it has no key kargs")
+	}
+	return nil
+}
+
+func (a *Arguments) problem(name string, err error) {
+	a.problems = append(a.problems, fmt.Errorf("%s: %w", name, err))
+}
+
+func (a *Arguments) warn(name, format string, args ...any) {
+	a.Warnings = append(a.Warnings, fmt.Sprintf("/%s/%s ", Dir, name)+fmt.Sprintf(format, args...))
+}
+
+// rustNames are the architectures of hosts by their names in Rust
+// (std::env::consts::ARCH), which has one for both byte orders.
+var rustNames = []string{"x86", "x86_64", "arm", "aarch64", "loongarch64", "powerpc", "powerpc64", "riscv64", "s390x"}
+
+// rustName is an architecture's name in Rust.
+func rustName(goarch string) string {
+	switch goarch {
+	case "amd64":
+		return "x86_64"
+	case "386":
+		return "x86"
+	case "arm64":
+		return "aarch64"
+	case "loong64":
+		return "loongarch64"
+	case "ppc64", "ppc64le":
+		return "powerpc64"
+	}
+	return goarch
+}

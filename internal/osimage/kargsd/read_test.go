@@ -1,0 +1,90 @@
+package kargsd_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/test/need"
+	"machine-pivot/test/ostreetree"
+)
+
+// commit commits a tree with these files below usr/lib/bootc/kargs.d.
+func commit(t *testing.T, files map[string]string, links ...string) (*ostree.Repo, ostree.Checksum) {
+	t.Helper()
+	need.Ostree(t)
+	dir := t.TempDir()
+	repo, tree := filepath.Join(dir, "repo"), filepath.Join(dir, "tree")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.MkdirAll(filepath.Join(tree, "usr/lib"), 0o755))
+	for name, text := range files {
+		name = filepath.Join(tree, kargsd.Dir, name)
+		must(os.MkdirAll(filepath.Dir(name), 0o755))
+		must(os.WriteFile(name, []byte(text), 0o644))
+	}
+	for _, name := range links {
+		must(os.Symlink("/etc/passwd", filepath.Join(tree, kargsd.Dir, name)))
+	}
+	_, err := ostreetree.Ostree("init", "--mode=bare", "--repo="+repo)
+	must(err)
+	text, err := ostreetree.Ostree("commit", "--repo="+repo, "--branch=x", tree)
+	must(err)
+	c, err := ostree.ParseChecksum(text)
+	must(err)
+	opened, err := ostree.OpenRepo(repo)
+	must(err)
+	return opened, c
+}
+
+// TestRead reads what the real ostree has committed.
+func TestRead(t *testing.T) {
+	many := map[string]string{}
+	for n := range kargsd.MaxFiles + 1 {
+		many[fmt.Sprintf("%04d.toml", n)] = `kargs = ["x"]`
+	}
+	for _, c := range []struct {
+		name              string
+		files             map[string]string
+		links             []string
+		want, warn, wrong string
+	}{
+		{name: "no directory"},
+		{name: "by the order of names", files: map[string]string{"20-b.toml": `kargs = ["b"]`, "10-a.toml": `kargs = ["a"]`, "9.toml": `kargs = ["nine"]`}, want: "a b nine"},
+		{name: "another name", files: map[string]string{"10-a.toml": `kargs = ["a"]`, "README": "none"}, want: "a", warn: "/usr/lib/bootc/kargs.d/README is not read"},
+		{name: "a directory", files: map[string]string{"below.toml/10-a.toml": `kargs = ["a"]`}},
+		{name: "a link", files: map[string]string{"10-a.toml": `kargs = ["a"]`}, links: []string{"20-b.toml"}, want: "a", wrong: "20-b.toml: it is a symbolic link"},
+		{name: "a large file", files: map[string]string{"a.toml": strings.Repeat("#", kargsd.MaxSize+1)}, wrong: "a.toml: it has more than 65536 bytes"},
+		{name: "two wrong ones", files: map[string]string{"a.toml": "x", "b.toml": "x=1"}, wrong: "b.toml: there is no key x"},
+		{name: "too many", files: many, want: strings.TrimSpace(strings.Repeat("x ", kargsd.MaxFiles)), wrong: "0256.toml: one file too many"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			repo, of := commit(t, c.files, c.links...)
+			a, err := kargsd.Read(repo, of, "amd64")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Line.String() != c.want {
+				t.Errorf("arguments %q, want %q", a.Line, c.want)
+			}
+			if got := strings.Join(a.Warnings, "\n"); !strings.Contains(got, c.warn) || (got == "") != (c.warn == "") {
+				t.Errorf("warnings %q, want %q", got, c.warn)
+			}
+			if err := a.Err(); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+				t.Errorf("error %v, want %q", err, c.wrong)
+			}
+		})
+	}
+	repo, _ := commit(t, nil)
+	if _, err := kargsd.Read(repo, ostree.Checksum{}, "amd64"); err == nil {
+		t.Error("a commit that is not there")
+	}
+}

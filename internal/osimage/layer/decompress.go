@@ -1,0 +1,54 @@
+package layer
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"machine-pivot/internal/inflate"
+)
+
+// maxWindow bounds what a zstd stream may make us remember, in bytes; the zstd
+// command's own bound.
+const maxWindow = 128 << 20
+
+// The first bytes of compressed streams. A zstd stream may begin with a skippable
+// frame, whose first byte varies in its low half.
+const (
+	gzipMagic      = "\x1f\x8b"
+	zstdMagic      = "\x28\xb5\x2f\xfd"
+	skippableMagic = "\x2a\x4d\x18"
+	bzip2Magic     = "BZh"
+	xzMagic        = "\xfd7zX"
+)
+
+// decompress makes a layer's stream plain, by what it begins with: media types
+// are not always right, and podman goes by the content too.
+func decompress(r io.Reader) (io.ReadCloser, error) {
+	in := bufio.NewReader(r) // small: larger reads go past it
+	peeked, err := in.Peek(4)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	head := string(peeked)
+	switch {
+	case strings.HasPrefix(head, gzipMagic):
+		z, err := inflate.NewGzip(in)
+		if err != nil {
+			return nil, fmt.Errorf("cannot decompress: %w", err)
+		}
+		return io.NopCloser(z), nil
+	case head == zstdMagic, strings.HasSuffix(head, skippableMagic) && head[0]&0xf0 == 0x50:
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, fmt.Errorf("cannot decompress: %w", err)
+		}
+		return z.IOReadCloser(), nil
+	case strings.HasPrefix(head, bzip2Magic), strings.HasPrefix(head, xzMagic):
+		return nil, fmt.Errorf("it is compressed with neither gzip nor zstd, which nothing else is allowed to be")
+	}
+	return io.NopCloser(in), nil
+}

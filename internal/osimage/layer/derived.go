@@ -1,0 +1,122 @@
+package layer
+
+import (
+	"archive/tar"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/osimage/imagefault"
+	"machine-pivot/internal/osimage/merge"
+	"machine-pivot/internal/ostree"
+)
+
+// NewSink takes files whose checksums are not known, from several goroutines at
+// once: an *ostree.Import.
+type NewSink interface {
+	AddNewFile(ctx context.Context, info ostree.FileInfo, body io.Reader) (ostree.Checksum, error)
+}
+
+// Derived is a layer that a container build has put on top of others: an ordinary
+// tar archive of files. Contents go to a sink at once; where they have their places
+// is in Layer.
+type Derived struct {
+	Layer *merge.Layer // complete when the layer was read
+
+	sink  NewSink
+	label func(path string, mode uint32) string
+}
+
+// NewDerived takes a layer's files into a sink. label guesses which SELinux label a
+// path will have; "" is none. A wrong guess costs time later, no more.
+func NewDerived(sink NewSink, label func(path string, mode uint32) string) *Derived {
+	return &Derived{Layer: merge.NewLayer(), sink: sink, label: label}
+}
+
+func (d *Derived) entry(ctx context.Context, to *feeder, header *tar.Header, _ string, body io.Reader) error {
+	before := d.Layer.Memory()
+	kept, err := d.Layer.Kept(header.Name)
+	if err == nil && kept {
+		err = d.add(ctx, to, header, body)
+	}
+	if err == nil {
+		err = to.holdNames(d.Layer.Memory() - before)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", shown(header.Name), err)
+	}
+	return nil
+}
+
+// shown is a name in a message: one that is very long is cut.
+func shown(name string) string {
+	const most = 200
+	if len(name) > most {
+		return fmt.Sprintf("%q…", name[:most])
+	}
+	return fmt.Sprintf("%q", name)
+}
+
+func (d *Derived) add(ctx context.Context, to *feeder, header *tar.Header, body io.Reader) error {
+	uid, gid := uint32(header.Uid), uint32(header.Gid)
+	if int64(uid) != int64(header.Uid) || int64(gid) != int64(header.Gid) {
+		return imagefault.Damaged("its owner %d:%d does not exist", header.Uid, header.Gid)
+	}
+	if header.Typeflag == tar.TypeLink {
+		return d.Layer.AddLink(header.Name, header.Linkname, uid, gid)
+	}
+	xattrs, mode := xattrsOfTar(header), uint32(header.Mode)&0o7777
+	switch header.Typeflag {
+	case tar.TypeDir:
+		return d.Layer.AddDir(header.Name, ostree.DirInfo{UID: uid, GID: gid, Mode: unix.S_IFDIR | mode, Xattrs: xattrs})
+	case tar.TypeSymlink:
+		info := ostree.FileInfo{UID: uid, GID: gid, Mode: unix.S_IFLNK | 0o777, Target: header.Linkname}
+		return d.addFile(ctx, to, header.Name, info, xattrs, body)
+	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
+		info := ostree.FileInfo{UID: uid, GID: gid, Mode: unix.S_IFREG | mode, Size: uint64(header.Size)}
+		return d.addFile(ctx, to, header.Name, info, xattrs, body)
+	case tar.TypeXGlobalHeader:
+		return nil
+	}
+	return imagefault.Damaged("an entry of type %q: an OS has no device, pipe or socket in its image", header.Typeflag)
+}
+
+func (d *Derived) addFile(ctx context.Context, to *feeder, name string, info ostree.FileInfo, xattrs map[string][]byte, body io.Reader) error {
+	set, err := d.Layer.AddFile(name, info.UID, info.GID, info.Target != "")
+	if err != nil {
+		return err
+	}
+	label := d.label("/"+merge.Place(name), info.Mode)
+	ostree.SetLabel(xattrs, label)
+	if info.Xattrs, err = ostree.EncodeXattrs(xattrs); err != nil {
+		return err
+	}
+	return to.feed(ctx, int64(info.Size), body, func(body io.Reader) error {
+		object, err := d.sink.AddNewFile(ctx, info, body)
+		set(object, label != "")
+		return err
+	})
+}
+
+// ended checks what can only be seen at the layer's end.
+func (d *Derived) ended() error { return d.Layer.Complete() }
+
+// xattrKey is what the keys of extended attributes in PAX headers begin with. libarchive
+// writes each under a key of its own, too.
+const xattrKey = "SCHILY.xattr."
+
+// xattrsOfTar are an entry's extended attributes: without a label, which the merged
+// tree's policy gives, and without those that have no value.
+func xattrsOfTar(header *tar.Header) map[string][]byte {
+	xattrs := map[string][]byte{}
+	for key, value := range header.PAXRecords {
+		if name, ok := strings.CutPrefix(key, xattrKey); ok && value != "" {
+			xattrs[name] = []byte(value)
+		}
+	}
+	ostree.SetLabel(xattrs, "")
+	return xattrs
+}

@@ -1,0 +1,154 @@
+package layer
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/printable"
+)
+
+// Where a legacy image holds its repository.
+const (
+	legacyObjects = "srv/repo/objects/"
+	legacyHeads   = "srv/repo/refs/heads/"
+)
+
+// Bounds of refs, of which an image has one: the bytes of one's name or content, how
+// many a layer may have, and their bytes in memory.
+const (
+	maxRefLength = 1 << 10
+	maxRefs      = 1 << 10
+	maxRefMemory = 64 << 10
+	refOverhead  = 64
+)
+
+// LegacyLabel is the label that names a legacy image's commit.
+const LegacyLabel = "com.coreos.ostree-commit"
+
+// errObject marks a file in the repository that cannot be taken as an object.
+var errObject = errors.New("not an object of an archive repository")
+
+// Legacy has a repository's files out of one layer. Objects never change between
+// layers, so a layer above adds and hides nothing.
+type Legacy struct {
+	sink    Sink
+	heads   map[string]head // what the layer does to refs below refs/heads
+	memory  int             // bytes that those take
+	objects bool            // it has any
+}
+
+// NewLegacy takes a layer's objects into a sink.
+func NewLegacy(sink Sink) *Legacy { return &Legacy{sink: sink, heads: map[string]head{}} }
+
+// head is a ref's content, or its removal.
+type head struct {
+	content string
+	hidden  bool
+}
+
+func (r *Legacy) entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
+	if object, ok := strings.CutPrefix(name, legacyObjects); ok {
+		return r.object(ctx, to, header, object, body)
+	}
+	if ref, ok := strings.CutPrefix(name, legacyHeads); ok {
+		return r.head(header, ref, body)
+	}
+	return nil
+}
+
+// object hands one object to the sink.
+func (r *Legacy) object(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
+	object, archive, err := ostree.ParseLoosePath(name)
+	if err != nil || header.Typeflag == tar.TypeDir {
+		return nil // not an object: a directory, a whiteout
+	}
+	if header.Typeflag != tar.TypeReg || object.Type == ostree.File && !archive {
+		return fmt.Errorf("/%s%s: %w", legacyObjects, name, errObject)
+	}
+	r.objects = true
+	return to.feed(ctx, header.Size, body, func(body io.Reader) error {
+		if object.Type == ostree.File {
+			return r.sink.AddArchiveFile(ctx, object.Checksum, body)
+		}
+		return r.sink.AddMetadata(ctx, object, body)
+	})
+}
+
+// head notes a ref.
+func (r *Legacy) head(header *tar.Header, name string, body io.Reader) error {
+	if r.memory += len(name) + refOverhead; len(name) > maxRefLength || len(r.heads) == maxRefs || r.memory > maxRefMemory {
+		return fmt.Errorf("it has more than %d refs, %d bytes of them, or one with a name of more than %d bytes", maxRefs, maxRefMemory, maxRefLength)
+	}
+	if hidden, ok := strings.CutPrefix(path.Base(name), ".wh."); ok { // a whiteout
+		r.heads[path.Join(path.Dir(name), hidden)] = head{hidden: true}
+		return nil
+	}
+	if header.Typeflag != tar.TypeReg || header.Size > maxRefLength {
+		return nil
+	}
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	r.memory += len(text)
+	r.heads[name] = head{content: strings.TrimSpace(string(text))}
+	return nil
+}
+
+// ended has nothing to check: a layer may hold any part of the repository.
+func (r *Legacy) ended() error { return nil }
+
+// LegacyCommit is the commit that an image is about: its label (LegacyLabel) says,
+// or else the only ref in its layers, all of which were read.
+func LegacyCommit(label string, layers []*Legacy) (ostree.Checksum, error) {
+	heads, objects := map[string]string{}, false
+	for _, layer := range layers {
+		objects = objects || layer.objects
+		for name, h := range layer.heads {
+			heads[name] = h.content
+			if h.hidden {
+				delete(heads, name)
+			}
+		}
+	}
+	text, from := label, "its label "+LegacyLabel
+	if text == "" {
+		name, err := onlyHead(heads, objects)
+		if err != nil {
+			return ostree.Checksum{}, err
+		}
+		text, from = heads[name], "its ref "+printable.Line(name)
+	}
+	if !objects {
+		return ostree.Checksum{}, fault.New(fault.BadInput, "it carries no ostree objects (nothing in /%s)", legacyObjects)
+	}
+	commit, err := ostree.ParseChecksum(text)
+	if err != nil {
+		return ostree.Checksum{}, fault.New(fault.BadInput, "%s names no commit: %w", from, err)
+	}
+	return commit, nil
+}
+
+// onlyHead is the one ref of the repository.
+func onlyHead(heads map[string]string, objects bool) (string, error) {
+	names := slices.Sorted(maps.Keys(heads))
+	switch {
+	case !objects && len(names) == 0:
+		return "", fault.New(fault.BadInput, "it carries no ostree commit (no label %s, no /srv/repo)", LegacyLabel)
+	case len(names) == 0:
+		return "", fault.New(fault.BadInput, "no refs found in its /srv/repo, and it has no label %s", LegacyLabel)
+	case len(names) > 1:
+		return "", fault.New(fault.BadInput, "multiple refs found in its /srv/repo (%s), and it has no label %s",
+			printable.Line(strings.Join(names, ", ")), LegacyLabel)
+	}
+	return names[0], nil
+}

@@ -1,0 +1,41 @@
+package layer
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
+)
+
+// panicking is a stream that panics.
+type panicking struct{}
+
+func (panicking) Read([]byte) (int, error) { panic("read") }
+func (panicking) Close() error             { return nil }
+
+// TestPanics: a panic of the stream or of the sink, each in a goroutine of its own,
+// is what Read fails with, and not called the layer's fault.
+func TestPanics(t *testing.T) {
+	plain := tarOf(t, tar.Header{Name: objectPath("aa", ".commit"), Size: 5}, tar.Header{Name: objectPath("bb", ".filez"), Size: maxBuffered + 1})
+	var unmade *fakeSink // it has no map, and is none itself
+	for name, c := range map[string]struct {
+		stream io.ReadCloser
+		sink   Sink
+	}{
+		"stream": {panicking{}, &fakeSink{got: map[string]int{}}},
+		"sink":   {io.NopCloser(bytes.NewReader(plain)), unmade},
+	} {
+		shared := NewShared()
+		err := Read(t.Context(), c.stream, "sha256:0", NewLegacy(c.sink), shared)
+		if _, panicked := errors.AsType[*guard.Panic](err); !panicked || fault.KindOf(err) != fault.Internal {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(shared.buffers) != maxInFlight {
+			t.Errorf("%s: %d of %d buffers came back", name, len(shared.buffers), maxInFlight)
+		}
+	}
+}

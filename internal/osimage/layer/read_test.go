@@ -1,0 +1,99 @@
+package layer
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/klauspost/compress/gzip"
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/fault"
+)
+
+// closing is a stream that notes whether it was closed.
+type closing struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closing) Close() error { c.closed = true; return nil }
+
+func gzipped(t *testing.T, plain []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// TestRead: who is blamed for what, and that the stream is closed in each case.
+func TestRead(t *testing.T) {
+	plain := tarOf(t, tar.Header{Name: objectPath("aa", ".commit"), Size: 5}, tar.Header{Name: objectPath("bb", ".filez"), Size: maxBuffered + 1})
+	whole := gzipped(t, plain)
+	id := fmt.Sprintf("sha256:%x", sha256.Sum256(plain))
+	broken := fault.New(fault.Refused, "broken")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		stream io.Reader
+		diffID string
+		sink   error
+		first  bool // of a native image, else it is legacy
+		is     error
+		kind   fault.Kind
+		text   string // "" if the layer is good
+	}{
+		"good":                   {stream: bytes.NewReader(whole)},
+		"plain":                  {stream: bytes.NewReader(plain)},
+		"another diff id":        {stream: bytes.NewReader(whole), diffID: "sha256:0", kind: fault.BadInput, text: "not sha256:0"},
+		"cut":                    {stream: bytes.NewReader(whole[:len(whole)-20]), kind: fault.BadInput, text: "unexpected EOF"},
+		"not compressed so":      {stream: strings.NewReader("BZh91AY"), kind: fault.BadInput, text: "neither gzip nor zstd"},
+		"no tar":                 {stream: strings.NewReader(strings.Repeat("x", 1024)), kind: fault.BadInput, text: "tar"},
+		"wrong at its end":       {stream: bytes.NewReader(whole), first: true, kind: fault.BadInput, text: "no commit in the first layer"},
+		"stream fails":           {stream: io.MultiReader(bytes.NewReader(whole[:40]), iotest.ErrReader(broken)), is: broken, kind: fault.Refused, text: "broken"},
+		"stream fails at once":   {stream: iotest.ErrReader(broken), is: broken, kind: fault.Refused, text: "broken"},
+		"stream fails behind it": {stream: io.MultiReader(bytes.NewReader(whole), iotest.ErrReader(broken)), is: broken, kind: fault.Refused, text: "broken"},
+		"sink fails":             {stream: bytes.NewReader(whole), sink: unix.ENOSPC, is: unix.ENOSPC, kind: fault.Internal, text: "no space"},
+		"context ended":          {ctx: ended, stream: bytes.NewReader(whole), is: context.Canceled, kind: fault.Unavailable, text: "canceled"},
+	} {
+		if c.ctx == nil {
+			c.ctx = t.Context()
+		}
+		if c.diffID == "" {
+			c.diffID = id
+		}
+		sink := &fakeSink{got: map[string]int{}, fail: c.sink}
+		var content Content = NewLegacy(sink)
+		if c.first {
+			content = NewNative(sink, true)
+		}
+		stream := &closing{Reader: c.stream}
+		err := Read(c.ctx, stream, c.diffID, content, NewShared())
+		if !stream.closed {
+			t.Errorf("%s: the stream was left open", name)
+		}
+		if c.text == "" {
+			if err != nil || len(sink.got) != 2 {
+				t.Errorf("%s: %v, objects %v", name, err, sink.got)
+			}
+			continue
+		}
+		if err == nil || fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) || c.is != nil && !errors.Is(err, c.is) {
+			t.Errorf("%s: kind %d, want %d; %v, want %q", name, fault.KindOf(err), c.kind, err, c.text)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package layer
+
+import (
+	"sync/atomic"
+
+	"machine-pivot/internal/osimage/imagefault"
+)
+
+// Bounds of what the layers of one import hold in memory and bring.
+const (
+	maxBuffered = 1 << 20 // bytes of an object that is handed to another goroutine
+	maxInFlight = 16      // such objects
+	// maxKept is how much of extended attributes layers that are read at the same
+	// time may keep for the files that refer to them, in bytes.
+	maxKept = 32 << 20
+	// maxObjects is how many objects the layers may bring. Each is remembered by its
+	// checksum, in some 300 bytes; large systems have a fifth of that many.
+	maxObjects = 1 << 20
+	// maxNames is how much memory the names in derived layers may take, in bytes: that
+	// of about 200,000 files. Large systems have half of that many.
+	maxNames = 48 << 20
+)
+
+// Shared is what the layers of one import share: memory for small objects, and
+// bounds of what they may hold together.
+type Shared struct {
+	buffers chan []byte
+	kept    atomic.Int64 // bytes
+	objects atomic.Int64
+	names   atomic.Int64 // bytes
+}
+
+// NewShared makes room for 16 objects of at most 1 MiB.
+func NewShared() *Shared {
+	s := &Shared{buffers: make(chan []byte, maxInFlight)}
+	for range maxInFlight {
+		s.buffers <- nil
+	}
+	return s
+}
+
+// giveBack ends the reading of a layer, which needs its extended attributes no more.
+// If it failed its objects do not count: they may come once more, from elsewhere.
+func (f *feeder) giveBack(err error) {
+	f.shared.kept.Add(-f.kept)
+	if err != nil {
+		f.shared.objects.Add(-f.objects)
+		f.shared.names.Add(-f.names)
+	}
+}
+
+// keep takes n bytes of the room for extended attributes.
+func (f *feeder) keep(n int64) error {
+	f.kept += n
+	if f.shared.kept.Add(n) > maxKept {
+		return imagefault.Damaged("its layers have more than %d bytes of extended attributes that files refer to", maxKept)
+	}
+	return nil
+}
+
+// count counts an object.
+func (f *feeder) count() error {
+	f.objects++
+	if f.shared.objects.Add(1) > maxObjects {
+		return imagefault.Damaged("it has more than %d objects", maxObjects)
+	}
+	return nil
+}
+
+// holdNames takes n bytes of the room for names in derived layers.
+func (f *feeder) holdNames(n int64) error {
+	f.names += n
+	if f.shared.names.Add(n) > maxNames {
+		return imagefault.Damaged("the names in its derived layers take more than %d bytes of memory", maxNames)
+	}
+	return nil
+}

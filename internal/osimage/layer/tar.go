@@ -1,0 +1,158 @@
+package layer
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"machine-pivot/internal/guard"
+	"machine-pivot/internal/osimage/imagefault"
+	"machine-pivot/internal/ostree"
+)
+
+// Bounds of a layer, in bytes.
+const (
+	// maxUnpacked is how large a layer may be: larger than any system is, but no
+	// bomb that keeps the processors busy for hours.
+	maxUnpacked = 64 << 30
+	maxTrailer  = 16 << 20 // after the end of a layer's tar stream: padding
+)
+
+// Sink takes objects, from several goroutines at once: an *ostree.Import.
+type Sink interface {
+	AddMetadata(ctx context.Context, name ostree.ObjectName, body io.Reader) error
+	AddArchiveFile(ctx context.Context, c ostree.Checksum, body io.Reader) error
+	AddFile(ctx context.Context, c ostree.Checksum, info ostree.FileInfo, body io.Reader) error
+}
+
+// sinkError is a failure of the sink, not of the layer.
+type sinkError struct{ error }
+
+func (e sinkError) Unwrap() error { return e.error }
+
+func blameSink(err error) error {
+	if err != nil {
+		return sinkError{err}
+	}
+	return nil
+}
+
+// Content is what one layer has in one format: a *Legacy or a *Native. Each is for
+// one layer.
+type Content interface {
+	// entry takes one entry, or lets it be; name is clean and relative.
+	entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error
+	// ended checks what can only be seen at the layer's end.
+	ended() error
+}
+
+// readTar feeds a layer's entries to a content.
+func readTar(ctx context.Context, layer io.Reader, shared *Shared, c Content) (err error) {
+	group, ctx := guard.NewGroup(ctx)
+	to := &feeder{group: group, shared: shared, jobs: make(chan func() error)}
+	defer func() { to.giveBack(err) }()
+	err = guard.Call(func() error { return readEntries(ctx, layer, to, c) })
+	close(to.jobs)
+	// What stopped the others is the reason, not that they were stopped.
+	if failed := group.Wait(); failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
+		return failed
+	}
+	return err
+}
+
+func readEntries(ctx context.Context, layer io.Reader, to *feeder, c Content) error {
+	counted := &counting{from: layer}
+	in := tar.NewReader(counted)
+	for ctx.Err() == nil {
+		header, err := in.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if header.Size > maxUnpacked-counted.count {
+			return imagefault.Damaged("it unpacks to more than %d GiB", maxUnpacked>>30)
+		}
+		name := strings.TrimPrefix(path.Clean("/"+header.Name), "/")
+		if err := c.entry(ctx, to, header, name, in); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// counting is a reader that counts bytes.
+type counting struct {
+	from  io.Reader
+	count int64
+}
+
+// Read implements io.Reader.
+func (r *counting) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	r.count += int64(n)
+	return n, err
+}
+
+// feeder hands the objects of one layer to the sink.
+type feeder struct {
+	group  *guard.Group
+	shared *Shared
+	jobs   chan func() error // to those of the group that wait for one
+
+	kept    int64 // bytes of what is shared
+	objects int64
+	names   int64 // bytes
+}
+
+// feed lets add take an object's body: from memory and beside others if it is
+// small, else from the stream, here and now. add is told by the reader's type how
+// much there is at most.
+func (f *feeder) feed(ctx context.Context, size int64, body io.Reader, add func(io.Reader) error) error {
+	if err := f.count(); err != nil {
+		return err
+	}
+	if size > maxBuffered {
+		return blameSink(add(&io.LimitedReader{R: body, N: size}))
+	}
+	var buffer []byte
+	select {
+	case buffer = <-f.shared.buffers:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if int64(cap(buffer)) < size {
+		buffer = make([]byte, max(size, 64<<10))
+	}
+	if _, err := io.ReadFull(body, buffer[:size]); err != nil {
+		f.shared.buffers <- buffer
+		return err
+	}
+	f.hand(func() error {
+		defer func() { f.shared.buffers <- buffer }()
+		return blameSink(add(bytes.NewReader(buffer[:size])))
+	})
+	return nil
+}
+
+// hand gives a job to a goroutine that waits for one, or to a new one: a goroutine
+// for each object would have to grow its stack each time.
+func (f *feeder) hand(job func() error) {
+	select {
+	case f.jobs <- job:
+	default:
+		f.group.Start(func() error {
+			for more := true; more; job, more = <-f.jobs {
+				if err := job(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}

@@ -1,0 +1,50 @@
+package osimage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"machine-pivot/internal/guard"
+	"machine-pivot/internal/osimage/layer"
+)
+
+// maxLayers is how many layers are read at once: enough to keep the processors
+// busy while one waits for the network.
+const maxLayers = 4
+
+// layers reads the image's layers, several at once, and verifies them; those that
+// are present are left out. For each one, start says who takes its entries, anew
+// for each place that it is read from, and done is called when all of it was good.
+func (i *importer) layers(ctx context.Context, have present, start func(n int) layer.Content, done func(ctx context.Context, n int) error) error {
+	shared := layer.NewShared() // for as long as layers are read: it is large
+	group, ctx := guard.NewGroup(ctx)
+	group.Limit(maxLayers)
+	for n := range i.source.Layers {
+		if have.layers[n] {
+			continue
+		}
+		group.Start(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			err := i.source.ReadLayer(ctx, n, i.progress, func(blob io.ReadCloser) error {
+				return writing(layer.Read(ctx, blob, i.source.Layers[n].DiffID, start(n), shared))
+			})
+			if err == nil && done != nil {
+				err = done(ctx, n)
+			}
+			return i.label(n, err)
+		})
+	}
+	return group.Wait()
+}
+
+// label says which layer an error is about.
+func (i *importer) label(n int, err error) error {
+	if _, whole := errors.AsType[refusal](err); err == nil || whole {
+		return err
+	}
+	return fmt.Errorf("layer %d of %d, %s: %w", n+1, len(i.Layers), i.Layers[n].Digest, err)
+}

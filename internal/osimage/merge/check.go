@@ -1,0 +1,115 @@
+package merge
+
+import (
+	"errors"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
+)
+
+// check refuses a tree that could be deployed but not booted, or not even deployed.
+func (t *Tree) check() error {
+	for _, check := range []func() error{t.checkKernel, t.checkRelease, t.checkComposefs} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// modulesDir has a directory for each kernel.
+const modulesDir = "usr/lib/modules"
+
+// checkKernel wants one kernel: libostree takes the first that it finds.
+func (t *Tree) checkKernel() error {
+	modules, err := t.lookUpDir(modulesDir)
+	if err != nil {
+		return err
+	}
+	var kernels []string
+	if modules != nil {
+		for _, release := range slices.Sorted(maps.Keys(modules.dirs)) {
+			if f, err := t.lookUp(path.Join(modulesDir, release, "vmlinuz")); err != nil {
+				return err
+			} else if f != nil {
+				kernels = append(kernels, release)
+			}
+		}
+	}
+	switch len(kernels) {
+	case 1:
+		return nil
+	case 0:
+		return fault.New(fault.Refused, "the image has no kernel: there is no /%s/*/vmlinuz", modulesDir).
+			WithHint("use an image that is made for hosts; one for containers has no kernel")
+	}
+	return fault.New(fault.Refused, "the image has %d kernels (%s), and which of them boots is not said", len(kernels), strings.Join(kernels, ", ")).
+		WithHint("remove the others in the image's build, as dnf remove kernel-core-VERSION does")
+}
+
+// checkRelease wants what libostree names the boot entry by (ostree-sysroot-deploy.c,
+// install_deployment_kernel): of the two files the first that can be read counts alone,
+// and a key begins its line.
+func (t *Tree) checkRelease() error {
+	for _, at := range []string{"usr/lib/os-release", "usr/etc/os-release"} {
+		text, err := t.readLinked(at)
+		if err != nil {
+			return err
+		}
+		if text == nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			if key, _, ok := strings.Cut(line, "="); ok && (key == "PRETTY_NAME" || key == "ID") {
+				return nil
+			}
+		}
+		break
+	}
+	return fault.New(fault.Refused, "the image has no PRETTY_NAME or ID in /usr/lib/os-release, which a boot entry is named by").
+		WithHint("let the image's build keep or make /usr/lib/os-release")
+}
+
+// maxLinks is how many symbolic links are followed for one file, as by Linux.
+const maxLinks = 40
+
+// readLinked is read for a file that may be a symbolic link to another one in the tree.
+// An absolute one leads into the system that runs when it is followed.
+func (t *Tree) readLinked(at string) ([]byte, error) {
+	for range maxLinks {
+		f, err := t.lookUp(at)
+		if err != nil || f == nil {
+			return nil, err
+		}
+		stat, err := t.objects.StatFile(f.object)
+		if err != nil {
+			return nil, err
+		}
+		if !isLink(stat.Mode) {
+			return t.read(at)
+		}
+		target, err := t.objects.ReadLink(f.object)
+		if err != nil || path.IsAbs(target) {
+			return nil, err
+		}
+		at = path.Join(path.Dir(at), target)
+	}
+	return nil, nil
+}
+
+// checkComposefs refuses a tree whose signature can only be the base's.
+func (t *Tree) checkComposefs() error {
+	setup, err := t.prepareRoot()
+	if errors.Is(err, ostree.ErrPrepareRoot) || err == nil && !setup.Signed() {
+		return nil // whoever deploys it says what that means
+	}
+	if err != nil {
+		return err
+	}
+	return fault.New(fault.Refused, "the image boots only what is signed (composefs.enabled=signed in /usr/lib/ostree/prepare-root.conf), but has layers that its signature does not cover").
+		WithHint("use the image that it was built from, or one whose prepare-root.conf does not demand a signature")
+}

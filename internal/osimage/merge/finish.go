@@ -1,0 +1,183 @@
+package merge
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/selinux"
+)
+
+// Result is a merged tree in the repository, not yet kept by a commit.
+type Result struct {
+	Root   ostree.DirChecksums
+	Layers []ostree.DirChecksums // each layer's own tree, whiteouts included
+	Notes  []string              // for people
+}
+
+// Finish checks the merged tree, labels it and the layers by its own SELinux policy,
+// and adds them to the import. guessed is the policy by which labels were guessed (AddFile),
+// or nil: if it is the tree's, what has its label already is not looked at again.
+func (t *Tree) Finish(ctx context.Context, guessed *selinux.Contexts) (Result, error) {
+	if err := t.removeEmpty("usr/etc", "hostname", "resolv.conf"); err != nil {
+		return Result{}, err
+	}
+	if err := t.observe(); err != nil {
+		return Result{}, err
+	}
+	if len(t.layers) > 0 { // else it is the base, as somebody composed it
+		if err := t.check(); err != nil {
+			return Result{}, err
+		}
+		if err := t.labelAll(ctx, guessed); err != nil {
+			return Result{}, err
+		}
+	}
+	var r Result
+	for _, l := range t.layers {
+		if l.written == nil {
+			root, err := l.root.write(ctx, t.objects)
+			if err != nil {
+				return Result{}, err
+			}
+			l.written = &root
+		}
+		r.Layers = append(r.Layers, *l.written)
+	}
+	root, err := t.root.write(ctx, t.objects)
+	r.Root, r.Notes = root, t.Notes()
+	return r, err
+}
+
+// removeEmpty removes files that are regular and empty: container tools leave them
+// where they mount their own, and a host must not have them.
+func (t *Tree) removeEmpty(at string, names ...string) error {
+	d, err := t.lookUpDir(at)
+	if err != nil || d == nil {
+		return err
+	}
+	for _, name := range names {
+		f := d.files[name]
+		if f == nil {
+			continue
+		}
+		stat, err := t.objects.StatFile(f.object)
+		if err != nil {
+			return err
+		}
+		if !isLink(stat.Mode) && stat.Size == 0 {
+			d.remove(name)
+		}
+	}
+	return nil
+}
+
+// labelAll finds out which policies count, and labels.
+func (t *Tree) labelAll(ctx context.Context, guessed *selinux.Contexts) error {
+	merged, err := t.policy()
+	if err != nil {
+		return err
+	}
+	fallback, err := t.basePolicy()
+	if err != nil {
+		return err
+	}
+	changed, err := t.policyChanged(ctx)
+	if err != nil {
+		return err
+	}
+	l := &labeller{ctx: ctx, store: t.objects, merged: merged, fallback: fallback, guessed: merged.Same(guessed)}
+	return l.label(t, merged != nil && changed)
+}
+
+// basePolicy is the policy of the base commit, or nil.
+func (t *Tree) basePolicy() (*selinux.Contexts, error) {
+	if t.base == (ostree.DirChecksums{}) {
+		return nil, nil
+	}
+	base := &Tree{objects: t.objects, root: &dir{saved: t.base}}
+	return base.policy()
+}
+
+// policyChanged reports whether layers have touched the base's policy. Where they
+// have not, the base has its labels from just this policy.
+func (t *Tree) policyChanged(ctx context.Context) (bool, error) {
+	base := &Tree{objects: t.objects, root: &dir{saved: t.base}}
+	if t.base == (ostree.DirChecksums{}) {
+		base.root = implied(0, 0)
+	}
+	var trees [2]ostree.DirChecksums
+	for i, tree := range []*Tree{t, base} {
+		d, err := tree.lookUpDir(selinuxDir)
+		if err != nil {
+			return false, err
+		}
+		if d == nil {
+			continue
+		}
+		if trees[i], err = d.write(ctx, t.objects); err != nil {
+			return false, err
+		}
+	}
+	return trees[0].Tree != trees[1].Tree, nil
+}
+
+// Write adds a complete layer's tree to the objects as it is, before anything is merged,
+// its directories with the labels that a function guesses. If they are those that they
+// get in the end, nothing is written twice. It reports whether that can be done: not with
+// hard links into other layers.
+func (l *Layer) Write(ctx context.Context, objects Objects, label func(path string, mode uint32) string) (root ostree.DirChecksums, whole bool, err error) {
+	if len(l.links) > 0 {
+		return root, false, nil
+	}
+	l.root.guessLabels("/", label)
+	root, err = l.root.write(ctx, objects)
+	l.written = &root
+	return root, true, err
+}
+
+// guessLabels labels directories that were read from a layer; at ends with "/".
+func (d *dir) guessLabels(at string, label func(path string, mode uint32) string) {
+	setLabel(d.info, label(lookupPath(at), unix.S_IFDIR))
+	for name, below := range d.dirs {
+		below.guessLabels(at+name+"/", label)
+	}
+}
+
+// setLabel gives a directory a label, unless it is "". It reports whether that is another
+// one than it had.
+func setLabel(info *ostree.DirInfo, label string) (changed bool) {
+	if label == "" || string(info.Xattrs[selinux.Attribute]) == label+"\x00" {
+		return false
+	}
+	if info.Xattrs == nil {
+		info.Xattrs = map[string][]byte{}
+	}
+	ostree.SetLabel(info.Xattrs, label)
+	return true
+}
+
+// write adds a directory and all below it that is not in the repository already.
+func (d *dir) write(ctx context.Context, objects Objects) (sums ostree.DirChecksums, err error) {
+	sums = d.saved
+	if d.info != nil {
+		if sums.Meta, err = objects.AddDirInfo(ctx, *d.info); err != nil {
+			return sums, err
+		}
+	}
+	if !d.loaded {
+		return sums, nil
+	}
+	made := &ostree.Directory{Files: make(map[string]ostree.Checksum, len(d.files)), Dirs: make(map[string]ostree.DirChecksums, len(d.dirs))}
+	for name, f := range d.files {
+		made.Files[name] = f.object
+	}
+	for name, below := range d.dirs {
+		if made.Dirs[name], err = below.write(ctx, objects); err != nil {
+			return sums, err
+		}
+	}
+	sums.Tree, err = objects.AddDirectory(ctx, made)
+	return sums, err
+}

@@ -1,0 +1,99 @@
+package merge
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"machine-pivot/internal/osimage/imagefault"
+	"machine-pivot/internal/ostree"
+)
+
+// New begins with a base commit's root.
+func New(objects Objects, base ostree.DirChecksums) (*Tree, error) {
+	t := &Tree{objects: objects, base: base, root: &dir{saved: base}}
+	setup, err := t.prepareRoot()
+	if errors.Is(err, ostree.ErrPrepareRoot) {
+		return t, nil // of the base, that is; layers may replace it
+	}
+	t.nonUsr = setup.SeesRoot()
+	return t, err
+}
+
+// NewPlain begins with nothing: the layers hold the whole OS.
+func NewPlain(objects Objects) *Tree {
+	return &Tree{objects: objects, root: implied(0, 0), nonUsr: true}
+}
+
+// Layer is a layer that was merged before: its commit's root.
+func LayerFrom(root ostree.DirChecksums) *Layer { return &Layer{root: &dir{saved: root}} }
+
+// lookUp is the file of a path in the tree, or nil. Symbolic links on the way are not
+// followed.
+func (t *Tree) lookUp(at string) (*file, error) {
+	d, err := t.lookUpDir(path.Dir(at))
+	if err != nil || d == nil {
+		return nil, err
+	}
+	return d.files[path.Base(at)], nil
+}
+
+// lookUpDir is the directory of a path in the tree, loaded, or nil.
+func (t *Tree) lookUpDir(at string) (*dir, error) {
+	d := t.root
+	for name := range strings.SplitSeq(at, "/") {
+		if name == "." || name == "" {
+			continue
+		}
+		if err := d.load(t.objects); err != nil {
+			return nil, err
+		}
+		if d = d.dirs[name]; d == nil {
+			return nil, nil
+		}
+	}
+	return d, d.load(t.objects)
+}
+
+// maxConfig bounds a file of the image that is read as a whole, in bytes: policies'
+// patterns are below 1 MiB.
+const maxConfig = 16 << 20
+
+// read is the content of a regular file in the tree; nil if there is none.
+func (t *Tree) read(at string) ([]byte, error) {
+	f, err := t.lookUp(at)
+	if err != nil || f == nil {
+		return nil, err
+	}
+	stat, err := t.objects.StatFile(f.object)
+	if err != nil || isLink(stat.Mode) {
+		return nil, err
+	}
+	if stat.Size > maxConfig {
+		return nil, imagefault.Damaged("/%s has more than %d bytes", at, maxConfig)
+	}
+	in, err := t.objects.OpenFile(f.object)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read /%s: %w", at, err)
+	}
+	defer in.Close()
+	data, err := io.ReadAll(in)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read /%s: %w", at, err)
+	}
+	return data, nil
+}
+
+// prepareRoot is how the tree says that its root is mounted.
+func (t *Tree) prepareRoot() (ostree.PrepareRoot, error) {
+	return ostree.ReadPrepareRoot(func(path string) ([]byte, error) {
+		text, err := t.read(path)
+		if err == nil && text == nil {
+			err = fs.ErrNotExist
+		}
+		return text, err
+	})
+}

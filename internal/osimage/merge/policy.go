@@ -1,0 +1,52 @@
+package merge
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"machine-pivot/internal/osimage/imagefault"
+	"machine-pivot/internal/selinux"
+)
+
+// selinuxDir is where a commit has its policies.
+const selinuxDir = "usr/etc/selinux"
+
+// policy is what the tree's own SELinux policy says of files; nil where it has none,
+// or has it switched off.
+func (t *Tree) policy() (*selinux.Contexts, error) {
+	files := selinux.Files(func(name string) ([]byte, error) {
+		text, err := t.read(path.Join(selinuxDir, name))
+		if err == nil && text == nil {
+			err = fs.ErrNotExist
+		}
+		return text, err
+	})
+	config, err := files.Config()
+	if err != nil || !config.On() {
+		return nil, err
+	}
+	dir := path.Join(selinuxDir, config.Policy)
+	binary, err := t.lookUpDir(path.Join(dir, "policy"))
+	if err != nil {
+		return nil, err
+	}
+	if binary == nil || !hasBinaryPolicy(binary) {
+		return nil, imagefault.Damaged("/%s/config wants the SELinux policy %q, but there is no /%s/policy/policy.*", selinuxDir, config.Policy, dir)
+	}
+	c, err := files.Contexts(config.Policy)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, imagefault.Damaged("/%s: %w", dir, err)
+	}
+	return c, err
+}
+
+func hasBinaryPolicy(d *dir) bool {
+	for name := range d.files {
+		if strings.HasPrefix(name, "policy.") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,126 @@
+// Package merge makes one tree of a base commit and the derived layers on top of
+// it, as container tools would see it, and gives it the SELinux labels of its own
+// policy. A plain image is the same with an empty base.
+//
+// It knows no registry and no tar: package layer tells it what a layer holds, and
+// where the content went. The rules are those of ostree-ext
+// (crates/ostree-ext/src/container/store.rs) and of libostree's checkout
+// (ostree-repo-checkout.c), except where those lose or damage what an image has;
+// docs/import.md lists the differences.
+//
+// Limits: a path has at most 4,095 bytes and a name 255. Memory grows with the number
+// of names, not with contents; who fills a Layer bounds it by Layer.Memory.
+package merge
+
+import (
+	"context"
+	"io"
+
+	"machine-pivot/internal/ostree"
+)
+
+// Objects are those that a tree is made of: an *ostree.Import.
+type Objects interface {
+	ReadDirectory(tree ostree.Checksum) (*ostree.Directory, error)
+	ReadDirInfo(meta ostree.Checksum) (ostree.DirInfo, error)
+	StatFile(c ostree.Checksum) (ostree.FileStat, error)
+	OpenFile(c ostree.Checksum) (io.ReadCloser, error)
+	ReadLink(c ostree.Checksum) (string, error)
+	FilesBelow(tree ostree.Checksum) (map[ostree.Checksum]bool, error)
+
+	AddDirectory(ctx context.Context, d *ostree.Directory) (ostree.Checksum, error)
+	AddDirInfo(ctx context.Context, d ostree.DirInfo) (ostree.Checksum, error)
+	Relabel(ctx context.Context, c ostree.Checksum, label string) (ostree.Checksum, error)
+	MoveLabel(ctx context.Context, c ostree.Checksum, label string) (ostree.Checksum, error)
+}
+
+// dir is a directory of a tree.
+type dir struct {
+	// saved is the directory as it is in the repository. Until it is loaded, its names
+	// are not known.
+	saved  ostree.DirChecksums
+	loaded bool
+
+	info      *ostree.DirInfo // nil: as saved
+	described bool            // by an entry of a layer that is being read
+	files     map[string]*file
+	dirs      map[string]*dir
+}
+
+// file is a file or symbolic link of a tree.
+type file struct {
+	object ostree.Checksum
+	link   bool // it is a symbolic link
+
+	// guessed says that the object has the label that the guessed policy has for this name.
+	guessed bool
+}
+
+func newDir(info *ostree.DirInfo) *dir { return &dir{loaded: true, info: info} }
+
+// implied is a directory that no entry describes: with the owner of the entry that
+// needs it, as libostree has it (--tar-autocreate-parents; see own).
+func implied(uid, gid uint32) *dir {
+	return newDir(&ostree.DirInfo{UID: uid, GID: gid, Mode: 0o755})
+}
+
+// setFile gives a file a name, and setDir a directory. Most directories of a layer have
+// few names or none, so the maps are made when they are needed.
+func (d *dir) setFile(name string, f *file) {
+	if d.files == nil {
+		d.files = map[string]*file{}
+	}
+	d.files[name] = f
+}
+
+func (d *dir) setDir(name string, below *dir) {
+	if d.dirs == nil {
+		d.dirs = map[string]*dir{}
+	}
+	d.dirs[name] = below
+}
+
+// remove removes a name.
+func (d *dir) remove(name string) {
+	delete(d.files, name)
+	delete(d.dirs, name)
+}
+
+// load reads the names of a directory that is in the repository.
+func (d *dir) load(store Objects) error {
+	if d.loaded {
+		return nil
+	}
+	saved, err := store.ReadDirectory(d.saved.Tree)
+	if err != nil {
+		return err
+	}
+	d.files, d.dirs = make(map[string]*file, len(saved.Files)), make(map[string]*dir, len(saved.Dirs))
+	for name, object := range saved.Files {
+		d.files[name] = &file{object: object}
+		if isWhiteout(name) { // the only names for which it counts
+			stat, err := store.StatFile(object)
+			if err != nil {
+				return err
+			}
+			d.files[name].link = isLink(stat.Mode)
+		}
+	}
+	for name, below := range saved.Dirs {
+		d.dirs[name] = &dir{saved: below}
+	}
+	d.loaded = true
+	return nil
+}
+
+// attributes are the directory's owner, mode and extended attributes.
+func (d *dir) attributes(store Objects) (*ostree.DirInfo, error) {
+	if d.info == nil {
+		info, err := store.ReadDirInfo(d.saved.Meta)
+		if err != nil {
+			return nil, err
+		}
+		d.info = &info
+	}
+	return d.info, nil
+}

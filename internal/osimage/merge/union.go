@@ -1,0 +1,228 @@
+package merge
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/osimage/imagefault"
+	"machine-pivot/internal/ostree"
+)
+
+// Tree is the tree that layers are merged into, in the order of the image.
+type Tree struct {
+	objects Objects
+	root    *dir
+	base    ostree.DirChecksums // zero: none
+	nonUsr  bool                // the root is seen whole, not only /usr and /etc
+	layers  []*Layer
+	notes   notes
+
+	baseFiles map[ostree.Checksum]bool // of the base's objects; nil until it is asked for
+}
+
+// onto is one layer on its way into the tree.
+type onto struct {
+	*Tree
+	number int // of the layer, from 1
+}
+
+// Add merges the next layer into the tree. The layer must be complete.
+func (t *Tree) Add(l *Layer) error {
+	t.layers = append(t.layers, l)
+	o := onto{t, len(t.layers)}
+	if err := o.add(l); err != nil {
+		return fmt.Errorf("derived layer %d: %w", o.number, err)
+	}
+	return nil
+}
+
+func (o onto) add(l *Layer) error {
+	o.dropForeign(l)
+	for _, k := range l.links {
+		if err := o.resolve(k); err != nil {
+			return err
+		}
+	}
+	l.links, l.hidden = nil, nil
+	return o.merge(l.root, o.root, "")
+}
+
+// dropForeign removes what lies beside the directories that each host has, where
+// nobody would see it.
+func (o onto) dropForeign(l *Layer) {
+	if o.nonUsr {
+		return
+	}
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(l.root.files)), slices.Collect(maps.Keys(l.root.dirs))) {
+		if !isOfOS(name) {
+			o.notes.add("/%s of derived layer %d is left out: the root of this OS is not seen beside /usr and /etc", name, o.number)
+			l.root.remove(name)
+			l.written = nil
+		}
+	}
+}
+
+// resolve makes a hard link to a lower layer's file, or to an object of the base,
+// that file.
+func (o onto) resolve(k link) error {
+	target, err := o.findLower(k.target)
+	if err != nil {
+		return err
+	}
+	if target == nil {
+		return imagefault.Damaged("/%s is a hard link to /%s, which neither this layer nor a lower one has", k.path, k.target)
+	}
+	k.to.become(target)
+	return nil
+}
+
+func (o onto) findLower(at string) (*file, error) {
+	if object, ok := strings.CutPrefix(at, objectStore+"/repo/objects/"); ok {
+		return o.baseObject(object)
+	}
+	d := o.root
+	before, base := path.Split(at)
+	for name := range strings.SplitSeq(strings.TrimSuffix(before, "/"), "/") {
+		if name == "" {
+			continue
+		}
+		if err := d.load(o.objects); err != nil {
+			return nil, err
+		}
+		if d = d.dirs[name]; d == nil {
+			return nil, nil
+		}
+	}
+	err := d.load(o.objects)
+	return d.files[base], err
+}
+
+// baseObject is an object of the base commit by its place in the image's own
+// repository.
+func (o onto) baseObject(at string) (*file, error) {
+	name, archive, err := ostree.ParseLoosePath(at)
+	if err != nil || archive || name.Type != ostree.File || o.base == (ostree.DirChecksums{}) {
+		return nil, nil // names none
+	}
+	if o.baseFiles == nil {
+		if o.baseFiles, err = o.objects.FilesBelow(o.base.Tree); err != nil {
+			return nil, err
+		}
+	}
+	if !o.baseFiles[name.Checksum] {
+		return nil, nil
+	}
+	return &file{object: name.Checksum}, nil
+}
+
+// merge merges a layer's directory into that of the tree.
+func (o onto) merge(from, into *dir, at string) error {
+	if err := from.load(o.objects); err != nil {
+		return err
+	}
+	if err := into.load(o.objects); err != nil {
+		return err
+	}
+	if err := o.whiteouts(from, into, at); err != nil {
+		return err
+	}
+	for name, f := range from.files {
+		if !isWhiteout(name) || f.link {
+			delete(into.dirs, name)
+			into.setFile(name, f)
+		}
+	}
+	for name, below := range from.dirs {
+		if err := o.mergeDir(below, into, path.Join(at, name)); err != nil {
+			return err
+		}
+	}
+	return o.noteAttributes(from, into, at)
+}
+
+// whiteouts removes what a layer's directory says is gone, before anything of the
+// same layer comes: the order of names must not matter.
+func (o onto) whiteouts(from, into *dir, at string) error {
+	if f := from.files[opaque]; f != nil && !f.link {
+		clear(into.files)
+		clear(into.dirs)
+		info, err := from.attributes(o.objects)
+		if err != nil {
+			return err
+		}
+		if at != "" {
+			into.info = info
+		}
+	}
+	for name, f := range from.files {
+		if !isWhiteout(name) || f.link {
+			continue
+		}
+		gone, err := removed(name)
+		if err != nil {
+			return fmt.Errorf("/%s: %w", path.Join(at, name), err)
+		}
+		into.remove(gone)
+	}
+	return nil
+}
+
+// mergeDir merges a directory below another.
+func (o onto) mergeDir(from, parent *dir, at string) error {
+	name := path.Base(at)
+	delete(parent.files, name)
+	if parent.dirs[name] == nil {
+		info, err := from.attributes(o.objects)
+		if err != nil {
+			return err
+		}
+		parent.setDir(name, newDir(info))
+	}
+	return o.merge(from, parent.dirs[name], at)
+}
+
+// noteAttributes tells of a directory's attributes that do not count: those of the
+// one that is there stay, as ostree-ext has it. Hosts that rpm-ostree updates get the
+// same tree.
+func (o onto) noteAttributes(from, into *dir, at string) error {
+	if !from.described {
+		return nil
+	}
+	have, err := into.attributes(o.objects)
+	if err != nil {
+		return err
+	}
+	if info := from.info; have.UID != info.UID || have.GID != info.GID || (have.Mode^info.Mode)&0o7777 != 0 {
+		o.notes.add("/%s keeps mode %04o and owner %d:%d: derived layer %d has %04o and %d:%d, which a directory that is there does not take",
+			at, have.Mode&0o7777, have.UID, have.GID, o.number, info.Mode&0o7777, info.UID, info.GID)
+	}
+	return nil
+}
+
+// maxNotes is how many notes of one image are kept.
+const maxNotes = 20
+
+// notes are what people should know of an image that is merged all the same.
+type notes struct {
+	texts []string
+	more  int
+}
+
+func (n *notes) add(format string, args ...any) {
+	if len(n.texts) == maxNotes {
+		n.more++
+		return
+	}
+	n.texts = append(n.texts, fmt.Sprintf(format, args...))
+}
+
+// Notes are what people should know of the merged image.
+func (t *Tree) Notes() []string {
+	if t.notes.more == 0 {
+		return t.notes.texts
+	}
+	return append(slices.Clone(t.notes.texts), fmt.Sprintf("and %d more of this kind", t.notes.more))
+}

@@ -1,0 +1,159 @@
+package osimage_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/test/ostreetree"
+	"machine-pivot/test/registry"
+)
+
+// mirroredOS is a host with a mirror of its registry, and an ostree-native image
+// of many layers in both.
+func mirroredOS(t *testing.T) (*mirrored, *world, osimage.Image) {
+	t.Helper()
+	w, m := newWorld(t, ostreetree.Contents{}), newMirrored(t)
+	m.tag = "os"
+	img := w.encapsulated(spread(9))
+	m.push(m.tag, img)
+	pushTo(t, m.mirror, m.tag, img)
+	return m, w, m.resolve(m.ref(m.tag))
+}
+
+// TestBadLayerAtAMirror: a layer that the mirror does not give whole comes from the
+// registry itself; the others come from the mirror as long as that works at all.
+func TestBadLayerAtAMirror(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule   registry.Rule // at the mirror; On: the last layer if it says nothing
+		note   string
+		others bool // layers come from the registry too
+	}{
+		"wrong digest":       {registry.Rule{Fault: registry.FlipAt(300)}, "does not give it whole, trying ORIGIN/test/os: ", false},
+		"truncated for good": {registry.Rule{Fault: registry.EndAt(300)}, "it is truncated: it ended after 300 of ", false},
+		"trailing data":      {registry.Rule{Fault: registry.Trail("x")}, "data follows after the ", false},
+		"lost":               {registry.Rule{Fault: registry.Status(404)}, "fault of the test registry", false},
+		"denied":             {registry.Rule{Fault: registry.Status(403)}, "fault of the test registry", false},
+		"in trouble":         {registry.Rule{On: "/blobs/", Skip: 1, Fault: registry.Status(503)}, "gave up after 3 tries: ", true}, // not the config
+		"cut for ever":       {registry.Rule{On: "/blobs/", Skip: 1, Fault: registry.CutAt(100)}, "gave up after 3 tries: ", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, w, image := mirroredOS(t)
+			last := len(image.Layers) - 1
+			if c.rule.On == "" {
+				c.rule.On = image.Layers[last].Digest
+			}
+			m.mirror.Spoil(c.rule)
+			progress := m.watchProgress(t)
+			since, repo := m.registry.Requests(), bare(t)
+			atMirror := m.mirror.Requests()
+			result, err := m.importRef(m.ref(m.tag), repo)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ostreetree.Compare(repo, w.bare, w.commit); err != nil {
+				t.Error(err)
+			}
+			if !progress.Done || progress.FetchedBytes != progress.TotalBytes || progress.FetchedBytes != result.Bytes.Fetched {
+				t.Errorf("last progress %+v, result %+v", *progress, result)
+			}
+			if notes := strings.Join(m.notes, "\n"); !strings.Contains(notes, m.names(c.note)) {
+				t.Errorf("no note has %q:\n%s", m.names(c.note), notes)
+			}
+			if layers := m.fetched(image, since); !slices.Contains(layers, last) || (len(layers) > 1) != c.others {
+				t.Errorf("layers %v came from the registry", layers)
+			}
+			// A mirror in trouble is not asked for layers that begin later.
+			if layers := asked(m.mirror, image, atMirror); c.others && len(layers) > 4 {
+				t.Errorf("the mirror was asked for layers %v", layers)
+			}
+		})
+	}
+}
+
+// TestBadLayerEverywhere: the error names each place with what was wrong there, and
+// its kind says whether trying again can help.
+func TestBadLayerEverywhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		mirror, origin registry.Fault
+		kind           fault.Kind
+		texts          []string
+		hint           string
+	}{
+		"damaged in both": {
+			registry.FlipAt(300), registry.EndAt(300), fault.BadInput,
+			[]string{"tried 2 of the 2 places it may come from:\n", "  MIRROR/test/os: ", "  ORIGIN/test/os: it is truncated: it ended after 300 of "}, "the image is damaged",
+		},
+		"damaged, and in trouble": {
+			registry.EndAt(300), registry.Status(502), fault.Unavailable,
+			[]string{"  MIRROR/test/os: it is truncated", "  ORIGIN/test/os: gave up after 3 tries: ", "502"}, "ORIGIN is in trouble",
+		},
+		"lost in both": {
+			registry.Status(404), registry.Status(404), fault.Refused,
+			[]string{"  MIRROR/test/os: ", "  ORIGIN/test/os: "}, "is the image still in the registry",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, _, image := mirroredOS(t)
+			last := image.Layers[len(image.Layers)-1].Digest
+			m.mirror.Spoil(registry.Rule{On: last, Fault: c.mirror})
+			m.registry.Spoil(registry.Rule{On: last, Fault: c.origin})
+			repo := bare(t)
+			_, err := m.importRef(m.ref(m.tag), repo)
+			for _, text := range append(c.texts, "layer 10 of 10, "+last+": ") {
+				refused(t, err, c.kind, m.names(text), m.names(c.hint))
+			}
+			onlyLayers(t, repo, last)
+		})
+	}
+}
+
+// TestNextPlaceRefuses: a place is asked for a layer only if the image may be read
+// there at all, by registries.conf and by the signature policy.
+func TestNextPlaceRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(m *mirrored, image osimage.Image)
+		kind    fault.Kind
+		text    string
+	}{
+		"blocked":  {func(m *mirrored, _ osimage.Image) { m.configure("blocked = true", "") }, fault.BadInput, "  ORIGIN/test/os: registry ORIGIN/test is blocked in registries.conf"},
+		"down":     {func(m *mirrored, _ osimage.Image) { _ = m.registry.SetDown(true) }, fault.Unavailable, "connection refused"},
+		"no login": {func(m *mirrored, _ osimage.Image) { m.remove("/var/lib/kubelet/config.json") }, fault.BadInput, "unauthorized"},
+		"lacks the image": {func(m *mirrored, _ osimage.Image) {
+			m.registry.Spoil(registry.Rule{On: "/manifests/", Fault: registry.Status(404)})
+		}, fault.BadInput, "  ORIGIN/test/os: reading manifest"},
+		"has no signature": {func(m *mirrored, image osimage.Image) {
+			lookaside := t.TempDir()
+			key, written := newGPGSigner(t, lookaside), m.registry.Host()+"/test/os"
+			m.policy(written, key.requirement(t))
+			m.lookFor(m.mirror.Host(), "file://"+lookaside)
+			good := claim{identity: written + ":" + m.tag, digest: image.Digest}
+			key.store(t, m.mirror, image.Digest, good, key.sign(t, good))
+		}, fault.Refused, "  ORIGIN/test/os: the signature policy rejects it by "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, _, image := mirroredOS(t)
+			last := image.Layers[len(image.Layers)-1].Digest
+			m.mirror.Spoil(registry.Rule{On: last, Fault: registry.EndAt(300)})
+			c.prepare(m, image)
+			_, err := m.importRef(m.ref(m.tag), bare(t))
+			for _, text := range []string{m.names("  MIRROR/test/os: it is truncated"), m.names(c.text)} {
+				refused(t, err, c.kind, text, "")
+			}
+		})
+	}
+}
+
+// onlyLayers is after an import of an ostree-native image that failed: there is
+// nothing but whole layers, and not the one that was bad.
+func onlyLayers(t *testing.T, repo, bad string) {
+	t.Helper()
+	for ref := range allRefs(t, repo) {
+		if !strings.HasPrefix(ref, "ostree/container/blob/") || ref == layerRef(osimage.Layer{Digest: bad}) {
+			t.Errorf("ref %s after a failed import", ref)
+		}
+	}
+	noPartial(t, repo)
+}

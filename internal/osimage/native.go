@@ -1,0 +1,208 @@
+package osimage
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"time"
+
+	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"machine-pivot/internal/guard"
+	"machine-pivot/internal/osimage/layer"
+	"machine-pivot/internal/osimage/source"
+	"machine-pivot/internal/ostree"
+)
+
+// native imports an ostree-native container as ostree-ext does
+// (crates/ostree-ext/src/container/store.rs): each layer's objects are kept by a ref
+// to a set of them, the first layer's by the commit; what is deployed is a merge
+// commit that has the commit's tree, with the derived layers on top, and names the
+// image.
+//
+// A layer is finished as soon as it is whole, so that an interrupted import goes on
+// where it was, even after a power cut.
+func (i *importer) native(ctx context.Context, have present) error {
+	base := known{commit: have.commit}
+	finish := newFinisher(ctx, i.target, len(have.layers))
+	read := make([]*layer.Native, len(have.layers))
+	derived := make([]*layer.Derived, len(have.layers))
+	i.guessLabels()
+	start := func(n int) layer.Content {
+		if n >= i.baseLayers() {
+			derived[n] = layer.NewDerived(i.target, i.guessLabel)
+			return derived[n]
+		}
+		read[n] = layer.NewNative(i.target, n == 0)
+		return read[n]
+	}
+	done := func(ctx context.Context, n int) error {
+		if n == 0 && read[n] != nil {
+			base.set(read[n].Commit)
+			return i.acceptEarly(&base)
+		}
+		kept, made, err := i.keep(ctx, read[n], derived[n])
+		if err == nil && made {
+			finish.roots <- ostree.Root{Commit: kept, Refs: []string{i.layerRef(n)}}
+		}
+		read[n] = nil // the list of its files is long
+		if err != nil {
+			return writing(err)
+		}
+		return i.acceptEarly(&base)
+	}
+	err := i.layers(finish.ctx, have, start, done)
+	if failed := finish.wait(); failed != nil {
+		return writing(failed)
+	}
+	if err != nil {
+		return err
+	}
+	tree, err := i.finishBase(ctx, base.commit)
+	if err != nil {
+		return err
+	}
+	return i.merge(ctx, base.commit, tree, have, derived)
+}
+
+// keep makes a commit that keeps what a layer brought, if that can be done yet.
+func (i *importer) keep(ctx context.Context, base *layer.Native, derived *layer.Derived) (commit ostree.Checksum, made bool, err error) {
+	if derived != nil {
+		return i.early(ctx, derived.Layer)
+	}
+	commit, err = i.target.AddObjectSet(ctx, base.Files)
+	return commit, err == nil, err
+}
+
+// layerRef is the ref that keeps the nth layer's objects.
+func (o *Opened) layerRef(n int) string { return blobRef(o.Layers[n].Digest) }
+
+// finishBase makes the encapsulated commit part of the repository; a plain image
+// has none.
+func (i *importer) finishBase(ctx context.Context, base ostree.Checksum) (*ostree.CommitInfo, error) {
+	if i.baseLayers() == 0 {
+		return nil, nil
+	}
+	first := ostree.Root{Commit: base, Refs: []string{i.layerRef(0)}}
+	if err := i.target.Finish(ctx, first); err != nil {
+		return nil, writing(err)
+	}
+	return i.repo.LoadCommit(base)
+}
+
+// merge makes the commit that is deployed and finishes the import.
+func (i *importer) merge(ctx context.Context, base ostree.Checksum, info *ostree.CommitInfo, have present, derived []*layer.Derived) error {
+	var otherwise time.Time
+	if info != nil {
+		otherwise = info.Timestamp
+	}
+	commit, err := mergeCommit(ctx, i.source, otherwise)
+	if err != nil {
+		return err
+	}
+	commit.Parent = base
+	layers, err := i.mergeLayers(ctx, info, have, derived, &commit)
+	if err != nil {
+		return err
+	}
+	merged, err := i.target.AddCommit(ctx, commit)
+	if err != nil {
+		return writing(err)
+	}
+	return i.finish(ctx, layers, merged, imageRef(i.asked))
+}
+
+// mergeCommit is what rpm-ostree and bootc know an image by: its manifest and
+// configuration in the form of OCI, and the time at which it says it was made.
+func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) (ostree.NewCommit, error) {
+	manifest, config, err := image.OCI(ctx)
+	if err != nil {
+		return ostree.NewCommit{}, err
+	}
+	return ostree.NewCommit{
+		Metadata: [][2]string{
+			{manifestDigest, cmp.Or(image.Instance, image.Digest)},
+			{"ostree.manifest", string(manifest)},
+			{"ostree.container.image-config", string(config)},
+			{"ostree.importer.version", importerName},
+		},
+		Timestamp: created(manifest, config, otherwise),
+	}, nil
+}
+
+// manifestDigest is the key of a merge commit's metadata for the digest of the manifest.
+const manifestDigest = "ostree.manifest-digest"
+
+// importerName is what commits that are made here say of their maker.
+const importerName = "pivot"
+
+// created is when an image says that it was made: an annotation of the manifest,
+// or else its configuration.
+func created(rawManifest, rawConfig []byte, otherwise time.Time) time.Time {
+	var m imgspec.Manifest
+	if json.Unmarshal(rawManifest, &m) == nil {
+		if t, err := time.Parse(time.RFC3339, m.Annotations[imgspec.AnnotationCreated]); err == nil {
+			return t
+		}
+	}
+	var config imgspec.Image
+	if json.Unmarshal(rawConfig, &config) == nil && config.Created != nil {
+		return *config.Created
+	}
+	return otherwise
+}
+
+// finisher finishes layers in the background: while one lot is being synced, the
+// next ones gather, and are then synced together.
+type finisher struct {
+	ctx   context.Context // ends when finishing failed
+	fail  context.CancelCauseFunc
+	roots chan ostree.Root // has room for all
+	ended <-chan error
+}
+
+func newFinisher(ctx context.Context, target *ostree.Import, most int) *finisher {
+	ctx, fail := context.WithCancelCause(ctx)
+	f := &finisher{ctx: ctx, fail: fail, roots: make(chan ostree.Root, most)}
+	f.ended = guard.Start(func() error {
+		err := guard.Call(func() error { return f.run(target) })
+		if err != nil {
+			f.fail(err)
+		}
+		return err
+	})
+	return f
+}
+
+func (f *finisher) run(target *ostree.Import) error {
+	for root := range f.roots {
+		if err := target.Finish(f.ctx, f.gather(root)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gather takes all roots that are waiting.
+func (f *finisher) gather(first ostree.Root) []ostree.Root {
+	roots := []ostree.Root{first}
+	for {
+		select {
+		case root, ok := <-f.roots:
+			if !ok {
+				return roots
+			}
+			roots = append(roots, root)
+		default:
+			return roots
+		}
+	}
+}
+
+// wait ends the finisher after all that was added.
+func (f *finisher) wait() error {
+	close(f.roots)
+	err := <-f.ended
+	f.fail(nil)
+	return err
+}

@@ -1,0 +1,212 @@
+package osimage_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/source"
+	"machine-pivot/internal/retry"
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/registry"
+)
+
+// tiny is an archive repository with one commit of three files.
+func tiny(t *testing.T) (repo, commit string) {
+	t.Helper()
+	repo, tree := filepath.Join(t.TempDir(), "tiny"), t.TempDir()
+	ostreeTool(t, "init", "--repo="+repo, "--mode=archive")
+	for _, name := range []string{"a", "b", "c"} {
+		if err := os.WriteFile(filepath.Join(tree, name), []byte("content of "+name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return repo, ostreeTool(t, "commit", "--repo="+repo, "--branch=tiny", "--timestamp=@0", "--add-metadata-string=version=1.2.3", tree)
+}
+
+// both lets a request meet two faults.
+func both(outer, inner registry.Fault) registry.Fault {
+	return func(next http.Handler) http.Handler { return outer(inner(next)) }
+}
+
+// pushed is a host beside a registry with a legacy image of a repository.
+func pushed(t *testing.T, repo, commit string, opts registry.Options) (*host, osimage.Image) {
+	t.Helper()
+	h := newHost(t, opts)
+	ref, _ := h.push("x", legacy(t, repo, commit, oscontainer.WithLayers(1)))
+	image, err := h.lookUp(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, image
+}
+
+// imports imports an image that must come out whole.
+func (h *host) imports(image osimage.Image, commit string) {
+	h.t.Helper()
+	target := bare(h.t)
+	result, err := h.importWith(h.t.Context(), image.Reference, target)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	checkImported(h.t, target, commit, result)
+}
+
+// TestCutAnywhere cuts one download after the other at rising offsets, so that the
+// layer is had in pieces of some bytes.
+func TestCutAnywhere(t *testing.T) {
+	repo, commit := tiny(t)
+	h, image := pushed(t, repo, commit, registry.Options{})
+	layer := image.Layers[1]
+	var cuts []registry.Rule
+	for at := int64(0); at <= layer.Size; at++ {
+		if at < 200 || at > layer.Size-100 || at%17 == 0 { // magic numbers, the first header, the checksum at the end
+			cuts = append(cuts, registry.Rule{On: layer.Digest, Times: 1, Fault: registry.CutAt(at)})
+		}
+	}
+	h.registry.Spoil(cuts...)
+	h.puller.Retry.Tries = len(cuts) + 1
+	h.watchProgress(t)
+	before, requests := h.registry.BytesServed(), h.registry.Requests()
+	h.imports(image, commit)
+	if n := h.registry.Requests() - requests; n < len(cuts) {
+		t.Errorf("%d requests for %d cuts", n, len(cuts))
+	}
+	if sent := h.registry.BytesServed() - before; sent > image.Bytes+int64(len(cuts))*tail+2000 {
+		t.Errorf("%d bytes sent for an image of %d and %d cuts", sent, image.Bytes, len(cuts))
+	}
+}
+
+// TestCutPieces has each answer cut after some bytes: what counts is that each try
+// brings something, not how many there are.
+func TestCutPieces(t *testing.T) {
+	repo, commit := archive(t)
+	h, image := pushed(t, repo, commit, registry.Options{})
+	h.registry.Spoil(registry.Rule{On: image.Layers[1].Digest, Fault: registry.CutAfter(1<<20 + 2*tail)})
+	h.watchProgress(t)
+	h.imports(image, commit)
+}
+
+// TestCutWithoutRanges has a registry that gives no parts: what was read is read
+// again, compared, and not given to the import twice.
+func TestCutWithoutRanges(t *testing.T) {
+	repo, commit := tiny(t)
+	h, image := pushed(t, repo, commit, registry.Options{})
+	layer := image.Layers[1]
+	for _, at := range []int64{1, layer.Size / 2, layer.Size - 1} {
+		h.registry.Spoil(
+			registry.Rule{On: layer.Digest, Times: 2, Fault: both(registry.NoRanges(), registry.CutAt(at))}, // ours and the library's
+			registry.Rule{On: layer.Digest, Fault: registry.NoRanges()},
+		)
+		h.watchProgress(t)
+		h.imports(image, commit)
+	}
+}
+
+// TestTokenExpires in the midst of a layer, before the time that was promised.
+func TestTokenExpires(t *testing.T) {
+	repo, commit := archive(t)
+	h, image := pushed(t, repo, commit, registry.Options{Bearer: true})
+	layer := image.Layers[1].Digest
+	for name, rules := range map[string][]registry.Rule{
+		"in the midst":     {{On: layer, Times: 1, Fault: both(h.registry.ExpiringTokens(), registry.CutAt(5000))}},
+		"before the layer": {{On: "/blobs/", Times: 1, Fault: h.registry.ExpiringTokens()}}, // with the config,
+		"twice": {
+			{On: layer, Times: 1, Fault: both(h.registry.ExpiringTokens(), registry.CutAt(5000))},
+			{On: layer, Times: 1, Fault: both(h.registry.ExpiringTokens(), registry.CutAt(9000))},
+		},
+		"while the new one is got": {
+			{On: layer, Times: 1, Fault: both(h.registry.ExpiringTokens(), registry.CutAt(5000))},
+			{On: "/token", Skip: 1, Times: 1, Fault: registry.Status(503)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h.t = t
+			h.registry.Spoil(rules...)
+			before := h.registry.BytesServed()
+			h.imports(image, commit)
+			if sent := h.registry.BytesServed() - before; sent > image.Bytes+4000 {
+				t.Errorf("%d bytes sent for an image of %d", sent, image.Bytes)
+			}
+			h.checkSecrets(t, nil)
+		})
+	}
+}
+
+// TestRetryAfter obeys a registry that says how long to wait.
+func TestRetryAfter(t *testing.T) {
+	repo, commit := tiny(t)
+	h, image := pushed(t, repo, commit, registry.Options{})
+	h.registry.Spoil(registry.Rule{On: image.Layers[1].Digest, Times: 1,
+		Fault: registry.Status(http.StatusTooManyRequests, "Retry-After", "1")})
+	start := time.Now()
+	h.imports(image, commit)
+	if took := time.Since(start); took < time.Second {
+		t.Errorf("it waited %s", took)
+	}
+}
+
+// TestBackoff: waits double up to a cap.
+func TestBackoff(t *testing.T) {
+	repo, commit := tiny(t)
+	h, image := pushed(t, repo, commit, registry.Options{})
+	h.registry.Spoil(registry.Rule{On: image.Layers[1].Digest, Fault: registry.Status(502)})
+	var waits []time.Duration
+	h.puller.Retry = source.Retry{
+		Backoff: retry.Backoff{First: time.Second, Cap: 3 * time.Second}, Tries: 5,
+		Sleep: func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
+	}
+	_, err := h.importWith(t.Context(), image.Reference, bare(t))
+	refused(t, err, fault.Unavailable, "layer 2 of 2, "+image.Layers[1].Digest+": gave up after 5 tries", "in trouble or overloaded")
+	want := []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second}
+	if len(waits) != len(want) {
+		t.Fatalf("waits %v, want %v", waits, want)
+	}
+	for i, w := range want {
+		if waits[i] > w || waits[i] < w*3/4 {
+			t.Errorf("waits %v, want %v less a quarter", waits, want)
+		}
+	}
+	if notes := strings.Join(h.notes, "\n"); !strings.Contains(notes, "502") || !strings.Contains(notes, "going on at byte 0 of") {
+		t.Errorf("notes:\n%s", notes)
+	}
+}
+
+// TestDamageEndsWaiting: that a layer is damaged is told at once, though its rest
+// is long in coming.
+func TestDamageEndsWaiting(t *testing.T) {
+	repo, commit := archive(t)
+	h, image := pushed(t, repo, commit, registry.Options{})
+	h.registry.Spoil(registry.Rule{On: image.Layers[1].Digest, Fault: both(registry.StallAt(1<<20), registry.FlipAt(1))})
+	h.puller.Patience = 50 * time.Second
+	start := time.Now()
+	target := bare(t)
+	_, err := h.importWith(t.Context(), image.Reference, target)
+	refused(t, err, fault.BadInput, "", "the image is damaged")
+	if took := time.Since(start); took > 40*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	checkUntouched(t, target)
+}
+
+// TestCancelledWhileWaiting ends at once.
+func TestCancelledWhileWaiting(t *testing.T) {
+	repo, commit := tiny(t)
+	h, image := pushed(t, repo, commit, registry.Options{})
+	h.registry.Spoil(registry.Rule{On: image.Layers[1].Digest, Fault: registry.Status(502)})
+	ctx, cancel := context.WithCancel(t.Context())
+	h.puller.Retry = source.Retry{
+		Backoff: retry.Backoff{First: time.Hour, Cap: time.Hour}, Tries: 5,
+		Sleep: func(ctx context.Context, d time.Duration) error { cancel(); return retry.Sleep(ctx, d) },
+	}
+	target := bare(t)
+	_, err := h.importWith(ctx, image.Reference, target)
+	refused(t, err, fault.Unavailable, "canceled", "")
+	checkUntouched(t, target)
+}

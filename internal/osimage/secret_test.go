@@ -1,0 +1,87 @@
+package osimage_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/source"
+	"machine-pivot/test/registry"
+)
+
+// wrongSecret is an auth.json with credentials that no registry takes.
+func wrongSecret(name string) string {
+	return fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, name, base64.StdEncoding.EncodeToString([]byte("nobody:nothing")))
+}
+
+// TestPullSecretOrder: the first file with credentials for the registry counts.
+// Files before it that know others only are passed over, and none behind it is tried.
+func TestPullSecretOrder(t *testing.T) {
+	places := append(source.PullSecrets(), "/run/containers/0/auth.json") // the last is the library's
+	if order := strings.Join(places, " "); order != "/run/ostree/auth.json /etc/ostree/auth.json /var/lib/kubelet/config.json "+
+		"/etc/mco/internal-registry-pull-secret.json /usr/lib/ostree/auth.json /run/containers/0/auth.json" {
+		t.Errorf("places: %s", order)
+	}
+	h := newHost(t, registry.Options{})
+	ref, _ := h.push("x", plain(t))
+	right, wrong := string(h.registry.PullSecret(h.registry.Host())), wrongSecret(h.registry.Host())
+	write := func(first int, secret, later string) {
+		for i, place := range places {
+			switch {
+			case i < first:
+				h.write(place, wrongSecret("other.example"))
+			case i == first:
+				h.write(place, secret)
+			default:
+				h.write(place, later)
+			}
+		}
+	}
+	for i, place := range places {
+		write(i, right, wrong)
+		if _, err := h.lookUp(t.Context(), ref); err != nil {
+			t.Errorf("%s has the pull secret: %v", place, err)
+		}
+		write(i, wrong, right)
+		hint := "the registry refused the credentials for " + h.registry.Host() + " in " + h.root + place
+		if i == len(places)-1 {
+			hint = "in the places of containers-auth.json(5)"
+		}
+		_, err := h.lookUp(t.Context(), ref)
+		refused(t, err, fault.Refused, "unauthorized", hint)
+	}
+}
+
+// TestPullSecretScope: credentials may be for a part of a registry; the most
+// specific ones count.
+func TestPullSecretScope(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	ref, _ := h.push("x", plain(t))
+	host := h.registry.Host()
+	right := string(h.registry.PullSecret(host + "/test/os"))
+	h.write("/var/lib/kubelet/config.json", strings.TrimSuffix(strings.TrimSuffix(right, "}"), "}")+","+strings.TrimPrefix(wrongSecret(host), `{"auths":{`))
+	if _, err := h.lookUp(t.Context(), ref); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAuthFile: a file that is named is the only one that counts.
+func TestAuthFile(t *testing.T) {
+	h := newHost(t, registry.Options{})
+	ref, _ := h.push("x", plain(t))
+	h.puller.AuthFile = filepath.Join(h.root, "secret.json")
+	h.write("/run/ostree/auth.json", wrongSecret(h.registry.Host()))
+	h.write("secret.json", string(h.registry.PullSecret(h.registry.Host())))
+	if _, err := h.lookUp(t.Context(), ref); err != nil {
+		t.Error(err)
+	}
+	h.write("secret.json", wrongSecret("other.example")) // the kubelet's file would do
+	_, err := h.lookUp(t.Context(), ref)
+	refused(t, err, fault.Refused, "unauthorized", "no credentials for "+h.registry.Host()+" in any of "+h.puller.AuthFile)
+	h.remove("secret.json")
+	_, err = h.lookUp(t.Context(), ref)
+	refused(t, err, fault.Refused, "cannot read pull secret", "")
+}

@@ -1,0 +1,97 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"go.podman.io/image/v5/pkg/blobinfocache/none"
+	"go.podman.io/image/v5/types"
+
+	"machine-pivot/internal/fault"
+)
+
+// download is one try to read a blob, under watch.
+type download struct {
+	source types.ImageSource
+	blob   types.BlobInfo
+	ctx    context.Context
+	watch  *watch
+	body   io.ReadCloser // nil until opened
+	first  bool          // nothing was read of the whole blob
+}
+
+func (b *blob) newDownload() *download {
+	b.source = b.image.connection.source()
+	d := &download{source: b.source, blob: b.BlobInfo}
+	d.ctx, d.watch = newWatch(b.ctx, b.image.host.patience())
+	return d
+}
+
+// whole opens the blob at its start.
+func (d *download) whole() (err error) {
+	d.first = true
+	d.watch.during(func() int {
+		d.body, _, err = d.source.GetBlob(d.ctx, d.blob, none.NoCache)
+		return 0
+	})
+	return err
+}
+
+// part opens the blob in its midst.
+func (d *download) part(from int64) (err error) {
+	d.watch.during(func() int {
+		d.body, err = openRange(d.ctx, d.watch.cancel, d.source, d.blob, from)
+		return 0
+	})
+	return err
+}
+
+// read reads from what was opened.
+func (d *download) read(p []byte) (n int, err error) {
+	d.watch.during(func() int {
+		n, err = d.body.Read(p)
+		return n
+	})
+	if d.first && n > 0 {
+		d.first = false
+		if strings.HasPrefix(http.DetectContentType(p[:n]), "text/html") {
+			return 0, fault.New(fault.Unavailable, "the registry sent a web page instead of the layer").
+				WithHint("does a proxy or a login page answer in the registry's place?")
+		}
+	}
+	return n, err
+}
+
+// skip reads n bytes over and hands them to note.
+func (d *download) skip(n int64, note func([]byte)) error {
+	buffer := make([]byte, min(n, 64<<10))
+	for left := n; left > 0; {
+		got, err := d.read(buffer[:min(left, int64(len(buffer)))])
+		note(buffer[:got])
+		left -= int64(got)
+		if err == io.EOF && left > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil && left > 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *download) close() {
+	d.watch.stop()
+	if d.body != nil {
+		_ = d.body.Close() // what counts was read, or has failed already
+	}
+}
+
+// truncated is a body that ended early as if that were its end.
+type truncated struct{ got, want int64 }
+
+func (t truncated) Error() string {
+	return fmt.Sprintf("it is truncated: it ended after %d of %d bytes", t.got, t.want)
+}

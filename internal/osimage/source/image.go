@@ -1,0 +1,72 @@
+package source
+
+import (
+	"context"
+	"fmt"
+
+	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.podman.io/image/v5/types"
+
+	"machine-pivot/internal/osimage/imageref"
+)
+
+// Image is an open image: its manifest and config are read, and the host's
+// signature policy accepts it. It may be used by several goroutines.
+type Image struct {
+	Reference    imageref.Reference // pinned to Digest
+	From         imageref.Reference // where it is read from, if not there: a mirror
+	Policy       string             // the rule of the signature policy that accepted it
+	Digest       string             // of the manifest, or manifest list, that the reference names
+	Instance     string             // of this platform's manifest, if Digest is a manifest list
+	OS           string             // as the config has it, like the next two; "" if it says nothing
+	Architecture string
+	Variant      string // of the architecture
+	Labels       map[string]string
+	Annotations  map[string]string // of the manifest, if that is one of OCI
+	Layers       []Layer
+	Notes        []string // for people: places passed over, a policy that is missing
+
+	supply     *supply
+	host       *Host
+	connection *connection
+	judge      judge
+	parsed     types.Image
+	blobs      []types.BlobInfo // the layers, as the library has them
+}
+
+// Layer is what manifest and config say of a layer.
+type Layer struct {
+	Digest string // of the compressed stream
+	Size   int64  // of that, in bytes; -1 if the manifest does not say
+	DiffID string // the digest of the decompressed stream
+}
+
+// Meter counts the bytes of layers as they come, by several goroutines at once.
+type Meter interface {
+	Fetched(n int) // bytes of a layer's stream
+	Again(n int)   // bytes that were fetched once more than necessary
+}
+
+// Close ends the connections to the places that the image was read from.
+func (i *Image) Close() error { return i.supply.close() }
+
+// OCI is the image's manifest (this platform's) and config in the form of OCI,
+// which another form is converted to.
+func (i *Image) OCI(ctx context.Context) (manifest, config []byte, err error) {
+	converted := i.parsed
+	manifest, mime, err := converted.Manifest(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if mime != imgspec.MediaTypeImageManifest {
+		converted, err = converted.UpdatedImage(ctx, types.ManifestUpdateOptions{ManifestMIMEType: imgspec.MediaTypeImageManifest})
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot convert the manifest: %w", err)
+		}
+		if manifest, _, err = converted.Manifest(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	config, err = converted.ConfigBlob(ctx)
+	return manifest, config, err
+}

@@ -1,0 +1,167 @@
+// Package ocilayout reads an image from an OCI layout (image-spec,
+// image-layout.md): a directory, or a plain tar archive that is read where it is.
+//
+// The image library has readers of its own. They unpack an archive into a
+// temporary directory first, and fetch layers from the network where the manifest
+// has URLs; this one reads what is there, where it is. It gives no signatures,
+// since a layout has no place for them, and compares no digest of a layer: who
+// reads it does. A manifest has at most 4 MiB.
+package ocilayout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	digestlib "github.com/opencontainers/go-digest"
+	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.podman.io/image/v5/manifest"
+	"go.podman.io/image/v5/types"
+
+	"machine-pivot/internal/osimage/imagefault"
+)
+
+// layout is an image in a layout.
+type layout struct {
+	ref   types.ImageReference
+	files files
+	top   imgspec.Descriptor // of the image, in index.json
+}
+
+// files are the files of a layout, by their slash-separated paths in it.
+type files interface {
+	open(name string) (content io.ReadCloser, size int64, err error)
+	Close() error
+}
+
+// maxManifest bounds what is read into memory, as registries bound it.
+const maxManifest = 4 << 20
+
+// OpenDirectory opens the image of a name in a directory, or the only one if name
+// is empty. ref is what the image says it was opened by.
+func OpenDirectory(ref types.ImageReference, dir, name string) (types.ImageSource, error) {
+	return open(ref, directory(dir), name)
+}
+
+// OpenArchive is OpenDirectory for a tar archive. One that does not begin as such,
+// compressed perhaps, is ErrNotTar.
+func OpenArchive(ref types.ImageReference, file, name string) (types.ImageSource, error) {
+	files, err := openArchive(file)
+	if err != nil {
+		return nil, err
+	}
+	return open(ref, files, name)
+}
+
+// open finds the image. It closes the files if it fails.
+func open(ref types.ImageReference, files files, name string) (types.ImageSource, error) {
+	s := &layout{ref: ref, files: files}
+	text, err := s.read("index.json")
+	if err == nil {
+		s.top, err = findImage(text, name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, files.Close())
+	}
+	return s, nil
+}
+
+// findImage chooses from a layout's index.json.
+func findImage(text []byte, name string) (imgspec.Descriptor, error) {
+	var index imgspec.Index
+	if err := json.Unmarshal(text, &index); err != nil {
+		return imgspec.Descriptor{}, fmt.Errorf("cannot parse index.json: %w", err)
+	}
+	var names []string
+	for _, image := range index.Manifests {
+		own := image.Annotations[imgspec.AnnotationRefName]
+		if name != "" && own == name || name == "" && len(index.Manifests) == 1 {
+			return image, nil
+		}
+		names = append(names, fmt.Sprintf("%q", own))
+	}
+	if name == "" && len(names) > 0 {
+		return imgspec.Descriptor{}, fmt.Errorf("it holds more than one image, name one: %s", strings.Join(names, ", "))
+	}
+	return imgspec.Descriptor{}, fmt.Errorf("it holds no image %q, only [%s]", name, strings.Join(names, ", "))
+}
+
+// read reads a small file.
+func (s *layout) read(name string) ([]byte, error) {
+	content, _, err := s.files.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	text, err := io.ReadAll(io.LimitReader(content, maxManifest+1))
+	if err == nil && len(text) > maxManifest {
+		err = fmt.Errorf("it has more than %d bytes", maxManifest)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	return text, nil
+}
+
+// Reference implements types.ImageSource.
+func (s *layout) Reference() types.ImageReference { return s.ref }
+
+// Close implements types.ImageSource.
+func (s *layout) Close() error { return s.files.Close() }
+
+// GetManifest implements types.ImageSource.
+func (s *layout) GetManifest(_ context.Context, instance *digestlib.Digest) ([]byte, string, error) {
+	digest, mime := s.top.Digest, s.top.MediaType
+	if instance != nil {
+		digest, mime = *instance, ""
+	}
+	name, err := blobPath(digest)
+	if err != nil {
+		return nil, "", err
+	}
+	text, err := s.read(name)
+	if err != nil {
+		return nil, "", err
+	}
+	if digest.Algorithm().FromBytes(text) != digest {
+		return nil, "", imagefault.Damaged("the manifest %s has another content", digest)
+	}
+	if mime == "" {
+		mime = manifest.GuessMIMEType(text)
+	}
+	return text, mime, nil
+}
+
+// GetBlob implements types.ImageSource. Who reads verifies.
+func (s *layout) GetBlob(_ context.Context, blob types.BlobInfo, _ types.BlobInfoCache) (io.ReadCloser, int64, error) {
+	name, err := blobPath(blob.Digest)
+	if err != nil {
+		return nil, 0, err
+	}
+	return s.files.open(name)
+}
+
+// HasThreadSafeGetBlob implements types.ImageSource.
+func (s *layout) HasThreadSafeGetBlob() bool { return true }
+
+// GetSignatures implements types.ImageSource: a layout holds none.
+func (s *layout) GetSignatures(context.Context, *digestlib.Digest) ([][]byte, error) {
+	return nil, nil
+}
+
+// LayerInfosForCopy implements types.ImageSource: the layers are as the manifest says.
+func (s *layout) LayerInfosForCopy(context.Context, *digestlib.Digest) ([]types.BlobInfo, error) {
+	return nil, nil
+}
+
+// blobPath is where a layout has a blob.
+func blobPath(digest digestlib.Digest) (string, error) {
+	if err := digest.Validate(); err != nil {
+		return "", fmt.Errorf("cannot use the digest %q: %w", digest, err)
+	}
+	return path.Join("blobs", digest.Algorithm().String(), digest.Encoded()), nil
+}

@@ -1,0 +1,205 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+
+	digestlib "github.com/opencontainers/go-digest"
+	imgspec "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.podman.io/image/v5/image"
+	"go.podman.io/image/v5/manifest"
+	"go.podman.io/image/v5/types"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imagefault"
+	"machine-pivot/internal/osimage/imageref"
+)
+
+// Open reads an image as far as its config, from the first place that has it: the
+// manifest that the reference names and, if that is a list, this platform's. The
+// image must be closed. Errors have their kind (package fault).
+func (h *Host) Open(ctx context.Context, ref imageref.Reference) (*Image, error) {
+	places, err := h.places(ref)
+	if err != nil {
+		return nil, err
+	}
+	var failed []failure
+	for _, at := range places {
+		o, err := h.openAt(ctx, at, ref)
+		if err == nil {
+			o.Notes = append(passedOver(places, failed), o.Notes...)
+			o.supply = newSupply(ref, places, o, failed)
+			return o, nil
+		}
+		failed = append(failed, failure{at, err})
+		if isRejection(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, noPlace(ref, len(places), failed)
+}
+
+// openAt is Open at one place.
+func (h *Host) openAt(ctx context.Context, at place, ref imageref.Reference) (*Image, error) {
+	if at.err != nil {
+		return nil, at.err
+	}
+	ruling, err := h.rulingOn(ctx, at, ref)
+	if err != nil {
+		return nil, at.judge.classify(ctx, err, fault.BadInput)
+	}
+	ctx, cancel := h.patiently(ctx, at)
+	defer cancel()
+	dial := func(ctx context.Context) (types.ImageSource, error) { return openSource(ctx, at.ref, at.sys) }
+	source, err := dial(ctx)
+	if err != nil {
+		return nil, at.judge.classify(ctx, err, at.judge.fallback())
+	}
+	o := &Image{host: h, connection: &connection{dial: dial, now: source}, judge: at.judge}
+	if err := h.read(ctx, at, ref, ruling, o); err != nil {
+		return nil, errors.Join(at.judge.classify(ctx, err, fault.BadInput), source.Close())
+	}
+	return o, nil
+}
+
+// read fills in o from its source.
+func (h *Host) read(ctx context.Context, at place, ref imageref.Reference, ruling ruling, o *Image) error {
+	chosen, err := o.chooseManifest(ctx, at.sys, ref)
+	if err != nil {
+		return err
+	}
+	if at.ref != ref {
+		o.From = at.ref.Pinned(o.Digest)
+	}
+	if err := ruling.accept(ctx, at, chosen, o); err != nil {
+		return err
+	}
+	parsed, err := image.FromUnparsedImage(ctx, at.sys, chosen)
+	if err != nil {
+		return fmt.Errorf("cannot parse the manifest: %w", err)
+	}
+	o.parsed = parsed
+	if err := checkManifest(parsed.ConfigInfo(), parsed.LayerInfos()); err != nil {
+		return err
+	}
+	if o.Annotations, err = readAnnotations(ctx, parsed); err != nil {
+		return err
+	}
+	config, err := readConfig(ctx, parsed)
+	if err != nil {
+		return err
+	}
+	return o.fill(config, parsed.LayerInfos())
+}
+
+// readAnnotations reads what a manifest says about the image; only those of OCI do.
+func readAnnotations(ctx context.Context, parsed types.Image) (map[string]string, error) {
+	raw, _, err := parsed.Manifest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var m imgspec.Manifest
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("cannot parse the manifest: %w", err)
+	}
+	return m.Annotations, nil
+}
+
+// readConfig reads an image's config, whose digest the library compares.
+func readConfig(ctx context.Context, parsed types.Image) (*imgspec.Image, error) {
+	raw, err := parsed.ConfigBlob(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the config: %w", err)
+	}
+	if err := checkAmount("config", raw); err != nil {
+		return nil, err
+	}
+	config, err := parsed.OCIConfig(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot parse the config: %w", err)
+	}
+	return config, nil
+}
+
+// chooseManifest reads the manifest that the reference names and, if that is a
+// list, this platform's.
+func (i *Image) chooseManifest(ctx context.Context, sys *types.SystemContext, ref imageref.Reference) (*image.UnparsedImage, error) {
+	top := image.UnparsedInstance(i.connection.source(), nil)
+	raw, mime, err := top.Manifest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := manifest.Digest(raw)
+	if err != nil {
+		return nil, fmt.Errorf("cannot digest the manifest: %w", err)
+	}
+	if want := ref.Digest(); want != "" && want != digest.String() {
+		return nil, fmt.Errorf("its manifest has the digest %s", digest)
+	}
+	i.Reference, i.Digest = ref.Pinned(digest.String()), digest.String()
+	if err := checkAmount("manifest", raw); err != nil {
+		return nil, err
+	}
+	if !manifest.MIMETypeIsMultiImage(mime) {
+		return top, readable(raw, mime)
+	}
+	instance, err := chooseInstance(sys, raw, mime)
+	if err != nil {
+		return nil, err
+	}
+	i.Instance = instance.String()
+	chosen := image.UnparsedInstance(i.connection.source(), &instance)
+	if raw, mime, err = chosen.Manifest(ctx); err != nil {
+		return nil, fmt.Errorf("cannot read this platform's manifest: %w", err)
+	}
+	if err := checkAmount("manifest", raw); err != nil {
+		return nil, err
+	}
+	return chosen, readable(raw, mime)
+}
+
+// readable refuses manifests that are no image's, or an image's without a config.
+func readable(raw []byte, mime string) error {
+	if mime == manifest.DockerV2Schema2MediaType || mime == imgspec.MediaTypeImageManifest {
+		return nil
+	}
+	switch manifest.GuessMIMEType(raw) {
+	case manifest.DockerV2Schema1MediaType, manifest.DockerV2Schema1SignedMediaType:
+		return fault.New(fault.Refused, "its manifest is of Docker's schema 1, which is not supported").
+			WithHint("push the image again with a current tool, for example skopeo copy --format=v2s2")
+	}
+	return fault.New(fault.Refused, "its manifest is of the type %q, which is not that of a container image", mime)
+}
+
+// fill notes what the config says.
+func (i *Image) fill(config *imgspec.Image, layers []types.BlobInfo) error {
+	if err := checkConfig(config, len(layers)); err != nil {
+		return err
+	}
+	i.blobs, i.Layers = layers, make([]Layer, len(layers))
+	for n, layer := range layers {
+		i.Layers[n] = Layer{Digest: layer.Digest.String(), Size: layer.Size, DiffID: config.RootFS.DiffIDs[n].String()}
+	}
+	i.OS, i.Architecture, i.Variant, i.Labels = config.OS, config.Architecture, config.Variant, config.Config.Labels
+	return nil
+}
+
+// chooseInstance picks this platform's manifest from a list.
+func chooseInstance(sys *types.SystemContext, raw []byte, mime string) (digestlib.Digest, error) {
+	list, err := manifest.ListFromBlob(raw, mime)
+	if err != nil {
+		return "", fmt.Errorf("cannot parse the manifest list: %w", err)
+	}
+	instance, err := list.ChooseInstance(sys)
+	if err != nil {
+		return "", fault.New(fault.Refused, "%w", err).WithHint("the image is not built for this machine's architecture (%s)", cmp.Or(sys.ArchitectureChoice, runtime.GOARCH))
+	}
+	if err := checkDigest("this platform's manifest", instance); err != nil {
+		return "", imagefault.Damaged("its manifest list: %w", err)
+	}
+	return instance, nil
+}

@@ -1,0 +1,211 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"go.podman.io/image/v5/image"
+	"go.podman.io/image/v5/signature"
+	"go.podman.io/image/v5/types"
+	"go.podman.io/storage/pkg/configfile"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imageref"
+)
+
+// policyPath is the system's signature policy, containers-policy.json(5). It
+// comes before a user's, unlike in podman: what the machine runs is decided by
+// the machine's administrator.
+const policyPath = "/etc/containers/policy.json"
+
+// rejection is the policy's last word on an image: no other place is asked for
+// it, as with podman.
+type rejection struct{ error }
+
+// Unwrap returns the underlying error.
+func (r rejection) Unwrap() error { return r.error }
+
+func isRejection(err error) bool {
+	_, ok := errors.AsType[rejection](err)
+	return ok
+}
+
+// ruling is what the signature policy says of a reference: of the one that was
+// written, whatever mirror the image comes from; the signatures are the mirror's.
+type ruling struct {
+	policy
+	rule
+	written types.ImageReference
+	signed  bool // the reference insists on a signature
+}
+
+// rulingOn finds the rule for a reference, and says already if no image can meet it.
+func (h *Host) rulingOn(ctx context.Context, at place, ref imageref.Reference) (ruling, error) {
+	if remote := ref.OstreeRemote(); remote != "" {
+		return ruling{}, rejection{fault.New(fault.Refused, "checking the commit with the keys of the ostree remote %q is not implemented", remote).
+			WithHint("require signatures of the image in %s and use ostree-image-signed:docker://…", h.path(policyPath))}
+	}
+	policy, err := h.policy(at.sys)
+	if err != nil {
+		return ruling{}, rejection{fault.New(fault.Refused, "cannot read the signature policy: %w", err).
+			WithHint("correct %s, see containers-policy.json(5)", policy.origin)}
+	}
+	written, err := libraryRef(ref)
+	if err != nil {
+		return ruling{}, err
+	}
+	r := ruling{policy: policy, rule: policy.ruleFor(written), written: written, signed: ref.Signed()}
+	if err := r.allows(ctx, unseen{written}); !errors.Is(err, errUnseen) {
+		return r, err
+	}
+	return r, nil
+}
+
+// accept holds an image against the rule and notes that it was accepted.
+func (r ruling) accept(ctx context.Context, at place, instance *image.UnparsedImage, o *Image) error {
+	if r.absent {
+		o.Notes = append(o.Notes, fmt.Sprintf("no signature policy (%s): images are accepted without a signature", r.origin))
+	}
+	if r.readsSignatures() {
+		// The image keeps them: what fails after this is no fault of the network.
+		if _, err := instance.Signatures(ctx); err != nil {
+			return at.judge.signatures(ctx, err)
+		}
+	}
+	if err := r.allows(ctx, image.UnparsedInstanceWithReference(instance, r.written)); err != nil {
+		return err
+	}
+	o.Policy = r.rule.String()
+	return nil
+}
+
+// allows is a rejection if the policy does not accept an image.
+func (r ruling) allows(ctx context.Context, image types.UnparsedImage) error {
+	if err := allowed(ctx, r.Policy, r.signed, image); err != nil {
+		return rejection{fault.New(fault.Refused, "the signature policy rejects it by %s: %w", r.rule, err).
+			WithHint(r.advice(r.signed), r.origin)}
+	}
+	return nil
+}
+
+// unseen is an image of which only the name is known.
+type unseen struct{ reference types.ImageReference }
+
+// errUnseen is what a requirement ends with that cannot be decided by the name.
+var errUnseen = errors.New("the image was not looked at yet")
+
+// Reference implements types.UnparsedImage.
+func (u unseen) Reference() types.ImageReference { return u.reference }
+
+// Manifest implements types.UnparsedImage.
+func (unseen) Manifest(context.Context) ([]byte, string, error) { return nil, "", errUnseen }
+
+// Signatures implements types.UnparsedImage.
+func (unseen) Signatures(context.Context) ([][]byte, error) { return nil, errUnseen }
+
+func allowed(ctx context.Context, policy *signature.Policy, signed bool, image types.UnparsedImage) (err error) {
+	check, err := signature.NewPolicyContext(policy)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, check.Destroy()) }()
+	check.RequireSignatureVerification(signed)
+	_, err = check.IsRunningImageAllowed(ctx, image)
+	return err
+}
+
+// signatures classifies a failure to fetch signatures, which may be elsewhere
+// than the image.
+func (j judge) signatures(ctx context.Context, err error) error {
+	kind := fault.KindOf(j.classify(ctx, err, fault.Refused))
+	return fault.New(kind, "cannot fetch its signatures: %w", err).
+		WithHint("does this machine reach the places that the files in %s name for %s?", j.path("/etc/containers/registries.d"), j.ref.Host())
+}
+
+// policy is a signature policy and where it is from.
+type policy struct {
+	*signature.Policy
+	origin string
+	absent bool // no file has one: each image is accepted
+}
+
+// policy reads the system's policy, else whatever the library finds by default.
+func (h *Host) policy(sys *types.SystemContext) (found policy, err error) {
+	found.origin = h.path(policyPath)
+	if _, err := os.Lstat(found.origin); !errors.Is(err, fs.ErrNotExist) {
+		text, err := os.ReadFile(found.origin)
+		if err == nil {
+			found.Policy, err = h.parsePolicy(text)
+		}
+		return found, err
+	}
+	found.Policy, err = signature.DefaultPolicy(sys)
+	if errors.Is(err, configfile.ErrConfigFileNotFound) {
+		found.absent = true
+		found.Policy = &signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}}
+		return found, nil
+	}
+	found.origin = "the policy that containers-policy.json(5) finds by default"
+	return found, err
+}
+
+// rule is the part of a policy that decides about an image.
+type rule struct {
+	scope string   // as in policy.json: transports.docker["quay.io"], or default
+	types []string // of its requirements; all must be met
+}
+
+func (r rule) String() string { return r.scope + ": " + strings.Join(r.types, ", ") }
+
+func (r rule) readsSignatures() bool {
+	return slices.Contains(r.types, "signedBy") || slices.Contains(r.types, "sigstoreSigned")
+}
+
+// advice is what to do after a rejection, with %s for the policy's place.
+func (r rule) advice(signed bool) string {
+	switch {
+	case r.readsSignatures():
+		return "have the image signed as the rule wants it, or change the rule in %s"
+	case signed:
+		return "require a signature (signedBy, sigstoreSigned) of the image in %s, or do not ask for ostree-image-signed"
+	}
+	return "allow the image, its repository or its registry in %s"
+}
+
+// ruleFor names the rule that the library applies: of the transport the most
+// specific scope, then the empty one, else the default.
+func (p policy) ruleFor(ref types.ImageReference) rule {
+	if p.absent {
+		return rule{"no policy file", typesOf(p.Default)}
+	}
+	transport := ref.Transport().Name()
+	scopes := append([]string{ref.PolicyConfigurationIdentity()}, ref.PolicyConfigurationNamespaces()...)
+	for _, scope := range append(scopes, "") {
+		if requirements, ok := p.Transports[transport][scope]; ok {
+			return rule{fmt.Sprintf("transports.%s[%q]", transport, scope), typesOf(requirements)}
+		}
+	}
+	return rule{"default", typesOf(p.Default)}
+}
+
+// typesOf are the types of requirements, which the library shows in JSON only.
+func typesOf(requirements signature.PolicyRequirements) []string {
+	names := make([]string, len(requirements))
+	for i, requirement := range requirements {
+		var common struct{ Type string }
+		text, err := json.Marshal(requirement)
+		if err == nil {
+			err = json.Unmarshal(text, &common)
+		}
+		if names[i] = common.Type; err != nil {
+			names[i] = "unknown"
+		}
+	}
+	return names
+}

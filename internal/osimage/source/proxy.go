@@ -1,0 +1,122 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"go.podman.io/image/v5/types"
+	"golang.org/x/net/http/httpproxy"
+
+	"machine-pivot/internal/fault"
+)
+
+// proxyEnvPath holds the proxy settings of an OpenShift host: an EnvironmentFile=
+// of the units that reach out, also of pivot's. It is read so that a pivot by
+// hand goes the same way as one by the unit.
+const proxyEnvPath = "/etc/mco/proxy.env"
+
+// proxies says which proxy a request goes through: as HTTP_PROXY, HTTPS_PROXY and
+// NO_PROXY have it (or in lower case, which comes first), each of them from the
+// process environment or, if it is not set there at all, from the host's
+// proxy.env. Errors never show a value: it may hold a password.
+func (h *Host) proxies() (func(*url.URL) (*url.URL, error), error) {
+	path := h.path(proxyEnvPath)
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.New(fault.Refused, "cannot read the proxy settings: %w", err)
+	}
+	settings := proxySettings{file: parseEnvironmentFile(string(text)), path: path}
+	config := httpproxy.Config{NoProxy: settings.value("no_proxy")}
+	config.HTTPProxy, err = settings.proxy("http_proxy")
+	if err != nil {
+		return nil, err
+	}
+	config.HTTPSProxy, err = settings.proxy("https_proxy")
+	if err != nil {
+		return nil, err
+	}
+	return config.ProxyFunc(), nil
+}
+
+// proxySettings are variables by which programs learn of proxies.
+type proxySettings struct {
+	file map[string]string
+	path string // of the file
+}
+
+// value is a variable's value, by its name in lower case.
+func (s proxySettings) value(name string) string {
+	names := []string{name, strings.ToUpper(name)}
+	set := false
+	for _, name := range names {
+		value, ok := os.LookupEnv(name)
+		if value != "" {
+			return value
+		}
+		set = set || ok
+	}
+	for _, name := range names {
+		if value := s.file[name]; value != "" && !set {
+			return value
+		}
+	}
+	return ""
+}
+
+// proxy is the value of a variable that names a proxy, "" for none.
+func (s proxySettings) proxy(name string) (string, error) {
+	value := s.value(name)
+	if value == "" {
+		return "", nil
+	}
+	parsed, err := url.Parse(value)
+	if err != nil || parsed.Host == "" { // HOST:PORT alone is allowed
+		parsed, err = url.Parse("http://" + value)
+	}
+	if err == nil && parsed.Hostname() != "" && slices.Contains([]string{"http", "https", "socks5", "socks5h"}, parsed.Scheme) {
+		return value, nil
+	}
+	return "", fault.New(fault.Refused, "cannot use the proxy that %s (environment, or %s) names: it is not http://[USER:PASSWORD@]HOST:PORT",
+		strings.ToUpper(name), s.path).WithHint("write special characters of the user and the password as %%XX")
+}
+
+// proxyFor is the HOST:PORT of the proxy on the way to a registry, or "".
+func proxyFor(sys *types.SystemContext, host string) string {
+	proxy, err := sys.DockerProxy(&url.URL{Scheme: "https", Host: host})
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return proxy.Host
+}
+
+// proxyAnswer knows a proxy that does not let us through. net/http has its
+// answer as the text of the status line only.
+func (j judge) proxyAnswer(err error) *fault.Error {
+	refusal, ok := errors.AsType[*url.Error](err)
+	if j.proxy == "" || !ok {
+		return nil
+	}
+	switch refusal.Err.Error() {
+	case http.StatusText(http.StatusProxyAuthRequired):
+		return fault.New(fault.Refused, "the proxy %s wants other credentials: %w", j.proxy, err).
+			WithHint("put user and password into its URL in HTTPS_PROXY or %s", j.path(proxyEnvPath))
+	case http.StatusText(http.StatusForbidden):
+		return fault.New(fault.Refused, "the proxy %s refuses the way to %s: %w", j.proxy, j.ref.Host(), err).
+			WithHint("allow it there, or list the registry in NO_PROXY if it is reached without (environment, or %s)", j.path(proxyEnvPath))
+	}
+	return nil
+}
+
+// reach is the question to ask where a registry is not reached.
+func (j judge) reach() string {
+	if j.proxy == "" {
+		return fmt.Sprintf("does this machine reach %s? (network, DNS, proxy, is the registry up?)", j.ref.Host())
+	}
+	return fmt.Sprintf("does this machine reach the proxy %s, and does that reach %s?", j.proxy, j.ref.Host())
+}

@@ -1,0 +1,31 @@
+package osimage
+
+import (
+	"errors"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage/imagefault"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/selinux"
+)
+
+// writing gives a failure of the repository its kind. Errors that have one
+// already, as those of an image's source and content do, stay as they are.
+func writing(err error) error {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*ostree.CorruptError](err); ok {
+		return imagefault.Damaged("%w", err)
+	}
+	if _, ok := errors.AsType[*ostree.InvalidError](err); ok {
+		return imagefault.Damaged("%w", err)
+	}
+	if label, ok := errors.AsType[*ostree.LabelError](err); ok {
+		return fault.New(fault.Refused, "%w", label).WithHint(selinux.UnknownHint)
+	}
+	if full := imagefault.CannotWrite(err); full != nil {
+		return full
+	}
+	return err
+}

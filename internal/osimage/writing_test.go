@@ -1,0 +1,38 @@
+package osimage
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/selinux"
+)
+
+// TestWriting: a disk that fails is not a network that fails, although an errno
+// says of itself that it is a net.Error.
+func TestWriting(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want fault.Kind
+		hint string
+	}{
+		{unix.ENOSPC, fault.CannotWrite, "free space"},
+		{&fs.PathError{Op: "open", Err: unix.EROFS}, fault.CannotWrite, "read-only"},
+		{unix.EIO, fault.Internal, ""},
+		{context.Canceled, fault.Unavailable, ""},
+		{&ostree.CorruptError{}, fault.BadInput, "damaged"},
+		{fault.New(fault.Refused, "%w", unix.ENOSPC), fault.Refused, ""},
+		{&ostree.LabelError{Label: "x", Cause: selinux.ErrUnknown}, fault.Refused, "install_exec_t"},
+	} {
+		err := writing(fmt.Errorf("cannot write: %w", c.err))
+		if fault.KindOf(err) != c.want || !strings.Contains(fault.HintOf(err), c.hint) {
+			t.Errorf("%v: kind %d, want %d; hint %q, want %q", c.err, fault.KindOf(err), c.want, fault.HintOf(err), c.hint)
+		}
+	}
+}

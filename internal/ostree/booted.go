@@ -1,0 +1,44 @@
+package ostree
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"machine-pivot/internal/ostree/gvariant"
+)
+
+// backingRoot is the key of /run/ostree-booted that tells the deployment's
+// directory where "/" is a composefs or overlay on top of it (libotcore/otcore.h).
+const backingRoot = "backing-root-device-inode"
+
+// bootedInode is the identity of the booted deployment's directory: as
+// ostree-prepare-root noted it, else that of the root directory.
+func (s *Sysroot) bootedInode() (inode, error) {
+	data, err := os.ReadFile(filepath.Join(s.root, "run/ostree-booted"))
+	if err != nil {
+		return inode{}, fmt.Errorf("cannot find the booted deployment: %w", err)
+	}
+	if len(data) > 0 { // older versions leave it empty
+		value, err := gvariant.Decode("a{sv}", data)
+		if err != nil {
+			return inode{}, fmt.Errorf("cannot read /run/ostree-booted: %w", err)
+		}
+		if t, ok := dictionary(value)[backingRoot].(gvariant.Tuple); ok {
+			return backingInode(t)
+		}
+	}
+	return statInode(s.root)
+}
+
+func backingInode(t gvariant.Tuple) (inode, error) {
+	if len(t) == 2 {
+		dev, isDev := t[0].(uint64)
+		ino, isIno := t[1].(uint64)
+		if isDev && isIno {
+			return inode{dev, ino}, nil
+		}
+	}
+	return inode{}, errors.New("cannot read /run/ostree-booted: " + backingRoot + " is not a device and inode")
+}

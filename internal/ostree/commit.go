@@ -1,0 +1,131 @@
+package ostree
+
+import (
+	"math/bits"
+	"time"
+
+	"machine-pivot/internal/ostree/gvariant"
+)
+
+// CommitInfo is the root of a tree.
+type CommitInfo struct {
+	Subject   string
+	Timestamp time.Time
+	Parent    Checksum // zero: none
+	RootTree  Checksum // of a DirTree
+	RootMeta  Checksum // of a DirMeta
+
+	metadata gvariant.Value // an a{sv}, decoded as it is asked for
+}
+
+// Metadata is a value of the commit's metadata as package gvariant maps it, or nil
+// if there is none by this key or it cannot be mapped.
+func (c *CommitInfo) Metadata(key string) any {
+	raw, found := c.lookUp(key)
+	if !found {
+		return nil
+	}
+	value, err := raw.Decode()
+	if err != nil {
+		return nil
+	}
+	return value
+}
+
+// lookUp finds metadata by its key; of one that stands twice the last counts.
+func (c *CommitInfo) lookUp(key string) (value gvariant.Value, found bool) {
+	for entry := range c.metadata.Members() {
+		if entry.Field(0).Text() == key {
+			value, found = entry.Field(1).Field(0), true
+		}
+	}
+	return value, found
+}
+
+// Base is the commit that rpm-ostree layered packages or changes on, or zero: a
+// commit that it made on the host has the base as its parent (rust/src/daemon.rs,
+// deployment_layeredmeta_from_commit_impl).
+func (c *CommitInfo) Base() Checksum {
+	layered, known := c.Metadata("rpmostree.clientlayer").(bool)
+	if !known { // an old release
+		_, layered = c.lookUp("rpmostree.spec")
+	}
+	if !layered {
+		return Checksum{}
+	}
+	return c.Parent
+}
+
+// Version is the commit's version as its maker calls it, or "".
+func (c *CommitInfo) Version() string {
+	version, _ := c.Metadata("version").(string)
+	return version
+}
+
+// parseCommit checks a commit object and reads it. The result refers to data.
+func parseCommit(data []byte) (*CommitInfo, error) {
+	v, err := gvariant.Open(commitType, data)
+	if err != nil {
+		return nil, err
+	}
+	c := &CommitInfo{
+		metadata: v.Field(0), Subject: v.Field(3).Text(),
+		Timestamp: time.Unix(int64(bits.ReverseBytes64(v.Field(5).Uint64())), 0).UTC(),
+	}
+	if parent := v.Field(1); len(parent.Bytes()) > 0 {
+		if c.Parent, err = checksumIn(parent); err != nil {
+			return nil, err
+		}
+	}
+	if c.RootTree, err = checksumIn(v.Field(6)); err != nil {
+		return nil, err
+	}
+	c.RootMeta, err = checksumIn(v.Field(7))
+	return c, err
+}
+
+// dictionary reads an a{sv}; of a key that stands twice the last counts. What is
+// no such entry is left out.
+func dictionary(value any) map[string]any {
+	m := map[string]any{}
+	entries, _ := value.([]any)
+	for _, entry := range entries {
+		pair, _ := entry.(gvariant.Tuple)
+		if len(pair) != 2 {
+			continue
+		}
+		key, isKey := pair[0].(string)
+		if v, ok := pair[1].(gvariant.Variant); ok && isKey {
+			m[key] = v.Value
+		}
+	}
+	return m
+}
+
+// NewCommit is a commit to be made, without subject and body.
+type NewCommit struct {
+	Parent    Checksum    // zero: none
+	Metadata  [][2]string // in the order it is written
+	Timestamp time.Time
+	RootTree  Checksum
+	RootMeta  Checksum
+}
+
+// encode is the commit object.
+func (c NewCommit) encode() ([]byte, error) {
+	metadata := []any{}
+	for _, pair := range c.Metadata {
+		metadata = append(metadata, gvariant.Tuple{pair[0], gvariant.Variant{Type: "s", Value: pair[1]}})
+	}
+	parent := []byte{}
+	if c.Parent != (Checksum{}) {
+		parent = c.Parent[:]
+	}
+	return gvariant.Encode(commitType, gvariant.Tuple{metadata, parent, []any{}, "", "",
+		bits.ReverseBytes64(uint64(c.Timestamp.Unix())), c.RootTree[:], c.RootMeta[:]})
+}
+
+// LoadCommit reads a commit.
+func (r *Repo) LoadCommit(c Checksum) (*CommitInfo, error) {
+	return locator(r.objectPath).loadCommit(c)
+}

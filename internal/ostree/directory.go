@@ -1,0 +1,124 @@
+package ostree
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/ostree/gvariant"
+)
+
+// Directory is the names in a directory: a DirTree as a value.
+type Directory struct {
+	Files map[string]Checksum
+	Dirs  map[string]DirChecksums
+}
+
+// DirChecksums are the two objects of a directory.
+type DirChecksums struct{ Tree, Meta Checksum }
+
+// ReadDirectory reads a directory of this import or of the repository.
+func (im *Import) ReadDirectory(tree Checksum) (*Directory, error) {
+	parsed, err := locator(im.objectPath).loadTree(tree)
+	if err != nil {
+		return nil, err
+	}
+	d := &Directory{map[string]Checksum{}, map[string]DirChecksums{}}
+	for f := range parsed.allFiles() {
+		d.Files[string(f.name)] = f.file
+	}
+	for e := range parsed.allDirs() {
+		d.Dirs[string(e.name)] = DirChecksums{e.tree, e.meta}
+	}
+	return d, nil
+}
+
+// AddDirectory adds a directory.
+func (im *Import) AddDirectory(ctx context.Context, d *Directory) (Checksum, error) {
+	files, dirs := []any{}, []any{}
+	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
+		file := d.Files[name]
+		files = append(files, gvariant.Tuple{name, file[:]})
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Dirs)) {
+		below := d.Dirs[name]
+		dirs = append(dirs, gvariant.Tuple{name, below.Tree[:], below.Meta[:]})
+	}
+	data, err := gvariant.Encode(dirTreeType, gvariant.Tuple{files, dirs})
+	if err != nil {
+		return Checksum{}, fmt.Errorf("cannot make directory: %w", err)
+	}
+	return im.addMade(DirTree, data)
+}
+
+// DirInfo is what a directory has beside its names: a DirMeta as a value.
+type DirInfo struct {
+	UID, GID uint32
+	Mode     uint32 // the type bits may be missing
+	Xattrs   map[string][]byte
+}
+
+// ReadDirInfo reads a DirMeta of this import or of the repository.
+func (im *Import) ReadDirInfo(meta Checksum) (DirInfo, error) {
+	name := ObjectName{meta, DirMeta}
+	data, err := os.ReadFile(im.objectPath(name))
+	if err != nil {
+		return DirInfo{}, fmt.Errorf("cannot load directory metadata: %w", err)
+	}
+	v, err := gvariant.Open(dirMetaType, data)
+	if err != nil {
+		return DirInfo{}, corrupt(name, "%v", err)
+	}
+	xattrs, err := parseXattrs(v.Field(3))
+	if err != nil {
+		return DirInfo{}, corrupt(name, "%v", err)
+	}
+	d := DirInfo{bigEndian(v.Field(0).Uint32()), bigEndian(v.Field(1).Uint32()), bigEndian(v.Field(2).Uint32()), map[string][]byte{}}
+	for _, x := range xattrs {
+		d.Xattrs[x.name] = x.value
+	}
+	return d, nil
+}
+
+// AddDirInfo adds a DirMeta. An info that no object can have is an InvalidError.
+func (im *Import) AddDirInfo(ctx context.Context, d DirInfo) (Checksum, error) {
+	data, err := gvariant.Encode(dirMetaType,
+		gvariant.Tuple{bigEndian(d.UID), bigEndian(d.GID), bigEndian(unix.S_IFDIR | d.Mode&0o7777), xattrValue(d.Xattrs)})
+	if err != nil {
+		return Checksum{}, fmt.Errorf("cannot make directory metadata: %w", err)
+	}
+	if err := checkDirMeta(data); err != nil {
+		return Checksum{}, &InvalidError{Reason: err.Error()}
+	}
+	if err := im.checkDirLabel(ObjectName{Checksum(sha256.Sum256(data)), DirMeta}, data); err != nil {
+		return Checksum{}, err
+	}
+	return im.addMade(DirMeta, data)
+}
+
+// FilesBelow are the file objects of a directory and of those below it.
+func (im *Import) FilesBelow(tree Checksum) (map[Checksum]bool, error) {
+	files, seen := map[Checksum]bool{}, map[Checksum]bool{}
+	for todo := []Checksum{tree}; len(todo) > 0; {
+		tree, todo = todo[len(todo)-1], todo[:len(todo)-1]
+		d, err := im.ReadDirectory(tree)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range d.Files {
+			files[file] = true
+		}
+		for _, below := range d.Dirs {
+			if !seen[below.Tree] {
+				seen[below.Tree] = true
+				todo = append(todo, below.Tree)
+			}
+		}
+	}
+	return files, nil
+}

@@ -1,0 +1,158 @@
+package ostree
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/ostree/gvariant"
+)
+
+// dirTree is a DirTree object that was checked: the names in a directory. It stays
+// as it is serialised, since a hostile one may have hundreds of thousands.
+type dirTree struct{ files, dirs gvariant.Value }
+
+// fileEntry is a file or symbolic link in a directory; raw is all of it.
+type fileEntry struct {
+	name []byte
+	file Checksum
+	raw  gvariant.Value
+}
+
+// dirEntry is a directory in a directory; raw is all of it.
+type dirEntry struct {
+	name       []byte
+	tree, meta Checksum
+	raw        gvariant.Value
+}
+
+// openDirTree checks a DirTree object. The names of each kind are sorted, and no
+// name stands twice.
+func openDirTree(data []byte) (dirTree, error) {
+	value, err := gvariant.Open(dirTreeType, data)
+	if err != nil {
+		return dirTree{}, err
+	}
+	d := dirTree{value.Field(0), value.Field(1)}
+	if err := checkEntries(d.files, 1); err != nil {
+		return dirTree{}, err
+	}
+	if err := checkEntries(d.dirs, 2); err != nil {
+		return dirTree{}, err
+	}
+	return d, d.checkKinds()
+}
+
+// checkEntries checks entries of a name and a number of checksums.
+func checkEntries(entries gvariant.Value, checksums int) error {
+	var last []byte
+	for entry := range entries.Members() {
+		name := nameOf(entry)
+		if err := checkName(name, last); err != nil {
+			return err
+		}
+		last = name
+		for n := range checksums {
+			if _, err := checksumIn(entry.Field(1 + n)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkKinds wants no name to be both a file's and a directory's. Those of each kind
+// are in order.
+func (d dirTree) checkKinds() error {
+	var dirs [][]byte
+	for e := range d.dirs.Members() {
+		dirs = append(dirs, nameOf(e))
+	}
+	for e := range d.files.Members() {
+		file := nameOf(e)
+		for len(dirs) > 0 && bytes.Compare(dirs[0], file) < 0 {
+			dirs = dirs[1:]
+		}
+		if len(dirs) > 0 && bytes.Equal(dirs[0], file) {
+			return fmt.Errorf("%q is both a file and a directory", file)
+		}
+	}
+	return nil
+}
+
+// checkName checks a name in a directory: one path component, in order, once.
+func checkName(name, last []byte) error {
+	switch {
+	case len(name) == 0, string(name) == ".", string(name) == "..", bytes.IndexByte(name, '/') >= 0, !utf8.Valid(name):
+		return fmt.Errorf("bad file name %q", name)
+	case len(name) > unix.NAME_MAX:
+		return fmt.Errorf("file name %.20q… has %d bytes, more than %d", name, len(name), unix.NAME_MAX)
+	case bytes.Compare(name, last) <= 0:
+		return fmt.Errorf("file names %q and %q are not in order", last, name)
+	}
+	return nil
+}
+
+// nameOf is the name of an entry.
+func nameOf(entry gvariant.Value) []byte { return bytes.TrimSuffix(entry.Field(0).Bytes(), []byte{0}) }
+
+// allFiles are the files and symbolic links, by name.
+func (d dirTree) allFiles() iter.Seq[fileEntry] {
+	return func(yield func(fileEntry) bool) {
+		for e := range d.files.Members() {
+			if !yield(fileEntry{nameOf(e), Checksum(e.Field(1).Bytes()), e}) {
+				return
+			}
+		}
+	}
+}
+
+// allDirs are the directories, by name.
+func (d dirTree) allDirs() iter.Seq[dirEntry] {
+	return func(yield func(dirEntry) bool) {
+		for e := range d.dirs.Members() {
+			if !yield(dirEntry{nameOf(e), Checksum(e.Field(1).Bytes()), Checksum(e.Field(2).Bytes()), e}) {
+				return
+			}
+		}
+	}
+}
+
+// objects are the objects that the directory refers to.
+func (d dirTree) objects() iter.Seq[ObjectName] {
+	return func(yield func(ObjectName) bool) {
+		for f := range d.allFiles() {
+			if !yield(ObjectName{f.file, File}) {
+				return
+			}
+		}
+		for e := range d.allDirs() {
+			if !yield(ObjectName{e.tree, DirTree}) || !yield(ObjectName{e.meta, DirMeta}) {
+				return
+			}
+		}
+	}
+}
+
+// dir finds a directory by name.
+func (d dirTree) dir(name string) (dirEntry, bool) {
+	for e := range d.allDirs() {
+		if string(e.name) == name {
+			return e, true
+		}
+	}
+	return dirEntry{}, false
+}
+
+// file finds a file or symbolic link by name.
+func (d dirTree) file(name string) (fileEntry, bool) {
+	for e := range d.allFiles() {
+		if string(e.name) == name {
+			return e, true
+		}
+	}
+	return fileEntry{}, false
+}

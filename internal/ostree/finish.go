@@ -1,0 +1,207 @@
+package ostree
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/selinux"
+)
+
+// Root is a commit that an import completes, and the refs to set to it.
+type Root struct {
+	Commit Checksum
+	Refs   []string
+}
+
+// Finish makes commits part of the repository and sets the refs. Everything that
+// they are made of must be there, from this import or from before; what is
+// missing is named, and nothing is set. It may be called again, with further
+// commits, while objects are being added: what one call has to sync is shared by
+// all its roots.
+//
+// The order is that of libostree: all content durable under temporary names, then
+// renamed, then the directories durable, then the refs; those of the last root when the
+// others' are durable. A kill or a power cut finds either no ref, or one to a whole
+// commit. No commit is marked as partial meanwhile, which libostree does that writes
+// commits first: here they come last, and a mark that outlived the process would make
+// others take what refs lead to for incomplete.
+func (im *Import) Finish(ctx context.Context, roots ...Root) error {
+	im.finishing.Lock()
+	defer im.finishing.Unlock()
+	if err := im.finish(ctx, roots); err != nil {
+		return fmt.Errorf("cannot finish import of commit %s: %w", roots[0].Commit, err)
+	}
+	return nil
+}
+
+func (im *Import) finish(ctx context.Context, roots []Root) error {
+	w := newWalk(im)
+	for _, root := range roots {
+		if err := w.commit(ctx, root.Commit); err != nil {
+			return err
+		}
+	}
+	if len(w.staged) > 0 {
+		if err := im.sync(); err != nil {
+			return err
+		}
+	}
+	if err := im.publish(w.staged); err != nil {
+		return err
+	}
+	if err := im.repo.clearMarks(roots); err != nil {
+		return err
+	}
+	last := len(roots) - 1
+	for _, some := range [][]Root{roots[:last], roots[last:]} {
+		if err := im.repo.setRefs(some); err != nil {
+			return err
+		}
+	}
+	maps.Copy(im.whole, w.seen)
+	// Others notice new refs by the directory's time.
+	now := time.Now()
+	return os.Chtimes(im.repo.path, now, now)
+}
+
+// clearMarks takes the marks of commits away that somebody's interrupted pull has left:
+// all that they are made of is there now. Marks of ostree fsck, which are not empty,
+// stay: objects that were there before were not read.
+func (r *Repo) clearMarks(roots []Root) error {
+	marked := map[string]bool{} // the directory, if one was taken away
+	for _, root := range roots {
+		mark := r.partialPath(root.Commit)
+		info, err := os.Lstat(mark)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() > 0 {
+			continue
+		}
+		if err == nil {
+			err = os.Remove(mark)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		marked[filepath.Dir(mark)] = true
+	}
+	return r.syncDirs(marked)
+}
+
+// sync makes what is staged durable, all at once.
+func (im *Import) sync() error {
+	if !im.repo.config.fsync || im.repo.config.perObjectFsync {
+		return nil
+	}
+	return im.staging.sync()
+}
+
+// publish renames staged objects into place: contents first, the commit last, so
+// that a name never refers to what is not there yet. They go directory by
+// directory, which the file system then notes in its journal once, not each time.
+// One after the other: the kernel has one lock for all renames between directories.
+func (im *Import) publish(objects []ObjectName) error {
+	root, err := os.Open(filepath.Join(im.repo.path, "objects"))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	slices.SortFunc(objects, func(a, b ObjectName) int {
+		return cmp.Or(rank(a.Type)-rank(b.Type), bytes.Compare(a.Checksum[:], b.Checksum[:]))
+	})
+	touched := map[string]bool{root.Name(): true}
+	last := ObjectName{}
+	for i, n := range objects {
+		next := i > 0 && rank(n.Type) != rank(last.Type)
+		if next {
+			if err := im.repo.syncDirs(touched); err != nil {
+				return err
+			}
+		}
+		if i == 0 || next || n.Checksum[0] != last.Checksum[0] {
+			if err := makeShard(root.Name(), n, touched); err != nil {
+				return err
+			}
+		}
+		if err := im.place(n, int(root.Fd())); err != nil {
+			return err
+		}
+		last = n
+	}
+	return im.repo.syncDirs(touched)
+}
+
+func rank(t ObjectType) int {
+	switch t {
+	case File:
+		return 0
+	case DirTree, DirMeta:
+		return 1
+	case CommitMeta:
+		return 2
+	}
+	return 3
+}
+
+// makeShard makes the directory of an object, if it is not there, and notes what
+// is to be synced.
+func makeShard(root string, n ObjectName, touched map[string]bool) error {
+	dir := filepath.Dir(filepath.Join(root, n.path()))
+	err := os.Mkdir(dir, 0o755)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	touched[dir] = true
+	if err != nil {
+		return nil
+	}
+	touched[root] = true
+	return selinux.Inherit(dir)
+}
+
+// place renames one object to its path below a directory. One that came there in
+// the meantime stays: it is the same.
+func (im *Import) place(n ObjectName, objects int) error {
+	flags := uint(unix.RENAME_NOREPLACE)
+	if n.Type == CommitMeta {
+		flags = 0
+	}
+	path := n.path()
+	err := unix.Renameat2(im.staging.fd(), path, objects, path, flags)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("cannot place object %s: %w", n, err)
+	}
+	im.settle(n, present)
+	return nil
+}
+
+// syncDirs makes renames durable and forgets the directories.
+func (r *Repo) syncDirs(dirs map[string]bool) error {
+	for dir := range dirs {
+		if r.config.fsync {
+			if err := syncDir(dir); err != nil {
+				return err
+			}
+		}
+		delete(dirs, dir)
+	}
+	return nil
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}

@@ -1,0 +1,39 @@
+package ostree
+
+import (
+	"fmt"
+	"io"
+
+	"machine-pivot/internal/inflate"
+)
+
+// inflateContent does what h.copyContent does, with a compressed stream.
+func (im *Import) inflateContent(h *fileHeader) func(io.Writer, io.Reader) error {
+	return func(w io.Writer, r io.Reader) error {
+		if h.isLink() {
+			return empty(r)
+		}
+		d, _ := im.inflaters.Get().(*inflate.Decoder)
+		if d == nil {
+			d = inflate.New()
+		}
+		defer im.inflaters.Put(d)
+		decode := func(w io.Writer) error { return d.Decode(w, r, h.size) }
+		if h.size < behindFrom {
+			return decode(w)
+		}
+		return writeBehind(w, decode)
+	}
+}
+
+// empty wants nothing to follow.
+func empty(r io.Reader) error {
+	switch n, err := io.ReadFull(r, make([]byte, 1)); {
+	case n > 0:
+		return fmt.Errorf("something follows its content")
+	case err == io.EOF:
+		return nil
+	default:
+		return err
+	}
+}

@@ -1,0 +1,127 @@
+package ostree_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/selinux"
+	"machine-pivot/test/need"
+)
+
+// TestLabels: an object whose SELinux label cannot be stored is refused by name before
+// it is written, a directory's too, although that only gets it when it is deployed. Of
+// each label the policy is asked once.
+func TestLabels(t *testing.T) {
+	need.Ostree(t)
+	const known = "system_u:object_r:known_t:s0"
+	for _, labelled := range []string{"usr", "usr/file", "usr/link"} {
+		const unknown = "system_u:object_r:unknown_t:s0"
+		tree := filepath.Join(t.TempDir(), "tree")
+		write(t, filepath.Join(tree, "usr/file"), "content")
+		check(t, os.Symlink("file", filepath.Join(tree, "usr/link")))
+		for _, name := range []string{"", "usr", "usr/file", "usr/link"} {
+			label := known
+			if name == labelled {
+				label = unknown
+			}
+			check(t, selinux.SetLabel(filepath.Join(tree, name), label))
+		}
+		repo := filepath.Join(t.TempDir(), "archive")
+		run(t, "ostree", "init", "--repo="+repo, "--mode=archive")
+		commit, err := ostree.ParseChecksum(run(t, "ostree", "commit", "--repo="+repo, "-b", "os", "--tree=dir="+tree))
+		check(t, err)
+		s, r := &source{t: t, repo: repo, commit: commit}, newRepo(t)
+		asked := map[string]int{}
+		refused := true
+		r.CheckLabels(func(label string) error {
+			asked[label]++
+			if label == unknown && refused {
+				return selinux.ErrUnknown
+			}
+			return nil
+		})
+		_, err = importAll(t, r, commit, s.objects(), "os")
+		wrong, ok := errors.AsType[*ostree.LabelError](err)
+		if !ok || wrong.Label != unknown || !errors.Is(err, selinux.ErrUnknown) {
+			t.Errorf("%s: error %v", labelled, err)
+		}
+		nothingLeft(t, r)
+		refused = false
+		clear(asked)
+		_, err = importAll(t, r, commit, s.objects(), "os")
+		check(t, err)
+		if asked[known] != 1 || asked[unknown] != 1 {
+			t.Errorf("%s: asked %v", labelled, asked)
+		}
+		file, err := r.ReadFile(commit, "usr/file")
+		if string(file) != "content" || err != nil {
+			t.Errorf("usr/file holds %q, %v", file, err)
+		}
+		for _, name := range []string{"usr/none", "no/file"} {
+			if _, err := r.ReadFile(commit, name); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestHasPath: files, links and directories are there, and nothing behind a link is.
+func TestHasPath(t *testing.T) {
+	dir, r := t.TempDir(), newRepo(t)
+	write(t, filepath.Join(dir, "usr/bin/file"), "content")
+	check(t, os.Symlink("bin", filepath.Join(dir, "usr/sbin")))
+	run(t, "ostree", "commit", "--repo="+r.Path(), "-b", "x", "--tree=dir="+dir)
+	commit, err := r.ResolveRef("x")
+	check(t, err)
+	for name, want := range map[string]bool{
+		"usr/bin/file": true, "usr/bin": true, "usr/sbin": true, "usr/none": false, "usr/sbin/file": false, "none/file": false, "usr/bin/file/x": false,
+	} {
+		if has, err := r.HasPath(commit, name); has != want || err != nil {
+			t.Errorf("%s: %v, %v", name, has, err)
+		}
+	}
+}
+
+// TestReadFileOfALink: a link of a commit leads nowhere on this machine.
+func TestReadFileOfALink(t *testing.T) {
+	dir, r := t.TempDir(), newRepo(t)
+	check(t, os.Mkdir(filepath.Join(dir, "usr"), 0o755))
+	check(t, os.Symlink("/etc/passwd", filepath.Join(dir, "usr/link")))
+	run(t, "ostree", "commit", "--repo="+r.Path(), "-b", "x", "--tree=dir="+dir)
+	commit, err := r.ResolveRef("x")
+	check(t, err)
+	if data, err := r.ReadFile(commit, "usr/link"); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// TestLabelsInherited: where the kernel gives files no labels, what an import makes
+// beside file objects has the label of the repository.
+func TestLabelsInherited(t *testing.T) {
+	s, r := newSource(t), newRepo(t)
+	const label = "system_u:object_r:usr_t:s0"
+	for _, dir := range []string{"objects", "tmp", "refs/heads"} {
+		check(t, selinux.SetLabel(filepath.Join(r.Path(), dir), label))
+	}
+	_, err := importAll(t, r, s.commit, s.objects(), "pivot/x/y")
+	check(t, err)
+	for _, below := range []string{"objects", "refs/heads"} {
+		check(t, filepath.WalkDir(filepath.Join(r.Path(), below), func(path string, d fs.DirEntry, err error) error {
+			want := label
+			if filepath.Ext(path) == ".file" {
+				want = "" // as its commit has it
+			}
+			if got, lerr := selinux.LabelOf(path); got != want || lerr != nil {
+				t.Errorf("%s has the label %q, want %q (%v)", path, got, want, lerr)
+			}
+			return err
+		}))
+	}
+	run(t, "ostree", "fsck", "--repo="+r.Path())
+}

@@ -1,0 +1,89 @@
+package ostree
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/ostree/gvariant"
+)
+
+// The GVariant types of metadata objects (ostree-core.h).
+const (
+	commitType  = "(a{sv}aya(say)sstayay)"
+	dirTreeType = "(a(say)a(sayay))"
+	dirMetaType = "(uuua(ayay))"
+)
+
+// checkDirMeta checks the structure of a DirMeta.
+func checkDirMeta(data []byte) error {
+	v, err := gvariant.Open(dirMetaType, data)
+	if err != nil {
+		return err
+	}
+	xattrs, err := parseXattrs(v.Field(3))
+	if err != nil {
+		return err
+	}
+	o := owned{bigEndian(v.Field(0).Uint32()), bigEndian(v.Field(1).Uint32()), bigEndian(v.Field(2).Uint32())}
+	if o.mode&unix.S_IFMT != unix.S_IFDIR {
+		return fmt.Errorf("its mode %#o is not a directory's", o.mode)
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	return checkXattrs(xattrs, o.mode)
+}
+
+// owned is what the kernel keeps of each file besides attributes and content; the
+// mode has the type bits.
+type owned struct{ uid, gid, mode uint32 }
+
+// check refuses what the kernel would not store as it is: chown(2) takes the ID -1
+// for "leave it as it is", which is root's, and chmod(2) drops what is no mode bit.
+func (o owned) check() error {
+	const unchanged = ^uint32(0)
+	if o.uid == unchanged || o.gid == unchanged {
+		return fmt.Errorf("its owner %d:%d is none: the ID %d stands for no change", o.uid, o.gid, unchanged)
+	}
+	if o.mode&^uint32(unix.S_IFMT|0o7777) != 0 {
+		return fmt.Errorf("its mode %#o has bits that no mode has", o.mode)
+	}
+	return nil
+}
+
+// checkMetadata checks the structure of a metadata object.
+func checkMetadata(t ObjectType, data []byte) (err error) {
+	switch t {
+	case Commit:
+		_, err = parseCommit(data)
+	case DirTree:
+		_, err = openDirTree(data)
+	case DirMeta:
+		err = checkDirMeta(data)
+	case CommitMeta:
+		_, err = gvariant.Open("a{sv}", data)
+	default:
+		err = fmt.Errorf("it is no metadata")
+	}
+	return err
+}
+
+// bigEndian is a number as ostree puts it into a variant: with its bytes swapped.
+func bigEndian(n uint32) uint32 { return bits.ReverseBytes32(n) }
+
+// headerLength reads the length that stands before a file header: 4 bytes big
+// endian and 4 zeroes (_ostree_write_variant_with_size).
+func headerLength(prefix [8]byte) (int, error) {
+	n := binary.BigEndian.Uint32(prefix[:4])
+	if binary.BigEndian.Uint32(prefix[4:]) != 0 || n > maxHeader {
+		return 0, fmt.Errorf("bad header length")
+	}
+	return int(n), nil
+}
+
+// maxHeader bounds the header of a file object, in bytes: extended attributes of
+// 1 MiB, which is more than file systems take, and a link target of a page.
+const maxHeader = 1<<20 + 8<<10

@@ -1,0 +1,140 @@
+package ostree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/ostree/gvariant"
+)
+
+// EncodeXattrs is the form that extended attributes have in a FileInfo: sorted by name.
+func EncodeXattrs(xattrs map[string][]byte) ([]byte, error) {
+	return gvariant.Encode(xattrsType, xattrValue(xattrs))
+}
+
+func xattrValue(xattrs map[string][]byte) []any {
+	entries := []any{}
+	for _, name := range slices.Sorted(maps.Keys(xattrs)) {
+		entries = append(entries, gvariant.Tuple{append([]byte(name), 0), xattrs[name]})
+	}
+	return entries
+}
+
+// AddNewFile adds a file or symbolic link whose checksum is not known before its
+// content was read, as in a layer that is no ostree commit, and returns it. An info
+// that no object can have is an InvalidError.
+func (im *Import) AddNewFile(ctx context.Context, info FileInfo, body io.Reader) (Checksum, error) {
+	h, err := info.header()
+	if err != nil {
+		return Checksum{}, &InvalidError{Reason: err.Error()}
+	}
+	if content, ok := body.(*bytes.Reader); ok || h.isLink() {
+		return im.addKnown(h, content)
+	}
+	return im.addStream(h, body)
+}
+
+// InvalidError is a file that ostree has no object for.
+type InvalidError struct{ Reason string }
+
+func (e *InvalidError) Error() string { return "cannot make an object of it: " + e.Reason }
+
+// addKnown adds an object whose content is in memory, if it is not there yet.
+func (im *Import) addKnown(h *fileHeader, content *bytes.Reader) (Checksum, error) {
+	sum := h.sum()
+	if !h.isLink() {
+		hashContent(sum, content)
+	}
+	n := ObjectName{Checksum(sum.Sum(nil)), File}
+	return n.Checksum, im.add(n, func() (objectState, error) {
+		if err := errors.Join(im.checkLabels(n, h.xattrs), im.reserve(h.size)); err != nil {
+			return unknown, err
+		}
+		if h.isLink() {
+			return staged, im.makeLink(n, h)
+		}
+		f, err := im.staging.create(n, 0o600)
+		if err != nil {
+			return unknown, fmt.Errorf("cannot write object: %w", err)
+		}
+		defer f.Close()
+		if _, err := content.WriteTo(f); err != nil {
+			return unknown, fmt.Errorf("cannot write object %s: %w", n, err)
+		}
+		return staged, im.complete(n, f, h)
+	})
+}
+
+// hashContent adds content to a checksum and leaves it to be read again.
+func hashContent(sum hash.Hash, content *bytes.Reader) {
+	start := *content
+	_, _ = content.WriteTo(sum) // neither of them fails
+	*content = start
+}
+
+// addStream writes content under a name of its own, and gives it that of the object
+// when the checksum is known.
+func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err error) {
+	if err := im.reserve(h.size); err != nil {
+		return c, err
+	}
+	f, err := im.staging.createNew()
+	if err != nil {
+		return c, fmt.Errorf("cannot write object: %w", err)
+	}
+	used := false
+	defer func() {
+		err = errors.Join(err, ignoreClosed(f.Close()))
+		if !used {
+			im.release(h.size)
+			err = errors.Join(err, unix.Unlinkat(im.staging.fd(), f.Name(), 0))
+		}
+	}()
+	if c, err = hashInto(f, h, body); err != nil {
+		return c, err
+	}
+	n := ObjectName{c, File}
+	return c, im.add(n, func() (objectState, error) {
+		err := im.checkLabels(n, h.xattrs)
+		if err == nil {
+			err = im.complete(n, f, h)
+		}
+		if err == nil {
+			err = unix.Renameat(im.staging.fd(), f.Name(), im.staging.fd(), n.path())
+		}
+		used = err == nil
+		return staged, err
+	})
+}
+
+// hashInto writes content and returns the checksum of the object that it makes.
+func hashInto(f *os.File, h *fileHeader, body io.Reader) (c Checksum, err error) {
+	sum := h.sum()
+	source, out := &noting{from: body}, &noting{to: f}
+	err = h.copyContent(&hashing{to: out, sum: sum}, source)
+	switch {
+	case err == nil:
+		return Checksum(sum.Sum(nil)), nil
+	case out.failed != nil:
+		return c, fmt.Errorf("cannot write object: %w", out.failed)
+	case source.failed != nil:
+		return c, fmt.Errorf("cannot read content: %w", source.failed)
+	}
+	return c, &InvalidError{Reason: err.Error()}
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,109 @@
+package ostree
+
+import (
+	"fmt"
+	"slices"
+
+	"machine-pivot/internal/ostree/keyfile"
+)
+
+// Origin says where a deployment came from: the key file beside it.
+type Origin struct{ file keyfile.File }
+
+// transientGroup is the group that does not pass on to the next deployment (ostree-sysroot-deploy.c).
+const transientGroup = "libostree-transient"
+
+// LegacyOrigin is the origin of a commit from a legacy OS image, as rpm-ostree
+// writes and accepts it (rust/src/origin.rs): the commit is the refspec, and the
+// custom URL names the image.
+func LegacyOrigin(commit, url, description string) Origin {
+	return originOf([]keyfile.Setting{{Key: "refspec", Value: commit}, {Key: "custom-url", Value: url}, {Key: "custom-description", Value: description}})
+}
+
+// ContainerOrigin is the origin of an ostree-native container, named by an ostree
+// image reference such as "ostree-unverified-registry:quay.io/a/b:tag".
+func ContainerOrigin(reference string) Origin {
+	return originOf([]keyfile.Setting{{Key: "container-image-reference", Value: reference}})
+}
+
+// originOf is an origin of these settings, before other groups.
+func originOf(origin []keyfile.Setting, others ...keyfile.Group) Origin {
+	return Origin{keyfile.Of(append([]keyfile.Group{{Name: "origin", Settings: origin}}, others...)...)}
+}
+
+// ParseOrigin reads a key file. All of it is kept: a deployment made from another
+// takes over what this program knows nothing of, such as layered packages.
+func ParseOrigin(text []byte) (Origin, error) {
+	file, err := keyfile.Parse(text)
+	if err != nil {
+		return Origin{}, fmt.Errorf("cannot read origin: %w", err)
+	}
+	return Origin{file}, nil
+}
+
+// Get is the value of a key in the group [origin], or "".
+func (o Origin) Get(key string) string { return o.Value("origin", key) }
+
+// Value is the value of a key in a group, or "".
+func (o Origin) Value(group, key string) string {
+	value, _ := o.file.Value(group, key)
+	return value
+}
+
+// ContainerImageReference names the image of a deployment made from an ostree-native container.
+func (o Origin) ContainerImageReference() string { return o.Get("container-image-reference") }
+
+// CustomURL names the image of a deployment made from a legacy one.
+func (o Origin) CustomURL() string { return o.Get("custom-url") }
+
+// Commit is the commit that the origin is pinned to, or "".
+func (o Origin) Commit() string {
+	for _, key := range []string{"refspec", "baserefspec"} {
+		if _, err := ParseChecksum(o.Get(key)); err == nil {
+			return o.Get(key)
+		}
+	}
+	return ""
+}
+
+// WithContainer is the origin with an image reference in place of whatever else
+// it says that the deployment was made from. What is layered stays.
+func (o Origin) WithContainer(reference string) Origin {
+	settings := []keyfile.Setting{{Key: "container-image-reference", Value: reference}}
+	var others []keyfile.Group
+	for _, g := range o.file.Groups() {
+		if g.Name != "origin" {
+			others = append(others, g)
+			continue
+		}
+		for _, s := range g.Settings {
+			if !slices.Contains([]string{"refspec", "baserefspec", "container-image-reference", "custom-url", "custom-description"}, s.Key) {
+				settings = append(settings, s)
+			}
+		}
+	}
+	return originOf(settings, others...)
+}
+
+// Layered reports whether the origin asks rpm-ostree for more than the image:
+// packages, overrides, an initramfs of its own (rust/src/origin.rs). Only
+// rpm-ostree can make a new deployment that keeps them.
+func (o Origin) Layered() bool {
+	for _, g := range o.file.Groups() {
+		if g.Name != "packages" && g.Name != "overrides" && g.Name != "rpmostree" {
+			continue
+		}
+		for _, s := range g.Settings {
+			if s.Value != "" && s.Value != "false" {
+				return true
+			}
+		}
+	}
+	return o.Get("baserefspec") != ""
+}
+
+// Bytes is the key file, for a new deployment: what is transient is left out.
+func (o Origin) Bytes() []byte {
+	kept := slices.DeleteFunc(slices.Clone(o.file.Groups()), func(g keyfile.Group) bool { return g.Name == transientGroup })
+	return keyfile.Of(kept...).Bytes()
+}

@@ -1,0 +1,193 @@
+package ostree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/selinux"
+)
+
+// SetLabel makes a label, or none if it is "", part of extended attributes.
+func SetLabel(xattrs map[string][]byte, label string) {
+	delete(xattrs, selinux.Attribute)
+	if label != "" {
+		xattrs[selinux.Attribute] = append([]byte(label), 0)
+	}
+}
+
+// FileStat is what is asked of a file object without reading it.
+type FileStat struct {
+	Mode  uint32 // with the type bits
+	Size  int64  // of a regular file's content, in bytes
+	Label string // of SELinux, or ""
+}
+
+// StatFile looks at a file object of this import or of the repository.
+func (im *Import) StatFile(c Checksum) (FileStat, error) {
+	path := im.objectPath(ObjectName{c, File})
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	var label string
+	if err == nil {
+		label, err = selinux.LabelOf(path)
+	}
+	if err != nil {
+		return FileStat{}, fmt.Errorf("cannot look at object %s: %w", ObjectName{c, File}, err)
+	}
+	return FileStat{st.Mode, st.Size, label}, nil
+}
+
+// ReadLink is the target of a symbolic link, by its object.
+func (im *Import) ReadLink(c Checksum) (string, error) {
+	target, err := os.Readlink(im.objectPath(ObjectName{c, File}))
+	if err != nil {
+		return "", fmt.Errorf("cannot look at object %s: %w", ObjectName{c, File}, err)
+	}
+	return target, nil
+}
+
+// Relabel adds the object that differs from another one, of this import or of the
+// repository, only in its label, and returns it. The other one stays.
+func (im *Import) Relabel(ctx context.Context, c Checksum, label string) (Checksum, error) {
+	made, err := im.relabel(ctx, c, label, im.AddNewFile)
+	if err != nil {
+		return c, fmt.Errorf("cannot label object %s: %w", ObjectName{c, File}, err)
+	}
+	return made, nil
+}
+
+// MoveLabel is Relabel for an object that nothing needs as it is any more: one that
+// is only staged is changed in place of being copied.
+func (im *Import) MoveLabel(ctx context.Context, c Checksum, label string) (Checksum, error) {
+	n := ObjectName{c, File}
+	if im.state(n) != staged {
+		return im.Relabel(ctx, c, label)
+	}
+	made, err := im.relabel(ctx, c, label, func(ctx context.Context, info FileInfo, content io.Reader) (Checksum, error) {
+		if info.Target != "" {
+			return im.AddNewFile(ctx, info, nil)
+		}
+		return im.moveStaged(n, info, content, label)
+	})
+	if err != nil {
+		return c, fmt.Errorf("cannot label object %s: %w", n, err)
+	}
+	return made, nil
+}
+
+// relabel lets add have an object with another label.
+func (im *Import) relabel(ctx context.Context, c Checksum, label string, add func(context.Context, FileInfo, io.Reader) (Checksum, error)) (Checksum, error) {
+	path := im.objectPath(ObjectName{c, File})
+	info, xattrs, err := readInfo(path)
+	if err != nil {
+		return c, err
+	}
+	SetLabel(xattrs, label)
+	if info.Xattrs, err = EncodeXattrs(xattrs); err != nil || info.Target != "" {
+		if err == nil {
+			c, err = add(ctx, info, nil)
+		}
+		return c, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return c, err
+	}
+	defer f.Close()
+	return add(ctx, info, f)
+}
+
+// moveStaged changes the label of a staged object. Until it has its new name, its time
+// says that it is not whole: a crash must not leave it for the next import.
+func (im *Import) moveStaged(from ObjectName, info FileInfo, content io.Reader, label string) (Checksum, error) {
+	h, err := info.header()
+	if err != nil {
+		return from.Checksum, err
+	}
+	sum := h.sum()
+	if err := h.copyContent(sum, content); err != nil {
+		return from.Checksum, err
+	}
+	n := ObjectName{Checksum(sum.Sum(nil)), File}
+	err = im.add(n, func() (objectState, error) {
+		if err := im.checkLabels(n, h.xattrs); err != nil {
+			return unknown, err
+		}
+		err := im.staging.rename(from, n, func(path string) error { return selinux.SetLabel(path, label) })
+		if err == nil {
+			im.forget(from)
+		}
+		return staged, err
+	})
+	return n.Checksum, err
+}
+
+// objectPath is where an object is, staged or in the repository.
+func (im *Import) objectPath(n ObjectName) string {
+	if im.state(n) == staged {
+		return im.staging.path(n)
+	}
+	return im.repo.objectPath(n)
+}
+
+// OpenFile opens the content of a file object of this import or of the repository.
+func (im *Import) OpenFile(c Checksum) (io.ReadCloser, error) {
+	return os.Open(im.objectPath(ObjectName{c, File}))
+}
+
+// readInfo reads what a file object of a bare repository has beside its content.
+func readInfo(path string) (info FileInfo, xattrs map[string][]byte, err error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return info, nil, err
+	}
+	info = FileInfo{UID: st.Uid, GID: st.Gid, Mode: st.Mode}
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		info.Target, err = os.Readlink(path)
+	} else {
+		info.Size = uint64(st.Size)
+	}
+	if err != nil {
+		return info, nil, err
+	}
+	xattrs, err = readXattrs(path)
+	return info, xattrs, err
+}
+
+// readXattrs reads all extended attributes of a file or link.
+func readXattrs(path string) (map[string][]byte, error) {
+	list := make([]byte, maxXattrList)
+	n, err := unix.Llistxattr(path, list)
+	if err != nil && !errors.Is(err, unix.ENOTSUP) {
+		return nil, err
+	}
+	xattrs := map[string][]byte{}
+	for name := range strings.SplitSeq(string(list[:max(n, 0)]), "\x00") {
+		if name == "" {
+			continue
+		}
+		if xattrs[name], err = readXattr(path, name); err != nil {
+			return nil, err
+		}
+	}
+	return xattrs, nil
+}
+
+// maxXattrList is how long the kernel's list of a file's attributes may be (XATTR_LIST_MAX), in bytes.
+const maxXattrList = 64 << 10
+
+func readXattr(path, name string) ([]byte, error) {
+	value := make([]byte, 256) // nearly all are smaller
+	n, err := unix.Lgetxattr(path, name, value)
+	if errors.Is(err, unix.ERANGE) {
+		value = make([]byte, 64<<10) // XATTR_SIZE_MAX
+		n, err = unix.Lgetxattr(path, name, value)
+	}
+	return value[:max(n, 0)], err
+}

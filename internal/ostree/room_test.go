@@ -1,0 +1,81 @@
+package ostree_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/ostree"
+)
+
+// TestRoom: what an interrupted import has left may be brought once more.
+func TestRoom(t *testing.T) {
+	s, r := newSource(t), newRepo(t)
+	im := begin(t, r)
+	check(t, add(t, im, s.objects()))
+	check(t, im.Close())
+	run(t, "ostree", "config", "--repo="+r.Path(), "set", "core.min-free-space-size", "900000TB")
+	r, err := ostree.OpenRepo(r.Path())
+	check(t, err)
+
+	left, want := staged(t, r), int64(0)
+	for _, path := range left {
+		info, err := os.Stat(path)
+		check(t, err)
+		want += info.Size()
+	}
+	if room, err := r.Room(); err != nil || room != want || want == 0 {
+		t.Errorf("room for %d bytes, %v; want the %d that were left", room, err, want)
+	}
+	if now := staged(t, r); len(now) != len(left) {
+		t.Errorf("%d files are left after the look, %d before", len(now), len(left))
+	}
+	check(t, os.RemoveAll(filepath.Join(r.Path(), "tmp")))
+	if room, err := r.Room(); err != nil || room != 0 {
+		t.Errorf("room for %d bytes, %v; want none", room, err)
+	}
+}
+
+// staged are the regular files that an interrupted import has left.
+func staged(t *testing.T, r *ostree.Repo) (paths []string) {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(r.Path(), "tmp/pivot-import-*/*/*"))
+	check(t, err)
+	for _, path := range all {
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// TestHasWhole: a commit counts as whole if no object of it is missing, whatever
+// refs there are.
+func TestHasWhole(t *testing.T) {
+	s, r := newSource(t), newRepo(t)
+	missing := func(what string) {
+		t.Helper()
+		if err := r.HasWhole(t.Context(), s.commit); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("error %v, want one about %s", err, what)
+		}
+	}
+	missing(s.commit.String())
+	_, err := importAll(t, r, s.commit, s.objects(), "os")
+	check(t, err)
+	check(t, r.HasWhole(t.Context(), s.commit))
+
+	mark := filepath.Join(r.Path(), "state", s.commit.String()+".commitpartial")
+	check(t, os.WriteFile(mark, nil, 0o644))
+	missing("partial")
+	check(t, os.Remove(mark))
+
+	for _, pattern := range []string{"*.file", "*.dirtree", "*.dirmeta"} {
+		found, err := filepath.Glob(filepath.Join(r.Path(), "objects/*", pattern))
+		check(t, err)
+		check(t, os.Rename(found[0], found[0]+"-away"))
+		missing(filepath.Base(filepath.Dir(found[0])) + strings.TrimSuffix(filepath.Base(found[0]), filepath.Ext(found[0])))
+		check(t, os.Rename(found[0]+"-away", found[0]))
+	}
+	check(t, r.HasWhole(t.Context(), s.commit))
+}

@@ -1,0 +1,110 @@
+package ostree
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"machine-pivot/internal/ostree/gvariant"
+)
+
+// Staged is a deployment that is made but that no boot entry names yet: the
+// content of /run/ostree/staged-deployment.
+type Staged struct {
+	Target             DeploymentRef
+	Merge              DeploymentRef // whose /etc and, without arguments, whose options it inherits
+	KernelArguments    []string
+	HasKernelArguments bool
+	Locked             bool // libostree will not finalize it
+
+	entries []any // of the dictionary, in order
+}
+
+// The names of the staged state's two files in RunDir.
+const (
+	StagedFile = "staged-deployment"
+	// LockFile is how clients lock before libostree 2023.8; it counts in all versions.
+	LockFile = "staged-deployment-locked"
+)
+
+// RunDir is where libostree keeps what lasts until the next boot.
+func (s *Sysroot) RunDir() string { return filepath.Join(s.root, "run/ostree") }
+
+// Staged reads the staged deployment; nil if there is none.
+func (s *Sysroot) Staged() (*Staged, error) {
+	data, err := os.ReadFile(filepath.Join(s.RunDir(), StagedFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the staged deployment: %w", err)
+	}
+	staged, err := ParseStaged(data)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(s.RunDir(), LockFile)); err == nil {
+		staged.Locked = true
+	}
+	return staged, nil
+}
+
+// ParseStaged reads the staged state (an a{sv} in the host's byte order, which
+// on the supported hosts is little-endian).
+func ParseStaged(data []byte) (*Staged, error) {
+	value, err := gvariant.Decode("a{sv}", data)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the staged deployment: %w", err)
+	}
+	dict := dictionary(value)
+	s := &Staged{entries: value.([]any)}
+	if s.Target, err = stagedRef(dict["target"]); err != nil {
+		return nil, fmt.Errorf("cannot read the staged deployment: target: %w", err)
+	}
+	if merge, ok := dict["merge-deployment"]; ok {
+		if s.Merge, err = stagedRef(merge); err != nil {
+			return nil, fmt.Errorf("cannot read the staged deployment: merge-deployment: %w", err)
+		}
+	}
+	if args, ok := dict["kargs"].([]any); ok {
+		s.HasKernelArguments = true
+		for _, arg := range args {
+			text, _ := arg.(string)
+			s.KernelArguments = append(s.KernelArguments, text)
+		}
+	}
+	s.Locked, _ = dict["locked"].(bool)
+	return s, nil
+}
+
+// stagedRef reads a deployment's name as the staged state has it.
+func stagedRef(value any) (ref DeploymentRef, err error) {
+	dict := dictionary(value)
+	name, _ := dict["name"].(string)
+	ref.Stateroot, _ = dict["osname"].(string)
+	ref.Checksum, ref.Serial, err = parseTargetName(name)
+	return ref, err
+}
+
+// Unlocked is the staged state with these kernel arguments and without a lock:
+// what libostree will finalize. All else is as it was.
+func (s *Staged) Unlocked(arguments []string) ([]byte, error) {
+	list := make([]any, len(arguments))
+	for i, arg := range arguments {
+		list[i] = arg
+	}
+	var entries []any
+	for _, entry := range s.entries {
+		if key := entry.(gvariant.Tuple)[0]; key != "kargs" && key != "locked" {
+			entries = append(entries, entry)
+		}
+	}
+	entries = append(entries, gvariant.Tuple{"kargs", gvariant.Variant{Type: "as", Value: list}})
+	data, err := gvariant.Encode("a{sv}", entries)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the staged deployment: %w", err)
+	}
+	return data, nil
+}

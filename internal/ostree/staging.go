@@ -1,0 +1,249 @@
+package ostree
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/selinux"
+)
+
+// stagingPrefix is how our directories below the repository's tmp/ begin. Not
+// "staging-…", which libostree would adopt. It removes ours after a day, as all there.
+const stagingPrefix = "pivot-import-"
+
+// staging is a directory with objects under their final names that are not yet
+// part of the repository. It belongs to whoever holds its lock.
+//
+// It has the boot's id in its name: an import that was interrupted leaves it, and
+// the next one of the same boot goes on with it. After a power cut nothing in it
+// can be trusted, since it was never synced.
+type staging struct {
+	dir *os.File // locked while open
+	own bool     // made for this import alone, not to be found again
+
+	created atomic.Uint64 // names for objects that have none yet
+}
+
+// openStaging takes over or makes the staging directory of this boot, and
+// removes those of earlier boots.
+func openStaging(tmp string) (*staging, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(tmp, stagingPrefix+strings.TrimSpace(string(boot)))
+	if err := removeStale(tmp, path); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	s := &staging{}
+	if s.dir, err = lockDir(path); err != nil {
+		return nil, err
+	}
+	if s.dir == nil { // another import is at work
+		s.own = true
+		if path, err = os.MkdirTemp(tmp, stagingPrefix+"*"); err != nil {
+			return nil, err
+		}
+		if s.dir, err = lockDir(path); err != nil {
+			return nil, err
+		}
+	}
+	if err := selinux.Inherit(path); err != nil {
+		return nil, err
+	}
+	return s, s.makeShards()
+}
+
+// leftSize adds up the files in staging directories. Some may go meanwhile: their
+// owner is at work.
+func leftSize(tmp string) (sum int64, err error) {
+	found, err := filepath.Glob(filepath.Join(tmp, stagingPrefix+"*"))
+	for _, path := range found {
+		err = errors.Join(err, filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
+			var info fs.FileInfo
+			if err == nil {
+				info, err = d.Info()
+			}
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil
+			case err == nil && info.Mode().IsRegular():
+				sum += info.Size()
+			}
+			return err
+		}))
+	}
+	return sum, err
+}
+
+// lockDir opens a directory and takes its lock; nil if somebody else has it or
+// has just removed it.
+func lockDir(path string) (*os.File, error) {
+	dir, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, dir.Close()
+	}
+	var opened, named fs.FileInfo
+	if err == nil {
+		opened, err = dir.Stat()
+	}
+	if err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	if named, err = os.Stat(path); err != nil || !os.SameFile(opened, named) {
+		return nil, dir.Close()
+	}
+	return dir, nil
+}
+
+// removeStale removes the directories that nobody holds, except keep.
+func removeStale(tmp, keep string) error {
+	found, err := filepath.Glob(filepath.Join(tmp, stagingPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range found {
+		if path == keep {
+			continue
+		}
+		dir, err := lockDir(path)
+		if err != nil {
+			return err
+		}
+		if dir == nil {
+			continue
+		}
+		if err := errors.Join(os.RemoveAll(path), dir.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeShards makes a directory for each first byte, as objects/ has them: a
+// directory's lock is what many writers would wait for.
+func (s *staging) makeShards() error {
+	for i := range 256 {
+		name := fmt.Sprintf("%02x", i)
+		err := unix.Mkdirat(s.fd(), name, 0o700)
+		if errors.Is(err, unix.EEXIST) {
+			continue
+		}
+		if err == nil {
+			err = selinux.Inherit(filepath.Join(s.dir.Name(), name))
+		}
+		if err != nil {
+			return fmt.Errorf("cannot make staging directory: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *staging) fd() int { return int(s.dir.Fd()) }
+
+// whole lists the file objects that an interrupted import left whole, and removes
+// what else it left. Of a regular file the time is set last, to the epoch.
+func (s *staging) whole() ([]ObjectName, error) {
+	var names []ObjectName
+	root := s.dir.Name()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		relative := strings.TrimPrefix(path, root+"/")
+		name, archive, err := ParseLoosePath(relative)
+		if err == nil && !archive && name.Type == File && info.Mode().IsRegular() && info.ModTime().Equal(time.Unix(0, 0)) {
+			names = append(names, name)
+			return nil
+		}
+		return os.Remove(path)
+	})
+	return names, err
+}
+
+// create makes a file for an object.
+func (s *staging) create(n ObjectName, mode uint32) (*os.File, error) {
+	name := n.path()
+	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, mode)
+	if err != nil {
+		return nil, &os.PathError{Op: "create", Path: s.path(n), Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// createNew makes a file for an object whose name is not known yet. What is left of
+// it by a crash, whole removes.
+func (s *staging) createNew() (*os.File, error) {
+	name := fmt.Sprintf("new-%d", s.created.Add(1))
+	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, &os.PathError{Op: "create", Path: filepath.Join(s.dir.Name(), name), Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// rename makes an object another one by a change of its file.
+func (s *staging) rename(from, to ObjectName, change func(path string) error) error {
+	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
+	if err := unix.UtimesNanoAt(s.fd(), from.path(), now, 0); err != nil {
+		return err
+	}
+	if err := change(s.path(from)); err != nil {
+		return err
+	}
+	if err := unix.Renameat(s.fd(), from.path(), s.fd(), to.path()); err != nil {
+		return err
+	}
+	return s.markWhole(to.path())
+}
+
+// markWhole gives a file the time by which whole knows it.
+func (s *staging) markWhole(name string) error {
+	return unix.UtimesNanoAt(s.fd(), name, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {}}, 0)
+}
+
+// path is where an object is.
+func (s *staging) path(n ObjectName) string { return filepath.Join(s.dir.Name(), n.path()) }
+
+// drop removes an object that could not be finished.
+func (s *staging) drop(n ObjectName) error {
+	if err := unix.Unlinkat(s.fd(), n.path(), 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("cannot remove %s: %w", s.path(n), err)
+	}
+	return nil
+}
+
+// sync makes everything in the file system durable.
+func (s *staging) sync() error { return unix.Syncfs(s.fd()) }
+
+// close gives the directory up; what is in it stays for the next import of this
+// boot only if keep is set and that can find it.
+func (s *staging) close(keep bool) error {
+	var err error
+	if !keep || s.own {
+		err = os.RemoveAll(s.dir.Name())
+	}
+	return errors.Join(err, s.dir.Close())
+}

@@ -1,0 +1,227 @@
+package ostree_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/ostree/gvariant"
+	"machine-pivot/test/need"
+)
+
+// newSysroot is a scratch sysroot that real ostree made, with two deployments.
+func newSysroot(t *testing.T) string {
+	t.Helper()
+	need.Ostree(t)
+	dir := t.TempDir()
+	root, tree := filepath.Join(dir, "root"), filepath.Join(dir, "tree")
+	check(t, os.Mkdir(root, 0o755))
+	write(t, filepath.Join(tree, "usr/lib/modules/6.1/vmlinuz"), "kernel")
+	write(t, filepath.Join(tree, "usr/lib/modules/6.1/initramfs.img"), "initramfs")
+	write(t, filepath.Join(tree, "usr/lib/os-release"), "ID=x\nPRETTY_NAME=Test\n")
+	write(t, filepath.Join(tree, "usr/etc/hosts"), "")
+	run(t, "ostree", "admin", "init-fs", root)
+	t.Cleanup(func() { run(t, "sh", "-c", "chattr -i "+root+"/ostree/deploy/os1/deploy/*.[0-9]") })
+	run(t, "ostree", "admin", "os-init", "--sysroot="+root, "os1")
+	run(t, "ostree", "config", "--repo="+root+"/ostree/repo", "set", "sysroot.bootloader", "none")
+	run(t, "ostree", "commit", "--repo="+root+"/ostree/repo", "-b", "a", "--tree=dir="+tree)
+	run(t, "ostree", "admin", "deploy", "--sysroot="+root, "--os=os1", "--karg=root=LABEL=root", `--karg-append=q="a b"`, "a")
+	return root
+}
+
+func TestDeployments(t *testing.T) {
+	root := newSysroot(t)
+	origin := filepath.Join(t.TempDir(), "origin")
+	write(t, origin, string(ostree.LegacyOrigin(strings.Repeat("0", 64), "pivot://x/y@sha256:z", "text").Bytes()))
+	run(t, "ostree", "admin", "deploy", "--sysroot="+root, "--os=os1", "--origin-file="+origin, "--karg-append=nosmt", "a")
+	all, err := ostree.OpenSysroot(root).Deployments()
+	check(t, err)
+	if len(all) != 2 {
+		t.Fatalf("%d deployments, want 2", len(all))
+	}
+	first, second := all[0], all[1]
+	if first.Stateroot != "os1" || first.Serial != 1 || second.Serial != 0 || first.Checksum != second.Checksum {
+		t.Errorf("deployments %s and %s", first.ID(), second.ID())
+	}
+	if first.Origin.CustomURL() != "pivot://x/y@sha256:z" || second.Origin.Get("refspec") != "a" {
+		t.Errorf("origins %+v and %+v", first.Origin, second.Origin)
+	}
+	if want := `root=LABEL=root q="a b" ostree=`; !strings.HasPrefix(second.Entry.Options, want) || !strings.HasSuffix(first.Entry.Options, " nosmt") {
+		t.Errorf("options %q and %q", first.Entry.Options, second.Entry.Options)
+	}
+	if _, err := os.Stat(filepath.Join(first.Path, "usr/lib/os-release")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBooted(t *testing.T) {
+	root := newSysroot(t)
+	if _, err := ostree.OpenSysroot(root).Booted(); err != ostree.ErrNotBooted {
+		t.Errorf("error %v, want ErrNotBooted", err)
+	}
+	all, err := ostree.OpenSysroot(root).Deployments()
+	check(t, err)
+	deployed := all[0].Path
+	// What ostree-prepare-root makes: the deployment is "/", the physical root is below /sysroot.
+	run(t, "chattr", "-i", deployed)
+	check(t, os.RemoveAll(filepath.Join(deployed, "sysroot")))
+	check(t, os.Symlink(root, filepath.Join(deployed, "sysroot")))
+	info, err := os.Stat(deployed)
+	check(t, err)
+	_ = info
+	for what, marker := range map[string][]byte{"empty": {}, "without the key": encode(t, "a{sv}", []any{})} {
+		write(t, filepath.Join(deployed, "run/ostree-booted"), string(marker))
+		booted, err := ostree.OpenSysroot(deployed).Booted()
+		if err != nil || booted.ID() != all[0].ID() {
+			t.Errorf("%s: booted %s, %v", what, booted.ID(), err)
+		}
+	}
+	write(t, filepath.Join(deployed, "run/ostree-booted"), "garbage")
+	if _, err := ostree.OpenSysroot(deployed).Booted(); err == nil {
+		t.Error("garbage in /run/ostree-booted: no error")
+	}
+}
+
+func encode(t *testing.T, typ string, value any) []byte {
+	t.Helper()
+	data, err := gvariant.Encode(typ, value)
+	check(t, err)
+	return data
+}
+
+// stagedState is what libostree writes when it stages.
+func stagedState(t *testing.T, more ...any) []byte {
+	t.Helper()
+	type tuple = gvariant.Tuple
+	entry := func(key, typ string, value any) tuple {
+		return tuple{key, gvariant.Variant{Type: typ, Value: value}}
+	}
+	name := func(serial string) []any {
+		return []any{
+			entry("name", "s", strings.Repeat("ab", 32)+"."+serial), entry("osname", "s", "os1"),
+			entry("bootcsum", "s", strings.Repeat("cd", 32)),
+		}
+	}
+	return encode(t, "a{sv}", append([]any{
+		entry("target", "a{sv}", name("1")), entry("merge-deployment", "a{sv}", name("0")),
+		entry("kargs", "as", []any{"root=LABEL=root", `q="a b"`}),
+	}, more...))
+}
+
+func TestStaged(t *testing.T) {
+	root := t.TempDir()
+	s := ostree.OpenSysroot(root)
+	if staged, err := s.Staged(); staged != nil || err != nil {
+		t.Errorf("nothing staged: %+v, %v", staged, err)
+	}
+	file := filepath.Join(root, "run/ostree/staged-deployment")
+	write(t, file, string(stagedState(t)))
+	c, err := ostree.ParseChecksum(strings.Repeat("ab", 32))
+	check(t, err)
+	want := &ostree.Staged{
+		Target:          ostree.DeploymentRef{Stateroot: "os1", Checksum: c, Serial: 1},
+		Merge:           ostree.DeploymentRef{Stateroot: "os1", Checksum: c, Serial: 0},
+		KernelArguments: []string{"root=LABEL=root", `q="a b"`}, HasKernelArguments: true,
+	}
+	if staged, err := s.Staged(); err != nil || !sameStaged(staged, want) {
+		t.Errorf("staged %+v, %v, want %+v", staged, err, want)
+	}
+	want.Locked = true
+	write(t, file, string(stagedState(t, gvariant.Tuple{"locked", gvariant.Variant{Type: "b", Value: true}})))
+	if staged, err := s.Staged(); err != nil || !sameStaged(staged, want) {
+		t.Errorf("locked: %+v, %v", staged, err)
+	}
+	write(t, file, string(stagedState(t)))
+	write(t, file+"-locked", "")
+	if staged, err := s.Staged(); err != nil || !staged.Locked {
+		t.Errorf("locked the old way: %+v, %v", staged, err)
+	}
+}
+
+func sameStaged(a, b *ostree.Staged) bool {
+	return a.Target == b.Target && a.Merge == b.Merge && a.Locked == b.Locked &&
+		a.HasKernelArguments == b.HasKernelArguments && slices.Equal(a.KernelArguments, b.KernelArguments)
+}
+
+// TestUnlocked: other arguments and no lock; what this program knows nothing of stays.
+func TestUnlocked(t *testing.T) {
+	extra := gvariant.Tuple{"bootconfig-extra", gvariant.Variant{Type: "a{ss}", Value: []any{gvariant.Tuple{"x-a", "b"}}}}
+	locked := gvariant.Tuple{"locked", gvariant.Variant{Type: "b", Value: true}}
+	staged, err := ostree.ParseStaged(stagedState(t, locked, extra))
+	check(t, err)
+	data, err := staged.Unlocked([]string{"root=LABEL=root", "nosmt"})
+	check(t, err)
+	got, err := ostree.ParseStaged(data)
+	check(t, err)
+	want := *staged
+	want.Locked, want.KernelArguments = false, []string{"root=LABEL=root", "nosmt"}
+	if !sameStaged(got, &want) {
+		t.Errorf("staged %+v, want %+v", got, &want)
+	}
+	if kept := encode(t, "a{sv}", []any{extra}); !bytes.Contains(data, kept[:len(kept)-1]) {
+		t.Errorf("%q does not keep %q", data, kept)
+	}
+}
+
+func TestLayered(t *testing.T) {
+	for text, want := range map[string]bool{
+		"[origin]\nrefspec=a\n": false,
+		"[origin]\ncontainer-image-reference=a\n[packages]\nrequested=\n[rpmostree]\nregenerate-initramfs=false\n": false,
+		"[origin]\nbaserefspec=a\n[packages]\nrequested=strace;\n":                                                 true,
+		"[origin]\nrefspec=a\n[overrides]\nremove=zincati;\n":                                                      true,
+		"[origin]\nrefspec=a\n[rpmostree]\nregenerate-initramfs=true\n":                                            true,
+	} {
+		o, err := ostree.ParseOrigin([]byte(text))
+		if err != nil || o.Layered() != want {
+			t.Errorf("%q: layered %v, %v, want %v", text, o.Layered(), err, want)
+		}
+	}
+}
+
+func TestOrigin(t *testing.T) {
+	text := "[origin]\nrefspec=a\n# comment\n\n[libostree-transient]\npinned=true\n[packages]\nrequested=x;y;\n"
+	o, err := ostree.ParseOrigin([]byte(text))
+	check(t, err)
+	if got, want := string(o.Bytes()), "[origin]\nrefspec=a\n[packages]\nrequested=x;y;\n"; got != want {
+		t.Errorf("origin is %q, want %q: all but what is transient", got, want)
+	}
+	for _, bad := range []string{"refspec=a\n", "[origin]\nnonsense\n"} {
+		if _, err := ostree.ParseOrigin([]byte(bad)); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+}
+
+// TestOriginOfContainer: what the deployment is made from is replaced, all else stays.
+func TestOriginOfContainer(t *testing.T) {
+	commit := strings.Repeat("a", 64)
+	for text, want := range map[string]string{
+		"[origin]\nbaserefspec=" + commit + "\noverride-commit=x\n[packages]\nrequested=x;y;\n":           commit,
+		"[packages]\nrequested=x;y;\n[origin]\noverride-commit=x\nrefspec=" + commit + "\ncustom-url=a\n": commit,
+		"[origin]\nrefspec=fedora:" + commit + "\noverride-commit=x\n[packages]\nrequested=x;y;\n":        "",
+		"[origin]\ncontainer-image-reference=x\noverride-commit=x\n[packages]\nrequested=x;y;\n":          "",
+	} {
+		o, err := ostree.ParseOrigin([]byte(text))
+		check(t, err)
+		if o.Commit() != want {
+			t.Errorf("%q: commit %q, want %q", text, o.Commit(), want)
+		}
+		got := string(o.WithContainer("image").Bytes())
+		if want := "[origin]\ncontainer-image-reference=image\noverride-commit=x\n[packages]\nrequested=x;y;\n"; got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+func FuzzParseStaged(f *testing.F) {
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if s, err := ostree.ParseStaged(data); (s == nil) != (err != nil) {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package ostree
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/ostree/gvariant"
+)
+
+// Bounds of extended attributes, in bytes, which the kernel has for all file
+// systems (linux/limits.h). One file system may take less.
+const (
+	maxXattrName  = 255
+	maxXattrValue = 64 << 10
+	maxXattrNames = 64 << 10 // of a file, with the NUL after each
+)
+
+// xattr is one extended attribute.
+type xattr struct {
+	name  string
+	value []byte
+}
+
+// parseXattrs reads an a(ayay), which must be canonical: sorted by name, each once.
+// Its bounds are the kernel's: what is longer no file can have.
+func parseXattrs(v gvariant.Value) ([]xattr, error) {
+	var xattrs []xattr
+	last, names := "", 0
+	for entry := range v.Members() {
+		raw, value := entry.Field(0).Bytes(), entry.Field(1).Bytes()
+		if len(raw) > maxXattrName+1 || len(value) > maxXattrValue {
+			return nil, fmt.Errorf("extended attribute %.40q… has a name of %d bytes and %d bytes, more than %d and %d",
+				raw, max(len(raw)-1, 0), len(value), maxXattrName, maxXattrValue)
+		}
+		text, ended := bytes.CutSuffix(raw, []byte{0})
+		name := string(text)
+		if !ended || name == "" || strings.Contains(name, "\x00") || name <= last {
+			return nil, fmt.Errorf("extended attribute %q: bad name or order", raw)
+		}
+		if names += len(raw); names > maxXattrNames {
+			return nil, fmt.Errorf("the names of its extended attributes have more than %d bytes", maxXattrNames)
+		}
+		last = name
+		xattrs = append(xattrs, xattr{name, value})
+	}
+	return xattrs, nil
+}
+
+// checkXattrs refuses what the kernel takes on no file of this mode, on any file
+// system, or does not keep as it is: then the object would be another one on disk.
+func checkXattrs(xattrs []xattr, mode uint32) error {
+	for _, x := range xattrs {
+		if err := x.check(mode); err != nil {
+			return fmt.Errorf("extended attribute %q: %w", x.name, err)
+		}
+	}
+	return nil
+}
+
+func (x xattr) check(mode uint32) error {
+	kind := mode & unix.S_IFMT
+	if len(x.value) == 0 && kind != unix.S_IFDIR { // of a directory it is never read back
+		return fmt.Errorf("it is empty, and ostree knows no empty ones")
+	}
+	namespace, rest, _ := strings.Cut(x.name, ".")
+	switch {
+	case namespace == "system":
+		return x.checkACL(mode)
+	case namespace != "user" && namespace != "trusted" && namespace != "security", rest == "":
+		return fmt.Errorf("no kernel has such a name")
+	case namespace == "user" && kind == unix.S_IFLNK:
+		return fmt.Errorf("a symbolic link cannot have it")
+	case x.name == "security.capability":
+		return checkCapability(x.value)
+	}
+	return nil
+}

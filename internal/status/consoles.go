@@ -1,0 +1,46 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/printable"
+)
+
+// tellConsoles shows on every console of the machine what failed and what to
+// do. /dev/console is only the last of those that the kernel was given.
+func tellConsoles(root string, err error) error {
+	active, rerr := os.ReadFile(filepath.Join(root, "sys/class/tty/console/active"))
+	if rerr != nil {
+		return fmt.Errorf("cannot find the consoles: %w", rerr)
+	}
+	var failed error
+	for name := range strings.FieldsSeq(string(active)) {
+		// Neither wait for a line without a carrier, nor let it become our controlling terminal.
+		tty, err2 := os.OpenFile(filepath.Join(root, "dev", name), os.O_WRONLY|os.O_APPEND|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
+		if err2 == nil {
+			_, err2 = tty.WriteString(notice(err))
+			err2 = errors.Join(err2, tty.Close())
+		}
+		failed = errors.Join(failed, err2)
+	}
+	return failed
+}
+
+// notice is what stands on the consoles of a machine whose first boot failed.
+func notice(err error) string {
+	text := "\n*** pivot: the first boot is not complete: kubelet is held ***\n" + printable.Text(err.Error()) + "\n"
+	if hint := fault.HintOf(err); hint != "" {
+		text += "What to do: " + printable.Text(hint) + "\n"
+	}
+	if fault.KindOf(err).Transient() {
+		text += "It will be tried again.\n"
+	}
+	// A raw line needs the return.
+	return strings.ReplaceAll(text+"***\n", "\n", "\r\n")
+}

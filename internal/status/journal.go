@@ -1,0 +1,104 @@
+package status
+
+import (
+	"maps"
+	"strconv"
+
+	"github.com/coreos/go-systemd/v22/journal"
+	"github.com/sirupsen/logrus"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/pivot"
+)
+
+// The fields of the journal's entries; docs/operations.md is the contract.
+const (
+	fieldMessageID = "MESSAGE_ID"
+	fieldPhase     = "PIVOT_PHASE"
+	fieldStep      = "PIVOT_STEP"
+	fieldAttempt   = "PIVOT_ATTEMPT"
+	fieldImage     = "PIVOT_IMAGE"
+	fieldHint      = "PIVOT_HINT"
+	fieldTransient = "PIVOT_TRANSIENT"
+)
+
+// messageID names what an event says, for programs that read the journal; "" if
+// it says nothing that a program would wait for. The values never change.
+func messageID(e pivot.Event) string {
+	switch e.Kind {
+	case pivot.Began:
+		return "2b68def496e64f3b9f03786aa647be3f"
+	case pivot.Waiting:
+		return "da8f62a29712404db0926b3903d3cb82"
+	case pivot.Failing:
+		return "396b7123bc044cbebf01c8fdc9ac3f14"
+	case pivot.Entered:
+		switch e.Record.Phase {
+		case pivot.Applying:
+			return "ce0d682167d4417bb5e7510a96e7519f"
+		case pivot.Committed:
+			return "2982393e9f684b7d87b2e122332ea270"
+		case pivot.Done:
+			return "eacf27a1ee9f4cd8b1422ddb80e7f2d7"
+		case pivot.Failed:
+			return "423c6e0d81a54dc9bf8ab9145017461e"
+		case pivot.Undone:
+			return "63603b4cec53436e91153a4ad6eef607"
+		}
+	}
+	return ""
+}
+
+// fields are what the journal's entry of an event has beside its message.
+func fields(e pivot.Event) logrus.Fields {
+	f := logrus.Fields{}
+	set := func(name, value string) {
+		if value != "" {
+			f[name] = value
+		}
+	}
+	set(fieldMessageID, messageID(e))
+	set(fieldPhase, string(e.Record.Phase))
+	set(fieldStep, string(e.Step))
+	set(fieldImage, e.Record.Target.Image.Reference)
+	if e.Record.Attempt > 0 {
+		set(fieldAttempt, strconv.Itoa(e.Record.Attempt))
+	}
+	if e.Err != nil {
+		set(fieldHint, fault.HintOf(e.Err))
+		set(fieldTransient, strconv.FormatBool(fault.KindOf(e.Err).Transient()))
+	}
+	return f
+}
+
+// Sink takes an entry for the journal, as journal.Send does.
+type Sink func(message string, priority journal.Priority, fields map[string]string) error
+
+// hook sends each line of a log to the journal too.
+type hook struct{ send Sink }
+
+// Levels implements logrus.Hook.
+func (hook) Levels() []logrus.Level { return logrus.AllLevels }
+
+// Fire implements logrus.Hook.
+func (h hook) Fire(e *logrus.Entry) error {
+	vars := map[string]string{"SYSLOG_IDENTIFIER": "pivot"}
+	for name, value := range maps.All(e.Data) {
+		if text, ok := value.(string); ok {
+			vars[name] = text
+		}
+	}
+	return h.send(text(e), priority(e.Level), vars)
+}
+
+func priority(level logrus.Level) journal.Priority {
+	switch {
+	case level <= logrus.ErrorLevel:
+		return journal.PriErr
+	case level == logrus.WarnLevel:
+		return journal.PriWarning
+	case level >= logrus.DebugLevel:
+		return journal.PriDebug
+	}
+	return journal.PriInfo
+}

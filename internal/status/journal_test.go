@@ -1,0 +1,132 @@
+package status_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/journal"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/status"
+	"machine-pivot/pivot"
+)
+
+// sent is an entry that the journal got.
+type sent struct {
+	message  string
+	priority journal.Priority
+	fields   map[string]string
+}
+
+// emit reports events on a scratch host and returns what the journal got.
+func emit(t *testing.T, events ...pivot.Event) (got []sent, lines string) {
+	t.Helper()
+	var w bytes.Buffer
+	log := status.NewLog(&w, func(message string, p journal.Priority, fields map[string]string) error {
+		got = append(got, sent{message, p, fields})
+		return nil
+	})
+	r := &status.Reporter{Root: t.TempDir(), Log: log, Notify: func(string) {}, Now: time.Now}
+	for _, e := range events {
+		r.Emit(e)
+	}
+	return got, w.String()
+}
+
+// TestJournalFields (P40): one entry for each event, with what programs ask for.
+func TestJournalFields(t *testing.T) {
+	err := fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
+	record := pivot.Record{Phase: pivot.Applying, Attempt: 2, Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os@sha256:aa"}}}
+	got, lines := emit(t, pivot.Event{Kind: pivot.Waiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed", Record: record})
+	if len(got) != 1 {
+		t.Fatalf("the journal got %+v", got)
+	}
+	want := map[string]string{
+		"SYSLOG_IDENTIFIER": "pivot", "MESSAGE_ID": "da8f62a29712404db0926b3903d3cb82",
+		"PIVOT_PHASE": "applying", "PIVOT_STEP": "pull", "PIVOT_ATTEMPT": "2", "PIVOT_IMAGE": "r.example/os@sha256:aa",
+		"PIVOT_HINT": "start the registry", "PIVOT_TRANSIENT": "true",
+	}
+	for name, value := range want {
+		if got[0].fields[name] != value {
+			t.Errorf("%s=%q, want %q", name, got[0].fields[name], value)
+		}
+	}
+	if len(got[0].fields) != len(want) || got[0].priority != journal.PriWarning {
+		t.Errorf("entry %+v", got[0])
+	}
+	if message := "pull: warning: try 1 failed: connection refused"; got[0].message != message || lines != "pivot: "+message+"\n" {
+		t.Errorf("message %q, line %q", got[0].message, lines)
+	}
+}
+
+// TestMessageIDs holds the documented table against what is sent: each ID once
+// for its event, and none that is not documented.
+func TestMessageIDs(t *testing.T) {
+	documented, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	messageRow := regexp.MustCompile("^\\| `([0-9a-f]{32})` \\| (.*) \\|\n$")
+	table := map[string]string{}
+	for line := range strings.Lines(string(documented)) {
+		if row := messageRow.FindStringSubmatch(line); row != nil {
+			table[row[1]] = row[2]
+		}
+	}
+	failure := errors.New("x")
+	for says, e := range map[string]pivot.Event{
+		"a step began": {Kind: pivot.Began},
+		"a try failed for a transient reason; it will be tried again": {Kind: pivot.Waiting, Err: failure},
+		"phase `applying`":  {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Applying}},
+		"phase `committed`": {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Committed}},
+		"phase `done`":      {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Done}},
+		"phase `failed`":    {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Failed}},
+		"phase `undone`: somebody went back after a first boot": {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Undone}},
+		"the run ended with a failure":                          {Kind: pivot.Failing, Err: failure},
+	} {
+		var ids []string
+		got, _ := emit(t, e)
+		for _, s := range got {
+			if id := s.fields["MESSAGE_ID"]; id != "" {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) != 1 || table[ids[0]] != says {
+			t.Errorf("%q is sent with %q, documented are %v", says, ids, table)
+			continue
+		}
+		delete(table, ids[0])
+	}
+	if len(table) > 0 {
+		t.Errorf("documented but never sent: %v", table)
+	}
+}
+
+// TestConsoles (P24, P40): who looks at any console of a held machine sees why.
+func TestConsoles(t *testing.T) {
+	r, _, _ := reporter(t)
+	r.Consoles = true
+	for path, content := range map[string]string{
+		"sys/class/tty/console/active": "tty0 ttyS0\n", "dev/tty0": "", "dev/ttyS0": "",
+	} {
+		file := filepath.Join(r.Root, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Emit(pivot.Event{Kind: pivot.Failing, Err: fault.New(fault.Refused, "cannot pivot").WithHint("install it anew")})
+	for _, tty := range []string{"tty0", "ttyS0"} {
+		text, err := os.ReadFile(filepath.Join(r.Root, "dev", tty))
+		for _, want := range []string{"kubelet is held", "cannot pivot\r\n", "What to do: install it anew"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s shows %q (%v), want %q", tty, text, err, want)
+			}
+		}
+	}
+}

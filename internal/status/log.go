@@ -1,0 +1,49 @@
+package status
+
+import (
+	"io"
+
+	"github.com/sirupsen/logrus"
+
+	"machine-pivot/internal/printable"
+)
+
+// NewLog is a logger of lines for people, which also go to the journal with
+// their fields unless send is nil. It is logrus' standard logger, so that what
+// the image library says comes out the same way.
+func NewLog(w io.Writer, send Sink) *logrus.Logger {
+	log := logrus.StandardLogger()
+	log.SetOutput(w)
+	log.SetFormatter(lineFormat{})
+	hooks := logrus.LevelHooks{}
+	if send != nil {
+		hooks.Add(hook{send})
+	}
+	log.ReplaceHooks(hooks)
+	return log
+}
+
+// lineFormat is "pivot: STEP: MESSAGE", with the level where it is a problem. What
+// others put into a message stays in it.
+type lineFormat struct{}
+
+// Format implements logrus.Formatter.
+func (lineFormat) Format(e *logrus.Entry) ([]byte, error) {
+	return []byte("pivot: " + text(e) + "\n"), nil
+}
+
+// text is an entry for people, on the console and in the journal.
+func text(e *logrus.Entry) string {
+	line := ""
+	if step, _ := e.Data[fieldStep].(string); step != "" {
+		line = step + ": "
+	}
+	if e.Level <= logrus.WarnLevel {
+		line += e.Level.String() + ": "
+	}
+	line += e.Message
+	if err, ok := e.Data[logrus.ErrorKey].(error); ok {
+		line += ": " + err.Error()
+	}
+	return printable.Text(line)
+}

@@ -1,0 +1,85 @@
+// Package status shows what a pivot is doing: to systemd (STATUS= of the unit),
+// to /run/pivot/status.json, and as lines for people and the journal.
+package status
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/pivot"
+)
+
+// Status is the JSON form of "pivot status".
+type Status struct {
+	Phase   pivot.Phase       `json:"phase"`
+	Step    pivot.Step        `json:"step"`
+	Percent int               `json:"percent"` // of the step; 0 where it cannot be known
+	Attempt int               `json:"attempt"`
+	Target  pivot.Target      `json:"target"`
+	Booted  *pivot.Deployment `json:"booted"`
+	Error   *pivot.Failure    `json:"error"`
+	Started time.Time         `json:"started,omitzero"`
+	Phases  []pivot.Duration  `json:"phases"`
+	Pending *pivot.Deployment `json:"pending"` // what the next boot starts, if not what is booted
+	History []pivot.Account   `json:"history"` // the transactions that are over, oldest first
+	Notes   []string          `json:"notes"`   // what the host says of the phase
+}
+
+// Of is the status that a record and the last event of a run amount to.
+func Of(e pivot.Event) Status {
+	s := Status{
+		Phase: e.Record.Phase, Step: e.Step, Attempt: e.Record.Attempt, Target: e.Record.Target,
+		Error: e.Record.Error, Started: e.Record.Started, Phases: e.Record.Phases, History: e.Record.History,
+	}
+	if e.Total > 0 {
+		s.Percent = int(100 * e.Done / e.Total)
+	}
+	if s.Phases == nil {
+		s.Phases = []pivot.Duration{}
+	}
+	if s.History == nil {
+		s.History = []pivot.Account{}
+	}
+	s.Notes = []string{}
+	return s
+}
+
+// path is where the status of this boot's run is, below the root directory.
+const path = "run/pivot/status.json"
+
+// Write replaces the status of this boot's run.
+func (s Status) Write(root string) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("cannot write status: %w", err)
+	}
+	file := filepath.Join(root, path)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("cannot write status: %w", err)
+	}
+	return hostfiles.Replace(hostfiles.OS{}, file, append(data, '\n'), 0o644)
+}
+
+// Read returns the status of this boot's run, or else what the journal tells of
+// an earlier boot's.
+func Read(root string) (Status, error) {
+	data, err := os.ReadFile(filepath.Join(root, path))
+	if errors.Is(err, fs.ErrNotExist) {
+		record, err := pivot.JournalIn(root).Load()
+		return Of(pivot.Event{Record: record}), err
+	}
+	if err != nil {
+		return Status{}, fmt.Errorf("cannot read status: %w", err)
+	}
+	var s Status
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Status{}, fmt.Errorf("cannot read status %s: %w", path, err)
+	}
+	return s, nil
+}

@@ -1,0 +1,135 @@
+package status_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/printable"
+	"machine-pivot/internal/status"
+	"machine-pivot/pivot"
+)
+
+// reporter is one on a scratch host, with what it told.
+func reporter(t *testing.T) (r *status.Reporter, log *bytes.Buffer, told *[]string) {
+	t.Helper()
+	log, told = &bytes.Buffer{}, &[]string{}
+	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return &status.Reporter{
+		Root: t.TempDir(), Log: status.NewLog(log, nil),
+		Notify: func(s string) { *told = append(*told, s) },
+		Now:    func() time.Time { clock = clock.Add(100 * time.Millisecond); return clock },
+	}, log, told
+}
+
+func TestEvents(t *testing.T) {
+	r, log, told := reporter(t)
+	err := fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
+	record := pivot.Record{Phase: pivot.Applying, Attempt: 1}
+	r.Emit(pivot.Event{Kind: pivot.Began, Step: pivot.StepPull, Message: "pulling x", Record: record})
+	for done := range int64(20) {
+		r.Emit(pivot.Event{Kind: pivot.Progressed, Step: pivot.StepPull, Done: done * 1e6, Total: 20e6, Record: record})
+	}
+	r.Emit(pivot.Event{Kind: pivot.Waiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed, next in 1s", Record: record})
+	record.Error, record.Phase = pivot.FailureOf(err), pivot.Failed
+	r.Emit(pivot.Event{Kind: pivot.Failing, Step: pivot.StepPull, Err: err, Record: record})
+
+	wantLog := "pivot: pull: pulling x\npivot: pull: warning: try 1 failed, next in 1s: connection refused\n" +
+		"pivot: pull: error: connection refused\npivot: pull: hint: start the registry\n"
+	if log.String() != wantLog {
+		t.Errorf("log is\n%s\nwant\n%s", log, wantLog)
+	}
+	if n := len(*told); n > 10 {
+		t.Errorf("systemd was told %d times: progress must be rare", n)
+	}
+	if !slices.Contains(*told, "pull: 50%, 10.0 MB of 20.0 MB, 10.0 MB/s, 1s left") {
+		t.Errorf("systemd was told %q", *told)
+	}
+	s, rerr := status.Read(r.Root)
+	if rerr != nil || s.Phase != pivot.Failed || s.Error.Hint != "start the registry" || s.Error.Permanent {
+		t.Errorf("status %+v, %v", s, rerr)
+	}
+}
+
+// The keys are a contract with other programs.
+func TestKeys(t *testing.T) {
+	r, _, _ := reporter(t)
+	r.Emit(pivot.Event{Kind: pivot.Failing, Err: errors.New("x"), Record: pivot.Record{
+		Error: pivot.FailureOf(errors.New("x")), Started: time.Unix(0, 0), Phases: []pivot.Duration{{Name: "pull", Seconds: 1.5}},
+	}})
+	data, err := os.ReadFile(filepath.Join(r.Root, "run/pivot/status.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(data, &object); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"phase", "step", "percent", "attempt", "target", "booted", "error", "started", "phases", "pending", "history"} {
+		if _, ok := object[key]; !ok {
+			t.Errorf("no key %q in\n%s", key, data)
+		}
+	}
+	for _, want := range []string{`"message": "x"`, `"hint": ""`, `"permanent": true`, `"name": "pull"`, `"seconds": 1.5`} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("no %s in\n%s", want, data)
+		}
+	}
+}
+
+func TestWithoutARunTheJournalTells(t *testing.T) {
+	root := t.TempDir()
+	if s, err := status.Read(root); err != nil || s.Phase != pivot.Idle {
+		t.Errorf("a fresh host: %+v, %v", s, err)
+	}
+	if err := pivot.JournalIn(root).Save(pivot.Record{Phase: pivot.Done, Attempt: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := status.Read(root); err != nil || s.Phase != pivot.Done || s.Attempt != 2 {
+		t.Errorf("after a run: %+v, %v", s, err)
+	}
+}
+
+// TestHostileText: what a registry says becomes no line, no sequence on a terminal, and
+// no message of its own in systemd's protocol.
+func TestHostileText(t *testing.T) {
+	r, log, told := reporter(t)
+	r.Consoles = true
+	for path, content := range map[string]string{"sys/class/tty/console/active": "tty0\n", "dev/tty0": ""} {
+		file := filepath.Join(r.Root, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const text = "no\x1b[2J\u009b\u202e\nMAINPID=1\npivot: prove: done"
+	err := fault.New(fault.Unavailable, text).WithHint(text)
+	r.Emit(pivot.Event{Kind: pivot.Waiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed"})
+	r.Emit(pivot.Event{Kind: pivot.Noted, Message: text})
+	r.Emit(pivot.Event{Kind: pivot.Failing, Step: pivot.StepPull, Err: err})
+	shown, rerr := os.ReadFile(filepath.Join(r.Root, "dev/tty0"))
+	if rerr != nil {
+		t.Fatal(rerr)
+	}
+	for name, lines := range map[string]string{"log": log.String(), "console": strings.ReplaceAll(string(shown), "\r\n", "\n")} {
+		if !strings.Contains(lines, `no\x1b[2J\u009b\u202e`) {
+			t.Errorf("the %s does not show the text: %q", name, lines)
+		}
+		for line := range strings.Lines(lines) {
+			if line = strings.TrimSuffix(line, "\n"); printable.Line(line) != line || strings.HasPrefix(line, "MAINPID") || strings.HasPrefix(line, "pivot: prove") {
+				t.Errorf("the %s shows %q", name, line)
+			}
+		}
+	}
+	for _, status := range *told {
+		if printable.Line(status) != status {
+			t.Errorf("systemd is told %q", status)
+		}
+	}
+}
