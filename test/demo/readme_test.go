@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/pinning"
+	"machine-pivot/internal/pinning"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/vm"
 )
@@ -45,6 +45,9 @@ func TestReadme(t *testing.T) {
 	said = append(said, proof(t, first)...)
 	for i := range said {
 		said[i] = timeless(said[i])
+	}
+	if lines := sample(t); timeless(lines[0]) != said[0] {
+		t.Errorf("the README begins with %q, not with the image's layers", lines[0])
 	}
 	for _, line := range sample(t) {
 		i := slices.Index(said, timeless(line))
