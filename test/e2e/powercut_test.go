@@ -332,11 +332,12 @@ func (c *cutter) bootSome(n int) {
 	}
 }
 
-// midway is the disk that has the most layers of an image, but not the image.
+// midway is the disk that has the most layers of an image, but not all.
 func (c *cutter) midway() (disk cutDisk) {
 	c.t.Helper()
+	all := len(c.interesting[len(c.interesting)-1].below(layerRefs))
 	for _, d := range c.interesting {
-		if len(d.below(imageRefs)) == 0 && len(d.below(layerRefs)) > len(disk.below(layerRefs)) {
+		if n := len(d.below(layerRefs)); n < all && n > len(disk.below(layerRefs)) {
 			disk = d
 		}
 	}
