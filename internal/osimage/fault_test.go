@@ -2,6 +2,7 @@ package osimage_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -109,11 +110,32 @@ func TestFaults(t *testing.T) {
 		},
 	}
 	native.none = func(t *testing.T, repo string) { onlyLayers(t, repo, native.large) }
+	derived := derivedToSpoil(t)
 	ownEnvironment(t)
-	for name, img := range map[string]*spoilt{"legacy": old, "native": native} {
+	for name, img := range map[string]*spoilt{"legacy": old, "native": native, "derived": derived} {
 		img.find(t)
 		t.Run(name, func(t *testing.T) { testFaults(t, img) })
 	}
+}
+
+// derivedToSpoil is an image whose largest layer is a derived one, between others.
+func derivedToSpoil(t *testing.T) *spoilt {
+	t.Helper()
+	o := newOSTree(t)
+	content := make([]byte, 4<<20)
+	rand.NewChaCha8([32]byte{}).Read(content) // a byte of it is a byte of the layer
+	large := regular("usr/bin/large", string(content))
+	s := &spoilt{Image: o.asBase().derive([][]entry{{regular("usr/share/one", "1")}, {large}, {gone("usr/share/one")}})}
+	o.write("usr/bin/large", string(content))
+	want := list(t, o.repo, o.commit())
+	s.whole = func(t *testing.T, result osimage.Result, repo string) {
+		if got := list(t, repo, result.Commit); got != want {
+			t.Errorf("the merged tree differs:\n%s", difference(want, got))
+		}
+		noPartial(t, repo)
+	}
+	s.none = func(t *testing.T, repo string) { onlyLayers(t, repo, s.large) }
+	return s
 }
 
 func testFaults(t *testing.T, img *spoilt) {

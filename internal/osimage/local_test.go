@@ -92,6 +92,29 @@ func TestLocalImport(t *testing.T) {
 	}
 }
 
+// TestLocalDerived: an image with derived layers is the same from each medium.
+func TestLocalDerived(t *testing.T) {
+	o := newOSTree(t)
+	img := o.asBase().derive([][]entry{{regular("usr/bin/tool", "new"), regular("usr/share/one", "1")}, {gone("usr/share/one")}})
+	o.write("usr/bin/tool", "new")
+	for _, transport := range localMedia() {
+		t.Run(transport, func(t *testing.T) {
+			h := newLocalHost(t)
+			o.t = t
+			image, err := h.lookUp(t.Context(), parse(t, transport+":"+writeMedium(t, transport, img)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			target := bare(t)
+			result, err := h.importRef(image.Reference, target)
+			if err != nil || result.Format != osimage.Layered {
+				t.Fatal(result.Format, err)
+			}
+			sameTree(t, target, result.Commit, o)
+		})
+	}
+}
+
 // TestLocalNames: a layout may hold several images, each by a name.
 func TestLocalNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "oci")
