@@ -3,9 +3,11 @@ package lab
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -55,6 +57,20 @@ func (l *Lab) Derived(ctx context.Context) (image string, err error) {
 		return "", err
 	}
 	return l.push(ctx, "derived", img)
+}
+
+// WithFiles serves B with a derived layer of files, by path and content, and returns its
+// reference.
+func (l *Lab) WithFiles(ctx context.Context, name string, files map[string]string) (image string, err error) {
+	var layer []oscontainer.Entry
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		layer = append(layer, oscontainer.File(path, files[path]))
+	}
+	img, err := oscontainer.Encapsulated(l.Guest.BareRepo(), l.Guest.CommitB, oscontainer.WithDerived(layer...), l.workDir(name), oscontainer.WithChunks(8))
+	if err != nil {
+		return "", err
+	}
+	return l.push(ctx, name, img)
 }
 
 // Plain serves B and the same layers as an image without an ostree commit, in n
