@@ -41,7 +41,7 @@ BOOTS = ./test/e2e ./test/vm
 GOTEST = go test -json -vet=off -count 1
 
 # What "make nightly" runs in place of "make test".
-NIGHTLY = ^(TestToNewerRelease|TestOnNewerRelease|TestSELinuxWhole|TestArchitecturesWhole)$$
+NIGHTLY = ^(TestToNewerRelease|TestOnNewerRelease|TestSELinuxWhole|TestComposefs|TestArchitecturesWhole)$$
 
 test: deps check
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary

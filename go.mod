@@ -90,4 +90,4 @@ require (
 
 tool honnef.co/go/tools/cmd/staticcheck
 
-replace github.com/proglottis/gpgme => ./osimage/source/nogpgme
+replace github.com/proglottis/gpgme => ./internal/osimage/source/nogpgme

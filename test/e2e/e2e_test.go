@@ -43,6 +43,7 @@ func TestFirstBoot(t *testing.T) {
 		{"bad MachineConfig", badMachineConfig},
 		{"CPUs that are not there or that nosmt switches off", refusedCPUs},
 		{"already at target", alreadyAtTarget},
+		{"composefs that ostree cannot make", composefsRefused},
 		{"no network in the initramfs", noNetwork},
 	} {
 		cases = append(cases, bootCase{c.name, func(t *testing.T) { c.run(t, alone(t, world)) }})

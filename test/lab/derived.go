@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -81,6 +83,20 @@ func (l *Lab) DerivedVersion(ctx context.Context, version int) (Image, error) {
 	}
 	reference, err := l.push(ctx, "derived", img)
 	return Image{reference, img}, err
+}
+
+// WithFiles serves B with a derived layer of files, by path and content, and returns its
+// reference.
+func (l *Lab) WithFiles(ctx context.Context, name string, files map[string]string) (image string, err error) {
+	var layer []oscontainer.Entry
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		layer = append(layer, oscontainer.File(path, files[path]))
+	}
+	img, err := oscontainer.Encapsulated(l.Guest.BareRepo(), l.Guest.CommitB, oscontainer.WithDerived(layer...), l.workDir(name), oscontainer.WithChunks(8))
+	if err != nil {
+		return "", err
+	}
+	return l.push(ctx, name, img)
 }
 
 // Plain serves B and the same layers as an image without an ostree commit, in n

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -28,6 +29,8 @@ type GuestSpec struct {
 	// Overlay is in both versions; below /etc its files become the defaults in
 	// /usr/etc. Its dracut modules become part of the initramfs.
 	Overlay []TreeFile
+	// OverlayB is in B only, on top of that, and in the tree that B's initramfs is made of.
+	OverlayB []TreeFile
 }
 
 func (s GuestSpec) suiteA() string { return cmp.Or(s.Suite, Bookworm) }
@@ -36,6 +39,7 @@ func (s GuestSpec) suiteA() string { return cmp.Or(s.Suite, Bookworm) }
 const (
 	Bookworm = "bookworm" // Debian 12: kernel 6.1, systemd 252, libostree 2022.7, dracut 059
 	Trixie   = "trixie"   // Debian 13: kernel 6.12, systemd 257, libostree 2025.2, dracut 106
+	Forky    = "forky"    // Debian testing, which moves: libostree 2026.4, the first release here that has composefs
 )
 
 // Guest is an operating system in two versions. B differs from A in its
@@ -130,11 +134,14 @@ func (c cache) buildVersion(ctx context.Context, v version, suite string, spec G
 	if err != nil {
 		return build{}, err
 	}
-	policy := spec.SELinux.policy(v)
+	policy, overlay := spec.SELinux.policy(v), spec.Overlay
 	if spec.PolicyApart {
 		policy = ""
 	}
-	made, err := base.version(ctx, v, spec.Overlay, policy)
+	if v.successor {
+		overlay = slices.Concat(overlay, spec.OverlayB)
+	}
+	made, err := base.version(ctx, v, overlay, policy)
 	if err != nil {
 		return build{}, err
 	}

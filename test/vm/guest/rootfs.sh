@@ -21,7 +21,11 @@ mapfile -t sources < <(
 )
 [[ " ${sources[*]-} " == *" $suite main "* ]] || sources=()
 
+# A mirror that does not follow is good enough if it is for this machine.
+valid=$(apt-config shell valid Acquire::Check-Valid-Until/b 2>/dev/null) && eval "$valid"
+
 options=(--quiet --mode=root --variant=minbase --components=main --aptopt='APT::Install-Recommends "false"')
+options+=(--aptopt="Acquire::Check-Valid-Until \"${valid:-true}\"")
 for dir in man doc locale info; do
 	options+=(--dpkgopt="path-exclude=/usr/share/$dir/*")
 done

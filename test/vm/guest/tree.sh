@@ -94,7 +94,7 @@ keep_policy() {
 prune_modules() {
 	local keep module
 	keep=$(mktemp)
-	for module in virtio_net virtio_blk virtio_pci virtio_rng overlay loop af_packet xfs ext4; do
+	for module in virtio_net virtio_blk virtio_pci virtio_rng overlay erofs loop af_packet xfs ext4; do
 		# Fails for what is built in.
 		chroot . modprobe -S "$kver" --show-depends $module 2>/dev/null || true
 	done | awk '$1 == "insmod" { sub(".*/lib/modules/", "usr/lib/modules/", $2); print $2 }' | sort -u >"$keep"
@@ -110,7 +110,7 @@ prune_files() {
 }
 
 kernel() {
-	cp "boot/vmlinuz-$kver" "$modules/vmlinuz"
+	[ -e "$modules/vmlinuz" ] || cp "boot/vmlinuz-$kver" "$modules/vmlinuz" # newer packages have it there
 }
 
 # layout makes the mutable places links into /var and keeps /etc as ostree's default.

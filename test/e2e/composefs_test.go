@@ -1,0 +1,71 @@
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/host"
+	"machine-pivot/test/lab"
+	"machine-pivot/test/vm"
+)
+
+const (
+	prepareRoot     = "usr/lib/ostree/prepare-root.conf"
+	composefsNeeded = "[composefs]\nenabled = yes\n"
+)
+
+// TestComposefs is a first boot into a system whose initramfs mounts its root from an
+// image of composefs and from nothing else, in both modes. It is of "make nightly": the
+// first release of Debian whose libostree makes such images is still moving.
+func TestComposefs(t *testing.T) {
+	l := newLab(t, vm.GuestSpec{
+		Suite: vm.Forky, OverlayB: []vm.TreeFile{{Path: "/" + prepareRoot, Mode: 0o644, Content: []byte(composefsNeeded)}},
+	})
+	for _, mode := range []host.Mode{host.ModeSystem, host.ModeInitramfs} {
+		t.Run(string(mode), func(t *testing.T) {
+			want := l.Wanted()
+			said := lab.Typed("echo @@root $$(stat -f -c %%T /)", "PathExists=/usr")
+			m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: said, Mode: mode})
+			first := boot(t, m, vm.BootOptions{})
+			expectPivot(t, first)
+			expectPivotIn(t, first, mode)
+			if first.Said("@@root overlayfs") {
+				t.Error("A has composefs as well: that shows nothing")
+			}
+			second := boot(t, m, vm.BootOptions{})
+			expectArrived(t, second, want)
+			if !second.Said("@@root overlayfs") {
+				t.Error("the root is not composefs")
+			}
+			// What runs so is observed and changed as any other.
+			expectProven(t, m, want)
+		})
+	}
+}
+
+// composefsRefused is a first boot into such a system with a libostree that cannot make
+// the image.
+func composefsRefused(t *testing.T, l *lab.Lab) {
+	image, err := l.WithFiles(t.Context(), "composefs", map[string]string{prepareRoot: composefsNeeded})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := l.Wanted()
+	want.Image = image
+	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want)})
+	only := boot(t, m, vm.BootOptions{})
+	if only.Exit != vm.PoweredOff {
+		t.Fatalf("the machine %s, want no reboot", only.Exit)
+	}
+	r := report(t, only)
+	if r.Unit.ActiveState != "failed" || r.Unit.ExecMainStatus != 78 || r.Deployments != 1 {
+		t.Errorf("unit %+v, %d deployments; want one, and the unit failed with 78", r.Unit, r.Deployments)
+	}
+	if r.Kubelet.ActiveState == "active" || only.Said("@@kubelet started") {
+		t.Error("kubelet started")
+	}
+	failure := r.Status.Error
+	if failure == nil || !strings.Contains(failure.Message, "libostree 2022.7 of this host does not have composefs") || failure.Hint == "" {
+		t.Errorf("status %+v, want what is missing and the remedy", failure)
+	}
+}
