@@ -140,7 +140,7 @@ func TestEarlyStepsAside(t *testing.T) {
 		want    string
 	}{
 		{"chosen", place{}, func(h *hostdir.Host) { h.Write("/etc/pivot/firstboot.conf", []byte("mode=system\n")) }, nil, "pivot.mode is system"},
-		{"no /boot", place{mount: later("no boot entries")}, nil, nil, "no boot entries"},
+		{"no boot entries", place{mount: later("no boot entries")}, nil, nil, "no boot entries"},
 		{"no network", place{network: later("no default route")}, nil, nil, "no default route"},
 		{"SELinux with an old libostree", place{}, func(h *hostdir.Host) { h.Policy("/etc(/.*)? system_u:object_r:etc_t:s0") }, nil, "cannot make a deployment the default"},
 		{"zipl", place{}, func(h *hostdir.Host) { config(h, "bootloader=none", "bootloader=zipl") },

@@ -33,7 +33,7 @@ func TestNextVersion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
-			h.RepoConfig("fsync", "false") // each layer would be waited for
+			h.RepoConfig("core.fsync", "false") // each layer would be waited for
 			serve(t, h, image(h, 1))
 			arrive(t, h, "ostree")
 			expectVersion(t, h, "1")

@@ -128,8 +128,16 @@ func (s *Standin) stage(args []string) error {
 	if err != nil {
 		return err
 	}
+	serial := 0 // as libostree counts: one more than each that is there
+	for _, other := range others {
+		n, err := strconv.Atoi(strings.TrimPrefix(filepath.Ext(other), "."))
+		if err != nil {
+			return err
+		}
+		serial = max(serial, n+1)
+	}
 	replaces := s.name
-	s.name = fmt.Sprintf("%s.%d", commit, len(others))
+	s.name = fmt.Sprintf("%s.%d", commit, serial)
 	s.staged = nil
 	var kargs []any
 	locked := false

@@ -5,15 +5,19 @@ import (
 	"slices"
 )
 
+// byKernel is how a line begins that the kernel itself writes: with the time and, as a
+// rule, what in it speaks. It says much else, as its command line.
+const byKernel = `^\[ *\d+\.\d{6}\] (\w[\w ]*: )?`
+
 // stall is how the kernel begins to report that a processor, or its read-copy-update,
 // makes no progress. That can be over a moment later: a guest to which a busy host
 // gives no processor for a while says the same.
-var stall = regexp.MustCompile(`BUG: soft lockup - CPU#\d+ stuck|INFO: rcu_\w+ (self-detected stall|detected (expedited )?stalls) on CPU|` +
-	`Watchdog detected hard LOCKUP|BUG: workqueue lockup`)
+var stall = regexp.MustCompile(byKernel + `(BUG: soft lockup - CPU#\d+ stuck|INFO: rcu_\w+ (self-detected stall|detected (expedited )?stalls) on CPU|` +
+	`Watchdog detected hard LOCKUP|BUG: workqueue lockup)`)
 
 // blocked is how the kernel begins to report that a task waits for a lock or a disk for
 // too long; and which: its name and its number.
-var blocked = regexp.MustCompile(`INFO: task (\S.*:\d+) blocked .*for more than \d+ seconds`)
+var blocked = regexp.MustCompile(byKernel + `INFO: task (\S.*:\d+) blocked .*for more than \d+ seconds`)
 
 // ofKernel is a line that the kernel itself writes: it begins with the time.
 var ofKernel = regexp.MustCompile(`^\[ *\d+\.\d{6}\]`)
@@ -48,8 +52,8 @@ func (c *console) blockedTwice(line string) bool {
 	if found == nil {
 		return false
 	}
-	twice := slices.Contains(c.blocked, found[1])
-	c.blocked = append(c.blocked, found[1])
+	twice := slices.Contains(c.blocked, found[2])
+	c.blocked = append(c.blocked, found[2])
 	return twice
 }
 
