@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"math"
 	"reflect"
 	"runtime"
 	"strings"
@@ -115,15 +116,20 @@ func TestOpenTakesNoMemory(t *testing.T) {
 		"arrays":   {"aay", make([]byte, size), 1 << 12}, // each of them empty
 		"variants": {"av", framed(variants, 8, 3), size * 40},
 	} {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, err := gvariant.Open(c.typ, c.data)
-		runtime.ReadMemStats(&after)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
+		// The least of several: the runtime and its collector allocate now and then, too.
+		least := uint64(math.MaxUint64)
+		for range 5 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := gvariant.Open(c.typ, c.data)
+			runtime.ReadMemStats(&after)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			least = min(least, after.TotalAlloc-before.TotalAlloc)
 		}
-		if got := after.TotalAlloc - before.TotalAlloc; got > c.bound {
-			t.Errorf("%s: %d bytes were allocated, want at most %d", name, got, c.bound)
+		if least > c.bound {
+			t.Errorf("%s: %d bytes were allocated, want at most %d", name, least, c.bound)
 		}
 		if value, err := gvariant.Decode(c.typ, c.data); err == nil && c.typ != "ay" {
 			t.Errorf("%s: decoded to %T", name, value)
