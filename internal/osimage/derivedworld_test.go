@@ -220,10 +220,7 @@ func (o *osTree) encapsulated(opts ...oscontainer.Option) v1.Image {
 // opts on top.
 func plainImage(t *testing.T, o *osTree, n int, opts ...oscontainer.Option) v1.Image {
 	t.Helper()
-	entries, err := oscontainer.FromTree(o.dir)
-	o.must(err)
-	opts = append(append(oscontainer.Spread(entries, n), opts...), oscontainer.WithWorkDir(t.TempDir()))
-	img, err := oscontainer.Plain("1.2.3", opts...)
+	img, err := oscontainer.PlainTree(o.dir, "1.2.3", n, append(opts, oscontainer.WithWorkDir(t.TempDir()))...)
 	o.must(err)
 	return img
 }

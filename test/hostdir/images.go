@@ -25,10 +25,7 @@ func (h *Host) PlainImage(n int, opts ...oscontainer.Option) v1.Image {
 	h.t.Helper()
 	tree := filepath.Join(h.t.TempDir(), "tree")
 	h.run("ostree", "checkout", "--repo="+h.Archive, h.Commit, tree)
-	entries, err := oscontainer.FromTree(tree)
-	h.must(err)
-	opts = append(append(oscontainer.Spread(entries, n), opts...), oscontainer.WithWorkDir(h.t.TempDir()))
-	img, err := oscontainer.Plain("B.2", opts...)
+	img, err := oscontainer.PlainTree(tree, "B.2", n, append(opts, oscontainer.WithWorkDir(h.t.TempDir()))...)
 	h.must(err)
 	return img
 }

@@ -107,16 +107,11 @@ func (l *Lab) Plain(ctx context.Context, n int) (image string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot check out B: %w\n%s", err, out)
 	}
-	entries, err := oscontainer.FromTree(tree)
-	if err != nil {
-		return "", err
-	}
 	layers, err := l.layers(1)
 	if err != nil {
 		return "", err
 	}
-	opts := append(oscontainer.Spread(entries, n), append(layers, l.workDir(fmt.Sprintf("plain-%d", n)))...)
-	img, err := oscontainer.Plain("B.2", opts...)
+	img, err := oscontainer.PlainTree(tree, "B.2", n, append(layers, l.workDir(fmt.Sprintf("plain-%d", n)))...)
 	if err != nil {
 		return "", err
 	}
@@ -126,18 +121,11 @@ func (l *Lab) Plain(ctx context.Context, n int) (image string, err error) {
 // Inspect asks pivot how many layers an image has that the registry serves: of an
 // ostree commit, and derived ones.
 func (l *Lab) Inspect(ctx context.Context, image string) (base, derived int, err error) {
-	root, err := os.MkdirTemp(l.dir, "inspect-*")
+	dir, err := os.MkdirTemp(l.dir, "inspect-*")
 	if err != nil {
 		return 0, 0, err
 	}
-	for _, f := range l.accessAs(l.Registry.Host()) {
-		path := filepath.Join(root, f.Path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.Content, f.Mode)); err != nil {
-			return 0, 0, err
-		}
-	}
-	here := strings.Replace(image, l.Registry.HostAs(guestHost), l.Registry.Host(), 1)
-	out, err := l.program(ctx, "pivot", "image", "inspect", "--root="+root, "-o=json", here)
+	out, err := l.onImage(ctx, dir, "inspect", image, "-o=json")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -149,6 +137,20 @@ func (l *Lab) Inspect(ctx context.Context, image string) (base, derived int, err
 		return 0, 0, fmt.Errorf("cannot read what pivot says of image %s: %w", image, err)
 	}
 	return len(found.Layers) - found.Derived, found.Derived, nil
+}
+
+// onImage runs a command of "pivot image" on an image as on a machine, whose root is
+// made below dir, that may use the registry.
+func (l *Lab) onImage(ctx context.Context, dir, command, image string, flags ...string) ([]byte, error) {
+	root := filepath.Join(dir, "root")
+	for _, f := range l.accessAs(l.Registry.Host()) {
+		path := filepath.Join(root, f.Path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, f.Content, f.Mode)); err != nil {
+			return nil, err
+		}
+	}
+	here := strings.Replace(image, l.Registry.HostAs(guestHost), l.Registry.Host(), 1)
+	return l.program(ctx, "pivot", append([]string{"image", command, "--root=" + root, here}, flags...)...)
 }
 
 // workDir is where an image's layers are kept.

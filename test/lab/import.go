@@ -17,23 +17,11 @@ func (l *Lab) Import(ctx context.Context, image string) (tree string, err error)
 	if err != nil {
 		return "", err
 	}
-	host := l.Registry.HostAs("127.0.0.1")
-	image = host + strings.TrimPrefix(image, l.Registry.HostAs(guestHost))
-	root, secret, repo := filepath.Join(dir, "root"), filepath.Join(dir, "auth.json"), filepath.Join(dir, "repo")
-	certs := filepath.Join(root, "etc/containers/certs.d", host)
-	if err := os.MkdirAll(certs, 0o755); err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(filepath.Join(certs, "ca.crt"), l.Registry.CA(), 0o644); err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(secret, l.Registry.PullSecret(host), 0o600); err != nil {
-		return "", err
-	}
+	repo := filepath.Join(dir, "repo")
 	if out, err := exec.CommandContext(ctx, "ostree", "init", "--repo="+repo, "--mode=bare").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot make a repository: %w\n%s", err, out)
 	}
-	if _, err := l.program(ctx, "pivot", "image", "import", image, "--repo", repo, "--root", root, "--authfile", secret); err != nil {
+	if _, err := l.onImage(ctx, dir, "import", image, "--repo", repo); err != nil {
 		return "", err
 	}
 	ref, err := exec.CommandContext(ctx, "ostree", "refs", "--repo="+repo, "--list", "ostree/container/image").Output()

@@ -30,3 +30,13 @@ func Plain(version string, opts ...Option) (v1.Image, error) {
 	}
 	return img, nil
 }
+
+// PlainTree is Plain of the tree in a directory, spread over n layers, with those of opts
+// on top.
+func PlainTree(dir, version string, n int, opts ...Option) (v1.Image, error) {
+	entries, err := FromTree(dir)
+	if err != nil {
+		return nil, err
+	}
+	return Plain(version, append(Spread(entries, n), opts...)...)
+}
