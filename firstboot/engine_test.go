@@ -26,7 +26,7 @@ func bootWith(t *testing.T, h *hostdir.Host, engine string, changes ...func(*fir
 	h.Reboot = func(ctx context.Context) error { cancel(); return reboot(ctx) }
 	m := machine(t, h)
 	m.Progress.Emit = func(e pivot.Event) {
-		if e.Kind == pivot.Noted || e.Kind == pivot.Waiting {
+		if e.Kind == pivot.EventNoted || e.Kind == pivot.EventWaiting {
 			notes += fmt.Sprintf("%s %v\n", e.Message, e.Err)
 		}
 	}

@@ -106,11 +106,11 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 		return err
 	}
 	switch out.Action {
-	case pivot.Close:
+	case pivot.ActionClose:
 		return b.close(out)
-	case pivot.Hold:
+	case pivot.ActionHold:
 		return b.hold(out)
-	case pivot.GiveUp:
+	case pivot.ActionGiveUp:
 		return b.gaveUp(ctx, out)
 	}
 	if b.NoReboot {
@@ -199,13 +199,13 @@ func (b *FirstBoot) nothingAsked(err error) error {
 func (b *FirstBoot) close(out pivot.Outcome) error {
 	state, target := out.State, out.Target
 	b.Progress.Begin(pivot.StepProve, "the machine is what was asked for")
-	if b.Progress.Record.Phase == pivot.Idle || !b.Progress.Record.Target.Same(target) {
+	if b.Progress.Record.Phase == pivot.PhaseIdle || !b.Progress.Record.Target.Same(target) {
 		b.Progress.Start(1, state.BootID, target)
 	}
 	b.Progress.Record.Error = nil
 	b.Progress.Record.Closed = &pivot.Closing{Deployment: state.Booted.ID(), Request: b.request}
 	// The journal first: a file that is left makes this boot's work be done again, a missing one does not.
-	if err := b.Progress.Enter(pivot.Done, state.BootID); err != nil {
+	if err := b.Progress.Enter(pivot.PhaseDone, state.BootID); err != nil {
 		return err
 	}
 	if err := b.moveAway(); err != nil {

@@ -146,7 +146,7 @@ func expectAccount(t *testing.T, h *hostdir.Host) {
 	for _, p := range a.Phases {
 		boots[p.BootID] = append(boots[p.BootID], p.Name)
 	}
-	if a.Phase != pivot.Done || a.Ended.Before(a.Started) || a.Image.Version != "B.2" || len(boots) != 2 ||
+	if a.Phase != pivot.PhaseDone || a.Ended.Before(a.Started) || a.Image.Version != "B.2" || len(boots) != 2 ||
 		!slices.Contains(boots["boot-1"], "pull") || !slices.Contains(boots["boot-2"], "prove") {
 		t.Errorf("account %+v", a)
 	}
@@ -158,7 +158,7 @@ func expectClosed(t *testing.T, h *hostdir.Host) {
 		t.Error("the first boot is not closed")
 	}
 	r, err := pivot.JournalIn(h.Root).Load()
-	if err != nil || r.Phase != pivot.Done {
+	if err != nil || r.Phase != pivot.PhaseDone {
 		t.Errorf("journal %+v, %v, want done", r, err)
 	}
 	if kept, err := filepath.Glob(h.Path("/sysroot/ostree/repo/refs/heads/pivot/*")); err != nil || len(kept) > 0 {
@@ -276,7 +276,7 @@ func TestCommitThatDoesNotHold(t *testing.T) {
 	_ = os.Remove(h.Path("/boot/ostree/finalize-failure.stamp"))
 	h.Ostree.Programs = map[string]string{"journalctl": "error: ostree-finalize-staged.service failed on previous boot: During /etc merge: clash\n"}
 	err := boot(t, h)
-	if r, jerr := pivot.JournalIn(h.Root).Load(); jerr != nil || r.Phase != pivot.Failed {
+	if r, jerr := pivot.JournalIn(h.Root).Load(); jerr != nil || r.Phase != pivot.PhaseFailed {
 		t.Errorf("journal %+v, %v, want failed", r, jerr)
 	}
 	if again := boot(t, h); again == nil || again.Error() != err.Error() {
@@ -367,7 +367,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%d reboots, calls %v", h.Reboots, h.Ostree.Calls)
 			}
 			// What only the imported commit can tell is found after the pull, before a deployment is made.
-			if r, err := pivot.JournalIn(h.Root).Load(); err != nil || (r.Phase != pivot.Idle) != c.afterPull {
+			if r, err := pivot.JournalIn(h.Root).Load(); err != nil || (r.Phase != pivot.PhaseIdle) != c.afterPull {
 				t.Errorf("journal %+v, %v", r, err)
 			}
 		})
@@ -397,7 +397,7 @@ func TestRebase(t *testing.T) {
 	h.Boot()
 	m := machine(t, h)
 	s, err := m.Status()
-	if err != nil || s.Phase != pivot.Done || s.Booted.Image.Reference != h.Image {
+	if err != nil || s.Phase != pivot.PhaseDone || s.Booted.Image.Reference != h.Image {
 		t.Errorf("status %+v booted %+v, %v", s, s.Booted, err)
 	}
 	changed, err = rebase(h.Image, func(r *firstboot.Rebase) { r.Append = []string{"nosmt", "quiet"} })

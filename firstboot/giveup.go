@@ -12,9 +12,9 @@ import (
 func (b *FirstBoot) gaveUp(ctx context.Context, out pivot.Outcome) error {
 	err := fault.New(fault.Refused, "cannot pivot this machine: after %d attempts it still comes up without the target: %s",
 		b.Progress.Record.Attempt, b.converger().Missing(ctx, out))
-	if b.Progress.Record.Phase != pivot.Failed {
+	if b.Progress.Record.Phase != pivot.PhaseFailed {
 		b.Progress.Record.Error = pivot.FailureOf(err)
-		if jerr := b.Progress.Enter(pivot.Failed, out.State.BootID); jerr != nil {
+		if jerr := b.Progress.Enter(pivot.PhaseFailed, out.State.BootID); jerr != nil {
 			return jerr
 		}
 	}

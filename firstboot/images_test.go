@@ -87,7 +87,7 @@ func TestTagIsPinned(t *testing.T) {
 	if n := manifests(h.Registry); n != 2 { // by the tag, and by the digest
 		t.Errorf("%d requests for the manifest: %q", n, h.Registry.RequestLog())
 	}
-	if p := r.Progress.Record.Phase; p != pivot.Failed {
+	if p := r.Progress.Record.Phase; p != pivot.PhaseFailed {
 		t.Errorf("phase %s", p)
 	}
 }

@@ -101,11 +101,11 @@ func (p Initramfs) Engine(h *host.Host) (pivot.Engine, bool) {
 // Accept implements pivot.Place: only what changes the system can be done here.
 func (p Initramfs) Accept(decision pivot.Decision, state pivot.State) error {
 	switch {
-	case decision.Action == pivot.Close:
+	case decision.Action == pivot.ActionClose:
 		return later("the machine is what was asked for, which the started system proves")
-	case decision.Action == pivot.Hold:
+	case decision.Action == pivot.ActionHold:
 		return later("somebody went back to this system, which the started one says")
-	case decision.Action == pivot.GiveUp:
+	case decision.Action == pivot.ActionGiveUp:
 		return later("this was tried %d times", decision.Attempt)
 	case len(state.Booted.Options.Values("root")) == 0:
 		// Fedora CoreOS adds it during the first boot.

@@ -61,10 +61,10 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 	switch {
 	case err != nil:
 		return false, err
-	case out.Action == pivot.Close:
+	case out.Action == pivot.ActionClose:
 		r.Progress.Note("nothing to do: the machine is what was asked for")
 		return false, nil
-	case out.Action == pivot.Reboot:
+	case out.Action == pivot.ActionReboot:
 		r.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
 	}
 	if !r.Reboot && !r.rebootNeeded() {

@@ -36,7 +36,7 @@ func enter(t *testing.T, h *hostdir.Host, method host.RebootMethod, tries ...err
 	m := machine(t, h)
 	m.RebootMethod = method
 	m.Progress.Emit = func(e pivot.Event) {
-		if e.Kind == pivot.Noted {
+		if e.Kind == pivot.EventNoted {
 			notes = append(notes, e.Message)
 		}
 	}

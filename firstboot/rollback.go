@@ -68,7 +68,7 @@ func (r *Rollback) run(ctx context.Context) error {
 	}
 	switch {
 	case state.Pending():
-		return r.Progress.Enter(pivot.Done, state.BootID)
+		return r.Progress.Enter(pivot.PhaseDone, state.BootID)
 	case r.Reboot:
 		return r.reboot(ctx, settings.RebootMethod)
 	}

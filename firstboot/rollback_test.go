@@ -49,7 +49,7 @@ func rollback(t *testing.T, h *hostdir.Host) error {
 func expectStatus(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	m := machine(t, h)
-	if s, err := m.Status(); err != nil || s.Phase != pivot.Done {
+	if s, err := m.Status(); err != nil || s.Phase != pivot.PhaseDone {
 		t.Errorf("status %+v, %v", s, err)
 	}
 	if differences, err := m.Verify(); err != nil || len(differences) > 0 {
@@ -64,7 +64,7 @@ func TestRollback(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectNew(t, h) // the running system is not touched
-	expectStatusAt(t, h, pivot.Committed)
+	expectStatusAt(t, h, pivot.PhaseCommitted)
 	h.Boot()
 	expectOld(t, h)
 	expectStatus(t, h)

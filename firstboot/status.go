@@ -40,22 +40,22 @@ func (m *Machine) Status() (status.Status, error) {
 // in front of, is undone.
 func (m *Machine) observed(s *status.Status, state pivot.State) {
 	undone := func(what string, found pivot.State) {
-		s.Phase = pivot.Undone
+		s.Phase = pivot.PhaseUndone
 		s.Notes = append(s.Notes, what+": "+strings.Join(pivot.Prove(found, s.Target), "; "))
 	}
 	newBoot := m.Progress.Record.BootID != state.BootID
 	atTarget := len(pivot.Prove(state, s.Target)) == 0
 	switch {
-	case s.Phase == pivot.Committed && newBoot && atTarget, s.Phase == pivot.Undone && atTarget:
-		s.Phase = pivot.Done
-	case s.Phase == pivot.Undone:
+	case s.Phase == pivot.PhaseCommitted && newBoot && atTarget, s.Phase == pivot.PhaseUndone && atTarget:
+		s.Phase = pivot.PhaseDone
+	case s.Phase == pivot.PhaseUndone:
 		undone("somebody went back to this system", state)
 		s.Notes = append(s.Notes, goForward)
-	case s.Phase == pivot.Committed && newBoot:
+	case s.Phase == pivot.PhaseCommitted && newBoot:
 		undone("this boot came up without what was committed", state)
-	case s.Phase == pivot.Committed && !state.Pending():
+	case s.Phase == pivot.PhaseCommitted && !state.Pending():
 		undone("what was committed is gone, and the next boot is the running system again", state)
-	case s.Phase == pivot.Committed && len(pivot.Prove(state.AsIfRebooted(), s.Target)) > 0:
+	case s.Phase == pivot.PhaseCommitted && len(pivot.Prove(state.AsIfRebooted(), s.Target)) > 0:
 		undone(fmt.Sprintf("the next boot starts deployment %s, %s", state.Default.ID(), inFront(state.Default)), state.AsIfRebooted())
 	}
 }

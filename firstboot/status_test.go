@@ -26,7 +26,7 @@ func TestStatusBeforeAnything(t *testing.T) {
 	if err := b.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := m.Status(); err != nil || s.Phase != pivot.Idle {
+	if s, err := m.Status(); err != nil || s.Phase != pivot.PhaseIdle {
 		t.Errorf("phase %q, %v, want idle", s.Phase, err)
 	}
 }
@@ -40,7 +40,7 @@ func committed(t *testing.T) *hostdir.Host {
 	if !strings.Contains(notes, "rpm-ostree kargs") {
 		t.Errorf("it does not say what must not happen before the reboot: %s", notes)
 	}
-	expectStatusAt(t, h, pivot.Committed)
+	expectStatusAt(t, h, pivot.PhaseCommitted)
 	return h
 }
 
@@ -77,7 +77,7 @@ func expectUndone(t *testing.T, h *hostdir.Host, why string) {
 	t.Helper()
 	m := machine(t, h)
 	s, err := m.Status()
-	if err != nil || s.Phase != pivot.Undone || !strings.Contains(strings.Join(s.Notes, "\n"), why) {
+	if err != nil || s.Phase != pivot.PhaseUndone || !strings.Contains(strings.Join(s.Notes, "\n"), why) {
 		t.Errorf("status %s with the notes %q, %v; want undone with %q", s.Phase, s.Notes, err, why)
 	}
 }
@@ -95,9 +95,9 @@ func TestCommittedTakenAway(t *testing.T) {
 	rpmOstree(t, h, "cleanup", "-p")
 	expectUndone(t, h, "what was committed is gone, and the next boot is the running system again: image: booted")
 	moveByHand(t, h)
-	expectStatusAt(t, h, pivot.Committed)
+	expectStatusAt(t, h, pivot.PhaseCommitted)
 	h.Boot()
-	expectStatusAt(t, h, pivot.Done)
+	expectStatusAt(t, h, pivot.PhaseDone)
 }
 
 // TestStagedOnTop (D27): what rpm-ostree stages on top of a pivot by hand takes the
@@ -122,9 +122,9 @@ func TestStagedOnTop(t *testing.T) {
 	}
 	expectUndone(t, h, "this boot came up without what was committed: file "+pinning.DropInPath+": missing; file "+pinning.KubeletPath+": missing")
 	moveByHand(t, h)
-	expectStatusAt(t, h, pivot.Committed)
+	expectStatusAt(t, h, pivot.PhaseCommitted)
 	h.Boot()
-	expectStatusAt(t, h, pivot.Done)
+	expectStatusAt(t, h, pivot.PhaseDone)
 	if !strings.Contains(h.Options(), " nosmt foo=1 ") {
 		t.Errorf("options %q", h.Options())
 	}

@@ -31,7 +31,7 @@ func (b *FirstBoot) hold(out pivot.Outcome) error {
 	state, target := out.State, out.Target
 	b.Progress.Begin(pivot.StepProve, "the machine is what it was before its first boot")
 	b.Progress.Record.Target, b.Progress.Record.Error = target, nil
-	if err := b.Progress.Enter(pivot.Undone, state.BootID); err != nil {
+	if err := b.Progress.Enter(pivot.PhaseUndone, state.BootID); err != nil {
 		return err
 	}
 	if err := b.moveAway(); err != nil {
@@ -46,7 +46,7 @@ func (b *FirstBoot) hold(out pivot.Outcome) error {
 // reopen makes a first boot that is over, or was given up, one that is asked for:
 // what was meant is forgotten, but for its history.
 func (b *FirstBoot) reopen() error {
-	b.Progress.Record = pivot.Record{Phase: pivot.Idle, History: b.Progress.Record.History}
+	b.Progress.Record = pivot.Record{Phase: pivot.PhaseIdle, History: b.Progress.Record.History}
 	file := b.Host.Path(b.File)
 	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -48,7 +48,7 @@ func TestContents(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(filepath.Dir(kept[0]), ".x.new"), "what a crash left")
-	if err := j.Save(pivot.Record{Phase: pivot.Committed, Contents: []hostfiles.Digest{d}}); err != nil {
+	if err := j.Save(pivot.Record{Phase: pivot.PhaseCommitted, Contents: []hostfiles.Digest{d}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := j.Content(d); err != nil || string(got) != "secret" || len(contentsIn(t, root)) != 1 {
@@ -64,7 +64,7 @@ func TestContents(t *testing.T) {
 	if got, err := j.Content(d); err != nil || string(got) != "secret" {
 		t.Errorf("stored again: %q, %v", got, err)
 	}
-	if err := j.Save(pivot.Record{Phase: pivot.Done}); err != nil {
+	if err := j.Save(pivot.Record{Phase: pivot.PhaseDone}); err != nil {
 		t.Fatal(err)
 	}
 	if left := contentsIn(t, root); len(left) > 0 {
@@ -90,7 +90,7 @@ func TestOldJournal(t *testing.T) {
 		{Path: "/etc/f", Mode: 0o600, UID: 1, GID: 2, Digest: hostfiles.DigestOf([]byte("secret"))},
 		{Path: "/etc/empty", Mode: 0o644, Digest: hostfiles.DigestOf(nil)},
 	}}
-	if r.Phase != pivot.Committed || !r.Target.Same(want) {
+	if r.Phase != pivot.PhaseCommitted || !r.Target.Same(want) {
 		t.Errorf("read as %+v", r)
 	}
 	if got, err := j.Content(want.Files[0].Digest); err != nil || string(got) != "secret" {

@@ -105,7 +105,7 @@ type Outcome struct {
 }
 
 // Converge observes the machine, decides what is to be done and does it, up to where
-// only the reboot is missing: after Apply and Reboot the next boot is the target.
+// only the reboot is missing: after ActionApply and ActionReboot the next boot is the target.
 // Another decision is the caller's to carry out. The progress must be open.
 //
 // Nothing is written before the preflight is over.
@@ -124,7 +124,7 @@ func (c *Converger) Converge(ctx context.Context, ask Ask) (Outcome, error) {
 		return Outcome{}, err
 	}
 	out := Outcome{Decision: c.decide(ask, state, target), State: state, Target: target}
-	if err := c.Place.Accept(out.Decision, state); err != nil || out.Action != Apply {
+	if err := c.Place.Accept(out.Decision, state); err != nil || out.Action != ActionApply {
 		return out, err
 	}
 	c.sayAttempt(ctx, out)
@@ -208,8 +208,8 @@ func (c *Converger) decide(ask Ask, state State, target Target) Decision {
 		PendingAtTarget: state.Pending() && len(Prove(state.AsIfRebooted(), target)) == 0,
 		TakenBack:       ask.TakenBack != nil && ask.TakenBack(state),
 	})
-	if ask.ByHand && (d.Action == Apply || d.Action == GiveUp) {
-		return Decision{Action: Apply, Attempt: 1}
+	if ask.ByHand && (d.Action == ActionApply || d.Action == ActionGiveUp) {
+		return Decision{Action: ActionApply, Attempt: 1}
 	}
 	return d
 }
@@ -226,7 +226,7 @@ func (c *Converger) recall(ask Ask, target Target) Target {
 		known = Target{}
 	} else {
 		target.Image.Commit, target.Image.Version = known.Image.Commit, known.Image.Version
-		if !ask.ImageKargs.ForThisRun && (record.WasCommitted() || record.Phase == Done) {
+		if !ask.ImageKargs.ForThisRun && (record.WasCommitted() || record.Phase == PhaseDone) {
 			apply = known.Kargs.Image != nil
 		}
 	}
@@ -238,7 +238,7 @@ func (c *Converger) recall(ask Ask, target Target) Target {
 
 // sayAttempt says why an attempt follows another one.
 func (c *Converger) sayAttempt(ctx context.Context, out Outcome) {
-	if record := c.Progress.Record; out.Attempt > record.Attempt && record.Phase == Committed {
+	if record := c.Progress.Record; out.Attempt > record.Attempt && record.Phase == PhaseCommitted {
 		c.Progress.Note(fmt.Sprintf("attempt %d of %d: the one before was committed, but this boot came up without it: %s",
 			out.Attempt, MaxAttempts, c.Missing(ctx, out)))
 	}

@@ -2,19 +2,19 @@ package pivot
 
 // Decision is what a run has to do, given what was meant and what is true.
 type Decision struct {
-	Action  NextAction
-	Attempt int // the attempt that Apply starts or goes on with
+	Action  Action
+	Attempt int // the attempt that ActionApply starts or goes on with
 }
 
-// NextAction is the kind of a Decision.
-type NextAction string
+// Action is the kind of a Decision.
+type Action string
 
 const (
-	Apply  NextAction = "apply"  // plan and carry out
-	Reboot NextAction = "reboot" // committed already: only the reboot is missing
-	Close  NextAction = "close"  // at the target: nothing to do but to say so
-	GiveUp NextAction = "giveup" // keeps coming up on the old system
-	Hold   NextAction = "hold"   // somebody went back to this system: theirs to say when it goes forward
+	ActionApply  Action = "apply"  // plan and carry out
+	ActionReboot Action = "reboot" // committed already: only the reboot is missing
+	ActionClose  Action = "close"  // at the target: nothing to do but to say so
+	ActionGiveUp Action = "giveup" // keeps coming up on the old system
+	ActionHold   Action = "hold"   // somebody went back to this system: theirs to say when it goes forward
 )
 
 // Facts are what Decide needs to know of the host.
@@ -36,24 +36,24 @@ type Facts struct {
 func Decide(r Record, f Facts) Decision {
 	switch {
 	case f.AtTarget:
-		return Decision{Action: Close, Attempt: r.Attempt}
+		return Decision{Action: ActionClose, Attempt: r.Attempt}
 	case f.TakenBack:
-		return Decision{Action: Hold, Attempt: r.Attempt}
+		return Decision{Action: ActionHold, Attempt: r.Attempt}
 	case !f.SameTarget:
-		return Decision{Action: Apply, Attempt: 1}
-	case r.Phase == Committed && f.SameBoot && f.PendingAtTarget:
-		return Decision{Action: Reboot, Attempt: r.Attempt}
-	case r.Phase == Committed && !f.SameBoot:
+		return Decision{Action: ActionApply, Attempt: 1}
+	case r.Phase == PhaseCommitted && f.SameBoot && f.PendingAtTarget:
+		return Decision{Action: ActionReboot, Attempt: r.Attempt}
+	case r.Phase == PhaseCommitted && !f.SameBoot:
 		return nextAttempt(r.Attempt)
-	case r.Phase == Failed && r.Attempt >= MaxAttempts:
-		return Decision{Action: GiveUp, Attempt: r.Attempt}
+	case r.Phase == PhaseFailed && r.Attempt >= MaxAttempts:
+		return Decision{Action: ActionGiveUp, Attempt: r.Attempt}
 	}
-	return Decision{Action: Apply, Attempt: max(r.Attempt, 1)}
+	return Decision{Action: ActionApply, Attempt: max(r.Attempt, 1)}
 }
 
 func nextAttempt(attempt int) Decision {
 	if attempt >= MaxAttempts {
-		return Decision{Action: GiveUp, Attempt: attempt}
+		return Decision{Action: ActionGiveUp, Attempt: attempt}
 	}
-	return Decision{Action: Apply, Attempt: attempt + 1}
+	return Decision{Action: ActionApply, Attempt: attempt + 1}
 }

@@ -18,7 +18,7 @@ type situation struct {
 // situations are all there are.
 func situations() []situation {
 	var all []situation
-	for _, phase := range []pivot.Phase{pivot.Idle, pivot.Applying, pivot.Committed, pivot.Done, pivot.Failed, pivot.Undone} {
+	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone} {
 		for attempt := 0; attempt <= pivot.MaxAttempts; attempt++ {
 			for i := range 32 {
 				all = append(all, situation{
@@ -101,14 +101,14 @@ func (r row) fits(s situation) bool {
 func yesNo(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] }
 
 func (r row) decision(s situation) pivot.Decision {
-	d := pivot.Decision{Action: pivot.NextAction(r[7]), Attempt: s.record.Attempt}
+	d := pivot.Decision{Action: pivot.Action(r[7]), Attempt: s.record.Attempt}
 	switch r[8] {
 	case "1":
 		d.Attempt = 1
 	case "+1":
 		d.Attempt++
 	}
-	if d.Action == pivot.Apply {
+	if d.Action == pivot.ActionApply {
 		d.Attempt = max(d.Attempt, 1) // attempts count from 1
 	}
 	return d
@@ -122,32 +122,32 @@ func TestDecide(t *testing.T) {
 }
 
 func checkDecision(t *testing.T, r pivot.Record, f pivot.Facts, d pivot.Decision) {
-	if f.AtTarget != (d.Action == pivot.Close) {
+	if f.AtTarget != (d.Action == pivot.ActionClose) {
 		t.Errorf("%v: close exactly when what runs is the target", d)
 	}
 	if d.Attempt > pivot.MaxAttempts {
 		t.Errorf("%v: attempts are bounded", d)
 	}
-	if d.Action == pivot.Reboot && !(f.SameBoot && f.PendingAtTarget && r.Phase == pivot.Committed) {
+	if d.Action == pivot.ActionReboot && !(f.SameBoot && f.PendingAtTarget && r.Phase == pivot.PhaseCommitted) {
 		t.Errorf("%v: a reboot alone needs a commit of this boot that the host confirms", d)
 	}
-	if (d.Action == pivot.Hold) != (f.TakenBack && !f.AtTarget) {
+	if (d.Action == pivot.ActionHold) != (f.TakenBack && !f.AtTarget) {
 		t.Errorf("%v: hold exactly when somebody went back", d)
 	}
-	if d.Action == pivot.GiveUp && !f.SameTarget {
+	if d.Action == pivot.ActionGiveUp && !f.SameTarget {
 		t.Errorf("%v: a new target is always tried", d)
 	}
 	if f.TakenBack {
 		return
 	}
-	cameUpOld := r.Phase == pivot.Committed && !f.SameBoot && f.SameTarget && !f.AtTarget
-	if cameUpOld && d.Action == pivot.Apply && d.Attempt != r.Attempt+1 {
+	cameUpOld := r.Phase == pivot.PhaseCommitted && !f.SameBoot && f.SameTarget && !f.AtTarget
+	if cameUpOld && d.Action == pivot.ActionApply && d.Attempt != r.Attempt+1 {
 		t.Errorf("%v: a commit that did not hold counts", d)
 	}
-	if cameUpOld && r.Attempt >= pivot.MaxAttempts && d.Action != pivot.GiveUp {
+	if cameUpOld && r.Attempt >= pivot.MaxAttempts && d.Action != pivot.ActionGiveUp {
 		t.Errorf("%v: no reboot loop", d)
 	}
-	if d.Action == pivot.Apply && d.Attempt < 1 {
+	if d.Action == pivot.ActionApply && d.Attempt < 1 {
 		t.Errorf("%v: attempts count from 1", d)
 	}
 }

@@ -5,9 +5,9 @@ type Event struct {
 	Kind    EventKind
 	Step    Step
 	Message string // a sentence for people; may be empty
-	Done    int64  // of Total, in bytes, for Progressed
+	Done    int64  // of Total, in bytes, for EventProgressed
 	Total   int64  // 0 if not known
-	Err     error  // for Waiting and Failing
+	Err     error  // for EventWaiting and EventFailing
 	Record  Record // the account so far
 }
 
@@ -15,12 +15,12 @@ type Event struct {
 type EventKind int
 
 const (
-	Began      EventKind = iota // Step begins; the step before it is over
-	Progressed                  // Step moves on
-	Noted                       // something to know
-	Waiting                     // a transient error; Message says until when
-	Entered                     // the phase changed and the journal holds it
-	Failing                     // the run ends with Err
+	EventBegan      EventKind = iota // Step begins; the step before it is over
+	EventProgressed                  // Step moves on
+	EventNoted                       // something to know
+	EventWaiting                     // a transient error; Message says until when
+	EventEntered                     // the phase changed and the journal holds it
+	EventFailing                     // the run ends with Err
 )
 
 // Step names a step of the transaction; the names are stable.

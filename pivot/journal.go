@@ -17,12 +17,12 @@ import (
 type Phase string
 
 const (
-	Idle      Phase = "idle"      // nothing asked for yet
-	Applying  Phase = "applying"  // at work; nothing that the next boot would see
-	Committed Phase = "committed" // the next boot is asked to be the target
-	Done      Phase = "done"      // proven on the boot after
-	Failed    Phase = "failed"    // ended without reaching the target
-	Undone    Phase = "undone"    // committed or done, but somebody else took it back
+	PhaseIdle      Phase = "idle"      // nothing asked for yet
+	PhaseApplying  Phase = "applying"  // at work; nothing that the next boot would see
+	PhaseCommitted Phase = "committed" // the next boot is asked to be the target
+	PhaseDone      Phase = "done"      // proven on the boot after
+	PhaseFailed    Phase = "failed"    // ended without reaching the target
+	PhaseUndone    Phase = "undone"    // committed or done, but somebody else took it back
 )
 
 // MaxAttempts bounds how often a machine that comes up on its old system tries again.
@@ -55,12 +55,12 @@ type Closing struct {
 // WasCommitted reports whether the transaction, which is not done, was committed
 // at least once: an attempt follows another only after a commit that did not hold.
 func (r Record) WasCommitted() bool {
-	return r.Phase == Committed || r.Phase != Done && r.Attempt > 1
+	return r.Phase == PhaseCommitted || r.Phase != PhaseDone && r.Attempt > 1
 }
 
 // Account is what is kept of a transaction that is over.
 type Account struct {
-	Phase   Phase      `json:"phase"` // Done or Failed
+	Phase   Phase      `json:"phase"` // PhaseDone or PhaseFailed
 	Attempt int        `json:"attempt"`
 	Image   Image      `json:"image,omitzero"` // zero: the image was kept
 	Started time.Time  `json:"started"`
@@ -116,11 +116,11 @@ func JournalIn(root string) Journal {
 	return Journal{Path: filepath.Join(root, StateDir, "journal.json"), Disk: hostfiles.OS{}}
 }
 
-// Load reads the record; a host without one is Idle.
+// Load reads the record; a host without one is PhaseIdle.
 func (j Journal) Load() (Record, error) {
 	data, err := os.ReadFile(j.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Record{Format: formatVersion, Phase: Idle}, nil
+		return Record{Format: formatVersion, Phase: PhaseIdle}, nil
 	}
 	if err != nil {
 		return Record{}, fmt.Errorf("cannot read journal: %w", err)

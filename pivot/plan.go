@@ -48,18 +48,18 @@ type ImageChange struct {
 	To      string `json:"to"`
 }
 
-// Action is what happens to a file.
-type Action string
+// ChangeAction is what happens to a file.
+type ChangeAction string
 
 const (
-	Create  Action = "create"
-	Replace Action = "replace"
+	ChangeCreate  ChangeAction = "create"
+	ChangeReplace ChangeAction = "replace"
 )
 
 // FileChange is one file that will differ in the new deployment's /etc.
 type FileChange struct {
-	Path   string `json:"path"`
-	Action Action `json:"action"`
+	Path   string       `json:"path"`
+	Action ChangeAction `json:"action"`
 }
 
 // Diff works out what has to change to make state the target. Equal meaning is
@@ -138,9 +138,9 @@ func fileChanges(have map[string]hostfiles.Entry, wanted []hostfiles.Entry) []Fi
 		h, found := have[w.Path]
 		switch {
 		case !found:
-			changes = append(changes, FileChange{w.Path, Create})
+			changes = append(changes, FileChange{w.Path, ChangeCreate})
 		case h != w:
-			changes = append(changes, FileChange{w.Path, Replace})
+			changes = append(changes, FileChange{w.Path, ChangeReplace})
 		}
 	}
 	return changes
@@ -181,7 +181,7 @@ func Prove(state State, target Target) []string {
 		}
 	}
 	for _, f := range plan.Files {
-		differ("file %s: %s", f.Path, map[Action]string{Create: "missing", Replace: "differs"}[f.Action])
+		differ("file %s: %s", f.Path, map[ChangeAction]string{ChangeCreate: "missing", ChangeReplace: "differs"}[f.Action])
 	}
 	return differences
 }

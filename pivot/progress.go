@@ -35,7 +35,7 @@ func (p *Progress) Start(attempt int, bootID string, target Target) {
 	if attempt == 1 {
 		p.Record.Started, p.Record.Phases = time.Time{}, slices.Clone(p.ran)
 	}
-	p.Record.Phase, p.Record.BootID = Applying, bootID
+	p.Record.Phase, p.Record.BootID = PhaseApplying, bootID
 	p.Record.Attempt, p.Record.Target, p.Record.Error, p.Record.Contents = attempt, target, nil, nil
 	if p.Record.Started.IsZero() {
 		p.Record.Started = p.Now().UTC().Truncate(time.Second)
@@ -57,7 +57,7 @@ func (p *Progress) store(files []hostfiles.File) error {
 func (p *Progress) Begin(step Step, message string) {
 	p.endStep()
 	p.step, p.since = step, p.Now()
-	p.tell(Event{Kind: Began, Step: step, Message: message})
+	p.tell(Event{Kind: EventBegan, Step: step, Message: message})
 }
 
 // endStep adds what the running step took to the record.
@@ -74,22 +74,24 @@ func (p *Progress) endStep() {
 
 // Moved tells how far the running step is, in bytes; total is 0 if not known.
 func (p *Progress) Moved(done, total int64) {
-	p.tell(Event{Kind: Progressed, Step: p.step, Done: done, Total: total})
+	p.tell(Event{Kind: EventProgressed, Step: p.step, Done: done, Total: total})
 }
 
 // Note tells something worth knowing.
-func (p *Progress) Note(message string) { p.tell(Event{Kind: Noted, Step: p.step, Message: message}) }
+func (p *Progress) Note(message string) {
+	p.tell(Event{Kind: EventNoted, Step: p.step, Message: message})
+}
 
 // Waiting tells that the running step waits, after a try that failed for a transient reason.
 func (p *Progress) Waiting(err error, try int, wait time.Duration) {
 	p.Record.Error = FailureOf(err)
-	p.tell(Event{Kind: Waiting, Step: p.step, Err: err, Message: fmt.Sprintf("try %d failed, next in %s", try, wait)})
+	p.tell(Event{Kind: EventWaiting, Step: p.step, Err: err, Message: fmt.Sprintf("try %d failed, next in %s", try, wait)})
 	p.Record.Error = nil
 }
 
 // Enter changes the phase and writes the journal before it tells.
 func (p *Progress) Enter(phase Phase, bootID string) error {
-	if phase == Done || phase == Failed {
+	if phase == PhaseDone || phase == PhaseFailed {
 		p.end(phase)
 	}
 	p.Record.Phase, p.Record.BootID = phase, bootID
@@ -97,14 +99,14 @@ func (p *Progress) Enter(phase Phase, bootID string) error {
 		return err
 	}
 	p.wrote = true
-	p.tell(Event{Kind: Entered, Step: p.step})
+	p.tell(Event{Kind: EventEntered, Step: p.step})
 	return nil
 }
 
 // end takes the transaction into the history, once.
 func (p *Progress) end(phase Phase) {
 	p.endStep()
-	if phase == Done {
+	if phase == PhaseDone {
 		p.Record.Contents = nil
 	}
 	if p.Record.Phase == phase {
@@ -132,22 +134,22 @@ func (p *Progress) Fail(err error) {
 	step := p.step
 	p.endStep()
 	p.Record.Error = FailureOf(err)
-	if p.Record.Phase != Committed && p.Record.Error.Permanent {
+	if p.Record.Phase != PhaseCommitted && p.Record.Error.Permanent {
 		if p.wrote {
-			p.end(Failed)
+			p.end(PhaseFailed)
 		}
-		p.Record.Phase = Failed
+		p.Record.Phase = PhaseFailed
 	}
 	if p.wrote {
 		if jerr := p.Journal.Save(p.Record); jerr != nil {
-			p.tell(Event{Kind: Noted, Step: step, Message: jerr.Error()})
+			p.tell(Event{Kind: EventNoted, Step: step, Message: jerr.Error()})
 		}
 	}
-	p.tell(Event{Kind: Failing, Step: step, Err: err})
+	p.tell(Event{Kind: EventFailing, Step: step, Err: err})
 }
 
 func (p *Progress) tell(e Event) {
 	e.Record = p.Record
-	e.Record.Phase = cmp.Or(e.Record.Phase, Idle) // before the journal is read nothing was begun
+	e.Record.Phase = cmp.Or(e.Record.Phase, PhaseIdle) // before the journal is read nothing was begun
 	p.Emit(e)
 }

@@ -77,7 +77,7 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	if err := p.store(t.Keep); err != nil {
 		return err
 	}
-	if err := p.Enter(Applying, state.BootID); err != nil {
+	if err := p.Enter(PhaseApplying, state.BootID); err != nil {
 		return err
 	}
 	if !plan.Image.Changed {
@@ -104,7 +104,7 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 // Return makes a deployment that is there already the next boot again.
 func (t *Transaction) Return(ctx context.Context, state State, target Target, to Deployment) error {
 	t.Progress.Start(1, state.BootID, target)
-	if err := t.Progress.Enter(Applying, state.BootID); err != nil {
+	if err := t.Progress.Enter(PhaseApplying, state.BootID); err != nil {
 		return err
 	}
 	return t.make(ctx, state.BootID, Request{
@@ -148,7 +148,7 @@ func (t *Transaction) commit(ctx context.Context, bootID string, r Request) erro
 			return t.discard(ctx, err)
 		}
 	}
-	if err := t.Progress.Enter(Committed, bootID); err != nil {
+	if err := t.Progress.Enter(PhaseCommitted, bootID); err != nil {
 		return t.discard(ctx, err)
 	}
 	if err := t.Engine.Commit(context.WithoutCancel(ctx), r); err != nil {

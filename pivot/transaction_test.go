@@ -93,7 +93,7 @@ func TestTransactionOrder(t *testing.T) {
 		t.Errorf("request %+v", s.request)
 	}
 	kept, err := progress.Journal.Load()
-	if err != nil || kept.Phase != pivot.Committed || kept.Target.Image.Commit != "beef" || kept.BootID != "boot-1" {
+	if err != nil || kept.Phase != pivot.PhaseCommitted || kept.Target.Image.Commit != "beef" || kept.BootID != "boot-1" {
 		t.Errorf("journal %+v, %v", kept, err)
 	}
 }
@@ -141,7 +141,7 @@ func TestRetryIsBounded(t *testing.T) {
 func TestJournalRefusesWhatItDoesNotKnow(t *testing.T) {
 	root := t.TempDir()
 	j := pivot.JournalIn(root)
-	if err := j.Save(pivot.Record{Phase: pivot.Applying}); err != nil {
+	if err := j.Save(pivot.Record{Phase: pivot.PhaseApplying}); err != nil {
 		t.Fatal(err)
 	}
 	left, _ := filepath.Glob(filepath.Join(root, "var/lib/pivot/*"))

@@ -26,23 +26,23 @@ const (
 // it says nothing that a program would wait for. The values never change.
 func messageID(e pivot.Event) string {
 	switch e.Kind {
-	case pivot.Began:
+	case pivot.EventBegan:
 		return "2b68def496e64f3b9f03786aa647be3f"
-	case pivot.Waiting:
+	case pivot.EventWaiting:
 		return "da8f62a29712404db0926b3903d3cb82"
-	case pivot.Failing:
+	case pivot.EventFailing:
 		return "396b7123bc044cbebf01c8fdc9ac3f14"
-	case pivot.Entered:
+	case pivot.EventEntered:
 		switch e.Record.Phase {
-		case pivot.Applying:
+		case pivot.PhaseApplying:
 			return "ce0d682167d4417bb5e7510a96e7519f"
-		case pivot.Committed:
+		case pivot.PhaseCommitted:
 			return "2982393e9f684b7d87b2e122332ea270"
-		case pivot.Done:
+		case pivot.PhaseDone:
 			return "eacf27a1ee9f4cd8b1422ddb80e7f2d7"
-		case pivot.Failed:
+		case pivot.PhaseFailed:
 			return "423c6e0d81a54dc9bf8ab9145017461e"
-		case pivot.Undone:
+		case pivot.PhaseUndone:
 			return "63603b4cec53436e91153a4ad6eef607"
 		}
 	}

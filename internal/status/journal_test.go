@@ -42,8 +42,8 @@ func emit(t *testing.T, events ...pivot.Event) (got []sent, lines string) {
 // TestJournalFields (P40): one entry for each event, with what programs ask for.
 func TestJournalFields(t *testing.T) {
 	err := fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
-	record := pivot.Record{Phase: pivot.Applying, Attempt: 2, Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os@sha256:aa"}}}
-	got, lines := emit(t, pivot.Event{Kind: pivot.Waiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed", Record: record})
+	record := pivot.Record{Phase: pivot.PhaseApplying, Attempt: 2, Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os@sha256:aa"}}}
+	got, lines := emit(t, pivot.Event{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed", Record: record})
 	if len(got) != 1 {
 		t.Fatalf("the journal got %+v", got)
 	}
@@ -81,14 +81,14 @@ func TestMessageIDs(t *testing.T) {
 	}
 	failure := errors.New("x")
 	for says, e := range map[string]pivot.Event{
-		"a step began": {Kind: pivot.Began},
-		"a try failed for a transient reason; it will be tried again": {Kind: pivot.Waiting, Err: failure},
-		"phase `applying`":  {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Applying}},
-		"phase `committed`": {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Committed}},
-		"phase `done`":      {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Done}},
-		"phase `failed`":    {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Failed}},
-		"phase `undone`: somebody went back after a first boot": {Kind: pivot.Entered, Record: pivot.Record{Phase: pivot.Undone}},
-		"the run ended with a failure":                          {Kind: pivot.Failing, Err: failure},
+		"a step began": {Kind: pivot.EventBegan},
+		"a try failed for a transient reason; it will be tried again": {Kind: pivot.EventWaiting, Err: failure},
+		"phase `applying`":  {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseApplying}},
+		"phase `committed`": {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseCommitted}},
+		"phase `done`":      {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseDone}},
+		"phase `failed`":    {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseFailed}},
+		"phase `undone`: somebody went back after a first boot": {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseUndone}},
+		"the run ended with a failure":                          {Kind: pivot.EventFailing, Err: failure},
 	} {
 		var ids []string
 		got, _ := emit(t, e)
@@ -120,7 +120,7 @@ func TestConsoles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.Emit(pivot.Event{Kind: pivot.Failing, Err: fault.New(fault.Refused, "cannot pivot").WithHint("install it anew")})
+	r.Emit(pivot.Event{Kind: pivot.EventFailing, Err: fault.New(fault.Refused, "cannot pivot").WithHint("install it anew")})
 	for _, tty := range []string{"tty0", "ttyS0"} {
 		text, err := os.ReadFile(filepath.Join(r.Root, "dev", tty))
 		for _, want := range []string{"kubelet is held", "cannot pivot\r\n", "What to do: install it anew"} {

@@ -31,7 +31,7 @@ const progressEvery = 500 * time.Millisecond
 // Emit shows one event. A status that cannot be written is said once in the log
 // and stops nothing.
 func (r *Reporter) Emit(e pivot.Event) {
-	if e.Kind == pivot.Progressed {
+	if e.Kind == pivot.EventProgressed {
 		if now := r.Now(); now.Sub(r.shown) < progressEvery {
 			return
 		} else {
@@ -41,10 +41,10 @@ func (r *Reporter) Emit(e pivot.Event) {
 	s := Of(e)
 	r.Notify(printable.Line(r.sentence(e))) // in systemd's protocol another line would be another message
 	r.line(e)
-	if err := s.Write(r.Root); err != nil && e.Kind != pivot.Progressed {
+	if err := s.Write(r.Root); err != nil && e.Kind != pivot.EventProgressed {
 		r.Log.WithError(err).Warn("the status is not kept")
 	}
-	if e.Kind == pivot.Failing && r.Consoles {
+	if e.Kind == pivot.EventFailing && r.Consoles {
 		if err := tellConsoles(r.Root, e.Err); err != nil {
 			r.Log.WithError(err).Warn("not every console shows the failure")
 		}
@@ -54,13 +54,13 @@ func (r *Reporter) Emit(e pivot.Event) {
 // sentence is the one line that systemctl status shows.
 func (r *Reporter) sentence(e pivot.Event) string {
 	switch e.Kind {
-	case pivot.Progressed:
+	case pivot.EventProgressed:
 		return fmt.Sprintf("%s: %s", e.Step, r.transfer.Text(r.shown, e.Done, e.Total))
-	case pivot.Waiting:
+	case pivot.EventWaiting:
 		return fmt.Sprintf("%s: %s: %v", e.Step, e.Message, e.Err)
-	case pivot.Failing:
+	case pivot.EventFailing:
 		return fmt.Sprintf("failed: %v", e.Err)
-	case pivot.Entered:
+	case pivot.EventEntered:
 		return fmt.Sprintf("%s (attempt %d)", e.Record.Phase, e.Record.Attempt)
 	}
 	return e.Message
@@ -69,21 +69,21 @@ func (r *Reporter) sentence(e pivot.Event) string {
 func (r *Reporter) line(e pivot.Event) {
 	log := r.Log.WithFields(fields(e))
 	switch e.Kind {
-	case pivot.Waiting:
+	case pivot.EventWaiting:
 		log.Warnf("%s: %v", e.Message, e.Err)
-	case pivot.Failing:
+	case pivot.EventFailing:
 		log.Error(e.Err)
 		if hint := fault.HintOf(e.Err); hint != "" {
 			delete(log.Data, fieldMessageID) // that entry is told
 			log.Info("hint: " + hint)
 		}
-	case pivot.Entered:
+	case pivot.EventEntered:
 		log.Infof("phase %s, attempt %d", e.Record.Phase, e.Record.Attempt)
-		if e.Record.Phase == pivot.Done {
+		if e.Record.Phase == pivot.PhaseDone {
 			delete(log.Data, fieldMessageID) // that entry is told
 			log.Info(summary(e.Record))
 		}
-	case pivot.Began, pivot.Noted:
+	case pivot.EventBegan, pivot.EventNoted:
 		log.Info(e.Message)
 	}
 }

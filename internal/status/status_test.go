@@ -32,14 +32,14 @@ func reporter(t *testing.T) (r *status.Reporter, log *bytes.Buffer, told *[]stri
 func TestEvents(t *testing.T) {
 	r, log, told := reporter(t)
 	err := fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
-	record := pivot.Record{Phase: pivot.Applying, Attempt: 1}
-	r.Emit(pivot.Event{Kind: pivot.Began, Step: pivot.StepPull, Message: "pulling x", Record: record})
+	record := pivot.Record{Phase: pivot.PhaseApplying, Attempt: 1}
+	r.Emit(pivot.Event{Kind: pivot.EventBegan, Step: pivot.StepPull, Message: "pulling x", Record: record})
 	for done := range int64(20) {
-		r.Emit(pivot.Event{Kind: pivot.Progressed, Step: pivot.StepPull, Done: done * 1e6, Total: 20e6, Record: record})
+		r.Emit(pivot.Event{Kind: pivot.EventProgressed, Step: pivot.StepPull, Done: done * 1e6, Total: 20e6, Record: record})
 	}
-	r.Emit(pivot.Event{Kind: pivot.Waiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed, next in 1s", Record: record})
-	record.Error, record.Phase = pivot.FailureOf(err), pivot.Failed
-	r.Emit(pivot.Event{Kind: pivot.Failing, Step: pivot.StepPull, Err: err, Record: record})
+	r.Emit(pivot.Event{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed, next in 1s", Record: record})
+	record.Error, record.Phase = pivot.FailureOf(err), pivot.PhaseFailed
+	r.Emit(pivot.Event{Kind: pivot.EventFailing, Step: pivot.StepPull, Err: err, Record: record})
 
 	wantLog := "pivot: pull: pulling x\npivot: pull: warning: try 1 failed, next in 1s: connection refused\n" +
 		"pivot: pull: error: connection refused\npivot: pull: hint: start the registry\n"
@@ -53,7 +53,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("systemd was told %q", *told)
 	}
 	s, rerr := status.Read(r.Root)
-	if rerr != nil || s.Phase != pivot.Failed || s.Error.Hint != "start the registry" || s.Error.Permanent {
+	if rerr != nil || s.Phase != pivot.PhaseFailed || s.Error.Hint != "start the registry" || s.Error.Permanent {
 		t.Errorf("status %+v, %v", s, rerr)
 	}
 }
@@ -61,7 +61,7 @@ func TestEvents(t *testing.T) {
 // The keys are a contract with other programs.
 func TestKeys(t *testing.T) {
 	r, _, _ := reporter(t)
-	r.Emit(pivot.Event{Kind: pivot.Failing, Err: errors.New("x"), Record: pivot.Record{
+	r.Emit(pivot.Event{Kind: pivot.EventFailing, Err: errors.New("x"), Record: pivot.Record{
 		Error: pivot.FailureOf(errors.New("x")), Started: time.Unix(0, 0), Phases: []pivot.Duration{{Name: "pull", Seconds: 1.5}},
 	}})
 	data, err := os.ReadFile(filepath.Join(r.Root, "run/pivot/status.json"))
@@ -86,13 +86,13 @@ func TestKeys(t *testing.T) {
 
 func TestWithoutARunTheJournalTells(t *testing.T) {
 	root := t.TempDir()
-	if s, err := status.Read(root); err != nil || s.Phase != pivot.Idle {
+	if s, err := status.Read(root); err != nil || s.Phase != pivot.PhaseIdle {
 		t.Errorf("a fresh host: %+v, %v", s, err)
 	}
-	if err := pivot.JournalIn(root).Save(pivot.Record{Phase: pivot.Done, Attempt: 2}); err != nil {
+	if err := pivot.JournalIn(root).Save(pivot.Record{Phase: pivot.PhaseDone, Attempt: 2}); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := status.Read(root); err != nil || s.Phase != pivot.Done || s.Attempt != 2 {
+	if s, err := status.Read(root); err != nil || s.Phase != pivot.PhaseDone || s.Attempt != 2 {
 		t.Errorf("after a run: %+v, %v", s, err)
 	}
 }
@@ -110,9 +110,9 @@ func TestHostileText(t *testing.T) {
 	}
 	const text = "no\x1b[2J\u009b\u202e\nMAINPID=1\npivot: prove: done"
 	err := fault.New(fault.Unavailable, text).WithHint(text)
-	r.Emit(pivot.Event{Kind: pivot.Waiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed"})
-	r.Emit(pivot.Event{Kind: pivot.Noted, Message: text})
-	r.Emit(pivot.Event{Kind: pivot.Failing, Step: pivot.StepPull, Err: err})
+	r.Emit(pivot.Event{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed"})
+	r.Emit(pivot.Event{Kind: pivot.EventNoted, Message: text})
+	r.Emit(pivot.Event{Kind: pivot.EventFailing, Step: pivot.StepPull, Err: err})
 	shown, rerr := os.ReadFile(filepath.Join(r.Root, "dev/tty0"))
 	if rerr != nil {
 		t.Fatal(rerr)

@@ -179,7 +179,7 @@ func (m *Machine) stayed() error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(m.root + firstboot.EncapsulatedPath); err == nil || r.Phase != pivot.Undone {
+	if _, err := os.Stat(m.root + firstboot.EncapsulatedPath); err == nil || r.Phase != pivot.PhaseUndone {
 		return fmt.Errorf("it is not held: the journal says %s, the first boot is still open: %v", r.Phase, err == nil)
 	}
 	return nil
@@ -197,7 +197,7 @@ func (m *Machine) arrived() error {
 	if err != nil {
 		return err
 	}
-	if r.Phase != pivot.Done {
+	if r.Phase != pivot.PhaseDone {
 		return fmt.Errorf("the journal says %s, want done", r.Phase)
 	}
 	return m.nothingKept()

@@ -262,7 +262,7 @@ func (m *Machine) close() error {
 	if err != nil {
 		return err
 	}
-	r.Phase = pivot.Done
+	r.Phase = pivot.PhaseDone
 	if err := journal.Save(r); err != nil {
 		return err
 	}

@@ -390,7 +390,7 @@ func expectProven(t *testing.T, m *vm.Machine, want lab.Want) {
 	for _, f := range want.PinningFiles() {
 		paths = append(paths, f.Path)
 	}
-	if got := record.Target.Paths(); record.Phase != pivot.Done || !slices.Equal(got, paths) {
+	if got := record.Target.Paths(); record.Phase != pivot.PhaseDone || !slices.Equal(got, paths) {
 		t.Errorf("journal in phase %s with the files %q, want done with %q", record.Phase, got, paths)
 	}
 }

@@ -25,7 +25,7 @@ func takenBack(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want) {
 	if r.Unit.ActiveState != "active" || r.Kubelet.ActiveState != "active" || r.Encapsulated || !r.Closed {
 		t.Errorf("unit %+v, kubelet %+v, file there %v, .bak there %v", r.Unit, r.Kubelet, r.Encapsulated, r.Closed)
 	}
-	if r.Status.Phase != string(pivot.Undone) || !strings.Contains(strings.Join(r.Status.Notes, ""), "somebody went back") {
+	if r.Status.Phase != string(pivot.PhaseUndone) || !strings.Contains(strings.Join(r.Status.Notes, ""), "somebody went back") {
 		t.Errorf("status %+v, want undone and why", r.Status)
 	}
 	expectTarget(t, boot(t, m, vm.BootOptions{}), want)

@@ -125,7 +125,7 @@ func TestTerminate(t *testing.T) {
 			}
 			r, err := pivot.Journal{Path: filepath.Join(m.Var, "lib/pivot/journal.json")}.Load()
 			must(t, err)
-			if isNew := version(m.next(t).Path) == "B.2"; isNew != (r.Phase == pivot.Committed) {
+			if isNew := version(m.next(t).Path) == "B.2"; isNew != (r.Phase == pivot.PhaseCommitted) {
 				t.Errorf("the next boot is the new system: %v, the journal says %s", isNew, r.Phase)
 			} else if isNew {
 				finished++
@@ -277,7 +277,7 @@ func (m *machine) arrive(t *testing.T) {
 		t.Error("the first boot is not closed")
 	}
 	r, err := pivot.Journal{Path: filepath.Join(m.Var, "lib/pivot/journal.json")}.Load()
-	if err != nil || r.Phase != pivot.Done {
+	if err != nil || r.Phase != pivot.PhaseDone {
 		t.Errorf("journal %+v, %v, want done", r, err)
 	}
 }
