@@ -60,7 +60,7 @@ func verify(t *testing.T, h *hostdir.Host) string {
 func TestFilesOfIgnition(t *testing.T) {
 	h := served(t)
 	plan := firstboot.FirstBoot{Machine: machine(t, h), File: firstboot.EncapsulatedPath}
-	if p, err := plan.Plan(t.Context()); err != nil || len(p.Files) != 0 || p.Reboots != 1 {
+	if p, err := plan.Plan(t.Context()); err != nil || len(p.Entries) != 0 || p.Reboots != 1 {
 		t.Errorf("plan %+v, %v", p, err)
 	}
 	content := h.Read(pinning.DropInPath)

@@ -15,6 +15,8 @@ type Machine struct {
 	Retry    pivot.Retry
 	Progress *pivot.Progress
 	Place    Place // nil: the started system
+	// Contributors of entries, beside CPU partitioning.
+	Contributors []pivot.Contributor
 	// RebootMethod goes before the one of the machine's settings, unless it is "".
 	RebootMethod host.RebootMethod
 	// ImageKargs goes before the one of the machine's settings, unless it is "".
@@ -34,7 +36,7 @@ func (m *Machine) open() error {
 // converger is what brings this machine to a target.
 func (m *Machine) converger() *pivot.Converger {
 	return &pivot.Converger{
-		Host: m.Host, Place: m.place(), Contributors: []pivot.Contributor{partition{m.Host}}, Checks: []pivot.Check{m.checkUnified},
+		Host: m.Host, Place: m.place(), Contributors: append([]pivot.Contributor{partition{m.Host}}, m.Contributors...), Checks: []pivot.Check{m.checkUnified},
 		Images: m.images(), Content: imageKargs{m}, Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
 	}
 }

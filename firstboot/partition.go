@@ -3,7 +3,6 @@ package firstboot
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -21,48 +20,46 @@ type partition struct{ host *host.Host }
 
 var _ pivot.Contributor = partition{}
 
-// Own implements pivot.Contributor. A file that the image brings too, and that nobody
-// changed, is the next image's to bring.
-func (p partition) Own() ([]hostfiles.File, error) {
+// Entries implements pivot.Contributor. What the image brings too, and nobody changed, is
+// the next image's to bring.
+func (p partition) Entries() ([]hostfiles.File, error) {
 	in, err := p.input(nil)
 	if err != nil {
 		return nil, err
 	}
-	paths := slices.DeleteFunc(pinning.Inspect(in).Files, func(path string) bool { return !p.isRegular(path) })
+	paths := pinning.Inspect(in).Files
 	have, err := hostfiles.ReadAll(p.host.Root, paths)
 	if err != nil {
 		return nil, err
 	}
-	shipped := slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !p.isRegular("/usr" + path) })
-	defaults, err := hostfiles.ReadAll(p.host.Path("/usr"), shipped) // the image's /usr/etc
+	shipped, err := hostfiles.ReadAll(p.host.Path("/usr"), paths) // the image's /usr/etc
 	if err != nil {
 		return nil, err
 	}
 	var own []hostfiles.File
 	for _, path := range paths {
-		if d, ok := defaults[path]; !ok || !d.Equal(have[path]) {
-			own = append(own, have[path])
+		if f, ok := have[path]; ok && f.Entry != shipped[path].Entry {
+			own = append(own, f)
 		}
 	}
 	return own, nil
 }
 
-// isRegular reports whether a file is one, and not a link, which only libostree carries over.
-func (p partition) isRegular(path string) bool {
-	info, err := os.Lstat(p.host.Path(path))
-	return err == nil && info.Mode().IsRegular()
-}
-
 // Check implements pivot.Contributor: it holds CPU partitioning as it will be after
 // the reboot against the CPUs that will be online then. What would keep CRI-O from
 // starting, or leave pods without a CPU, is an error; what is only doubtful is a warning.
-func (p partition) Check(plan pivot.Plan, files []hostfiles.File) (warnings []string, err error) {
+func (p partition) Check(plan pivot.Plan, entries []hostfiles.File) (warnings []string, err error) {
 	in, err := p.input(plan.Kargs.Final)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range files {
-		in.Files[f.Path] = f.Content
+	for _, f := range entries {
+		switch f.Kind {
+		case hostfiles.KindFile:
+			in.Files[f.Path] = f.Content
+		case hostfiles.KindDefault:
+			delete(in.Files, f.Path)
+		}
 	}
 	result := pinning.Inspect(in)
 	if _, asked := in.Files[pinning.KubeletPath]; !asked && len(result.Workloads) == 0 {

@@ -106,7 +106,7 @@ func (r *Rebase) ask() (pivot.Ask, error) {
 		return pivot.Ask{}, err
 	}
 	image, err := image(reference)
-	return pivot.Ask{Image: image, ImageKargs: choice, Kargs: change, Files: files, ByHand: true}, err
+	return pivot.Ask{Image: image, ImageKargs: choice, Kargs: change, Entries: files, ByHand: true}, err
 }
 
 // pinningFiles are the files of the asked-for CPU partitioning, held against
@@ -126,7 +126,7 @@ func (r *Rebase) pinningFiles() ([]hostfiles.File, error) {
 		}
 	}
 	return []hostfiles.File{
-		{Path: pinning.DropInPath, Mode: 0o644, Content: pinning.DropIn(r.Pinning)},
-		{Path: pinning.KubeletPath, Mode: 0o644, Content: pinning.KubeletFile(r.Pinning)},
+		hostfiles.NewFile(pinning.DropInPath, 0o644, pinning.DropIn(r.Pinning)),
+		hostfiles.NewFile(pinning.KubeletPath, 0o644, pinning.KubeletFile(r.Pinning)),
 	}, nil
 }

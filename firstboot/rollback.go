@@ -108,7 +108,7 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (pivot.
 	target.Image.Commit = to.Commit
 	for _, path := range pinningPaths() {
 		if f, ok := files[path]; ok {
-			target.Files = append(target.Files, f)
+			target.Entries = append(target.Entries, f)
 		}
 	}
 	return target, to, nil

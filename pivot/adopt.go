@@ -9,34 +9,34 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// adopt makes the files that the machine has already, of the contributors' kinds, part
-// of the target. libostree carries those files over by itself; as part of the target
+// adopt makes the contributors' entries, most of which the machine has already, part of
+// the target. libostree carries them over by itself; as part of the target
 // they are also read back in the new deployment, proven on the next boot, and verified
 // from then on. What was there at the first commit is what must arrive: a system that
 // came up without it has nothing to adopt.
 func (c *Converger) adopt(target Target) (Target, error) {
 	if record := c.Progress.Record; record.WasCommitted() {
-		if known := withFiles(target, record.Target.Files); known.Same(record.Target) {
+		if known := withEntries(target, record.Target.Entries); known.Same(record.Target) {
 			return known, nil
 		}
 	}
 	for _, contributor := range c.Contributors {
-		own, err := contributor.Own()
+		entries, err := contributor.Entries()
 		if err != nil {
 			return target, err
 		}
-		target = withFiles(target, c.know(own))
+		target = withEntries(target, c.know(entries))
 	}
 	return target, nil
 }
 
-// withFiles is the target with those files that it does not ask for itself.
-func withFiles(target Target, files []hostfiles.Entry) Target {
+// withEntries is the target with those entries that it does not ask for itself.
+func withEntries(target Target, entries []hostfiles.Entry) Target {
 	asked := target.Paths()
-	target.Files = slices.Clone(target.Files)
-	for _, f := range files {
-		if !slices.Contains(asked, f.Path) {
-			target.Files = append(target.Files, f)
+	target.Entries = slices.Clone(target.Entries)
+	for _, e := range entries {
+		if !slices.Contains(asked, e.Path) {
+			target.Entries = append(target.Entries, e)
 		}
 	}
 	return target
@@ -46,7 +46,7 @@ func withFiles(target Target, files []hostfiles.Entry) Target {
 // for, another boot could not read them again.
 func notAskedFor(files []hostfiles.File, ask Ask) []hostfiles.File {
 	return slices.DeleteFunc(slices.Clone(files), func(f hostfiles.File) bool {
-		return slices.ContainsFunc(ask.Files, func(asked hostfiles.File) bool { return asked.Path == f.Path })
+		return slices.ContainsFunc(ask.Entries, func(asked hostfiles.File) bool { return asked.Path == f.Path })
 	})
 }
 
@@ -55,11 +55,10 @@ func (c *Converger) know(files []hostfiles.File) []hostfiles.Entry {
 	if c.contents == nil {
 		c.contents = map[hostfiles.Digest][]byte{}
 	}
-	entries := hostfiles.Entries(files)
-	for i, e := range entries {
-		c.contents[e.Digest] = files[i].Content
+	for _, f := range files {
+		c.contents[f.Digest] = f.Content
 	}
-	return entries
+	return hostfiles.Entries(files)
 }
 
 // files are entries of a target with their contents: as this run has read them, or
@@ -68,7 +67,7 @@ func (c *Converger) files(entries []hostfiles.Entry) ([]hostfiles.File, error) {
 	files := make([]hostfiles.File, len(entries))
 	for i, e := range entries {
 		content, known := c.contents[e.Digest]
-		if !known {
+		if !known && e.Kind == hostfiles.KindFile {
 			var err error
 			content, err = c.Progress.Journal.Content(e.Digest)
 			if errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +78,7 @@ func (c *Converger) files(entries []hostfiles.Entry) ([]hostfiles.File, error) {
 				return nil, err
 			}
 		}
-		files[i] = hostfiles.File{Path: e.Path, Mode: e.Mode, UID: e.UID, GID: e.GID, Content: content}
+		files[i] = hostfiles.File{Entry: e, Content: content}
 	}
 	return files, nil
 }

@@ -111,7 +111,7 @@ func (r *Record) upgrade(data []byte) error {
 		return err
 	}
 	for i, f := range old.Target.Files {
-		r.Target.Files[i].Digest = hostfiles.DigestOf(f.Content)
+		r.Target.Entries[i].Digest = hostfiles.DigestOf(f.Content)
 	}
 	r.Format = formatVersion
 	return nil

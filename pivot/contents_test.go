@@ -86,14 +86,14 @@ func TestOldJournal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := pivot.Target{Kargs: r.Target.Kargs, Files: []hostfiles.Entry{
+	want := pivot.Target{Kargs: r.Target.Kargs, Entries: []hostfiles.Entry{
 		{Path: "/etc/f", Mode: 0o600, UID: 1, GID: 2, Digest: hostfiles.DigestOf([]byte("secret"))},
 		{Path: "/etc/empty", Mode: 0o644, Digest: hostfiles.DigestOf(nil)},
 	}}
 	if r.Phase != pivot.PhaseCommitted || !r.Target.Same(want) {
 		t.Errorf("read as %+v", r)
 	}
-	if got, err := j.Content(want.Files[0].Digest); err != nil || string(got) != "secret" {
+	if got, err := j.Content(want.Entries[0].Digest); err != nil || string(got) != "secret" {
 		t.Errorf("content %q, %v", got, err)
 	}
 	if err := j.Save(r); err != nil {

@@ -12,9 +12,9 @@ import (
 
 // Ask is what one run asks of the machine.
 type Ask struct {
-	Image Image // zero: the booted one stays; without a digest: it is named by a tag
-	Kargs kargs.Change
-	Files []hostfiles.File // below /etc
+	Image   Image // zero: the booted one stays; without a digest: it is named by a tag
+	Kargs   kargs.Change
+	Entries []hostfiles.File // below /etc
 	// Checks are those of this run, beside the machine's.
 	Checks []Check
 	// TakenBack reports whether somebody went back to the system that runs; nil: nobody did.
@@ -40,24 +40,25 @@ type Check func(Plan) error
 
 // Host is the machine as Converge looks at it.
 type Host interface {
-	// Observe looks at what is booted, at what the next boot starts, and at the files of
-	// both that are named by paths below /etc.
+	// Observe looks at what is booted, at what the next boot starts, and at what both have
+	// at paths below /etc.
 	Observe(paths []string) (State, error)
 	// FinalizeFailure is what libostree left on why it could not make the last boot's
 	// deployment the next one; "" if it left nothing.
 	FinalizeFailure(ctx context.Context) string
 }
 
-// Contributor knows one kind of files below /etc that belong to the next system
+// Contributor knows one kind of entries below /etc that belong to the next system
 // although nobody may have asked for them in this run, as those that Ignition wrote.
 type Contributor interface {
-	// Own are the files of this kind that the running system does not have from its image.
-	Own() ([]hostfiles.File, error)
-	// Check holds the files of a plan, with what else the next boot will find, against
+	// Entries are those that the next system shall have beside what a run asks for: those
+	// that the running system has and its image does not, and what else is wanted.
+	Entries() ([]hostfiles.File, error)
+	// Check holds the entries of a plan, with what else the next boot will find, against
 	// the machine. An error says that the next boot would not work.
-	Check(plan Plan, files []hostfiles.File) (warnings []string, err error)
+	Check(plan Plan, entries []hostfiles.File) (warnings []string, err error)
 	// Drift names what came to be wrong with a target that was reached, beyond changes
-	// of its files.
+	// of its entries.
 	Drift(state State, target Target) ([]string, error)
 }
 
@@ -75,6 +76,9 @@ type Content interface {
 	// Learn completes a plan whose image is in the repository now. Its notes are those
 	// on what was learned.
 	Learn(plan Plan) (Plan, error)
+	// Accounts are the users and groups of the system that a plan leads to, whose image is
+	// in the repository.
+	Accounts(plan Plan) (hostfiles.Accounts, error)
 	// Foresee is Learn for a plan that is only shown, whose image need not be there. It
 	// adds to the plan's notes.
 	Foresee(plan Plan) (Plan, error)
@@ -145,7 +149,10 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	target = c.recall(ask, target)
+	target, err = c.adopt(c.recall(ask, target))
+	if err != nil {
+		return Plan{}, err
+	}
 	state, err := c.Host.Observe(target.Paths())
 	if err != nil {
 		return Plan{}, err
@@ -185,7 +192,7 @@ func (c *Converger) Differences(target Target) ([]string, error) {
 // what is planned, pulled and proven is the same. What would fail whatever a tag names
 // is found before the network is asked.
 func (c *Converger) target(ctx context.Context, ask Ask) (Target, error) {
-	target := Target{Kargs: ask.Kargs, Files: c.know(ask.Files)}
+	target := Target{Kargs: ask.Kargs, Entries: c.know(ask.Entries)}
 	if ask.Image.IsZero() || ask.Image.Digest != "" {
 		target.Image = ask.Image
 		return target, nil
@@ -248,7 +255,7 @@ func (c *Converger) sayAttempt(ctx context.Context, out Outcome) {
 // left that.
 func (c *Converger) Missing(ctx context.Context, out Outcome) string {
 	text := strings.Join(Prove(out.State, out.Target), "; ")
-	if plan, err := Diff(out.State, out.Target); err == nil && plan.onlyFiles() {
+	if plan, err := Diff(out.State, out.Target); err == nil && plan.onlyEntries() {
 		text += "; image and arguments are there, as when something was staged on top of the commit, with the /etc that ran"
 	}
 	if failure := c.Host.FinalizeFailure(ctx); failure != "" {
@@ -259,13 +266,13 @@ func (c *Converger) Missing(ctx context.Context, out Outcome) string {
 
 // apply carries out a plan.
 func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) (err error) {
-	t := Transaction{Images: c.Images, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, Ready: c.Place.Leave}
+	t := Transaction{Images: c.Images, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, Ready: c.Place.Leave, Accounts: c.Content.Accounts}
 	t.Learn = func(plan Plan) (Plan, error) { return c.learn(ask, plan) }
-	if t.Files, err = c.files(plan.target.Files); err != nil {
+	if t.Entries, err = c.files(plan.target.Entries); err != nil {
 		return err
 	}
 	if !ask.ByHand {
-		t.Keep = notAskedFor(t.Files, ask)
+		t.Keep = notAskedFor(t.Entries, ask)
 	}
 	if err := t.Run(ctx, plan, attempt); err != nil {
 		return err

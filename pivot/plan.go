@@ -5,19 +5,18 @@ import (
 	"slices"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/hostfiles"
 	"machine-pivot/kargs"
 )
 
 // Plan is what has to change, in the JSON form of "pivot plan -o json". Diff makes
 // it, people read it, and a Transaction carries out just that.
 type Plan struct {
-	Changed bool         `json:"changed"`
-	Image   ImageChange  `json:"image"`
-	Kargs   kargs.Result `json:"kargs"`
-	Files   []FileChange `json:"files"`
-	Reboots int          `json:"reboots"` // 0 or 1
-	Notes   []string     `json:"notes"`
+	Changed bool          `json:"changed"`
+	Image   ImageChange   `json:"image"`
+	Kargs   kargs.Result  `json:"kargs"`
+	Entries []EntryChange `json:"files"`
+	Reboots int           `json:"reboots"` // 0 or 1
+	Notes   []string      `json:"notes"`
 	// ImageKargs is what the new image brings of its own; nil if the image stays.
 	ImageKargs *ImageKargs `json:"imageKargs,omitempty"`
 
@@ -25,8 +24,8 @@ type Plan struct {
 	target Target
 }
 
-// onlyFiles reports whether nothing but files has to change.
-func (p Plan) onlyFiles() bool { return !p.Image.Changed && !p.Kargs.Changed && len(p.Files) > 0 }
+// onlyEntries reports whether nothing but entries has to change.
+func (p Plan) onlyEntries() bool { return !p.Image.Changed && !p.Kargs.Changed && len(p.Entries) > 0 }
 
 // From is the state that a plan starts from.
 func (p Plan) From() State { return p.state }
@@ -48,20 +47,6 @@ type ImageChange struct {
 	To      string `json:"to"`
 }
 
-// ChangeAction is what happens to a file.
-type ChangeAction string
-
-const (
-	ChangeCreate  ChangeAction = "create"
-	ChangeReplace ChangeAction = "replace"
-)
-
-// FileChange is one file that will differ in the new deployment's /etc.
-type FileChange struct {
-	Path   string       `json:"path"`
-	Action ChangeAction `json:"action"`
-}
-
 // Diff works out what has to change to make state the target. Equal meaning is
 // no change: the same digest under another name, arguments in another order, and,
 // unless the target's are literal, in another spelling.
@@ -71,16 +56,16 @@ func Diff(state State, target Target) (Plan, error) {
 		return Plan{}, fault.New(fault.BadInput, "%w", err)
 	}
 	plan := Plan{
-		Image: ImageChange{From: describe(state.Booted), To: describe(state.Booted)},
-		Kargs: result,
-		Files: fileChanges(state.Files, target.Files),
-		Notes: notes(state, target),
-		state: state, target: target,
+		Image:   ImageChange{From: describe(state.Booted), To: describe(state.Booted)},
+		Kargs:   result,
+		Entries: state.Etc.changes(target.Entries),
+		Notes:   notes(state, target),
+		state:   state, target: target,
 	}
 	if imageChanges(state, target) {
 		plan.Image.Changed, plan.Image.To = true, target.Image.String()
 	}
-	plan.Changed = plan.Image.Changed || result.Changed || len(plan.Files) > 0
+	plan.Changed = plan.Image.Changed || result.Changed || len(plan.Entries) > 0
 	if !plan.Changed {
 		plan.keepSpelling(state.Booted.Options)
 		return plan, nil
@@ -132,20 +117,6 @@ func notes(state State, target Target) []string {
 	return notes
 }
 
-func fileChanges(have map[string]hostfiles.Entry, wanted []hostfiles.Entry) []FileChange {
-	changes := []FileChange{}
-	for _, w := range wanted {
-		h, found := have[w.Path]
-		switch {
-		case !found:
-			changes = append(changes, FileChange{w.Path, ChangeCreate})
-		case h != w:
-			changes = append(changes, FileChange{w.Path, ChangeReplace})
-		}
-	}
-	return changes
-}
-
 // Prove compares what runs with what was asked for and names each difference;
 // none means the target is reached. Unlike Diff it also looks at the running
 // kernel's own command line, which a boot loader may have changed.
@@ -180,8 +151,8 @@ func Prove(state State, target Target) []string {
 			differ("kernel argument %s: in the boot entry, but the running kernel was started without it", arg)
 		}
 	}
-	for _, f := range plan.Files {
-		differ("file %s: %s", f.Path, map[ChangeAction]string{ChangeCreate: "missing", ChangeReplace: "differs"}[f.Action])
+	for _, change := range plan.Entries {
+		differ("%s", change)
 	}
 	return differences
 }

@@ -26,10 +26,10 @@ func stateA() pivot.State {
 	return pivot.State{BootID: "boot-1", Booted: d, Default: d, Cmdline: d.Options}
 }
 
-var dropIn = hostfiles.File{Path: "/etc/crio/crio.conf.d/50-workload-partitioning.conf", Mode: 0o644, Content: []byte("x")}
+var dropIn = hostfiles.NewFile("/etc/crio/crio.conf.d/50-workload-partitioning.conf", 0o644, []byte("x"))
 
 func targetB() pivot.Target {
-	return pivot.Target{Image: image(imageB), Kargs: kargs.Change{New: kargs.Split("nosmt loglevel=7")}, Files: []hostfiles.Entry{dropIn.Entry()}}
+	return pivot.Target{Image: image(imageB), Kargs: kargs.Change{New: kargs.Split("nosmt loglevel=7")}, Entries: []hostfiles.Entry{dropIn.Entry}}
 }
 
 func TestDiff(t *testing.T) {
@@ -44,8 +44,8 @@ func TestDiff(t *testing.T) {
 			Changed: true, Final: kargs.Split("root=LABEL=root rw ostree=/ostree/boot.1/os/x/0 nosmt loglevel=7"),
 			Appended: kargs.Line{"nosmt", "loglevel=7"}, Deleted: kargs.Line{},
 		},
-		Files: []pivot.FileChange{{Path: dropIn.Path, Action: pivot.ChangeCreate}},
-		Notes: []string{},
+		Entries: []pivot.EntryChange{{Path: dropIn.Path, Action: pivot.ChangeCreate}},
+		Notes:   []string{},
 	}
 	if got, want := document(t, plan), document(t, want); got != want {
 		t.Errorf("plan is\n%s\nwant\n%s", got, want)
@@ -67,7 +67,7 @@ func TestDiffOfAConvergedHostIsEmpty(t *testing.T) {
 	state.Booted.Image = image("mirror.example/os@sha256:bbbb")
 	state.Booted.Options = kargs.Split("loglevel=7 root=LABEL=root nosmt ostree=/x")
 	state.Cmdline = state.Booted.Options
-	state.Files = map[string]hostfiles.Entry{dropIn.Path: dropIn.Entry()}
+	state.Etc.Entries = map[string]hostfiles.Entry{dropIn.Path: dropIn.Entry}
 	plan, err := pivot.Diff(state, targetB())
 	if err != nil || plan.Changed || plan.Reboots != 0 {
 		t.Errorf("plan %+v, %v; want none: other order, other name of the same digest", plan, err)
@@ -157,7 +157,7 @@ func TestProveNamesEachDifference(t *testing.T) {
 	state := stateA()
 	other := dropIn
 	other.Mode = 0o600
-	state.Files = map[string]hostfiles.Entry{dropIn.Path: other.Entry()}
+	state.Etc.Entries = map[string]hostfiles.Entry{dropIn.Path: other.Entry}
 	got := strings.Join(pivot.Prove(state, target), "\n")
 	for _, want := range []string{imageB, "beef", "nosmt", "loglevel=7", dropIn.Path + ": differs"} {
 		if !strings.Contains(got, want) {

@@ -42,9 +42,9 @@ func (c *Converger) checkLocal(ask Ask, plan Plan) error {
 	return c.Progress.Journal.CheckWritable()
 }
 
-// check holds a plan's files against the machine.
+// check holds a plan's entries against the machine.
 func (c *Converger) check(plan Plan) (warnings []string, err error) {
-	files, err := c.files(plan.target.Files)
+	files, err := c.files(plan.target.Entries)
 	if err != nil {
 		return nil, err
 	}

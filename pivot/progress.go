@@ -45,10 +45,13 @@ func (p *Progress) Start(attempt int, bootID string, target Target) {
 // store keeps the contents of files, and makes the record name them.
 func (p *Progress) store(files []hostfiles.File) error {
 	for _, f := range files {
+		if f.Kind != hostfiles.KindFile {
+			continue
+		}
 		if err := p.Journal.Store(f.Content); err != nil {
 			return err
 		}
-		p.Record.Contents = append(p.Record.Contents, f.Entry().Digest)
+		p.Record.Contents = append(p.Record.Contents, f.Digest)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package pivot
 import (
 	"fmt"
 
-	"machine-pivot/internal/hostfiles"
 	"machine-pivot/kargs"
 )
 
@@ -14,11 +13,9 @@ type State struct {
 	Default Deployment // what the next boot starts, if it comes in order; the booted one unless something is pending
 	Entries int        // how many deployments can be booted
 	Cmdline kargs.Line // the running kernel's, from /proc/cmdline
-	// Files holds the running /etc's file for each path asked about; a path
-	// that has no file is absent.
-	Files map[string]hostfiles.Entry
-	// DefaultFiles is the same for the default deployment's /etc, as the next boot finds it.
-	DefaultFiles map[string]hostfiles.Entry
+	// Etc is the running system's /etc; DefaultEtc the default deployment's, as the next
+	// boot finds it.
+	Etc, DefaultEtc Etc
 }
 
 // Deployment is one deployment of the host with its boot entry.
@@ -45,6 +42,6 @@ func (s State) Pending() bool { return s.Default.ID() != s.Booted.ID() }
 
 // AsIfRebooted is the state that the next boot will find.
 func (s State) AsIfRebooted() State {
-	s.Booted, s.Files, s.Cmdline = s.Default, s.DefaultFiles, s.Default.Options
+	s.Booted, s.Etc, s.Cmdline = s.Default, s.DefaultEtc, s.Default.Options
 	return s
 }

@@ -19,8 +19,9 @@ type Target struct {
 	Image Image `json:"image,omitzero"` // zero: keep the booted one
 	// Kargs has in its Image what the images bring: nil if that does not count, and
 	// nothing as long as it is not known.
-	Kargs kargs.Change      `json:"kargs"`
-	Files []hostfiles.Entry `json:"files,omitempty"` // below /etc
+	Kargs kargs.Change `json:"kargs"`
+	// Entries are below /etc. Owners by name are those of the target's system.
+	Entries []hostfiles.Entry `json:"files,omitempty"`
 }
 
 // Same reports whether both targets ask for the same. What is only learned on
@@ -29,13 +30,13 @@ func (t Target) Same(other Target) bool {
 	return t.Image.Digest == other.Image.Digest &&
 		t.Kargs.New.Equal(other.Kargs.New) && t.Kargs.Delete.Equal(other.Kargs.Delete) &&
 		(t.Kargs.Image == nil) == (other.Kargs.Image == nil) &&
-		slices.Equal(t.Files, other.Files)
+		slices.Equal(t.Entries, other.Entries)
 }
 
-// Paths are the paths of the target's files.
+// Paths are the paths of the target's entries.
 func (t Target) Paths() []string {
-	paths := make([]string, len(t.Files))
-	for i, f := range t.Files {
+	paths := make([]string, len(t.Entries))
+	for i, f := range t.Entries {
 		paths[i] = f.Path
 	}
 	return paths

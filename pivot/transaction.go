@@ -3,7 +3,9 @@ package pivot
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
@@ -25,11 +27,11 @@ type Images interface {
 
 // Request is the one deployment that a transaction makes.
 type Request struct {
-	Merge  Deployment // the booted deployment: its /etc is carried over
-	Commit string
-	Image  Image            // for the origin; zero keeps the merge deployment's
-	Kargs  kargs.Line       // complete
-	Files  []hostfiles.File // put into the new deployment's /etc
+	Merge   Deployment // the booted deployment: its /etc is carried over
+	Commit  string
+	Image   Image            // for the origin; zero keeps the merge deployment's
+	Kargs   kargs.Line       // complete
+	Entries []hostfiles.File // put into the new deployment's /etc, their owners by number
 }
 
 // Engine makes deployments. libostree or rpm-ostree do the work; an Engine
@@ -57,14 +59,17 @@ type Transaction struct {
 	Engine   Engine
 	Retry    Retry
 	Progress *Progress
-	// Files are the target's, with their contents.
-	Files []hostfiles.File
+	// Entries are the target's, with their contents.
+	Entries []hostfiles.File
 	// Keep are those of them whose contents an attempt after a reboot could not
 	// read again: they are kept until the transaction is done.
 	Keep []hostfiles.File
 	// Learn completes a plan by what only the content of its image tells, once that is in
 	// the repository; nil does nothing.
 	Learn func(Plan) (Plan, error)
+	// Accounts are the users and groups of the system that a plan leads to, whose image is
+	// in the repository. They are asked for only if an entry names its owner.
+	Accounts func(Plan) (hostfiles.Accounts, error)
 	// Ready is called when all is prepared, before the commit; nil does nothing.
 	Ready func(ctx context.Context) error
 }
@@ -80,25 +85,47 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	if err := p.Enter(PhaseApplying, state.BootID); err != nil {
 		return err
 	}
-	if !plan.Image.Changed {
-		return t.make(ctx, state.BootID, Request{
-			Merge: state.Booted, Commit: state.Booted.Commit, Kargs: plan.Kargs.Final, Files: t.Files,
-		})
+	r := Request{Merge: state.Booted, Commit: state.Booted.Commit}
+	if plan.Image.Changed {
+		image, err := t.pull(ctx, plan.target.Image)
+		if err != nil {
+			return err
+		}
+		plan.target.Image = image
+		if t.Learn != nil {
+			if plan, err = t.Learn(plan); err != nil {
+				return err
+			}
+		}
+		p.Record.Target = plan.target
+		r.Commit, r.Image = image.Commit, image
 	}
-	image, err := t.pull(ctx, plan.target.Image)
+	entries, err := t.owned(plan)
 	if err != nil {
 		return err
 	}
-	plan.target.Image = image
-	if t.Learn != nil {
-		if plan, err = t.Learn(plan); err != nil {
-			return err
+	r.Kargs, r.Entries = plan.Kargs.Final, entries
+	return t.make(ctx, state.BootID, r)
+}
+
+// owned are the entries with the numbers of their owners in the system that a plan
+// leads to.
+func (t *Transaction) owned(plan Plan) ([]hostfiles.File, error) {
+	entries := slices.Clone(t.Entries)
+	if !slices.ContainsFunc(entries, func(f hostfiles.File) bool { return f.Named() }) {
+		return entries, nil
+	}
+	accounts, err := t.Accounts(plan)
+	if err != nil {
+		return nil, err
+	}
+	for i := range entries {
+		if entries[i].Entry, err = accounts.Owned(entries[i].Entry); err != nil {
+			return nil, fault.New(fault.BadInput, "%w in the new system", err).
+				WithHint("name one that the image has (users that systemd-sysusers makes are there only once the system runs), or give a number")
 		}
 	}
-	p.Record.Target = plan.target
-	return t.make(ctx, state.BootID, Request{
-		Merge: state.Booted, Commit: image.Commit, Image: image, Kargs: plan.Kargs.Final, Files: t.Files,
-	})
+	return entries, nil
 }
 
 // Return makes a deployment that is there already the next boot again.

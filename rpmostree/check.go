@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
@@ -96,6 +95,9 @@ func (e *Ostree) checkPrepared(ctx context.Context, r pivot.Request) error {
 	if err := e.checkRefresh(ctx, booted, staged.Target.Checksum); err != nil {
 		return err
 	}
+	if err := e.checkEntries(booted, staged.Target.Checksum, r.Entries); err != nil {
+		return err
+	}
 	return e.checkLabels(booted, staged, r)
 }
 
@@ -120,16 +122,7 @@ func checkDeployment(d ostree.Deployment, r pivot.Request) error {
 	if options := kargs.Split(d.Entry.Options); !sameArguments(options, r.Kargs) {
 		return fmt.Errorf("cannot trust the new boot entry: its options are %q, wanted %q", options, r.Kargs)
 	}
-	for _, f := range r.Files {
-		got, ok, err := hostfiles.Read(d.Path, f.Path)
-		if err != nil {
-			return err
-		}
-		if !ok || !got.Equal(f) {
-			return fmt.Errorf("cannot trust the new deployment: its %s is missing or differs", f.Path)
-		}
-	}
-	return nil
+	return checkArrived(d, r.Entries)
 }
 
 // sameArguments compares to the letter, but for ostree=, which libostree writes anew.

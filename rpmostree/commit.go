@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -42,7 +41,7 @@ func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 		return fmt.Errorf("cannot finalize the staged deployment: %w", err)
 	}
 	defer onHost.Close()
-	labels, err := e.labels(booted, staged.Target.Checksum, r.Files)
+	labels, err := e.labels(booted, staged.Target.Checksum, r.Entries)
 	if err != nil {
 		return err
 	}
@@ -59,11 +58,11 @@ func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 		}
 		return e.labelLate(staged, unknown)
 	}
-	err = hostfiles.WithOverlays(finalize,
-		hostfiles.Overlay{Dir: filepath.Join(booted.Path, "etc"), At: "/etc", Files: r.Files},
-		hostfiles.Overlay{Dir: e.Sysroot.RunDir(), At: runtimeDir,
-			Files: []hostfiles.File{{Path: runtimeDir + "/" + ostree.StagedFile, Mode: 0o644, Content: state}},
-			Hide:  []string{runtimeDir + "/" + ostree.LockFile}})
+	err = hostfiles.WithOverlays(finalize, etcWith(booted, r.Entries), hostfiles.Overlay{
+		Dir: e.Sysroot.RunDir(), At: runtimeDir, Files: []hostfiles.File{
+			hostfiles.NewFile(runtimeDir+"/"+ostree.StagedFile, 0o644, state),
+			hostfiles.Default(runtimeDir + "/" + ostree.LockFile),
+		}})
 	if err != nil {
 		return fmt.Errorf("cannot finalize the staged deployment: %w", err)
 	}

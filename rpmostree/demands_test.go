@@ -117,7 +117,7 @@ func TestComposefsIsLookedFor(t *testing.T) {
 					r.Kargs = append(slices.Clone(r.Kargs), kargs.Line{ostree.ComposefsArgument + "=" + c.argument}...)
 				}
 				if c.keeps {
-					r.Image, r.Files = pivot.Image{}, []hostfiles.File(nil)
+					r.Image, r.Entries = pivot.Image{}, []hostfiles.File(nil)
 				}
 				var e pivot.Engine = &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
 				if engine == "direct" {

@@ -3,7 +3,6 @@ package rpmostree
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"machine-pivot/internal/fault"
@@ -72,6 +71,9 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 	if err := e.plain().checkRefresh(ctx, booted, commit); err != nil {
 		return err
 	}
+	if err := e.plain().checkEntries(booted, commit, r.Entries); err != nil {
+		return err
+	}
 	return e.plain().free()
 }
 
@@ -100,7 +102,7 @@ func (e *Direct) Commit(ctx context.Context, r pivot.Request) error {
 func (e *Direct) deploy(ctx context.Context, r pivot.Request, booted ostree.Deployment, options ...string) error {
 	return hostfiles.WithOverlays(
 		func() error { return e.plain().deploy(ctx, r, booted, options...) },
-		hostfiles.Overlay{Dir: filepath.Join(booted.Path, "etc"), At: "/etc", Files: r.Files})
+		etcWith(booted, r.Entries))
 }
 
 // Discard implements pivot.Engine: nothing was made.

@@ -1,7 +1,6 @@
 package rpmostree
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,19 +26,9 @@ func (e *Ostree) nextSELinux(booted ostree.Deployment, commit ostree.Checksum) (
 	}
 	const dir = "etc/selinux"
 	now, before := selinux.In(filepath.Join(booted.Path, dir)), selinux.In(filepath.Join(booted.Path, "usr", dir))
+	next := func(name string) ([]byte, error) { return repo.ReadFile(commit, path.Join("usr", dir, name)) }
 	return func(name string) ([]byte, error) {
-		have, err := now(name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		had, berr := before(name)
-		if berr != nil && !errors.Is(berr, fs.ErrNotExist) {
-			return nil, berr
-		}
-		if (err == nil) == (berr == nil) && bytes.Equal(have, had) {
-			return repo.ReadFile(commit, path.Join("usr", dir, name))
-		}
-		return have, err
+		return ostree.MergeFile(name, ostree.ReadFile(now), ostree.ReadFile(before), next)
 	}, nil
 }
 
@@ -69,6 +58,9 @@ func (e *Ostree) labels(booted ostree.Deployment, commit ostree.Checksum, files 
 	}
 	var all []labelled
 	for _, f := range files {
+		if f.Kind == hostfiles.KindDefault { // has the label that the image gives it
+			continue
+		}
 		made, err := madeFor(booted.Path, f.Path)
 		if err != nil {
 			return nil, fmt.Errorf("cannot label files: %w", err)
@@ -76,7 +68,7 @@ func (e *Ostree) labels(booted ostree.Deployment, commit ostree.Checksum, files 
 		for _, name := range made {
 			mode := fs.ModeDir
 			if name == f.Path {
-				mode = 0
+				mode = typeOf(f.Kind)
 			}
 			label, known, err := contexts.Label(name, mode)
 			if err != nil {
@@ -90,13 +82,24 @@ func (e *Ostree) labels(booted ostree.Deployment, commit ostree.Checksum, files 
 	return all, nil
 }
 
+// typeOf is the file type of an entry.
+func typeOf(kind hostfiles.Kind) fs.FileMode {
+	switch kind {
+	case hostfiles.KindDirectory:
+		return fs.ModeDir
+	case hostfiles.KindLink:
+		return fs.ModeSymlink
+	}
+	return 0
+}
+
 // kernel is the SELinux of the running kernel.
 func (e *Ostree) kernel() selinux.Kernel { return selinux.Running(e.Sysroot.Root()) }
 
 // checkLabels refuses labels that this process cannot give, before anything is made
 // the next boot.
 func (e *Ostree) checkLabels(booted ostree.Deployment, staged *ostree.Staged, r pivot.Request) error {
-	labels, err := e.labels(booted, staged.Target.Checksum, r.Files)
+	labels, err := e.labels(booted, staged.Target.Checksum, r.Entries)
 	if err != nil {
 		return err
 	}

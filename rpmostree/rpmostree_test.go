@@ -50,9 +50,9 @@ func request(t *testing.T, h *hostdir.Host) pivot.Request {
 	}
 	return pivot.Request{
 		Merge: state.Booted, Commit: commit,
-		Image: pivot.Image{Reference: strings.TrimPrefix(container, "ostree-unverified-registry:"), Container: container},
-		Kargs: append(state.Booted.Options, "nosmt"),
-		Files: []hostfiles.File{{Path: "/etc/new", Mode: 0o644, Content: []byte("x")}},
+		Image:   pivot.Image{Reference: strings.TrimPrefix(container, "ostree-unverified-registry:"), Container: container},
+		Kargs:   append(state.Booted.Options, "nosmt"),
+		Entries: []hostfiles.File{hostfiles.NewFile("/etc/new", 0o644, []byte("x"))},
 	}
 }
 
@@ -199,7 +199,7 @@ func TestLabels(t *testing.T) {
 	var notes string
 	e, r := engine(h, false, &notes), request(t, h)
 	for _, name := range []string{"/etc/a/b/c", "/etc/a/d", "/etc/old/new"} {
-		r.Files = append(r.Files, hostfiles.File{Path: name, Mode: 0o644, Content: []byte("x")})
+		r.Entries = append(r.Entries, hostfiles.NewFile(name, 0o644, []byte("x")))
 	}
 	must(t, e.Prepare(t.Context(), r))
 	labels := map[string]string{}

@@ -79,10 +79,10 @@ func printPlan(w io.Writer, p pivot.Plan) {
 			fmt.Fprintln(w, "  ~ "+printable.Line(arg)+" (there in another spelling)")
 		}
 	}
-	if len(p.Files) > 0 {
+	if len(p.Entries) > 0 {
 		fmt.Fprintln(w, "files")
-		for _, f := range p.Files {
-			fmt.Fprintf(w, "  %s %s\n", f.Action, printable.Line(f.Path))
+		for _, e := range p.Entries {
+			fmt.Fprintf(w, "  %s %s\n", e.Action, printable.Line(e.Path))
 		}
 	}
 	for _, note := range p.Notes {

@@ -61,8 +61,8 @@ func (f *generateFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "pivotctl: warning:", note)
 	}
 	files := []hostfiles.File{
-		{Path: path, Mode: 0o644, Content: pinning.DropIn(workloads)},
-		{Path: pinning.KubeletPath, Mode: 0o644, Content: pinning.KubeletFile(workloads)},
+		hostfiles.NewFile(path, 0o644, pinning.DropIn(workloads)),
+		hostfiles.NewFile(pinning.KubeletPath, 0o644, pinning.KubeletFile(workloads)),
 	}
 	if f.directory != "" {
 		return writeBelow(f.directory, files)

@@ -33,7 +33,7 @@ func file(f types.File) (hostfiles.File, error) {
 		return hostfiles.File{}, fmt.Errorf("mode %s is beyond 0777", "0"+strconv.FormatInt(int64(mode), 8))
 	}
 	content, err := ignition.Content(f.Contents, maxContent)
-	return hostfiles.File{Path: f.Path, Mode: fs.FileMode(mode), Content: content}, err
+	return hostfiles.NewFile(f.Path, fs.FileMode(mode), content), err
 }
 
 // isRoot reports whether an owner is root, which no owner at all is too.

@@ -3,20 +3,19 @@ package host
 import (
 	"strings"
 
-	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 
 // observeNext reads what the next boot starts: what is staged, else the default boot
 // entry. What is staged and locked no shutdown makes a boot entry of.
-func (h *Host) observeNext(state *pivot.State, booted ostree.Deployment, all []ostree.Deployment, files []string) error {
+func (h *Host) observeNext(state *pivot.State, booted ostree.Deployment, all []ostree.Deployment, paths []string) error {
 	staged, err := h.Sysroot().Staged()
 	if err != nil {
 		return err
 	}
 	if staged != nil && !staged.Locked {
-		return h.observeStaged(state, booted, staged, files)
+		return h.observeStaged(state, booted, staged, paths)
 	}
 	next := booted
 	if len(all) > 0 {
@@ -25,12 +24,12 @@ func (h *Host) observeNext(state *pivot.State, booted ostree.Deployment, all []o
 	if state.Default, err = h.Deployment(next); err != nil {
 		return err
 	}
-	state.DefaultFiles, err = hostfiles.ReadEntries(next.Path, files)
+	state.DefaultEtc, err = readEtc(next.Path, next, paths)
 	return err
 }
 
 // observeStaged reads what an orderly shutdown will make the next boot.
-func (h *Host) observeStaged(state *pivot.State, booted ostree.Deployment, staged *ostree.Staged, files []string) error {
+func (h *Host) observeStaged(state *pivot.State, booted ostree.Deployment, staged *ostree.Staged, paths []string) error {
 	next, err := h.Sysroot().Deployment(staged.Target)
 	if err != nil {
 		return err
@@ -43,30 +42,6 @@ func (h *Host) observeStaged(state *pivot.State, booted ostree.Deployment, stage
 		return err
 	}
 	state.Default.Staged = true
-	state.DefaultFiles, err = merged(booted, next, state.Files, files)
+	state.DefaultEtc, err = stagedEtc(booted, next, state.Etc, paths)
 	return err
-}
-
-// merged are the files that a deployment's /etc will have: libostree takes the
-// running one's where they differ from their image's, and else the new image's.
-func merged(booted, next ostree.Deployment, running map[string]hostfiles.Entry, paths []string) (map[string]hostfiles.Entry, error) {
-	have, err := hostfiles.ReadEntries(booted.Path+"/usr", paths)
-	if err != nil {
-		return nil, err
-	}
-	result, err := hostfiles.ReadEntries(next.Path+"/usr", paths)
-	if err != nil {
-		return nil, err
-	}
-	for _, path := range paths {
-		file, runs := running[path]
-		shipped, ships := have[path]
-		switch {
-		case runs && !(ships && file == shipped):
-			result[path] = file
-		case !runs && ships: // removed by hand
-			delete(result, path)
-		}
-	}
-	return result, nil
 }

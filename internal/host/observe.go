@@ -5,14 +5,13 @@ import (
 	"strings"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
 
-// Observe reads what the machine is; files are the paths of interest in /etc.
-func (h *Host) Observe(files []string) (pivot.State, error) {
+// Observe reads what the machine is; paths are those of interest in /etc.
+func (h *Host) Observe(paths []string) (pivot.State, error) {
 	sysroot := h.Sysroot()
 	booted, err := sysroot.Booted()
 	if errors.Is(err, ostree.ErrNotBooted) {
@@ -37,10 +36,10 @@ func (h *Host) Observe(files []string) (pivot.State, error) {
 	if state.Booted, err = h.Deployment(withEntry(booted, all)); err != nil {
 		return pivot.State{}, err
 	}
-	if state.Files, err = hostfiles.ReadEntries(h.Root, files); err != nil {
+	if state.Etc, err = readEtc(h.Root, booted, paths); err != nil {
 		return pivot.State{}, err
 	}
-	return state, h.observeNext(&state, booted, all, files)
+	return state, h.observeNext(&state, booted, all, paths)
 }
 
 // withEntry is the booted deployment as the boot entries know it.

@@ -76,6 +76,15 @@ func copyContent(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
+// copyOwn copies the attributes of a directory to another one.
+func copyOwn(from, to string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(from, &st); err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	return copyAttributes(from, to, &st)
+}
+
 // copyAttributes copies what is not content. Owner before mode: chown clears the
 // set-id bits. Times last.
 func copyAttributes(from, to string, st *unix.Stat_t) error {

@@ -37,10 +37,20 @@ func withOverlays(t *testing.T, etc string) {
 		t.Fatal(err)
 	}
 	files := []hostfiles.File{
-		{Path: "/etc/kubernetes/openshift-workload-pinning", Mode: 0o644, Content: []byte("new")},
-		{Path: "/etc/crio/crio.conf.d/50-x.conf", Mode: 0o600, UID: 12, GID: 13, Content: []byte("x")},
-		{Path: "/etc/link", Mode: 0o644, Content: []byte("no longer a link")},
+		hostfiles.NewFile("/etc/kubernetes/openshift-workload-pinning", 0o644, []byte("new")),
+		owned(hostfiles.NewFile("/etc/crio/crio.conf.d/50-x.conf", 0o600, []byte("x")), 12, 13),
+		owned(hostfiles.NewDirectory("/etc/dir", 0o1750), 3, 4),
+		hostfiles.NewFile("/etc/dir/below/file", 0o640, []byte("y")),
+		owned(hostfiles.NewLink("/etc/dir/link", "../nowhere"), 5, 6),
+		hostfiles.NewDirectory("/etc/dir/below", 0o500),
+		owned(hostfiles.NewDirectory("/etc/there", 0o700), 7, 8),
+		hostfiles.NewDirectory("/etc/was-file", 0o755),
+		hostfiles.NewLink("/etc/was-dir", "there"),
+		hostfiles.NewFile("/etc/link", 0o644, []byte("no longer a link")),
 	}
+	mkdir(t, filepath.Join(etc, "there/full"))
+	write(t, filepath.Join(etc, "was-file"), "x")
+	mkdir(t, filepath.Join(etc, "was-dir"))
 	special := filepath.Join(etc, "special")
 	mkdir(t, special)
 	for _, argv := range [][]string{
@@ -59,7 +69,7 @@ func withOverlays(t *testing.T, etc string) {
 	copied := t.TempDir()
 	run := t.TempDir()
 	write(t, filepath.Join(run, "lock"), "")
-	state := hostfiles.File{Path: "/run/x/state", Mode: 0o644, Content: []byte("inside")}
+	state := hostfiles.NewFile("/run/x/state", 0o644, []byte("inside"))
 	err := hostfiles.WithOverlays(func() error {
 		if _, err := os.Lstat(filepath.Join(run, "lock")); !os.IsNotExist(err) {
 			t.Errorf("the hidden file is there (%v)", err)
@@ -72,14 +82,14 @@ func withOverlays(t *testing.T, etc string) {
 		}
 		return exec.Command("cp", "-a", etc+"/.", copied).Run()
 	}, hostfiles.Overlay{Dir: etc, At: "/etc", Files: files},
-		hostfiles.Overlay{Dir: run, At: "/run/x", Files: []hostfiles.File{state}, Hide: []string{"/run/x/lock", "/run/x/none"}})
+		hostfiles.Overlay{Dir: run, At: "/run/x", Files: []hostfiles.File{state, hostfiles.Default("/run/x/lock"), hostfiles.Default("/run/x/none"), hostfiles.Default("/run/x/none/below")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range files {
 		got, ok, err := hostfiles.Read(filepath.Dir(copied), "/"+filepath.Base(copied)+f.Path[len("/etc"):])
 		got.Path = f.Path
-		if err != nil || !ok || !got.Equal(f) {
+		if err != nil || !ok || got.Entry != f.Entry {
 			t.Errorf("inside, %s is %+v (%v, %v)", f.Path, got, ok, err)
 		}
 	}
@@ -106,14 +116,129 @@ func TestWithOverlaysReportsBadPaths(t *testing.T) {
 	ran := false
 	work := func() error { ran = true; return nil }
 	for _, o := range []hostfiles.Overlay{
-		{At: "/etc", Files: []hostfiles.File{{Path: "/usr/lib/x"}}},
-		{At: "/etc", Hide: []string{"/usr/lib/x"}},
+		{At: "/etc", Files: []hostfiles.File{hostfiles.NewFile("/usr/lib/x", 0o644, nil)}},
+		{At: "/etc", Files: []hostfiles.File{hostfiles.Default("/usr/lib/x")}},
+		{At: "/etc", Files: []hostfiles.File{hostfiles.NewFile("/etc/full", 0o644, nil)}},
+		{At: "/etc", Files: []hostfiles.File{hostfiles.NewLink("/etc/full", "x")}},
+		{At: "/etc", Files: []hostfiles.File{hostfiles.Default("/etc/full")}},
+		{At: "/etc", Files: []hostfiles.File{hostfiles.NewFile("/etc/full/file/below", 0o644, nil)}},
+		{At: "/etc", Files: []hostfiles.File{hostfiles.NewFile("/etc/out/file", 0o644, nil)}},
+		{At: "/etc", Files: []hostfiles.File{{Entry: hostfiles.Entry{Kind: hostfiles.KindOther, Path: "/etc/fifo"}}}},
+		{At: "/etc", Files: []hostfiles.File{{Entry: hostfiles.Entry{Path: "/etc/x", User: "root"}}}},
 	} {
 		o.Dir = t.TempDir()
+		mkdir(t, filepath.Join(o.Dir, "full"))
+		write(t, filepath.Join(o.Dir, "full/file"), "x")
+		if err := os.Symlink("/tmp", filepath.Join(o.Dir, "out")); err != nil {
+			t.Fatal(err)
+		}
 		if err := hostfiles.WithOverlays(work, o); err == nil || ran {
-			t.Errorf("error %v, ran %v", err, ran)
+			t.Errorf("%s: error %v, ran %v", o.Files[0].Path, err, ran)
 		}
 	}
+}
+
+func owned(f hostfiles.File, uid, gid int) hostfiles.File {
+	f.UID, f.GID = uid, gid
+	return f
+}
+
+// TestDefault: what is removed is what the image has there, whatever it was.
+func TestDefault(t *testing.T) {
+	need.Root(t)
+	root := t.TempDir()
+	etc, image := filepath.Join(root, "etc"), filepath.Join(root, "usr/etc")
+	script := `mkdir -p usr/etc/dir/sub etc/dir etc/gone/below etc/unlinked/x
+echo default >usr/etc/changed; chmod 640 usr/etc/changed; chown 3:4 usr/etc/changed; echo mine >etc/changed
+echo default >usr/etc/removed
+echo mine >etc/added; ln -s added etc/link; ln -s changed usr/etc/link
+echo default >usr/etc/dir/sub/file; chmod 711 usr/etc/dir; chown 5:6 usr/etc/dir; echo mine >etc/dir/stays
+mkdir usr/etc/whole; echo default >usr/etc/whole/file; echo mine >etc/whole
+echo mine >etc/gone/below/file; echo mine >etc/unlinked/x/y`
+	run(t, root, script)
+	entries := func() []hostfiles.File {
+		var all []hostfiles.File
+		for _, name := range []string{"changed", "removed", "added", "link", "dir", "whole", "gone", "gone/below", "gone/below/file", "unlinked/x/y", "none", "none/below"} {
+			all = append(all, hostfiles.Default("/etc/"+name))
+		}
+		return all
+	}
+	err := hostfiles.WithOverlays(func() error {
+		got := run(t, etc, `find . ! -name . -printf '%P %y %m %U:%G %l\n' | sort; cat changed removed dir/stays whole/file`)
+		want := `changed f 640 3:4 
+dir d 711 5:6 
+dir/stays f 644 0:0 
+link l 777 0:0 changed
+removed f 644 0:0 
+unlinked d 755 0:0 
+unlinked/x d 755 0:0 
+whole d 755 0:0 
+whole/file f 644 0:0 
+default
+default
+mine
+default
+`
+		if got != want {
+			t.Errorf("inside it is\n%s\nwant\n%s", got, want)
+		}
+		return nil
+	}, hostfiles.Overlay{Dir: etc, At: "/etc", Image: image, Files: entries()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, etc, "cat changed added whole"); got != "mine\nmine\nmine\n" {
+		t.Errorf("outside it is %q", got)
+	}
+}
+
+// TestAccounts: the names of a system are in /etc and, on image-based systems, in /usr/lib.
+func TestAccounts(t *testing.T) {
+	files := map[string]string{
+		"etc/passwd":     "root:x:0:0::/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\ncore:x:7:7:::\n+nis\nbad:x:many:0:::\n",
+		"usr/lib/passwd": "chrony:x:994:993::/:/sbin/nologin\ncore:x:5:5:::\n",
+		"usr/lib/group":  "chrony:x:993:\n",
+	}
+	accounts, err := hostfiles.ReadAccounts(func(name string) ([]byte, error) {
+		if text, ok := files[name]; ok {
+			return []byte(text), nil
+		}
+		return nil, os.ErrNotExist
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		user, group string
+		uid, gid    int
+		fails       bool
+	}{
+		{"core", "chrony", 1000, 993, false},
+		{"chrony", "", 994, 12, false},
+		{"", "", 11, 12, false},
+		{"bad", "", 0, 0, true},
+		{"root", "core", 0, 0, true}, // there is no such group
+	} {
+		e, err := accounts.Owned(hostfiles.Entry{Path: "/etc/x", User: c.user, Group: c.group, UID: 11, GID: 12})
+		if (err != nil) != c.fails || err == nil && (e.UID != c.uid || e.GID != c.gid || e.Named()) {
+			t.Errorf("%s:%s is %s, %v", c.user, c.group, e, err)
+		}
+	}
+	unreadable := errors.New("unreadable")
+	if _, err := hostfiles.ReadAccounts(func(string) ([]byte, error) { return nil, unreadable }); !errors.Is(err, unreadable) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func run(t *testing.T, dir, script string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
 }
 
 func TestOpenWritable(t *testing.T) {
@@ -216,7 +341,7 @@ func TestReplaceLeavesNothingElse(t *testing.T) {
 func TestReadTellsAbsentFromUnusable(t *testing.T) {
 	root := t.TempDir()
 	write(t, filepath.Join(root, "file"), "x")
-	for path, wantErr := range map[string]bool{"/absent": false, "/file/below": false, "/": true} {
+	for path, wantErr := range map[string]bool{"/absent": false, "/file/below": false} {
 		if _, ok, err := hostfiles.Read(root, path); ok || (err != nil) != wantErr {
 			t.Errorf("Read(%s) = %v, %v", path, ok, err)
 		}

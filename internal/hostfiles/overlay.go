@@ -12,16 +12,16 @@ import (
 
 // Overlay is what a directory of the host shows besides its own content.
 type Overlay struct {
-	Dir   string   // the directory
-	At    string   // its name in the paths below, as "/etc"
-	Files []File   // what it also holds, or holds instead
-	Hide  []string // paths of files that it seems not to have
+	Dir   string // the directory
+	At    string // its name in the paths below, as "/etc"
+	Image string // the directory of what the image has in Dir; "" if it has nothing
+	Files []File // what Dir also shows, or shows instead
 }
 
 // WithOverlays calls work in a private mount namespace in which directories show
-// overlays, whose upper layers live in memory; where the kernel has none, copies. Outside of it, and after it, they
-// are untouched. Processes that work starts see the overlays too; goroutines that
-// it starts do not.
+// overlays, whose upper layers live in memory; where the kernel has none, copies.
+// Outside of it, and after it, they are untouched. Processes that work starts see the
+// overlays too; goroutines that it starts do not.
 //
 // It is how files join an atomic step of another program: libostree merges the
 // /etc it sees into the new deployment.
@@ -97,69 +97,4 @@ func copyOwnership(from, to string) error {
 		return fmt.Errorf("cannot overlay %s: %w", from, err)
 	}
 	return errors.Join(os.Chown(to, int(st.Uid), int(st.Gid)), unix.Chmod(to, st.Mode&0o7777))
-}
-
-// fill makes the mounted overlay show what it is for.
-func (o Overlay) fill() error {
-	root, err := os.OpenRoot(o.Dir) // no link in it leads out
-	if err != nil {
-		return fmt.Errorf("cannot overlay %s: %w", o.Dir, err)
-	}
-	defer root.Close()
-	for _, f := range o.Files {
-		if err := o.put(root, f); err != nil {
-			return fmt.Errorf("cannot put %s: %w", f.Path, err)
-		}
-	}
-	for _, path := range o.Hide {
-		if err := o.remove(root, path); err != nil {
-			return fmt.Errorf("cannot hide %s: %w", path, err)
-		}
-	}
-	return nil
-}
-
-// below is a path's name within the directory.
-func (o Overlay) below(path string) (string, error) {
-	rel, ok := strings.CutPrefix(path, o.At+"/")
-	if !ok {
-		return "", errors.New("not below " + o.At)
-	}
-	return rel, nil
-}
-
-func (o Overlay) remove(root *os.Root, path string) error {
-	rel, err := o.below(path)
-	if err != nil {
-		return err
-	}
-	if err := root.Remove(rel); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// put writes one file.
-func (o Overlay) put(root *os.Root, f File) error {
-	rel, err := o.below(f.Path)
-	if err != nil {
-		return err
-	}
-	if err := root.MkdirAll(filepath.Dir(rel), 0o755); err != nil {
-		return err
-	}
-	// A new inode: what stands there may be a link, or a hard link to something shared.
-	if err := o.remove(root, f.Path); err != nil {
-		return err
-	}
-	file, err := root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if _, err := file.Write(f.Content); err != nil {
-		return err
-	}
-	// Owner before mode: chown clears the set-id bits.
-	return errors.Join(file.Chown(f.UID, f.GID), unix.Fchmod(int(file.Fd()), uint32(f.Mode)))
 }

@@ -13,8 +13,8 @@ import (
 // maxRead bounds the files that are compared whole, in bytes.
 const maxRead = 16 << 20
 
-// Read reads the regular file that stands at path below root; ok is false if
-// nothing is there. Something else than a regular file is an error.
+// Read reads what stands at path below root; ok is false if nothing does. Links are not
+// followed. A file that is too large to compare is an error.
 func Read(root, path string) (f File, ok bool, err error) {
 	name := filepath.Join(root, path)
 	var st unix.Stat_t
@@ -23,22 +23,39 @@ func Read(root, path string) (f File, ok bool, err error) {
 		return File{}, false, nil
 	case err != nil:
 		return File{}, false, fmt.Errorf("cannot read %s: %w", name, err)
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return File{}, false, fmt.Errorf("cannot read %s: not a regular file", name)
-	case st.Size > maxRead:
-		return File{}, false, fmt.Errorf("cannot read %s: %d bytes are more than %d", name, st.Size, maxRead)
 	}
-	content, err := os.ReadFile(name)
+	f = File{Entry: Entry{Kind: kindOf(&st), Path: path, Mode: ModeOf(st.Mode), UID: int(st.Uid), GID: int(st.Gid)}}
+	switch f.Kind {
+	case KindFile:
+		if st.Size > maxRead {
+			return File{}, false, fmt.Errorf("cannot read %s: %d bytes are more than %d", name, st.Size, maxRead)
+		}
+		f.Content, err = os.ReadFile(name)
+		f.Digest = DigestOf(f.Content)
+	case KindLink:
+		f.Mode = 0
+		f.Target, err = os.Readlink(name)
+	}
 	if err != nil {
 		return File{}, false, fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	return File{
-		Path: path, Mode: fs.FileMode(st.Mode & 0o7777), UID: int(st.Uid), GID: int(st.Gid), Content: content,
-	}, true, nil
+	return f, true, nil
 }
 
-// ReadEntries reads those of the paths that are there, below root, and forgets
-// their contents.
+func kindOf(st *unix.Stat_t) Kind {
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return KindFile
+	case unix.S_IFDIR:
+		return KindDirectory
+	case unix.S_IFLNK:
+		return KindLink
+	}
+	return KindOther
+}
+
+// ReadEntries reads what stands at paths below root, and forgets contents. A path at
+// which nothing stands is absent.
 func ReadEntries(root string, paths []string) (map[string]Entry, error) {
 	files, err := ReadAll(root, paths)
 	if err != nil {
@@ -46,12 +63,12 @@ func ReadEntries(root string, paths []string) (map[string]Entry, error) {
 	}
 	entries := make(map[string]Entry, len(files))
 	for path, f := range files {
-		entries[path] = f.Entry()
+		entries[path] = f.Entry
 	}
 	return entries, nil
 }
 
-// ReadAll reads those of the paths that are there, below root.
+// ReadAll reads what stands at paths below root.
 func ReadAll(root string, paths []string) (map[string]File, error) {
 	files := make(map[string]File, len(paths))
 	for _, path := range paths {

@@ -65,8 +65,12 @@ type DirInfo struct {
 
 // ReadDirInfo reads a DirMeta of this import or of the repository.
 func (im *Import) ReadDirInfo(meta Checksum) (DirInfo, error) {
+	return locator(im.objectPath).dirInfo(meta)
+}
+
+func (at locator) dirInfo(meta Checksum) (DirInfo, error) {
 	name := ObjectName{meta, DirMeta}
-	data, err := os.ReadFile(im.objectPath(name))
+	data, err := os.ReadFile(at(name))
 	if err != nil {
 		return DirInfo{}, fmt.Errorf("cannot load directory metadata: %w", err)
 	}

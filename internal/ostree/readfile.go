@@ -52,6 +52,22 @@ func (r *Repo) DirTree(c Checksum, dir string) (Checksum, error) {
 	return tree, err
 }
 
+// DirInfo reads the attributes of a directory in a commit by its path; found is false if
+// there is no such directory.
+func (r *Repo) DirInfo(c Checksum, name string) (info DirInfo, found bool, err error) {
+	at := locator(r.objectPath)
+	parent, found, err := at.directory(c, path.Dir(name))
+	if err != nil || !found {
+		return DirInfo{}, false, err
+	}
+	dir, found := parent.dir(path.Base(name))
+	if !found {
+		return DirInfo{}, false, nil
+	}
+	info, err = at.dirInfo(dir.meta)
+	return info, err == nil, err
+}
+
 // HasPath reports whether a commit in the repository has a file, link or directory by
 // its path, as "usr/etc/fstab". Links on the way are not followed.
 func (r *Repo) HasPath(c Checksum, name string) (bool, error) {

@@ -113,7 +113,7 @@ func (m *Machine) merge(r pivot.Request) error {
 	if err != nil {
 		return err
 	}
-	return m.checkout(r, append(etc, r.Files...))
+	return m.checkout(r, append(etc, r.Entries...))
 }
 
 // next is the deployment that the next boot starts.

@@ -138,6 +138,9 @@ func (m *Machine) whole(root string) error {
 	if err := m.wholeIgnition(root, isB); err != nil {
 		return err
 	}
+	if err := m.wholeEntries(root, isB); err != nil {
+		return err
+	}
 	for path, want := range pinningFiles() {
 		content, err := os.ReadFile(root + path)
 		switch {

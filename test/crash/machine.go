@@ -24,21 +24,22 @@ type Machine struct {
 	Boots   int // new boot IDs so far
 	Reboots int // that the process asked for and that came about
 
-	disk      *disk
-	dir       string // the physical root
-	root      string // of the running deployment
-	late      bool   // what is staged is finalized in an orderly shutdown, not by hand
-	early     bool   // the first boot is closed before the reboot
-	initramfs bool   // the first boot runs there first
-	served    bool   // Ignition has written the pinning files
-	built     bool   // a container build has made the image
-	back      bool   // once it has arrived, somebody goes back to the old system, and later forward
-	again     bool   // on the old system somebody asks to go forward
-	entries   int    // boot entries written so far: the last is the default
-	staged    *pivot.Request
-	locked    bool // what is staged is not finalized at shutdown
-	rebooting bool
-	loss      Loss // how the boot ended, if by a crash
+	disk       *disk
+	dir        string // the physical root
+	root       string // of the running deployment
+	late       bool   // what is staged is finalized in an orderly shutdown, not by hand
+	early      bool   // the first boot is closed before the reboot
+	initramfs  bool   // the first boot runs there first
+	served     bool   // Ignition has written the pinning files
+	built      bool   // a container build has made the image
+	configured bool   // entries of each kind are wanted
+	back       bool   // once it has arrived, somebody goes back to the old system, and later forward
+	again      bool   // on the old system somebody asks to go forward
+	entries    int    // boot entries written so far: the last is the default
+	staged     *pivot.Request
+	locked     bool // what is staged is not finalized at shutdown
+	rebooting  bool
+	loss       Loss // how the boot ended, if by a crash
 }
 
 // Variant changes how the machine, or the program on it, works.
@@ -94,15 +95,15 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 		change(m)
 	}
 	etc := []hostfiles.File{
-		{Path: firstboot.EncapsulatedPath, Mode: 0o600, Content: m.encapsulated()},
-		{Path: "/etc/local", Mode: 0o644, Content: []byte("a change of this machine\n")},
+		hostfiles.NewFile(firstboot.EncapsulatedPath, 0o600, m.encapsulated()),
+		hostfiles.NewFile("/etc/local", 0o644, []byte("a change of this machine\n")),
 	}
 	if m.served {
 		for path, content := range pinningFiles() {
-			etc = append(etc, hostfiles.File{Path: path, Mode: pinningMode, Content: []byte(content)})
+			etc = append(etc, hostfiles.NewFile(path, pinningMode, []byte(content)))
 		}
 	}
-	if err := m.checkout(systemA(), etc); err != nil {
+	if err := m.checkout(systemA(), append(etc, m.changedEntries()...)); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Join(dir, stateroot, "var/lib"), 0o755); err != nil {
@@ -130,12 +131,11 @@ func (m *Machine) checkout(r pivot.Request, etc []hostfiles.File) error {
 	if err := writeAll(map[string]string{root + ".origin": origin(r)}); err != nil {
 		return err
 	}
+	if err := writeAll(map[string]string{root + "/usr" + shipped: imageHas(r.Commit)}); err != nil {
+		return err
+	}
 	for _, f := range etc {
-		path := root + f.Path
-		if err := writeAll(map[string]string{path: string(f.Content)}); err != nil {
-			return err
-		}
-		if err := os.Chmod(path, f.Mode); err != nil {
+		if err := put(root, f); err != nil {
 			return err
 		}
 	}
@@ -236,7 +236,7 @@ func (m *Machine) parts() firstboot.Machine {
 	if m.served {
 		progress.Emit = func(e pivot.Event) { _ = status.Of(e).Write(m.root) }
 	}
-	return firstboot.Machine{Host: h, Images: m, Engine: m, Retry: pivot.Retry{Now: time.Now}, Progress: progress}
+	return firstboot.Machine{Host: h, Images: m, Engine: m, Retry: pivot.Retry{Now: time.Now}, Progress: progress, Contributors: m.contributors()}
 }
 
 func (m *Machine) reboot(ctx context.Context) error {

@@ -36,6 +36,7 @@ func TestSweep(t *testing.T) {
 		{"finalized at shutdown", []crash.Variant{crash.FinalizedAtShutdown}, 1, everyPair},
 		{"from the initramfs", []crash.Variant{crash.FromInitramfs}, 1, everyPair},
 		{"taken back and forward again", []crash.Variant{crash.TakenBack}, 2, everyPairTwice},
+		{"with entries of each kind", []crash.Variant{crash.Configured}, 1, everyPair},
 		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1, everyPair},
 	} {
 		t.Run(machine.name, func(t *testing.T) {

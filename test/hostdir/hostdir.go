@@ -92,9 +92,19 @@ func (h *Host) commit(repo, version string) string {
 // images that the registry has stay without them.
 func (h *Host) ExtendNext(files ...string) {
 	h.t.Helper()
-	tree := h.t.TempDir()
+	contents := map[string]string{}
 	for _, name := range files {
-		writeFile(h.t, filepath.Join(tree, name), nil)
+		contents[name] = ""
+	}
+	h.PutIntoNext(contents)
+}
+
+// PutIntoNext is ExtendNext for files with contents, by their paths.
+func (h *Host) PutIntoNext(files map[string]string) {
+	h.t.Helper()
+	tree := h.t.TempDir()
+	for name, content := range files {
+		writeFile(h.t, filepath.Join(tree, name), []byte(content))
 	}
 	h.Commit = h.run("ostree", "commit", "--repo="+h.Archive, "--orphan", "--tree=ref="+h.Commit, "--tree=dir="+tree, "--add-metadata-string=version=B.2")
 }

@@ -319,7 +319,7 @@ func TestWarnings(t *testing.T) {
 // what they were.
 func TestDeletionRestoresTheDefault(t *testing.T) {
 	theirs := machineconfig.Manifest{Name: "00-worker", Role: "worker", Files: []hostfiles.File{
-		{Path: containerruntime.StoragePath, Mode: 0o644, Content: []byte(template)}, {Path: dir + "00-default", Mode: 0o644, Content: []byte("[crio]\n")},
+		hostfiles.NewFile(containerruntime.StoragePath, 0o644, []byte(template)), hostfiles.NewFile(dir+"00-default", 0o644, []byte("[crio]\n")),
 	}}
 	base := merged(t, theirs)
 	ours := render(t, decode(t, object("a", "{overlaySize: 8G, pidsLimit: 100}"), object("b", "{pidsLimit: 200}")), "worker", base).Manifests

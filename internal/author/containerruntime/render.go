@@ -102,7 +102,7 @@ func (s Settings) files(base map[string][]byte) ([]hostfiles.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, hostfiles.File{Path: StoragePath, Mode: 0o644, Content: storage})
+		files = append(files, hostfiles.NewFile(StoragePath, 0o644, storage))
 	}
 	for _, setting := range s.settings() {
 		// A file for each: a merge of MachineConfigs is one of whole files.
@@ -110,7 +110,7 @@ func (s Settings) files(base map[string][]byte) ([]hostfiles.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, hostfiles.File{Path: dropInDir + "01-ctrcfg-" + setting.field, Mode: 0o644, Content: content})
+		files = append(files, hostfiles.NewFile(dropInDir + "01-ctrcfg-" + setting.field, 0o644, content))
 	}
 	return files, nil
 }

@@ -1,0 +1,30 @@
+package firstboot
+
+import (
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+)
+
+// Accounts implements pivot.Content: those that the new /etc will have, by the image in
+// the repository and what was changed in /etc.
+func (m imageKargs) Accounts(plan pivot.Plan) (hostfiles.Accounts, error) {
+	state, commit := plan.From(), plan.To().Image.Commit
+	if !plan.Image.Changed {
+		return state.Etc.Accounts, nil
+	}
+	c, err := ostree.ParseChecksum(commit)
+	if err != nil {
+		return hostfiles.Accounts{}, err
+	}
+	repo, err := m.Host.ReadRepo()
+	if err != nil {
+		return hostfiles.Accounts{}, err
+	}
+	booted, err := m.Host.Sysroot().Booted()
+	if err != nil {
+		return hostfiles.Accounts{}, err
+	}
+	return host.NextAccounts(booted, func(name string) ([]byte, error) { return repo.ReadFile(c, name) })
+}

@@ -1,0 +1,130 @@
+package firstboot_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/pivot"
+	"machine-pivot/test/hostdir"
+)
+
+// contributor wants entries, and has nothing to say about them.
+type contributor []hostfiles.File
+
+func (c contributor) Entries() ([]hostfiles.File, error) { return c, nil }
+
+func (contributor) Check(pivot.Plan, []hostfiles.File) ([]string, error) { return nil, nil }
+
+func (contributor) Drift(pivot.State, pivot.Target) ([]string, error) { return nil, nil }
+
+// configured is a host whose next system has a user of its own, and its first boot, with
+// entries.
+func configured(t *testing.T, entries ...hostfiles.File) (*hostdir.Host, firstboot.FirstBoot) {
+	t.Helper()
+	h := hostdir.New(t)
+	h.Write("/etc/passwd", []byte("admin:x:1001:1001::/:/bin/sh\n"))
+	h.PutIntoNext(map[string]string{"usr/lib/passwd": "chrony:x:994:993::/:/sbin/nologin\n", "usr/etc/group": "wheel:x:10:\n"})
+	h.Serve(h.NativeImage())
+	ask(t, h)
+	m := machine(t, h)
+	m.Contributors = []pivot.Contributor{contributor(entries)}
+	return h, firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
+}
+
+// TestEntriesOfAContributor (P53): entries join a first boot's one transaction, owned by
+// users of the new system, are proven and verified; drift of them is named.
+func TestEntriesOfAContributor(t *testing.T) {
+	key := hostfiles.NewFile("/etc/chrony/key", 0o640, []byte("secret"))
+	key.User, key.Group = "chrony", "wheel"
+	mine := hostfiles.NewLink("/etc/mine", "chrony/key")
+	mine.User = "admin" // of this machine
+	entries := []hostfiles.File{key, mine, hostfiles.NewDirectory("/etc/chrony", 0o750), hostfiles.Default("/etc/default")}
+	h, b := configured(t, entries...)
+	h.Write("/etc/default", []byte("changed"))
+	again := func() firstboot.Machine {
+		m := machine(t, h)
+		m.Contributors = b.Contributors
+		return m
+	}
+	plan, err := b.Plan(t.Context())
+	want := []pivot.EntryChange{
+		{Path: "/etc/chrony/key", Action: pivot.ChangeCreate},
+		{Path: "/etc/mine", Kind: hostfiles.KindLink, Action: pivot.ChangeCreate},
+		{Path: "/etc/chrony", Kind: hostfiles.KindDirectory, Action: pivot.ChangeCreate},
+		{Path: "/etc/default", Kind: hostfiles.KindDefault, Action: pivot.ChangeRestore},
+	}
+	if err != nil || !slices.Equal(plan.Entries[len(plan.Entries)-len(want):], want) {
+		t.Errorf("plan %+v, %v", plan.Entries, err)
+	}
+	b.NoReboot = true
+	must(t, b.Run(t.Context()))
+	h.Boot()
+	must(t, (&firstboot.FirstBoot{Machine: again(), File: firstboot.EncapsulatedPath}).Run(t.Context()))
+	for path, owner := range map[string]string{"/etc/chrony/key": "994:10", "/etc/mine": "1001:0", "/etc/chrony": "0:0"} {
+		if got := ownerOf(t, h, path); got != owner {
+			t.Errorf("%s is %s's, want %s", path, got, owner)
+		}
+	}
+	if got := string(h.Read("/etc/default")); got != "default of B.2\n" {
+		t.Errorf("the default is %q", got)
+	}
+	if h.Version() != "B.2" || phase(t, h) != pivot.PhaseDone {
+		t.Errorf("version %s, phase %s", h.Version(), phase(t, h))
+	}
+	m := again()
+	if drift, err := m.Verify(); err != nil || len(drift) > 0 {
+		t.Errorf("drift %q, %v", drift, err)
+	}
+	must(t, os.Chown(h.Path("/etc/chrony/key"), 0, 10))
+	must(t, os.Chmod(h.Path("/etc/chrony"), 0o755))
+	must(t, os.WriteFile(h.Path("/etc/default"), []byte("changed again"), 0o644))
+	drift, err := m.Verify()
+	slices.Sort(drift)
+	if want := []string{"directory /etc/chrony: differs", "entry /etc/default: not what the image has", "file /etc/chrony/key: differs"}; err != nil || !slices.Equal(drift, want) {
+		t.Errorf("drift %q, %v; want %q", drift, err, want)
+	}
+}
+
+// TestOwnerThatIsNotThere (P53): a user whom the new system does not have is named before
+// the commit.
+func TestOwnerThatIsNotThere(t *testing.T) {
+	file := hostfiles.NewFile("/etc/x", 0o600, nil)
+	file.User = "nobody-knows"
+	h, b := configured(t, file)
+	err := b.Run(t.Context())
+	if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), `cannot give /etc/x its owner: there is no user "nobody-knows" in the new system`) || fault.HintOf(err) == "" {
+		t.Errorf("error %v", err)
+	}
+	if h.Boot(); h.Version() != "A.1" || h.Read("/etc/x") != nil {
+		t.Errorf("version %s", h.Version())
+	}
+}
+
+func ownerOf(t *testing.T, h *hostdir.Host, path string) string {
+	t.Helper()
+	var st unix.Stat_t
+	must(t, unix.Lstat(h.Path(path), &st))
+	return fmt.Sprintf("%d:%d", st.Uid, st.Gid)
+}
+
+func phase(t *testing.T, h *hostdir.Host) pivot.Phase {
+	t.Helper()
+	r, err := pivot.JournalIn(h.Root).Load()
+	must(t, err)
+	return r.Phase
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

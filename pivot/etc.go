@@ -1,0 +1,74 @@
+package pivot
+
+import "machine-pivot/internal/hostfiles"
+
+// Etc is what a system has at the paths below /etc that were asked about.
+type Etc struct {
+	Entries  map[string]hostfiles.Entry // what stands there; a path where nothing does is absent
+	Image    map[string]hostfiles.Entry // what its image has there, in /usr/etc
+	Accounts hostfiles.Accounts         // its users and groups
+}
+
+// change is what has to happen to an /etc that it has an entry; "" is nothing.
+func (e Etc) change(want hostfiles.Entry) ChangeAction {
+	have, found := e.Entries[want.Path]
+	if want.Kind == hostfiles.KindDefault {
+		shipped, ships := e.Image[want.Path]
+		switch {
+		case found == ships && have == shipped:
+			return ""
+		case ships:
+			return ChangeRestore
+		}
+		return ChangeRemove
+	}
+	// A name that this system does not know is another owner.
+	owned, err := e.Accounts.Owned(want)
+	switch {
+	case !found:
+		return ChangeCreate
+	case err != nil || owned != have:
+		return ChangeReplace
+	}
+	return ""
+}
+
+// changes are what has to happen to an /etc that it has entries.
+func (e Etc) changes(wanted []hostfiles.Entry) []EntryChange {
+	changes := []EntryChange{}
+	for _, want := range wanted {
+		if action := e.change(want); action != "" {
+			changes = append(changes, EntryChange{Path: want.Path, Kind: want.Kind, Action: action})
+		}
+	}
+	return changes
+}
+
+// ChangeAction is what happens to an entry.
+type ChangeAction string
+
+const (
+	ChangeCreate  ChangeAction = "create"
+	ChangeReplace ChangeAction = "replace" // content, mode, owner or kind
+	ChangeRemove  ChangeAction = "remove"
+	ChangeRestore ChangeAction = "restore" // what the image has there shows again
+)
+
+// EntryChange is one entry that will differ in the new deployment's /etc.
+type EntryChange struct {
+	Path   string         `json:"path"`
+	Kind   hostfiles.Kind `json:"kind,omitempty"` // none: a file
+	Action ChangeAction   `json:"action"`
+}
+
+// String is what is wrong with an /etc that still needs the change.
+func (c EntryChange) String() string {
+	wrong := map[ChangeAction]string{
+		ChangeCreate: "missing", ChangeReplace: "differs", ChangeRemove: "still there", ChangeRestore: "not what the image has",
+	}[c.Action]
+	what := c.Kind.String()
+	if c.Kind == hostfiles.KindDefault {
+		what = "entry"
+	}
+	return what + " " + c.Path + ": " + wrong
+}

@@ -1,0 +1,89 @@
+package rpmostree
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
+)
+
+// Entries join the one transaction by libostree's merge: it makes the new /etc of what
+// differs between the booted deployment's /usr/etc and its /etc, and that shows the
+// entries in a private view. What the merge does not carry over must be refused before.
+// Source: merge_configuration_from in libostree's ostree-sysroot-deploy.c; tried with
+// 2022.7 and 2025.2.
+
+// etcWith is a view of the booted deployment's /etc with entries.
+func etcWith(booted ostree.Deployment, entries []hostfiles.File) hostfiles.Overlay {
+	return hostfiles.Overlay{
+		Dir: filepath.Join(booted.Path, "etc"), At: "/etc", Image: filepath.Join(booted.Path, "usr/etc"), Files: entries,
+	}
+}
+
+// checkEntries is an error if the new /etc of a commit could not get entries. It changes
+// nothing.
+func (e *Ostree) checkEntries(booted ostree.Deployment, commit ostree.Checksum, entries []hostfiles.File) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
+	if err != nil {
+		return err
+	}
+	for _, f := range entries {
+		if err := checkMerge(repo, commit, f.Entry); err != nil {
+			return err
+		}
+	}
+	// What stands in their way, as a directory that is not empty.
+	if err := hostfiles.WithOverlays(func() error { return nil }, etcWith(booted, entries)); err != nil {
+		return fault.New(fault.Refused, "cannot change /etc: %w", err).
+			WithHint("move what stands at the path out of the way, or ask for something else there")
+	}
+	return nil
+}
+
+// checkMerge is an error if libostree's merge would fail over an entry, or would leave it
+// out, because of what a commit has at its path.
+func checkMerge(repo *ostree.Repo, commit ostree.Checksum, e hostfiles.Entry) error {
+	if e.Kind == hostfiles.KindDefault {
+		return nil
+	}
+	info, found, err := repo.DirInfo(commit, "usr"+e.Path)
+	if err != nil || !found {
+		return err
+	}
+	const hint = "leave the entry out, or build the image with it"
+	if e.Kind != hostfiles.KindDirectory {
+		return fault.New(fault.Refused, "cannot put %s %s: the new image has a directory there, which libostree does not replace", e.Kind, e.Path).WithHint(hint)
+	}
+	has := hostfiles.NewDirectory(e.Path, hostfiles.ModeOf(info.Mode)).Entry
+	has.UID, has.GID = int(info.UID), int(info.GID)
+	if e != has {
+		return fault.New(fault.Refused, "cannot make %s a %s: the new image has it as a %s, and libostree leaves it so", e.Path, e, has).WithHint(hint)
+	}
+	return nil
+}
+
+// checkArrived holds what a deployment has in /etc against the entries it was to get.
+func checkArrived(d ostree.Deployment, entries []hostfiles.File) error {
+	for _, want := range entries {
+		root, path := d.Path, want.Path
+		got, there, err := hostfiles.Read(root, path)
+		if err != nil {
+			return err
+		}
+		expected, ships := want, true
+		if want.Kind == hostfiles.KindDefault {
+			if expected, ships, err = hostfiles.Read(filepath.Join(root, "usr"), path); err != nil {
+				return err
+			}
+		}
+		if there != ships || got.Entry != expected.Entry {
+			return fmt.Errorf("cannot trust the new deployment: its %s is missing or differs", path)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package crash
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/pivot"
+)
+
+// Configured is a machine for which a contributor wants entries of each kind in the new
+// system's /etc: beside a file, a directory, a link, and two that are removed.
+func Configured(m *Machine) { m.configured = true }
+
+// The paths of what is removed: one shows what the image has, the other nothing.
+const (
+	shipped = "/etc/shipped"
+	added   = "/etc/added"
+)
+
+// configured contributes the entries.
+type configured struct{}
+
+var _ pivot.Contributor = configured{}
+
+// Entries implements pivot.Contributor.
+func (configured) Entries() ([]hostfiles.File, error) {
+	return []hostfiles.File{
+		hostfiles.NewDirectory("/etc/keys.d", 0o700),
+		hostfiles.NewFile("/etc/keys.d/key", 0o600, []byte(secret)),
+		hostfiles.NewLink("/etc/link", "keys.d/key"),
+		hostfiles.Default(shipped), hostfiles.Default(added),
+	}, nil
+}
+
+// Check implements pivot.Contributor.
+func (configured) Check(pivot.Plan, []hostfiles.File) ([]string, error) { return nil, nil }
+
+// Drift implements pivot.Contributor.
+func (configured) Drift(pivot.State, pivot.Target) ([]string, error) { return nil, nil }
+
+// contributors are those of this machine, beside the program's own.
+func (m *Machine) contributors() []pivot.Contributor {
+	if m.configured {
+		return []pivot.Contributor{configured{}}
+	}
+	return nil
+}
+
+// changedEntries are what somebody has changed in the old system's /etc.
+func (m *Machine) changedEntries() []hostfiles.File {
+	if !m.configured {
+		return nil
+	}
+	return []hostfiles.File{
+		hostfiles.NewFile(shipped, 0o644, []byte("changed")), hostfiles.NewFile(added, 0o644, []byte("added")),
+	}
+}
+
+// put makes one entry of a deployment, whose image has a file of its own.
+func put(root string, f hostfiles.File) error {
+	path := root + f.Path
+	switch f.Kind {
+	case hostfiles.KindDirectory:
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+		return os.Chmod(path, f.Mode)
+	case hostfiles.KindLink:
+		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		return os.Symlink(f.Target, path)
+	case hostfiles.KindDefault:
+		content, err := os.ReadFile(filepath.Join(root, "usr", f.Path))
+		if err == nil {
+			return os.WriteFile(path, content, 0o644)
+		}
+		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		return nil
+	}
+	if err := writeAll(map[string]string{path: string(f.Content)}); err != nil {
+		return err
+	}
+	return os.Chmod(path, f.Mode)
+}
+
+// wholeEntries checks that a deployment has all of the entries, or is as it was.
+func (m *Machine) wholeEntries(root string, isB bool) error {
+	if !m.configured {
+		return nil
+	}
+	wanted, _ := configured{}.Entries()
+	for _, want := range wanted {
+		got, there, err := hostfiles.Read(root, want.Path)
+		if err != nil {
+			return err
+		}
+		var whole bool
+		switch was := m.before(want.Path); {
+		case !isB:
+			whole = got.Entry == was.Entry
+		case want.Path == shipped:
+			whole = string(got.Content) == imageHas(commitB)
+		case want.Path == added:
+			whole = !there
+		default:
+			got.UID, got.GID = 0, 0 // of whoever runs this
+			whole = got.Entry == want.Entry
+		}
+		if !whole {
+			return fmt.Errorf("a mixture: in %.1s %s is a %s", filepath.Base(root), want.Path, got.Entry)
+		}
+	}
+	return nil
+}
+
+// before is what the old system has at a path.
+func (m *Machine) before(path string) hostfiles.File {
+	for _, f := range m.changedEntries() {
+		if f.Path == path {
+			f.UID, f.GID = os.Getuid(), os.Getgid()
+			return f
+		}
+	}
+	return hostfiles.File{}
+}
+
+// imageHas is what a commit's image has in the file that it ships.
+func imageHas(commit string) string { return "of " + commit[:1] }
