@@ -110,7 +110,7 @@ func (s Settings) files(base map[string][]byte) ([]hostfiles.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, hostfiles.NewFile(dropInDir + "01-ctrcfg-" + setting.field, 0o644, content))
+		files = append(files, hostfiles.NewFile(dropInDir+"01-ctrcfg-"+setting.field, 0o644, content))
 	}
 	return files, nil
 }

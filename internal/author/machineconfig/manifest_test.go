@@ -64,7 +64,7 @@ func TestCheckTakesAClustersDropIns(t *testing.T) {
 		}
 		return machineconfig.Check(all[0], machineconfig.Rules{CPUs: cpus}).String()
 	}
-	theirs := hostfiles.NewFile(pinning.DropInDir + "/00-default", 0o644, []byte(builder))
+	theirs := hostfiles.NewFile(pinning.DropInDir+"/00-default", 0o644, []byte(builder))
 	if got := check(pinningManifest(t, theirs)); got != "" {
 		t.Errorf("beside pinning: %s", got)
 	}
@@ -74,7 +74,7 @@ func TestCheckTakesAClustersDropIns(t *testing.T) {
 	if got := check(pinningManifest(t), "maxcpus=1"); !strings.Contains(got, "error: $.spec.config.storage.files: file "+pinning.DropInPath+`: workload "management": CPU 1 will be offline`) {
 		t.Errorf("with maxcpus=1: %q", got)
 	}
-	later := hostfiles.NewFile(pinning.DropInDir + "/99-mine", 0o644, pinning.DropIn(pinning.Workloads{pinning.Management: {}}))
+	later := hostfiles.NewFile(pinning.DropInDir+"/99-mine", 0o644, pinning.DropIn(pinning.Workloads{pinning.Management: {}}))
 	if got := check(pinningManifest(t, later)); !strings.Contains(got, "is replaced by that of "+later.Path) || !strings.Contains(got, `differ from ""`) {
 		t.Errorf("with a later drop-in: %q", got)
 	}
