@@ -52,7 +52,7 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 	if err == nil {
 		err = b.run(ctx, settings)
 	}
-	aside, err := b.place().Settle(err, settings.OnFailure)
+	aside, err := b.place().Conclude(err, settings.OnFailure)
 	if aside != nil {
 		b.Progress.Note(aside.Error())
 	}

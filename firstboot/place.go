@@ -23,9 +23,9 @@ type Place interface {
 	Network(ctx context.Context) error
 	// Engine makes this place's deployments; false: the caller chooses.
 	Engine(h *host.Host) (pivot.Engine, bool)
-	// Settle decides about the end of a first boot here: an error, or none, with the
+	// Conclude decides about the end of a first boot here: an error, or none, with the
 	// reason, where the first boot goes on elsewhere.
-	Settle(err error, on host.OnFailure) (aside, failure error)
+	Conclude(err error, on host.OnFailure) (aside, failure error)
 }
 
 // place is where the machine's runs happen.
@@ -56,8 +56,8 @@ func (System) Network(context.Context) error { return nil }
 // Engine implements Place.
 func (System) Engine(*host.Host) (pivot.Engine, bool) { return nil, false }
 
-// Settle implements Place.
-func (System) Settle(err error, _ host.OnFailure) (aside, failure error) { return nil, err }
+// Conclude implements Place.
+func (System) Conclude(err error, _ host.OnFailure) (aside, failure error) { return nil, err }
 
 // Initramfs is an initramfs, for a first boot that runs before the system starts.
 type Initramfs struct {
@@ -124,10 +124,10 @@ func (p Initramfs) Leave(ctx context.Context) error {
 	return p.Early.CloseIgnition(p.Disk)
 }
 
-// Settle implements Place. It steps aside where the started system may succeed: that
+// Conclude implements Place. It steps aside where the started system may succeed: that
 // is told why, and what was imported is kept. What is known to fail there too stops
 // the boot, unless the administrator wants the started system to tell of it.
-func (p Initramfs) Settle(err error, on host.OnFailure) (aside, failure error) {
+func (p Initramfs) Conclude(err error, on host.OnFailure) (aside, failure error) {
 	if err == nil || !passes(err) && on != host.OnFailureSystem {
 		return nil, err
 	}

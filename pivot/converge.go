@@ -266,7 +266,7 @@ func (c *Converger) Missing(ctx context.Context, out Outcome) string {
 
 // apply carries out a plan.
 func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) (err error) {
-	t := Transaction{Images: c.Images, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, Ready: c.Place.Leave, Accounts: c.Content.Accounts}
+	t := Transaction{Images: c.Images, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, BeforeCommit: c.Place.Leave, Accounts: c.Content.Accounts}
 	t.Learn = func(plan Plan) (Plan, error) { return c.learn(ask, plan) }
 	if t.Entries, err = c.files(plan.target.Entries); err != nil {
 		return err

@@ -56,7 +56,7 @@ func Diff(state State, target Target) (Plan, error) {
 		return Plan{}, fault.New(fault.BadInput, "%w", err)
 	}
 	plan := Plan{
-		Image:   ImageChange{From: describe(state.Booted), To: describe(state.Booted)},
+		Image:   ImageChange{From: nameOf(state.Booted), To: nameOf(state.Booted)},
 		Kargs:   result,
 		Entries: state.Etc.changes(target.Entries),
 		Notes:   notes(state, target),
@@ -93,8 +93,8 @@ func imageChanges(state State, target Target) bool {
 	return !target.Image.IsZero() && !target.Image.Same(state.Booted.Image)
 }
 
-// describe names what a deployment runs: its image, or its commit if it was not made from one.
-func describe(d Deployment) string {
+// nameOf is what a deployment runs: its image, or its commit if it was not made from one.
+func nameOf(d Deployment) string {
 	if d.Image.IsZero() {
 		return "ostree commit " + d.Commit
 	}

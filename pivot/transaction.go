@@ -70,8 +70,8 @@ type Transaction struct {
 	// Accounts are the users and groups of the system that a plan leads to, whose image is
 	// in the repository. They are asked for only if an entry names its owner.
 	Accounts func(Plan) (hostfiles.Accounts, error)
-	// Ready is called when all is prepared, before the commit; nil does nothing.
-	Ready func(ctx context.Context) error
+	// BeforeCommit is called when all is prepared, before the commit; nil does nothing.
+	BeforeCommit func(ctx context.Context) error
 }
 
 // Run makes the plan's target the next boot. On failure before the commit the host is
@@ -170,8 +170,8 @@ func (t *Transaction) discard(ctx context.Context, err error) error {
 // system the next boot is. Once begun it is not cancelled; it takes seconds.
 func (t *Transaction) commit(ctx context.Context, bootID string, r Request) error {
 	t.Progress.Begin(StepCommit, "committing image, kernel arguments and files in one step")
-	if t.Ready != nil {
-		if err := t.Ready(ctx); err != nil {
+	if t.BeforeCommit != nil {
+		if err := t.BeforeCommit(ctx); err != nil {
 			return t.discard(ctx, err)
 		}
 	}

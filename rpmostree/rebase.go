@@ -58,7 +58,7 @@ func (b *rebase) try(ctx context.Context) error {
 	if err := e.idle(ctx); err != nil {
 		return err
 	}
-	if b.settle() == nil {
+	if b.complete() == nil {
 		return nil // a try before did it, only its answer was lost
 	}
 	// What is staged would be what rpm-ostree starts from. Not by "rpm-ostree
@@ -75,7 +75,7 @@ func (b *rebase) try(ctx context.Context) error {
 	if err != nil {
 		return b.despite(ctx, err)
 	}
-	return b.settle()
+	return b.complete()
 }
 
 // command names the commit with a colon: without it rpm-ostree would prefix the
@@ -107,15 +107,15 @@ func (b *rebase) despite(ctx context.Context, failure error) error {
 	// A client that was killed leaves the daemon at work.
 	if err := b.engine.idle(ctx); fault.KindOf(err).Transient() {
 		return fmt.Errorf("%w (after: %v)", err, failure)
-	} else if err != nil || b.settle() != nil {
+	} else if err != nil || b.complete() != nil {
 		return failure
 	}
 	b.engine.Note(fmt.Sprintf("the deployment is made, though rpm-ostree ended with a failure: %v", failure))
 	return nil
 }
 
-// settle completes what rpm-ostree has staged and holds it against the request.
-func (b *rebase) settle() error {
+// complete adds what is missing of what rpm-ostree has staged, and holds it against the request.
+func (b *rebase) complete() error {
 	if err := b.keepImage(); err != nil {
 		return err
 	}

@@ -19,15 +19,15 @@ type Accounts struct {
 // their own (nss-altfiles). A file that is not there has none; a line that has no number
 // is passed over, as the C library does.
 func ReadAccounts(read func(name string) ([]byte, error)) (Accounts, error) {
-	users, err := readAccounts(read, "passwd")
+	users, err := accountsIn(read, "passwd")
 	if err != nil {
 		return Accounts{}, err
 	}
-	groups, err := readAccounts(read, "group")
+	groups, err := accountsIn(read, "group")
 	return Accounts{Users: users, Groups: groups}, err
 }
 
-func readAccounts(read func(name string) ([]byte, error), file string) (map[string]int, error) {
+func accountsIn(read func(name string) ([]byte, error), file string) (map[string]int, error) {
 	numbers := map[string]int{}
 	for _, dir := range []string{"usr/lib/", "etc/"} {
 		data, err := read(dir + file)

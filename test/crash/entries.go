@@ -19,13 +19,13 @@ const (
 	added   = "/etc/added"
 )
 
-// configured contributes the entries.
-type configured struct{}
+// entries contributes them.
+type entries struct{}
 
-var _ pivot.Contributor = configured{}
+var _ pivot.Contributor = entries{}
 
 // Entries implements pivot.Contributor.
-func (configured) Entries() ([]hostfiles.File, error) {
+func (entries) Entries() ([]hostfiles.File, error) {
 	return []hostfiles.File{
 		hostfiles.NewDirectory("/etc/keys.d", 0o700),
 		hostfiles.NewFile("/etc/keys.d/key", 0o600, []byte(secret)),
@@ -35,15 +35,15 @@ func (configured) Entries() ([]hostfiles.File, error) {
 }
 
 // Check implements pivot.Contributor.
-func (configured) Check(pivot.Plan, []hostfiles.File) ([]string, error) { return nil, nil }
+func (entries) Check(pivot.Plan, []hostfiles.File) ([]string, error) { return nil, nil }
 
 // Drift implements pivot.Contributor.
-func (configured) Drift(pivot.State, pivot.Target) ([]string, error) { return nil, nil }
+func (entries) Drift(pivot.State, pivot.Target) ([]string, error) { return nil, nil }
 
 // contributors are those of this machine, beside the program's own.
 func (m *Machine) contributors() []pivot.Contributor {
 	if m.configured {
-		return []pivot.Contributor{configured{}}
+		return []pivot.Contributor{entries{}}
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (m *Machine) wholeEntries(root string, isB bool) error {
 	if !m.configured {
 		return nil
 	}
-	wanted, _ := configured{}.Entries()
+	wanted, _ := entries{}.Entries()
 	for _, want := range wanted {
 		got, there, err := hostfiles.Read(root, want.Path)
 		if err != nil {
