@@ -22,7 +22,7 @@ import (
 
 func configCommand() *cobra.Command {
 	return cli.Group("config", "MachineConfigs: validate, merge, render, serve",
-		validateCommand(), mergeCommand(), renderCommand(), ignitionCommand(), serveCommand(), fromInstallConfigCommand())
+		validateCommand(), diffCommand(), mergeCommand(), renderCommand(), ignitionCommand(), serveCommand(), fromInstallConfigCommand())
 }
 
 // ruleFlags are what MachineConfigs are judged by.

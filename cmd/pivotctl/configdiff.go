@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/author/update"
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/fault"
+)
+
+func diffCommand() *cobra.Command {
+	var out cli.Output
+	var policyFile string
+	cmd := &cobra.Command{
+		Use:   "diff OLD NEW",
+		Short: "Say what an update from one MachineConfig to another means for a machine of a cluster",
+		Long: "Say what an update from one MachineConfig to another means for a machine of a cluster: what really differs,\n" +
+			"what the machine-config daemon refuses to change on a machine that runs, whether it reboots and why, and\n" +
+			"what it does instead. Each file holds one MachineConfig, as of \"oc get mc rendered-… -o yaml\". FILE - is the standard input.",
+		Example: "  pivotctl config diff rendered-worker-old.yaml rendered-worker-new.yaml",
+		Args:    cli.Usage(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			policy, report, err := readPolicy(policyFile, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			var sides [2]*machineconfig.MachineConfig
+			for i, file := range args {
+				mc, problems, err := readOne(file, cmd.InOrStdin())
+				if err != nil {
+					return err
+				}
+				sides[i], report = mc, append(report, problems...)
+			}
+			show(cmd.ErrOrStderr(), report)
+			if report.Failed() {
+				return failed(report)
+			}
+			result, err := update.Between(sides[0], sides[1], policy)
+			if err != nil {
+				return fault.New(fault.BadInput, "%w", err)
+			}
+			return out.Write(cmd.OutOrStdout(), result, func(w io.Writer) { showUpdate(w, result) })
+		},
+	}
+	out.Add(cmd)
+	cmd.Flags().StringVar(&policyFile, "disruption-policy", "", "file of the cluster's MachineConfiguration, whose node disruption policy goes before the defaults")
+	return cmd
+}
+
+// readPolicy reads a cluster's node disruption policy, if there is a file of it.
+func readPolicy(file string, stdin io.Reader) (update.Policy, machineconfig.Report, error) {
+	if file == "" {
+		return update.DefaultPolicy(), nil, nil
+	}
+	data, err := pool.ReadFile(file, stdin)
+	if err != nil {
+		return update.Policy{}, nil, err
+	}
+	policy, report := update.ReadPolicy(file, data)
+	return policy, report, nil
+}
+
+// readOne reads a file that holds one MachineConfig.
+func readOne(file string, stdin io.Reader) (*machineconfig.MachineConfig, machineconfig.Report, error) {
+	rules, err := (&ruleFlags{}).rules()
+	if err != nil {
+		return nil, nil, err
+	}
+	all, report, err := pool.Read([]string{file}, stdin, rules)
+	if err != nil || report.Failed() {
+		return nil, report, err
+	}
+	if len(all) != 1 {
+		return nil, report, fault.New(fault.BadInput, "cannot compare %s: it holds %d MachineConfigs, not one", file, len(all)).
+			WithHint("merge those of a role first: pivotctl config merge --role ROLE FILE…")
+	}
+	return all[0], report, nil
+}
+
+func showUpdate(w io.Writer, u update.Update) {
+	for _, c := range u.Changes {
+		fmt.Fprintln(w, c)
+		if c.Refused != "" {
+			fmt.Fprintln(w, "  refused: "+c.Refused)
+		}
+		for _, a := range c.Actions {
+			because := ""
+			if c.Because != "" {
+				because = " (" + c.Because + ")"
+			}
+			fmt.Fprintf(w, "  %s%s\n", a, because)
+		}
+	}
+	for _, note := range u.Notes {
+		fmt.Fprintln(w, "note: "+note)
+	}
+	fmt.Fprintln(w, verdict(u))
+}
+
+// verdict is what an update means, in one line.
+func verdict(u update.Update) string {
+	switch {
+	case len(u.Changes) == 0:
+		return "nothing changes"
+	case u.Refused:
+		return "refused: the machine-config daemon makes none of the changes; such machines are installed anew"
+	case u.Reboot:
+		return "one reboot, after a drain"
+	}
+	text := "no reboot:"
+	for i, a := range u.Actions {
+		if i > 0 {
+			text += ";"
+		}
+		text += " " + a.String()
+	}
+	return text
+}

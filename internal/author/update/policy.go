@@ -1,0 +1,161 @@
+package update
+
+import (
+	"path"
+	"strings"
+
+	"machine-pivot/internal/machineconfig/document"
+)
+
+// ActionType is what is done to a machine, by its name in a NodeDisruptionPolicy.
+type ActionType string
+
+const (
+	None         ActionType = "None"
+	Drain        ActionType = "Drain"
+	DaemonReload ActionType = "DaemonReload"
+	Reload       ActionType = "Reload"
+	Restart      ActionType = "Restart"
+	Reboot       ActionType = "Reboot"
+	// Special is the change of registries.conf: CRI-O is reloaded, and the node drained
+	// first unless mirrors by digest alone are added.
+	Special ActionType = "Special"
+)
+
+// Action is one thing that is done to a machine for a change.
+type Action struct {
+	Type    ActionType `json:"type"`
+	Service string     `json:"service,omitempty"` // of Reload and Restart
+}
+
+// String is the action for people.
+func (a Action) String() string {
+	switch a.Type {
+	case None:
+		return "nothing"
+	case Drain:
+		return "drain the node"
+	case DaemonReload:
+		return "systemctl daemon-reload"
+	case Reload, Restart:
+		return "systemctl " + strings.ToLower(string(a.Type)) + " " + a.Service
+	case Special:
+		return "systemctl reload crio, after a drain unless only mirrors by digest are added"
+	}
+	return "reboot"
+}
+
+// turn orders actions: a node is drained before, and units are read again before a
+// service starts with them.
+func (a Action) turn() int {
+	order := map[ActionType]int{Drain: 1, DaemonReload: 2, Reload: 3, Special: 3, Restart: 4, Reboot: 5}
+	return order[a.Type]
+}
+
+// Policy says what happens for a change of a file, a unit or SSH keys.
+type Policy struct {
+	files, units map[string][]Action
+	keys         []Action
+}
+
+// DefaultPolicy is that of a cluster in which nobody has set another one.
+func DefaultPolicy() Policy {
+	reload := func(services ...string) (all []Action) {
+		for _, s := range services {
+			all = append(all, Action{Reload, s})
+		}
+		return all
+	}
+	crio := reload("crio.service")
+	return Policy{
+		files: map[string][]Action{
+			"/var/lib/kubelet/config.json":                                         {{Type: None}},
+			"/etc/nmstate/openshift":                                               {{Type: None}},
+			"/etc/machine-config-daemon/no-reboot/containers-gpg.pub":              crio,
+			"/etc/containers/policy.json":                                          crio,
+			"/etc/containers/registries.d":                                         crio,
+			"/etc/crio/policies":                                                   crio,
+			"/etc/containers/registries.conf":                                      {{Type: Special}},
+			"/etc/kubernetes/credential-providers":                                 {{Restart, "kubelet.service"}},
+			"/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt": {{Restart, "coreos-update-ca-trust.service"}, {Restart, "crio.service"}},
+			"/etc/systemd/system/kubelet.service.d/40-kubelet-crio-image-credential-provider.conf": {
+				{Type: DaemonReload}, {Restart, "kubelet.service"}},
+		},
+		units: map[string][]Action{},
+		keys:  []Action{{Type: None}},
+	}
+}
+
+// ofFile is what a change of a file needs, by the longest path that is it or above it.
+func (p Policy) ofFile(name string) (actions []Action, because string) {
+	for at := name; ; at = path.Dir(at) {
+		if actions, ok := p.files[at]; ok {
+			return actions, "the policy for " + at
+		}
+		if at == "/" || at == "." {
+			return []Action{{Type: Reboot}}, "no policy for it"
+		}
+	}
+}
+
+func (p Policy) ofUnit(name string) (actions []Action, because string) {
+	if actions, ok := p.units[name]; ok {
+		return actions, "the policy for " + name
+	}
+	return []Action{{Type: Reboot}}, "no policy for it"
+}
+
+func (p Policy) ofKeys() (actions []Action, because string) {
+	return p.keys, "the policy for SSH keys"
+}
+
+// ReadPolicy reads the policy of a cluster: a MachineConfiguration, whose
+// spec.nodeDisruptionPolicy goes before the defaults, entry by entry. The report holds
+// everything that is wrong with it.
+func ReadPolicy(file string, data []byte) (Policy, document.Report) {
+	p := DefaultPolicy()
+	report := document.Read(file, data, func(root document.Node) {
+		if !root.Object() {
+			return
+		}
+		root.Get("kind").MustBe("MachineConfiguration")
+		root.Get("apiVersion").MustBe("operator.openshift.io/v1")
+		policy := root.Get("spec").Get("nodeDisruptionPolicy")
+		policy.Known("a NodeDisruptionPolicy", "files", "units", "sshkey")
+		for _, f := range policy.Get("files").Items() {
+			f.Known("a NodeDisruptionPolicy", "path", "actions")
+			p.files[path.Clean(f.Get("path").Text())] = actionsOf(f.Get("actions"))
+		}
+		for _, u := range policy.Get("units").Items() {
+			u.Known("a NodeDisruptionPolicy", "name", "actions")
+			p.units[u.Get("name").Text()] = actionsOf(u.Get("actions"))
+		}
+		if keys := policy.Get("sshkey"); !keys.IsNull() {
+			p.keys = actionsOf(keys.Get("actions"))
+		}
+	})
+	return p, report
+}
+
+// actionsOf reads a policy's actions.
+func actionsOf(n document.Node) []Action {
+	var all []Action
+	for _, item := range n.Items() {
+		a := Action{Type: ActionType(item.Get("type").Text())}
+		switch a.Type {
+		case None, Drain, DaemonReload, Reboot, Special:
+		case Reload, Restart:
+			service := item.Get(strings.ToLower(string(a.Type))).Get("serviceName")
+			if a.Service = service.Text(); a.Service == "" {
+				service.Fail("it is missing: say which service")
+			}
+		default:
+			item.Get("type").Fail("there is no action %s; there are None, Drain, DaemonReload, Reload, Restart and Reboot", document.Quoted(string(a.Type)))
+		}
+		all = append(all, a)
+	}
+	if len(all) == 0 {
+		n.Fail("it is empty: say what happens, if nothing, None")
+	}
+	return all
+}

@@ -1,0 +1,205 @@
+package update
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+
+	"machine-pivot/internal/machineconfig/ignition"
+)
+
+// maxContent bounds a file's decompressed content, in bytes.
+const maxContent = 16 << 20
+
+// forceFile makes the machine-config daemon skip its checks.
+const forceFile = "/run/machine-config-daemon-force"
+
+// file is what a config asks of a file, in the form in which two can be compared.
+type file struct {
+	content     []byte
+	remote      string // where the content comes from, with its hash, if it is not inline
+	mode, owner string
+	appends     bool
+}
+
+func (d *differ) storage(old, new ignition.Config) error {
+	was, err := filesOf(old)
+	if err != nil {
+		return err
+	}
+	is, err := filesOf(new)
+	if err != nil {
+		return err
+	}
+	for _, path := range union(was, is) {
+		d.file(path, was[path], is[path])
+	}
+	d.refused("directory", directoriesOf(old), directoriesOf(new), "the machine-config daemon makes directories at the installation only")
+	d.refused("link", linksOf(old), linksOf(new), "the machine-config daemon makes links at the installation only")
+	d.refused(disk, disksOf(old), disksOf(new), "disks are made at the installation only")
+	return nil
+}
+
+func (d *differ) file(path string, old, new *file) {
+	c := Change{Kind: "file", Name: path, Action: change}
+	switch {
+	case old == nil:
+		c.Action = add
+	case new == nil:
+		c.Action = remove
+	}
+	switch {
+	case new != nil && new.appends:
+		c.Refused = "the machine-config daemon refuses a file that is appended to, also if it stays"
+		d.add(c)
+		return
+	case path == forceFile && new != nil:
+		c.Refused = "no configuration may create it"
+	case c.Action == change:
+		if c.Detail = new.differsFrom(old); c.Detail == "" {
+			return
+		}
+	}
+	c.Actions, c.Because = d.policy.ofFile(path)
+	d.add(c)
+}
+
+// differsFrom says in what two files differ; "" is in nothing.
+func (f *file) differsFrom(old *file) string {
+	var what string
+	for _, part := range []struct {
+		name    string
+		differs bool
+	}{
+		{"content", f.remote != old.remote || f.remote == "" && !bytes.Equal(f.content, old.content)},
+		{"mode " + old.mode + " to " + f.mode, f.mode != old.mode},
+		{"owner " + old.owner + " to " + f.owner, f.owner != old.owner},
+	} {
+		if part.differs {
+			if what != "" {
+				what += ", "
+			}
+			what += part.name
+		}
+	}
+	return what
+}
+
+func filesOf(c ignition.Config) (map[string]*file, error) {
+	files := map[string]*file{}
+	for _, f := range c.Storage.Files {
+		owner := ownerOf(f.User.ID, f.User.Name) + ":" + ownerOf(f.Group.ID, f.Group.Name)
+		one := &file{mode: modeOf(f.Mode, 0o644), owner: owner, appends: len(f.Append) > 0}
+		if ignition.IsRemote(f.Contents) {
+			one.remote = *f.Contents.Source + " " + value(f.Contents.Verification.Hash)
+		} else {
+			content, err := ignition.Content(f.Contents, maxContent)
+			if err != nil {
+				return nil, fmt.Errorf("cannot compare file %s: %w", f.Path, err)
+			}
+			one.content = content
+		}
+		files[f.Path] = one
+	}
+	return files, nil
+}
+
+// ownerOf is a user or a group: root, if nothing is said.
+func ownerOf(id *int, name *string) string {
+	switch {
+	case id != nil && *id != 0:
+		return strconv.Itoa(*id)
+	case value(name) != "":
+		return *name
+	}
+	return "root"
+}
+
+func modeOf(mode *int, otherwise fs.FileMode) string {
+	if mode != nil {
+		otherwise = fs.FileMode(*mode)
+	}
+	return "0" + strconv.FormatUint(uint64(otherwise), 8)
+}
+
+// refused adds a change for each thing that differs, by its name and what it is.
+func (d *differ) refused(kind string, old, new map[string]string, why string) {
+	for _, name := range union(old, new) {
+		was, had := old[name]
+		is, has := new[name]
+		c := Change{Kind: kind, Name: name, Action: change, Detail: was + ", now " + is, Refused: why}
+		switch {
+		case was == is && had == has:
+			continue
+		case !had:
+			c.Action, c.Detail = add, is
+		case !has:
+			c.Action, c.Detail = remove, ""
+		}
+		if kind == disk { // it is JSON
+			c.Detail = ""
+		}
+		d.add(c)
+	}
+}
+
+func directoriesOf(c ignition.Config) map[string]string {
+	found := map[string]string{}
+	for _, d := range c.Storage.Directories {
+		found[d.Path] = "mode " + modeOf(d.Mode, 0o755) + " of " + ownerOf(d.User.ID, d.User.Name) + ":" + ownerOf(d.Group.ID, d.Group.Name)
+	}
+	return found
+}
+
+func linksOf(c ignition.Config) map[string]string {
+	found := map[string]string{}
+	for _, l := range c.Storage.Links {
+		kind := "to "
+		if l.Hard != nil && *l.Hard {
+			kind = "hard, to "
+		}
+		found[l.Path] = kind + value(l.Target)
+	}
+	return found
+}
+
+// disk is the kind of changes of disks and what is on them.
+const disk = "disk"
+
+// disksOf are disks, arrays and file systems by their names, each as Ignition has it.
+func disksOf(c ignition.Config) map[string]string {
+	found := map[string]string{}
+	for _, d := range c.Storage.Disks {
+		found[d.Device] = canonical(d)
+	}
+	for _, r := range c.Storage.Raid {
+		found["RAID "+r.Name] = canonical(r)
+	}
+	for _, l := range c.Storage.Luks {
+		found["LUKS "+l.Name] = canonical(l)
+	}
+	for _, f := range c.Storage.Filesystems {
+		found["file system on "+f.Device] = canonical(f)
+	}
+	return found
+}
+
+// union are the names in either of two maps, in order.
+func union[V any](a, b map[string]V) []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// value is what a pointer points at, or nothing.
+func value[V cmp.Ordered](p *V) V {
+	if p == nil {
+		var none V
+		return none
+	}
+	return *p
+}
