@@ -129,7 +129,7 @@ func TestQuotedSpace(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{``, "error: $: it is not JSON"},
-		{`{"spec":`, "error: $: it is not JSON: line 1"},
+		{`{"spec":`, "line 1, column 9: error: $: it is not JSON: unexpected EOF"},
 		{"{\n  \"spec\": nonsense}", "line 2"},
 		{`{"spec":{}} {}`, "something follows"},
 		{`null`, "error: $: it is null"},

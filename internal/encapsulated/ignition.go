@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 )
 
 // files are the pinning files of an Ignition config. An encapsulated file's
@@ -47,11 +48,7 @@ func files(config document.Node, host Host) []hostfiles.File {
 		if !ok {
 			at = config.Get("storage").Get("files").Path
 		}
-		add := config.Report.Fail
-		if p.Severity == pinning.Warning {
-			add = config.Report.Warn
-		}
-		add(at, "file %s: %s", p.Path, p.Message)
+		config.Report.Add(p.Within(at, "file "+p.Path+": "))
 	}
 	return all
 }
@@ -120,7 +117,7 @@ func refuseOthers(config document.Node) {
 // here: what it is about would be done otherwise than it says.
 func parseIgnition(config document.Node) (types.Config, bool) {
 	if v := config.Get("ignition").Get("version"); strings.HasPrefix(v.Text(), "2.") {
-		v.Fail("not implemented: files of an Ignition config of version %s; use version 3", v.Text())
+		v.Report.Add(problem.Errorf(v.Path, "not implemented: files of an Ignition config of version %s", v.Text()).WithHint("use version 3"))
 		return types.Config{}, false
 	}
 	raw, err := json.Marshal(config.Value)
@@ -129,8 +126,9 @@ func parseIgnition(config document.Node) (types.Config, bool) {
 		return types.Config{}, false
 	}
 	parsed, problems := ignition.Parse(raw)
-	for _, p := range problems {
-		config.Report.Fail(config.Path+p.Path, "%s", p.Message)
+	for i := range problems {
+		problems[i].Severity = problem.Error
 	}
+	config.Report.Add(problems.Below(config.Path)...)
 	return parsed, len(problems) == 0
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 )
 
 func workloads(t *testing.T, assignments ...string) pinning.Workloads {
@@ -72,7 +73,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			problems := pinning.Check(c.files, mustSet(t, "0-3"))
-			if !slices.ContainsFunc(problems, func(p pinning.Problem) bool { return strings.Contains(p.Message, c.want) }) {
+			if !slices.ContainsFunc(problems, func(p problem.Problem) bool { return strings.Contains(p.Message, c.want) }) {
 				t.Errorf("problems %v, want %q", problems, c.want)
 			}
 			for _, p := range problems {
@@ -104,7 +105,7 @@ func TestShadowingIsNoError(t *testing.T) {
 		pinning.DropInDir + "/99-workload-pinning.conf":         pinning.DropIn(w),
 		pinning.KubeletPath: pinning.KubeletFile(w),
 	}, mustSet(t, "0-3"))
-	if len(problems) != 1 || problems[0].Severity != pinning.Warning {
+	if len(problems) != 1 || problems[0].Severity != problem.Warning {
 		t.Errorf("problems %v, want one warning", problems)
 	}
 }

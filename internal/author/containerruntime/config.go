@@ -13,6 +13,7 @@ import (
 
 	"machine-pivot/internal/author/quantity"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/problem"
 )
 
 const apiVersion = "machineconfiguration.openshift.io/v1"
@@ -53,7 +54,7 @@ type Objects struct {
 // Decode reads the ContainerRuntimeConfigs and MachineConfigPools of a file, in
 // YAML or JSON: one or several documents, or lists. The report holds everything
 // that is wrong and what a cluster takes but does not do as it says.
-func Decode(file string, data []byte) (Objects, document.Report) {
+func Decode(file string, data []byte) (Objects, problem.Report) {
 	var all Objects
 	report := document.Read(file, data, all.decode)
 	return all, report
@@ -72,7 +73,7 @@ func (all *Objects) decode(n document.Node) {
 		return
 	}
 	if kind != kindConfig && kind != kindPool {
-		n.Get("kind").Fail("it is %s, not a %s or a %s", document.Quoted(kind), kindConfig, kindPool)
+		n.Get("kind").Fail("it is %s, not a %s or a %s", problem.Quoted(kind), kindConfig, kindPool)
 		return
 	}
 	n.Known("a "+kind, "apiVersion", "kind", "metadata", "spec", "status")
@@ -186,7 +187,7 @@ func (r Requirement) wrong() string {
 			return "the operator " + r.Operator + " takes no values"
 		}
 	default:
-		return "the operator " + document.Quoted(r.Operator) + " is none of In, NotIn, Exists, DoesNotExist"
+		return "the operator " + problem.Quoted(r.Operator) + " is none of In, NotIn, Exists, DoesNotExist"
 	}
 	return ""
 }

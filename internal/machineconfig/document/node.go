@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/problem"
 )
 
 // Node is a JSON value that knows where it stands, so that problems can be named
@@ -18,14 +19,14 @@ import (
 type Node struct {
 	Path   string
 	Value  any // nil, bool, string, json.Number, []any or map[string]any
-	Report *Report
+	Report *problem.Report
 }
 
 // MaxSize bounds a text, in bytes; the API server of a cluster takes objects of 1.5 MiB.
 const MaxSize = 8 << 20
 
 // ParseJSON reads one JSON value. On failure the report says why.
-func ParseJSON(data []byte, report *Report) (Node, bool) {
+func ParseJSON(data []byte, report *problem.Report) (Node, bool) {
 	root := Node{Path: "$", Report: report}
 	if len(data) > MaxSize {
 		report.Fail("$", "it has %d bytes, more than %d", len(data), MaxSize)
@@ -44,8 +45,7 @@ func ParseJSON(data []byte, report *Report) (Node, bool) {
 		}
 	}
 	if err != nil {
-		line, column := position(data, syntaxOffset(d, err))
-		report.Fail("$", "it is not JSON: line %d, column %d: %v", line, column, err)
+		report.Add(notJSON(data, d, err))
 		return root, false
 	}
 	if jsonpath.Depth(data) > maxDepth {
@@ -58,8 +58,18 @@ func ParseJSON(data []byte, report *Report) (Node, bool) {
 	return root, true
 }
 
+// notJSON is the problem of a text that a decoder does not take.
+func notJSON(data []byte, d *json.Decoder, err error) problem.Problem {
+	p := problem.Errorf("$", "it is not JSON: %v", err)
+	p.Line, p.Column = position(data, syntaxOffset(data, d, err))
+	return p
+}
+
 // syntaxOffset is where the decoder found what is wrong.
-func syntaxOffset(d *json.Decoder, err error) int64 {
+func syntaxOffset(data []byte, d *json.Decoder, err error) int64 {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return int64(len(bytes.TrimRight(data, " \t\r\n")))
+	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return syntax.Offset - 1 // it counts the byte that is wrong
 	}
@@ -117,7 +127,7 @@ func (n Node) Text() string {
 // MustBe checks for the one string that may stand here, if any does.
 func (n Node) MustBe(want string) {
 	if got, ok := n.Value.(string); ok && got != want {
-		n.Fail("it is %s, not %q", Quoted(got), want)
+		n.Fail("it is %s, not %q", problem.Quoted(got), want)
 	} else if !ok && !n.IsNull() {
 		n.Text() // says what it is instead
 	}

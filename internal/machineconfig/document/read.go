@@ -15,26 +15,22 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/problem"
 )
 
 // Read reads all documents of a file, in JSON or YAML, and lets decode judge each.
 // The report holds what is wrong with the text and what decode found, in the
 // order of the lines.
-func Read(file string, data []byte, decode func(root Node)) Report {
-	var report Report
+func Read(file string, data []byte, decode func(root Node)) problem.Report {
+	var report problem.Report
 	for _, doc := range documents(file, data, &report) {
-		var problems Report
+		var problems problem.Report
 		decode(Node{Path: "$", Value: doc.value, Report: &problems})
 		doc.place(problems)
-		for _, p := range problems {
-			report.Add(p)
-		}
+		report.Add(problems...)
 	}
-	slices.SortStableFunc(report, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
-	for i := range report {
-		report[i].File = file
-	}
-	return report
+	slices.SortStableFunc(report, func(a, b problem.Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return report.In(file)
 }
 
 // document is one of the documents in a file.
@@ -45,7 +41,7 @@ type document struct {
 }
 
 // documents reads all documents of a file, in JSON or YAML. Empty ones are left out.
-func documents(file string, data []byte, report *Report) []document {
+func documents(file string, data []byte, report *problem.Report) []document {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if !isText(data, report) {
 		return nil
@@ -54,11 +50,11 @@ func documents(file string, data []byte, report *Report) []document {
 	if len(start) == 0 || start[0] != '{' && start[0] != '[' {
 		return yamlDocuments(data, report)
 	}
-	var problems Report
+	var problems problem.Report
 	docs := jsonDocuments(data, &problems)
 	if problems.Failed() && path.Ext(file) != ".json" {
 		// YAML can begin with a brace too.
-		var others Report
+		var others problem.Report
 		if y := yamlDocuments(data, &others); !others.Failed() {
 			*report = append(*report, others...)
 			return y
@@ -69,7 +65,7 @@ func documents(file string, data []byte, report *Report) []document {
 }
 
 // isText checks what neither JSON nor YAML can hold.
-func isText(data []byte, report *Report) bool {
+func isText(data []byte, report *problem.Report) bool {
 	if len(data) > MaxSize {
 		report.Fail("$", "it has more than %d bytes", MaxSize)
 		return false
@@ -80,14 +76,14 @@ func isText(data []byte, report *Report) bool {
 	}
 	if i := bytes.IndexByte(data, 0); i >= 0 {
 		line, _ := position(data, int64(i))
-		report.Add(Problem{Line: line, Path: "$", Severity: Error, Message: "it holds a NUL byte"})
+		report.Add(atLine(line, "it holds a NUL byte"))
 		return false
 	}
 	return true
 }
 
 // jsonDocuments reads JSON values, one after the other.
-func jsonDocuments(data []byte, report *Report) []document {
+func jsonDocuments(data []byte, report *problem.Report) []document {
 	var docs []document
 	d := json.NewDecoder(bytes.NewReader(data))
 	for {
@@ -97,13 +93,12 @@ func jsonDocuments(data []byte, report *Report) []document {
 			return docs
 		}
 		if err != nil {
-			line, column := position(data, syntaxOffset(d, err))
-			report.Add(Problem{Line: line, Path: "$", Severity: Error, Message: "it is not JSON: column " + strconv.Itoa(column) + ": " + err.Error()})
+			report.Add(notJSON(data, d, err))
 			return docs
 		}
 		first, _ := position(data, d.InputOffset()-int64(len(raw)))
 		if jsonpath.Depth(raw) > maxDepth {
-			report.Add(Problem{Line: first, Path: "$", Severity: Error, Message: "it is nested too deeply"})
+			report.Add(atLine(first, "it is nested too deeply"))
 			continue
 		}
 		docs = append(docs, jsonDocument(raw, first, report))
@@ -111,7 +106,7 @@ func jsonDocuments(data []byte, report *Report) []document {
 }
 
 // jsonDocument reads one JSON value, which is known to be one.
-func jsonDocument(raw []byte, first int, report *Report) document {
+func jsonDocument(raw []byte, first int, report *problem.Report) document {
 	doc := document{lines: func(wanted map[string]int) {
 		jsonpath.Lines(raw, wanted)
 		for path, line := range wanted {
@@ -125,7 +120,7 @@ func jsonDocument(raw []byte, first int, report *Report) document {
 	if err := d.Decode(&doc.value); err != nil {
 		report.Fail("$", "it is not JSON: %v", err)
 	}
-	var problems Report
+	var problems problem.Report
 	for _, path := range jsonpath.Duplicates(raw) {
 		problems.Fail(path, "it is there more than once")
 	}
@@ -137,8 +132,24 @@ func jsonDocument(raw []byte, first int, report *Report) document {
 // yamlError is how the YAML parser says where it stopped.
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
+func notYAML(text string) problem.Problem {
+	line := 0
+	if match := yamlError.FindStringSubmatch(text); match != nil {
+		text = strings.TrimPrefix(text, match[0])
+		line, _ = strconv.Atoi(match[1])
+	}
+	return atLine(line, "it is not YAML: "+text)
+}
+
+// atLine is the problem of a text that is not a document yet.
+func atLine(line int, message string) problem.Problem {
+	p := problem.Errorf("$", "%s", message)
+	p.Line = line
+	return p
+}
+
 // yamlDocuments reads the documents of a YAML stream.
-func yamlDocuments(data []byte, report *Report) []document {
+func yamlDocuments(data []byte, report *problem.Report) []document {
 	var docs []document
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -148,14 +159,7 @@ func yamlDocuments(data []byte, report *Report) []document {
 			return docs
 		}
 		if err != nil {
-			text := err.Error()
-			match := yamlError.FindStringSubmatch(text)
-			p := Problem{Path: "$", Severity: Error, Message: "it is not YAML: " + text}
-			if match != nil {
-				p.Message = "it is not YAML: " + strings.TrimPrefix(text, match[0])
-				p.Line, _ = strconv.Atoi(match[1])
-			}
-			report.Add(p)
+			report.Add(notYAML(err.Error()))
 			return docs
 		}
 		reader := yamlReader{report: report}
@@ -169,7 +173,7 @@ func yamlDocuments(data []byte, report *Report) []document {
 
 // place fills in the lines of problems. Where a path is not in the document, the
 // line is that of the nearest object that is.
-func (d document) place(problems Report) {
+func (d document) place(problems problem.Report) {
 	wanted := map[string]int{}
 	for _, p := range problems {
 		for path := p.Path; path != "" && p.Line == 0; path = jsonpath.Parent(path) {

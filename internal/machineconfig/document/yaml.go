@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/problem"
 )
 
 // The bounds of a document: how deep it goes, and how many nodes the aliases of
@@ -20,15 +21,20 @@ const (
 // yamlReader turns a YAML document into the values that the same document in
 // JSON would have, and reports what JSON has no words for.
 type yamlReader struct {
-	report  *Report
+	report  *problem.Report
 	path    []any
 	inAlias int // aliases around the node that is being read
 	aliased int // nodes read through aliases
 	stopped bool
 }
 
-func (r *yamlReader) fail(n *yaml.Node, message string) {
-	r.report.Add(Problem{Line: n.Line, Path: "$" + jsonpath.Of(r.path...), Severity: Error, Message: message})
+func (r *yamlReader) fail(n *yaml.Node, message string) { r.report.Add(r.wrong(n, message)) }
+
+// wrong is a problem of what is being read.
+func (r *yamlReader) wrong(n *yaml.Node, message string) problem.Problem {
+	p := problem.Errorf("$"+jsonpath.Of(r.path...), "%s", message)
+	p.Line = n.Line
+	return p
 }
 
 // stop ends the reading of a document that is too large.
@@ -69,7 +75,7 @@ func (r *yamlReader) value(n *yaml.Node) any {
 
 func (r *yamlReader) mapping(n *yaml.Node) any {
 	if tag := n.ShortTag(); tag != "!!map" {
-		r.fail(n, "the YAML tag "+Quoted(tag)+" has no meaning here")
+		r.fail(n, "the YAML tag "+problem.Quoted(tag)+" has no meaning here")
 	}
 	object := make(map[string]any, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -79,7 +85,7 @@ func (r *yamlReader) mapping(n *yaml.Node) any {
 			r.fail(key, "a member's name must be text")
 			continue
 		case key.ShortTag() == "!!merge":
-			r.fail(key, `the merge key "<<" is not supported: write the members out`)
+			r.report.Add(r.wrong(key, `the merge key "<<" is not supported`).WithHint("write the members out"))
 			continue
 		}
 		r.path = append(r.path, key.Value)
@@ -94,7 +100,7 @@ func (r *yamlReader) mapping(n *yaml.Node) any {
 
 func (r *yamlReader) sequence(n *yaml.Node) any {
 	if tag := n.ShortTag(); tag != "!!seq" {
-		r.fail(n, "the YAML tag "+Quoted(tag)+" has no meaning here")
+		r.fail(n, "the YAML tag "+problem.Quoted(tag)+" has no meaning here")
 	}
 	array := make([]any, 0, len(n.Content))
 	for i, element := range n.Content {
@@ -127,10 +133,10 @@ func (r *yamlReader) scalar(n *yaml.Node) any {
 			return json.Number(strconv.FormatFloat(f, 'g', -1, 64))
 		}
 	default:
-		r.fail(n, "the YAML tag "+Quoted(tag)+" has no meaning here")
+		r.fail(n, "the YAML tag "+problem.Quoted(tag)+" has no meaning here")
 		return n.Value
 	}
-	r.fail(n, Quoted(n.Value)+" is not a value that JSON can hold")
+	r.fail(n, problem.Quoted(n.Value)+" is not a value that JSON can hold")
 	return nil
 }
 
