@@ -40,7 +40,7 @@ var importTable = map[string]rule{
 	"printable":        {never: slices.Concat(processes, commandLine, world)},
 	"problem":          {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"kargs":            {ours: []string{"problem"}, never: slices.Concat(processes, commandLine, world)},
-	"quantity":         {never: slices.Concat(processes, commandLine, world)},
+	"quantity":         {ours: []string{"problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pinning":          {ours: []string{"kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pods":             {ours: []string{"pinning", "quantity"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"encapsulated":     {ours: append([]string{"machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},

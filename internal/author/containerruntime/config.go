@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"machine-pivot/internal/author/quantity"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
@@ -34,8 +36,8 @@ type Config struct {
 type Settings struct {
 	PidsLimit      *int64             // processes in a container; 0 is no limit
 	LogLevel       string             // of CRI-O
-	LogSizeMax     *quantity.Quantity // of a container's log, in bytes; negative is no limit
-	OverlaySize    *quantity.Quantity // of a container's own file system, in bytes; 0 is not set
+	LogSizeMax     *resource.Quantity // of a container's log, in bytes; negative is no limit
+	OverlaySize    *resource.Quantity // of a container's own file system, in bytes; 0 is not set
 	DefaultRuntime string             // crun or runc
 }
 
@@ -139,7 +141,7 @@ func integer(n document.Node) *int64 {
 }
 
 // amount is a quantity, as a number or as text; nil if there is none.
-func amount(n document.Node) *quantity.Quantity {
+func amount(n document.Node) *resource.Quantity {
 	if n.IsNull() {
 		return nil
 	}

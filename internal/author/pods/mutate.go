@@ -275,7 +275,7 @@ func (p *pod) pin(c *container, resource string, o Options) {
 	switch {
 	case asks:
 		limit := c.limits[resourceCPU]
-		d.Cores, d.Limit, d.Reason = request.Milli(), limit.Milli(), "its CPU request is moved to "+resource
+		d.Cores, d.Limit, d.Reason = milli(request), milli(limit), "its CPU request is moved to "+resource
 		c.move(resource, d.Cores)
 	case moved:
 		d.Cores, d.Limit, d.Reason = cores.Value(), limitOf(p.annotations, c.name), "its CPU request was moved to "+resource+" before"

@@ -370,6 +370,25 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestAmounts: CPUs are read as Kubernetes reads them.
+func TestAmounts(t *testing.T) {
+	for amount, cores := range map[string]string{
+		"400m": "400", "0.4": "400", ".4": "400", "4.": "4000", "1": "1000", "+5": "5000", "1.5": "1500", "1k": "1000000", "1Ki": "1024000", "1e3": "1000000",
+		"1e-3": "1", "1u": "1", "1n": "1", "0.0001": "1", "1.0001": "1001", "0.5Ki": "512000", "'007'": "7000", "1E": "9223372036854775807",
+	} {
+		out, _ := mutate(t, of(management, "[{name: c, resources: {requests: {cpu: "+amount+", memory: 1}}}]"), pods.Options{})
+		if want := "requests: {memory: 1, management.workload.openshift.io/cores: " + cores + "}"; !strings.Contains(out, want) {
+			t.Errorf("%s: no %q in\n%s", amount, want, out)
+		}
+	}
+	for _, amount := range []string{"1K", "1 k", "1ki", "--1", "1.2.3", "1e", "0x1", "''", "m", ".", "100E", "1e100", "1e2147483647", "1e-2147483647"} {
+		manifest := of(management, "[{name: c, resources: {requests: {cpu: "+amount+", memory: 1}}}]")
+		if out, _, err := pods.Mutate([]byte(manifest), pods.Options{}); err == nil || !strings.Contains(err.Error(), "cannot parse quantity") {
+			t.Errorf("%s is taken (%v):\n%s", amount, err, out)
+		}
+	}
+}
+
 func TestInitContainers(t *testing.T) {
 	out, d := mutate(t, of(management, "[{name: c, resources: {requests: {cpu: 1, memory: 1}}}]\n  initContainers: [{name: i, resources: {requests: {cpu: 10m, memory: 1}}}]"), pods.Options{})
 	if !strings.Contains(out, `i: '{"cpushares":10}'`) || len(d.Containers) != 2 || !d.Containers[1].Init {

@@ -2,6 +2,9 @@ package pods
 
 import (
 	"fmt"
+	"math"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"machine-pivot/internal/author/quantity"
 )
@@ -17,7 +20,7 @@ const (
 )
 
 // amounts are the requests or limits of a container.
-type amounts map[string]quantity.Quantity
+type amounts map[string]resource.Quantity
 
 // container is one container of a pod, with what it asks for.
 type container struct {
@@ -68,29 +71,29 @@ func readContainer(o object) (container, error) {
 	if c.limits, err = readAmounts(resources, "limits"); err != nil {
 		return c, err
 	}
-	for resource, limit := range c.limits {
-		if _, given := c.requests[resource]; !given {
-			c.requests[resource] = limit
+	for name, limit := range c.limits {
+		if _, given := c.requests[name]; !given {
+			c.requests[name] = limit
 		}
 	}
 	return c, nil
 }
 
-func readAmounts(resources object, name string) (amounts, error) {
-	list, err := resources.child(name)
+func readAmounts(resources object, of string) (amounts, error) {
+	list, err := resources.child(of)
 	if err != nil {
 		return nil, fmt.Errorf("resources.%w", err)
 	}
 	read := amounts{}
-	for _, resource := range list.names() {
-		q, err := quantity.Parse(list.text(resource))
+	for _, name := range list.names() {
+		q, err := quantity.Parse(list.text(name))
 		if err != nil {
-			return nil, fmt.Errorf("resources.%s.%s: %w", name, resource, err)
+			return nil, fmt.Errorf("resources.%s.%s: %w", of, name, err)
 		}
 		if q.Sign() < 0 {
-			return nil, fmt.Errorf("resources.%s.%s: %s is negative", name, resource, q)
+			return nil, fmt.Errorf("resources.%s.%s: %s is negative", of, name, q.String())
 		}
-		read[resource] = q
+		read[name] = q
 	}
 	return read, nil
 }
@@ -103,10 +106,10 @@ func quality(all []container) Quality {
 	counted := []string{resourceCPU, resourceMemory}
 	anything, guaranteed := false, true
 	for _, c := range all {
-		for _, resource := range counted {
-			request, limit := c.requests[resource], c.limits[resource]
+		for _, name := range counted {
+			request, limit := c.requests[name], c.limits[name]
 			anything = anything || request.Sign() > 0 || limit.Sign() > 0
-			byLimit := resource == resourceCPU && request.Sign() == 0
+			byLimit := name == resourceCPU && request.Sign() == 0
 			guaranteed = guaranteed && limit.Sign() > 0 && (byLimit || limit.Cmp(request) == 0)
 		}
 	}
@@ -117,6 +120,15 @@ func quality(all []container) Quality {
 		return Guaranteed
 	}
 	return Burstable
+}
+
+// milli is an amount in thousandths, rounded up; at most what 64 bits hold, beyond which
+// Kubernetes' own result is arbitrary.
+func milli(q resource.Quantity) int64 {
+	if q.CmpInt64(math.MaxInt64/1000) > 0 {
+		return math.MaxInt64
+	}
+	return q.MilliValue()
 }
 
 const (
