@@ -99,8 +99,7 @@ func warnOfSpaces(n document.Node, entries []string) {
 // could never join. A known name in other letters is a known name for readers who
 // do not tell them apart, as the machine-config daemon.
 func unsupported(asked document.Node) {
-	for _, key := range asked.Keys() {
-		n := asked.Get(key)
+	for key, n := range asked.Members() {
 		switch key {
 		case "osImageURL", "kernelArguments", "fips", "config":
 		case "baseOSExtensionsContainerImage":

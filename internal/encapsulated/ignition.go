@@ -1,7 +1,6 @@
 package encapsulated
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -57,17 +56,16 @@ func files(config document.Node, host Host) []hostfiles.File {
 // every version: objects of lists, and objects and the version in "ignition".
 func wellFormed(config document.Node) bool {
 	before := len(*config.Report)
-	for _, key := range config.Keys() {
-		n := config.Get(key)
+	for key, n := range config.Members() {
 		n.Object()
-		for _, inner := range n.Keys() {
+		for name, inner := range n.Members() {
 			switch {
 			case key != "ignition":
-				n.Get(inner).Items()
-			case inner == "version":
-				n.Get(inner).Text()
+				inner.Items()
+			case name == "version":
+				inner.Text()
 			default:
-				n.Get(inner).Object()
+				inner.Object()
 			}
 		}
 	}
@@ -76,13 +74,12 @@ func wellFormed(config document.Node) bool {
 
 // hasContent reports whether a config says more than its version.
 func hasContent(config document.Node) bool {
-	for _, key := range config.Keys() {
-		n := config.Get(key)
+	for key, n := range config.Members() {
 		if key != "ignition" && !n.IsEmpty() {
 			return true
 		}
-		for _, inner := range n.Keys() {
-			if key == "ignition" && inner != "version" && !n.Get(inner).IsEmpty() {
+		for name, inner := range n.Members() {
+			if key == "ignition" && name != "version" && !inner.IsEmpty() {
 				return true
 			}
 		}
@@ -97,14 +94,13 @@ func refuseOthers(config document.Node) {
 			n.Fail("not implemented: of spec.config only CPU pinning files are applied")
 		}
 	}
-	for _, key := range config.Keys() {
-		n := config.Get(key)
+	for key, n := range config.Members() {
 		switch key {
 		case "ignition", "storage":
 			n.Object()
-			for _, inner := range n.Keys() {
-				if key+"."+inner != "ignition.version" && key+"."+inner != "storage.files" {
-					refuse(n.Get(inner))
+			for name, inner := range n.Members() {
+				if key+"."+name != "ignition.version" && key+"."+name != "storage.files" {
+					refuse(inner)
 				}
 			}
 		default:
@@ -120,12 +116,7 @@ func parseIgnition(config document.Node) (types.Config, bool) {
 		v.Report.Add(problem.Errorf(v.Path, "not implemented: files of an Ignition config of version %s", v.Text()).WithHint("use version 3"))
 		return types.Config{}, false
 	}
-	raw, err := json.Marshal(config.Value)
-	if err != nil {
-		config.Fail("cannot be written as JSON: %v", err)
-		return types.Config{}, false
-	}
-	parsed, problems := ignition.Parse(raw)
+	parsed, problems := ignition.Parse(config.JSON())
 	for i := range problems {
 		problems[i].Severity = problem.Error
 	}

@@ -8,8 +8,8 @@
 package containerruntime
 
 import (
-	"encoding/json"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -131,8 +131,8 @@ func integer(n document.Node) *int64 {
 	if n.IsNull() {
 		return nil
 	}
-	number, _ := n.Value.(json.Number)
-	i, err := number.Int64()
+	number, _ := n.Number()
+	i, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
 		n.Fail("it is not a whole number")
 		return nil
@@ -140,22 +140,12 @@ func integer(n document.Node) *int64 {
 	return &i
 }
 
-// amount is a quantity, as a number or as text; nil if there is none.
+// amount is a quantity; nil if there is none.
 func amount(n document.Node) *resource.Quantity {
-	if n.IsNull() {
-		return nil
+	if q, ok := quantity.Read(n); ok {
+		return &q
 	}
-	number, ok := n.Value.(json.Number)
-	text := number.String()
-	if !ok {
-		text = n.Text()
-	}
-	q, err := quantity.Parse(text)
-	if err != nil {
-		n.Fail("%v", err)
-		return nil
-	}
-	return &q
+	return nil
 }
 
 func decodeSelector(n document.Node) Selector {

@@ -1,7 +1,6 @@
 package machineconfig
 
 import (
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,7 +57,7 @@ func objects(root document.Node) []document.Node {
 		}
 		return nil
 	}
-	if kind, _ := root.Get("kind").Value.(string); kind == "List" || kind == spec.Kind+"List" {
+	if kind := root.Get("kind"); kind.Is("List", spec.Kind+"List") {
 		root.Known("a list", "kind", "apiVersion", "metadata", "items")
 		return root.Get("items").Items()
 	}
@@ -70,7 +69,7 @@ func decodeObject(n document.Node, rules Rules) *MachineConfig {
 	if !spec.Identity(n) {
 		return nil
 	}
-	if kind, _ := n.Get("kind").Value.(string); kind != "" && kind != spec.Kind {
+	if kind := n.Get("kind"); kind.IsText() && !kind.Is("", spec.Kind) {
 		return nil // all that follows would be about another thing
 	}
 	n.Known(thisAPI, "kind", "apiVersion", "metadata", "spec")
@@ -158,19 +157,14 @@ func decodeKernelType(n document.Node) string {
 
 // decodeConfig reads the Ignition config.
 func decodeConfig(n document.Node) *ignition.Config {
-	if _, ok := n.Value.(string); ok {
+	if n.IsText() {
 		n.Fail("it is a string: an Ignition config stands here as an object, not as its text")
 		return nil
 	}
 	if !n.Object() {
 		return nil
 	}
-	raw, err := json.Marshal(n.Value)
-	if err != nil {
-		n.Fail("cannot be written as JSON: %v", err)
-		return nil
-	}
-	config, problems := legacy.Parse(raw)
+	config, problems := legacy.Parse(n.JSON())
 	n.Report.Add(problems.Below(n.Path)...)
 	if problems.Failed() {
 		return nil

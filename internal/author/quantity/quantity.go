@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
 )
 
@@ -21,6 +22,24 @@ const maxText = 64
 // shape is what the text of an amount looks like. Kubernetes takes one without digits
 // for 0, and works out the powers of ten of an exponent with as many digits.
 var shape = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([A-Za-z]*|[eE][+-]?[0-9]{1,3})$`)
+
+// Read reads an amount, as a number or as text. It is not there if the node is null, or
+// if its report says what is wrong.
+func Read(n document.Node) (q resource.Quantity, ok bool) {
+	text, isNumber := n.Number()
+	if !isNumber && !n.IsText() {
+		n.Text() // says what it is instead
+		return q, false
+	}
+	if !isNumber {
+		text = n.Text()
+	}
+	q, err := Parse(text)
+	if err != nil {
+		n.Fail("%v", err)
+	}
+	return q, err == nil
+}
 
 // Parse reads an amount: a decimal number with a suffix of the SI (n, u, m, k, M,
 // G, T, P, E), a binary one (Ki … Ei), or an exponent (e3, E-3). Digits beyond a

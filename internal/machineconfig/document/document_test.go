@@ -48,6 +48,19 @@ func TestSyntaxErrors(t *testing.T) {
 	}
 }
 
+// TestManyValues: two bytes of text would be 160 of memory.
+func TestManyValues(t *testing.T) {
+	many := []byte(`{"a":[` + strings.Repeat("1,", 1_000_000) + "1]}")
+	const want = "error: $: it holds more than 1000000 values"
+	var report problem.Report
+	if _, ok := document.ParseJSON(many, &report); ok || report.String() != want {
+		t.Error(report)
+	}
+	if report := document.Read("a.json", many, func(document.Node) { t.Error("it is taken") }); report.String() != "a.json:1: "+want {
+		t.Error(report)
+	}
+}
+
 // Many documents with many problems take no more than one.
 func TestManyDocuments(t *testing.T) {
 	report := document.Read("a.yaml", []byte(strings.Repeat("a: 1\n---\n", 100_000)), func(root document.Node) {

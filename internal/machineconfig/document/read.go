@@ -1,3 +1,9 @@
+// Package document reads JSON and YAML as one: text in, values out that know
+// where they stand, and a report of everything that is wrong, each problem with
+// file, line and JSON path. It is for configuration that people write: of what
+// both formats can hold it takes only what no two readers could understand in two
+// ways, and everything in it is bounded. A text can be changed, too, and keeps its
+// form where it is not.
 package document
 
 import (
@@ -18,26 +24,69 @@ import (
 	"machine-pivot/internal/problem"
 )
 
+// MaxSize bounds a text, in bytes; the API server of a cluster takes objects of 1.5 MiB.
+const MaxSize = 8 << 20
+
 // Read reads all documents of a file, in JSON or YAML, and lets decode judge each.
 // The report holds what is wrong with the text and what decode found, in the
 // order of the lines.
 func Read(file string, data []byte, decode func(root Node)) problem.Report {
 	var report problem.Report
 	for _, doc := range documents(file, data, &report) {
-		var problems problem.Report
-		decode(Node{Path: "$", Value: doc.value, Report: &problems})
-		doc.place(problems)
-		report.Add(problems...)
+		report.Add(doc.judge(decode)...)
 	}
+	return ordered(file, report)
+}
+
+// ordered is the report on a file in the order of the lines.
+func ordered(file string, report problem.Report) problem.Report {
 	slices.SortStableFunc(report, func(a, b problem.Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return report.In(file)
 }
 
+// ParseJSON reads one JSON value. On failure the report says why. Its problems have no
+// lines, for it is for texts that programs write, as a rule in one line.
+func ParseJSON(data []byte, report *problem.Report) (Node, bool) {
+	root := Node{Path: "$", Report: report}
+	if len(data) > MaxSize {
+		report.Fail("$", "it has %d bytes, more than %d", len(data), MaxSize)
+		return root, false
+	}
+	if !utf8.Valid(data) {
+		report.Fail("$", "it is not JSON: it holds bytes that are not UTF-8")
+		return root, false
+	}
+	var problems problem.Report
+	docs := jsonDocuments(data, &problems)
+	for _, p := range problems {
+		if p.Column == 0 {
+			p.Line = 0
+		}
+		report.Add(p)
+	}
+	switch {
+	case len(docs) == 1:
+		root.tree = docs[0].root
+	case len(docs) > 1:
+		report.Fail("$", "it is not JSON: something follows the JSON value")
+	case len(problems) == 0:
+		report.Fail("$", "it is not JSON: it is empty")
+	}
+	return root, root.tree != nil
+}
+
 // document is one of the documents in a file.
 type document struct {
-	value any // as in Node
-	// lines fills in the lines of the file on which the paths end that are its keys.
-	lines func(map[string]int)
+	root   *yaml.Node
+	isJSON bool
+}
+
+// judge is what decode finds wrong with a document, with lines.
+func (d document) judge(decode func(root Node)) problem.Report {
+	var problems problem.Report
+	decode(Node{Path: "$", Report: &problems, tree: d.root})
+	d.place(problems)
+	return problems
 }
 
 // documents reads all documents of a file, in JSON or YAML. Empty ones are left out.
@@ -97,36 +146,36 @@ func jsonDocuments(data []byte, report *problem.Report) []document {
 			return docs
 		}
 		first, _ := position(data, d.InputOffset()-int64(len(raw)))
-		if jsonpath.Depth(raw) > maxDepth {
-			report.Add(atLine(first, "it is nested too deeply"))
+		root, err := jsonTree(raw, first)
+		if err != nil {
+			report.Add(atLine(first, err.Error()))
 			continue
 		}
-		docs = append(docs, jsonDocument(raw, first, report))
+		if doc := (document{root, true}); doc.isWhole(report) {
+			docs = append(docs, doc)
+		}
 	}
 }
 
-// jsonDocument reads one JSON value, which is known to be one.
-func jsonDocument(raw []byte, first int, report *problem.Report) document {
-	doc := document{lines: func(wanted map[string]int) {
-		jsonpath.Lines(raw, wanted)
-		for path, line := range wanted {
-			if line > 0 {
-				wanted[path] = line + first - 1
-			}
-		}
-	}}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if err := d.Decode(&doc.value); err != nil {
-		report.Fail("$", "it is not JSON: %v", err)
-	}
-	var problems problem.Report
-	for _, path := range jsonpath.Duplicates(raw) {
-		problems.Fail(path, "it is there more than once")
-	}
-	doc.place(problems)
-	*report = append(*report, problems...)
-	return doc
+// isWhole reports whether all of a document can be read; the report has what is wrong
+// with any of it.
+func (d document) isWhole(report *problem.Report) bool {
+	c := checker{report: report}
+	c.value(d.root)
+	return !c.stopped
+}
+
+// notJSON is the problem of a text that a decoder does not take.
+func notJSON(data []byte, d *json.Decoder, err error) problem.Problem {
+	p := problem.Errorf("$", "it is not JSON: %v", err)
+	p.Line, p.Column = position(data, syntaxOffset(data, d, err))
+	return p
+}
+
+// position turns an offset into a line and a column, both from 1.
+func position(data []byte, offset int64) (line, column int) {
+	before := data[:max(0, min(int(offset), len(data)))]
+	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
 }
 
 // yamlError is how the YAML parser says where it stopped.
@@ -162,12 +211,10 @@ func yamlDocuments(data []byte, report *problem.Report) []document {
 			report.Add(notYAML(err.Error()))
 			return docs
 		}
-		reader := yamlReader{report: report}
-		value := reader.value(root)
-		if value == nil || reader.stopped {
-			continue // nothing, such as what follows a trailing "---", or not whole
+		doc := document{root: root}
+		if whole := doc.isWhole(report); whole && kindOf(root) != kindNull { // null is what follows a trailing "---"
+			docs = append(docs, doc)
 		}
-		docs = append(docs, document{value: value, lines: func(wanted map[string]int) { yamlLines(root, wanted) }})
 	}
 }
 
@@ -183,7 +230,7 @@ func (d document) place(problems problem.Report) {
 	if len(wanted) == 0 {
 		return
 	}
-	d.lines(wanted)
+	lines(d.root, wanted)
 	for i, p := range problems {
 		for path := p.Path; path != "" && problems[i].Line == 0; path = jsonpath.Parent(path) {
 			problems[i].Line = wanted[path]
