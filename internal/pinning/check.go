@@ -1,7 +1,6 @@
 package pinning
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -96,20 +95,6 @@ func newChecker(m Machine) *checker {
 func (c *checker) wrong(p, format string, args ...any) { c.problems.Fail(p, format, args...) }
 func (c *checker) warn(p, format string, args ...any)  { c.problems.Warn(p, format, args...) }
 
-// wrongEach makes a problem of each error that err joins.
-func (c *checker) wrongEach(p string, err error) {
-	if joined, ok := errors.AsType[interface {
-		error
-		Unwrap() []error
-	}](err); ok {
-		for _, e := range joined.Unwrap() {
-			c.wrong(p, "%v", e)
-		}
-		return
-	}
-	c.wrong(p, "%v", err)
-}
-
 // files reads CRI-O's configuration and then kubelet's file.
 func (c *checker) files(files map[string][]byte) {
 	for _, p := range slices.SortedFunc(maps.Keys(files), inWalkOrder) {
@@ -141,11 +126,11 @@ func (c *checker) dropIn(p string, content []byte) {
 	if isLeftover(p) {
 		c.warn(p, "it looks like a leftover, but CRI-O reads every file of this directory")
 	}
-	read, err := parseDropIn(content)
+	read, wrong := parseDropIn(p, content)
+	c.problems.Add(wrong...)
 	switch {
-	case err != nil:
+	case wrong.Failed():
 		c.unread = true
-		c.wrongEach(p, err)
 		return
 	case c.onlyWorkloads && len(read.elsewhere) > 0:
 		c.unread = true
@@ -182,12 +167,9 @@ func (c *checker) dropIn(p string, content []byte) {
 func (c *checker) definitions() {
 	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
 		p, w := c.definedIn[name], c.effective[name]
-		if len(w.problems) > 0 {
+		if c.problems.Add(w.problems...); w.problems.Failed() {
 			c.unread = true
 			delete(c.effective, name)
-		}
-		for _, err := range w.problems {
-			c.wrong(p, "%s: %v", ofWorkload(name), err)
 		}
 		c.present(p, ofWorkload(name), w.cpus)
 		c.allowed(p, name, w)
