@@ -96,10 +96,8 @@ func (p partition) Drift(state pivot.State, target pivot.Target) ([]string, erro
 	}
 	var drift []string
 	result := pinning.Inspect(in)
-	for _, p := range result.Problems {
-		if p.Severity == problem.Error {
-			drift = append(drift, "file "+p.Text())
-		}
+	for _, p := range result.Problems.Errors() {
+		drift = append(drift, "file "+p.Text())
 	}
 	for _, name := range result.Workloads.Names() {
 		if off := result.Workloads[name].Intersection(in.Machine.Present).Difference(in.Machine.Online); !off.IsEmpty() {

@@ -150,10 +150,8 @@ func (p Policy) ParseEntries(entries []string) (Line, error) {
 	var line Line
 	var wrong []string
 	for _, entry := range entries {
-		for _, found := range p.Check(entry) {
-			if found.Severity == problem.Error {
-				wrong = append(wrong, fmt.Sprintf("%q: %s", found.Path, found.Message))
-			}
+		for _, found := range p.Check(entry).Errors() {
+			wrong = append(wrong, fmt.Sprintf("%q: %s", found.Path, found.Message))
 		}
 		line = append(line, Split(entry)...)
 	}

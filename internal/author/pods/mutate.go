@@ -87,6 +87,7 @@ type pod struct {
 	decision              Decision
 }
 
+// read reads a manifest, of which nothing is changed if the report fails.
 func (p *pod) read(root document.Node) {
 	if !root.Object() {
 		return
