@@ -178,7 +178,7 @@ func (b *FirstBoot) Read() (*encapsulated.Desired, error) {
 		return nil, report.Err("MachineConfig " + b.File)
 	}
 	for _, p := range report {
-		b.Progress.Note(p.Path + ": " + p.Message)
+		b.Progress.Note(p.Text())
 	}
 	return desired, nil
 }

@@ -147,7 +147,7 @@ func (m *Machine) judgeImage(booted kargs.Line, change kargs.Change) (notes []st
 			WithHint("leave the image's kernel arguments out with --image-kargs=print, or allow these in %s", kargs.PolicyPath)
 	}
 	for _, p := range policy.Check(added...) {
-		notes = append(notes, fmt.Sprintf("warning: kernel argument %s of the image %s", p.Argument, p.Message))
+		notes = append(notes, fmt.Sprintf("warning: kernel argument %s of the image %s", p.Path, p.Message))
 	}
 	if what := addsAndRemoves(added, removed); what != "" {
 		notes = append(notes, "kernel arguments of the image's own (/"+kargsd.Dir+"): it "+what)

@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
@@ -67,10 +68,10 @@ func (p partition) Check(plan pivot.Plan, entries []hostfiles.File) (warnings []
 	}
 	var wrong []string
 	for _, p := range result.Problems {
-		if line := p.Path + ": " + p.Message; p.Severity == pinning.Error {
-			wrong = append(wrong, line)
+		if p.Severity == problem.Error {
+			wrong = append(wrong, p.Text())
 		} else {
-			warnings = append(warnings, line)
+			warnings = append(warnings, p.Text())
 		}
 	}
 	if len(wrong) > 0 {
@@ -92,10 +93,8 @@ func (p partition) Drift(state pivot.State, target pivot.Target) ([]string, erro
 	}
 	var drift []string
 	result := pinning.Inspect(in)
-	for _, p := range result.Problems {
-		if p.Severity == pinning.Error {
-			drift = append(drift, "file "+p.Path+": "+p.Message)
-		}
+	for _, p := range result.Problems.Errors() {
+		drift = append(drift, "file "+p.Text())
 	}
 	for _, name := range result.Workloads.Names() {
 		if off := result.Workloads[name].Intersection(in.Machine.Present).Difference(in.Machine.Online); !off.IsEmpty() {

@@ -117,10 +117,9 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (pivot.
 // lacking are the arguments of one line that another has not, but for those that
 // belong to the deployment: no configuration may have them.
 func lacking(line, other kargs.Line) kargs.Line {
-	refused := func(p kargs.Problem) bool { return p.Severity == kargs.Error }
 	var rest kargs.Line
 	for _, arg := range line {
-		if !slices.Contains(other, arg) && !slices.ContainsFunc(kargs.Check(arg), refused) {
+		if !slices.Contains(other, arg) && !kargs.Check(arg).Failed() {
 			rest = append(rest, arg)
 		}
 	}

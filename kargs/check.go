@@ -3,22 +3,9 @@ package kargs
 import (
 	"fmt"
 	"strings"
+
+	"machine-pivot/internal/problem"
 )
-
-// Severity says whether a problem forbids an argument.
-type Severity string
-
-const (
-	Error   Severity = "error"
-	Warning Severity = "warning"
-)
-
-// Problem is what is wrong with one argument of a configuration.
-type Problem struct {
-	Argument string   `json:"argument"`
-	Severity Severity `json:"severity"`
-	Message  string   `json:"message"`
-}
 
 // MaxLength is the longest command line, in bytes, that every supported
 // architecture takes: COMMAND_LINE_SIZE is 2048 on x86_64, arm64 and ppc64le
@@ -34,8 +21,9 @@ func (l Line) Fits() error {
 	return nil
 }
 
-// Check reports what DefaultPolicy finds wrong with the entries of a configuration.
-func Check(entries ...string) []Problem { return DefaultPolicy().Check(entries...) }
+// Check reports what DefaultPolicy finds wrong with the entries of a configuration, as
+// Policy.Check does.
+func Check(entries ...string) problem.Report { return DefaultPolicy().Check(entries...) }
 
 // latinSpace is the no-break space of Latin-1, white space for the kernel
 // (lib/ctype.c) and for nobody else who reads its command line.

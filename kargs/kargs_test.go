@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
@@ -169,17 +170,17 @@ func TestDeleteRefuses(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		entry string
-		want  kargs.Severity // "" for none
+		want  problem.Severity // "" for none
 	}{
 		{"nosmt", ""}, {`a="b c"`, ""}, {"a=1 b=2", ""}, {"", ""},
 		{"rd.multipath=default", ""}, {"rootdelay=3", ""}, {"hugepages=4", ""},
-		{"ostree=/x", kargs.Error}, {"quiet ostree=/x", kargs.Error}, {`"ostree=/x"`, kargs.Error},
-		{"root=/dev/sda", kargs.Error}, {"rd.break", kargs.Error}, {"init=/bin/sh", kargs.Error},
-		{`a="b`, kargs.Error}, {"a=\nb", kargs.Error}, {"a\tb", kargs.Error}, {"a\x7f", kargs.Error},
-		{"--", kargs.Error}, {"=x", kargs.Error}, {`""`, kargs.Error},
-		{"a=\xa0b", kargs.Error}, {"name=voil\u00e0", kargs.Error}, {"\"a=\u00a0b\"", kargs.Error}, {"name=caf\u00e9", ""}, // D15
-		{"1", kargs.Error}, {"S", kargs.Error}, {"-b", kargs.Error}, {"3", ""},
-		{"audit=0", kargs.Warning}, {"mitigations=off", kargs.Warning}, {"selinux=0", kargs.Warning},
+		{"ostree=/x", problem.Error}, {"quiet ostree=/x", problem.Error}, {`"ostree=/x"`, problem.Error},
+		{"root=/dev/sda", problem.Error}, {"rd.break", problem.Error}, {"init=/bin/sh", problem.Error},
+		{`a="b`, problem.Error}, {"a=\nb", problem.Error}, {"a\tb", problem.Error}, {"a\x7f", problem.Error},
+		{"--", problem.Error}, {"=x", problem.Error}, {`""`, problem.Error},
+		{"a=\xa0b", problem.Error}, {"name=voil\u00e0", problem.Error}, {"\"a=\u00a0b\"", problem.Error}, {"name=caf\u00e9", ""}, // D15
+		{"1", problem.Error}, {"S", problem.Error}, {"-b", problem.Error}, {"3", ""},
+		{"audit=0", problem.Warning}, {"mitigations=off", problem.Warning}, {"selinux=0", problem.Warning},
 	} {
 		problems := kargs.Check(c.entry)
 		switch {
@@ -204,7 +205,7 @@ func TestSensitive(t *testing.T) {
 		"iommu=off", "intel_iommu=off", "amd_iommu=off", "ima_appraise=fix", "ima-appraise=log", "evm=fix", "security=none",
 		"apparmor=0", "ostree.prepare-root.composefs=0", "systemd.verity=no", "sysrq_always_enabled",
 	} {
-		if problems := kargs.Check(arg); len(problems) != 1 || problems[0].Severity != kargs.Warning {
+		if problems := kargs.Check(arg); len(problems) != 1 || problems[0].Severity != problem.Warning {
 			t.Errorf("Check(%q) = %v, want a warning", arg, problems)
 		}
 	}
@@ -260,7 +261,7 @@ func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, booted, old, wanted string) {
 		line := kargs.Split(booted)
 		for _, p := range kargs.Check(wanted) {
-			if p.Severity == kargs.Error {
+			if p.Severity == problem.Error {
 				t.Skip()
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"machine-pivot/internal/problem"
 )
 
 // PolicyPath is where a machine has its administrator's policy, which adds to DefaultPolicy.
@@ -98,7 +100,7 @@ func (r policyRule) matches(arg string) bool {
 }
 
 // judge is what the rules say about one argument.
-func (p Policy) judge(arg string) (Problem, bool) {
+func (p Policy) judge(arg string) problem.Report {
 	last := policyRule{verdict: allow}
 	for _, r := range p.rules {
 		if r.matches(arg) && last.verdict != forbid {
@@ -107,38 +109,37 @@ func (p Policy) judge(arg string) (Problem, bool) {
 	}
 	switch last.verdict {
 	case forbid, refuse:
-		return Problem{arg, Error, last.reason}, true
+		return problem.Report{problem.Errorf(arg, "%s", last.reason)}
 	case warn:
-		return Problem{arg, Warning, last.reason}, true
+		return problem.Report{problem.Warningf(arg, "%s", last.reason)}
 	}
-	return Problem{}, false
+	return nil
 }
 
 // Check reports what is wrong with the entries of a configuration. An entry may
-// hold several arguments.
-func (p Policy) Check(entries ...string) []Problem {
-	var problems []Problem
+// hold several arguments. The path of each problem is the argument, as it stands there,
+// and its message goes on with what the argument does.
+func (p Policy) Check(entries ...string) problem.Report {
+	var report problem.Report
 	for _, entry := range entries {
 		if msg := malformed(entry); msg != "" {
-			problems = append(problems, Problem{entry, Error, msg})
+			report = append(report, problem.Errorf(entry, "%s", msg))
 			continue
 		}
 		for _, arg := range Split(entry) {
-			if found, wrong := p.checkArgument(arg); wrong {
-				problems = append(problems, found)
-			}
+			report = append(report, p.checkArgument(arg)...)
 		}
 	}
-	return problems
+	return report
 }
 
 // checkArgument judges one argument, first by what no policy decides.
-func (p Policy) checkArgument(arg string) (Problem, bool) {
+func (p Policy) checkArgument(arg string) problem.Report {
 	if arg == initSeparator {
-		return Problem{arg, Error, "would hand every argument after it to init"}, true
+		return problem.Report{problem.Errorf(arg, "would hand every argument after it to init")}
 	}
 	if key, _, _ := parts(arg); key == "" {
-		return Problem{arg, Error, "has no name"}, true
+		return problem.Report{problem.Errorf(arg, "has no name")}
 	}
 	return p.judge(arg)
 }
@@ -149,10 +150,8 @@ func (p Policy) ParseEntries(entries []string) (Line, error) {
 	var line Line
 	var wrong []string
 	for _, entry := range entries {
-		for _, found := range p.Check(entry) {
-			if found.Severity == Error {
-				wrong = append(wrong, fmt.Sprintf("%q: %s", found.Argument, found.Message))
-			}
+		for _, found := range p.Check(entry).Errors() {
+			wrong = append(wrong, fmt.Sprintf("%q: %s", found.Path, found.Message))
 		}
 		line = append(line, Split(entry)...)
 	}

@@ -16,7 +16,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
-	"machine-pivot/internal/printable"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
@@ -62,21 +62,6 @@ func (f *ruleFlags) policyText() ([]byte, error) {
 	return text, nil
 }
 
-// failed ends the program after a report that names errors.
-func failed(report machineconfig.Report) error {
-	if report.Failed() {
-		return cli.ExitStatus(fault.BadInput.ExitStatus())
-	}
-	return nil
-}
-
-// show writes a report for people.
-func show(w io.Writer, report machineconfig.Report) {
-	for _, p := range report {
-		fmt.Fprintln(w, printable.Text(p.String()))
-	}
-}
-
 func validateCommand() *cobra.Command {
 	var rules ruleFlags
 	var out cli.Output
@@ -100,14 +85,7 @@ func validateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			result := struct {
-				OK       bool                    `json:"ok"`
-				Problems []machineconfig.Problem `json:"problems"`
-			}{!report.Failed(), append([]machineconfig.Problem{}, report...)}
-			if err := out.Write(cmd.OutOrStdout(), result, func(w io.Writer) { show(w, report) }); err != nil {
-				return err
-			}
-			return failed(report)
+			return tell(cmd.OutOrStdout(), out, report)
 		},
 	}
 	rules.add(cmd)
@@ -117,7 +95,7 @@ func validateCommand() *cobra.Command {
 }
 
 // validateFiles judges each MachineConfig, and if all are right what they make together.
-func validateFiles(paths []string, stdin io.Reader, rules machineconfig.Rules) (machineconfig.Report, error) {
+func validateFiles(paths []string, stdin io.Reader, rules machineconfig.Rules) (problem.Report, error) {
 	all, report, err := pool.Read(paths, stdin, rules)
 	if err != nil || report.Failed() {
 		return report, err
@@ -126,18 +104,15 @@ func validateFiles(paths []string, stdin io.Reader, rules machineconfig.Rules) (
 	return append(report, together...), err
 }
 
-func validateEncapsulated(paths []string, stdin io.Reader, rules machineconfig.Rules) (machineconfig.Report, error) {
-	var report machineconfig.Report
+func validateEncapsulated(paths []string, stdin io.Reader, rules machineconfig.Rules) (problem.Report, error) {
+	var report problem.Report
 	for _, path := range paths {
 		data, err := pool.ReadFile(path, stdin)
 		if err != nil {
 			return nil, err
 		}
 		_, problems := encapsulated.Parse(data, encapsulated.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments})
-		for _, p := range problems {
-			p.File = path
-			report.Add(p)
-		}
+		report.Add(problems.In(path)...)
 	}
 	return report, nil
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/author/serve"
@@ -21,6 +20,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/printable"
+	"machine-pivot/internal/problem"
 )
 
 // serveFlags are those of a config server.
@@ -106,7 +106,7 @@ func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.C
 		return content, err
 	}
 	if !report.Failed() {
-		var together machineconfig.Report
+		var together problem.Report
 		if content.Roles, together, err = r.MergeAll(ctx, all); err != nil {
 			return content, err
 		}

@@ -12,9 +12,9 @@ import (
 	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 )
 
 func ctrcfgCommand() *cobra.Command {
@@ -85,7 +85,7 @@ func (f *ctrcfgFlags) run(cmd *cobra.Command, args []string) error {
 // readRuntimeConfigs reads all files; one report has what is wrong with any.
 func readRuntimeConfigs(files []string, warnings io.Writer) (containerruntime.Objects, error) {
 	var all containerruntime.Objects
-	var report document.Report
+	var report problem.Report
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {

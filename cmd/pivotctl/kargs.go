@@ -94,22 +94,7 @@ func kargsCheckCommand() *cobra.Command {
 		Short: "Check kernel arguments against grammar and policy",
 		Args:  cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			result := struct {
-				OK       bool            `json:"ok"`
-				Problems []kargs.Problem `json:"problems"`
-			}{OK: true, Problems: append([]kargs.Problem{}, kargs.Check(args...)...)}
-			for _, p := range result.Problems {
-				result.OK = result.OK && p.Severity != kargs.Error
-			}
-			err := out.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
-				for _, p := range result.Problems {
-					fmt.Fprintf(w, "%s: %s %s\n", p.Severity, p.Argument, p.Message)
-				}
-			})
-			if err == nil && !result.OK {
-				return cli.ExitStatus(fault.BadInput.ExitStatus())
-			}
-			return err
+			return tell(cmd.OutOrStdout(), out, kargs.Check(args...))
 		},
 	}
 	out.Add(cmd)

@@ -21,6 +21,7 @@ import (
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
@@ -235,24 +236,20 @@ func inlineFiles(mc *machineconfig.MachineConfig, into map[string][]byte, wanted
 
 // report prints what was found; errors among it make the exit status.
 func (f *checkFlags) report(w io.Writer, r pinning.Result) error {
-	failed := pinning.Failed(r.Problems)
 	value := struct {
 		OK        bool              `json:"ok"`
 		Workloads pinning.Workloads `json:"workloads"`
 		Pools     *pinning.Pools    `json:"pools,omitempty"`
-		Problems  []pinning.Problem `json:"problems"`
-	}{!failed, r.Workloads, r.Pools, append([]pinning.Problem{}, r.Problems...)}
-	err := f.Write(w, value, func(w io.Writer) { printPinning(w, r) })
-	if err == nil && failed {
-		return cli.ExitStatus(fault.BadInput.ExitStatus())
+		Problems  problem.Report    `json:"problems"`
+	}{!r.Problems.Failed(), r.Workloads, r.Pools, r.Problems}
+	if err := f.Write(w, value, func(w io.Writer) { printPinning(w, r) }); err != nil {
+		return err
 	}
-	return err
+	return failed(r.Problems)
 }
 
 func printPinning(w io.Writer, r pinning.Result) {
-	for _, p := range r.Problems {
-		fmt.Fprintf(w, "%s: %s: %s\n", p.Severity, p.Path, p.Message)
-	}
+	show(w, r.Problems)
 	line := func(name string, set pinning.CPUSet) {
 		text := set.String()
 		if set.IsEmpty() {

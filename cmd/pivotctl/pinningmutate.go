@@ -13,7 +13,7 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/printable"
+	"machine-pivot/internal/problem"
 )
 
 // mutateFlags are the inputs of pinning mutate.
@@ -28,7 +28,7 @@ type mutateFlags struct {
 type mutated struct {
 	File string `json:"file"`
 	pods.Decision
-	Error string `json:"error,omitempty"`
+	Problems problem.Report `json:"problems,omitempty"`
 
 	mode    os.FileMode
 	content []byte
@@ -74,9 +74,9 @@ func (f *mutateFlags) options() (pods.Options, error) {
 		if err != nil {
 			return o, fault.New(fault.BadInput, "cannot read namespaces: %w", err)
 		}
-		allowed, err := pods.Namespaces(data)
-		if err != nil {
-			return o, fault.New(fault.BadInput, "%s: %w", file, err)
+		allowed, report := pods.Namespaces(file, data)
+		if err := report.Err("the namespaces"); err != nil {
+			return o, err
 		}
 		if o.Allowed == nil {
 			o.Allowed = map[string]string{}
@@ -96,9 +96,9 @@ func (f *mutateFlags) run(cmd *cobra.Command, args []string, o pods.Options) err
 		if err != nil {
 			return err
 		}
-		if m.Error != "" {
+		show(cmd.ErrOrStderr(), m.Problems)
+		if m.Problems.Failed() {
 			refused = true
-			fmt.Fprintf(cmd.ErrOrStderr(), "pivotctl: error: %s: %s\n", file, printable.Text(m.Error))
 		} else if m.Warning != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "pivotctl: warning: %s: %s\n", file, m.Warning)
 		}
@@ -132,10 +132,7 @@ func mutateFile(file string, o pods.Options) (mutated, error) {
 		return mutated{}, fault.New(fault.BadInput, "cannot read manifest: %w", err)
 	}
 	m := mutated{File: file, mode: info.Mode().Perm()}
-	m.content, m.Decision, err = pods.Mutate(data, o)
-	if err != nil {
-		m.Error = err.Error()
-	}
+	m.content, m.Decision, m.Problems = pods.Mutate(file, data, o)
 	return m, nil
 }
 
@@ -156,7 +153,7 @@ func replaceAll(all []mutated) error {
 // printMutated says what became of the manifests in their place.
 func printMutated(w io.Writer, all []mutated) {
 	for _, m := range all {
-		if m.Error != "" {
+		if m.Problems.Failed() {
 			continue
 		}
 		change := "unchanged"
@@ -177,7 +174,7 @@ func printMutated(w io.Writer, all []mutated) {
 func writeMutated(w io.Writer, all []mutated) {
 	written := 0
 	for _, m := range all {
-		if m.Error != "" {
+		if m.Problems.Failed() {
 			continue
 		}
 		if written++; written > 1 && !bytes.HasPrefix(m.content, []byte("---")) {

@@ -15,6 +15,7 @@ import (
 	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
@@ -42,8 +43,8 @@ type Desired struct {
 
 // Parse reads an encapsulated MachineConfig. Desired is nil exactly if
 // the report has an error; it may have warnings otherwise.
-func Parse(data []byte, host Host) (*Desired, document.Report) {
-	var report document.Report
+func Parse(data []byte, host Host) (*Desired, problem.Report) {
+	var report problem.Report
 	root, ok := document.ParseJSON(data, &report)
 	if !ok || !spec.Identity(root) {
 		return nil, report
@@ -86,7 +87,7 @@ func warnOfSpaces(n document.Node, entries []string) {
 	for i, entry := range entries {
 		for _, arg := range kargs.Split(entry) {
 			if strings.Contains(arg, " ") {
-				n.At(jsonpath.Element(i)).Warn("%s holds a space: a cluster's machine-config daemon reports such an argument as missing, always", document.Quoted(arg))
+				n.At(jsonpath.Element(i)).Warn("%s holds a space: a cluster's machine-config daemon reports such an argument as missing, always", problem.Quoted(arg))
 			}
 		}
 	}
@@ -98,23 +99,22 @@ func warnOfSpaces(n document.Node, entries []string) {
 // could never join. A known name in other letters is a known name for readers who
 // do not tell them apart, as the machine-config daemon.
 func unsupported(asked document.Node) {
-	for _, key := range asked.Keys() {
-		n := asked.Get(key)
+	for key, n := range asked.Members() {
 		switch key {
 		case "osImageURL", "kernelArguments", "fips", "config":
 		case "baseOSExtensionsContainerImage":
 			n.Text() // where extensions would come from: without extensions it says nothing
 		case "extensions":
 			for _, item := range n.Items() {
-				item.Fail("not implemented: extension %s", document.Quoted(item.Text()))
+				item.Fail("not implemented: extension %s", problem.Quoted(item.Text()))
 			}
 		case "kernelType":
 			if kind := n.Text(); kind != "" && kind != "default" {
-				n.Fail("not implemented: kernelType %s; only the default kernel is", document.Quoted(kind))
+				n.Fail("not implemented: kernelType %s; only the default kernel is", problem.Quoted(kind))
 			}
 		default:
 			if meant := slices.IndexFunc(spec.Members(), func(name string) bool { return strings.EqualFold(name, key) }); meant >= 0 {
-				n.Fail("unknown member; is %s meant?", spec.Members()[meant])
+				n.Report.Add(problem.Errorf(n.Path, "unknown member").WithHint("is " + spec.Members()[meant] + " meant?"))
 				continue
 			}
 			n.Warn("unknown member; this version of pivot does nothing about it")

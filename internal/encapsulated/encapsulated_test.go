@@ -93,9 +93,9 @@ func TestWarnings(t *testing.T) {
 func TestUnknownMember(t *testing.T) {
 	const in = `{"spec":{"osImageStream":{"name":"rhel-10"},"kernelArgs":["quiet"],"later":null,"kernelArguments":["nosmt"]}}`
 	d, report := encapsulated.Parse([]byte(in), host(t))
-	const want = `warning: $.spec.kernelArgs: unknown member; this version of pivot does nothing about it
-warning: $.spec.later: unknown member; this version of pivot does nothing about it
-warning: $.spec.osImageStream: unknown member; this version of pivot does nothing about it`
+	const want = `warning: $.spec.osImageStream: unknown member; this version of pivot does nothing about it
+warning: $.spec.kernelArgs: unknown member; this version of pivot does nothing about it
+warning: $.spec.later: unknown member; this version of pivot does nothing about it`
 	if d == nil || !reflect.DeepEqual(d.KernelArguments, []string{"nosmt"}) || report.String() != want {
 		t.Errorf("%+v\n%s\nwant\n%s", d, report, want)
 	}
@@ -129,7 +129,7 @@ func TestQuotedSpace(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{``, "error: $: it is not JSON"},
-		{`{"spec":`, "error: $: it is not JSON: line 1"},
+		{`{"spec":`, "line 1, column 9: error: $: it is not JSON: unexpected EOF"},
 		{"{\n  \"spec\": nonsense}", "line 2"},
 		{`{"spec":{}} {}`, "something follows"},
 		{`null`, "error: $: it is null"},

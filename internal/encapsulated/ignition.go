@@ -1,7 +1,6 @@
 package encapsulated
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -10,6 +9,7 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 )
 
 // files are the pinning files of an Ignition config. An encapsulated file's
@@ -47,11 +47,7 @@ func files(config document.Node, host Host) []hostfiles.File {
 		if !ok {
 			at = config.Get("storage").Get("files").Path
 		}
-		add := config.Report.Fail
-		if p.Severity == pinning.Warning {
-			add = config.Report.Warn
-		}
-		add(at, "file %s: %s", p.Path, p.Message)
+		config.Report.Add(p.Within(at, "file "+p.Path+": "))
 	}
 	return all
 }
@@ -60,17 +56,16 @@ func files(config document.Node, host Host) []hostfiles.File {
 // every version: objects of lists, and objects and the version in "ignition".
 func wellFormed(config document.Node) bool {
 	before := len(*config.Report)
-	for _, key := range config.Keys() {
-		n := config.Get(key)
+	for key, n := range config.Members() {
 		n.Object()
-		for _, inner := range n.Keys() {
+		for name, inner := range n.Members() {
 			switch {
 			case key != "ignition":
-				n.Get(inner).Items()
-			case inner == "version":
-				n.Get(inner).Text()
+				inner.Items()
+			case name == "version":
+				inner.Text()
 			default:
-				n.Get(inner).Object()
+				inner.Object()
 			}
 		}
 	}
@@ -79,13 +74,12 @@ func wellFormed(config document.Node) bool {
 
 // hasContent reports whether a config says more than its version.
 func hasContent(config document.Node) bool {
-	for _, key := range config.Keys() {
-		n := config.Get(key)
+	for key, n := range config.Members() {
 		if key != "ignition" && !n.IsEmpty() {
 			return true
 		}
-		for _, inner := range n.Keys() {
-			if key == "ignition" && inner != "version" && !n.Get(inner).IsEmpty() {
+		for name, inner := range n.Members() {
+			if key == "ignition" && name != "version" && !inner.IsEmpty() {
 				return true
 			}
 		}
@@ -100,14 +94,13 @@ func refuseOthers(config document.Node) {
 			n.Fail("not implemented: of spec.config only CPU pinning files are applied")
 		}
 	}
-	for _, key := range config.Keys() {
-		n := config.Get(key)
+	for key, n := range config.Members() {
 		switch key {
 		case "ignition", "storage":
 			n.Object()
-			for _, inner := range n.Keys() {
-				if key+"."+inner != "ignition.version" && key+"."+inner != "storage.files" {
-					refuse(n.Get(inner))
+			for name, inner := range n.Members() {
+				if key+"."+name != "ignition.version" && key+"."+name != "storage.files" {
+					refuse(inner)
 				}
 			}
 		default:
@@ -120,17 +113,13 @@ func refuseOthers(config document.Node) {
 // here: what it is about would be done otherwise than it says.
 func parseIgnition(config document.Node) (types.Config, bool) {
 	if v := config.Get("ignition").Get("version"); strings.HasPrefix(v.Text(), "2.") {
-		v.Fail("not implemented: files of an Ignition config of version %s; use version 3", v.Text())
+		v.Report.Add(problem.Errorf(v.Path, "not implemented: files of an Ignition config of version %s", v.Text()).WithHint("use version 3"))
 		return types.Config{}, false
 	}
-	raw, err := json.Marshal(config.Value)
-	if err != nil {
-		config.Fail("cannot be written as JSON: %v", err)
-		return types.Config{}, false
+	parsed, problems := ignition.Parse(config.JSON())
+	for i := range problems {
+		problems[i].Severity = problem.Error
 	}
-	parsed, problems := ignition.Parse(raw)
-	for _, p := range problems {
-		config.Report.Fail(config.Path+p.Path, "%s", p.Message)
-	}
+	config.Report.Add(problems.Below(config.Path)...)
 	return parsed, len(problems) == 0
 }

@@ -1,37 +1,15 @@
 package pinning
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"path"
 	"slices"
 	"strings"
-	"unicode"
 
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
-
-// Severity says whether a problem forbids the files.
-type Severity string
-
-// The severities.
-const (
-	Error   Severity = "error"
-	Warning Severity = "warning"
-)
-
-// Problem is what is wrong with one of the files.
-type Problem struct {
-	Path     string   `json:"path"` // of the file on the host
-	Severity Severity `json:"severity"`
-	Message  string   `json:"message"`
-}
-
-// Failed reports whether any of the problems is an error.
-func Failed(problems []Problem) bool {
-	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Severity == Error })
-}
 
 // Input is what CPU partitioning is judged by.
 type Input struct {
@@ -46,10 +24,10 @@ type Input struct {
 
 // Result is what CPU partitioning amounts to.
 type Result struct {
-	Workloads Workloads // in effect: those with CPUs of their own or known to kubelet
-	Files     []string  // that say so: of each workload the one that counts, and kubelet's; sorted
-	Pools     *Pools    // nil if the machine's CPUs are not known
-	Problems  []Problem
+	Workloads Workloads      // in effect: those with CPUs of their own or known to kubelet
+	Files     []string       // that say so: of each workload the one that counts, and kubelet's; sorted
+	Pools     *Pools         // nil if the machine's CPUs are not known
+	Problems  problem.Report // by the paths of the files on the host
 }
 
 // IsPinningPath reports whether a file at this path may be a pinning file: a
@@ -62,7 +40,7 @@ func IsPinningPath(p string) bool {
 // and holds them against each other and against the CPUs that the host has; no
 // CPUs at all means that they are not known. A drop-in that sets anything else
 // than workloads is an error.
-func Check(files map[string][]byte, present CPUSet) []Problem {
+func Check(files map[string][]byte, present CPUSet) problem.Report {
 	c := newChecker(CPUsOnly(present))
 	c.onlyWorkloads = true
 	c.files(files)
@@ -106,7 +84,7 @@ type checker struct {
 	effective     map[string]workload
 	infraIn       string // the drop-in whose infra_ctr_cpuset counts; "" for none
 	infraSet      string
-	problems      []Problem
+	problems      problem.Report
 	unread        bool // a drop-in could not be read
 }
 
@@ -114,36 +92,8 @@ func newChecker(m Machine) *checker {
 	return &checker{machine: m, definedIn: map[string]string{}, effective: map[string]workload{}}
 }
 
-func (c *checker) wrong(p, format string, args ...any) { c.add(p, Error, format, args...) }
-func (c *checker) warn(p, format string, args ...any)  { c.add(p, Warning, format, args...) }
-
-func (c *checker) add(p string, s Severity, format string, args ...any) {
-	c.problems = append(c.problems, Problem{p, s, oneLine(fmt.Sprintf(format, args...))})
-}
-
-// oneLine keeps text that may come from the input on its line of a report.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
-}
-
-// wrongEach makes a problem of each error that err joins.
-func (c *checker) wrongEach(p string, err error) {
-	if joined, ok := errors.AsType[interface {
-		error
-		Unwrap() []error
-	}](err); ok {
-		for _, e := range joined.Unwrap() {
-			c.wrong(p, "%v", e)
-		}
-		return
-	}
-	c.wrong(p, "%v", err)
-}
+func (c *checker) wrong(p, format string, args ...any) { c.problems.Fail(p, format, args...) }
+func (c *checker) warn(p, format string, args ...any)  { c.problems.Warn(p, format, args...) }
 
 // files reads CRI-O's configuration and then kubelet's file.
 func (c *checker) files(files map[string][]byte) {
@@ -176,11 +126,11 @@ func (c *checker) dropIn(p string, content []byte) {
 	if isLeftover(p) {
 		c.warn(p, "it looks like a leftover, but CRI-O reads every file of this directory")
 	}
-	read, err := parseDropIn(content)
+	read, wrong := parseDropIn(p, content)
+	c.problems.Add(wrong...)
 	switch {
-	case err != nil:
+	case wrong.Failed():
 		c.unread = true
-		c.wrongEach(p, err)
 		return
 	case c.onlyWorkloads && len(read.elsewhere) > 0:
 		c.unread = true
@@ -193,8 +143,12 @@ func (c *checker) dropIn(p string, content []byte) {
 		c.wrong(p, "it defines no workload")
 		return
 	}
+	ignored := c.warn
+	if c.onlyWorkloads {
+		ignored = c.wrong
+	}
 	for _, key := range read.ignored {
-		c.add(p, c.strictly(Warning), "unknown key %s, which CRI-O ignores", key)
+		ignored(p, "unknown key %s, which CRI-O ignores", key)
 	}
 	if read.infra != nil {
 		c.infraIn, c.infraSet = p, *read.infra
@@ -213,25 +167,14 @@ func (c *checker) dropIn(p string, content []byte) {
 func (c *checker) definitions() {
 	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
 		p, w := c.definedIn[name], c.effective[name]
-		if len(w.problems) > 0 {
+		if c.problems.Add(w.problems...); w.problems.Failed() {
 			c.unread = true
 			delete(c.effective, name)
-		}
-		for _, err := range w.problems {
-			c.wrong(p, "%s: %v", ofWorkload(name), err)
 		}
 		c.present(p, ofWorkload(name), w.cpus)
 		c.allowed(p, name, w)
 		c.annotations(p, name, w)
 	}
-}
-
-// strictly is an error where only workloads are allowed.
-func (c *checker) strictly(otherwise Severity) Severity {
-	if c.onlyWorkloads {
-		return Error
-	}
-	return otherwise
 }
 
 // annotations holds a workload's annotations against those that kubelet and the

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
@@ -34,7 +35,7 @@ func with(files map[string][]byte, path, content string) map[string][]byte {
 }
 
 // texts are the problems as lines.
-func texts(problems []pinning.Problem) []string {
+func texts(problems problem.Report) []string {
 	var lines []string
 	for _, p := range problems {
 		lines = append(lines, fmt.Sprintf("%s: %s", p.Severity, p.Message))
@@ -271,7 +272,7 @@ func FuzzInspect(f *testing.F) {
 		if !r.Pools.Online.Contains(0) {
 			t.Errorf("the boot CPU is not online: %v", r.Pools.Online)
 		}
-		if slices.ContainsFunc(r.Problems, func(p pinning.Problem) bool { return p.Message == "" || strings.ContainsAny(p.Message, "\n\r\x1b") }) {
+		if slices.ContainsFunc(r.Problems, func(p problem.Problem) bool { return p.Message == "" || strings.ContainsAny(p.Message, "\n\r\x1b") }) {
 			t.Errorf("a problem that is not one line: %q", r.Problems)
 		}
 		if _, err := json.Marshal(r); err != nil {

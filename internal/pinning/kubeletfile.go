@@ -3,16 +3,16 @@ package pinning
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
+
+	"machine-pivot/internal/problem"
 )
 
-// ParseKubeletFile reads kubelet's file, which may be empty. Kubelet itself only
+// parseKubeletFile reads kubelet's file, which may be empty. Kubelet itself only
 // looks whether it is there.
-func ParseKubeletFile(data []byte) (Workloads, error) {
+func parseKubeletFile(data []byte) (workloads Workloads, report problem.Report) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return Workloads{}, nil
 	}
@@ -22,21 +22,22 @@ func ParseKubeletFile(data []byte) (Workloads, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&parsed); err != nil {
-		return nil, fmt.Errorf("cannot parse the kubelet file: %w", err)
+		report.Fail(KubeletPath, "cannot parse the kubelet file: %v", err)
+		return nil, report
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, errors.New("cannot parse the kubelet file: something follows the object")
+		report.Fail(KubeletPath, "cannot parse the kubelet file: something follows the object")
+		return nil, report
 	}
-	var problems []error
-	workloads := Workloads{}
+	workloads = Workloads{}
 	for _, name := range slices.Sorted(maps.Keys(parsed)) {
 		set, err := ParseCPUSet(parsed[name].CPUSet)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", ofWorkload(name), err))
+			report.Fail(KubeletPath, "%s: %v", ofWorkload(name), err)
 		}
 		workloads[name] = set
 	}
-	return workloads, errors.Join(problems...)
+	return workloads, report
 }
 
 // kubelet holds what kubelet's file says against CRI-O's configuration. Kubelet
@@ -44,9 +45,8 @@ func ParseKubeletFile(data []byte) (Workloads, error) {
 // tuning operator leaves it empty where CRI-O's drop-in has a set, and where there
 // is no drop-in. CPUs that CRI-O does not have were meant otherwise.
 func (c *checker) kubelet(content []byte) {
-	workloads, err := ParseKubeletFile(content)
-	if err != nil {
-		c.wrongEach(KubeletPath, err)
+	workloads, wrong := parseKubeletFile(content)
+	if c.problems.Add(wrong...); wrong.Failed() {
 		return
 	}
 	for _, name := range workloads.Names() {

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"machine-pivot/internal/problem"
 )
 
 // Where kubelet's own configuration and the state of its CPU manager are.
@@ -60,7 +62,7 @@ func (c *checker) manager(in Input) manager {
 func WithKubeletConfig(configuration, object []byte) ([]byte, error) {
 	var under map[string]any
 	if err := yaml.Unmarshal(configuration, &under); err != nil {
-		return nil, fmt.Errorf("cannot parse kubelet's configuration below it: %s", oneLine(err.Error()))
+		return nil, fmt.Errorf("cannot parse kubelet's configuration below it: %s", problem.OneLine(err.Error()))
 	}
 	var over struct {
 		Spec struct {
@@ -68,7 +70,7 @@ func WithKubeletConfig(configuration, object []byte) ([]byte, error) {
 		} `yaml:"spec"`
 	}
 	if err := yaml.Unmarshal(object, &over); err != nil {
-		return nil, fmt.Errorf("cannot parse it: %s", oneLine(err.Error())) // of several lines
+		return nil, fmt.Errorf("cannot parse it: %s", problem.OneLine(err.Error()))
 	}
 	return yaml.Marshal(overlay(under, over.Spec.KubeletConfig))
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
@@ -59,7 +60,7 @@ func TestNodeTuningOperator(t *testing.T) {
 				t.Errorf("management runs on %q, want %q; files %v", set, c.set, r.Files)
 			}
 			// As the files of a MachineConfig alone, too.
-			if problems := append(r.Problems, pinning.Check(files, mustSet(t, "0-7"))...); pinning.Failed(problems) {
+			if problems := append(r.Problems, pinning.Check(files, mustSet(t, "0-7"))...); problems.Failed() {
 				t.Errorf("refused:\n%s", strings.Join(texts(problems), "\n"))
 			}
 		})
@@ -78,8 +79,8 @@ func TestKubeletFileThatContradicts(t *testing.T) {
 		{operatorDropIn(t, "0-1"), `{"management": `, "cannot parse the kubelet file"},
 	} {
 		r := pinning.Inspect(pinning.Input{Files: map[string][]byte{dir + "/50": []byte(c.dropIn), pinning.KubeletPath: []byte(c.kubelet)}})
-		if !slices.ContainsFunc(r.Problems, func(p pinning.Problem) bool {
-			return p.Severity == pinning.Error && strings.Contains(p.Message, c.want)
+		if !slices.ContainsFunc(r.Problems, func(p problem.Problem) bool {
+			return p.Severity == problem.Error && strings.Contains(p.Message, c.want)
 		}) {
 			t.Errorf("problems %v, want %q", texts(r.Problems), c.want)
 		}
@@ -126,7 +127,7 @@ func TestInfraContainers(t *testing.T) {
 		t.Errorf("a later drop-in with the right set: %v", got)
 	}
 	// A MachineConfig that pivot writes has only workloads.
-	if problems := pinning.Check(with(pinned(t, "0-1"), runtimes, infra("0-1")), mustSet(t, "0-7")); !pinning.Failed(problems) {
+	if problems := pinning.Check(with(pinned(t, "0-1"), runtimes, infra("0-1")), mustSet(t, "0-7")); !problems.Failed() {
 		t.Error("a drop-in with other settings is taken")
 	}
 }
@@ -141,7 +142,7 @@ func TestAllowedAnnotationsAreKnown(t *testing.T) {
 		text := operatorDropIn(t, "0-1") + "allowed_annotations = [\"" + annotation + "\"]\n"
 		files := with(pinned(t, "0-1"), pinning.DropInPath, text)
 		problems := append(pinning.Inspect(pinning.Input{Files: files}).Problems, pinning.Check(files, pinning.CPUSet{})...)
-		if known && len(problems) > 0 || !known && len(problems) != 2 || pinning.Failed(problems) {
+		if known && len(problems) > 0 || !known && len(problems) != 2 || problems.Failed() {
 			t.Errorf("%q: %v", annotation, texts(problems))
 		}
 		for _, p := range problems {

@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/BurntSushi/toml"
+
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 )
 
 func workloads(t *testing.T, assignments ...string) pinning.Workloads {
@@ -72,7 +75,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			problems := pinning.Check(c.files, mustSet(t, "0-3"))
-			if !slices.ContainsFunc(problems, func(p pinning.Problem) bool { return strings.Contains(p.Message, c.want) }) {
+			if !slices.ContainsFunc(problems, func(p problem.Problem) bool { return strings.Contains(p.Message, c.want) }) {
 				t.Errorf("problems %v, want %q", problems, c.want)
 			}
 			for _, p := range problems {
@@ -104,23 +107,35 @@ func TestShadowingIsNoError(t *testing.T) {
 		pinning.DropInDir + "/99-workload-pinning.conf":         pinning.DropIn(w),
 		pinning.KubeletPath: pinning.KubeletFile(w),
 	}, mustSet(t, "0-3"))
-	if len(problems) != 1 || problems[0].Severity != pinning.Warning {
+	if len(problems) != 1 || problems[0].Severity != problem.Warning {
 		t.Errorf("problems %v, want one warning", problems)
 	}
 }
 
 func TestAllowedAnnotations(t *testing.T) {
-	text := string(pinning.DropIn(workloads(t, "management=0-1"))) + "allowed_annotations = [\"io.kubernetes.cri-o.Devices\"]\n"
-	if _, err := pinning.ParseDropIn([]byte(text)); err != nil {
-		t.Error(err)
+	w := workloads(t, "management=0-1")
+	text := string(pinning.DropIn(w)) + "allowed_annotations = [\"io.kubernetes.cri-o.Devices\"]\n"
+	files := map[string][]byte{pinning.DropInPath: []byte(text), pinning.KubeletPath: pinning.KubeletFile(w)}
+	if problems := pinning.Check(files, mustSet(t, "0-3")); len(problems) > 0 {
+		t.Error(problems)
 	}
 }
 
-func FuzzParseDropIn(f *testing.F) {
+// What is accepted as a drop-in of workloads defines one.
+func FuzzCheck(f *testing.F) {
 	f.Add([]byte("[crio.runtime.workloads.management]\nactivation_annotation = \"x\"\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		if w, err := pinning.ParseDropIn(in); err == nil && len(w) == 0 {
-			t.Errorf("%q: no workloads and no error", in)
+		files := map[string][]byte{pinning.DropInPath: in, pinning.KubeletPath: nil}
+		if pinning.Check(files, pinning.CPUSet{}).Failed() {
+			return
+		}
+		var file struct {
+			Crio struct {
+				Runtime struct{ Workloads map[string]any }
+			}
+		}
+		if _, err := toml.Decode(string(in), &file); err != nil || len(file.Crio.Runtime.Workloads) == 0 {
+			t.Errorf("%q: no workloads and no error (%v)", in, err)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package pinning
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -10,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"machine-pivot/internal/problem"
 )
 
 // Where the two files are on a host.
@@ -129,43 +130,20 @@ type workload struct {
 	activation, prefix string
 	allowed            []string // annotations
 	cpus               CPUSet
-	problems           []error // that keep CRI-O from starting, if no later drop-in replaces it
+	problems           problem.Report // that keep CRI-O from starting, if no later drop-in replaces it
 }
 
 // partitions reports whether this is a workload type of CPU partitioning, not
 // some other use of CRI-O's workloads (such as clusters make for image builds).
 func (w workload) partitions() bool { return strings.HasPrefix(w.activation, ActivationPrefix) }
 
-// ParseDropIn reads a CRI-O drop-in that defines workloads and nothing else. It
-// refuses what would keep CRI-O from starting, with CRI-O's own reasons, and
-// every key that it does not know. The error holds all problems, joined.
-func ParseDropIn(data []byte) (Workloads, error) {
-	read, err := parseDropIn(data)
-	problems := []error{err}
-	for _, key := range append(read.elsewhere, read.ignored...) {
-		problems = append(problems, fmt.Errorf("unknown key %s", key))
-	}
-	workloads := Workloads{}
-	for _, name := range slices.Sorted(maps.Keys(read.workloads)) {
-		w := read.workloads[name]
-		workloads[name] = w.cpus
-		for _, err := range w.problems {
-			problems = append(problems, fmt.Errorf("%s: %w", ofWorkload(name), err))
-		}
-	}
-	if err = errors.Join(problems...); len(workloads) == 0 && err == nil {
-		err = errors.New("it defines no workload")
-	}
-	return workloads, err
-}
-
-// parseDropIn reads any file of CRI-O's configuration. The error holds all
-// problems that keep CRI-O from reading it, joined.
-func parseDropIn(data []byte) (dropIn, error) {
+// parseDropIn reads any file of CRI-O's configuration. The report has what keeps CRI-O
+// from reading it.
+func parseDropIn(path string, data []byte) (dropIn, problem.Report) {
 	var parsed configuration
 	meta, err := toml.Decode(string(data), &parsed)
 	if err != nil {
-		return dropIn{}, fmt.Errorf("cannot parse the CRI-O drop-in: %w", err)
+		return dropIn{}, problem.Report{problem.Errorf(path, "cannot parse the CRI-O drop-in: %v", err)}
 	}
 	read := dropIn{workloads: map[string]workload{}, infra: parsed.Crio.Runtime.Infra}
 	if read.infra != nil {
@@ -179,30 +157,31 @@ func parseDropIn(data []byte) (dropIn, error) {
 		}
 	}
 	for name, d := range parsed.Crio.Runtime.Workloads {
-		read.workloads[name] = d.read()
+		read.workloads[name] = d.read(path, ofWorkload(name))
 	}
-	return read, errors.Join(ambiguous(meta.Keys())...)
+	return read, ambiguous(path, meta.Keys())
 }
 
 // ambiguous finds keys that are one to CRI-O, whose decoder does not heed case:
 // which of their values counts is left to chance.
-func ambiguous(keys []toml.Key) []error {
-	var problems []error
+func ambiguous(path string, keys []toml.Key) problem.Report {
+	var problems problem.Report
 	seen := map[string]string{}
 	for _, key := range keys {
 		folded := strings.ToLower(key.String())
 		if other, twice := seen[folded]; twice && other != key.String() {
-			problems = append(problems, fmt.Errorf("the keys %s and %s are the same to CRI-O", other, key))
+			problems.Fail(path, "the keys %s and %s are the same to CRI-O", other, key)
 		}
 		seen[folded] = key.String()
 	}
 	return problems
 }
 
-// read validates a definition as CRI-O does (pkg/config/workloads.go), and more.
-func (d definition) read() workload {
+// read validates the definition of a workload, at the path of its drop-in, as CRI-O does
+// (pkg/config/workloads.go), and more.
+func (d definition) read(path, name string) workload {
 	w := workload{activation: d.Activation, prefix: d.Prefix, allowed: d.Allowed}
-	wrong := func(format string, args ...any) { w.problems = append(w.problems, fmt.Errorf(format, args...)) }
+	wrong := func(format string, args ...any) { w.problems.Fail(path, "%s: %s", name, fmt.Sprintf(format, args...)) }
 	if d.Activation == "" {
 		wrong("activation_annotation shouldn't be empty")
 	}
@@ -224,7 +203,7 @@ func (d definition) read() workload {
 	}
 	var err error
 	if w.cpus, err = ParseCPUSet(d.Resources.CPUSet); err != nil {
-		wrong("%w", err)
+		wrong("%v", err)
 	}
 	return w
 }

@@ -16,6 +16,7 @@ import (
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 	realignition "machine-pivot/test/ignition"
 	"machine-pivot/test/need"
@@ -31,7 +32,7 @@ func rendered(t *testing.T) *machineconfig.MachineConfig {
 	if err != nil || len(report) > 0 {
 		t.Fatal(err, report)
 	}
-	r := pool.Renderer{Rules: rules, Inline: func(_ context.Context, all []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, machineconfig.Report, error) {
+	r := pool.Renderer{Rules: rules, Inline: func(_ context.Context, all []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, problem.Report, error) {
 		return all, nil, nil
 	}}
 	merged, report, err := r.Merge(context.Background(), all, "worker")

@@ -100,6 +100,22 @@ func TestNoInit(t *testing.T) {
 	}
 }
 
+// TestOneReportType: what is wrong with an input is told in one form, that of package
+// problem; a package with a form of its own would need a converter wherever it meets others.
+func TestOneReportType(t *testing.T) {
+	for _, f := range sources(t) {
+		if f.dir() == "internal/problem" {
+			continue
+		}
+		ast.Inspect(f.File, func(n ast.Node) bool {
+			if s, ok := n.(*ast.TypeSpec); ok && slices.Contains([]string{"Problem", "Problems", "Severity"}, s.Name.Name) {
+				t.Errorf("%s: type %s: use package problem", f.at(s), s.Name.Name)
+			}
+			return true
+		})
+	}
+}
+
 // TestGoroutinesOfAnImport: what reads an image starts goroutines with package guard
 // only, so that a panic in one of them is an error of the import.
 func TestGoroutinesOfAnImport(t *testing.T) {

@@ -16,7 +16,7 @@ type rule struct {
 
 var (
 	all    = []string{""}
-	values = []string{"fault", "kargs", "pinning", "hostfiles", "retry", "printable"}
+	values = []string{"fault", "problem", "kargs", "pinning", "hostfiles", "retry", "printable"}
 
 	processes   = []string{"os/exec"}
 	commandLine = []string{"flag", "github.com/spf13"}
@@ -38,21 +38,22 @@ var importTable = map[string]rule{
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
 	"retry":            {never: slices.Concat(processes, commandLine, world)},
 	"printable":        {never: slices.Concat(processes, commandLine, world)},
-	"kargs":            {never: slices.Concat(processes, commandLine, world)},
-	"quantity":         {never: slices.Concat(processes, commandLine, world)},
-	"pinning":          {ours: []string{"kargs"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"pods":             {ours: []string{"pinning", "quantity"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"problem":          {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
+	"kargs":            {ours: []string{"problem"}, never: slices.Concat(processes, commandLine, world)},
+	"quantity":         {ours: []string{"problem", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"pinning":          {ours: []string{"kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"pods":             {ours: []string{"pinning", "problem", "quantity", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"encapsulated":     {ours: append([]string{"machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 	"machineconfig":    {ours: append([]string{"legacy", "machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"containerruntime": {ours: append([]string{"machineconfig", "quantity"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: below, what knows none; above, each its own part of the world.
 	"machineconfig/jsonpath": {never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/document": {ours: []string{"fault", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/spec":     {ours: []string{"kargs", "machineconfig/document", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/ignition": {ours: []string{"machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"machineconfig/document": {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/spec":     {ours: []string{"kargs", "problem", "machineconfig/document", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/ignition": {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 
-	"legacy": {ours: []string{"machineconfig/ignition", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"legacy": {ours: []string{"problem", "machineconfig/ignition", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"update":        {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
 	"installconfig": {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},

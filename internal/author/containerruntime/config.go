@@ -8,11 +8,14 @@
 package containerruntime
 
 import (
-	"encoding/json"
 	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"machine-pivot/internal/author/quantity"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/problem"
 )
 
 const apiVersion = "machineconfiguration.openshift.io/v1"
@@ -33,8 +36,8 @@ type Config struct {
 type Settings struct {
 	PidsLimit      *int64             // processes in a container; 0 is no limit
 	LogLevel       string             // of CRI-O
-	LogSizeMax     *quantity.Quantity // of a container's log, in bytes; negative is no limit
-	OverlaySize    *quantity.Quantity // of a container's own file system, in bytes; 0 is not set
+	LogSizeMax     *resource.Quantity // of a container's log, in bytes; negative is no limit
+	OverlaySize    *resource.Quantity // of a container's own file system, in bytes; 0 is not set
 	DefaultRuntime string             // crun or runc
 }
 
@@ -53,7 +56,7 @@ type Objects struct {
 // Decode reads the ContainerRuntimeConfigs and MachineConfigPools of a file, in
 // YAML or JSON: one or several documents, or lists. The report holds everything
 // that is wrong and what a cluster takes but does not do as it says.
-func Decode(file string, data []byte) (Objects, document.Report) {
+func Decode(file string, data []byte) (Objects, problem.Report) {
 	var all Objects
 	report := document.Read(file, data, all.decode)
 	return all, report
@@ -72,7 +75,7 @@ func (all *Objects) decode(n document.Node) {
 		return
 	}
 	if kind != kindConfig && kind != kindPool {
-		n.Get("kind").Fail("it is %s, not a %s or a %s", document.Quoted(kind), kindConfig, kindPool)
+		n.Get("kind").Fail("it is %s, not a %s or a %s", problem.Quoted(kind), kindConfig, kindPool)
 		return
 	}
 	n.Known("a "+kind, "apiVersion", "kind", "metadata", "spec", "status")
@@ -128,8 +131,8 @@ func integer(n document.Node) *int64 {
 	if n.IsNull() {
 		return nil
 	}
-	number, _ := n.Value.(json.Number)
-	i, err := number.Int64()
+	number, _ := n.Number()
+	i, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
 		n.Fail("it is not a whole number")
 		return nil
@@ -137,22 +140,12 @@ func integer(n document.Node) *int64 {
 	return &i
 }
 
-// amount is a quantity, as a number or as text; nil if there is none.
-func amount(n document.Node) *quantity.Quantity {
-	if n.IsNull() {
-		return nil
+// amount is a quantity; nil if there is none.
+func amount(n document.Node) *resource.Quantity {
+	if q, ok := quantity.Read(n); ok {
+		return &q
 	}
-	number, ok := n.Value.(json.Number)
-	text := number.String()
-	if !ok {
-		text = n.Text()
-	}
-	q, err := quantity.Parse(text)
-	if err != nil {
-		n.Fail("%v", err)
-		return nil
-	}
-	return &q
+	return nil
 }
 
 func decodeSelector(n document.Node) Selector {
@@ -186,7 +179,7 @@ func (r Requirement) wrong() string {
 			return "the operator " + r.Operator + " takes no values"
 		}
 	default:
-		return "the operator " + document.Quoted(r.Operator) + " is none of In, NotIn, Exists, DoesNotExist"
+		return "the operator " + problem.Quoted(r.Operator) + " is none of In, NotIn, Exists, DoesNotExist"
 	}
 	return ""
 }

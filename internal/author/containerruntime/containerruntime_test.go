@@ -115,6 +115,37 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestAmounts: amounts are read as Kubernetes reads them, and written in its canonical form.
+func TestAmounts(t *testing.T) {
+	base := map[string][]byte{containerruntime.StoragePath: []byte(template)}
+	for _, c := range []struct {
+		amount string
+		bytes  string // of log_size_max
+		size   string // in storage.conf
+	}{
+		{"8G", "8000000000", "8G"}, {"10Gi", "10737418240", "10Gi"}, {"1.5Gi", "1610612736", "1536Mi"}, {"0.5Gi", "536870912", "512Mi"},
+		{"1048576Ki", "1073741824", "1Gi"}, {"8193", "8193", "8193"}, {"100000", "100000", "100k"}, {"12e6", "12000000", "12e6"}, {"100e3", "100000", "100k"}, {"'100e3'", "100000", "100e3"},
+		{"8192.5", "8193", "8192500m"}, {"1E", "1000000000000000000", "1E"}, {"7Ei", "8070450532247928832", "7Ei"}, {"3.00001M", "3000010", "3000010"},
+		{"9223372036854775807", "9223372036854775807", "9223372036854775807"}, {"'010k'", "10000", "10k"}, {"'12345.0001'", "12346", "12345000100u"},
+		{"-1", "-1", ""}, {"-8G", "-8000000000", ""}, {"-10.5Gi", "-11274289152", ""}, {"-1.5", "-2", ""},
+	} {
+		files := map[string]string{}
+		settings := "{logSizeMax: " + c.amount + "}"
+		if c.size != "" {
+			settings = "{logSizeMax: " + c.amount + ", overlaySize: " + c.amount + "}"
+		}
+		for _, f := range render(t, decode(t, object("x", settings)), "worker", base).Manifests[0].Files {
+			files[f.Path] = string(f.Content)
+		}
+		if got := files[dir+"01-ctrcfg-logSizeMax"]; !strings.HasSuffix(got, "log_size_max = "+c.bytes+"\n") {
+			t.Errorf("%s: the drop-in is\n%s\nwant %s bytes", c.amount, got, c.bytes)
+		}
+		if c.size != "" {
+			sized(t, files[containerruntime.StoragePath], c.size)
+		}
+	}
+}
+
 // sized checks, with the parser of another author, that a storage.conf has the
 // size and is the template otherwise.
 func sized(t *testing.T, storage, size string) {
@@ -171,6 +202,9 @@ func TestRefused(t *testing.T) {
 		{object("x", "{logSizeMax: 8192}"), `invalid LogSizeMax "8192", cannot be less than 8kB`},
 		{object("x", "{logSizeMax: 1500m}"), "invalid LogSizeMax"},
 		{object("x", "{logSizeMax: much}"), settings + `.logSizeMax: cannot parse quantity "much"`},
+		{object("x", "{logSizeMax: 8ki}"), `cannot parse quantity "8ki"`}, {object("x", "{logSizeMax: Ki}"), `cannot parse quantity "Ki"`},
+		{object("x", "{logSizeMax: 1e2147483647}"), `.logSizeMax: `}, {object("x", "{logSizeMax: '1e2147483647'}"), `cannot parse quantity "1e2147483647"`},
+		{object("x", "{overlaySize: 8Ei}"), `cannot parse quantity "8Ei": it is beyond 64 bits`}, {object("x", "{overlaySize: 100E}"), "it is beyond 64 bits"},
 		{object("x", "{overlaySize: -8G}"), `invalid overlaySize "-8G", cannot be less than 0`},
 		{object("x", "{logLevel: DEBUG}"), `invalid LogLevel "DEBUG", must be one of error, fatal, panic, warn, info, debug, trace`},
 		{object("x", "{defaultRuntime: kata}"), `invalid DefaultRuntime "kata"`},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/hostfiles"
@@ -131,12 +132,22 @@ func (s Settings) settings() []setting {
 		all = append(all, setting{"pidsLimit", "pids_limit", *s.PidsLimit})
 	}
 	if s.LogSizeMax != nil && s.LogSizeMax.Sign() != 0 {
-		all = append(all, setting{"logSizeMax", "log_size_max", s.LogSizeMax.Value()})
+		all = append(all, setting{"logSizeMax", "log_size_max", wholeBytes(*s.LogSizeMax)})
 	}
 	if s.DefaultRuntime != "" {
 		all = append(all, setting{"defaultRuntime", "default_runtime", s.DefaultRuntime})
 	}
 	return all
+}
+
+// wholeBytes is an amount of bytes, rounded away from zero. Of large negative amounts
+// Kubernetes' own Value is arbitrary.
+func wholeBytes(q resource.Quantity) int64 {
+	if q.Sign() < 0 {
+		q.Neg()
+		return -q.Value()
+	}
+	return q.Value()
 }
 
 // encode writes TOML as a cluster does: sorted, two spaces for each level.

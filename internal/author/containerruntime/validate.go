@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/problem"
 )
 
 // The limits of a cluster.
@@ -36,10 +37,10 @@ func (s Settings) judge(n document.Node) {
 		n.Get("overlaySize").Fail("invalid overlaySize %q, cannot be less than 0", q)
 	}
 	if s.LogLevel != "" && !slices.Contains(logLevels(), s.LogLevel) {
-		n.Get("logLevel").Fail("invalid LogLevel %s, must be one of %s", document.Quoted(s.LogLevel), strings.Join(logLevels(), ", "))
+		n.Get("logLevel").Fail("invalid LogLevel %s, must be one of %s", problem.Quoted(s.LogLevel), strings.Join(logLevels(), ", "))
 	}
 	if !slices.Contains([]string{"", "crun", "runc"}, s.DefaultRuntime) {
-		n.Get("defaultRuntime").Fail("invalid DefaultRuntime %s, must be one of crun, runc", document.Quoted(s.DefaultRuntime))
+		n.Get("defaultRuntime").Fail("invalid DefaultRuntime %s, must be one of crun, runc", problem.Quoted(s.DefaultRuntime))
 	}
 	if n.IsEmpty() {
 		n.Warn("it sets nothing")

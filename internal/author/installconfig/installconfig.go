@@ -19,12 +19,13 @@ import (
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
 // Decode makes the MachineConfigs of an install-config, in the order of its pools.
 // There are none if the report has an error.
-func Decode(file string, data []byte, rules machineconfig.Rules) ([]*machineconfig.MachineConfig, machineconfig.Report) {
+func Decode(file string, data []byte, rules machineconfig.Rules) ([]*machineconfig.MachineConfig, problem.Report) {
 	var pools []pool
 	documents := 0
 	report := document.Read(file, data, func(root document.Node) {
@@ -40,7 +41,8 @@ func Decode(file string, data []byte, rules machineconfig.Rules) ([]*machineconf
 		}
 	})
 	if documents == 0 && len(report) == 0 {
-		report.Add(machineconfig.Problem{File: file, Path: "$", Severity: machineconfig.Error, Message: "it is no install-config: it is empty"})
+		report.Fail("$", "it is no install-config: it is empty")
+		report = report.In(file)
 	}
 	if report.Failed() {
 		return nil, report
@@ -99,10 +101,10 @@ func readCompute(n document.Node, policy kargs.Policy) []pool {
 			name = "worker"
 		}
 		if name != "worker" && name != "edge" {
-			item.Get("name").Fail("it is %s; the installer knows compute pools worker and edge", document.Quoted(name))
+			item.Get("name").Fail("it is %s; the installer knows compute pools worker and edge", problem.Quoted(name))
 		}
 		if names[name] {
-			item.Get("name").Fail("there is another compute pool %s", document.Quoted(name))
+			item.Get("name").Fail("there is another compute pool %s", problem.Quoted(name))
 		}
 		names[name] = true
 		p, ok := readPool(item, "worker", policy)
@@ -140,7 +142,7 @@ func readHyperthreading(n document.Node, line kargs.Line) bool {
 	case value == "Disabled":
 		return true
 	case value != "" && value != "Enabled":
-		n.Fail("it is %s, neither Enabled nor Disabled", document.Quoted(value))
+		n.Fail("it is %s, neither Enabled nor Disabled", problem.Quoted(value))
 	case value == "Enabled" && line.DisablesThreads():
 		n.Fail("it is Enabled, and the pool's kernelArguments switch it off")
 	}
@@ -158,11 +160,11 @@ func readPartitions(n document.Node) pinning.Workloads {
 		item.Known("a workload partition", "name", "cpuIDs")
 		name := item.Get("name").Text()
 		if name != "management" {
-			item.Get("name").Fail("it is %s; the one workload that has partitions is management", document.Quoted(name))
+			item.Get("name").Fail("it is %s; the one workload that has partitions is management", problem.Quoted(name))
 			continue
 		}
 		if _, twice := workloads[name]; twice {
-			item.Get("name").Fail("there is another partition %s", document.Quoted(name))
+			item.Get("name").Fail("there is another partition %s", problem.Quoted(name))
 		}
 		_, set, err := pinning.ParseAssignment(name + "=" + item.Get("cpuIDs").Text())
 		if err != nil {
@@ -216,11 +218,7 @@ func (p pool) together(rules machineconfig.Rules) {
 		p.at.Fail("%v", err)
 		return
 	}
-	for _, problem := range machineconfig.Check(merged, rules) {
-		add := p.at.Fail
-		if problem.Severity == machineconfig.Warning {
-			add = p.at.Warn
-		}
-		add("its MachineConfigs together: %s: %s", problem.Path, problem.Message)
+	for _, found := range machineconfig.Check(merged, rules) {
+		p.at.Report.Add(found.Within(p.at.Path, "its MachineConfigs together: "+found.Path+": "))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	v32 "github.com/coreos/ignition/v2/config/v3_2"
 
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/problem"
 )
 
 // Versions are those that a config can be written in, the newest first.
@@ -12,7 +13,7 @@ func Versions() []string { return append(ignition.Versions(), newest2) }
 
 // Down writes a config in one of Versions. It refuses, with all the places, what that
 // version has no words for.
-func Down(config Config, version string) ([]byte, []Problem) {
+func Down(config Config, version string) ([]byte, problem.Report) {
 	if version != newest2 {
 		return ignition.Down(config, version)
 	}
@@ -22,14 +23,14 @@ func Down(config Config, version string) ([]byte, []Problem) {
 	}
 	parsed, _, err := v32.Parse(raw)
 	if err != nil {
-		return nil, []Problem{{Message: err.Error()}}
+		return nil, problem.Report{problem.Errorf("", "%v", err)}
 	}
 	old, err := v32tov22.Translate(parsed)
 	if err != nil {
-		return nil, []Problem{{Message: "it cannot be translated to version 2.2: " + err.Error()}}
+		return nil, problem.Report{problem.Errorf("", "it cannot be translated to version 2.2: %v", err)}
 	}
 	raw = ignition.Pruned(old)
-	if _, problems := read2(raw, newest2); ignition.Failed(problems) {
+	if _, problems := read2(raw, newest2); problems.Failed() {
 		return nil, problems
 	}
 	return raw, nil

@@ -15,6 +15,7 @@ import (
 
 	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/problem"
 )
 
 func TestParseEveryVersion(t *testing.T) {
@@ -55,7 +56,7 @@ func TestParseRefuses(t *testing.T) {
 		`{"ignition":{"version":"2.2.0"},"nonsense":{}}`:                                                                                           "nonsense",
 	} {
 		_, problems := legacy.Parse([]byte(in))
-		if !ignition.Failed(problems) || !strings.Contains(text(problems), want) {
+		if !problems.Failed() || !strings.Contains(text(problems), want) {
 			t.Errorf("%s\n%s\nwant %s", in, text(problems), want)
 		}
 	}
@@ -70,7 +71,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func text(problems []ignition.Problem) string {
+func text(problems problem.Report) string {
 	var b strings.Builder
 	for _, p := range problems {
 		fmt.Fprintf(&b, "%s: %s\n", p.Path, p.Message)
@@ -127,7 +128,7 @@ func TestVersion2Order(t *testing.T) {
 func parse(t *testing.T, in string) ignition.Config {
 	t.Helper()
 	config, problems := legacy.Parse([]byte(in))
-	if ignition.Failed(problems) {
+	if problems.Failed() {
 		t.Fatalf("%s\n%s", in, text(problems))
 	}
 	return config
@@ -311,7 +312,7 @@ func TestLargeVersion2(t *testing.T) {
 		raw := `{"ignition":{"version":"2.2.0"},"storage":{"files":[` + b.String() + `{"filesystem":"root","path":"` + last + `"}]}}`
 		start := time.Now()
 		config, problems := legacy.Parse([]byte(raw))
-		if last[0] == '/' && (ignition.Failed(problems) || len(config.Storage.Files) != 20_001) || last[0] != '/' && !strings.Contains(text(problems), "path not absolute") {
+		if last[0] == '/' && (problems.Failed() || len(config.Storage.Files) != 20_001) || last[0] != '/' && !strings.Contains(text(problems), "path not absolute") {
 			t.Errorf("%d files, %s", len(config.Storage.Files), text(problems))
 		}
 		if took := time.Since(start); took > time.Minute {

@@ -6,7 +6,6 @@ package legacy
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -25,44 +24,43 @@ import (
 
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/problem"
 )
 
 // Parse reads a config of the versions 2.0 to 2.2, or one that ignition.Parse reads. It
 // reports everything that is wrong.
-func Parse(raw []byte) (Config, []Problem) {
-	version, problem := ignition.VersionOf(raw)
-	if problem != nil || !strings.HasPrefix(version, "2.") {
+func Parse(raw []byte) (Config, problem.Report) {
+	version, wrong := ignition.VersionOf(raw)
+	if wrong.Failed() || !strings.HasPrefix(version, "2.") {
 		return ignition.Parse(raw)
 	}
-	if problem := ignition.CheckSize(raw); problem != nil {
-		return Config{}, []Problem{*problem}
+	if wrong := ignition.CheckSize(raw); wrong.Failed() {
+		return Config{}, wrong
 	}
 	return parse2(raw, version)
 }
 
-// What both packages speak of.
-type (
-	Config  = ignition.Config
-	Problem = ignition.Problem
-)
+// Config is a config of version 3, as in package ignition.
+type Config = ignition.Config
 
 // parse2 reads a config of version 2 and translates it to version 3.
-func parse2(raw []byte, version string) (Config, []Problem) {
+func parse2(raw []byte, version string) (Config, problem.Report) {
 	if !slices.Contains([]string{"2.0.0", "2.1.0", "2.2.0"}, version) {
-		return Config{}, []Problem{{Path: ".ignition.version", Message: "of version 2 only 2.0.0 to 2.2.0 are supported"}}
+		return Config{}, problem.Report{problem.Errorf(".ignition.version", "of version 2 only 2.0.0 to 2.2.0 are supported")}
 	}
 	parsed, problems := read2(raw, version)
-	if ignition.Failed(problems) {
+	if problems.Failed() {
 		return Config{}, problems
 	}
-	if problems = append(problems, unsupported(parsed)...); ignition.Failed(problems) {
+	if problems = append(problems, unsupported(parsed)...); problems.Failed() {
 		return Config{}, problems
 	}
 	collapse(&parsed)
 	// The file system "root" is the one that is booted.
 	v30, err := v23tov30.Translate(v23.Translate(parsed), map[string]string{"root": "/"})
 	if err != nil {
-		return Config{}, append(problems, Problem{Message: "it cannot be translated to version 3: " + err.Error()})
+		problems.Fail("", "it cannot be translated to version 3: %v", err)
+		return Config{}, problems
 	}
 	config := to35.Translate(to34.Translate(to33.Translate(to32.Translate(to31.Translate(v30)))))
 	return config, append(problems, validate3(config)...)
@@ -73,34 +71,40 @@ func parse2(raw []byte, version string) (Config, []Problem) {
 const maxPlaced = 256 << 10
 
 // read2 reads a config of version 2 and lets its own package judge it.
-func read2(raw []byte, version string) (old.Config, []Problem) {
+func read2(raw []byte, version string) (old.Config, problem.Report) {
 	if config, problems, ok := readUnplaced2(raw); ok && version == newest2 && (len(problems) == 0 || len(raw) > maxPlaced) {
 		return config, problems
 	}
 	if len(raw) > maxPlaced {
-		return old.Config{}, []Problem{{Message: fmt.Sprintf("it has more than %d bytes and so must be of version %s at least, and of no member that is unknown there", maxPlaced, newest2)}}
+		return old.Config{}, problem.Report{problem.Errorf("", "it has more than %d bytes and so must be of version %s at least, and of no member that is unknown there", maxPlaced, newest2)}
 	}
 	parsed, rep, err := v22.Parse(raw)
 	problems := problems2(raw, rep)
 	if err != nil && len(problems) == 0 {
-		problems = append(problems, Problem{Message: err.Error()})
+		problems.Fail("", "%v", err)
 	}
 	return parsed, problems
 }
 
 // readUnplaced2 reads a config of version 2.2, if it is one, and says what is wrong
 // but not where, each thing once.
-func readUnplaced2(raw []byte) (old.Config, []Problem, bool) {
+func readUnplaced2(raw []byte) (old.Config, problem.Report, bool) {
 	var config old.Config
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&config); err != nil {
 		return config, nil, false
 	}
-	var problems []Problem
+	var problems problem.Report
 	for _, e := range validate.ValidateWithoutSource(reflect.ValueOf(config)).Entries {
-		p := Problem{Warning: e.Kind != oldreport.EntryError, Message: "in it: " + e.Message}
-		if e.Kind != oldreport.EntryInfo && !slices.Contains(problems, p) {
+		if e.Kind == oldreport.EntryInfo {
+			continue
+		}
+		p := problem.Warningf("", "in it: %s", e.Message)
+		if e.Kind == oldreport.EntryError {
+			p.Severity = problem.Error
+		}
+		if !slices.Contains(problems, p) {
 			problems = append(problems, p)
 		}
 	}
@@ -111,14 +115,14 @@ func readUnplaced2(raw []byte) (old.Config, []Problem, bool) {
 const newest2 = "2.2.0"
 
 // validate3 lets Ignition judge what was not parsed but made.
-func validate3(config Config) []Problem {
+func validate3(config Config) problem.Report {
 	_, problems := ignition.Parse(ignition.Marshal(config))
 	return problems
 }
 
 // problems2 is the report of version 2's parser, which knows lines and columns.
-func problems2(raw []byte, rep oldreport.Report) []Problem {
-	var problems []Problem
+func problems2(raw []byte, rep oldreport.Report) problem.Report {
+	var problems problem.Report
 	for _, e := range rep.Entries {
 		if e.Kind == oldreport.EntryInfo {
 			continue
@@ -127,12 +131,11 @@ func problems2(raw []byte, rep oldreport.Report) []Problem {
 		if e.Line > 0 {
 			path = jsonpath.At(raw, offset(raw, e.Line, e.Column))[1:]
 		}
-		unknown := strings.HasPrefix(e.Message, "Config has unrecognized key")
-		problems = append(problems, Problem{
-			Path:    path,
-			Warning: e.Kind != oldreport.EntryError && !unknown,
-			Message: e.Message,
-		})
+		if e.Kind == oldreport.EntryError || strings.HasPrefix(e.Message, "Config has unrecognized key") {
+			problems.Fail(path, "%s", e.Message)
+		} else {
+			problems.Warn(path, "%s", e.Message)
+		}
 	}
 	return problems
 }
@@ -149,12 +152,11 @@ func offset(raw []byte, line, column int) int64 {
 // unsupported names what would end up elsewhere or be lost: entries on other file
 // systems than the one that is booted, other users than core, and several parts of
 // one file.
-func unsupported(config old.Config) []Problem {
-	var problems []Problem
+func unsupported(config old.Config) problem.Report {
+	var problems problem.Report
 	node := func(list string, i int, n old.Node) {
 		if n.Filesystem != "root" {
-			problems = append(problems, Problem{Path: jsonpath.Of("storage", list, i, "filesystem"),
-				Message: fmt.Sprintf("only the file system root is supported, not %.100q", n.Filesystem)})
+			problems.Fail(jsonpath.Of("storage", list, i, "filesystem"), "only the file system root is supported, not %.100q", n.Filesystem)
 		}
 	}
 	for i, f := range config.Storage.Files {
@@ -166,11 +168,10 @@ func unsupported(config old.Config) []Problem {
 	for i, l := range config.Storage.Links {
 		node("links", i, l.Node)
 	}
-	problems = append(problems, appended(config.Storage.Files)...)
+	problems.Add(appended(config.Storage.Files)...)
 	for i, u := range config.Passwd.Users {
 		if u.Name != "core" {
-			problems = append(problems, Problem{Path: jsonpath.Of("passwd", "users", i),
-				Message: fmt.Sprintf("only the user core is supported, not %.100q", u.Name)})
+			problems.Fail(jsonpath.Of("passwd", "users", i), "only the user core is supported, not %.100q", u.Name)
 		}
 	}
 	return problems
@@ -178,14 +179,14 @@ func unsupported(config old.Config) []Problem {
 
 // appended names the files that several entries make together: neither version 3
 // nor the machine-config operator can say that.
-func appended(files []old.File) []Problem {
+func appended(files []old.File) problem.Report {
 	appends := map[string]bool{} // by path: whether an entry before does
-	var problems []Problem
+	var problems problem.Report
 	for i, f := range files {
 		before, again := appends[f.Path]
 		if again && (before || f.Append) {
-			problems = append(problems, Problem{Path: jsonpath.Of("storage", "files", i),
-				Message: fmt.Sprintf("%.100q is there before, and appended to: write it as one file", f.Path)})
+			problems.Add(problem.Errorf(jsonpath.Of("storage", "files", i), "%.100q is there before, and appended to", f.Path).
+				WithHint("write it as one file"))
 		}
 		appends[f.Path] = before || f.Append
 	}

@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
@@ -39,7 +40,7 @@ func CheckConfig(n document.Node, config ignition.Config) {
 func checkNames(n document.Node, config ignition.Config) {
 	check := func(name string, slash bool, steps ...any) {
 		if strings.ContainsFunc(name, unicode.IsControl) || !slash && strings.Contains(name, "/") {
-			n.At(jsonpath.Of(steps...)).Fail("%s cannot be the name of a file", document.Quoted(name))
+			n.At(jsonpath.Of(steps...)).Fail("%s cannot be the name of a file", problem.Quoted(name))
 		}
 	}
 	for i, f := range config.Storage.Files {
@@ -81,8 +82,8 @@ func checkFiles(n document.Node, config ignition.Config) {
 
 // Check judges a merged MachineConfig: what only all of its parts together can
 // get wrong. The paths are those of the merged object.
-func Check(m *MachineConfig, rules Rules) Report {
-	var report Report
+func Check(m *MachineConfig, rules Rules) problem.Report {
+	var report problem.Report
 	spec.Contradictions("$.spec", m.Spec.KernelArguments, m.Spec.FIPS, &report)
 	if slices.Contains(m.Spec.Extensions, "kernel-devel") && m.Spec.KernelType != "" && m.Spec.KernelType != "default" {
 		report.Fail("$.spec.extensions", "kernel-devel fits the default kernel only, not kernelType %s", m.Spec.KernelType)
@@ -99,10 +100,10 @@ func Check(m *MachineConfig, rules Rules) Report {
 
 // checkConfig lets Ignition judge the merged config, which can be wrong though
 // each part was right, and checks the pinning files in it.
-func checkConfig(config ignition.Config, line kargs.Line, rules Rules, report *Report) {
+func checkConfig(config ignition.Config, line kargs.Line, rules Rules, report *problem.Report) {
 	n := document.Node{Path: "$.spec.config", Report: report}
 	_, problems := legacy.Parse(ignition.Marshal(config))
-	reportIgnition(n, slices.DeleteFunc(problems, func(p ignition.Problem) bool { return p.Warning })) // told of each part
+	report.Add(problems.Errors().Below(n.Path)...) // the warnings are told of each part
 	checkPinning(n.At(".storage.files"), config, line, rules)
 }
 
@@ -120,11 +121,7 @@ func checkPinning(n document.Node, config ignition.Config, line kargs.Line, rule
 	}
 	found := pinning.Inspect(pinning.Input{Files: contents, Machine: pinning.CPUsOnly(rules.CPUs), Line: line})
 	for _, p := range found.Problems {
-		add := n.Fail
-		if p.Severity == pinning.Warning {
-			add = n.Warn
-		}
-		add("file %s: %s", p.Path, p.Message)
+		n.Report.Add(p.Within(n.Path, "file "+p.Path+": "))
 	}
 	if arg, _ := line.ThreadsOff(); arg != "" && len(found.Workloads) > 0 {
 		n.Report.Warn("$.spec.kernelArguments", "%s switches the second threads of all cores off: of the CPUs of the workloads %s none may be one",
@@ -133,7 +130,7 @@ func checkPinning(n document.Node, config ignition.Config, line kargs.Line, rule
 }
 
 // checkThreads finds arguments that switch threads both on and off.
-func checkThreads(line kargs.Line, report *Report) {
+func checkThreads(line kargs.Line, report *problem.Report) {
 	on := slices.Contains(line.Values("smt-enabled"), "on") || slices.Contains(line.Values("smt-enabled"), "1")
 	if on && line.DisablesThreads() {
 		report.Fail("$.spec.kernelArguments", "smt-enabled asks for hyperthreading and nosmt forbids it")
@@ -141,7 +138,7 @@ func checkThreads(line kargs.Line, report *Report) {
 }
 
 // checkSize holds the object against what a cluster can store.
-func checkSize(m *MachineConfig, report *Report) {
+func checkSize(m *MachineConfig, report *problem.Report) {
 	data, err := m.MarshalJSON()
 	switch {
 	case err != nil:

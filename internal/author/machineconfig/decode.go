@@ -1,7 +1,6 @@
 package machineconfig
 
 import (
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,13 +10,14 @@ import (
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/problem"
 )
 
 // Decode reads all MachineConfigs of a file: YAML or JSON, one or several
 // documents or lists of them. The report holds everything that is wrong with
 // any, with file and line; what could be read is returned nevertheless, so that
 // more can be said about it.
-func Decode(file string, data []byte, rules Rules) ([]*MachineConfig, Report) {
+func Decode(file string, data []byte, rules Rules) ([]*MachineConfig, problem.Report) {
 	var all []*MachineConfig
 	report := document.Read(file, data, func(root document.Node) {
 		for _, n := range objects(root) {
@@ -28,20 +28,21 @@ func Decode(file string, data []byte, rules Rules) ([]*MachineConfig, Report) {
 		}
 	})
 	if len(all)+len(report) == 0 {
-		report.Add(Problem{File: file, Path: "$", Severity: Warning, Message: "it holds no MachineConfig"})
+		report.Warn("$", "it holds no MachineConfig")
 	}
-	return all, report
+	return all, report.In(file)
 }
 
 // SameNames reports MachineConfigs that have one name: a cluster could hold only
 // one of them.
-func SameNames(all []*MachineConfig) Report {
-	var report Report
+func SameNames(all []*MachineConfig) problem.Report {
+	var report problem.Report
 	files := map[string]string{}
 	for _, mc := range all {
 		if other, again := files[mc.Name]; again && mc.Name != "" {
-			report.Add(Problem{File: mc.file, Path: "$.metadata.name", Severity: Error,
-				Message: "the name " + document.Quoted(mc.Name) + " is that of another MachineConfig too, in " + other})
+			p := problem.Errorf("$.metadata.name", "the name %s is that of another MachineConfig too, in %s", problem.Quoted(mc.Name), other)
+			p.File = mc.file
+			report.Add(p)
 		}
 		files[mc.Name] = mc.file
 	}
@@ -56,7 +57,7 @@ func objects(root document.Node) []document.Node {
 		}
 		return nil
 	}
-	if kind, _ := root.Get("kind").Value.(string); kind == "List" || kind == spec.Kind+"List" {
+	if kind := root.Get("kind"); kind.Is("List", spec.Kind+"List") {
 		root.Known("a list", "kind", "apiVersion", "metadata", "items")
 		return root.Get("items").Items()
 	}
@@ -68,7 +69,7 @@ func decodeObject(n document.Node, rules Rules) *MachineConfig {
 	if !spec.Identity(n) {
 		return nil
 	}
-	if kind, _ := n.Get("kind").Value.(string); kind != "" && kind != spec.Kind {
+	if kind := n.Get("kind"); kind.IsText() && !kind.Is("", spec.Kind) {
 		return nil // all that follows would be about another thing
 	}
 	n.Known(thisAPI, "kind", "apiVersion", "metadata", "spec")
@@ -103,12 +104,12 @@ func decodeMetadata(n document.Node, mc *MachineConfig) {
 	case name.IsNull() || mc.Name == "":
 		name.Fail("it is missing")
 	case len(mc.Name) > 253 || !objectName.MatchString(mc.Name):
-		name.Fail("%s is no object's name: lower case letters, digits, - and . only, at most 253", document.Quoted(mc.Name))
+		name.Fail("%s is no object's name: lower case letters, digits, - and . only, at most 253", problem.Quoted(mc.Name))
 	}
 	mc.Labels = n.Get("labels").Texts()
 	mc.Annotations = n.Get("annotations").Texts()
 	if role := mc.Role(); role != "" && !objectName.MatchString(role) {
-		n.Get("labels").At(jsonpath.Member(RoleLabel)).Fail("%s is no role's name: lower case letters, digits, - and . only", document.Quoted(role))
+		n.Get("labels").At(jsonpath.Member(RoleLabel)).Fail("%s is no role's name: lower case letters, digits, - and . only", problem.Quoted(role))
 	}
 	if mc.Role() == "" && !strings.HasPrefix(mc.Name, renderedPrefix) {
 		n.Get("labels").Warn("the label %s is missing: no role takes this MachineConfig", RoleLabel)
@@ -139,7 +140,7 @@ func decodeExtensions(n document.Node) []string {
 	for _, item := range n.Items() {
 		name := item.Text()
 		if !slices.Contains(known, name) {
-			item.Fail("there is no extension %s; there are %s", document.Quoted(name), strings.Join(known, ", "))
+			item.Fail("there is no extension %s; there are %s", problem.Quoted(name), strings.Join(known, ", "))
 		}
 		names = append(names, name)
 	}
@@ -149,28 +150,23 @@ func decodeExtensions(n document.Node) []string {
 func decodeKernelType(n document.Node) string {
 	kind := n.Text()
 	if !slices.Contains([]string{"", "default", kernelRealtime, kernel64k}, kind) {
-		n.Fail("there is no kernel type %s; there are default, %s and %s", document.Quoted(kind), kernelRealtime, kernel64k)
+		n.Fail("there is no kernel type %s; there are default, %s and %s", problem.Quoted(kind), kernelRealtime, kernel64k)
 	}
 	return kind
 }
 
 // decodeConfig reads the Ignition config.
 func decodeConfig(n document.Node) *ignition.Config {
-	if _, ok := n.Value.(string); ok {
+	if n.IsText() {
 		n.Fail("it is a string: an Ignition config stands here as an object, not as its text")
 		return nil
 	}
 	if !n.Object() {
 		return nil
 	}
-	raw, err := json.Marshal(n.Value)
-	if err != nil {
-		n.Fail("cannot be written as JSON: %v", err)
-		return nil
-	}
-	config, problems := legacy.Parse(raw)
-	reportIgnition(n, problems)
-	if ignition.Failed(problems) {
+	config, problems := legacy.Parse(n.JSON())
+	n.Report.Add(problems.Below(n.Path)...)
+	if problems.Failed() {
 		return nil
 	}
 	if version := n.Get("ignition").Get("version"); ignition.Later(version.Text()) {
@@ -178,15 +174,4 @@ func decodeConfig(n document.Node) *ignition.Config {
 	}
 	CheckConfig(n, config)
 	return &config
-}
-
-// reportIgnition reports problems of the Ignition config that n is.
-func reportIgnition(n document.Node, problems []ignition.Problem) {
-	for _, p := range problems {
-		add := n.At(p.Path).Fail
-		if p.Warning {
-			add = n.At(p.Path).Warn
-		}
-		add("%s", p.Message)
-	}
 }

@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/problem"
 )
 
 // manifestVersion is the Ignition version of a manifest: the oldest that has all
@@ -28,7 +28,7 @@ type Manifest struct {
 func (m Manifest) Check() error {
 	for what, name := range map[string]string{"name": m.Name, "role": m.Role} {
 		if len(name) > 63 && what == "role" || len(name) > 253 || !objectName.MatchString(name) {
-			return fmt.Errorf("cannot use the %s %s: lower case letters, digits, - and . only", what, document.Quoted(name))
+			return fmt.Errorf("cannot use the %s %s: lower case letters, digits, - and . only", what, problem.Quoted(name))
 		}
 	}
 	return nil

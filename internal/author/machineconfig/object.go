@@ -12,24 +12,10 @@ import (
 	"encoding/json"
 	"strings"
 
-	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
-)
-
-// A report, by its name in package document.
-type (
-	Report   = document.Report
-	Problem  = document.Problem
-	Severity = document.Severity
-)
-
-// The severities.
-const (
-	Error   = document.Error
-	Warning = document.Warning
 )
 
 // RoleLabel is the label that names a MachineConfig's role.

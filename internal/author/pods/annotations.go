@@ -3,9 +3,12 @@ package pods
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/pinning"
 )
 
@@ -64,11 +67,11 @@ func (s Syntax) annotation(name string, shares, limit int64) (key, value string)
 }
 
 // limitOf is the limit that an annotation of an earlier run carries, or 0.
-func limitOf(annotations object, name string) int64 {
+func limitOf(annotations map[string]string, name string) int64 {
 	var value struct {
 		Limit int64 `json:"cpulimit"`
 	}
-	if json.Unmarshal([]byte(annotations.text(pinning.AnnotationPrefix+"/"+name)), &value) != nil {
+	if json.Unmarshal([]byte(annotations[pinning.AnnotationPrefix+"/"+name]), &value) != nil {
 		return 0
 	}
 	return max(value.Limit, 0)
@@ -93,48 +96,48 @@ func setsCPUs(key, value string) bool {
 }
 
 // target is the workload type that a pod's annotations choose; "" if none.
-func target(annotations object) (workload string, err error) {
+func target(annotations document.Node) string {
 	var keys []string
-	for _, key := range annotations.names() {
+	for key := range annotations.Members() {
 		if strings.HasPrefix(key, pinning.ActivationPrefix) {
 			keys = append(keys, key)
 		}
 	}
 	switch len(keys) {
 	case 0:
-		return "", nil
+		return ""
 	case 1:
 	default:
-		return "", fmt.Errorf("the pod can not have more than one workload annotations: %s", strings.Join(keys, ", "))
+		annotations.Fail("the pod can not have more than one workload annotations: %s", strings.Join(keys, ", "))
+		return ""
 	}
-	workload = strings.TrimPrefix(keys[0], pinning.ActivationPrefix)
+	workload := strings.TrimPrefix(keys[0], pinning.ActivationPrefix)
 	if workload == "" {
-		return "", fmt.Errorf("the workload annotation key should have format %s<workload_type>", pinning.ActivationPrefix)
+		annotations.Fail("the workload annotation key should have format %s<workload_type>", pinning.ActivationPrefix)
 	}
-	return workload, nil
+	return workload
 }
 
 // checkEffect checks the value of the annotation that chooses a workload. The only
 // effect there is is also the default; kubelet reads none, while the API server
 // wants it to be there.
-func checkEffect(annotations object, workload string) error {
-	key := pinning.ActivationPrefix + workload
+func checkEffect(annotation document.Node) {
 	var value map[string]string
-	if err := json.Unmarshal([]byte(annotations.text(key)), &value); err != nil {
-		return fmt.Errorf("annotation %s: its value is not an object as %s: %w", key, preferred, err)
+	if err := json.Unmarshal([]byte(annotation.Text()), &value); err != nil {
+		annotation.Fail("its value is not an object as %s: %v", preferred, err)
+		return
 	}
 	if value == nil {
-		return fmt.Errorf("annotation %s: its value is not an object as %s", key, preferred)
+		annotation.Fail("its value is not an object as %s", preferred)
 	}
-	for member := range value {
+	for _, member := range slices.Sorted(maps.Keys(value)) {
 		if member != "effect" {
-			return fmt.Errorf("annotation %s: unknown member %q", key, member)
+			annotation.Fail("unknown member %q", member)
 		}
 	}
 	if effect, given := value["effect"]; given && effect != "PreferredDuringScheduling" {
-		return fmt.Errorf(`annotation %s: only "PreferredDuringScheduling" effect is supported, not %q`, key, effect)
+		annotation.Fail(`only "PreferredDuringScheduling" effect is supported, not %q`, effect)
 	}
-	return nil
 }
 
 // preferred is the value with the only effect there is.

@@ -12,13 +12,15 @@
 package pods
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/problem"
 )
 
 // Options say how manifests are changed.
@@ -59,105 +61,82 @@ type RemovedAnnotation struct {
 }
 
 // Mutate changes the manifest of one pod, in YAML or JSON. A manifest that needs
-// no change comes back byte for byte. An error means that the API server would
-// refuse such a pod, or that the manifest is not one.
-func Mutate(manifest []byte, o Options) ([]byte, Decision, error) {
+// no change comes back byte for byte. The report has an error, and there is no manifest,
+// if the API server would refuse such a pod, or if it is none. File is its name there.
+func Mutate(file string, manifest []byte, o Options) ([]byte, Decision, problem.Report) {
 	if o.Shares == nil {
 		o.Shares = Shares
 	}
-	doc, err := parse(manifest)
-	if err != nil {
-		return nil, Decision{}, err
-	}
-	p, err := newPod(object{doc.root})
-	if err != nil {
-		return nil, Decision{}, err
-	}
-	before, err := doc.bytes()
-	if err != nil {
-		return nil, Decision{}, err
-	}
-	if err := p.mutate(o); err != nil {
-		return nil, p.decision, err
-	}
-	after, err := doc.bytes()
-	if err != nil || string(before) == string(after) {
-		return manifest, p.decision, err
-	}
-	p.decision.Changed = true
-	return after, p.decision, nil
+	p := &pod{}
+	out, report := document.Edit(file, manifest, func(root document.Node) {
+		if p.read(root); !root.Report.Failed() {
+			p.mutate(o)
+		}
+	})
+	p.decision.Changed = !report.Failed() && !bytes.Equal(out, manifest)
+	return out, p.decision, report
 }
 
 // pod is a manifest that is being changed.
 type pod struct {
-	metadata, annotations object
+	metadata, annotations document.Node
+	texts                 map[string]string // the annotations, as they were
 	containers            []container
 	namespace             string
-	written               []string // resource annotations
+	written               map[string]bool // resource annotations
 	decision              Decision
 }
 
-func newPod(root object) (*pod, error) {
-	if kind, version := root.text("kind"), root.text("apiVersion"); kind != "Pod" || version != "v1" {
-		return nil, fmt.Errorf("it is %q of %q, not a Pod of v1", kind, version)
+// read reads a manifest, of which nothing is changed if the report fails.
+func (p *pod) read(root document.Node) {
+	if !root.Object() {
+		return
 	}
-	metadata, err := root.child("metadata")
-	if err != nil {
-		return nil, err
+	if kind, version := root.Get("kind").Text(), root.Get("apiVersion").Text(); kind != "Pod" || version != "v1" {
+		root.Fail("it is %q of %q, not a Pod of v1", kind, version)
+		return
 	}
-	annotations, err := metadata.child("annotations")
-	if err != nil {
-		return nil, fmt.Errorf("metadata.%w", err)
+	spec := root.Get("spec")
+	spec.Object()
+	if resources := spec.Get("resources"); !resources.IsNull() {
+		resources.Fail("not implemented: resources of the pod as a whole")
 	}
-	spec, err := root.child("spec")
-	if err != nil {
-		return nil, err
-	}
-	if spec.get("resources") != nil {
-		return nil, errors.New("not implemented: spec.resources, which are of the pod as a whole")
-	}
-	p := &pod{metadata: metadata, annotations: annotations, namespace: metadata.text("namespace")}
-	if p.containers, err = readContainers(spec); err != nil {
-		return nil, err
-	}
-	if len(p.containers) == 0 {
-		return nil, errors.New("it has no containers")
-	}
-	if p.namespace == "" {
+	p.containers = readContainers(spec)
+	p.metadata = root.Get("metadata")
+	p.metadata.Object()
+	p.annotations, p.written = p.metadata.Get("annotations"), map[string]bool{}
+	p.texts = p.annotations.Texts()
+	if p.namespace = p.metadata.Get("namespace").Text(); p.namespace == "" {
 		p.namespace = "default"
 	}
 	p.decision = Decision{
-		Pod: p.namespace + "/" + metadata.text("name"), QoS: quality(p.containers),
+		Pod: p.namespace + "/" + p.metadata.Get("name").Text(), QoS: quality(p.containers),
 		Containers: []ContainerDecision{}, Removed: []RemovedAnnotation{},
 	}
-	return p, nil
 }
 
-func (p *pod) mutate(o Options) error {
-	workload, err := target(p.annotations)
-	if err != nil {
-		return err
+func (p *pod) mutate(o Options) {
+	workload := target(p.annotations)
+	if p.annotations.Report.Failed() {
+		return
 	}
 	p.decision.Workload = workload
 	p.judgeAnnotations()
 	defer p.strip()
 	if workload == "" {
 		p.decision.Reason = "it chooses no workload"
-		return p.checkUnpinned()
+		p.checkUnpinned()
+		return
 	}
-	warning, err := p.obstacle(workload, o)
-	if err != nil {
-		return err
-	}
-	if warning != "" {
+	if warning := p.obstacle(workload, o); warning != "" {
 		p.leave(warning)
-		return p.checkUnpinned()
+		p.checkUnpinned()
+		return
 	}
 	p.decision.Reason = "it chooses the workload " + workload
 	for i := range p.containers {
 		p.pin(&p.containers[i], resourceOf(workload), o)
 	}
-	return nil
 }
 
 // resourceOf is the resource that stands for the CPUs of a workload.
@@ -166,25 +145,24 @@ func resourceOf(workload string) string { return workload + "." + resourceSuffix
 const resourceSuffix = "workload.openshift.io/cores"
 
 // checkUnpinned refuses a pod of no workload that requests the resource of one.
-func (p *pod) checkUnpinned() error {
+func (p *pod) checkUnpinned() {
 	for _, c := range p.containers {
 		for _, resource := range slices.Sorted(maps.Keys(c.requests)) {
 			if strings.HasSuffix(resource, resourceSuffix) {
-				return fmt.Errorf("container %s: the pod without workload annotations can not have containers with workload resources %q", c.name, resource)
+				c.at.Get("resources").Fail("the pod without workload annotations can not have containers with workload resources %q", resource)
 			}
 		}
 	}
-	return nil
 }
 
 // judgeAnnotations notes which resource annotations the pod came with and may
 // not keep: what a container gets is worked out from its requests, and which
 // CPUs is nobody's choice but the machine's.
 func (p *pod) judgeAnnotations() {
-	for _, key := range p.annotations.names() {
+	for key, annotation := range p.annotations.Members() {
 		switch {
 		case !isResource(key):
-		case setsCPUs(key, p.annotations.text(key)):
+		case setsCPUs(key, annotation.Text()):
 			p.removed(key, "a pod may not choose its CPUs")
 		case !p.ownAnnotation(key):
 			p.removed(key, "the pod has no such container")
@@ -196,17 +174,13 @@ func (p *pod) judgeAnnotations() {
 
 // annotate writes the resource annotation of a container.
 func (p *pod) annotate(key, value string) {
-	p.annotations.set(key, text(value))
-	p.written = append(p.written, key)
+	p.annotations.SetText(key, value)
+	p.written[key] = true
 }
 
 // strip takes all resource annotations away but those that were written.
 func (p *pod) strip() {
-	for _, key := range p.annotations.names() {
-		if isResource(key) && !slices.Contains(p.written, key) {
-			p.annotations.remove(key)
-		}
-	}
+	p.annotations.RemoveMembers(func(key string) bool { return isResource(key) && !p.written[key] })
 }
 
 func (p *pod) removed(key, reason string) {
@@ -219,29 +193,27 @@ func (p *pod) ownAnnotation(key string) bool {
 	return slices.ContainsFunc(p.containers, func(c container) bool { return c.name == name })
 }
 
-// obstacle is why the pod is left as it is, or "". The error is one that the API
-// server would give.
-func (p *pod) obstacle(workload string, o Options) (string, error) {
+// obstacle is why the pod is left as it is, or "". What it reports are errors that the
+// API server would give.
+func (p *pod) obstacle(workload string, o Options) string {
 	if o.Allowed != nil {
 		allowed, ok := o.Allowed[p.namespace]
 		if !ok {
 			return fmt.Sprintf("skipping pod CPUs requests modifications because the %s namespace is not annotated with %s to allow workload partitioning",
-				p.namespace, AllowedAnnotation), nil
+				p.namespace, AllowedAnnotation)
 		}
 		if !slices.Contains(strings.Split(allowed, ","), workload) {
-			return "", fmt.Errorf("the pod namespace %q does not allow the workload type %s", p.namespace, workload)
+			p.metadata.Get("namespace").Fail("the pod namespace %q does not allow the workload type %s", p.namespace, workload)
 		}
 	}
-	if err := checkEffect(p.annotations, workload); err != nil {
-		return "", err
-	}
+	checkEffect(p.annotations.Get(pinning.ActivationPrefix + workload))
 	if p.decision.QoS == Guaranteed {
-		return "skipping pod CPUs requests modifications because it has guaranteed QoS class", nil
+		return "skipping pod CPUs requests modifications because it has guaranteed QoS class"
 	}
 	if after := quality(withoutCPU(p.containers)); after != p.decision.QoS {
-		return fmt.Sprintf("skipping pod CPUs requests modifications because it will change the pod QoS class from %s to %s", p.decision.QoS, after), nil
+		return fmt.Sprintf("skipping pod CPUs requests modifications because it will change the pod QoS class from %s to %s", p.decision.QoS, after)
 	}
-	return "", nil
+	return ""
 }
 
 // withoutCPU is the containers as they would be.
@@ -257,12 +229,8 @@ func withoutCPU(all []container) []container {
 
 // leave takes the pod out of partitioning and says so in it.
 func (p *pod) leave(warning string) {
-	for _, key := range p.annotations.names() {
-		if strings.HasPrefix(key, pinning.ActivationPrefix) {
-			p.annotations.remove(key)
-		}
-	}
-	p.annotations.set(warningAnnotation, text(warning))
+	p.annotations.RemoveMembers(func(key string) bool { return strings.HasPrefix(key, pinning.ActivationPrefix) })
+	p.annotations.SetText(warningAnnotation, warning)
 	p.decision.Reason, p.decision.Warning = "it stays outside of partitioning", warning
 }
 
@@ -275,10 +243,10 @@ func (p *pod) pin(c *container, resource string, o Options) {
 	switch {
 	case asks:
 		limit := c.limits[resourceCPU]
-		d.Cores, d.Limit, d.Reason = request.Milli(), limit.Milli(), "its CPU request is moved to "+resource
+		d.Cores, d.Limit, d.Reason = milli(request), milli(limit), "its CPU request is moved to "+resource
 		c.move(resource, d.Cores)
 	case moved:
-		d.Cores, d.Limit, d.Reason = cores.Value(), limitOf(p.annotations, c.name), "its CPU request was moved to "+resource+" before"
+		d.Cores, d.Limit, d.Reason = cores.Value(), limitOf(p.texts, c.name), "its CPU request was moved to "+resource+" before"
 	case p.decision.QoS == BestEffort:
 		d.Reason = "the pod is BestEffort"
 	default:
@@ -297,10 +265,10 @@ func (p *pod) pin(c *container, resource string, o Options) {
 // move rewrites a container's requests and limits: the resource is one of those
 // whose limit must be what is requested.
 func (c *container) move(resource string, milli int64) {
-	resources := c.ensure("resources")
+	resources := c.at.Ensure("resources")
 	for _, list := range []string{"requests", "limits"} {
-		amounts := resources.ensure(list)
-		amounts.remove(resourceCPU)
-		amounts.set(resource, number(milli))
+		amounts := resources.Ensure(list)
+		amounts.RemoveMembers(func(key string) bool { return key == resourceCPU })
+		amounts.SetNumber(resource, milli)
 	}
 }

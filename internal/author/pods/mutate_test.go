@@ -94,16 +94,16 @@ spec:
 // is a pod that Kubernetes takes, of the same class, and a second run changes nothing.
 func mutate(t *testing.T, manifest string, o pods.Options) (string, pods.Decision) {
 	t.Helper()
-	out, d, err := pods.Mutate([]byte(manifest), o)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, manifest)
+	out, d, report := pods.Mutate("p.yaml", []byte(manifest), o)
+	if report.Failed() {
+		t.Fatalf("%v\n%s", report, manifest)
 	}
 	if d.Changed == (string(out) == manifest) {
 		t.Errorf("changed is %v, but\n%s", d.Changed, out)
 	}
-	again, second, err := pods.Mutate(out, o)
-	if err != nil || string(again) != string(out) || second.Changed {
-		t.Errorf("a second run: %v, changed %v\n%s", err, second.Changed, again)
+	again, second, report := pods.Mutate("p.yaml", out, o)
+	if report.Failed() || string(again) != string(out) || second.Changed {
+		t.Errorf("a second run: %v, changed %v\n%s", report, second.Changed, again)
 	}
 	before, after := typed(t, []byte(manifest)), typed(t, out)
 	if quality(before) != quality(after) || string(d.QoS) != string(quality(before)) {
@@ -294,9 +294,9 @@ func TestUntouched(t *testing.T) {
 		"{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"x\\u00e9\\/\\ud83d\\ude00\"},\t\"spec\":{\"containers\":[{\"name\":\"c\"}]}}",
 		"# comment\napiVersion:   v1\nkind: 'Pod'\nmetadata: {}\nspec:\n    containers:\n        - name: c\n",
 	} {
-		out, d, err := pods.Mutate([]byte(manifest), pods.Options{})
-		if err != nil || string(out) != manifest || d.Changed {
-			t.Errorf("%v, changed %v:\n%s", err, d.Changed, out)
+		out, d, report := pods.Mutate("p", []byte(manifest), pods.Options{})
+		if len(report) > 0 || string(out) != manifest || d.Changed {
+			t.Errorf("%v, changed %v:\n%s", report, d.Changed, out)
 		}
 	}
 }
@@ -322,9 +322,9 @@ func TestJSONStaysJSON(t *testing.T) {
 }
 
 func TestNamespaces(t *testing.T) {
-	allowed, err := pods.Namespaces([]byte("kind: Namespace\nmetadata:\n  name: openshift-etcd\n  annotations:\n    workload.openshift.io/allowed: management,infra\n---\nkind: Namespace\nmetadata: {name: mine, annotations: {workload.openshift.io/allowed: infra}}\n---\nkind: Namespace\nmetadata: {name: default}\n"))
-	if err != nil || len(allowed) != 2 {
-		t.Fatal(allowed, err)
+	allowed, report := pods.Namespaces("n.yaml", []byte("kind: Namespace\nmetadata:\n  name: openshift-etcd\n  annotations:\n    workload.openshift.io/allowed: management,infra\n---\nkind: Namespace\nmetadata: {name: mine, annotations: {workload.openshift.io/allowed: infra}}\n---\nkind: Namespace\nmetadata: {name: default}\n"))
+	if len(report) > 0 || len(allowed) != 2 {
+		t.Fatal(allowed, report)
 	}
 	o := pods.Options{Allowed: allowed}
 	if out, _ := mutate(t, etcd, o); !strings.Contains(out, "cores") {
@@ -334,11 +334,17 @@ func TestNamespaces(t *testing.T) {
 	if strings.Contains(out, "cores") || !strings.Contains(d.Warning, "the other namespace is not annotated with workload.openshift.io/allowed") {
 		t.Errorf("in a namespace without the annotation: %+v\n%s", d, out)
 	}
-	if _, _, err := pods.Mutate([]byte(strings.Replace(etcd, "openshift-etcd", "mine", 1)), o); err == nil || !strings.Contains(err.Error(), "does not allow the workload type management") {
-		t.Errorf("in a namespace that allows another: %v", err)
+	if _, _, report := pods.Mutate("p.yaml", []byte(strings.Replace(etcd, "openshift-etcd", "mine", 1)), o); !strings.Contains(report.String(), "p.yaml:5: error: $.metadata.namespace: the pod namespace \"mine\" does not allow the workload type management") {
+		t.Errorf("in a namespace that allows another: %v", report)
 	}
-	if _, err := pods.Namespaces([]byte("kind: Pod\nmetadata: {name: x}\n")); err == nil {
-		t.Error("a pod is taken for a namespace")
+	for text, want := range map[string]string{
+		"kind: Pod\nmetadata: {name: x}\n":                                  `n.yaml:1: error: $.kind: it is "Pod", not Namespace`,
+		"kind: Namespace\nmetadata: {}\n---\nkind: Namespace\n":             "n.yaml:4: error: $.metadata.name: it is missing",
+		"kind: Namespace\nmetadata: {name: x, annotations: {a: 1, a: b}}\n": "n.yaml:2: error: $.metadata.annotations.a: it is there more than once",
+	} {
+		if _, report := pods.Namespaces("n.yaml", []byte(text)); !strings.Contains(report.String(), want) {
+			t.Errorf("%s\n%v\nwant %s", text, report, want)
+		}
 	}
 }
 
@@ -354,18 +360,40 @@ func TestRefused(t *testing.T) {
 		{of(management, "[{name: c}, {name: c}]"), `the name "c" is there twice`},
 		{of(management, "[{image: x}]"), "spec.containers[0]: it has no name"},
 		{of(management, "[]"), "no containers"},
-		{of("[]", "[{name: c}]"), "annotations is not an object"},
-		{of(management, "[{name: c, resources: []}]"), "resources is not an object"},
-		{of(management, "[{name: c}]\n  resources: {}"), "not implemented: spec.resources"},
-		{of(management, "[{name: c, resources: &r {}}, {name: d, resources: *r}]"), "anchors and aliases are not supported"},
-		{of(management, "[{name: c, name: d}]"), "already defined"},
+		{of("[]", "[{name: c}]"), "p.yaml:6: error: $.metadata.annotations: it is an array, not an object"},
+		{of(management, "[{name: c, resources: []}]"), "p.yaml:8: error: $.spec.containers[0].resources: it is an array, not an object"},
+		{of(management, "[{name: c}]\n  resources: {}"), "p.yaml:9: error: $.spec.resources: not implemented"},
+		{of(management, "[{name: c, resources: &r {}}, {name: d, resources: *r}]"), "p.yaml:8: error: $: YAML anchors and aliases are not supported; write the values out"},
+		{of(management, "[{name: c, name: d}]"), "$.spec.containers[0].name: it is there more than once"},
 		{etcd + "---\nkind: Pod\n", "more than one document"},
 		{"kind: Deployment\napiVersion: apps/v1\n", `it is "Deployment" of "apps/v1", not a Pod of v1`},
-		{"", "not YAML"}, {"- a\n", "not an object"}, {"a: [", "not YAML"}, {"{", "not JSON"}, {`{"a":1,"a":2}`, `"a" is there more than once`}, {`{} {}`, "something follows"},
-		{strings.Repeat(`{"a":`, 500) + "1" + strings.Repeat("}", 500), "nested too deeply"}, {strings.Repeat(" ", 4<<20), "more than"},
+		{"", "it is empty"}, {"- a\n", "not an object"}, {"a: [", "not YAML"}, {"{", "not JSON"}, {`{"a":1,"a":2}`, `$.a: it is there more than once`}, {`{} {}`, "more than one document"},
+		{strings.Repeat(`{"a":`, 500) + "1" + strings.Repeat("}", 500), "nested too deeply"}, {strings.Repeat(" ", 9<<20), "more than"},
+		{of(management, "[{name: c, resources: {requests: {cpu: lots, memory: []}}}, {image: x}]"), "p.yaml:8: error: $.spec.containers[0].resources.requests.memory: it is an array, not a string\np.yaml:8: error: $.spec.containers[1]: it has no name"},
+		{of("{a: 1}", "[{name: c}]"), "$.metadata.annotations.a: it is a number, not a string"},
 	} {
-		if _, _, err := pods.Mutate([]byte(c.manifest), pods.Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%.300s: %v, want %q", c.manifest, err, c.want)
+		out, _, report := pods.Mutate("p.yaml", []byte(c.manifest), pods.Options{})
+		if out != nil || !report.Failed() || !strings.Contains(report.String(), c.want) {
+			t.Errorf("%.300s: %v, want %q", c.manifest, report, c.want)
+		}
+	}
+}
+
+// TestAmounts: CPUs are read as Kubernetes reads them.
+func TestAmounts(t *testing.T) {
+	for amount, cores := range map[string]string{
+		"400m": "400", "0.4": "400", ".4": "400", "4.": "4000", "1": "1000", "+5": "5000", "1.5": "1500", "1k": "1000000", "1Ki": "1024000", "1e3": "1000000",
+		"1e-3": "1", "1u": "1", "1n": "1", "0.0001": "1", "1.0001": "1001", "0.5Ki": "512000", "'007'": "7000", "0x10": "16000", "010": "8000", "1_0": "10000", "1E": "9223372036854775807",
+	} {
+		out, _ := mutate(t, of(management, "[{name: c, resources: {requests: {cpu: "+amount+", memory: 1}}}]"), pods.Options{})
+		if want := "requests: {memory: 1, management.workload.openshift.io/cores: " + cores + "}"; !strings.Contains(out, want) {
+			t.Errorf("%s: no %q in\n%s", amount, want, out)
+		}
+	}
+	for _, amount := range []string{"1K", "1 k", "1ki", "--1", "1.2.3", "1e", "'0x1'", "''", "m", ".", "100E", "1e100", "'1e2147483647'", "'1e-2147483647'"} {
+		manifest := of(management, "[{name: c, resources: {requests: {cpu: "+amount+", memory: 1}}}]")
+		if out, _, report := pods.Mutate("p.yaml", []byte(manifest), pods.Options{}); !report.Failed() || !strings.Contains(report.String(), "cannot parse quantity") {
+			t.Errorf("%s is taken (%v):\n%s", amount, report, out)
 		}
 	}
 }
@@ -387,13 +415,13 @@ func FuzzMutate(f *testing.F) {
 		if old {
 			o.Syntax = pods.PlainSyntax
 		}
-		out, d, err := pods.Mutate(manifest, o)
-		if err != nil {
+		out, d, report := pods.Mutate("p", manifest, o)
+		if report.Failed() {
 			return
 		}
-		again, second, err := pods.Mutate(out, o)
-		if err != nil || !bytes.Equal(again, out) {
-			t.Errorf("%q became %q and then %q: %v", manifest, out, again, err)
+		again, second, report := pods.Mutate("p", out, o)
+		if report.Failed() || !bytes.Equal(again, out) {
+			t.Errorf("%q became %q and then %q: %v", manifest, out, again, report)
 		}
 		if d.Warning == "" && d.QoS != second.QoS {
 			t.Errorf("%q: class %s became %s", manifest, d.QoS, second.QoS)

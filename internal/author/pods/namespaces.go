@@ -1,42 +1,34 @@
 package pods
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
-	"io"
-
-	"go.yaml.in/yaml/v3"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/problem"
 )
 
 // AllowedAnnotation lists the workload types that pods of a namespace may choose.
 const AllowedAnnotation = "workload.openshift.io/allowed"
 
-// Namespaces reads the manifests of namespaces, one or several documents, and
-// returns what each that has AllowedAnnotation allows.
-func Namespaces(manifests []byte) (map[string]string, error) {
+// Namespaces reads the manifests of namespaces, one or several documents in YAML or
+// JSON, and returns what each that has AllowedAnnotation allows.
+func Namespaces(file string, manifests []byte) (map[string]string, problem.Report) {
 	allowed := map[string]string{}
-	decoder := yaml.NewDecoder(bytes.NewReader(manifests))
-	for {
-		var n struct {
-			Kind     string
-			Metadata struct {
-				Name        string
-				Annotations map[string]string
-			}
+	report := document.Read(file, manifests, func(root document.Node) {
+		if !root.Object() {
+			return
 		}
-		err := decoder.Decode(&n)
-		if errors.Is(err, io.EOF) {
-			return allowed, nil
+		if kind := root.Get("kind"); !kind.Is("Namespace") {
+			kind.Fail("it is %s, not Namespace", problem.Quoted(kind.Text()))
+			return
 		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot parse namespaces: %w", err)
+		metadata := root.Get("metadata")
+		metadata.Object()
+		name := metadata.Get("name")
+		if name.Text() == "" {
+			name.Fail("it is missing")
 		}
-		if n.Kind != "Namespace" || n.Metadata.Name == "" {
-			return nil, fmt.Errorf("cannot use %q %q as a namespace", n.Kind, n.Metadata.Name)
+		if types, ok := metadata.Get("annotations").Texts()[AllowedAnnotation]; ok {
+			allowed[name.Text()] = types
 		}
-		if types, ok := n.Metadata.Annotations[AllowedAnnotation]; ok {
-			allowed[n.Metadata.Name] = types
-		}
-	}
+	})
+	return allowed, report
 }

@@ -1,9 +1,12 @@
 package pods
 
 import (
-	"fmt"
+	"math"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"machine-pivot/internal/author/quantity"
+	"machine-pivot/internal/machineconfig/document"
 )
 
 // Quality is a pod's quality of service class.
@@ -17,11 +20,11 @@ const (
 )
 
 // amounts are the requests or limits of a container.
-type amounts map[string]quantity.Quantity
+type amounts map[string]resource.Quantity
 
 // container is one container of a pod, with what it asks for.
 type container struct {
-	object
+	at       document.Node
 	name     string
 	init     bool
 	requests amounts // with the limit where only that is given, as the API server defaults it
@@ -29,70 +32,56 @@ type container struct {
 }
 
 // readContainers reads the containers of a pod, init containers last.
-func readContainers(spec object) ([]container, error) {
+func readContainers(spec document.Node) []container {
 	var all []container
 	seen := map[string]bool{}
 	for _, list := range []string{"containers", "initContainers"} {
-		n := spec.get(list)
-		if n == nil || n.Tag == "!!null" {
-			continue
-		}
-		for i, item := range n.Content {
-			c, err := readContainer(object{item})
-			if err != nil {
-				return nil, fmt.Errorf("spec.%s[%d]: %w", list, i, err)
-			}
+		for _, item := range spec.Get(list).Items() {
+			c := readContainer(item)
 			if seen[c.name] {
-				return nil, fmt.Errorf("spec.%s[%d]: the name %q is there twice", list, i, c.name)
+				item.Fail("the name %q is there twice", c.name)
 			}
 			seen[c.name] = true
 			c.init = list == "initContainers"
 			all = append(all, c)
 		}
 	}
-	return all, nil
+	if len(all) == 0 {
+		spec.Get("containers").Fail("it has no containers")
+	}
+	return all
 }
 
-func readContainer(o object) (container, error) {
-	c := container{object: o, name: o.text("name")}
+func readContainer(n document.Node) container {
+	n.Object()
+	c := container{at: n, name: n.Get("name").Text()}
 	if c.name == "" {
-		return c, fmt.Errorf("it has no name")
+		n.Fail("it has no name")
 	}
-	resources, err := o.child("resources")
-	if err != nil {
-		return c, err
-	}
-	if c.requests, err = readAmounts(resources, "requests"); err != nil {
-		return c, err
-	}
-	if c.limits, err = readAmounts(resources, "limits"); err != nil {
-		return c, err
-	}
-	for resource, limit := range c.limits {
-		if _, given := c.requests[resource]; !given {
-			c.requests[resource] = limit
+	resources := n.Get("resources")
+	resources.Object()
+	c.requests, c.limits = readAmounts(resources.Get("requests")), readAmounts(resources.Get("limits"))
+	for name, limit := range c.limits {
+		if _, given := c.requests[name]; !given {
+			c.requests[name] = limit
 		}
 	}
-	return c, nil
+	return c
 }
 
-func readAmounts(resources object, name string) (amounts, error) {
-	list, err := resources.child(name)
-	if err != nil {
-		return nil, fmt.Errorf("resources.%w", err)
-	}
+func readAmounts(n document.Node) amounts {
+	n.Object()
 	read := amounts{}
-	for _, resource := range list.names() {
-		q, err := quantity.Parse(list.text(resource))
-		if err != nil {
-			return nil, fmt.Errorf("resources.%s.%s: %w", name, resource, err)
+	for name, value := range n.Members() {
+		q, ok := quantity.Read(value)
+		if ok && q.Sign() < 0 {
+			value.Fail("%s is negative", q.String())
 		}
-		if q.Sign() < 0 {
-			return nil, fmt.Errorf("resources.%s.%s: %s is negative", name, resource, q)
+		if ok {
+			read[name] = q
 		}
-		read[resource] = q
 	}
-	return read, nil
+	return read
 }
 
 // quality is the class of a pod with these containers, as OpenShift's kubelet and
@@ -103,10 +92,10 @@ func quality(all []container) Quality {
 	counted := []string{resourceCPU, resourceMemory}
 	anything, guaranteed := false, true
 	for _, c := range all {
-		for _, resource := range counted {
-			request, limit := c.requests[resource], c.limits[resource]
+		for _, name := range counted {
+			request, limit := c.requests[name], c.limits[name]
 			anything = anything || request.Sign() > 0 || limit.Sign() > 0
-			byLimit := resource == resourceCPU && request.Sign() == 0
+			byLimit := name == resourceCPU && request.Sign() == 0
 			guaranteed = guaranteed && limit.Sign() > 0 && (byLimit || limit.Cmp(request) == 0)
 		}
 	}
@@ -117,6 +106,15 @@ func quality(all []container) Quality {
 		return Guaranteed
 	}
 	return Burstable
+}
+
+// milli is an amount in thousandths, rounded up; at most what 64 bits hold, beyond which
+// Kubernetes' own result is arbitrary.
+func milli(q resource.Quantity) int64 {
+	if q.CmpInt64(math.MaxInt64/1000) > 0 {
+		return math.MaxInt64
+	}
+	return q.MilliValue()
 }
 
 const (

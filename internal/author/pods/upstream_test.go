@@ -188,9 +188,9 @@ func TestOpenShiftsRefusals(t *testing.T) {
 		{"the same in a guaranteed pod", of(management, strings.Replace(cores, "limits: {", "limits: {cpu: 250m, memory: 250Mi, ", 1)), without, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			out, d, err := pods.Mutate([]byte(c.manifest), pods.Options{Allowed: c.allowed})
-			if err == nil || out != nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want %q; decision %+v\n%s", err, c.want, d, out)
+			out, d, report := pods.Mutate("p.yaml", []byte(c.manifest), pods.Options{Allowed: c.allowed})
+			if !report.Failed() || out != nil || !strings.Contains(report.String(), c.want) {
+				t.Errorf("%v, want %q; decision %+v\n%s", report, c.want, d, out)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
@@ -83,7 +84,7 @@ func TestReadRefuses(t *testing.T) {
 }
 
 // inline takes MachineConfigs as they are.
-func inline(_ context.Context, all []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, machineconfig.Report, error) {
+func inline(_ context.Context, all []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, problem.Report, error) {
 	return all, nil, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/problem"
 )
 
 // maxTotal bounds all files together, in bytes.
@@ -26,13 +27,13 @@ const Stdin = "-"
 // there it takes what ends in .yaml, .yml or .json, hidden files and deeper
 // directories left out. The report holds everything that is wrong with any file;
 // the error says which one cannot be read at all.
-func Read(paths []string, stdin io.Reader, rules machineconfig.Rules) ([]*machineconfig.MachineConfig, machineconfig.Report, error) {
+func Read(paths []string, stdin io.Reader, rules machineconfig.Rules) ([]*machineconfig.MachineConfig, problem.Report, error) {
 	files, err := Files(paths)
 	if err != nil {
 		return nil, nil, err
 	}
 	var all []*machineconfig.MachineConfig
-	var report machineconfig.Report
+	var report problem.Report
 	total := 0
 	for _, file := range files {
 		data, err := ReadFile(file, stdin)

@@ -8,6 +8,7 @@ import (
 	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/problem"
 )
 
 // Renderer says how MachineConfigs become the one that a machine gets.
@@ -15,7 +16,7 @@ type Renderer struct {
 	Rules machineconfig.Rules
 	Base  machineconfig.Images
 	// Inline takes the snapshot of what MachineConfigs fetch from elsewhere.
-	Inline func(context.Context, []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, machineconfig.Report, error)
+	Inline func(context.Context, []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, problem.Report, error)
 }
 
 // Roles are the roles that any of the MachineConfigs is for, in the order of their names.
@@ -31,7 +32,7 @@ func Roles(all []*machineconfig.MachineConfig) []string {
 
 // Merge makes the MachineConfig of a role, with a name by its content. It is nil
 // if the report has an error, which may be of all its parts together only.
-func (r Renderer) Merge(ctx context.Context, all []*machineconfig.MachineConfig, role string) (*machineconfig.MachineConfig, machineconfig.Report, error) {
+func (r Renderer) Merge(ctx context.Context, all []*machineconfig.MachineConfig, role string) (*machineconfig.MachineConfig, problem.Report, error) {
 	chosen, report, err := r.Inline(ctx, machineconfig.Select(all, role))
 	if err != nil || report.Failed() {
 		return nil, report, err
@@ -44,10 +45,11 @@ func (r Renderer) Merge(ctx context.Context, all []*machineconfig.MachineConfig,
 		return nil, report, err
 	}
 	report = append(report, judge(merged, role, r.Rules)...)
+	var remote problem.Report
 	for _, at := range ignition.Remote(merged.Spec.Config) {
-		report.Add(machineconfig.Problem{File: mergedFor(role), Path: "$.spec.config" + at.Path, Severity: machineconfig.Error,
-			Message: "it would be fetched when the machine boots: what a machine gets must be whole"})
+		remote.Fail("$.spec.config"+at.Path, "it would be fetched when the machine boots: what a machine gets must be whole")
 	}
+	report.Add(remote.In(mergedFor(role))...)
 	if report.Failed() {
 		merged = nil
 	}
@@ -56,9 +58,9 @@ func (r Renderer) Merge(ctx context.Context, all []*machineconfig.MachineConfig,
 
 // MergeAll makes the MachineConfig of every role that there are any for. There are
 // none if the report has an error: half of a configuration is none.
-func (r Renderer) MergeAll(ctx context.Context, all []*machineconfig.MachineConfig) (map[string]*machineconfig.MachineConfig, machineconfig.Report, error) {
+func (r Renderer) MergeAll(ctx context.Context, all []*machineconfig.MachineConfig) (map[string]*machineconfig.MachineConfig, problem.Report, error) {
 	merged := map[string]*machineconfig.MachineConfig{}
-	var report machineconfig.Report
+	var report problem.Report
 	for _, role := range Roles(all) {
 		one, problems, err := r.Merge(ctx, all, role)
 		if err != nil {
@@ -77,8 +79,8 @@ func (r Renderer) MergeAll(ctx context.Context, all []*machineconfig.MachineConf
 }
 
 // Validate judges what the MachineConfigs of each role make together. It fetches nothing.
-func Validate(all []*machineconfig.MachineConfig, rules machineconfig.Rules) (machineconfig.Report, error) {
-	var report machineconfig.Report
+func Validate(all []*machineconfig.MachineConfig, rules machineconfig.Rules) (problem.Report, error) {
+	var report problem.Report
 	for _, role := range Roles(all) {
 		merged, err := machineconfig.Merge(machineconfig.Select(all, role), machineconfig.Images{})
 		if err != nil {
@@ -90,12 +92,8 @@ func Validate(all []*machineconfig.MachineConfig, rules machineconfig.Rules) (ma
 }
 
 // judge is what only all parts together can get wrong.
-func judge(merged *machineconfig.MachineConfig, role string, rules machineconfig.Rules) machineconfig.Report {
-	report := machineconfig.Check(merged, rules)
-	for i := range report {
-		report[i].File = mergedFor(role)
-	}
-	return report
+func judge(merged *machineconfig.MachineConfig, role string, rules machineconfig.Rules) problem.Report {
+	return machineconfig.Check(merged, rules).In(mergedFor(role))
 }
 
 // mergedFor names in reports what was read from no file.

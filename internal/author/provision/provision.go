@@ -13,6 +13,7 @@ import (
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/problem"
 )
 
 // annotationsPath is where the machine-config daemon looks for what a node's
@@ -28,8 +29,8 @@ const withKernelArguments = "3.3.0"
 //
 // The server's debugging copy, mcs-machine-config-content.json, is left out: it
 // gives every user of the machine what files of mode 0600 hold.
-func Config(m *machineconfig.MachineConfig, version string, more ...ignition.Config) ([]byte, machineconfig.Report) {
-	var report machineconfig.Report
+func Config(m *machineconfig.MachineConfig, version string, more ...ignition.Config) ([]byte, problem.Report) {
+	var report problem.Report
 	config := ignition.Merge(append([]ignition.Config{*m.Spec.Config}, more...)...)
 	reserved(config, &report)
 	machine := *m
@@ -42,21 +43,17 @@ func Config(m *machineconfig.MachineConfig, version string, more ...ignition.Con
 		ignition.NewFile(encapsulated.Path, 0o644, text)) // last: some readers search from the end
 	raw, problems := legacy.Down(config, version)
 	for _, p := range problems {
-		report.Add(machineconfig.Problem{Path: "$.spec.config" + p.Path, Severity: machineconfig.Error,
-			Message: "in an Ignition config of version " + version + ": " + p.Message})
-	}
-	for i := range report {
-		report[i].File = m.Name
+		report.Add(p.Within("$.spec.config"+p.Path, "in an Ignition config of version "+version+": "))
 	}
 	if report.Failed() {
-		return nil, report
+		raw = nil
 	}
-	return raw, report
+	return raw, report.In(m.Name)
 }
 
 // encapsulate writes the text of the encapsulated MachineConfig: its config is empty,
 // for Ignition has done what it says.
-func encapsulate(m machineconfig.MachineConfig, version string, report *machineconfig.Report) []byte {
+func encapsulate(m machineconfig.MachineConfig, version string, report *problem.Report) []byte {
 	empty := ignition.Empty()
 	empty.Ignition.Version = version
 	m.Spec.Config = &empty
@@ -69,20 +66,17 @@ func encapsulate(m machineconfig.MachineConfig, version string, report *machinec
 
 // FirstBoot judges m as this program does on a machine's first boot: what it would
 // refuse there had better not be given to a machine.
-func FirstBoot(m *machineconfig.MachineConfig, host encapsulated.Host) machineconfig.Report {
-	var report machineconfig.Report
+func FirstBoot(m *machineconfig.MachineConfig, host encapsulated.Host) problem.Report {
+	var report problem.Report
 	_, refused := encapsulated.Parse(encapsulate(*m, ignition.Version, &report), host)
-	for _, p := range refused {
-		if p.Severity == machineconfig.Error {
-			p.File, p.Message = m.Name, "pivot's first boot refuses it: "+p.Message
-			report.Add(p)
-		}
+	for _, p := range refused.Errors() {
+		report.Add(p.Within(p.Path, "pivot's first boot refuses it: "))
 	}
-	return report
+	return report.In(m.Name)
 }
 
 // reserved refuses what is in the place of the files that are added.
-func reserved(config ignition.Config, report *machineconfig.Report) {
+func reserved(config ignition.Config, report *problem.Report) {
 	paths := []string{annotationsPath, encapsulated.Path}
 	for i, f := range config.Storage.Files {
 		if slices.Contains(paths, f.Path) {
@@ -99,7 +93,7 @@ func reserved(config ignition.Config, report *machineconfig.Report) {
 // migrate makes the kernel arguments that an older Ignition cannot set such that
 // are set later, with those of the MachineConfig. Those that Ignition should
 // remove are refused: nothing later would.
-func migrate(entries []string, config *ignition.Config, report *machineconfig.Report) []string {
+func migrate(entries []string, config *ignition.Config, report *problem.Report) []string {
 	entries = slices.Clone(entries)
 	for _, arg := range config.KernelArguments.ShouldExist {
 		entries = append(entries, string(arg))

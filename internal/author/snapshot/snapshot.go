@@ -17,6 +17,7 @@ import (
 	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/problem"
 	"machine-pivot/internal/retry"
 )
 
@@ -54,9 +55,9 @@ func New() *Taker {
 
 // Inline makes MachineConfigs whole; those given are not changed. The report
 // holds everything that cannot be had; the error says that trying again may help.
-func (t *Taker) Inline(ctx context.Context, all []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, machineconfig.Report, error) {
+func (t *Taker) Inline(ctx context.Context, all []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, problem.Report, error) {
 	t.failed, t.configs = nil, 0
-	var report machineconfig.Report
+	var report problem.Report
 	whole := make([]*machineconfig.MachineConfig, len(all))
 	for i, mc := range all {
 		whole[i] = mc

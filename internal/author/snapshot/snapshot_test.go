@@ -19,6 +19,7 @@ import (
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
@@ -88,7 +89,7 @@ func fileFrom(contents string) string {
 }
 
 // inlined is the config of a MachineConfig made whole.
-func inlined(t *testing.T, taker *snapshot.Taker, members string) (string, machineconfig.Report, error) {
+func inlined(t *testing.T, taker *snapshot.Taker, members string) (string, problem.Report, error) {
 	t.Helper()
 	in := mc(t, members)
 	before := string(ignition.Marshal(*in.Spec.Config))
@@ -187,7 +188,7 @@ func TestRefused(t *testing.T) {
 		{fileFrom(`"source":"s3://bucket/key"`), "cannot fetch s3://bucket/key: only http and https URLs are fetched"},
 		{fileFrom(`"source":"tftp://host/key"`), "only http and https"},
 		{merges(url + "/page"), "$.spec.config.ignition.config.merge[0]: cannot use \"" + url + `/page": the server gave a web page, not a config`},
-		{merges(url + "/half"), "in " + url + "/half: : it is not JSON"},
+		{merges(url + "/half"), "in " + url + "/half: it is not JSON"},
 		{merges(url + "/loop"), "the config names itself: " + url + "/loop names " + url + "/loop2 names " + url + "/loop"},
 		{merges(url + "/bad"), "in " + url + "/bad: storage.files[0].path: path not absolute"},
 		{merges(url + "/deep"), "$.spec.config.ignition.config.merge[0]: in " + url + `/deep: storage.files[0].contents: cannot use "` + url + `/absent": the server answers 404`},
@@ -329,7 +330,7 @@ func TestLock(t *testing.T) {
 	answers := web{"/a": "one", "/b": "two"}
 	url := serve(t, answers)
 	members := `"storage":{"files":[{"path":"/a","contents":{"source":"` + url + `/a"}},{"path":"/b","contents":{"source":"` + url + `/b"}}]}`
-	take := func(lock []byte, accept bool, now int) (string, []byte, machineconfig.Report) {
+	take := func(lock []byte, accept bool, now int) (string, []byte, problem.Report) {
 		t.Helper()
 		l, err := snapshot.ParseLock(lock)
 		if err != nil {
@@ -407,7 +408,7 @@ func must(lock *snapshot.Lock, err error) *snapshot.Lock {
 func TestLockWithoutQueries(t *testing.T) {
 	answers := map[string]string{"a": "one", "b": "two"}
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, answers[r.URL.Query().Get("file")]) }))
-	take := func(lock, signature string, accept bool) (string, machineconfig.Report) {
+	take := func(lock, signature string, accept bool) (string, problem.Report) {
 		t.Helper()
 		tk := taker()
 		tk.Lock, tk.Accept = must(snapshot.ParseLock([]byte(lock))), accept

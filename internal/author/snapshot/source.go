@@ -14,31 +14,35 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/problem"
 )
 
 // source is a config and where it came from.
 type source struct {
 	taker  *Taker
-	report *machineconfig.Report
+	report *problem.Report
 	file   string   // of the MachineConfig
 	path   string   // in it
 	chain  []string // sources of the configs from the MachineConfig's down to this one
 	roots  string   // PEM: certificate authorities that count for what it fetches
 }
 
-// fail reports what is wrong at a place of the config.
-func (s source) fail(place, format string, args ...any) {
-	s.add(machineconfig.Error, place, format, args...)
+// fail reports what is wrong at a path of the config.
+func (s source) fail(path, format string, args ...any) {
+	s.add(problem.Errorf(path, format, args...))
 }
 
-func (s source) add(severity machineconfig.Severity, place, format string, args ...any) {
-	message := fmt.Sprintf(format, args...)
-	if len(s.chain) > 0 {
-		// The report's place is in the file that a person can change.
-		message = fmt.Sprintf("in %s: %s: %s", ignition.Address(s.chain[len(s.chain)-1]), strings.TrimPrefix(place, "."), message)
-		place = ""
+// add reports problems of the config.
+func (s source) add(problems ...problem.Problem) {
+	for _, p := range problems {
+		if len(s.chain) > 0 {
+			// The report's place is in the file that a person can change.
+			inside := problem.Problem{Path: strings.TrimPrefix(p.Path, "."), Message: p.Message}
+			p.Path, p.Message = "", "in "+ignition.Address(s.chain[len(s.chain)-1])+": "+inside.Text()
+		}
+		p.File, p.Path = s.file, s.path+p.Path
+		s.report.Add(p)
 	}
-	s.report.Add(machineconfig.Problem{File: s.file, Path: s.path + place, Severity: severity, Message: message})
 }
 
 // whole is a config without anything to fetch: what it names is merged into it.
@@ -104,9 +108,9 @@ func (s source) fetch(ctx context.Context, p ignition.Place) ([]byte, error) {
 	if p.Resource.Verification.Hash == nil && s.taker.first(*p.Resource.Source) {
 		switch {
 		case strings.HasPrefix(*p.Resource.Source, "http:"):
-			s.add(machineconfig.Warning, p.Path, "fetched over http and without verification.hash: anybody on the way can change it")
+			s.add(problem.Warningf(p.Path, "fetched over http and without verification.hash: anybody on the way can change it"))
 		case s.taker.Lock == nil:
-			s.add(machineconfig.Warning, p.Path, "fetched without verification.hash and without a lock file: it can be another one next time")
+			s.add(problem.Warningf(p.Path, "fetched without verification.hash and without a lock file: it can be another one next time"))
 		}
 	}
 	return s.taker.fetch(ctx, *p.Resource, s.roots)
@@ -125,21 +129,13 @@ func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, b
 		below.path += p.Path
 	}
 	config, problems := legacy.Parse(content)
-	for _, problem := range problems {
-		severity := machineconfig.Error
-		if problem.Warning {
-			severity = machineconfig.Warning
-		}
-		below.add(severity, problem.Path, "%s", problem.Message)
-	}
-	if ignition.Failed(problems) {
+	below.add(problems...)
+	if problems.Failed() {
 		return ignition.Config{}, false
 	}
-	var report machineconfig.Report
+	var report problem.Report
 	machineconfig.CheckConfig(document.Node{Report: &report}, config)
-	for _, problem := range report {
-		below.add(problem.Severity, problem.Path, "%s", problem.Message)
-	}
+	below.add(report...)
 	return below.whole(ctx, config), true
 }
 
@@ -168,7 +164,7 @@ func (s source) read(ctx context.Context, p ignition.Place) ([]byte, error) {
 // failed reports what cannot be had, and keeps that trying again may help.
 func (s source) failed(p ignition.Place, err error) {
 	name := ignition.Address(*p.Resource.Source)
-	s.fail(p.Path, "cannot use %s: %v", document.Quoted(name), err)
+	s.fail(p.Path, "cannot use %s: %v", problem.Quoted(name), err)
 	if fault.KindOf(err) == fault.Unavailable && s.taker.failed == nil {
 		s.taker.failed = fmt.Errorf("%s: %w", name, err)
 	}

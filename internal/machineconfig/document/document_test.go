@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/problem"
 )
 
 // What is read is the same in both formats, and each problem has its line.
@@ -34,33 +35,29 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A report is bounded; what does not fit in makes it fail only if it is an error.
-func TestBounds(t *testing.T) {
-	var report document.Report
-	for i := range 10_000 {
-		report.Warn("$", "number %d %s", i, strings.Repeat("x", 10_000))
+// TestSyntaxErrors: the place of an error that no path leads to is a line and a column.
+func TestSyntaxErrors(t *testing.T) {
+	const text = "{\n  \"a\": 1,\n  \"b\": }\n"
+	const want = "3:8: error: $: it is not JSON: invalid character '}' looking for beginning of value"
+	if report := document.Read("a.json", []byte(text), func(document.Node) {}); report.String() != "a.json:"+want {
+		t.Error(report)
 	}
-	if report.Failed() || len(report) != 501 || len(report.String()) > 501*600 {
-		t.Errorf("%d problems, %d bytes", len(report), len(report.String()))
-	}
-	report.Fail("$", "one error")
-	if !report.Failed() || len(report) != 501 {
-		t.Errorf("%d problems: %s", len(report), report[500])
-	}
-	if err := report.Err("it"); err == nil || !strings.HasPrefix(err.Error(), "cannot use it:\nwarning: $: number 0") {
-		t.Error(err)
+	var report problem.Report
+	if _, ok := document.ParseJSON([]byte(text), &report); ok || report.In("a.json").String() != "a.json:"+want {
+		t.Error(report)
 	}
 }
 
-// TestMessageOfSeveralLines (D12): a library's message of several lines is one line,
-// without escapes for them.
-func TestMessageOfSeveralLines(t *testing.T) {
-	var report document.Report
-	report.Fail("$.a\nb", "%v", "first\n  second\n\n")
-	report.Fail("$", "%s is wrong", document.Quoted("x\ny"))
-	const want = "error: $.a\\u000ab: first; second\nerror: $: \"x\\ny\" is wrong"
-	if report.String() != want {
-		t.Errorf("%s\nwant\n%s", report, want)
+// TestManyValues: two bytes of text would be 160 of memory.
+func TestManyValues(t *testing.T) {
+	many := []byte(`{"a":[` + strings.Repeat("1,", 1_000_000) + "1]}")
+	const want = "error: $: it holds more than 1000000 values"
+	var report problem.Report
+	if _, ok := document.ParseJSON(many, &report); ok || report.String() != want {
+		t.Error(report)
+	}
+	if report := document.Read("a.json", many, func(document.Node) { t.Error("it is taken") }); report.String() != "a.json:1: "+want {
+		t.Error(report)
 	}
 }
 

@@ -1,75 +1,22 @@
 package document
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"maps"
+	"iter"
 	"slices"
-	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
 
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/problem"
 )
 
-// Node is a JSON value that knows where it stands, so that problems can be named
-// without stopping at the first.
+// Node is a value that knows where it stands, so that problems can be named
+// without stopping at the first. Without a tree it stands for one that is absent.
 type Node struct {
 	Path   string
-	Value  any // nil, bool, string, json.Number, []any or map[string]any
-	Report *Report
-}
+	Report *problem.Report
 
-// MaxSize bounds a text, in bytes; the API server of a cluster takes objects of 1.5 MiB.
-const MaxSize = 8 << 20
-
-// ParseJSON reads one JSON value. On failure the report says why.
-func ParseJSON(data []byte, report *Report) (Node, bool) {
-	root := Node{Path: "$", Report: report}
-	if len(data) > MaxSize {
-		report.Fail("$", "it has %d bytes, more than %d", len(data), MaxSize)
-		return root, false
-	}
-	if !utf8.Valid(data) {
-		report.Fail("$", "it is not JSON: it holds bytes that are not UTF-8")
-		return root, false
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	err := d.Decode(&root.Value)
-	if err == nil {
-		if _, trailing := d.Token(); trailing != io.EOF {
-			err = fmt.Errorf("something follows the JSON value")
-		}
-	}
-	if err != nil {
-		line, column := position(data, syntaxOffset(d, err))
-		report.Fail("$", "it is not JSON: line %d, column %d: %v", line, column, err)
-		return root, false
-	}
-	if jsonpath.Depth(data) > maxDepth {
-		report.Fail("$", "it is nested too deeply")
-		return root, false
-	}
-	for _, path := range jsonpath.Duplicates(data) {
-		report.Fail(path, "it is there more than once")
-	}
-	return root, true
-}
-
-// syntaxOffset is where the decoder found what is wrong.
-func syntaxOffset(d *json.Decoder, err error) int64 {
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return syntax.Offset - 1 // it counts the byte that is wrong
-	}
-	return d.InputOffset()
-}
-
-// position turns an offset into a line and a column, both from 1.
-func position(data []byte, offset int64) (line, column int) {
-	before := data[:max(0, min(int(offset), len(data)))]
-	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
+	tree *yaml.Node // see tree.go
 }
 
 // Fail reports an error of the value.
@@ -82,65 +29,88 @@ func (n Node) Warn(format string, args ...any) { n.Report.Warn(n.Path, format, a
 func (n Node) At(steps string) Node { return Node{Path: n.Path + steps, Report: n.Report} }
 
 // IsNull reports whether the value is null or absent, which readers take alike.
-func (n Node) IsNull() bool { return n.Value == nil }
+func (n Node) IsNull() bool { return kindOf(n.tree) == kindNull }
 
-// Get is a member of an object; absent and null are the same.
-func (n Node) Get(key string) Node {
-	object, _ := n.Value.(map[string]any)
-	return Node{Path: n.Path + jsonpath.Member(key), Value: object[key], Report: n.Report}
+// Members are the members of an object, in the order of the text.
+func (n Node) Members() iter.Seq2[string, Node] {
+	return func(yield func(string, Node) bool) {
+		for key, value := range members(n.tree) {
+			if !yield(key.Value, Node{Path: n.Path + jsonpath.Member(key.Value), Report: n.Report, tree: value}) {
+				return
+			}
+		}
+	}
 }
 
-// Keys are the members' names, in order.
-func (n Node) Keys() []string {
-	object, _ := n.Value.(map[string]any)
-	return slices.Sorted(maps.Keys(object))
+// Get is a member of an object, of several of a name the last; absent and null are the
+// same. It looks through all members: to go through an object take Members.
+func (n Node) Get(key string) Node {
+	at := n.At(jsonpath.Member(key))
+	for name, value := range members(n.tree) {
+		if name.Value == key {
+			at.tree = value
+		}
+	}
+	return at
 }
 
 // Object reports whether the value is an object or null; if not, that is a problem.
-func (n Node) Object() bool {
-	_, ok := n.Value.(map[string]any)
-	if !ok && !n.IsNull() {
-		n.Fail("it is %s, not an object", n.kind())
+func (n Node) Object() bool { return n.must(kindObject, "an object") }
+
+// must reports whether the value is of a kind. If it is of another one and not null,
+// that is a problem.
+func (n Node) must(want kind, wanted string) bool {
+	is := kindOf(n.tree)
+	if is != want && is != kindNull {
+		n.Fail("it is %s, not %s", is, wanted)
 	}
-	return ok
+	return is == want
 }
 
 // Text is the value as a string; null is "".
 func (n Node) Text() string {
-	s, ok := n.Value.(string)
-	if !ok && !n.IsNull() {
-		n.Fail("it is %s, not a string", n.kind())
+	if !n.must(kindString, "a string") {
+		return ""
 	}
-	return s
+	return resolved(n.tree).Value
+}
+
+// IsText reports whether the value is a string.
+func (n Node) IsText() bool { return kindOf(n.tree) == kindString }
+
+// Is reports whether the value is one of some strings.
+func (n Node) Is(texts ...string) bool {
+	return n.IsText() && slices.Contains(texts, resolved(n.tree).Value)
 }
 
 // MustBe checks for the one string that may stand here, if any does.
 func (n Node) MustBe(want string) {
-	if got, ok := n.Value.(string); ok && got != want {
-		n.Fail("it is %s, not %q", Quoted(got), want)
-	} else if !ok && !n.IsNull() {
-		n.Text() // says what it is instead
+	if got := n.Text(); n.IsText() && got != want {
+		n.Fail("it is %s, not %q", problem.Quoted(got), want)
 	}
 }
 
 // Boolean is the value as a boolean; null is false.
 func (n Node) Boolean() bool {
-	b, ok := n.Value.(bool)
-	if !ok && !n.IsNull() {
-		n.Fail("it is %s, not true or false", n.kind())
+	return n.must(kindBoolean, "true or false") && isTrue(resolved(n.tree))
+}
+
+// Number is the value as JSON writes it, if it is a number.
+func (n Node) Number() (text string, ok bool) {
+	if kindOf(n.tree) != kindNumber {
+		return "", false
 	}
-	return b
+	return numberText(resolved(n.tree))
 }
 
 // Items are the elements of an array; null has none.
 func (n Node) Items() []Node {
-	array, ok := n.Value.([]any)
-	if !ok && !n.IsNull() {
-		n.Fail("it is %s, not an array", n.kind())
+	if !n.must(kindArray, "an array") {
+		return nil
 	}
-	items := make([]Node, len(array))
-	for i, v := range array {
-		items[i] = Node{Path: n.Path + jsonpath.Element(i), Value: v, Report: n.Report}
+	var items []Node
+	for i, element := range resolved(n.tree).Content {
+		items = append(items, Node{Path: n.Path + jsonpath.Element(i), Report: n.Report, tree: element})
 	}
 	return items
 }
@@ -149,11 +119,11 @@ func (n Node) Items() []Node {
 func (n Node) Texts() map[string]string {
 	n.Object()
 	var texts map[string]string
-	for _, key := range n.Keys() {
+	for key, value := range n.Members() {
 		if texts == nil {
 			texts = map[string]string{}
 		}
-		texts[key] = n.Get(key).Text()
+		texts[key] = value.Text()
 	}
 	return texts
 }
@@ -162,27 +132,25 @@ func (n Node) Texts() map[string]string {
 // object is one of.
 func (n Node) Known(of string, names ...string) {
 	n.Object()
-	for _, key := range n.Keys() {
+	for key, value := range n.Members() {
 		if !slices.Contains(names, key) {
-			n.Get(key).Fail("unknown member; %s has no such", of)
+			value.Fail("unknown member; %s has no such", of)
 		}
 	}
 }
 
 // IsEmpty reports whether the value says nothing: null, "", {}, [] or made of such.
-func (n Node) IsEmpty() bool { return isEmpty(n.Value) }
-
-func isEmpty(value any) bool {
-	switch v := value.(type) {
-	case nil:
+func (n Node) IsEmpty() bool {
+	switch kindOf(n.tree) {
+	case kindNull:
 		return true
-	case string:
-		return v == ""
-	case []any:
-		return len(v) == 0
-	case map[string]any:
-		for _, member := range v {
-			if !isEmpty(member) {
+	case kindString:
+		return resolved(n.tree).Value == ""
+	case kindArray:
+		return len(resolved(n.tree).Content) == 0
+	case kindObject:
+		for _, member := range n.Members() {
+			if !member.IsEmpty() {
 				return false
 			}
 		}
@@ -191,19 +159,5 @@ func isEmpty(value any) bool {
 	return false
 }
 
-// kind names the JSON type of the value.
-func (n Node) kind() string {
-	switch n.Value.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "a boolean"
-	case string:
-		return "a string"
-	case json.Number:
-		return "a number"
-	case []any:
-		return "an array"
-	}
-	return "an object"
-}
+// JSON is the value in JSON, in one line, with the members in their order.
+func (n Node) JSON() []byte { return appendJSON(nil, n.tree) }

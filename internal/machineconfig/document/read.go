@@ -1,3 +1,9 @@
+// Package document reads JSON and YAML as one: text in, values out that know
+// where they stand, and a report of everything that is wrong, each problem with
+// file, line and JSON path. It is for configuration that people write: of what
+// both formats can hold it takes only what no two readers could understand in two
+// ways, and everything in it is bounded. A text can be changed, too, and keeps its
+// form where it is not.
 package document
 
 import (
@@ -15,37 +21,76 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/problem"
 )
+
+// MaxSize bounds a text, in bytes; the API server of a cluster takes objects of 1.5 MiB.
+const MaxSize = 8 << 20
 
 // Read reads all documents of a file, in JSON or YAML, and lets decode judge each.
 // The report holds what is wrong with the text and what decode found, in the
 // order of the lines.
-func Read(file string, data []byte, decode func(root Node)) Report {
-	var report Report
+func Read(file string, data []byte, decode func(root Node)) problem.Report {
+	var report problem.Report
 	for _, doc := range documents(file, data, &report) {
-		var problems Report
-		decode(Node{Path: "$", Value: doc.value, Report: &problems})
-		doc.place(problems)
-		for _, p := range problems {
-			report.Add(p)
+		report.Add(doc.judge(decode)...)
+	}
+	return ordered(file, report)
+}
+
+// ordered is the report on a file in the order of the lines.
+func ordered(file string, report problem.Report) problem.Report {
+	slices.SortStableFunc(report, func(a, b problem.Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return report.In(file)
+}
+
+// ParseJSON reads one JSON value. On failure the report says why. Its problems have no
+// lines, for it is for texts that programs write, as a rule in one line.
+func ParseJSON(data []byte, report *problem.Report) (Node, bool) {
+	root := Node{Path: "$", Report: report}
+	if len(data) > MaxSize {
+		report.Fail("$", "it has %d bytes, more than %d", len(data), MaxSize)
+		return root, false
+	}
+	if !utf8.Valid(data) {
+		report.Fail("$", "it is not JSON: it holds bytes that are not UTF-8")
+		return root, false
+	}
+	var problems problem.Report
+	docs := jsonDocuments(data, &problems)
+	for _, p := range problems {
+		if p.Column == 0 {
+			p.Line = 0
 		}
+		report.Add(p)
 	}
-	slices.SortStableFunc(report, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
-	for i := range report {
-		report[i].File = file
+	switch {
+	case len(docs) == 1:
+		root.tree = docs[0].root
+	case len(docs) > 1:
+		report.Fail("$", "it is not JSON: something follows the JSON value")
+	case len(problems) == 0:
+		report.Fail("$", "it is not JSON: it is empty")
 	}
-	return report
+	return root, root.tree != nil
 }
 
 // document is one of the documents in a file.
 type document struct {
-	value any // as in Node
-	// lines fills in the lines of the file on which the paths end that are its keys.
-	lines func(map[string]int)
+	root   *yaml.Node
+	isJSON bool
+}
+
+// judge is what decode finds wrong with a document, with lines.
+func (d document) judge(decode func(root Node)) problem.Report {
+	var problems problem.Report
+	decode(Node{Path: "$", Report: &problems, tree: d.root})
+	d.place(problems)
+	return problems
 }
 
 // documents reads all documents of a file, in JSON or YAML. Empty ones are left out.
-func documents(file string, data []byte, report *Report) []document {
+func documents(file string, data []byte, report *problem.Report) []document {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if !isText(data, report) {
 		return nil
@@ -54,11 +99,11 @@ func documents(file string, data []byte, report *Report) []document {
 	if len(start) == 0 || start[0] != '{' && start[0] != '[' {
 		return yamlDocuments(data, report)
 	}
-	var problems Report
+	var problems problem.Report
 	docs := jsonDocuments(data, &problems)
 	if problems.Failed() && path.Ext(file) != ".json" {
 		// YAML can begin with a brace too.
-		var others Report
+		var others problem.Report
 		if y := yamlDocuments(data, &others); !others.Failed() {
 			*report = append(*report, others...)
 			return y
@@ -69,7 +114,7 @@ func documents(file string, data []byte, report *Report) []document {
 }
 
 // isText checks what neither JSON nor YAML can hold.
-func isText(data []byte, report *Report) bool {
+func isText(data []byte, report *problem.Report) bool {
 	if len(data) > MaxSize {
 		report.Fail("$", "it has more than %d bytes", MaxSize)
 		return false
@@ -80,14 +125,14 @@ func isText(data []byte, report *Report) bool {
 	}
 	if i := bytes.IndexByte(data, 0); i >= 0 {
 		line, _ := position(data, int64(i))
-		report.Add(Problem{Line: line, Path: "$", Severity: Error, Message: "it holds a NUL byte"})
+		report.Add(atLine(line, "it holds a NUL byte"))
 		return false
 	}
 	return true
 }
 
 // jsonDocuments reads JSON values, one after the other.
-func jsonDocuments(data []byte, report *Report) []document {
+func jsonDocuments(data []byte, report *problem.Report) []document {
 	var docs []document
 	d := json.NewDecoder(bytes.NewReader(data))
 	for {
@@ -97,48 +142,63 @@ func jsonDocuments(data []byte, report *Report) []document {
 			return docs
 		}
 		if err != nil {
-			line, column := position(data, syntaxOffset(d, err))
-			report.Add(Problem{Line: line, Path: "$", Severity: Error, Message: "it is not JSON: column " + strconv.Itoa(column) + ": " + err.Error()})
+			report.Add(notJSON(data, d, err))
 			return docs
 		}
 		first, _ := position(data, d.InputOffset()-int64(len(raw)))
-		if jsonpath.Depth(raw) > maxDepth {
-			report.Add(Problem{Line: first, Path: "$", Severity: Error, Message: "it is nested too deeply"})
+		root, err := jsonTree(raw, first)
+		if err != nil {
+			report.Add(atLine(first, err.Error()))
 			continue
 		}
-		docs = append(docs, jsonDocument(raw, first, report))
+		if doc := (document{root, true}); doc.isWhole(report) {
+			docs = append(docs, doc)
+		}
 	}
 }
 
-// jsonDocument reads one JSON value, which is known to be one.
-func jsonDocument(raw []byte, first int, report *Report) document {
-	doc := document{lines: func(wanted map[string]int) {
-		jsonpath.Lines(raw, wanted)
-		for path, line := range wanted {
-			if line > 0 {
-				wanted[path] = line + first - 1
-			}
-		}
-	}}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if err := d.Decode(&doc.value); err != nil {
-		report.Fail("$", "it is not JSON: %v", err)
-	}
-	var problems Report
-	for _, path := range jsonpath.Duplicates(raw) {
-		problems.Fail(path, "it is there more than once")
-	}
-	doc.place(problems)
-	*report = append(*report, problems...)
-	return doc
+// isWhole reports whether all of a document can be read; the report has what is wrong
+// with any of it.
+func (d document) isWhole(report *problem.Report) bool {
+	c := checker{report: report}
+	c.value(d.root)
+	return !c.stopped
+}
+
+// notJSON is the problem of a text that a decoder does not take.
+func notJSON(data []byte, d *json.Decoder, err error) problem.Problem {
+	p := problem.Errorf("$", "it is not JSON: %v", err)
+	p.Line, p.Column = position(data, syntaxOffset(data, d, err))
+	return p
+}
+
+// position turns an offset into a line and a column, both from 1.
+func position(data []byte, offset int64) (line, column int) {
+	before := data[:max(0, min(int(offset), len(data)))]
+	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
 }
 
 // yamlError is how the YAML parser says where it stopped.
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
+func notYAML(text string) problem.Problem {
+	line := 0
+	if match := yamlError.FindStringSubmatch(text); match != nil {
+		text = strings.TrimPrefix(text, match[0])
+		line, _ = strconv.Atoi(match[1])
+	}
+	return atLine(line, "it is not YAML: "+text)
+}
+
+// atLine is the problem of a text that is not a document yet.
+func atLine(line int, message string) problem.Problem {
+	p := problem.Errorf("$", "%s", message)
+	p.Line = line
+	return p
+}
+
 // yamlDocuments reads the documents of a YAML stream.
-func yamlDocuments(data []byte, report *Report) []document {
+func yamlDocuments(data []byte, report *problem.Report) []document {
 	var docs []document
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -148,28 +208,19 @@ func yamlDocuments(data []byte, report *Report) []document {
 			return docs
 		}
 		if err != nil {
-			text := err.Error()
-			match := yamlError.FindStringSubmatch(text)
-			p := Problem{Path: "$", Severity: Error, Message: "it is not YAML: " + text}
-			if match != nil {
-				p.Message = "it is not YAML: " + strings.TrimPrefix(text, match[0])
-				p.Line, _ = strconv.Atoi(match[1])
-			}
-			report.Add(p)
+			report.Add(notYAML(err.Error()))
 			return docs
 		}
-		reader := yamlReader{report: report}
-		value := reader.value(root)
-		if value == nil || reader.stopped {
-			continue // nothing, such as what follows a trailing "---", or not whole
+		doc := document{root: root}
+		if whole := doc.isWhole(report); whole && kindOf(root) != kindNull { // null is what follows a trailing "---"
+			docs = append(docs, doc)
 		}
-		docs = append(docs, document{value: value, lines: func(wanted map[string]int) { yamlLines(root, wanted) }})
 	}
 }
 
 // place fills in the lines of problems. Where a path is not in the document, the
 // line is that of the nearest object that is.
-func (d document) place(problems Report) {
+func (d document) place(problems problem.Report) {
 	wanted := map[string]int{}
 	for _, p := range problems {
 		for path := p.Path; path != "" && p.Line == 0; path = jsonpath.Parent(path) {
@@ -179,7 +230,7 @@ func (d document) place(problems Report) {
 	if len(wanted) == 0 {
 		return
 	}
-	d.lines(wanted)
+	lines(d.root, wanted)
 	for i, p := range problems {
 		for path := p.Path; path != "" && problems[i].Line == 0; path = jsonpath.Parent(path) {
 			problems[i].Line = wanted[path]

@@ -1,8 +1,9 @@
 package ignition
 
 import (
-	"fmt"
 	"slices"
+
+	"machine-pivot/internal/problem"
 )
 
 // Versions are those that a config can be written in, the newest first.
@@ -14,12 +15,12 @@ func Versions() []string {
 // that version has no words for; nothing is lost in silence. From 3.0 on each
 // version only adds to the one before, so a config that the parser of the older
 // version accepts whole is one of that version.
-func Down(config Config, version string) ([]byte, []Problem) {
+func Down(config Config, version string) ([]byte, problem.Report) {
 	if !slices.Contains(Versions(), version) {
-		return nil, []Problem{{Path: ".ignition.version", Message: fmt.Sprintf("cannot write version %.100q", version)}}
+		return nil, problem.Report{problem.Errorf(".ignition.version", "cannot write version %.100q", version)}
 	}
 	raw := relabel(Marshal(config), version)
-	if _, problems := parse3(raw); Failed(problems) {
+	if _, problems := parse3(raw); problems.Failed() {
 		return nil, problems
 	}
 	return raw, nil

@@ -20,6 +20,7 @@ import (
 	"github.com/coreos/vcontext/report"
 
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/problem"
 )
 
 // Version is the version of Config.
@@ -28,25 +29,16 @@ const Version = "3.5.0"
 // Config is an Ignition config of any version, as one of Version.
 type Config = types.Config
 
-// Problem is what is wrong with a config.
-type Problem struct {
-	Path    string // below the config, as .storage.files[0].mode; "" for the whole
-	Warning bool   // it can be used all the same
-	Message string
-}
-
 // Parse reads a config of the versions 3.0 to 3.5, or of 3.6 if it has no member that
 // 3.5 does not know. It reports everything that is wrong; members that its version
-// does not know are errors, for they would be lost.
-func Parse(raw []byte) (Config, []Problem) {
-	version, problem := VersionOf(raw)
-	if problem == nil {
-		problem = CheckSize(raw)
+// does not know are errors, for they would be lost. The paths of the report begin at the
+// config, as .storage.files[0].mode; that of the whole is "".
+func Parse(raw []byte) (Config, problem.Report) {
+	version, wrong := VersionOf(raw)
+	if wrong = append(wrong, CheckSize(raw)...); wrong.Failed() {
+		return Config{}, wrong
 	}
-	switch {
-	case problem != nil:
-		return Config{}, []Problem{*problem}
-	case Later(version):
+	if Later(version) {
 		raw = relabel(raw, Version)
 	}
 	return parse3(raw)
@@ -56,8 +48,8 @@ func Parse(raw []byte) (Config, []Problem) {
 // that the machine-config operator accepts.
 func Later(version string) bool { return version == "3.6.0" }
 
-// VersionOf is what a config says of its version.
-func VersionOf(raw []byte) (string, *Problem) {
+// VersionOf is what a config says of its version; the report says why it says none.
+func VersionOf(raw []byte) (string, problem.Report) {
 	var config struct {
 		Ignition struct {
 			Version *string `json:"version"`
@@ -65,12 +57,13 @@ func VersionOf(raw []byte) (string, *Problem) {
 	}
 	if err := json.Unmarshal(raw, &config); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return "", &Problem{Path: "." + wrong.Field, Message: fmt.Sprintf("it is %s, not %s", article(wrong.Value), article(kindOf(wrong)))}
+			return "", problem.Report{problem.Errorf("."+wrong.Field, "it is %s, not %s", article(wrong.Value), article(kindOf(wrong)))}
 		}
-		return "", &Problem{Message: fmt.Sprintf("it is not JSON: %v", err)}
+		return "", problem.Report{problem.Errorf("", "it is not JSON: %v", err)}
 	}
 	if config.Ignition.Version == nil || *config.Ignition.Version == "" {
-		return "", &Problem{Path: ".ignition.version", Message: "it is missing: say which version of the specification the config is of, as 3.4.0"}
+		missing := problem.Errorf(".ignition.version", "it is missing")
+		return "", problem.Report{missing.WithHint("say which version of the specification the config is of, as 3.4.0")}
 	}
 	return *config.Ignition.Version, nil
 }
@@ -81,8 +74,8 @@ const (
 	maxLinks   = 5_000
 )
 
-// CheckSize says that a config has more than anybody's machine needs, if it has.
-func CheckSize(raw []byte) *Problem {
+// CheckSize reports that a config has more than anybody's machine needs, if it has.
+func CheckSize(raw []byte) problem.Report {
 	var config struct {
 		Storage struct{ Files, Directories, Links []json.RawMessage }
 		Systemd struct{ Units []json.RawMessage }
@@ -91,10 +84,10 @@ func CheckSize(raw []byte) *Problem {
 		return nil // to be told what is wrong by the parser
 	}
 	if n := len(config.Storage.Links); n > maxLinks {
-		return &Problem{Path: ".storage.links", Message: fmt.Sprintf("it has %d elements, more than %d", n, maxLinks)}
+		return problem.Report{problem.Errorf(".storage.links", "it has %d elements, more than %d", n, maxLinks)}
 	}
 	if n := len(config.Storage.Files) + len(config.Storage.Directories) + len(config.Storage.Links) + len(config.Systemd.Units); n > maxEntries {
-		return &Problem{Message: fmt.Sprintf("it has %d files, directories, links and units, more than %d", n, maxEntries)}
+		return problem.Report{problem.Errorf("", "it has %d files, directories, links and units, more than %d", n, maxEntries)}
 	}
 	return nil
 }
@@ -115,22 +108,19 @@ func article(noun string) string {
 }
 
 // parse3 reads a config of version 3.
-func parse3(raw []byte) (Config, []Problem) {
+func parse3(raw []byte) (Config, problem.Report) {
 	config, rep, err := v3.ParseCompatibleVersion(raw)
-	var problems []Problem
+	var problems problem.Report
 	for _, e := range rep.Entries {
-		if e.Kind != report.Error && e.Kind != report.Warn {
-			continue
+		path := jsonpath.Of(e.Context.Path...)
+		switch unknown := strings.HasPrefix(e.Message, "unused key"); {
+		case unknown:
+			problems.Fail(path, "unknown member: the Ignition specification of the config's version has no such")
+		case e.Kind == report.Error:
+			problems.Fail(path, "%s", e.Message)
+		case e.Kind == report.Warn:
+			problems.Warn(path, "%s", e.Message)
 		}
-		unknown := strings.HasPrefix(e.Message, "unused key")
-		if unknown {
-			e.Message = "unknown member: the Ignition specification of the config's version has no such"
-		}
-		problems = append(problems, Problem{
-			Path:    jsonpath.Of(e.Context.Path...),
-			Warning: e.Kind == report.Warn && !unknown,
-			Message: e.Message,
-		})
 	}
 	if err != nil && len(problems) == 0 {
 		path := ""
@@ -138,22 +128,12 @@ func parse3(raw []byte) (Config, []Problem) {
 			path = ".ignition.version" // judged without an entry in the report
 			err = fmt.Errorf("%w: supported are 3.0.0 to 3.6.0", err)
 		}
-		problems = append(problems, Problem{Path: path, Message: err.Error()})
+		problems.Fail(path, "%v", err)
 	}
-	if Failed(problems) {
+	if problems.Failed() {
 		return Config{}, problems
 	}
 	return config, problems
-}
-
-// Failed reports whether a config cannot be used.
-func Failed(problems []Problem) bool {
-	for _, p := range problems {
-		if !p.Warning {
-			return true
-		}
-	}
-	return false
 }
 
 // relabel is a config that claims another version.

@@ -1,5 +1,5 @@
-// Package jsonpath says where things stand in a JSON text: paths as
-// $.spec.files[0].mode, the lines they are on, and members that are there twice.
+// Package jsonpath says where things stand in a document: paths as
+// $.spec.files[0].mode, and the path of an offset in a JSON text.
 package jsonpath
 
 import (

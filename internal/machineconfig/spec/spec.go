@@ -9,6 +9,7 @@ import (
 
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
@@ -56,7 +57,7 @@ func Image(n document.Node, check func(string) error) string {
 	if err := check(text); err != nil {
 		n.Fail("%v", err)
 	} else if !strings.Contains(text, "@") {
-		n.Warn("%s is not pinned by a digest: what is pulled is decided when it is pulled", document.Quoted(text))
+		n.Warn("%s is not pinned by a digest: what is pulled is decided when it is pulled", problem.Quoted(text))
 	}
 	return text
 }
@@ -70,11 +71,7 @@ func Arguments(n document.Node, policy kargs.Policy) []string {
 		}
 		entry := item.Text()
 		for _, p := range policy.Check(entry) {
-			add := item.Fail
-			if p.Severity == kargs.Warning {
-				add = item.Warn
-			}
-			add("%s %s", document.Quoted(p.Argument), p.Message)
+			n.Report.Add(p.Within(item.Path, problem.Quoted(p.Path)+" "))
 		}
 		entries = append(entries, entry)
 	}
@@ -103,12 +100,12 @@ func CommandLine(entries []string) kargs.Line {
 }
 
 // Contradictions finds what is asked for in two ways.
-func Contradictions(path string, entries []string, fips bool, report *document.Report) {
+func Contradictions(path string, entries []string, fips bool, report *problem.Report) {
 	for i, entry := range entries {
 		for _, value := range kargs.Split(entry).Values("fips") {
 			if on := value == "1"; on != fips {
 				report.Fail(path+".kernelArguments"+jsonpath.Element(i),
-					"fips=%s contradicts spec.fips, which is %v", document.Quoted(value), fips)
+					"fips=%s contradicts spec.fips, which is %v", problem.Quoted(value), fips)
 			}
 		}
 	}

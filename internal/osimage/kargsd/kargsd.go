@@ -107,7 +107,7 @@ func (a *Arguments) Add(name, text, goarch string) {
 	}
 	for _, entry := range f.Arguments {
 		for _, p := range (kargs.Policy{}).Check(entry) { // what no policy could allow
-			a.problem(name, fmt.Errorf("%q %s", p.Argument, p.Message))
+			a.problem(name, fmt.Errorf("%q %s", p.Path, p.Message))
 		}
 		a.Line = append(a.Line, kargs.Split(entry)...)
 	}

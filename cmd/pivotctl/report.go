@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/printable"
+	"machine-pivot/internal/problem"
+)
+
+// tell prints a report as the result of a command, and ends the program if it names errors.
+func tell(w io.Writer, out cli.Output, report problem.Report) error {
+	result := struct {
+		OK       bool           `json:"ok"`
+		Problems problem.Report `json:"problems"`
+	}{!report.Failed(), report}
+	if err := out.Write(w, result, func(w io.Writer) { show(w, report) }); err != nil {
+		return err
+	}
+	return failed(report)
+}
+
+// show writes a report for people.
+func show(w io.Writer, report problem.Report) {
+	for _, p := range report {
+		fmt.Fprintln(w, printable.Text(p.String()))
+	}
+}
+
+// failed ends the program after a report that names errors.
+func failed(report problem.Report) error {
+	if report.Failed() {
+		return cli.ExitStatus(fault.BadInput.ExitStatus())
+	}
+	return nil
+}

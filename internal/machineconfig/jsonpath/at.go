@@ -1,0 +1,80 @@
+package jsonpath
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// At is the path of what is read at an offset of valid JSON.
+func At(data []byte, offset int64) string {
+	path := "$"
+	var s scopes
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	for d.InputOffset() < offset {
+		token, err := d.Token()
+		if err != nil {
+			break
+		}
+		s.read(token)
+		path = s.path()
+	}
+	return path
+}
+
+// scopes are the objects and arrays that are being read, the innermost last.
+type scopes []scope
+
+type scope struct {
+	at       string // its own path
+	isObject bool
+	inKey    bool // the value of key comes next
+	key      string
+	index    int // of the element that is being read, for an array
+}
+
+// read takes the next token.
+func (s *scopes) read(token json.Token) {
+	switch token {
+	case json.Delim('}'), json.Delim(']'):
+		*s = (*s)[:len(*s)-1]
+		s.valueRead()
+		return
+	}
+	if len(*s) > 0 {
+		in := &(*s)[len(*s)-1]
+		if name, ok := token.(string); ok && in.isObject && !in.inKey {
+			in.key, in.inKey = name, true
+			return
+		}
+		in.index++
+	}
+	switch token {
+	case json.Delim('{'), json.Delim('['):
+		*s = append(*s, scope{at: s.path(), isObject: token == json.Delim('{'), index: -1})
+	default:
+		s.valueRead()
+	}
+}
+
+// valueRead ends a member.
+func (s *scopes) valueRead() {
+	if len(*s) > 0 {
+		(*s)[len(*s)-1].inKey = false
+	}
+}
+
+// path is where the reading stands.
+func (s scopes) path() string {
+	if len(s) == 0 {
+		return "$"
+	}
+	switch in := s[len(s)-1]; {
+	case !in.isObject && in.index >= 0:
+		return in.at + Element(in.index)
+	case in.isObject && (in.inKey || in.key != ""):
+		return in.at + Member(in.key)
+	default:
+		return in.at
+	}
+}

@@ -1,0 +1,93 @@
+// Package problem is the one form in which everything that judges an input says what is
+// wrong with it: MachineConfigs, Ignition configs, kernel arguments, the files of CPU
+// partitioning. A Problem is one finding, a Report all findings about an input.
+package problem
+
+import "fmt"
+
+// Severity says whether a problem makes the input unusable.
+type Severity string
+
+// The severities.
+const (
+	Error   Severity = "error"
+	Warning Severity = "warning"
+)
+
+// Problem is one thing that is wrong with an input. Its JSON is part of the output of
+// the programs.
+type Problem struct {
+	File string `json:"file,omitempty"` // or another name of the input; "" if there is only one
+	Line int    `json:"line,omitempty"` // in the input, from 1; 0 if it is not known
+	// Column is a byte of the line, from 1; 0 if it is not known. Errors of syntax have
+	// one: there is no path to them.
+	Column int `json:"column,omitempty"`
+	// Path says what in the input is wrong: a JSON path, such as
+	// $.spec.kernelArguments[2], in a document; the path of a file on a machine; or the
+	// kernel argument itself.
+	Path     string   `json:"path"`
+	Severity Severity `json:"severity"`
+	Message  string   `json:"message"`
+	Hint     string   `json:"hint,omitempty"` // what a person can do about it
+}
+
+// Errorf is an error at a path; format is as in fmt.Errorf.
+func Errorf(path, format string, args ...any) Problem {
+	return Problem{Path: path, Severity: Error, Message: fmt.Sprintf(format, args...)}
+}
+
+// Warningf is a warning at a path.
+func Warningf(path, format string, args ...any) Problem {
+	p := Errorf(path, format, args...)
+	p.Severity = Warning
+	return p
+}
+
+// WithHint is the problem with a hint.
+func (p Problem) WithHint(hint string) Problem {
+	p.Hint = hint
+	return p
+}
+
+// Within is the problem of a part in the report of the whole: what is at path there is
+// wrong, and the message begins with a prefix that says in which part of it.
+func (p Problem) Within(path, prefix string) Problem {
+	return Problem{Path: path, Severity: p.Severity, Message: prefix + p.Message, Hint: p.Hint}
+}
+
+// String is POSITION: SEVERITY: TEXT. The position is FILE:LINE:COLUMN as compilers
+// write it, or words if the file has no name.
+func (p Problem) String() string {
+	if at := p.position(); at != "" {
+		return at + ": " + string(p.Severity) + ": " + p.Text()
+	}
+	return string(p.Severity) + ": " + p.Text()
+}
+
+// Text is PATH: MESSAGE; HINT. It is for lines on which severity and position are said
+// in another way.
+func (p Problem) Text() string {
+	text := p.Message
+	if p.Path != "" {
+		text = p.Path + ": " + text
+	}
+	if p.Hint != "" {
+		text += "; " + p.Hint
+	}
+	return text
+}
+
+// position is where the problem is, as far as that is known.
+func (p Problem) position() string {
+	switch {
+	case p.Line == 0:
+		return p.File
+	case p.File == "" && p.Column == 0:
+		return fmt.Sprintf("line %d", p.Line)
+	case p.File == "":
+		return fmt.Sprintf("line %d, column %d", p.Line, p.Column)
+	case p.Column == 0:
+		return fmt.Sprintf("%s:%d", p.File, p.Line)
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}

@@ -1,0 +1,96 @@
+package problem
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/fault"
+)
+
+// Report is everything that is wrong with an input.
+type Report []Problem
+
+// Failed reports whether there is any error.
+func (r Report) Failed() bool {
+	return slices.ContainsFunc(r, func(p Problem) bool { return p.Severity == Error })
+}
+
+// Errors is the report without its warnings.
+func (r Report) Errors() Report {
+	return slices.DeleteFunc(slices.Clone(r), func(p Problem) bool { return p.Severity != Error })
+}
+
+// String is a line for each problem.
+func (r Report) String() string {
+	lines := make([]string, len(r))
+	for i, p := range r {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// MarshalJSON writes an array, which is empty where nothing is wrong.
+func (r Report) MarshalJSON() ([]byte, error) {
+	return json.Marshal(append([]Problem{}, r...))
+}
+
+// Err is the report as one error, with a line for each problem; nil if there is
+// no error in it. What says what it is about, as "MachineConfig /etc/x.json".
+func (r Report) Err(what string) error {
+	if !r.Failed() {
+		return nil
+	}
+	return fault.New(fault.BadInput, "cannot use %s:\n%s", what, r).
+		WithHint("correct what the report names and try again; nothing was changed")
+}
+
+// Fail adds an error.
+func (r *Report) Fail(path, format string, args ...any) { r.Add(Errorf(path, format, args...)) }
+
+// Warn adds a warning.
+func (r *Report) Warn(path, format string, args ...any) { r.Add(Warningf(path, format, args...)) }
+
+// maxProblems bounds a report: nobody reads more, and an input can be made of
+// nothing but problems.
+const maxProblems = 500
+
+// Add adds problems; the text of each is bounded and kept on its line.
+func (r *Report) Add(problems ...Problem) {
+	for _, p := range problems {
+		r.add(p)
+	}
+}
+
+func (r *Report) add(p Problem) {
+	switch n := len(*r); {
+	case n > maxProblems:
+		if last := &(*r)[n-1]; p.Severity == Error {
+			last.Severity = Error
+		}
+		return
+	case n == maxProblems:
+		p = Problem{File: p.File, Path: "$", Severity: p.Severity, Message: "there are more problems", Hint: "correct these first"}
+	}
+	p.Path, p.Message, p.Hint = printable(p.Path), printable(OneLine(p.Message)), printable(p.Hint)
+	*r = append(*r, p)
+}
+
+// Below is the report of a part whose paths begin where the part stands, as a report of
+// the whole, in which it stands at path.
+func (r Report) Below(path string) Report {
+	below := slices.Clone(r)
+	for i := range below {
+		below[i].Path = path + below[i].Path
+	}
+	return below
+}
+
+// In is the report with a name for what was read.
+func (r Report) In(file string) Report {
+	named := slices.Clone(r)
+	for i := range named {
+		named[i].File = file
+	}
+	return named
+}
