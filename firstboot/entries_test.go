@@ -3,6 +3,7 @@ package firstboot_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -106,6 +107,42 @@ func TestOwnerThatIsNotThere(t *testing.T) {
 	if h.Boot(); h.Version() != "A.1" || h.Read("/etc/x") != nil {
 		t.Errorf("version %s", h.Version())
 	}
+}
+
+// TestWholeMachineConfig (P54): what a MachineConfig asks for below /etc arrives with image
+// and arguments, after one reboot, and is proven.
+func TestWholeMachineConfig(t *testing.T) {
+	h := hostdir.New(t)
+	h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil, `{"spec":{"osImageURL":%q,"kernelArguments":["quiet"],"config":{"ignition":{"version":"3.4.0"},
+		"storage":{"files":[{"path":"/etc/motd","contents":{"source":"data:,hello"}}],"directories":[{"path":"/etc/keys","mode":448}],"links":[{"path":"/etc/l","target":"motd"}]},
+		"systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Service]\nExecStart=/bin/a\n[Install]\nWantedBy=multi-user.target\n"},{"name":"b.service","mask":true}]}}}}`, h.Image))
+	must(t, boot(t, h))
+	if h.Read("/etc/motd") != nil {
+		t.Error("the old system's /etc was changed")
+	}
+	h.Boot()
+	must(t, boot(t, h))
+	const want = "hello 700 motd /etc/systemd/system/a.service /dev/null\n"
+	got := shell(t, h, `cd etc && echo $(cat motd) $(stat -c %a keys) $(readlink l) $(readlink systemd/system/multi-user.target.wants/a.service) $(readlink systemd/system/b.service)`)
+	if got != want || h.Version() != "B.2" || phase(t, h) != pivot.PhaseDone {
+		t.Errorf("/etc has %q, want %q; version %s, phase %s", got, want, h.Version(), phase(t, h))
+	}
+	shell(t, h, "rm etc/systemd/system/b.service")
+	if got := verify(t, h); got != "link /etc/systemd/system/b.service: missing" {
+		t.Errorf("drift %q", got)
+	}
+}
+
+// shell runs a script in the host's root directory.
+func shell(t *testing.T, h *hostdir.Host, script string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Dir = h.Path("/")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", script, err, out)
+	}
+	return string(out)
 }
 
 func ownerOf(t *testing.T, h *hostdir.Host, path string) string {

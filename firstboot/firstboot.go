@@ -148,7 +148,7 @@ func (b *FirstBoot) ask() (pivot.Ask, error) {
 	}
 	image, err := image(desired.Image)
 	return pivot.Ask{
-		Image: image, ImageKargs: choice, Kargs: kargs.Change{New: args, Literal: desired.FromCluster}, Entries: desired.Files,
+		Image: image, ImageKargs: choice, Kargs: kargs.Change{New: args, Literal: desired.FromCluster}, Entries: desired.Entries,
 		Checks:    []pivot.Check{func(pivot.Plan) error { return b.checkFIPS(desired) }},
 		TakenBack: b.takenBack,
 	}, err

@@ -11,6 +11,7 @@ import (
 	"machine-pivot/internal/author/update"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/problem"
 )
 
 func diffCommand() *cobra.Command {
@@ -54,7 +55,7 @@ func diffCommand() *cobra.Command {
 }
 
 // readPolicy reads a cluster's node disruption policy, if there is a file of it.
-func readPolicy(file string, stdin io.Reader) (update.Policy, machineconfig.Report, error) {
+func readPolicy(file string, stdin io.Reader) (update.Policy, problem.Report, error) {
 	if file == "" {
 		return update.DefaultPolicy(), nil, nil
 	}
@@ -67,7 +68,7 @@ func readPolicy(file string, stdin io.Reader) (update.Policy, machineconfig.Repo
 }
 
 // readOne reads a file that holds one MachineConfig.
-func readOne(file string, stdin io.Reader) (*machineconfig.MachineConfig, machineconfig.Report, error) {
+func readOne(file string, stdin io.Reader) (*machineconfig.MachineConfig, problem.Report, error) {
 	rules, err := (&ruleFlags{}).rules()
 	if err != nil {
 		return nil, nil, err

@@ -38,7 +38,7 @@ type Desired struct {
 	Image           string   // spec.osImageURL as given; "" keeps the booted image
 	KernelArguments []string // entries as given, each may hold several arguments
 	FIPS            bool
-	Files           []hostfiles.File // CPU pinning files
+	Entries         []hostfiles.File // below /etc, by spec.config
 }
 
 // Parse reads an encapsulated MachineConfig. Desired is nil exactly if
@@ -67,7 +67,7 @@ func Parse(data []byte, host Host) (*Desired, problem.Report) {
 		Image:           spec.Image(asked.Get("osImageURL"), host.CheckImage),
 		KernelArguments: spec.Arguments(asked.Get("kernelArguments"), policy),
 		FIPS:            asked.Get("fips").Boolean(),
-		Files:           files(asked.Get("config"), host),
+		Entries:         etc(asked.Get("config"), host),
 	}
 	unsupported(asked)
 	spec.Contradictions(asked.Path, d.KernelArguments, d.FIPS, &report)

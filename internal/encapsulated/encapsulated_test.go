@@ -153,17 +153,17 @@ func TestRefused(t *testing.T) {
 		{`{"spec":{"kernelArguments":["` + strings.Repeat("x", 1_024) + `","` + strings.Repeat("y", 1_023) + `"]}}`,
 			"error: $.spec.kernelArguments: together they have 2048 bytes, more than the 2047 that a kernel takes"},
 		{`{"spec":{"config":"x"}}`, "error: $.spec.config: it is a string, not an object"},
-		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"systemd":{"units":[{"name":"a.service"}]}}}}`, "error: $.spec.config.systemd: not implemented"},
-		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"storage":{"directories":[{"path":"/etc/x"}]}}}}`, "error: $.spec.config.storage.directories: not implemented"},
+		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"passwd":{"users":[{"name":"core"}]}}}}`, "error: $.spec.config.passwd: not implemented"},
+		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"storage":{"filesystems":[{"path":"/x","device":"/dev/x","format":"xfs"}]}}}}`, "error: $.spec.config.storage.filesystems: not implemented"},
+		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"storage":{"directories":[{"path":"/var/x"}]}}}}`, "error: $.spec.config.storage.directories[0]: not implemented: /var/x"},
 		{`{"spec":{"config":{"ignition":{"version":"3.2.0","config":{"merge":[{"source":"https://x"}]}}}}}`, "error: $.spec.config.ignition.config: not implemented"},
 		{`{"spec":{"config":{"ignition":{"version":"3.3.0"},"kernelArguments":{"shouldExist":["x"]}}}}`, "error: $.spec.config.kernelArguments: not implemented"},
 		{`{"spec":{"config":{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/etc/x"}]}}}}`, "error: $.spec.config.ignition.version: not implemented"},
-		{config(`{"path":"/etc/motd"}`), "error: $.spec.config.storage.files[0]: not implemented: file /etc/motd"},
+		{config(`{"path":"/opt/motd"}`), "error: $.spec.config.storage.files[0]: not implemented: /opt/motd"},
 		{config(`{"path":"relative"}`), "error: $.spec.config.storage.files[0].path: "},
 		{config(pinned("0-9", "")), "the machine has no CPU 4-9, only 0-3"},
 		{config(pinned("3-1", "")), "invalid range"},
 		{config(pinned("0", `,"mode":2541`)), "error: $.spec.config.storage.files[0].mode: "},
-		{config(pinned("0", `,"user":{"name":"core"}`)), "another user than root"},
 		{config(pinned("0", `,"nonsense":1`)), "error: $.spec.config.storage.files[0].nonsense: unknown member"},
 		{config(`{"path":"` + pinning.KubeletPath + `","contents":{"source":"https://x/y"}}`), "not implemented: contents from"},
 		{config(`{"path":"` + pinning.KubeletPath + `","contents":{"source":"data:,x","verification":{"hash":"sha512-` + strings.Repeat("0", 128) + `"}}}`), "its content has the hash"},
@@ -205,11 +205,11 @@ func TestPinningFiles(t *testing.T) {
 	for _, version := range []string{"3.0.0", "3.2.0", "3.5.0", "3.6.0"} {
 		in := strings.Replace(config(pinned("0-1", "")), "3.2.0", version, 1)
 		d, report := encapsulated.Parse([]byte(in), host(t))
-		if d == nil || len(d.Files) != 2 || len(report) != 0 {
+		if d == nil || len(d.Entries) != 2 || len(report) != 0 {
 			t.Errorf("version %s: %+v\n%s", version, d, report)
 			continue
 		}
-		if f := d.Files[1]; f.Path != pinning.KubeletPath || f.Mode != 0o644 || string(f.Content) != `{"management":{"cpuset":"0-1"}}` {
+		if f := d.Entries[1]; f.Path != pinning.KubeletPath || f.Mode != 0o644 || string(f.Content) != `{"management":{"cpuset":"0-1"}}` {
 			t.Errorf("file %+v", f)
 		}
 	}
@@ -217,7 +217,7 @@ func TestPinningFiles(t *testing.T) {
 
 func TestOneReportForEverything(t *testing.T) {
 	in := `{"spec":{"osImageURL":"No Reference","kernelArguments":["ostree=/x","a=\"b"],"fips":1,"kernelType":"x","extensions":["y"],
-"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/etc/motd"}]},"systemd":{"units":[{"name":"a.service"}]}}}}`
+"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/opt/motd"}]},"passwd":{"users":[{"name":"core"}]}}}}`
 	_, report := encapsulated.Parse([]byte(in), host(t))
 	if len(report) != 8 {
 		t.Errorf("%d problems, want 8:\n%s", len(report), report)
@@ -243,7 +243,7 @@ error: $.spec.kernelArguments: it is a string, not an array`
 func TestReportKeepsItsLines(t *testing.T) {
 	for _, in := range []string{
 		`{"spec":{"x\nerror: $.forged: y":1}}`,
-		config(`{"path":"/etc/mo\ntd"}`),
+		config(`{"path":"/opt/mo\ntd"}`),
 		`{"spec":{"` + strings.Repeat("x", 1<<20) + `":1}}`,
 		`{"spec":{"fips":true,"kernelArguments":["fips=` + strings.Repeat("x", 1_500) + `"]}}`,
 		`{"spec":{"kernelArguments":["` + strings.Repeat("x", 1<<20) + `"]}}`,

@@ -1,21 +1,23 @@
 package encapsulated
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 )
 
-// files are the pinning files of an Ignition config. An encapsulated file's
-// config is normally empty, since Ignition has done its part in the initramfs,
-// and then its version does not matter: servers write the one that was asked for.
-func files(config document.Node, host Host) []hostfiles.File {
+// etc are the entries below /etc that an Ignition config asks for. An encapsulated file's
+// config is normally empty, since Ignition has done its part in the initramfs, and then
+// its version does not matter: servers write the one that was asked for.
+func etc(config document.Node, host Host) []hostfiles.File {
 	if !config.Object() || !wellFormed(config) || !hasContent(config) {
 		return nil
 	}
@@ -24,32 +26,27 @@ func files(config document.Node, host Host) []hostfiles.File {
 	if !ok {
 		return nil
 	}
-	var all []hostfiles.File
-	nodes := config.Get("storage").Get("files").Items()
-	contents := map[string][]byte{}
-	paths := map[string]string{} // JSON paths, by path
-	for i, f := range parsed.Storage.Files {
-		n := nodes[i]
-		if !pinning.IsPinningPath(f.Path) {
-			n.Fail("not implemented: file %s; of spec.config only CPU pinning files are applied (%s/*, %s)", f.Path, pinning.DropInDir, pinning.KubeletPath)
-			continue
-		}
-		file, err := file(f)
-		if err != nil {
-			n.Fail("file %s: %v", f.Path, err)
-			continue
-		}
-		all = append(all, file)
-		contents[f.Path], paths[f.Path] = file.Content, n.Path
-	}
-	for _, p := range pinning.Check(contents, host.CPUs) {
-		at, ok := paths[p.Path]
-		if !ok {
-			at = config.Get("storage").Get("files").Path
-		}
-		config.Report.Add(p.Within(at, "file "+p.Path+": "))
-	}
+	all := entries.Of(config, parsed)
+	checkPinning(config.Get("storage").Get("files"), parsed, all, host)
 	return all
+}
+
+// checkPinning holds the files of CPU partitioning against each other and the machine.
+func checkPinning(n document.Node, config ignition.Config, all []hostfiles.File, host Host) {
+	contents := map[string][]byte{}
+	for _, f := range all {
+		if pinning.IsPinningPath(f.Path) && f.Kind == hostfiles.KindFile {
+			contents[f.Path] = f.Content
+		}
+	}
+	found := pinning.Inspect(pinning.Input{Files: contents, Machine: pinning.CPUsOnly(host.CPUs)})
+	for _, p := range found.Problems {
+		at := n.Path
+		if i := slices.IndexFunc(config.Storage.Files, func(f types.File) bool { return f.Path == p.Path }); i >= 0 {
+			at = n.Items()[i].Path
+		}
+		n.Report.Add(p.Within(at, "file "+p.Path+": "))
+	}
 }
 
 // wellFormed checks the types of a config's upper two levels, which hold for
@@ -87,25 +84,30 @@ func hasContent(config document.Node) bool {
 	return false
 }
 
-// refuseOthers names everything in a config but its files.
+// applied are the members of a config that are applied.
+func applied() []string {
+	return []string{"ignition.version", "storage.files", "storage.directories", "storage.links", "systemd.units"}
+}
+
+// refuseOthers names everything in a config that is not applied.
 func refuseOthers(config document.Node) {
-	refuse := func(n document.Node) {
-		if !n.IsEmpty() {
-			n.Fail("not implemented: of spec.config only CPU pinning files are applied")
+	for key, n := range config.Members() {
+		if prefix := key + "."; !slices.ContainsFunc(applied(), func(name string) bool { return strings.HasPrefix(name, prefix) }) {
+			refuse(n)
+			continue
+		}
+		n.Object()
+		for name, inner := range n.Members() {
+			if !slices.Contains(applied(), key+"."+name) {
+				refuse(inner)
+			}
 		}
 	}
-	for key, n := range config.Members() {
-		switch key {
-		case "ignition", "storage":
-			n.Object()
-			for name, inner := range n.Members() {
-				if key+"."+name != "ignition.version" && key+"."+name != "storage.files" {
-					refuse(inner)
-				}
-			}
-		default:
-			refuse(n)
-		}
+}
+
+func refuse(n document.Node) {
+	if !n.IsEmpty() {
+		n.Fail("not implemented: of spec.config only files, directories and links below /etc and systemd units are applied")
 	}
 }
 
@@ -113,7 +115,7 @@ func refuseOthers(config document.Node) {
 // here: what it is about would be done otherwise than it says.
 func parseIgnition(config document.Node) (types.Config, bool) {
 	if v := config.Get("ignition").Get("version"); strings.HasPrefix(v.Text(), "2.") {
-		v.Report.Add(problem.Errorf(v.Path, "not implemented: files of an Ignition config of version %s", v.Text()).WithHint("use version 3"))
+		v.Report.Add(problem.Errorf(v.Path, "not implemented: an Ignition config of version %s", v.Text()).WithHint("use version 3"))
 		return types.Config{}, false
 	}
 	parsed, problems := ignition.Parse(config.JSON())

@@ -43,11 +43,13 @@ var importTable = map[string]rule{
 	"quantity":         {ours: []string{"problem", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pinning":          {ours: []string{"kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pods":             {ours: []string{"pinning", "problem", "quantity", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"encapsulated":     {ours: append([]string{"machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"encapsulated":     {ours: append([]string{"machineconfig/entries", "machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 	"machineconfig":    {ours: append([]string{"legacy", "machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"containerruntime": {ours: append([]string{"machineconfig", "quantity"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: below, what knows none; above, each its own part of the world.
+	"machineconfig/enable":   {foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/entries":  {ours: []string{"machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "hostfiles", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/jsonpath": {never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/document": {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/spec":     {ours: []string{"kargs", "problem", "machineconfig/document", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},

@@ -98,7 +98,7 @@ func TestNodeTuningOperatorEncapsulated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d, report := encapsulated.Parse(data, encapsulated.Host{CPUs: cpus}); d == nil || len(d.Files) == 0 || len(report) == 0 {
+			if d, report := encapsulated.Parse(data, encapsulated.Host{CPUs: cpus}); d == nil || len(d.Entries) == 0 || len(report) == 0 {
 				t.Errorf("%+v\n%s", d, report)
 			}
 		})

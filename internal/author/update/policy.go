@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/problem"
 )
 
 // ActionType is what is done to a machine, by its name in a NodeDisruptionPolicy.
@@ -112,7 +113,7 @@ func (p Policy) ofKeys() (actions []Action, because string) {
 // ReadPolicy reads the policy of a cluster: a MachineConfiguration, whose
 // spec.nodeDisruptionPolicy goes before the defaults, entry by entry. The report holds
 // everything that is wrong with it.
-func ReadPolicy(file string, data []byte) (Policy, document.Report) {
+func ReadPolicy(file string, data []byte) (Policy, problem.Report) {
 	p := DefaultPolicy()
 	report := document.Read(file, data, func(root document.Node) {
 		if !root.Object() {
@@ -150,7 +151,7 @@ func actionsOf(n document.Node) []Action {
 				service.Fail("it is missing: say which service")
 			}
 		default:
-			item.Get("type").Fail("there is no action %s; there are None, Drain, DaemonReload, Reload, Restart and Reboot", document.Quoted(string(a.Type)))
+			item.Get("type").Fail("there is no action %s; there are None, Drain, DaemonReload, Reload, Restart and Reboot", problem.Quoted(string(a.Type)))
 		}
 		all = append(all, a)
 	}

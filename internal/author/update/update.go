@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"machine-pivot/internal/author/machineconfig"
-	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/problem"
 	"machine-pivot/kargs"
 )
 
@@ -101,7 +101,7 @@ func (d *differ) reboots(kind, from, to string) {
 	if from == to {
 		return
 	}
-	c := Change{Kind: kind, Action: change, Detail: document.Quoted(from) + " to " + document.Quoted(to), Actions: []Action{{Type: Reboot}}}
+	c := Change{Kind: kind, Action: change, Detail: problem.Quoted(from) + " to " + problem.Quoted(to), Actions: []Action{{Type: Reboot}}}
 	switch {
 	case from == "":
 		c.Action, c.Detail = add, to

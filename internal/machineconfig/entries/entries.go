@@ -1,0 +1,155 @@
+// Package entries makes of an Ignition config what it asks for below /etc: files,
+// directories and symbolic links, and of its systemd units those that make them so. What
+// cannot join one transaction with the OS image is refused by name, never skipped.
+//
+// Source: the specification of Ignition 3.5 and what Ignition makes of it. The package
+// does no I/O.
+package entries
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/ignition"
+)
+
+// maxContent bounds a file's decompressed content, in bytes.
+const maxContent = 1 << 20
+
+// Of are the entries that a config asks for. N is where it stands; all that is wrong is
+// added to the report of n, and then the entries are not of use.
+func Of(n document.Node, config ignition.Config) []hostfiles.File {
+	m := maker{at: map[string]string{}, links: map[string]bool{}}
+	storage := n.Get("storage")
+	for i, f := range storage.Get("files").Items() {
+		m.add(f, config.Storage.Files[i].Path, func() (hostfiles.File, error) { return file(config.Storage.Files[i]) })
+	}
+	for i, d := range storage.Get("directories").Items() {
+		m.add(d, config.Storage.Directories[i].Path, func() (hostfiles.File, error) { return directory(config.Storage.Directories[i]) })
+	}
+	for i, l := range storage.Get("links").Items() {
+		m.add(l, config.Storage.Links[i].Path, func() (hostfiles.File, error) { return link(config.Storage.Links[i]) })
+	}
+	m.units(n.Get("systemd").Get("units"), config.Systemd.Units)
+	m.checkParents(n)
+	return m.all
+}
+
+// maker collects entries.
+type maker struct {
+	all   []hostfiles.File
+	at    map[string]string // where each path is asked for, in the document
+	links map[string]bool   // paths of links that enable units, which several may ask for
+}
+
+// add adds an entry that a node asks for.
+func (m *maker) add(n document.Node, name string, make func() (hostfiles.File, error)) {
+	if err := checkPath(name); err != nil {
+		n.Fail("%v", err)
+		return
+	}
+	f, err := make()
+	if err != nil {
+		n.Fail("%s: %v", name, err)
+		return
+	}
+	if other, twice := m.at[name]; twice {
+		n.Fail("%s is asked for twice, also by %s", name, other)
+		return
+	}
+	m.at[name] = n.Path
+	m.all = append(m.all, f)
+}
+
+// checkPath is an error for a path that cannot be in the transaction.
+func checkPath(name string) error {
+	switch {
+	case path.Clean(name) != name || !path.IsAbs(name):
+		return fmt.Errorf("%q is not a path as it would be written: it is absolute, and clean", name)
+	case strings.HasPrefix(name, "/etc/ignition-machine-config-encapsulated.json"):
+		return fmt.Errorf("%s is what asks for the first boot", name)
+	case !strings.HasPrefix(name, "/etc/"):
+		return fmt.Errorf("not implemented: %s; only what is below /etc joins the transaction: all deployments share /var, and /usr is the image's", name)
+	}
+	return nil
+}
+
+// checkParents refuses entries below what is no directory.
+func (m *maker) checkParents(n document.Node) {
+	kinds := map[string]hostfiles.Kind{}
+	for _, f := range m.all {
+		kinds[f.Path] = f.Kind
+	}
+	for _, f := range m.all {
+		for dir := path.Dir(f.Path); dir != "/"; dir = path.Dir(dir) {
+			if kind, there := kinds[dir]; there && kind != hostfiles.KindDirectory {
+				n.Report.Fail(m.at[f.Path], "%s would be below %s, which is a %s", f.Path, dir, kind)
+			}
+		}
+	}
+}
+
+func file(f types.File) (hostfiles.File, error) {
+	if len(f.Append) > 0 {
+		return hostfiles.File{}, fmt.Errorf("not implemented: append")
+	}
+	mode, err := modeOf(f.Mode, 0o644)
+	if err != nil {
+		return hostfiles.File{}, err
+	}
+	content, err := ignition.Content(f.Contents, maxContent)
+	return owned(hostfiles.NewFile(f.Path, mode, content), f.Node), err
+}
+
+func directory(d types.Directory) (hostfiles.File, error) {
+	mode, err := modeOf(d.Mode, 0o755)
+	return owned(hostfiles.NewDirectory(d.Path, mode), d.Node), err
+}
+
+func link(l types.Link) (hostfiles.File, error) {
+	if l.Hard != nil && *l.Hard {
+		return hostfiles.File{}, fmt.Errorf("not implemented: a hard link")
+	}
+	if l.Target == nil || *l.Target == "" {
+		return hostfiles.File{}, fmt.Errorf("the link has no target")
+	}
+	return owned(hostfiles.NewLink(l.Path, *l.Target), l.Node), nil
+}
+
+// modeOf is a mode, or the one that Ignition takes if there is none.
+func modeOf(mode *int, otherwise fs.FileMode) (fs.FileMode, error) {
+	if mode == nil {
+		return otherwise, nil
+	}
+	if *mode < 0 || *mode > 0o777 {
+		return 0, fmt.Errorf("mode %s is beyond 0777", "0"+strconv.FormatInt(int64(*mode), 8))
+	}
+	return fs.FileMode(*mode), nil
+}
+
+// owned is an entry with the owner of an Ignition node: root, if it has none.
+func owned(f hostfiles.File, n types.Node) hostfiles.File {
+	if n.User.ID != nil {
+		f.UID = *n.User.ID
+	}
+	if n.Group.ID != nil {
+		f.GID = *n.Group.ID
+	}
+	f.User, f.Group = nameOf(n.User.Name), nameOf(n.Group.Name)
+	return f
+}
+
+// nameOf is an owner's name; root has a number everywhere.
+func nameOf(name *string) string {
+	if name == nil || *name == "root" {
+		return ""
+	}
+	return *name
+}

@@ -1,0 +1,106 @@
+package entries_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/entries"
+	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/problem"
+)
+
+// of are the entries of a config with these members, and the report.
+func of(t *testing.T, members string) ([]hostfiles.File, problem.Report) {
+	t.Helper()
+	var report problem.Report
+	root, ok := document.ParseJSON([]byte(`{"ignition":{"version":"3.4.0"},`+members+`}`), &report)
+	if !ok {
+		t.Fatal(report)
+	}
+	config, problems := ignition.Parse(root.JSON())
+	if problems.Failed() {
+		t.Fatal(problems)
+	}
+	return entries.Of(root, config), report
+}
+
+// TestEntries (P54): what a config asks for below /etc, with Ignition's defaults.
+func TestEntries(t *testing.T) {
+	const service = "[Service]\\nExecStart=/bin/a\\n[Install]\\nWantedBy=multi-user.target\\nAlso=b.socket\\n"
+	got, report := of(t, `
+		"storage":{
+			"files":[
+				{"path":"/etc/a","contents":{"source":"data:,hello"}},
+				{"path":"/etc/d/b","mode":384,"user":{"id":7},"group":{"name":"wheel"}}],
+			"directories":[{"path":"/etc/d"},{"path":"/etc/e","mode":448,"user":{"name":"root"}}],
+			"links":[{"path":"/etc/l","target":"a","user":{"name":"core"}}]},
+		"systemd":{"units":[
+			{"name":"a.service","enabled":true,"contents":"`+service+`","dropins":[{"name":"x.conf","contents":"[Unit]\n"},{"name":"empty.conf"}]},
+			{"name":"b.socket","contents":"[Install]\nWantedBy=sockets.target\nRequiredBy=a.service\n"},
+			{"name":"c.service","mask":true,"enabled":false},
+			{"name":"d.service","dropins":[{"name":"y.conf","contents":"[Service]\n"}]},
+			{"name":"e.service","enabled":false,"contents":"[Install]\nWantedBy=multi-user.target\n"}]}`)
+	if len(report) > 0 {
+		t.Fatal(report)
+	}
+	var lines []string
+	for _, f := range got {
+		line := f.Path + ": " + f.String()
+		if f.Kind == hostfiles.KindFile {
+			line += fmt.Sprintf(" %.20q", f.Content)
+		}
+		lines = append(lines, line)
+	}
+	want := []string{
+		`/etc/a: file with mode 0644 and owner 0:0 "hello"`,
+		`/etc/d/b: file with mode 0600 and owner 7:wheel ""`,
+		`/etc/d: directory with mode 0755 and owner 0:0`,
+		`/etc/e: directory with mode 0700 and owner 0:0`,
+		`/etc/l: link with mode 00 and owner core:0 to a`,
+		`/etc/systemd/system/a.service: file with mode 0644 and owner 0:0 "[Service]\nExecStart="`,
+		`/etc/systemd/system/a.service.d/x.conf: file with mode 0644 and owner 0:0 "[Unit]\n"`,
+		`/etc/systemd/system/multi-user.target.wants/a.service: link with mode 00 and owner 0:0 to /etc/systemd/system/a.service`,
+		`/etc/systemd/system/a.service.requires/b.socket: link with mode 00 and owner 0:0 to /etc/systemd/system/b.socket`,
+		`/etc/systemd/system/sockets.target.wants/b.socket: link with mode 00 and owner 0:0 to /etc/systemd/system/b.socket`,
+		`/etc/systemd/system/b.socket: file with mode 0644 and owner 0:0 "[Install]\nWantedBy=s"`,
+		`/etc/systemd/system/c.service: link with mode 00 and owner 0:0 to /dev/null`,
+		`/etc/systemd/system/d.service.d/y.conf: file with mode 0644 and owner 0:0 "[Service]\n"`,
+		`/etc/systemd/system/e.service: file with mode 0644 and owner 0:0 "[Install]\nWantedBy=m"`,
+		`/etc/systemd/system/multi-user.target.wants/e.service: default with mode 00 and owner 0:0`,
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("entries\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestRefused (P54): what cannot be done in one transaction is named, with its place.
+func TestRefused(t *testing.T) {
+	storage := func(kind, one string) string { return `"storage":{"` + kind + `":[` + one + `]}` }
+	units := func(some string) string { return `"systemd":{"units":[` + some + `]}` }
+	for _, c := range []struct{ members, want string }{
+		{storage("files", `{"path":"/var/lib/x"}`), "$.storage.files[0]: not implemented: /var/lib/x; only what is below /etc"},
+		{storage("files", `{"path":"/etc"}`), "not implemented: /etc;"},
+		{storage("files", `{"path":"/etc/ignition-machine-config-encapsulated.json.bak"}`), "is what asks for the first boot"},
+		{storage("files", `{"path":"/etc/x","append":[{"source":"data:,a"}]}`), "/etc/x: not implemented: append"},
+		{storage("files", `{"path":"/etc/x","mode":2541}`), "/etc/x: mode 04755 is beyond 0777"},
+		{storage("files", `{"path":"/etc/x","contents":{"source":"https://r.example/x"}}`), "not implemented: contents from"},
+		{storage("directories", `{"path":"/etc/x","mode":1023}`), "/etc/x: mode 01777 is beyond 0777"},
+		{storage("links", `{"path":"/etc/x","target":"y","hard":true}`), "/etc/x: not implemented: a hard link"},
+		{storage("files", `{"path":"/etc/a"},{"path":"/etc/a/b/c"}`), "$.storage.files[1]: /etc/a/b/c would be below /etc/a, which is a file"},
+		{storage("files", `{"path":"/etc/systemd/system/a.service"}`) + "," + units(`{"name":"a.service","mask":true}`),
+			"$.systemd.units[0]: /etc/systemd/system/a.service is asked for twice, also by $.storage.files[0]"},
+		{units(`{"name":"a.service","enabled":true}`), "$.systemd.units[0].enabled: not implemented: unit a.service has no contents here"},
+		{units(`{"name":"a.service","enabled":true,"contents":"[Install]\nAlso=b.service\n"}`), "unit b.service is enabled with a.service (Also=)"},
+		{units(`{"name":"a.service","enabled":true,"contents":"[Install]\nWantedBy=%m.target\n"}`), "not implemented: the specifier %m"},
+		{units(`{"name":"a/b.service","contents":"x"}`), `$.systemd.units[0].name: "a/b.service" is not the name of a unit`},
+		{units(`{"name":"a.service","dropins":[{"name":"../b.conf","contents":"[Unit]"}]}`), `$.systemd.units[0].dropins[0].name: "../b.conf" is not the name of a file`},
+	} {
+		if _, report := of(t, c.members); !strings.Contains(report.String(), c.want) {
+			t.Errorf("%s: %s\nwant %s", c.members, report, c.want)
+		}
+	}
+}
