@@ -49,8 +49,8 @@ func (p Problem) WithHint(hint string) Problem {
 	return p
 }
 
-// Within is the problem of a part in the report of the whole: what is at path there is
-// wrong, and the message begins with a prefix that says in which part of it.
+// Within is the problem of a part, for the report of the whole: its path there is the
+// part's, and a prefix of its message says where in the part it is.
 func (p Problem) Within(path, prefix string) Problem {
 	return Problem{Path: path, Severity: p.Severity, Message: prefix + p.Message, Hint: p.Hint}
 }
@@ -64,8 +64,8 @@ func (p Problem) String() string {
 	return string(p.Severity) + ": " + p.Text()
 }
 
-// Text is PATH: MESSAGE; HINT. It is for lines on which severity and position are said
-// in another way.
+// Text is PATH: MESSAGE; HINT, without severity and position. It is for lines that show
+// these in another way, such as the notes of a run.
 func (p Problem) Text() string {
 	text := p.Message
 	if p.Path != "" {

@@ -76,8 +76,8 @@ func (r *Report) add(p Problem) {
 	*r = append(*r, p)
 }
 
-// Below is the report of a part whose paths begin where the part stands, as a report of
-// the whole, in which it stands at path.
+// Below is the report of a part, with paths relative to the part, as a report of the whole:
+// path is that of the part there.
 func (r Report) Below(path string) Report {
 	below := slices.Clone(r)
 	for i := range below {

@@ -1,7 +1,8 @@
 // Package quantity reads the amounts of Kubernetes objects, such as 400m of a CPU or
-// 8Gi of memory. What an amount means is decided by Kubernetes' own package; this one
-// keeps away from it what it takes without meaning, in silence or for hours. It does no
-// I/O.
+// 8Gi of memory. Kubernetes' own package decides what an amount means. This one refuses
+// what that package accepts and no author means: a text without digits, which is 0 there;
+// an amount beyond 64 bits, which is cut down; and an exponent so large that computing
+// its power of ten takes hours. It does no I/O.
 package quantity
 
 import (
@@ -23,8 +24,8 @@ const maxText = 64
 // for 0, and works out the powers of ten of an exponent with as many digits.
 var shape = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([A-Za-z]*|[eE][+-]?[0-9]{1,3})$`)
 
-// Read reads an amount, as a number or as text. It is not there if the node is null, or
-// if its report says what is wrong.
+// Read reads an amount, which may be a number or text. ok is false if the node is null, or
+// if it holds no amount; then its report says why.
 func Read(n document.Node) (q resource.Quantity, ok bool) {
 	text, isNumber := n.Number()
 	if !isNumber && !n.IsText() {
@@ -69,11 +70,12 @@ func parse(text string) (resource.Quantity, error) {
 	if size.Sign() < 0 {
 		size.Neg()
 	}
-	// What was cut down is this very number, which no binary suffix makes.
+	// An amount with a binary suffix that was cut down is exactly this number; no amount
+	// with such a suffix is, as it is odd.
 	most := size.CmpInt64(math.MaxInt64)
 	if most > 0 || most == 0 && q.Format == resource.BinarySI {
 		return q, errors.New("it is beyond 64 bits")
 	}
-	q.Add(resource.Quantity{}) // makes it forget the text, which String would repeat
+	q.Add(resource.Quantity{}) // drops the cached text, which String would return as it is
 	return q, nil
 }

@@ -48,7 +48,7 @@ func TestSyntaxErrors(t *testing.T) {
 	}
 }
 
-// TestManyValues: two bytes of text would be 160 of memory.
+// TestManyValues: a value that takes two bytes of text takes 160 of memory.
 func TestManyValues(t *testing.T) {
 	many := []byte(`{"a":[` + strings.Repeat("1,", 1_000_000) + "1]}")
 	const want = "error: $: it holds more than 1000000 values"

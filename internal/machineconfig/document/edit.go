@@ -50,8 +50,8 @@ func (e editor) changed(data, before []byte, report *problem.Report) []byte {
 	return after
 }
 
-// checkText reports a text that does not hold the document. The library that writes YAML
-// makes another value of some, as of a null without a word in braces.
+// checkText reports a text that does not hold the values of the document. The YAML library
+// writes some wrongly: of a null without a word, as in {a}, it makes an empty string.
 func (e editor) checkText(text []byte, report *problem.Report) {
 	var problems problem.Report
 	again := documents("", text, &problems)

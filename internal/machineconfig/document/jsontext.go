@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxValues bounds how many values a JSON text holds: a node takes many times the two
-// bytes that a value can be written in.
+// maxValues bounds how many values a JSON text holds: a value of two bytes of text becomes
+// a node of about 160 bytes.
 const maxValues = 1_000_000
 
 // jsonReader makes a tree of a JSON text that is known to be valid.
