@@ -39,8 +39,7 @@ func checkPinning(n document.Node, config ignition.Config, all []hostfiles.File,
 			contents[f.Path] = f.Content
 		}
 	}
-	found := pinning.Inspect(pinning.Input{Files: contents, Machine: pinning.CPUsOnly(host.CPUs)})
-	for _, p := range found.Problems {
+	for _, p := range pinning.Check(contents, host.CPUs) {
 		at := n.Path
 		if i := slices.IndexFunc(config.Storage.Files, func(f types.File) bool { return f.Path == p.Path }); i >= 0 {
 			at = n.Items()[i].Path

@@ -38,13 +38,9 @@ func IsPinningPath(p string) bool {
 
 // Check reads the pinning files of a host, by path, as CRI-O and kubelet would,
 // and holds them against each other and against the CPUs that the host has; no
-// CPUs at all means that they are not known. A drop-in that sets anything else
-// than workloads is an error.
+// CPUs at all means that they are not known.
 func Check(files map[string][]byte, present CPUSet) problem.Report {
-	c := newChecker(CPUsOnly(present))
-	c.onlyWorkloads = true
-	c.files(files)
-	return c.problems
+	return Inspect(Input{Files: files, Machine: CPUsOnly(present)}).Problems
 }
 
 // Inspect reads all of a host's configuration that decides on CPU partitioning,
@@ -78,14 +74,13 @@ func Inspect(in Input) Result {
 }
 
 type checker struct {
-	machine       Machine
-	onlyWorkloads bool
-	definedIn     map[string]string // by workload: the drop-in that counts
-	effective     map[string]workload
-	infraIn       string // the drop-in whose infra_ctr_cpuset counts; "" for none
-	infraSet      string
-	problems      problem.Report
-	unread        bool // a drop-in could not be read
+	machine   Machine
+	definedIn map[string]string // by workload: the drop-in that counts
+	effective map[string]workload
+	infraIn   string // the drop-in whose infra_ctr_cpuset counts; "" for none
+	infraSet  string
+	problems  problem.Report
+	unread    bool // a drop-in could not be read
 }
 
 func newChecker(m Machine) *checker {
@@ -109,7 +104,7 @@ func (c *checker) files(files map[string][]byte) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
-		if c.onlyWorkloads || c.effective[name].partitions() {
+		if c.effective[name].partitions() {
 			c.wrong(KubeletPath, "it is missing, though %s defines the workload %q", c.definedIn[name], name)
 			return
 		}
@@ -128,27 +123,12 @@ func (c *checker) dropIn(p string, content []byte) {
 	}
 	read, wrong := parseDropIn(p, content)
 	c.problems.Add(wrong...)
-	switch {
-	case wrong.Failed():
+	if wrong.Failed() {
 		c.unread = true
 		return
-	case c.onlyWorkloads && len(read.elsewhere) > 0:
-		c.unread = true
-		for _, key := range read.elsewhere {
-			c.wrong(p, "unknown key %s", key)
-		}
-		return
-	case c.onlyWorkloads && len(read.workloads) == 0:
-		c.unread = true
-		c.wrong(p, "it defines no workload")
-		return
-	}
-	ignored := c.warn
-	if c.onlyWorkloads {
-		ignored = c.wrong
 	}
 	for _, key := range read.ignored {
-		ignored(p, "unknown key %s, which CRI-O ignores", key)
+		c.warn(p, "unknown key %s, which CRI-O ignores", key)
 	}
 	if read.infra != nil {
 		c.infraIn, c.infraSet = p, *read.infra

@@ -56,7 +56,7 @@ func (c *checker) kubelet(content []byte) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
-		if _, ok := workloads[name]; !ok && workloads.pinned() && (c.onlyWorkloads || c.effective[name].partitions()) {
+		if _, ok := workloads[name]; !ok && workloads.pinned() && c.effective[name].partitions() {
 			c.wrong(KubeletPath, "%s is missing, though %s defines it", ofWorkload(name), c.definedIn[name])
 		}
 	}

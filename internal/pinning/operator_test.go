@@ -126,10 +126,6 @@ func TestInfraContainers(t *testing.T) {
 	if got := texts(pinning.Inspect(pinning.Input{Files: files}).Problems); len(got) != 0 {
 		t.Errorf("a later drop-in with the right set: %v", got)
 	}
-	// A MachineConfig that pivot writes has only workloads.
-	if problems := pinning.Check(with(pinned(t, "0-1"), runtimes, infra("0-1")), mustSet(t, "0-7")); !problems.Failed() {
-		t.Error("a drop-in with other settings is taken")
-	}
 }
 
 // CRI-O does not start with an annotation that it does not know.

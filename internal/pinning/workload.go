@@ -122,7 +122,6 @@ type dropIn struct {
 	workloads map[string]workload
 	infra     *string    // infra_ctr_cpuset as given; nil if it is not set here
 	ignored   []toml.Key // of workloads, that CRI-O does not know
-	elsewhere []toml.Key // all that is not of workloads
 }
 
 // workload is what a drop-in says of one workload.
@@ -146,14 +145,9 @@ func parseDropIn(path string, data []byte) (dropIn, problem.Report) {
 		return dropIn{}, problem.Report{problem.Errorf(path, "cannot parse the CRI-O drop-in: %v", err)}
 	}
 	read := dropIn{workloads: map[string]workload{}, infra: parsed.Crio.Runtime.Infra}
-	if read.infra != nil {
-		read.elsewhere = append(read.elsewhere, toml.Key{"crio", "runtime", infraKey})
-	}
 	for _, key := range meta.Undecoded() {
 		if strings.HasPrefix(strings.ToLower(key.String())+".", "crio.runtime.workloads.") {
 			read.ignored = append(read.ignored, key)
-		} else {
-			read.elsewhere = append(read.elsewhere, key)
 		}
 	}
 	for name, d := range parsed.Crio.Runtime.Workloads {
