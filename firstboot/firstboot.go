@@ -161,19 +161,11 @@ func (b *FirstBoot) Read() (*encapsulated.Desired, error) {
 		return nil, fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err)
 	}
 	b.request = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
-	cpus, err := b.Host.PresentCPUs()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	policy, err := b.Host.KargPolicy()
+	judge, err := b.judge()
 	if err != nil {
 		return nil, err
 	}
-	desired, report := encapsulated.Parse(data, encapsulated.Host{
-		CPUs:       cpus,
-		CheckImage: imageref.Check,
-		Policy:     &policy,
-	})
+	desired, report := encapsulated.Parse(data, judge)
 	if report.Failed() {
 		return nil, report.Err("MachineConfig " + b.File)
 	}
@@ -181,6 +173,16 @@ func (b *FirstBoot) Read() (*encapsulated.Desired, error) {
 		b.Progress.Note(p.Text())
 	}
 	return desired, nil
+}
+
+// judge is what must be known of this machine to judge a MachineConfig.
+func (m *Machine) judge() (encapsulated.Host, error) {
+	cpus, err := m.Host.PresentCPUs()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return encapsulated.Host{}, err
+	}
+	policy, err := m.Host.KargPolicy()
+	return encapsulated.Host{CPUs: cpus, CheckImage: imageref.Check, Policy: &policy}, err
 }
 
 // nothingAsked ends a run without a file: fine on a host that pivot is for.

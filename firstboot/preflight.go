@@ -70,8 +70,8 @@ func (m *Machine) spaceInBoot(repo *ostree.Repo, commit string) error {
 }
 
 // checkFIPS holds what is asked for against the running kernel.
-func (b *FirstBoot) checkFIPS(d *encapsulated.Desired) error {
-	fips, err := b.Host.FIPS()
+func (m *Machine) checkFIPS(d *encapsulated.Desired) error {
+	fips, err := m.Host.FIPS()
 	if err != nil || fips == d.FIPS {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
@@ -57,22 +58,28 @@ func (r *Rebase) run(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	out, err := r.converger().Converge(ctx, ask)
+	return r.move(ctx, ask, settings, r.Reboot || r.rebootNeeded())
+}
+
+// move brings the machine to what somebody asks for who waits for the end, and reboots if
+// that is wanted. It reports whether anything had to change.
+func (m *Machine) move(ctx context.Context, ask pivot.Ask, settings host.Settings, reboot bool) (changed bool, err error) {
+	out, err := m.converger().Converge(ctx, ask)
 	switch {
 	case err != nil:
 		return false, err
 	case out.Action == pivot.ActionClose:
-		r.Progress.Note("nothing to do: the machine is what was asked for")
+		m.Progress.Note("nothing to do: the machine is what was asked for")
 		return false, nil
 	case out.Action == pivot.ActionReboot:
-		r.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
+		m.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
 	}
-	if !r.Reboot && !r.rebootNeeded() {
-		r.Progress.Note("the new system is committed; until the reboot leave /etc and rpm-ostree alone: changes made to /etc stay behind, " +
+	if !reboot {
+		m.Progress.Note("the new system is committed; until the reboot leave /etc and rpm-ostree alone: changes made to /etc stay behind, " +
 			"and what is staged on top (rpm-ostree kargs, install) becomes the next boot with the /etc that runs, without the CPU pinning files")
 		return true, nil
 	}
-	return true, r.reboot(ctx, settings.RebootMethod)
+	return true, m.reboot(ctx, settings.RebootMethod)
 }
 
 // Plan works out what a pivot by hand would change and writes nothing.

@@ -33,8 +33,8 @@ func (e Etc) change(want hostfiles.Entry) ChangeAction {
 	return ""
 }
 
-// changes are what has to happen to an /etc that it has entries.
-func (e Etc) changes(wanted []hostfiles.Entry) []EntryChange {
+// Changes are what has to happen to an /etc that it has entries.
+func (e Etc) Changes(wanted []hostfiles.Entry) []EntryChange {
 	changes := []EntryChange{}
 	for _, want := range wanted {
 		if action := e.change(want); action != "" {
@@ -59,6 +59,15 @@ type EntryChange struct {
 	Path   string         `json:"path"`
 	Kind   hostfiles.Kind `json:"kind,omitempty"` // none: a file
 	Action ChangeAction   `json:"action"`
+}
+
+// What is what happens, in words: nothing is said of the kind of a file.
+func (c EntryChange) What() string {
+	text := string(c.Action)
+	if c.Kind == hostfiles.KindDirectory || c.Kind == hostfiles.KindLink {
+		text += " " + c.Kind.String()
+	}
+	return text + " " + c.Path
 }
 
 // String is what is wrong with an /etc that still needs the change.

@@ -58,7 +58,7 @@ func Diff(state State, target Target) (Plan, error) {
 	plan := Plan{
 		Image:   ImageChange{From: nameOf(state.Booted), To: nameOf(state.Booted)},
 		Kargs:   result,
-		Entries: state.Etc.changes(target.Entries),
+		Entries: state.Etc.Changes(target.Entries),
 		Notes:   notes(state, target),
 		state:   state, target: target,
 	}

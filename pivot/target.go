@@ -28,7 +28,7 @@ type Target struct {
 // the way, an image's commit, version and own kernel arguments, does not count.
 func (t Target) Same(other Target) bool {
 	return t.Image.Digest == other.Image.Digest &&
-		t.Kargs.New.Equal(other.Kargs.New) && t.Kargs.Delete.Equal(other.Kargs.Delete) &&
+		t.Kargs.Old.Equal(other.Kargs.Old) && t.Kargs.New.Equal(other.Kargs.New) && t.Kargs.Delete.Equal(other.Kargs.Delete) &&
 		(t.Kargs.Image == nil) == (other.Kargs.Image == nil) &&
 		slices.Equal(t.Entries, other.Entries)
 }

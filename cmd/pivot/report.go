@@ -82,7 +82,7 @@ func printPlan(w io.Writer, p pivot.Plan) {
 	if len(p.Entries) > 0 {
 		fmt.Fprintln(w, "files")
 		for _, e := range p.Entries {
-			fmt.Fprintf(w, "  %s %s\n", e.Action, printable.Line(e.Path))
+			fmt.Fprintf(w, "  %s\n", printable.Line(e.What()))
 		}
 	}
 	for _, note := range p.Notes {

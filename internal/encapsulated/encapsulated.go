@@ -39,6 +39,8 @@ type Desired struct {
 	KernelArguments []string // entries as given, each may hold several arguments
 	FIPS            bool
 	Entries         []hostfiles.File // below /etc, by spec.config
+
+	asked []byte // spec as JSON
 }
 
 // Parse reads an encapsulated MachineConfig. Desired is nil exactly if
@@ -46,15 +48,41 @@ type Desired struct {
 func Parse(data []byte, host Host) (*Desired, problem.Report) {
 	var report problem.Report
 	root, ok := document.ParseJSON(data, &report)
-	if !ok || !spec.Identity(root) {
+	if !ok {
 		return nil, report
+	}
+	d := judge(root, host)
+	if report.Failed() {
+		return nil, report
+	}
+	return d, report
+}
+
+// Read is Parse for a MachineConfig as people have it: one document in a file of JSON or
+// YAML, in which each problem has its line.
+func Read(file string, data []byte, host Host) (*Desired, problem.Report) {
+	var all []*Desired
+	report := document.Read(file, data, func(root document.Node) { all = append(all, judge(root, host)) })
+	if len(all) != 1 && !report.Failed() {
+		report.Add(problem.Errorf("$", "it holds %d MachineConfigs, not one", len(all)))
+	}
+	if report.Failed() {
+		return nil, report
+	}
+	return all[0], report
+}
+
+// judge reads a MachineConfig; what it returns is of use unless the report has an error.
+func judge(root document.Node, host Host) *Desired {
+	if !spec.Identity(root) {
+		return nil
 	}
 	asked := root.Get("spec")
 	if !asked.Object() {
 		if asked.IsNull() {
 			asked.Fail("it is missing")
 		}
-		return nil, report
+		return nil
 	}
 	policy := kargs.DefaultPolicy()
 	if host.Policy != nil {
@@ -68,17 +96,15 @@ func Parse(data []byte, host Host) (*Desired, problem.Report) {
 		KernelArguments: spec.Arguments(asked.Get("kernelArguments"), policy),
 		FIPS:            asked.Get("fips").Boolean(),
 		Entries:         etc(asked.Get("config"), host),
+		asked:           asked.JSON(),
 	}
 	unsupported(asked)
-	spec.Contradictions(asked.Path, d.KernelArguments, d.FIPS, &report)
+	spec.Contradictions(asked.Path, d.KernelArguments, d.FIPS, asked.Report)
 	spec.CheckLength(asked.Get("kernelArguments"), d.KernelArguments)
 	if d.FromCluster {
 		warnOfSpaces(asked.Get("kernelArguments"), d.KernelArguments)
 	}
-	if report.Failed() {
-		return nil, report
-	}
-	return d, report
+	return d
 }
 
 // warnOfSpaces warns of arguments that the machine-config daemon never finds: it

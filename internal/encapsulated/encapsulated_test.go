@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ const typical = `{"kind":"MachineConfig","apiVersion":"machineconfiguration.open
 func TestTypical(t *testing.T) {
 	d, report := encapsulated.Parse([]byte(typical), encapsulated.Host{})
 	want := &encapsulated.Desired{Name: "rendered-worker-0123", Image: "quay.io/os@" + digest, KernelArguments: []string{"nosmt", `a="b c"`}}
-	if !reflect.DeepEqual(d, want) || len(report) != 0 {
+	if len(report) != 0 || d.Name != want.Name || d.Image != want.Image || !slices.Equal(d.KernelArguments, want.KernelArguments) || d.Entries != nil || d.FIPS || d.FromCluster {
 		t.Errorf("%+v\n%s\nwant %+v", d, report, want)
 	}
 }

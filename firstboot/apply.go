@@ -1,0 +1,229 @@
+package firstboot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/kargs"
+	"machine-pivot/pivot"
+)
+
+// Apply brings a machine that runs from the MachineConfig that it has to another one:
+// image, kernel arguments and what is below /etc in one transaction with one reboot.
+//
+// What the machine has is in its own /etc (encapsulated.RecordPath), committed with all
+// else: who goes back to an older deployment goes back to its MachineConfig too.
+type Apply struct {
+	Machine
+	File   string // its name, for messages
+	Data   []byte // the MachineConfig, in JSON or YAML
+	Reboot bool
+}
+
+// Run makes the MachineConfig's system the next boot, and reboots if that is asked for.
+// It reports whether anything had to change.
+func (a *Apply) Run(ctx context.Context) (changed bool, err error) {
+	changed, err = a.run(ctx)
+	if err != nil {
+		a.Progress.Fail(err)
+	}
+	return changed, err
+}
+
+func (a *Apply) run(ctx context.Context) (bool, error) {
+	plan, ask, err := a.plan(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer a.closeImage()
+	settings, err := a.settings()
+	if err != nil {
+		return false, err
+	}
+	if !plan.Changed {
+		a.Progress.Note("nothing to do: the machine is what the MachineConfig asks for")
+		return false, a.keep(ask.record)
+	}
+	ask.Entries = append(ask.Entries, ask.record)
+	return a.move(ctx, ask.Ask, settings, a.Reboot)
+}
+
+// Plan works out what Run would change and writes nothing.
+func (a *Apply) Plan(ctx context.Context) (pivot.Plan, error) {
+	plan, _, err := a.plan(ctx)
+	a.closeImage()
+	return plan, err
+}
+
+// applyAsk is what a MachineConfig asks of the machine, with the record of it.
+type applyAsk struct {
+	pivot.Ask
+	record hostfiles.File
+}
+
+// plan works out what really differs, of which the record is no part.
+func (a *Apply) plan(ctx context.Context) (pivot.Plan, applyAsk, error) {
+	if err := a.open(); err != nil {
+		return pivot.Plan{}, applyAsk{}, err
+	}
+	a.Progress.Begin(pivot.StepRead, "reading "+a.File)
+	if _, err := os.Lstat(a.Host.Path(EncapsulatedPath)); !errors.Is(err, fs.ErrNotExist) {
+		return pivot.Plan{}, applyAsk{}, fault.New(fault.Refused, "cannot apply a MachineConfig: the first boot is not over, %s is there", EncapsulatedPath).
+			WithHint("complete it first: pivot firstboot")
+	}
+	ask, err := a.ask()
+	if err != nil {
+		return pivot.Plan{}, ask, err
+	}
+	plan, err := a.converger().Plan(ctx, ask.Ask)
+	return plan, ask, err
+}
+
+// ask is what has to be asked to go from the MachineConfig that the machine has to the
+// other one.
+func (a *Apply) ask() (ask applyAsk, err error) {
+	judge, err := a.judge()
+	if err != nil {
+		return ask, err
+	}
+	desired, report := encapsulated.Read(a.File, a.Data, judge)
+	if report.Failed() {
+		return ask, report.Err("MachineConfig " + a.File)
+	}
+	for _, p := range report {
+		a.Progress.Note(p.Text())
+	}
+	old, err := a.applied()
+	if err != nil {
+		return ask, err
+	}
+	args, err := a.arguments(desired.KernelArguments)
+	if err != nil {
+		return ask, err
+	}
+	removed, err := a.removed(old.Entries, desired.Entries)
+	if err != nil {
+		return ask, err
+	}
+	record, err := desired.Record()
+	if err != nil {
+		return ask, err
+	}
+	choice, err := a.imageKargsChoice()
+	if err != nil {
+		return ask, err
+	}
+	image, err := image(desired.Image)
+	return applyAsk{pivot.Ask{
+		Image: image, ImageKargs: choice, ByHand: true,
+		Kargs:   kargs.Change{Old: lineOf(old.KernelArguments), New: args, Literal: desired.FromCluster},
+		Entries: slices.Concat(desired.Entries, removed),
+		Checks:  []pivot.Check{func(pivot.Plan) error { return a.checkFIPS(desired) }},
+	}, hostfiles.NewFile(encapsulated.RecordPath, 0o600, record)}, err
+}
+
+func lineOf(entries []string) (line kargs.Line) {
+	for _, entry := range entries {
+		line = append(line, kargs.Split(entry)...)
+	}
+	return line
+}
+
+// applied is the MachineConfig that the machine has: by its record, or, if none was ever
+// applied, the one of its first boot. A machine that never had one has an empty one.
+func (a *Apply) applied() (*encapsulated.Desired, error) {
+	for _, path := range []string{encapsulated.RecordPath, EncapsulatedPath + closedSuffix} {
+		data, err := os.ReadFile(a.Host.Path(path))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the MachineConfig that this machine has: %w", err)
+		}
+		desired, report := encapsulated.Parse(data, encapsulated.Host{})
+		if report.Failed() {
+			return nil, fault.New(fault.Refused, "cannot use the MachineConfig that this machine has: %w", report.Err(path)).
+				WithHint("move the file away; then nothing of what it asked for is removed")
+		}
+		return desired, nil
+	}
+	return &encapsulated.Desired{}, nil
+}
+
+// removed asks that what the machine's MachineConfig asked for, and the other does not,
+// is as the image has it. What somebody has changed since is theirs, and stays.
+func (a *Apply) removed(old, new []hostfiles.File) ([]hostfiles.File, error) {
+	asked := map[string]bool{}
+	for _, f := range new {
+		asked[f.Path] = true
+	}
+	gone := slices.DeleteFunc(slices.Clone(old), func(f hostfiles.File) bool { return asked[f.Path] || f.Kind == hostfiles.KindDefault })
+	paths := make([]string, len(gone))
+	for i, f := range gone {
+		paths[i] = f.Path
+	}
+	state, err := a.Host.Observe(paths)
+	if err != nil {
+		return nil, err
+	}
+	changed := map[string]bool{}
+	for _, change := range state.Etc.Changes(hostfiles.Entries(gone)) {
+		changed[change.Path] = change.Action == pivot.ChangeReplace
+	}
+	var removed []hostfiles.File
+	for _, f := range gone {
+		stays := ""
+		switch {
+		case changed[f.Path]:
+			stays = "somebody has changed it"
+		case f.Kind == hostfiles.KindDirectory && !a.emptied(f.Path, paths):
+			stays = "there is more in it"
+		}
+		if stays != "" {
+			a.Progress.Note(fmt.Sprintf("%s %s stays, though no MachineConfig asks for it any more: %s", f.Kind, f.Path, stays))
+			continue
+		}
+		removed = append(removed, hostfiles.Default(f.Path))
+	}
+	return removed, nil
+}
+
+// emptied reports whether a directory has nothing but what is removed.
+func (a *Apply) emptied(dir string, removed []string) bool {
+	err := filepath.WalkDir(a.Host.Path(dir), func(name string, _ fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil && !slices.Contains(removed, "/"+strings.TrimPrefix(strings.TrimPrefix(name, a.Host.Path("/")), "/")) {
+			err = errors.New("there is more")
+		}
+		return err
+	})
+	return err == nil
+}
+
+// keep writes the record where nothing else has to change.
+func (a *Apply) keep(record hostfiles.File) error {
+	path := a.Host.Path(record.Path)
+	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, record.Content) {
+		return nil
+	}
+	err := hostfiles.MakeDir(a.Host.Disk, filepath.Dir(path), 0o755)
+	if err == nil {
+		err = hostfiles.Replace(a.Host.Disk, path, record.Content, record.Mode)
+	}
+	if err != nil {
+		return fault.New(fault.CannotWrite, "cannot keep the record of the MachineConfig: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package firstboot_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/fault"
+	"machine-pivot/pivot"
+	"machine-pivot/test/hostdir"
+)
+
+// apply applies a MachineConfig by its spec, in YAML, and reboots the machine if anything
+// changes. It returns what was noted.
+func apply(t *testing.T, h *hostdir.Host, spec string) (changed bool, notes string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	h.Reboot = func(context.Context) error { cancel(); return nil } // systemd stops us on its way down
+	m := machine(t, h)
+	m.Progress.Emit = func(e pivot.Event) {
+		if e.Kind == pivot.EventNoted {
+			notes += e.Message + "\n"
+		}
+	}
+	a := firstboot.Apply{Machine: m, File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + spec), Reboot: true}
+	changed, err = a.Run(ctx)
+	if changed && err == nil {
+		h.Boot()
+	}
+	return changed, notes, err
+}
+
+const withFiles = `
+  kernelArguments: [a=1, b=2]
+  config:
+    ignition: {version: 3.4.0}
+    storage:
+      directories: [{path: /etc/ours}, {path: /etc/shared}]
+      files:
+      - {path: /etc/ours/file, contents: {source: "data:,one"}}
+      - {path: /etc/shared/file, contents: {source: "data:,one"}}
+      - {path: /etc/default, contents: {source: "data:,mine"}}
+      - {path: /etc/edited, contents: {source: "data:,one"}}
+    systemd:
+      units: [{name: a.service, enabled: true, contents: "[Service]\nExecStart=/bin/a\n[Install]\nWantedBy=multi-user.target\n"}]
+`
+
+// TestApply (P55): from one MachineConfig to another and back, image, arguments and /etc
+// in one transaction each; what is no longer asked for is gone, defaults are the new
+// image's, what somebody changed stays, and each system has its own record.
+func TestApply(t *testing.T) {
+	h := hostdir.New(t)
+	list := func() string {
+		return shell(t, h, "cd etc && (find . -path ./containers -prune -o ! -type d -print | sort; find ours shared -type d -print 2>/dev/null | sort)")
+	}
+	before := list()
+	if changed, _, err := apply(t, h, withFiles); err != nil || !changed || h.Version() != "A.1" {
+		t.Fatalf("changed %v, %v", changed, err)
+	}
+	if got := shell(t, h, "cat etc/ours/file etc/default; readlink etc/systemd/system/multi-user.target.wants/a.service"); got != "onemine/etc/systemd/system/a.service\n" ||
+		!strings.HasSuffix(h.Options(), " a=1 b=2") {
+		t.Errorf("/etc has %q, options %s", got, h.Options())
+	}
+	// The same in another form, and a name that only names, change nothing.
+	record := h.Read(encapsulated.RecordPath)
+	if changed, notes, err := apply(t, h, strings.NewReplacer(`"data:,one"`, `"data:;base64,b25l"`, "[a=1, b=2]", "[b=2, a=1]").Replace(withFiles)); err != nil || changed {
+		t.Errorf("changed %v, %v: %s", changed, err, notes)
+	}
+	if string(record) == string(h.Read(encapsulated.RecordPath)) {
+		t.Error("the record does not say what was applied last")
+	}
+	shell(t, h, "echo mine >etc/edited; echo mine >etc/shared/more")
+	changed, notes, err := apply(t, h, fmt.Sprintf("  osImageURL: %s\n  kernelArguments: [b=2, c=3]\n", h.Image))
+	if err != nil || !changed || h.Version() != "B.2" {
+		t.Fatalf("changed %v, version %s, %v", changed, h.Version(), err)
+	}
+	if options := h.Options(); strings.Contains(options, "a=1") || !strings.Contains(options, " b=2 c=3") {
+		t.Errorf("options %s", options)
+	}
+	got, want := list(), "./default\n./edited\n./pivot/machineconfig.json\n./shared/more\nshared\n"
+	if got != want || string(h.Read("/etc/default")) != "default of B.2\n" || before != "./default\n" {
+		t.Errorf("/etc has %s, want %s, was %s; the default is %s", got, want, before, h.Read("/etc/default"))
+	}
+	for _, want := range []string{"/etc/edited stays, though no MachineConfig asks for it any more: somebody has changed it", "directory /etc/shared stays, though no MachineConfig asks for it any more: there is more in it"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("it does not note %q: %s", want, notes)
+		}
+	}
+	if drift := verify(t, h); drift != "" {
+		t.Errorf("drift %s", drift)
+	}
+	// Back to the deployment before, which has its own record.
+	h.BootEntry(1)
+	if !strings.Contains(string(h.Read(encapsulated.RecordPath)), "/etc/ours/file") {
+		t.Errorf("the record is %s", h.Read(encapsulated.RecordPath))
+	}
+}
+
+// TestApplyAfterTheFirstBoot (P55): the MachineConfig of the first boot is the one that
+// the machine has until another is applied.
+func TestApplyAfterTheFirstBoot(t *testing.T) {
+	h := hostdir.New(t)
+	h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil,
+		`{"spec":{"osImageURL":%q,"kernelArguments":["first=1"],"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/first"}]}}}}`, h.Image))
+	if _, _, err := apply(t, h, "  kernelArguments: [second=2]\n"); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "the first boot is not over") {
+		t.Errorf("error %v", err)
+	}
+	must(t, boot(t, h))
+	h.Boot()
+	must(t, boot(t, h))
+	if changed, _, err := apply(t, h, "  kernelArguments: [second=2]\n"); err != nil || !changed {
+		t.Fatalf("changed %v, %v", changed, err)
+	}
+	if options := h.Options(); strings.Contains(options, "first=1") || !strings.HasSuffix(options, " second=2") || h.Read("/etc/first") != nil || h.Version() != "B.2" {
+		t.Errorf("version %s, options %s, /etc/first %q", h.Version(), options, h.Read("/etc/first"))
+	}
+}
+
+// TestApplyRefuses (P55): one report for all that is wrong with a MachineConfig, with its
+// lines, and nothing is changed.
+func TestApplyRefuses(t *testing.T) {
+	h := hostdir.New(t)
+	_, _, err := apply(t, h, "  kernelArguments: [ostree=/x]\n  extensions: [usbguard]\n  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: /opt/x}]}\n")
+	for _, want := range []string{"mc.yaml:3: error: $.spec.kernelArguments[0]", "mc.yaml:4: error: $.spec.extensions[0]: not implemented", "mc.yaml:7: error: $.spec.config.storage.files[0]: not implemented: /opt/x"} {
+		if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	if _, err := os.Stat(h.Path("/var/lib/pivot/journal.json")); err == nil {
+		t.Error("the journal knows of it")
+	}
+	h.Write(encapsulated.RecordPath, []byte("{}"))
+	if _, _, err := apply(t, h, "  kernelArguments: [a=1]\n"); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
+		t.Errorf("a bad record: %v", err)
+	}
+}

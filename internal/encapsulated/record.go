@@ -1,0 +1,28 @@
+package encapsulated
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"machine-pivot/internal/machineconfig/spec"
+)
+
+// RecordPath is where a system keeps the MachineConfig that it was made from. It is part
+// of the system's own /etc, so each deployment has its own.
+const RecordPath = "/etc/pivot/machineconfig.json"
+
+// Record is the MachineConfig as a system keeps it: what it asks for and nothing that
+// changes without that, in one form whatever the text was. Parse reads it.
+func (d *Desired) Record() ([]byte, error) {
+	var asked any
+	if err := json.Unmarshal(d.asked, &asked); err != nil {
+		return nil, fmt.Errorf("cannot keep the MachineConfig: %w", err)
+	}
+	type object = map[string]any
+	metadata := object{"name": d.Name}
+	if d.FromCluster {
+		metadata["annotations"] = object{spec.GeneratedBy: ""}
+	}
+	text, err := json.Marshal(object{"apiVersion": spec.APIVersion, "kind": spec.Kind, "metadata": metadata, "spec": asked})
+	return append(text, '\n'), err
+}
