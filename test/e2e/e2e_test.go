@@ -25,6 +25,7 @@ import (
 // TestFirstBoot has what only a boot shows, each thing once. Its longest cases come first,
 // so that the last to end is a short one.
 func TestFirstBoot(t *testing.T) {
+	t.Parallel()
 	runFirstBoots(t, []firstBootCase{
 		{"power cuts", powerCuts},
 		{"initramfs, power cuts", earlyPowerCuts},
@@ -73,12 +74,14 @@ type bootCase struct {
 	run  func(*testing.T)
 }
 
-// together runs cases in their order, as many at a time as there are processors: an
-// emulated machine uses one. What hangs there is found by what the machine does
-// (vm.Limits), so it may be slow.
+// slots are what machines run on, whichever test they are of.
+var slots = make(chan struct{}, runtime.NumCPU())
+
+// together runs cases in their order, as many at a time as there are processors, those of
+// tests beside it among them: an emulated machine uses one. What hangs there is found by
+// what the machine does (vm.Limits), so it may be slow.
 func together(t *testing.T, cases []bootCase) {
 	t.Helper()
-	slots := make(chan struct{}, runtime.NumCPU())
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, c := range cases {

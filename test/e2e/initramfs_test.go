@@ -135,7 +135,7 @@ func noNetwork(t *testing.T, l *lab.Lab) {
 // earlyPowerCuts (P25, P41) is powerCuts for the one boot that pivots in the initramfs, on a
 // disk as RHCOS has it, to an image that a container build has made without an ostree commit.
 func earlyPowerCuts(t *testing.T, l *lab.Lab) {
-	amount := cuts{flush: 3, random: 15, least: 50}
+	amount := cuts{flush: 4, random: 10, least: 50}
 	if long() {
 		amount = cuts{flush: 1, random: 200, boots: 6, least: 400}
 	}

@@ -39,7 +39,7 @@ func long() bool { return os.Getenv("PIVOT_SWEEP") == "long" }
 //
 // The image has derived layers, as most have.
 func powerCuts(t *testing.T, l *lab.Lab) {
-	amount := cuts{flush: 3, random: 12, least: 100}
+	amount := cuts{flush: 4, random: 10, least: 100}
 	if long() {
 		amount = cuts{flush: 1, random: 200, boots: 6, least: 800}
 	}
