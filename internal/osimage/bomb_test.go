@@ -23,6 +23,7 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
 // zeroes are n bytes that compress well.
@@ -140,6 +141,7 @@ func TestTricksInLayers(t *testing.T) {
 	} {
 		for _, packed := range []compression.Compression{compression.GZip, compression.ZStd} {
 			t.Run(what+" "+string(packed), func(t *testing.T) {
+				sample.Short(t, 4)
 				t.Parallel()
 				open := func() (io.ReadCloser, error) {
 					return io.NopCloser(io.MultiReader(bytes.NewReader(tarFiles(t, c.files...)), zeroes(c.trailer))), nil

@@ -11,6 +11,7 @@ import (
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/ostreetree"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
 // TestDerived holds the merged tree against one that is spelled out and that the real
@@ -34,6 +35,7 @@ func testDerived(t *testing.T, cases func(t *testing.T, base osBase) []derivedCa
 	usual := newOSTree(t).asBase()
 	for n, c := range cases(t, usual) {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
 			base := usual.forCase(t, c.base)
 			h.t = t
 			img := base.derive(c.layers)
@@ -100,6 +102,7 @@ func TestDerivedRefused(t *testing.T) {
 	usual := newOSTree(t).asBase()
 	for n, c := range refusedCases() {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
 			base := usual.forCase(t, c.base)
 			h.t = t
 			img := base.derive(c.layers)

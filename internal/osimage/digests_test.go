@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
 // forgery is an OCI layout whose JSON documents are changed; all that refers to
@@ -105,6 +106,7 @@ func TestWrongDigests(t *testing.T) {
 			}, keep, []string{"layer 1", fmt.Sprintf("layer %d", last)}},
 		} {
 			t.Run(what+", "+name, func(t *testing.T) {
+				sample.Short(t, 4)
 				h := newLocalHost(t)
 				path := writeMedium(t, "oci", img)
 				forgery{t, path}.change(c.manifest, c.config)

@@ -16,6 +16,7 @@ import (
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/ostreetree"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
 // outcome is how an import ends, and what it costs the registry.
@@ -198,6 +199,7 @@ func testFaults(t *testing.T, img *spoilt) {
 		"token is a web page":    {on("/token", 0, page), denied("", 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
+			sample.Short(t, 6)
 			t.Parallel()
 			h := startHost(t, registry.Options{Bearer: true})
 			ref, _ := h.push("x", img.Image)

@@ -236,8 +236,11 @@ func legacy(t *testing.T, repo, commit string, opts ...oscontainer.Option) v1.Im
 // bare is a new bare repository.
 func bare(t *testing.T) string {
 	t.Helper()
+	need.Ostree(t)
 	repo := filepath.Join(t.TempDir(), "bare")
-	ostreeTool(t, "init", "--repo="+repo, "--mode=bare")
+	if err := ostreetree.Init(repo, "bare"); err != nil {
+		t.Fatal(err)
+	}
 	return repo
 }
 

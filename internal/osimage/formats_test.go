@@ -13,6 +13,7 @@ import (
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/ostreetree"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
 // world is one commit of a small OS with everything that ostree has objects for.
@@ -81,6 +82,7 @@ func TestFormatsAsPulled(t *testing.T) {
 		"native, former, dotted":        w.encapsulated(former, oscontainer.WithPathPrefix("./")),
 	} {
 		t.Run(name, func(t *testing.T) {
+			sample.Short(t, 4)
 			h := newHost(t, registry.Options{})
 			ref, _ := h.push("x", img)
 			repo := bare(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/test/sample"
 )
 
 // TestLocalDamage has media that are not whole: none is imported, each is called
@@ -40,6 +41,7 @@ func TestLocalDamage(t *testing.T) {
 		"docker-archive not there":  {"docker-archive", removeAll, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			sample.Short(t, 4)
 			h := newLocalHost(t)
 			path := writeMedium(t, c.transport, img)
 			c.damage(t, path)

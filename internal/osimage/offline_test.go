@@ -23,6 +23,9 @@ func TestOffline(t *testing.T) {
 		nobodyDialed(t)
 		return
 	}
+	if testing.Short() {
+		t.Skip("runs other tests once more")
+	}
 	need.Root(t) // makes a network namespace
 	cmd := exec.Command(os.Args[0], "-test.v", "-test.run=^(TestLocal|TestOffline)")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}

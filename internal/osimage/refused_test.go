@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
 // refuses requires that an image is refused, and leaves nothing but whole layers.
@@ -48,6 +49,7 @@ func TestPlainRefused(t *testing.T) {
 		{"signed", []entry{regular(prepareRoot, "[composefs]\nenabled = signed\n")}, fault.Refused, "boots only what is signed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
 			h.t, o.t = t, t
 			img, err := oscontainer.Derive(plainImage(t, o, 3), oscontainer.WithDerived(c.layer...), oscontainer.WithWorkDir(t.TempDir()))
 			if err != nil {

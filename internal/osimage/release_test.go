@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
 // TestReleaseAsLibostree: an image is refused for its os-release where the real
@@ -41,6 +42,7 @@ func TestReleaseAsLibostree(t *testing.T) {
 		{"an empty value", []entry{regular(usr, "ID=\n")}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
 			h.t, usual.t = t, t
 			img, err := oscontainer.Derive(image, oscontainer.WithDerived(c.layer...), oscontainer.WithWorkDir(t.TempDir()))
 			if err != nil {

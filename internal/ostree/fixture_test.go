@@ -13,6 +13,7 @@ import (
 
 	"machine-pivot/internal/ostree"
 	"machine-pivot/test/need"
+	"machine-pivot/test/ostreetree"
 )
 
 // run runs a program and returns what it printed.
@@ -82,7 +83,7 @@ func newRepo(t testing.TB, config ...string) *ostree.Repo {
 	t.Helper()
 	need.Ostree(t)
 	path := filepath.Join(t.TempDir(), "repo")
-	run(t, "ostree", "init", "--repo="+path, "--mode=bare")
+	check(t, ostreetree.Init(path, "bare"))
 	for i := 0; i+1 < len(config); i += 2 {
 		run(t, "ostree", "config", "--repo="+path, "set", config[i], config[i+1])
 	}

@@ -16,6 +16,7 @@ import (
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/ostree/gvariant"
 	"machine-pivot/test/need"
+	"machine-pivot/test/sample"
 )
 
 type tuple = gvariant.Tuple
@@ -248,6 +249,7 @@ func TestSameAsFsck(t *testing.T) {
 		"metadata, a wrong padding": {forged: raw("\x01\x01\x00\x00\x00\x00\x00\x00\x00(yu)"), want: stricter},
 	} {
 		t.Run(name, func(t *testing.T) {
+			sample.Short(t, 4)
 			commit, objects := c.objects(t)
 			if err := fsckAfterPull(t, templates, commit, objects); (err == nil) != (c.want == accepted) && c.want != stricter {
 				t.Errorf("ostree says %v", err)

@@ -17,6 +17,7 @@ import (
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/ostree/gvariant"
 	"machine-pivot/test/need"
+	"machine-pivot/test/sample"
 )
 
 func TestImportIsWhatLibostreeImports(t *testing.T) {
@@ -114,6 +115,9 @@ func TestDamage(t *testing.T) {
 			"more after it":  append(slices.Clone(data), data...),
 			"another object": []byte("\x00"),
 		} {
+			if testing.Short() && !sample.Picks(path+what, 4) {
+				continue
+			}
 			r := newRepo(t)
 			objects := s.objects()
 			objects[path] = damaged

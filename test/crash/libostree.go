@@ -72,8 +72,8 @@ func (m *Machine) Prepare(ctx context.Context, r pivot.Request) error {
 	return err
 }
 
-// Commit implements pivot.Engine: by hand, with one rename at the end; or, on a
-// machine that cannot, by leave to do it at shutdown.
+// Commit implements pivot.Engine: with one rename at the end. LeftToShutdown only gives
+// leave to do that at shutdown.
 func (m *Machine) Commit(_ context.Context, r pivot.Request) error {
 	if m.staged == nil {
 		return fmt.Errorf("nothing is staged")

@@ -27,8 +27,7 @@ type Machine struct {
 	disk       *disk
 	dir        string // the physical root
 	root       string // of the running deployment
-	late       bool   // what is staged is finalized in an orderly shutdown, not by hand
-	early      bool   // the first boot is closed before the reboot
+	late       bool   // an orderly shutdown finalizes what is staged, after the first boot was closed
 	initramfs  bool   // the first boot runs there first
 	served     bool   // Ignition has written the pinning files
 	built      bool   // a container build has made the image
@@ -45,16 +44,13 @@ type Machine struct {
 // Variant changes how the machine, or the program on it, works.
 type Variant func(*Machine)
 
-// FinalizedAtShutdown is a machine on which nothing can be finalized by hand:
-// what is staged becomes the next boot in an orderly shutdown, or never.
-func FinalizedAtShutdown(m *Machine) { m.late = true }
-
 // TakenBack is a machine on which somebody, after the first boot, makes the old system
 // the default again, as rpm-ostree rollback does, and later asks to go forward.
 func TakenBack(m *Machine) { m.back = true }
 
-// ClosedEarly is a program that closes the first boot before the reboot. Broken.
-func ClosedEarly(m *Machine) { m.early = true }
+// LeftToShutdown is a program that does not commit: what is staged becomes the next boot in
+// an orderly shutdown, or never, and the first boot is closed before that. Broken.
+func LeftToShutdown(m *Machine) { m.late = true }
 
 // Unsynced is a program that syncs no file. Broken.
 func Unsynced(m *Machine) { m.disk.Lying = true }
@@ -240,7 +236,7 @@ func (m *Machine) parts() firstboot.Machine {
 }
 
 func (m *Machine) reboot(ctx context.Context) error {
-	if m.early {
+	if m.late {
 		if err := m.close(); err != nil {
 			return err
 		}

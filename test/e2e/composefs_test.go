@@ -22,7 +22,7 @@ func TestComposefs(t *testing.T) {
 		Suite: vm.Forky, OverlayB: []vm.TreeFile{{Path: "/" + prepareRoot, Mode: 0o644, Content: []byte(composefsNeeded)}},
 	})
 	want := l.Wanted()
-	said := lab.Typed("echo @@root $$(stat -f -c %%T /)", "PathExists=/usr")
+	said := lab.Typed("say-root", "echo @@root $$(stat -f -c %%T /)", "PathExists=/usr")
 	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: said})
 	first := boot(t, m, vm.BootOptions{})
 	expectPivot(t, first)

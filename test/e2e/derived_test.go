@@ -43,11 +43,11 @@ const toNextVersion = "test.next-version"
 
 // withNextVersion are the files that make a machine do so.
 func withNextVersion(next lab.Image) []vm.TreeFile {
-	return lab.Typed("pivot rebase "+next.Reference+" -r", "KernelCommandLine="+toNextVersion)
+	return lab.Typed("next-version", "pivot rebase "+next.Reference+" -r", "KernelCommandLine="+toNextVersion)
 }
 
-// nextVersion takes a machine of withNextVersion, which has arrived at the version
-// before, to the next one: that shares all layers but the last, and no other is
+// nextVersion boots a machine of withNextVersion for the first time with its image, and
+// takes it to the next version: that shares all layers but the last, and no other is
 // fetched.
 func nextVersion(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want, next lab.Image) {
 	t.Helper()
@@ -56,6 +56,7 @@ func nextVersion(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want, next la
 	if update.Exit != vm.Rebooted {
 		t.Fatalf("the machine %s, want a reboot", update.Exit)
 	}
+	expectMerged(t, update, 1)
 	digests, err := registry.LastLayer(next)
 	if err != nil {
 		t.Fatal(err)

@@ -22,33 +22,50 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// TestFirstBoot has its longest cases first, so that the last to end is a short one.
+// TestFirstBoot has what only a boot shows, each thing once. Its longest cases come first,
+// so that the last to end is a short one.
 func TestFirstBoot(t *testing.T) {
-	world := newLab(t, vm.GuestSpec{})
-	var cases []bootCase
-	for _, c := range []struct {
-		name string
-		run  func(*testing.T, *lab.Lab)
-	}{
+	t.Parallel()
+	runFirstBoots(t, []firstBootCase{
 		{"power cuts", powerCuts},
-		{"both modes, separate boot, xfs root", modes},
 		{"initramfs, power cuts", earlyPowerCuts},
-		{"plain image", plainInInitramfs},
 		{"main job, and taken back", mainJob},
-		{"registry comes up late", registryLate},
-		{"by kexec", byKexec},
-		{"rpm-ostree with layered packages", layered},
+		{"by hand, and to the next version", byHand},
 		{"rpm-ostree with layered packages, native image", layeredOnNative},
-		{"by hand", byHand},
+		{"by kexec", byKexec},
 		{"bad MachineConfig", badMachineConfig},
+		{"registry comes up late", registryLate},
+		{"no network in the initramfs", noNetwork},
+	})
+}
+
+// TestFirstBootWhole has cases of which TestFirstBoot and unit tests together show the
+// most: of "make nightly".
+func TestFirstBootWhole(t *testing.T) {
+	runFirstBoots(t, []firstBootCase{
+		{"both modes, separate boot, xfs root", modes},
+		{"plain image", plainInInitramfs},
+		{"rpm-ostree with layered packages", layered},
 		{"CPUs that are not there or that nosmt switches off", refusedCPUs},
 		{"already at target", alreadyAtTarget},
 		{"composefs that ostree cannot make", composefsRefused},
-		{"no network in the initramfs", noNetwork},
-	} {
-		cases = append(cases, bootCase{c.name, func(t *testing.T) { c.run(t, alone(t, world)) }})
+	})
+}
+
+// firstBootCase is a case that has a world of its own.
+type firstBootCase struct {
+	name string
+	run  func(*testing.T, *lab.Lab)
+}
+
+func runFirstBoots(t *testing.T, cases []firstBootCase) {
+	t.Helper()
+	world := newLab(t, vm.GuestSpec{})
+	var boots []bootCase
+	for _, c := range cases {
+		boots = append(boots, bootCase{c.name, func(t *testing.T) { c.run(t, alone(t, world)) }})
 	}
-	together(t, cases)
+	together(t, boots)
 }
 
 // bootCase is a case that boots machines, one at a time.
@@ -57,12 +74,14 @@ type bootCase struct {
 	run  func(*testing.T)
 }
 
-// together runs cases in their order, as many at a time as there are processors: an
-// emulated machine uses one. What hangs there is found by what the machine does
-// (vm.Limits), so it may be slow.
+// slots are what machines run on, whichever test they are of.
+var slots = make(chan struct{}, runtime.NumCPU())
+
+// together runs cases in their order, as many at a time as there are processors, those of
+// tests beside it among them: an emulated machine uses one. What hangs there is found by
+// what the machine does (vm.Limits), so it may be slow.
 func together(t *testing.T, cases []bootCase) {
 	t.Helper()
-	slots := make(chan struct{}, runtime.NumCPU())
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, c := range cases {
@@ -119,10 +138,11 @@ func alone(t *testing.T, world *lab.Lab) *lab.Lab {
 
 // mainJob starts from MachineConfigs: pivot makes the Ignition config of them, and
 // Ignition writes the files, the pinning files among them. In most other cases the
-// encapsulated file carries those, so that the commit has to lay them over /etc.
+// encapsulated file carries those, so that the commit has to lay them over /etc. Its
+// disk is as RHCOS has it.
 func mainJob(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
-	m := provisioned(t, l, want, lab.Setup{})
+	m := provisioned(t, l, want, lab.Setup{Layout: redHat(t)})
 	expectInOldSystem(t, l, m, true)
 	var told, proof lab.Story // as the demonstration tells it
 	first := boot(t, m, vm.BootOptions{OnLine: told.Line})
@@ -133,7 +153,7 @@ func mainJob(t *testing.T, l *lab.Lab) {
 		t.Error(err)
 	}
 	expectProven(t, m, want)
-	takenBack(t, l, m, want)
+	takenBack(t, l, m)
 }
 
 func alreadyAtTarget(t *testing.T, l *lab.Lab) {
@@ -268,16 +288,26 @@ func registryLate(t *testing.T, l *lab.Lab) {
 	expectAside(t, first, "connection refused")
 	expectPivot(t, first)
 	expectInOldSystem(t, l, m, false)
-	expectArrived(t, boot(t, m, vm.BootOptions{}), want)
+	expectNext(t, l, m, want)
 }
 
+// byHand has somebody type commands on a machine that has no MachineConfig: to an image
+// with derived layers, as most have, and once there to its next version.
 func byHand(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
+	var err error
+	if want.Image, err = l.Derived(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next, err := l.DerivedVersion(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
 	asked := want.Image + " --append-karg nosmt --append-karg loglevel=7 --cpuset management=0"
 	// The second time only the reboot is missing. In between the journal must know what it came to.
 	command := fmt.Sprintf("pivot plan %s; pivot rebase %s; journalctl --sync; "+
 		"journalctl -q -o verbose MESSAGE_ID=2982393e9f684b7d87b2e122332ea270; pivot rebase %s -r", asked, asked, asked)
-	m, err := l.MachineByHand(t.Context(), "by-hand", command, testLog{t})
+	m, err := l.MachineByHand(t.Context(), "by-hand", command, withNextVersion(next), testLog{t})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,8 +321,7 @@ func byHand(t *testing.T, l *lab.Lab) {
 			t.Errorf("the console does not say %q", line)
 		}
 	}
-	second := boot(t, m, vm.BootOptions{})
-	expectTarget(t, second, want)
+	nextVersion(t, l, m, want, next)
 }
 
 // expectPivot holds a first power-on against what it must be: kubelet held, and a reboot at its end.
@@ -319,6 +348,32 @@ func expectInOldSystem(t *testing.T, l *lab.Lab, m *vm.Machine, written bool) {
 		if _, err := m.ReadFile(old + path); (err == nil) != written {
 			t.Errorf("%s in the old system: %v, want it there: %v", path, err, written)
 		}
+	}
+}
+
+// expectNext wants a powered-off machine to boot the new system next, whole: with its
+// kernel arguments and files.
+func expectNext(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want) {
+	t.Helper()
+	next, err := m.Inspect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if deployed := vm.StateRoot + "/deploy/" + l.Guest.CommitB + ".0"; next.Deployment != deployed {
+		t.Fatalf("the next boot is %s, want %s", next.Deployment, deployed)
+	}
+	for _, arg := range strings.Fields(strings.Join(want.Kargs, " ")) {
+		if strings.Count(" "+next.Entries[0].Options+" ", " "+arg+" ") != 1 {
+			t.Errorf("the next boot has the options %q, want %s once", next.Entries[0].Options, arg)
+		}
+	}
+	for _, f := range want.PinningFiles() {
+		if content, err := m.ReadFile(next.Deployment + f.Path); err != nil || string(content) != string(f.Content) {
+			t.Errorf("the next system has %s with %q (%v)", f.Path, content, err)
+		}
+	}
+	if record := journal(t, m); record.Phase != pivot.Committed {
+		t.Errorf("journal in phase %s, want committed", record.Phase)
 	}
 }
 

@@ -34,12 +34,12 @@ func long() bool { return os.Getenv("PIVOT_SWEEP") == "long" }
 
 // powerCuts (P25, P26) records a whole first boot, write by write, and cuts the
 // power at each flush and at random writes. What the disk then holds must be the
-// old system or the new one, whole; and a machine that boots it must arrive.
+// old system or the new one, whole; and a machine that boots it must arrive. A sample is
+// only looked at: that such a disk arrives too, booted, is shown by "make sweep".
 //
-// The image has derived layers, as most have. The first boot over, it goes on to the
-// next version.
+// The image has derived layers, as most have.
 func powerCuts(t *testing.T, l *lab.Lab) {
-	amount := cuts{flush: 3, random: 12, boots: 3, least: 100}
+	amount := cuts{flush: 4, random: 10, least: 100}
 	if long() {
 		amount = cuts{flush: 1, random: 200, boots: 6, least: 800}
 	}
@@ -48,13 +48,8 @@ func powerCuts(t *testing.T, l *lab.Lab) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		next, err := l.DerivedVersion(t.Context(), 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := newCutter(t, l, cutImage{image, true}, lab.Setup{Files: withNextVersion(next)})
+		c := newCutter(t, l, cutImage{image, true}, lab.Setup{})
 		first, second := c.recordBoth()
-		nextVersion(t, l, c.machine, c.want, next)
 		c.cut(amount, first, second)
 	})
 	if long() {
@@ -320,12 +315,19 @@ func (c *cutter) checkFiles(m *vm.Machine, deployment string, isNew bool) error 
 }
 
 // bootSome boots some of the disks until each has arrived: spread over all, and one
-// that lost its power between an image's layers.
+// that lost its power between an image's layers, which there must be.
 func (c *cutter) bootSome(n int) {
 	c.t.Helper()
+	var midway cutDisk
+	if c.image.built {
+		midway = c.midway()
+	}
+	if n == 0 {
+		return
+	}
 	if c.image.built {
 		n--
-		c.boot(c.midway())
+		c.boot(midway)
 	}
 	for i := range n {
 		c.boot(c.interesting[(2*i+1)*len(c.interesting)/(2*n)])

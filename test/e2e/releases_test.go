@@ -38,7 +38,7 @@ func TestOnNewerRelease(t *testing.T) {
 func thereAndBack(t *testing.T, l *lab.Lab, mode host.Mode, kernelA, kernelB string) {
 	want := l.Wanted()
 	const goBack = "test.rollback"
-	typed := lab.Typed("pivot rollback -r", "KernelCommandLine="+goBack)
+	typed := lab.Typed("roll-back", "pivot rollback -r", "KernelCommandLine="+goBack)
 	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: typed, Mode: mode})
 	old := entry(t, m)
 

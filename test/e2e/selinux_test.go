@@ -12,21 +12,23 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// TestSELinux is a first boot under an enforcing policy, in both modes, to images whose
-// layers change the policy itself: it gets types and rules, for paths of the base too.
-// The new system must come up under its own, with nothing denied to pivot or to what it
-// runs, and with nothing that restorecon would change but for what the guest itself leaves.
+// TestSELinux is a first boot under an enforcing policy, to an image whose layers change
+// the policy itself: it gets types and rules, for paths of the base too. The new system must
+// come up under its own, with nothing denied to pivot or to what it runs, and with nothing
+// that restorecon would change but for what the guest itself leaves. It is the mode in which
+// the old system's policy is in force, and libostree's programs run under it.
 func TestSELinux(t *testing.T) {
+	t.Parallel()
 	runSELinux(t, []selinuxCase{
 		{"derived layers, in the system", vm.GuestSpec{SELinux: vm.Enforcing}, derivedImage, enforced(host.ModeSystem, "")},
-		{"plain, in the initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, plainImage,
-			enforced(host.ModeInitramfs, "")},
 	})
 }
 
 // TestSELinuxWhole has the other cases: of "make nightly".
 func TestSELinuxWhole(t *testing.T) {
 	runSELinux(t, []selinuxCase{
+		{"plain, in the initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, plainImage,
+			enforced(host.ModeInitramfs, "")},
 		{"initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, undividedImage, enforced(host.ModeInitramfs, "")},
 		{"derived layers, in the initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, derivedImage,
 			enforced(host.ModeInitramfs, "")},

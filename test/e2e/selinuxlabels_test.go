@@ -15,6 +15,7 @@ import (
 // releases have a libselinux of their own, with its own form of compiled contexts.
 // Nothing boots.
 func TestSELinuxLabels(t *testing.T) {
+	t.Parallel()
 	for name, spec := range map[string]vm.GuestSpec{
 		"other rules": {SELinux: vm.Enforcing}, "a new type": {SELinux: vm.NewType, Suite: vm.Trixie},
 	} {

@@ -20,6 +20,7 @@ const (
 // TestInitramfsSize makes a guest's initramfs with pivot's dracut module and
 // without, by the guest's own dracut.
 func TestInitramfsSize(t *testing.T) {
+	t.Parallel()
 	needMachines(t)
 	installed, err := lab.Install(t.Context(), "../..", t.TempDir())
 	if err != nil {

@@ -50,42 +50,20 @@ type Host struct {
 func New(t testing.TB) *Host {
 	t.Helper()
 	need.Ostree(t)
-	h := &Host{t: t, physical: filepath.Join(t.TempDir(), "physical")}
+	made, err := madeSystems()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	h := &Host{t: t, physical: filepath.Join(dir, sysrootDir), Archive: filepath.Join(dir, archiveDir), Commit: made.next}
 	h.Ostree.host = h
-	h.must(os.Mkdir(h.physical, 0o755))
-	repo := filepath.Join(h.physical, "ostree/repo")
-	h.run("ostree", "admin", "init-fs", h.physical)
+	h.must(made.unpack(dir))
 	t.Cleanup(func() { h.run("sh", "-c", "chattr -f -i "+h.physical+"/ostree/deploy/os/deploy/*.[0-9] || true") })
-	h.run("ostree", "admin", "os-init", "--sysroot="+h.physical, "os")
-	h.run("ostree", "config", "--repo="+repo, "set", "sysroot.bootloader", "none")
-	first := h.commit(repo, "A.1")
-	h.run("ostree", "admin", "deploy", "--sysroot="+h.physical, "--os=os", "--karg=root=LABEL=root", "--karg=rw",
-		`--karg-append=keep="a b"`, "--karg-append=$ignition_firstboot", first)
 	h.serve()
 	h.Boot()
 	h.Write("/etc/containers/certs.d/"+h.Registry.Host()+"/ca.crt", h.Registry.CA())
 	h.Write("/var/lib/kubelet/config.json", h.Registry.PullSecret(h.Registry.Host()))
 	return h
-}
-
-// commit makes a small system of a version.
-func (h *Host) commit(repo, version string) string {
-	h.t.Helper()
-	tree := h.t.TempDir()
-	for path, content := range map[string]string{
-		"usr/lib/modules/6.1/vmlinuz": "kernel", "usr/lib/modules/6.1/initramfs.img": "initramfs " + version,
-		"usr/lib/os-release": "ID=os\nVERSION=" + version + "\nPRETTY_NAME=" + version + "\n",
-		"usr/etc/default":    "default of " + version + "\n",
-	} {
-		writeFile(h.t, filepath.Join(tree, path), []byte(content))
-	}
-	for _, dir := range []string{"boot", "dev", "proc", "run", "sys", "sysroot", "tmp", "var"} {
-		h.must(os.Mkdir(filepath.Join(tree, dir), 0o755))
-	}
-	for link, to := range map[string]string{"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "ostree": "sysroot/ostree"} {
-		h.must(os.Symlink(to, filepath.Join(tree, link)))
-	}
-	return h.run("ostree", "commit", "--repo="+repo, "--orphan", "--tree=dir="+tree, "--add-metadata-string=version="+version)
 }
 
 // ExtendNext puts files, whose content does not matter, into the next system. The
@@ -112,15 +90,12 @@ func (h *Host) PutIntoNext(files map[string]string) {
 // serve starts a registry with the next system in it.
 func (h *Host) serve() {
 	h.t.Helper()
-	archive := filepath.Join(h.t.TempDir(), "archive")
-	h.run("ostree", "init", "--repo="+archive, "--mode=archive")
-	h.Archive, h.Commit = archive, h.commit(archive, "B.2")
 	r, err := registry.Start(registry.Options{})
 	h.must(err)
 	h.Registry = r
 	h.t.Cleanup(func() { h.must(r.Close()) })
-	h.Image = h.push(archive)
-	h.NoOS = h.push(archive, oscontainer.WithoutRepo(), oscontainer.WithLabel("com.coreos.ostree-commit", ""))
+	h.Image = h.push(h.Archive)
+	h.NoOS = h.push(h.Archive, oscontainer.WithoutRepo(), oscontainer.WithLabel("com.coreos.ostree-commit", ""))
 }
 
 // push puts an image made from an archive repository into the registry.
@@ -323,11 +298,9 @@ func (h *Host) must(err error) {
 // run runs a program and returns what it printed.
 func (h *Host) run(argv ...string) string {
 	h.t.Helper()
-	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
-	if err != nil {
-		h.t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
+	out, err := run(argv...)
+	h.must(err)
+	return out
 }
 
 func writeFile(t testing.TB, path string, content []byte) {

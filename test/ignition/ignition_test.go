@@ -67,6 +67,9 @@ func config(t *testing.T, m *machineconfig.MachineConfig, version string, more .
 
 // The validators of both generations find nothing to say about any version.
 func TestValidators(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds Ignition's validators")
+	}
 	validators := map[byte]string{
 		'2': built(t, "github.com/coreos/ignition/validate"),
 		'3': built(t, "github.com/coreos/ignition/v2/validate"),
@@ -89,6 +92,9 @@ func TestValidators(t *testing.T) {
 // Debian's Ignition knows versions up to 3.3 and applies them to a directory: files,
 // units and the program are there, and a first boot can begin.
 func TestApply(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the whole program, and applies it four times")
+	}
 	need.Ignition(t)
 	program := built(t, "./cmd/pivot")
 	binary, err := os.ReadFile(program)

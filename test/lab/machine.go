@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/host"
@@ -70,17 +71,17 @@ func (l *Lab) MachineAt(ctx context.Context, name string, w Want, log io.Writer)
 	return l.machine(ctx, name, spec, log)
 }
 
-// MachineByHand makes a machine that boots A without any MachineConfig, and on
-// which somebody types a command on the first boot.
-func (l *Lab) MachineByHand(ctx context.Context, name, command string, log io.Writer) (*vm.Machine, error) {
-	files := append(l.access(), Typed(command, "PathExists=!/etc/crio")...)
+// MachineByHand makes a machine that boots A without any MachineConfig, on which
+// somebody types a command on the first boot, and which has further files.
+func (l *Lab) MachineByHand(ctx context.Context, name, command string, files []vm.TreeFile, log io.Writer) (*vm.Machine, error) {
+	files = slices.Concat(l.access(), Typed("by-hand", command, "PathExists=!/etc/crio"), files)
 	return l.machine(ctx, name, vm.DiskSpec{Files: files}, log)
 }
 
-// Typed are the files that make a machine run a shell command as soon as it is
-// online and its first boot is over, on boots where a condition holds: a systemd
-// condition without its first word.
-func Typed(command, condition string) []vm.TreeFile {
+// Typed are the files that make a machine run a shell command, by a unit of a name, as
+// soon as it is online and its first boot is over, on boots where a condition holds: a
+// systemd condition without its first word.
+func Typed(name, command, condition string) []vm.TreeFile {
 	unit := fmt.Sprintf(`[Unit]
 After=systemd-networkd-wait-online.service pivot-firstboot.service
 Wants=systemd-networkd-wait-online.service
@@ -94,8 +95,8 @@ StandardError=journal+console
 `, condition, command)
 	const dir = "/etc/systemd/system/"
 	return []vm.TreeFile{
-		{Path: dir + "by-hand.service", Mode: 0o644, Content: []byte(unit)},
-		{Path: dir + "multi-user.target.wants/by-hand.service", Symlink: "../by-hand.service"},
+		{Path: dir + name + ".service", Mode: 0o644, Content: []byte(unit)},
+		{Path: dir + "multi-user.target.wants/" + name + ".service", Symlink: "../" + name + ".service"},
 	}
 }
 

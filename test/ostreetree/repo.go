@@ -2,10 +2,15 @@ package ostreetree
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
+	"testing/fstest"
 )
 
 // Branch and Version are of every commit made here.
@@ -29,10 +34,51 @@ func Ostree(args ...string) (string, error) {
 	return text, nil
 }
 
-// Init makes a repository; mode is "bare" or "archive".
+// Init makes a repository; mode is "bare" or "archive". The real ostree makes the first one of
+// a process, of which later ones are copies.
 func Init(repo, mode string) error {
-	_, err := Ostree("init", "--repo="+repo, "--mode="+mode)
-	return err
+	made := emptyBare
+	if mode == "archive" {
+		made = emptyArchive
+	}
+	empty, err := made()
+	if err != nil {
+		return err
+	}
+	return os.CopyFS(repo, empty)
+}
+
+var (
+	emptyBare    = sync.OnceValues(func() (fs.FS, error) { return emptyRepo("bare") })
+	emptyArchive = sync.OnceValues(func() (fs.FS, error) { return emptyRepo("archive") })
+)
+
+// emptyRepo is a repository without anything in it, held in memory.
+func emptyRepo(mode string) (_ fs.FS, err error) {
+	dir, err := os.MkdirTemp("", "ostreetree-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if _, err := Ostree("init", "--repo="+dir, "--mode="+mode); err != nil {
+		return nil, err
+	}
+	held := fstest.MapFS{}
+	return held, fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == "." {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		file := &fstest.MapFile{Mode: info.Mode()}
+		if !d.IsDir() {
+			file.Data, err = os.ReadFile(filepath.Join(dir, path))
+		}
+		held[path] = file
+		return err
+	})
 }
 
 // Commit commits a tree as the next one of Branch and returns its checksum. The

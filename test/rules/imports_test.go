@@ -58,11 +58,11 @@ var importTable = map[string]rule{
 	"legacy": {ours: []string{"problem", "machineconfig/ignition", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"update":        {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
-	"installconfig": {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
-	"snapshot":      {ours: append([]string{"legacy", "machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
-	"provision":     {ours: append([]string{"encapsulated", "legacy", "machineconfig", "systemd-units"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
-	"pool":          {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
-	"serve":         {ours: append([]string{"legacy", "machineconfig", "provision"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
+	"installconfig": {ours: append([]string{"machineconfig"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"snapshot":      {ours: append([]string{"legacy", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
+	"provision":     {ours: append([]string{"encapsulated", "legacy", "machineconfig", "systemd-units"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"pool":          {ours: append([]string{"machineconfig"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
+	"serve":         {ours: []string{"legacy", "machineconfig", "provision"}, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"systemd-units": {never: slices.Concat(processes, commandLine, world)},
 
 	// Formats and places: each usable without the rest.
@@ -70,7 +70,7 @@ var importTable = map[string]rule{
 	"guard":     {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"selinux":   {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"ostree":    {ours: []string{"ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"hostfiles": {ours: []string{"fault", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"hostfiles": {ours: []string{"selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"osimage":   {ours: []string{"osimage", "selinux", "ostree", "fault", "guard", "kargs"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The rooms of osimage: how an image is named, where it comes from, what a layer
@@ -118,20 +118,75 @@ func TestImports(t *testing.T) {
 // TestImportsAreUsed: a permission that nobody uses would let in tomorrow what the
 // table was made to keep out.
 func TestImportsAreUsed(t *testing.T) {
-	used := map[string][]string{} // imports of ours, by row
+	used := map[string][]string{} // imports, by row
 	for _, p := range packages(t) {
-		name := row(p.short())
-		for _, imported := range p.Imports {
-			if strings.HasPrefix(imported, module+"/") && !p.underTest() {
-				used[name] = append(used[name], short(imported))
-			}
+		if !p.underTest() {
+			name := row(p.short())
+			used[name] = append(used[name], p.Imports...)
 		}
 	}
 	for name, r := range importTable {
-		for _, allowed := range r.ours {
-			if !slices.Equal(r.ours, all) && !slices.Contains(values, allowed) && !slices.ContainsFunc(used[name], func(path string) bool { return within(path, []string{allowed}) }) {
-				t.Errorf("package %s may import %s, and does not", name, allowed)
-			}
+		imports, there := used[name]
+		if !there {
+			t.Errorf("the import table has a row %s, and there is no such package", name)
+			continue
+		}
+		for _, permission := range r.unused(imports) {
+			t.Errorf("package %s may import %s, and does not", name, permission)
+		}
+	}
+}
+
+// unused are the permissions of a row that its imports have no need of. The values are
+// one permission, and so is everything of ours.
+func (r rule) unused(imports []string) (permissions []string) {
+	var ours, foreign []string
+	for _, imported := range imports {
+		if strings.HasPrefix(imported, module+"/") {
+			ours = append(ours, short(imported))
+		} else if isForeign(imported) {
+			foreign = append(foreign, imported)
+		}
+	}
+	uses := func(trees ...string) bool {
+		return slices.ContainsFunc(ours, func(path string) bool { return within(path, trees) })
+	}
+	allValues := !slices.ContainsFunc(values, func(value string) bool { return !slices.Contains(r.ours, value) })
+	if allValues && !uses(values...) {
+		permissions = append(permissions, "values")
+	}
+	for _, allowed := range r.ours {
+		switch {
+		case allValues && slices.Contains(values, allowed):
+		case slices.Equal(r.ours, all) && len(ours) == 0:
+			permissions = append(permissions, "everything of ours")
+		case !slices.Equal(r.ours, all) && !uses(allowed):
+			permissions = append(permissions, allowed)
+		}
+	}
+	if r.foreign && len(foreign) == 0 {
+		permissions = append(permissions, "modules of others")
+	}
+	return permissions
+}
+
+// TestUnusedPermissions finds each kind of permission that imports have no need of.
+func TestUnusedPermissions(t *testing.T) {
+	ours, foreign := module+"/internal/ostree/keyfile", "example.org/module"
+	for _, c := range []struct {
+		rule    rule
+		imports []string
+		want    []string
+	}{
+		{rule{ours: []string{"ostree"}, foreign: true}, []string{ours, foreign, "os"}, nil},
+		{rule{ours: []string{"ostree", "host"}, foreign: true}, []string{ours, "os"}, []string{"host", "modules of others"}},
+		{rule{ours: append([]string{"ostree"}, values...)}, []string{ours}, []string{"values"}},
+		{rule{ours: append([]string{"ostree"}, values...)}, []string{ours, module + "/internal/retry"}, nil},
+		{rule{ours: all}, []string{"os"}, []string{"everything of ours"}},
+		{rule{ours: []string{"fault"}}, nil, []string{"fault"}},
+	} {
+		if got := c.rule.unused(c.imports); !slices.Equal(got, c.want) {
+			t.Errorf("%+v with %q: unused %q, want %q", c.rule, c.imports, got, c.want)
 		}
 	}
 }
@@ -163,10 +218,17 @@ func (r rule) forbids(imported string) string {
 		}
 		return fmt.Sprintf("of our packages it may import %q", r.ours)
 	}
-	if first, _, _ := strings.Cut(imported, "/"); strings.Contains(first, ".") && !r.foreign {
+	if isForeign(imported) && !r.foreign {
 		return "only the standard library may be"
 	}
 	return ""
+}
+
+// isForeign reports whether an import that is not ours is of a module of others: its path
+// begins with a domain.
+func isForeign(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return strings.Contains(first, ".")
 }
 
 // within reports whether path is one of the trees or below one.

@@ -17,35 +17,91 @@ import (
 // e2e begins the names of the tests of test/e2e.
 const e2e = "test/e2e."
 
-// TestTestingTimes checks that the table of docs/testing.md names tests that are there,
-// and each test of test/e2e that boots machines, with its cases.
+// The tables of docs/testing.md, by the headings that they stand under.
+const (
+	ofTest    = "### make test"
+	ofNightly = "### make nightly"
+)
+
+// TestTestingTimes checks that the tables of docs/testing.md name tests that are there,
+// and each case of test/e2e once, under the command that runs it: what NIGHTLY in the
+// Makefile names is run by "make nightly", the rest by "make test".
 func TestTestingTimes(t *testing.T) {
+	nightly := nightlyTests(t)
 	data, err := os.ReadFile(filepath.Join(root, "docs/testing.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := timeRows(string(data))
-	tests, _ := testFunctions(t)
 	booting := e2eCases(t)
-	for _, name := range rows {
-		pkg, test, _ := strings.Cut(name, ".")
-		function, _, isCase := strings.Cut(test, "/")
-		if !tests[pkg+"."+function] {
-			t.Errorf("docs/testing.md names %s, which is not there", name)
-		}
-		if isCase && strings.HasPrefix(name, e2e) && !slices.Contains(booting, name) {
-			t.Errorf("docs/testing.md names %s, which is no case", name)
-		}
-	}
+	wanted := map[string][]string{}
 	for _, name := range booting {
-		if !slices.Contains(rows, name) {
-			t.Errorf("docs/testing.md does not say how long %s takes", name)
+		table := tableOf(name, nightly)
+		wanted[table] = append(wanted[table], name)
+	}
+	tests, _ := testFunctions(t)
+	for _, table := range []string{ofTest, ofNightly} {
+		rows := timeRows(section(string(data), table))
+		for i, name := range rows {
+			pkg, test, _ := strings.Cut(name, ".")
+			function, _, isCase := strings.Cut(test, "/")
+			switch {
+			case slices.Contains(rows[:i], name):
+				t.Errorf("docs/testing.md names %s twice", name)
+			case !tests[pkg+"."+function]:
+				t.Errorf("docs/testing.md names %s, which is not there", name)
+			case isCase && strings.HasPrefix(name, e2e) && !slices.Contains(booting, name):
+				t.Errorf("docs/testing.md names %s, which is no case", name)
+			case tableOf(name, nightly) != table:
+				t.Errorf("docs/testing.md names %s under %q, and %q runs it", name, table, tableOf(name, nightly))
+			}
+		}
+		for _, name := range wanted[table] {
+			if !slices.Contains(rows, name) {
+				t.Errorf("docs/testing.md does not say under %q how long %s takes", table, name)
+			}
 		}
 	}
 }
 
-// timeRows are the tests in the tables of a document that "summary" has printed, or
-// that are new in it.
+// nightlyTests matches the names of the tests that "make nightly" runs and "make test" leaves
+// out, as the Makefile declares them. Each alternative of it must be a test.
+func nightlyTests(t *testing.T) *regexp.Regexp {
+	t.Helper()
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := regexp.MustCompile(`(?m)^NIGHTLY = \^\(([\w|]+)\)\$\$$`).FindStringSubmatch(string(makefile))
+	if declared == nil {
+		t.Fatal("the Makefile has no NIGHTLY that is a list of tests")
+	}
+	tests, _ := testFunctions(t)
+	for name := range strings.SplitSeq(declared[1], "|") {
+		if !tests["test/e2e."+name] && !tests["test/rules."+name] {
+			t.Errorf("NIGHTLY names %s, which neither test/e2e nor test/rules has", name)
+		}
+	}
+	return regexp.MustCompile("^(" + declared[1] + ")$")
+}
+
+// tableOf is the heading under which the time of a test, or of a case of one, belongs.
+func tableOf(name string, nightly *regexp.Regexp) string {
+	_, test, _ := strings.Cut(name, ".")
+	if function, _, _ := strings.Cut(test, "/"); nightly.MatchString(function) {
+		return ofNightly
+	}
+	return ofTest
+}
+
+// section is the part of a document under a heading, to the next one; "" if it has none.
+func section(text, heading string) string {
+	_, after, _ := strings.Cut("\n"+text, "\n"+heading+"\n")
+	within, _, _ := strings.Cut(after, "\n#")
+	return within
+}
+
+// timeRows are the tests in the tables of a text that "summary" has printed, or that are
+// new in it.
 func timeRows(text string) (names []string) {
 	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (?:\\d+|new) \\|$")
 	for _, m := range row.FindAllStringSubmatch(text, -1) {
@@ -133,8 +189,25 @@ func helper() { _ = []aCase{{"four", nil}} }
 	if got := tableCases(file); !reflect.DeepEqual(got, want) {
 		t.Errorf("cases %q, want %q", got, want)
 	}
-	rows := timeRows("| test | seconds |\n|---|---:|\n| `test/e2e.TestA/one_case` | 8 |\n| `x` | later |\n")
-	if !slices.Equal(rows, want[:1]) {
-		t.Errorf("rows %q", rows)
+}
+
+// TestTimeRows finds the rows under a heading, and which heading a test belongs under.
+func TestTimeRows(t *testing.T) {
+	const text = ofTest + "\n| test | seconds |\n|---|---:|\n| `test/e2e.TestA/one_case` | 8 |\n| `x` | later |\n\n" +
+		ofNightly + "\n| `test/e2e.TestB` | new |\n"
+	nightly := regexp.MustCompile("^(TestB)$")
+	for heading, want := range map[string]string{ofTest: "test/e2e.TestA/one_case", ofNightly: "test/e2e.TestB"} {
+		if rows := timeRows(section(text, heading)); !slices.Equal(rows, []string{want}) {
+			t.Errorf("rows under %q: %q, want %q", heading, rows, want)
+		}
+		if got := tableOf(want, nightly); got != heading {
+			t.Errorf("%s belongs under %q, want %q", want, got, heading)
+		}
+	}
+	if tableOf("test/e2e.TestBoth/a_case", nightly) != ofTest || tableOf("test/e2e.TestB/a_case", nightly) != ofNightly {
+		t.Error("a case belongs where its test does")
+	}
+	if rows := section(text, "### other"); rows != "" {
+		t.Errorf("under a heading that is not there: %q", rows)
 	}
 }

@@ -1,3 +1,3 @@
 package syskill
 
-func effectsWithoutDirectory() map[uint32]string { return nil }
+func effectsWithoutDirectory() map[uint32]call { return nil }

@@ -14,39 +14,91 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// call is a system call that the filter stops.
+type call struct {
+	effect string
+	// flags, if not 0, are those of which one must be set in argument flagsIn, counted from 0;
+	// or with exactly what that must be.
+	flags   uint32
+	flagsIn uint32
+	exactly bool
+	// file is one more than the argument with the descriptor of a file: only then the call
+	// changes something. Else it is 0.
+	file int
+}
+
 // effects are the system calls that change what is on disk or mounted, make it
 // durable, or start a program.
-func effects() map[uint32]string {
-	calls := map[uint32]string{
+func effects() map[uint32]call {
+	calls := map[uint32]call{}
+	for number, effect := range map[uint32]string{
 		unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename", unix.SYS_LINKAT: "link", unix.SYS_SYMLINKAT: "symlink",
-		unix.SYS_UNLINKAT: "unlink", unix.SYS_MKDIRAT: "mkdir",
+		unix.SYS_UNLINKAT: "unlink", unix.SYS_MKDIRAT: "mkdir", unix.SYS_MKNODAT: "mknod",
+		unix.SYS_FCHMOD: "chmod", unix.SYS_FCHMODAT: "chmod", unix.SYS_FCHMODAT2: "chmod",
+		unix.SYS_FCHOWN: "chown", unix.SYS_FCHOWNAT: "chown",
+		unix.SYS_SETXATTR: "setxattr", unix.SYS_LSETXATTR: "setxattr", unix.SYS_FSETXATTR: "setxattr",
+		unix.SYS_REMOVEXATTR: "setxattr", unix.SYS_LREMOVEXATTR: "setxattr", unix.SYS_FREMOVEXATTR: "setxattr",
+		unix.SYS_UTIMENSAT: "utimes", unix.SYS_TRUNCATE: "write", unix.SYS_FTRUNCATE: "write", unix.SYS_FALLOCATE: "write",
 		unix.SYS_FSYNC: "fsync", unix.SYS_FDATASYNC: "fsync", unix.SYS_SYNCFS: "syncfs", unix.SYS_SYNC: "sync",
 		unix.SYS_MOUNT: "mount", unix.SYS_UMOUNT2: "umount", unix.SYS_EXECVE: "exec",
+	} {
+		calls[number] = call{effect: effect}
 	}
+	for number, file := range map[uint32]int{
+		unix.SYS_WRITE: 0, unix.SYS_PWRITE64: 0, unix.SYS_WRITEV: 0, unix.SYS_PWRITEV: 0, unix.SYS_PWRITEV2: 0,
+		unix.SYS_SENDFILE: 0, unix.SYS_COPY_FILE_RANGE: 2, unix.SYS_SPLICE: 2,
+	} {
+		calls[number] = call{effect: "write", file: file + 1}
+	}
+	calls[unix.SYS_OPENAT] = call{effect: "create", flags: creates, flagsIn: 2}
+	calls[unix.SYS_IOCTL] = call{effect: "setflags", flags: unix.FS_IOC_SETFLAGS, flagsIn: 1, exactly: true}
 	maps.Copy(calls, effectsWithoutDirectory())
 	return calls
 }
+
+// creates are the flags of open that make a file, or empty it.
+const creates = unix.O_CREAT | unix.O_TRUNC | unix.O_TMPFILE&^unix.O_DIRECTORY
 
 // BPF's instructions that the filter is made of (linux/bpf_common.h).
 const (
 	loadWord    = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 	jumpIfEqual = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+	jumpIfAny   = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
 	returnValue = unix.BPF_RET | unix.BPF_K
 )
+
+// What the filter reads of struct seccomp_data (linux/seccomp.h): the number of the call, and
+// its arguments, of which the lower half comes first.
+const (
+	numberAt   = 0
+	argumentAt = 16
+	argument   = 8
+)
+
+// filter is the program that stops at the effects.
+func filter() []unix.SockFilter {
+	allow := unix.SockFilter{Code: returnValue, K: unix.SECCOMP_RET_ALLOW}
+	notify := unix.SockFilter{Code: returnValue, K: unix.SECCOMP_RET_USER_NOTIF}
+	program := []unix.SockFilter{{Code: loadWord, K: numberAt}}
+	for number, c := range effects() {
+		block := []unix.SockFilter{notify}
+		if c.flags != 0 {
+			test := uint16(jumpIfAny)
+			if c.exactly {
+				test = jumpIfEqual
+			}
+			block = []unix.SockFilter{{Code: loadWord, K: argumentAt + argument*c.flagsIn}, {Code: test, K: c.flags, Jf: 1}, notify, allow}
+		}
+		program = append(program, unix.SockFilter{Code: jumpIfEqual, K: number, Jf: uint8(len(block))})
+		program = append(program, block...)
+	}
+	return append(program, allow)
+}
 
 // install makes the calling thread, and what it becomes and starts, stop at the
 // effects. Who reads the returned descriptor lets them go on.
 func install() (listener int, err error) {
-	calls := effects()
-	n := uint8(len(calls))
-	program := []unix.SockFilter{{Code: loadWord, K: 0}} // the number of the call
-	for number := range calls {
-		n--
-		program = append(program, unix.SockFilter{Code: jumpIfEqual, K: number, Jt: n + 1})
-	}
-	program = append(program,
-		unix.SockFilter{Code: returnValue, K: unix.SECCOMP_RET_ALLOW},
-		unix.SockFilter{Code: returnValue, K: unix.SECCOMP_RET_USER_NOTIF})
+	program := filter()
 	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	fd, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
 		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, uintptr(unsafe.Pointer(&p)))
@@ -66,6 +118,16 @@ type notification struct {
 	args       [6]uint64
 }
 
+// changes reports whether a call that was stopped is an effect: what is written to a terminal,
+// a pipe or a socket is none.
+func (n notification) changes(c call) bool {
+	if c.file == 0 {
+		return true
+	}
+	info, err := os.Stat(fmt.Sprintf("/proc/%d/fd/%d", n.pid, int32(n.args[c.file-1])))
+	return err == nil && info.Mode().IsRegular()
+}
+
 // response is struct seccomp_notif_resp.
 type response struct {
 	id    uint64
@@ -77,7 +139,7 @@ type response struct {
 // watch tells visit of each effect and lets it go on, until visit says stop or
 // no process is left that the filter is on.
 func watch(listener *os.File, visit func(effect string) (stop bool)) error {
-	fd, names := int(listener.Fd()), effects()
+	fd, calls := int(listener.Fd()), effects()
 	for {
 		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		if _, err := unix.Poll(polled, -1); err != nil && !errors.Is(err, unix.EINTR) {
@@ -96,7 +158,7 @@ func watch(listener *os.File, visit func(effect string) (stop bool)) error {
 		case err != nil:
 			return err
 		}
-		if visit(names[n.call]) {
+		if c := calls[n.call]; n.changes(c) && visit(c.effect) {
 			return nil
 		}
 		r := response{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}

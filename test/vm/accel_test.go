@@ -2,6 +2,7 @@ package vm
 
 import (
 	"os/exec"
+	"slices"
 	"testing"
 )
 
@@ -19,4 +20,17 @@ func TestProbe(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("accelerator: %s", accel)
+}
+
+// TestProcessors wants one processor for a guest that is emulated, two otherwise, and what a
+// machine says itself to count.
+func TestProcessors(t *testing.T) {
+	for accel, want := range map[string]string{software: "1", hardware: "2"} {
+		args := qemu{accel: accel, extra: []string{"-smp", "2,threads=2"}}.command(t.Context()).Args
+		first := slices.Index(args, "-smp")
+		last := len(args) - 2
+		if args[first+1] != want || args[last] != "-smp" || args[last+1] != "2,threads=2" {
+			t.Errorf("%s: arguments %q, want -smp %s and at the end what the machine says", accel, args, want)
+		}
+	}
 }

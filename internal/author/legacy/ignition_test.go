@@ -304,6 +304,9 @@ func TestDownRefusesWhatIsLost(t *testing.T) {
 // The time grows with the config, not with its square: what is wrong with a large
 // config of version 2 is told in no time too.
 func TestLargeVersion2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads 20,000 files, twice")
+	}
 	for _, last := range []string{"/etc/last", "not/absolute"} {
 		var b strings.Builder
 		for i := range 20_000 {

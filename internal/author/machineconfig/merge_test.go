@@ -239,6 +239,9 @@ func TestCheckMerged(t *testing.T) {
 // Time and memory grow with what is merged, not with its square. Allocations are
 // what both come from, and the same on every machine.
 func TestMergeGrowsLinearly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("merges a thousand configs")
+	}
 	allocations := func(configs, files int) float64 {
 		all := many(t, configs, files)
 		return testing.AllocsPerRun(1, func() {

@@ -1,0 +1,125 @@
+package hostdir
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// systems are a sysroot that the real ostree made, with the first system deployed, and an
+// archive with the next one: as a tarball, since each host has its own.
+type systems struct {
+	tarball []byte
+	next    string // the commit in the archive
+}
+
+// Where systems are in the tarball.
+const (
+	sysrootDir = "physical"
+	archiveDir = "archive"
+)
+
+// madeSystems are made once: a dozen runs of ostree took most of a host's time.
+var madeSystems = sync.OnceValues(makeSystems)
+
+func makeSystems() (s systems, err error) {
+	dir, err := os.MkdirTemp("", "hostdir-*")
+	if err != nil {
+		return s, fmt.Errorf("cannot make systems: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := makeSysroot(dir, filepath.Join(dir, sysrootDir)); err != nil {
+		return s, fmt.Errorf("cannot make a sysroot: %w", err)
+	}
+	archive := filepath.Join(dir, archiveDir)
+	if _, err := run("ostree", "init", "--repo="+archive, "--mode=archive"); err != nil {
+		return s, fmt.Errorf("cannot make an archive: %w", err)
+	}
+	if s.next, err = commit(dir, archive, "B.2"); err != nil {
+		return s, err
+	}
+	s.tarball, err = exec.Command("tar", "-C", dir, "--numeric-owner", "-cf", "-", sysrootDir, archiveDir).Output()
+	if err != nil {
+		return s, fmt.Errorf("cannot pack systems: %w", err)
+	}
+	return s, nil
+}
+
+// unpack puts them into a directory.
+func (s systems) unpack(dir string) error {
+	cmd := exec.Command("tar", "-C", dir, "--numeric-owner", "-xpf", "-")
+	cmd.Stdin = bytes.NewReader(s.tarball)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot unpack systems: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// makeSysroot makes a sysroot with the first system deployed. dir is for what is to be
+// committed.
+func makeSysroot(dir, physical string) error {
+	repo := filepath.Join(physical, "ostree/repo")
+	if err := os.Mkdir(physical, 0o755); err != nil {
+		return err
+	}
+	for _, argv := range [][]string{
+		{"ostree", "admin", "init-fs", physical},
+		{"ostree", "admin", "os-init", "--sysroot=" + physical, "os"},
+		{"ostree", "config", "--repo=" + repo, "set", "sysroot.bootloader", "none"},
+	} {
+		if _, err := run(argv...); err != nil {
+			return err
+		}
+	}
+	first, err := commit(dir, repo, "A.1")
+	if err != nil {
+		return err
+	}
+	if _, err := run("ostree", "admin", "deploy", "--sysroot="+physical, "--os=os", "--karg=root=LABEL=root", "--karg=rw",
+		`--karg-append=keep="a b"`, "--karg-append=$ignition_firstboot", first); err != nil {
+		return err
+	}
+	// Else it cannot be removed. Each host takes the flag from what it boots.
+	_, err = run("chattr", "-i", filepath.Join(physical, "ostree/deploy/os/deploy", first+".0"))
+	return err
+}
+
+// commit makes a small system of a version, in a directory below dir, and commits it.
+func commit(dir, repo, version string) (string, error) {
+	tree := filepath.Join(dir, "tree-"+version)
+	for path, content := range map[string]string{
+		"usr/lib/modules/6.1/vmlinuz": "kernel", "usr/lib/modules/6.1/initramfs.img": "initramfs " + version,
+		"usr/lib/os-release": "ID=os\nVERSION=" + version + "\nPRETTY_NAME=" + version + "\n",
+		"usr/etc/default":    "default of " + version + "\n",
+	} {
+		path = filepath.Join(tree, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			return "", fmt.Errorf("cannot make system %s: %w", version, err)
+		}
+	}
+	for _, dir := range []string{"boot", "dev", "proc", "run", "sys", "sysroot", "tmp", "var"} {
+		if err := os.Mkdir(filepath.Join(tree, dir), 0o755); err != nil {
+			return "", fmt.Errorf("cannot make system %s: %w", version, err)
+		}
+	}
+	for link, to := range map[string]string{"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64", "ostree": "sysroot/ostree"} {
+		if err := os.Symlink(to, filepath.Join(tree, link)); err != nil {
+			return "", fmt.Errorf("cannot make system %s: %w", version, err)
+		}
+	}
+	return run("ostree", "commit", "--repo="+repo, "--orphan", "--tree=dir="+tree, "--add-metadata-string=version="+version)
+}
+
+// run runs a program and returns what it printed.
+func run(argv ...string) (string, error) {
+	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,23 @@
+// Package sample takes a sample of a table's cases where a test is to be fast.
+package sample
+
+import (
+	"hash/fnv"
+	"testing"
+)
+
+// Short has a short run (go test -short) skip a case of a table that another of its cases is
+// like: about one of n is run, the same ones each time. Other runs have all of them.
+func Short(t testing.TB, n uint32) {
+	t.Helper()
+	if testing.Short() && !Picks(t.Name(), n) {
+		t.Skip("one of the cases that a short run leaves out")
+	}
+}
+
+// Picks reports whether a name is one of about every n-th.
+func Picks(name string, n uint32) bool {
+	h := fnv.New32a()
+	h.Write([]byte(name)) // never fails
+	return h.Sum32()%n == 0
+}

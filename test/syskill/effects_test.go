@@ -1,0 +1,88 @@
+package syskill_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/test/syskill"
+)
+
+// asEffects is the argument that makes this program one that does each effect on a file.
+const asEffects = "do-each-effect"
+
+// doEffects changes a file in each way that a first boot changes files, and reads and talks in
+// between, which is no effect.
+func doEffects() error {
+	const file, other = "/var/file", "/var/other"
+	if _, err := os.ReadFile("/proc/cmdline"); err != nil {
+		return err
+	}
+	fmt.Println("what is said changes nothing")
+	fd, err := unix.Open(file, unix.O_CREAT|unix.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	nameless, err := unix.Open("/var", unix.O_TMPFILE|unix.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	_, err = w.WriteString("to a pipe")
+	err = errors.Join(err, r.Close(), w.Close())
+	_, werr := unix.Write(fd, []byte("content"))
+	_, perr := unix.Pwrite(nameless, []byte("content"), 0)
+	// Not each file system has extended attributes or flags: only that they are asked for counts.
+	_ = unix.Fsetxattr(fd, "user.test", []byte("x"), 0)
+	_ = unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, 0)
+	return errors.Join(err, werr, perr, unix.Fchmod(fd, 0o644), unix.Fchown(fd, 0, 0), unix.Ftruncate(fd, 2), unix.Fsync(fd),
+		unix.Rename(file, other), unix.Unlink(other))
+}
+
+// TestEffects wants the filter to stop at each call that changes something, and at no other.
+func TestEffects(t *testing.T) {
+	if testing.Short() {
+		t.Skip("mounts")
+	}
+	program, err := os.Executable()
+	must(t, err)
+	b := bare(t, program)
+	r, err := b.Run(syskill.Stop{}, asEffects)
+	must(t, err)
+	if r.Status != 0 {
+		t.Fatalf("exit status %d\n%s", r.Status, r.Output)
+	}
+	want := strings.Fields("exec create create write write setxattr setflags chmod chown write fsync rename unlink")
+	if !slices.Equal(r.Effects, want) {
+		t.Errorf("effects %q, want %q", r.Effects, want)
+	}
+}
+
+// bare is a world with nothing but a program in it.
+func bare(t *testing.T, program string) syskill.Boot {
+	t.Helper()
+	dir := t.TempDir()
+	b := syskill.Boot{
+		Physical: filepath.Join(dir, "physical"), Root: filepath.Join(dir, "root"), Var: filepath.Join(dir, "var"), RunDir: filepath.Join(dir, "run"),
+		BootID: filepath.Join(dir, "boot_id"), Cmdline: filepath.Join(dir, "cmdline"), Program: program,
+	}
+	for _, d := range []string{filepath.Join(b.Physical, "boot"), b.Var, b.RunDir} {
+		must(t, os.MkdirAll(d, 0o755))
+	}
+	for _, d := range []string{"boot", "dev", "proc", "run", "sys", "sysroot", "usr", "var"} {
+		must(t, os.MkdirAll(filepath.Join(b.Root, d), 0o755))
+	}
+	for _, file := range []string{b.BootID, b.Cmdline, filepath.Join(b.RunDir, "program")} {
+		must(t, os.WriteFile(file, nil, 0o644))
+	}
+	return b
+}
