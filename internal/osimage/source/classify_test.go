@@ -55,8 +55,7 @@ func TestClassify(t *testing.T) {
 		{errcode.ErrorCodeDenied.WithMessage("x"), fault.Refused, "no credentials"},
 		{v2.ErrorCodeManifestUnknown.WithMessage("x"), fault.Refused, "is the reference right"},
 		{errcode.ErrorCodeUnknown.WithMessage("x"), fault.Refused, ""}, // of a 4xx answer, though its descriptor says 500
-		{errors.New(`reading manifest: StatusCode: 429, "slow down"`), fault.Unavailable, "later"},
-		{errors.New(`reading manifest: StatusCode: 404, "<html>"`), fault.Refused, "is the reference right"},
+		{errors.New(`blob: "StatusCode: 429, "`), otherwise, ""},       // what a registry writes is no status
 	} {
 		j := judge{ref: mustParse(t, "q.io/a/b"), secret: secret{looked: []string{"/s"}}, root: "/r"}
 		err := j.classify(t.Context(), fmt.Errorf("wrapped: %w", c.err), otherwise)

@@ -3,8 +3,7 @@ package source
 import (
 	"errors"
 	"net/http"
-	"regexp"
-	"strconv"
+	"reflect"
 
 	"github.com/docker/distribution/registry/api/errcode"
 	"go.podman.io/image/v5/docker"
@@ -46,7 +45,7 @@ func statusOf(err error) int {
 	// answers only; their code stands for the status, if it is a known one.
 	var coder errcode.ErrorCoder
 	if !errors.As(err, &coder) {
-		return statusInText(err)
+		return statusField(err)
 	}
 	code := coder.ErrorCode()
 	if status := code.Descriptor().HTTPStatusCode; status < 500 || code == errcode.ErrorCodeUnavailable {
@@ -55,13 +54,28 @@ func statusOf(err error) int {
 	return http.StatusBadRequest
 }
 
-// statusInText finds the status where the library gives it in words only: for
-// 4xx answers whose body is not the protocol's JSON, as proxies make them.
-func statusInText(err error) int {
-	match := regexp.MustCompile(`StatusCode: ([0-9]{3}), `).FindStringSubmatch(err.Error())
-	if match == nil {
-		return 0
+// statusField is the field StatusCode of the first error in err's tree that has one, or
+// 0. The library has a type with this field for 4xx answers whose body is not the
+// protocol's JSON, as proxies make them, but does not export the type, so errors.As
+// cannot find it. TestStatusOfAnswers fails if a release of the library drops the field.
+func statusField(err error) int {
+	value := reflect.Indirect(reflect.ValueOf(err))
+	if value.Kind() == reflect.Struct {
+		if field := value.FieldByName("StatusCode"); field.IsValid() && field.CanInt() {
+			return int(field.Int())
+		}
 	}
-	status, _ := strconv.Atoi(match[1]) // three digits always parse
-	return status
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			return statusField(inner)
+		}
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			if status := statusField(inner); status != 0 {
+				return status
+			}
+		}
+	}
+	return 0
 }
