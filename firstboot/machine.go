@@ -3,6 +3,7 @@ package firstboot
 import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
 )
 
@@ -12,7 +13,7 @@ type Machine struct {
 	Puller   *osimage.Puller
 	Images   Images // nil: what Puller pulls, in the host's repository
 	Engine   pivot.Engine
-	Retry    pivot.Retry
+	Retry    retry.Policy
 	Progress *pivot.Progress
 	Place    Place // nil: the started system
 	// RebootMethod goes before the one of the machine's settings, unless it is "".

@@ -6,6 +6,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/retry"
 	"machine-pivot/kargs"
 )
 
@@ -55,7 +56,7 @@ type Engine interface {
 type Transaction struct {
 	Images   Images
 	Engine   Engine
-	Retry    Retry
+	Retry    retry.Policy
 	Progress *Progress
 	// Files are the target's, with their contents.
 	Files []hostfiles.File

@@ -30,6 +30,7 @@ import (
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/retry"
 )
 
 // Puller reads images with a host's configuration, of which source.Host says more.
@@ -37,7 +38,7 @@ type Puller struct {
 	Root     string               // the host's root directory, for default paths; "" is "/"
 	AuthFile string               // the pull secret; "" looks in the known places
 	Patience time.Duration        // how long a registry may be silent; 0 is the default
-	Retry    source.Retry         // of a layer's download; the zero value is the default
+	Retry    retry.Policy         // of a layer's download; without Tries the default
 	Log      func(message string) // notes for people, by any goroutine; may be nil
 	// Architecture is that of the machine that the images are for, by any of its
 	// names; "" is this program's. Images that say they are for another are looked at,

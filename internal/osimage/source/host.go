@@ -11,7 +11,7 @@
 // image-layout.md, has them.
 //
 // Faults. A layer's download that fails by a transient fault is tried again with
-// backoff, from the byte where it stopped (Retry). Manifest and config are not: an
+// backoff, from the byte where it stopped (Host.Retry). Manifest and config are not: an
 // error says by its kind (package fault) whether trying the whole again can help,
 // and its hint what to do. The library itself waits up to five times on a
 // registry's "429 Too Many Requests", as long as that says, and resumes a broken
@@ -26,6 +26,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"machine-pivot/internal/retry"
 )
 
 // Host is the machine whose configuration says where images come from and which
@@ -36,7 +38,7 @@ type Host struct {
 	Root     string               // the host's root directory, for default paths; "" is "/"
 	AuthFile string               // the pull secret; "" looks in the known places, see PullSecrets
 	Patience time.Duration        // how long a registry may be silent; 0 is two minutes
-	Retry    Retry                // of a layer's download; the zero value outlasts the restart of a registry
+	Retry    retry.Policy         // of a layer's download, see defaultRetry; Bound has no effect
 	Log      func(message string) // notes for people, by any goroutine; may be nil
 	// Architecture is the one to choose from a manifest list, as in GOARCH; "" is this program's.
 	Architecture string
@@ -58,7 +60,7 @@ func (h *Host) patience() time.Duration {
 	return defaultPatience
 }
 
-func (h *Host) retry() Retry {
+func (h *Host) retry() retry.Policy {
 	if h.Retry.Tries > 0 {
 		return h.Retry
 	}

@@ -15,17 +15,12 @@ import (
 	"machine-pivot/internal/retry"
 )
 
-// Retry says how often the download of a layer is tried again, from the byte
-// where it stopped, before the import fails.
-type Retry struct {
-	retry.Backoff
-	Tries int                                        // in a row that bring less than 1 MiB
-	Sleep func(context.Context, time.Duration) error // waits, or fails when the context ends
-}
-
-// defaultRetry outlasts the restart of a registry: some two and a half minutes.
-func defaultRetry() Retry {
-	return Retry{Backoff: retry.Backoff{First: time.Second, Cap: 30 * time.Second}, Tries: 10, Sleep: retry.Sleep}
+// defaultRetry says how often the download of a layer is tried again, from the byte
+// where it stopped, before the import fails. Only tries in a row that bring less than
+// 1 MiB count. Ten of them take some two and a half minutes, which outlasts the restart
+// of a registry.
+func defaultRetry() retry.Policy {
+	return retry.Policy{First: time.Second, Cap: 30 * time.Second, Tries: 10}
 }
 
 const (
@@ -161,7 +156,7 @@ func (b *blob) wait(err error) error {
 	}
 	wait := policy.Wait(b.failures)
 	b.image.host.log("layer %s: %v; going on at byte %d of %d in %s", b.Digest, err, b.offset, b.Size, wait.Round(time.Millisecond))
-	if policy.Sleep(b.ctx, wait) != nil {
+	if policy.Pause(b.ctx, wait) != nil {
 		return b.reading(b.ctx, err)
 	}
 	return nil
