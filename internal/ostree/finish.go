@@ -46,7 +46,7 @@ func (im *Import) Finish(ctx context.Context, roots ...Root) error {
 }
 
 func (im *Import) finish(ctx context.Context, roots []Root) error {
-	w := newWalk(im)
+	w := im.newWalk()
 	for _, root := range roots {
 		if err := w.commit(ctx, root.Commit); err != nil {
 			return err
