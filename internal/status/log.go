@@ -9,17 +9,14 @@ import (
 )
 
 // NewLog is a logger of lines for people, which also go to the journal with
-// their fields unless send is nil. It is logrus' standard logger, so that what
-// the image library says comes out the same way.
+// their fields unless send is nil.
 func NewLog(w io.Writer, send Sink) *logrus.Logger {
-	log := logrus.StandardLogger()
+	log := logrus.New()
 	log.SetOutput(w)
 	log.SetFormatter(lineFormat{})
-	hooks := logrus.LevelHooks{}
 	if send != nil {
-		hooks.Add(hook{send})
+		log.AddHook(hook{send})
 	}
-	log.ReplaceHooks(hooks)
 	return log
 }
 
