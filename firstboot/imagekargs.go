@@ -17,16 +17,16 @@ import (
 )
 
 // Arguments implements Images.
-func (m *Machine) Arguments(commit string) (kargsd.Arguments, error) {
+func (i *pulledImages) Arguments(commit string) (kargsd.Arguments, error) {
 	c, err := ostree.ParseChecksum(commit)
 	if err != nil {
 		return kargsd.Arguments{}, err
 	}
-	repo, err := m.Host.ReadRepo()
+	repo, err := i.Host.ReadRepo()
 	if err != nil {
 		return kargsd.Arguments{}, err
 	}
-	return m.Puller.Arguments(repo, c)
+	return i.Puller.Arguments(repo, c)
 }
 
 // imageKargsChoice is what is chosen for the kernel arguments that an image brings.

@@ -74,6 +74,13 @@ func TestResolvedAnew(t *testing.T) {
 	}
 }
 
+// TestMachineIsNoImages: a machine has a source of images, and is none itself.
+func TestMachineIsNoImages(t *testing.T) {
+	if _, is := any(&firstboot.Machine{}).(pivot.Images); is {
+		t.Error("a Machine implements pivot.Images")
+	}
+}
+
 // TestTagIsPinned: a tag is looked up once; what is checked and pulled is its content then.
 func TestTagIsPinned(t *testing.T) {
 	h := hostdir.New(t)

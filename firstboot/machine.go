@@ -21,7 +21,7 @@ type Machine struct {
 	// ImageKargs goes before the one of the machine's settings, unless it is "".
 	ImageKargs host.ImageKargs
 
-	opened *osimage.Opened // the image that was looked up last, if it is still open
+	pulled *pulledImages // made when Images is nil and one is asked for
 }
 
 // open reads the journal and notes which boot this is.
