@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// BootEntry is a boot entry (Boot Loader Specification, type 1) as ostree writes it.
+// BootEntry is a boot entry (type 1 of the Boot Loader Specification, BLS) as ostree
+// writes it.
 type BootEntry struct {
 	File    string // its name in the directory of entries
 	Title   string
