@@ -59,7 +59,7 @@ func (i *pulledImages) Resolve(ctx context.Context, image pivot.Image) (pivot.Im
 		return image, err
 	}
 	defer i.close() // what is imported is named by its digest, not by this tag
-	found, err := i.resolve(ctx, ref)
+	found, err := i.resolveRetrying(ctx, ref)
 	if err != nil {
 		return image, err
 	}
@@ -80,15 +80,15 @@ func (i *pulledImages) Check(ctx context.Context, image pivot.Image) error {
 	if err := i.Host.CheckRepoWritable(); err != nil {
 		return err
 	}
-	found, err := i.resolve(ctx, ref)
+	found, err := i.resolveRetrying(ctx, ref)
 	if err != nil {
 		return err
 	}
 	return found.Check(ctx, repo)
 }
 
-// resolve looks an image up, again and again while that can help.
-func (i *pulledImages) resolve(ctx context.Context, ref imageref.Reference) (found *osimage.Opened, err error) {
+// resolveRetrying looks an image up, again and again while that can help.
+func (i *pulledImages) resolveRetrying(ctx context.Context, ref imageref.Reference) (found *osimage.Opened, err error) {
 	if ref.Remote() {
 		if err := i.place().Network(ctx); err != nil {
 			return nil, err

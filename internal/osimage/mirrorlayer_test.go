@@ -110,9 +110,9 @@ func TestBadLayerEverywhere(t *testing.T) {
 	}
 }
 
-// TestNextPlaceRefuses: a place is asked for a layer only if the image may be read
+// TestNextEndpointRefuses: a place is asked for a layer only if the image may be read
 // there at all, by registries.conf and by the signature policy.
-func TestNextPlaceRefuses(t *testing.T) {
+func TestNextEndpointRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(m *mirrored, image osimage.Image)
 		kind    fault.Kind

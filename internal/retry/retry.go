@@ -46,13 +46,13 @@ func (p Policy) Pause(ctx context.Context, d time.Duration) error {
 // failure that causes it. The error is the last failure; if the context ended during a
 // wait, the cause of that stands before it.
 func (p Policy) Do(ctx context.Context, waiting func(err error, try int, wait time.Duration), work func(context.Context) error) error {
-	start := p.now()
+	start := p.clock()
 	for try := 1; ; try++ {
 		err := work(ctx)
 		if err == nil || ctx.Err() != nil || !fault.KindOf(err).Transient() {
 			return err
 		}
-		took, wait := p.now().Sub(start), p.Wait(try)
+		took, wait := p.clock().Sub(start), p.Wait(try)
 		if !p.allows(try+1, took+wait) {
 			return &fault.Error{Kind: fault.Unavailable, Hint: fault.HintOf(err),
 				Err: fmt.Errorf("gave up after %d tries in %s: %w", try, took.Round(time.Second), err)}
@@ -77,7 +77,7 @@ func (p Policy) allows(n int, after time.Duration) bool {
 	return p.Bound == 0 || after <= p.Bound
 }
 
-func (p Policy) now() time.Time {
+func (p Policy) clock() time.Time {
 	if p.Now != nil {
 		return p.Now()
 	}

@@ -11,21 +11,21 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// status knows a registry's answers. Those of a registry in trouble are
-// transient, its refusals permanent.
-func (j judge) status(err error) *fault.Error {
+// status recognizes the HTTP status of an answer. Statuses of a registry in trouble are
+// transient, refusals permanent.
+func (c classifier) status(err error) *fault.Error {
 	status := statusOf(err)
 	switch {
 	case status == 0:
 		return nil
 	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
-		return fault.New(fault.Unavailable, "%w", err).WithHint("%s is in trouble or overloaded; try again later", j.ref.Host())
+		return fault.New(fault.Unavailable, "%w", err).WithHint("%s is in trouble or overloaded; try again later", c.ref.Host())
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return fault.New(fault.Refused, "%w", err).WithHint("%s", j.secret.hint(j.ref.Host()))
+		return fault.New(fault.Refused, "%w", err).WithHint("%s", c.secret.hint(c.ref.Host()))
 	case status == http.StatusNotFound:
 		return fault.New(fault.Refused, "%w", err).
 			WithHint("is the reference right, and is the image still in the registry? Some registries also say this for want of credentials: %s",
-				j.secret.hint(j.ref.Host()))
+				c.secret.hint(c.ref.Host()))
 	}
 	return fault.New(fault.Refused, "%w", err)
 }
