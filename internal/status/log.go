@@ -20,8 +20,8 @@ func NewLog(w io.Writer, send Sink) *logrus.Logger {
 	return log
 }
 
-// lineFormat is "pivot: STEP: MESSAGE", with the level where it is a problem. What
-// others put into a message stays in it.
+// lineFormat is "pivot: STEP: MESSAGE", with the level of warnings and errors. Control
+// characters in a message are escaped.
 type lineFormat struct{}
 
 // Format implements logrus.Formatter.
@@ -29,7 +29,7 @@ func (lineFormat) Format(e *logrus.Entry) ([]byte, error) {
 	return []byte("pivot: " + text(e) + "\n"), nil
 }
 
-// text is an entry for people, on the console and in the journal.
+// text is the text of an entry, for the console and the journal.
 func text(e *logrus.Entry) string {
 	line := ""
 	if step, _ := e.Data[fieldStep].(string); step != "" {
