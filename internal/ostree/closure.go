@@ -8,39 +8,39 @@ import (
 // walk goes from commits to everything that they are made of, and checks that it is
 // there.
 type walk struct {
-	find  func(ObjectName) (objectState, error) // unknown: the object is not there
-	path  locator                               // of an object that is there
-	whole map[ObjectName]bool                   // there with all that they refer to
+	find  func(ObjectName) (objectState, error) // absent: the object is not there
+	path  locator                               // where an object lies that is there
+	whole map[ObjectName]bool                   // known to be there with all that they refer to
 
 	seen   map[ObjectName]bool
 	todo   []ObjectName
 	staged []ObjectName // those that are in the staging directory
 }
 
-// newWalk walks over what is in the repository.
+// newWalk is a walk over the repository.
 func (r *Repo) newWalk() *walk {
 	return &walk{find: r.find, path: r.objectPath, seen: map[ObjectName]bool{}}
 }
 
-// newWalk walks over what is in this import or in the repository.
+// newWalk is a walk over the objects of this import and of the repository.
 func (im *Import) newWalk() *walk {
 	return &walk{find: im.find, path: im.objectPath, whole: im.whole, seen: map[ObjectName]bool{}}
 }
 
 func (r *Repo) find(n ObjectName) (objectState, error) {
 	have, err := r.Has(n)
-	return map[bool]objectState{true: present}[have], err
+	return map[bool]objectState{true: inRepo}[have], err
 }
 
 func (im *Import) find(n ObjectName) (objectState, error) {
-	if state := im.state(n); state != unknown {
+	if state := im.state(n); state != absent {
 		return state, nil
 	}
 	return im.repo.find(n)
 }
 
-// HasWhole checks that a commit and all that it is made of are in the repository;
-// the error names what is not. Contents are not read.
+// HasWhole is an error if a commit or an object that it is made of is not in the
+// repository. Contents of files are not read.
 func (r *Repo) HasWhole(ctx context.Context, c Checksum) error {
 	if r.HasPartial(c) {
 		return corrupt(ObjectName{c, Commit}, "it is marked as partial")
@@ -48,7 +48,7 @@ func (r *Repo) HasWhole(ctx context.Context, c Checksum) error {
 	return r.newWalk().commit(ctx, c)
 }
 
-// commit walks over one commit.
+// commit walks over a commit and all that it is made of.
 func (w *walk) commit(ctx context.Context, c Checksum) error {
 	root := ObjectName{c, Commit}
 	if w.seen[root] { // another root of the same call
@@ -66,7 +66,7 @@ func (w *walk) commit(ctx context.Context, c Checksum) error {
 	meta := ObjectName{c, CommitMeta} // which a commit need not have
 	if state, err := w.find(meta); err != nil {
 		return err
-	} else if state != unknown {
+	} else if state != absent {
 		w.todo = append(w.todo, meta)
 	}
 	for len(w.todo) > 0 {
@@ -93,7 +93,7 @@ func (w *walk) visit(n ObjectName) error {
 	if err != nil {
 		return err
 	}
-	tree, err := openDirTree(data)
+	tree, err := openTree(data)
 	if err != nil {
 		return corrupt(n, "%v", err)
 	}
@@ -112,9 +112,9 @@ func (w *walk) require(n ObjectName) error {
 	switch {
 	case err != nil:
 		return err
-	case state == unknown:
+	case state == absent:
 		return corrupt(n, "it is missing")
-	case state == staged:
+	case state == isStaged:
 		w.staged = append(w.staged, n)
 	}
 	return nil
