@@ -16,8 +16,7 @@ var similarNames = map[string][]string{
 	"machineconfig/ignition": {"file", "place", "tree", "unit"},
 	"pinning":                {"dropin", "parsedropin", "pools"},
 	"pods":                   {"quality"},
-
-	"rpmostree": {"Limits.rebase", "Limits.status"},
+	"rpmostree":              {"Limits.rebase", "Limits.status"},
 }
 
 // TestNamesDifferByMoreThanCase: a reader, or a search that ignores case, must not take
