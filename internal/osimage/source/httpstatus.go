@@ -61,8 +61,9 @@ func statusOf(err error) int {
 func statusField(err error) int {
 	value := reflect.Indirect(reflect.ValueOf(err))
 	if value.Kind() == reflect.Struct {
-		if field := value.FieldByName("StatusCode"); field.IsValid() && field.CanInt() {
-			return int(field.Int())
+		field, found := value.Type().FieldByName("StatusCode")
+		if found && len(field.Index) == 1 && field.Type.Kind() == reflect.Int { // not one of an embedded struct, which may be nil
+			return int(value.FieldByIndex(field.Index).Int())
 		}
 	}
 	switch e := err.(type) {
