@@ -18,7 +18,7 @@ func randomBytes(n int) []byte {
 	return data
 }
 
-func TestAhead(t *testing.T) {
+func TestReadAhead(t *testing.T) {
 	for _, size := range []int{0, 1, readAheadSize - 1, readAheadSize, readAheadSize + 1, 3*readAheadBlocks*readAheadSize + 17} {
 		data := randomBytes(size)
 		for name, from := range map[string]io.Reader{
@@ -39,7 +39,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-func TestAheadPassesErrorsOn(t *testing.T) {
+func TestReadAheadPassesErrorsOn(t *testing.T) {
 	broken := errors.New("broken")
 	for _, failure := range []error{broken, io.ErrUnexpectedEOF} {
 		data := randomBytes(readAheadSize + 5)
@@ -52,8 +52,8 @@ func TestAheadPassesErrorsOn(t *testing.T) {
 	}
 }
 
-// TestAheadCloses ends one that is full, and one whose source has nothing to say.
-func TestAheadCloses(t *testing.T) {
+// TestReadAheadCloses closes one that is full, and one whose source is silent.
+func TestReadAheadCloses(t *testing.T) {
 	a := newReadAhead(bytes.NewReader(randomBytes(3 * readAheadBlocks * readAheadSize)))
 	a.close()
 	silent, end := io.Pipe()
