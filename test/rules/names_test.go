@@ -45,7 +45,7 @@ func TestNamesDifferByMoreThanCase(t *testing.T) {
 				known[key] = true
 				continue
 			}
-			t.Errorf("%s: %s and %s differ only by case; rename one of them", filepath.Dir(n.at), n.name, same[0].name)
+			t.Errorf("%s: %s%s and %s%s differ only by case; rename one of them", filepath.Dir(n.at), n.scope, n.name, same[0].scope, same[0].name)
 		}
 	}
 	for key, found := range known {
