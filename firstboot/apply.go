@@ -33,15 +33,15 @@ type Apply struct {
 // Run makes the MachineConfig's system the next boot, and reboots if that is asked for.
 // It reports whether anything had to change.
 func (a *Apply) Run(ctx context.Context) (changed bool, err error) {
-	changed, err = a.run(ctx)
+	changed, err = a.apply(ctx)
 	if err != nil {
 		a.Progress.Fail(err)
 	}
 	return changed, err
 }
 
-func (a *Apply) run(ctx context.Context) (bool, error) {
-	plan, ask, err := a.plan(ctx)
+func (a *Apply) apply(ctx context.Context) (bool, error) {
+	plan, ask, err := a.compare(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -60,7 +60,7 @@ func (a *Apply) run(ctx context.Context) (bool, error) {
 
 // Plan works out what Run would change and writes nothing.
 func (a *Apply) Plan(ctx context.Context) (pivot.Plan, error) {
-	plan, _, err := a.plan(ctx)
+	plan, _, err := a.compare(ctx)
 	a.closeImage()
 	return plan, err
 }
@@ -71,8 +71,8 @@ type applyAsk struct {
 	record hostfiles.File
 }
 
-// plan works out what really differs, of which the record is no part.
-func (a *Apply) plan(ctx context.Context) (pivot.Plan, applyAsk, error) {
+// compare works out what really differs, of which the record is no part.
+func (a *Apply) compare(ctx context.Context) (pivot.Plan, applyAsk, error) {
 	if err := a.open(); err != nil {
 		return pivot.Plan{}, applyAsk{}, err
 	}

@@ -11,7 +11,7 @@ import (
 // "ostree", or "auto" for the one that fits the host. In an initramfs there is only
 // one. The other fields of the machine must be set.
 func (m *Machine) UseEngine(name string) error {
-	if engine, only := m.place().Engine(m.Host); only {
+	if engine, only := m.placeOrDefault().Engine(m.Host); only {
 		m.Engine = engine
 		return nil
 	}

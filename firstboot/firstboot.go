@@ -50,9 +50,9 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		err = b.run(ctx, settings)
+		err = b.attempt(ctx, settings)
 	}
-	aside, err := b.place().Conclude(err, settings.OnFailure)
+	aside, err := b.placeOrDefault().Conclude(err, settings.OnFailure)
 	if aside != nil {
 		b.Progress.Note(aside.Error())
 	}
@@ -80,8 +80,8 @@ func (b *FirstBoot) saysOff(settings host.Settings, err error) bool {
 	return true
 }
 
-func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
-	if err := b.place().Enter(settings.Mode); err != nil {
+func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
+	if err := b.placeOrDefault().Enter(settings.Mode); err != nil {
 		return err
 	}
 	if err := b.open(); err != nil {

@@ -19,6 +19,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/hostdir"
@@ -47,7 +48,7 @@ func machine(t *testing.T, h *hostdir.Host) firstboot.Machine {
 		Host:   h.Host,
 		Puller: &osimage.Puller{Root: h.Root},
 		Engine: &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
-		Retry: pivot.Retry{
+		Retry: retry.Policy{
 			First: time.Second, Cap: time.Minute, Bound: 5 * time.Minute, Now: func() time.Time { return clock },
 			Sleep: func(_ context.Context, d time.Duration) error { clock = clock.Add(d); return nil },
 		},

@@ -17,16 +17,16 @@ import (
 )
 
 // Arguments implements Images.
-func (m *Machine) Arguments(commit string) (kargsd.Arguments, error) {
+func (i *pulledImages) Arguments(commit string) (kargsd.Arguments, error) {
 	c, err := ostree.ParseChecksum(commit)
 	if err != nil {
 		return kargsd.Arguments{}, err
 	}
-	repo, err := m.Host.ReadRepo()
+	repo, err := i.Host.ReadRepo()
 	if err != nil {
 		return kargsd.Arguments{}, err
 	}
-	return m.Puller.Arguments(repo, c)
+	return i.Puller.Arguments(repo, c)
 }
 
 // imageKargsChoice is what is chosen for the kernel arguments that an image brings.
@@ -104,11 +104,11 @@ func (m *Machine) importedAs(image pivot.Image) (commit string, err error) {
 // withImageKargs is a target with the kernel arguments that its image, by its commit,
 // and the booted one bring, if that is chosen; now are the image's, and notes for people.
 func (m *Machine) withImageKargs(state pivot.State, target pivot.Target) (_ pivot.Target, now kargs.Line, notes []string, err error) {
-	brings, err := m.images().Arguments(target.Image.Commit)
+	brings, err := m.imagesOrPulled().Arguments(target.Image.Commit)
 	if err != nil {
 		return target, nil, nil, err
 	}
-	brought, err := m.images().Arguments(cmp.Or(state.Booted.Base, state.Booted.Commit))
+	brought, err := m.imagesOrPulled().Arguments(cmp.Or(state.Booted.Base, state.Booted.Commit))
 	if err != nil {
 		return target, nil, nil, err
 	}

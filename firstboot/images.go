@@ -21,13 +21,24 @@ type Images interface {
 	Arguments(commit string) (kargsd.Arguments, error)
 }
 
-// images are where a transaction's image comes from.
-func (m *Machine) images() Images {
+// imagesOrPulled are where a transaction's image comes from.
+func (m *Machine) imagesOrPulled() Images {
 	if m.Images != nil {
 		return m.Images
 	}
-	return m
+	if m.pulled == nil {
+		m.pulled = &pulledImages{Machine: m}
+	}
+	return m.pulled
 }
+
+// pulledImages are what a machine's Puller pulls into the host's repository.
+type pulledImages struct {
+	*Machine
+	opened *osimage.Opened // the image that was looked up last, if it is still open
+}
+
+var _ Images = (*pulledImages)(nil)
 
 // image is what a reference names; it has no digest yet if that is a tag.
 func image(text string) (pivot.Image, error) {
@@ -42,13 +53,13 @@ func image(text string) (pivot.Image, error) {
 }
 
 // Resolve implements pivot.Images.
-func (m *Machine) Resolve(ctx context.Context, image pivot.Image) (pivot.Image, error) {
+func (i *pulledImages) Resolve(ctx context.Context, image pivot.Image) (pivot.Image, error) {
 	ref, err := imageref.Parse(image.Reference)
 	if err != nil {
 		return image, err
 	}
-	defer m.closeImage() // what is imported is named by its digest, not by this tag
-	found, err := m.resolve(ctx, ref)
+	defer i.close() // what is imported is named by its digest, not by this tag
+	found, err := i.resolveRetrying(ctx, ref)
 	if err != nil {
 		return image, err
 	}
@@ -56,35 +67,35 @@ func (m *Machine) Resolve(ctx context.Context, image pivot.Image) (pivot.Image, 
 }
 
 // Check implements pivot.Images. The machine's own repository comes first.
-func (m *Machine) Check(ctx context.Context, image pivot.Image) error {
-	m.noteLabels()
+func (i *pulledImages) Check(ctx context.Context, image pivot.Image) error {
+	i.noteLabels()
 	ref, err := imageref.Parse(image.Reference)
 	if err != nil {
 		return err
 	}
-	repo, err := m.Host.ReadRepo()
+	repo, err := i.Host.ReadRepo()
 	if err != nil {
 		return err
 	}
-	if err := m.Host.CheckRepoWritable(); err != nil {
+	if err := i.Host.CheckRepoWritable(); err != nil {
 		return err
 	}
-	found, err := m.resolve(ctx, ref)
+	found, err := i.resolveRetrying(ctx, ref)
 	if err != nil {
 		return err
 	}
 	return found.Check(ctx, repo)
 }
 
-// resolve looks an image up, again and again while that can help.
-func (m *Machine) resolve(ctx context.Context, ref imageref.Reference) (found *osimage.Opened, err error) {
+// resolveRetrying looks an image up, again and again while that can help.
+func (i *pulledImages) resolveRetrying(ctx context.Context, ref imageref.Reference) (found *osimage.Opened, err error) {
 	if ref.Remote() {
-		if err := m.place().Network(ctx); err != nil {
+		if err := i.placeOrDefault().Network(ctx); err != nil {
 			return nil, err
 		}
 	}
-	err = m.Retry.Do(ctx, m.Progress.Waiting, func(ctx context.Context) (err error) {
-		found, err = m.lookUp(ctx, ref)
+	err = i.Retry.Do(ctx, i.Progress.Waiting, func(ctx context.Context) (err error) {
+		found, err = i.lookUp(ctx, ref)
 		return err
 	})
 	return found, err
@@ -92,54 +103,60 @@ func (m *Machine) resolve(ctx context.Context, ref imageref.Reference) (found *o
 
 // lookUp opens an image, or finds it open: by its digest it is the same as when it
 // was looked up before.
-func (m *Machine) lookUp(ctx context.Context, ref imageref.Reference) (*osimage.Opened, error) {
-	if m.opened != nil && m.opened.Reference == ref {
-		return m.opened, nil
+func (i *pulledImages) lookUp(ctx context.Context, ref imageref.Reference) (*osimage.Opened, error) {
+	if i.opened != nil && i.opened.Reference == ref {
+		return i.opened, nil
 	}
-	m.closeImage()
-	found, err := m.Puller.Open(ctx, ref)
+	i.close()
+	found, err := i.Puller.Open(ctx, ref)
 	if err == nil {
-		m.opened = found
+		i.opened = found
 	}
 	return found, err
 }
 
 // closeImage ends the connections to the image that was looked up.
 func (m *Machine) closeImage() {
-	if m.opened != nil {
-		_ = m.opened.Close() // what counts was read, or has failed already
-		m.opened = nil
+	if m.pulled != nil {
+		m.pulled.close()
+	}
+}
+
+func (i *pulledImages) close() {
+	if i.opened != nil {
+		_ = i.opened.Close() // what counts was read, or has failed already
+		i.opened = nil
 	}
 }
 
 // Import implements pivot.Images on the host's own repository. What the preflight
 // has looked up is not looked up again, but for another try after a failure.
-func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(done, total int64)) (pivot.Image, error) {
-	defer m.closeImage()
+func (i *pulledImages) Import(ctx context.Context, image pivot.Image, progress func(done, total int64)) (pivot.Image, error) {
+	defer i.close()
 	ref, err := imageref.Parse(image.Reference)
 	if err != nil {
 		return pivot.Image{}, err
 	}
-	found, err := m.lookUp(ctx, ref)
+	found, err := i.lookUp(ctx, ref)
 	if err != nil {
 		return pivot.Image{}, err
 	}
-	repo, view, err := m.Host.OpenRepo()
+	repo, view, err := i.Host.OpenRepo()
 	if err != nil {
 		return pivot.Image{}, fmt.Errorf("cannot import %s: %w", image.Reference, err)
 	}
 	defer view.Close()
-	found.Accept = func(p ostree.PrepareRoot) error { return m.Engine.Accept(ctx, p) }
+	found.Accept = func(p ostree.PrepareRoot) error { return i.Engine.Accept(ctx, p) }
 	result, err := found.Import(ctx, repo, func(p osimage.Progress) { progress(p.FetchedBytes, p.TotalBytes) })
 	if err != nil {
 		return pivot.Image{}, err
 	}
-	if err := m.spaceInBoot(repo, result.Commit); err != nil {
+	if err := i.spaceInBoot(repo, result.Commit); err != nil {
 		return pivot.Image{}, err
 	}
 	image.Commit, image.Version = result.Commit, result.Version
 	for _, note := range result.Notes {
-		m.Progress.Note(note)
+		i.Progress.Note(note)
 	}
 	if result.Format.Native() {
 		image.Container = ref.OstreeReference()
@@ -149,8 +166,8 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 
 // Release implements pivot.Images: it deletes the ref that kept an imported commit.
 // Without that the repository would keep each system that ever was.
-func (m *Machine) Release(image pivot.Image) error {
-	repo, view, err := m.Host.OpenRepo()
+func (i *pulledImages) Release(image pivot.Image) error {
+	repo, view, err := i.Host.OpenRepo()
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
@@ -25,7 +24,7 @@ func bootNoting(t *testing.T, h *hostdir.Host) (notes []string) {
 	m := machine(t, h)
 	m.Puller = &osimage.Puller{
 		Root: h.Root, Log: func(message string) { notes = append(notes, message) },
-		Retry: source.Retry{Tries: 1, Sleep: retry.Sleep}, // a layer that fails fails the import
+		Retry: retry.Policy{Tries: 1}, // a layer that fails fails the import
 	}
 	b := firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath, NoReboot: true}
 	if err := b.Run(t.Context()); err != nil {
@@ -72,6 +71,13 @@ func TestResolvedAnew(t *testing.T) {
 	bootNoting(t, h)
 	if n := manifests(h.Registry) - before; n != 1 {
 		t.Errorf("%d requests for the manifest in the run after, want 1", n)
+	}
+}
+
+// TestMachineIsNoImages: a machine has a source of images, and is none itself.
+func TestMachineIsNoImages(t *testing.T) {
+	if _, is := any(&firstboot.Machine{}).(pivot.Images); is {
+		t.Error("a Machine implements pivot.Images")
 	}
 }
 

@@ -3,6 +3,7 @@ package firstboot
 import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
 )
 
@@ -12,7 +13,7 @@ type Machine struct {
 	Puller   *osimage.Puller
 	Images   Images // nil: what Puller pulls, in the host's repository
 	Engine   pivot.Engine
-	Retry    pivot.Retry
+	Retry    retry.Policy
 	Progress *pivot.Progress
 	Place    Place // nil: the started system
 	// Contributors of entries, beside CPU partitioning.
@@ -22,7 +23,7 @@ type Machine struct {
 	// ImageKargs goes before the one of the machine's settings, unless it is "".
 	ImageKargs host.ImageKargs
 
-	opened *osimage.Opened // the image that was looked up last, if it is still open
+	pulled *pulledImages // made when Images is nil and one is asked for
 }
 
 // open reads the journal and notes which boot this is.
@@ -36,8 +37,8 @@ func (m *Machine) open() error {
 // converger is what brings this machine to a target.
 func (m *Machine) converger() *pivot.Converger {
 	return &pivot.Converger{
-		Host: m.Host, Place: m.place(), Contributors: append([]pivot.Contributor{partition{m.Host}}, m.Contributors...), Checks: []pivot.Check{m.checkUnified},
-		Images: m.images(), Content: imageKargs{m}, Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
+		Host: m.Host, Place: m.placeOrDefault(), Contributors: append([]pivot.Contributor{partition{m.Host}}, m.Contributors...), Checks: []pivot.Check{m.checkUnified},
+		Images: m.imagesOrPulled(), Content: imageKargs{m}, Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
 	}
 }
 

@@ -28,8 +28,8 @@ type Place interface {
 	Conclude(err error, on host.OnFailure) (aside, failure error)
 }
 
-// place is where the machine's runs happen.
-func (m *Machine) place() Place {
+// placeOrDefault is where the machine's runs happen.
+func (m *Machine) placeOrDefault() Place {
 	if m.Place != nil {
 		return m.Place
 	}

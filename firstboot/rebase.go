@@ -37,14 +37,14 @@ func (r *Rebase) Asked() bool {
 // Run makes the asked-for system the next boot, and reboots if that is asked
 // for. It reports whether anything had to change.
 func (r *Rebase) Run(ctx context.Context) (changed bool, err error) {
-	changed, err = r.run(ctx)
+	changed, err = r.attempt(ctx)
 	if err != nil {
 		r.Progress.Fail(err)
 	}
 	return changed, err
 }
 
-func (r *Rebase) run(ctx context.Context) (bool, error) {
+func (r *Rebase) attempt(ctx context.Context) (bool, error) {
 	if err := r.open(); err != nil {
 		return false, err
 	}

@@ -27,14 +27,14 @@ type Rollback struct {
 // next boot. Where another than the running one is the next boot already, the way
 // back is that the running one stays.
 func (r *Rollback) Run(ctx context.Context) error {
-	err := r.run(ctx)
+	err := r.attempt(ctx)
 	if err != nil {
 		r.Progress.Fail(err)
 	}
 	return err
 }
 
-func (r *Rollback) run(ctx context.Context) error {
+func (r *Rollback) attempt(ctx context.Context) error {
 	if err := r.open(); err != nil {
 		return err
 	}

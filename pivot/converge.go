@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/retry"
 	"machine-pivot/kargs"
 )
 
@@ -95,7 +96,7 @@ type Converger struct {
 	Images       Images
 	Content      Content
 	Engine       Engine
-	Retry        Retry
+	Retry        retry.Policy
 	Progress     *Progress
 
 	contents map[hostfiles.Digest][]byte // of the files that this run has read

@@ -8,6 +8,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/retry"
 	"machine-pivot/kargs"
 )
 
@@ -57,7 +58,7 @@ type Engine interface {
 type Transaction struct {
 	Images   Images
 	Engine   Engine
-	Retry    Retry
+	Retry    retry.Policy
 	Progress *Progress
 	// Entries are the target's, with their contents.
 	Entries []hostfiles.File

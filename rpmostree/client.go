@@ -22,8 +22,8 @@ type Limits struct {
 	Rebase time.Duration // 0: 45 minutes
 }
 
-func (l Limits) status() time.Duration { return cmp.Or(l.Status, 3*time.Minute) }
-func (l Limits) rebase() time.Duration { return cmp.Or(l.Rebase, 45*time.Minute) }
+func (l Limits) forStatus() time.Duration { return cmp.Or(l.Status, 3*time.Minute) }
+func (l Limits) forRebase() time.Duration { return cmp.Or(l.Rebase, 45*time.Minute) }
 
 // daemonStatus is the part of "rpm-ostree status --json" that counts here.
 type daemonStatus struct {
@@ -37,7 +37,7 @@ type daemonStatus struct {
 // status asks rpm-ostree what it is doing; its daemon is started for that.
 func (e *RpmOstree) status(ctx context.Context) (daemonStatus, error) {
 	var s daemonStatus
-	out, err := e.call(ctx, e.Limits.status(), e.Run, "rpm-ostree", "status", "--json")
+	out, err := e.call(ctx, e.Limits.forStatus(), e.Run, "rpm-ostree", "status", "--json")
 	if err != nil {
 		return s, err
 	}

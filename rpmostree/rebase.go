@@ -71,7 +71,7 @@ func (b *rebase) try(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := e.call(ctx, e.Limits.rebase(), withTmp(e.Sysroot, e.Run), b.command()...)
+	_, err := e.call(ctx, e.Limits.forRebase(), withTmp(e.Sysroot, e.Run), b.command()...)
 	if err != nil {
 		return b.despite(ctx, err)
 	}

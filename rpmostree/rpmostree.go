@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
 )
 
@@ -21,7 +22,7 @@ type RpmOstree struct {
 	Ostree
 	Always  bool // rpm-ostree makes each deployment of a new image
 	Limits  Limits
-	Retry   pivot.Retry
+	Retry   retry.Policy
 	Waiting func(err error, try int, wait time.Duration) // told of each wait
 	Note    func(message string)                         // told what is worth knowing
 

@@ -17,6 +17,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/retry"
 	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
@@ -30,7 +31,7 @@ func engine(h *hostdir.Host, always bool, notes *string) *rpmostree.RpmOstree {
 	return &rpmostree.RpmOstree{
 		Ostree: rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
 		Always: always,
-		Retry: pivot.Retry{First: time.Second, Cap: time.Second, Bound: 5 * time.Second, Now: func() time.Time { return clock },
+		Retry: retry.Policy{First: time.Second, Cap: time.Second, Bound: 5 * time.Second, Now: func() time.Time { return clock },
 			Sleep: func(_ context.Context, d time.Duration) error { clock = clock.Add(d); return nil }},
 		Waiting: func(err error, _ int, _ time.Duration) { *notes += err.Error() + "\n" },
 		Note:    func(message string) { *notes += message + "\n" },

@@ -22,7 +22,6 @@ import (
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
-	"machine-pivot/internal/status"
 )
 
 func imageCommand() *cobra.Command {
@@ -52,7 +51,7 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 		return nil, err
 	}
 	boundMemory()
-	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: f.architecture, Log: noteTo(status.NewLog(cmd.ErrOrStderr(), nil))}
+	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: f.architecture, Log: noteTo(plainLog(cmd.ErrOrStderr()))}
 	return puller.Open(cmd.Context(), ref)
 }
 
@@ -85,7 +84,7 @@ func imageInspectCommand() *cobra.Command {
 				return err
 			}
 			if err != nil { // nobody asked for it
-				noteTo(status.NewLog(cmd.ErrOrStderr(), nil))("cannot look for the image in the machine's repository: " + err.Error())
+				noteTo(plainLog(cmd.ErrOrStderr()))("cannot look for the image in the machine's repository: " + err.Error())
 			}
 			return flags.Write(cmd.OutOrStdout(), found, func(w io.Writer) {
 				printImage(w, found.Image)
@@ -216,7 +215,7 @@ func imageImportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			note := noteTo(status.NewLog(cmd.ErrOrStderr(), nil))
+			note := noteTo(plainLog(cmd.ErrOrStderr()))
 			for _, text := range result.Notes {
 				note(text)
 			}

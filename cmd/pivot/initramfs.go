@@ -38,7 +38,7 @@ func earlyBoot(cmd *cobra.Command, flags *hostFlags, boot firstboot.FirstBoot) e
 	ctx, cancel := context.WithTimeout(cmd.Context(), earlyBound)
 	defer cancel()
 	err = alone(machine.Host, func() error { return boot.Run(ctx) })
-	if _, told := errors.AsType[cli.Reported](err); err != nil && !told {
+	if _, reported := errors.AsType[cli.Reported](err); err != nil && !reported {
 		return aside(cmd, err)
 	}
 	return err

@@ -16,12 +16,39 @@ import (
 // to the console instead, so that the journal has each one once.
 func newLog(w io.Writer) *logrus.Logger {
 	if !journal.Enabled() {
-		return status.NewLog(w, nil)
+		return plainLog(w)
 	}
 	if isJournal, err := journal.StderrIsJournalStream(); err == nil && isJournal {
 		w = console{}
 	}
-	return status.NewLog(w, journal.Send)
+	return withLibrary(status.NewLog(w, journal.Send))
+}
+
+// plainLog logs for people to w.
+func plainLog(w io.Writer) *logrus.Logger { return withLibrary(status.NewLog(w, nil)) }
+
+// withLibrary is a log with what the image library has to say in it. The library uses the
+// process's own logger, which nobody else does here: so that one writes nothing itself and
+// hands on each entry. The last log that asks gets them.
+func withLibrary(log *logrus.Logger) *logrus.Logger {
+	global := logrus.StandardLogger()
+	global.SetOutput(io.Discard)
+	hooks := logrus.LevelHooks{}
+	hooks.Add(handOn{log})
+	global.ReplaceHooks(hooks)
+	return log
+}
+
+// handOn gives the entries of a logger to another one.
+type handOn struct{ to *logrus.Logger }
+
+// Levels implements logrus.Hook.
+func (handOn) Levels() []logrus.Level { return logrus.AllLevels }
+
+// Fire implements logrus.Hook.
+func (h handOn) Fire(e *logrus.Entry) error {
+	h.to.WithFields(e.Data).Log(max(e.Level, logrus.ErrorLevel), e.Message)
+	return nil
 }
 
 // console writes to /dev/console, which it opens each time: it may be taken

@@ -1,6 +1,5 @@
-// Package fault gives errors the one property that the rest of the program
-// decides on: what kind of failure it is. The kind fixes the exit status, says
-// whether trying again can help, and carries a hint: what a person can do.
+// Package fault classifies errors. The kind of an error determines the exit status and
+// whether trying again can help; a hint says what a person can do about it.
 package fault
 
 import (
@@ -26,8 +25,8 @@ const (
 	CannotWrite
 	// Refused is permanent: policy, FIPS mismatch, unsupported host. Exit 78.
 	Refused
-	// Later is what cannot be done yet but can later in the same boot: what the
-	// initramfs leaves to the system. It ends no run there; elsewhere exit 1.
+	// Later is for work that is not possible in the initramfs, but in the started system:
+	// the initramfs then steps aside, which is no failure. Elsewhere exit 1.
 	Later
 )
 
@@ -75,7 +74,8 @@ func (e *Error) WithHint(format string, args ...any) *Error {
 }
 
 // KindOf is the kind of the outermost classified error in err's chain.
-// A cancelled or timed out context counts as Unavailable: the work was not refused.
+// A cancelled or timed-out context without one counts as Unavailable, since trying again
+// can help.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind

@@ -12,8 +12,8 @@ import (
 // bootLabel is the label of the file system that Fedora CoreOS mounts at /boot.
 const bootLabel = "LABEL=boot"
 
-// mountBoot mounts the system's /boot, writable, unless ostree-prepare-root has:
-// that does where /boot is on the root's file system.
+// mountBoot mounts the system's /boot writable. If /boot is on the root file system,
+// ostree-prepare-root has mounted it already.
 func (i *Initramfs) mountBoot(mounted map[string]bool) error {
 	at := i.path("/boot")
 	if i.hasEntries() {
@@ -24,10 +24,10 @@ func (i *Initramfs) mountBoot(mounted map[string]bool) error {
 	}
 	device := i.bootDevice()
 	if err := i.Run("mount", "-o", "rw", device, at); err != nil {
-		return later("cannot mount /boot: %w", err)
+		return deferred("cannot mount /boot: %w", err)
 	}
 	if !i.hasEntries() {
-		return later("cannot use %s as /boot: it has no boot entries", device)
+		return deferred("cannot use %s as /boot: it has no boot entries", device)
 	}
 	return nil
 }
@@ -38,8 +38,8 @@ func (i *Initramfs) hasEntries() bool {
 	return err == nil
 }
 
-// bootDevice is what is mounted at /boot, as mount(8) takes it: what the kernel
-// command line says (boot=, as Fedora CoreOS sets it), else the system's fstab, else
+// bootDevice is the device to mount at /boot, in a form that mount(8) accepts: the one of
+// the kernel command line (boot=, as Fedora CoreOS sets it), or of the system's fstab, or
 // the usual label.
 func (i *Initramfs) bootDevice() string {
 	line, err := os.ReadFile(i.path("/proc/cmdline"))
@@ -54,7 +54,7 @@ func (i *Initramfs) bootDevice() string {
 	return bootLabel
 }
 
-// fstab is the device of a mount point in the system's fstab(5); "" if it has none.
+// fstab is the device for a mount point in the system's fstab(5); "" if it has none.
 func (i *Initramfs) fstab(mountPoint string) string {
 	text, err := os.ReadFile(i.path("/etc/fstab"))
 	if err != nil {
@@ -73,7 +73,7 @@ func (i *Initramfs) fstab(mountPoint string) string {
 func run(argv ...string) error {
 	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
 	if err != nil {
-		return later("%s: %s (%w)", strings.Join(argv, " "), strings.TrimSpace(string(out)), err)
+		return deferred("%s: %s (%w)", strings.Join(argv, " "), strings.TrimSpace(string(out)), err)
 	}
 	return nil
 }

@@ -8,32 +8,31 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 )
 
-// handOver is the unit that, when it is stopped, writes into the system's /etc what
-// a first boot's network settings and host name were, and takes that network down.
-// Fedora CoreOS and RHCOS have it in their initramfs, and stop it before the system
-// starts (coreos-teardown-initramfs.service).
+// handOver is the unit that, when it is stopped, writes the network settings and host name
+// of a first boot into the system's /etc, and takes the network down. Fedora CoreOS and
+// RHCOS have it in their initramfs, and stop it before the system starts.
 const handOver = "coreos-teardown-initramfs.service"
 
-// handOverTimeout bounds it: its own timeout is systemd's 90 s.
+// handOverTimeout bounds stopping that unit, whose own timeout is systemd's 90 s.
 const handOverTimeout = 2 * time.Minute
 
-// KeepNetwork has the initramfs hand its network settings over to the system where
-// it would do so before the system starts: a new deployment inherits the /etc of
-// now, and a host with the addresses of its kernel command line would be without
-// them. Afterwards there may be no network.
+// KeepNetwork makes the initramfs write its network settings into the system's /etc, if it
+// has a unit that would do so before the system starts. A new deployment inherits the /etc
+// as it is at the commit; later the settings would not reach it, for example the addresses
+// of the kernel command line. Afterwards there may be no network.
 func (i *Initramfs) KeepNetwork(ctx context.Context) error {
 	if !hasUnit(handOver) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, handOverTimeout, later("it takes longer than %s", handOverTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, handOverTimeout, deferred("it takes longer than %s", handOverTimeout))
 	defer cancel()
 	if err := stopUnit(ctx, handOver); err != nil {
-		return later("cannot hand the network settings over to the system: %w", err)
+		return deferred("cannot hand the network settings over to the system: %w", err)
 	}
 	return nil
 }
 
-// stopUnit stops a unit, if it is active, and waits until it has stopped well.
+// stopUnit stops a unit, if it is active, and waits until it has stopped without failing.
 func stopUnit(ctx context.Context, name string) error {
 	conn, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {
@@ -52,7 +51,7 @@ func stopUnit(ctx context.Context, name string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("cannot stop %s: %w", name, context.Cause(ctx))
 	}
-	// The job is done also if a command of the unit's has failed.
+	// The job is done, too, if a command of the unit has failed.
 	state, err := activeState(ctx, conn, name)
 	if err == nil && state != "inactive" {
 		err = fmt.Errorf("cannot stop %s: it is %s", name, state)

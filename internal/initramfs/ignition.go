@@ -11,18 +11,18 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// What makes Fedora CoreOS's boot loader run Ignition, and a directory that may
-// hold its config.
+// Files in /boot of Fedora CoreOS: the stamp because of which the boot loader makes
+// Ignition run, and a directory that may contain its config.
 const (
 	ignitionStamp = "ignition.firstboot"
 	ignitionDir   = "ignition"
 )
 
-// CloseIgnition ends Ignition's part of the first boot, as the started system
-// would (coreos-ignition-firstboot-complete.service): the next boot does not run it
-// again. What Ignition wrote must survive without it, so that is synced first.
-// The stamp goes before the config: the other way round a power cut between the
-// two would run Ignition without its config.
+// CloseIgnition removes the stamp, as the started system would
+// (coreos-ignition-firstboot-complete.service), so that the next boot does not run Ignition
+// again. Before that it syncs what Ignition has written, which is not written again. The
+// stamp is removed before the config: otherwise a power cut between the two would make
+// Ignition run without its config.
 func (i *Initramfs) CloseIgnition(disk hostfiles.Disk) error {
 	boot := i.path("/boot")
 	stamp := filepath.Join(boot, ignitionStamp)
@@ -39,7 +39,7 @@ func (i *Initramfs) CloseIgnition(disk hostfiles.Disk) error {
 	return removeAll(disk, filepath.Join(boot, ignitionDir))
 }
 
-// removeAll removes a directory with what is in it.
+// removeAll removes a directory with its content.
 func removeAll(disk hostfiles.Disk, dir string) error {
 	var paths []string
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {

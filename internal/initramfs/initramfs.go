@@ -1,12 +1,12 @@
-// Package initramfs is what a first boot needs there: after the root file system is
-// mounted and Ignition has written its files, before the system starts.
+// Package initramfs does what a first boot needs in an initramfs: it runs after the root
+// file system is mounted and Ignition has written its files, and before the system starts.
 //
-// The program itself stays outside of the new root, with the initramfs's network
-// configuration; only the system's own tools run inside (host.RunIn). All mounts
-// are made in a mount namespace of the program's own, so that a kill leaves none
-// behind and nobody else sees them.
+// The program stays outside of the new root, where it uses the initramfs's network
+// configuration; only the system's own tools run inside (host.RunIn). All mounts are made
+// in a mount namespace of its own, so that a kill leaves none behind and no other process
+// sees them.
 //
-// What fails here is of kind fault.Later: the started system can do it all.
+// Failures have the kind fault.Later, since the started system can do all of it.
 //
 // Sources: systemd's bootup(7) and initrd interface, ostree-prepare-root(1),
 // dracut.cmdline(7), and for Fedora CoreOS the units of its dracut modules.
@@ -19,19 +19,19 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// releaseFile is in each initramfs of systemd's and nowhere else (os-release(5)).
+// releaseFile exists in an initramfs with systemd, and nowhere else (os-release(5)).
 const releaseFile = "/etc/initrd-release"
 
-// Here reports whether the program runs in an initramfs and root is the root of
-// the system that is about to start.
+// Here reports whether the program runs in an initramfs. root is the root directory of the
+// system that is about to start, and not "/".
 func Here(root string) bool {
 	_, err := os.Stat(releaseFile)
 	return err == nil && filepath.Clean(root) != "/"
 }
 
-// Initramfs is the initramfs in front of one system.
+// Initramfs is an initramfs and the system that it is about to start.
 type Initramfs struct {
-	Root string // of the system, as "/sysroot"
+	Root string // of the system, such as "/sysroot"
 	// Run runs a program of the initramfs.
 	Run func(argv ...string) error
 }
@@ -39,10 +39,10 @@ type Initramfs struct {
 // New is the initramfs that the program runs in.
 func New(root string) *Initramfs { return &Initramfs{Root: root, Run: run} }
 
-// path is a path of the system.
+// path is a path in the system, below its root.
 func (i *Initramfs) path(name string) string { return filepath.Join(i.Root, name) }
 
-// later is a failure that the started system will not have.
-func later(format string, args ...any) error {
+// deferred is the error for work that is left to the started system.
+func deferred(format string, args ...any) error {
 	return fault.New(fault.Later, format, args...)
 }

@@ -11,15 +11,15 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// Mount completes the system's file systems: a writable sysroot, its /var and its
-// /boot. In the namespace of this process only: see Enter.
+// Mount mounts what the system's file systems lack: a writable sysroot, /var and /boot. The
+// mounts exist only in the namespace of this process: see Enter.
 func (i *Initramfs) Mount() error {
 	sysroot := ostree.OpenSysroot(i.Root)
 	booted, err := sysroot.Booted()
 	if err != nil {
-		return later("%w", err)
+		return deferred("%w", err)
 	}
-	// Hosts with sysroot.readonly have it read-only by now.
+	// On hosts with sysroot.readonly it is mounted read-only by now.
 	if err := i.writable(sysroot.Physical()); err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (i *Initramfs) Mount() error {
 	if err != nil {
 		return err
 	}
-	if at := i.path("/var"); !mounted[at] { // else Ignition's: a file system of its own
+	if at := i.path("/var"); !mounted[at] { // a /var on its own file system was mounted for Ignition
 		if err := bind(filepath.Join(sysroot.Physical(), "ostree/deploy", booted.Stateroot, "var"), at, 0); err != nil {
 			return err
 		}
@@ -35,27 +35,27 @@ func (i *Initramfs) Mount() error {
 	return i.mountBoot(mounted)
 }
 
-// writable makes a mount writable, or says that it cannot. Nothing is tried: the
-// top directory of many hosts is immutable.
+// writable remounts a file system writable, and checks its flags. It does not try to write:
+// the top directory of many hosts is immutable.
 func (i *Initramfs) writable(mountPoint string) error {
 	if err := hostfiles.RemountWritable(mountPoint); err != nil {
-		return later("%w", err)
+		return deferred("%w", err)
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(mountPoint, &st); err != nil {
-		return later("cannot look at %s: %w", mountPoint, err)
+		return deferred("cannot look at %s: %w", mountPoint, err)
 	}
 	if st.Flags&unix.ST_RDONLY != 0 {
-		return later("cannot write to %s: the file system is read-only", mountPoint)
+		return deferred("cannot write to %s: the file system is read-only", mountPoint)
 	}
 	return nil
 }
 
-// mountPoints are those of this namespace (proc_pid_mountinfo(5)).
+// mountPoints are the mount points in this namespace (proc_pid_mountinfo(5)).
 func mountPoints() (map[string]bool, error) {
 	text, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
-		return nil, later("cannot read what is mounted: %w", err)
+		return nil, deferred("cannot read what is mounted: %w", err)
 	}
 	points := map[string]bool{}
 	for line := range strings.Lines(string(text)) {

@@ -11,14 +11,14 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// marker is the environment variable that says, by its PID, that a process is in
-// its namespace already.
+// marker is the environment variable with the PID of the process that is in its own
+// namespace already.
 const marker = "PIVOT_NAMESPACE"
 
-// Enter gives this process a mount namespace of its own, in which the system at
-// root has the running kernel's file systems. A namespace belongs to threads, and
-// Go has many: so the program is started anew in it, with the same PID, and only
-// there Enter returns without an error.
+// Enter gives this process its own mount namespace, in which /proc, /sys, /dev and /run are
+// mounted in the system at root. A namespace belongs to a thread, and a Go program has
+// several. So Enter creates the namespace in one thread and starts the program anew
+// (execve), with the same PID; only in the new program Enter returns without an error.
 func Enter(root string) error {
 	if os.Getenv(marker) != strconv.Itoa(os.Getpid()) {
 		return restart(root)
@@ -36,17 +36,17 @@ func restart(root string) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := hostfiles.EnterNamespace(); err != nil {
-		return later("%w", err)
+		return deferred("%w", err)
 	}
 	environment := append(os.Environ(), marker+"="+strconv.Itoa(os.Getpid()))
-	// Not from a file: the one that was started may be gone.
+	// Not by the file's path: the file may have been replaced.
 	err := unix.Exec("/proc/self/exe", os.Args, append(environment, trust(root)...))
-	return later("cannot start the program anew in a mount namespace: %w", err)
+	return deferred("cannot start the program anew in a mount namespace: %w", err)
 }
 
 func bind(from, to string, flags uintptr) error {
 	if err := unix.Mount(from, to, "", unix.MS_BIND|flags, ""); err != nil {
-		return later("cannot mount %s at %s: %w", from, to, err)
+		return deferred("cannot mount %s at %s: %w", from, to, err)
 	}
 	return nil
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 )
 
-// How long the network may take to get a default route, and to have a device at
-// all: by now the root's has been found.
+// How long to wait for a default route, and for a network device. The time for a device is
+// short: by now the kernel has found the root file system's.
 const (
 	networkTimeout = 45 * time.Second
 	deviceTimeout  = 10 * time.Second
 )
 
-// manager is what brings the network up in an initramfs.
+// manager is a unit that brings the network up.
 type manager struct {
 	unit    string
 	prepare func(*Initramfs) error // before the unit is started; may be nil
 }
 
-// managers are those that dracut puts into an initramfs. NetworkManager's units
-// have these names from 1.54 on, and before.
+// managers are the units that dracut puts into an initramfs. NetworkManager's is named
+// NetworkManager-initrd from 1.54 on, and nm-initrd before.
 func managers() []manager {
 	return []manager{
 		{"systemd-networkd.service", nil},
@@ -33,22 +33,21 @@ func managers() []manager {
 	}
 }
 
-// unitDirs are where an initramfs has its units.
+// unitDirs are the directories with an initramfs's units.
 func unitDirs() []string {
 	return []string{"/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"}
 }
 
-// Network brings the network up, unless there is a default route already, with
-// what the initramfs has for it: a unit, started through systemd. Names are then
-// looked up by the servers that came with the route.
+// Network brings the network up, unless there is a default route already, by starting a
+// unit of the initramfs, and configures the resolver.
 func (i *Initramfs) Network(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, networkTimeout,
-		later("there is no default route after %s", networkTimeout))
+		deferred("there is no default route after %s", networkTimeout))
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer time.AfterFunc(deviceTimeout, func() {
 		if !hasDevice() {
-			giveUp(later("there is no network device after %s", deviceTimeout))
+			giveUp(deferred("there is no network device after %s", deviceTimeout))
 		}
 	}).Stop()
 	if !hasDefaultRoute() {
@@ -62,13 +61,13 @@ func (i *Initramfs) Network(ctx context.Context) error {
 	return resolver()
 }
 
-// hasDevice reports whether there is a network device that leads anywhere.
+// hasDevice reports whether there is a network device besides loopback.
 func hasDevice() bool {
-	devices, err := filepath.Glob("/sys/class/net/*/address") // not the bonding driver's file there
+	devices, err := filepath.Glob("/sys/class/net/*/address") // /sys/class/net may also contain bonding_masters, which is no device
 	return err != nil || len(devices) > 1 || len(devices) == 1 && devices[0] != "/sys/class/net/lo/address"
 }
 
-// start starts the first manager that the initramfs has.
+// start starts the first of the managers that the initramfs has.
 func (i *Initramfs) start(ctx context.Context) error {
 	for _, m := range managers() {
 		if !hasUnit(m.unit) {
@@ -81,7 +80,7 @@ func (i *Initramfs) start(ctx context.Context) error {
 		}
 		return startUnit(ctx, m.unit)
 	}
-	return later("the initramfs has nothing that brings a network up")
+	return deferred("the initramfs has nothing that brings a network up")
 }
 
 func hasUnit(name string) bool {
@@ -93,36 +92,36 @@ func hasUnit(name string) bool {
 	return false
 }
 
-// startUnit asks systemd to start a unit; there is no message bus yet.
+// startUnit asks systemd to start a unit, directly: there is no message bus yet.
 func startUnit(ctx context.Context, name string) error {
 	conn, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {
-		return later("cannot start %s: cannot reach systemd: %w", name, err)
+		return deferred("cannot start %s: cannot reach systemd: %w", name, err)
 	}
 	defer conn.Close()
 	if _, err := conn.StartUnitContext(ctx, name, "replace", nil); err != nil {
-		return later("cannot start %s: %w", name, err)
+		return deferred("cannot start %s: %w", name, err)
 	}
 	return nil
 }
 
-// needNetwork tells dracut's NetworkManager units, which start only where a network
-// is asked for, that one is, and has the profiles made that the kernel command line
-// describes; with none there a DHCP profile (nm-initrd-generator(8)).
+// needNetwork prepares dracut's NetworkManager units, which start only if a network was
+// asked for. It writes the file that asks for one, and generates the profiles that the
+// kernel command line describes, or else one for DHCP (nm-initrd-generator(8)).
 func needNetwork(i *Initramfs) error {
 	const dir = "/run/NetworkManager/initrd"
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return later("cannot ask for a network: %w", err)
+		return deferred("cannot ask for a network: %w", err)
 	}
 	if err := os.WriteFile(dir+"/neednet", nil, 0o644); err != nil {
-		return later("cannot ask for a network: %w", err)
+		return deferred("cannot ask for a network: %w", err)
 	}
 	if profiles, err := filepath.Glob("/run/NetworkManager/system-connections/*"); err != nil || len(profiles) > 0 {
 		return err
 	}
 	line, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
-		return later("cannot ask for a network: %w", err)
+		return deferred("cannot ask for a network: %w", err)
 	}
 	for _, generator := range []string{"/usr/libexec/nm-initrd-generator", "/usr/lib/nm-initrd-generator"} {
 		if _, err := os.Stat(generator); err == nil {

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// resolvConf is where programs find their name servers (resolv.conf(5)).
+// resolvConf lists the name servers (resolv.conf(5)).
 const resolvConf = "/etc/resolv.conf"
 
-// netifState is what systemd-networkd knows of all links together, as lines
-// KEY=VALUE (sd-network). Without systemd-resolved nobody else tells the servers.
+// netifState is systemd-networkd's state of all links, in lines KEY=VALUE (sd-network).
+// Without systemd-resolved it is the only file with the name servers.
 const netifState = "/run/systemd/netif/state"
 
-// resolver lets names be looked up by the network's servers where the initramfs
-// does not say which to use. Its /etc is memory. No servers at all are no error:
-// images may come from an address.
+// resolver writes the initramfs's resolv.conf with the name servers of the network, unless
+// there is one; the initramfs's /etc is in memory. If there are no servers, that is no
+// error: an image may be named by an IP address.
 func resolver() error {
 	if _, err := os.Stat(resolvConf); err == nil {
 		return nil
@@ -36,17 +36,17 @@ func resolver() error {
 		}
 		text = fromNetif(string(state))
 	}
-	// Not through a link that leads nowhere.
+	// The file may be a dangling link, through which writing would fail.
 	if err := os.Remove(resolvConf); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return later("cannot set the name servers: %w", err)
+		return deferred("cannot set the name servers: %w", err)
 	}
 	if err := errors.Join(os.MkdirAll(filepath.Dir(resolvConf), 0o755), os.WriteFile(resolvConf, []byte(text), 0o644)); err != nil {
-		return later("cannot set the name servers: %w", err)
+		return deferred("cannot set the name servers: %w", err)
 	}
 	return nil
 }
 
-// fromNetif makes a resolv.conf of networkd's state.
+// fromNetif makes a resolv.conf from networkd's state.
 func fromNetif(state string) string {
 	var conf strings.Builder
 	for line := range strings.Lines(state) {

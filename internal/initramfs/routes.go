@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitRoute waits for a default route; the kernel tells of each change.
+// awaitRoute waits for a default route. The kernel reports each change of routes.
 func awaitRoute(ctx context.Context) error {
 	changes, err := routeChanges(ctx)
 	if err != nil {
-		return later("cannot watch the routes: %w", err)
+		return deferred("cannot watch the routes: %w", err)
 	}
-	for !hasDefaultRoute() { // looked at once more after the watch has begun
+	for !hasDefaultRoute() { // checked after the watch has begun, so that no change is missed
 		select {
 		case <-changes:
 		case <-ctx.Done():
@@ -26,39 +26,39 @@ func awaitRoute(ctx context.Context) error {
 	return nil
 }
 
-// routeChanges tells that routes have changed, until the context ends (rtnetlink(7)).
+// routeChanges is sent to when routes have changed, until the context ends (rtnetlink(7)).
 func routeChanges(ctx context.Context) (<-chan struct{}, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, err
 	}
-	socket := os.NewFile(uintptr(fd), "rtnetlink") // with the runtime's poller
+	socket := os.NewFile(uintptr(fd), "rtnetlink") // non-blocking, so that Close ends a Read
 	groups := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_IPV4_ROUTE | unix.RTMGRP_IPV6_ROUTE}
 	if err := unix.Bind(fd, groups); err != nil {
 		return nil, errors.Join(err, socket.Close())
 	}
-	context.AfterFunc(ctx, func() { _ = socket.Close() }) // ends the reading
+	context.AfterFunc(ctx, func() { _ = socket.Close() }) // ends the goroutine below
 	changes := make(chan struct{}, 1)
 	go func() {
 		buffer := make([]byte, unix.Getpagesize())
 		for {
 			_, err := socket.Read(buffer)
 			if errors.Is(err, unix.ENOBUFS) {
-				err = nil // some were lost; that there were some is enough
+				err = nil // messages were lost, but that there were some is all that counts
 			}
 			if err != nil {
 				return
 			}
 			select {
 			case changes <- struct{}{}:
-			default: // told already
+			default: // a change is waiting to be received already
 			}
 		}
 	}()
 	return changes, nil
 }
 
-// hasDefaultRoute reports whether there is a way to other networks, of IPv4 or IPv6.
+// hasDefaultRoute reports whether there is a default route for IPv4 or IPv6.
 func hasDefaultRoute() bool {
 	return hasRoute("/proc/net/route", isDefaultIPv4) || hasRoute("/proc/net/ipv6_route", isDefaultIPv6)
 }
@@ -76,19 +76,21 @@ func hasRoute(table string, isDefault func(fields []string) bool) bool {
 	return false
 }
 
-// isDefaultIPv4 knows a line of /proc/net/route: interface, destination, gateway,
-// flags, three counters, mask.
+// isDefaultIPv4 reports whether a line of /proc/net/route is a default route. Its fields are
+// interface, destination, gateway, flags, three counters, mask.
 func isDefaultIPv4(fields []string) bool {
 	return len(fields) > 7 && fields[1] == "00000000" && fields[7] == "00000000" && usable(fields[3])
 }
 
-// isDefaultIPv6 knows a line of /proc/net/ipv6_route: destination, its length,
-// source, its length, next hop, metric, two counters, flags, interface.
+// isDefaultIPv6 reports whether a line of /proc/net/ipv6_route is a default route. Its
+// fields are destination, its length, source, its length, next hop, metric, two counters,
+// flags, interface.
 func isDefaultIPv6(fields []string) bool {
 	return len(fields) > 9 && strings.Trim(fields[0], "0") == "" && fields[1] == "00" && usable(fields[8])
 }
 
-// usable reports whether a route's flags, in hexadecimal, let packets through.
+// usable reports whether a route with these flags, in hexadecimal, is up and does not
+// reject packets.
 func usable(flags string) bool {
 	bits, err := strconv.ParseUint(flags, 16, 32)
 	return err == nil && bits&unix.RTF_UP != 0 && bits&unix.RTF_REJECT == 0

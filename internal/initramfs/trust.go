@@ -7,11 +7,11 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// trust is the environment by which Go's TLS finds the system's trusted
-// certificates (crypto/x509: SSL_CERT_FILE, SSL_CERT_DIR): its bundle, and what an
-// administrator put beside it, since the tool that makes the bundle only runs in
-// the started system. Where the system has no bundle, or the environment says
-// something already, nothing changes.
+// trust is the environment with which Go's TLS trusts the certificates of the system
+// (crypto/x509: SSL_CERT_FILE, SSL_CERT_DIR): its bundle, and the directories from which
+// the bundle is made, since the tool that adds an administrator's certificates to it runs
+// only in the started system. It is empty if the system has no bundle or the variables are
+// set already.
 func trust(root string) []string {
 	if os.Getenv("SSL_CERT_FILE")+os.Getenv("SSL_CERT_DIR") != "" {
 		return nil
@@ -38,7 +38,7 @@ func trust(root string) []string {
 	return environment
 }
 
-// firstIn is where the first of the names is that the system has; "" if it has none.
+// firstIn is the path of the first of these files that the system has; "" if it has none.
 func firstIn(root string, names ...string) string {
 	for _, name := range names {
 		if found, err := hostfiles.ResolveIn(root, name); err == nil {

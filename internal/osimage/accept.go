@@ -9,17 +9,17 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// errNotYet says that the file that tells is not there yet.
+// errNotYet says that prepare-root.conf belongs to the commit, but is not fetched yet.
 var errNotYet = errors.New("not yet fetched")
 
-// accept asks whether the host can boot a commit of this import. It is asked before a
-// ref is set, so that nothing is left of a commit that is refused but whole layers. told
-// is false if that is not known yet.
-func (i *importer) accept(commit ostree.Checksum) (told bool, err error) {
+// accept asks Opened.Accept whether the host can boot a commit of this import. It is
+// called before a ref to the commit is set, so that of a refused image only whole layers
+// stay. decided is false if prepare-root.conf is not fetched yet.
+func (i *importer) accept(commit ostree.Checksum) (decided bool, err error) {
 	setup, err := ostree.ReadPrepareRoot(func(path string) ([]byte, error) {
 		text, err := i.target.ReadFile(commit, path)
 		if _, missing := errors.AsType[*fs.PathError](err); missing && errors.Is(err, fs.ErrNotExist) {
-			return nil, errNotYet // an object; a commit without the file is no such error
+			return nil, errNotYet // an object is missing; for a path that is not in the commit the error is another
 		}
 		return text, err
 	})
@@ -39,35 +39,35 @@ func (i *importer) accept(commit ostree.Checksum) (told bool, err error) {
 	return true, i.Accept(setup)
 }
 
-// acceptEarly asks as soon as the layers that are there tell of the encapsulated
-// commit, so that the others need not be fetched. Derived layers might still say
-// otherwise.
-func (i *importer) acceptEarly(base *known) (err error) {
+// acceptEarly asks as soon as the encapsulated commit and its prepare-root.conf are there,
+// so that a refused image is not fetched to its end. It does not ask for an image with
+// derived layers, which may replace the file.
+func (i *importer) acceptEarly(base *baseCommit) (err error) {
 	base.mu.Lock()
 	defer base.mu.Unlock()
-	if base.told || base.commit == (ostree.Checksum{}) || i.Derived > 0 {
+	if base.accepted || base.commit == (ostree.Checksum{}) || i.Derived > 0 {
 		return nil
 	}
-	if base.told, err = i.accept(base.commit); err != nil {
+	if base.accepted, err = i.accept(base.commit); err != nil {
 		return refusal{err}
 	}
 	return nil
 }
 
-// known is the encapsulated commit; zero until its layer was read.
-type known struct {
-	mu     sync.Mutex
-	commit ostree.Checksum
-	told   bool // how its root is mounted is known, and accepted
+// baseCommit is the encapsulated commit; zero until its layer has been read.
+type baseCommit struct {
+	mu       sync.Mutex
+	commit   ostree.Checksum
+	accepted bool // by importer.accept
 }
 
-func (k *known) set(commit ostree.Checksum) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.commit = commit
+func (b *baseCommit) set(commit ostree.Checksum) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.commit = commit
 }
 
-// refusal is an error about the image and not the layer that told.
+// refusal is an error about the whole image, not about the layer after which it was found.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }

@@ -11,9 +11,9 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// mergeLayers merges the derived layers, if there are any, into the base's tree, which
-// the commit gets. It returns the commits of the layers themselves, which keep what is
-// in them for the next image that shares them.
+// mergeLayers merges the derived layers, if there are any, into the base's tree and sets
+// the commit's tree to the result. It returns a commit for each layer's own tree, which
+// keeps the layer's objects for the next image that shares the layer.
 func (i *importer) mergeLayers(ctx context.Context, base *ostree.CommitInfo, have present, derived []*layer.Derived, commit *ostree.NewCommit) ([]ostree.Root, error) {
 	tree, err := i.baseTree(base)
 	if err != nil {
@@ -61,7 +61,8 @@ func (i *importer) baseTree(base *ostree.CommitInfo) (*merge.Tree, error) {
 	return merge.New(i.target, ostree.DirChecksums{Tree: base.RootTree, Meta: base.RootMeta})
 }
 
-// derivedLayer is a layer that was read now, or by an earlier import.
+// derivedLayer is the layer that this import has read (now), or the one that an earlier
+// import has kept by a commit (before).
 func (i *importer) derivedLayer(before ostree.Checksum, now *layer.Derived) (*merge.Layer, error) {
 	if now != nil {
 		return now.Layer, nil
@@ -73,9 +74,9 @@ func (i *importer) derivedLayer(before ostree.Checksum, now *layer.Derived) (*me
 	return merge.LayerFrom(ostree.DirChecksums{Tree: info.RootTree, Meta: info.RootMeta}), nil
 }
 
-// early gives a derived layer that was read a commit of its own before it is merged, so
-// that an interrupted import need not fetch it again. That is worth it where the labels
-// of its files were guessed, and so will nearly always stay.
+// early makes a commit for a derived layer as soon as it is read, so that an interrupted
+// import need not fetch it again. Only where labels were guessed: a guess is nearly always
+// right, while without one most objects would change when they are labelled.
 func (i *importer) early(ctx context.Context, l *merge.Layer) (commit ostree.Checksum, made bool, err error) {
 	if i.guess == nil {
 		return commit, false, nil
@@ -88,10 +89,10 @@ func (i *importer) early(ctx context.Context, l *merge.Layer) (commit ostree.Che
 	return commit, err == nil, err
 }
 
-// guessLabels finds the policy by which the labels of files are guessed while their
-// layers are read: the host's, which is nearly always right for the next OS too. What
-// the merged tree's own policy says is known when all layers are there; a file that was
-// given another label is then changed.
+// guessLabels reads the policy by which labels are guessed while derived layers are read:
+// the host's, which nearly always gives the same labels as the next OS's. The merged
+// tree's own policy is known only when all layers are there; files for which it has
+// another label are then changed.
 func (i *importer) guessLabels() {
 	if i.Derived == 0 {
 		return
@@ -99,7 +100,7 @@ func (i *importer) guessLabels() {
 	files := selinux.In(path.Join(i.root, "etc/selinux"))
 	config, err := files.Config()
 	if err == nil && config.On() {
-		i.guess, _ = files.Contexts(config.Policy) // without it there is no guess
+		i.guess, _ = files.Contexts(config.Policy) // on an error there is no guess
 	}
 }
 
@@ -107,6 +108,6 @@ func (i *importer) guessLabel(name string, mode uint32) string {
 	if i.guess == nil {
 		return ""
 	}
-	label, _, _ := i.guess.Label(name, selinux.Type(mode)) // a pattern that is not understood: no guess
+	label, _, _ := i.guess.Label(name, selinux.Type(mode)) // on an error there is no guess
 	return label
 }

@@ -13,8 +13,8 @@ import (
 
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
-	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/retry"
 	"machine-pivot/test/need"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/ostreetree"
@@ -78,7 +78,7 @@ func ownEnvironment(t *testing.T) {
 // makeHost is a host that tries a download three times without waiting.
 func makeHost(t *testing.T) *host {
 	h := &host{t: t, root: t.TempDir()}
-	h.puller = &osimage.Puller{Root: h.root, Log: h.note, Retry: source.Retry{
+	h.puller = &osimage.Puller{Root: h.root, Log: h.note, Retry: retry.Policy{
 		Tries: 3, Sleep: func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) },
 	}}
 	return h

@@ -26,7 +26,7 @@ const (
 	// Plain is an ordinary container image of a whole OS, without an ostree commit: all
 	// of its layers are derived ones.
 	Plain Format = "plain"
-	// Unknown is an image whose labels tell nothing. It may still be a legacy one.
+	// Unknown is an image without any of the labels. It may still be a legacy one.
 	Unknown Format = "unknown"
 )
 
@@ -34,7 +34,7 @@ const (
 // own: all but legacy ones.
 func (f Format) Native() bool { return f == Encapsulated || f == Layered || f == Plain }
 
-// The labels that tell the formats apart, beside layer.LegacyLabel.
+// The labels by which formats are told apart, with layer.LegacyLabel.
 const (
 	labelFinalDiffID  = "ostree.final-diffid"
 	labelNativeCommit = "ostree.commit"
@@ -53,13 +53,13 @@ type Layer struct {
 // Image is a resolved image. Its JSON form is that of `pivot image inspect`.
 type Image struct {
 	Reference    imageref.Reference `json:"reference"`              // pinned to Digest
-	Source       imageref.Reference `json:"source,omitzero"`        // where it was read from, if not there: a mirror
+	Source       imageref.Reference `json:"source,omitzero"`        // the mirror that it was read from; zero if it was none
 	Policy       string             `json:"policy"`                 // the rule of the signature policy that accepted it
 	Digest       string             `json:"digest"`                 // of the manifest, or manifest list, that the reference names
 	Instance     string             `json:"instance,omitempty"`     // of this platform's manifest, if Digest is a manifest list
 	Architecture string             `json:"architecture,omitempty"` // as in GOARCH; "" if it says none
 	Format       Format             `json:"format"`
-	Commit       string             `json:"commit"`            // "" if only the layers tell
+	Commit       string             `json:"commit"`            // "" if it is known only from the layers
 	Version      string             `json:"version"`           // as the image calls itself
 	Base         *Base              `json:"base,omitempty"`    // what it was built on; nil if it does not say
 	Derived      int                `json:"derived,omitempty"` // how many of the layers, the last ones, are no part of an ostree commit
@@ -67,8 +67,8 @@ type Image struct {
 	Bytes        int64              `json:"bytes"` // of all layers
 }
 
-// Base is what an image says of the image that it was built on. The last build counts;
-// of earlier ones only the ostree commit is known.
+// Base is what an image says about the image that it was built on. After several builds it
+// is the base of the last one; of earlier bases only the ostree commit is known.
 type Base struct {
 	Name   string `json:"name,omitempty"`   // as in the registry
 	Digest string `json:"digest,omitempty"` // of its manifest
@@ -76,10 +76,10 @@ type Base struct {
 	Layers int    `json:"layers,omitempty"` // how many of the layers, the first ones, are that commit's
 }
 
-// baseOf goes by the annotations of the manifest, which builders write for each image
-// anew, and only then by labels, which an image inherits from its base.
-func baseOf(opened *source.Image, i Image) *Base {
-	said := func(key string) string { return cmp.Or(opened.Annotations[key], opened.Labels[key]) }
+// baseOf reads annotations of the manifest, which builders write anew for each image, and
+// only where there are none labels, which an image may have inherited from its base.
+func baseOf(image *source.Image, i Image) *Base {
+	said := func(key string) string { return cmp.Or(image.Annotations[key], image.Labels[key]) }
 	b := Base{Name: said(imgspec.AnnotationBaseImageName), Digest: said(imgspec.AnnotationBaseImageDigest)}
 	if i.Format == Layered {
 		b.Commit, b.Layers = i.Commit, len(i.Layers)-i.Derived
@@ -90,34 +90,34 @@ func baseOf(opened *source.Image, i Image) *Base {
 	return &b
 }
 
-// describe is an open image as its manifest and config say.
-func describe(opened *source.Image) Image {
-	labels := opened.Labels
+// imageOf is what manifest and config say about an open image.
+func imageOf(image *source.Image) Image {
+	labels := image.Labels
 	i := Image{
-		Reference: opened.Reference, Source: opened.From, Policy: opened.Policy, Digest: opened.Digest, Instance: opened.Instance,
-		Architecture: statedBy(opened).architecture, Format: formatOf(labels, opened.Layers), Commit: labels[layer.LegacyLabel],
-		Version: labels[labelOCIVersion], Layers: make([]Layer, len(opened.Layers)),
+		Reference: image.Reference, Source: image.From, Policy: image.Policy, Digest: image.Digest, Instance: image.Instance,
+		Architecture: statedBy(image).architecture, Format: formatOf(labels, image.Layers), Commit: labels[layer.LegacyLabel],
+		Version: labels[labelOCIVersion], Layers: make([]Layer, len(image.Layers)),
 	}
 	switch i.Format {
 	case Encapsulated, Layered:
 		i.Commit = labels[labelNativeCommit]
-		i.Derived = len(i.Layers) - 1 - finalLayer(labels, opened.Layers)
+		i.Derived = len(i.Layers) - 1 - finalLayer(labels, image.Layers)
 	case Plain:
 		i.Commit, i.Derived = "", len(i.Layers)
 	}
-	i.Base = baseOf(opened, i)
+	i.Base = baseOf(image, i)
 	if i.Version == "" || i.Format == Legacy && labels[labelVersion] != "" {
 		i.Version = labels[labelVersion]
 	}
-	for n, l := range opened.Layers {
+	for n, l := range image.Layers {
 		i.Layers[n] = Layer{Digest: l.Digest, Size: l.Size}
 		i.Bytes += max(l.Size, 0)
 	}
 	return i
 }
 
-// formatOf goes by the labels. A native image may have inherited the legacy
-// label, never the other way round.
+// formatOf is the format that the labels stand for. Native images may have inherited the
+// legacy label from a base, so that one counts last.
 func formatOf(labels map[string]string, layers []source.Layer) Format {
 	if _, ok := labels[labelFinalDiffID]; ok {
 		if n := len(layers); n > 0 && finalLayer(labels, layers) == n-1 {
@@ -136,8 +136,8 @@ func formatOf(labels map[string]string, layers []source.Layer) Format {
 	return Unknown
 }
 
-// finalLayer is the index of the last layer that is part of the commit, or -1 if
-// there is none with the diff ID that the label says.
+// finalLayer is the index of the last layer that is part of the commit; -1 if no layer has
+// the diff ID that the label names.
 func finalLayer(labels map[string]string, layers []source.Layer) int {
 	return slices.IndexFunc(layers, func(l source.Layer) bool { return l.DiffID == labels[labelFinalDiffID] })
 }

@@ -30,22 +30,23 @@ type Result struct {
 		Fetched int64 `json:"fetched"`
 		Written int64 `json:"written"`
 	} `json:"bytes"`
-	// KernelArguments are those that the image brings of its own for the machine.
+	// KernelArguments are the image's own (package kargsd), for this machine's architecture.
 	KernelArguments kargs.Line `json:"kernelArguments,omitempty"`
-	Notes           []string   `json:"notes,omitempty"` // what people should know of an image with derived layers
-	// Composefs: the image boots only if its deployment has an image of composefs, which ostree makes.
+	Notes           []string   `json:"notes,omitempty"` // for people: what of an image with derived layers a host does not get
+	// Composefs says that the system boots only if ostree has made a composefs image in
+	// its deployment.
 	Composefs bool    `json:"composefs,omitempty"`
 	Seconds   float64 `json:"seconds"`
 }
 
-// KeepAliveRef is the ref that keeps an imported commit from being pruned until
-// a deployment does.
+// KeepAliveRef is the ref that protects an imported commit from pruning until a deployment
+// of it exists.
 func KeepAliveRef(commit string) string { return "pivot/" + commit }
 
-// Check finds out, without a write, whether Import could succeed as far as format
-// and room are concerned.
+// Check is an error if Import would fail because of the image's format or for lack of
+// space. It writes nothing.
 func (o *Opened) Check(ctx context.Context, repo *ostree.Repo) error {
-	return o.describe(guard.Call(func() error {
+	return o.importError(guard.Call(func() error {
 		if err := o.importable(); err != nil {
 			return err
 		}
@@ -54,22 +55,22 @@ func (o *Opened) Check(ctx context.Context, repo *ostree.Repo) error {
 	}))
 }
 
-// Import brings the image's commit into a repository. Either the whole commit is
-// there afterwards, each object verified, on disk and kept alive by a ref, or
-// nothing that anything refers to, but for whole layers of an ostree-native image
-// and what the next import of this boot can go on with. Progress is reported by
-// one goroutine at a time, unless report is nil.
+// Import writes the image's commit into a repository. If it succeeds, the whole commit is
+// there, each object is verified and durable, and a ref protects it from pruning. If it
+// fails, no ref leads to anything incomplete; whole layers of an ostree-native image stay,
+// and so does what the next import of this boot can go on with. report, unless nil, is
+// called by one goroutine at a time.
 func (o *Opened) Import(ctx context.Context, repo *ostree.Repo, report func(Progress)) (Result, error) {
 	var result Result
 	err := guard.Call(func() (err error) {
 		result, err = o.importInto(ctx, repo, report)
 		return err
 	})
-	return result, o.describe(err)
+	return result, o.importError(err)
 }
 
-// describe says which image an error is about.
-func (o *Opened) describe(err error) error {
+// importError adds the image that an error is about.
+func (o *Opened) importError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -82,7 +83,7 @@ type importer struct {
 	repo     *ostree.Repo
 	target   *ostree.Import
 	progress *meter
-	guess    *selinux.Contexts // of labels in derived layers; nil: none
+	guess    *selinux.Contexts // the policy by which labels in derived layers are guessed; nil: no guess
 	result   Result
 }
 
@@ -108,7 +109,8 @@ func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(
 	return i.result, nil
 }
 
-// importable refuses an image for another machine, and one that contradicts itself.
+// importable refuses an image for another architecture, and one whose label names a layer
+// that it does not have.
 func (o *Opened) importable() error {
 	if err := o.machine.runs(o.stated); err != nil {
 		return err
@@ -119,8 +121,8 @@ func (o *Opened) importable() error {
 	return nil
 }
 
-// end closes an import. What is whole of it is kept for the next try, if trying
-// again can help.
+// end closes an import. If trying again can help, the objects that are whole are kept for
+// the next try.
 func end(ctx context.Context, target *ostree.Import, err error) error {
 	if err != nil && (ctx.Err() != nil || fault.KindOf(err).Transient()) {
 		return target.Close()
@@ -159,10 +161,10 @@ func (i *importer) legacy(ctx context.Context, have present) error {
 	return i.finish(ctx, nil, commit)
 }
 
-// finish makes the commit part of the repository, together with others, and fills in
-// the result.
+// finish publishes the commit with its refs, together with other commits, and fills in the
+// result.
 func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostree.Checksum, refs ...string) error {
-	if _, err := i.accept(commit); err != nil { // if something is missing, Finish names it
+	if _, err := i.accept(commit); err != nil { // where it is not decided an object is missing, which Finish names
 		return err
 	}
 	root := ostree.Root{Commit: commit, Refs: append(refs, KeepAliveRef(commit.String()))}

@@ -9,9 +9,9 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Imported finds the commit that an ostree-native image was imported as: by the ref of
-// its name, or by the digest of its manifest whatever it was called. A name that is not
-// pinned by a digest may mean another image by now, and is not looked for.
+// Imported finds the commit that an ostree-native image was imported as: by the ref for
+// its name, or else by the digest of its manifest under any name. A reference without a
+// digest is not looked for: its tag may name another image by now.
 func Imported(repo *ostree.Repo, ref imageref.Reference) (commit ostree.Checksum, found bool, err error) {
 	if ref.Digest() == "" {
 		return commit, false, nil
@@ -43,15 +43,15 @@ func findImported(repo *ostree.Repo, ref imageref.Reference, digests ...string) 
 	return commit, false, nil
 }
 
-// Content is what only the content of an image tells: it is read in a repository that
-// the image was imported into. Its JSON form is that of `pivot image inspect`.
+// Content is what is known of an image only from its content, read from a repository into
+// which it was imported. Its JSON form is that of `pivot image inspect`.
 type Content struct {
-	Commit          string     `json:"commit"`         // that is deployed
+	Commit          string     `json:"commit"`         // the one that is deployed
 	Base            string     `json:"base,omitempty"` // the commit below its derived layers
 	KernelArguments kargs.Line `json:"kernelArguments"`
-	Warnings        []string   `json:"warnings,omitempty"` // about those
-	// Whether its SELinux policy is another than the base's, and than that of another
-	// commit; nil where there is none.
+	Warnings        []string   `json:"warnings,omitempty"` // about the kernel arguments
+	// Whether its SELinux policy differs from the base's, and from the booted commit's;
+	// nil if there is no policy to compare.
 	PolicyChangedFromBase   *bool `json:"policyChangedFromBase,omitempty"`
 	PolicyChangedFromBooted *bool `json:"policyChangedFromBooted,omitempty"`
 
@@ -108,12 +108,13 @@ func Policy(repo *ostree.Repo, commit ostree.Checksum) (ostree.Checksum, error) 
 	return repo.DirTree(commit, "usr/etc/selinux")
 }
 
-// Against holds the image's SELinux policy against another one, as Policy has it.
+// Against sets PolicyChangedFromBooted by comparing with the policy of the booted commit,
+// in the form that Policy returns.
 func (c *Content) Against(policy ostree.Checksum) {
 	c.PolicyChangedFromBooted = c.differs(policy)
 }
 
-// differs reports whether the policy is another one; nil if there is neither.
+// differs reports whether a policy differs from the image's; nil if neither has one.
 func (c *Content) differs(policy ostree.Checksum) *bool {
 	if policy == c.policy && policy == (ostree.Checksum{}) {
 		return nil

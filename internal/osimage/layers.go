@@ -14,11 +14,12 @@ import (
 // busy while one waits for the network.
 const maxLayers = 4
 
-// layers reads the image's layers, several at once, and verifies them; those that
-// are present are left out. For each one, start says who takes its entries, anew
-// for each place that it is read from, and done is called when all of it was good.
+// layers reads and verifies the image's layers, several at once, except those that are
+// present. start returns what takes the entries of the nth layer; it is called again each
+// time the layer is read from another endpoint. done, unless nil, is called when a layer
+// was whole and right.
 func (i *importer) layers(ctx context.Context, have present, start func(n int) layer.Content, done func(ctx context.Context, n int) error) error {
-	shared := layer.NewShared() // for as long as layers are read: it is large
+	shared := layer.NewShared() // some 16 MiB, freed when all layers are read
 	group, ctx := guard.NewGroup(ctx)
 	group.Limit(maxLayers)
 	for n := range i.source.Layers {
@@ -41,7 +42,7 @@ func (i *importer) layers(ctx context.Context, have present, start func(n int) l
 	return group.Wait()
 }
 
-// label says which layer an error is about.
+// label adds the layer that an error is about.
 func (i *importer) label(n int, err error) error {
 	if _, whole := errors.AsType[refusal](err); err == nil || whole {
 		return err

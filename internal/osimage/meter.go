@@ -8,23 +8,23 @@ import (
 // reportEvery bounds how often progress is reported.
 const reportEvery = 200 * time.Millisecond
 
-// meter counts the bytes of all layers and reports progress now and then.
+// meter counts the bytes of all layers and reports progress.
 type meter struct {
 	objects func() int
 	report  func(Progress)
 
-	mu      sync.Mutex
-	total   int64 // to be fetched
-	fetched int64
-	last    time.Time
+	mu       sync.Mutex
+	total    int64 // to be fetched
+	received int64
+	last     time.Time
 }
 
 // Fetched implements source.Meter.
 func (m *meter) Fetched(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fetched += int64(n)
-	m.tell(false)
+	m.received += int64(n)
+	m.update(false)
 }
 
 // Again implements source.Meter.
@@ -35,18 +35,18 @@ func (m *meter) Again(n int) {
 	m.Fetched(n)
 }
 
-// finish reports where things stand at the end and returns the bytes fetched.
+// finish reports the final progress and returns how many bytes were fetched.
 func (m *meter) finish() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.tell(true)
-	return m.fetched
+	m.update(true)
+	return m.received
 }
 
-// tell reports progress if it is time to, or if it must.
-func (m *meter) tell(must bool) {
-	if now := time.Now(); m.report != nil && (must || now.Sub(m.last) >= reportEvery) {
+// update reports progress: at most once each reportEvery, or always if forced.
+func (m *meter) update(force bool) {
+	if now := time.Now(); m.report != nil && (force || now.Sub(m.last) >= reportEvery) {
 		m.last = now
-		m.report(Progress{FetchedBytes: m.fetched, TotalBytes: m.total, Objects: m.objects(), Done: must})
+		m.report(Progress{FetchedBytes: m.received, TotalBytes: m.total, Objects: m.objects(), Done: force})
 	}
 }

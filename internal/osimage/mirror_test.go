@@ -242,7 +242,7 @@ func TestMirrorImport(t *testing.T) {
 	checkImported(t, target, commit, result)
 }
 
-// TestMirrorsFail: each place is named with what it answered, and the kind says
+// TestMirrorsFail: each endpoint is named with what it answered, and the kind says
 // whether trying again can help with any of them.
 func TestMirrorsFail(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -300,7 +300,7 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// TestOtherLocation: what a prefix stands for is a place of its own; the rules
+// TestOtherLocation: what a prefix stands for is an endpoint of its own; the rules
 // are those of the name as it was written.
 func TestOtherLocation(t *testing.T) {
 	h := newHost(t, registry.Options{})

@@ -73,7 +73,7 @@ func TestBadLayerAtAMirror(t *testing.T) {
 	}
 }
 
-// TestBadLayerEverywhere: the error names each place with what was wrong there, and
+// TestBadLayerEverywhere: the error names each endpoint with what was wrong there, and
 // its kind says whether trying again can help.
 func TestBadLayerEverywhere(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -110,9 +110,9 @@ func TestBadLayerEverywhere(t *testing.T) {
 	}
 }
 
-// TestNextPlaceRefuses: a place is asked for a layer only if the image may be read
+// TestNextEndpointRefuses: an endpoint is asked for a layer only if the image may be read
 // there at all, by registries.conf and by the signature policy.
-func TestNextPlaceRefuses(t *testing.T) {
+func TestNextEndpointRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(m *mirrored, image osimage.Image)
 		kind    fault.Kind

@@ -15,15 +15,15 @@ import (
 )
 
 // native imports an ostree-native container as ostree-ext does
-// (crates/ostree-ext/src/container/store.rs): each layer's objects are kept by a ref
-// to a set of them, the first layer's by the commit; what is deployed is a merge
-// commit that has the commit's tree, with the derived layers on top, and names the
-// image.
+// (crates/ostree-ext/src/container/store.rs). A ref for each layer keeps its objects: the
+// first layer's leads to the encapsulated commit, each other's to a commit that lists the
+// layer's objects. What is deployed is the merge commit: it has the encapsulated commit's
+// tree with the derived layers on top, and names the image in its metadata.
 //
-// A layer is finished as soon as it is whole, so that an interrupted import goes on
-// where it was, even after a power cut.
+// The ref of a layer is set as soon as the layer is whole, so that an interrupted import
+// goes on where it was, even after a power cut.
 func (i *importer) native(ctx context.Context, have present) error {
-	base := known{commit: have.commit}
+	base := baseCommit{commit: have.commit}
 	finish := newFinisher(ctx, i.target, len(have.layers))
 	read := make([]*layer.Native, len(have.layers))
 	derived := make([]*layer.Derived, len(have.layers))
@@ -45,7 +45,7 @@ func (i *importer) native(ctx context.Context, have present) error {
 		if err == nil && made {
 			finish.roots <- ostree.Root{Commit: kept, Refs: []string{i.layerRef(n)}}
 		}
-		read[n] = nil // the list of its files is long
+		read[n] = nil // frees the list of its files, which is long
 		if err != nil {
 			return writing(err)
 		}
@@ -65,7 +65,8 @@ func (i *importer) native(ctx context.Context, have present) error {
 	return i.merge(ctx, base.commit, tree, have, derived)
 }
 
-// keep makes a commit that keeps what a layer brought, if that can be done yet.
+// keep makes a commit that keeps a layer's objects; made is false if that has to wait until
+// the layers are merged.
 func (i *importer) keep(ctx context.Context, base *layer.Native, derived *layer.Derived) (commit ostree.Checksum, made bool, err error) {
 	if derived != nil {
 		return i.early(ctx, derived.Layer)
@@ -77,8 +78,7 @@ func (i *importer) keep(ctx context.Context, base *layer.Native, derived *layer.
 // layerRef is the ref that keeps the nth layer's objects.
 func (o *Opened) layerRef(n int) string { return blobRef(o.Layers[n].Digest) }
 
-// finishBase makes the encapsulated commit part of the repository; a plain image
-// has none.
+// finishBase publishes the encapsulated commit; a plain image has none.
 func (i *importer) finishBase(ctx context.Context, base ostree.Checksum) (*ostree.CommitInfo, error) {
 	if i.baseLayers() == 0 {
 		return nil, nil
@@ -112,8 +112,8 @@ func (i *importer) merge(ctx context.Context, base ostree.Checksum, info *ostree
 	return i.finish(ctx, layers, merged, imageRef(i.asked))
 }
 
-// mergeCommit is what rpm-ostree and bootc know an image by: its manifest and
-// configuration in the form of OCI, and the time at which it says it was made.
+// mergeCommit is the merge commit without its tree: the manifest and config in OCI's form,
+// by which rpm-ostree and bootc know the image, and the time at which it was built.
 func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) (ostree.NewCommit, error) {
 	manifest, config, err := image.OCI(ctx)
 	if err != nil {
@@ -133,11 +133,11 @@ func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) 
 // manifestDigest is the key of a merge commit's metadata for the digest of the manifest.
 const manifestDigest = "ostree.manifest-digest"
 
-// importerName is what commits that are made here say of their maker.
+// importerName is the name of this program in the commits that it makes.
 const importerName = "pivot"
 
-// created is when an image says that it was made: an annotation of the manifest,
-// or else its configuration.
+// created is when the image was built, by an annotation of the manifest or else by the
+// config; otherwise if neither says.
 func created(rawManifest, rawConfig []byte, otherwise time.Time) time.Time {
 	var m imgspec.Manifest
 	if json.Unmarshal(rawManifest, &m) == nil {
@@ -152,12 +152,12 @@ func created(rawManifest, rawConfig []byte, otherwise time.Time) time.Time {
 	return otherwise
 }
 
-// finisher finishes layers in the background: while one lot is being synced, the
-// next ones gather, and are then synced together.
+// finisher publishes layers in the background. Layers that become whole while others are
+// being synced are then synced together.
 type finisher struct {
 	ctx   context.Context // ends when finishing failed
 	fail  context.CancelCauseFunc
-	roots chan ostree.Root // has room for all
+	roots chan ostree.Root // buffered for all layers, so that sending never blocks
 	ended <-chan error
 }
 
@@ -199,7 +199,7 @@ func (f *finisher) gather(first ostree.Root) []ostree.Root {
 	}
 }
 
-// wait ends the finisher after all that was added.
+// wait ends the finisher when all roots are published.
 func (f *finisher) wait() error {
 	close(f.roots)
 	err := <-f.ended

@@ -9,7 +9,8 @@ import (
 	"machine-pivot/internal/osimage/source"
 )
 
-// labelArchitecture is what images built on Red Hat's say, by the kernel's name.
+// labelArchitecture is the label of images built on Red Hat's, with the kernel's name of the
+// architecture.
 const labelArchitecture = "architecture"
 
 // platform is what an image was built for, or what a machine is.
@@ -19,8 +20,8 @@ type platform struct {
 	variant      string // of the architecture, as "v7"; "" if there is one only, or not known
 }
 
-// goarch is Go's name of an architecture, with the variant that a name of arm's
-// implies: for uname(2)'s names, Debian's, and what people write.
+// goarch is Go's name of an architecture, with "/VARIANT" for arm. It knows the names of
+// uname(2) and Debian, and those that people write.
 func goarch(name string) string {
 	switch name {
 	case "x86_64", "x86-64", "x64":
@@ -41,8 +42,8 @@ func goarch(name string) string {
 	return name
 }
 
-// platformOf reads names as they are written: the architecture in any of its names,
-// with its variant behind a slash or apart.
+// platformOf reads a platform; the architecture may have any of its names, and the variant
+// may follow it after a slash.
 func platformOf(os, architecture, variant string) platform {
 	name, in, _ := strings.Cut(goarch(strings.ToLower(strings.TrimSpace(architecture))), "/")
 	return platform{strings.ToLower(os), name, cmp.Or(strings.ToLower(variant), in)}
@@ -54,9 +55,9 @@ func (p *Puller) thisMachine() platform {
 	return platformOf("linux", cmp.Or(p.Architecture, runtime.GOARCH), "")
 }
 
-// statedBy is the platform that an image says it is for. Its config counts, which
-// every tool writes; the label, which a build may inherit from its base, only where
-// that says nothing.
+// statedBy is the platform that an image says it is for, by its config, which every tool
+// writes. The label counts only if the config says nothing: a build may have inherited it
+// from its base.
 func statedBy(opened *source.Image) platform {
 	return platformOf(opened.OS, cmp.Or(opened.Architecture, opened.Labels[labelArchitecture]), opened.Variant)
 }
@@ -69,8 +70,8 @@ func (p platform) String() string {
 	return text
 }
 
-// runs is an error if an image for another platform does not run here. What an
-// image does not state is no obstacle.
+// runs is an error if an image for the given platform does not run on this one. Whatever
+// the image does not state matches.
 func (p platform) runs(image platform) error {
 	of := image
 	of.os, of.architecture = cmp.Or(image.os, p.os), cmp.Or(image.architecture, p.architecture)
@@ -81,9 +82,8 @@ func (p platform) runs(image platform) error {
 		WithHint("use the image that is built for %s", p)
 }
 
-// lacks reports whether a machine is too old for a variant. Those of arm are an
-// order (the OS of a v6 runs on a v7); the others' name features of the processor,
-// which an image may use or not.
+// lacks reports whether a machine is too old for a variant. Only arm's are ordered (the OS
+// of a v6 runs on a v7); those of others name features that an image may use or not.
 func (p platform) lacks(variant string) bool {
 	return p.architecture == "arm" && p.variant != "" && variant > p.variant
 }

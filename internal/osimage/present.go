@@ -8,16 +8,16 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// present is what a repository has of an image.
+// present is which parts of an image a repository has already.
 type present struct {
-	commit  ostree.Checksum   // what the image carries, if its layer is there
-	layers  []bool            // those that need not be fetched: all that is in them is there
+	commit  ostree.Checksum   // the encapsulated or legacy commit, if it is there
+	layers  []bool            // which need not be fetched, since all that is in them is there
 	derived []ostree.Checksum // the commits of derived layers that are there
 }
 
 func (p present) all() bool { return !slices.Contains(p.layers, false) }
 
-// present looks for what need not be fetched.
+// present finds out what need not be fetched.
 func (o *Opened) present(ctx context.Context, repo *ostree.Repo) present {
 	have := present{layers: make([]bool, len(o.Layers))}
 	if o.Format.Native() {
@@ -34,7 +34,7 @@ func (o *Opened) present(ctx context.Context, repo *ostree.Repo) present {
 // baseLayers is how many layers the encapsulated commit has.
 func (o *Opened) baseLayers() int { return len(o.Layers) - o.Derived }
 
-// nativePresent goes by the layers' refs, and by what is there of their objects.
+// nativePresent finds layers by their refs, and checks that their objects are there.
 func (o *Opened) nativePresent(ctx context.Context, repo *ostree.Repo, have *present) {
 	have.derived = make([]ostree.Checksum, len(o.Layers))
 	for n := o.baseLayers(); n < len(o.Layers); n++ {
@@ -49,7 +49,7 @@ func (o *Opened) nativePresent(ctx context.Context, repo *ostree.Repo, have *pre
 		switch {
 		case err != nil:
 		case n == 0:
-			// Its objects are those of the whole commit, less the other layers'.
+			// Which objects are this layer's alone is not known, so the whole commit must be there.
 			have.commit, have.layers[n] = commit, others && repo.HasWhole(ctx, commit) == nil
 		default:
 			have.layers[n] = repo.HasObjectSet(commit) == nil
@@ -58,8 +58,8 @@ func (o *Opened) nativePresent(ctx context.Context, repo *ostree.Repo, have *pre
 	}
 }
 
-// reckon adds up what is to be fetched, in bytes, and refuses what cannot fit:
-// objects take at least the room that they have in compressed layers.
+// reckon is how many bytes are to be fetched. It refuses an image for which there is no
+// room: objects take at least the space of the compressed layers.
 func (o *Opened) reckon(repo *ostree.Repo, have present) (need int64, err error) {
 	for n, l := range o.Layers {
 		if !have.layers[n] {

@@ -1,21 +1,20 @@
-// Package osimage reads OS images: it resolves a reference to content, checks
-// it against the host's signature policy and imports the ostree commit that it
-// carries into a repository, every byte verified, without unpacking a container.
+// Package osimage imports OS images: it resolves a reference to content, checks it by the
+// host's signature policy, and writes the ostree commit that the image carries into a
+// repository. Every byte is verified, and no container is unpacked.
 //
-// Where images come from is package source, what their layers hold package layer,
-// and how they are named package imageref. Here these are put together: layers are
-// read several at once into one ostree.Import, refs and the merge commit of an
-// ostree-native container are written as ostree-ext does, and progress is told.
+// Package imageref names images, package source fetches them, package layer reads their
+// layers, and package merge merges derived ones. This package puts them together: it reads
+// several layers at once into one ostree.Import, writes the refs and the merge commit of
+// an ostree-native container as ostree-ext does, and reports progress.
 //
-// Formats. A legacy "oscontainer" (machine-os-content) is an ordinary container
-// image with an archive-mode repository at /srv/repo; its commit is named by the
-// label com.coreos.ostree-commit or by the only ref. ostree-native containers
-// carry it in layers of objects ("encapsulated"), perhaps with further layers on top
-// ("layered"), which package merge makes part of it. Images of a whole OS that carry
-// no commit ("plain") have only such layers.
+// Formats. A legacy image (machine-os-content) is a container image with an archive
+// repository at /srv/repo; the label com.coreos.ostree-commit or the only ref names the
+// commit. An ostree-native container has the commit's objects in its layers
+// ("encapsulated"), perhaps with derived layers on top ("layered"). An image of a whole OS
+// without a commit ("plain") has only layers like derived ones.
 //
-// Limits. At most four layers are read at once. The repository must be of mode
-// bare, and have room for the layers to be fetched before anything is written.
+// Limits. At most four layers are read at once. The repository must have mode bare, and
+// room for the compressed layers before anything is written.
 package osimage
 
 import (
@@ -30,6 +29,7 @@ import (
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/retry"
 )
 
 // Puller reads images with a host's configuration, of which source.Host says more.
@@ -37,11 +37,10 @@ type Puller struct {
 	Root     string               // the host's root directory, for default paths; "" is "/"
 	AuthFile string               // the pull secret; "" looks in the known places
 	Patience time.Duration        // how long a registry may be silent; 0 is the default
-	Retry    source.Retry         // of a layer's download; the zero value is the default
+	Retry    retry.Policy         // of a layer's download; without Tries the default
 	Log      func(message string) // notes for people, by any goroutine; may be nil
-	// Architecture is that of the machine that the images are for, by any of its
-	// names; "" is this program's. Images that say they are for another are looked at,
-	// but not imported.
+	// Architecture is that of the machine that the images are for, by any of its names;
+	// "" is this program's. Images for another one can be opened, but not imported.
 	Architecture string
 }
 
@@ -52,30 +51,30 @@ type Progress struct {
 	Done                     bool  // all is imported
 }
 
-// Opened is an image that was looked up and can be imported: manifest and config
-// are read, and the host's signature policy has accepted it.
+// Opened is an image that Puller.Open has opened: manifest and config are read, and the
+// host's signature policy has accepted it. It can be imported, and must be closed.
 type Opened struct {
 	Image
-	// Accept is asked by Import whether the host can boot a system that mounts its root
-	// so, as soon as that is known. Its error ends the import. nil accepts all.
+	// Accept, unless nil, is called by Import with how the image's system mounts its root,
+	// as soon as that is known. It returns an error if the host cannot make a deployment
+	// that boots so, which ends the import.
 	Accept  func(ostree.PrepareRoot) error
-	machine platform // that it is for, if it can be imported
-	stated  platform
+	machine platform // that images must be for
+	stated  platform // that the image says it is for
 	source  *source.Image
 	asked   imageref.Reference // as it was asked for, perhaps by a tag
 	root    string             // the host's
 }
 
-// Open looks an image up: manifest and config, of the platform that this program
-// runs on. The result is pinned to the content, which the host's signature policy
-// accepts. It must be closed.
+// Open reads the manifest and config of an image for the puller's platform, and checks it
+// by the host's signature policy. The result is pinned to its digest.
 func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (opened *Opened, err error) {
 	err = guard.Call(func() error {
 		image, err := p.host().Open(ctx, ref)
 		if err != nil {
 			return err
 		}
-		opened = &Opened{Image: describe(image), machine: p.thisMachine(), stated: statedBy(image), source: image, asked: ref, root: cmp.Or(p.Root, "/")}
+		opened = &Opened{Image: imageOf(image), machine: p.thisMachine(), stated: statedBy(image), source: image, asked: ref, root: cmp.Or(p.Root, "/")}
 		if p.Log != nil {
 			for _, note := range image.Notes {
 				p.Log(note)
@@ -89,8 +88,8 @@ func (p *Puller) Open(ctx context.Context, ref imageref.Reference) (opened *Open
 	return opened, nil
 }
 
-// Arguments are the kernel arguments that a commit in a repository brings of its own
-// for the machine that images are for.
+// Arguments are the kernel arguments that the image of a commit in a repository brings, for
+// the machine that images are for.
 func (p *Puller) Arguments(repo *ostree.Repo, commit ostree.Checksum) (kargsd.Arguments, error) {
 	return kargsd.Read(repo, commit, p.thisMachine().architecture)
 }

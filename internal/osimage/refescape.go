@@ -7,7 +7,7 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 )
 
-// The refs that ostree-ext keeps images and layers by, for ostree-native containers.
+// Where ostree-ext has its refs for images and layers of ostree-native containers.
 const (
 	blobRefs  = "ostree/container/blob/"
 	imageRefs = "ostree/container/image/"

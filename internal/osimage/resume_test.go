@@ -11,7 +11,6 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/retry"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
@@ -158,8 +157,8 @@ func TestBackoff(t *testing.T) {
 	h, image := pushed(t, repo, commit, registry.Options{})
 	h.registry.Spoil(registry.Rule{On: image.Layers[1].Digest, Fault: registry.Status(502)})
 	var waits []time.Duration
-	h.puller.Retry = source.Retry{
-		Backoff: retry.Backoff{First: time.Second, Cap: 3 * time.Second}, Tries: 5,
+	h.puller.Retry = retry.Policy{
+		First: time.Second, Cap: 3 * time.Second, Tries: 5,
 		Sleep: func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
 	}
 	_, err := h.importWith(t.Context(), image.Reference, bare(t))
@@ -201,8 +200,8 @@ func TestCancelledWhileWaiting(t *testing.T) {
 	h, image := pushed(t, repo, commit, registry.Options{})
 	h.registry.Spoil(registry.Rule{On: image.Layers[1].Digest, Fault: registry.Status(502)})
 	ctx, cancel := context.WithCancel(t.Context())
-	h.puller.Retry = source.Retry{
-		Backoff: retry.Backoff{First: time.Hour, Cap: time.Hour}, Tries: 5,
+	h.puller.Retry = retry.Policy{
+		First: time.Hour, Cap: time.Hour, Tries: 5,
 		Sleep: func(ctx context.Context, d time.Duration) error { cancel(); return retry.Sleep(ctx, d) },
 	}
 	target := bare(t)

@@ -9,8 +9,8 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// writing gives a failure of the repository its kind. Errors that have one
-// already, as those of an image's source and content do, stay as they are.
+// writing gives an error of the repository its kind. Errors that have one already, such as
+// those of the image's source or content, stay as they are.
 func writing(err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err

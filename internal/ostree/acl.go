@@ -14,7 +14,7 @@ const (
 	aclVersion  = 2
 	aclHeader   = 4          // bytes
 	aclEntry    = 8          // bytes: tag and permissions of 16 bits, ID of 32
-	aclNoID     = ^uint32(0) // of entries that name nobody
+	aclNoID     = ^uint32(0) // in entries that name no user or group
 	aclUserObj  = 0x01
 	aclUser     = 0x02
 	aclGroupObj = 0x04
@@ -25,15 +25,15 @@ const (
 
 var errACL = errors.New("it is no access control list that the kernel takes")
 
-// acl is an access control list that was checked: what it says in place of a mode.
+// acl is a checked access control list, as far as it stands for a file's mode.
 type acl struct {
-	permissions map[uint16]uint32 // of the entries that name nobody, by tag
-	named       bool              // it has others
+	permissions map[uint16]uint32 // of the entries without an ID, by tag
+	named       bool              // it has entries for named users or groups
 }
 
-// checkACL checks an attribute of the namespace system, of which only ACLs can be
-// set. A file's one is the group bits of its mode, too, and one that says no more
-// than the mode is dropped by the kernel.
+// checkACL checks an attribute of the namespace system, in which only ACLs can be set. An
+// ACL that differs from the file's mode would change the mode, and one that says no more
+// than the mode is dropped by the kernel; either way the object on disk would be another.
 func (x xattr) checkACL(mode uint32) error {
 	kind := mode & unix.S_IFMT
 	list, err := parseACL(x.value)
@@ -44,7 +44,7 @@ func (x xattr) checkACL(mode uint32) error {
 		return fmt.Errorf("such a file cannot have it")
 	case err != nil:
 		return err
-	case kind == unix.S_IFDIR: // what becomes of it is never read back
+	case kind == unix.S_IFDIR: // a directory's object is not read back from the file system
 		return nil
 	case len(list.permissions) == 3:
 		return fmt.Errorf("it says no more than the mode")
@@ -54,7 +54,7 @@ func (x xattr) checkACL(mode uint32) error {
 	return nil
 }
 
-// mode is that of a file with the list.
+// mode is the mode of a file with the list.
 func (l acl) mode() uint32 {
 	group, masked := l.permissions[aclMask]
 	if !masked {
@@ -63,9 +63,9 @@ func (l acl) mode() uint32 {
 	return l.permissions[aclUserObj]<<6 | group<<3 | l.permissions[aclOther]
 }
 
-// parseACL reads a list by the kernel's rules (posix_acl_valid in fs/posix_acl.c):
-// the owner, named users, the group, named groups, a mask if anybody is named, all
-// others; in this order.
+// parseACL reads a list by the kernel's rules (posix_acl_valid in fs/posix_acl.c). Its
+// entries are for the owner, named users, the group, named groups, the mask (required if
+// there are named ones), and all others, in this order.
 func parseACL(data []byte) (acl, error) {
 	list := acl{permissions: map[uint16]uint32{}}
 	if len(data) <= aclHeader || (len(data)-aclHeader)%aclEntry != 0 || binary.LittleEndian.Uint32(data) != aclVersion {
@@ -90,8 +90,8 @@ func parseACL(data []byte) (acl, error) {
 	return list, nil
 }
 
-// add adds an entry, if it may follow one with the tag last. The tags' numbers are
-// in the order that they must have.
+// add adds an entry. It returns false if the entry may not follow one with the tag last:
+// entries are in the order of their tags' numbers.
 func (l *acl) add(tag, last uint16, permissions, id uint32) bool {
 	switch tag {
 	case aclUser, aclGroup:

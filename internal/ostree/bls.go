@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// BootEntry is a boot entry (Boot Loader Specification, type 1) as ostree writes it.
+// BootEntry is a boot entry (type 1 of the Boot Loader Specification, BLS) as ostree
+// writes it.
 type BootEntry struct {
 	File    string // its name in the directory of entries
 	Title   string
@@ -17,12 +18,12 @@ type BootEntry struct {
 	Options string
 	Linux   string
 	Initrds []string
-	// Board are the keys that only some boot loaders know what to do with: device
-	// trees for the board, Android's boot image.
+	// Board are the keys that only some boot loaders support: device trees of the board,
+	// Android's boot image.
 	Board []string
 }
 
-// Ostree is the value of the entry's ostree= option: the link that leads to the deployment.
+// Ostree is the value of the kernel argument ostree=: the symbolic link to the deployment.
 func (e BootEntry) Ostree() string {
 	for option := range strings.FieldsSeq(e.Options) {
 		if link, ok := strings.CutPrefix(option, "ostree="); ok {
@@ -53,8 +54,8 @@ func (s *Sysroot) BootEntries() ([]BootEntry, error) {
 	return entries, nil
 }
 
-// bootDir is where boot entries are: the host's /boot, which may be a file
-// system of its own; in a sysroot that is not booted, its boot directory.
+// bootDir is the directory with boot entries: the host's /boot, or the boot directory of a
+// sysroot that is not booted.
 func (s *Sysroot) bootDir() string {
 	dir := filepath.Join(s.root, "boot")
 	if _, err := os.Stat(filepath.Join(dir, "loader")); err != nil && s.physical != s.root {
@@ -63,8 +64,8 @@ func (s *Sysroot) bootDir() string {
 	return dir
 }
 
-// BootPath is where a file is that a boot entry names. Entries name paths on the
-// file system of /boot; where that is the root's, some begin with /boot.
+// BootPath is the path of a file that a boot entry names. Entries have paths on the file
+// system of /boot; if that is the root file system, some begin with /boot.
 func (s *Sysroot) BootPath(name string) string {
 	return filepath.Join(s.bootDir(), strings.TrimPrefix(name, "/boot/"))
 }
@@ -78,7 +79,7 @@ func parseBootEntry(text string) BootEntry {
 		case "title":
 			e.Title = value
 		case "version":
-			// One that is no number sorts last, as in libostree.
+			// A version that is no number sorts last, as in libostree.
 			e.Version, _ = strconv.Atoi(value)
 		case "options":
 			e.Options = value

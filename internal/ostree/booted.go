@@ -9,12 +9,12 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// backingRoot is the key of /run/ostree-booted that tells the deployment's
-// directory where "/" is a composefs or overlay on top of it (libotcore/otcore.h).
+// backingRoot is the key in /run/ostree-booted with device and inode of the deployment's
+// directory. It is needed if "/" is a composefs or overlay (libotcore/otcore.h).
 const backingRoot = "backing-root-device-inode"
 
-// bootedInode is the identity of the booted deployment's directory: as
-// ostree-prepare-root noted it, else that of the root directory.
+// bootedInode is device and inode of the booted deployment's directory: those that
+// ostree-prepare-root has written down, or else those of the root directory.
 func (s *Sysroot) bootedInode() (inode, error) {
 	data, err := os.ReadFile(filepath.Join(s.root, "run/ostree-booted"))
 	if err != nil {

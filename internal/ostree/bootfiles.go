@@ -18,9 +18,9 @@ type BootFile struct {
 // and initramfs").
 const modulesDir = "usr/lib/modules"
 
-// BootFiles are the kernel, initramfs and device trees of a whole commit; none if
-// it has them in another place, as old ones may. The same ones in another commit
-// share one copy on /boot.
+// BootFiles are the kernel, initramfs and device trees of a whole commit; none if they are
+// not in modulesDir, as in old commits. libostree keeps one copy on /boot for all commits
+// with the same files.
 func (r *Repo) BootFiles(c Checksum) ([]BootFile, error) {
 	tree, found, err := locator(r.objectPath).directory(c, modulesDir)
 	if err != nil || !found {
@@ -37,7 +37,7 @@ func (r *Repo) BootFiles(c Checksum) ([]BootFile, error) {
 	return files, nil
 }
 
-// kernelFiles are those of a kernel's directory that go to /boot.
+// kernelFiles are the files of a kernel's directory that libostree copies to /boot.
 func (r *Repo) kernelFiles(c Checksum, below string) ([]BootFile, error) {
 	tree, err := r.loadTree(c)
 	if err != nil {

@@ -5,26 +5,50 @@ import (
 	"os"
 )
 
-// walk is a walk from commits to everything they are made of.
+// walk goes from commits to everything that they are made of, and checks that it is
+// there.
 type walk struct {
-	im     *Import
+	find  func(ObjectName) (objectState, error) // absent: the object is not there
+	path  locator                               // where an object lies that is there
+	whole map[ObjectName]bool                   // known to be there with all that they refer to
+
 	seen   map[ObjectName]bool
 	todo   []ObjectName
 	staged []ObjectName // those that are in the staging directory
 }
 
-func newWalk(im *Import) *walk { return &walk{im: im, seen: map[ObjectName]bool{}} }
+// newWalk is a walk over the repository.
+func (r *Repo) newWalk() *walk {
+	return &walk{find: r.find, path: r.objectPath, seen: map[ObjectName]bool{}}
+}
 
-// HasWhole checks that a commit and all that it is made of are in the repository;
-// the error names what is not. Contents are not read.
+// newWalk is a walk over the objects of this import and of the repository.
+func (im *Import) newWalk() *walk {
+	return &walk{find: im.find, path: im.objectPath, whole: im.whole, seen: map[ObjectName]bool{}}
+}
+
+func (r *Repo) find(n ObjectName) (objectState, error) {
+	have, err := r.Has(n)
+	return map[bool]objectState{true: inRepo}[have], err
+}
+
+func (im *Import) find(n ObjectName) (objectState, error) {
+	if state := im.state(n); state != absent {
+		return state, nil
+	}
+	return im.repo.find(n)
+}
+
+// HasWhole is an error if a commit or an object that it is made of is not in the
+// repository. Contents of files are not read.
 func (r *Repo) HasWhole(ctx context.Context, c Checksum) error {
 	if r.HasPartial(c) {
 		return corrupt(ObjectName{c, Commit}, "it is marked as partial")
 	}
-	return newWalk(&Import{repo: r}).commit(ctx, c)
+	return r.newWalk().commit(ctx, c)
 }
 
-// commit walks over one commit.
+// commit walks over a commit and all that it is made of.
 func (w *walk) commit(ctx context.Context, c Checksum) error {
 	root := ObjectName{c, Commit}
 	if w.seen[root] { // another root of the same call
@@ -39,7 +63,10 @@ func (w *walk) commit(ctx context.Context, c Checksum) error {
 		return corrupt(root, "%v", err)
 	}
 	w.todo = append(w.todo, ObjectName{info.RootTree, DirTree}, ObjectName{info.RootMeta, DirMeta})
-	if meta := (ObjectName{c, CommitMeta}); w.im.state(meta) == staged {
+	meta := ObjectName{c, CommitMeta} // which a commit need not have
+	if state, err := w.find(meta); err != nil {
+		return err
+	} else if state != absent {
 		w.todo = append(w.todo, meta)
 	}
 	for len(w.todo) > 0 {
@@ -56,18 +83,17 @@ func (w *walk) commit(ctx context.Context, c Checksum) error {
 }
 
 func (w *walk) visit(n ObjectName) error {
-	if w.seen[n] || w.im.whole[n] {
+	if w.seen[n] || w.whole[n] {
 		return nil
 	}
 	if n.Type != DirTree {
-		_, err := w.require(n)
-		return err
+		return w.require(n)
 	}
 	data, err := w.load(n)
 	if err != nil {
 		return err
 	}
-	tree, err := openDirTree(data)
+	tree, err := openTree(data)
 	if err != nil {
 		return corrupt(n, "%v", err)
 	}
@@ -79,31 +105,25 @@ func (w *walk) visit(n ObjectName) error {
 	return nil
 }
 
-// require checks that an object is there; it reports whether it is only staged.
-func (w *walk) require(n ObjectName) (isStaged bool, err error) {
+// require checks that an object is there.
+func (w *walk) require(n ObjectName) error {
 	w.seen[n] = true
-	switch w.im.state(n) {
-	case present:
-		return false, nil
-	case staged:
+	state, err := w.find(n)
+	switch {
+	case err != nil:
+		return err
+	case state == absent:
+		return corrupt(n, "it is missing")
+	case state == isStaged:
 		w.staged = append(w.staged, n)
-		return true, nil
 	}
-	have, err := w.im.repo.Has(n)
-	if err == nil && !have {
-		err = corrupt(n, "it is missing")
-	}
-	return false, err
+	return nil
 }
 
 // load reads a metadata object from this import or from the repository.
 func (w *walk) load(n ObjectName) ([]byte, error) {
-	isStaged, err := w.require(n)
-	if err != nil {
+	if err := w.require(n); err != nil {
 		return nil, err
 	}
-	if isStaged {
-		return os.ReadFile(w.im.staging.path(n))
-	}
-	return os.ReadFile(w.im.repo.objectPath(n))
+	return os.ReadFile(w.path(n))
 }

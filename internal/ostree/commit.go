@@ -7,7 +7,7 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// CommitInfo is the root of a tree.
+// CommitInfo is the content of a commit object.
 type CommitInfo struct {
 	Subject   string
 	Timestamp time.Time
@@ -15,11 +15,11 @@ type CommitInfo struct {
 	RootTree  Checksum // of a DirTree
 	RootMeta  Checksum // of a DirMeta
 
-	metadata gvariant.Value // an a{sv}, decoded as it is asked for
+	metadata gvariant.Value // an a{sv}, whose values are decoded when they are asked for
 }
 
-// Metadata is a value of the commit's metadata as package gvariant maps it, or nil
-// if there is none by this key or it cannot be mapped.
+// Metadata is a value of the commit's metadata in the Go type to which package gvariant
+// maps it; nil if there is no such key or the type cannot be mapped.
 func (c *CommitInfo) Metadata(key string) any {
 	raw, found := c.lookUp(key)
 	if !found {
@@ -32,7 +32,7 @@ func (c *CommitInfo) Metadata(key string) any {
 	return value
 }
 
-// lookUp finds metadata by its key; of one that stands twice the last counts.
+// lookUp finds a value of the metadata; if a key occurs twice, the last value counts.
 func (c *CommitInfo) lookUp(key string) (value gvariant.Value, found bool) {
 	for entry := range c.metadata.Members() {
 		if entry.Field(0).Text() == key {
@@ -42,12 +42,12 @@ func (c *CommitInfo) lookUp(key string) (value gvariant.Value, found bool) {
 	return value, found
 }
 
-// Base is the commit that rpm-ostree layered packages or changes on, or zero: a
-// commit that it made on the host has the base as its parent (rust/src/daemon.rs,
-// deployment_layeredmeta_from_commit_impl).
+// Base is the commit to which rpm-ostree has added packages or changes; zero if this is not
+// a commit that it made on a host. The base is the parent of such a commit
+// (rust/src/daemon.rs, deployment_layeredmeta_from_commit_impl).
 func (c *CommitInfo) Base() Checksum {
 	layered, known := c.Metadata("rpmostree.clientlayer").(bool)
-	if !known { // an old release
+	if !known { // made by an old release
 		_, layered = c.lookUp("rpmostree.spec")
 	}
 	if !layered {
@@ -84,8 +84,8 @@ func parseCommit(data []byte) (*CommitInfo, error) {
 	return c, err
 }
 
-// dictionary reads an a{sv}; of a key that stands twice the last counts. What is
-// no such entry is left out.
+// dictionary is an a{sv} as a map. If a key occurs twice, the last value counts; entries of
+// other types are left out.
 func dictionary(value any) map[string]any {
 	m := map[string]any{}
 	entries, _ := value.([]any)
@@ -105,7 +105,7 @@ func dictionary(value any) map[string]any {
 // NewCommit is a commit to be made, without subject and body.
 type NewCommit struct {
 	Parent    Checksum    // zero: none
-	Metadata  [][2]string // in the order it is written
+	Metadata  [][2]string // keys and values, in the order in which they are written
 	Timestamp time.Time
 	RootTree  Checksum
 	RootMeta  Checksum

@@ -13,13 +13,13 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// Directory is the names in a directory: a DirTree as a value.
+// Directory is the content of a DirTree: the names in a directory.
 type Directory struct {
 	Files map[string]Checksum
 	Dirs  map[string]DirChecksums
 }
 
-// DirChecksums are the two objects of a directory.
+// DirChecksums name the two objects of a directory.
 type DirChecksums struct{ Tree, Meta Checksum }
 
 // ReadDirectory reads a directory of this import or of the repository.
@@ -56,7 +56,7 @@ func (im *Import) AddDirectory(ctx context.Context, d *Directory) (Checksum, err
 	return im.addMade(DirTree, data)
 }
 
-// DirInfo is what a directory has beside its names: a DirMeta as a value.
+// DirInfo is the content of a DirMeta: owner, mode and extended attributes of a directory.
 type DirInfo struct {
 	UID, GID uint32
 	Mode     uint32 // the type bits may be missing
@@ -89,7 +89,8 @@ func (at locator) dirInfo(meta Checksum) (DirInfo, error) {
 	return d, nil
 }
 
-// AddDirInfo adds a DirMeta. An info that no object can have is an InvalidError.
+// AddDirInfo adds a DirMeta. For an info that no object can have the error is an
+// InvalidError.
 func (im *Import) AddDirInfo(ctx context.Context, d DirInfo) (Checksum, error) {
 	data, err := gvariant.Encode(dirMetaType,
 		gvariant.Tuple{bigEndian(d.UID), bigEndian(d.GID), bigEndian(unix.S_IFDIR | d.Mode&0o7777), xattrValue(d.Xattrs)})

@@ -11,42 +11,42 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// dirTree is a DirTree object that was checked: the names in a directory. It stays
-// as it is serialised, since a hostile one may have hundreds of thousands.
-type dirTree struct{ files, dirs gvariant.Value }
+// treeObject is a checked DirTree object, in its serialised form: decoded, the names of a
+// hostile directory could take far more memory.
+type treeObject struct{ files, dirs gvariant.Value }
 
-// fileEntry is a file or symbolic link in a directory; raw is all of it.
+// fileEntry is a file or symbolic link in a directory; raw is the serialised entry.
 type fileEntry struct {
 	name []byte
 	file Checksum
 	raw  gvariant.Value
 }
 
-// dirEntry is a directory in a directory; raw is all of it.
+// dirEntry is a directory in a directory; raw is the serialised entry.
 type dirEntry struct {
 	name       []byte
 	tree, meta Checksum
 	raw        gvariant.Value
 }
 
-// openDirTree checks a DirTree object. The names of each kind are sorted, and no
-// name stands twice.
-func openDirTree(data []byte) (dirTree, error) {
+// openTree checks a DirTree object: the names of files and those of directories must be
+// sorted, and no name may occur twice.
+func openTree(data []byte) (treeObject, error) {
 	value, err := gvariant.Open(dirTreeType, data)
 	if err != nil {
-		return dirTree{}, err
+		return treeObject{}, err
 	}
-	d := dirTree{value.Field(0), value.Field(1)}
+	d := treeObject{value.Field(0), value.Field(1)}
 	if err := checkEntries(d.files, 1); err != nil {
-		return dirTree{}, err
+		return treeObject{}, err
 	}
 	if err := checkEntries(d.dirs, 2); err != nil {
-		return dirTree{}, err
+		return treeObject{}, err
 	}
 	return d, d.checkKinds()
 }
 
-// checkEntries checks entries of a name and a number of checksums.
+// checkEntries checks entries that consist of a name and so many checksums.
 func checkEntries(entries gvariant.Value, checksums int) error {
 	var last []byte
 	for entry := range entries.Members() {
@@ -64,9 +64,8 @@ func checkEntries(entries gvariant.Value, checksums int) error {
 	return nil
 }
 
-// checkKinds wants no name to be both a file's and a directory's. Those of each kind
-// are in order.
-func (d dirTree) checkKinds() error {
+// checkKinds refuses a name that is both a file's and a directory's. Both lists are sorted.
+func (d treeObject) checkKinds() error {
 	var dirs [][]byte
 	for e := range d.dirs.Members() {
 		dirs = append(dirs, nameOf(e))
@@ -83,7 +82,7 @@ func (d dirTree) checkKinds() error {
 	return nil
 }
 
-// checkName checks a name in a directory: one path component, in order, once.
+// checkName checks a name: it must be one path component, and sort behind the last one.
 func checkName(name, last []byte) error {
 	switch {
 	case len(name) == 0, string(name) == ".", string(name) == "..", bytes.IndexByte(name, '/') >= 0, !utf8.Valid(name):
@@ -100,7 +99,7 @@ func checkName(name, last []byte) error {
 func nameOf(entry gvariant.Value) []byte { return bytes.TrimSuffix(entry.Field(0).Bytes(), []byte{0}) }
 
 // allFiles are the files and symbolic links, by name.
-func (d dirTree) allFiles() iter.Seq[fileEntry] {
+func (d treeObject) allFiles() iter.Seq[fileEntry] {
 	return func(yield func(fileEntry) bool) {
 		for e := range d.files.Members() {
 			if !yield(fileEntry{nameOf(e), Checksum(e.Field(1).Bytes()), e}) {
@@ -111,7 +110,7 @@ func (d dirTree) allFiles() iter.Seq[fileEntry] {
 }
 
 // allDirs are the directories, by name.
-func (d dirTree) allDirs() iter.Seq[dirEntry] {
+func (d treeObject) allDirs() iter.Seq[dirEntry] {
 	return func(yield func(dirEntry) bool) {
 		for e := range d.dirs.Members() {
 			if !yield(dirEntry{nameOf(e), Checksum(e.Field(1).Bytes()), Checksum(e.Field(2).Bytes()), e}) {
@@ -122,7 +121,7 @@ func (d dirTree) allDirs() iter.Seq[dirEntry] {
 }
 
 // objects are the objects that the directory refers to.
-func (d dirTree) objects() iter.Seq[ObjectName] {
+func (d treeObject) objects() iter.Seq[ObjectName] {
 	return func(yield func(ObjectName) bool) {
 		for f := range d.allFiles() {
 			if !yield(ObjectName{f.file, File}) {
@@ -138,7 +137,7 @@ func (d dirTree) objects() iter.Seq[ObjectName] {
 }
 
 // dir finds a directory by name.
-func (d dirTree) dir(name string) (dirEntry, bool) {
+func (d treeObject) dir(name string) (dirEntry, bool) {
 	for e := range d.allDirs() {
 		if string(e.name) == name {
 			return e, true
@@ -148,7 +147,7 @@ func (d dirTree) dir(name string) (dirEntry, bool) {
 }
 
 // file finds a file or symbolic link by name.
-func (d dirTree) file(name string) (fileEntry, bool) {
+func (d treeObject) file(name string) (fileEntry, bool) {
 	for e := range d.allFiles() {
 		if string(e.name) == name {
 			return e, true

@@ -15,21 +15,21 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// The GVariant types of file headers: in archive repositories with the size in
-// front; without it, it is the head of what the checksum is made from.
+// The GVariant types of file headers. In archive repositories the size stands in front;
+// the checksum of a file object is computed over the header without it, and the content.
 const (
 	archiveHeaderType = "(tuuuusa(ayay))"
 	headerType        = "(uuuusa(ayay))"
 	xattrsType        = "a(ayay)"
 )
 
-// fileHeader is what a file object has beside its content.
+// fileHeader is the metadata of a file object.
 type fileHeader struct {
 	owned
 	size      uint64 // of the content, in bytes
 	target    string // of a symbolic link
 	xattrs    []xattr
-	canonical []byte // the header that the checksum covers
+	canonical []byte // the form of the header over which the checksum is computed
 }
 
 func (h *fileHeader) isLink() bool { return h.mode&unix.S_IFMT == unix.S_IFLNK }
@@ -68,7 +68,7 @@ func parseArchiveHeader(data []byte) (*fileHeader, error) {
 	return h, h.complete(v.Field(6))
 }
 
-// FileInfo is what a file object has beside its content, where the two come apart.
+// FileInfo is the metadata of a file object that comes apart from its content.
 type FileInfo struct {
 	UID, GID uint32
 	Mode     uint32 // with the type bits
@@ -77,7 +77,7 @@ type FileInfo struct {
 	Xattrs   []byte // a GVariant of type a(ayay), as in file-xattrs objects; none if empty
 }
 
-// header is the file header of an info.
+// header is the file header for an info.
 func (i FileInfo) header() (*fileHeader, error) {
 	h := &fileHeader{size: i.Size, owned: owned{i.UID, i.GID, i.Mode}, target: i.Target}
 	v, err := gvariant.Open(xattrsType, i.Xattrs)
@@ -87,8 +87,7 @@ func (i FileInfo) header() (*fileHeader, error) {
 	return h, h.complete(v)
 }
 
-// complete takes the extended attributes, checks all of the header, and makes the
-// form that the checksum covers.
+// complete sets the extended attributes, checks the header, and makes its canonical form.
 func (h *fileHeader) complete(xattrs gvariant.Value) (err error) {
 	if h.xattrs, err = parseXattrs(xattrs); err != nil {
 		return err
@@ -96,7 +95,7 @@ func (h *fileHeader) complete(xattrs gvariant.Value) (err error) {
 	if err := h.check(); err != nil {
 		return err
 	}
-	// Made anew, as ostree makes it of what is on disk.
+	// Encoded anew and not copied: ostree fsck makes it from the file on disk, too.
 	list := make([]any, len(h.xattrs))
 	for i, x := range h.xattrs {
 		list[i] = gvariant.Tuple{[]byte(x.name + "\x00"), x.value}
@@ -106,9 +105,8 @@ func (h *fileHeader) complete(xattrs gvariant.Value) (err error) {
 	return err
 }
 
-// check refuses what ostree has no objects for, and what no file on a disk can be:
-// the kernel would refuse it, or make another file of it, whose checksum is not the
-// object's.
+// check refuses what ostree has no objects for, and metadata that no file on a disk can
+// have: the kernel would refuse it, or change it, and then the checksum would not match.
 func (h *fileHeader) check() error {
 	switch kind := h.mode & unix.S_IFMT; {
 	case kind != unix.S_IFREG && kind != unix.S_IFLNK:
@@ -132,7 +130,7 @@ func (h *fileHeader) check() error {
 	return checkXattrs(h.xattrs, h.mode)
 }
 
-// sum starts the checksum: the header with its length in front, to be followed by the content.
+// sum is the checksum after the header, with its length in front; the content follows.
 func (h *fileHeader) sum() hash.Hash {
 	sum := sha256.New()
 	var prefix [8]byte
@@ -142,8 +140,8 @@ func (h *fileHeader) sum() hash.Hash {
 	return sum
 }
 
-// copyContent copies the content to w, which also feeds the checksum. It must
-// have the size that the header says, and nothing may follow it.
+// copyContent copies the content to w. It must have the size that the header says, and
+// nothing may follow it.
 func (h *fileHeader) copyContent(w io.Writer, r io.Reader) error {
 	n, err := io.Copy(w, io.LimitReader(r, int64(min(h.size, 1<<62))))
 	if err != nil {

@@ -18,35 +18,34 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// Root is a commit that an import completes, and the refs to set to it.
+// Root is a commit that an import publishes, and the refs to set to it.
 type Root struct {
 	Commit Checksum
 	Refs   []string
 }
 
-// Finish makes commits part of the repository and sets the refs. Everything that
-// they are made of must be there, from this import or from before; what is
-// missing is named, and nothing is set. It may be called again, with further
-// commits, while objects are being added: what one call has to sync is shared by
-// all its roots.
+// Finish publishes commits and sets their refs. All that the commits are made of must be
+// there, from this import or from before; if an object is missing, the error names it and
+// no ref is set. Finish may be called several times, also while objects are being added.
+// The roots of one call are synced together.
 //
-// The order is that of libostree: all content durable under temporary names, then
-// renamed, then the directories durable, then the refs; those of the last root when the
-// others' are durable. A kill or a power cut finds either no ref, or one to a whole
-// commit. No commit is marked as partial meanwhile, which libostree does that writes
-// commits first: here they come last, and a mark that outlived the process would make
-// others take what refs lead to for incomplete.
+// As in libostree, objects are made durable under temporary names and renamed, then the
+// directories are synced, and then the refs are set; those of the last root when the refs
+// of the others are durable. So after a kill or a power cut each ref leads to a whole
+// commit. libostree marks commits as partial meanwhile, because it writes them first. Here
+// they are published last, without a mark: one that outlived the process would make
+// others take a whole commit for incomplete.
 func (im *Import) Finish(ctx context.Context, roots ...Root) error {
 	im.finishing.Lock()
 	defer im.finishing.Unlock()
-	if err := im.finish(ctx, roots); err != nil {
+	if err := im.finishRoots(ctx, roots); err != nil {
 		return fmt.Errorf("cannot finish import of commit %s: %w", roots[0].Commit, err)
 	}
 	return nil
 }
 
-func (im *Import) finish(ctx context.Context, roots []Root) error {
-	w := newWalk(im)
+func (im *Import) finishRoots(ctx context.Context, roots []Root) error {
+	w := im.newWalk()
 	for _, root := range roots {
 		if err := w.commit(ctx, root.Commit); err != nil {
 			return err
@@ -65,21 +64,21 @@ func (im *Import) finish(ctx context.Context, roots []Root) error {
 	}
 	last := len(roots) - 1
 	for _, some := range [][]Root{roots[:last], roots[last:]} {
-		if err := im.repo.setRefs(some); err != nil {
+		if err := im.repo.setRootRefs(some); err != nil {
 			return err
 		}
 	}
 	maps.Copy(im.whole, w.seen)
-	// Others notice new refs by the directory's time.
+	// Other programs notice new refs by the modification time of the repository.
 	now := time.Now()
 	return os.Chtimes(im.repo.path, now, now)
 }
 
-// clearMarks takes the marks of commits away that somebody's interrupted pull has left:
-// all that they are made of is there now. Marks of ostree fsck, which are not empty,
-// stay: objects that were there before were not read.
+// clearMarks removes marks as partial that an interrupted pull of another program has left:
+// all that the commits are made of is there now. Marks of ostree fsck, which are not
+// empty, stay: they are about damaged objects, and old objects have not been read.
 func (r *Repo) clearMarks(roots []Root) error {
-	marked := map[string]bool{} // the directory, if one was taken away
+	marked := map[string]bool{} // the directory, if a mark was removed
 	for _, root := range roots {
 		mark := r.partialPath(root.Commit)
 		info, err := os.Lstat(mark)
@@ -105,10 +104,10 @@ func (im *Import) sync() error {
 	return im.staging.sync()
 }
 
-// publish renames staged objects into place: contents first, the commit last, so
-// that a name never refers to what is not there yet. They go directory by
-// directory, which the file system then notes in its journal once, not each time.
-// One after the other: the kernel has one lock for all renames between directories.
+// publish renames staged objects into the repository: contents first, the commit last, so
+// that no object refers to one that is not there yet. Sorted by directory, since the file
+// system then writes each directory to its journal once. In one goroutine, since the
+// kernel has one lock for all renames between directories.
 func (im *Import) publish(objects []ObjectName) error {
 	root, err := os.Open(filepath.Join(im.repo.path, "objects"))
 	if err != nil {
@@ -152,8 +151,8 @@ func rank(t ObjectType) int {
 	return 3
 }
 
-// makeShard makes the directory of an object, if it is not there, and notes what
-// is to be synced.
+// makeShard makes the directory of an object, if it is missing, and adds to touched which
+// directories must be synced.
 func makeShard(root string, n ObjectName, touched map[string]bool) error {
 	dir := filepath.Dir(filepath.Join(root, n.path()))
 	err := os.Mkdir(dir, 0o755)
@@ -168,8 +167,8 @@ func makeShard(root string, n ObjectName, touched map[string]bool) error {
 	return selinux.Inherit(dir)
 }
 
-// place renames one object to its path below a directory. One that came there in
-// the meantime stays: it is the same.
+// place renames one object to its path in the repository. If another program has put the
+// object there meanwhile, that one stays: it is the same.
 func (im *Import) place(n ObjectName, objects int) error {
 	flags := uint(unix.RENAME_NOREPLACE)
 	if n.Type == CommitMeta {
@@ -180,11 +179,11 @@ func (im *Import) place(n ObjectName, objects int) error {
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("cannot place object %s: %w", n, err)
 	}
-	im.settle(n, present)
+	im.setState(n, inRepo)
 	return nil
 }
 
-// syncDirs makes renames durable and forgets the directories.
+// syncDirs syncs directories and removes them from the map.
 func (r *Repo) syncDirs(dirs map[string]bool) error {
 	for dir := range dirs {
 		if r.config.fsync {

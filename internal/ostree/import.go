@@ -18,13 +18,12 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// Import brings commits into a repository: objects are added in any order and
-// from any goroutine, each verified as it streams into a staging directory;
-// Finish makes those that a commit is made of objects of the repository, all of
-// them or none.
+// Import writes commits into a repository. Objects are added in any order and by any
+// goroutine. Each is verified while it streams into a staging directory. Finish then
+// publishes a commit with all objects that it is made of, or nothing.
 //
-// It is safe beside a running libostree: the repository's lock is held shared
-// until Close, so that nothing prunes what no ref protects yet.
+// It may run beside libostree: the repository's lock is held shared until Close or
+// Discard, so that nobody prunes objects that no ref protects yet.
 type Import struct {
 	repo     *Repo
 	lock     *os.File
@@ -33,61 +32,62 @@ type Import struct {
 	flushes  sync.WaitGroup
 
 	inflaters sync.Pool  // of *inflate.Decoder
-	large     sync.Mutex // held by who has a large metadata object or header in memory
+	large     sync.Mutex // held by the goroutine that has a large metadata object or header in memory
 
 	finishing sync.Mutex          // held by Finish
-	whole     map[ObjectName]bool // with all that they refer to, in the repository
+	whole     map[ObjectName]bool // published, with all that they refer to
 
-	mu      sync.Mutex
-	settled *sync.Cond // an object is not pending any more
-	objects map[ObjectName]objectState
-	adopted map[ObjectName]bool // staged by an interrupted import, not yet asked for
-	stats   ImportStats
-	room    int64            // bytes that may still be written
-	flushAt int64            // of BytesWritten
-	labels  map[string]error // those that were asked for: why they cannot be stored
+	mu           sync.Mutex
+	stateChanged *sync.Cond // signals that an object is not beingWritten any more
+	objects      map[ObjectName]objectState
+	adopted      map[ObjectName]bool // staged by an interrupted import, and not added by this one yet
+	stats        ImportStats
+	room         int64            // bytes that may still be written
+	flushAt      int64            // flush when so many bytes are written
+	labels       map[string]error // results of CheckLabels' function, by label
 }
 
-// objectState is what an import knows of an object.
+// objectState is where an object of an import is.
 type objectState uint8
 
 const (
-	unknown objectState = iota
-	pending             // it is being written
-	staged              // whole and verified, in the staging directory
-	present             // in the repository
+	absent       objectState = iota
+	beingWritten             // into the staging directory
+	isStaged                 // whole and verified in the staging directory
+	inRepo                   // in the repository
 )
 
-// ImportStats counts what an import saw and did.
+// ImportStats counts objects and bytes of an import.
 type ImportStats struct {
 	ObjectsTotal int   // different objects that were added
-	ObjectsNew   int   // of them, those that the repository lacked
-	BytesWritten int64 // content and metadata of the new ones; without what an interrupted import had written
+	ObjectsNew   int   // of these, how many the repository lacked
+	BytesWritten int64 // contents and metadata objects written by this import
 }
 
 // Bounds.
 const (
-	// maxMetadata is how large a metadata object may be that an image brings, in
-	// bytes. ostree-ext takes 10 MiB, libostree 128 MiB; a directory of 300,000
-	// files has 16 MiB, and nothing else comes near.
+	// maxMetadata bounds a metadata object of an image, in bytes. ostree-ext takes 10 MiB
+	// and libostree 128 MiB. A directory of some 370,000 files with short names has 16 MiB;
+	// no other object comes near.
 	maxMetadata = 16 << 20
-	// maxMade is libostree's bound, for the sets of objects that are made here.
+	// maxMade bounds a metadata object that this program makes. It is libostree's bound.
 	maxMade = 128 << 20
-	// largeFrom is the size from which metadata is in memory one at a time, in bytes.
+	// largeFrom is the size from which only one metadata object is in memory at a time, in
+	// bytes.
 	largeFrom = 256 << 10
-	// flushEvery is how many bytes are written before the disk is asked to begin
-	// with them, so that it does not idle until all is to be synced.
+	// flushEvery is after how many written bytes the kernel is asked to write them to the
+	// disk, so that the disk does not idle until the final sync.
 	flushEvery = 256 << 20
 )
 
-// BeginImport starts an import. Close or Discard it in any case.
+// BeginImport starts an import, which must be ended with Close or Discard.
 func (r *Repo) BeginImport(ctx context.Context) (_ *Import, err error) {
 	im := &Import{
 		repo: r, flushAt: flushEvery,
 		objects: map[ObjectName]objectState{}, adopted: map[ObjectName]bool{}, whole: map[ObjectName]bool{},
 		labels: map[string]error{},
 	}
-	im.settled = sync.NewCond(&im.mu)
+	im.stateChanged = sync.NewCond(&im.mu)
 	if im.lock, err = r.lockShared(ctx); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (r *Repo) BeginImport(ctx context.Context) (_ *Import, err error) {
 }
 
 func (im *Import) begin() (err error) {
-	if im.room, err = im.repo.room(); err != nil {
+	if im.room, err = im.repo.freeAboveReserve(); err != nil {
 		return err
 	}
 	if im.staging, err = openStaging(filepath.Join(im.repo.path, "tmp")); err != nil {
@@ -111,11 +111,11 @@ func (im *Import) begin() (err error) {
 	return err
 }
 
-// Room is how many bytes an import may bring: what the file system has free, less
-// the reserve that the repository's configuration demands, and what interrupted
-// imports have left, which the next one goes on with or removes. Nothing is written.
+// Room is how many bytes an import may write: the free space, less the reserve that the
+// repository's configuration demands, plus what interrupted imports have left, which the
+// next import uses or removes. Nothing is written.
 func (r *Repo) Room() (int64, error) {
-	free, err := r.room()
+	free, err := r.freeAboveReserve()
 	if err != nil {
 		return 0, fmt.Errorf("cannot tell how much room repository %s has: %w", r.path, err)
 	}
@@ -126,8 +126,8 @@ func (r *Repo) Room() (int64, error) {
 	return max(free, 0) + left, nil
 }
 
-// room is how many bytes may be written before the repository's reserve is touched.
-func (r *Repo) room() (int64, error) {
+// freeAboveReserve is how many bytes may be written without using the repository's reserve.
+func (r *Repo) freeAboveReserve() (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(r.path, &st); err != nil {
 		return 0, err
@@ -137,53 +137,53 @@ func (r *Repo) room() (int64, error) {
 	return int64(st.Bavail*block) - int64(reserve), nil
 }
 
-// Stats tells what was done so far.
+// Stats are the counts so far.
 func (im *Import) Stats() ImportStats {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	return im.stats
 }
 
-// claim notes an object; it reports whether the caller has to write it, and then
-// to settle it.
+// claim registers an object that is to be added. It reports whether the caller must write
+// it, and then set its state.
 func (im *Import) claim(n ObjectName) (bool, error) {
 	im.mu.Lock()
-	if im.objects[n] != unknown {
+	if im.objects[n] != absent {
 		im.mu.Unlock()
 		return false, nil
 	}
 	im.stats.ObjectsTotal++
-	im.objects[n] = pending
+	im.objects[n] = beingWritten
 	if im.adopted[n] {
-		im.objects[n] = staged
+		im.objects[n] = isStaged
 		delete(im.adopted, n)
 		im.stats.ObjectsNew++
 	}
-	adopted := im.objects[n] == staged
+	adopted := im.objects[n] == isStaged
 	im.mu.Unlock()
 	if adopted {
 		return false, nil
 	}
 	have, err := im.repo.Has(n)
 	if err != nil || have && n.Type != CommitMeta {
-		im.settle(n, map[bool]objectState{true: present}[have])
+		im.setState(n, map[bool]objectState{true: inRepo}[have])
 		return false, err
 	}
 	return true, nil
 }
 
-// settle says how a claimed object ended: unknown if it could not be had.
-func (im *Import) settle(n ObjectName, state objectState) {
+// setState sets the state of a claimed object: absent if it could not be written.
+func (im *Import) setState(n ObjectName, state objectState) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	im.objects[n] = state
-	if state == staged {
+	if state == isStaged {
 		im.stats.ObjectsNew++
 	}
-	im.settled.Broadcast()
+	im.stateChanged.Broadcast()
 }
 
-// forget takes back a staged object that has become another one.
+// forget removes a staged object that has been turned into another one.
 func (im *Import) forget(n ObjectName) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -192,17 +192,17 @@ func (im *Import) forget(n ObjectName) {
 	im.stats.ObjectsNew--
 }
 
-// state waits until an object is not pending.
+// state is the state of an object, when it is not being written any more.
 func (im *Import) state(n ObjectName) objectState {
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	for im.objects[n] == pending {
-		im.settled.Wait()
+	for im.objects[n] == beingWritten {
+		im.stateChanged.Wait()
 	}
 	return im.objects[n]
 }
 
-// reserve takes room for size bytes.
+// reserve reserves room for size bytes.
 func (im *Import) reserve(size uint64) error {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -218,7 +218,7 @@ func (im *Import) reserve(size uint64) error {
 	return nil
 }
 
-// release gives back room that was taken for what turned out to be there.
+// release gives back the room for an object that was there already.
 func (im *Import) release(size uint64) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -226,8 +226,7 @@ func (im *Import) release(size uint64) {
 	im.stats.BytesWritten -= int64(size)
 }
 
-// flush lets the disk begin with what was written. Its error is of no interest:
-// what counts is synced again by Finish.
+// flush starts writing to the disk. Its errors are ignored, since Finish syncs again.
 func (im *Import) flush() {
 	if !im.repo.config.fsync || im.repo.config.perObjectFsync || !im.flushing.CompareAndSwap(false, true) {
 		return
@@ -240,18 +239,19 @@ func (im *Import) flush() {
 	})
 }
 
-// add makes an object by a function that writes and verifies it, unless the object
-// is there already. Whatever becomes of that, nobody waits for the object after it.
+// add calls write to write and verify an object, unless the object is there already. write
+// returns the state that the object has reached. The state is set in any case, also if
+// write panics: other goroutines may wait for it.
 func (im *Import) add(n ObjectName, write func() (objectState, error)) (err error) {
 	if wanted, err := im.claim(n); err != nil || !wanted {
 		return err
 	}
-	state := unknown
+	state := absent
 	defer func() { // also if it panics
-		if state == unknown {
+		if state == absent {
 			err = errors.Join(err, im.staging.drop(n))
 		}
-		im.settle(n, state)
+		im.setState(n, state)
 	}()
 	reached, err := write()
 	if err == nil {
@@ -260,8 +260,8 @@ func (im *Import) add(n ObjectName, write func() (objectState, error)) (err erro
 	return err
 }
 
-// oneLarge waits until nobody else has large metadata in memory, if this is large:
-// of size bytes, or -1 for an unknown size. The result ends that.
+// oneLarge waits, before large metadata are read into memory, until no other goroutine
+// has some there; done ends the use. size is in bytes, or -1 if it is not known.
 func (im *Import) oneLarge(size int64) (done func()) {
 	if size >= 0 && size < largeFrom {
 		return func() {}
@@ -273,28 +273,28 @@ func (im *Import) oneLarge(size int64) (done func()) {
 // AddMetadata adds a commit, dirtree, dirmeta or commitmeta object. The content
 // must have the checksum and structure that the name says, else the error is a
 // CorruptError. A body whose size can be told (*bytes.Reader, *io.LimitedReader)
-// takes less memory.
+// takes less memory: it is read into a buffer of that size.
 func (im *Import) AddMetadata(ctx context.Context, n ObjectName, body io.Reader) error {
 	return im.add(n, func() (objectState, error) {
 		size := sizeOf(body)
 		defer im.oneLarge(size)()
 		data, err := readMetadata(n, body, size)
 		if err != nil {
-			return unknown, err
+			return absent, err
 		}
-		if n.Type == CommitMeta && im.repo.holds(n, data) { // of others the name says so
-			return present, nil
+		if n.Type == CommitMeta && im.repo.holds(n, data) { // others are equal if their names are
+			return inRepo, nil
 		}
 		if n.Type == DirMeta {
 			if err := im.checkDirLabel(n, data); err != nil {
-				return unknown, err
+				return absent, err
 			}
 		}
-		return staged, im.writeMetadata(n, data)
+		return isStaged, im.writeMetadata(n, data)
 	})
 }
 
-// writeMetadata writes a metadata object that was verified.
+// writeMetadata writes a verified metadata object.
 func (im *Import) writeMetadata(n ObjectName, data []byte) error {
 	if err := im.reserve(uint64(len(data))); err != nil {
 		return err
@@ -310,7 +310,7 @@ func (im *Import) writeMetadata(n ObjectName, data []byte) error {
 	return nil
 }
 
-// holds reports whether the repository has an object with just this content.
+// holds reports whether the repository has an object with exactly this content.
 func (r *Repo) holds(n ObjectName, data []byte) bool {
 	have, err := os.ReadFile(r.objectPath(n))
 	return err == nil && bytes.Equal(have, data)
@@ -327,15 +327,15 @@ func sizeOf(body io.Reader) int64 {
 	return -1
 }
 
-// readMetadata reads and verifies a metadata object of at most size bytes, if that
-// is not -1.
+// readMetadata reads and verifies a metadata object. It has at most size bytes, unless that
+// is -1.
 func readMetadata(n ObjectName, body io.Reader, size int64) ([]byte, error) {
 	if size > maxMetadata {
 		return nil, corrupt(n, "it has %d bytes, more than %d", size, maxMetadata)
 	}
 	var b bytes.Buffer
 	if size >= 0 {
-		b.Grow(int(size) + bytes.MinRead) // ReadFrom wants room when it looks for the end
+		b.Grow(int(size) + bytes.MinRead) // else ReadFrom doubles the buffer to find the end
 	}
 	if _, err := b.ReadFrom(io.LimitReader(body, maxMetadata+1)); err != nil {
 		return nil, fmt.Errorf("cannot read object %s: %w", n, err)
@@ -353,7 +353,7 @@ func readMetadata(n ObjectName, body io.Reader, size int64) ([]byte, error) {
 	return data, nil
 }
 
-// durable syncs a written file, if the repository wants that of each object.
+// durable syncs a written file, if the repository is configured to sync each object.
 func (im *Import) durable(f *os.File) error {
 	if im.repo.config.perObjectFsync {
 		return f.Sync()
@@ -361,11 +361,11 @@ func (im *Import) durable(f *os.File) error {
 	return nil
 }
 
-// Close ends the import and releases the lock. What was added and is whole, but
-// was not finished, is kept aside: the next import of this boot goes on with it.
+// Close ends the import and releases the lock. Objects that are whole but not published
+// stay in the staging directory, where the next import of this boot finds them.
 func (im *Import) Close() error { return im.end(true) }
 
-// Discard ends the import and removes what was added and not finished.
+// Discard ends the import, removes objects that are not published, and releases the lock.
 func (im *Import) Discard() error { return im.end(false) }
 
 func (im *Import) end(keep bool) error {

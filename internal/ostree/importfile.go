@@ -10,42 +10,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AddArchiveFile adds a file or symbolic link from a .filez stream, the form of
-// archive repositories. It becomes a real file with owner, mode and xattrs, as
-// bare repositories have them. The content streams; a wrong one is a CorruptError.
+// AddArchiveFile adds a file or symbolic link from a .filez stream, the form of archive
+// repositories. It is stored as in bare repositories: a file with its owner, mode and
+// extended attributes. The content is streamed; if it is wrong the error is a
+// CorruptError.
 func (im *Import) AddArchiveFile(ctx context.Context, c Checksum, body io.Reader) error {
 	n := ObjectName{c, File}
 	return im.add(n, func() (objectState, error) {
 		source := &noting{from: body}
 		size, err := readHeaderLength(source)
 		if err != nil {
-			return unknown, source.blame(n, err)
+			return absent, source.blame(n, err)
 		}
 		defer im.oneLarge(int64(size))()
 		h, err := readArchiveHeader(source, size)
 		if err != nil {
-			return unknown, source.blame(n, err)
+			return absent, source.blame(n, err)
 		}
-		return staged, im.writeObject(n, h, source, im.inflateContent(h))
+		return isStaged, im.writeObject(n, h, source, im.inflateContent(h))
 	})
 }
 
-// AddFile adds a file or symbolic link whose metadata and content come apart, as
-// in the layers of ostree-native containers.
+// AddFile adds a file or symbolic link whose metadata come apart from its content, as in
+// the layers of ostree-native containers.
 func (im *Import) AddFile(ctx context.Context, c Checksum, info FileInfo, body io.Reader) error {
 	n := ObjectName{c, File}
 	return im.add(n, func() (objectState, error) {
 		defer im.oneLarge(int64(len(info.Xattrs)))()
 		h, err := info.header()
 		if err != nil {
-			return unknown, corrupt(n, "%v", err)
+			return absent, corrupt(n, "%v", err)
 		}
-		return staged, im.writeObject(n, h, &noting{from: body}, h.copyContent)
+		return isStaged, im.writeObject(n, h, &noting{from: body}, h.copyContent)
 	})
 }
 
-// writeObject makes a file or link of a header and the content that a function
-// copies from the source.
+// writeObject writes a file or link with a header; content copies its content from the
+// source.
 func (im *Import) writeObject(n ObjectName, h *fileHeader, source *noting, content func(io.Writer, io.Reader) error) error {
 	if err := im.checkLabels(n, h.xattrs); err != nil {
 		return err
@@ -75,7 +76,7 @@ func (im *Import) writeObject(n ObjectName, h *fileHeader, source *noting, conte
 	return im.complete(n, f, h)
 }
 
-// complete gives a written file all that an object has beside its content.
+// complete sets a written file's metadata, and closes it.
 func (im *Import) complete(n ObjectName, f *os.File, h *fileHeader) error {
 	if err := im.applyMetadata(n, f, h); err != nil {
 		return err
@@ -86,9 +87,9 @@ func (im *Import) complete(n ObjectName, f *os.File, h *fileHeader) error {
 	return nil
 }
 
-// applyMetadata sets owner, mode, xattrs and time, in this order: changing the
-// owner clears the set-id bits and security.capability, and the time says that
-// the file is whole (staging.whole).
+// applyMetadata sets owner, mode, extended attributes and time. The order matters: changing
+// the owner clears the set-id bits and security.capability, and the time marks the file
+// as whole (staging.whole).
 func (im *Import) applyMetadata(n ObjectName, f *os.File, h *fileHeader) error {
 	fd := int(f.Fd())
 	if err := unix.Fchown(fd, int(h.uid), int(h.gid)); err != nil {
@@ -108,7 +109,7 @@ func (im *Import) applyMetadata(n ObjectName, f *os.File, h *fileHeader) error {
 	return nil
 }
 
-// writeLink makes a symbolic link whose checksum is known.
+// writeLink makes a symbolic link and verifies its checksum.
 func (im *Import) writeLink(n ObjectName, h *fileHeader, source *noting, content func(io.Writer, io.Reader) error) error {
 	sum := h.sum()
 	if err := content(io.Discard, source); err != nil {
@@ -124,7 +125,7 @@ func (im *Import) writeLink(n ObjectName, h *fileHeader, source *noting, content
 func (im *Import) makeLink(n ObjectName, h *fileHeader) error {
 	path := im.staging.path(n)
 	switch err := os.Symlink(h.target, path); {
-	case errors.Is(err, unix.ENAMETOOLONG): // which our path is not: some file systems take fewer bytes than the kernel
+	case errors.Is(err, unix.ENAMETOOLONG): // the target, not our path: some file systems take fewer bytes than the kernel
 		return corrupt(n, "its link target has %d bytes, more than the file system takes", len(h.target))
 	case err != nil:
 		return fmt.Errorf("cannot write object: %w", err)

@@ -7,7 +7,7 @@ import (
 	"machine-pivot/internal/inflate"
 )
 
-// inflateContent does what h.copyContent does, with a compressed stream.
+// inflateContent is h.copyContent for a compressed stream.
 func (im *Import) inflateContent(h *fileHeader) func(io.Writer, io.Reader) error {
 	return func(w io.Writer, r io.Reader) error {
 		if h.isLink() {
@@ -19,14 +19,14 @@ func (im *Import) inflateContent(h *fileHeader) func(io.Writer, io.Reader) error
 		}
 		defer im.inflaters.Put(d)
 		decode := func(w io.Writer) error { return d.Decode(w, r, h.size) }
-		if h.size < behindFrom {
+		if h.size < writeBehindFrom {
 			return decode(w)
 		}
-		return writeBehind(w, decode)
+		return withWriteBehind(w, decode)
 	}
 }
 
-// empty wants nothing to follow.
+// empty is an error if the stream has any data.
 func empty(r io.Reader) error {
 	switch n, err := io.ReadFull(r, make([]byte, 1)); {
 	case n > 0:

@@ -11,31 +11,31 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// Objects that are no files, directories and refs get the label of the directory that
-// they are in, where the kernel gives them none: see selinux.Inherit. A file object has
-// the label that its commit says, or none: that is part of its checksum.
+// SELinux labels in a repository. A file object has the label that is part of its checksum,
+// or none. All else (other objects, directories, refs) gets the label of its directory, if
+// the kernel has not given it one: see selinux.Inherit.
 
-// LabelError says that an object has an SELinux label that cannot be stored here.
+// LabelError is the error of an object with an SELinux label that cannot be stored here.
 type LabelError struct {
 	Object ObjectName
 	Label  string
 	Cause  error // selinux.ErrUnknown
 }
 
-// Error says which object it is and why it cannot be stored.
+// Error implements error.
 func (e *LabelError) Error() string {
 	return fmt.Sprintf("cannot store object %s with the SELinux label %s: %v", e.Object, e.Label, e.Cause)
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *LabelError) Unwrap() error { return e.Cause }
 
-// CheckLabels sets what says whether a file may get an SELinux label; without it the
-// policy of the running kernel does.
+// CheckLabels sets the function that says why a label cannot be stored (nil: it can).
+// Without it the policy of the running kernel is asked.
 func (r *Repo) CheckLabels(check func(label string) error) { r.checkLabel = check }
 
-// checkLabels is a LabelError if an object's attributes have a label that cannot be
-// stored. Of each label it asks once.
+// checkLabels is a LabelError if an object's label cannot be stored. Each label is checked
+// once for an import.
 func (im *Import) checkLabels(n ObjectName, xattrs []xattr) error {
 	for _, x := range xattrs {
 		if x.name != selinux.Attribute {
@@ -67,8 +67,8 @@ func (im *Import) askLabel(label string) error {
 	return err
 }
 
-// checkDirLabel is checkLabels for a directory's metadata, which only gets its label
-// when it is deployed.
+// checkDirLabel is checkLabels for a DirMeta. The label is only set when the directory is
+// deployed, but then the failure would come too late.
 func (im *Import) checkDirLabel(n ObjectName, data []byte) error {
 	v, err := gvariant.Open(dirMetaType, data)
 	if err != nil {
@@ -81,8 +81,8 @@ func (im *Import) checkDirLabel(n ObjectName, data []byte) error {
 	return im.checkLabels(n, xattrs)
 }
 
-// cannotSet is why an object did not get an attribute. A policy that does not answer
-// questions about labels refuses one that it does not know with EINVAL.
+// cannotSet is the error for an attribute that could not be set. EINVAL for a label means
+// that the policy does not know it: not every policy answers the question beforehand.
 func cannotSet(n ObjectName, x xattr, err error) error {
 	if x.name == selinux.Attribute && errors.Is(err, unix.EINVAL) {
 		return &LabelError{n, strings.TrimRight(string(x.value), "\x00"), selinux.ErrUnknown}

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// AddCommit adds a commit that is made here.
+// AddCommit adds a new commit.
 func (im *Import) AddCommit(ctx context.Context, c NewCommit) (Checksum, error) {
 	data, err := c.encode()
 	if err != nil {
@@ -22,19 +22,19 @@ func (im *Import) AddCommit(ctx context.Context, c NewCommit) (Checksum, error) 
 	return im.addMade(Commit, data)
 }
 
-// addMade adds a metadata object that was made here, which needs no check.
+// addMade adds a metadata object that this program has made. It is not verified.
 func (im *Import) addMade(t ObjectType, data []byte) (Checksum, error) {
 	n := ObjectName{Checksum(sha256.Sum256(data)), t}
 	if len(data) > maxMade {
 		return n.Checksum, fmt.Errorf("cannot add object %s: it has %d bytes, more than %d", n, len(data), maxMade)
 	}
-	return n.Checksum, im.add(n, func() (objectState, error) { return staged, im.writeMetadata(n, data) })
+	return n.Checksum, im.add(n, func() (objectState, error) { return isStaged, im.writeMetadata(n, data) })
 }
 
-// AddObjectSet adds a commit that keeps file objects together: its one directory
-// has each of them under its own checksum as name. This is how ostree-ext notes
-// what a layer brought (crates/ostree-ext/src/tar/import.rs); the same set makes
-// the same commit. It sorts the set.
+// AddObjectSet adds a commit that lists file objects: its one directory has each of them
+// with its checksum as name. ostree-ext records the objects of a layer so
+// (crates/ostree-ext/src/tar/import.rs). The same set makes the same commit. The slice is
+// sorted in place.
 func (im *Import) AddObjectSet(ctx context.Context, set []Checksum) (Checksum, error) {
 	slices.SortFunc(set, func(a, b Checksum) int { return bytes.Compare(a[:], b[:]) })
 	var files iter.Seq[any] = func(yield func(any) bool) {
@@ -59,8 +59,8 @@ func (im *Import) AddObjectSet(ctx context.Context, set []Checksum) (Checksum, e
 	return im.AddCommit(ctx, NewCommit{RootTree: root, RootMeta: rootMeta, Timestamp: time.Unix(0, 0)})
 }
 
-// HasObjectSet checks that all file objects of a commit that AddObjectSet made are
-// in the repository; the error names one that is not.
+// HasObjectSet is an error if a file object of a commit made by AddObjectSet is not in the
+// repository; the error names it.
 func (r *Repo) HasObjectSet(c Checksum) error {
 	info, err := r.LoadCommit(c)
 	if err != nil {
@@ -79,4 +79,4 @@ func (r *Repo) HasObjectSet(c Checksum) error {
 	return nil
 }
 
-func (r *Repo) loadTree(c Checksum) (dirTree, error) { return locator(r.objectPath).loadTree(c) }
+func (r *Repo) loadTree(c Checksum) (treeObject, error) { return locator(r.objectPath).loadTree(c) }

@@ -37,12 +37,11 @@ func checkDirMeta(data []byte) error {
 	return checkXattrs(xattrs, o.mode)
 }
 
-// owned is what the kernel keeps of each file besides attributes and content; the
-// mode has the type bits.
+// owned is owner and mode of a file or directory; the mode has the type bits.
 type owned struct{ uid, gid, mode uint32 }
 
-// check refuses what the kernel would not store as it is: chown(2) takes the ID -1
-// for "leave it as it is", which is root's, and chmod(2) drops what is no mode bit.
+// check refuses what the kernel would not store: chown(2) takes the ID -1 for "no change",
+// which leaves root as owner, and chmod(2) drops bits that are no mode bits.
 func (o owned) check() error {
 	const unchanged = ^uint32(0)
 	if o.uid == unchanged || o.gid == unchanged {
@@ -60,7 +59,7 @@ func checkMetadata(t ObjectType, data []byte) (err error) {
 	case Commit:
 		_, err = parseCommit(data)
 	case DirTree:
-		_, err = openDirTree(data)
+		_, err = openTree(data)
 	case DirMeta:
 		err = checkDirMeta(data)
 	case CommitMeta:
@@ -71,11 +70,11 @@ func checkMetadata(t ObjectType, data []byte) (err error) {
 	return err
 }
 
-// bigEndian is a number as ostree puts it into a variant: with its bytes swapped.
+// bigEndian converts a number from or to ostree's form: big-endian in a little-endian GVariant.
 func bigEndian(n uint32) uint32 { return bits.ReverseBytes32(n) }
 
-// headerLength reads the length that stands before a file header: 4 bytes big
-// endian and 4 zeroes (_ostree_write_variant_with_size).
+// headerLength reads the length in front of a file header: 4 bytes, big-endian, and 4
+// zeroes (_ostree_write_variant_with_size).
 func headerLength(prefix [8]byte) (int, error) {
 	n := binary.BigEndian.Uint32(prefix[:4])
 	if binary.BigEndian.Uint32(prefix[4:]) != 0 || n > maxHeader {
@@ -84,6 +83,6 @@ func headerLength(prefix [8]byte) (int, error) {
 	return int(n), nil
 }
 
-// maxHeader bounds the header of a file object, in bytes: extended attributes of
-// 1 MiB, which is more than file systems take, and a link target of a page.
+// maxHeader bounds the header of a file object, in bytes: 1 MiB of extended attributes, more
+// than file systems take, and the longest link target.
 const maxHeader = 1<<20 + 8<<10

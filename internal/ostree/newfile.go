@@ -16,7 +16,7 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// EncodeXattrs is the form that extended attributes have in a FileInfo: sorted by name.
+// EncodeXattrs encodes extended attributes for FileInfo.Xattrs, sorted by name.
 func EncodeXattrs(xattrs map[string][]byte) ([]byte, error) {
 	return gvariant.Encode(xattrsType, xattrValue(xattrs))
 }
@@ -29,9 +29,9 @@ func xattrValue(xattrs map[string][]byte) []any {
 	return entries
 }
 
-// AddNewFile adds a file or symbolic link whose checksum is not known before its
-// content was read, as in a layer that is no ostree commit, and returns it. An info
-// that no object can have is an InvalidError.
+// AddNewFile adds a file or symbolic link whose checksum is not known in advance, as in a
+// derived layer, and returns the checksum. For an info that no object can have the error
+// is an InvalidError.
 func (im *Import) AddNewFile(ctx context.Context, info FileInfo, body io.Reader) (Checksum, error) {
 	h, err := info.header()
 	if err != nil {
@@ -43,12 +43,13 @@ func (im *Import) AddNewFile(ctx context.Context, info FileInfo, body io.Reader)
 	return im.addStream(h, body)
 }
 
-// InvalidError is a file that ostree has no object for.
+// InvalidError is the error of a file or directory that cannot be an ostree object.
 type InvalidError struct{ Reason string }
 
 func (e *InvalidError) Error() string { return "cannot make an object of it: " + e.Reason }
 
-// addKnown adds an object whose content is in memory, if it is not there yet.
+// addKnown adds an object whose content is in memory: its checksum is computed first, so
+// that an object that exists is not written.
 func (im *Import) addKnown(h *fileHeader, content *bytes.Reader) (Checksum, error) {
 	sum := h.sum()
 	if !h.isLink() {
@@ -57,32 +58,32 @@ func (im *Import) addKnown(h *fileHeader, content *bytes.Reader) (Checksum, erro
 	n := ObjectName{Checksum(sum.Sum(nil)), File}
 	return n.Checksum, im.add(n, func() (objectState, error) {
 		if err := errors.Join(im.checkLabels(n, h.xattrs), im.reserve(h.size)); err != nil {
-			return unknown, err
+			return absent, err
 		}
 		if h.isLink() {
-			return staged, im.makeLink(n, h)
+			return isStaged, im.makeLink(n, h)
 		}
 		f, err := im.staging.create(n, 0o600)
 		if err != nil {
-			return unknown, fmt.Errorf("cannot write object: %w", err)
+			return absent, fmt.Errorf("cannot write object: %w", err)
 		}
 		defer f.Close()
 		if _, err := content.WriteTo(f); err != nil {
-			return unknown, fmt.Errorf("cannot write object %s: %w", n, err)
+			return absent, fmt.Errorf("cannot write object %s: %w", n, err)
 		}
-		return staged, im.complete(n, f, h)
+		return isStaged, im.complete(n, f, h)
 	})
 }
 
-// hashContent adds content to a checksum and leaves it to be read again.
+// hashContent adds content to a checksum. It can be read again afterwards.
 func hashContent(sum hash.Hash, content *bytes.Reader) {
 	start := *content
-	_, _ = content.WriteTo(sum) // neither of them fails
+	_, _ = content.WriteTo(sum) // cannot fail
 	*content = start
 }
 
-// addStream writes content under a name of its own, and gives it that of the object
-// when the checksum is known.
+// addStream writes content to a file with a temporary name, and renames it when the checksum
+// is known.
 func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err error) {
 	if err := im.reserve(h.size); err != nil {
 		return c, err
@@ -112,7 +113,7 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 			err = unix.Renameat(im.staging.fd(), f.Name(), im.staging.fd(), n.path())
 		}
 		used = err == nil
-		return staged, err
+		return isStaged, err
 	})
 }
 

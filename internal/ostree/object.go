@@ -1,11 +1,10 @@
-// Package ostree reads and writes ostree's formats: objects and the bare
-// repository of a host, and, read only, its deployments, boot entries and staged
-// state. It needs nothing of libostree and is safe beside a running one: it takes
-// the same locks and leaves every file as libostree would.
+// Package ostree reads and writes objects and the bare repository of a host, and reads its
+// deployments, boot entries and staged state. It does not use libostree, but can run
+// beside it: it takes the same locks, and writes every file as libostree would.
 //
-// Sources: libostree's ostree-core.h, ostree-core.c and ostree-repo-commit.c for
-// the formats, tried against its command line. Limits: of the repository modes it
-// knows bare, of the loose objects those of archive repositories.
+// Sources: libostree's ostree-core.h, ostree-core.c and ostree-repo-commit.c for the
+// formats, checked against its command line. Limits: the only repository mode is bare;
+// objects are also read in the form that archive repositories have.
 package ostree
 
 import (
@@ -34,7 +33,7 @@ func ParseChecksum(s string) (Checksum, error) {
 // String is the checksum as 64 hexadecimal digits.
 func (c Checksum) String() string { return hex.EncodeToString(c[:]) }
 
-// checksumIn reads a checksum out of an ay.
+// checksumIn reads a checksum from an ay.
 func checksumIn(v gvariant.Value) (Checksum, error) {
 	raw := v.Bytes()
 	if len(raw) != len(Checksum{}) {
@@ -55,7 +54,7 @@ const (
 	CommitMeta ObjectType = 6 // detached metadata of a commit, such as signatures; not content addressed
 )
 
-// suffixes are the endings of the file names in a bare repository.
+// suffix is the ending of an object's file name in a bare repository.
 func (t ObjectType) suffix() string {
 	switch t {
 	case File:
@@ -81,14 +80,14 @@ type ObjectName struct {
 // String is CHECKSUM.TYPE, as libostree prints it.
 func (n ObjectName) String() string { return n.Checksum.String() + "." + n.Type.suffix() }
 
-// path is the object's place below objects/.
+// path is the object's path below objects/.
 func (n ObjectName) path() string {
 	name := n.String()
 	return name[:2] + "/" + name[2:]
 }
 
-// ParseLoosePath reads the path of a loose object below objects/; archive says
-// that it is in the form of an archive repository (.filez).
+// ParseLoosePath reads the path of an object below objects/. archive says that the file has
+// the form of archive repositories (.filez).
 func ParseLoosePath(path string) (name ObjectName, archive bool, err error) {
 	base, suffix, _ := strings.Cut(path, ".")
 	if len(base) != 65 || base[2] != '/' {
@@ -110,7 +109,8 @@ func ParseLoosePath(path string) (name ObjectName, archive bool, err error) {
 	return name, false, fmt.Errorf("cannot parse object path %q: unknown type", path)
 }
 
-// CorruptError is an object whose content is not what its name says.
+// CorruptError is the error of an object that is missing, malformed, or has another checksum
+// than its name.
 type CorruptError struct {
 	Name   ObjectName
 	Reason string

@@ -10,7 +10,8 @@ import (
 // Origin says where a deployment came from: the key file beside it.
 type Origin struct{ file keyfile.File }
 
-// transientGroup is the group that does not pass on to the next deployment (ostree-sysroot-deploy.c).
+// transientGroup is the group that a new deployment does not inherit
+// (ostree-sysroot-deploy.c).
 const transientGroup = "libostree-transient"
 
 // LegacyOrigin is the origin of a commit from a legacy OS image, as rpm-ostree
@@ -26,13 +27,13 @@ func ContainerOrigin(reference string) Origin {
 	return originOf([]keyfile.Setting{{Key: "container-image-reference", Value: reference}})
 }
 
-// originOf is an origin of these settings, before other groups.
+// originOf is an origin with settings in the group [origin], followed by other groups.
 func originOf(origin []keyfile.Setting, others ...keyfile.Group) Origin {
 	return Origin{keyfile.Of(append([]keyfile.Group{{Name: "origin", Settings: origin}}, others...)...)}
 }
 
-// ParseOrigin reads a key file. All of it is kept: a deployment made from another
-// takes over what this program knows nothing of, such as layered packages.
+// ParseOrigin reads an origin. All of its groups are kept: a new deployment inherits those
+// that this program does not interpret, such as layered packages.
 func ParseOrigin(text []byte) (Origin, error) {
 	file, err := keyfile.Parse(text)
 	if err != nil {
@@ -66,8 +67,8 @@ func (o Origin) Commit() string {
 	return ""
 }
 
-// WithContainer is the origin with an image reference in place of whatever else
-// it says that the deployment was made from. What is layered stays.
+// WithContainer is the origin with an image reference as the source of the deployment, in
+// place of any other source. Layered packages stay.
 func (o Origin) WithContainer(reference string) Origin {
 	settings := []keyfile.Setting{{Key: "container-image-reference", Value: reference}}
 	var others []keyfile.Group
@@ -102,7 +103,7 @@ func (o Origin) Layered() bool {
 	return o.Get("baserefspec") != ""
 }
 
-// Bytes is the key file, for a new deployment: what is transient is left out.
+// Bytes is the key file for a new deployment, without the transient group.
 func (o Origin) Bytes() []byte {
 	kept := slices.DeleteFunc(slices.Clone(o.file.Groups()), func(g keyfile.Group) bool { return g.Name == transientGroup })
 	return keyfile.Of(kept...).Bytes()

@@ -11,8 +11,9 @@ import (
 	"machine-pivot/internal/ostree/keyfile"
 )
 
-// prepareRootPaths are where a commit has prepare-root.conf. ostree-prepare-root reads
-// one after the other, and GLib forgets the first when it reads the second.
+// prepareRootPaths are the paths of prepare-root.conf in a commit, the one that counts
+// first. ostree-prepare-root reads both with GLib, which forgets the first file when it
+// reads the second, so they are never combined.
 func prepareRootPaths() []string {
 	return []string{"usr/etc/ostree/prepare-root.conf", "usr/lib/ostree/prepare-root.conf"}
 }
@@ -21,32 +22,31 @@ func prepareRootPaths() []string {
 // libostree 2024.7.
 const ComposefsArgument = "ostree.prepare-root.composefs"
 
-// ComposefsFile is the image of composefs in a deployment's root directory, which
-// libostree makes when it checks the commit out.
+// ComposefsFile is the composefs image in a deployment's root directory. libostree makes it
+// when it checks the commit out.
 const ComposefsFile = ".ostree.cfs"
 
-// PrepareRoot is how a system's initramfs mounts its root (ostree-prepare-root(1)). It
-// reads its own copy of prepare-root.conf; libostree goes by the commit's when it makes
-// a deployment, and so does this program.
+// PrepareRoot is how a system's initramfs mounts its root (ostree-prepare-root(1)). The
+// initramfs has its own copy of prepare-root.conf; libostree reads the commit's when it
+// makes a deployment, and so does this program.
 type PrepareRoot struct {
 	composefs     string // enabled: "no", "maybe", "yes", "verity" or "signed"
 	rootTransient bool
 	etcTransient  bool
 }
 
-// Demands are what a deployment must have, or must do without, to boot.
+// Demands are what a deployment must have to boot, and what it must do without.
 type Demands struct {
 	Composefs    bool // ComposefsFile
 	Verity       bool // fs-verity on it, and on each file's object
-	TransientEtc bool // nothing in /etc that is not in the commit is seen
+	TransientEtc bool // /etc has only the commit's files, whatever the deployment has there
 }
 
-// ErrPrepareRoot says that a prepare-root.conf cannot be understood: no system boots
-// with it.
+// ErrPrepareRoot is the error of a prepare-root.conf that ostree-prepare-root does not accept.
+// Such a system does not boot.
 var ErrPrepareRoot = errors.New("cannot understand prepare-root.conf")
 
-// ParsePrepareRoot reads prepare-root.conf. What ostree-prepare-root does not
-// understand, and stops for, is an ErrPrepareRoot.
+// ParsePrepareRoot reads prepare-root.conf. The error is an ErrPrepareRoot.
 func ParsePrepareRoot(text []byte) (PrepareRoot, error) {
 	f, err := keyfile.Parse(text)
 	if err != nil {
@@ -78,7 +78,7 @@ func ParsePrepareRoot(text []byte) (PrepareRoot, error) {
 	return p, nil
 }
 
-// composefsState is one word for each state.
+// composefsState is the value of composefs.enabled with one word for each boolean.
 func composefsState(value string) (string, error) {
 	if slices.Contains([]string{"maybe", "verity", "signed"}, value) {
 		return value, nil
@@ -87,7 +87,7 @@ func composefsState(value string) (string, error) {
 	return map[bool]string{true: "yes", false: "no"}[on], err
 }
 
-// parseBool is ostree's own (ot-keyfile-utils.c).
+// parseBool reads a boolean as ostree does (ot-keyfile-utils.c).
 func parseBool(value string) (bool, error) {
 	switch value {
 	case "yes", "true", "1":
@@ -98,23 +98,23 @@ func parseBool(value string) (bool, error) {
 	return false, fmt.Errorf("%q is no value for it", value)
 }
 
-// SeesRoot reports whether the system sees what lies beside usr at the top of the
-// commit (ostree-ext's overlayfs_enabled_in_config).
+// SeesRoot reports whether the system sees other top-level directories of the commit than
+// usr (ostree-ext's overlayfs_enabled_in_config).
 func (p PrepareRoot) SeesRoot() bool { return p.rootTransient || p.composefs != "no" }
 
 // Signed reports whether only a signed commit boots.
 func (p PrepareRoot) Signed() bool { return p.composefs == "signed" }
 
-// Demands are those of the configuration together with the values of
-// ComposefsArgument. An argument that lifts a demand does not count: an initramfs of
-// before libostree 2024.7 does not know it.
+// Demands are those of the configuration and of kernel arguments, given as the values of
+// ComposefsArgument. An argument that lifts a demand does not count, since an initramfs
+// from before libostree 2024.7 ignores it.
 func (p PrepareRoot) Demands(arguments ...string) Demands {
 	// A transient root without composefs is an error since libostree 2024.3.
 	d := Demands{Composefs: p.rootTransient, TransientEtc: p.etcTransient}
 	for _, value := range append([]string{p.composefs}, arguments...) {
 		state, err := composefsState(value)
 		if err != nil {
-			continue // an argument: the kernel's line is its user's
+			continue // a malformed argument is ignored
 		}
 		d.Verity = d.Verity || state == "verity" || state == "signed"
 		d.Composefs = d.Composefs || d.Verity || state == "yes"
@@ -122,12 +122,12 @@ func (p PrepareRoot) Demands(arguments ...string) Demands {
 	return d
 }
 
-// ReadPrepareRoot finds prepare-root.conf among the files of a commit. For a file that
-// is not there read returns an fs.ErrNotExist.
+// ReadPrepareRoot reads a commit's prepare-root.conf. read reads a file of the commit; for
+// one that does not exist it returns an fs.ErrNotExist.
 func ReadPrepareRoot(read func(path string) ([]byte, error)) (PrepareRoot, error) {
 	for _, path := range prepareRootPaths() {
 		text, err := read(path)
-		// A link is not followed: it would be one to the other file.
+		// A symbolic link is skipped: it could only lead to the other file.
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 			continue
 		}

@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadFile reads a regular file of a commit in the repository by its path, as
-// "usr/etc/fstab". One that is not there is an fs.ErrNotExist.
+// ReadFile reads a regular file of a commit in the repository by its path, such as
+// "usr/etc/fstab". If there is no such file the error is an fs.ErrNotExist.
 func (r *Repo) ReadFile(c Checksum, name string) ([]byte, error) {
 	return r.ReadFileUpTo(c, name, math.MaxInt64)
 }
 
-// ReadFileUpTo is ReadFile for one that must not be larger than most bytes.
+// ReadFileUpTo is ReadFile for a file that must not be larger than most bytes.
 func (r *Repo) ReadFileUpTo(c Checksum, name string, most int64) ([]byte, error) {
 	return locator(r.objectPath).readFile(c, name, most)
 }
 
-// ReadFile is the same of a commit of this import or of the repository.
+// ReadFile is Repo.ReadFile for a commit of this import or of the repository.
 func (im *Import) ReadFile(c Checksum, name string) ([]byte, error) {
 	return locator(im.objectPath).readFile(c, name, math.MaxInt64)
 }
@@ -44,9 +44,9 @@ func (r *Repo) FileNames(c Checksum, dir string) ([]string, error) {
 	return names, nil
 }
 
-// DirTree is the checksum of a directory in a commit: equal for directories of the
-// same names with the same files, whatever their own owners and modes. It is zero if
-// there is no such directory.
+// DirTree is the checksum of a directory's DirTree in a commit: it is equal for directories
+// with the same names and files, whatever the directory's own owner and mode. It is zero
+// if there is no such directory.
 func (r *Repo) DirTree(c Checksum, dir string) (Checksum, error) {
 	tree, _, err := locator(r.objectPath).find(c, dir)
 	return tree, err
@@ -68,8 +68,8 @@ func (r *Repo) DirInfo(c Checksum, name string) (info DirInfo, found bool, err e
 	return info, err == nil, err
 }
 
-// HasPath reports whether a commit in the repository has a file, link or directory by
-// its path, as "usr/etc/fstab". Links on the way are not followed.
+// HasPath reports whether a commit in the repository has a file, link or directory with a
+// path, such as "usr/etc/fstab". Links on the way are not followed.
 func (r *Repo) HasPath(c Checksum, name string) (bool, error) {
 	tree, found, err := locator(r.objectPath).directory(c, path.Dir(name))
 	if err != nil || !found {
@@ -82,7 +82,7 @@ func (r *Repo) HasPath(c Checksum, name string) (bool, error) {
 	return found, nil
 }
 
-// locator says where an object is.
+// locator returns the path of an object's file.
 type locator func(ObjectName) string
 
 func (at locator) readFile(c Checksum, name string, most int64) ([]byte, error) {
@@ -98,17 +98,17 @@ func (at locator) readFile(c Checksum, name string, most int64) ([]byte, error) 
 	return nil, fmt.Errorf("cannot read %s of commit %s: %w", name, c, fs.ErrNotExist)
 }
 
-// directory loads a directory of a commit by its path; false if there is none.
-func (at locator) directory(c Checksum, dir string) (dirTree, bool, error) {
+// directory loads a directory of a commit by its path; false if it does not exist.
+func (at locator) directory(c Checksum, dir string) (treeObject, bool, error) {
 	sum, found, err := at.find(c, dir)
 	if err != nil || !found {
-		return dirTree{}, false, err
+		return treeObject{}, false, err
 	}
 	tree, err := at.loadTree(sum)
 	return tree, err == nil, err
 }
 
-// find finds a directory of a commit by its path; false if there is none.
+// find finds a directory of a commit by its path; false if it does not exist.
 func (at locator) find(c Checksum, dir string) (Checksum, bool, error) {
 	info, err := at.loadCommit(c)
 	if err != nil {
@@ -129,15 +129,15 @@ func (at locator) find(c Checksum, dir string) (Checksum, bool, error) {
 	return sum, true, nil
 }
 
-func (at locator) loadTree(c Checksum) (dirTree, error) {
+func (at locator) loadTree(c Checksum) (treeObject, error) {
 	name := ObjectName{c, DirTree}
 	data, err := os.ReadFile(at(name))
 	if err != nil {
-		return dirTree{}, fmt.Errorf("cannot load directory: %w", err)
+		return treeObject{}, fmt.Errorf("cannot load directory: %w", err)
 	}
-	tree, err := openDirTree(data)
+	tree, err := openTree(data)
 	if err != nil {
-		return dirTree{}, corrupt(name, "%v", err)
+		return treeObject{}, corrupt(name, "%v", err)
 	}
 	return tree, nil
 }
@@ -155,8 +155,8 @@ func (at locator) loadCommit(c Checksum) (*CommitInfo, error) {
 	return info, nil
 }
 
-// readRegular reads a file that is none if it is a symbolic link: in a repository that
-// would lead to a file of the running system.
+// readRegular reads a file, but does not follow a symbolic link: the object of a link would
+// lead to a file of the running system.
 func readRegular(name string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ELOOP) {

@@ -36,8 +36,8 @@ func (r *Repo) RefsTo(below string, c Checksum) ([]string, error) {
 	return slices.Sorted(maps.Keys(all)), err
 }
 
-// Refs are the local refs below a directory of refs, and what they resolve to. What is
-// there but no ref is passed over.
+// Refs are the local refs below a directory of refs, and what they resolve to. Other files
+// are ignored.
 func (r *Repo) Refs(below string) (map[string]Checksum, error) {
 	refs := map[string]Checksum{}
 	err := filepath.WalkDir(r.refPath(below), func(path string, d fs.DirEntry, err error) error {
@@ -61,20 +61,20 @@ func (r *Repo) Refs(below string) (map[string]Checksum, error) {
 
 // SetRefs sets local refs to c, durably.
 func (r *Repo) SetRefs(c Checksum, refs ...string) error {
-	return r.setRefs([]Root{{Commit: c, Refs: refs}})
+	return r.setRootRefs([]Root{{Commit: c, Refs: refs}})
 }
 
 func (r *Repo) refPath(ref string) string { return filepath.Join(r.path, "refs/heads", ref) }
 
-// setRefs sets the local refs of roots, durably.
-func (r *Repo) setRefs(roots []Root) error {
+// setRootRefs sets the local refs of roots, durably.
+func (r *Repo) setRootRefs(roots []Root) error {
 	touched := map[string]bool{}
 	for _, root := range roots {
 		for _, ref := range root.Refs {
 			if err := r.setRef(ref, root.Commit); err != nil {
 				return fmt.Errorf("cannot set ref %s: %w", ref, err)
 			}
-			// Up to refs/heads: directories on the way may be new.
+			// All directories up to refs/heads, since they may be new.
 			for dir := filepath.Dir(r.refPath(ref)); ; dir = filepath.Dir(dir) {
 				if touched[dir] = true; dir == r.refPath("") {
 					break
@@ -85,7 +85,7 @@ func (r *Repo) setRefs(roots []Root) error {
 	return r.syncDirs(touched)
 }
 
-// setRef replaces one ref; the directory is for the caller to sync.
+// setRef replaces one ref. The caller syncs its directory.
 func (r *Repo) setRef(ref string, c Checksum) error {
 	if !refName.MatchString(ref) {
 		return fmt.Errorf("bad name")
@@ -94,7 +94,7 @@ func (r *Repo) setRef(ref string, c Checksum) error {
 	if err := r.makeRefDir(filepath.Dir(ref)); err != nil {
 		return err
 	}
-	// Not beside it: whatever is below refs/heads is a ref.
+	// Not in the ref's directory: every file below refs/heads is a ref.
 	tmp, err := os.CreateTemp(filepath.Join(r.path, "tmp"), "pivot-ref-*")
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (r *Repo) setRef(ref string, c Checksum) error {
 	return nil
 }
 
-// makeRefDir makes a directory of refs, and those above it.
+// makeRefDir makes a directory of refs and its parents.
 func (r *Repo) makeRefDir(dir string) error {
 	if err := os.MkdirAll(r.refPath(dir), 0o755); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (r *Repo) makeRefDir(dir string) error {
 	return nil
 }
 
-// DeleteRef deletes a local ref; one that is not there is deleted already.
+// DeleteRef deletes a local ref. It is no error if the ref does not exist.
 func (r *Repo) DeleteRef(ref string) error {
 	if !refName.MatchString(ref) {
 		return fmt.Errorf("cannot delete ref %q: bad name", ref)

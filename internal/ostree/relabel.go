@@ -13,7 +13,7 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// SetLabel makes a label, or none if it is "", part of extended attributes.
+// SetLabel sets the label in extended attributes, or removes it if it is "".
 func SetLabel(xattrs map[string][]byte, label string) {
 	delete(xattrs, selinux.Attribute)
 	if label != "" {
@@ -21,11 +21,11 @@ func SetLabel(xattrs map[string][]byte, label string) {
 	}
 }
 
-// FileStat is what is asked of a file object without reading it.
+// FileStat is what can be known of a file object without reading its content.
 type FileStat struct {
 	Mode  uint32 // with the type bits
 	Size  int64  // of a regular file's content, in bytes
-	Label string // of SELinux, or ""
+	Label string // the SELinux label, or ""
 }
 
 // StatFile looks at a file object of this import or of the repository.
@@ -52,24 +52,24 @@ func (im *Import) ReadLink(c Checksum) (string, error) {
 	return target, nil
 }
 
-// Relabel adds the object that differs from another one, of this import or of the
-// repository, only in its label, and returns it. The other one stays.
+// Relabel adds an object that differs from another one, of this import or of the
+// repository, only in its label, and returns it. The other object stays.
 func (im *Import) Relabel(ctx context.Context, c Checksum, label string) (Checksum, error) {
-	made, err := im.relabel(ctx, c, label, im.AddNewFile)
+	made, err := im.addLabelled(ctx, c, label, im.AddNewFile)
 	if err != nil {
 		return c, fmt.Errorf("cannot label object %s: %w", ObjectName{c, File}, err)
 	}
 	return made, nil
 }
 
-// MoveLabel is Relabel for an object that nothing needs as it is any more: one that
-// is only staged is changed in place of being copied.
+// MoveLabel is Relabel for an object that nothing needs with its old label any more. If it
+// is only staged, it is changed in place and not copied.
 func (im *Import) MoveLabel(ctx context.Context, c Checksum, label string) (Checksum, error) {
 	n := ObjectName{c, File}
-	if im.state(n) != staged {
+	if im.state(n) != isStaged {
 		return im.Relabel(ctx, c, label)
 	}
-	made, err := im.relabel(ctx, c, label, func(ctx context.Context, info FileInfo, content io.Reader) (Checksum, error) {
+	made, err := im.addLabelled(ctx, c, label, func(ctx context.Context, info FileInfo, content io.Reader) (Checksum, error) {
 		if info.Target != "" {
 			return im.AddNewFile(ctx, info, nil)
 		}
@@ -81,8 +81,8 @@ func (im *Import) MoveLabel(ctx context.Context, c Checksum, label string) (Chec
 	return made, nil
 }
 
-// relabel lets add have an object with another label.
-func (im *Import) relabel(ctx context.Context, c Checksum, label string, add func(context.Context, FileInfo, io.Reader) (Checksum, error)) (Checksum, error) {
+// addLabelled calls add with an object's content and metadata, with another label.
+func (im *Import) addLabelled(ctx context.Context, c Checksum, label string, add func(context.Context, FileInfo, io.Reader) (Checksum, error)) (Checksum, error) {
 	path := im.objectPath(ObjectName{c, File})
 	info, xattrs, err := readInfo(path)
 	if err != nil {
@@ -103,8 +103,9 @@ func (im *Import) relabel(ctx context.Context, c Checksum, label string, add fun
 	return add(ctx, info, f)
 }
 
-// moveStaged changes the label of a staged object. Until it has its new name, its time
-// says that it is not whole: a crash must not leave it for the next import.
+// moveStaged changes the label of a staged object, and renames it. Until it has its new
+// name its time says that it is not whole, so that the next import does not use it after
+// a crash.
 func (im *Import) moveStaged(from ObjectName, info FileInfo, content io.Reader, label string) (Checksum, error) {
 	h, err := info.header()
 	if err != nil {
@@ -117,20 +118,20 @@ func (im *Import) moveStaged(from ObjectName, info FileInfo, content io.Reader, 
 	n := ObjectName{Checksum(sum.Sum(nil)), File}
 	err = im.add(n, func() (objectState, error) {
 		if err := im.checkLabels(n, h.xattrs); err != nil {
-			return unknown, err
+			return absent, err
 		}
 		err := im.staging.rename(from, n, func(path string) error { return selinux.SetLabel(path, label) })
 		if err == nil {
 			im.forget(from)
 		}
-		return staged, err
+		return isStaged, err
 	})
 	return n.Checksum, err
 }
 
-// objectPath is where an object is, staged or in the repository.
+// objectPath is the path of an object, staged or in the repository.
 func (im *Import) objectPath(n ObjectName) string {
-	if im.state(n) == staged {
+	if im.state(n) == isStaged {
 		return im.staging.path(n)
 	}
 	return im.repo.objectPath(n)
@@ -141,7 +142,7 @@ func (im *Import) OpenFile(c Checksum) (io.ReadCloser, error) {
 	return os.Open(im.objectPath(ObjectName{c, File}))
 }
 
-// readInfo reads what a file object of a bare repository has beside its content.
+// readInfo reads the metadata of a file object of a bare repository.
 func readInfo(path string) (info FileInfo, xattrs map[string][]byte, err error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {

@@ -18,10 +18,10 @@ type Repo struct {
 	path       string
 	settings   keyfile.File // its config file
 	config     repoConfig
-	checkLabel func(label string) error // nil: the running kernel's
+	checkLabel func(label string) error // see CheckLabels
 }
 
-// repoConfig is what counts of a repository's config file (ostree.repo-config(5)).
+// repoConfig are the supported settings of a repository (ostree.repo-config(5)).
 type repoConfig struct {
 	fsync, perObjectFsync bool
 	minFreePercent        uint64        // of the file system; 0 if minFreeBytes is set
@@ -48,15 +48,15 @@ func OpenRepo(path string) (*Repo, error) {
 // Path is where the repository is.
 func (r *Repo) Path() string { return r.path }
 
-// BootLoader is what the repository's configuration says of the host's boot loader
-// (sysroot.bootloader), as "none" or "zipl"; "" leaves it to libostree.
+// BootLoader is the host's boot loader by the repository's configuration
+// (sysroot.bootloader), such as "none" or "zipl"; "" leaves the choice to libostree.
 func (r *Repo) BootLoader() string {
 	name, _ := r.settings.Value("sysroot", "bootloader")
 	return name
 }
 
-// WantsComposefs reports whether the configuration tells libostree to make images of
-// composefs (ex-integrity.composefs).
+// WantsComposefs reports whether the configuration makes libostree write composefs images
+// (ex-integrity.composefs).
 func (r *Repo) WantsComposefs() bool {
 	value, _ := r.settings.Value("ex-integrity", "composefs")
 	state, err := composefsState(value)
@@ -126,7 +126,7 @@ func (r *Repo) Has(n ObjectName) (bool, error) {
 	return true, nil
 }
 
-// HasPartial reports whether a commit is marked as not whole.
+// HasPartial reports whether a commit is marked as partial.
 func (r *Repo) HasPartial(c Checksum) bool {
 	_, err := os.Lstat(r.partialPath(c))
 	return err == nil

@@ -10,26 +10,27 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// Staged is a deployment that is made but that no boot entry names yet: the
-// content of /run/ostree/staged-deployment.
+// Staged is the staged deployment, which has no boot entry yet: the content of
+// /run/ostree/staged-deployment.
 type Staged struct {
 	Target             DeploymentRef
-	Merge              DeploymentRef // whose /etc and, without arguments, whose options it inherits
+	Merge              DeploymentRef // the merge deployment: its /etc is inherited and, without KernelArguments, its kernel arguments
 	KernelArguments    []string
 	HasKernelArguments bool
 	Locked             bool // libostree will not finalize it
 
-	entries []any // of the dictionary, in order
+	entries []any // all entries of the file's dictionary, in order
 }
 
 // The names of the staged state's two files in RunDir.
 const (
 	StagedFile = "staged-deployment"
-	// LockFile is how clients lock before libostree 2023.8; it counts in all versions.
+	// LockFile locks the staged deployment before libostree 2023.8, and in all versions if
+	// it exists.
 	LockFile = "staged-deployment-locked"
 )
 
-// RunDir is where libostree keeps what lasts until the next boot.
+// RunDir is where libostree has files that last until the next boot.
 func (s *Sysroot) RunDir() string { return filepath.Join(s.root, "run/ostree") }
 
 // Staged reads the staged deployment; nil if there is none.
@@ -79,7 +80,7 @@ func ParseStaged(data []byte) (*Staged, error) {
 	return s, nil
 }
 
-// stagedRef reads a deployment's name as the staged state has it.
+// stagedRef reads the name of a deployment in the staged state.
 func stagedRef(value any) (ref DeploymentRef, err error) {
 	dict := dictionary(value)
 	name, _ := dict["name"].(string)
@@ -88,8 +89,8 @@ func stagedRef(value any) (ref DeploymentRef, err error) {
 	return ref, err
 }
 
-// Unlocked is the staged state with these kernel arguments and without a lock:
-// what libostree will finalize. All else is as it was.
+// Unlocked is the staged state with these kernel arguments and without a lock, so that
+// libostree finalizes it. All other entries are unchanged.
 func (s *Staged) Unlocked(arguments []string) ([]byte, error) {
 	list := make([]any, len(arguments))
 	for i, arg := range arguments {

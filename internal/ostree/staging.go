@@ -15,25 +15,26 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// stagingPrefix is how our directories below the repository's tmp/ begin. Not
-// "staging-…", which libostree would adopt. It removes ours after a day, as all there.
+// stagingPrefix is the prefix of our directories below the repository's tmp/. It is not
+// "staging-", since libostree would take such a directory over. libostree removes ours
+// after a day, like all files there.
 const stagingPrefix = "pivot-import-"
 
-// staging is a directory with objects under their final names that are not yet
-// part of the repository. It belongs to whoever holds its lock.
+// staging is a directory with objects that are not published yet, under their final names.
+// It belongs to the process that holds its lock.
 //
-// It has the boot's id in its name: an import that was interrupted leaves it, and
-// the next one of the same boot goes on with it. After a power cut nothing in it
-// can be trusted, since it was never synced.
+// The boot ID is in its name. An interrupted import leaves it, and the next import of the
+// same boot uses what is in it. After a reboot its files cannot be trusted, since they
+// were never synced.
 type staging struct {
 	dir *os.File // locked while open
-	own bool     // made for this import alone, not to be found again
+	own bool     // a directory for this import alone, which no other one uses
 
-	created atomic.Uint64 // names for objects that have none yet
+	created atomic.Uint64 // counter for the names of createNew
 }
 
-// openStaging takes over or makes the staging directory of this boot, and
-// removes those of earlier boots.
+// openStaging opens the staging directory of this boot, which may be new, and removes those
+// of earlier boots.
 func openStaging(tmp string) (*staging, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -50,7 +51,7 @@ func openStaging(tmp string) (*staging, error) {
 	if s.dir, err = lockDir(path); err != nil {
 		return nil, err
 	}
-	if s.dir == nil { // another import is at work
+	if s.dir == nil { // another import is running
 		s.own = true
 		if path, err = os.MkdirTemp(tmp, stagingPrefix+"*"); err != nil {
 			return nil, err
@@ -65,8 +66,8 @@ func openStaging(tmp string) (*staging, error) {
 	return s, s.makeShards()
 }
 
-// leftSize adds up the files in staging directories. Some may go meanwhile: their
-// owner is at work.
+// leftSize is the size of all files in staging directories, in bytes. Files may disappear
+// meanwhile if an import is running.
 func leftSize(tmp string) (sum int64, err error) {
 	found, err := filepath.Glob(filepath.Join(tmp, stagingPrefix+"*"))
 	for _, path := range found {
@@ -87,8 +88,8 @@ func leftSize(tmp string) (sum int64, err error) {
 	return sum, err
 }
 
-// lockDir opens a directory and takes its lock; nil if somebody else has it or
-// has just removed it.
+// lockDir opens a directory and takes its lock. It returns nil if another process has the
+// lock or has just removed the directory.
 func lockDir(path string) (*os.File, error) {
 	dir, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,20 +102,20 @@ func lockDir(path string) (*os.File, error) {
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, dir.Close()
 	}
-	var opened, named fs.FileInfo
+	var locked, named fs.FileInfo
 	if err == nil {
-		opened, err = dir.Stat()
+		locked, err = dir.Stat()
 	}
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
-	if named, err = os.Stat(path); err != nil || !os.SameFile(opened, named) {
+	if named, err = os.Stat(path); err != nil || !os.SameFile(locked, named) {
 		return nil, dir.Close()
 	}
 	return dir, nil
 }
 
-// removeStale removes the directories that nobody holds, except keep.
+// removeStale removes the staging directories that are not locked, except keep.
 func removeStale(tmp, keep string) error {
 	found, err := filepath.Glob(filepath.Join(tmp, stagingPrefix+"*"))
 	if err != nil {
@@ -138,8 +139,8 @@ func removeStale(tmp, keep string) error {
 	return nil
 }
 
-// makeShards makes a directory for each first byte, as objects/ has them: a
-// directory's lock is what many writers would wait for.
+// makeShards makes a directory for each first byte of checksums, as in objects/. In a
+// single directory many writers would wait for the kernel's lock of it.
 func (s *staging) makeShards() error {
 	for i := range 256 {
 		name := fmt.Sprintf("%02x", i)
@@ -159,8 +160,8 @@ func (s *staging) makeShards() error {
 
 func (s *staging) fd() int { return int(s.dir.Fd()) }
 
-// whole lists the file objects that an interrupted import left whole, and removes
-// what else it left. Of a regular file the time is set last, to the epoch.
+// whole lists the file objects that an interrupted import left whole, and removes all other
+// files. A regular file is whole if its modification time is the epoch, which is set last.
 func (s *staging) whole() ([]ObjectName, error) {
 	var names []ObjectName
 	root := s.dir.Name()
@@ -183,7 +184,7 @@ func (s *staging) whole() ([]ObjectName, error) {
 	return names, err
 }
 
-// create makes a file for an object.
+// create creates the file of an object.
 func (s *staging) create(n ObjectName, mode uint32) (*os.File, error) {
 	name := n.path()
 	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, mode)
@@ -193,8 +194,8 @@ func (s *staging) create(n ObjectName, mode uint32) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// createNew makes a file for an object whose name is not known yet. What is left of
-// it by a crash, whole removes.
+// createNew creates a file for an object whose name is not known yet. After a crash whole
+// removes it.
 func (s *staging) createNew() (*os.File, error) {
 	name := fmt.Sprintf("new-%d", s.created.Add(1))
 	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
@@ -204,7 +205,7 @@ func (s *staging) createNew() (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// rename makes an object another one by a change of its file.
+// rename turns an object into another one: it changes the file and renames it.
 func (s *staging) rename(from, to ObjectName, change func(path string) error) error {
 	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
 	if err := unix.UtimesNanoAt(s.fd(), from.path(), now, 0); err != nil {
@@ -219,15 +220,15 @@ func (s *staging) rename(from, to ObjectName, change func(path string) error) er
 	return s.markWhole(to.path())
 }
 
-// markWhole gives a file the time by which whole knows it.
+// markWhole sets the modification time by which whole recognizes a file.
 func (s *staging) markWhole(name string) error {
 	return unix.UtimesNanoAt(s.fd(), name, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {}}, 0)
 }
 
-// path is where an object is.
+// path is the path of an object's file.
 func (s *staging) path(n ObjectName) string { return filepath.Join(s.dir.Name(), n.path()) }
 
-// drop removes an object that could not be finished.
+// drop removes an object that could not be written.
 func (s *staging) drop(n ObjectName) error {
 	if err := unix.Unlinkat(s.fd(), n.path(), 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("cannot remove %s: %w", s.path(n), err)
@@ -238,8 +239,8 @@ func (s *staging) drop(n ObjectName) error {
 // sync makes everything in the file system durable.
 func (s *staging) sync() error { return unix.Syncfs(s.fd()) }
 
-// close gives the directory up; what is in it stays for the next import of this
-// boot only if keep is set and that can find it.
+// close releases the lock. The files stay for the next import of this boot if keep is set,
+// unless the directory is own, which no other import would find.
 func (s *staging) close(keep bool) error {
 	var err error
 	if !keep || s.own {

@@ -9,7 +9,8 @@ import (
 	"machine-pivot/internal/guard"
 )
 
-// noting remembers the failure of a stream, so that it can be told from wrong content.
+// noting remembers the error of a stream, so that it can be distinguished from wrong
+// content.
 type noting struct {
 	from   io.Reader
 	to     io.Writer
@@ -32,8 +33,8 @@ func (s *noting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// blame says whose fault err is: the stream's, which could not be read, ours, if we
-// panicked, or the object's, which is not what it should be.
+// blame is the error to return for an object that could not be read: that of the stream, if
+// it failed, or a panic of this program, or else a CorruptError.
 func (s *noting) blame(n ObjectName, err error) error {
 	if s.failed != nil {
 		return fmt.Errorf("cannot read object %s: %w", n, s.failed)

@@ -12,18 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sysroot reads the deployments of a host. It never writes: that is libostree's.
+// Sysroot reads the deployments of a host. It never writes; libostree does.
 type Sysroot struct {
 	root     string // what the host sees as "/"
 	physical string // the root of the file system that holds /ostree
 }
 
-// ErrNotBooted says that the running system is not an ostree deployment.
+// ErrNotBooted is the error on a system that is not booted from an ostree deployment.
 var ErrNotBooted = errors.New("not booted from an ostree deployment")
 
-// OpenSysroot is the sysroot of the host whose root directory is given: on a
-// booted host the physical root is its /sysroot; a directory that is no booted
-// host is the physical root itself.
+// OpenSysroot is the sysroot of the host with a root directory. On a booted host the
+// physical root is /sysroot below it; otherwise the directory is itself the physical root.
 func OpenSysroot(root string) *Sysroot {
 	s := &Sysroot{root: root, physical: root}
 	if _, err := os.Stat(filepath.Join(root, "sysroot/ostree/deploy")); err == nil {
@@ -46,8 +45,8 @@ type Deployment struct {
 	DeploymentRef
 	Path   string    // its root directory
 	Origin Origin    // where it came from
-	Entry  BootEntry // zero if it has none
-	Base   Checksum  // the commit that packages are layered on; without any the deployed one
+	Entry  BootEntry // its boot entry; zero if it has none
+	Base   Checksum  // the commit below layered packages; the deployed one if there are none
 }
 
 // DeploymentRef names a deployment.
@@ -60,8 +59,8 @@ type DeploymentRef struct {
 // ID is STATEROOT-CHECKSUM.SERIAL, as rpm-ostree names it.
 func (d DeploymentRef) ID() string { return fmt.Sprintf("%s-%s.%d", d.Stateroot, d.Checksum, d.Serial) }
 
-// Booted finds the deployment that runs: the one whose directory is the root
-// directory, by device and inode (ostree-sysroot.c).
+// Booted is the booted deployment: the one whose directory is the root directory, by device
+// and inode (ostree-sysroot.c).
 func (s *Sysroot) Booted() (Deployment, error) {
 	if _, err := os.Stat(filepath.Join(s.root, "run/ostree-booted")); err != nil {
 		return Deployment{}, ErrNotBooted
@@ -80,14 +79,14 @@ func (s *Sysroot) Booted() (Deployment, error) {
 		}
 		ref, err := refOf(dir)
 		if err != nil {
-			continue // its .origin file, or something foreign
+			continue // an .origin file, or not ostree's
 		}
 		return s.Deployment(ref)
 	}
 	return Deployment{}, fmt.Errorf("cannot find the booted deployment: none below %s/ostree/deploy is the root directory", s.physical)
 }
 
-// inode is the identity of a directory.
+// inode identifies a directory.
 type inode struct{ dev, ino uint64 }
 
 func statInode(path string) (inode, error) {
@@ -98,7 +97,7 @@ func statInode(path string) (inode, error) {
 	return inode{st.Dev, st.Ino}, nil
 }
 
-// refOf reads a deployment's name out of its path …/STATEROOT/deploy/CHECKSUM.SERIAL.
+// refOf reads a deployment's name from its path …/STATEROOT/deploy/CHECKSUM.SERIAL.
 func refOf(dir string) (ref DeploymentRef, err error) {
 	ref.Stateroot = filepath.Base(filepath.Dir(filepath.Dir(dir)))
 	checksum, serial, err := parseTargetName(filepath.Base(dir))
@@ -117,8 +116,7 @@ func parseTargetName(name string) (Checksum, int, error) {
 	return c, serial, err
 }
 
-// Deployment reads what stands beside a deployment's directory, and what it is
-// layered on. Its boot entry is not looked for.
+// Deployment reads a deployment's origin and base. Its boot entry is not read.
 func (s *Sysroot) Deployment(ref DeploymentRef) (Deployment, error) {
 	dir := filepath.Join(s.physical, "ostree/deploy", ref.Stateroot, "deploy", fmt.Sprintf("%s.%d", ref.Checksum, ref.Serial))
 	d := Deployment{DeploymentRef: ref, Path: dir, Base: ref.Checksum}
@@ -137,8 +135,8 @@ func (s *Sysroot) Deployment(ref DeploymentRef) (Deployment, error) {
 	return d, nil
 }
 
-// base is the commit that another was layered on, which may be itself: an origin
-// can ask for changes that need no commit of their own.
+// base is the commit to which packages were added to make another commit, or that commit
+// itself: an origin may ask for changes that need no new commit.
 func (s *Sysroot) base(commit Checksum) (Checksum, error) {
 	repo, err := OpenRepo(s.RepoPath())
 	if err != nil {

@@ -66,7 +66,7 @@ func Inspect(in Input) Result {
 	manager := c.manager(in)
 	c.againstManager(result.Workloads, manager, in)
 	if in.Machine.known() {
-		result.Pools = pools(in.Machine.OnlineAfter(in.Line), result.Workloads, manager)
+		result.Pools = poolsOf(in.Machine.OnlineAfter(in.Line), result.Workloads, manager)
 		c.leftOver(*result.Pools, result.Workloads)
 	}
 	result.Problems = c.problems

@@ -189,9 +189,9 @@ type Pools struct {
 	Rest      CPUSet    `json:"rest"`      // what no workload is pinned to
 }
 
-// pools shares the CPUs out as the CPU manager does: the shared pool holds the
+// poolsOf shares the CPUs out as the CPU manager does: the shared pool holds the
 // reserved CPUs too, unless it was told to reserve strictly.
-func pools(online CPUSet, workloads Workloads, m manager) *Pools {
+func poolsOf(online CPUSet, workloads Workloads, m manager) *Pools {
 	p := &Pools{Online: online, Workloads: workloads, Shared: online.Difference(m.dedicated()), Rest: online}
 	for _, set := range workloads {
 		p.Rest = p.Rest.Difference(set)

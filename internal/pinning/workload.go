@@ -117,8 +117,8 @@ type resources struct {
 	CPULimit  int64  `toml:"cpulimit"`
 }
 
-// dropIn is what a file of CRI-O's configuration says.
-type dropIn struct {
+// configFile is what a file of CRI-O's configuration says.
+type configFile struct {
 	workloads map[string]workload
 	infra     *string    // infra_ctr_cpuset as given; nil if it is not set here
 	ignored   []toml.Key // of workloads, that CRI-O does not know
@@ -138,13 +138,13 @@ func (w workload) partitions() bool { return strings.HasPrefix(w.activation, Act
 
 // parseDropIn reads any file of CRI-O's configuration. The report has what keeps CRI-O
 // from reading it.
-func parseDropIn(path string, data []byte) (dropIn, problem.Report) {
+func parseDropIn(path string, data []byte) (configFile, problem.Report) {
 	var parsed configuration
 	meta, err := toml.Decode(string(data), &parsed)
 	if err != nil {
-		return dropIn{}, problem.Report{problem.Errorf(path, "cannot parse the CRI-O drop-in: %v", err)}
+		return configFile{}, problem.Report{problem.Errorf(path, "cannot parse the CRI-O drop-in: %v", err)}
 	}
-	read := dropIn{workloads: map[string]workload{}, infra: parsed.Crio.Runtime.Infra}
+	read := configFile{workloads: map[string]workload{}, infra: parsed.Crio.Runtime.Infra}
 	for _, key := range meta.Undecoded() {
 		if strings.HasPrefix(strings.ToLower(key.String())+".", "crio.runtime.workloads.") {
 			read.ignored = append(read.ignored, key)

@@ -48,12 +48,12 @@ func JSON(document []byte) []byte {
 
 // Writer escapes what is written to w, but for line feeds. Each Write is taken for
 // whole characters.
-func Writer(w io.Writer) io.Writer { return writer{w} }
+func Writer(w io.Writer) io.Writer { return escapingWriter{w} }
 
-type writer struct{ w io.Writer }
+type escapingWriter struct{ w io.Writer }
 
 // Write implements io.Writer.
-func (w writer) Write(p []byte) (int, error) {
+func (w escapingWriter) Write(p []byte) (int, error) {
 	var b bytes.Buffer
 	for line := range bytes.Lines(p) {
 		text, feed := bytes.CutSuffix(line, []byte("\n"))

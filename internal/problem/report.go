@@ -58,11 +58,11 @@ const maxProblems = 500
 // Add adds problems; the text of each is bounded and kept on its line.
 func (r *Report) Add(problems ...Problem) {
 	for _, p := range problems {
-		r.add(p)
+		r.append(p)
 	}
 }
 
-func (r *Report) add(p Problem) {
+func (r *Report) append(p Problem) {
 	switch n := len(*r); {
 	case n > maxProblems:
 		if last := &(*r)[n-1]; p.Severity == Error {

@@ -4,25 +4,126 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/retry"
 )
 
 func TestWait(t *testing.T) {
-	b := retry.Backoff{First: time.Second, Cap: 30 * time.Second}
+	p := retry.Policy{First: time.Second, Cap: 30 * time.Second}
 	for n, most := range map[int]time.Duration{
 		1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 6: 30 * time.Second, math.MaxInt: 30 * time.Second,
 	} {
 		for range 100 {
-			if got := b.Wait(n); got > most || got < most*3/4 {
+			if got := p.Wait(n); got > most || got < most*3/4 {
 				t.Errorf("after %d failures: %s, want up to a quarter less than %s", n, got, most)
 			}
 		}
 	}
-	if got := (retry.Backoff{}).Wait(3); got != 0 {
+	if got := (retry.Policy{}).Wait(3); got != 0 {
 		t.Errorf("the zero value waits %s", got)
+	}
+}
+
+// down is work that never succeeds, for a reason that may pass.
+func down(context.Context) error {
+	return fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
+}
+
+// onClock is a policy whose clock moves only while it waits, and the waits.
+func onClock(p retry.Policy) (retry.Policy, *[]time.Duration) {
+	var waits []time.Duration
+	clock := time.Now()
+	p.Now = func() time.Time { return clock }
+	p.Sleep = func(_ context.Context, d time.Duration) error {
+		waits, clock = append(waits, d), clock.Add(d)
+		return nil
+	}
+	return p, &waits
+}
+
+// TestDoIsBounded (P7): work is not repeated for longer than the bound, nor more often
+// than allowed, and the last failure is named.
+func TestDoIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		policy retry.Policy
+		tries  int // at most
+		took   time.Duration
+	}{
+		{retry.Policy{}, 1, 0},
+		{retry.Policy{First: time.Second, Cap: 4 * time.Second, Bound: time.Minute}, 25, time.Minute},
+		{retry.Policy{First: time.Second, Cap: 4 * time.Second, Tries: 3}, 3, 3 * time.Second},
+		{retry.Policy{First: time.Second, Cap: time.Second, Tries: 100, Bound: time.Minute}, 81, time.Minute},
+	} {
+		p, waits := onClock(c.policy)
+		err := p.Do(t.Context(), nil, down)
+		if fault.KindOf(err) != fault.Unavailable || fault.HintOf(err) != "start the registry" {
+			t.Errorf("%+v: %v, hint %q", c.policy, err, fault.HintOf(err))
+		}
+		if !strings.HasPrefix(err.Error(), "gave up after ") || !strings.HasSuffix(err.Error(), ": connection refused") {
+			t.Errorf("%+v: %v", c.policy, err)
+		}
+		var sum time.Duration
+		for _, w := range *waits {
+			sum += w
+		}
+		if len(*waits)+1 > c.tries || sum > c.took || sum < c.took/2 {
+			t.Errorf("%+v: %d tries in %s, want at most %d in at most %s", c.policy, len(*waits)+1, sum, c.tries, c.took)
+		}
+	}
+}
+
+// TestDoHasJitter: machines that failed together do not come back together.
+func TestDoHasJitter(t *testing.T) {
+	first := map[time.Duration]bool{}
+	for range 20 {
+		p, waits := onClock(retry.Policy{First: time.Second, Cap: time.Second, Tries: 2})
+		if err := p.Do(t.Context(), nil, down); err == nil || len(*waits) != 1 {
+			t.Fatalf("waits %v, %v", *waits, err)
+		}
+		first[(*waits)[0]] = true
+	}
+	if len(first) < 2 {
+		t.Errorf("20 machines wait alike: %v", first)
+	}
+}
+
+// TestDo repeats only what may pass, and says why it waits.
+func TestDo(t *testing.T) {
+	p, _ := onClock(retry.Policy{First: time.Second, Cap: time.Second, Tries: 10})
+	tries, reported := 0, 0
+	waiting := func(err error, try int, wait time.Duration) {
+		if reported++; try != reported || wait > time.Second || fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("wait %d: %v, %d, %s", reported, err, try, wait)
+		}
+	}
+	err := p.Do(t.Context(), waiting, func(ctx context.Context) error {
+		if tries++; tries < 4 {
+			return down(ctx)
+		}
+		return nil
+	})
+	if err != nil || tries != 4 || reported != 3 {
+		t.Errorf("%d tries, %d waits, %v", tries, reported, err)
+	}
+	tries = 0
+	refused := fault.New(fault.Refused, "unauthorized")
+	if err := p.Do(t.Context(), waiting, func(context.Context) error { tries++; return refused }); err != error(refused) || tries != 1 {
+		t.Errorf("%d tries, %v", tries, err)
+	}
+}
+
+// TestDoIsCancelled: an end of the waiting says why it ended, and what was waited for.
+func TestDoIsCancelled(t *testing.T) {
+	reason := fault.New(fault.Later, "the initramfs waits no longer")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	p := retry.Policy{First: time.Hour, Cap: time.Hour, Tries: 2}
+	err := p.Do(ctx, func(error, int, time.Duration) { cancel(reason) }, down)
+	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "connection refused") || fault.KindOf(err) != fault.Later {
+		t.Errorf("%v", err)
 	}
 }
 

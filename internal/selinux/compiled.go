@@ -10,28 +10,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Versions of compiled contexts (libselinux, label_file.h). Those before are of
-// releases that no supported OS has.
+// Versions of compiled contexts (libselinux, label_file.h). No supported OS has older ones.
 const (
 	compiledMagic = 0xf97cff8a
 	compiledList  = 5 // one list of patterns, numbers in the machine's order
 	compiledTree  = 6 // patterns by directory, numbers big-endian
 )
 
-// errUnknownVersion is a compiled file that this package cannot read. libselinux reads
-// the text in place of one that is too new for it.
+// errUnknownVersion is the error of a compiled file in an unknown version. The text is then
+// read instead, as libselinux does.
 var errUnknownVersion = errors.New("unknown version")
 
-// line is a line of a file of patterns, or what a compiled file has of it.
+// line is a line of a file of patterns, from its text or its compiled form.
 type line struct {
 	pattern string
-	mode    uint32 // S_IFMT, 0 for any
-	label   string // perhaps none
-	number  uint32 // in its file; of literal patterns it does not count
+	mode    uint32 // the file type (S_IFMT), 0 for any
+	label   string // may be "<<none>>"
+	number  uint32 // of the line in its file; not used for literal patterns
 }
 
-// parseCompiled reads compiled contexts (sefcontext_compile(8)): the same patterns and
-// labels as text, in the same order.
+// parseCompiled reads compiled contexts (sefcontext_compile(8)). They have the same patterns
+// and labels as the text, in the same order.
 func parseCompiled(data []byte) ([]line, error) {
 	r := &compiledReader{data: data, order: binary.LittleEndian}
 	magic := r.u32()
@@ -59,7 +58,7 @@ func parseCompiled(data []byte) ([]line, error) {
 	return r.lines, r.err
 }
 
-// compiledReader reads from the front of data; after the first error all is zero.
+// compiledReader reads from the start of data. After the first error it returns zeroes.
 type compiledReader struct {
 	data     []byte
 	order    binary.ByteOrder
@@ -73,7 +72,7 @@ func (r *compiledReader) take(n uint64) []byte {
 		r.err = errors.New("the compiled contexts are cut short")
 	}
 	if r.err != nil {
-		return make([]byte, min(n, 8)) // of a number
+		return make([]byte, min(n, 8)) // enough for any number
 	}
 	taken := r.data[:n]
 	r.data = r.data[n:]
@@ -90,7 +89,7 @@ func (r *compiledReader) text(n uint64) string {
 	return strings.TrimSuffix(string(r.take(n)), "\x00")
 }
 
-// list reads version 5: the directories that patterns share, then the patterns.
+// list reads version 5: the directories in which patterns lie, then the patterns.
 func (r *compiledReader) list() {
 	for range r.u32() {
 		if r.skip(uint64(r.u32()) + 1); r.failed() {
@@ -121,7 +120,7 @@ func (r *compiledReader) tree() {
 	slices.SortStableFunc(r.lines, func(a, b line) int { return int(int64(a.number) - int64(b.number)) })
 }
 
-// maxNodes bounds how deep directories are: libselinux has three.
+// maxNodes bounds the depth of directories. libselinux writes three levels.
 const maxNodes = 16
 
 func (r *compiledReader) node(depth int) {
@@ -150,7 +149,7 @@ func (r *compiledReader) node(depth int) {
 	}
 }
 
-// context is a label by its number, from 1.
+// context reads the number of a label, counted from 1, and returns the label.
 func (r *compiledReader) context() string {
 	n := int(r.u32())
 	if r.failed() || n < 1 || n > len(r.contexts) {
@@ -160,7 +159,7 @@ func (r *compiledReader) context() string {
 	return r.contexts[n-1]
 }
 
-// kind is a file type by its number.
+// kind reads the number of a file type, and returns the type (S_IFMT).
 func (r *compiledReader) kind() uint32 {
 	kinds := [...]uint32{0, unix.S_IFDIR, unix.S_IFCHR, unix.S_IFBLK, unix.S_IFSOCK, unix.S_IFIFO, unix.S_IFLNK, unix.S_IFREG}
 	n := int(r.u8())

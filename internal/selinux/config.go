@@ -1,11 +1,11 @@
-// Package selinux knows which label a system's SELinux policy gives a file, and what
-// the running kernel's policy thinks of a label.
+// Package selinux finds the label that a system's SELinux policy has for a file, and asks
+// the running kernel whether it knows a label.
 //
-// It reads file_contexts(5) itself. setfiles(8) would not do: it wants each label of a
-// policy to be known to the running one, which those of a newer system are not.
+// It reads file_contexts(5) itself. setfiles(8) cannot be used: it fails unless the running
+// policy knows each label, and it does not know all of a newer system's.
 //
-// Sources: selinux_config(5), file_contexts(5), selabel_file(5); the precedence of
-// patterns is that of libselinux (label_file.c), against which the tests hold it.
+// Sources: selinux_config(5), file_contexts(5), selabel_file(5). The precedence of patterns
+// is that of libselinux (label_file.c); tests compare the results.
 package selinux
 
 import (
@@ -17,12 +17,12 @@ import (
 	"strings"
 )
 
-// Files reads a configuration of SELinux: each file by its name below /etc/selinux. A
-// file that is not there is an fs.ErrNotExist.
+// Files reads a file of an SELinux configuration by its name below /etc/selinux. For one
+// that does not exist the error is an fs.ErrNotExist.
 type Files func(name string) ([]byte, error)
 
-// In is the configuration in a directory, as /etc/selinux. Compiled contexts that are
-// older than their text are not there.
+// In reads the configuration in a directory, such as /etc/selinux. Compiled contexts that
+// are older than their text count as missing, as for libselinux.
 func In(dir string) Files {
 	return func(name string) ([]byte, error) {
 		file := filepath.Join(dir, name)
@@ -66,8 +66,8 @@ func (f Files) Config() (Config, error) {
 	return c, nil
 }
 
-// On reports whether a system that is configured so runs with SELinux, unless its
-// kernel has none.
+// On reports whether a system with this configuration runs with SELinux, if its kernel
+// supports it.
 func (c Config) On() bool {
 	return strings.HasPrefix(c.Mode, "enforcing") || strings.HasPrefix(c.Mode, "permissive") // as libselinux reads it
 }

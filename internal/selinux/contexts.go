@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// contextsDir is where a policy keeps what it says of files.
+// contextsDir is the directory of a policy with its file contexts.
 const contextsDir = "contexts/files"
 
-// The files there. Of two patterns that match, that of a later file counts.
+// The files there. Of two patterns that match, the one in the later file counts.
 const (
 	contextsFile = "file_contexts"
 	subsFile     = contextsFile + ".subs"
@@ -26,20 +26,20 @@ func patternFiles() []string {
 	return []string{contextsFile, contextsFile + ".homedirs", contextsFile + ".local"}
 }
 
-// Contexts are what a policy says of files: which path gets which label. They can
-// be asked from several goroutines at once.
+// Contexts are the file contexts of a policy: which path has which label. They may be used
+// by several goroutines at once.
 type Contexts struct {
-	digest         [sha256.Size]byte  // of all that was read
-	literals       map[string][]*spec // by path, in order
+	digest         [sha256.Size]byte  // of all files that were read
+	literals       map[string][]*spec // patterns that match one path only, by that path, in order
 	patterns       *stem
 	subs, distSubs substitutions
 }
 
-// Contexts reads what a policy says of files; only its file_contexts must be there.
+// Contexts reads the file contexts of a policy. Only the file file_contexts must exist.
 //
-// Of a file that is there compiled too (".bin"), the compiled one counts, as for
-// libselinux where it is not older than the text: in a tree of ostree all files have
-// the same time.
+// If there is a compiled form (".bin") of a file, it is read in place of the text. So does
+// libselinux, unless the compiled form is older; in an ostree tree all files have the same
+// time.
 func (f Files) Contexts(policy string) (*Contexts, error) {
 	if policy == "" {
 		return nil, errors.New("cannot read SELinux's file contexts: /etc/selinux/config names no SELINUXTYPE")
@@ -74,13 +74,13 @@ func (f Files) Contexts(policy string) (*Contexts, error) {
 	return c, nil
 }
 
-// Same reports whether two policies, each of which may be nil, are known to say the same
-// of all files: they were read from the same text.
+// Same reports whether two contexts were read from the same files, so that they have the
+// same labels. Either may be nil.
 func (c *Contexts) Same(other *Contexts) bool {
 	return c != nil && other != nil && c.digest == other.digest
 }
 
-// readLines reads a file of patterns, compiled or not.
+// readLines reads a file of patterns, in its compiled form if there is one.
 func readLines(read func(name string) ([]byte, error), name string) ([]line, error) {
 	compiled, err := read(name + compiledSuffix)
 	if err == nil {
@@ -103,8 +103,8 @@ func readLines(read func(name string) ([]byte, error), name string) ([]line, err
 	return lines, nil
 }
 
-// Label is the label of a file by its absolute path and type; false if the policy has
-// none for it. A pattern that cannot be matched here is a PatternError.
+// Label is the label of a file with an absolute path and a type. known is false if the
+// policy has none for it. If a pattern cannot be evaluated the error is a PatternError.
 func (c *Contexts) Label(name string, mode fs.FileMode) (label string, known bool, err error) {
 	name = bytewise(c.distSubs.apply(c.subs.apply(squeeze(name))))
 	kind := unixType(mode)
@@ -125,7 +125,7 @@ func (c *Contexts) Label(name string, mode fs.FileMode) (label string, known boo
 	return "", false, nil
 }
 
-// squeeze makes one slash of several and removes those at the end.
+// squeeze replaces several slashes by one, and removes those at the end.
 func squeeze(path string) string {
 	for strings.Contains(path, "//") {
 		path = strings.ReplaceAll(path, "//", "/")
@@ -136,8 +136,8 @@ func squeeze(path string) string {
 	return path
 }
 
-// bytewise has one character for each byte, so that "." matches a byte, as it does
-// for libselinux, and not a character of several.
+// bytewise is a text with one character for each byte of s, so that "." in a pattern matches
+// a byte, as in libselinux, and not a character of several bytes.
 func bytewise(s string) string {
 	for i := range len(s) {
 		if s[i] < 0x80 {

@@ -16,7 +16,7 @@ var fileTypes = [...]struct {
 	{unix.S_IFIFO, fs.ModeNamedPipe}, {unix.S_IFSOCK, fs.ModeSocket},
 }
 
-// Type is the type in a mode of the kernel (S_IFMT).
+// Type is the file type in a mode of the kernel (S_IFMT).
 func Type(mode uint32) fs.FileMode {
 	for _, t := range fileTypes {
 		if t.unix == mode&unix.S_IFMT {
@@ -26,7 +26,7 @@ func Type(mode uint32) fs.FileMode {
 	return fs.ModeIrregular
 }
 
-// unixType is the other way round; 0 if there is none.
+// unixType is the reverse of Type; 0 if there is no such type.
 func unixType(mode fs.FileMode) uint32 {
 	for _, t := range fileTypes {
 		if t.mode == mode.Type() {

@@ -11,31 +11,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel is the SELinux of a running kernel, as its file system shows it
-// (Documentation/ABI of the kernel; libselinux's security_check_context and
-// security_compute_av).
+// Kernel asks the running kernel's SELinux through its file system (Documentation/ABI of the
+// kernel; libselinux's security_check_context and security_compute_av).
 type Kernel struct {
 	Dir  string // its file system: /sys/fs/selinux
-	Self string // the label of the process: /proc/self/attr/current
+	Self string // the file with the process's label: /proc/self/attr/current
 }
 
-// Running is the SELinux of the kernel that a system runs on, by its root directory.
+// Running is the kernel of the system with a root directory.
 func Running(root string) Kernel {
 	return Kernel{Dir: filepath.Join(root, "sys/fs/selinux"), Self: filepath.Join(root, "proc/self/attr/current")}
 }
 
-// Loaded reports whether there is a policy.
+// Loaded reports whether a policy is loaded.
 func (k Kernel) Loaded() bool {
 	_, err := os.Stat(filepath.Join(k.Dir, "enforce"))
 	return err == nil
 }
 
-// ErrUnknown is the cause where a file cannot get a label that the running policy
-// does not know.
+// ErrUnknown is the error for a label that cannot be stored because the running policy does
+// not know it.
 var ErrUnknown = errors.New("the running SELinux policy does not know the label, and does not let this program store what it does not know")
 
-// Check is an error, ErrUnknown, if this process cannot give a file a label because
-// the policy does not know it. Nothing is tried: that would be noted as a denial.
+// Check returns ErrUnknown if this process cannot give a file a label because the policy
+// does not know it. It asks and does not try: a failed try would be logged as a denial.
 func (k Kernel) Check(label string) error {
 	if k.Knows(label) {
 		return nil
@@ -46,8 +45,8 @@ func (k Kernel) Check(label string) error {
 	return ErrUnknown
 }
 
-// Knows reports whether the policy knows a label, or there is none. Where the policy
-// does not answer such questions it seems to: what is tried later decides.
+// Knows reports whether the policy knows a label, or no policy is loaded. It also returns
+// true if the policy does not let this process ask; storing the label then decides.
 func (k Kernel) Knows(label string) bool {
 	if !k.Loaded() {
 		return true
@@ -61,8 +60,8 @@ func (k Kernel) Knows(label string) bool {
 	return !errors.Is(err, unix.EINVAL)
 }
 
-// StoresUnknown reports whether this process may give files labels that the policy
-// does not know: by the permission mac_admin, or because the policy is not enforced.
+// StoresUnknown reports whether this process may store labels that the policy does not know:
+// it has the permission mac_admin, or the policy is not enforced.
 func (k Kernel) StoresUnknown() (bool, error) {
 	enforce, err := k.number("enforce")
 	if err != nil || enforce == 0 {
@@ -80,7 +79,7 @@ func (k Kernel) StoresUnknown() (bool, error) {
 	return allowed&(1<<(permission-1)) != 0, err
 }
 
-// allowed are the permissions of a class that this process has over itself.
+// allowed are the permissions, as bits, that this process has for a class on its own label.
 func (k Kernel) allowed(class uint64) (uint64, error) {
 	self, err := os.ReadFile(k.Self)
 	if err != nil {
@@ -104,14 +103,14 @@ func (k Kernel) allowed(class uint64) (uint64, error) {
 	if len(fields) < 1 {
 		return 0, fmt.Errorf("cannot ask SELinux: it says %q", answer[:n])
 	}
-	const permissive = "1" // of the domain, in the flags
+	const permissive = "1" // the flag of a permissive domain
 	if len(fields) > 5 && fields[5] == permissive {
 		return ^uint64(0), nil
 	}
 	return strconv.ParseUint(fields[0], 16, 64)
 }
 
-// number reads a file that holds a number.
+// number reads a file with a number.
 func (k Kernel) number(name string) (uint64, error) {
 	text, err := os.ReadFile(filepath.Join(k.Dir, name))
 	if err != nil {

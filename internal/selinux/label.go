@@ -27,7 +27,7 @@ func LabelOf(file string) (string, error) {
 	return strings.TrimRight(string(buffer[:n]), "\x00"), nil
 }
 
-// SetLabel gives a file or link a label, unless it has it.
+// SetLabel sets the label of a file or link, unless it has that label already.
 func SetLabel(file, label string) error {
 	have, err := LabelOf(file)
 	if err != nil || have == label {
@@ -39,8 +39,8 @@ func SetLabel(file, label string) error {
 	return nil
 }
 
-// Inherit gives a file that has no label the one of its directory, if that has one, as
-// most policies do.
+// Inherit gives a file without a label its directory's, if that has one. This is what most
+// policies do for new files.
 func Inherit(file string) error {
 	have, err := LabelOf(file)
 	if err != nil || have != "" {
@@ -53,10 +53,10 @@ func Inherit(file string) error {
 	return SetLabel(file, label)
 }
 
-// Each calls f with a file, and with all that are below it on the same file system,
-// and the labels that the policy has for them. name is the path that the first one
-// will have. Files that the policy has no label for are left out, and so are
-// regular files with more than one name: their label is of another name of theirs.
+// Each calls f with a file, and each file below it on the same file system, and the label
+// that the policy has for it. name is the path that the first file will have in the new
+// system. Files for which the policy has no label are skipped, and so are regular files
+// with several hard links, whose label may be that of another name.
 func (c *Contexts) Each(file, name string, f func(file, label string) error) error {
 	var device uint64
 	return filepath.WalkDir(file, func(found string, d fs.DirEntry, err error) error {
@@ -83,13 +83,13 @@ func (c *Contexts) Each(file, name string, f func(file, label string) error) err
 	})
 }
 
-// Apply gives a file, and all below it as Each finds them, the policy's labels.
+// Apply sets the policy's labels for a file and those below it, as Each finds them.
 func (c *Contexts) Apply(file, name string) error { return c.Each(file, name, SetLabel) }
 
-// Check is an error if one of them has another label.
+// Check is an error if one of these files has another label.
 func (c *Contexts) Check(file, name string) error { return c.Each(file, name, CheckLabel) }
 
-// CheckLabel is an error if a file has another label.
+// CheckLabel is an error if a file does not have the label.
 func CheckLabel(file, label string) error {
 	have, err := LabelOf(file)
 	if err == nil && have != label {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// none stands in place of a label for "no label".
+// none stands in place of a label where files get no label.
 const none = "<<none>>"
 
 // parseText reads a file of patterns: "PATTERN [-TYPE] LABEL".
@@ -29,7 +29,7 @@ func parseText(text string) (lines []line, err error) {
 	return lines, nil
 }
 
-// add adds lines after all others.
+// add adds lines behind those that were added before.
 func (c *Contexts) add(lines []line) {
 	for _, l := range lines {
 		s := newSpec(l)
@@ -84,8 +84,8 @@ func fileType(flag string) (uint32, bool) {
 	return 0, false
 }
 
-// substitutions are equivalences of paths: what begins with from is looked up as
-// if it began with to.
+// substitutions are equivalent paths: a path that begins with from is looked up as if it
+// began with to.
 type substitutions []struct{ from, to string }
 
 // parseSubstitutions reads the lines "FROM TO".
@@ -100,7 +100,7 @@ func parseSubstitutions(text string) (subs substitutions) {
 	return subs
 }
 
-// apply replaces the beginning of a path, once: by the last line that fits.
+// apply replaces the beginning of a path once, by the last line that matches.
 func (subs substitutions) apply(path string) string {
 	for i := len(subs) - 1; i >= 0; i-- {
 		rest, ok := strings.CutPrefix(path, subs[i].from)

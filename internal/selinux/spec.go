@@ -9,18 +9,18 @@ import (
 	"sync"
 )
 
-// spec is one line: a pattern and the label of what it matches.
+// spec is a pattern and the label of the paths that match it.
 type spec struct {
 	pattern string
 	mode    uint32 // the file type that it is for (S_IFMT), 0 for any
-	label   string // "" for none
-	order   int    // among all patterns: the highest that matches counts
+	label   string // "" for no label
+	order   int    // among all patterns; of those that match the highest counts
 
-	prefix string // what all paths that match begin with
-	tree   bool   // prefix(/.*)?, the most frequent form: no regular expression is needed
+	prefix string // with which all matching paths begin
+	tree   bool   // the pattern is prefix(/.*)?, which needs no regular expression
 
 	compile sync.Once // regular expressions are compiled when they are first needed
-	part    string    // what all paths that match have somewhere
+	part    string    // a text that all matching paths contain
 	regex   *regexp.Regexp
 	err     error
 }
@@ -30,7 +30,7 @@ func (s *spec) fits(mode uint32) bool {
 	return s.mode == 0 || s.mode == mode
 }
 
-// newSpec finds out what makes matching fast.
+// newSpec prepares a line for matching.
 func newSpec(l line) *spec {
 	s := &spec{pattern: l.pattern, mode: l.mode, label: l.label}
 	if l.label == none {
@@ -46,7 +46,7 @@ func newSpec(l line) *spec {
 	return s
 }
 
-// matches reports whether the whole path matches.
+// matches reports whether the pattern matches the whole path.
 func (s *spec) matches(path string) (bool, error) {
 	rest, ok := strings.CutPrefix(path, s.prefix)
 	if !ok || s.tree {
@@ -64,11 +64,12 @@ func (s *spec) matches(path string) (bool, error) {
 		}
 		s.part = literalPart(s.pattern)
 	})
-	// Most paths that are not matched lack the part, which is found out far faster.
+	// Most paths that do not match lack the part, which is faster to find out.
 	return s.err == nil && strings.Contains(path, s.part) && s.regex.MatchString(path), s.err
 }
 
-// PatternError is a pattern that libselinux may know, but not this package.
+// PatternError is the error of a pattern that libselinux may accept, but this package does
+// not.
 type PatternError struct {
 	Pattern string
 	Err     error
@@ -81,11 +82,11 @@ func (e *PatternError) Error() string {
 func (e *PatternError) Unwrap() error { return e.Err }
 
 const (
-	meta    = `.^$?*+|[({])}` // what is not itself in a pattern
-	escaped = meta + `\-_,/`  // what is itself after a backslash
+	meta    = `.^$?*+|[({])}` // characters with a special meaning in a pattern
+	escaped = meta + `\-_,/`  // characters that stand for themselves after a backslash
 )
 
-// literal is the one path that a pattern without metacharacters stands for.
+// literal is the only path that a pattern without metacharacters matches.
 func literal(pattern string) (path string, ok bool) {
 	path, rest := scanLiteral(pattern)
 	return path, rest == ""
@@ -108,7 +109,7 @@ func scanLiteral(pattern string) (path, rest string) {
 	return b.String(), ""
 }
 
-// literalPrefix is what all that a pattern matches begins with.
+// literalPrefix is the text with which all matches of a pattern begin.
 func literalPrefix(pattern string) string {
 	prefix, rest := scanLiteral(pattern)
 	if rest != "" && strings.IndexByte("?*{", rest[0]) >= 0 && prefix != "" {
@@ -117,9 +118,8 @@ func literalPrefix(pattern string) string {
 	return prefix
 }
 
-// literalPart is the longest text that all that a pattern matches has somewhere, but
-// for that at the beginning, which literalPrefix knows. The pattern is one that can be
-// compiled.
+// literalPart is the longest text that all matches of a pattern contain after their
+// literalPrefix. The pattern must be a valid one.
 func literalPart(pattern string) (part string) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil || re.Op != syntax.OpConcat {
@@ -133,9 +133,9 @@ func literalPart(pattern string) (part string) {
 	return part
 }
 
-// hasAlternatives reports whether "|" stands outside of parentheses. What that means
-// differs between libselinux's releases, which take the beginning of the first
-// alternative for that of all.
+// hasAlternatives reports whether "|" stands outside of parentheses. Releases of libselinux
+// differ in what that means: some take the prefix of the first alternative for that of
+// all.
 func hasAlternatives(pattern string) bool {
 	depth, class := 0, false
 	for i := 0; i < len(pattern); i++ {
@@ -149,7 +149,7 @@ func hasAlternatives(pattern string) bool {
 			if strings.HasPrefix(pattern[i+1:], "^") {
 				i++
 			}
-			i++ // a bracket that comes first is a member
+			i++ // a bracket as first member of a class does not close it
 		case c == '(':
 			depth++
 		case c == ')':

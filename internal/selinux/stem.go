@@ -2,19 +2,19 @@ package selinux
 
 import "strings"
 
-// maxStems is how many directories the patterns are sorted by.
+// maxStems is by how many leading directories patterns are indexed.
 const maxStems = 3
 
-// stem has the patterns whose paths all lie in one directory, and those of the
-// directories below it: of a policy's thousands of patterns a path is held against
-// few.
+// stem is a node of a tree of directories, with the patterns all of whose matches lie in
+// that directory. With it a path is matched against few of a policy's thousands of
+// patterns.
 type stem struct {
 	specs []*spec // in order
 	below map[string]*stem
 	count int // of all patterns; in the root only
 }
 
-// add adds a pattern after all others.
+// add adds a pattern behind all others.
 func (root *stem) add(s *spec) {
 	s.order = root.count
 	root.count++
@@ -33,7 +33,7 @@ func (root *stem) add(s *spec) {
 	at.specs = append(at.specs, s)
 }
 
-// stems are the first directories in a path or its beginning.
+// stems are the leading directories of a path or of a prefix.
 func stems(path string) []string {
 	parts := strings.SplitN(strings.TrimPrefix(path, "/"), "/", maxStems+1)
 	return parts[:len(parts)-1]
@@ -55,7 +55,7 @@ func (root *stem) candidates(path string) (c candidates) {
 // candidates are lists of patterns, each in order.
 type candidates [maxStems + 1][]*spec
 
-// next takes away the last one of all, or returns nil.
+// next removes and returns the last pattern of all lists; nil if there is none.
 func (c *candidates) next() *spec {
 	var last *spec
 	from := 0

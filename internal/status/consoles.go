@@ -12,16 +12,16 @@ import (
 	"machine-pivot/internal/printable"
 )
 
-// tellConsoles shows on every console of the machine what failed and what to
-// do. /dev/console is only the last of those that the kernel was given.
-func tellConsoles(root string, err error) error {
+// showOnConsoles shows on every console of the machine what failed and what to do.
+// /dev/console is only the last one on the kernel command line.
+func showOnConsoles(root string, err error) error {
 	active, rerr := os.ReadFile(filepath.Join(root, "sys/class/tty/console/active"))
 	if rerr != nil {
 		return fmt.Errorf("cannot find the consoles: %w", rerr)
 	}
 	var failed error
 	for name := range strings.FieldsSeq(string(active)) {
-		// Neither wait for a line without a carrier, nor let it become our controlling terminal.
+		// O_NONBLOCK: do not wait for a carrier. O_NOCTTY: do not make it our controlling terminal.
 		tty, err2 := os.OpenFile(filepath.Join(root, "dev", name), os.O_WRONLY|os.O_APPEND|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
 		if err2 == nil {
 			_, err2 = tty.WriteString(notice(err))
@@ -32,7 +32,7 @@ func tellConsoles(root string, err error) error {
 	return failed
 }
 
-// notice is what stands on the consoles of a machine whose first boot failed.
+// notice is the text for the consoles of a machine whose first boot has failed.
 func notice(err error) string {
 	text := "\n*** pivot: the first boot is not complete: kubelet is held ***\n" + printable.Text(err.Error()) + "\n"
 	if hint := fault.HintOf(err); hint != "" {
@@ -41,6 +41,6 @@ func notice(err error) string {
 	if fault.KindOf(err).Transient() {
 		text += "It will be tried again.\n"
 	}
-	// A raw line needs the return.
+	// A console may be in raw mode, where a line feed does not return to the first column.
 	return strings.ReplaceAll(text+"***\n", "\n", "\r\n")
 }

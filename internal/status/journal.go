@@ -22,8 +22,8 @@ const (
 	fieldTransient = "PIVOT_TRANSIENT"
 )
 
-// messageID names what an event says, for programs that read the journal; "" if
-// it says nothing that a program would wait for. The values never change.
+// messageID is the MESSAGE_ID of an event, for programs that read the journal; "" for events
+// that no program would wait for. The values never change.
 func messageID(e pivot.Event) string {
 	switch e.Kind {
 	case pivot.EventBegan:
@@ -49,7 +49,7 @@ func messageID(e pivot.Event) string {
 	return ""
 }
 
-// fields are what the journal's entry of an event has beside its message.
+// fields are the fields of an event's journal entry, apart from its message.
 func fields(e pivot.Event) logrus.Fields {
 	f := logrus.Fields{}
 	set := func(name, value string) {
@@ -74,7 +74,7 @@ func fields(e pivot.Event) logrus.Fields {
 // Sink takes an entry for the journal, as journal.Send does.
 type Sink func(message string, priority journal.Priority, fields map[string]string) error
 
-// hook sends each line of a log to the journal too.
+// hook sends each line of a log to the journal.
 type hook struct{ send Sink }
 
 // Levels implements logrus.Hook.

@@ -9,22 +9,19 @@ import (
 )
 
 // NewLog is a logger of lines for people, which also go to the journal with
-// their fields unless send is nil. It is logrus' standard logger, so that what
-// the image library says comes out the same way.
+// their fields unless send is nil.
 func NewLog(w io.Writer, send Sink) *logrus.Logger {
-	log := logrus.StandardLogger()
+	log := logrus.New()
 	log.SetOutput(w)
 	log.SetFormatter(lineFormat{})
-	hooks := logrus.LevelHooks{}
 	if send != nil {
-		hooks.Add(hook{send})
+		log.AddHook(hook{send})
 	}
-	log.ReplaceHooks(hooks)
 	return log
 }
 
-// lineFormat is "pivot: STEP: MESSAGE", with the level where it is a problem. What
-// others put into a message stays in it.
+// lineFormat is "pivot: STEP: MESSAGE", with the level of warnings and errors. Control
+// characters in a message are escaped.
 type lineFormat struct{}
 
 // Format implements logrus.Formatter.
@@ -32,7 +29,7 @@ func (lineFormat) Format(e *logrus.Entry) ([]byte, error) {
 	return []byte("pivot: " + text(e) + "\n"), nil
 }
 
-// text is an entry for people, on the console and in the journal.
+// text is the text of an entry, for the console and the journal.
 func text(e *logrus.Entry) string {
 	line := ""
 	if step, _ := e.Data[fieldStep].(string); step != "" {

@@ -25,11 +25,11 @@ type Reporter struct {
 	transfer Transfer
 }
 
-// progressEvery bounds how often progress is written, so that it costs nothing.
+// progressEvery bounds how often progress is written, since each time costs a write of the
+// status file.
 const progressEvery = 500 * time.Millisecond
 
-// Emit shows one event. A status that cannot be written is said once in the log
-// and stops nothing.
+// Emit shows an event. If the status cannot be written, that is logged and nothing fails.
 func (r *Reporter) Emit(e pivot.Event) {
 	if e.Kind == pivot.EventProgressed {
 		if now := r.Now(); now.Sub(r.shown) < progressEvery {
@@ -45,13 +45,13 @@ func (r *Reporter) Emit(e pivot.Event) {
 		r.Log.WithError(err).Warn("the status is not kept")
 	}
 	if e.Kind == pivot.EventFailing && r.Consoles {
-		if err := tellConsoles(r.Root, e.Err); err != nil {
+		if err := showOnConsoles(r.Root, e.Err); err != nil {
 			r.Log.WithError(err).Warn("not every console shows the failure")
 		}
 	}
 }
 
-// sentence is the one line that systemctl status shows.
+// sentence is the line that systemctl status shows.
 func (r *Reporter) sentence(e pivot.Event) string {
 	switch e.Kind {
 	case pivot.EventProgressed:
@@ -74,13 +74,13 @@ func (r *Reporter) line(e pivot.Event) {
 	case pivot.EventFailing:
 		log.Error(e.Err)
 		if hint := fault.HintOf(e.Err); hint != "" {
-			delete(log.Data, fieldMessageID) // that entry is told
+			delete(log.Data, fieldMessageID) // the entry before has it
 			log.Info("hint: " + hint)
 		}
 	case pivot.EventEntered:
 		log.Infof("phase %s, attempt %d", e.Record.Phase, e.Record.Attempt)
 		if e.Record.Phase == pivot.PhaseDone {
-			delete(log.Data, fieldMessageID) // that entry is told
+			delete(log.Data, fieldMessageID) // the entry before has it
 			log.Info(summary(e.Record))
 		}
 	case pivot.EventBegan, pivot.EventNoted:
@@ -88,7 +88,7 @@ func (r *Reporter) line(e pivot.Event) {
 	}
 }
 
-// summary says where the time of a finished transaction went.
+// summary is how long the phases of a finished transaction took.
 func summary(r pivot.Record) string {
 	text := "took"
 	for _, p := range r.Phases {
@@ -97,5 +97,5 @@ func summary(r pivot.Record) string {
 	return text
 }
 
-// size is a number of bytes for people.
+// size is a number of bytes in MB.
 func size(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -28,10 +28,10 @@ type Status struct {
 	Phases  []pivot.Duration  `json:"phases"`
 	Pending *pivot.Deployment `json:"pending"` // what the next boot starts, if not what is booted
 	History []pivot.Account   `json:"history"` // the transactions that are over, oldest first
-	Notes   []string          `json:"notes"`   // what the host says of the phase
+	Notes   []string          `json:"notes"`   // for people: what was observed on the host
 }
 
-// Of is the status that a record and the last event of a run amount to.
+// Of is the status after an event.
 func Of(e pivot.Event) Status {
 	s := Status{
 		Phase: e.Record.Phase, Step: e.Step, Attempt: e.Record.Attempt, Target: e.Record.Target,
@@ -50,10 +50,10 @@ func Of(e pivot.Event) Status {
 	return s
 }
 
-// path is where the status of this boot's run is, below the root directory.
+// path is the status file of this boot, below the root directory.
 const path = "run/pivot/status.json"
 
-// Write replaces the status of this boot's run.
+// Write replaces the status file of this boot.
 func (s Status) Write(root string) error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -66,8 +66,8 @@ func (s Status) Write(root string) error {
 	return hostfiles.Replace(hostfiles.OS{}, file, append(data, '\n'), 0o644)
 }
 
-// Read returns the status of this boot's run, or else what the journal tells of
-// an earlier boot's.
+// Read returns the status of this boot's last run or, if there was none, that of an earlier
+// boot from the journal.
 func Read(root string) (Status, error) {
 	data, err := os.ReadFile(filepath.Join(root, path))
 	if errors.Is(err, fs.ErrNotExist) {

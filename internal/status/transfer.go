@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Transfer tells how a download goes. The rate is that of the last seconds, so
-// that it shows when a registry becomes slow.
+// Transfer is the progress of a download. Its rate is that of the last seconds, so that a
+// registry that becomes slow can be seen.
 type Transfer struct {
 	samples []sample // of the last rateOver, oldest first
 }
@@ -19,8 +19,8 @@ type sample struct {
 // rateOver is the time over which the rate is taken.
 const rateOver = 10 * time.Second
 
-// Text is one line: percent, bytes done and in all, rate and time left. done and
-// total are in bytes; total is 0 if not known.
+// Text is a line with percent, bytes, rate and time left. done and total are in bytes;
+// total is 0 if it is not known.
 func (t *Transfer) Text(now time.Time, done, total int64) string {
 	rate := t.rate(now, done)
 	text := size(done)
@@ -38,7 +38,7 @@ func (t *Transfer) Text(now time.Time, done, total int64) string {
 	return text
 }
 
-// rate is in bytes per second; 0 if it cannot be known yet.
+// rate is in bytes per second; 0 if it is not known yet.
 func (t *Transfer) rate(now time.Time, done int64) float64 {
 	if n := len(t.samples); n > 0 && done < t.samples[n-1].done {
 		t.samples = nil // another transfer

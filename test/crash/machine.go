@@ -232,7 +232,7 @@ func (m *Machine) parts() firstboot.Machine {
 	if m.served {
 		progress.Emit = func(e pivot.Event) { _ = status.Of(e).Write(m.root) }
 	}
-	return firstboot.Machine{Host: h, Images: m, Engine: m, Retry: pivot.Retry{Now: time.Now}, Progress: progress, Contributors: m.contributors()}
+	return firstboot.Machine{Host: h, Images: m, Engine: m, Progress: progress, Contributors: m.contributors()}
 }
 
 func (m *Machine) reboot(ctx context.Context) error {

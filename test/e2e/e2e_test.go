@@ -372,7 +372,7 @@ func expectNext(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want) {
 			t.Errorf("the next system has %s with %q (%v)", f.Path, content, err)
 		}
 	}
-	if record := journal(t, m); record.Phase != pivot.Committed {
+	if record := journal(t, m); record.Phase != pivot.PhaseCommitted {
 		t.Errorf("journal in phase %s, want committed", record.Phase)
 	}
 }

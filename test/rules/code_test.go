@@ -52,7 +52,7 @@ func sources(t *testing.T) []file {
 
 func (f file) at(n ast.Node) token.Position { return f.fset.Position(n.Pos()) }
 
-// dir is the directory of the file in the module.
+// dir is the name by which documents and tests know the file's package.
 func (f file) dir() string {
 	dir, err := filepath.Abs(root)
 	if err != nil {
@@ -62,7 +62,29 @@ func (f file) dir() string {
 	if err != nil {
 		return ""
 	}
-	return name
+	return short(filepath.ToSlash(name))
+}
+
+// selected calls found with each selector on a package that a file imports, by the
+// package's path.
+func (f file) selected(found func(s *ast.SelectorExpr, path string)) {
+	paths := map[string]string{} // of the imported packages, by their names in this file
+	for _, i := range f.Imports {
+		path := strings.Trim(i.Path.Value, `"`)
+		name := path[strings.LastIndexByte(path, '/')+1:]
+		if i.Name != nil {
+			name = i.Name.Name
+		}
+		paths[name] = path
+	}
+	ast.Inspect(f.File, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && paths[x.Name] != "" {
+				found(s, paths[x.Name])
+			}
+		}
+		return true
+	})
 }
 
 func TestOnlyMainExits(t *testing.T) {
@@ -70,22 +92,27 @@ func TestOnlyMainExits(t *testing.T) {
 		if f.main {
 			continue
 		}
-		names := map[string][]string{} // of the imported packages in this file
-		for _, i := range f.Imports {
-			path := strings.Trim(i.Path.Value, `"`)
-			name := path[strings.LastIndexByte(path, '/')+1:]
-			if i.Name != nil {
-				name = i.Name.Name
+		f.selected(func(s *ast.SelectorExpr, path string) {
+			if slices.Contains(exits[path], s.Sel.Name) {
+				t.Errorf("%s: %s.%s: only package main ends the process; return an error", f.at(s), path, s.Sel.Name)
 			}
-			names[name] = exits[path]
+		})
+	}
+}
+
+// TestNoGlobalLogger: a package logs to what it is given. Only a program may use the
+// process's own logger, to hand on what libraries write to it.
+func TestNoGlobalLogger(t *testing.T) {
+	const logrus = "github.com/sirupsen/logrus"
+	own := []string{"New", "Logger", "Entry", "Fields", "Level", "Hook", "LevelHooks", "AllLevels", "ErrorKey"}
+	for _, f := range sources(t) {
+		if f.main {
+			continue
 		}
-		ast.Inspect(f.File, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok {
-				if x, ok := s.X.(*ast.Ident); ok && slices.Contains(names[x.Name], s.Sel.Name) {
-					t.Errorf("%s: %s.%s: only package main ends the process; return an error", f.at(s), x.Name, s.Sel.Name)
-				}
+		f.selected(func(s *ast.SelectorExpr, path string) {
+			if path == logrus && !slices.Contains(own, s.Sel.Name) && !strings.HasSuffix(s.Sel.Name, "Level") {
+				t.Errorf("%s: logrus.%s: it is of the process's own logger; log to one that is given", f.at(s), s.Sel.Name)
 			}
-			return true
 		})
 	}
 }
@@ -104,7 +131,7 @@ func TestNoInit(t *testing.T) {
 // problem; a package with a form of its own would need a converter wherever it meets others.
 func TestOneReportType(t *testing.T) {
 	for _, f := range sources(t) {
-		if f.dir() == "internal/problem" {
+		if f.dir() == "problem" {
 			continue
 		}
 		ast.Inspect(f.File, func(n ast.Node) bool {

@@ -36,7 +36,7 @@ var (
 var importTable = map[string]rule{
 	// Values: no package of ours beyond values, and nothing of the world.
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
-	"retry":            {never: slices.Concat(processes, commandLine, world)},
+	"retry":            {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"printable":        {never: slices.Concat(processes, commandLine, world)},
 	"problem":          {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"kargs":            {ours: []string{"problem"}, never: slices.Concat(processes, commandLine, world)},
@@ -71,7 +71,7 @@ var importTable = map[string]rule{
 	"selinux":   {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"ostree":    {ours: []string{"ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"osimage":   {ours: []string{"osimage", "selinux", "ostree", "fault", "guard", "kargs"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage":   {ours: []string{"osimage", "selinux", "ostree", "fault", "guard", "kargs", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The rooms of osimage: how an image is named, where it comes from, what a layer
 	// holds. They know nothing of one another but the name.
@@ -85,7 +85,7 @@ var importTable = map[string]rule{
 
 	// The core decides; the engines, the host and the reporter serve it.
 	"pivot":     {ours: append([]string{"ostree"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
-	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host"}, foreign: true, never: commandLine},
+	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "retry"}, foreign: true, never: commandLine},
 	"host":      {ours: append([]string{"ostree", "pivot"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"status":    {ours: []string{"pivot", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},

@@ -92,15 +92,15 @@ func Check(m *MachineConfig, rules Rules) problem.Report {
 	spec.CheckLength(document.Node{Path: "$.spec.kernelArguments", Report: &report}, m.Spec.KernelArguments)
 	checkThreads(line, &report)
 	if m.Spec.Config != nil {
-		checkConfig(*m.Spec.Config, line, rules, &report)
+		checkMerged(*m.Spec.Config, line, rules, &report)
 	}
 	checkSize(m, &report)
 	return report
 }
 
-// checkConfig lets Ignition judge the merged config, which can be wrong though
+// checkMerged lets Ignition judge the merged config, which can be wrong though
 // each part was right, and checks the pinning files in it.
-func checkConfig(config ignition.Config, line kargs.Line, rules Rules, report *problem.Report) {
+func checkMerged(config ignition.Config, line kargs.Line, rules Rules, report *problem.Report) {
 	n := document.Node{Path: "$.spec.config", Report: report}
 	_, problems := legacy.Parse(ignition.Marshal(config))
 	report.Add(problems.Errors().Below(n.Path)...) // the warnings are told of each part

@@ -110,7 +110,7 @@ func (p *pod) read(root document.Node) {
 		p.namespace = "default"
 	}
 	p.decision = Decision{
-		Pod: p.namespace + "/" + p.metadata.Get("name").Text(), QoS: quality(p.containers),
+		Pod: p.namespace + "/" + p.metadata.Get("name").Text(), QoS: classOf(p.containers),
 		Containers: []ContainerDecision{}, Removed: []RemovedAnnotation{},
 	}
 }
@@ -210,7 +210,7 @@ func (p *pod) obstacle(workload string, o Options) string {
 	if p.decision.QoS == Guaranteed {
 		return "skipping pod CPUs requests modifications because it has guaranteed QoS class"
 	}
-	if after := quality(withoutCPU(p.containers)); after != p.decision.QoS {
+	if after := classOf(withoutCPU(p.containers)); after != p.decision.QoS {
 		return fmt.Sprintf("skipping pod CPUs requests modifications because it will change the pod QoS class from %s to %s", p.decision.QoS, after)
 	}
 	return ""

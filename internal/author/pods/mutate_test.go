@@ -106,8 +106,8 @@ func mutate(t *testing.T, manifest string, o pods.Options) (string, pods.Decisio
 		t.Errorf("a second run: %v, changed %v\n%s", report, second.Changed, again)
 	}
 	before, after := typed(t, []byte(manifest)), typed(t, out)
-	if quality(before) != quality(after) || string(d.QoS) != string(quality(before)) {
-		t.Errorf("class %s became %s, the decision says %s", quality(before), quality(after), d.QoS)
+	if classOf(before) != classOf(after) || string(d.QoS) != string(classOf(before)) {
+		t.Errorf("class %s became %s, the decision says %s", classOf(before), classOf(after), d.QoS)
 	}
 	accepted(t, after)
 	return string(out), d
@@ -154,8 +154,8 @@ func containers(p *v1.Pod) []*v1.Container {
 	return all
 }
 
-// quality is the class as Kubernetes sums it up: over all containers.
-func quality(p *v1.Pod) v1.PodQOSClass {
+// classOf is the class as Kubernetes sums it up: over all containers.
+func classOf(p *v1.Pod) v1.PodQOSClass {
 	requests, limits := v1.ResourceList{}, v1.ResourceList{}
 	all := true
 	add := func(sum, list v1.ResourceList) (found int) {

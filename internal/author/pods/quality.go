@@ -84,11 +84,11 @@ func readAmounts(n document.Node) amounts {
 	return read
 }
 
-// quality is the class of a pod with these containers, as OpenShift's kubelet and
+// classOf is the class of a pod with these containers, as OpenShift's kubelet and
 // API server work it out for workloads: by CPU and memory only, and zero is
 // nothing. As Kubernetes does (pkg/apis/core/v1/helper/qos), but that a limit of
 // CPU stands for a request of zero too, not only for one that is missing.
-func quality(all []container) Quality {
+func classOf(all []container) Quality {
 	counted := []string{resourceCPU, resourceMemory}
 	anything, guaranteed := false, true
 	for _, c := range all {

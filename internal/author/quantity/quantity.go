@@ -48,14 +48,14 @@ func Read(n document.Node) (q resource.Quantity, ok bool) {
 // Kubernetes cuts down, are refused. The amount's String is its canonical form: no
 // fraction, and the largest suffix of the kind that it was written with.
 func Parse(text string) (resource.Quantity, error) {
-	q, err := parse(text)
+	q, err := parseBounded(text)
 	if err != nil {
 		return q, fmt.Errorf("cannot parse quantity %s: %w", problem.Quoted(text), err)
 	}
 	return q, nil
 }
 
-func parse(text string) (resource.Quantity, error) {
+func parseBounded(text string) (resource.Quantity, error) {
 	if len(text) > maxText {
 		return resource.Quantity{}, fmt.Errorf("it has more than %d bytes", maxText)
 	}

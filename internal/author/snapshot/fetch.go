@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -64,22 +63,18 @@ func fetchable(u *url.URL) error {
 func (q request) key() string { return fmt.Sprint(q.url, q.headers, q.roots) }
 
 // get fetches, again after a while if the reason of a failure may pass.
-func (t *Taker) get(ctx context.Context, q request) ([]byte, error) {
+func (t *Taker) get(ctx context.Context, q request) (body []byte, err error) {
 	client, err := newClient(q)
 	if err != nil {
 		return nil, err
 	}
 	defer client.CloseIdleConnections()
-	waits := retry.Backoff{First: 2 * time.Second, Cap: 30 * time.Second}
-	for try := 1; ; try++ {
-		body, err := once(ctx, client, q)
-		if err == nil || try == tries || fault.KindOf(err) != fault.Unavailable || ctx.Err() != nil {
-			return body, err
-		}
-		if wait := t.Wait(ctx, waits.Wait(try)); wait != nil {
-			return nil, cmp.Or(wait, err)
-		}
-	}
+	policy := retry.Policy{First: 2 * time.Second, Cap: 30 * time.Second, Tries: tries, Sleep: t.Wait, Now: t.Now}
+	err = policy.Do(ctx, nil, func(ctx context.Context) error {
+		body, err = once(ctx, client, q)
+		return err
+	})
+	return body, err
 }
 
 // newClient is a client that trusts the request's certificate authorities.

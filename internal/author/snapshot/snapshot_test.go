@@ -255,6 +255,17 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// TestCancelledBetweenTries: the report says why the waiting ended, and what failed before.
+func TestCancelledBetweenTries(t *testing.T) {
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	cancelled := taker()
+	cancelled.Wait = func(context.Context, time.Duration) error { return context.Canceled }
+	_, report, err := inlined(t, cancelled, fileFrom(`"source":"`+url+`"`))
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(report.String(), "context canceled (the server answers 503") {
+		t.Error(err, report)
+	}
+}
+
 func TestTooLarge(t *testing.T) {
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		block := make([]byte, 1<<20)

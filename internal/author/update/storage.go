@@ -45,12 +45,12 @@ func (d *differ) storage(old, new ignition.Config) error {
 }
 
 func (d *differ) file(path string, old, new *file) {
-	c := Change{Kind: "file", Name: path, Action: change}
+	c := Change{Kind: "file", Name: path, Action: actionChange}
 	switch {
 	case old == nil:
-		c.Action = add
+		c.Action = actionAdd
 	case new == nil:
-		c.Action = remove
+		c.Action = actionRemove
 	}
 	switch {
 	case new != nil && new.appends:
@@ -59,7 +59,7 @@ func (d *differ) file(path string, old, new *file) {
 		return
 	case path == forceFile && new != nil:
 		c.Refused = "no configuration may create it"
-	case c.Action == change:
+	case c.Action == actionChange:
 		if c.Detail = new.differsFrom(old); c.Detail == "" {
 			return
 		}
@@ -131,14 +131,14 @@ func (d *differ) refused(kind string, old, new map[string]string, why string) {
 	for _, name := range union(old, new) {
 		was, had := old[name]
 		is, has := new[name]
-		c := Change{Kind: kind, Name: name, Action: change, Detail: was + ", now " + is, Refused: why}
+		c := Change{Kind: kind, Name: name, Action: actionChange, Detail: was + ", now " + is, Refused: why}
 		switch {
 		case was == is && had == has:
 			continue
 		case !had:
-			c.Action, c.Detail = add, is
+			c.Action, c.Detail = actionAdd, is
 		case !has:
-			c.Action, c.Detail = remove, ""
+			c.Action, c.Detail = actionRemove, ""
 		}
 		if kind == disk { // it is JSON
 			c.Detail = ""

@@ -41,12 +41,12 @@ func unitsOf(c ignition.Config) map[string]*unit {
 func (d *differ) units(old, new ignition.Config) {
 	was, is := unitsOf(old), unitsOf(new)
 	for _, name := range union(was, is) {
-		c := Change{Kind: "unit", Name: name, Action: change}
+		c := Change{Kind: "unit", Name: name, Action: actionChange}
 		switch {
 		case was[name] == nil:
-			c.Action = add
+			c.Action = actionAdd
 		case is[name] == nil:
-			c.Action = remove
+			c.Action = actionRemove
 		default:
 			if c.Detail = is[name].differsFrom(was[name]); c.Detail == "" {
 				continue
@@ -78,15 +78,15 @@ func (d *differ) accounts(old, new ignition.Config) {
 	was, is := usersOf(old), usersOf(new)
 	for _, name := range union(was, is) {
 		if name != coreUser && canonical(was[name]) != canonical(is[name]) {
-			d.add(Change{Kind: "user", Name: name, Action: change, Refused: "the machine-config daemon knows the user core only"})
+			d.add(Change{Kind: "user", Name: name, Action: actionChange, Refused: "the machine-config daemon knows the user core only"})
 		}
 	}
 	d.core(was[coreUser], is[coreUser])
 	if canonical(old.Passwd.Groups) != canonical(new.Passwd.Groups) {
-		d.add(Change{Kind: "groups", Action: change, Refused: "groups are made at the installation only"})
+		d.add(Change{Kind: "groups", Action: actionChange, Refused: "groups are made at the installation only"})
 	}
 	if canonical(old.KernelArguments) != canonical(new.KernelArguments) {
-		d.add(Change{Kind: "Ignition's kernel arguments", Action: change, Refused: "Ignition's own kernel arguments count at the installation only; use spec.kernelArguments"})
+		d.add(Change{Kind: "Ignition's kernel arguments", Action: actionChange, Refused: "Ignition's own kernel arguments count at the installation only; use spec.kernelArguments"})
 	}
 }
 
@@ -118,17 +118,17 @@ func (d *differ) core(old, new *types.PasswdUser) {
 		return slices.Compact(keys)
 	}
 	if was, is := sorted(old), sorted(new); !slices.Equal(was, is) {
-		d.add(Change{Kind: "SSH keys", Name: coreUser, Action: change, Detail: fmt.Sprintf("%d to %d", len(was), len(is)), Actions: actions, Because: because})
+		d.add(Change{Kind: "SSH keys", Name: coreUser, Action: actionChange, Detail: fmt.Sprintf("%d to %d", len(was), len(is)), Actions: actions, Because: because})
 	}
 	if value(old.PasswordHash) != value(new.PasswordHash) {
-		d.add(Change{Kind: "password", Name: coreUser, Action: change, Actions: actions, Because: because})
+		d.add(Change{Kind: "password", Name: coreUser, Action: actionChange, Actions: actions, Because: because})
 	}
 	rest := func(u types.PasswdUser) string {
 		u.Name, u.SSHAuthorizedKeys, u.PasswordHash = "", nil, nil
 		return canonical(u)
 	}
 	if rest(*old) != rest(*new) {
-		d.add(Change{Kind: "user", Name: coreUser, Action: change, Refused: "of the user core only SSH keys and the password change on a machine that runs"})
+		d.add(Change{Kind: "user", Name: coreUser, Action: actionChange, Refused: "of the user core only SSH keys and the password change on a machine that runs"})
 	}
 }
 

@@ -57,9 +57,9 @@ func (c Change) String() string {
 
 // What happens to a thing.
 const (
-	add    = "add"
-	change = "change"
-	remove = "remove"
+	actionAdd    = "add"
+	actionChange = "change"
+	actionRemove = "remove"
 )
 
 // Between is the update from one MachineConfig to another.
@@ -101,12 +101,12 @@ func (d *differ) reboots(kind, from, to string) {
 	if from == to {
 		return
 	}
-	c := Change{Kind: kind, Action: change, Detail: problem.Quoted(from) + " to " + problem.Quoted(to), Actions: []Action{{Type: Reboot}}}
+	c := Change{Kind: kind, Action: actionChange, Detail: problem.Quoted(from) + " to " + problem.Quoted(to), Actions: []Action{{Type: Reboot}}}
 	switch {
 	case from == "":
-		c.Action, c.Detail = add, to
+		c.Action, c.Detail = actionAdd, to
 	case to == "":
-		c.Action, c.Detail = remove, from
+		c.Action, c.Detail = actionRemove, from
 	}
 	d.add(c)
 }
@@ -121,7 +121,7 @@ func (d *differ) system(old, new machineconfig.Spec) {
 		d.note("the image of extensions differs, of which none is used")
 	}
 	if old.FIPS != new.FIPS {
-		d.add(Change{Kind: "FIPS", Action: change, Detail: fmt.Sprintf("%v to %v", old.FIPS, new.FIPS), Refused: "FIPS is decided when a machine is installed"})
+		d.add(Change{Kind: "FIPS", Action: actionChange, Detail: fmt.Sprintf("%v to %v", old.FIPS, new.FIPS), Refused: "FIPS is decided when a machine is installed"})
 	}
 }
 
@@ -145,7 +145,7 @@ func (d *differ) arguments(old, new []string) {
 	have, want := spec.CommandLine(old), spec.CommandLine(new)
 	result, err := kargs.Change{Delete: have, New: want, Literal: true}.Apply(have)
 	if err != nil {
-		d.add(Change{Kind: "kernel arguments", Action: change, Refused: err.Error()})
+		d.add(Change{Kind: "kernel arguments", Action: actionChange, Refused: err.Error()})
 		return
 	}
 	if !result.Changed {
@@ -161,7 +161,7 @@ func (d *differ) arguments(old, new []string) {
 	for _, arg := range result.Appended {
 		detail = append(detail, "+"+arg)
 	}
-	d.add(Change{Kind: "kernel arguments", Action: change, Detail: strings.Join(detail, " "), Actions: []Action{{Type: Reboot}}})
+	d.add(Change{Kind: "kernel arguments", Action: actionChange, Detail: strings.Join(detail, " "), Actions: []Action{{Type: Reboot}}})
 }
 
 func (d *differ) note(format string, args ...any) {

@@ -11,12 +11,12 @@ import (
 func Marshal(config Config) []byte { return Pruned(config) }
 
 // Tree is a config as JSON values: maps, slices, strings, json.Number and bool.
-func Tree(config Config) map[string]any { return tree(config) }
+func Tree(config Config) map[string]any { return treeOf(config) }
 
 // Pruned does the same with a config of another version's types.
-func Pruned(config any) []byte { return mustMarshal(tree(config)) }
+func Pruned(config any) []byte { return mustMarshal(treeOf(config)) }
 
-func tree(config any) map[string]any {
+func treeOf(config any) map[string]any {
 	var tree map[string]any
 	d := json.NewDecoder(bytes.NewReader(mustMarshal(config)))
 	d.UseNumber()

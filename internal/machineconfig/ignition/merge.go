@@ -19,7 +19,7 @@ func Empty() Config { return Config{Ignition: types.Ignition{Version: Version}} 
 // quadratic time. Here files, directories, links and units, of which there can be
 // thousands, are only passed to it where a path or name is there already.
 func Merge(configs ...Config) Config {
-	m := merger{rest: Empty(), at: map[string]place{}}
+	m := merger{rest: Empty(), at: map[string]position{}}
 	for _, config := range configs {
 		m.add(config)
 	}
@@ -33,12 +33,12 @@ type merger struct {
 	files       []*types.File
 	links       []*types.Link
 	units       []*types.Unit
-	at          map[string]place
+	at          map[string]position
 }
 
-// place is where the entry of a path or name is. An entry that another kind has
+// position is where the entry of a path or name is. An entry that another kind has
 // replaced leaves nil in its list.
-type place struct {
+type position struct {
 	kind  kind
 	index int
 }
@@ -46,10 +46,10 @@ type place struct {
 type kind int
 
 const (
-	directory kind = iota
-	file
-	link
-	unit
+	kindDirectory kind = iota
+	kindFile
+	kindLink
+	kindUnit
 )
 
 // nodeKey and unitKey keep paths and names apart.
@@ -83,22 +83,22 @@ func (m *merger) take(key string, into *Config) {
 		return
 	}
 	switch p.kind {
-	case directory:
+	case kindDirectory:
 		if d := m.directories[p.index]; d != nil {
 			into.Storage.Directories = append(into.Storage.Directories, *d)
 			m.directories[p.index] = nil
 		}
-	case file:
+	case kindFile:
 		if f := m.files[p.index]; f != nil {
 			into.Storage.Files = append(into.Storage.Files, *f)
 			m.files[p.index] = nil
 		}
-	case link:
+	case kindLink:
 		if l := m.links[p.index]; l != nil {
 			into.Storage.Links = append(into.Storage.Links, *l)
 			m.links[p.index] = nil
 		}
-	case unit:
+	case kindUnit:
 		if u := m.units[p.index]; u != nil {
 			into.Systemd.Units = append(into.Systemd.Units, *u)
 			m.units[p.index] = nil
@@ -124,19 +124,19 @@ func dropContents(parent *Config, child Config) {
 func (m *merger) put(merged Config) {
 	for i := range merged.Storage.Directories {
 		d := &merged.Storage.Directories[i]
-		m.directories = placed(m, nodeKey(d.Path), directory, m.directories, d)
+		m.directories = placed(m, nodeKey(d.Path), kindDirectory, m.directories, d)
 	}
 	for i := range merged.Storage.Files {
 		f := &merged.Storage.Files[i]
-		m.files = placed(m, nodeKey(f.Path), file, m.files, f)
+		m.files = placed(m, nodeKey(f.Path), kindFile, m.files, f)
 	}
 	for i := range merged.Storage.Links {
 		l := &merged.Storage.Links[i]
-		m.links = placed(m, nodeKey(l.Path), link, m.links, l)
+		m.links = placed(m, nodeKey(l.Path), kindLink, m.links, l)
 	}
 	for i := range merged.Systemd.Units {
 		u := &merged.Systemd.Units[i]
-		m.units = placed(m, unitKey(u.Name), unit, m.units, u)
+		m.units = placed(m, unitKey(u.Name), kindUnit, m.units, u)
 	}
 	m.rest = merged
 	m.rest.Storage.Directories, m.rest.Storage.Files, m.rest.Storage.Links = nil, nil, nil
@@ -149,7 +149,7 @@ func placed[T any](m *merger, key string, k kind, list []*T, entry *T) []*T {
 		list[p.index] = entry
 		return list
 	}
-	m.at[key] = place{k, len(list)}
+	m.at[key] = position{k, len(list)}
 	return append(list, entry)
 }
 

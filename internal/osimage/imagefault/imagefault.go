@@ -1,6 +1,6 @@
-// Package imagefault has the failures that all parts of package osimage know:
-// of an image that is damaged, and of a disk that takes no more. Both are
-// permanent. What a registry answers is not here but in package source.
+// Package imagefault has the failures that all packages of osimage report: a damaged image,
+// and a disk that is full or read-only. Both are permanent. The answers of a registry are
+// classified in package source.
 package imagefault
 
 import (
@@ -11,13 +11,12 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// Damaged is an error of an image whose content is not what it should be, from a
-// format as in fmt.Errorf.
+// Damaged is the error of an image with wrong content, with a format as in fmt.Errorf.
 func Damaged(format string, args ...any) *fault.Error {
 	return fault.New(fault.BadInput, format, args...).WithHint("the image is damaged; push it again")
 }
 
-// CannotWrite knows a full or read-only disk; of other errors it is nil.
+// CannotWrite recognizes a full or read-only disk; for other errors it returns nil.
 func CannotWrite(err error) *fault.Error {
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):

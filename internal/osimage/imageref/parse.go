@@ -1,8 +1,8 @@
 package imageref
 
 import (
-	_ "crypto/sha256" // the library knows the digests that are linked in
-	_ "crypto/sha512" // so that one is refused by name
+	_ "crypto/sha256" // the library knows only digests whose hash is linked in
+	_ "crypto/sha512" // known to the library, so that the refusal here names it
 	"errors"
 	"fmt"
 	"slices"
@@ -22,10 +22,10 @@ import (
 //	ostree-image-signed:TRANSPORT:NAME ostree-remote-image:REMOTE:TRANSPORT:NAME
 //	ostree-remote-registry:REMOTE:NAME
 //
-// A tag beside a digest is dropped: the digest decides. Names without a registry
-// host are refused rather than completed with docker.io.
+// A tag beside a digest is dropped, since the digest decides. Names without a registry host
+// are refused; docker.io is not assumed.
 func Parse(s string) (Reference, error) {
-	r, err := parse(s)
+	r, err := parseAny(s)
 	if err != nil {
 		return Reference{}, fault.New(fault.BadInput, "cannot parse image reference %q: %w", s, err).
 			WithHint("an image is named HOST[:PORT]/PATH with :TAG or @sha256:… behind it, or by where it lies, as oci:DIR or oci-archive:FILE")
@@ -33,7 +33,7 @@ func Parse(s string) (Reference, error) {
 	return r, nil
 }
 
-func parse(s string) (Reference, error) {
+func parseAny(s string) (Reference, error) {
 	if s == "" {
 		return Reference{}, errors.New("it is empty")
 	}
@@ -73,9 +73,9 @@ func trusting(t trust) func(Reference, error) (Reference, error) {
 	}
 }
 
-// isTransport reports whether the word before the first colon is a transport and
-// not a registry's host. "registry:5000/x" is a host; "registry:" is a transport
-// in ostree image references only.
+// isTransport reports whether the word before the first colon is a transport and not a
+// registry's host. The word "registry" is a host here ("registry:5000/x"); only in ostree
+// image references is it a transport.
 func isTransport(word string) bool {
 	return slices.Contains([]Transport{
 		Registry, OCI, OCIArchive, Dir, DockerArchive, "containers-storage", "docker-daemon",
@@ -124,8 +124,8 @@ func parseName(s string) (Reference, error) {
 	return r, nil
 }
 
-// checkName finds what the library would not call by its name: a digest that is
-// none, and a registry host that is missing.
+// checkName finds mistakes for which the library's message would not help: a malformed
+// digest, and a missing registry host.
 func checkName(s string) error {
 	name, digest, pinned := strings.Cut(s, "@")
 	if strings.HasPrefix(name, "sha256:") && !strings.Contains(name, "/") {
@@ -170,8 +170,8 @@ func parsePath(transport Transport, s string) (Reference, error) {
 	return r, nil
 }
 
-// isRefName reports whether s may be an org.opencontainers.image.ref.name. Its
-// fine grammar is the library's business.
+// isRefName reports whether s may be an org.opencontainers.image.ref.name, as far as its
+// characters go. The library checks the rest of its grammar.
 func isRefName(s string) bool {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 	return strings.Trim(s, letters+"-._:@+/") == "" && s != "" && strings.ContainsAny(s[:1], letters)
@@ -183,7 +183,7 @@ func isDigest(s string) bool {
 	return ok && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""
 }
 
-// Check says why an image reference cannot be used, if it cannot.
+// Check is an error if an image reference cannot be used.
 func Check(s string) error {
 	_, err := Parse(s)
 	return err

@@ -1,10 +1,10 @@
 // Package imageref has image references as values: read, compare, pin and write
 // them. It does no I/O; what a reference names need not exist.
 //
-// The forms are those that podman and skopeo take (containers-transports(5)) and,
-// as a deployment's origin has them, ostree's with what must vouch for the image
-// (crates/ostree-ext/src/container/mod.rs). Of the transports only registries and
-// the files oci, oci-archive, dir and docker-archive are known; digests are SHA-256.
+// Two families of forms are read: those of podman and skopeo (containers-transports(5)),
+// and ostree's, which stand in a deployment's origin and say how the image's signature is
+// verified (crates/ostree-ext/src/container/mod.rs). Known transports are registries and
+// the local oci, oci-archive, dir and docker-archive; digests are SHA-256.
 package imageref
 
 import (
@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// Transport is the kind of place that an image is in, by its name in
-// containers-transports(5).
+// Transport is where an image lies, by its name in containers-transports(5).
 type Transport string
 
 // The transports.
@@ -50,8 +49,8 @@ func (r Reference) String() string {
 	return r.trust.prefix() + r.TransportName()
 }
 
-// TransportName is the reference as containers-transports(5) writes it, without
-// what must vouch for it: "docker://quay.io/a/b:tag", "oci:/dir".
+// TransportName is the reference in the form of containers-transports(5), without ostree's
+// prefix: "docker://quay.io/a/b:tag", "oci:/dir".
 func (r Reference) TransportName() string {
 	switch {
 	case r.IsZero():
@@ -118,7 +117,7 @@ func (r Reference) At(name string) Reference {
 	return r
 }
 
-// Transport is the kind of place that the image is in.
+// Transport is where the image lies.
 func (r Reference) Transport() Transport { return r.transport }
 
 // Remote reports whether the image comes over the network.
@@ -165,8 +164,8 @@ func (r *Reference) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// trust says what must vouch for an image; the words are those of ostree image
-// references. The host's signature policy counts in each case.
+// trust is how the signature of an image is verified, in the words of ostree image
+// references. The host's signature policy is obeyed in each case.
 type trust string
 
 const (

@@ -1,9 +1,9 @@
-// Package kargsd reads the kernel arguments that an OS image brings of its own, in
-// TOML files below Dir as bootc has them (bootc's manual, "Kernel arguments"). What
-// becomes of them is not decided here.
+// Package kargsd reads the kernel arguments that an OS image brings, in TOML files below
+// Dir, as bootc defines them (bootc's manual, "Kernel arguments"). The caller decides
+// whether they are applied.
 //
-// bootc refuses what it does not understand. So does Arguments.Err: a key that is not
-// known may say for which machines the arguments are.
+// Like bootc, Arguments.Err refuses what is not understood: an unknown key may say for
+// which machines the arguments are.
 //
 // Limits: MaxFiles files of MaxSize bytes.
 package kargsd
@@ -31,7 +31,7 @@ const (
 	MaxSize  = 64 << 10
 )
 
-// suffix is what the names of files end with that are read.
+// suffix is the ending of the names of files that are read.
 const suffix = ".toml"
 
 // Arguments are what an image brings for one architecture.
@@ -39,11 +39,11 @@ type Arguments struct {
 	Line     kargs.Line // in the order of the files' names
 	Warnings []string   // what is unusual, for people
 
-	problems []error // what cannot be understood
+	problems []error // what is not understood
 }
 
-// Err is what keeps the arguments from being used: they might not be all, or not be for
-// this machine.
+// Err is an error if a file is not understood: then the arguments may be incomplete, or
+// not meant for this machine, and must not be used.
 func (a Arguments) Err() error {
 	if len(a.problems) == 0 {
 		return nil
@@ -52,8 +52,8 @@ func (a Arguments) Err() error {
 		WithHint("have the image corrected, or leave its kernel arguments out: --image-kargs=print")
 }
 
-// Read reads what a commit in a repository brings for machines of an architecture, by
-// its name in Go. The error is of the repository.
+// Read reads the files of a commit in a repository, for an architecture by its name in Go.
+// An error is one of the repository; for those of the files see Arguments.Err.
 func Read(repo *ostree.Repo, commit ostree.Checksum, goarch string) (Arguments, error) {
 	names, err := repo.FileNames(commit, Dir)
 	if err != nil {
@@ -80,13 +80,13 @@ func Read(repo *ostree.Repo, commit ostree.Checksum, goarch string) (Arguments, 
 	return a, nil
 }
 
-// file is the form of a file.
+// file is the content of a file.
 type file struct {
 	Arguments     []string `toml:"kargs"`
 	Architectures []string `toml:"match-architectures"`
 }
 
-// Add adds what a file says. The caller adds files in the order of their names.
+// Add adds the content of a file. Files must be added in the order of their names.
 func (a *Arguments) Add(name, text, goarch string) {
 	var f file
 	meta, err := toml.Decode(text, &f)
@@ -106,14 +106,15 @@ func (a *Arguments) Add(name, text, goarch string) {
 		return
 	}
 	for _, entry := range f.Arguments {
-		for _, p := range (kargs.Policy{}).Check(entry) { // what no policy could allow
+		for _, p := range (kargs.Policy{}).Check(entry) { // what is wrong under any policy
 			a.problem(name, fmt.Errorf("%q %s", p.Path, p.Message))
 		}
 		a.Line = append(a.Line, kargs.Split(entry)...)
 	}
 }
 
-// checkKeys wants the keys to the letter, which the decoder does not.
+// checkKeys refuses unknown keys, and known ones in another letter case, which the decoder
+// would accept.
 func checkKeys(meta toml.MetaData) error {
 	for _, key := range meta.Keys() {
 		if name := key.String(); name != "kargs" && name != "match-architectures" {

@@ -11,8 +11,8 @@ import (
 	"machine-pivot/internal/inflate"
 )
 
-// maxWindow bounds what a zstd stream may make us remember, in bytes; the zstd
-// command's own bound.
+// maxWindow bounds the window of a zstd stream, which is held in memory, in bytes. The
+// zstd command has the same bound.
 const maxWindow = 128 << 20
 
 // The first bytes of compressed streams. A zstd stream may begin with a skippable
@@ -25,10 +25,10 @@ const (
 	xzMagic        = "\xfd7zX"
 )
 
-// decompress makes a layer's stream plain, by what it begins with: media types
-// are not always right, and podman goes by the content too.
+// decompress decompresses a layer's stream, by its first bytes: media types are not always
+// right, and podman does not trust them either.
 func decompress(r io.Reader) (io.ReadCloser, error) {
-	in := bufio.NewReader(r) // small: larger reads go past it
+	in := bufio.NewReader(r) // its buffer is small, and larger reads bypass it
 	peeked, err := in.Peek(4)
 	if err != nil && err != io.EOF {
 		return nil, err

@@ -14,24 +14,23 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// NewSink takes files whose checksums are not known, from several goroutines at
-// once: an *ostree.Import.
+// NewSink stores files whose checksums are not known in advance. It is used by several
+// goroutines at once. An *ostree.Import is one.
 type NewSink interface {
 	AddNewFile(ctx context.Context, info ostree.FileInfo, body io.Reader) (ostree.Checksum, error)
 }
 
-// Derived is a layer that a container build has put on top of others: an ordinary
-// tar archive of files. Contents go to a sink at once; where they have their places
-// is in Layer.
+// Derived is the Content of a derived layer: an ordinary tar archive of files. Contents go
+// to a sink as they are read; the names are collected in Layer.
 type Derived struct {
-	Layer *merge.Layer // complete when the layer was read
+	Layer *merge.Layer // complete when the layer has been read
 
 	sink  NewSink
 	label func(path string, mode uint32) string
 }
 
-// NewDerived takes a layer's files into a sink. label guesses which SELinux label a
-// path will have; "" is none. A wrong guess costs time later, no more.
+// NewDerived puts a layer's files into a sink. label guesses which SELinux label a path will
+// have; "" is no guess. A wrong guess is corrected later, which takes time.
 func NewDerived(sink NewSink, label func(path string, mode uint32) string) *Derived {
 	return &Derived{Layer: merge.NewLayer(), sink: sink, label: label}
 }
@@ -51,7 +50,7 @@ func (d *Derived) entry(ctx context.Context, to *feeder, header *tar.Header, _ s
 	return nil
 }
 
-// shown is a name in a message: one that is very long is cut.
+// shown is a name in a message, shortened if it is very long.
 func shown(name string) string {
 	const most = 200
 	if len(name) > most {
@@ -101,15 +100,15 @@ func (d *Derived) addFile(ctx context.Context, to *feeder, name string, info ost
 	})
 }
 
-// ended checks what can only be seen at the layer's end.
+// ended implements Content.
 func (d *Derived) ended() error { return d.Layer.Complete() }
 
-// xattrKey is what the keys of extended attributes in PAX headers begin with. libarchive
-// writes each under a key of its own, too.
+// xattrKey is the prefix of the keys of extended attributes in PAX headers. libarchive
+// writes each attribute under another prefix as well, which is ignored.
 const xattrKey = "SCHILY.xattr."
 
-// xattrsOfTar are an entry's extended attributes: without a label, which the merged
-// tree's policy gives, and without those that have no value.
+// xattrsOfTar are an entry's extended attributes, except the SELinux label, which comes from
+// the merged tree's policy, and empty ones, which no object can have.
 func xattrsOfTar(header *tar.Header) map[string][]byte {
 	xattrs := map[string][]byte{}
 	for key, value := range header.PAXRecords {

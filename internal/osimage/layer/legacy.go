@@ -22,8 +22,8 @@ const (
 	legacyHeads   = "srv/repo/refs/heads/"
 )
 
-// Bounds of refs, of which an image has one: the bytes of one's name or content, how
-// many a layer may have, and their bytes in memory.
+// Bounds of the refs in a layer: the bytes of a ref's name or content, how many refs there
+// may be, and the bytes that they take in memory. An ordinary image has one ref.
 const (
 	maxRefLength = 1 << 10
 	maxRefs      = 1 << 10
@@ -37,19 +37,20 @@ const LegacyLabel = "com.coreos.ostree-commit"
 // errObject marks a file in the repository that cannot be taken as an object.
 var errObject = errors.New("not an object of an archive repository")
 
-// Legacy has a repository's files out of one layer. Objects never change between
-// layers, so a layer above adds and hides nothing.
+// Legacy is the Content of a layer with files of an archive repository. The repository is
+// the union of all layers: an object is the same in each layer that has it, so only refs
+// can be changed or hidden by a layer above.
 type Legacy struct {
 	sink    Sink
 	heads   map[string]head // what the layer does to refs below refs/heads
-	memory  int             // bytes that those take
-	objects bool            // it has any
+	memory  int             // bytes that these refs take
+	objects bool            // the layer has objects
 }
 
-// NewLegacy takes a layer's objects into a sink.
+// NewLegacy puts a layer's objects into a sink.
 func NewLegacy(sink Sink) *Legacy { return &Legacy{sink: sink, heads: map[string]head{}} }
 
-// head is a ref's content, or its removal.
+// head is the content of a ref, or its removal by a whiteout.
 type head struct {
 	content string
 	hidden  bool
@@ -83,7 +84,7 @@ func (r *Legacy) object(ctx context.Context, to *feeder, header *tar.Header, nam
 	})
 }
 
-// head notes a ref.
+// head records a ref.
 func (r *Legacy) head(header *tar.Header, name string, body io.Reader) error {
 	if r.memory += len(name) + refOverhead; len(name) > maxRefLength || len(r.heads) == maxRefs || r.memory > maxRefMemory {
 		return fmt.Errorf("it has more than %d refs, %d bytes of them, or one with a name of more than %d bytes", maxRefs, maxRefMemory, maxRefLength)
@@ -104,11 +105,11 @@ func (r *Legacy) head(header *tar.Header, name string, body io.Reader) error {
 	return nil
 }
 
-// ended has nothing to check: a layer may hold any part of the repository.
+// ended implements Content. A layer may have any part of the repository.
 func (r *Legacy) ended() error { return nil }
 
-// LegacyCommit is the commit that an image is about: its label (LegacyLabel) says,
-// or else the only ref in its layers, all of which were read.
+// LegacyCommit is the commit that an image carries: the one that its label (LegacyLabel)
+// names or, without the label, the only ref in all of its layers.
 func LegacyCommit(label string, layers []*Legacy) (ostree.Checksum, error) {
 	heads, objects := map[string]string{}, false
 	for _, layer := range layers {

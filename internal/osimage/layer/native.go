@@ -22,25 +22,25 @@ const nativeObjects = "sysroot/ostree/repo/objects/"
 
 const (
 	maxXattrs   = 1 << 20 // bytes of one file's extended attributes: more than file systems take
-	setOverhead = 128     // bytes of memory that a set takes beside its content
+	setOverhead = 128     // bytes of memory that a set of attributes takes beside its content
 )
 
-// errNative marks a layer that is not as ostree-ext makes them.
+// errNative marks a layer that does not have the form that ostree-ext writes.
 var errNative = errors.New("not a layer of an ostree-native container")
 
-// Native has the objects of one layer, in the layout that ostree-ext has
-// written since 2022 (crates/ostree-ext/src/tar/export.rs). The extended
-// attributes of a file come before it: as a file-xattrs-link that is a hard link
-// to a file-xattrs object (until bootc 1.7), or that holds them (since 1.8).
+// Native is the Content of a layer with objects, in the form that ostree-ext has written
+// since 2022 (crates/ostree-ext/src/tar/export.rs). The extended attributes of a file
+// come before it, in a file-xattrs-link: a hard link to a file-xattrs object (until bootc
+// 1.7), or a file with the attributes (since 1.8).
 type Native struct {
-	// Known when the layer was read:
+	// Set when the layer has been read:
 	Commit ostree.Checksum   // of the first layer, else zero
 	Files  []ostree.Checksum // the file objects, each once
 
 	sink    Sink
 	first   bool // the layer that has the commit and all metadata
 	seen    map[ostree.Checksum]bool
-	sets    map[ostree.Checksum][]byte // of file-xattrs objects
+	sets    map[ostree.Checksum][]byte // the content of file-xattrs objects
 	pending *xattrsOf
 }
 
@@ -50,8 +50,8 @@ type xattrsOf struct {
 	data []byte
 }
 
-// NewNative takes a layer's objects into a sink. The first layer is the one that
-// has the commit and all metadata.
+// NewNative puts a layer's objects into a sink. The image's first layer is the one with the
+// commit and all metadata objects.
 func NewNative(sink Sink, first bool) *Native {
 	return &Native{sink: sink, first: first, seen: map[ostree.Checksum]bool{}, sets: map[ostree.Checksum][]byte{}}
 }
@@ -120,7 +120,7 @@ func readXattrs(header *tar.Header, body io.Reader) ([]byte, error) {
 	return io.ReadAll(body)
 }
 
-// xattrs notes the extended attributes of the file that follows.
+// xattrs keeps the extended attributes of the file that follows.
 func (t *Native) xattrs(header *tar.Header, c ostree.Checksum, body io.Reader) error {
 	if t.pending != nil {
 		return fmt.Errorf("%w: extended attributes, but the file of those before is missing", errNative)
@@ -164,8 +164,7 @@ func (t *Native) file(ctx context.Context, to *feeder, header *tar.Header, c ost
 	return to.feed(ctx, header.Size, body, func(body io.Reader) error { return t.sink.AddFile(ctx, c, info, body) })
 }
 
-// ended checks what can only be seen at the layer's end, and lets go of what is not
-// known of the layer afterwards.
+// ended implements Content, and frees the memory that only reading needed.
 func (t *Native) ended() error {
 	t.seen, t.sets = nil, nil
 	if t.pending != nil {

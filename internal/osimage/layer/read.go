@@ -1,6 +1,6 @@
-// Package layer reads one layer of an OS image: from its compressed stream to the
-// ostree objects in it, each of which a sink takes. It knows no registry and no
-// image, and does no I/O of its own.
+// Package layer reads one layer of an OS image: it decompresses the stream, and hands each
+// ostree object or file in it to a sink. It does no I/O of its own and depends on no
+// registry.
 //
 // Formats. Streams are gzip, zstd or plain, told by their first bytes; inside is a
 // tar stream (what archive/tar reads: ustar, PAX, GNU). Of a legacy image
@@ -29,15 +29,15 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// Read reads a whole layer, hands what content finds in it to the content's sink,
-// and compares the decompressed stream with its diff id ("sha256:…", from the
-// image's config). What the sink has taken counts only if there is no error.
+// Read reads a whole layer, gives its entries to c, and compares the decompressed stream
+// with its diff ID ("sha256:…", from the image's config). What c has put into its sink
+// may be used only if there is no error.
 //
-// Read closes the stream; that must make a read of it that is under way return.
-// Errors of stream and sink are passed on as they are; a context that ended is
-// fault.Unavailable; all else means that the layer is damaged, fault.BadInput.
+// Read closes the stream; Close must make a Read that is in progress return. Errors of
+// stream and sink are returned as they are. If the context has ended the error is
+// fault.Unavailable; all other errors mean a damaged layer, fault.BadInput.
 func Read(ctx context.Context, compressed io.ReadCloser, diffID string, c Content, shared *Shared) error {
-	r, err := open(ctx, compressed)
+	r, err := startReading(ctx, compressed)
 	if err != nil {
 		return err
 	}
@@ -51,43 +51,43 @@ func Read(ctx context.Context, compressed io.ReadCloser, diffID string, c Conten
 	return c.ended()
 }
 
-// reader is one layer as a stream, from its source to the plain tar in three
-// goroutines.
+// reader is the pipeline from a layer's source to its plain tar stream. Fetching and
+// decompressing each run in a goroutine of their own.
 type reader struct {
-	source  noting
-	fetched *ahead // of source
-	diff    hash.Hash
-	tar     *ahead
-	plain   noting // of tar
-	close   func()
+	source     notingReader
+	compressed *readAhead // of source
+	diff       hash.Hash
+	tar        *readAhead
+	plain      notingReader // of tar
+	close      func()
 }
 
-// open starts to read a layer.
-func open(ctx context.Context, compressed io.ReadCloser) (*reader, error) {
-	r := &reader{source: noting{from: compressed}, diff: sha256.New()}
-	r.fetched = newAhead(&r.source)
+// startReading starts to read a layer.
+func startReading(ctx context.Context, compressed io.ReadCloser) (*reader, error) {
+	r := &reader{source: notingReader{from: compressed}, diff: sha256.New()}
+	r.compressed = newReadAhead(&r.source)
 	endSource := func() {
-		_ = compressed.Close() // what counts was read, or has failed already
-		r.fetched.close()
+		_ = compressed.Close() // its error does not matter: all was read, or an earlier error is returned
+		r.compressed.close()
 	}
-	plain, err := decompress(r.fetched)
+	plain, err := decompress(r.compressed)
 	if err != nil {
 		err = r.sourceError(ctx, err)
 		endSource()
 		return nil, err
 	}
-	r.tar = newAhead(io.TeeReader(plain, r.diff))
+	r.tar = newReadAhead(io.TeeReader(plain, r.diff))
 	r.plain.from = r.tar
 	r.close = func() {
-		endSource() // first, so that a read that is under way returns
+		endSource() // first, so that a Read of the source in progress returns
 		r.tar.close()
 		_ = plain.Close()
 	}
 	return r, nil
 }
 
-// verify reads the layer to its end and compares its digest. That of the
-// compressed stream is for the source to compare.
+// verify reads the layer to its end and compares the digest of the plain stream. The
+// source compares that of the compressed one.
 func (r *reader) verify(ctx context.Context, diffID string) error {
 	switch _, err := io.CopyN(io.Discard, &r.plain, maxTrailer+1); err {
 	case nil:
@@ -96,7 +96,7 @@ func (r *reader) verify(ctx context.Context, diffID string) error {
 	default:
 		return r.sourceError(ctx, err)
 	}
-	if _, err := io.Copy(io.Discard, r.fetched); err != nil {
+	if _, err := io.Copy(io.Discard, r.compressed); err != nil {
 		return r.sourceError(ctx, err)
 	}
 	if got := fmt.Sprintf("sha256:%x", r.diff.Sum(nil)); got != diffID {
@@ -105,8 +105,8 @@ func (r *reader) verify(ctx context.Context, diffID string) error {
 	return nil
 }
 
-// sourceError explains a failure to read a layer: by the source if that failed
-// first, else the content is not what it should be.
+// sourceError is the error to return for a failure to read a layer: that of the source, if
+// it has failed, or else one of a damaged layer.
 func (r *reader) sourceError(ctx context.Context, err error) error {
 	if failed := r.source.failure(); failed != nil {
 		return failed
@@ -123,8 +123,8 @@ func (r *reader) sourceError(ctx context.Context, err error) error {
 	return imagefault.Damaged("%w", err)
 }
 
-// contentError explains why a layer's content could not be taken: the layer
-// could not be read, the sink failed, or the tar stream or an object is wrong.
+// contentError is the error to return when reading the entries fails: that of the stream
+// or of the sink, if they have failed, or else one of a damaged layer.
 func (r *reader) contentError(ctx context.Context, err error) error {
 	if failed := r.plain.failure(); failed != nil {
 		return r.sourceError(ctx, failed)
@@ -135,15 +135,16 @@ func (r *reader) contentError(ctx context.Context, err error) error {
 	return r.sourceError(ctx, err)
 }
 
-// noting is a reader that remembers its failure, so that it can be told from a
-// failure of whoever was reading, in another goroutine perhaps.
-type noting struct {
+// notingReader is a reader that remembers its error. So an error of the stream can be
+// distinguished from one of the decompressor or tar reader that reads it, perhaps in
+// another goroutine.
+type notingReader struct {
 	from   io.Reader
 	failed atomic.Pointer[error]
 }
 
 // Read implements io.Reader.
-func (r *noting) Read(p []byte) (int, error) {
+func (r *notingReader) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
 	if err != nil && err != io.EOF {
 		r.failed.Store(&err)
@@ -151,8 +152,8 @@ func (r *noting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failure is what went wrong, whatever those who read made of that; nil if nothing did.
-func (r *noting) failure() error {
+// failure is the error of the reader itself; nil if there was none.
+func (r *notingReader) failure() error {
 	if failed := r.failed.Load(); failed != nil {
 		return *failed
 	}

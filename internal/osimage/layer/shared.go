@@ -6,12 +6,12 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// Bounds of what the layers of one import hold in memory and bring.
+// Bounds for all layers of one import together.
 const (
-	maxBuffered = 1 << 20 // bytes of an object that is handed to another goroutine
-	maxInFlight = 16      // such objects
-	// maxKept is how much of extended attributes layers that are read at the same
-	// time may keep for the files that refer to them, in bytes.
+	maxBuffered = 1 << 20 // bytes of an object that another goroutine may store from memory
+	maxInFlight = 16      // how many such objects there are at once
+	// maxKept bounds the extended attributes that layers being read keep for files which
+	// refer to them later, in bytes.
 	maxKept = 32 << 20
 	// maxObjects is how many objects the layers may bring. Each is remembered by its
 	// checksum, in some 300 bytes; large systems have a fifth of that many.
@@ -21,8 +21,8 @@ const (
 	maxNames = 48 << 20
 )
 
-// Shared is what the layers of one import share: memory for small objects, and
-// bounds of what they may hold together.
+// Shared are the resources that the layers of one import share: buffers for small objects,
+// and counters for the bounds above.
 type Shared struct {
 	buffers chan []byte
 	kept    atomic.Int64 // bytes
@@ -39,8 +39,9 @@ func NewShared() *Shared {
 	return s
 }
 
-// giveBack ends the reading of a layer, which needs its extended attributes no more.
-// If it failed its objects do not count: they may come once more, from elsewhere.
+// giveBack takes a layer that has been read off the counters: its extended attributes are
+// freed. If it failed, its objects and names do not count either, since the layer may be
+// read again from another endpoint.
 func (f *feeder) giveBack(err error) {
 	f.shared.kept.Add(-f.kept)
 	if err != nil {
@@ -49,7 +50,7 @@ func (f *feeder) giveBack(err error) {
 	}
 }
 
-// keep takes n bytes of the room for extended attributes.
+// keep counts n bytes of extended attributes.
 func (f *feeder) keep(n int64) error {
 	f.kept += n
 	if f.shared.kept.Add(n) > maxKept {
@@ -67,7 +68,7 @@ func (f *feeder) count() error {
 	return nil
 }
 
-// holdNames takes n bytes of the room for names in derived layers.
+// holdNames counts n bytes of names in derived layers.
 func (f *feeder) holdNames(n int64) error {
 	f.names += n
 	if f.shared.names.Add(n) > maxNames {

@@ -18,15 +18,15 @@ func randomBytes(n int) []byte {
 	return data
 }
 
-func TestAhead(t *testing.T) {
-	for _, size := range []int{0, 1, aheadBlock - 1, aheadBlock, aheadBlock + 1, 3*aheadBlocks*aheadBlock + 17} {
+func TestReadAhead(t *testing.T) {
+	for _, size := range []int{0, 1, readAheadSize - 1, readAheadSize, readAheadSize + 1, 3*readAheadBlocks*readAheadSize + 17} {
 		data := randomBytes(size)
 		for name, from := range map[string]io.Reader{
 			"at once":      bytes.NewReader(data),
 			"by halves":    iotest.HalfReader(bytes.NewReader(data)),
 			"error at end": iotest.DataErrReader(bytes.NewReader(data)),
 		} {
-			a := newAhead(from)
+			a := newReadAhead(from)
 			got, err := io.ReadAll(a)
 			if err != nil || !bytes.Equal(got, data) {
 				t.Errorf("%d bytes, %s: got %d, %v", size, name, len(got), err)
@@ -39,11 +39,11 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-func TestAheadPassesErrorsOn(t *testing.T) {
+func TestReadAheadPassesErrorsOn(t *testing.T) {
 	broken := errors.New("broken")
 	for _, failure := range []error{broken, io.ErrUnexpectedEOF} {
-		data := randomBytes(aheadBlock + 5)
-		a := newAhead(io.MultiReader(bytes.NewReader(data), iotest.ErrReader(failure)))
+		data := randomBytes(readAheadSize + 5)
+		a := newReadAhead(io.MultiReader(bytes.NewReader(data), iotest.ErrReader(failure)))
 		got, err := io.ReadAll(a)
 		if !errors.Is(err, failure) || !bytes.Equal(got, data) {
 			t.Errorf("%d bytes, %v, want %d and %v", len(got), err, len(data), failure)
@@ -52,12 +52,12 @@ func TestAheadPassesErrorsOn(t *testing.T) {
 	}
 }
 
-// TestAheadCloses ends one that is full, and one whose source has nothing to say.
-func TestAheadCloses(t *testing.T) {
-	a := newAhead(bytes.NewReader(randomBytes(3 * aheadBlocks * aheadBlock)))
+// TestReadAheadCloses closes one that is full, and one whose source is silent.
+func TestReadAheadCloses(t *testing.T) {
+	a := newReadAhead(bytes.NewReader(randomBytes(3 * readAheadBlocks * readAheadSize)))
 	a.close()
 	silent, end := io.Pipe()
-	b := newAhead(silent)
+	b := newReadAhead(silent)
 	ended := make(chan struct{})
 	go func() { b.close(); close(ended) }()
 	end.Close() // what a cancelled context does to a connection

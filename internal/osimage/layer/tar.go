@@ -16,13 +16,13 @@ import (
 
 // Bounds of a layer, in bytes.
 const (
-	// maxUnpacked is how large a layer may be: larger than any system is, but no
-	// bomb that keeps the processors busy for hours.
+	// maxUnpacked bounds a decompressed layer: larger than any system, but small enough
+	// that a decompression bomb does not keep the processors busy for hours.
 	maxUnpacked = 64 << 30
 	maxTrailer  = 16 << 20 // after the end of a layer's tar stream: padding
 )
 
-// Sink takes objects, from several goroutines at once: an *ostree.Import.
+// Sink stores objects. It is used by several goroutines at once. An *ostree.Import is one.
 type Sink interface {
 	AddMetadata(ctx context.Context, name ostree.ObjectName, body io.Reader) error
 	AddArchiveFile(ctx context.Context, c ostree.Checksum, body io.Reader) error
@@ -41,23 +41,23 @@ func blameSink(err error) error {
 	return nil
 }
 
-// Content is what one layer has in one format: a *Legacy or a *Native. Each is for
-// one layer.
+// Content reads the entries of one layer in one format: a *Legacy, *Native or *Derived.
 type Content interface {
-	// entry takes one entry, or lets it be; name is clean and relative.
+	// entry stores or ignores an entry of the tar stream. name is the entry's, cleaned and
+	// relative.
 	entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error
-	// ended checks what can only be seen at the layer's end.
+	// ended is called after the last entry, and checks what can only be known then.
 	ended() error
 }
 
-// readTar feeds a layer's entries to a content.
+// readTar calls c with each entry of a layer.
 func readTar(ctx context.Context, layer io.Reader, shared *Shared, c Content) (err error) {
 	group, ctx := guard.NewGroup(ctx)
 	to := &feeder{group: group, shared: shared, jobs: make(chan func() error)}
 	defer func() { to.giveBack(err) }()
 	err = guard.Call(func() error { return readEntries(ctx, layer, to, c) })
 	close(to.jobs)
-	// What stopped the others is the reason, not that they were stopped.
+	// The error that cancelled the others is the one to return, not their cancellation.
 	if failed := group.Wait(); failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		return failed
 	}
@@ -65,7 +65,7 @@ func readTar(ctx context.Context, layer io.Reader, shared *Shared, c Content) (e
 }
 
 func readEntries(ctx context.Context, layer io.Reader, to *feeder, c Content) error {
-	counted := &counting{from: layer}
+	counted := &countingReader{from: layer}
 	in := tar.NewReader(counted)
 	for ctx.Err() == nil {
 		header, err := in.Next()
@@ -86,33 +86,34 @@ func readEntries(ctx context.Context, layer io.Reader, to *feeder, c Content) er
 	return ctx.Err()
 }
 
-// counting is a reader that counts bytes.
-type counting struct {
+// countingReader is a reader that counts bytes.
+type countingReader struct {
 	from  io.Reader
 	count int64
 }
 
 // Read implements io.Reader.
-func (r *counting) Read(p []byte) (int, error) {
+func (r *countingReader) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
 	r.count += int64(n)
 	return n, err
 }
 
-// feeder hands the objects of one layer to the sink.
+// feeder hands the objects of one layer to the sink, and counts them.
 type feeder struct {
 	group  *guard.Group
 	shared *Shared
 	jobs   chan func() error // to those of the group that wait for one
 
-	kept    int64 // bytes of what is shared
+	// What this layer has added to the counters of shared.
+	kept    int64 // bytes
 	objects int64
 	names   int64 // bytes
 }
 
-// feed lets add take an object's body: from memory and beside others if it is
-// small, else from the stream, here and now. add is told by the reader's type how
-// much there is at most.
+// feed calls add with an object's body. A small body is read into memory, and add is
+// called by another goroutine; a large one is read from the stream while feed waits. The
+// type of the reader tells add how many bytes there are at most.
 func (f *feeder) feed(ctx context.Context, size int64, body io.Reader, add func(io.Reader) error) error {
 	if err := f.count(); err != nil {
 		return err
@@ -140,8 +141,8 @@ func (f *feeder) feed(ctx context.Context, size int64, body io.Reader, add func(
 	return nil
 }
 
-// hand gives a job to a goroutine that waits for one, or to a new one: a goroutine
-// for each object would have to grow its stack each time.
+// hand gives a job to a goroutine that waits for one, or to a new one. A new goroutine for
+// each object would have to grow its stack each time.
 func (f *feeder) hand(job func() error) {
 	select {
 	case f.jobs <- job:

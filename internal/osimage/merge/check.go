@@ -24,7 +24,8 @@ func (t *Tree) check() error {
 // modulesDir has a directory for each kernel.
 const modulesDir = "usr/lib/modules"
 
-// checkKernel wants one kernel: libostree takes the first that it finds.
+// checkKernel refuses a tree without or with several kernels: libostree takes the first
+// that it finds.
 func (t *Tree) checkKernel() error {
 	modules, err := t.lookUpDir(modulesDir)
 	if err != nil {
@@ -51,9 +52,9 @@ func (t *Tree) checkKernel() error {
 		WithHint("remove the others in the image's build, as dnf remove kernel-core-VERSION does")
 }
 
-// checkRelease wants what libostree names the boot entry by (ostree-sysroot-deploy.c,
-// install_deployment_kernel): of the two files the first that can be read counts alone,
-// and a key begins its line.
+// checkRelease refuses a tree without the name that libostree gives the boot entry
+// (ostree-sysroot-deploy.c, install_deployment_kernel). Of the two files only the first
+// that can be read counts, and a key must begin its line.
 func (t *Tree) checkRelease() error {
 	for _, at := range []string{"usr/lib/os-release", "usr/etc/os-release"} {
 		text, err := t.readLinked(at)
@@ -77,8 +78,8 @@ func (t *Tree) checkRelease() error {
 // maxLinks is how many symbolic links are followed for one file, as by Linux.
 const maxLinks = 40
 
-// readLinked is read for a file that may be a symbolic link to another one in the tree.
-// An absolute one leads into the system that runs when it is followed.
+// readLinked is read for a file that may be a symbolic link to another file in the tree. An
+// absolute link counts as no file: libostree would follow it into the running system.
 func (t *Tree) readLinked(at string) ([]byte, error) {
 	for range maxLinks {
 		f, err := t.lookUp(at)
@@ -101,11 +102,12 @@ func (t *Tree) readLinked(at string) ([]byte, error) {
 	return nil, nil
 }
 
-// checkComposefs refuses a tree whose signature can only be the base's.
+// checkComposefs refuses a tree that boots only with a signature: there is none for the
+// merged tree.
 func (t *Tree) checkComposefs() error {
 	setup, err := t.prepareRoot()
 	if errors.Is(err, ostree.ErrPrepareRoot) || err == nil && !setup.Signed() {
-		return nil // whoever deploys it says what that means
+		return nil // a file that is not understood is refused by the importer (Opened.Accept)
 	}
 	if err != nil {
 		return err

@@ -16,9 +16,10 @@ type Result struct {
 	Notes  []string              // for people
 }
 
-// Finish checks the merged tree, labels it and the layers by its own SELinux policy,
-// and adds them to the import. guessed is the policy by which labels were guessed (AddFile),
-// or nil: if it is the tree's, what has its label already is not looked at again.
+// Finish checks the merged tree, labels it and the layers by the tree's own SELinux policy,
+// and adds both to the import. guessed is the policy by which labels were guessed
+// (AddFile), or nil. If it equals the tree's, files with a guessed label are not looked up
+// again.
 func (t *Tree) Finish(ctx context.Context, guessed *selinux.Contexts) (Result, error) {
 	if err := t.removeEmpty("usr/etc", "hostname", "resolv.conf"); err != nil {
 		return Result{}, err
@@ -26,7 +27,7 @@ func (t *Tree) Finish(ctx context.Context, guessed *selinux.Contexts) (Result, e
 	if err := t.observe(); err != nil {
 		return Result{}, err
 	}
-	if len(t.layers) > 0 { // else it is the base, as somebody composed it
+	if len(t.layers) > 0 { // else the tree is the base, and stays as it is
 		if err := t.check(); err != nil {
 			return Result{}, err
 		}
@@ -50,8 +51,8 @@ func (t *Tree) Finish(ctx context.Context, guessed *selinux.Contexts) (Result, e
 	return r, err
 }
 
-// removeEmpty removes files that are regular and empty: container tools leave them
-// where they mount their own, and a host must not have them.
+// removeEmpty removes files that are regular and empty. Container tools create them to mount
+// their own files there; a host must not have them.
 func (t *Tree) removeEmpty(at string, names ...string) error {
 	d, err := t.lookUpDir(at)
 	if err != nil || d == nil {
@@ -73,7 +74,7 @@ func (t *Tree) removeEmpty(at string, names ...string) error {
 	return nil
 }
 
-// labelAll finds out which policies count, and labels.
+// labelAll finds the policies that apply, and labels the layers and the tree.
 func (t *Tree) labelAll(ctx context.Context, guessed *selinux.Contexts) error {
 	merged, err := t.policy()
 	if err != nil {
@@ -100,8 +101,8 @@ func (t *Tree) basePolicy() (*selinux.Contexts, error) {
 	return base.policy()
 }
 
-// policyChanged reports whether layers have touched the base's policy. Where they
-// have not, the base has its labels from just this policy.
+// policyChanged reports whether layers have changed the base's policy. If not, the base has
+// the right labels already.
 func (t *Tree) policyChanged(ctx context.Context) (bool, error) {
 	base := &Tree{objects: t.objects, root: &dir{saved: t.base}}
 	if t.base == (ostree.DirChecksums{}) {
@@ -123,10 +124,10 @@ func (t *Tree) policyChanged(ctx context.Context) (bool, error) {
 	return trees[0].Tree != trees[1].Tree, nil
 }
 
-// Write adds a complete layer's tree to the objects as it is, before anything is merged,
-// its directories with the labels that a function guesses. If they are those that they
-// get in the end, nothing is written twice. It reports whether that can be done: not with
-// hard links into other layers.
+// Write adds the tree of a complete layer to the objects before the merge; label guesses
+// the labels of its directories. If the guesses are right, Finish writes nothing again.
+// whole is false, and nothing is written, if the layer has hard links into other layers,
+// which only the merge can resolve.
 func (l *Layer) Write(ctx context.Context, objects Objects, label func(path string, mode uint32) string) (root ostree.DirChecksums, whole bool, err error) {
 	if len(l.links) > 0 {
 		return root, false, nil
@@ -137,7 +138,7 @@ func (l *Layer) Write(ctx context.Context, objects Objects, label func(path stri
 	return root, true, err
 }
 
-// guessLabels labels directories that were read from a layer; at ends with "/".
+// guessLabels gives the directories of a layer guessed labels; at ends with "/".
 func (d *dir) guessLabels(at string, label func(path string, mode uint32) string) {
 	setLabel(d.info, label(lookupPath(at), unix.S_IFDIR))
 	for name, below := range d.dirs {
@@ -145,8 +146,7 @@ func (d *dir) guessLabels(at string, label func(path string, mode uint32) string
 	}
 }
 
-// setLabel gives a directory a label, unless it is "". It reports whether that is another
-// one than it had.
+// setLabel sets a directory's label, unless it is "". It reports whether the label changed.
 func setLabel(info *ostree.DirInfo, label string) (changed bool) {
 	if label == "" || string(info.Xattrs[selinux.Attribute]) == label+"\x00" {
 		return false
@@ -158,7 +158,8 @@ func setLabel(info *ostree.DirInfo, label string) (changed bool) {
 	return true
 }
 
-// write adds a directory and all below it that is not in the repository already.
+// write adds a directory, and all below it, to the objects. Directories that were not
+// loaded are unchanged, and there already.
 func (d *dir) write(ctx context.Context, objects Objects) (sums ostree.DirChecksums, err error) {
 	sums = d.saved
 	if d.info != nil {

@@ -18,8 +18,8 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// label gives everything the label that the merged tree's policy has for it: the
-// layers, and the base where the policy is not the base's.
+// label labels the layers by the merged tree's policy, and the whole tree if the policy is
+// not the base's (base).
 func (l *labeller) label(t *Tree, base bool) error {
 	if l.merged == nil && l.fallback == nil {
 		return nil
@@ -28,7 +28,7 @@ func (l *labeller) label(t *Tree, base bool) error {
 		return err
 	}
 	if base {
-		l.fallback = nil // what the base has stays
+		l.fallback = nil // files for which the new policy has no label keep theirs
 		if err := l.dir(t.root, "/"); err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (l *labeller) label(t *Tree, base bool) error {
 	return l.apply()
 }
 
-// layers labels layers, several at once: they have nothing in common.
+// layers labels the layers in parallel; they share no directories.
 func (l *labeller) layers(layers []*Layer) error {
 	group, ctx := guard.NewGroup(l.ctx)
 	group.Limit(runtime.GOMAXPROCS(0))
@@ -58,29 +58,30 @@ func (l *labeller) layers(layers []*Layer) error {
 	return err
 }
 
-// labeller collects which objects are to have which labels, and then changes them: an
-// object that is needed only with another label is moved, not copied.
+// labeller first collects which label each file is to have, and then changes the objects.
+// It needs all uses of an object first: if none keeps its label, the object is changed in
+// place and not copied.
 type labeller struct {
 	ctx   context.Context
 	store Objects
 
-	// The merged tree's policy, and the base's, for what the merged one has no label for;
-	// either may be nil.
+	// The policies of the merged tree and of the base. The base's is used for files for
+	// which the merged tree's has no label. Either may be nil.
 	merged, fallback *selinux.Contexts
-	guessed          bool // by the merged tree's policy
+	guessed          bool // labels were guessed by the merged tree's policy
 
 	uses    []use
-	changed bool // something has another label now, or will get it
+	changed bool // a label has changed, or will
 }
 
-// use is a name of a tree, and the label that its object is to have there; "" if that
-// is the one it has. There is one for each name of an OS, so it is small.
+// use is a file in a tree, with the label that its object is to have there; "" if it has
+// it already. There is one use for each file of an OS, so the struct is small.
 type use struct {
 	file  *file
 	label string
 }
 
-// wanted is the label of a path, or "" where nothing is to be changed.
+// wanted is the label for a path; "" if no policy has one.
 func (l *labeller) wanted(at string, mode uint32) (string, error) {
 	for _, policy := range []*selinux.Contexts{l.merged, l.fallback} {
 		if policy == nil {
@@ -149,8 +150,8 @@ func (l *labeller) file(f *file, at string) error {
 	return nil
 }
 
-// apply changes the labels, of several objects at once: most of the time goes into
-// their checksums.
+// apply changes the labels of the collected objects, several at once, since computing
+// their new checksums takes the time.
 func (l *labeller) apply() error {
 	slices.SortFunc(l.uses, func(a, b use) int {
 		return cmp.Or(bytes.Compare(a.file.object[:], b.file.object[:]), cmp.Compare(a.label, b.label))
@@ -165,8 +166,9 @@ func (l *labeller) apply() error {
 	return group.Wait()
 }
 
-// change makes of one object, whose uses these are by their labels, those with other
-// labels. If nobody needs it as it is, the last one takes its place.
+// change makes the objects that one object becomes with other labels. uses are all uses of
+// the object, sorted by label. If no use keeps the object as it is, it is moved to the
+// last label in place of being copied.
 func (l *labeller) change(ctx context.Context, uses []use) error {
 	object, needed := uses[0].file.object, uses[0].label == ""
 	for last, same := range chunks(uses, func(u use) string { return u.label }) {
@@ -188,8 +190,8 @@ func (l *labeller) change(ctx context.Context, uses []use) error {
 	return nil
 }
 
-// chunks are the parts of a sorted slice that have the same key, each with whether it
-// is the last one.
+// chunks are the runs of equal keys in a sorted slice; the flag says whether a run is the
+// last one.
 func chunks[T any, K comparable](all []T, key func(T) K) iter.Seq2[bool, []T] {
 	return func(yield func(bool, []T) bool) {
 		for len(all) > 0 {
@@ -207,9 +209,8 @@ func chunks[T any, K comparable](all []T, key func(T) K) iter.Seq2[bool, []T] {
 	}
 }
 
-// lookupPath is the path that a directory's label is looked up by. The mount point of
-// /proc gets the label of /mnt's, since policies know /proc only when it is mounted
-// (ostree-sepolicy.c).
+// lookupPath is the path by which a directory's label is looked up. /proc is looked up as
+// /mnt, as libostree does (ostree-sepolicy.c): policies label only the mounted /proc.
 func lookupPath(at string) string {
 	if at == "/proc/" {
 		return "/mnt/"

@@ -8,23 +8,23 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// Layer is the tree of one derived layer, whiteouts included. It is filled by one
-// goroutine, in the order of the layer's entries; objects may be set by others.
+// Layer is the tree of one derived layer, with its whiteouts. One goroutine adds the entries
+// in their order; the functions that AddFile returns may be called by others.
 type Layer struct {
 	root   *dir
-	hidden map[string]*file // below objectStore: only hard links mean them
+	hidden map[string]*file // files below objectStore, which only hard links refer to
 	links  []link
-	memory int64 // that names and directories take, in bytes, roughly
+	memory int64 // an estimate of what names and directories take, in bytes
 
-	// written is the layer as it was written before the merge, or nil if it was not, or
-	// has changed since.
+	// written is the root that Write has added; nil if it has not, or the layer has changed
+	// since.
 	written *ostree.DirChecksums
 }
 
-// link is a hard link, in order.
+// link is a hard link of a layer.
 type link struct {
 	path, target string
-	to           *file // what it becomes
+	to           *file // the file that stands for the link in the tree
 }
 
 // NewLayer is a layer without entries.
@@ -32,31 +32,30 @@ func NewLayer() *Layer {
 	return &Layer{root: implied(0, 0), hidden: map[string]*file{}}
 }
 
-// What names take in memory, in bytes, beside their characters: measured, rounded up.
+// What a directory and a file take in memory beside their names, in bytes (measured).
 const (
 	dirMemory  = 480
 	fileMemory = 160
 )
 
-// Memory is how much memory the layer takes, in bytes, roughly.
+// Memory is an estimate of the memory that the layer takes, in bytes.
 func (l *Layer) Memory() int64 { return l.memory }
 
-// Kept reports whether an entry has a place in a commit, by the name it has in the
-// layer; what a commit cannot have may be of any type there. A name that no layer
-// may have is an error.
+// Kept reports whether the entry with a name must be added. All others are ignored,
+// whatever their type. A malformed name is an error.
 func (l *Layer) Kept(name string) (bool, error) {
-	at, kept, err := place(name)
+	at, kept, err := placeOf(name)
 	return err == nil && (kept || strings.HasPrefix(at, objectStore+"/")), err
 }
 
 // AddDir adds a directory.
 func (l *Layer) AddDir(name string, info ostree.DirInfo) error {
-	at, kept, err := place(name)
+	at, kept, err := placeOf(name)
 	if err != nil || !kept {
 		return err
 	}
 	if at == "" {
-		l.root.describe(info)
+		l.root.setAttributes(info)
 		return nil
 	}
 	l.memory += int64(len(name))
@@ -73,19 +72,19 @@ func (l *Layer) AddDir(name string, info ostree.DirInfo) error {
 	for name, value := range info.Xattrs {
 		l.memory += int64(len(name) + len(value))
 	}
-	parent.dirs[base].describe(info)
+	parent.dirs[base].setAttributes(info)
 	return nil
 }
 
-// describe gives a directory what an entry says of it.
-func (d *dir) describe(info ostree.DirInfo) { d.info, d.described = &info, true }
+// setAttributes sets a directory's owner, mode and extended attributes from its entry.
+func (d *dir) setAttributes(info ostree.DirInfo) { d.info, d.hasEntry = &info, true }
 
-// AddFile adds a file or symbolic link. set tells its object, when that is known, and
-// whether that has the label that a policy has for this name, which Finish is told too:
-// by any goroutine, but before Complete.
+// AddFile adds a file or symbolic link. The caller calls set with its object when that is
+// known, from any goroutine, before Complete; guessed says that the object has the label
+// that the policy passed to Finish has for this name.
 func (l *Layer) AddFile(name string, uid, gid uint32, symlink bool) (set func(object ostree.Checksum, guessed bool), err error) {
 	f := &file{link: symlink}
-	at, kept, err := place(name)
+	at, kept, err := placeOf(name)
 	l.memory += fileMemory + int64(len(name))
 	switch {
 	case err != nil:
@@ -98,17 +97,18 @@ func (l *Layer) AddFile(name string, uid, gid uint32, symlink bool) (set func(ob
 	return func(object ostree.Checksum, guessed bool) { f.object, f.guessed = object, guessed }, err
 }
 
-// become makes a hard link the file that it leads to, whose label is of another name.
+// become makes a hard link the file that it leads to. The label of that file is for another
+// name, so it does not count as guessed.
 func (f *file) become(target *file) { f.object, f.link = target.object, target.link }
 
-// AddLink adds a hard link. What it means is known when the layer was read, or only
-// when it is merged: it may be a lower layer's file.
+// AddLink adds a hard link. It is resolved by Complete, or by the merge if it leads to a
+// lower layer's file.
 func (l *Layer) AddLink(name, target string, uid, gid uint32) error {
-	at, kept, err := place(name)
+	at, kept, err := placeOf(name)
 	if err != nil {
 		return err
 	}
-	to, _, err := place(target)
+	to, _, err := placeOf(target)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (l *Layer) put(at string, uid, gid uint32, f *file) error {
 	return nil
 }
 
-// parent is the directory of a path, made where no entry has told of it yet.
+// parent is the directory that a path is in. Missing directories are made.
 func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, err error) {
 	if at == "" {
 		return nil, "", imagefault.Damaged("the root is no directory")
@@ -168,41 +168,41 @@ func (l *Layer) makeDir(parent *dir, name string, uid, gid uint32) {
 	parent.setDir(name, implied(uid, gid))
 }
 
-// own gives the directories of a path that no entry describes an owner: that of the
-// entry for which one of them had to be made. libostree makes all of them anew then.
+// own sets the owner of all directories of a path that have no entry, to that of the entry
+// for which one of them had to be made: libostree makes all of them anew then.
 func (l *Layer) own(at string, uid, gid uint32) {
 	d := l.root
 	for name := range strings.SplitSeq(strings.TrimSuffix(at, "/"), "/") {
 		if name == "" {
 			continue
 		}
-		if d = d.dirs[name]; !d.described {
+		if d = d.dirs[name]; !d.hasEntry {
 			d.info.UID, d.info.GID = uid, gid
 		}
 	}
 }
 
-// errTwice is a name that stands for two things. Which of them counts depends on the
-// tool, so that none can be right.
+// errTwice refuses a name that is both a directory and a file: tools differ in which of
+// them they extract.
 func errTwice(at string) error {
 	return imagefault.Damaged("/%s is a directory and a file in one layer", at)
 }
 
-// Complete resolves the hard links within the layer, which may lead to later entries
-// and to one another. Those that lead elsewhere are left for the merge.
+// Complete resolves the hard links within the layer. They may lead to later entries, and
+// to other hard links. Links that lead into lower layers are left for the merge.
 func (l *Layer) Complete() error {
-	open := make(map[*file]*link, len(l.links))
+	unresolved := make(map[*file]*link, len(l.links))
 	for i := range l.links {
-		open[l.links[i].to] = &l.links[i]
+		unresolved[l.links[i].to] = &l.links[i]
 	}
 	var elsewhere []link
 	for i := range l.links {
-		chain, end, err := l.follow(&l.links[i], open)
+		chain, end, err := l.follow(&l.links[i], unresolved)
 		if err != nil {
 			return err
 		}
 		for _, k := range chain {
-			delete(open, k.to)
+			delete(unresolved, k.to)
 			if end != nil {
 				k.to.become(end)
 				continue
@@ -215,11 +215,11 @@ func (l *Layer) Complete() error {
 	return nil
 }
 
-// follow follows a hard link that is still open over others to a file of the layer,
-// or to nil if the last one leads elsewhere.
-func (l *Layer) follow(k *link, open map[*file]*link) (chain []*link, end *file, err error) {
+// follow follows a hard link over other unresolved ones. end is the file of this layer that
+// the last one leads to, or nil if that is not in this layer.
+func (l *Layer) follow(k *link, unresolved map[*file]*link) (chain []*link, end *file, err error) {
 	seen := map[*link]bool{}
-	for ; k != nil && open[k.to] == k; k = open[end] {
+	for ; k != nil && unresolved[k.to] == k; k = unresolved[end] {
 		if seen[k] {
 			return nil, nil, imagefault.Damaged("the hard link /%s leads to itself", k.path)
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// observe notes what an image has that a host which moves to it does not get.
+// observe adds notes about files of the layers that an existing host does not get.
 func (t *Tree) observe() error {
 	var lost []string
 	for _, l := range t.layers {
@@ -24,7 +24,8 @@ func (t *Tree) observe() error {
 	return nil
 }
 
-// filesBelow lists the files below a directory of /var, but for what programs make anew.
+// filesBelow lists the files below a directory of /var, except in directories whose content
+// programs make anew.
 func (t *Tree) filesBelow(d *dir, at string, found *[]string) error {
 	switch at {
 	case "/var/tmp", "/var/cache", "/var/log":

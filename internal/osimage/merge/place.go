@@ -15,14 +15,15 @@ const (
 	maxName = 255 // bytes, of the file systems that hosts have
 )
 
-// objectStore is where an image's base keeps its objects. Builders write to it when
-// they change a file through its other name there.
+// objectStore is where the base layers of an ostree-native container have their objects. A
+// file of the base is a hard link to its object there, and a build that changes the file
+// may write an entry for either name.
 const objectStore = "sysroot/ostree"
 
-// place is where an entry of a layer goes in a commit's tree: "" is the root. An
-// entry that is not kept has no place there; below objectStore it may still be
-// what a hard link means.
-func place(name string) (path string, kept bool, err error) {
+// placeOf is the path in a commit's tree for an entry of a layer; "" is the root. kept is
+// false for an entry that a commit does not have; one below objectStore may still be the
+// target of a hard link.
+func placeOf(name string) (path string, kept bool, err error) {
 	parts, err := split(name)
 	if err != nil {
 		return "", false, err
@@ -60,8 +61,8 @@ func split(name string) ([]string, error) {
 	return parts, nil
 }
 
-// isRuntime reports whether what is below a directory belongs to the running system
-// and not to an image.
+// isRuntime reports whether the content of a directory belongs to the running system, and
+// so is not part of a commit.
 func isRuntime(top string) bool {
 	switch top {
 	case "run", "tmp", "proc", "sys", "dev":
@@ -70,8 +71,8 @@ func isRuntime(top string) bool {
 	return false
 }
 
-// isOfOS reports whether a directory at the top is part of each host. Others can be
-// seen only where the root is not that of the deployment alone.
+// isOfOS reports whether a top-level directory is part of every ostree host. Others are
+// visible only if the system mounts the commit's root (Tree.nonUsr).
 func isOfOS(top string) bool { return top == "usr" || top == "var" || isRuntime(top) }
 
 // Whiteouts (the OCI image specification, "layer"): a regular file with the prefix
@@ -84,8 +85,8 @@ const (
 
 func isWhiteout(name string) bool { return strings.HasPrefix(name, whiteoutPrefix) }
 
-// removed is the name that a whiteout removes; "" if it is a marker of a container
-// tool's own.
+// removed is the name that a whiteout removes; "" if it is another marker of a container
+// tool, such as the opaque one.
 func removed(name string) (string, error) {
 	name = strings.TrimPrefix(name, whiteoutPrefix)
 	switch {
@@ -99,9 +100,8 @@ func removed(name string) (string, error) {
 
 func isLink(mode uint32) bool { return mode&unix.S_IFMT == unix.S_IFLNK }
 
-// Place is where an entry of a layer goes in a commit's tree, by the name that it has
-// in the layer.
+// Place is the path in a commit's tree for an entry of a layer.
 func Place(name string) string {
-	path, _, _ := place(name)
+	path, _, _ := placeOf(name)
 	return path
 }

@@ -13,8 +13,7 @@ import (
 // selinuxDir is where a commit has its policies.
 const selinuxDir = "usr/etc/selinux"
 
-// policy is what the tree's own SELinux policy says of files; nil where it has none,
-// or has it switched off.
+// policy is the tree's own SELinux policy; nil if it has none, or SELinux is disabled in it.
 func (t *Tree) policy() (*selinux.Contexts, error) {
 	files := selinux.Files(func(name string) ([]byte, error) {
 		text, err := t.read(path.Join(selinuxDir, name))

@@ -1,15 +1,15 @@
-// Package merge makes one tree of a base commit and the derived layers on top of
-// it, as container tools would see it, and gives it the SELinux labels of its own
-// policy. A plain image is the same with an empty base.
+// Package merge merges a base commit and the derived layers on top of it into one tree, the
+// one that a container of the image would show, and labels it by its own SELinux policy.
+// For a plain image the base is empty.
 //
-// It knows no registry and no tar: package layer tells it what a layer holds, and
-// where the content went. The rules are those of ostree-ext
+// Package layer reads the layers and stores their contents; here are only names, attributes
+// and checksums. The rules are those of ostree-ext
 // (crates/ostree-ext/src/container/store.rs) and of libostree's checkout
-// (ostree-repo-checkout.c), except where those lose or damage what an image has;
+// (ostree-repo-checkout.c), except where those lose or damage files of an image;
 // docs/import.md lists the differences.
 //
-// Limits: a path has at most 4,095 bytes and a name 255. Memory grows with the number
-// of names, not with contents; who fills a Layer bounds it by Layer.Memory.
+// Limits: a path has at most 4,095 bytes and a name 255. Memory grows with the number of
+// names, not with contents; the caller bounds it by Layer.Memory.
 package merge
 
 import (
@@ -19,7 +19,7 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// Objects are those that a tree is made of: an *ostree.Import.
+// Objects stores the objects of trees. An *ostree.Import does.
 type Objects interface {
 	ReadDirectory(tree ostree.Checksum) (*ostree.Directory, error)
 	ReadDirInfo(meta ostree.Checksum) (ostree.DirInfo, error)
@@ -36,15 +36,15 @@ type Objects interface {
 
 // dir is a directory of a tree.
 type dir struct {
-	// saved is the directory as it is in the repository. Until it is loaded, its names
-	// are not known.
+	// saved are the directory's objects in the repository; zero if it has none. Its names
+	// are read from them when they are needed (load).
 	saved  ostree.DirChecksums
 	loaded bool
 
-	info      *ostree.DirInfo // nil: as saved
-	described bool            // by an entry of a layer that is being read
-	files     map[string]*file
-	dirs      map[string]*dir
+	info     *ostree.DirInfo // owner, mode and extended attributes; nil: as saved
+	hasEntry bool            // the layer that is being read has an entry for it
+	files    map[string]*file
+	dirs     map[string]*dir
 }
 
 // file is a file or symbolic link of a tree.
@@ -52,20 +52,21 @@ type file struct {
 	object ostree.Checksum
 	link   bool // it is a symbolic link
 
-	// guessed says that the object has the label that the guessed policy has for this name.
+	// guessed says that the object has the label that the guessing policy has for this
+	// name.
 	guessed bool
 }
 
 func newDir(info *ostree.DirInfo) *dir { return &dir{loaded: true, info: info} }
 
-// implied is a directory that no entry describes: with the owner of the entry that
-// needs it, as libostree has it (--tar-autocreate-parents; see own).
+// implied is a directory without an entry. It has the owner of the entry that needs it, as
+// libostree does it (--tar-autocreate-parents; see Layer.own).
 func implied(uid, gid uint32) *dir {
 	return newDir(&ostree.DirInfo{UID: uid, GID: gid, Mode: 0o755})
 }
 
-// setFile gives a file a name, and setDir a directory. Most directories of a layer have
-// few names or none, so the maps are made when they are needed.
+// setFile adds or replaces a file by its name. Most directories of a layer have few names
+// or none, so the maps are made when they are needed.
 func (d *dir) setFile(name string, f *file) {
 	if d.files == nil {
 		d.files = map[string]*file{}
@@ -98,7 +99,7 @@ func (d *dir) load(store Objects) error {
 	d.files, d.dirs = make(map[string]*file, len(saved.Files)), make(map[string]*dir, len(saved.Dirs))
 	for name, object := range saved.Files {
 		d.files[name] = &file{object: object}
-		if isWhiteout(name) { // the only names for which it counts
+		if isWhiteout(name) { // file.link matters for no other names
 			stat, err := store.StatFile(object)
 			if err != nil {
 				return err

@@ -16,14 +16,14 @@ type Tree struct {
 	objects Objects
 	root    *dir
 	base    ostree.DirChecksums // zero: none
-	nonUsr  bool                // the root is seen whole, not only /usr and /etc
+	nonUsr  bool                // the system sees all of the commit's root, not only /usr and /etc
 	layers  []*Layer
 	notes   notes
 
-	baseFiles map[ostree.Checksum]bool // of the base's objects; nil until it is asked for
+	baseFiles map[ostree.Checksum]bool // the base's file objects; nil until they are needed
 }
 
-// onto is one layer on its way into the tree.
+// onto merges one layer into the tree.
 type onto struct {
 	*Tree
 	number int // of the layer, from 1
@@ -50,8 +50,8 @@ func (o onto) add(l *Layer) error {
 	return o.merge(l.root, o.root, "")
 }
 
-// dropForeign removes what lies beside the directories that each host has, where
-// nobody would see it.
+// dropForeign removes top-level directories and files of a layer that the system would not
+// see.
 func (o onto) dropForeign(l *Layer) {
 	if o.nonUsr {
 		return
@@ -65,8 +65,8 @@ func (o onto) dropForeign(l *Layer) {
 	}
 }
 
-// resolve makes a hard link to a lower layer's file, or to an object of the base,
-// that file.
+// resolve replaces a hard link by the file of a lower layer, or the object of the base, that
+// it leads to.
 func (o onto) resolve(k link) error {
 	target, err := o.findLower(k.target)
 	if err != nil {
@@ -100,12 +100,11 @@ func (o onto) findLower(at string) (*file, error) {
 	return d.files[base], err
 }
 
-// baseObject is an object of the base commit by its place in the image's own
-// repository.
+// baseObject is a file of the base commit by the path of its object below objectStore.
 func (o onto) baseObject(at string) (*file, error) {
 	name, archive, err := ostree.ParseLoosePath(at)
 	if err != nil || archive || name.Type != ostree.File || o.base == (ostree.DirChecksums{}) {
-		return nil, nil // names none
+		return nil, nil // it names no file object
 	}
 	if o.baseFiles == nil {
 		if o.baseFiles, err = o.objects.FilesBelow(o.base.Tree); err != nil {
@@ -143,8 +142,9 @@ func (o onto) merge(from, into *dir, at string) error {
 	return o.noteAttributes(from, into, at)
 }
 
-// whiteouts removes what a layer's directory says is gone, before anything of the
-// same layer comes: the order of names must not matter.
+// whiteouts removes what the whiteouts in a layer's directory name. That is done before any
+// file of the layer is added: a whiteout is about lower layers only, whatever the order of
+// names.
 func (o onto) whiteouts(from, into *dir, at string) error {
 	if f := from.files[opaque]; f != nil && !f.link {
 		clear(into.files)
@@ -184,11 +184,11 @@ func (o onto) mergeDir(from, parent *dir, at string) error {
 	return o.merge(from, parent.dirs[name], at)
 }
 
-// noteAttributes tells of a directory's attributes that do not count: those of the
-// one that is there stay, as ostree-ext has it. Hosts that rpm-ostree updates get the
-// same tree.
+// noteAttributes adds a note if a layer has other attributes for a directory than the tree.
+// Those of the tree stay, as with ostree-ext, so that hosts which rpm-ostree updates get
+// the same tree.
 func (o onto) noteAttributes(from, into *dir, at string) error {
-	if !from.described {
+	if !from.hasEntry {
 		return nil
 	}
 	have, err := into.attributes(o.objects)
@@ -205,7 +205,7 @@ func (o onto) noteAttributes(from, into *dir, at string) error {
 // maxNotes is how many notes of one image are kept.
 const maxNotes = 20
 
-// notes are what people should know of an image that is merged all the same.
+// notes are for people, about what of an image is left out or changed.
 type notes struct {
 	texts []string
 	more  int
@@ -219,7 +219,7 @@ func (n *notes) add(format string, args ...any) {
 	n.texts = append(n.texts, fmt.Sprintf(format, args...))
 }
 
-// Notes are what people should know of the merged image.
+// Notes are for people, about what of the image was left out or changed.
 func (t *Tree) Notes() []string {
 	if t.notes.more == 0 {
 		return t.notes.texts

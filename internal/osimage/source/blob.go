@@ -15,10 +15,10 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// errClosed is why a stream ends that was closed before its end.
+// errClosed is the cause of the failure of a read after Close.
 var errClosed = errors.New("it was closed")
 
-// blob is what openBlob promises.
+// blob is the stream that openBlob returns.
 type blob struct {
 	types.BlobInfo
 	image *Image
@@ -28,25 +28,25 @@ type blob struct {
 	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex        // held while reading
-	from   *download         // nil between tries
-	source types.ImageSource // of the last try
+	from   *download         // the present try; nil between two
+	source types.ImageSource // that the last try read from
 	sum    hash.Hash
 	offset int64  // bytes read so far
-	tail   []byte // the last of them
+	tail   []byte // the last tailSize of them
 	ended  error  // io.EOF, or why it failed
 
-	parts    bool      // the source may have parts of the blob
-	failures int       // in a row
-	fresh    int64     // bytes since the last of them
-	short    truncated // the last one that was of this kind
-	denied   int64     // where the last one was of this kind
+	parts    bool      // the source may give parts of the blob
+	failures int       // tries in a row that failed
+	fresh    int64     // bytes since the last failure
+	short    truncated // the last failure of this kind
+	denied   int64     // the offset of the last 401; -1: none
 }
 
-// openBlob makes the stream of the image's nth layer, compressed as it is in the
-// source, which is first asked by Read. It goes on where it stopped after a
-// transient failure, and ends with io.EOF only if size and digest are those of the
-// manifest. Its errors have their kind. Close may be called while another
-// goroutine reads, which makes that return; it never fails.
+// openBlob returns the image's nth layer as a stream, compressed as it is in the source.
+// The first Read asks the source. After a transient failure the stream goes on where it
+// stopped. It ends with io.EOF only if size and digest are those of the manifest. Its
+// errors have their kind. Close may be called while another goroutine is in Read, which
+// then returns; Close never fails.
 func (i *Image) openBlob(ctx context.Context, n int, meter Meter) io.ReadCloser {
 	info := i.blobs[n]
 	b := &blob{BlobInfo: info, image: i, meter: meter, sum: sha256.New(), parts: info.Size > 0, denied: -1}
@@ -54,7 +54,7 @@ func (i *Image) openBlob(ctx context.Context, n int, meter Meter) io.ReadCloser 
 	return b
 }
 
-// Close implements io.Closer. A Read under way returns.
+// Close implements io.Closer.
 func (b *blob) Close() error {
 	b.cancel(errClosed)
 	b.mu.Lock()
@@ -69,13 +69,13 @@ func (b *blob) Read(p []byte) (n int, err error) {
 	defer b.mu.Unlock()
 	for n == 0 && b.ended == nil && len(p) > 0 {
 		if n, err = b.next(p); err != nil {
-			b.ended = b.settle(err)
+			b.ended = b.endTry(err)
 		}
 	}
 	return n, b.ended
 }
 
-// next reads from the present try, or begins one.
+// next reads from the present try, or starts one.
 func (b *blob) next(p []byte) (int, error) {
 	if b.from == nil {
 		if err := b.reopen(); err != nil {
@@ -94,7 +94,7 @@ func (b *blob) next(p []byte) (int, error) {
 	return n, err
 }
 
-// take notes what was read.
+// take accounts for what was read.
 func (b *blob) take(p []byte) {
 	b.sum.Write(p)
 	b.offset += int64(len(p))
@@ -103,12 +103,13 @@ func (b *blob) take(p []byte) {
 	b.tail = b.tail[max(0, len(b.tail)-tailSize):]
 }
 
-// settle says how the stream ends after an error of a try, if it does.
-func (b *blob) settle(err error) error {
+// endTry ends the present try after an error. It returns how the stream ends, io.EOF or
+// an error, or nil if there is to be another try.
+func (b *blob) endTry(err error) error {
 	b.drop()
 	switch ended := err == io.EOF; {
 	case ended && b.Size < 0, b.offset == b.Size && (ended || fault.KindOf(err).Transient()):
-		return b.verify() // trouble after the last byte is none
+		return b.verify() // a failure after the last byte does not matter
 	case ended:
 		err = b.reading(b.ctx, truncated{b.offset, b.Size})
 	}

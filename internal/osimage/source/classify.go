@@ -22,26 +22,27 @@ import (
 // errSilent is the cause of giving up on a registry that says nothing.
 var errSilent = errors.New("the registry is silent")
 
-// judge classifies the failures of reading an image from one place.
-type judge struct {
-	ref    imageref.Reference // of the image there
+// classifier gives the failures of reading an image from one endpoint their kind and hint.
+type classifier struct {
+	ref    imageref.Reference // of the image at the endpoint
 	secret secret
-	root   string
+	root   string // of the host
 	proxy  string // HOST:PORT of the proxy on the way, or ""
 }
 
-// fallback is the kind of a failure to open that nothing else is known of: of a
-// registry it is its configuration, of a local image its files.
-func (j judge) fallback() fault.Kind {
-	if j.ref.Remote() {
+// fallback is the kind of a failure to open an image that no method here recognizes: a
+// registry is then set up wrongly (Refused), and the files of a local image are (BadInput).
+func (c classifier) fallback() fault.Kind {
+	if c.ref.Remote() {
 		return fault.Refused
 	}
 	return fault.BadInput
 }
 
-// classify gives an error its kind and a hint, if it has none yet. A context
-// that ended explains whatever followed.
-func (j judge) classify(ctx context.Context, err error, otherwise fault.Kind) error {
+// classify gives an error a kind and a hint, unless it has a kind already; otherwise is
+// the kind of an error that no method here recognizes. If the context has ended, its
+// cause stands first: it explains the error.
+func (c classifier) classify(ctx context.Context, err error, otherwise fault.Kind) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
@@ -49,23 +50,23 @@ func (j judge) classify(ctx context.Context, err error, otherwise fault.Kind) er
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
-	for _, known := range []func(error) *fault.Error{imagefault.CannotWrite, j.certificate, j.status, j.proxyAnswer, j.redirect, j.network} {
+	for _, known := range []func(error) *fault.Error{imagefault.CannotWrite, c.certificate, c.status, c.proxyAnswer, c.redirect, c.network} {
 		if f := known(err); f != nil {
 			return f
 		}
 	}
 	f := fault.New(otherwise, "%w", err)
-	if !j.ref.Remote() {
-		return f.WithHint("is %s there, and whole? else copy the image anew, for example with skopeo copy", j.ref.Name())
+	if !c.ref.Remote() {
+		return f.WithHint("is %s there, and whole? else copy the image anew, for example with skopeo copy", c.ref.Name())
 	}
-	return f.WithHint("is it %s that answers, and not a proxy or a login page in its place?", j.ref.Host())
+	return f.WithHint("is it %s that answers, and not a proxy or a login page in its place?", c.ref.Host())
 }
 
-// redirect knows an answer that sends its client where none can go: a file, or any
-// other address that is not the web's. It is the registry's configuration.
-func (j judge) redirect(err error) *fault.Error {
+// redirect recognizes a redirect to an address that is neither http nor https, such as a
+// file. Only a change of the registry's configuration can help, so it is permanent.
+func (c classifier) redirect(err error) *fault.Error {
 	e, ok := errors.AsType[*url.Error](err)
-	if !ok || !j.ref.Remote() {
+	if !ok || !c.ref.Remote() {
 		return nil
 	}
 	to, perr := url.Parse(e.URL)
@@ -73,15 +74,16 @@ func (j judge) redirect(err error) *fault.Error {
 		return nil
 	}
 	return fault.New(fault.Refused, "%w", err).
-		WithHint("%s sends its clients to an address that is not http or https; correct its configuration, or that of the proxy in front of it", j.ref.Host())
+		WithHint("%s sends its clients to an address that is not http or https; correct its configuration, or that of the proxy in front of it", c.ref.Host())
 }
 
-// network knows what passes by itself: no connection, no name, a connection cut.
-func (j judge) network(err error) *fault.Error {
-	if !j.ref.Remote() || !isNetwork(err) {
+// network recognizes what may pass by itself: no connection, a name that cannot be looked
+// up, a connection that was cut.
+func (c classifier) network(err error) *fault.Error {
+	if !c.ref.Remote() || !isNetwork(err) {
 		return nil
 	}
-	return fault.New(fault.Unavailable, "%w", err).WithHint("%s", j.reach())
+	return fault.New(fault.Unavailable, "%w", err).WithHint("%s", c.reach())
 }
 
 func isNetwork(err error) bool {
@@ -109,7 +111,7 @@ func isNetwork(err error) bool {
 }
 
 // certsDir is where the library looks for a registry's CA certificates.
-func (j judge) certsDir() string { return j.path("/etc/containers/certs.d/" + j.ref.Host()) }
+func (c classifier) certsDir() string { return c.path("/etc/containers/certs.d/" + c.ref.Host()) }
 
-// path is a path of the host.
-func (j judge) path(name string) string { return filepath.Join(j.root, name) }
+// path is a path on the host, below its root directory.
+func (c classifier) path(name string) string { return filepath.Join(c.root, name) }

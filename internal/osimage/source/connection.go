@@ -8,25 +8,25 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// connection is an image's source in the library. It is made anew when the
-// registry refuses a token that it took before: the library keeps a token for as
-// long as the registry said, by a clock that may be another than this machine's.
+// connection holds the library's source of an image, and replaces it when the registry
+// refuses a token that it accepted before: the library keeps a token for as long as the
+// registry said, which is wrong if the clock of this machine is.
 type connection struct {
 	dial func(context.Context) (types.ImageSource, error)
 
 	mu   sync.Mutex
 	now  types.ImageSource
-	past []types.ImageSource // may still be read from
+	past []types.ImageSource // replaced ones, from which others may still read
 }
 
-// source is what to read from now.
+// source is the source to read from.
 func (c *connection) source() types.ImageSource {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// renew takes the place of a source that is refused, unless that was done already.
+// renew replaces a source whose token is refused, unless another goroutine has done so.
 func (c *connection) renew(ctx context.Context, refused types.ImageSource) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +40,7 @@ func (c *connection) renew(ctx context.Context, refused types.ImageSource) error
 	return err
 }
 
-// close ends all of it.
+// close closes all sources.
 func (c *connection) close() error {
 	err := c.source().Close()
 	for _, source := range c.past {

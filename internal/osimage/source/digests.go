@@ -13,15 +13,15 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// Bounds of what manifest and config may be made of. The library reads up to 4 MiB
-// of each, and takes a hundred times that to hold a list of empty objects.
+// Bounds of manifest and config. The library reads up to 4 MiB of each, and a list of empty
+// objects takes a hundred times that in memory.
 const (
-	maxTokens = 1 << 17 // of JSON; an image of 500 layers has a tenth of it
+	maxTokens = 1 << 17 // of JSON; an image of 500 layers has a tenth of that
 	maxLayers = 512     // more than a kernel can mount
 )
 
-// checkAmount refuses a manifest or config that has too much in it to be parsed. What
-// is no JSON is left to those who parse it.
+// checkAmount refuses a manifest or config with more than maxTokens parts. Text that is
+// not JSON is left to the parser.
 func checkAmount(what string, raw []byte) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	for range maxTokens {
@@ -32,8 +32,7 @@ func checkAmount(what string, raw []byte) error {
 	return imagefault.Damaged("its %s has more than %d parts", what, maxTokens)
 }
 
-// checkDigest refuses what is no digest. The library's methods for digests panic
-// on some of these.
+// checkDigest refuses a malformed digest: the library's methods for digests panic on some.
 func checkDigest(what string, digest digestlib.Digest) error {
 	if err := digest.Validate(); err != nil {
 		return fmt.Errorf("the digest %q of %s: %w", digest, what, err)
@@ -41,7 +40,8 @@ func checkDigest(what string, digest digestlib.Digest) error {
 	return nil
 }
 
-// checkLayerDigest is checkDigest for what is compared here, by SHA-256.
+// checkLayerDigest is checkDigest for a digest that this package compares itself, which
+// it does by SHA-256 only.
 func checkLayerDigest(what string, digest digestlib.Digest) error {
 	if err := checkDigest(what, digest); err != nil {
 		return err
@@ -77,7 +77,7 @@ func checkConfig(config *imgspec.Image, layers int) error {
 	return damagedBy("its config", wrong)
 }
 
-// damagedBy is one error of all that is wrong with a part of an image.
+// damagedBy is one error for all problems of a part of an image.
 func damagedBy(part string, wrong []error) error {
 	if err := errors.Join(wrong...); err != nil {
 		return imagefault.Damaged("%s: %w", part, err)

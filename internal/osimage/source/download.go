@@ -13,20 +13,20 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// download is one try to read a blob, under watch.
+// download is one try to read a blob, given up when the source is silent (watch).
 type download struct {
 	source types.ImageSource
 	blob   types.BlobInfo
 	ctx    context.Context
 	watch  *watch
 	body   io.ReadCloser // nil until opened
-	first  bool          // nothing was read of the whole blob
+	first  bool          // the blob is read from its start, and nothing was read yet
 }
 
 func (b *blob) newDownload() *download {
 	b.source = b.image.connection.source()
 	d := &download{source: b.source, blob: b.BlobInfo}
-	d.ctx, d.watch = newWatch(b.ctx, b.image.host.patience())
+	d.ctx, d.watch = newWatch(b.ctx, b.image.host.maxSilence())
 	return d
 }
 
@@ -40,7 +40,7 @@ func (d *download) whole() (err error) {
 	return err
 }
 
-// part opens the blob in its midst.
+// part opens the blob from an offset on.
 func (d *download) part(from int64) (err error) {
 	d.watch.during(func() int {
 		d.body, err = openRange(d.ctx, d.watch.cancel, d.source, d.blob, from)
@@ -49,7 +49,7 @@ func (d *download) part(from int64) (err error) {
 	return err
 }
 
-// read reads from what was opened.
+// read reads from the opened body.
 func (d *download) read(p []byte) (n int, err error) {
 	d.watch.during(func() int {
 		n, err = d.body.Read(p)
@@ -65,7 +65,7 @@ func (d *download) read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// skip reads n bytes over and hands them to note.
+// skip reads n bytes and calls note with them.
 func (d *download) skip(n int64, note func([]byte)) error {
 	buffer := make([]byte, min(n, 64<<10))
 	for left := n; left > 0; {
@@ -89,7 +89,8 @@ func (d *download) close() {
 	}
 }
 
-// truncated is a body that ended early as if that were its end.
+// truncated is the error of a body that ended before the size in the manifest, without an
+// error of the connection.
 type truncated struct{ got, want int64 }
 
 func (t truncated) Error() string {

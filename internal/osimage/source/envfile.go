@@ -6,7 +6,7 @@ import "strings"
 // systemd.exec(5): NAME=VALUE in lines, comments from # or ; (which go on for one
 // line only, as since v254), a backslash before a value's line end joins lines,
 // and values may be quoted in whole or in parts.
-// Nothing is expanded: a $ or % is itself. Lines that are neither are passed over.
+// Nothing is expanded: $ and % stand for themselves. Other lines are ignored.
 func parseEnvironmentFile(text string) map[string]string {
 	variables := map[string]string{}
 	rest := strings.ReplaceAll(text, "\r", "\n")
@@ -30,8 +30,8 @@ func parseEnvironmentFile(text string) map[string]string {
 	}
 }
 
-// environmentValue reads a value to the end of its line. A quote is one only
-// where a part begins: at the start, and after another quoted part.
+// environmentValue reads a value to the end of its line. A quote character opens a quoted
+// part only at the start of the value or after another quoted part.
 func environmentValue(s string) (value, rest string) {
 	var out []byte
 	kept := 0 // of out, without white space at the end
@@ -66,8 +66,8 @@ func environmentValue(s string) (value, rest string) {
 	return string(out[:kept]), s
 }
 
-// quoted reads a part in quotes, which may hold newlines. In double quotes a
-// backslash protects what a shell would change.
+// quoted reads a quoted part, which may contain newlines. In double quotes a backslash
+// escapes the characters that a shell would interpret.
 func quoted(s string) (part []byte, rest string) {
 	quote := s[0]
 	for s = s[1:]; s != ""; s = s[1:] {

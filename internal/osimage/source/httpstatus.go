@@ -3,8 +3,7 @@ package source
 import (
 	"errors"
 	"net/http"
-	"regexp"
-	"strconv"
+	"reflect"
 
 	"github.com/docker/distribution/registry/api/errcode"
 	"go.podman.io/image/v5/docker"
@@ -12,21 +11,21 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// status knows a registry's answers. Those of a registry in trouble are
-// transient, its refusals permanent.
-func (j judge) status(err error) *fault.Error {
+// status recognizes the HTTP status of an answer. Statuses of a registry in trouble are
+// transient, refusals permanent.
+func (c classifier) status(err error) *fault.Error {
 	status := statusOf(err)
 	switch {
 	case status == 0:
 		return nil
 	case status >= 500, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
-		return fault.New(fault.Unavailable, "%w", err).WithHint("%s is in trouble or overloaded; try again later", j.ref.Host())
+		return fault.New(fault.Unavailable, "%w", err).WithHint("%s is in trouble or overloaded; try again later", c.ref.Host())
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return fault.New(fault.Refused, "%w", err).WithHint("%s", j.secret.hint(j.ref.Host()))
+		return fault.New(fault.Refused, "%w", err).WithHint("%s", c.secret.hint(c.ref.Host()))
 	case status == http.StatusNotFound:
 		return fault.New(fault.Refused, "%w", err).
 			WithHint("is the reference right, and is the image still in the registry? Some registries also say this for want of credentials: %s",
-				j.secret.hint(j.ref.Host()))
+				c.secret.hint(c.ref.Host()))
 	}
 	return fault.New(fault.Refused, "%w", err)
 }
@@ -46,7 +45,7 @@ func statusOf(err error) int {
 	// answers only; their code stands for the status, if it is a known one.
 	var coder errcode.ErrorCoder
 	if !errors.As(err, &coder) {
-		return statusInText(err)
+		return statusField(err)
 	}
 	code := coder.ErrorCode()
 	if status := code.Descriptor().HTTPStatusCode; status < 500 || code == errcode.ErrorCodeUnavailable {
@@ -55,13 +54,29 @@ func statusOf(err error) int {
 	return http.StatusBadRequest
 }
 
-// statusInText finds the status where the library gives it in words only: for
-// 4xx answers whose body is not the protocol's JSON, as proxies make them.
-func statusInText(err error) int {
-	match := regexp.MustCompile(`StatusCode: ([0-9]{3}), `).FindStringSubmatch(err.Error())
-	if match == nil {
-		return 0
+// statusField is the field StatusCode of the first error in err's tree that has one, or
+// 0. The library has a type with this field for 4xx answers whose body is not the
+// protocol's JSON, as proxies make them, but does not export the type, so errors.As
+// cannot find it. TestStatusOfAnswers fails if a release of the library drops the field.
+func statusField(err error) int {
+	value := reflect.Indirect(reflect.ValueOf(err))
+	if value.Kind() == reflect.Struct {
+		field, found := value.Type().FieldByName("StatusCode")
+		if found && len(field.Index) == 1 && field.Type.Kind() == reflect.Int { // not one of an embedded struct, which may be nil
+			return int(value.FieldByIndex(field.Index).Int())
+		}
 	}
-	status, _ := strconv.Atoi(match[1]) // three digits always parse
-	return status
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			return statusField(inner)
+		}
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			if status := statusField(inner); status != 0 {
+				return status
+			}
+		}
+	}
+	return 0
 }

@@ -14,7 +14,7 @@ import (
 // signature policy accepts it. It may be used by several goroutines.
 type Image struct {
 	Reference    imageref.Reference // pinned to Digest
-	From         imageref.Reference // where it is read from, if not there: a mirror
+	From         imageref.Reference // the mirror that it is read from; zero if it is none
 	Policy       string             // the rule of the signature policy that accepted it
 	Digest       string             // of the manifest, or manifest list, that the reference names
 	Instance     string             // of this platform's manifest, if Digest is a manifest list
@@ -24,12 +24,12 @@ type Image struct {
 	Labels       map[string]string
 	Annotations  map[string]string // of the manifest, if that is one of OCI
 	Layers       []Layer
-	Notes        []string // for people: places passed over, a policy that is missing
+	Notes        []string // for people: endpoints that failed, a policy that is missing
 
-	supply     *supply
+	failover   *failover
 	host       *Host
 	connection *connection
-	judge      judge
+	classifier classifier
 	parsed     types.Image
 	blobs      []types.BlobInfo // the layers, as the library has them
 }
@@ -44,14 +44,14 @@ type Layer struct {
 // Meter counts the bytes of layers as they come, by several goroutines at once.
 type Meter interface {
 	Fetched(n int) // bytes of a layer's stream
-	Again(n int)   // bytes that were fetched once more than necessary
+	Again(n int)   // bytes that had been fetched before
 }
 
-// Close ends the connections to the places that the image was read from.
-func (i *Image) Close() error { return i.supply.close() }
+// Close ends the connections to the endpoints that the image was read from.
+func (i *Image) Close() error { return i.failover.close() }
 
-// OCI is the image's manifest (this platform's) and config in the form of OCI,
-// which another form is converted to.
+// OCI is the image's manifest (this platform's) and config in OCI's form. Docker's form
+// is converted.
 func (i *Image) OCI(ctx context.Context) (manifest, config []byte, err error) {
 	converted := i.parsed
 	manifest, mime, err := converted.Manifest(ctx)

@@ -19,20 +19,20 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 )
 
-// Open reads an image as far as its config, from the first place that has it: the
-// manifest that the reference names and, if that is a list, this platform's. The
-// image must be closed. Errors have their kind (package fault).
+// Open reads an image's manifest and config from the first endpoint that has it. If the
+// reference names a manifest list, this platform's manifest in it is chosen. The image
+// must be closed. Errors have their kind (package fault).
 func (h *Host) Open(ctx context.Context, ref imageref.Reference) (*Image, error) {
-	places, err := h.places(ref)
+	endpoints, err := h.endpoints(ref)
 	if err != nil {
 		return nil, err
 	}
 	var failed []failure
-	for _, at := range places {
+	for _, at := range endpoints {
 		o, err := h.openAt(ctx, at, ref)
 		if err == nil {
-			o.Notes = append(passedOver(places, failed), o.Notes...)
-			o.supply = newSupply(ref, places, o, failed)
+			o.Notes = append(passedOver(endpoints, failed), o.Notes...)
+			o.failover = newFailover(ref, endpoints, o, failed)
 			return o, nil
 		}
 		failed = append(failed, failure{at, err})
@@ -40,34 +40,34 @@ func (h *Host) Open(ctx context.Context, ref imageref.Reference) (*Image, error)
 			break
 		}
 	}
-	return nil, noPlace(ref, len(places), failed)
+	return nil, allFailed(ref, len(endpoints), failed)
 }
 
-// openAt is Open at one place.
-func (h *Host) openAt(ctx context.Context, at place, ref imageref.Reference) (*Image, error) {
+// openAt is Open for one endpoint.
+func (h *Host) openAt(ctx context.Context, at endpoint, ref imageref.Reference) (*Image, error) {
 	if at.err != nil {
 		return nil, at.err
 	}
 	ruling, err := h.rulingOn(ctx, at, ref)
 	if err != nil {
-		return nil, at.judge.classify(ctx, err, fault.BadInput)
+		return nil, at.classifier.classify(ctx, err, fault.BadInput)
 	}
 	ctx, cancel := h.patiently(ctx, at)
 	defer cancel()
 	dial := func(ctx context.Context) (types.ImageSource, error) { return openSource(ctx, at.ref, at.sys) }
 	source, err := dial(ctx)
 	if err != nil {
-		return nil, at.judge.classify(ctx, err, at.judge.fallback())
+		return nil, at.classifier.classify(ctx, err, at.classifier.fallback())
 	}
-	o := &Image{host: h, connection: &connection{dial: dial, now: source}, judge: at.judge}
+	o := &Image{host: h, connection: &connection{dial: dial, now: source}, classifier: at.classifier}
 	if err := h.read(ctx, at, ref, ruling, o); err != nil {
-		return nil, errors.Join(at.judge.classify(ctx, err, fault.BadInput), source.Close())
+		return nil, errors.Join(at.classifier.classify(ctx, err, fault.BadInput), source.Close())
 	}
 	return o, nil
 }
 
-// read fills in o from its source.
-func (h *Host) read(ctx context.Context, at place, ref imageref.Reference, ruling ruling, o *Image) error {
+// read fills in the fields of o from its source.
+func (h *Host) read(ctx context.Context, at endpoint, ref imageref.Reference, ruling ruling, o *Image) error {
 	chosen, err := o.chooseManifest(ctx, at.sys, ref)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (h *Host) read(ctx context.Context, at place, ref imageref.Reference, rulin
 	return o.fill(config, parsed.LayerInfos())
 }
 
-// readAnnotations reads what a manifest says about the image; only those of OCI do.
+// readAnnotations reads the annotations of a manifest; only OCI's have some.
 func readAnnotations(ctx context.Context, parsed types.Image) (map[string]string, error) {
 	raw, _, err := parsed.Manifest(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func readAnnotations(ctx context.Context, parsed types.Image) (map[string]string
 	return m.Annotations, nil
 }
 
-// readConfig reads an image's config, whose digest the library compares.
+// readConfig reads an image's config. The library has verified its digest.
 func readConfig(ctx context.Context, parsed types.Image) (*imgspec.Image, error) {
 	raw, err := parsed.ConfigBlob(ctx)
 	if err != nil {
@@ -162,7 +162,8 @@ func (i *Image) chooseManifest(ctx context.Context, sys *types.SystemContext, re
 	return chosen, readable(raw, mime)
 }
 
-// readable refuses manifests that are no image's, or an image's without a config.
+// readable refuses a manifest that is not an image's, and Docker's schema 1, which has no
+// config.
 func readable(raw []byte, mime string) error {
 	if mime == manifest.DockerV2Schema2MediaType || mime == imgspec.MediaTypeImageManifest {
 		return nil
@@ -175,7 +176,7 @@ func readable(raw []byte, mime string) error {
 	return fault.New(fault.Refused, "its manifest is of the type %q, which is not that of a container image", mime)
 }
 
-// fill notes what the config says.
+// fill takes over what the config says.
 func (i *Image) fill(config *imgspec.Image, layers []types.BlobInfo) error {
 	if err := checkConfig(config, len(layers)); err != nil {
 		return err

@@ -24,8 +24,8 @@ import (
 // the machine's administrator.
 const policyPath = "/etc/containers/policy.json"
 
-// rejection is the policy's last word on an image: no other place is asked for
-// it, as with podman.
+// rejection is an error by which the signature policy rejects an image. No other endpoint
+// is asked after it, as with podman.
 type rejection struct{ error }
 
 // Unwrap returns the underlying error.
@@ -36,8 +36,9 @@ func isRejection(err error) bool {
 	return ok
 }
 
-// ruling is what the signature policy says of a reference: of the one that was
-// written, whatever mirror the image comes from; the signatures are the mirror's.
+// ruling is what the signature policy says about a reference. The reference that was asked
+// for decides about the rule, also if the image comes from a mirror; the signatures are
+// read from the mirror.
 type ruling struct {
 	policy
 	rule
@@ -45,8 +46,8 @@ type ruling struct {
 	signed  bool // the reference insists on a signature
 }
 
-// rulingOn finds the rule for a reference, and says already if no image can meet it.
-func (h *Host) rulingOn(ctx context.Context, at place, ref imageref.Reference) (ruling, error) {
+// rulingOn finds the rule for a reference. It is an error if no image can meet the rule.
+func (h *Host) rulingOn(ctx context.Context, at endpoint, ref imageref.Reference) (ruling, error) {
 	if remote := ref.OstreeRemote(); remote != "" {
 		return ruling{}, rejection{fault.New(fault.Refused, "checking the commit with the keys of the ostree remote %q is not implemented", remote).
 			WithHint("require signatures of the image in %s and use ostree-image-signed:docker://…", h.path(policyPath))}
@@ -67,15 +68,16 @@ func (h *Host) rulingOn(ctx context.Context, at place, ref imageref.Reference) (
 	return r, nil
 }
 
-// accept holds an image against the rule and notes that it was accepted.
-func (r ruling) accept(ctx context.Context, at place, instance *image.UnparsedImage, o *Image) error {
+// accept checks an image by the rule, and notes the rule in the image.
+func (r ruling) accept(ctx context.Context, at endpoint, instance *image.UnparsedImage, o *Image) error {
 	if r.absent {
 		o.Notes = append(o.Notes, fmt.Sprintf("no signature policy (%s): images are accepted without a signature", r.origin))
 	}
 	if r.readsSignatures() {
-		// The image keeps them: what fails after this is no fault of the network.
+		// Fetched here so that a failure of the network is not taken for a rejection
+		// below: the image keeps the signatures.
 		if _, err := instance.Signatures(ctx); err != nil {
-			return at.judge.signatures(ctx, err)
+			return at.classifier.signatures(ctx, err)
 		}
 	}
 	if err := r.allows(ctx, image.UnparsedInstanceWithReference(instance, r.written)); err != nil {
@@ -85,7 +87,7 @@ func (r ruling) accept(ctx context.Context, at place, instance *image.UnparsedIm
 	return nil
 }
 
-// allows is a rejection if the policy does not accept an image.
+// allows returns a rejection if the policy does not accept an image.
 func (r ruling) allows(ctx context.Context, image types.UnparsedImage) error {
 	if err := allowed(ctx, r.Policy, r.signed, image); err != nil {
 		return rejection{fault.New(fault.Refused, "the signature policy rejects it by %s: %w", r.rule, err).
@@ -94,10 +96,11 @@ func (r ruling) allows(ctx context.Context, image types.UnparsedImage) error {
 	return nil
 }
 
-// unseen is an image of which only the name is known.
+// unseen is an image of which only the name is known: it asks the policy whether the name
+// alone is enough for a rejection, before the registry is asked.
 type unseen struct{ reference types.ImageReference }
 
-// errUnseen is what a requirement ends with that cannot be decided by the name.
+// errUnseen is the result of a requirement that cannot be decided by the name alone.
 var errUnseen = errors.New("the image was not looked at yet")
 
 // Reference implements types.UnparsedImage.
@@ -120,19 +123,19 @@ func allowed(ctx context.Context, policy *signature.Policy, signed bool, image t
 	return err
 }
 
-// signatures classifies a failure to fetch signatures, which may be elsewhere
+// signatures classifies a failure to fetch signatures, which may lie on another server
 // than the image.
-func (j judge) signatures(ctx context.Context, err error) error {
-	kind := fault.KindOf(j.classify(ctx, err, fault.Refused))
+func (c classifier) signatures(ctx context.Context, err error) error {
+	kind := fault.KindOf(c.classify(ctx, err, fault.Refused))
 	return fault.New(kind, "cannot fetch its signatures: %w", err).
-		WithHint("does this machine reach the places that the files in %s name for %s?", j.path("/etc/containers/registries.d"), j.ref.Host())
+		WithHint("does this machine reach the places that the files in %s name for %s?", c.path("/etc/containers/registries.d"), c.ref.Host())
 }
 
-// policy is a signature policy and where it is from.
+// policy is a signature policy and where it was read.
 type policy struct {
 	*signature.Policy
 	origin string
-	absent bool // no file has one: each image is accepted
+	absent bool // there is no file with one: each image is accepted
 }
 
 // policy reads the system's policy, else whatever the library finds by default.
@@ -158,7 +161,7 @@ func (h *Host) policy(sys *types.SystemContext) (found policy, err error) {
 // rule is the part of a policy that decides about an image.
 type rule struct {
 	scope string   // as in policy.json: transports.docker["quay.io"], or default
-	types []string // of its requirements; all must be met
+	types []string // of its requirements, all of which must be met
 }
 
 func (r rule) String() string { return r.scope + ": " + strings.Join(r.types, ", ") }
@@ -167,7 +170,7 @@ func (r rule) readsSignatures() bool {
 	return slices.Contains(r.types, "signedBy") || slices.Contains(r.types, "sigstoreSigned")
 }
 
-// advice is what to do after a rejection, with %s for the policy's place.
+// advice is what to do after a rejection, with %s for the policy's path.
 func (r rule) advice(signed bool) string {
 	switch {
 	case r.readsSignatures():
@@ -194,7 +197,7 @@ func (p policy) ruleFor(ref types.ImageReference) rule {
 	return rule{"default", typesOf(p.Default)}
 }
 
-// typesOf are the types of requirements, which the library shows in JSON only.
+// typesOf are the types of requirements, which the library exports only in JSON.
 func typesOf(requirements signature.PolicyRequirements) []string {
 	names := make([]string, len(requirements))
 	for i, requirement := range requirements {

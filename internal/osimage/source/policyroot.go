@@ -12,7 +12,8 @@ import (
 // pathKeys are the members of containers-policy.json(5) that name files.
 var pathKeys = []string{"keyPath", "keyPaths", "caPath", "caRootsPath", "caIntermediatesPath", "rekorPublicKeyPath", "rekorPublicKeyPaths"}
 
-// parsePolicy reads a policy of the host, whose files are the host's too.
+// parsePolicy reads the host's policy. The paths in it are meant below the host's root,
+// which the library does not know, so they are changed before it parses the policy.
 func (h *Host) parsePolicy(text []byte) (*signature.Policy, error) {
 	parsed, err := signature.NewPolicyFromBytes(text) // strictly, as it stands
 	if err != nil || h.path("/") == "/" {
@@ -47,8 +48,8 @@ func (h *Host) rebase(value any) {
 	}
 }
 
-// below is a path, or a list of paths, below the host's root; names that are not
-// absolute are left to the library.
+// below is a path, or a list of paths, below the host's root. Names that are not absolute
+// stay as they are.
 func (h *Host) below(value any) any {
 	switch value := value.(type) {
 	case string:

@@ -21,10 +21,10 @@ import (
 // hand goes the same way as one by the unit.
 const proxyEnvPath = "/etc/mco/proxy.env"
 
-// proxies says which proxy a request goes through: as HTTP_PROXY, HTTPS_PROXY and
-// NO_PROXY have it (or in lower case, which comes first), each of them from the
-// process environment or, if it is not set there at all, from the host's
-// proxy.env. Errors never show a value: it may hold a password.
+// proxies returns a function that says which proxy a request goes through, by HTTP_PROXY,
+// HTTPS_PROXY and NO_PROXY; their names in lower case come first. Each variable is taken
+// from the process environment or, if it is not set there at all, from the host's
+// proxy.env. Errors never show a value: it may contain a password.
 func (h *Host) proxies() (func(*url.URL) (*url.URL, error), error) {
 	path := h.path(proxyEnvPath)
 	text, err := os.ReadFile(path)
@@ -44,7 +44,7 @@ func (h *Host) proxies() (func(*url.URL) (*url.URL, error), error) {
 	return config.ProxyFunc(), nil
 }
 
-// proxySettings are variables by which programs learn of proxies.
+// proxySettings are the variables that name proxies, from the environment and a file.
 type proxySettings struct {
 	file map[string]string
 	path string // of the file
@@ -95,28 +95,28 @@ func proxyFor(sys *types.SystemContext, host string) string {
 	return proxy.Host
 }
 
-// proxyAnswer knows a proxy that does not let us through. net/http has its
-// answer as the text of the status line only.
-func (j judge) proxyAnswer(err error) *fault.Error {
+// proxyAnswer recognizes a proxy that refuses the connection. net/http gives its answer
+// only as the text of the status line.
+func (c classifier) proxyAnswer(err error) *fault.Error {
 	refusal, ok := errors.AsType[*url.Error](err)
-	if j.proxy == "" || !ok {
+	if c.proxy == "" || !ok {
 		return nil
 	}
 	switch refusal.Err.Error() {
 	case http.StatusText(http.StatusProxyAuthRequired):
-		return fault.New(fault.Refused, "the proxy %s wants other credentials: %w", j.proxy, err).
-			WithHint("put user and password into its URL in HTTPS_PROXY or %s", j.path(proxyEnvPath))
+		return fault.New(fault.Refused, "the proxy %s wants other credentials: %w", c.proxy, err).
+			WithHint("put user and password into its URL in HTTPS_PROXY or %s", c.path(proxyEnvPath))
 	case http.StatusText(http.StatusForbidden):
-		return fault.New(fault.Refused, "the proxy %s refuses the way to %s: %w", j.proxy, j.ref.Host(), err).
-			WithHint("allow it there, or list the registry in NO_PROXY if it is reached without (environment, or %s)", j.path(proxyEnvPath))
+		return fault.New(fault.Refused, "the proxy %s refuses the way to %s: %w", c.proxy, c.ref.Host(), err).
+			WithHint("allow it there, or list the registry in NO_PROXY if it is reached without (environment, or %s)", c.path(proxyEnvPath))
 	}
 	return nil
 }
 
-// reach is the question to ask where a registry is not reached.
-func (j judge) reach() string {
-	if j.proxy == "" {
-		return fmt.Sprintf("does this machine reach %s? (network, DNS, proxy, is the registry up?)", j.ref.Host())
+// reach is the hint for a registry that cannot be reached.
+func (c classifier) reach() string {
+	if c.proxy == "" {
+		return fmt.Sprintf("does this machine reach %s? (network, DNS, proxy, is the registry up?)", c.ref.Host())
 	}
-	return fmt.Sprintf("does this machine reach the proxy %s, and does that reach %s?", j.proxy, j.ref.Host())
+	return fmt.Sprintf("does this machine reach the proxy %s, and does that reach %s?", c.proxy, c.ref.Host())
 }

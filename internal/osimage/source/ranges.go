@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"strings"
 
 	"go.podman.io/image/v5/types"
 )
@@ -17,10 +18,10 @@ var errNoRanges = errors.New("the source gives no parts of a blob")
 // The library does not check where the part that it gets begins. cancel is that
 // of the context, to end what is no part.
 //
-// Its method GetBlobAt takes a type of an internal package, so no interface of
-// ours can name it: it is called by reflection, and a source on which it is not
-// as expected has no ranges. TestCutAnywhere sees to it that the one for
-// registries is.
+// Its method GetBlobAt takes a type of an internal package, which no interface of ours
+// can name. So it is called by reflection, and a source whose method is not as expected
+// counts as one without ranges. TestRanges fails if a release of the library changes the
+// method of the source for registries, or what it returns.
 func openRange(ctx context.Context, cancel context.CancelCauseFunc, source types.ImageSource, blob types.BlobInfo, first int64) (io.ReadCloser, error) {
 	method := reflect.ValueOf(source).MethodByName("GetBlobAt")
 	parts, ok := chunksOf(method, chunk{uint64(first), uint64(blob.Size - first)})
@@ -65,20 +66,21 @@ func chunksOf(method reflect.Value, wanted chunk) (parts reflect.Value, ok bool)
 	return reflect.Append(reflect.Zero(slice), reflect.ValueOf(wanted).Convert(slice.Elem())), true
 }
 
-// isResponse reports whether a stream of the library is the body of the answer
-// itself, as it is for a "206 Partial Content". A whole blob it skips through in
-// silence, and hands it on wrapped.
+// isResponse reports whether a stream of the library is the body of the HTTP response
+// itself, as it is after "206 Partial Content". After "200 OK", with the whole blob, the
+// library first discards everything before the part, and returns a wrapper: reading the
+// blob from its start is better then, since that can be seen in the progress.
 func isResponse(stream io.ReadCloser) bool {
 	t := reflect.TypeOf(stream)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	return t.PkgPath() == "net/http"
+	return strings.HasPrefix(t.PkgPath(), "net/http") // or a package below, for HTTP/2
 }
 
-// discard ends a wrapped stream whose context is cancelled, and with it the
-// library's goroutine. Of an answer in several parts, which no server gives to a
-// question for one, it must not be closed: the library would crash on the error.
+// discard closes a wrapper whose context is cancelled, which ends the library's
+// goroutine. The wrapper of a response in several parts must not be closed: the library
+// would panic on the error. No server answers a request for one part with several.
 func discard(stream io.ReadCloser) {
 	if whole := reflect.ValueOf(stream).FieldByName("consumeStream"); whole.IsValid() && whole.Bool() {
 		_ = stream.Close() // fails: the context is cancelled

@@ -10,9 +10,8 @@ import (
 // host, and the query, in which storage behind a registry gets its signatures.
 var urlSecrets = regexp.MustCompile(`(\w://)[^/\s"@]*@|(\w://[^\s"?]*\?)[^\s"]*`)
 
-// redacted is an error of the library's whose text is fit to be shown. The library
-// puts whole URLs into it, also with what grants access to them, and what the
-// registry answered, which can be anything.
+// redacted is an error of the library whose text may be shown. The library puts whole URLs
+// into its errors, with passwords and signatures, and the text of a registry's answer.
 type redacted struct{ error }
 
 func (r redacted) Error() string {

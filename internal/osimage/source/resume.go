@@ -15,44 +15,40 @@ import (
 	"machine-pivot/internal/retry"
 )
 
-// Retry says how often the download of a layer is tried again, from the byte
-// where it stopped, before the import fails.
-type Retry struct {
-	retry.Backoff
-	Tries int                                        // in a row that bring less than 1 MiB
-	Sleep func(context.Context, time.Duration) error // waits, or fails when the context ends
-}
-
-// defaultRetry outlasts the restart of a registry: some two and a half minutes.
-func defaultRetry() Retry {
-	return Retry{Backoff: retry.Backoff{First: time.Second, Cap: 30 * time.Second}, Tries: 10, Sleep: retry.Sleep}
+// defaultRetry says how often the download of a layer is tried again, from the byte
+// where it stopped, before the import fails. Only tries in a row that bring less than
+// 1 MiB count. Ten of them take some two and a half minutes, which outlasts the restart
+// of a registry.
+func defaultRetry() retry.Policy {
+	return retry.Policy{First: time.Second, Cap: 30 * time.Second, Tries: 10}
 }
 
 const (
-	// enough is how many bytes make a try worth it, however it ended. A server
-	// that gives one byte each time would else be asked for ever.
+	// enough is how many bytes a try must bring so that it does not count as a failure in
+	// a row, however it ended. Without it a server that gives one byte each time would be
+	// asked for ever.
 	enough = 1 << 20
-	// tailSize is how many bytes are read twice, to see that a part of a blob
-	// begins where it should.
+	// tailSize is how many bytes before the offset are read again, to check that the part
+	// of the blob begins where it should.
 	tailSize = 64
 )
 
-// otherBytes is an answer whose bytes are not those that the registry sent before
-// at the same place: it sent another part than was asked for, or another blob.
+// otherBytes is the error of an answer whose bytes differ from those that the registry
+// sent before for the same offsets: it is another part, or another blob.
 func otherBytes() error {
 	return fault.New(fault.Unavailable, "the registry sent other bytes than before at the same place").
 		WithHint("does a proxy or a cache that is damaged stand in front of it?")
 }
 
-// reopen begins a try at the byte where the last one stopped: with what is left
-// if the source gives parts, else with all of it.
+// reopen starts a try that goes on at the byte where the last one stopped. If the source
+// gives parts, it asks for what is left, else for the whole blob, and skips the beginning.
 func (b *blob) reopen() error {
 	if b.offset > 0 && b.parts {
 		err := b.resume()
 		if err == nil || fault.KindOf(err).Transient() || statusOf(err) == http.StatusUnauthorized {
 			return err
 		}
-		b.parts = false // whatever else is wrong, the whole blob has it too
+		b.parts = false // another failure may be one of the part only; the whole blob shows it
 	}
 	d := b.newDownload()
 	err := d.whole()
@@ -66,11 +62,12 @@ func (b *blob) reopen() error {
 	return b.begin(d, err)
 }
 
-// resume asks for what is left, and for a little before that to compare.
+// resume asks for what is left, and for the tail before it, which it compares.
 func (b *blob) resume() error {
 	d := b.newDownload()
 	err := d.part(b.offset - int64(len(b.tail)))
-	// Silence may be the library's, that skips through an answer with all of the blob.
+	// If nothing comes, the source may have sent the whole blob: the library then discards
+	// its beginning before it returns.
 	b.parts = !errors.Is(context.Cause(d.ctx), errSilent)
 	if err == nil {
 		var again bytes.Buffer
@@ -82,18 +79,18 @@ func (b *blob) resume() error {
 	return b.begin(d, err)
 }
 
-// skip reads bytes that were read before, and puts them into again.
+// skip reads n bytes that were read before, and writes them to again.
 func (b *blob) skip(d *download, n int64, again io.Writer) error {
 	return b.reading(d.ctx, d.skip(n, func(p []byte) {
-		_, _ = again.Write(p) // memory, which takes all
+		_, _ = again.Write(p) // a buffer or a hash, which cannot fail
 		b.meter.Again(len(p))
 	}))
 }
 
-// begin makes a download the present one, or ends it.
+// begin makes a download the present try, or ends it if there was an error.
 func (b *blob) begin(d *download, err error) error {
 	if err != nil {
-		err = b.image.judge.classify(d.ctx, err, b.image.judge.fallback())
+		err = b.image.classifier.classify(d.ctx, err, b.image.classifier.fallback())
 		d.close()
 		return err
 	}
@@ -101,25 +98,26 @@ func (b *blob) begin(d *download, err error) error {
 	return nil
 }
 
-// reading classifies an error of a download that was opened, if it is one.
+// reading classifies an error of a download that had been opened; nil stays nil.
 func (b *blob) reading(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
 	otherwise := fault.BadInput
-	if b.image.judge.ref.Remote() {
+	if b.image.classifier.ref.Remote() {
 		otherwise = fault.Unavailable
 	}
-	return b.image.judge.classify(ctx, err, otherwise)
+	return b.image.classifier.classify(ctx, err, otherwise)
 }
 
-// retry waits for the next try, or returns the error if there is to be none.
+// retry waits for the next try and returns nil, or returns the error if there is to be
+// none.
 func (b *blob) retry(err error) error {
 	if short, ok := errors.AsType[truncated](err); ok {
 		switch again := short == b.short; {
-		case again && !b.parts, !b.image.judge.ref.Remote(): // it is all that the source has
+		case again && !b.parts, !b.image.classifier.ref.Remote(): // the source has no more
 			return imagefault.Damaged("%w", short)
-		case again: // unless it is only its parts that end there
+		case again: // perhaps only the parts of this source end there
 			b.parts = false
 			return nil
 		}
@@ -136,13 +134,14 @@ func (b *blob) retry(err error) error {
 	return b.wait(err)
 }
 
-// renew gets a new token. That the registry refuses that one too is final.
+// renew gets a new token. If the registry refuses that one too, at the same offset, the
+// refusal is final.
 func (b *blob) renew() error {
-	b.image.host.log("layer %s: the registry refuses its token at byte %d of %d; asking for a new one", b.Digest, b.offset, b.Size)
-	ctx, cancel := context.WithTimeoutCause(b.ctx, b.image.host.patience(), errSilent)
+	b.image.host.note("layer %s: the registry refuses its token at byte %d of %d; asking for a new one", b.Digest, b.offset, b.Size)
+	ctx, cancel := context.WithTimeoutCause(b.ctx, b.image.host.maxSilence(), errSilent)
 	defer cancel()
 	if err := b.image.connection.renew(ctx, b.source); err != nil {
-		return b.image.judge.classify(ctx, err, b.image.judge.fallback())
+		return b.image.classifier.classify(ctx, err, b.image.classifier.fallback())
 	}
 	b.denied = b.offset
 	return nil
@@ -150,7 +149,7 @@ func (b *blob) renew() error {
 
 // wait waits for the next try, or returns the error if there were too many.
 func (b *blob) wait(err error) error {
-	policy := b.image.host.retry()
+	policy := b.image.host.retryPolicy()
 	if b.failures++; b.fresh >= enough {
 		b.failures = 1
 	}
@@ -160,8 +159,8 @@ func (b *blob) wait(err error) error {
 			Err: fmt.Errorf("gave up after %d tries: %w", b.failures, err)}
 	}
 	wait := policy.Wait(b.failures)
-	b.image.host.log("layer %s: %v; going on at byte %d of %d in %s", b.Digest, err, b.offset, b.Size, wait.Round(time.Millisecond))
-	if policy.Sleep(b.ctx, wait) != nil {
+	b.image.host.note("layer %s: %v; going on at byte %d of %d in %s", b.Digest, err, b.offset, b.Size, wait.Round(time.Millisecond))
+	if policy.Pause(b.ctx, wait) != nil {
 		return b.reading(b.ctx, err)
 	}
 	return nil

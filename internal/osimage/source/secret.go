@@ -12,12 +12,11 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// PullSecrets are the places of pull secrets, in the order they are looked at:
-// what an administrator gave ostree, then what the installer gave the kubelet,
-// then the cluster's internal registry, and last what the image ships. For each
-// mirror and registry the first file that has credentials for it is used; after
-// all of them the library's own places (/run/containers/0/auth.json,
-// ~/.docker/config.json …).
+// PullSecrets are the paths of pull secrets, in the order in which they are looked at:
+// first those that an administrator wrote for ostree, then the installer's for kubelet,
+// then that of the cluster's internal registry, and last the image's own. For each
+// mirror and registry the first file that has credentials for it counts. After these
+// come the library's own paths (/run/containers/0/auth.json, ~/.docker/config.json …).
 // All have the format of containers-auth.json(5).
 func PullSecrets() []string {
 	return []string{
@@ -31,12 +30,12 @@ func PullSecrets() []string {
 
 // secret is where the credentials for an image are.
 type secret struct {
-	path   string   // the file used, or what the library's own places are called
-	looked []string // the files looked at
+	path   string   // the file that is used, or a text for the library's own paths
+	looked []string // the files that were looked at
 	found  bool     // path has credentials for the image
 }
 
-// hint says what to do if the registry refuses us.
+// hint says which credentials a registry refused.
 func (s secret) hint(host string) string {
 	if s.found {
 		return fmt.Sprintf("the registry refused the credentials for %s in %s", host, s.path)
@@ -44,8 +43,8 @@ func (s secret) hint(host string) string {
 	return fmt.Sprintf("no credentials for %s in any of %s", host, strings.Join(s.looked, ", "))
 }
 
-// findSecret chooses the pull secret for an image of a registry, by the name that
-// it has there, and the credentials in it.
+// findSecret chooses the pull secret for an image, by the name that it has at the
+// endpoint, and reads the credentials.
 func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types.DockerAuthConfig, secret, error) {
 	paths := []string{h.AuthFile}
 	if h.AuthFile == "" {
@@ -79,7 +78,8 @@ func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types
 	return found, s, err
 }
 
-// credentials are those that a file has for an image; "" is the library's own places.
+// credentials are those that a file has for an image; the path "" stands for the
+// library's own paths.
 func credentials(sys *types.SystemContext, path string, name reference.Named) (types.DockerAuthConfig, error) {
 	only := *sys
 	only.AuthFilePath = path

@@ -28,7 +28,7 @@ func openSource(ctx context.Context, ref imageref.Reference, sys *types.SystemCo
 		return ocilayout.OpenDirectory(library, ref.Name(), ref.Tag())
 	case imageref.OCIArchive:
 		source, err := ocilayout.OpenArchive(library, ref.Name(), ref.Tag())
-		if errors.Is(err, ocilayout.ErrNotTar) { // perhaps compressed
+		if errors.Is(err, ocilayout.ErrNotTar) { // perhaps compressed: the library unpacks it
 			break
 		}
 		return source, err

@@ -13,11 +13,11 @@ import (
 // above what a server sends that only keeps a connection open.
 const minRate = 1 << 10
 
-// watch gives up on a source that is silent, or as good as silent: it cancels a
-// context when patience runs out. Waiting for the source uses patience up, and
-// each byte gives 1/minRate seconds of it back; time in which nobody waits does
-// not count. The library has no such limit, and a registry that accepts a
-// connection and says nothing would hold us forever.
+// watch cancels a context if a source sends nothing, or less than minRate, for as long as
+// patience says. The time that is spent waiting for the source is added up; each byte
+// takes 1/minRate seconds off. Time in which nobody waits does not count. The library has
+// no such limit: a registry that accepts a connection and sends nothing would be waited
+// for forever.
 type watch struct {
 	patience time.Duration
 	cancel   context.CancelCauseFunc
@@ -25,20 +25,20 @@ type watch struct {
 	mu     sync.Mutex
 	timer  *time.Timer   // of the operation under way, else nil
 	start  time.Time     // of that operation
-	waited time.Duration // before it, less what was given back
-	got    int           // bytes since patience was last whole
+	waited time.Duration // before that operation, less what bytes took off
+	got    int           // bytes since waited was last 0
 }
 
-// newWatch returns the context that the watch cancels; stop must be called in the end.
+// newWatch returns the context that the watch cancels. stop must be called in the end.
 func newWatch(ctx context.Context, patience time.Duration) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w := &watch{patience: patience, cancel: cancel}
-	// An answer is a sign of life even if it is not what we wait for: the library
-	// obeys "429 Too Many Requests" by waiting, and follows redirects.
+	// Any answer shows that the registry is alive: after "429 Too Many Requests" the
+	// library waits, and it follows redirects, both within one operation.
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: w.alive}), w
 }
 
-// during runs an operation under watch. It says how many bytes it got.
+// during watches an operation, which returns how many bytes it got.
 func (w *watch) during(operation func() int) {
 	w.mu.Lock()
 	w.start, w.timer = time.Now(), time.AfterFunc(w.patience-w.waited, w.giveUp)
@@ -57,7 +57,7 @@ func (w *watch) during(operation func() int) {
 	}
 }
 
-// alive restores patience in the midst of an operation.
+// alive sets the time that was waited to 0 during an operation.
 func (w *watch) alive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,5 +77,5 @@ func (w *watch) giveUp() {
 	}
 }
 
-// stop ends the context: what is under way returns.
+// stop cancels the context, which makes an operation return.
 func (w *watch) stop() { w.cancel(nil) }

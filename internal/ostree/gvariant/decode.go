@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// maxDecoded is how many values Decode makes, some 64 bytes each.
+// maxDecoded bounds how many values Decode makes; each takes some 64 bytes.
 const maxDecoded = 1 << 18
 
 // Decode reads data as a value of the type.

@@ -8,12 +8,12 @@ import (
 )
 
 // Encode writes a value of the type in normal form. The value must be made of the
-// Go types that Decode returns. A Value stands for itself, and an iter.Seq[any] for
-// an array whose elements need not all be in memory.
+// Go types that Decode returns. It may also contain a Value, which is copied, and an
+// iter.Seq[any] for an array whose elements are not all in memory.
 func Encode(text string, value any) (data []byte, err error) {
 	t, err := parseType(text)
 	if err == nil {
-		data, err = encode(t, value)
+		data, err = encodeValue(t, value)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode GVariant of type %s: %w", text, err)
@@ -21,7 +21,7 @@ func Encode(text string, value any) (data []byte, err error) {
 	return data, nil
 }
 
-func encode(t *typ, value any) ([]byte, error) {
+func encodeValue(t *typ, value any) ([]byte, error) {
 	switch v := value.(type) {
 	case byte:
 		return []byte{v}, expect(t, "y", value)
@@ -56,7 +56,7 @@ func encode(t *typ, value any) ([]byte, error) {
 	return nil, mismatch(t, value)
 }
 
-// expect fails unless a value's type is the one that is wanted of it.
+// expect is an error unless t is the type with the string is.
 func expect(t *typ, is string, value any) error {
 	if t.text == is {
 		return nil
@@ -79,7 +79,7 @@ func encodeArray(t *typ, values iter.Seq[any]) ([]byte, error) {
 	var data []byte
 	var ends []int
 	for v := range values {
-		inner, err := encode(element, v)
+		inner, err := encodeValue(element, v)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +98,7 @@ func encodeTuple(t *typ, values Tuple) ([]byte, error) {
 	var data []byte
 	var ends []int
 	for i, m := range t.members {
-		inner, err := encode(m, values[i])
+		inner, err := encodeValue(m, values[i])
 		if err != nil {
 			return nil, err
 		}

@@ -9,8 +9,8 @@ import (
 // errNotNormal is any deviation from the normal form.
 var errNotNormal = errors.New("not in normal form")
 
-// frame goes over the members of a container, in order, and checks how they are
-// framed: alignment, padding and offsets. What is in a member it does not look at.
+// frame iterates over the members of a container and checks their framing: alignment,
+// padding and offsets. It does not check the members' content.
 type frame struct {
 	of   *typ
 	data []byte // the container
@@ -19,15 +19,16 @@ type frame struct {
 	limit int // where the last one ends: offsets or padding follow
 	width int // of an offset
 
-	given  int    // members
-	framed int    // of them, those of a tuple whose end an offset says
+	given  int    // how many members next has returned
+	framed int    // how many of these, in a tuple, have a framing offset
 	at     int    // where the last one ends
-	typ    *typ   // of that
-	value  []byte // and its bytes
+	typ    *typ   // the type of the last one
+	value  []byte // the bytes of the last one
 	err    error
 }
 
-// openFrame begins with a container. That it has the size of its type was checked.
+// openFrame is a frame before the first member. data must have the size of the type, if that
+// is fixed.
 func openFrame(t *typ, data []byte) frame {
 	f := frame{of: t, data: data, limit: len(data), width: offsetWidth(len(data))}
 	switch t.kind {
@@ -81,7 +82,7 @@ func (f *frame) openMaybe() error {
 }
 
 func (f *frame) openVariant() error {
-	// No type is longer, so no more than this is searched.
+	// The type string stands at the end and is bounded, so only so much is searched.
 	from := max(len(f.data)-maxType-1, 0)
 	i := bytes.LastIndexByte(f.data[from:], 0)
 	if i < 0 {
@@ -104,7 +105,7 @@ func (f *frame) offset(pos int) (end int, ok bool) {
 	return int(n), n <= uint64(len(f.data))
 }
 
-// next goes to the next member; false at the end, and if something is wrong.
+// next goes to the next member. It returns false at the end and on an error (err).
 func (f *frame) next() bool {
 	if f.err != nil {
 		return false
@@ -145,7 +146,7 @@ func (f *frame) memberEnd(start int) (end int, ok bool) {
 	case f.given == f.count-1:
 		return f.limit, true
 	}
-	f.framed++ // the offsets of a tuple stand in reverse order
+	f.framed++ // a tuple has its offsets in reverse order
 	return f.offset(len(f.data) - f.framed*f.width)
 }
 

@@ -2,19 +2,17 @@
 // it: little-endian and in normal form. The format is described in GLib's "GVariant
 // Specification".
 //
-// Open checks a value of any type and leaves it as it is; its members are looked at
-// where they stand. Decode and Encode map the types that ostree's own structures
-// are made of to Go, and know no others:
+// Open checks a value of any type without decoding it; its members are read in place.
+// Decode and Encode map the types of ostree's own structures to Go, and no others:
 //
 //	y byte    b bool    u uint32    t uint64    s string    ay []byte
 //	v Variant    a… []any    (…) and {…} Tuple
 //
-// ostree stores some integers byte-swapped; that is its business, not done here.
+// ostree stores some integers byte-swapped; this package does not swap them back.
 //
-// Input may be hostile: nothing panics, and nothing but the normal form is accepted.
-// Open takes time in proportion to the input and next to no memory. A decoded value
-// takes some dozen times the room of its input, so Decode bounds how many values it
-// makes.
+// Input may be hostile: no function panics on it, and only the normal form is accepted.
+// Open takes time in proportion to the input and hardly any memory. A decoded value takes
+// about twelve times the memory of its input, so Decode bounds how many values it makes.
 package gvariant
 
 import (
@@ -43,9 +41,9 @@ type typ struct {
 	text    string
 	kind    byte // its first letter
 	align   int  // of its values, in bytes
-	size    int  // of its values, in bytes; 0 if they differ
-	basic   bool // made of no others
-	any     bool // any bytes of that size are a value
+	size    int  // of its values, in bytes; 0 if it varies
+	basic   bool // not made of other types
+	any     bool // all bytes of that size are a valid value
 	members []*typ
 	offsets int // framing offsets in its values, of a tuple
 }
@@ -64,11 +62,11 @@ func parseType(text string) (*typ, error) {
 
 func badType(text string) error { return fmt.Errorf("bad type string %q", text) }
 
-// basicTypes are those that are made of no others.
+// basicTypes are the types that are not made of other types.
 const basicTypes = "ybnqiuhxtdsog"
 
-// basicSize is the size of a basic type's values, or 0 if they differ. It is their
-// alignment, too.
+// basicSize is the size of a basic type's values, or 0 if it varies. It is also their
+// alignment.
 func basicSize(kind byte) int {
 	switch kind {
 	case 'y', 'b':
@@ -132,8 +130,8 @@ func (t *typ) parseMembers(rest string, depth int) (string, error) {
 	return rest[1:], nil
 }
 
-// layOut finds the size of a tuple's values, and how many offsets frame them: each
-// member of varying size but the last has one.
+// layOut computes the size of a tuple's values and how many framing offsets they have: one
+// for each member of varying size, except the last member.
 func (t *typ) layOut() {
 	fixed, size, sum := true, 0, 0
 	t.any = len(t.members) > 0

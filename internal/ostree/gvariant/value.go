@@ -10,14 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// Value is a value as it is serialised, of which all is known to be in normal form.
+// Value is a serialised value in normal form.
 type Value struct {
 	typ  *typ
 	data []byte
 }
 
-// Open checks that data is a value of the type in normal form, of which it keeps
-// the slice and nothing else.
+// Open checks that data is a value of the type in normal form. The Value refers to data.
 func Open(text string, data []byte) (Value, error) {
 	t, err := parseType(text)
 	if err == nil {
@@ -32,16 +31,16 @@ func Open(text string, data []byte) (Value, error) {
 // Type is the type of the value.
 func (v Value) Type() string { return v.typ.text }
 
-// Bytes are those that are serialised: of an ay its content. They must not be changed.
+// Bytes is the serialised value; of an ay that is its content. It must not be changed.
 func (v Value) Bytes() []byte { return v.data }
 
 // Text is the text of an s; of other types it has no meaning.
 func (v Value) Text() string { return string(bytes.TrimSuffix(v.data, []byte{0})) }
 
-// Uint32 is the number of a u, Uint64 that of a t; of other types they have no meaning.
+// Uint32 is the number of a u; of other types it has no meaning.
 func (v Value) Uint32() uint32 { return uint32(v.number()) }
 
-// Uint64 is the number of a t.
+// Uint64 is the number of a t; of other types it has no meaning.
 func (v Value) Uint64() uint64 { return v.number() }
 
 func (v Value) number() uint64 {
@@ -50,9 +49,9 @@ func (v Value) number() uint64 {
 	return binary.LittleEndian.Uint64(wide[:])
 }
 
-// Members are those of a container, in order: the elements of an array, the
-// fields of a tuple, what is in a variant or a maybe. Other values have none, nor
-// has the zero Value.
+// Members are the members of a container, in order: the elements of an array, the fields of
+// a tuple or dictionary entry, the value in a variant or maybe. Other values, and the zero
+// Value, have none.
 func (v Value) Members() iter.Seq[Value] {
 	return func(yield func(Value) bool) {
 		if v.typ == nil || v.typ.basic {
@@ -66,8 +65,8 @@ func (v Value) Members() iter.Seq[Value] {
 	}
 }
 
-// Field is the nth field of a tuple or dictionary entry, or what is in a variant
-// (n is 0). It must be there.
+// Field is the nth field of a tuple or dictionary entry, counted from 0, or the value in a
+// variant (n is 0). It must exist.
 func (v Value) Field(n int) Value {
 	f := openFrame(v.typ, v.data)
 	for range n + 1 {
@@ -76,7 +75,7 @@ func (v Value) Field(n int) Value {
 	return Value{f.typ, f.value}
 }
 
-// check checks a value and all that is in it.
+// check checks a value and its members.
 func check(t *typ, data []byte, depth int) error {
 	if depth > maxDepth {
 		return errors.New("nested too deep")
@@ -121,8 +120,8 @@ func checkBasic(kind byte, data []byte) error {
 	return nil
 }
 
-// isObjectPath knows the paths of D-Bus: "/", or elements of letters, digits and
-// underscores, each after a slash.
+// isObjectPath reports whether a text is an object path of D-Bus: "/", or elements of
+// letters, digits and underscores, each after a slash.
 func isObjectPath(path []byte) bool {
 	if string(path) == "/" {
 		return true
@@ -141,7 +140,8 @@ func isObjectPath(path []byte) bool {
 	return !slash
 }
 
-// isSignature knows sequences of types that D-Bus has: all but maybe.
+// isSignature reports whether a text is a signature of D-Bus: a sequence of types other than
+// maybe.
 func isSignature(types string) bool {
 	if len(types) > maxType || strings.Contains(types, "m") {
 		return false

@@ -1,9 +1,10 @@
-// Package keyfile reads the key files of ostree: a repository's config, the origin of a
-// deployment, prepare-root.conf. GLib reads them for ostree (GKeyFile), so its rules
-// count: a group that stands twice is one, and of a key the last value.
+// Package keyfile reads ostree's key files: a repository's config, the origin of a
+// deployment, prepare-root.conf. ostree reads them with GLib (GKeyFile), so GLib's rules
+// apply: groups of the same name are one group, and of a key that occurs twice the last
+// value counts.
 //
-// One thing is left away: spaces at the end of a value, which readers of ostree's
-// settings strip or refuse.
+// There is one difference: spaces at the end of a value are removed, since ostree's own
+// code strips or refuses them.
 package keyfile
 
 import (
@@ -14,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// File is a key file: groups of settings in the order in which they first stand in it.
+// File is a key file: groups of settings, in the order in which they first occur.
 type File struct{ groups []Group }
 
 // Group is a group of settings. No key is there twice.
@@ -23,14 +24,14 @@ type Group struct {
 	Settings []Setting
 }
 
-// Setting is a key and its value, as it is written: nothing is unescaped.
+// Setting is a key and its value as they are written; escapes are not interpreted.
 type Setting struct{ Key, Value string }
 
 // Of is a file of these groups.
 func Of(groups ...Group) File { return File{groups} }
 
-// Parse reads a key file. What GLib does not understand is an error: ostree then uses
-// nothing of the file.
+// Parse reads a key file. A line that GLib does not accept is an error for the whole file,
+// as it is for ostree.
 func Parse(text []byte) (File, error) {
 	var f File
 	if !utf8.Valid(text) {
@@ -59,7 +60,7 @@ func Parse(text []byte) (File, error) {
 	return f, nil
 }
 
-// group is the group of a name, made if it is not there.
+// group is the group with a name; it is made if it is missing.
 func (f *File) group(name string) *Group {
 	i := f.index(name)
 	if i < 0 {

@@ -1,9 +1,8 @@
-// Package gpgme stands in for the binding of the C library of that name, which the
-// image library asks for unless the build tag containers_image_openpgp is set (the
-// Makefile sets it). With it any `go build` compiles without C and its headers. It
-// has the names that the image library uses and checks nothing: making a Context
-// fails, so a program built without the tag refuses every policy that wants a
-// GPG signature, and says why.
+// Package gpgme replaces the binding of the C library of that name, which the image
+// library imports unless the build tag containers_image_openpgp is set (the Makefile sets
+// it). So `go build` works without the tag, C and headers. It has the names that the
+// image library uses and checks nothing: New fails, so a program built without the tag
+// refuses every policy that wants a GPG signature, and says why.
 package gpgme
 
 import (

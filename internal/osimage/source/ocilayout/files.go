@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// directory are the files below a directory.
+// directory is a layout in a directory.
 type directory string
 
 func (d directory) open(name string) (io.ReadCloser, int64, error) {
@@ -29,7 +29,7 @@ func (d directory) open(name string) (io.ReadCloser, int64, error) {
 // Close implements files.
 func (d directory) Close() error { return nil }
 
-// archive are the files in a tar archive, read from where they are in it.
+// archive is a layout in a tar archive, whose files are read in place.
 type archive struct {
 	file  *os.File
 	parts map[string]part
@@ -41,8 +41,8 @@ type part struct{ offset, size int64 }
 // ErrNotTar says that a file does not begin as a tar archive.
 var ErrNotTar = errors.New("it is not a plain tar archive")
 
-// openArchive finds the files in an archive.
-func openArchive(name string) (*archive, error) {
+// indexArchive finds the files in an archive.
+func indexArchive(name string) (*archive, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err

@@ -1,11 +1,10 @@
 // Package ocilayout reads an image from an OCI layout (image-spec,
 // image-layout.md): a directory, or a plain tar archive that is read where it is.
 //
-// The image library has readers of its own. They unpack an archive into a
-// temporary directory first, and fetch layers from the network where the manifest
-// has URLs; this one reads what is there, where it is. It gives no signatures,
-// since a layout has no place for them, and compares no digest of a layer: who
-// reads it does. A manifest has at most 4 MiB.
+// The image library's own readers unpack an archive into a temporary directory first, and
+// fetch layers from the network if the manifest has URLs. This one reads both forms where
+// they are. It returns no signatures, since a layout has none, and does not verify the
+// digest of a layer: whoever reads the layer does. A manifest has at most 4 MiB.
 package ocilayout
 
 import (
@@ -29,7 +28,7 @@ import (
 type layout struct {
 	ref   types.ImageReference
 	files files
-	top   imgspec.Descriptor // of the image, in index.json
+	top   imgspec.Descriptor // of the image, from index.json
 }
 
 // files are the files of a layout, by their slash-separated paths in it.
@@ -41,16 +40,16 @@ type files interface {
 // maxManifest bounds what is read into memory, as registries bound it.
 const maxManifest = 4 << 20
 
-// OpenDirectory opens the image of a name in a directory, or the only one if name
-// is empty. ref is what the image says it was opened by.
+// OpenDirectory opens the image with a name in a directory, or the only image if name is
+// empty. ref is what the source returns as its Reference.
 func OpenDirectory(ref types.ImageReference, dir, name string) (types.ImageSource, error) {
 	return open(ref, directory(dir), name)
 }
 
-// OpenArchive is OpenDirectory for a tar archive. One that does not begin as such,
-// compressed perhaps, is ErrNotTar.
+// OpenArchive is OpenDirectory for a tar archive. The error is ErrNotTar if the file is
+// none, for example because it is compressed.
 func OpenArchive(ref types.ImageReference, file, name string) (types.ImageSource, error) {
-	files, err := openArchive(file)
+	files, err := indexArchive(file)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +135,7 @@ func (s *layout) GetManifest(_ context.Context, instance *digestlib.Digest) ([]b
 	return text, mime, nil
 }
 
-// GetBlob implements types.ImageSource. Who reads verifies.
+// GetBlob implements types.ImageSource. It does not verify the content.
 func (s *layout) GetBlob(_ context.Context, blob types.BlobInfo, _ types.BlobInfoCache) (io.ReadCloser, int64, error) {
 	name, err := blobPath(blob.Digest)
 	if err != nil {

@@ -14,37 +14,36 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 )
 
-// place is where an image may be read from: the place that its reference names,
-// or a mirror of that.
+// endpoint is where an image may be read from: the registry or path that its reference
+// names, or a mirror of that.
 //
-// The library tries mirrors by itself, but reduces what they answered to text:
-// a mirror that is restarting and an origin that nobody may reach would be a
-// permanent failure, and a silent mirror would use up the time of all. So each
-// place is its own attempt here, with the library's rules for which and in what
-// order.
-type place struct {
-	ref   imageref.Reference // of the image there
-	sys   *types.SystemContext
-	judge judge
-	err   error // why it must not be asked, if it must not
+// The library tries mirrors by itself, but returns their answers as text only: a mirror
+// that is restarting, before a registry that refuses, would be a permanent failure, and
+// a silent mirror would use up the time for all. So each endpoint is tried here, by the
+// library's rules for which there are and in what order.
+type endpoint struct {
+	ref        imageref.Reference // of the image at this endpoint
+	sys        *types.SystemContext
+	classifier classifier
+	err        error // why this endpoint must not be asked; nil if it may be
 }
 
-// Of a place the library shall read no registries.conf again: what that says is
-// in the place already. There are no drop-ins beside the null device.
+// What registries.conf says is in the endpoint already, so the library must not apply it
+// again: it gets an empty file, and a directory that does not exist.
 const (
 	noRegistriesConf    = "/dev/null"
 	noRegistriesConfDir = "/dev/null.d"
 )
 
-// places lists where an image may come from, in the order to try.
-func (h *Host) places(ref imageref.Reference) ([]place, error) {
+// endpoints lists where an image may come from, in the order to try.
+func (h *Host) endpoints(ref imageref.Reference) ([]endpoint, error) {
 	sys := &types.SystemContext{DockerRegistryUserAgent: "pivot", ArchitectureChoice: h.Architecture}
 	if root := h.path("/"); root != "/" {
 		sys.RootForImplicitAbsolutePaths = root
 	}
 	if !ref.Remote() {
 		at := h.local(ref)
-		return []place{{ref: at, sys: sys, judge: judge{ref: at, root: h.path("/")}}}, nil
+		return []endpoint{{ref: at, sys: sys, classifier: classifier{ref: at, root: h.path("/")}}}, nil
 	}
 	proxies, err := h.proxies()
 	if err != nil {
@@ -55,20 +54,20 @@ func (h *Host) places(ref imageref.Reference) ([]place, error) {
 	if err != nil {
 		return nil, fault.New(fault.Refused, "cannot use the registries configuration: %w", err)
 	}
-	places := make([]place, len(sources))
+	all := make([]endpoint, len(sources))
 	for i, source := range sources {
-		if places[i], err = h.registryPlace(sys, ref, source); err != nil {
+		if all[i], err = h.registryEndpoint(sys, ref, source); err != nil {
 			return nil, err
 		}
 	}
-	if last := &places[len(places)-1]; own.Blocked {
-		last.err = blocked(sys, own) // also where its location has another name
+	if last := &all[len(all)-1]; own.Blocked {
+		last.err = blocked(sys, own) // refusalOf asks by the location, which may have another name
 	}
-	return places, nil
+	return all, nil
 }
 
-// local is a local image below the host's root, if it is there; the policy knows it
-// by the name that it has on the host.
+// local is the reference to a local image below the host's root, if it is there. The
+// signature policy is asked for the name that the image has on the host.
 func (h *Host) local(ref imageref.Reference) imageref.Reference {
 	if below := h.path(ref.Name()); filepath.IsAbs(ref.Name()) {
 		if _, err := os.Stat(below); err == nil {
@@ -78,8 +77,8 @@ func (h *Host) local(ref imageref.Reference) imageref.Reference {
 	return ref
 }
 
-// pullSources are the image's mirrors and then its own registry, as
-// containers-registries.conf(5) has it, and that registry's entry there.
+// pullSources are the image's mirrors and after them its own registry, by
+// containers-registries.conf(5); own is that registry's entry there.
 func pullSources(sys *types.SystemContext, ref imageref.Reference) ([]sysregistriesv2.PullSource, *sysregistriesv2.Registry, error) {
 	named, err := namedRef(ref)
 	if err != nil {
@@ -97,27 +96,27 @@ func pullSources(sys *types.SystemContext, ref imageref.Reference) ([]sysregistr
 	return sources, own, err
 }
 
-// registryPlace is one of an image's pull sources with all that is set for it.
-func (h *Host) registryPlace(sys *types.SystemContext, ref imageref.Reference, source sysregistriesv2.PullSource) (place, error) {
+// registryEndpoint is the endpoint for one of an image's pull sources.
+func (h *Host) registryEndpoint(sys *types.SystemContext, ref imageref.Reference, source sysregistriesv2.PullSource) (endpoint, error) {
 	ref = ref.At(source.Reference.Name()) // mirrors change the name only
 	credentials, secret, err := h.findSecret(sys, source.Reference)
 	if err != nil {
-		return place{}, fault.New(fault.Refused, "%w", err)
+		return endpoint{}, fault.New(fault.Refused, "%w", err)
 	}
 	refusal, err := refusalOf(sys, source)
 	if err != nil {
-		return place{}, fault.New(fault.Refused, "cannot use the registries configuration: %w", err)
+		return endpoint{}, fault.New(fault.Refused, "cannot use the registries configuration: %w", err)
 	}
 	own := *sys
 	own.SystemRegistriesConfPath, own.SystemRegistriesConfDirPath = noRegistriesConf, noRegistriesConfDir
 	own.DockerAuthConfig = &credentials
 	own.DockerInsecureSkipTLSVerify = types.NewOptionalBool(source.Endpoint.Insecure)
-	judge := judge{ref: ref, secret: secret, root: h.path("/"), proxy: proxyFor(sys, ref.Host())}
-	return place{ref: ref, sys: &own, judge: judge, err: refusal}, nil
+	c := classifier{ref: ref, secret: secret, root: h.path("/"), proxy: proxyFor(sys, ref.Host())}
+	return endpoint{ref: ref, sys: &own, classifier: c, err: refusal}, nil
 }
 
-// refusalOf is why a pull source must not be asked, or nil. A mirror of a
-// blocked registry may be; a mirror that is itself blocked may not.
+// refusalOf is why a pull source must not be asked, or nil. A mirror of a blocked
+// registry may be asked, a mirror that is blocked itself may not.
 func refusalOf(sys *types.SystemContext, source sysregistriesv2.PullSource) (refusal, err error) {
 	if source.Endpoint.NamespaceProxy != "" {
 		return fault.New(fault.Refused, "its namespace-proxy in registries.conf is not implemented"), nil
@@ -134,17 +133,15 @@ func blocked(sys *types.SystemContext, registry *sysregistriesv2.Registry) error
 		WithHint("allow it, or give it a mirror, in one of %s", sysregistriesv2.ConfigurationSourceDescription(sys))
 }
 
-// failure is what a place answered that did not give what it should.
+// failure is why an endpoint did not give the image or the layer.
 type failure struct {
-	at  place
+	at  endpoint
 	err error
 }
 
-// noPlace says what each place answered that was asked, of all that there are. If
-// the policy rejects the image, that is the end; else trying again can help if it
-// can for one of them, whose hint is the one to follow, and otherwise that of the
-// first place.
-func noPlace(ref imageref.Reference, all int, failed []failure) error {
+// allFailed is the error of all endpoints that were asked; all is how many there are.
+// Kind and hint are those of the decisive failure.
+func allFailed(ref imageref.Reference, all int, failed []failure) error {
 	if all == 1 && failed[0].at.ref == ref {
 		return failed[0].err
 	}
@@ -157,7 +154,8 @@ func noPlace(ref imageref.Reference, all int, failed []failure) error {
 		WithHint("%s", fault.HintOf(decisive))
 }
 
-// decisive is the failure to act on.
+// decisive is the failure that says whether trying again can help: a rejection by the
+// signature policy, or else the first transient failure, or else the first endpoint's.
 func decisive(failed []failure) error {
 	if last := failed[len(failed)-1].err; isRejection(last) {
 		return last
@@ -170,19 +168,19 @@ func decisive(failed []failure) error {
 	return failed[0].err
 }
 
-// passedOver are notes of the places that were tried in vain.
-func passedOver(places []place, failed []failure) []string {
+// passedOver are notes about the endpoints that did not give the image.
+func passedOver(endpoints []endpoint, failed []failure) []string {
 	notes := make([]string, len(failed))
 	for i, f := range failed {
-		notes[i] = fmt.Sprintf("%s does not give the image, trying %s: %v", f.at.ref.Name(), places[i+1].ref.Name(), f.err)
+		notes[i] = fmt.Sprintf("%s does not give the image, trying %s: %v", f.at.ref.Name(), endpoints[i+1].ref.Name(), f.err)
 	}
 	return notes
 }
 
-// patiently bounds how long a registry may take for what is small.
-func (h *Host) patiently(ctx context.Context, at place) (context.Context, context.CancelFunc) {
+// patiently bounds how long a registry may take for manifest, config and signatures.
+func (h *Host) patiently(ctx context.Context, at endpoint) (context.Context, context.CancelFunc) {
 	if !at.ref.Remote() {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, h.patience(), errSilent)
+	return context.WithTimeoutCause(ctx, h.maxSilence(), errSilent)
 }

@@ -6,18 +6,18 @@ import (
 	"machine-pivot/internal/guard"
 )
 
-// Bounds of what is written behind: this many blocks of this many bytes.
+// How much a writeBehind holds: so many blocks of so many bytes.
 const (
-	behindBlocks = 4
-	behindBlock  = 128 << 10
-	// behindFrom is the size of an object that is worth it.
-	behindFrom = 2 << 20
+	writeBehindBlocks = 4
+	writeBehindSize   = 128 << 10
+	// writeBehindFrom is the size from which an object is written through one, in bytes.
+	writeBehindFrom = 2 << 20
 )
 
-// behind is a writer that hands what it gets to another one in a goroutine of its
-// own, some blocks later: of a large object the next part is decompressed while
-// the last one is hashed and written.
-type behind struct {
+// writeBehind is a writer that passes its data to another writer in a goroutine of its own,
+// some blocks later. So the next part of a large object is decompressed while the last
+// one is hashed and written.
+type writeBehind struct {
 	full   chan []byte
 	empty  chan []byte
 	ended  chan struct{}
@@ -26,11 +26,11 @@ type behind struct {
 	current []byte
 }
 
-// writeBehind calls produce with a writer that is behind to, and waits until all of
-// it is written. Failures of to come back as they are.
-func writeBehind(to io.Writer, produce func(io.Writer) error) error {
-	b := &behind{full: make(chan []byte, behindBlocks), empty: make(chan []byte, behindBlocks), ended: make(chan struct{})}
-	for range behindBlocks {
+// withWriteBehind calls produce with a writer whose data are written to to, and waits until
+// all of them are. Errors of to are returned as they are.
+func withWriteBehind(to io.Writer, produce func(io.Writer) error) error {
+	b := &writeBehind{full: make(chan []byte, writeBehindBlocks), empty: make(chan []byte, writeBehindBlocks), ended: make(chan struct{})}
+	for range writeBehindBlocks {
 		b.empty <- nil
 	}
 	guard.Start(func() error {
@@ -50,7 +50,7 @@ func writeBehind(to io.Writer, produce func(io.Writer) error) error {
 	return err
 }
 
-func (b *behind) drain(to io.Writer) error {
+func (b *writeBehind) drain(to io.Writer) error {
 	for block := range b.full {
 		if _, err := to.Write(block); err != nil {
 			return err
@@ -61,7 +61,7 @@ func (b *behind) drain(to io.Writer) error {
 }
 
 // Write implements io.Writer.
-func (b *behind) Write(p []byte) (written int, err error) {
+func (b *writeBehind) Write(p []byte) (written int, err error) {
 	for written < len(p) {
 		if b.current == nil {
 			select {
@@ -70,14 +70,14 @@ func (b *behind) Write(p []byte) (written int, err error) {
 				return written, b.failed
 			}
 			if b.current == nil {
-				b.current = make([]byte, 0, behindBlock)
+				b.current = make([]byte, 0, writeBehindSize)
 			}
 		}
 		n := min(len(p)-written, cap(b.current)-len(b.current))
 		b.current = append(b.current, p[written:written+n]...)
 		written += n
 		if len(b.current) == cap(b.current) {
-			b.full <- b.current // has room: there are no more blocks than that
+			b.full <- b.current // does not block: it has room for all blocks
 			b.current = nil
 		}
 	}

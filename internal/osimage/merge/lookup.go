@@ -12,23 +12,23 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// New begins with a base commit's root.
+// New is the tree of a base commit.
 func New(objects Objects, base ostree.DirChecksums) (*Tree, error) {
 	t := &Tree{objects: objects, base: base, root: &dir{saved: base}}
 	setup, err := t.prepareRoot()
 	if errors.Is(err, ostree.ErrPrepareRoot) {
-		return t, nil // of the base, that is; layers may replace it
+		return t, nil // not an error yet: a layer may replace the file
 	}
 	t.nonUsr = setup.SeesRoot()
 	return t, err
 }
 
-// NewPlain begins with nothing: the layers hold the whole OS.
+// NewPlain is an empty tree, for an image whose layers have the whole OS.
 func NewPlain(objects Objects) *Tree {
 	return &Tree{objects: objects, root: implied(0, 0), nonUsr: true}
 }
 
-// Layer is a layer that was merged before: its commit's root.
+// LayerFrom is a layer that an earlier import has kept, by the root of its commit.
 func LayerFrom(root ostree.DirChecksums) *Layer { return &Layer{root: &dir{saved: root}} }
 
 // lookUp is the file of a path in the tree, or nil. Symbolic links on the way are not
@@ -58,8 +58,8 @@ func (t *Tree) lookUpDir(at string) (*dir, error) {
 	return d, d.load(t.objects)
 }
 
-// maxConfig bounds a file of the image that is read as a whole, in bytes: policies'
-// patterns are below 1 MiB.
+// maxConfig bounds a file that is read as a whole, in bytes. The largest are the patterns
+// of SELinux policies, with less than 1 MiB.
 const maxConfig = 16 << 20
 
 // read is the content of a regular file in the tree; nil if there is none.
@@ -87,7 +87,7 @@ func (t *Tree) read(at string) ([]byte, error) {
 	return data, nil
 }
 
-// prepareRoot is how the tree says that its root is mounted.
+// prepareRoot is the tree's prepare-root.conf.
 func (t *Tree) prepareRoot() (ostree.PrepareRoot, error) {
 	return ostree.ReadPrepareRoot(func(path string) ([]byte, error) {
 		text, err := t.read(path)

@@ -20,12 +20,12 @@ func TestWriteBehindPanics(t *testing.T) {
 		produce func(io.Writer) error
 	}{
 		"writer": {panicking{}, func(w io.Writer) error {
-			_, err := w.Write(make([]byte, 10*behindBlocks*behindBlock))
+			_, err := w.Write(make([]byte, 10*writeBehindBlocks*writeBehindSize))
 			return err
 		}},
 		"producer": {io.Discard, func(io.Writer) error { panic("produce") }},
 	} {
-		if _, panicked := errors.AsType[*guard.Panic](writeBehind(c.to, c.produce)); !panicked {
+		if _, panicked := errors.AsType[*guard.Panic](withWriteBehind(c.to, c.produce)); !panicked {
 			t.Errorf("%s: no panic came back", name)
 		}
 	}

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+)
+
+// TestLibraryLogsWithUs (D16): what the image library logs has the form of our lines,
+// with what a registry put into it escaped, and it is said once.
+func TestLibraryLogsWithUs(t *testing.T) {
+	global := logrus.StandardLogger()
+	t.Cleanup(func() { global.SetOutput(io.Discard); global.ReplaceHooks(logrus.LevelHooks{}) })
+	var first, second bytes.Buffer
+	plainLog(&first)
+	plainLog(&second)
+	logrus.Warnf("Warning from registry: %s", "\x1b[2J")
+	logrus.Debug("nobody asked for this")
+	if first.Len() > 0 || second.String() != "pivot: warning: Warning from registry: \\x1b[2J\n" {
+		t.Errorf("an earlier log has %q, the log %q", &first, &second)
+	}
+}

@@ -1,0 +1,100 @@
+package layer
+
+import (
+	"io"
+
+	"machine-pivot/internal/guard"
+)
+
+// How much a readAhead reads ahead: so many blocks of so many bytes.
+const (
+	readAheadBlocks = 8
+	readAheadSize   = 256 << 10
+)
+
+// readAhead reads a stream in a goroutine of its own, some blocks ahead of its reader, so
+// that fetching, decompressing and reading the objects of one layer run in parallel.
+type readAhead struct {
+	full  chan block
+	empty chan []byte
+	stop  chan struct{}
+
+	current block
+	at      int // of current.data
+}
+
+// block is data of the stream; err, unless nil, is why the stream ended after it.
+type block struct {
+	data []byte
+	err  error
+}
+
+func newReadAhead(from io.Reader) *readAhead {
+	a := &readAhead{full: make(chan block, readAheadBlocks), empty: make(chan []byte, readAheadBlocks), stop: make(chan struct{})}
+	for range readAheadBlocks {
+		a.empty <- nil
+	}
+	guard.Start(func() error { a.fillOrFail(from); return nil })
+	return a
+}
+
+// fillOrFail reads the stream to its end. A panic in its Read becomes an error.
+func (a *readAhead) fillOrFail(from io.Reader) {
+	defer close(a.full)
+	if err := guard.Call(func() error { a.fill(from); return nil }); err != nil {
+		a.full <- block{nil, err} // does not block: the buffer that was being filled is not in it
+	}
+}
+
+func (a *readAhead) fill(from io.Reader) {
+	for {
+		var buffer []byte
+		select {
+		case buffer = <-a.empty:
+		case <-a.stop:
+			return
+		}
+		if buffer == nil {
+			buffer = make([]byte, readAheadSize)
+		}
+		var n int
+		var err error
+		for n < len(buffer) && err == nil { // not io.ReadFull, which replaces io.EOF
+			var more int
+			more, err = from.Read(buffer[n:])
+			n += more
+		}
+		a.full <- block{buffer[:n], err} // does not block: it has room for all buffers
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Read implements io.Reader.
+func (a *readAhead) Read(p []byte) (int, error) {
+	for a.at == len(a.current.data) {
+		if a.current.err != nil {
+			return 0, a.current.err
+		}
+		if a.current.data != nil {
+			a.empty <- a.current.data[:cap(a.current.data)]
+		}
+		next, ok := <-a.full
+		if !ok {
+			return 0, io.ErrClosedPipe
+		}
+		a.current, a.at = next, 0
+	}
+	n := copy(p, a.current.data[a.at:])
+	a.at += n
+	return n, nil
+}
+
+// close ends the goroutine and waits for it. The caller must make a Read of the stream
+// return that is in progress.
+func (a *readAhead) close() {
+	close(a.stop)
+	for range a.full {
+	}
+}
