@@ -84,7 +84,7 @@ func (b *FirstBoot) run(ctx context.Context, settings host.Settings) error {
 	if err := b.place().Enter(settings.Mode); err != nil {
 		return err
 	}
-	if err := b.open(); err != nil {
+	if err := b.openToChange(ctx); err != nil {
 		return err
 	}
 	defer b.closeImage()

@@ -44,7 +44,7 @@ func (r *Rebase) Run(ctx context.Context) (changed bool, err error) {
 }
 
 func (r *Rebase) run(ctx context.Context) (bool, error) {
-	if err := r.open(); err != nil {
+	if err := r.openToChange(ctx); err != nil {
 		return false, err
 	}
 	defer r.closeImage()
