@@ -21,7 +21,7 @@ import (
 
 func rootCommand(version string) *cobra.Command {
 	return cli.Root("pivot", version, "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot",
-		firstBootCommand(), rebaseCommand(), rollbackCommand(), planCommand(), statusCommand(), verifyCommand(), imageCommand(),
+		firstBootCommand(), rebaseCommand(), rollbackCommand(), planCommand(), statusCommand(), plotCommand(), verifyCommand(), imageCommand(),
 		elsewhere("config"), elsewhere("ctrcfg"), elsewhere("pinning"), elsewhere("kargs"))
 }
 
