@@ -1,24 +1,31 @@
 # build    bin/pivot and bin/pivotctl, static binaries
 # test     what each change needs: checks, all tests, real ostree and registry, a boot in QEMU for what only a boot shows
 # unit     the fast tests only
-# nightly  what is too long for each change: fuzzing, more first boots, releases of the guest, more of SELinux and architectures, and the sweep
+# nightly  what is too long for each change: fuzzing, more first boots, releases of the guest, more of SELinux and architectures, packages, and the sweep
 # sweep    every crash: all pairs, each system call, 1,400 power cuts; hours
 # check    gofmt, go vet, staticcheck
 # fuzz     each fuzz target for FUZZTIME
 # demo     a whole first boot in QEMU, told as it happens
 # bench    the import beside podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for less
 # reference  what ostree-ext makes of the tests' derived images, recorded anew; test/oscontainer/reference/derived.sh
-# install  binary, systemd units, dracut module and SELinux module to $(DESTDIR)$(PREFIX)
+# install  what "make build" has built, with units, dracut module and SELinux module, below $(DESTDIR)
+# install-host  the same without pivotctl, which no machine needs
+# dist     $(DIST)/pivot-VERSION.tar.gz: the last commit, the modules it is built with, and descriptions of packages
+# deb      packages of Debian from that archive, in $(DIST)
+# rpm      packages of Fedora and its relatives, the same way
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build test unit nightly sweep check fuzz demo bench reference install clean deps
+.PHONY: build test unit nightly sweep check fuzz demo bench reference install install-host dist deb rpm clean deps
+.NOTPARALLEL: # "make build install" is in this order
 
-BIN    ?= bin
-PREFIX ?= /usr
-UNITS   = $(DESTDIR)$(PREFIX)/lib/systemd/system
-DRACUT  = $(DESTDIR)$(PREFIX)/lib/dracut/modules.d
-POLICY  = $(DESTDIR)$(PREFIX)/share/selinux/packages
+BIN       ?= bin
+DIST      ?= $(BIN)
+PREFIX    ?= /usr
+UNITDIR   ?= $(PREFIX)/lib/systemd/system
+PRESETDIR ?= $(PREFIX)/lib/systemd/system-preset
+DRACUTDIR ?= $(PREFIX)/lib/dracut/modules.d
+POLICYDIR ?= $(PREFIX)/share/selinux/packages
 
 # The image library's parts that need C libraries (gpgme, devicemapper, ostree,
 # btrfs) or that pivot has no use for (a Docker daemon, containers-storage).
@@ -29,7 +36,7 @@ TAGS := containers_image_openpgp,containers_image_docker_daemon_stub,containers_
 # where git distrusts the checkout's owner.
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -tags=% -buildvcs=%,$(shell go env GOFLAGS)) -tags=$(TAGS) -buildvcs=false
-VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo 0-unknown)
+VERSION ?= $(shell packaging/version.sh)
 
 build:
 	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl
@@ -42,7 +49,7 @@ GOTEST = go test -json -vet=off -count 1
 
 # What "make nightly" runs in place of "make test": the one place that says so. docs/testing.md
 # has each case under the one of the two that runs it.
-NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestArchitecturesWhole)$$
+NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestArchitecturesWhole|TestPackages|TestReproducible)$$
 
 test: deps check
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
@@ -54,7 +61,7 @@ unit:
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
-	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/rules ./test/e2e | $(BIN)/summary
+	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/rules ./test/packaging ./test/e2e | $(BIN)/summary
 	@$(MAKE) sweep
 
 # At the end one line for each part says what it went through.
@@ -93,19 +100,47 @@ reference:
 deps:
 	@test/tools/deps.sh
 
-# The link enables the unit on images that apply no presets to vendor units.
-install: build
-	install -D -m 0755 $(BIN)/pivot $(DESTDIR)$(PREFIX)/bin/pivot
-	install -D -m 0644 systemd-units/80-pivot.preset $(UNITS)-preset/80-pivot.preset
-	cd systemd-units && for unit in *.service */*.conf; do install -D -m 0644 $$unit $(UNITS)/$$unit; done
-	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(UNITS)/pivot-firstboot.service
-	cd dracut/90pivot && for file in *; do install -D -m 0644 $$file $(DRACUT)/90pivot/$$file; done
-	chmod 0755 $(DRACUT)/90pivot/module-setup.sh
-	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(DRACUT)/90pivot/*
-	install -D -m 0644 internal/selinux/pivot.cil $(POLICY)/pivot.cil
-	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(POLICY)/pivot.cil
-	install -d $(UNITS)/multi-user.target.wants
-	ln -sfn ../pivot-firstboot.service $(UNITS)/multi-user.target.wants/pivot-firstboot.service
+# Enabling the unit is for who installs: on a running machine "systemctl preset
+# pivot-firstboot", in the build of an image the same with --root. A link here could not
+# be undone by "systemctl disable".
+install: install-host $(BIN)/pivotctl
+	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivotctl
+
+install-host: $(BIN)/pivot
+	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivot
+	install -D -m 0644 -t $(DESTDIR)$(PRESETDIR) systemd-units/80-pivot.preset
+	for unit in $$(cd systemd-units && echo *.service */*.conf); do install -D -m 0644 systemd-units/$$unit $(DESTDIR)$(UNITDIR)/$$unit; done
+	install -D -m 0644 -t $(DESTDIR)$(DRACUTDIR)/90pivot dracut/90pivot/*
+	chmod 0755 $(DESTDIR)$(DRACUTDIR)/90pivot/module-setup.sh
+	install -D -m 0644 -t $(DESTDIR)$(POLICYDIR) internal/selinux/pivot.cil
+	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(DESTDIR)$(UNITDIR)/pivot-firstboot.service \
+	  $(DESTDIR)$(DRACUTDIR)/90pivot/* $(DESTDIR)$(POLICYDIR)/pivot.cil
+
+$(BIN)/pivot $(BIN)/pivotctl:
+	@echo 'cannot install $@: run "make build" first' >&2; exit 1
+
+ARCHIVE = $(DIST)/pivot-$(VERSION:.dirty=).tar.gz
+
+dist:
+	@mkdir -p $(DIST)
+	@git diff --quiet HEAD -- || echo "dist: what is not committed is left out" >&2
+	@packaging/dist.sh $(ARCHIVE) $(VERSION:.dirty=)
+	@echo $(ARCHIVE)
+
+# -d: Go may be there without being a package.
+deb: dist
+	@work=$$(mktemp -d); trap "rm -rf $$work" EXIT; \
+	tar -x -C $$work -f $(ARCHIVE); \
+	(cd $$work/* && GOCACHE=$$(go env GOCACHE) dpkg-buildpackage -b -d -uc -us >$$work/log 2>&1) || { cat $$work/log; exit 1; }; \
+	mv $$work/*.deb $(DIST)
+
+# The definitions are what Fedora has for all its packages: the same bytes each time.
+RPMBUILD = rpmbuild -tb --nodeps --define 'source_date_epoch_from_changelog 1' \
+  --define 'use_source_date_epoch_as_buildtime 1' --define 'clamp_mtime_to_source_date_epoch 1' --define '_buildhost localhost'
+rpm: dist
+	@work=$$(mktemp -d); trap "rm -rf $$work" EXIT; \
+	$(RPMBUILD) --define "_topdir $$work" $(ARCHIVE) >$$work/log 2>&1 || { cat $$work/log; exit 1; }; \
+	mv $$work/RPMS/*/*.rpm $(DIST)
 
 # ostree marks deployment roots immutable.
 clean:

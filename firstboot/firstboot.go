@@ -84,7 +84,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
 	if err := b.placeOrDefault().Enter(settings.Mode); err != nil {
 		return err
 	}
-	if err := b.open(); err != nil {
+	if err := b.openToChange(ctx); err != nil {
 		return err
 	}
 	defer b.closeImage()

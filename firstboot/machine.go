@@ -1,6 +1,8 @@
 package firstboot
 
 import (
+	"context"
+
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/retry"
@@ -32,6 +34,13 @@ func (m *Machine) open() error {
 		m.Progress.BootID = id
 	}
 	return m.Progress.Open()
+}
+
+// openToChange is open for a run that may change the machine: the journal will tell
+// how the boot came up, too.
+func (m *Machine) openToChange(ctx context.Context) error {
+	m.Progress.Boot = m.Host.BootTimes(ctx)
+	return m.open()
 }
 
 // converger is what brings this machine to a target.

@@ -45,7 +45,7 @@ func (r *Rebase) Run(ctx context.Context) (changed bool, err error) {
 }
 
 func (r *Rebase) attempt(ctx context.Context) (bool, error) {
-	if err := r.open(); err != nil {
+	if err := r.openToChange(ctx); err != nil {
 		return false, err
 	}
 	defer r.closeImage()

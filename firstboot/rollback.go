@@ -35,7 +35,7 @@ func (r *Rollback) Run(ctx context.Context) error {
 }
 
 func (r *Rollback) attempt(ctx context.Context) error {
-	if err := r.open(); err != nil {
+	if err := r.openToChange(ctx); err != nil {
 		return err
 	}
 	r.Progress.Begin(pivot.StepObserve, "looking for the previous deployment")

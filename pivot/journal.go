@@ -41,6 +41,7 @@ type Record struct {
 
 	Error   *Failure   `json:"error,omitempty"`
 	Phases  []Duration `json:"phases,omitempty"`  // what each step took, over all boots of the attempt
+	Boots   []Boot     `json:"boots,omitempty"`   // the boots in which they ran, oldest first
 	History []Account  `json:"history,omitempty"` // the transactions that are over, oldest first
 	Closed  *Closing   `json:"closed,omitempty"`  // the first boot, once it is over; later transactions leave it
 }
@@ -67,6 +68,7 @@ type Account struct {
 	Ended   time.Time  `json:"ended"`
 	Error   *Failure   `json:"error,omitempty"`
 	Phases  []Duration `json:"phases"`
+	Boots   []Boot     `json:"boots,omitempty"`
 }
 
 // What the journal keeps at most: it is read and written whole.
@@ -94,6 +96,10 @@ type Duration struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
 	BootID  string  `json:"bootID,omitempty"` // of the boot in which it ran
+	At      float64 `json:"at,omitempty"`     // when it began: seconds after that boot's kernel started; 0 if not known
+	Bytes   int64   `json:"bytes,omitempty"`  // what it transferred
+	Failed  int     `json:"failed,omitempty"` // how many of its tries failed
+	Tries   []Try   `json:"tries,omitempty"`  // the last of these
 }
 
 // formatVersion is the journal format that this program writes. It reads format 1
@@ -125,6 +131,11 @@ func (j Journal) Load() (Record, error) {
 	if err != nil {
 		return Record{}, fmt.Errorf("cannot read journal: %w", err)
 	}
+	return j.Parse(data)
+}
+
+// Parse reads the record in the contents of a journal, which may come from another machine.
+func (j Journal) Parse(data []byte) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(data, &r); err != nil {
 		return Record{}, j.unusable("%v", err)

@@ -17,11 +17,13 @@ type Progress struct {
 	Emit    Emit
 	Now     func() time.Time
 	BootID  string // of this boot; "" if not known
+	Boot    Boot   // this boot's times; its ID is "" if they are not known
 
-	step  Step
-	since time.Time
-	ran   []Duration // the steps of this run that are over
-	wrote bool       // this run has written the journal
+	step    Step
+	since   time.Time
+	running Duration   // what is known of the step already
+	ran     []Duration // the steps of this run that are over
+	wrote   bool       // this run has written the journal
 }
 
 // Open loads the journal.
@@ -33,7 +35,7 @@ func (p *Progress) Open() (err error) {
 // Start makes the record that of a new attempt at target.
 func (p *Progress) Start(attempt int, bootID string, target Target) {
 	if attempt == 1 {
-		p.Record.Started, p.Record.Phases = time.Time{}, slices.Clone(p.ran)
+		p.Record.Started, p.Record.Phases, p.Record.Boots = time.Time{}, slices.Clone(p.ran), nil
 	}
 	p.Record.Phase, p.Record.BootID = PhaseApplying, bootID
 	p.Record.Attempt, p.Record.Target, p.Record.Error, p.Record.Contents = attempt, target, nil, nil
@@ -60,6 +62,7 @@ func (p *Progress) store(files []hostfiles.File) error {
 func (p *Progress) Begin(step Step, message string) {
 	p.endStep()
 	p.step, p.since = step, p.Now()
+	p.running = Duration{Name: string(step), BootID: p.BootID, At: p.Boot.at(p.since)}
 	p.tell(Event{Kind: EventBegan, Step: step, Message: message})
 }
 
@@ -68,15 +71,16 @@ func (p *Progress) endStep() {
 	if p.step == "" {
 		return
 	}
-	seconds := float64(p.Now().Sub(p.since).Milliseconds()) / 1000
-	over := Duration{Name: string(p.step), Seconds: seconds, BootID: p.BootID}
-	p.ran, p.Record.Phases = append(p.ran, over), append(p.Record.Phases, over)
+	p.running.Seconds = seconds(p.Now().Sub(p.since))
+	p.noteBoot()
+	p.ran, p.Record.Phases = append(p.ran, p.running), append(p.Record.Phases, p.running)
 	p.Record.Phases = p.Record.Phases[max(0, len(p.Record.Phases)-maxPhases):]
 	p.step = ""
 }
 
 // Moved tells how far the running step is, in bytes; total is 0 if not known.
 func (p *Progress) Moved(done, total int64) {
+	p.running.Bytes = done
 	p.tell(Event{Kind: EventProgressed, Step: p.step, Done: done, Total: total})
 }
 
@@ -87,6 +91,7 @@ func (p *Progress) Note(message string) {
 
 // Waiting tells that the running step waits, after a try that failed for a transient reason.
 func (p *Progress) Waiting(err error, try int, wait time.Duration) {
+	p.failed(err, false)
 	p.Record.Error = FailureOf(err)
 	p.tell(Event{Kind: EventWaiting, Step: p.step, Err: err, Message: fmt.Sprintf("try %d failed, next in %s", try, wait)})
 	p.Record.Error = nil
@@ -118,7 +123,7 @@ func (p *Progress) end(phase Phase) {
 	p.Record.Phase = phase
 	p.Record.History = append(p.Record.History, Account{
 		Phase: phase, Attempt: p.Record.Attempt, Image: p.Record.Target.Image, Error: p.Record.Error,
-		Started: p.Record.Started, Ended: p.Now().UTC().Truncate(time.Second), Phases: p.Record.Phases,
+		Started: p.Record.Started, Ended: p.Now().UTC().Truncate(time.Second), Phases: p.Record.Phases, Boots: p.Record.Boots,
 	})
 	p.Record.History = p.Record.History[max(0, len(p.Record.History)-maxHistory):]
 }
@@ -135,6 +140,7 @@ func (p *Progress) Keep() error {
 // the next boot decides.
 func (p *Progress) Fail(err error) {
 	step := p.step
+	p.failed(err, true)
 	p.endStep()
 	p.Record.Error = FailureOf(err)
 	if p.Record.Phase != PhaseCommitted && p.Record.Error.Permanent {

@@ -21,7 +21,7 @@ import (
 
 func rootCommand(version string) *cobra.Command {
 	return cli.Root("pivot", version, "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot",
-		firstBootCommand(), rebaseCommand(), applyCommand(), rollbackCommand(), planCommand(), statusCommand(), verifyCommand(), imageCommand(),
+		firstBootCommand(), rebaseCommand(), applyCommand(), rollbackCommand(), planCommand(), statusCommand(), plotCommand(), verifyCommand(), imageCommand(),
 		elsewhere("config"), elsewhere("ctrcfg"), elsewhere("pinning"), elsewhere("kargs"))
 }
 
@@ -103,6 +103,10 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		},
 	}
 	m.Retry.Bound = f.retryFor
+	// What an initramfs wrote there would have no SELinux label; the system tells all of it.
+	if settings, err := m.Host.Settings(); err == nil && settings.Metrics != "" && f.early == nil {
+		reporter.Metrics = m.Host.Path(settings.Metrics)
+	}
 	f.earlyMachine(&m)
 	if err := m.UseEngine(f.engine); err != nil {
 		return firstboot.Machine{}, err

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -19,8 +20,8 @@ import (
 // block with a file's name is that file. UPDATE_GOLDEN=1 writes into the documents
 // what the commands print.
 func TestDocuments(t *testing.T) {
-	for _, name := range []string{"machineconfig.md", "pinning.md", "containerruntime.md"} {
-		t.Run(name, func(t *testing.T) { playDocument(t, "../../docs/"+name) })
+	for _, name := range []string{"machineconfig.md", "pinning.md", "containerruntime.md", "recipes/openshift.md"} {
+		t.Run(path.Base(name), func(t *testing.T) { playDocument(t, "../../docs/"+name) })
 	}
 }
 

@@ -4,8 +4,9 @@
 # chooses: a network (the modules systemd-networkd or network-manager) unless OS
 # images come from local media.
 
-# Never by itself: a host gets it on request.
+# Never by itself: a host gets it on request. Status 1 refuses a request, too.
 check() {
+	require_binaries /usr/bin/pivot mount || return 1
 	return 255
 }
 
@@ -19,7 +20,7 @@ installkernel() {
 }
 
 install() {
-	inst_simple /usr/bin/pivot
+	inst_multiple /usr/bin/pivot mount
 	# moddir and systemdsystemunitdir are dracut's
 	# shellcheck disable=SC2154
 	inst_simple "$moddir/pivot-initramfs.service" "$systemdsystemunitdir/pivot-initramfs.service"

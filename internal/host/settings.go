@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"machine-pivot/internal/fault"
 )
@@ -22,6 +24,7 @@ type Settings struct {
 	OnFailure    OnFailure    // key on-failure
 	RebootMethod RebootMethod // key reboot-method
 	ImageKargs   ImageKargs   // key image-kargs
+	Metrics      string       // key metrics: the file of the machine that Prometheus' node exporter reads; "": none
 }
 
 // Mode is where the first boot is done.
@@ -93,7 +96,7 @@ func (h *Host) Settings() (Settings, error) {
 // DefaultSettings are those of a machine whose administrator chose nothing:
 // whoever puts pivot into an initramfs wants it to work there.
 func DefaultSettings() Settings {
-	return Settings{ModeInitramfs, OnFailureStop, RebootFirmware, ImageKargsPrint}
+	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsPrint}
 }
 
 // readFile takes over the lines of a file and returns what is wrong with them.
@@ -140,8 +143,19 @@ func (s *Settings) set(key, value string) error {
 		return choose(&s.RebootMethod, value, RebootFirmware, RebootKexec)
 	case "image-kargs":
 		return choose(&s.ImageKargs, value, ImageKargsPrint, ImageKargsApply)
+	case "metrics":
+		return s.setMetrics(value)
 	}
-	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method and image-kargs", dashed(key))
+	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method, image-kargs and metrics", dashed(key))
+}
+
+// setMetrics takes a name that the node exporter reads: it skips all but *.prom.
+func (s *Settings) setMetrics(path string) error {
+	if !filepath.IsAbs(path) || filepath.Ext(path) != ".prom" || strings.ContainsFunc(path, unicode.IsControl) {
+		return fmt.Errorf("%q is not allowed; it is an absolute path that ends in .prom", path)
+	}
+	s.Metrics = filepath.Clean(path)
+	return nil
 }
 
 // ParseRebootMethod reads a method by its name.

@@ -31,6 +31,8 @@ func TestSettings(t *testing.T) {
 			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "apply"}},
 		{"the same on the kernel command line", "pivot.image_kargs=print", "image-kargs=apply",
 			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
+		{"metrics", "", "metrics=/var/lib/node_exporter//pivot.prom",
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", Metrics: "/var/lib/node_exporter/pivot.prom"}},
 		{"what is for init", "-- pivot.mode=off", "", defaults},
 		{"others' arguments", "pivotal.mode=off mode=off", "", defaults},
 	} {
@@ -67,7 +69,7 @@ func withSettings(t *testing.T, cmdline, file string) *host.Host {
 // TestWrongSettings (P45) wants all that is wrong in one report, and what is right taken.
 func TestWrongSettings(t *testing.T) {
 	h := withSettings(t, "pivot.mode=never pivot.moed=off pivot.on-failure=system pivot.mode",
-		"mode system\n\n# \nmode=initrd\nreboot_method=kexec\nreboot-method=reboot\nkey=\nMODE=off\nimage-kargs=yes\n")
+		"mode system\n\n# \nmode=initrd\nreboot_method=kexec\nreboot-method=reboot\nkey=\nMODE=off\nimage-kargs=yes\nmetrics=pivot.prom\n")
 	got, err := h.Settings()
 	if fault.KindOf(err) != fault.BadInput || fault.HintOf(err) == "" {
 		t.Fatalf("error %v", err)
@@ -81,11 +83,12 @@ func TestWrongSettings(t *testing.T) {
 		file + `1: "mode system" is no KEY=VALUE`,
 		file + `4: "initrd" is not allowed; it is one of [initramfs system off]`,
 		file + `6: reboot-method is set on line 5 already`,
-		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method and image-kargs`,
-		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method and image-kargs`,
+		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs and metrics`,
+		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs and metrics`,
 		file + `9: "yes" is not allowed; it is one of [print apply]`,
+		file + `10: "pivot.prom" is not allowed; it is an absolute path that ends in .prom`,
 		`kernel command line, pivot.mode: "never" is not allowed; it is one of [initramfs system off]`,
-		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method and image-kargs`,
+		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs and metrics`,
 		`kernel command line, pivot.mode: "" is not allowed; it is one of [initramfs system off]`,
 	}
 	if err.Error() != strings.Join(want, "\n") {
@@ -98,13 +101,18 @@ func FuzzSettings(f *testing.F) {
 	f.Add("pivot.mode=off", "mode=system\n")
 	f.Add("pivot.on_failure=\"stop\" --", "# x\nreboot-method = kexec")
 	f.Add("pivot.=", "=\r\n")
+	f.Add("pivot.metrics=/a.prom", "metrics=/b/../c.prom")
 	f.Fuzz(func(t *testing.T, cmdline, file string) {
 		s, err := withSettings(t, cmdline, file).Settings()
 		if err != nil && fault.KindOf(err) != fault.BadInput {
 			t.Errorf("error %v", err)
 		}
+		metrics := ""
+		if s.Metrics != "" {
+			metrics = "\nmetrics=" + s.Metrics
+		}
 		again, err := withSettings(t, "", "mode="+string(s.Mode)+"\non-failure="+string(s.OnFailure)+
-			"\nreboot-method="+string(s.RebootMethod)+"\nimage-kargs="+string(s.ImageKargs)).Settings()
+			"\nreboot-method="+string(s.RebootMethod)+"\nimage-kargs="+string(s.ImageKargs)+metrics).Settings()
 		if err != nil || again != s {
 			t.Errorf("%+v read back: %+v, %v", s, again, err)
 		}

@@ -20,6 +20,9 @@ type Reporter struct {
 	// Consoles shows a failure on every console of the machine: set where the
 	// machine is held by it.
 	Consoles bool
+	// Metrics is a file that has the record for Prometheus, written when a phase is
+	// entered, a try fails or the run ends; "": none.
+	Metrics string
 
 	shown    time.Time // when progress was last shown
 	transfer Transfer
@@ -43,6 +46,11 @@ func (r *Reporter) Emit(e pivot.Event) {
 	r.line(e)
 	if err := s.Write(r.Root); err != nil && e.Kind != pivot.EventProgressed {
 		r.Log.WithError(err).Warn("the status is not kept")
+	}
+	if e.Kind == pivot.EventEntered || e.Kind == pivot.EventWaiting || e.Kind == pivot.EventFailing {
+		if err := r.keepMetrics(e.Record); err != nil {
+			r.Log.WithError(err).Warn("the metrics are not kept")
+		}
 	}
 	if e.Kind == pivot.EventFailing && r.Consoles {
 		if err := showOnConsoles(r.Root, e.Err); err != nil {

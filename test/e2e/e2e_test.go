@@ -149,6 +149,7 @@ func mainJob(t *testing.T, l *lab.Lab) {
 	expectPivot(t, first)
 	second := boot(t, m, vm.BootOptions{OnLine: proof.Line})
 	expectArrived(t, second, want)
+	expectPlot(t, report(t, second))
 	if err := lab.CheckStories(&told, &proof); err != nil {
 		t.Error(err)
 	}

@@ -94,13 +94,17 @@ func (l *Lab) Alone(ctx context.Context) (_ *Lab, err error) {
 // the one into which they were installed.
 const builtSuffix = ".built"
 
-// Install runs the project's own installation into the directory dest and returns
-// its files.
+// Install runs the project's own installation into the directory dest, enables the unit
+// as an image's build does, and returns the files.
 func Install(ctx context.Context, source, dest string) ([]vm.TreeFile, error) {
 	// Its own BIN: another world may be installing at the same time.
-	cmd := exec.CommandContext(ctx, "make", "-s", "-C", source, "install", "DESTDIR="+dest, "BIN="+dest+builtSuffix)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("cannot install pivot: %w\n%s", err, out)
+	for _, argv := range [][]string{
+		{"make", "-s", "-C", source, "build", "install-host", "DESTDIR=" + dest, "BIN=" + dest + builtSuffix},
+		{"systemctl", "-q", "--root=" + dest, "preset", "pivot-firstboot.service"},
+	} {
+		if out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("cannot install pivot: %w\n%s", err, out)
+		}
 	}
 	return vm.TreeFiles(dest)
 }

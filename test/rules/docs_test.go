@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,10 +15,11 @@ import (
 // copies them would.
 func TestDocs(t *testing.T) {
 	documents, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
-	if err != nil {
-		t.Fatal(err)
+	recipes, err2 := filepath.Glob(filepath.Join(root, "docs/recipes/*.md"))
+	if err != nil || err2 != nil || len(recipes) == 0 {
+		t.Fatalf("no documents: %v, %v", err, err2)
 	}
-	for _, path := range append(documents, filepath.Join(root, "README.md")) {
+	for _, path := range slices.Concat(documents, recipes, []string{filepath.Join(root, "README.md")}) {
 		data, err := os.ReadFile(path)
 		if os.IsNotExist(err) {
 			continue

@@ -88,6 +88,7 @@ var importTable = map[string]rule{
 	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "retry"}, foreign: true, never: commandLine},
 	"host":      {ours: append([]string{"ostree", "pivot"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
+	"plot":      {ours: []string{"pivot", "fault", "printable"}, never: slices.Concat(processes, commandLine, world)},
 	"status":    {ours: []string{"pivot", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 
 	"firstboot": {ours: all, never: slices.Concat(processes, commandLine, []string{"net"})},

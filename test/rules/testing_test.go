@@ -77,8 +77,8 @@ func nightlyTests(t *testing.T) *regexp.Regexp {
 	}
 	tests, _ := testFunctions(t)
 	for name := range strings.SplitSeq(declared[1], "|") {
-		if !tests["test/e2e."+name] && !tests["test/rules."+name] {
-			t.Errorf("NIGHTLY names %s, which neither test/e2e nor test/rules has", name)
+		if !tests["test/e2e."+name] && !tests["test/rules."+name] && !tests["test/packaging."+name] {
+			t.Errorf("NIGHTLY names %s, which none of test/e2e, test/rules and test/packaging has", name)
 		}
 	}
 	return regexp.MustCompile("^(" + declared[1] + ")$")

@@ -26,6 +26,12 @@ needs() {
 	umoci                              umoci            images of a container tool, and the benchmark, to compare with
 	matchpathcon                       selinux-utils    the tests against the real libselinux
 	sefcontext_compile                 selinux-utils    the tests against the real libselinux
+	dpkg-buildpackage                  dpkg-dev         the packages
+	dh                                 debhelper        the packages
+	pkg-config                         pkgconf          the packages
+	lintian                            lintian          the packages
+	rpmbuild                           rpm              the packages
+	rpmlint                            rpmlint          the packages
 	EOF
 }
 

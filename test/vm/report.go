@@ -30,6 +30,7 @@ type Report struct {
 	Deployments  int      // how many there are
 	Deployed     []string // their names: COMMIT.N
 	Status       Status   // zero if the guest has no pivot or it said nothing
+	Plot         []byte   // what "pivot plot" drew; nothing if there was nothing to draw
 }
 
 // ReportedFile is a file in the guest.

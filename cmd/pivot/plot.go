@@ -1,0 +1,95 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/plot"
+	"machine-pivot/pivot"
+)
+
+// plotFlags say which journal is plotted, and what of it.
+type plotFlags struct {
+	root    string
+	journal string // a file, or "-"; "": the machine's own
+	before  int
+	format  string
+}
+
+func plotCommand() *cobra.Command {
+	var flags plotFlags
+	cmd := &cobra.Command{
+		Use:   "plot",
+		Short: "Draw the last transaction as a timeline of its boots, steps and failures (SVG)",
+		Long: `Draws the last transaction as a timeline: each boot from its firmware on, each step of pivot in it, what was
+transferred, and each try that failed. The picture goes to standard output.`,
+		Example: `  pivot plot >firstboot.svg
+  ssh core@node cat /var/lib/pivot/journal.json | pivot plot --journal - >node.svg`,
+		Args: cli.Usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			timeline, err := flags.timeline(cmd)
+			if err != nil {
+				return err
+			}
+			return timeline.SVG(cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&flags.root, "root", "/", "root directory of the machine")
+	cmd.Flags().StringVar(&flags.journal, "journal", "", "journal.json of another machine; - for standard input")
+	cmd.Flags().IntVar(&flags.before, "before", 0, "plot the transaction that was so many before the last")
+	flags.format = "svg"
+	cmd.Flags().VarP(cli.OneOf{Value: &flags.format, Allowed: []string{"svg"}}, "output", "o", "svg")
+	return cmd
+}
+
+func (f *plotFlags) timeline(cmd *cobra.Command) (plot.Timeline, error) {
+	if f.before < 0 {
+		return plot.Timeline{}, fault.New(fault.Usage, "cannot plot the transaction %d before the last: the number is below 0", f.before)
+	}
+	if f.journal != "" {
+		record, err := f.read(cmd.InOrStdin())
+		if err != nil {
+			return plot.Timeline{}, err
+		}
+		return plot.Of(record, f.before)
+	}
+	if err := cli.CheckRoot(f.root); err != nil {
+		return plot.Timeline{}, err
+	}
+	record, err := pivot.JournalIn(f.root).Load()
+	if err != nil {
+		return plot.Timeline{}, err
+	}
+	timeline, err := plot.Of(record, f.before)
+	if err != nil {
+		return plot.Timeline{}, err
+	}
+	// The units that wait for a first boot: see systemd-units.
+	timeline.AddUnits(host.New(f.root).BootTimes(cmd.Context()).ID, host.UnitTimes(cmd.Context(), "crio.service", "kubelet.service"))
+	return timeline, nil
+}
+
+// maxJournal is more than any journal has: what is larger is something else.
+const maxJournal = 16 << 20
+
+// read takes the journal that was asked for instead of the machine's.
+func (f *plotFlags) read(in io.Reader) (pivot.Record, error) {
+	if f.journal != "-" {
+		file, err := os.Open(f.journal)
+		if err != nil {
+			return pivot.Record{}, fault.New(fault.Usage, "cannot plot: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxJournal))
+	if err != nil {
+		return pivot.Record{}, fault.New(fault.BadInput, "cannot plot journal %s: %w", f.journal, err)
+	}
+	return pivot.Journal{Path: f.journal}.Parse(data)
+}

@@ -1,0 +1,315 @@
+package plot
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/pivot"
+)
+
+// journal is a first boot with a registry that comes up late, over two boots.
+func journal() pivot.Record {
+	kernel := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	return pivot.Record{
+		Phase: pivot.PhaseDone, Attempt: 1, Started: kernel.Add(40 * time.Second),
+		Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os@sha256:aa", Digest: "sha256:aa"}},
+		Boots: []pivot.Boot{
+			{ID: "one", Kernel: kernel, Firmware: 20, Loader: 3, Initramfs: 2, System: 30},
+			{ID: "two", Kernel: kernel.Add(200 * time.Second), Initramfs: 1, System: 12},
+		},
+		Phases: []pivot.Duration{
+			{Name: "read", Seconds: 0.5, BootID: "one", At: 40},
+			{Name: "pull", Seconds: 60, BootID: "one", At: 41, Bytes: 850e6, Failed: 2, Tries: []pivot.Try{
+				{At: 42, Message: "cannot reach r.example: connection refused"}, {At: 45, Message: "cannot reach <r.example> & co."},
+			}},
+			{Name: "commit", Seconds: 4, BootID: "one", At: 101},
+			{Name: "prove", Seconds: 0.25, BootID: "two", At: 20},
+		},
+	}
+}
+
+func TestTimeline(t *testing.T) {
+	timeline, err := Of(journal(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	timeline.AddUnits("one", map[string]float64{"kubelet.service": 1})
+	timeline.AddUnits("two", map[string]float64{"kubelet.service": 25})
+	var got []string
+	for _, boot := range timeline.Boots {
+		for _, b := range boot.Bars {
+			got = append(got, fmt.Sprintf("%d %s %s %.1f-%.1f", boot.Number, b.Kind, b.Name, b.Begin, b.End))
+		}
+	}
+	want := []string{
+		"1 firmware firmware 0.0-20.0",
+		"1 firmware boot loader 20.0-23.0",
+		"1 start kernel 23.0-25.0",
+		"1 start initramfs 25.0-53.0",
+		"1 start system 53.0-63.0",
+		"1 step read 63.0-63.5",
+		"1 step pull 64.0-124.0",
+		"1 step commit 124.0-128.0",
+		"1 reboot reboot 128.0-223.0",
+		"2 start kernel 223.0-224.0",
+		"2 start initramfs 224.0-235.0",
+		"2 start system 235.0-243.0",
+		"2 step prove 243.0-243.2",
+		"2 unit kubelet.service 248.0-248.0",
+	}
+	if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
+		t.Errorf("the bars are\n%s\nwant\n%s", g, w)
+	}
+	if timeline.Seconds != 248 || len(timeline.Notes) != 0 {
+		t.Errorf("it has %v s and the notes %q", timeline.Seconds, timeline.Notes)
+	}
+	if tries := timeline.Boots[0].Bars[6].Tries; len(tries) != 2 || tries[0].At != 65 || tries[1].At != 68 {
+		t.Errorf("the tries are %+v", tries)
+	}
+}
+
+// TestClocks: what cannot be known is said, and nothing is drawn before what it follows.
+func TestClocks(t *testing.T) {
+	back := journal()
+	back.Boots[1].Kernel = back.Boots[0].Kernel.Add(-time.Hour) // the clock was set
+	late := journal()
+	late.Boots[1].Kernel = late.Boots[0].Kernel.Add(26 * time.Hour)
+	old := journal()
+	old.Boots = nil
+	for i := range old.Phases {
+		old.Phases[i].At, old.Phases[i].Tries = 0, nil
+	}
+	for _, c := range []struct {
+		name   string
+		record pivot.Record
+		notes  int
+	}{{"a clock that was set back", back, 1}, {"an older program's journal", old, 2}, {"a reboot on the next day", late, 1}, {"all is known", journal(), 0}} {
+		timeline, err := Of(c.record, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := 0.0
+		for _, boot := range timeline.Boots {
+			for _, b := range boot.Bars {
+				if b.Begin < at || b.End < b.Begin || b.End > timeline.Seconds {
+					t.Errorf("%s: bar %+v, after %v, of %v s", c.name, b, at, timeline.Seconds)
+				}
+				at = b.Begin
+			}
+		}
+		if timeline.Seconds > 1000 {
+			t.Errorf("%s: the picture has %v s", c.name, timeline.Seconds)
+		}
+		if len(timeline.Notes) != c.notes {
+			t.Errorf("%s: the notes are %q", c.name, timeline.Notes)
+		}
+	}
+}
+
+// TestBefore: earlier transactions can be plotted, and what is not there is said.
+func TestBefore(t *testing.T) {
+	r := journal()
+	account := func(name string, at time.Time) pivot.Account {
+		return pivot.Account{Phase: pivot.PhaseFailed, Started: at, Phases: []pivot.Duration{{Name: name, Seconds: 1}}}
+	}
+	r.History = []pivot.Account{account("first", r.Started.Add(-2*time.Hour)), account("second", r.Started.Add(-time.Hour)), account("this one", r.Started)}
+	for before, want := range map[int]string{0: "read", 1: "second", 2: "first"} {
+		timeline, err := Of(r, before)
+		if err != nil || len(timeline.Boots) == 0 {
+			t.Fatalf("before %d: %+v, %v", before, timeline, err)
+		}
+		bars := timeline.Boots[0].Bars
+		if !slices.ContainsFunc(bars, func(b Bar) bool { return b.Name == want }) {
+			t.Errorf("before %d: the bars are %+v, without %s", before, bars, want)
+		}
+	}
+	if _, err := Of(r, 3); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "the journal has 2 before it") {
+		t.Errorf("before 3: %v", err)
+	}
+	if _, err := Of(pivot.Record{Phase: pivot.PhaseIdle}, 0); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
+		t.Errorf("nothing begun: %v", err)
+	}
+}
+
+// element is an element of the picture, with all that is below it.
+type element struct {
+	XMLName  xml.Name
+	Attrs    []xml.Attr `xml:",any,attr"`
+	Children []element  `xml:",any"`
+	Text     string     `xml:",chardata"`
+}
+
+func (e element) attr(name string) string {
+	for _, a := range e.Attrs {
+		if a.Name.Local == name {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+func (e element) number(t *testing.T, name string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(e.attr(name), 64)
+	if err != nil {
+		t.Errorf("<%s> has the %s %q", e.XMLName.Local, name, e.attr(name))
+	}
+	return n
+}
+
+// all are the elements below e that a condition holds for, e too.
+func (e element) all(holds func(element) bool) (found []element) {
+	if holds(e) {
+		found = append(found, e)
+	}
+	for _, child := range e.Children {
+		found = append(found, child.all(holds)...)
+	}
+	return found
+}
+
+func named(name string) func(element) bool {
+	return func(e element) bool { return e.XMLName.Local == name }
+}
+
+func classed(class string) func(element) bool {
+	return func(e element) bool { return strings.HasPrefix(e.attr("class")+" ", class+" ") }
+}
+
+func drawn(t *testing.T, timeline Timeline) element {
+	t.Helper()
+	var b bytes.Buffer
+	if err := timeline.SVG(&b); err != nil {
+		t.Fatal(err)
+	}
+	var svg element
+	decoder := xml.NewDecoder(&b)
+	decoder.Strict = true
+	if err := decoder.Decode(&svg); err != nil {
+		t.Fatalf("the picture is not XML: %v", err)
+	}
+	return svg
+}
+
+// TestSVG: each bar is there, as long and where its times say, within the picture; and
+// the picture needs nothing that is not in it.
+func TestSVG(t *testing.T) {
+	timeline, err := Of(journal(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg := drawn(t, timeline)
+	if svg.XMLName.Space != "http://www.w3.org/2000/svg" || svg.XMLName.Local != "svg" {
+		t.Errorf("the picture is <%v>", svg.XMLName)
+	}
+	groups := svg.all(classed("bar"))
+	var bars []Bar
+	for _, boot := range timeline.Boots {
+		bars = append(bars, boot.Bars...)
+	}
+	if len(groups) != len(bars) {
+		t.Fatalf("%d bars are drawn, want %d", len(groups), len(bars))
+	}
+	scale := (width - 2*margin) / timeline.Seconds
+	y := 0.0
+	for i, g := range groups {
+		rect := g.all(named("rect"))[0]
+		wantX, wantWidth := margin+bars[i].Begin*scale, math.Max(2, (bars[i].End-bars[i].Begin)*scale)
+		if g.attr("data-name") != bars[i].Name || math.Abs(rect.number(t, "x")-wantX) > 0.1 || math.Abs(rect.number(t, "width")-wantWidth) > 0.1 {
+			t.Errorf("bar %s is at %s, %s wide, want %.1f and %.1f", g.attr("data-name"), rect.attr("x"), rect.attr("width"), wantX, wantWidth)
+		}
+		if rect.attr("class") != string(bars[i].Kind) {
+			t.Errorf("bar %s is %q, want %q", bars[i].Name, rect.attr("class"), bars[i].Kind)
+		}
+		if at := rect.number(t, "y"); at <= y {
+			t.Errorf("bar %s is at %v, not below %v", bars[i].Name, at, y)
+		} else {
+			y = at
+		}
+	}
+	if pull := groups[6].all(named("text"))[0].Text; pull != "pull 60.0 s, 850.0 MB, 2 failed tries" {
+		t.Errorf("the pull says %q", pull)
+	}
+	failures := svg.all(classed("failure"))
+	if n := len(svg.all(func(e element) bool { return e.attr("data-at") != "" })); n != 2 || len(failures) != 4 || failures[2].all(named("title"))[0].Text != "cannot reach <r.example> & co." {
+		t.Errorf("%d failures are drawn: %+v", n, failures)
+	}
+	boots := svg.all(classed("boots"))
+	if len(boots) != 2 || boots[0].attr("data-id") != "one" || boots[1].attr("data-id") != "two" {
+		t.Errorf("the boots are %+v", boots)
+	}
+	inside(t, svg)
+	for _, name := range []string{"script", "image", "use", "a", "foreignObject", "link"} {
+		if len(svg.all(named(name))) > 0 {
+			t.Errorf("it has a <%s>", name)
+		}
+	}
+	style := svg.all(named("style"))[0].Text
+	for _, far := range []string{"url(", "@import", "http"} {
+		if strings.Contains(style, far) {
+			t.Errorf("its style has %q", far)
+		}
+	}
+}
+
+// inside wants what is drawn within the picture, as far as texts can be measured here.
+func inside(t *testing.T, svg element) {
+	t.Helper()
+	w, h := svg.number(t, "width"), svg.number(t, "height")
+	for _, e := range svg.all(named("rect")) {
+		if x, y := e.number(t, "x"), e.number(t, "y"); x < 0 || y < 0 || x+e.number(t, "width") > w || y+e.number(t, "height") > h {
+			t.Errorf("outside of %v x %v: %+v", w, h, e.Attrs)
+		}
+	}
+	for _, e := range svg.all(named("text")) {
+		room := charSize * float64(len([]rune(e.Text)))
+		if strings.HasPrefix(e.attr("class"), "title") {
+			room *= 17.0 / 11
+		}
+		if x, y := e.number(t, "x"), e.number(t, "y"); x < 0 || y > h || x+room > w {
+			t.Errorf("%q at %v, %v leaves the picture, which is %v x %v", e.Text, x, y, w, h)
+		}
+	}
+}
+
+// TestFailed: a failure that ended the run, with a message of any length and content.
+func TestFailed(t *testing.T) {
+	r := journal()
+	r.Phase, r.Phases, r.Boots = pivot.PhaseFailed, r.Phases[:2], r.Boots[:1]
+	message := "cannot pull: \x1b[31m" + strings.Repeat("\u202every long ", 100) + "</svg>"
+	r.Error = &pivot.Failure{Message: message}
+	r.Boots[0].ID, r.Phases[0].BootID, r.Phases[1].BootID = "\x00\xff", "\x00\xff", "\x00\xff"
+	r.Phases[1].Tries = append(r.Phases[1].Tries, pivot.Try{At: 101, Message: message, Last: true})
+	timeline, err := Of(r, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg := drawn(t, timeline)
+	inside(t, svg)
+	failed := svg.all(classed("bar failed"))
+	if len(failed) != 1 || failed[0].attr("data-name") != "pull" {
+		t.Errorf("the failed steps are %+v", failed)
+	}
+	texts := svg.all(func(e element) bool {
+		return e.XMLName.Local == "text" && strings.Contains(e.Text, "× failed: cannot pull")
+	})
+	if len(texts) != 1 || strings.ContainsAny(texts[0].Text, "\x1b\u202e") {
+		t.Errorf("the failure is told as %+v", texts)
+	}
+}
+
+func TestTick(t *testing.T) {
+	for seconds, want := range map[float64]float64{0: 0.0001, 9: 1, 10: 1, 11: 2, 95: 10, 248: 50, 3000: 500} {
+		if got := tick(seconds); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%v s have a line each %v s, want %v", seconds, got, want)
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package plot
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"unicode/utf8"
+)
+
+// Measures of the picture, in pixels of the screen.
+const (
+	width    = 1120
+	margin   = 20
+	header   = 76 // title and legend
+	axis     = 24
+	row      = 20
+	bootHead = 24
+	charSize = 6.7 // of a letter, about, at the size of labels
+)
+
+// style is all that the picture looks like. Print keeps what counts: a failure has a
+// thick border and a cross, not only a colour.
+const style = `
+svg { background: #fff; font: 11px "DejaVu Sans", "Helvetica", "Arial", sans-serif; }
+text { fill: #222; }
+.title { font-size: 17px; font-weight: bold; }
+.sub { fill: #555; }
+.grid { stroke: #ddd; stroke-width: 1; }
+.boot { fill: #f6f6f6; stroke: #bbb; }
+.boothead { font-weight: bold; }
+rect.firmware { fill: #c9c9c9; stroke: #777; }
+rect.start { fill: #e8d9a8; stroke: #94803c; }
+rect.step { fill: #9cc3e6; stroke: #2f6496; }
+rect.failed { fill: #f4b6b0; stroke: #b3160b; stroke-width: 2; }
+rect.reboot { fill: #eee; stroke: #777; stroke-dasharray: 3 2; }
+rect.unit { fill: #a9d6a0; stroke: #3d7a31; }
+.try { stroke: #b3160b; stroke-width: 2; }
+text.failure { fill: #b3160b; }
+`
+
+// SVG writes the timeline as a picture that needs nothing beside it: no script, no font,
+// no style sheet.
+func (t Timeline) SVG(w io.Writer) error {
+	p := picture{scale: (width - 2*margin) / math.Max(t.Seconds, 0.001)}
+	p.draw(t)
+	height := p.y + margin
+	_, err := fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?>
+<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%.0f" viewBox="0 0 %d %.0f" role="img">
+<style>%s</style>
+%s</svg>
+`, width, height, width, height, style, p.out.Bytes())
+	return err
+}
+
+// picture is what is drawn so far, from the top.
+type picture struct {
+	out   bytes.Buffer
+	scale float64 // pixels for a second
+	y     float64 // where the next line begins
+}
+
+func (p *picture) x(seconds float64) float64 { return margin + seconds*p.scale }
+
+// put writes markup; what comes from outside must have gone through escaped.
+func (p *picture) put(format string, args ...any) { fmt.Fprintf(&p.out, format+"\n", args...) }
+
+// escaped is text as markup. The standard library's own would make the program 100 KB
+// larger; what XML has no character for is not in a Timeline.
+func escaped(text string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(text)
+}
+
+func (p *picture) text(class string, x float64, text string) {
+	p.put(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, p.y+14, escaped(text))
+}
+
+func (p *picture) draw(t Timeline) {
+	p.put("<title>%s</title>", escaped("pivot: "+t.Title()))
+	p.head(t)
+	top := p.y
+	p.y += axis
+	// The grid lies behind the boots, whose height is known only when they are drawn.
+	boots := &picture{scale: p.scale, y: p.y}
+	for _, boot := range t.Boots {
+		boots.boot(boot)
+	}
+	p.grid(t.Seconds, top, boots.y)
+	p.out.Write(boots.out.Bytes())
+	p.y = boots.y
+	p.foot(t)
+}
+
+func (p *picture) head(t Timeline) {
+	p.y = 8
+	p.put(`<text class="title" x="%d" y="%.1f">%s</text>`, margin, p.y+16, escaped("pivot: "+t.Title()))
+	p.y += 24
+	sub := "the image stays"
+	if t.Image != "" {
+		sub = t.Image
+	}
+	if !t.Started.IsZero() {
+		sub += ", begun " + t.Started.UTC().Format("2006-01-02 15:04:05 UTC")
+	}
+	p.text("sub", margin, shortened(sub, width-2*margin))
+	p.y = header - 22
+	x := float64(margin)
+	for _, entry := range []struct {
+		kind Kind
+		name string
+	}{{Firmware, "before the kernel"}, {Start, "the boot"}, {Step, "a step of pivot"}, {Failed, "the step that failed"}, {Reboot, "on the way to the next boot"}, {Unit, "a unit that waited"}} {
+		p.put(`<rect class="%s" x="%.1f" y="%.1f" width="12" height="10"/>`, entry.kind, x, p.y+5)
+		p.text("sub", x+17, entry.name)
+		x += 35 + charSize*float64(len(entry.name))
+	}
+	p.put(`<line class="try" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, x, p.y+4, x, p.y+16)
+	p.text("sub", x+6, "a try that failed")
+	p.y = header
+}
+
+// grid is the axis in seconds, with lines over all boots.
+func (p *picture) grid(seconds, top, bottom float64) {
+	step := tick(seconds)
+	p.y = top
+	for i := 0; float64(i)*step <= seconds; i++ {
+		at := float64(i) * step
+		p.put(`<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, p.x(at), top+axis-4, p.x(at), bottom)
+		p.text("tick", p.x(at)+2, fmt.Sprintf("%g s", at))
+	}
+}
+
+// tick is a round number of seconds, so that there are about ten.
+func tick(seconds float64) float64 {
+	raw := math.Max(seconds, 0.001) / 10
+	unit := math.Pow(10, math.Floor(math.Log10(raw)))
+	for _, factor := range []float64{1, 2, 5} {
+		if raw <= factor*unit {
+			return factor * unit
+		}
+	}
+	return 10 * unit
+}
+
+// boot draws a box with the bars of one boot.
+func (p *picture) boot(b Boot) {
+	bars := &picture{scale: p.scale, y: p.y + bootHead}
+	end := b.Begin
+	for _, bar := range b.Bars {
+		bars.bar(bar)
+		end = math.Max(end, bar.End)
+	}
+	height := bars.y + 6 - p.y
+	p.put(`<g class="boots" data-id="%s">`, escaped(b.ID))
+	p.put(`<rect class="boot" fill-opacity="0.6" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, p.x(b.Begin), p.y, math.Max(2, (end-b.Begin)*p.scale), height)
+	head := fmt.Sprintf("boot %d", b.Number)
+	if b.ID != "" {
+		head += fmt.Sprintf(" (%.8s)", b.ID) // it is told whole in data-id
+	}
+	p.text("boothead", p.labelled(p.x(b.Begin)+6, head), head)
+	p.out.Write(bars.out.Bytes())
+	p.put("</g>")
+	p.y = bars.y + 12
+}
+
+// labelled is where a text begins that should begin at x, if it is not to leave the
+// picture on the right.
+func (p *picture) labelled(x float64, text string) float64 {
+	return math.Max(margin, math.Min(x, width-margin-charSize*float64(utf8.RuneCountInString(text))))
+}
+
+func (p *picture) bar(b Bar) {
+	p.put(`<g class="bar %s" data-name="%s" data-begin="%.3f" data-end="%.3f">`, b.Kind, escaped(b.Name), b.Begin, b.End)
+	p.put("<title>%s</title>", escaped(b.told()))
+	x, w := p.x(b.Begin), math.Max(2, (b.End-b.Begin)*p.scale)
+	p.put(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, b.Kind, x, p.y+2, w, row-4)
+	for _, try := range b.Tries {
+		p.put(`<line class="try" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, p.x(try.At), p.y, p.x(try.At), p.y+row)
+	}
+	label := b.label()
+	switch room := charSize * float64(utf8.RuneCountInString(label)); {
+	case room+8 < w:
+		p.text("label", x+4, label)
+	case x+w+room+8 < width-margin:
+		p.text("label", x+w+5, label)
+	default:
+		p.text("label", math.Max(margin, x-room-5), label)
+	}
+	p.y += row
+	for _, try := range b.Tries {
+		p.failure(try)
+	}
+	p.put("</g>")
+}
+
+// failure is a line of its own: what failed, as far as there is room.
+func (p *picture) failure(try Try) {
+	text := fmt.Sprintf("\u00d7 at %.1f s: %s", try.At, try.Message)
+	p.put(`<g class="failure" data-at="%.3f"><title>%s</title>`, try.At, escaped(try.Message))
+	shown := shortened(text, width-2*margin)
+	p.text("failure", p.labelled(p.x(try.At), shown), shown)
+	p.put("</g>")
+	p.y += row - 2
+}
+
+// shortened is a text that fits into as many pixels.
+func shortened(text string, pixels float64) string {
+	runes := []rune(text)
+	if fit := int(pixels / charSize); len(runes) > fit {
+		return string(runes[:fit-1]) + "…"
+	}
+	return text
+}
+
+// label is what stands at a bar, told what its tip tells beside.
+func (b Bar) label() string {
+	text := b.Name
+	if b.Kind == Unit {
+		return fmt.Sprintf("%s started at %.1f s", text, b.Begin)
+	}
+	if took := b.End - b.Begin; took < 0.0995 {
+		text += fmt.Sprintf(" %.0f ms", 1000*took)
+	} else {
+		text += fmt.Sprintf(" %.1f s", took)
+	}
+	if b.Bytes > 0 {
+		text += fmt.Sprintf(", %.1f MB", float64(b.Bytes)/1e6)
+	}
+	switch {
+	case b.Kind == Failed:
+		text += ", failed"
+	case b.Failed == 1:
+		text += ", 1 failed try"
+	case b.Failed > 1:
+		text += fmt.Sprintf(", %d failed tries", b.Failed)
+	}
+	return text
+}
+
+func (b Bar) told() string {
+	return fmt.Sprintf("%s, from %.1f s to %.1f s", b.label(), b.Begin, b.End)
+}
+
+func (p *picture) foot(t Timeline) {
+	p.y += 4
+	if t.Failure != "" {
+		p.text("failure", margin, shortened("\u00d7 failed: "+t.Failure, width-2*margin))
+		p.y += row
+	}
+	for _, note := range t.Notes {
+		p.text("sub", margin, "note: "+note)
+		p.y += row
+	}
+}

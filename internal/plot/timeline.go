@@ -1,0 +1,265 @@
+// Package plot draws what a transaction did as a timeline: each boot, each step of
+// pivot in it, and each try that failed, on one axis.
+package plot
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/printable"
+	"machine-pivot/pivot"
+)
+
+// Kind is what a bar is of.
+type Kind string
+
+const (
+	Firmware Kind = "firmware" // what came before the kernel: firmware, boot loader
+	Start    Kind = "start"    // how a boot came up: kernel, initramfs, system
+	Step     Kind = "step"     // a step of pivot
+	Failed   Kind = "failed"   // a step of pivot with which a run ended
+	Reboot   Kind = "reboot"   // from the last step of a boot to the next boot
+	Unit     Kind = "unit"     // a unit of others
+)
+
+// Bar is one line of the timeline. Begin and End are in seconds from the timeline's
+// beginning.
+type Bar struct {
+	Kind       Kind
+	Name       string
+	Begin, End float64
+	Bytes      int64 // transferred; 0: none
+	Failed     int   // tries that failed; Tries are the last of them
+	Tries      []Try
+}
+
+// Try is a try that failed.
+type Try struct {
+	At      float64 // in seconds from the timeline's beginning
+	Message string
+	Last    bool // the run ended with it
+}
+
+// Boot is one boot of the timeline.
+type Boot struct {
+	Number int     // in the transaction, from 1
+	ID     string  // the kernel's
+	Begin  float64 // when the first of it that is known began
+	Bars   []Bar   // in order of their beginning
+
+	kernel float64 // when its kernel started
+}
+
+// Timeline is a transaction, from its first boot's beginning to its end. Its texts are
+// printable (package printable), whatever the journal has.
+type Timeline struct {
+	Phase   pivot.Phase
+	Attempt int
+	Image   string // "": the image stays
+	Started time.Time
+	Seconds float64 // the length of the whole
+	Boots   []Boot
+	Failure string   // with which it ended, if it did
+	Notes   []string // what the picture cannot show as it was
+}
+
+// Of is the timeline of a transaction of a journal: before = 0 is the present one, 1 the
+// one that ended before it, and so on. An error says that there is none.
+func Of(r pivot.Record, before int) (Timeline, error) {
+	account := pivot.Account{Phase: r.Phase, Attempt: r.Attempt, Image: r.Target.Image, Started: r.Started, Error: r.Error, Phases: r.Phases, Boots: r.Boots}
+	if before > 0 {
+		earlier := r.History
+		if n := len(earlier); n > 0 && earlier[n-1].Started.Equal(r.Started) {
+			earlier = earlier[:n-1] // the present one, which is over
+		}
+		if before > len(earlier) {
+			return Timeline{}, fault.New(fault.Usage, "cannot plot the transaction %d before the last: the journal has %d before it", before, len(earlier))
+		}
+		account = earlier[len(earlier)-before]
+	}
+	if len(account.Phases) == 0 {
+		return Timeline{}, fault.New(fault.Refused, "cannot plot: the journal tells of no step").
+			WithHint("nothing was begun on this machine; another's journal is plotted with --journal FILE")
+	}
+	t := Timeline{Phase: account.Phase, Attempt: account.Attempt, Started: account.Started}
+	if !account.Image.IsZero() {
+		t.Image = printable.Line(account.Image.String())
+	}
+	if account.Error != nil {
+		t.Failure = printable.Line(account.Error.Message)
+	}
+	t.addBoots(account)
+	return t, nil
+}
+
+// addBoots lays the boots one behind the other.
+func (t *Timeline) addBoots(account pivot.Account) {
+	var clock clock
+	for _, steps := range byBoot(account.Phases) {
+		times := timesOf(account.Boots, steps[0].BootID)
+		before := times.Firmware + times.Loader
+		kernel, doubt := clock.place(times.Kernel, t.Seconds+before)
+		boot := Boot{Number: len(t.Boots) + 1, ID: printable.Line(steps[0].BootID), Begin: kernel - before, kernel: kernel}
+		if boot.Number > 1 {
+			t.rebooted(boot.Begin, doubt)
+		}
+		boot.Bars = append(boot.start(times, steps[0]), t.steps(kernel, steps)...)
+		for _, bar := range boot.Bars {
+			t.Seconds = max(t.Seconds, bar.End)
+		}
+		t.Boots = append(t.Boots, boot)
+	}
+}
+
+// rebooted ends the last boot where the next one begins.
+func (t *Timeline) rebooted(at float64, doubt string) {
+	if doubt != "" {
+		t.note(doubt)
+	}
+	if at > t.Seconds {
+		last := &t.Boots[len(t.Boots)-1]
+		last.Bars = append(last.Bars, Bar{Kind: Reboot, Name: "reboot", Begin: t.Seconds, End: at})
+	}
+}
+
+// clock relates the machine's clock to the axis.
+type clock struct {
+	time time.Time // of a kernel's start; zero: not known
+	at   float64   // where that is on the axis
+}
+
+// What is longer than longWait, as between a pivot by hand and somebody's reboot, is drawn
+// as shownWait: seconds.
+const (
+	longWait  = 600
+	shownWait = 30
+)
+
+// place is where on the axis a kernel started, by the clock, and not before earliest; with
+// what is wrong with that.
+func (c *clock) place(started time.Time, earliest float64) (at float64, doubt string) {
+	at = c.at + started.Sub(c.time).Seconds()
+	switch {
+	case started.IsZero() || c.time.IsZero() || at < earliest:
+		at, doubt = earliest, "how long it took from one boot to the next is not known"
+	case at > earliest+longWait:
+		wait := time.Duration((at - earliest) * float64(time.Second)).Round(time.Second)
+		at, doubt = earliest+shownWait, fmt.Sprintf("a reboot came after %s: that is not drawn to scale", wait)
+	}
+	c.time, c.at = started, at
+	return at, doubt
+}
+
+// byBoot parts the steps at each new boot.
+func byBoot(steps []pivot.Duration) (boots [][]pivot.Duration) {
+	for i, step := range steps {
+		if i == 0 || step.BootID != steps[i-1].BootID {
+			boots = append(boots, nil)
+		}
+		boots[len(boots)-1] = append(boots[len(boots)-1], step)
+	}
+	return boots
+}
+
+func timesOf(boots []pivot.Boot, id string) pivot.Boot {
+	if i := slices.IndexFunc(boots, func(b pivot.Boot) bool { return b.ID == id }); i >= 0 && id != "" {
+		return boots[i]
+	}
+	return pivot.Boot{}
+}
+
+// start are the bars of how a boot came up, to the first step of pivot in it.
+func (b Boot) start(times pivot.Boot, first pivot.Duration) (bars []Bar) {
+	if times.ID == "" {
+		return nil
+	}
+	add := func(kind Kind, name string, begin, end float64) {
+		if end > begin {
+			bars = append(bars, Bar{Kind: kind, Name: name, Begin: begin, End: end})
+		}
+	}
+	add(Firmware, "firmware", b.Begin, b.Begin+times.Firmware)
+	add(Firmware, "boot loader", b.Begin+times.Firmware, b.kernel)
+	kernel := b.kernel
+	first.At = max(first.At, times.System, times.Initramfs)
+	end := func(stamps ...float64) float64 {
+		for _, stamp := range stamps {
+			if stamp > 0 {
+				return kernel + stamp
+			}
+		}
+		return kernel + first.At
+	}
+	add(Start, "kernel", kernel, end(times.Initramfs, times.System))
+	if times.Initramfs > 0 {
+		add(Start, "initramfs", kernel+times.Initramfs, end(times.System))
+	}
+	if times.System > 0 {
+		add(Start, "system", kernel+times.System, kernel+first.At)
+	}
+	return bars
+}
+
+// steps are the bars of pivot's own steps in a boot.
+func (t *Timeline) steps(kernel float64, steps []pivot.Duration) (bars []Bar) {
+	at := kernel
+	for _, step := range steps {
+		if step.At > 0 {
+			at = max(at, kernel+step.At)
+		} else {
+			t.note("when its steps began is not known: they are drawn end to end")
+		}
+		bar := Bar{Kind: Step, Name: printable.Line(step.Name), Begin: at, End: at + max(0, step.Seconds), Bytes: step.Bytes, Failed: step.Failed}
+		for _, try := range step.Tries {
+			moment := bar.End
+			if try.At > 0 {
+				moment = min(max(kernel+try.At, bar.Begin), bar.End)
+			}
+			bar.Tries = append(bar.Tries, Try{At: moment, Message: printable.Line(try.Message), Last: try.Last})
+			if try.Last {
+				bar.Kind = Failed
+			}
+		}
+		bars = append(bars, bar)
+		at = bar.End
+	}
+	return bars
+}
+
+// AddUnits shows units that started in the timeline's last boot, if that is the boot with
+// this ID: when they had, in seconds after the kernel's start, by their names.
+func (t *Timeline) AddUnits(bootID string, started map[string]float64) {
+	n := len(t.Boots)
+	if n == 0 || bootID == "" || t.Boots[n-1].ID != bootID {
+		return
+	}
+	last := &t.Boots[n-1]
+	for _, name := range slices.Sorted(maps.Keys(started)) {
+		at := last.kernel + started[name]
+		last.Bars = append(last.Bars, Bar{Kind: Unit, Name: name, Begin: at, End: at})
+		t.Seconds = max(t.Seconds, at)
+	}
+}
+
+// note is told once.
+func (t *Timeline) note(text string) {
+	if !slices.Contains(t.Notes, text) {
+		t.Notes = append(t.Notes, text)
+	}
+}
+
+// Title is one line on the whole.
+func (t Timeline) Title() string {
+	parts := []string{string(t.Phase)}
+	if t.Attempt > 1 {
+		parts = append(parts, fmt.Sprintf("in attempt %d", t.Attempt))
+	}
+	if n := len(t.Boots); n > 1 {
+		parts = append(parts, fmt.Sprintf("over %d boots", n))
+	}
+	return strings.Join(append(parts, fmt.Sprintf("%.1f s", t.Seconds)), ", ")
+}

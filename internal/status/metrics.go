@@ -1,0 +1,99 @@
+package status
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/printable"
+	"machine-pivot/pivot"
+)
+
+// Metrics is a record in the text format of Prometheus, for the textfile collector of a
+// node exporter. All are gauges: they tell of the present transaction only.
+func Metrics(r pivot.Record) []byte {
+	var m exposition
+	m.family("pivot_phase", "Phase of the transaction: 1 for the one it is in.")
+	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone} {
+		m.sample("pivot_phase", "phase", string(phase), is(phase == r.Phase))
+	}
+	m.family("pivot_attempts", "Attempts of the transaction so far: each but the first follows a commit that did not hold.")
+	m.sample("pivot_attempts", "", "", float64(r.Attempt))
+	if !r.Started.IsZero() {
+		m.family("pivot_started_timestamp_seconds", "When the transaction was begun.")
+		m.sample("pivot_started_timestamp_seconds", "", "", float64(r.Started.Unix()))
+	}
+	if !r.Target.Image.IsZero() {
+		m.family("pivot_target_info", "The OS image that is asked for.")
+		m.sample("pivot_target_info", "image", printable.Line(r.Target.Image.String()), 1)
+	}
+	m.steps(r.Phases, "pivot_step_seconds", "What a step took, over all boots and tries.", func(d pivot.Duration) float64 { return d.Seconds })
+	m.steps(r.Phases, "pivot_step_transferred_bytes", "What a step transferred.", func(d pivot.Duration) float64 { return float64(d.Bytes) })
+	m.steps(r.Phases, "pivot_step_failed_tries", "Tries of a step that failed.", func(d pivot.Duration) float64 { return float64(d.Failed) })
+	if r.Error != nil {
+		m.family("pivot_failure_exit_status", "Exit status of the run that failed last.")
+		m.sample("pivot_failure_exit_status", "", "", float64(r.Error.ExitStatus))
+		m.family("pivot_failure_permanent", "1 if trying the same again fails again.")
+		m.sample("pivot_failure_permanent", "", "", is(r.Error.Permanent))
+	}
+	return m.Bytes()
+}
+
+func is(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// exposition is the text so far.
+type exposition struct{ bytes.Buffer }
+
+func (m *exposition) family(name, help string) {
+	fmt.Fprintf(m, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name)
+}
+
+// sample adds one value, with a label unless that is "".
+func (m *exposition) sample(name, label, text string, value float64) {
+	if label != "" {
+		// What the format escapes; printable has left no other control character.
+		name += fmt.Sprintf(`{%s="%s"}`, label, strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text))
+	}
+	fmt.Fprintf(m, "%s %s\n", name, strconv.FormatFloat(value, 'g', -1, 64))
+}
+
+// steps adds a sum for each step that has one, in the order in which they ran.
+func (m *exposition) steps(ran []pivot.Duration, name, help string, of func(pivot.Duration) float64) {
+	sums := map[string]float64{}
+	for _, step := range ran {
+		sums[step.Name] += of(step)
+	}
+	begun := false
+	for _, step := range ran {
+		sum := sums[step.Name]
+		if sum == 0 {
+			continue
+		}
+		if !begun {
+			m.family(name, help)
+			begun = true
+		}
+		m.sample(name, "step", printable.Line(step.Name), sum)
+		delete(sums, step.Name)
+	}
+}
+
+// keepMetrics replaces the file that the administrator wants, if any.
+func (r *Reporter) keepMetrics(record pivot.Record) error {
+	if r.Metrics == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(r.Metrics), 0o755); err != nil {
+		return err
+	}
+	return hostfiles.Replace(hostfiles.OS{}, r.Metrics, Metrics(record), 0o644)
+}

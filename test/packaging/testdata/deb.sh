@@ -1,0 +1,43 @@
+# In the sandbox: deb.sh OLD NEW, two versions of the packages of Debian.
+fail() {
+	echo "FAIL: $*"
+	exit 1
+}
+# dracut, which this system may lack, is all that --force-depends is for.
+install() {
+	dpkg --force-depends -i /packages/pivot_"$1"_*.deb /packages/pivot-dracut_"$1"_*.deb /packages/pivotctl_"$1"_*.deb
+	for program in pivot pivotctl; do
+		[ "$($program --version)" = "$program version $1" ] || fail "$program of $1 says $($program --version)"
+	done
+}
+state() {
+	[ "$(systemctl is-enabled pivot-firstboot.service 2>&1)" = "$1" ] || fail "$2: the unit is $(systemctl is-enabled pivot-firstboot.service 2>&1)"
+}
+
+echo "@@ install"
+install "$1"
+state enabled "installed"
+dpkg -L pivot pivot-dracut pivotctl | while read -r path; do [ -d "$path" ] || echo "$path"; done >/tmp/files
+[ -s /tmp/files ] || fail "the packages are empty"
+systemd-analyze verify --man=no pivot-firstboot.service || fail "systemd refuses the unit"
+[ -z "$(dpkg --verify pivot pivotctl pivot-dracut)" ] || fail "dpkg --verify finds differences"
+
+echo "@@ upgrade, while the administrator has it disabled"
+systemctl disable pivot-firstboot.service
+state disabled "disabled"
+install "$2"
+state disabled "upgraded"
+
+echo "@@ upgrade, enabled"
+systemctl enable pivot-firstboot.service
+dpkg --force-downgrade --force-depends -i /packages/pivot_"$1"_*.deb
+state enabled "installed over it"
+
+echo "@@ remove"
+dpkg --purge --force-depends pivot pivotctl pivot-dracut
+while read -r path; do
+	[ ! -e "$path" ] && [ ! -L "$path" ] || fail "$path is still there"
+done </tmp/files
+left=$(find /etc/systemd /var/lib/systemd /usr/lib/systemd /usr/lib/dracut -name '*pivot*' 2>/dev/null || :)
+[ -z "$left" ] || fail "left behind: $left"
+echo "@@ done"

@@ -1,0 +1,48 @@
+# In the sandbox: rpm.sh OLD NEW, two versions of the packages for rpm. What they require is
+# not in rpm's database here: --nodeps.
+fail() {
+	echo "FAIL: $*"
+	exit 1
+}
+packages="pivot pivotctl pivot-dracut"
+files() {
+	for package in $packages; do echo /packages/$package-"$1"-1.*.rpm; done
+}
+rpm() { command rpm --force-debian "$@"; }
+state() {
+	[ "$(systemctl is-enabled pivot-firstboot.service 2>&1)" = "$1" ] || fail "$2: the unit is $(systemctl is-enabled pivot-firstboot.service 2>&1)"
+}
+says() {
+	for program in pivot pivotctl; do
+		[ "$($program --version)" = "$program version $1" ] || fail "$program of $1 says $($program --version)"
+	done
+}
+
+echo "@@ install"
+rpm -i --nodeps $(files "$1")
+says "$1"
+state enabled "installed"
+rpm -ql $packages | while read -r path; do [ -d "$path" ] || echo "$path"; done >/tmp/files
+[ -s /tmp/files ] || fail "the packages are empty"
+systemd-analyze verify --man=no pivot-firstboot.service || fail "systemd refuses the unit"
+rpm -V --nodeps $packages || fail "rpm -V finds differences"
+
+echo "@@ upgrade, while the administrator has it disabled"
+systemctl disable pivot-firstboot.service
+rpm -U --nodeps $(files "$2")
+says "$2"
+state disabled "upgraded"
+
+echo "@@ upgrade, enabled"
+systemctl enable pivot-firstboot.service
+rpm -U --oldpackage --nodeps $(files "$1")
+state enabled "installed over it"
+
+echo "@@ remove"
+rpm -e --nodeps $packages
+while read -r path; do
+	[ ! -e "$path" ] && [ ! -L "$path" ] || fail "$path is still there"
+done </tmp/files
+left=$(find /etc/systemd /usr/lib/systemd /usr/lib/dracut -name '*pivot*' 2>/dev/null || :)
+[ -z "$left" ] || fail "left behind: $left"
+echo "@@ done"
