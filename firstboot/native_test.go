@@ -3,6 +3,7 @@ package firstboot_test
 import (
 	"archive/tar"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,10 +163,14 @@ func expectTheirs(t *testing.T, h *hostdir.Host) ostree.Deployment {
 	if err != nil || len(manifest.Layers) == 0 {
 		t.Fatalf("manifest %+v, %v", manifest, err)
 	}
+	const blobs = "ostree/container/blob"
+	refs := strings.Fields(ostreeTool(t, "refs", repo, "--list", blobs))
 	for _, layer := range manifest.Layers {
-		ostreeTool(t, "ls", repo, "-R", "ostree/container/blob/"+strings.Replace(layer.Digest.String(), ":", "_3A_", 1))
+		if ref := blobs + "/" + strings.Replace(layer.Digest.String(), ":", "_3A_", 1); !slices.Contains(refs, ref) {
+			t.Errorf("layer %s has no ref", layer.Digest)
+		}
 	}
-	ostreeTool(t, "fsck", repo)
+	ostreeTool(t, "fsck", repo) // which wants each ref to lead to a whole commit
 	return booted
 }
 

@@ -58,7 +58,7 @@ func New(t testing.TB) *Host {
 	h := &Host{t: t, physical: filepath.Join(dir, sysrootDir), Archive: filepath.Join(dir, archiveDir), Commit: made.next}
 	h.Ostree.host = h
 	h.must(made.unpack(dir))
-	t.Cleanup(func() { h.run("sh", "-c", "chattr -f -i "+h.physical+"/ostree/deploy/os/deploy/*.[0-9] || true") })
+	t.Cleanup(func() { h.must(mutableAll(h.physical)) })
 	h.serve()
 	h.Boot()
 	h.Write("/etc/containers/certs.d/"+h.Registry.Host()+"/ca.crt", h.Registry.CA())
@@ -122,7 +122,7 @@ func (h *Host) BootEntry(i int) {
 	h.must(err)
 	root := all[i].Path
 	h.boots++
-	h.run("chattr", "-i", root)
+	h.must(mutable(root))
 	for _, dir := range []string{"run", "var", "sysroot", "boot"} {
 		h.must(os.RemoveAll(filepath.Join(root, dir)))
 	}

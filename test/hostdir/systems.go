@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // systems are a sysroot that the real ostree made, with the first system deployed, and an
@@ -85,7 +87,35 @@ func makeSysroot(dir, physical string) error {
 		return err
 	}
 	// Else it cannot be removed. Each host takes the flag from what it boots.
-	_, err = run("chattr", "-i", filepath.Join(physical, "ostree/deploy/os/deploy", first+".0"))
+	return mutableAll(physical)
+}
+
+// immutable is FS_IMMUTABLE_FL of linux/fs.h.
+const immutable = 0x10
+
+// mutable takes the immutable flag, which ostree sets, from a deployment.
+func mutable(deployment string) (err error) {
+	dir, err := os.Open(deployment)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	flags, err := unix.IoctlGetInt(int(dir.Fd()), unix.FS_IOC_GETFLAGS)
+	if err == nil && flags&immutable != 0 {
+		err = unix.IoctlSetPointerInt(int(dir.Fd()), unix.FS_IOC_SETFLAGS, flags&^immutable)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot make %s mutable: %w", deployment, err)
+	}
+	return nil
+}
+
+// mutableAll does so for all deployments of a sysroot, so that they can be removed.
+func mutableAll(physical string) error {
+	all, err := filepath.Glob(filepath.Join(physical, "ostree/deploy/os/deploy/*.[0-9]"))
+	for _, deployment := range all {
+		err = errors.Join(err, mutable(deployment))
+	}
 	return err
 }
 
