@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -35,8 +36,8 @@ type imageFlags struct {
 	root, authFile, architecture string
 }
 
-func (f *imageFlags) add(cmd *cobra.Command) {
-	f.Output.Add(cmd)
+func (f *imageFlags) add(cmd *cobra.Command, kind api.Kind) {
+	f.Output.Add(cmd, kind)
 	cmd.Flags().StringVar(&f.root, "root", "/", "root directory whose pull secrets, certificates and policy count")
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
 	cmd.Flags().StringVar(&f.architecture, "arch", host.Architecture(), "architecture of the machine that the image is for, as s390x")
@@ -95,7 +96,7 @@ func imageInspectCommand() *cobra.Command {
 			})
 		},
 	}
-	flags.add(cmd)
+	flags.add(cmd, api.Image)
 	cmd.Flags().StringVar(&repoPath, "repo", "", "a repository that the image may have been imported into (default: the machine's)")
 	return cmd
 }
@@ -229,7 +230,7 @@ func imageImportCommand() *cobra.Command {
 			})
 		},
 	}
-	flags.add(cmd)
+	flags.add(cmd, api.Import)
 	cmd.Flags().StringVar(&repoPath, "repo", "", "the repository, of mode bare")
 	return cmd
 }

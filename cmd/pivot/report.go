@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/printable"
@@ -36,7 +37,7 @@ func planCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd)
-	out.Add(cmd)
+	out.Add(cmd, api.Plan)
 	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig")
 	return cmd
 }
@@ -111,7 +112,7 @@ func statusCommand() *cobra.Command {
 		},
 	}
 	flags.addRoot(cmd)
-	out.Add(cmd)
+	out.Add(cmd, api.Status)
 	return cmd
 }
 

@@ -59,7 +59,7 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.engine, "engine", "auto", "what makes the deployment: auto|rpm-ostree|ostree")
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
 	cmd.Flags().DurationVar(&f.retryFor, "retry-for", pivot.DefaultRetry().Bound, "how long to try again what fails for a transient reason")
-	cmd.Flags().Var(cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}, "image-kargs",
+	cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}.Add(cmd, "image-kargs",
 		"kernel arguments of the image's own in /"+kargsd.Dir+": print|apply (default: as the machine's settings say, else print)")
 }
 

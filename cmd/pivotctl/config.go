@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/installconfig"
 	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/author/pool"
@@ -111,7 +112,7 @@ func validateCommand() *cobra.Command {
 		},
 	}
 	rules.add(cmd)
-	out.Add(cmd)
+	out.Add(cmd, api.Check)
 	cmd.Flags().BoolVar(&encapsulated, "encapsulated", false, "judge encapsulated MachineConfigs as a machine's first boot will")
 	return cmd
 }
@@ -178,7 +179,7 @@ func fromInstallConfigCommand() *cobra.Command {
 type objectOutput struct{ format string }
 
 func (o *objectOutput) add(cmd *cobra.Command) {
-	cmd.Flags().VarP(cli.OneOf{Value: &o.format, Allowed: []string{"yaml", "json"}}, "output", "o", "yaml|json")
+	cli.OneOf{Value: &o.format, Allowed: []string{"yaml", "json"}}.AddP(cmd, "output", "o", "yaml|json")
 }
 
 // write prints MachineConfigs, several as YAML documents or as a list in JSON.

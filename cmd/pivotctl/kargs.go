@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/pinning"
@@ -47,7 +48,7 @@ func kargsDiffCommand() *cobra.Command {
 			return out.Write(cmd.OutOrStdout(), result, func(w io.Writer) { fmt.Fprintln(w, result.Final) })
 		},
 	}
-	out.Add(cmd)
+	out.Add(cmd, api.KargsDiff)
 	cmd.Flags().StringVar(&booted, "booted", "", "options of the boot entry")
 	cmd.Flags().StringVar(&old, "old", "[]", "JSON array: arguments wanted before")
 	cmd.Flags().StringVar(&wanted, "new", "[]", "JSON array: arguments wanted now")
@@ -112,7 +113,7 @@ func kargsCheckCommand() *cobra.Command {
 			return err
 		},
 	}
-	out.Add(cmd)
+	out.Add(cmd, api.Check)
 	return cmd
 }
 
@@ -135,6 +136,6 @@ func cpusetCommand() *cobra.Command {
 			return out.Write(cmd.OutOrStdout(), result, func(w io.Writer) { fmt.Fprintln(w, result.Canonical) })
 		},
 	}
-	out.Add(cmd)
+	out.Add(cmd, api.CPUSet)
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
@@ -46,7 +47,7 @@ func pinningCheckCommand() *cobra.Command {
 			return flags.report(cmd.OutOrStdout(), pinning.Inspect(input))
 		},
 	}
-	flags.Add(cmd)
+	flags.Add(cmd, api.Partition)
 	cmd.Flags().StringVar(&flags.root, "root", "/", "root directory of the machine")
 	cmd.Flags().StringVar(&flags.online, "online", "", "CPUs that the machine has, instead of those below --root")
 	cmd.Flags().StringVar(&flags.cmdline, "cmdline", "", "kernel command line of the next boot, instead of the boot entry's")

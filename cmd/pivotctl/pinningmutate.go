@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/pods"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
@@ -22,6 +23,11 @@ type mutateFlags struct {
 	inPlace        bool
 	shares, syntax string
 	namespaces     []string
+}
+
+// mutation is what became of all manifests.
+type mutation struct {
+	Manifests []mutated `json:"manifests"`
 }
 
 // mutated is a manifest with what became of it.
@@ -51,8 +57,8 @@ func pinningMutateCommand() *cobra.Command {
 			return flags.run(cmd, args, options)
 		},
 	}
-	flags.Output.Add(cmd)
-	cmd.Flags().Lookup("output").Usage = "text: the manifests; json: each decision with its reason"
+	flags.Output.Add(cmd, api.Mutation)
+	cmd.Flags().Lookup("output").Usage = "text: the manifests; json, yaml: each decision with its reason"
 	cmd.Flags().BoolVar(&flags.inPlace, "in-place", false, "replace the files")
 	cmd.Flags().StringVar(&flags.shares, "shares", "kubelet", "CPU shares of 400m: kubelet for 409, enhancement for 400")
 	cmd.Flags().StringVar(&flags.syntax, "syntax", "json", "of the annotations: json, or plain for CRI-O 1.21.0")
@@ -113,7 +119,7 @@ func (f *mutateFlags) run(cmd *cobra.Command, args []string, o pods.Options) err
 	if !f.inPlace {
 		text = func(io.Writer) { writeMutated(cmd.OutOrStdout(), all) } // documents, as they are
 	}
-	if err := f.Write(cmd.OutOrStdout(), all, text); err != nil {
+	if err := f.Write(cmd.OutOrStdout(), mutation{all}, text); err != nil {
 		return err
 	}
 	if refused {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 )
@@ -55,7 +56,7 @@ const path = "run/pivot/status.json"
 
 // Write replaces the status of this boot's run.
 func (s Status) Write(root string) error {
-	data, err := json.MarshalIndent(s, "", "  ")
+	data, err := api.MarshalIndent(api.Status, s)
 	if err != nil {
 		return fmt.Errorf("cannot write status: %w", err)
 	}
@@ -63,7 +64,7 @@ func (s Status) Write(root string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("cannot write status: %w", err)
 	}
-	return hostfiles.Replace(hostfiles.OS{}, file, append(data, '\n'), 0o644)
+	return hostfiles.Replace(hostfiles.OS{}, file, data, 0o644)
 }
 
 // Read returns the status of this boot's run, or else what the journal tells of

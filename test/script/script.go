@@ -3,6 +3,7 @@
 //
 //	exits STATUS COMMAND ARG…   runs a command and requires its exit status
 //	envsubst FILE…              replaces variables in files
+//	document KIND FILE          the file holds a document of that kind, as its schema says
 //	[root]                      the script runs as root
 package script
 
@@ -14,6 +15,9 @@ import (
 	"strconv"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"machine-pivot/internal/api"
+	"machine-pivot/test/schema"
 )
 
 // Params are the parameters for the scripts in a directory. UPDATE_SCRIPTS=1 writes
@@ -27,6 +31,7 @@ func Params(dir string) testscript.Params {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":    exits,
 			"envsubst": envsubst,
+			"document": document,
 		},
 	}
 }
@@ -36,6 +41,13 @@ func condition(name string) (bool, error) {
 		return false, fmt.Errorf("unknown condition %q", name)
 	}
 	return os.Geteuid() == 0, nil
+}
+
+func document(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: document KIND FILE")
+	}
+	ts.Check(schema.Validate(api.Kind(args[0]), []byte(ts.ReadFile(args[1]))))
 }
 
 func envsubst(ts *testscript.TestScript, neg bool, args []string) {
