@@ -8,16 +8,17 @@
 # demo     a whole first boot in QEMU, told as it happens
 # bench    the import beside podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for less
 # reference  what ostree-ext makes of the tests' derived images, recorded anew; test/oscontainer/reference/derived.sh
-# install  binary, systemd units, dracut module and SELinux module to $(DESTDIR)$(PREFIX)
+# install  binary, systemd units, dracut module, SELinux module, manual pages and completions to $(DESTDIR)$(PREFIX)
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build test unit nightly sweep check fuzz demo bench reference install clean deps
+.PHONY: build completions test unit nightly sweep check fuzz demo bench reference install clean deps
 
 BIN    ?= bin
 PREFIX ?= /usr
 UNITS   = $(DESTDIR)$(PREFIX)/lib/systemd/system
 DRACUT  = $(DESTDIR)$(PREFIX)/lib/dracut/modules.d
+SHARE   = $(DESTDIR)$(PREFIX)/share
 POLICY  = $(DESTDIR)$(PREFIX)/share/selinux/packages
 
 # The image library's parts that need C libraries (gpgme, devicemapper, ostree,
@@ -30,9 +31,14 @@ TAGS := containers_image_openpgp,containers_image_docker_daemon_stub,containers_
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -tags=% -buildvcs=%,$(shell go env GOFLAGS)) -tags=$(TAGS) -buildvcs=false
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo 0-unknown)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 
-build:
-	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl
+build: completions
+	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl
+
+# This runs here, whatever the programs are built for.
+completions:
+	GOOS= GOARCH= go run ./test/tools/completions $(BIN)/completions
 
 # The packages that boot machines come first, as they take longest; the others run
 # beside them, one at a time. What hangs in a machine is found by what it does (Limits
@@ -105,6 +111,11 @@ install: build
 	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(POLICY)/pivot.cil
 	install -d $(UNITS)/multi-user.target.wants
 	ln -sfn ../pivot-firstboot.service $(UNITS)/multi-user.target.wants/pivot-firstboot.service
+	cd man && for page in *.[1-8]; do install -D -m 0644 $$page $(SHARE)/man/man$${page##*.}/$$page; done
+	ln -sfn pivot-firstboot.service.8 $(SHARE)/man/man8/pivot-initramfs.service.8
+	install -D -m 0644 -t $(SHARE)/bash-completion/completions $(BIN)/completions/bash/*
+	install -D -m 0644 -t $(SHARE)/zsh/site-functions $(BIN)/completions/zsh/*
+	install -D -m 0644 -t $(SHARE)/fish/vendor_completions.d $(BIN)/completions/fish/*
 
 # ostree marks deployment roots immutable.
 clean:

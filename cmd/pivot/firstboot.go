@@ -8,6 +8,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/initramfs"
+	"machine-pivot/internal/pinning"
 )
 
 func firstBootCommand() *cobra.Command {
@@ -20,6 +21,9 @@ func firstBootCommand() *cobra.Command {
 		Long: "Complete the first boot: pull, deploy, reboot once; on the boot after, prove and close.\n" +
 			"The administrator's choices are pivot.mode=, pivot.on-failure=, pivot.reboot-method= and pivot.image-kargs=\n" +
 			"on the kernel command line, or the same without \"pivot.\" in " + host.SettingsPath + ".",
+		Example: "  pivot firstboot\n" +
+			"  pivot firstboot --again\n" +
+			"  pivot firstboot --machineconfig-file /root/machineconfig.json --no-reboot",
 		Args: cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags.consoles = true
@@ -40,7 +44,7 @@ func firstBootCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
-	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig")
+	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig `FILE`")
 	cmd.Flags().BoolVar(&noReboot, "no-reboot", false, "stop where only the reboot is missing")
 	cmd.Flags().BoolVar(&again, "again", false, "go forward although the first boot was completed, or given up, before")
 	return cmd
@@ -68,9 +72,13 @@ type rebaseFlags struct {
 
 func (f *rebaseFlags) add(cmd *cobra.Command) {
 	f.hostFlags.add(cmd)
-	cmd.Flags().StringArrayVar(&f.appended, "append-karg", nil, "kernel argument to have in effect (repeatable)")
-	cmd.Flags().StringArrayVar(&f.deleted, "delete-karg", nil, "kernel argument to remove: KEY=VALUE or KEY (repeatable)")
-	cmd.Flags().StringArrayVar(&f.cpusets, "cpuset", nil, "CPUs of a workload, as management=0-1,52-53 (repeatable)")
+	cmd.Flags().StringArrayVar(&f.appended, "append-karg", nil, "kernel argument `ARG` to have in effect (repeatable)")
+	cmd.Flags().StringArrayVar(&f.deleted, "delete-karg", nil, "kernel argument `ARG` to remove, as KEY=VALUE or KEY (repeatable)")
+	cmd.Flags().StringArrayVar(&f.cpusets, "cpuset", nil, "CPUs of a workload, `WORKLOAD=SET` as management=0-1,52-53 (repeatable)")
+	cli.Suggest(cmd, "append-karg")
+	cli.Suggest(cmd, "delete-karg")
+	cli.Suggest(cmd, "cpuset", pinning.Management+"=")
+	cmd.ValidArgsFunction = completeImage
 }
 
 // rebase is the pivot that flags and argument ask for.
@@ -98,6 +106,9 @@ func rebaseCommand() *cobra.Command {
 		Long: "Move this machine by hand to an image, kernel arguments and CPU pinning, in one step.\n" +
 			"Without IMAGE the one in " + firstboot.PullspecPath + " counts; without that file the booted image stays.\n" +
 			"The lines ADD ARG and DELETE ARG in " + firstboot.KernelArgsPath + " count too.",
+		Example: "  pivot rebase registry.example/os@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 -r\n" +
+			"  pivot rebase oci-archive:/run/media/os.tar --append-karg nosmt --cpuset management=0-1\n" +
+			"  pivot rebase --delete-karg nosmt",
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rebase, err := flags.rebase(cmd, args)

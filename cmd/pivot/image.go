@@ -38,9 +38,12 @@ type imageFlags struct {
 
 func (f *imageFlags) add(cmd *cobra.Command, kind api.Kind) {
 	f.Output.Add(cmd, kind)
-	cmd.Flags().StringVar(&f.root, "root", "/", "root directory whose pull secrets, certificates and policy count")
-	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
-	cmd.Flags().StringVar(&f.architecture, "arch", host.Architecture(), "architecture of the machine that the image is for, as s390x")
+	cmd.Flags().StringVar(&f.root, "root", "/", "root `DIR` whose pull secrets, certificates and policy count")
+	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret `FILE` (default: the first known place that has one for the registry)")
+	cmd.Flags().StringVar(&f.architecture, "arch", "", "`ARCH` of the machine that the image is for, as s390x (default: this machine's)")
+	cli.Suggest(cmd, "arch", "amd64", "arm64", "ppc64le", "s390x")
+	cli.Directories(cmd, "root")
+	cmd.ValidArgsFunction = completeImage
 }
 
 // open looks an image up. It must be closed.
@@ -53,7 +56,7 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 		return nil, err
 	}
 	boundMemory()
-	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: f.architecture, Log: noteTo(status.NewLog(cmd.ErrOrStderr(), nil))}
+	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: cmp.Or(f.architecture, host.Architecture()), Log: noteTo(status.NewLog(cmd.ErrOrStderr(), nil))}
 	return puller.Open(cmd.Context(), ref)
 }
 
@@ -73,6 +76,8 @@ func imageInspectCommand() *cobra.Command {
 		Long: "Show what an OS image is: format, commit, version, base, layers.\n" +
 			"No layer is fetched. What only the content tells, as its SELinux policy and its kernel arguments, is shown\n" +
 			"of an image that is in the repository: see pivot image import.",
+		Example: "  pivot image inspect registry.example/os:4.20\n" +
+			"  pivot image inspect oci-archive:/run/media/os.tar -o json",
 		Args: cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			image, err := flags.open(cmd, args[0])
@@ -97,7 +102,8 @@ func imageInspectCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd, api.Image)
-	cmd.Flags().StringVar(&repoPath, "repo", "", "a repository that the image may have been imported into (default: the machine's)")
+	cmd.Flags().StringVar(&repoPath, "repo", "", "repository `DIR` that the image may have been imported into (default: the machine's)")
+	cli.Directories(cmd, "repo")
 	return cmd
 }
 
@@ -194,9 +200,10 @@ func imageImportCommand() *cobra.Command {
 	var flags imageFlags
 	var repoPath string
 	cmd := &cobra.Command{
-		Use:   "import IMAGE --repo PATH",
-		Short: "Import an OS image's ostree commit into a bare repository, every byte verified",
-		Args:  cli.Usage(cobra.ExactArgs(1)),
+		Use:     "import IMAGE --repo PATH",
+		Short:   "Import an OS image's ostree commit into a bare repository, every byte verified",
+		Example: "  pivot image import registry.example/os:4.20 --repo /ostree/repo",
+		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if repoPath == "" {
 				return fault.New(fault.Usage, "no --repo given").WithHint("the host's repository is /ostree/repo")
@@ -231,6 +238,7 @@ func imageImportCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd, api.Import)
-	cmd.Flags().StringVar(&repoPath, "repo", "", "the repository, of mode bare")
+	cmd.Flags().StringVar(&repoPath, "repo", "", "the repository `DIR`, of mode bare")
+	cli.Directories(cmd, "repo")
 	return cmd
 }

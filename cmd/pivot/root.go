@@ -19,8 +19,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-func rootCommand(version string) *cobra.Command {
-	return cli.Root("pivot", version, "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot",
+func rootCommand(build cli.Build) *cobra.Command {
+	return cli.Root("pivot", build, "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot",
 		firstBootCommand(), rebaseCommand(), rollbackCommand(), planCommand(), statusCommand(), verifyCommand(), imageCommand(),
 		elsewhere("config"), elsewhere("ctrcfg"), elsewhere("pinning"), elsewhere("kargs"))
 }
@@ -42,7 +42,7 @@ type hostFlags struct {
 	engine   string
 	authFile string
 	retryFor time.Duration
-	method   rebootMethod
+	method   string               // of the reboot; "": as the settings say
 	kargs    string               // what becomes of an image's own; "": as the settings say
 	consoles bool                 // a failure holds the machine: all its consoles show it
 	early    *initramfs.Initramfs // nil in the started system
@@ -51,37 +51,23 @@ type hostFlags struct {
 // addRoot adds what the commands need that only look.
 func (f *hostFlags) addRoot(cmd *cobra.Command) {
 	f.engine = "auto"
-	cmd.Flags().StringVar(&f.root, "root", "/", "root directory of the machine")
+	cmd.Flags().StringVar(&f.root, "root", "/", "root `DIR` of the machine")
+	cli.Directories(cmd, "root")
 }
 
 func (f *hostFlags) add(cmd *cobra.Command) {
 	f.addRoot(cmd)
-	cmd.Flags().StringVar(&f.engine, "engine", "auto", "what makes the deployment: auto|rpm-ostree|ostree")
-	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
+	cli.OneOf{Value: &f.engine, Allowed: []string{"auto", "rpm-ostree", "ostree"}}.Add(cmd, "engine", "what makes the deployment")
+	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret `FILE` (default: the first known place that has one for the registry)")
 	cmd.Flags().DurationVar(&f.retryFor, "retry-for", pivot.DefaultRetry().Bound, "how long to try again what fails for a transient reason")
+	cli.Suggest(cmd, "retry-for")
 	cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}.Add(cmd, "image-kargs",
-		"kernel arguments of the image's own in /"+kargsd.Dir+": print|apply (default: as the machine's settings say, else print)")
+		"whether kernel arguments of the image's own, in /"+kargsd.Dir+", are named or applied (default: as the machine's settings say, else print)")
 }
 
 // addReboot adds what the commands need that reboot.
 func (f *hostFlags) addReboot(cmd *cobra.Command) {
-	cmd.Flags().Var(&f.method, "reboot-method", "reboot, or kexec: past the firmware where that is safe (default: as the machine's settings say)")
-}
-
-// rebootMethod is the flag for one; "" until it is set.
-type rebootMethod host.RebootMethod
-
-// String implements pflag.Value.
-func (m *rebootMethod) String() string { return string(*m) }
-
-// Type implements pflag.Value.
-func (m *rebootMethod) Type() string { return "METHOD" }
-
-// Set implements pflag.Value.
-func (m *rebootMethod) Set(name string) error {
-	method, err := host.ParseRebootMethod(name)
-	*m = rebootMethod(method)
-	return err
+	cli.OneOf{Value: &f.method, Allowed: []string{string(host.RebootFirmware), string(host.RebootKexec)}}.Add(cmd, "reboot-method", "through the firmware, or past it where that is safe (default: as the machine's settings say)")
 }
 
 // machine puts together the machine that the flags name.

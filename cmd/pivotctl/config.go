@@ -30,8 +30,8 @@ func configCommand() *cobra.Command {
 type ruleFlags struct{ policy, cpus string }
 
 func (f *ruleFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.policy, "karg-policy", "", "file of rules for kernel arguments, beside the built-in ones: VERDICT ARGUMENT REASON; machines get it as "+kargs.PolicyPath)
-	cmd.Flags().StringVar(&f.cpus, "cpus", "", "CPUs that the machines have, as 0-63; workloads must fit")
+	cmd.Flags().StringVar(&f.policy, "karg-policy", "", "`FILE` of rules for kernel arguments, beside the built-in ones: VERDICT ARGUMENT REASON; machines get it as "+kargs.PolicyPath)
+	cmd.Flags().StringVar(&f.cpus, "cpus", "", "`SET` of CPUs that the machines have, as 0-63; workloads must fit")
 }
 
 func (f *ruleFlags) rules() (machineconfig.Rules, error) {
@@ -87,6 +87,8 @@ func validateCommand() *cobra.Command {
 		Short: "Report every problem of MachineConfigs, with file, line and JSON path",
 		Long: "Report every problem of MachineConfigs, with file, line and JSON path: of each one, and of what those\n" +
 			"of each role make together. Nothing is fetched. FILE - is the standard input.",
+		Example: "  pivotctl config validate conf/\n" +
+			"  pivotctl config validate --encapsulated /etc/ignition-machine-config-encapsulated.json",
 		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			judge := validateFiles
@@ -147,9 +149,10 @@ func fromInstallConfigCommand() *cobra.Command {
 	var rules ruleFlags
 	out := objectOutput{"yaml"}
 	cmd := &cobra.Command{
-		Use:   "from-install-config FILE",
-		Short: "Make MachineConfigs of an install-config's kernel arguments, hyperthreading, FIPS mode and workload partitions",
-		Args:  cli.Usage(cobra.ExactArgs(1)),
+		Use:     "from-install-config FILE",
+		Short:   "Make MachineConfigs of an install-config's kernel arguments, hyperthreading, FIPS mode and workload partitions",
+		Example: "  pivotctl config from-install-config install-config.yaml",
+		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := rules.rules()
 			if err != nil {
@@ -179,7 +182,7 @@ func fromInstallConfigCommand() *cobra.Command {
 type objectOutput struct{ format string }
 
 func (o *objectOutput) add(cmd *cobra.Command) {
-	cli.OneOf{Value: &o.format, Allowed: []string{"yaml", "json"}}.AddP(cmd, "output", "o", "yaml|json")
+	cli.OneOf{Value: &o.format, Allowed: []string{"yaml", "json"}}.AddP(cmd, "output", "o", "form of the MachineConfigs")
 }
 
 // write prints MachineConfigs, several as YAML documents or as a list in JSON.

@@ -23,9 +23,10 @@ func kargsDiffCommand() *cobra.Command {
 	var out cli.Output
 	var booted, old, wanted, deleted, legacy string
 	cmd := &cobra.Command{
-		Use:   "diff --booted LINE",
-		Short: "Work out the command line that a change makes",
-		Args:  cli.Usage(cobra.NoArgs),
+		Use:     "diff --booted LINE",
+		Short:   "Work out the command line that a change makes",
+		Example: "  pivotctl kargs diff --booted 'root=LABEL=root rw quiet' --new '[\"nosmt\"]' --delete '[\"quiet\"]'",
+		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var change kargs.Change
 			for _, list := range []struct {
@@ -49,11 +50,11 @@ func kargsDiffCommand() *cobra.Command {
 		},
 	}
 	out.Add(cmd, api.KargsDiff)
-	cmd.Flags().StringVar(&booted, "booted", "", "options of the boot entry")
-	cmd.Flags().StringVar(&old, "old", "[]", "JSON array: arguments wanted before")
-	cmd.Flags().StringVar(&wanted, "new", "[]", "JSON array: arguments wanted now")
-	cmd.Flags().StringVar(&deleted, "delete", "[]", "JSON array: arguments to remove")
-	cmd.Flags().StringVar(&legacy, "legacy", "", "file of lines ADD ARG and DELETE ARG, as /etc/pivot/kernel-args")
+	cmd.Flags().StringVar(&booted, "booted", "", "options of the boot entry, one `LINE`")
+	cmd.Flags().StringVar(&old, "old", "[]", "`JSON` array: arguments wanted before")
+	cmd.Flags().StringVar(&wanted, "new", "[]", "`JSON` array: arguments wanted now")
+	cmd.Flags().StringVar(&deleted, "delete", "[]", "`JSON` array: arguments to remove")
+	cmd.Flags().StringVar(&legacy, "legacy", "", "`FILE` of lines ADD ARG and DELETE ARG, as /etc/pivot/kernel-args")
 	return cmd
 }
 
@@ -91,9 +92,10 @@ func argumentList(flag, text string) (kargs.Line, error) {
 func kargsCheckCommand() *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
-		Use:   "check ARG…",
-		Short: "Check kernel arguments against grammar and policy",
-		Args:  cli.Usage(cobra.MinimumNArgs(1)),
+		Use:     "check ARG…",
+		Short:   "Check kernel arguments against grammar and policy",
+		Example: "  pivotctl kargs check nosmt mitigations=off",
+		Args:    cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			result := struct {
 				OK       bool            `json:"ok"`
@@ -120,9 +122,10 @@ func kargsCheckCommand() *cobra.Command {
 func cpusetCommand() *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
-		Use:   "cpuset SET",
-		Short: "Parse a CPU set and show its canonical form",
-		Args:  cli.Usage(cobra.ExactArgs(1)),
+		Use:     "cpuset SET",
+		Short:   "Parse a CPU set and show its canonical form",
+		Example: "  pivotctl pinning cpuset 0-1,52-53",
+		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := pinning.ParseCPUSet(args[0])
 			if err != nil {

@@ -29,6 +29,7 @@ const (
 	Partition Kind = "Partition" // pivotctl pinning check
 	Plan      Kind = "Plan"      // pivot plan
 	Status    Kind = "Status"    // pivot status, and /run/pivot/status.json
+	Version   Kind = "Version"   // pivot version, pivotctl version
 )
 
 // Marshal is the document of a value, which must become a JSON object, on one line.

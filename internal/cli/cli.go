@@ -19,11 +19,11 @@ import (
 )
 
 // Root makes a program of its commands.
-func Root(name, version, short string, commands ...*cobra.Command) *cobra.Command {
+func Root(name string, build Build, short string, commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:           name,
 		Short:         short,
-		Version:       version,
+		Version:       build.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          Usage(cobra.NoArgs),
@@ -32,7 +32,8 @@ func Root(name, version, short string, commands ...*cobra.Command) *cobra.Comman
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fault.New(fault.Usage, "%w", err).WithHint("see %s --help", cmd.CommandPath())
 	})
-	root.AddCommand(commands...)
+	root.AddCommand(append(commands, versionCommand(name, build))...)
+	completeArguments(root)
 	return root
 }
 

@@ -21,8 +21,7 @@ func (f OneOf) Add(cmd *cobra.Command, name, usage string) { f.AddP(cmd, name, "
 // AddP is Add with a shorthand.
 func (f OneOf) AddP(cmd *cobra.Command, name, shorthand, usage string) {
 	cmd.Flags().VarP(f, name, shorthand, usage)
-	// It fails only for a flag that is not there.
-	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(f.Allowed, cobra.ShellCompDirectiveNoFileComp))
+	Suggest(cmd, name, f.Allowed...)
 }
 
 // String implements pflag.Value.
@@ -33,8 +32,8 @@ func (f OneOf) String() string {
 	return *f.Value
 }
 
-// Type implements pflag.Value.
-func (OneOf) Type() string { return "string" }
+// Type implements pflag.Value: what help shows for a value.
+func (f OneOf) Type() string { return strings.Join(f.Allowed, "|") }
 
 // Set implements pflag.Value.
 func (f OneOf) Set(value string) error {

@@ -22,7 +22,7 @@ const kindOfOutput = "pivot/kind"
 func (o *Output) Add(cmd *cobra.Command, kind api.Kind) {
 	o.format, o.kind = "text", kind
 	cmd.Annotations = map[string]string{kindOfOutput: string(kind)}
-	OneOf{Value: &o.format, Allowed: []string{"text", "json", "yaml"}}.AddP(cmd, "output", "o", "text|json|yaml")
+	OneOf{Value: &o.format, Allowed: []string{"text", "json", "yaml"}}.AddP(cmd, "output", "o", "form of the result")
 }
 
 // DocumentOf is the kind of document that a command writes; "" if it writes none.

@@ -144,13 +144,6 @@ func (s *Settings) set(key, value string) error {
 	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method and image-kargs", dashed(key))
 }
 
-// ParseRebootMethod reads a method by its name.
-func ParseRebootMethod(name string) (RebootMethod, error) {
-	var s Settings
-	err := s.set("reboot-method", name)
-	return s.RebootMethod, err
-}
-
 // choose sets a setting to one of the values that it can have.
 func choose[T ~string](setting *T, value string, allowed ...T) error {
 	if !slices.Contains(allowed, T(value)) {
