@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"machine-pivot/firstboot"
@@ -87,6 +89,11 @@ func (f *rebaseFlags) rebase(cmd *cobra.Command, args []string) (*firstboot.Reba
 	if err != nil {
 		return nil, err
 	}
+	for flag, given := range map[string][]string{"append-karg": f.appended, "delete-karg": f.deleted} {
+		if slices.Contains(given, "") { // as of a variable that is not set
+			return nil, fault.New(fault.Usage, "cannot use --%s: it is empty", flag)
+		}
+	}
 	r := &firstboot.Rebase{Machine: machine, Append: f.appended, Delete: f.deleted}
 	if len(args) > 0 {
 		r.Image = args[0]
@@ -116,7 +123,7 @@ func rebaseCommand() *cobra.Command {
 				return err
 			}
 			if !rebase.Asked() {
-				return fault.New(fault.Usage, "nothing asked for: give an IMAGE, --append-karg, --delete-karg or --cpuset")
+				return fault.New(fault.Usage, "nothing asked for").WithHint("give an IMAGE, --append-karg, --delete-karg or --cpuset")
 			}
 			rebase.Reboot = reboot
 			var changed bool

@@ -64,7 +64,22 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 // image that was imported, what its content says.
 type inspected struct {
 	osimage.Image
+	Refused  *refusal         `json:"refused,omitempty"` // nil: nothing is known against it
 	Imported *osimage.Content `json:"imported,omitempty"`
+}
+
+// refusal is why a pivot to an image would be refused.
+type refusal struct {
+	Message string `json:"message"`
+	Hint    string `json:"hint"`
+}
+
+func refusalOf(image *osimage.Opened) *refusal {
+	err := image.Refusal()
+	if err == nil {
+		return nil
+	}
+	return &refusal{err.Error(), fault.HintOf(err)}
 }
 
 func imageInspectCommand() *cobra.Command {
@@ -85,7 +100,7 @@ func imageInspectCommand() *cobra.Command {
 				return err
 			}
 			defer image.Close()
-			found := inspected{Image: image.Image}
+			found := inspected{Image: image.Image, Refused: refusalOf(image)}
 			found.Imported, err = contentOf(image, flags.root, repoPath)
 			if err != nil && repoPath != "" {
 				return err
@@ -95,6 +110,9 @@ func imageInspectCommand() *cobra.Command {
 			}
 			return flags.Write(cmd.OutOrStdout(), found, func(w io.Writer) {
 				printImage(w, found.Image)
+				if r := found.Refused; r != nil {
+					fmt.Fprintf(w, "refused    %s\n           %s\n", printable.Line(r.Message), printable.Line(r.Hint))
+				}
 				if found.Imported != nil {
 					printContent(w, *found.Imported)
 				}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -10,7 +9,6 @@ import (
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/cli"
-	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/osimage"
@@ -20,20 +18,11 @@ import (
 )
 
 func rootCommand(build cli.Build) *cobra.Command {
-	return cli.Root("pivot", build, "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot",
+	commands := []*cobra.Command{
 		firstBootCommand(), rebaseCommand(), rollbackCommand(), planCommand(), statusCommand(), verifyCommand(), imageCommand(),
-		elsewhere("config"), elsewhere("ctrcfg"), elsewhere("pinning"), elsewhere("kargs"))
-}
-
-// elsewhere is a command of pivotctl's that was one of this program before: it says so.
-func elsewhere(name string) *cobra.Command {
-	return &cobra.Command{
-		Use: name, Hidden: true, DisableFlagParsing: true,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return fault.New(fault.Usage, "pivot has no command %s", name).
-				WithHint("pivotctl has it, the program for authors and operators: %s", strings.Join(append([]string{"pivotctl", name}, args...), " "))
-		},
 	}
+	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning", "kargs")...)
+	return cli.Root("pivot", build, "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot", commands...)
 }
 
 // hostFlags are the flags of the commands that work on a machine.
@@ -59,7 +48,8 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	f.addRoot(cmd)
 	cli.OneOf{Value: &f.engine, Allowed: []string{"auto", "rpm-ostree", "ostree"}}.Add(cmd, "engine", "what makes the deployment")
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret `FILE` (default: the first known place that has one for the registry)")
-	cmd.Flags().DurationVar(&f.retryFor, "retry-for", pivot.DefaultRetry().Bound, "how long to try again what fails for a transient reason")
+	f.retryFor = pivot.DefaultRetry().Bound
+	cmd.Flags().Var(cli.Wait{For: &f.retryFor}, "retry-for", "how long to try again what fails for a transient reason")
 	cli.Suggest(cmd, "retry-for")
 	cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}.Add(cmd, "image-kargs",
 		"whether kernel arguments of the image's own, in /"+kargsd.Dir+", are named or applied (default: as the machine's settings say, else print)")

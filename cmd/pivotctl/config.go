@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/author/installconfig"
 	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
@@ -86,7 +87,7 @@ func validateCommand() *cobra.Command {
 		Use:   "validate FILE|DIR…",
 		Short: "Report every problem of MachineConfigs, with file, line and JSON path",
 		Long: "Report every problem of MachineConfigs, with file, line and JSON path: of each one, and of what those\n" +
-			"of each role make together. Nothing is fetched. FILE - is the standard input.",
+			"of each role make together, with a warning of what pivot's first boot would refuse. Nothing is fetched. FILE - is the standard input.",
 		Example: "  pivotctl config validate conf/\n" +
 			"  pivotctl config validate --encapsulated /etc/ignition-machine-config-encapsulated.json",
 		Args: cli.Usage(cobra.MinimumNArgs(1)),
@@ -126,7 +127,28 @@ func validateFiles(paths []string, stdin io.Reader, rules machineconfig.Rules) (
 		return report, err
 	}
 	together, err := pool.Validate(all, rules)
-	return append(report, together...), err
+	if err != nil || together.Failed() {
+		return append(report, together...), err
+	}
+	report = append(report, together...)
+	for _, role := range pool.Roles(all) {
+		merged, err := machineconfig.Merge(machineconfig.Select(all, role), machineconfig.Images{})
+		if err != nil {
+			return report, err
+		}
+		report = append(report, firstBootWarnings(merged, role, rules)...)
+	}
+	return report, nil
+}
+
+// firstBootWarnings are what pivot's own first boot would refuse of the MachineConfig of a
+// role: not errors, for a cluster's daemon may do what pivot does not.
+func firstBootWarnings(merged *machineconfig.MachineConfig, role string, rules machineconfig.Rules) machineconfig.Report {
+	report := provision.FirstBoot(merged, encapsulated.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments})
+	for i := range report {
+		report[i].File, report[i].Severity = "merged for role "+role, machineconfig.Warning
+	}
+	return report
 }
 
 func validateEncapsulated(paths []string, stdin io.Reader, rules machineconfig.Rules) (machineconfig.Report, error) {

@@ -199,6 +199,10 @@ func ignitionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			rules, err := flags.rules()
+			if err != nil {
+				return err
+			}
 			judge, policy, err := flags.onMachines()
 			if err != nil {
 				return err
@@ -210,6 +214,8 @@ func ignitionCommand() *cobra.Command {
 			raw, report := provision.Config(merged, version, append(more, policy...)...)
 			if program != "" {
 				report = append(report, provision.FirstBoot(merged, judge)...)
+			} else if !report.Failed() { // whoever does the first boot
+				report = append(report, firstBootWarnings(merged, role, rules)...)
 			}
 			show(cmd.ErrOrStderr(), report)
 			if report.Failed() {

@@ -28,6 +28,10 @@ func kargsDiffCommand() *cobra.Command {
 		Example: "  pivotctl kargs diff --booted 'root=LABEL=root rw quiet' --new '[\"nosmt\"]' --delete '[\"quiet\"]'",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("booted") { // an empty line would lose root=
+				return fault.New(fault.Usage, "no --booted given").
+					WithHint("it is the line to change: the options of a file in /boot/loader/entries")
+			}
 			var change kargs.Change
 			for _, list := range []struct {
 				flag, text string
@@ -80,7 +84,7 @@ func addLegacy(change *kargs.Change, file string) error {
 func argumentList(flag, text string) (kargs.Line, error) {
 	var entries []string
 	if err := json.Unmarshal([]byte(text), &entries); err != nil {
-		return nil, fault.New(fault.Usage, "cannot use --%s: not a JSON array of strings: %w", flag, err)
+		return nil, fault.New(fault.Usage, "cannot use --%s=%s: it is not a JSON array of strings, as [\"nosmt\"]", flag, text)
 	}
 	var line kargs.Line
 	for _, entry := range entries {

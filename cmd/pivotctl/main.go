@@ -21,6 +21,7 @@ func main() {
 }
 
 func rootCommand(build cli.Build) *cobra.Command {
-	return cli.Root("pivotctl", build, "Write, check and serve what image-based hosts are configured by",
-		configCommand(), ctrcfgCommand(), pinningCommand(), kargsCommand())
+	commands := []*cobra.Command{configCommand(), ctrcfgCommand(), pinningCommand(), kargsCommand()}
+	commands = append(commands, cli.Elsewhere("pivot", "for machines", "firstboot", "rebase", "rollback", "plan", "status", "verify", "image", "wait")...)
+	return cli.Root("pivotctl", build, "Write, check and serve what image-based hosts are configured by", commands...)
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -26,12 +27,10 @@ func Root(name string, build Build, short string, commands ...*cobra.Command) *c
 		Version:       build.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          Usage(cobra.NoArgs),
+		Args:          unknownCommand,
 		RunE:          help,
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fault.New(fault.Usage, "%w", err).WithHint("see %s --help", cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(append(commands, versionCommand(name, build))...)
 	completeArguments(root)
 	return root
@@ -39,22 +38,27 @@ func Root(name string, build Build, short string, commands ...*cobra.Command) *c
 
 // Group is a command that only holds others; a wrong name below it is a usage error.
 func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: Usage(cobra.NoArgs), RunE: help}
+	cmd := &cobra.Command{Use: use, Short: short, Args: unknownCommand, RunE: help}
 	cmd.AddCommand(commands...)
 	return cmd
 }
 
-func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-
-// Usage makes a wrong number of arguments a usage error.
-func Usage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return fault.New(fault.Usage, "%w", err).WithHint("see %s --help", cmd.CommandPath())
-		}
-		return nil
+// Elsewhere are commands of another program, for each of which this one says so. What
+// was one program is two, and who works with both confuses them.
+func Elsewhere(program, purpose string, names ...string) (commands []*cobra.Command) {
+	for _, name := range names {
+		commands = append(commands, &cobra.Command{
+			Use: name, Hidden: true, DisableFlagParsing: true,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return fault.New(fault.Usage, "%s has no command %s", cmd.Root().Name(), name).
+					WithHint("%s has it, the program %s: %s", program, purpose, strings.Join(append([]string{program, name}, args...), " "))
+			},
+		})
 	}
+	return commands
 }
+
+func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 // Run runs a program until it ends or is told to, by SIGINT or SIGTERM, and returns
 // its exit status. A failure is told on stderr.
@@ -62,22 +66,27 @@ func Run(root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root.SetErr(printable.Writer(os.Stderr)) // documents for programs go to stdout only
-	if err := root.ExecuteContext(ctx); err != nil {
-		return report(root.Name(), err)
+	if cmd, err := root.ExecuteContextC(ctx); err != nil {
+		return report(cmd, err)
 	}
 	return 0
 }
 
 // report tells a person what failed, unless that is told already, and returns
 // the exit status that stands for it.
-func report(program string, err error) int {
+func report(cmd *cobra.Command, err error) int {
+	program := cmd.Root().Name()
 	err = permitted(err)
 	if status, ok := errors.AsType[ExitStatus](err); ok {
 		return int(status)
 	}
 	if _, ok := errors.AsType[Reported](err); !ok {
 		fmt.Fprintln(os.Stderr, program+": error:", printable.Text(err.Error()))
-		if hint := fault.HintOf(err); hint != "" {
+		hint := fault.HintOf(err)
+		if hint == "" && fault.KindOf(err) == fault.Usage {
+			hint = "see " + cmd.CommandPath() + " --help"
+		}
+		if hint != "" {
 			fmt.Fprintln(os.Stderr, program+": hint:", printable.Text(hint))
 		}
 	}

@@ -108,6 +108,10 @@ func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(
 	return i.result, nil
 }
 
+// Refusal is why the image cannot be imported for the machine that images are for, as
+// far as manifest and config tell; nil if they tell nothing against it.
+func (o *Opened) Refusal() error { return o.importable() }
+
 // importable refuses an image for another machine, and one that contradicts itself.
 func (o *Opened) importable() error {
 	if err := o.machine.runs(o.stated); err != nil {
