@@ -112,6 +112,7 @@ install: build
 	install -d $(UNITS)/multi-user.target.wants
 	ln -sfn ../pivot-firstboot.service $(UNITS)/multi-user.target.wants/pivot-firstboot.service
 	cd man && for page in *.[1-8]; do install -D -m 0644 $$page $(SHARE)/man/man$${page##*.}/$$page; done
+	install -D -m 0644 systemd-units/pivot.catalog $(UNITS)/../catalog/pivot.catalog
 	ln -sfn pivot-firstboot.service.8 $(SHARE)/man/man8/pivot-initramfs.service.8
 	install -D -m 0644 -t $(SHARE)/bash-completion/completions $(BIN)/completions/bash/*
 	install -D -m 0644 -t $(SHARE)/zsh/site-functions $(BIN)/completions/zsh/*
