@@ -50,7 +50,7 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		err = b.run(ctx, settings)
+		err = b.stopped(ctx, b.run(ctx, settings))
 	}
 	aside, err := b.place().Settle(err, settings.OnFailure)
 	if aside != nil {

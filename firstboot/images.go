@@ -114,7 +114,7 @@ func (m *Machine) closeImage() {
 
 // Import implements pivot.Images on the host's own repository. What the preflight
 // has looked up is not looked up again, but for another try after a failure.
-func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(done, total int64)) (pivot.Image, error) {
+func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(pivot.Amount)) (pivot.Image, error) {
 	defer m.closeImage()
 	ref, err := imageref.Parse(image.Reference)
 	if err != nil {
@@ -130,7 +130,7 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 	}
 	defer view.Close()
 	found.Accept = func(p ostree.PrepareRoot) error { return m.Engine.Accept(ctx, p) }
-	result, err := found.Import(ctx, repo, func(p osimage.Progress) { progress(p.FetchedBytes, p.TotalBytes) })
+	result, err := found.Import(ctx, repo, func(p osimage.Progress) { progress(AmountOf(p)) })
 	if err != nil {
 		return pivot.Image{}, err
 	}
@@ -145,6 +145,15 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, progress func(d
 		image.Container = ref.OstreeReference()
 	}
 	return image, nil
+}
+
+// AmountOf is how far an import is.
+func AmountOf(p osimage.Progress) pivot.Amount {
+	a := pivot.Amount{Stage: pivot.Fetching, Done: p.FetchedBytes, Total: p.TotalBytes, Layers: p.Layers, Of: p.TotalLayers}
+	if p.Writing {
+		a.Stage = pivot.Writing
+	}
+	return a
 }
 
 // Release implements pivot.Images: it deletes the ref that kept an imported commit.

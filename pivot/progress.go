@@ -2,7 +2,6 @@ package pivot
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -72,18 +71,18 @@ func (p *Progress) endStep() {
 	p.step = ""
 }
 
-// Moved tells how far the running step is, in bytes; total is 0 if not known.
-func (p *Progress) Moved(done, total int64) {
-	p.tell(Event{Kind: Progressed, Step: p.step, Done: done, Total: total})
+// Moved tells how far the running step is.
+func (p *Progress) Moved(a Amount) {
+	p.tell(Event{Kind: Progressed, Step: p.step, Amount: a})
 }
 
 // Note tells something worth knowing.
 func (p *Progress) Note(message string) { p.tell(Event{Kind: Noted, Step: p.step, Message: message}) }
 
 // Waiting tells that the running step waits, after a try that failed for a transient reason.
-func (p *Progress) Waiting(err error, try int, wait time.Duration) {
+func (p *Progress) Waiting(err error, pause Pause) {
 	p.Record.Error = FailureOf(err)
-	p.tell(Event{Kind: Waiting, Step: p.step, Err: err, Message: fmt.Sprintf("try %d failed, next in %s", try, wait)})
+	p.tell(Event{Kind: Waiting, Step: p.step, Err: err, Message: pause.String()})
 	p.Record.Error = nil
 }
 

@@ -17,6 +17,18 @@ type Retry struct {
 	Now               func() time.Time
 }
 
+// Pause is the wait between two tries.
+type Pause struct {
+	Try   int           // that failed, from 1
+	Wait  time.Duration // until the next one
+	Until time.Time     // no try begins later
+}
+
+// String says it to people.
+func (p Pause) String() string {
+	return fmt.Sprintf("try %d failed, next in %s, and so on until %s", p.Try, p.Wait, p.Until.Format("15:04:05"))
+}
+
 // DefaultRetry suits a machine whose registry comes up at about the same time.
 func DefaultRetry() Retry {
 	return Retry{First: time.Second, Cap: 30 * time.Second, Bound: 20 * time.Minute, Sleep: retry.Sleep, Now: time.Now}
@@ -24,7 +36,7 @@ func DefaultRetry() Retry {
 
 // Do calls work until it succeeds, fails permanently, or the bound is reached.
 // Each wait is told to waiting with the failure that caused it.
-func (r Retry) Do(ctx context.Context, waiting func(err error, attempt int, wait time.Duration), work func(context.Context) error) error {
+func (r Retry) Do(ctx context.Context, waiting func(error, Pause), work func(context.Context) error) error {
 	begun, wait := r.Now(), r.First
 	for attempt := 1; ; attempt++ {
 		err := work(ctx)
@@ -35,7 +47,7 @@ func (r Retry) Do(ctx context.Context, waiting func(err error, attempt int, wait
 			return &fault.Error{Kind: fault.Unavailable, Hint: fault.HintOf(err),
 				Err: fmt.Errorf("gave up after %d tries in %s: %w", attempt, took.Round(time.Second), err)}
 		}
-		waiting(err, attempt, wait)
+		waiting(err, Pause{attempt, wait, begun.Add(r.Bound)})
 		if err := r.Sleep(ctx, wait); err != nil {
 			return err
 		}

@@ -46,6 +46,7 @@ func firstBootCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
+	flags.progressFlags.add(cmd)
 	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig `FILE`")
 	cmd.Flags().BoolVar(&noReboot, "no-reboot", false, "stop where only the reboot is missing")
 	cmd.Flags().BoolVar(&again, "again", false, "go forward although the first boot was completed, or given up, before")
@@ -139,6 +140,7 @@ func rebaseCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
+	flags.progressFlags.add(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")
 	return cmd

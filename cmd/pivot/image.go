@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/firstboot"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
@@ -24,6 +23,7 @@ import (
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
 	"machine-pivot/internal/status"
+	"machine-pivot/pivot"
 )
 
 func imageCommand() *cobra.Command {
@@ -216,6 +216,7 @@ func notRepository(path string, err error) error {
 
 func imageImportCommand() *cobra.Command {
 	var flags imageFlags
+	var progress progressFlags
 	var repoPath string
 	cmd := &cobra.Command{
 		Use:     "import IMAGE --repo PATH",
@@ -238,7 +239,7 @@ func imageImportCommand() *cobra.Command {
 				return err
 			}
 			defer image.Close()
-			result, err := image.Import(cmd.Context(), repo, showProgress(os.Stderr, time.Now))
+			result, err := importShown(cmd, image, repo, &progress)
 			if err != nil {
 				return err
 			}
@@ -256,7 +257,28 @@ func imageImportCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd, api.Import)
+	progress.add(cmd)
+	cli.WhenStopped(cmd, "no commit was added; what was fetched whole is kept, and the same command goes on from there")
 	cmd.Flags().StringVar(&repoPath, "repo", "", "the repository `DIR`, of mode bare")
 	cli.Directories(cmd, "repo")
 	return cmd
+}
+
+// importShown imports an image and shows how it goes, as a pivot does its pull.
+func importShown(cmd *cobra.Command, image *osimage.Opened, repo *ostree.Repo, flags *progressFlags) (osimage.Result, error) {
+	_, emit := flags.logTo(cmd.ErrOrStderr())
+	tell := func(e pivot.Event) {
+		e.Step = pivot.StepPull
+		emit(e)
+	}
+	tell(pivot.Event{Kind: pivot.Began, Message: "pulling " + image.Reference.String()})
+	result, err := image.Import(cmd.Context(), repo, func(p osimage.Progress) {
+		tell(pivot.Event{Kind: pivot.Progressed, Amount: firstboot.AmountOf(p)})
+	})
+	if err != nil {
+		tell(pivot.Event{Kind: pivot.Failing, Err: err})
+		return result, err
+	}
+	tell(pivot.Event{Kind: pivot.Noted, Message: "imported commit " + result.Commit})
+	return result, nil
 }

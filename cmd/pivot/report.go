@@ -49,8 +49,13 @@ func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string
 	if err != nil {
 		return pivot.Plan{}, err
 	}
-	// A plan tells nobody but its reader.
-	rebase.Progress.Emit = func(pivot.Event) {}
+	// A plan tells nobody but its reader, and that one why it waits.
+	log := newLog(cmd.ErrOrStderr())
+	rebase.Progress.Emit = func(e pivot.Event) {
+		if e.Kind == pivot.Waiting {
+			log.Warn(e.Message + ": " + e.Err.Error())
+		}
+	}
 	// By hand only if something is asked for by hand: a file left by the old tool is not.
 	if len(args)+len(flags.appended)+len(flags.deleted)+len(flags.cpusets) > 0 {
 		return rebase.Plan(cmd.Context())

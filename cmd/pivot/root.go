@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -19,7 +20,7 @@ import (
 
 func rootCommand(build cli.Build) *cobra.Command {
 	commands := []*cobra.Command{
-		firstBootCommand(), rebaseCommand(), rollbackCommand(), planCommand(), statusCommand(), verifyCommand(), imageCommand(),
+		firstBootCommand(), rebaseCommand(), rollbackCommand(), planCommand(), statusCommand(), waitCommand(), verifyCommand(), imageCommand(),
 	}
 	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning", "kargs")...)
 	return cli.Root("pivot", build, "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot", commands...)
@@ -27,6 +28,7 @@ func rootCommand(build cli.Build) *cobra.Command {
 
 // hostFlags are the flags of the commands that work on a machine.
 type hostFlags struct {
+	progressFlags
 	root     string
 	engine   string
 	authFile string
@@ -66,7 +68,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		return firstboot.Machine{}, err
 	}
 	boundMemory()
-	log := newLog(cmd.ErrOrStderr())
+	log, show := f.logTo(cmd.ErrOrStderr())
 	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now, Consoles: f.consoles}
 	m := firstboot.Machine{
 		Host:         host.New(f.root),
@@ -75,7 +77,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		RebootMethod: host.RebootMethod(f.method),
 		ImageKargs:   host.ImageKargs(f.kargs),
 		Progress: &pivot.Progress{
-			Journal: pivot.JournalIn(f.root), Emit: reporter.Emit, Now: time.Now,
+			Journal: pivot.JournalIn(f.root), Emit: status.Tee(show, reporter.Emit), Now: time.Now,
 		},
 	}
 	m.Retry.Bound = f.retryFor
@@ -91,8 +93,13 @@ func noteTo(log *logrus.Logger) func(string) {
 	return func(message string) { log.Info(message) }
 }
 
-// notify sets the line that systemctl status shows; outside a unit it does nothing.
+// silenceOfUnit is how long a unit may say nothing before systemd stops it: what rpm-ostree
+// takes for a rebase at most, in which nothing is heard of it, and some more.
+const silenceOfUnit = time.Hour
+
+// notify sets the line that systemctl status shows, and lets the unit have more time: its
+// limit is one of silence, whatever the image's size. Outside a unit it does nothing.
 func notify(text string) {
 	// A lost status line is no reason to stop.
-	_, _ = daemon.SdNotify(false, "STATUS="+text)
+	_, _ = daemon.SdNotify(false, fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", text, silenceOfUnit.Microseconds()))
 }

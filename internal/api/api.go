@@ -28,6 +28,7 @@ const (
 	Mutation  Kind = "Mutation"  // pivotctl pinning mutate
 	Partition Kind = "Partition" // pivotctl pinning check
 	Plan      Kind = "Plan"      // pivot plan
+	Progress  Kind = "Progress"  // each line of --progress-fd
 	Status    Kind = "Status"    // pivot status, and /run/pivot/status.json
 	Version   Kind = "Version"   // pivot version, pivotctl version
 )

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,9 +68,34 @@ func Run(root *cobra.Command) int {
 	defer stop()
 	root.SetErr(printable.Writer(os.Stderr)) // documents for programs go to stdout only
 	if cmd, err := root.ExecuteContextC(ctx); err != nil {
-		return report(cmd, err)
+		return report(cmd, stopped(ctx, cmd, err))
 	}
 	return 0
+}
+
+// whenStopped is the annotation of a command that says what it leaves when it is stopped.
+const whenStopped = "pivot/stopped"
+
+// WhenStopped sets what a command leaves when it is stopped, and how to go on. Without
+// it a command changes nothing.
+func WhenStopped(cmd *cobra.Command, left string) { annotate(cmd, whenStopped, left) }
+
+func annotate(cmd *cobra.Command, key, value string) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[key] = value
+}
+
+// stopped is the failure of a command that was told to stop, with what it leaves. How far
+// it was does not matter to who stopped it.
+func stopped(ctx context.Context, cmd *cobra.Command, err error) error {
+	_, told := errors.AsType[Reported](err)
+	if _, status := errors.AsType[ExitStatus](err); told || status || ctx.Err() == nil {
+		return err
+	}
+	return fault.New(fault.Unavailable, "stopped: %w", context.Cause(ctx)).
+		WithHint("%s", cmp.Or(cmd.Annotations[whenStopped], "nothing was changed"))
 }
 
 // report tells a person what failed, unless that is told already, and returns

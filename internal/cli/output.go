@@ -21,7 +21,7 @@ const kindOfOutput = "pivot/kind"
 // Add adds the flag to a command, which writes a document of that kind.
 func (o *Output) Add(cmd *cobra.Command, kind api.Kind) {
 	o.format, o.kind = "text", kind
-	cmd.Annotations = map[string]string{kindOfOutput: string(kind)}
+	annotate(cmd, kindOfOutput, string(kind))
 	OneOf{Value: &o.format, Allowed: []string{"text", "json", "yaml"}}.AddP(cmd, "output", "o", "form of the result")
 }
 

@@ -132,11 +132,13 @@ func end(ctx context.Context, target *ostree.Import, err error) error {
 	return target.Discard()
 }
 
-func (i *importer) run(ctx context.Context) (err error) {
+func (i *importer) run(ctx context.Context) error {
 	have := i.present(ctx, i.repo)
-	if i.progress.total, err = i.reckon(i.repo, have); err != nil {
+	bytes, err := i.reckon(i.repo, have)
+	if err != nil {
 		return err
 	}
+	i.progress.expect(bytes)
 	switch {
 	case i.Format.Native():
 		return i.native(ctx, have)

@@ -55,7 +55,7 @@ func (r *Reporter) Emit(e pivot.Event) {
 func (r *Reporter) sentence(e pivot.Event) string {
 	switch e.Kind {
 	case pivot.Progressed:
-		return fmt.Sprintf("%s: %s", e.Step, r.transfer.Text(r.shown, e.Done, e.Total))
+		return fmt.Sprintf("%s: %s", e.Step, r.transfer.Text(r.shown, e.Amount))
 	case pivot.Waiting:
 		return fmt.Sprintf("%s: %s: %v", e.Step, e.Message, e.Err)
 	case pivot.Failing:
@@ -96,6 +96,3 @@ func summary(r pivot.Record) string {
 	}
 	return text
 }
-
-// size is a number of bytes for people.
-func size(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

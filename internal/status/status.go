@@ -38,9 +38,7 @@ func Of(e pivot.Event) Status {
 		Phase: e.Record.Phase, Step: e.Step, Attempt: e.Record.Attempt, Target: e.Record.Target,
 		Error: e.Record.Error, Started: e.Record.Started, Phases: e.Record.Phases, History: e.Record.History,
 	}
-	if e.Total > 0 {
-		s.Percent = int(100 * e.Done / e.Total)
-	}
+	s.Percent = e.Amount.Percent()
 	if s.Phases == nil {
 		s.Phases = []pivot.Duration{}
 	}

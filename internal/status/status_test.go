@@ -35,7 +35,7 @@ func TestEvents(t *testing.T) {
 	record := pivot.Record{Phase: pivot.Applying, Attempt: 1}
 	r.Emit(pivot.Event{Kind: pivot.Began, Step: pivot.StepPull, Message: "pulling x", Record: record})
 	for done := range int64(20) {
-		r.Emit(pivot.Event{Kind: pivot.Progressed, Step: pivot.StepPull, Done: done * 1e6, Total: 20e6, Record: record})
+		r.Emit(pivot.Event{Kind: pivot.Progressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Fetching, Done: done * 1e6, Total: 20e6}, Record: record})
 	}
 	r.Emit(pivot.Event{Kind: pivot.Waiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed, next in 1s", Record: record})
 	record.Error, record.Phase = pivot.FailureOf(err), pivot.Failed

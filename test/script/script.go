@@ -3,6 +3,7 @@
 //
 //	exits STATUS COMMAND ARG…   runs a command and requires its exit status
 //	envsubst FILE…              replaces variables in files
+//	documents KIND FILE         each line of the file is such a document
 //	document KIND FILE          the file holds a document of that kind, as its schema says
 //	[root]                      the script runs as root
 package script
@@ -29,9 +30,10 @@ func Params(dir string) testscript.Params {
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Condition:           condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":    exits,
-			"envsubst": envsubst,
-			"document": document,
+			"exits":     exits,
+			"envsubst":  envsubst,
+			"document":  document,
+			"documents": documents,
 		},
 	}
 }
@@ -48,6 +50,13 @@ func document(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: document KIND FILE")
 	}
 	ts.Check(schema.Validate(api.Kind(args[0]), []byte(ts.ReadFile(args[1]))))
+}
+
+func documents(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: documents KIND FILE")
+	}
+	ts.Check(schema.ValidateLines(api.Kind(args[0]), []byte(ts.ReadFile(args[1]))))
 }
 
 func envsubst(ts *testscript.TestScript, neg bool, args []string) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
@@ -179,10 +180,19 @@ func passedOver(places []place, failed []failure) []string {
 	return notes
 }
 
-// patiently bounds how long a registry may take for what is small.
+// patiently bounds how long a registry may take for what is small. Who waits longer than
+// a moment is told for whom, and until when.
 func (h *Host) patiently(ctx context.Context, at place) (context.Context, context.CancelFunc) {
 	if !at.ref.Remote() {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, h.patience(), errSilent)
+	until := time.Now().Add(h.patience())
+	notice := time.AfterFunc(silence, func() {
+		h.log("waiting for %s, which has not answered for %s; it is given until %s", at.ref.Host(), silence, until.Format("15:04:05"))
+	})
+	ctx, cancel := context.WithDeadlineCause(ctx, until, errSilent)
+	return ctx, func() { notice.Stop(); cancel() }
 }
+
+// silence is how long a registry may take before that is said.
+const silence = 5 * time.Second
