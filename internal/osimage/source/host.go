@@ -58,6 +58,12 @@ func (h *Host) patience() time.Duration {
 	return defaultPatience
 }
 
+// silence is how long a registry may be silent before that is said, at most.
+const silence = 5 * time.Second
+
+// soon is how long a registry may be silent before that is said.
+func (h *Host) soon() time.Duration { return min(silence, h.patience()/4) }
+
 func (h *Host) retry() Retry {
 	if h.Retry.Tries > 0 {
 		return h.Retry

@@ -187,12 +187,9 @@ func (h *Host) patiently(ctx context.Context, at place) (context.Context, contex
 		return context.WithCancel(ctx)
 	}
 	until := time.Now().Add(h.patience())
-	notice := time.AfterFunc(silence, func() {
-		h.log("waiting for %s, which has not answered for %s; it is given until %s", at.ref.Host(), silence, until.Format("15:04:05"))
+	notice := time.AfterFunc(h.soon(), func() {
+		h.log("waiting for %s, which has not answered for %s; it is given until %s", at.ref.Host(), h.soon(), until.Format("15:04:05"))
 	})
 	ctx, cancel := context.WithDeadlineCause(ctx, until, errSilent)
 	return ctx, func() { notice.Stop(); cancel() }
 }
-
-// silence is how long a registry may take before that is said.
-const silence = 5 * time.Second
