@@ -16,11 +16,11 @@ type Display struct {
 	Now    func() time.Time
 
 	transfer Transfer
-	stage    pivot.Stage
-	began    time.Time // when the step did
-	shown    time.Time // when the terminal's line was last changed
-	said     time.Time // when the last line was logged, or the step began
-	percent  int       // that it said
+	pace     pace        // of the terminal's line
+	began    time.Time   // when the step did
+	said     time.Time   // when the last line was logged, or the step began
+	percent  int         // that it said
+	stage    pivot.Stage // that was seen last
 }
 
 // Lines in the log are at least this far apart, in time and in percent.
@@ -51,21 +51,17 @@ func (d *Display) end() {
 
 func (d *Display) show(e pivot.Event) {
 	now, a := d.Now(), e.Amount
-	another := a.Stage != d.stage
-	d.stage = a.Stage
 	if d.Screen == nil {
 		text := d.transfer.Text(now, a)
-		// What is slow to fetch is slow to write, and nothing comes for a while.
-		if slow := now.Sub(d.began) >= sayEvery; slow && another && a.Stage == pivot.Writing || d.due(now, a) {
+		if d.due(now, a) {
 			d.said, d.percent = now, a.Percent()
 			d.Log.WithFields(fields(e)).Info(text)
 		}
 		return
 	}
-	if !another && now.Sub(d.shown) < progressEvery {
+	if !d.pace.due(now, a) {
 		return
 	}
-	d.shown = now
 	parts, percent := d.transfer.fields(now, a), a.Percent()
 	if a.Total <= 0 || a.Stage == pivot.Writing {
 		percent = -1
@@ -73,8 +69,14 @@ func (d *Display) show(e pivot.Event) {
 	d.Screen.Show(func(width int) string { return fitted(width, string(e.Step), percent, parts) })
 }
 
-// due reports whether it is time for another line.
+// due reports whether it is time for another line. What was slow to fetch is slow to
+// write, during which nothing more comes: that gets a line of its own.
 func (d *Display) due(now time.Time, a pivot.Amount) bool {
+	written := a.Stage == pivot.Writing && d.stage != pivot.Writing
+	d.stage = a.Stage
+	if written && now.Sub(d.began) >= sayEvery {
+		return true
+	}
 	return now.Sub(d.said) >= sayEvery && (a.Total <= 0 || a.Percent()-d.percent >= sayEveryPercent)
 }
 

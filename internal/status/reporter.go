@@ -21,25 +21,19 @@ type Reporter struct {
 	// machine is held by it.
 	Consoles bool
 
-	shown    time.Time // when progress was last shown
+	pace     pace
 	transfer Transfer
 }
-
-// progressEvery bounds how often progress is written, so that it costs nothing.
-const progressEvery = 500 * time.Millisecond
 
 // Emit shows one event. A status that cannot be written is said once in the log
 // and stops nothing.
 func (r *Reporter) Emit(e pivot.Event) {
-	if e.Kind == pivot.Progressed {
-		if now := r.Now(); now.Sub(r.shown) < progressEvery {
-			return
-		} else {
-			r.shown = now
-		}
+	now := r.Now()
+	if e.Kind == pivot.Progressed && !r.pace.due(now, e.Amount) {
+		return
 	}
 	s := Of(e)
-	r.Notify(printable.Line(r.sentence(e))) // in systemd's protocol another line would be another message
+	r.Notify(printable.Line(r.sentence(now, e))) // in systemd's protocol another line would be another message
 	r.line(e)
 	if err := s.Write(r.Root); err != nil && e.Kind != pivot.Progressed {
 		r.Log.WithError(err).Warn("the status is not kept")
@@ -52,10 +46,10 @@ func (r *Reporter) Emit(e pivot.Event) {
 }
 
 // sentence is the one line that systemctl status shows.
-func (r *Reporter) sentence(e pivot.Event) string {
+func (r *Reporter) sentence(now time.Time, e pivot.Event) string {
 	switch e.Kind {
 	case pivot.Progressed:
-		return fmt.Sprintf("%s: %s", e.Step, r.transfer.Text(r.shown, e.Amount))
+		return fmt.Sprintf("%s: %s", e.Step, r.transfer.Text(now, e.Amount))
 	case pivot.Waiting:
 		return fmt.Sprintf("%s: %s: %v", e.Step, e.Message, e.Err)
 	case pivot.Failing:

@@ -37,6 +37,10 @@ func TestEvents(t *testing.T) {
 	for done := range int64(20) {
 		r.Emit(pivot.Event{Kind: pivot.Progressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Fetching, Done: done * 1e6, Total: 20e6}, Record: record})
 	}
+	r.Emit(pivot.Event{Kind: pivot.Progressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Writing, Done: 20e6, Total: 20e6}, Record: record})
+	if last := (*told)[len(*told)-1]; last != "pull: writing, 20.0 MB fetched" {
+		t.Errorf("systemd was told last %q", last)
+	}
 	r.Emit(pivot.Event{Kind: pivot.Waiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed, next in 1s", Record: record})
 	record.Error, record.Phase = pivot.FailureOf(err), pivot.Failed
 	r.Emit(pivot.Event{Kind: pivot.Failing, Step: pivot.StepPull, Err: err, Record: record})

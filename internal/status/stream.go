@@ -16,9 +16,8 @@ type Stream struct {
 	Lost func(error) // told once that nobody can be told any more
 	Now  func() time.Time
 
-	stage pivot.Stage
-	shown time.Time
-	lost  bool
+	pace pace
+	lost bool
 }
 
 // progress is the JSON form of an event.
@@ -62,13 +61,7 @@ func nameOf(kind pivot.EventKind) string {
 // Emit writes an event. A reader that is gone, or does not read, stops nothing.
 func (s *Stream) Emit(e pivot.Event) {
 	now := s.Now()
-	if e.Kind == pivot.Progressed {
-		if e.Amount.Stage == s.stage && now.Sub(s.shown) < progressEvery {
-			return
-		}
-		s.stage, s.shown = e.Amount.Stage, now
-	}
-	if s.lost {
+	if s.lost || e.Kind == pivot.Progressed && !s.pace.due(now, e.Amount) {
 		return
 	}
 	p := progress{

@@ -3,6 +3,7 @@ package rules
 import (
 	"debug/elf"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,6 +29,11 @@ func TestBinary(t *testing.T) {
 	t.Logf("%.1f MiB", float64(info.Size())/(1<<20))
 	if info.Size() > maxSize {
 		t.Errorf("the binary has %d bytes, more than %d: what came in? (go version -m, go tool nm -size)", info.Size(), maxSize)
+	}
+	if head, err := exec.Command("git", "-C", root, "rev-parse", "HEAD").Output(); err == nil {
+		if said := run(t, path, "version"); !strings.Contains(said, "\ncommit   "+string(head)) {
+			t.Errorf("it does not say that it is of commit %s: %s", head, said)
+		}
 	}
 	f, err := elf.Open(path)
 	if err != nil {
