@@ -130,21 +130,27 @@ func validateFiles(paths []string, stdin io.Reader, rules machineconfig.Rules) (
 	if err != nil || together.Failed() {
 		return append(report, together...), err
 	}
-	report = append(report, together...)
+	refused, err := firstBoots(all, rules)
+	return append(append(report, together...), refused...), err
+}
+
+// firstBoots warns of what pivot's own first boot would refuse of each role.
+func firstBoots(all []*machineconfig.MachineConfig, rules machineconfig.Rules) (report machineconfig.Report, err error) {
+	judge := encapsulated.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments}
 	for _, role := range pool.Roles(all) {
 		merged, err := machineconfig.Merge(machineconfig.Select(all, role), machineconfig.Images{})
 		if err != nil {
 			return report, err
 		}
-		report = append(report, firstBootWarnings(merged, role, rules)...)
+		report = append(report, firstBootWarnings(merged, role, judge)...)
 	}
 	return report, nil
 }
 
 // firstBootWarnings are what pivot's own first boot would refuse of the MachineConfig of a
 // role: not errors, for a cluster's daemon may do what pivot does not.
-func firstBootWarnings(merged *machineconfig.MachineConfig, role string, rules machineconfig.Rules) machineconfig.Report {
-	report := provision.FirstBoot(merged, encapsulated.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments})
+func firstBootWarnings(merged *machineconfig.MachineConfig, role string, judge encapsulated.Host) machineconfig.Report {
+	report := provision.FirstBoot(merged, judge)
 	for i := range report {
 		report[i].File, report[i].Severity = "merged for role "+role, machineconfig.Warning
 	}

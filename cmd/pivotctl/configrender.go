@@ -199,10 +199,6 @@ func ignitionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rules, err := flags.rules()
-			if err != nil {
-				return err
-			}
 			judge, policy, err := flags.onMachines()
 			if err != nil {
 				return err
@@ -215,7 +211,7 @@ func ignitionCommand() *cobra.Command {
 			if program != "" {
 				report = append(report, provision.FirstBoot(merged, judge)...)
 			} else if !report.Failed() { // whoever does the first boot
-				report = append(report, firstBootWarnings(merged, role, rules)...)
+				report = append(report, firstBootWarnings(merged, role, judge)...)
 			}
 			show(cmd.ErrOrStderr(), report)
 			if report.Failed() {
