@@ -7,7 +7,7 @@ import (
 	"machine-pivot/test/script"
 )
 
-// TestWrongUses (D36): what each wrong use of the program says, on a machine that has
+// TestWrongUses (D50): what each wrong use of the program says, on a machine that has
 // booted its first system ($ROOT), and below a directory that is none ($EMPTY).
 func TestWrongUses(t *testing.T) {
 	vars := map[string]string{"ROOT": hostdir.New(t).Root, "EMPTY": t.TempDir()}
