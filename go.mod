@@ -78,8 +78,6 @@ require (
 	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
-	google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa // indirect
-	google.golang.org/protobuf v1.36.11 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	honnef.co/go/tools v0.8.2 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect
@@ -92,3 +90,5 @@ require (
 tool honnef.co/go/tools/cmd/staticcheck
 
 replace github.com/proglottis/gpgme => ./internal/osimage/source/nogpgme
+
+replace github.com/sigstore/protobuf-specs => ./internal/osimage/source/noprotobuf
