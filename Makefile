@@ -8,7 +8,7 @@
 # demo     a whole first boot in QEMU, told as it happens
 # bench    the import beside podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for less
 # reference  what ostree-ext makes of the tests' derived images, recorded anew; test/oscontainer/reference/derived.sh
-# install  what "make build" has built, with units, dracut module and SELinux module, below $(DESTDIR)
+# install  what "make build" has built, with units, dracut module, SELinux module, manual pages and completions, below $(DESTDIR)
 # install-host  the same without pivotctl, which no machine needs
 # dist     $(DIST)/pivot-VERSION.tar.gz: the last commit, the modules it is built with, and descriptions of packages
 # deb      packages of Debian from that archive, in $(DIST)
@@ -16,7 +16,7 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build test unit nightly sweep check fuzz demo bench reference install install-host dist deb rpm clean deps
+.PHONY: build completions test unit nightly sweep check fuzz demo bench reference install install-host dist deb rpm clean deps
 .NOTPARALLEL: # "make build install" is in this order
 
 BIN       ?= bin
@@ -25,6 +25,8 @@ PREFIX    ?= /usr
 UNITDIR   ?= $(PREFIX)/lib/systemd/system
 PRESETDIR ?= $(PREFIX)/lib/systemd/system-preset
 DRACUTDIR ?= $(PREFIX)/lib/dracut/modules.d
+CATALOGDIR ?= $(PREFIX)/lib/systemd/catalog
+SHARE      = $(DESTDIR)$(PREFIX)/share
 POLICYDIR ?= $(PREFIX)/share/selinux/packages
 
 # The image library's parts that need C libraries (gpgme, devicemapper, ostree,
@@ -37,9 +39,14 @@ TAGS := containers_image_openpgp,containers_image_docker_daemon_stub,containers_
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -tags=% -buildvcs=%,$(shell go env GOFLAGS)) -tags=$(TAGS) -buildvcs=false
 VERSION ?= $(shell packaging/version.sh)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 
-build:
-	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl
+build: completions
+	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl
+
+# This runs here, whatever the programs are built for.
+completions:
+	GOOS= GOARCH= go run ./test/tools/completions $(BIN)/completions
 
 # The packages that boot machines come first, as they take longest; the others run
 # beside them, one at a time. What hangs in a machine is found by what it does (Limits
@@ -105,6 +112,12 @@ deps:
 # be undone by "systemctl disable".
 install: install-host $(BIN)/pivotctl
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivotctl
+	cd man && for page in *.[1-8]; do install -D -m 0644 $$page $(SHARE)/man/man$${page##*.}/$$page; done
+	install -D -m 0644 -t $(DESTDIR)$(CATALOGDIR) systemd-units/pivot.catalog
+	ln -sfn pivot-firstboot.service.8 $(SHARE)/man/man8/pivot-initramfs.service.8
+	install -D -m 0644 -t $(SHARE)/bash-completion/completions $(BIN)/completions/bash/*
+	install -D -m 0644 -t $(SHARE)/zsh/site-functions $(BIN)/completions/zsh/*
+	install -D -m 0644 -t $(SHARE)/fish/vendor_completions.d $(BIN)/completions/fish/*
 
 install-host: $(BIN)/pivot
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivot

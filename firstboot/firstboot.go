@@ -50,7 +50,7 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		err = b.attempt(ctx, settings)
+		err = b.stopped(ctx, b.attempt(ctx, settings))
 	}
 	aside, err := b.placeOrDefault().Conclude(err, settings.OnFailure)
 	if aside != nil {

@@ -131,7 +131,7 @@ func (i *pulledImages) close() {
 
 // Import implements pivot.Images on the host's own repository. What the preflight
 // has looked up is not looked up again, but for another try after a failure.
-func (i *pulledImages) Import(ctx context.Context, image pivot.Image, progress func(done, total int64)) (pivot.Image, error) {
+func (i *pulledImages) Import(ctx context.Context, image pivot.Image, progress func(pivot.Amount)) (pivot.Image, error) {
 	defer i.close()
 	ref, err := imageref.Parse(image.Reference)
 	if err != nil {
@@ -147,7 +147,7 @@ func (i *pulledImages) Import(ctx context.Context, image pivot.Image, progress f
 	}
 	defer view.Close()
 	found.Accept = func(p ostree.PrepareRoot) error { return i.Engine.Accept(ctx, p) }
-	result, err := found.Import(ctx, repo, func(p osimage.Progress) { progress(p.FetchedBytes, p.TotalBytes) })
+	result, err := found.Import(ctx, repo, func(p osimage.Progress) { progress(AmountOf(p)) })
 	if err != nil {
 		return pivot.Image{}, err
 	}
@@ -162,6 +162,15 @@ func (i *pulledImages) Import(ctx context.Context, image pivot.Image, progress f
 		image.Container = ref.OstreeReference()
 	}
 	return image, nil
+}
+
+// AmountOf is how far an import is.
+func AmountOf(p osimage.Progress) pivot.Amount {
+	a := pivot.Amount{Stage: pivot.Fetching, Done: p.FetchedBytes, Total: p.TotalBytes, Layers: p.Layers, Of: p.TotalLayers}
+	if p.Writing {
+		a.Stage = pivot.Writing
+	}
+	return a
 }
 
 // Release implements pivot.Images: it deletes the ref that kept an imported commit.

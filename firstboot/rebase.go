@@ -38,6 +38,7 @@ func (r *Rebase) Asked() bool {
 // for. It reports whether anything had to change.
 func (r *Rebase) Run(ctx context.Context) (changed bool, err error) {
 	changed, err = r.attempt(ctx)
+	err = r.stopped(ctx, err)
 	if err != nil {
 		r.Progress.Fail(err)
 	}

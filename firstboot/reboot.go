@@ -24,8 +24,7 @@ func (m *Machine) settings() (host.Settings, error) {
 // this program ends stays held.
 func (m *Machine) reboot(ctx context.Context, method host.RebootMethod) error {
 	if ctx.Err() != nil {
-		return fault.New(fault.Unavailable, "stopped before the reboot: %w", context.Cause(ctx)).
-			WithHint("the new system is committed: the next boot enters it, however it comes about")
+		return context.Cause(ctx)
 	}
 	m.Progress.Begin(pivot.StepReboot, "rebooting into "+m.Progress.Record.Target.Image.String())
 	reboot := m.Host.Reboot

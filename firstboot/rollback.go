@@ -27,7 +27,7 @@ type Rollback struct {
 // next boot. Where another than the running one is the next boot already, the way
 // back is that the running one stays.
 func (r *Rollback) Run(ctx context.Context) error {
-	err := r.attempt(ctx)
+	err := r.stopped(ctx, r.attempt(ctx))
 	if err != nil {
 		r.Progress.Fail(err)
 	}

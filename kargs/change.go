@@ -7,15 +7,15 @@ import (
 
 // Change is what a configuration asks of a command line.
 type Change struct {
-	Old    Line // wanted by the configuration applied before; none on a first boot
-	New    Line // wanted now
-	Delete Line // to be removed: KEY=VALUE, or KEY alone; not what New wants
+	Old    Line `json:"old"`    // wanted by the configuration applied before; none on a first boot
+	New    Line `json:"new"`    // wanted now
+	Delete Line `json:"delete"` // to be removed: KEY=VALUE, or KEY alone; not what New wants
 	// Literal says that another spelling of an argument of New is a change by itself:
 	// somebody compares to the letter.
-	Literal bool `json:",omitempty"`
+	Literal bool `json:"literal,omitempty"`
 	// Image is what images bring of their own, after which New and Delete still hold;
 	// nil: that does not count.
-	Image *ImageChange `json:",omitempty"`
+	Image *ImageChange `json:"image,omitempty"`
 }
 
 // Result is a change worked out against the command line of a boot entry.

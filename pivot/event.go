@@ -5,11 +5,36 @@ type Event struct {
 	Kind    EventKind
 	Step    Step
 	Message string // a sentence for people; may be empty
-	Done    int64  // of Total, in bytes, for EventProgressed
-	Total   int64  // 0 if not known
+	Amount  Amount // for EventProgressed
 	Err     error  // for EventWaiting and EventFailing
 	Record  Record // the account so far
 }
+
+// Amount is how far a step is.
+type Amount struct {
+	Stage  Stage // of the step
+	Done   int64 // of Total, in bytes of compressed layers
+	Total  int64 // 0 if not known
+	Layers int   // whole layers, of Of
+	Of     int   // 0 if not known
+}
+
+// Percent is how much of it is done; 0 if that is not known.
+func (a Amount) Percent() int {
+	if a.Total <= 0 {
+		return 0
+	}
+	return int(100 * a.Done / a.Total)
+}
+
+// Stage names a part of a step; the names are stable.
+type Stage string
+
+// The stages of a pull.
+const (
+	Fetching Stage = "fetching" // layers, whose objects are written as they come
+	Writing  Stage = "writing"  // what the layers make together, and syncing the disk
+)
 
 // EventKind tells what an Event says.
 type EventKind int

@@ -2,11 +2,11 @@ package pivot
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/retry"
 )
 
 // Progress is a run's account of itself: it keeps the journal and tells each
@@ -78,10 +78,10 @@ func (p *Progress) endStep() {
 	p.step = ""
 }
 
-// Moved tells how far the running step is, in bytes; total is 0 if not known.
-func (p *Progress) Moved(done, total int64) {
-	p.running.Bytes = done
-	p.tell(Event{Kind: EventProgressed, Step: p.step, Done: done, Total: total})
+// Moved tells how far the running step is.
+func (p *Progress) Moved(a Amount) {
+	p.running.Bytes = a.Done
+	p.tell(Event{Kind: EventProgressed, Step: p.step, Amount: a})
 }
 
 // Note tells something worth knowing.
@@ -90,10 +90,10 @@ func (p *Progress) Note(message string) {
 }
 
 // Waiting tells that the running step waits, after a try that failed for a transient reason.
-func (p *Progress) Waiting(err error, try int, wait time.Duration) {
+func (p *Progress) Waiting(err error, pause retry.Pause) {
 	p.failed(err, false)
 	p.Record.Error = FailureOf(err)
-	p.tell(Event{Kind: EventWaiting, Step: p.step, Err: err, Message: fmt.Sprintf("try %d failed, next in %s", try, wait)})
+	p.tell(Event{Kind: EventWaiting, Step: p.step, Err: err, Message: pause.String()})
 	p.Record.Error = nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/retry"
 )
 
 // TestTimeline: the journal knows when each step began, in which boot, what it
@@ -35,10 +36,10 @@ func TestTimeline(t *testing.T) {
 	first.Start(1, "one", Target{})
 	for i := range maxTries + 2 {
 		pass(time.Second)
-		first.Waiting(fmt.Errorf("try %d", i), i, time.Second)
+		first.Waiting(fmt.Errorf("try %d", i), retry.Pause{Try: i, Wait: time.Second})
 	}
-	first.Moved(1e6, 5e6)
-	first.Moved(5e6, 5e6)
+	first.Moved(Amount{Done: 1e6, Total: 5e6})
+	first.Moved(Amount{Done: 5e6, Total: 5e6})
 	first.Begin(StepCommit, "")
 	pass(250 * time.Millisecond)
 	if err := first.Enter(PhaseCommitted, "one"); err != nil {

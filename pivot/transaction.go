@@ -21,7 +21,7 @@ type Images interface {
 	Check(ctx context.Context, image Image) error
 	// Import pulls image by its digest and returns it with Commit and Version
 	// known; the whole commit is then in the repository, verified.
-	Import(ctx context.Context, image Image, progress func(done, total int64)) (Image, error)
+	Import(ctx context.Context, image Image, progress func(Amount)) (Image, error)
 	// Release lets go of what the import kept, once a deployment keeps the image.
 	Release(image Image) error
 }

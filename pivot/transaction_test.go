@@ -33,8 +33,8 @@ func (s *script) call(name string) error {
 	return nil
 }
 
-func (s *script) Import(_ context.Context, i pivot.Image, progress func(done, total int64)) (pivot.Image, error) {
-	progress(1, 2)
+func (s *script) Import(_ context.Context, i pivot.Image, progress func(pivot.Amount)) (pivot.Image, error) {
+	progress(pivot.Amount{Done: 1, Total: 2})
 	i.Commit, i.Version = "beef", "B.2"
 	return i, s.call("import")
 }

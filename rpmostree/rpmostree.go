@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/retry"
@@ -23,8 +22,8 @@ type RpmOstree struct {
 	Always  bool // rpm-ostree makes each deployment of a new image
 	Limits  Limits
 	Retry   retry.Policy
-	Waiting func(err error, try int, wait time.Duration) // told of each wait
-	Note    func(message string)                         // told what is worth knowing
+	Waiting func(error, retry.Pause) // told of each wait
+	Note    func(message string)     // told what is worth knowing
 
 	named    bool // the update driver has been
 	silenced bool // that the daemon does not answer has been told

@@ -33,7 +33,7 @@ func engine(h *hostdir.Host, always bool, notes *string) *rpmostree.RpmOstree {
 		Always: always,
 		Retry: retry.Policy{First: time.Second, Cap: time.Second, Bound: 5 * time.Second, Now: func() time.Time { return clock },
 			Sleep: func(_ context.Context, d time.Duration) error { clock = clock.Add(d); return nil }},
-		Waiting: func(err error, _ int, _ time.Duration) { *notes += err.Error() + "\n" },
+		Waiting: func(err error, _ retry.Pause) { *notes += err.Error() + "\n" },
 		Note:    func(message string) { *notes += message + "\n" },
 	}
 }
@@ -456,7 +456,7 @@ func TestLockHeld(t *testing.T) {
 	var notes string
 	e := engine(h, false, &notes)
 	tries := 0
-	e.Waiting = func(err error, _ int, _ time.Duration) {
+	e.Waiting = func(err error, _ retry.Pause) {
 		if tries++; tries == 2 {
 			unlock()
 		}

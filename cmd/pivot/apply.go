@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/document"
@@ -57,7 +58,7 @@ func applyCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
-	out.Add(cmd)
+	out.Add(cmd, api.Plan)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, as \"pivot plan\" does; write nothing")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")

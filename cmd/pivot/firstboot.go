@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"machine-pivot/firstboot"
@@ -8,6 +10,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/initramfs"
+	"machine-pivot/internal/pinning"
 )
 
 func firstBootCommand() *cobra.Command {
@@ -20,6 +23,9 @@ func firstBootCommand() *cobra.Command {
 		Long: "Complete the first boot: pull, deploy, reboot once; on the boot after, prove and close.\n" +
 			"The administrator's choices are pivot.mode=, pivot.on-failure=, pivot.reboot-method= and pivot.image-kargs=\n" +
 			"on the kernel command line, or the same without \"pivot.\" in " + host.SettingsPath + ".",
+		Example: "  pivot firstboot\n" +
+			"  pivot firstboot --again\n" +
+			"  pivot firstboot --machineconfig-file /root/machineconfig.json --no-reboot",
 		Args: cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags.consoles = true
@@ -40,7 +46,8 @@ func firstBootCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
-	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig")
+	flags.progressFlags.add(cmd)
+	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig `FILE`")
 	cmd.Flags().BoolVar(&noReboot, "no-reboot", false, "stop where only the reboot is missing")
 	cmd.Flags().BoolVar(&again, "again", false, "go forward although the first boot was completed, or given up, before")
 	return cmd
@@ -68,9 +75,13 @@ type rebaseFlags struct {
 
 func (f *rebaseFlags) add(cmd *cobra.Command) {
 	f.hostFlags.add(cmd)
-	cmd.Flags().StringArrayVar(&f.appended, "append-karg", nil, "kernel argument to have in effect (repeatable)")
-	cmd.Flags().StringArrayVar(&f.deleted, "delete-karg", nil, "kernel argument to remove: KEY=VALUE or KEY (repeatable)")
-	cmd.Flags().StringArrayVar(&f.cpusets, "cpuset", nil, "CPUs of a workload, as management=0-1,52-53 (repeatable)")
+	cmd.Flags().StringArrayVar(&f.appended, "append-karg", nil, "kernel argument `ARG` to have in effect (repeatable)")
+	cmd.Flags().StringArrayVar(&f.deleted, "delete-karg", nil, "kernel argument `ARG` to remove, as KEY=VALUE or KEY (repeatable)")
+	cmd.Flags().StringArrayVar(&f.cpusets, "cpuset", nil, "CPUs of a workload, `WORKLOAD=SET` as management=0-1,52-53 (repeatable)")
+	cli.Suggest(cmd, "append-karg")
+	cli.Suggest(cmd, "delete-karg")
+	cli.Suggest(cmd, "cpuset", pinning.Management+"=")
+	cmd.ValidArgsFunction = completeImage
 }
 
 // rebase is the pivot that flags and argument ask for.
@@ -78,6 +89,11 @@ func (f *rebaseFlags) rebase(cmd *cobra.Command, args []string) (*firstboot.Reba
 	machine, err := f.machine(cmd)
 	if err != nil {
 		return nil, err
+	}
+	for flag, given := range map[string][]string{"append-karg": f.appended, "delete-karg": f.deleted} {
+		if slices.Contains(given, "") { // as of a variable that is not set
+			return nil, fault.New(fault.Usage, "cannot use --%s: it is empty", flag)
+		}
 	}
 	r := &firstboot.Rebase{Machine: machine, Append: f.appended, Delete: f.deleted}
 	if len(args) > 0 {
@@ -98,6 +114,9 @@ func rebaseCommand() *cobra.Command {
 		Long: "Move this machine by hand to an image, kernel arguments and CPU pinning, in one step.\n" +
 			"Without IMAGE the one in " + firstboot.PullspecPath + " counts; without that file the booted image stays.\n" +
 			"The lines ADD ARG and DELETE ARG in " + firstboot.KernelArgsPath + " count too.",
+		Example: "  pivot rebase registry.example/os@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 -r\n" +
+			"  pivot rebase oci-archive:/run/media/os.tar --append-karg nosmt --cpuset management=0-1\n" +
+			"  pivot rebase --delete-karg nosmt",
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rebase, err := flags.rebase(cmd, args)
@@ -105,7 +124,7 @@ func rebaseCommand() *cobra.Command {
 				return err
 			}
 			if !rebase.Asked() {
-				return fault.New(fault.Usage, "nothing asked for: give an IMAGE, --append-karg, --delete-karg or --cpuset")
+				return fault.New(fault.Usage, "nothing asked for").WithHint("give an IMAGE, --append-karg, --delete-karg or --cpuset")
 			}
 			rebase.Reboot = reboot
 			var changed bool
@@ -121,6 +140,7 @@ func rebaseCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
+	flags.progressFlags.add(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")
 	return cmd

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -22,6 +22,7 @@ import (
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
+	"machine-pivot/pivot"
 )
 
 func imageCommand() *cobra.Command {
@@ -34,11 +35,14 @@ type imageFlags struct {
 	root, authFile, architecture string
 }
 
-func (f *imageFlags) add(cmd *cobra.Command) {
-	f.Output.Add(cmd)
-	cmd.Flags().StringVar(&f.root, "root", "/", "root directory whose pull secrets, certificates and policy count")
-	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
-	cmd.Flags().StringVar(&f.architecture, "arch", host.Architecture(), "architecture of the machine that the image is for, as s390x")
+func (f *imageFlags) add(cmd *cobra.Command, kind api.Kind) {
+	f.Output.Add(cmd, kind)
+	cmd.Flags().StringVar(&f.root, "root", "/", "root `DIR` whose pull secrets, certificates and policy count")
+	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret `FILE` (default: the first known place that has one for the registry)")
+	cmd.Flags().StringVar(&f.architecture, "arch", "", "`ARCH` of the machine that the image is for, as s390x (default: this machine's)")
+	cli.Suggest(cmd, "arch", "amd64", "arm64", "ppc64le", "s390x")
+	cli.Directories(cmd, "root")
+	cmd.ValidArgsFunction = completeImage
 }
 
 // open looks an image up. It must be closed.
@@ -51,7 +55,7 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 		return nil, err
 	}
 	boundMemory()
-	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: f.architecture, Log: noteTo(plainLog(cmd.ErrOrStderr()))}
+	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: cmp.Or(f.architecture, host.Architecture()), Log: noteTo(plainLog(cmd.ErrOrStderr()))}
 	return puller.Open(cmd.Context(), ref)
 }
 
@@ -59,7 +63,22 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 // image that was imported, what its content says.
 type inspected struct {
 	osimage.Image
+	Refused  *refusal         `json:"refused,omitempty"` // nil: nothing is known against it
 	Imported *osimage.Content `json:"imported,omitempty"`
+}
+
+// refusal is why a pivot to an image would be refused.
+type refusal struct {
+	Message string `json:"message"`
+	Hint    string `json:"hint"`
+}
+
+func refusalOf(image *osimage.Opened) *refusal {
+	err := image.Refusal()
+	if err == nil {
+		return nil
+	}
+	return &refusal{err.Error(), fault.HintOf(err)}
 }
 
 func imageInspectCommand() *cobra.Command {
@@ -71,6 +90,8 @@ func imageInspectCommand() *cobra.Command {
 		Long: "Show what an OS image is: format, commit, version, base, layers.\n" +
 			"No layer is fetched. What only the content tells, as its SELinux policy and its kernel arguments, is shown\n" +
 			"of an image that is in the repository: see pivot image import.",
+		Example: "  pivot image inspect registry.example/os:4.20\n" +
+			"  pivot image inspect oci-archive:/run/media/os.tar -o json",
 		Args: cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			image, err := flags.open(cmd, args[0])
@@ -78,7 +99,7 @@ func imageInspectCommand() *cobra.Command {
 				return err
 			}
 			defer image.Close()
-			found := inspected{Image: image.Image}
+			found := inspected{Image: image.Image, Refused: refusalOf(image)}
 			found.Imported, err = contentOf(image, flags.root, repoPath)
 			if err != nil && repoPath != "" {
 				return err
@@ -88,14 +109,18 @@ func imageInspectCommand() *cobra.Command {
 			}
 			return flags.Write(cmd.OutOrStdout(), found, func(w io.Writer) {
 				printImage(w, found.Image)
+				if r := found.Refused; r != nil {
+					fmt.Fprintf(w, "refused    %s\n           %s\n", printable.Line(r.Message), printable.Line(r.Hint))
+				}
 				if found.Imported != nil {
 					printContent(w, *found.Imported)
 				}
 			})
 		},
 	}
-	flags.add(cmd)
-	cmd.Flags().StringVar(&repoPath, "repo", "", "a repository that the image may have been imported into (default: the machine's)")
+	flags.add(cmd, api.Image)
+	cmd.Flags().StringVar(&repoPath, "repo", "", "repository `DIR` that the image may have been imported into (default: the machine's)")
+	cli.Directories(cmd, "repo")
 	return cmd
 }
 
@@ -190,11 +215,13 @@ func notRepository(path string, err error) error {
 
 func imageImportCommand() *cobra.Command {
 	var flags imageFlags
+	var progress progressFlags
 	var repoPath string
 	cmd := &cobra.Command{
-		Use:   "import IMAGE --repo PATH",
-		Short: "Import an OS image's ostree commit into a bare repository, every byte verified",
-		Args:  cli.Usage(cobra.ExactArgs(1)),
+		Use:     "import IMAGE --repo PATH",
+		Short:   "Import an OS image's ostree commit into a bare repository, every byte verified",
+		Example: "  pivot image import registry.example/os:4.20 --repo /ostree/repo",
+		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if repoPath == "" {
 				return fault.New(fault.Usage, "no --repo given").WithHint("the host's repository is /ostree/repo")
@@ -211,7 +238,7 @@ func imageImportCommand() *cobra.Command {
 				return err
 			}
 			defer image.Close()
-			result, err := image.Import(cmd.Context(), repo, showProgress(os.Stderr, time.Now))
+			result, err := importShown(cmd, image, repo, &progress)
 			if err != nil {
 				return err
 			}
@@ -228,7 +255,29 @@ func imageImportCommand() *cobra.Command {
 			})
 		},
 	}
-	flags.add(cmd)
-	cmd.Flags().StringVar(&repoPath, "repo", "", "the repository, of mode bare")
+	flags.add(cmd, api.Import)
+	progress.add(cmd)
+	cli.WhenStopped(cmd, "no commit was added; what was fetched whole is kept, and the same command goes on from there")
+	cmd.Flags().StringVar(&repoPath, "repo", "", "the repository `DIR`, of mode bare")
+	cli.Directories(cmd, "repo")
 	return cmd
+}
+
+// importShown imports an image and shows how it goes, as a pivot does its pull.
+func importShown(cmd *cobra.Command, image *osimage.Opened, repo *ostree.Repo, flags *progressFlags) (osimage.Result, error) {
+	_, emit := flags.logTo(cmd.ErrOrStderr())
+	tell := func(e pivot.Event) {
+		e.Step = pivot.StepPull
+		emit(e)
+	}
+	tell(pivot.Event{Kind: pivot.EventBegan, Message: "pulling " + image.Reference.String()})
+	result, err := image.Import(cmd.Context(), repo, func(p osimage.Progress) {
+		tell(pivot.Event{Kind: pivot.EventProgressed, Amount: firstboot.AmountOf(p)})
+	})
+	if err != nil {
+		tell(pivot.Event{Kind: pivot.EventFailing, Err: err})
+		return result, err
+	}
+	tell(pivot.Event{Kind: pivot.EventNoted, Message: "imported commit " + result.Commit})
+	return result, nil
 }

@@ -32,7 +32,7 @@ func TestImageScripts(t *testing.T) {
 }
 
 // prepareImages makes a script's files: os and damaged, OCI layouts of a legacy
-// image; repo, seen and empty, bare repositories. Variables say what is in the
+// image; repo, seen, narrow, dumb and empty, bare repositories. Variables say what is in the
 // image, and $IMAGE is the same in a registry.
 func prepareImages(env *testscript.Env) error {
 	img, err := legacyImage(env)
@@ -48,7 +48,7 @@ func prepareImages(env *testscript.Env) error {
 			return err
 		}
 	}
-	for _, name := range []string{"repo", "seen", "empty"} {
+	for _, name := range []string{"repo", "seen", "narrow", "dumb", "empty"} {
 		if _, err := ostreetree.Ostree("init", "--mode=bare", "--repo="+filepath.Join(env.WorkDir, name)); err != nil {
 			return err
 		}

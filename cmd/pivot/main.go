@@ -9,11 +9,11 @@ import (
 	"machine-pivot/internal/cli"
 )
 
-// version is stamped by the build.
-var version = "0-unknown"
+// version and commit are stamped by the build.
+var version, commit = "0-unknown", ""
 
 func main() {
-	if status := cli.Run(rootCommand(version)); status != 0 {
+	if status := cli.Run(rootCommand(cli.Build{Version: version, Commit: commit})); status != 0 {
 		os.Exit(status)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/printable"
@@ -26,7 +27,9 @@ func planCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [IMAGE]",
 		Short: "Show what firstboot, or rebase with the same arguments, would change; write nothing",
-		Args:  cli.Usage(cobra.MaximumNArgs(1)),
+		Example: "  pivot plan\n" +
+			"  pivot plan registry.example/os@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 --append-karg nosmt -o yaml",
+		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plan, err := makePlan(cmd, &flags, file, args)
 			if err != nil {
@@ -36,8 +39,8 @@ func planCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd)
-	out.Add(cmd)
-	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig")
+	out.Add(cmd, api.Plan)
+	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig `FILE`")
 	return cmd
 }
 
@@ -46,8 +49,13 @@ func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string
 	if err != nil {
 		return pivot.Plan{}, err
 	}
-	// A plan tells nobody but its reader.
-	rebase.Progress.Emit = func(pivot.Event) {}
+	// A plan tells nobody but its reader, and that one why it waits.
+	log := newLog(cmd.ErrOrStderr())
+	rebase.Progress.Emit = func(e pivot.Event) {
+		if e.Kind == pivot.EventWaiting {
+			log.Warn(e.Message + ": " + e.Err.Error())
+		}
+	}
 	// By hand only if something is asked for by hand: a file left by the old tool is not.
 	if len(args)+len(flags.appended)+len(flags.deleted)+len(flags.cpusets) > 0 {
 		return rebase.Plan(cmd.Context())
@@ -91,13 +99,20 @@ func printPlan(w io.Writer, p pivot.Plan) {
 	fmt.Fprintf(w, "reboots: %d\n", p.Reboots)
 }
 
+// exitTransactionFailed is the status of "status --exit-code" where the last transaction
+// failed, which is no failure of that command itself.
+const exitTransactionFailed = 3
+
 func statusCommand() *cobra.Command {
 	var flags hostFlags
 	var out cli.Output
+	var exitCode bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show phase, progress, the last error and what to do about it",
-		Args:  cli.Usage(cobra.NoArgs),
+		Example: "  pivot status\n" +
+			"  pivot status --exit-code -o json",
+		Args: cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			machine, err := flags.machine(cmd)
 			if err != nil {
@@ -107,11 +122,16 @@ func statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.Write(cmd.OutOrStdout(), s, func(w io.Writer) { printStatus(w, s) })
+			err = out.Write(cmd.OutOrStdout(), s, func(w io.Writer) { printStatus(w, s) })
+			if err == nil && exitCode && s.Phase == pivot.PhaseFailed {
+				return cli.ExitStatus(exitTransactionFailed)
+			}
+			return err
 		},
 	}
 	flags.addRoot(cmd)
-	out.Add(cmd)
+	out.Add(cmd, api.Status)
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if the last transaction failed")
 	return cmd
 }
 
@@ -183,9 +203,10 @@ func printSteps(w io.Writer, steps []pivot.Duration) {
 func verifyCommand() *cobra.Command {
 	var flags hostFlags
 	cmd := &cobra.Command{
-		Use:   "verify",
-		Short: "Compare the booted system with what was asked for; a line for each difference",
-		Args:  cli.Usage(cobra.NoArgs),
+		Use:     "verify",
+		Short:   "Compare the booted system with what was asked for; a line for each difference",
+		Example: "  pivot verify",
+		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			machine, err := flags.machine(cmd)
 			if err != nil {

@@ -11,9 +11,10 @@ func rollbackCommand() *cobra.Command {
 	var flags hostFlags
 	var reboot bool
 	cmd := &cobra.Command{
-		Use:   "rollback",
-		Short: "Make the previous deployment the next boot again, with its arguments and files",
-		Args:  cli.Usage(cobra.NoArgs),
+		Use:     "rollback",
+		Short:   "Make the previous deployment the next boot again, with its arguments and files",
+		Example: "  pivot rollback -r",
+		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			machine, err := flags.machine(cmd)
 			if err != nil {

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"strings"
+	"fmt"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -10,7 +10,6 @@ import (
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/cli"
-	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/osimage"
@@ -19,30 +18,22 @@ import (
 	"machine-pivot/pivot"
 )
 
-func rootCommand(version string) *cobra.Command {
-	return cli.Root("pivot", version, "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot",
-		firstBootCommand(), rebaseCommand(), applyCommand(), rollbackCommand(), planCommand(), statusCommand(), plotCommand(), verifyCommand(), imageCommand(),
-		elsewhere("config"), elsewhere("ctrcfg"), elsewhere("pinning"), elsewhere("kargs"))
-}
-
-// elsewhere is a command of pivotctl's that was one of this program before: it says so.
-func elsewhere(name string) *cobra.Command {
-	return &cobra.Command{
-		Use: name, Hidden: true, DisableFlagParsing: true,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return fault.New(fault.Usage, "pivot has no command %s", name).
-				WithHint("pivotctl has it, the program for authors and operators: %s", strings.Join(append([]string{"pivotctl", name}, args...), " "))
-		},
+func rootCommand(build cli.Build) *cobra.Command {
+	commands := []*cobra.Command{
+		firstBootCommand(), rebaseCommand(), applyCommand(), rollbackCommand(), planCommand(), statusCommand(), plotCommand(), waitCommand(), verifyCommand(), imageCommand(),
 	}
+	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning", "kargs")...)
+	return cli.Root("pivot", build, "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot", commands...)
 }
 
 // hostFlags are the flags of the commands that work on a machine.
 type hostFlags struct {
+	progressFlags
 	root     string
 	engine   string
 	authFile string
 	retryFor time.Duration
-	method   rebootMethod
+	method   string               // of the reboot; "": as the settings say
 	kargs    string               // what becomes of an image's own; "": as the settings say
 	consoles bool                 // a failure holds the machine: all its consoles show it
 	early    *initramfs.Initramfs // nil in the started system
@@ -51,37 +42,24 @@ type hostFlags struct {
 // addRoot adds what the commands need that only look.
 func (f *hostFlags) addRoot(cmd *cobra.Command) {
 	f.engine = "auto"
-	cmd.Flags().StringVar(&f.root, "root", "/", "root directory of the machine")
+	cmd.Flags().StringVar(&f.root, "root", "/", "root `DIR` of the machine")
+	cli.Directories(cmd, "root")
 }
 
 func (f *hostFlags) add(cmd *cobra.Command) {
 	f.addRoot(cmd)
-	cmd.Flags().StringVar(&f.engine, "engine", "auto", "what makes the deployment: auto|rpm-ostree|ostree")
-	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret (default: the first known place that has one for the registry)")
-	cmd.Flags().DurationVar(&f.retryFor, "retry-for", pivot.DefaultRetry().Bound, "how long to try again what fails for a transient reason")
-	cmd.Flags().Var(cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}, "image-kargs",
-		"kernel arguments of the image's own in /"+kargsd.Dir+": print|apply (default: as the machine's settings say, else print)")
+	cli.OneOf{Value: &f.engine, Allowed: []string{"auto", "rpm-ostree", "ostree"}}.Add(cmd, "engine", "what makes the deployment")
+	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret `FILE` (default: the first known place that has one for the registry)")
+	f.retryFor = pivot.DefaultRetry().Bound
+	cmd.Flags().Var(cli.Wait{For: &f.retryFor}, "retry-for", "how long to try again what fails for a transient reason")
+	cli.Suggest(cmd, "retry-for")
+	cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}.Add(cmd, "image-kargs",
+		"whether kernel arguments of the image's own, in /"+kargsd.Dir+", are named or applied (default: as the machine's settings say, else print)")
 }
 
 // addReboot adds what the commands need that reboot.
 func (f *hostFlags) addReboot(cmd *cobra.Command) {
-	cmd.Flags().Var(&f.method, "reboot-method", "reboot, or kexec: past the firmware where that is safe (default: as the machine's settings say)")
-}
-
-// rebootMethod is the flag for one; "" until it is set.
-type rebootMethod host.RebootMethod
-
-// String implements pflag.Value.
-func (m *rebootMethod) String() string { return string(*m) }
-
-// Type implements pflag.Value.
-func (m *rebootMethod) Type() string { return "METHOD" }
-
-// Set implements pflag.Value.
-func (m *rebootMethod) Set(name string) error {
-	method, err := host.ParseRebootMethod(name)
-	*m = rebootMethod(method)
-	return err
+	cli.OneOf{Value: &f.method, Allowed: []string{string(host.RebootFirmware), string(host.RebootKexec)}}.Add(cmd, "reboot-method", "through the firmware, or past it where that is safe (default: as the machine's settings say)")
 }
 
 // machine puts together the machine that the flags name.
@@ -90,7 +68,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		return firstboot.Machine{}, err
 	}
 	boundMemory()
-	log := newLog(cmd.ErrOrStderr())
+	log, show := f.logTo(cmd.ErrOrStderr())
 	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now, Consoles: f.consoles}
 	m := firstboot.Machine{
 		Host:         host.New(f.root),
@@ -99,7 +77,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		RebootMethod: host.RebootMethod(f.method),
 		ImageKargs:   host.ImageKargs(f.kargs),
 		Progress: &pivot.Progress{
-			Journal: pivot.JournalIn(f.root), Emit: reporter.Emit, Now: time.Now,
+			Journal: pivot.JournalIn(f.root), Emit: status.Tee(show, reporter.Emit), Now: time.Now,
 		},
 	}
 	m.Retry.Bound = f.retryFor
@@ -119,8 +97,13 @@ func noteTo(log *logrus.Logger) func(string) {
 	return func(message string) { log.Info(message) }
 }
 
-// notify sets the line that systemctl status shows; outside a unit it does nothing.
+// silenceOfUnit is how long a unit may say nothing before systemd stops it: what rpm-ostree
+// takes for a rebase at most, in which nothing is heard of it, and some more.
+const silenceOfUnit = time.Hour
+
+// notify sets the line that systemctl status shows, and lets the unit have more time: its
+// limit is one of silence, whatever the image's size. Outside a unit it does nothing.
 func notify(text string) {
 	// A lost status line is no reason to stop.
-	_, _ = daemon.SdNotify(false, "STATUS="+text)
+	_, _ = daemon.SdNotify(false, fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", text, silenceOfUnit.Microseconds()))
 }

@@ -2,8 +2,11 @@ package main
 
 import (
 	"net"
+	"os"
+	"regexp"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -22,6 +25,7 @@ func scripts(dir string) testscript.Params {
 	params := script.Params(dir)
 	params.Setup = startSilent
 	params.Cmds["unasked"] = unasked
+	params.Cmds["awaits"] = awaits
 	return params
 }
 
@@ -47,6 +51,23 @@ func startSilent(env *testscript.Env) error {
 	env.Values["connections"] = &connections
 	env.Setenv("SILENT", registry.Addr().String())
 	return nil
+}
+
+// awaits waits until a file has a line that matches: awaits FILE REGEXP
+func awaits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: awaits FILE REGEXP")
+	}
+	wanted := regexp.MustCompile("(?m)" + args[1])
+	var text []byte
+	for range 1200 {
+		text, _ = os.ReadFile(ts.MkAbs(args[0])) // it need not be there yet
+		if wanted.Match(text) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	ts.Fatalf("%s has no %q: %s", args[0], args[1], text)
 }
 
 // unasked requires that the silent registry was asked by nobody: unasked

@@ -1,34 +1,28 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
-	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/status"
 )
 
-// showProgress is a line on a terminal that says how an import goes; nil, which
-// shows nothing, if w is not one.
-func showProgress(w io.Writer, now func() time.Time) func(osimage.Progress) {
+// unknownWidth is that of a terminal which does not say how wide it is, as a serial line.
+const unknownWidth = 80
+
+// screenOf is the terminal that w is; nil if it is none, or one that cannot erase a line.
+func screenOf(w io.Writer) *status.Screen {
 	f, ok := w.(*os.File)
-	if !ok || !isTerminal(f) {
+	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
-	var transfer status.Transfer
-	return func(p osimage.Progress) {
-		fmt.Fprintf(f, "\r\x1b[K%s, %d objects", transfer.Text(now(), p.FetchedBytes, p.TotalBytes), p.Objects)
-		if p.Done {
-			fmt.Fprintln(f)
+	return &status.Screen{W: f, Width: func() int {
+		width, _, err := term.GetSize(int(f.Fd()))
+		if err != nil || width <= 0 {
+			return unknownWidth
 		}
-	}
-}
-
-func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+		return width
+	}}
 }

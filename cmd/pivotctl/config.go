@@ -8,9 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/installconfig"
 	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
@@ -29,8 +31,8 @@ func configCommand() *cobra.Command {
 type ruleFlags struct{ policy, cpus string }
 
 func (f *ruleFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.policy, "karg-policy", "", "file of rules for kernel arguments, beside the built-in ones: VERDICT ARGUMENT REASON; machines get it as "+kargs.PolicyPath)
-	cmd.Flags().StringVar(&f.cpus, "cpus", "", "CPUs that the machines have, as 0-63; workloads must fit")
+	cmd.Flags().StringVar(&f.policy, "karg-policy", "", "`FILE` of rules for kernel arguments, beside the built-in ones: VERDICT ARGUMENT REASON; machines get it as "+kargs.PolicyPath)
+	cmd.Flags().StringVar(&f.cpus, "cpus", "", "`SET` of CPUs that the machines have, as 0-63; workloads must fit")
 }
 
 func (f *ruleFlags) rules() (machineconfig.Rules, error) {
@@ -70,7 +72,9 @@ func validateCommand() *cobra.Command {
 		Use:   "validate FILE|DIR…",
 		Short: "Report every problem of MachineConfigs, with file, line and JSON path",
 		Long: "Report every problem of MachineConfigs, with file, line and JSON path: of each one, and of what those\n" +
-			"of each role make together. Nothing is fetched. FILE - is the standard input.",
+			"of each role make together, with a warning of what pivot's first boot would refuse. Nothing is fetched. FILE - is the standard input.",
+		Example: "  pivotctl config validate conf/\n" +
+			"  pivotctl config validate --encapsulated /etc/ignition-machine-config-encapsulated.json",
 		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			judge := validateFiles
@@ -89,7 +93,7 @@ func validateCommand() *cobra.Command {
 		},
 	}
 	rules.add(cmd)
-	out.Add(cmd)
+	out.Add(cmd, api.Check)
 	cmd.Flags().BoolVar(&encapsulated, "encapsulated", false, "judge encapsulated MachineConfigs as a machine's first boot will")
 	return cmd
 }
@@ -101,7 +105,34 @@ func validateFiles(paths []string, stdin io.Reader, rules machineconfig.Rules) (
 		return report, err
 	}
 	together, err := pool.Validate(all, rules)
-	return append(report, together...), err
+	if err != nil || together.Failed() {
+		return append(report, together...), err
+	}
+	refused, err := firstBoots(all, rules)
+	return append(append(report, together...), refused...), err
+}
+
+// firstBoots warns of what pivot's own first boot would refuse of each role.
+func firstBoots(all []*machineconfig.MachineConfig, rules machineconfig.Rules) (report problem.Report, err error) {
+	judge := encapsulated.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments}
+	for _, role := range pool.Roles(all) {
+		merged, err := machineconfig.Merge(machineconfig.Select(all, role), machineconfig.Images{})
+		if err != nil {
+			return report, err
+		}
+		report = append(report, firstBootWarnings(merged, role, judge)...)
+	}
+	return report, nil
+}
+
+// firstBootWarnings are what pivot's own first boot would refuse of the MachineConfig of a
+// role: not errors, for a cluster's daemon may do what pivot does not.
+func firstBootWarnings(merged *machineconfig.MachineConfig, role string, judge encapsulated.Host) problem.Report {
+	report := provision.FirstBoot(merged, judge)
+	for i := range report {
+		report[i].File, report[i].Severity = "merged for role "+role, problem.Warning
+	}
+	return report
 }
 
 func validateEncapsulated(paths []string, stdin io.Reader, rules machineconfig.Rules) (problem.Report, error) {
@@ -121,9 +152,10 @@ func fromInstallConfigCommand() *cobra.Command {
 	var rules ruleFlags
 	out := objectOutput{"yaml"}
 	cmd := &cobra.Command{
-		Use:   "from-install-config FILE",
-		Short: "Make MachineConfigs of an install-config's kernel arguments, hyperthreading, FIPS mode and workload partitions",
-		Args:  cli.Usage(cobra.ExactArgs(1)),
+		Use:     "from-install-config FILE",
+		Short:   "Make MachineConfigs of an install-config's kernel arguments, hyperthreading, FIPS mode and workload partitions",
+		Example: "  pivotctl config from-install-config install-config.yaml",
+		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := rules.rules()
 			if err != nil {
@@ -153,7 +185,7 @@ func fromInstallConfigCommand() *cobra.Command {
 type objectOutput struct{ format string }
 
 func (o *objectOutput) add(cmd *cobra.Command) {
-	cmd.Flags().VarP(cli.OneOf{Value: &o.format, Allowed: []string{"yaml", "json"}}, "output", "o", "yaml|json")
+	cli.OneOf{Value: &o.format, Allowed: []string{"yaml", "json"}}.AddP(cmd, "output", "o", "form of the MachineConfigs")
 }
 
 // write prints MachineConfigs, several as YAML documents or as a list in JSON.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/update"
@@ -49,7 +50,7 @@ func diffCommand() *cobra.Command {
 			return out.Write(cmd.OutOrStdout(), result, func(w io.Writer) { showUpdate(w, result) })
 		},
 	}
-	out.Add(cmd)
+	out.Add(cmd, api.Update)
 	cmd.Flags().StringVar(&policyFile, "disruption-policy", "", "file of the cluster's MachineConfiguration, whose node disruption policy goes before the defaults")
 	return cmd
 }

@@ -8,8 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -35,11 +33,11 @@ type renderFlags struct {
 
 func (f *renderFlags) add(cmd *cobra.Command) {
 	f.ruleFlags.add(cmd)
-	cmd.Flags().StringVar(&f.images.OS, "os-image-url", "", "OS image of MachineConfigs that name none")
-	cmd.Flags().StringVar(&f.images.Extensions, "extensions-image", "", "image of the extensions' packages, of MachineConfigs that name none")
-	cmd.Flags().StringVar(&f.lock, "lock", "", "file that records what was fetched, so that the next time gives the same or says what changed")
+	cmd.Flags().StringVar(&f.images.OS, "os-image-url", "", "OS `IMAGE` of MachineConfigs that name none")
+	cmd.Flags().StringVar(&f.images.Extensions, "extensions-image", "", "`IMAGE` of the extensions' packages, of MachineConfigs that name none")
+	cmd.Flags().StringVar(&f.lock, "lock", "", "`FILE` that records what was fetched, so that the next time gives the same or says what changed")
 	cmd.Flags().BoolVar(&f.update, "update-lock", false, "accept what has changed since the lock file was written")
-	cmd.Flags().StringVar(&f.ca, "ca", "", "PEM file: certificate authorities to trust when fetching, beside the system's")
+	cmd.Flags().StringVar(&f.ca, "ca", "", "PEM `FILE`: certificate authorities to trust when fetching, beside the system's")
 }
 
 // renderer is the way from MachineConfigs to one, and what to do when it is gone:
@@ -149,14 +147,15 @@ func (f *renderFlags) rendered(ctx context.Context, role string, paths []string,
 }
 
 // objectCommand is merge or render, which differ in the name of the result.
-func objectCommand(use, short string, name func(*machineconfig.MachineConfig, string)) *cobra.Command {
+func objectCommand(use, short, example string, name func(*machineconfig.MachineConfig, string)) *cobra.Command {
 	var flags renderFlags
 	var role string
 	out := objectOutput{"yaml"}
 	cmd := &cobra.Command{
-		Use:   use + " --role ROLE FILE|DIR…",
-		Short: short,
-		Args:  cli.Usage(cobra.MinimumNArgs(1)),
+		Use:     use + " --role ROLE FILE|DIR…",
+		Short:   short,
+		Example: example,
+		Args:    cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			merged, err := flags.rendered(cmd.Context(), role, args, cmd.InOrStdin(), cmd.ErrOrStderr())
 			if err != nil {
@@ -168,12 +167,13 @@ func objectCommand(use, short string, name func(*machineconfig.MachineConfig, st
 	}
 	flags.add(cmd)
 	out.add(cmd)
-	cmd.Flags().StringVar(&role, "role", "", "role of the machines, as worker")
+	cmd.Flags().StringVar(&role, "role", "", "`ROLE` of the machines, as worker")
+	cli.Suggest(cmd, "role", "master", "worker")
 	return cmd
 }
 
 func mergeCommand() *cobra.Command {
-	return objectCommand("merge", "Merge the MachineConfigs of a role into one that fetches nothing",
+	return objectCommand("merge", "Merge the MachineConfigs of a role into one that fetches nothing", "  pivotctl config merge --role worker conf/",
 		func(m *machineconfig.MachineConfig, role string) {
 			m.Name = "merged-" + role
 			m.Labels = map[string]string{machineconfig.RoleLabel: role}
@@ -181,7 +181,8 @@ func mergeCommand() *cobra.Command {
 }
 
 func renderCommand() *cobra.Command {
-	return objectCommand("render", "The same, named rendered-ROLE-HASH as in a cluster", func(*machineconfig.MachineConfig, string) {})
+	return objectCommand("render", "The same, named rendered-ROLE-HASH as in a cluster", "  pivotctl config render --role worker --lock conf.lock conf/ -o json",
+		func(*machineconfig.MachineConfig, string) {})
 }
 
 func ignitionCommand() *cobra.Command {
@@ -190,11 +191,10 @@ func ignitionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ignition --role ROLE FILE|DIR…",
 		Short: "The Ignition config to give a new machine, with the MachineConfig in it",
-		Args:  cli.Usage(cobra.MinimumNArgs(1)),
+		Example: "  pivotctl config ignition --role worker conf/\n" +
+			"  pivotctl config ignition --role worker --embed-pivot /usr/bin/pivot --lock conf.lock conf/",
+		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(legacy.Versions(), version) {
-				return fault.New(fault.Usage, "cannot use --spec-version=%s: it is one of %s", version, strings.Join(legacy.Versions(), ", "))
-			}
 			more, err := embedded(program)
 			if err != nil {
 				return err
@@ -210,6 +210,8 @@ func ignitionCommand() *cobra.Command {
 			raw, report := provision.Config(merged, version, append(more, policy...)...)
 			if program != "" {
 				report = append(report, provision.FirstBoot(merged, judge)...)
+			} else if !report.Failed() { // whoever does the first boot
+				report = append(report, firstBootWarnings(merged, role, judge)...)
 			}
 			show(cmd.ErrOrStderr(), report)
 			if report.Failed() {
@@ -220,14 +222,16 @@ func ignitionCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&role, "role", "", "role of the machines, as worker")
-	cmd.Flags().StringVar(&version, "spec-version", ignition.Version, "version of the Ignition specification: "+strings.Join(legacy.Versions(), ", "))
+	cmd.Flags().StringVar(&role, "role", "", "`ROLE` of the machines, as worker")
+	cli.Suggest(cmd, "role", "master", "worker")
+	version = ignition.Version
+	cli.OneOf{Value: &version, Allowed: legacy.Versions()}.Add(cmd, "spec-version", "version of the Ignition specification")
 	addEmbed(cmd, &program)
 	return cmd
 }
 
 func addEmbed(cmd *cobra.Command, program *string) {
-	cmd.Flags().StringVar(program, "embed-pivot", "", "static pivot binary to give the machine too, with its units, for boot images that have none")
+	cmd.Flags().StringVar(program, "embed-pivot", "", "static pivot binary `FILE` to give the machine too, with its units, for boot images that have none")
 }
 
 // embedded is the config that gives machines the program, if there is one to give.

@@ -38,13 +38,15 @@ func serveCommand() *cobra.Command {
 		Short: "Serve machines their Ignition configs at /config/ROLE, as the machine-config server does",
 		Long: "Serve machines their Ignition configs at /config/ROLE, as the machine-config server does, in the version\n" +
 			"that each accepts; /healthz says whether it serves. It reads the files anew when they change.",
+		Example: "  pivotctl config serve --listen 10.0.0.1:22624 conf/\n" +
+			"  pivotctl config serve --listen :22623 --tls-cert mcs.pem --tls-key mcs.key conf/",
 		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&flags.listen, "listen", "localhost:22624", "address to listen on")
-	cmd.Flags().StringVar(&flags.cert, "tls-cert", "", "PEM file: certificate, with those that signed it")
-	cmd.Flags().StringVar(&flags.key, "tls-key", "", "PEM file: the certificate's key")
+	cmd.Flags().StringVar(&flags.listen, "listen", "localhost:22624", "`ADDR` to listen on")
+	cmd.Flags().StringVar(&flags.cert, "tls-cert", "", "PEM `FILE`: certificate, with those that signed it")
+	cmd.Flags().StringVar(&flags.key, "tls-key", "", "PEM `FILE`: the certificate's key")
 	cmd.Flags().DurationVar(&flags.reload, "reload", 5*time.Second, "how often to look for changes")
 	cmd.Flags().IntVar(&flags.connections, "max-connections", 8192, "connections that are open at once; more wait")
 	cmd.Flags().IntVar(&flags.perAddress, "max-connections-per-address", 2048,

@@ -32,12 +32,15 @@ func ctrcfgRenderCommand() *cobra.Command {
 		Long: "Make MachineConfigs of ContainerRuntimeConfigs.\n" +
 			"FILE holds them, and MachineConfigPools: then their labels decide which is for which pool.\n" +
 			"Without pools all are for --role.",
+		Example: "  pivotctl ctrcfg render --role worker ctrcfg.yaml\n" +
+			"  pivotctl ctrcfg render pools.yaml ctrcfg.yaml -o ignition",
 		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
 	}
-	cmd.Flags().StringVar(&flags.role, "role", "", "role of the machines: worker, master or a pool's name")
-	cmd.Flags().StringVar(&flags.rendered, "rendered", "", "file with the pool's rendered MachineConfig, whose files are changed")
-	cmd.Flags().StringVarP(&flags.format, "output", "o", "yaml", "yaml|json: the MachineConfigs; ignition: their Ignition configs alone")
+	cmd.Flags().StringVar(&flags.role, "role", "", "`ROLE` of the machines: worker, master or a pool's name")
+	cli.Suggest(cmd, "role", "master", "worker")
+	cmd.Flags().StringVar(&flags.rendered, "rendered", "", "`FILE` with the pool's rendered MachineConfig, whose files are changed")
+	addManifestOutput(cmd, &flags.format, "form of the MachineConfigs; ignition: their Ignition configs alone")
 	return cmd
 }
 

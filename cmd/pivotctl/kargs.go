@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/pinning"
@@ -22,10 +23,15 @@ func kargsDiffCommand() *cobra.Command {
 	var out cli.Output
 	var booted, old, wanted, deleted, legacy string
 	cmd := &cobra.Command{
-		Use:   "diff --booted LINE",
-		Short: "Work out the command line that a change makes",
-		Args:  cli.Usage(cobra.NoArgs),
+		Use:     "diff --booted LINE",
+		Short:   "Work out the command line that a change makes",
+		Example: "  pivotctl kargs diff --booted 'root=LABEL=root rw quiet' --new '[\"nosmt\"]' --delete '[\"quiet\"]'",
+		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("booted") { // an empty line would lose root=
+				return fault.New(fault.Usage, "no --booted given").
+					WithHint("it is the line to change: the options of a file in /boot/loader/entries")
+			}
 			var change kargs.Change
 			for _, list := range []struct {
 				flag, text string
@@ -47,12 +53,12 @@ func kargsDiffCommand() *cobra.Command {
 			return out.Write(cmd.OutOrStdout(), result, func(w io.Writer) { fmt.Fprintln(w, result.Final) })
 		},
 	}
-	out.Add(cmd)
-	cmd.Flags().StringVar(&booted, "booted", "", "options of the boot entry")
-	cmd.Flags().StringVar(&old, "old", "[]", "JSON array: arguments wanted before")
-	cmd.Flags().StringVar(&wanted, "new", "[]", "JSON array: arguments wanted now")
-	cmd.Flags().StringVar(&deleted, "delete", "[]", "JSON array: arguments to remove")
-	cmd.Flags().StringVar(&legacy, "legacy", "", "file of lines ADD ARG and DELETE ARG, as /etc/pivot/kernel-args")
+	out.Add(cmd, api.KargsDiff)
+	cmd.Flags().StringVar(&booted, "booted", "", "options of the boot entry, one `LINE`")
+	cmd.Flags().StringVar(&old, "old", "[]", "`JSON` array: arguments wanted before")
+	cmd.Flags().StringVar(&wanted, "new", "[]", "`JSON` array: arguments wanted now")
+	cmd.Flags().StringVar(&deleted, "delete", "[]", "`JSON` array: arguments to remove")
+	cmd.Flags().StringVar(&legacy, "legacy", "", "`FILE` of lines ADD ARG and DELETE ARG, as /etc/pivot/kernel-args")
 	return cmd
 }
 
@@ -78,7 +84,7 @@ func addLegacy(change *kargs.Change, file string) error {
 func argumentList(flag, text string) (kargs.Line, error) {
 	var entries []string
 	if err := json.Unmarshal([]byte(text), &entries); err != nil {
-		return nil, fault.New(fault.Usage, "cannot use --%s: not a JSON array of strings: %w", flag, err)
+		return nil, fault.New(fault.Usage, "cannot use --%s=%s: it is not a JSON array of strings, as [\"nosmt\"]", flag, text)
 	}
 	var line kargs.Line
 	for _, entry := range entries {
@@ -90,23 +96,25 @@ func argumentList(flag, text string) (kargs.Line, error) {
 func kargsCheckCommand() *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
-		Use:   "check ARG…",
-		Short: "Check kernel arguments against grammar and policy",
-		Args:  cli.Usage(cobra.MinimumNArgs(1)),
+		Use:     "check ARG…",
+		Short:   "Check kernel arguments against grammar and policy",
+		Example: "  pivotctl kargs check nosmt mitigations=off",
+		Args:    cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return tell(cmd.OutOrStdout(), out, kargs.Check(args...))
 		},
 	}
-	out.Add(cmd)
+	out.Add(cmd, api.Check)
 	return cmd
 }
 
 func cpusetCommand() *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
-		Use:   "cpuset SET",
-		Short: "Parse a CPU set and show its canonical form",
-		Args:  cli.Usage(cobra.ExactArgs(1)),
+		Use:     "cpuset SET",
+		Short:   "Parse a CPU set and show its canonical form",
+		Example: "  pivotctl pinning cpuset 0-1,52-53",
+		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := pinning.ParseCPUSet(args[0])
 			if err != nil {
@@ -120,6 +128,6 @@ func cpusetCommand() *cobra.Command {
 			return out.Write(cmd.OutOrStdout(), result, func(w io.Writer) { fmt.Fprintln(w, result.Canonical) })
 		},
 	}
-	out.Add(cmd)
+	out.Add(cmd, api.CPUSet)
 	return cmd
 }

@@ -11,16 +11,17 @@ import (
 	"machine-pivot/internal/cli"
 )
 
-// version is stamped by the build.
-var version = "0-unknown"
+// version and commit are stamped by the build.
+var version, commit = "0-unknown", ""
 
 func main() {
-	if status := cli.Run(rootCommand(version)); status != 0 {
+	if status := cli.Run(rootCommand(cli.Build{Version: version, Commit: commit})); status != 0 {
 		os.Exit(status)
 	}
 }
 
-func rootCommand(version string) *cobra.Command {
-	return cli.Root("pivotctl", version, "Write, check and serve what image-based hosts are configured by",
-		configCommand(), ctrcfgCommand(), pinningCommand(), kargsCommand())
+func rootCommand(build cli.Build) *cobra.Command {
+	commands := []*cobra.Command{configCommand(), ctrcfgCommand(), pinningCommand(), kargsCommand()}
+	commands = append(commands, cli.Elsewhere("pivot", "for machines", "firstboot", "rebase", "rollback", "plan", "status", "verify", "image", "wait")...)
+	return cli.Root("pivotctl", build, "Write, check and serve what image-based hosts are configured by", commands...)
 }

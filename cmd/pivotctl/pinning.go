@@ -32,15 +32,19 @@ func pinningGenerateCommand() *cobra.Command {
 		Short: "Write the files of CPU partitioning, as a MachineConfig or below a directory",
 		Long: "Write the files of CPU partitioning, as a MachineConfig or below a directory.\n" +
 			"Without --cpuset the feature is off: nothing is written.",
-		Args: cli.Usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
+		Example: "  pivotctl pinning generate --role worker --cpuset management=0-1,52-53",
+		Args:    cli.Usage(cobra.NoArgs),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
 	}
-	cmd.Flags().StringVar(&flags.role, "role", "", "role of the machines: master, worker or a pool's name")
-	cmd.Flags().StringArrayVar(&flags.cpusets, "cpuset", nil, "CPUs of a workload, as management=0-1,52-53 (repeatable)")
-	cmd.Flags().StringVar(&flags.name, "name", "", "name of the MachineConfig (default 02-ROLE-workload-partitioning)")
-	cmd.Flags().StringVar(&flags.dropIn, "drop-in", filepath.Base(pinning.DropInPath), "name of CRI-O's drop-in")
-	cmd.Flags().StringVar(&flags.directory, "directory", "", "write the plain files below this directory instead")
-	cmd.Flags().StringVarP(&flags.format, "output", "o", "yaml", "yaml|json: the MachineConfig; ignition: its Ignition config alone")
+	cmd.Flags().StringVar(&flags.role, "role", "", "`ROLE` of the machines: master, worker or a pool's name")
+	cli.Suggest(cmd, "role", "master", "worker")
+	cmd.Flags().StringArrayVar(&flags.cpusets, "cpuset", nil, "CPUs of a workload, `WORKLOAD=SET` as management=0-1,52-53 (repeatable)")
+	cli.Suggest(cmd, "cpuset", pinning.Management+"=")
+	cmd.Flags().StringVar(&flags.name, "name", "", "`NAME` of the MachineConfig (default 02-ROLE-workload-partitioning)")
+	cmd.Flags().StringVar(&flags.dropIn, "drop-in", filepath.Base(pinning.DropInPath), "`NAME` of CRI-O's drop-in")
+	cmd.Flags().StringVar(&flags.directory, "directory", "", "write the plain files below `DIR` instead")
+	cli.Directories(cmd, "directory")
+	addManifestOutput(cmd, &flags.format, "form of the MachineConfig; ignition: its Ignition config alone")
 	return cmd
 }
 
@@ -77,16 +81,18 @@ func (f *generateFlags) run(cmd *cobra.Command) error {
 	return writeManifest(cmd.OutOrStdout(), machineconfig.Manifest{Name: name, Role: f.role, Files: files}, f.format)
 }
 
+// addManifestOutput adds the -o flag of a command that makes manifests.
+func addManifestOutput(cmd *cobra.Command, format *string, usage string) {
+	*format = "yaml"
+	cli.OneOf{Value: format, Allowed: []string{"yaml", "json", "ignition"}}.AddP(cmd, "output", "o", usage)
+}
+
 // writeManifest prints a manifest in the format asked for.
 func writeManifest(w io.Writer, m machineconfig.Manifest, format string) error {
 	if err := m.Check(); err != nil {
 		return fault.New(fault.Usage, "%w", err)
 	}
-	write, ok := map[string]func() ([]byte, error){"yaml": m.YAML, "json": m.JSON, "ignition": m.Ignition}[format]
-	if !ok {
-		return fault.New(fault.Usage, "cannot use --output=%s: it is yaml, json or ignition", format)
-	}
-	text, err := write()
+	text, err := map[string]func() ([]byte, error){"yaml": m.YAML, "json": m.JSON, "ignition": m.Ignition}[format]()
 	if err == nil {
 		_, err = w.Write(text)
 	}

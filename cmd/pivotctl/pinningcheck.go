@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/machineconfig"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
@@ -39,6 +40,8 @@ func pinningCheckCommand() *cobra.Command {
 		Long: "Hold CPU partitioning against CRI-O's rules, kubelet's CPU manager and the CPUs after a reboot.\n" +
 			"FILE is a CRI-O drop-in, kubelet's file, its configuration, its cpu_manager_state, MachineConfigs, or a KubeletConfig.\n" +
 			"Without FILE the machine below --root is checked, with all that CRI-O reads there.",
+		Example: "  pivotctl pinning check\n" +
+			"  pivotctl pinning check --online 0-63 --role worker conf/pinning.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			input, err := flags.input(cmd, args)
 			if err != nil {
@@ -47,11 +50,13 @@ func pinningCheckCommand() *cobra.Command {
 			return flags.report(cmd.OutOrStdout(), pinning.Inspect(input))
 		},
 	}
-	flags.Add(cmd)
-	cmd.Flags().StringVar(&flags.root, "root", "/", "root directory of the machine")
-	cmd.Flags().StringVar(&flags.online, "online", "", "CPUs that the machine has, instead of those below --root")
-	cmd.Flags().StringVar(&flags.cmdline, "cmdline", "", "kernel command line of the next boot, instead of the boot entry's")
-	cmd.Flags().StringVar(&flags.role, "role", "", "of the MachineConfigs only those that machines of this role get")
+	flags.Add(cmd, api.Partition)
+	cmd.Flags().StringVar(&flags.root, "root", "/", "root `DIR` of the machine")
+	cli.Directories(cmd, "root")
+	cmd.Flags().StringVar(&flags.online, "online", "", "`SET` of CPUs that the machine has, instead of those below --root")
+	cmd.Flags().StringVar(&flags.cmdline, "cmdline", "", "kernel command `LINE` of the next boot, instead of the boot entry's")
+	cmd.Flags().StringVar(&flags.role, "role", "", "of the MachineConfigs only those that machines of this `ROLE` get")
+	cli.Suggest(cmd, "role", "master", "worker")
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/pods"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
@@ -22,6 +23,11 @@ type mutateFlags struct {
 	inPlace        bool
 	shares, syntax string
 	namespaces     []string
+}
+
+// mutation is what became of all manifests.
+type mutation struct {
+	Manifests []mutated `json:"manifests"`
 }
 
 // mutated is a manifest with what became of it.
@@ -42,6 +48,8 @@ func pinningMutateCommand() *cobra.Command {
 		Long: "Change static pod manifests as a kubelet with workload partitioning does: CPU requests become requests of\n" +
 			"the workload's resource, and CRI-O gets the CPU shares of each container by an annotation.\n" +
 			"The manifests are printed; with --in-place they are replaced, all or, if one is refused, none.",
+		Example: "  pivotctl pinning mutate etcd-pod.yaml\n" +
+			"  pivotctl pinning mutate --in-place /etc/kubernetes/manifests/etcd-pod.yaml",
 		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options, err := flags.options()
@@ -51,23 +59,20 @@ func pinningMutateCommand() *cobra.Command {
 			return flags.run(cmd, args, options)
 		},
 	}
-	flags.Output.Add(cmd)
-	cmd.Flags().Lookup("output").Usage = "text: the manifests; json: each decision with its reason"
+	flags.Output.Add(cmd, api.Mutation)
+	cmd.Flags().Lookup("output").Usage = "text: the manifests; json, yaml: each decision with its reason"
 	cmd.Flags().BoolVar(&flags.inPlace, "in-place", false, "replace the files")
-	cmd.Flags().StringVar(&flags.shares, "shares", "kubelet", "CPU shares of 400m: kubelet for 409, enhancement for 400")
-	cmd.Flags().StringVar(&flags.syntax, "syntax", "json", "of the annotations: json, or plain for CRI-O 1.21.0")
-	cmd.Flags().StringArrayVar(&flags.namespaces, "namespaces", nil, "file with namespaces: refuse workloads that they do not allow (repeatable)")
+	flags.shares, flags.syntax = "kubelet", "json"
+	cli.OneOf{Value: &flags.shares, Allowed: []string{"kubelet", "enhancement"}}.Add(cmd, "shares", "CPU shares of 400m: kubelet for 409, enhancement for 400")
+	cli.OneOf{Value: &flags.syntax, Allowed: []string{"json", "plain"}}.Add(cmd, "syntax", "of the annotations: json, or plain for CRI-O 1.21.0")
+	cmd.Flags().StringArrayVar(&flags.namespaces, "namespaces", nil, "`FILE` with namespaces: refuse workloads that they do not allow (repeatable)")
 	return cmd
 }
 
 func (f *mutateFlags) options() (pods.Options, error) {
-	var o pods.Options
-	var ok bool
-	if o.Shares, ok = map[string]func(int64) int64{"kubelet": pods.Shares, "enhancement": pods.SeedShares}[f.shares]; !ok {
-		return o, fault.New(fault.Usage, "cannot use --shares=%s: it is kubelet or enhancement", f.shares)
-	}
-	if o.Syntax, ok = map[string]pods.Syntax{"json": pods.JSONSyntax, "plain": pods.PlainSyntax}[f.syntax]; !ok {
-		return o, fault.New(fault.Usage, "cannot use --syntax=%s: it is json or plain", f.syntax)
+	o := pods.Options{
+		Shares: map[string]func(int64) int64{"kubelet": pods.Shares, "enhancement": pods.SeedShares}[f.shares],
+		Syntax: map[string]pods.Syntax{"json": pods.JSONSyntax, "plain": pods.PlainSyntax}[f.syntax],
 	}
 	for _, file := range f.namespaces {
 		data, err := os.ReadFile(file)
@@ -113,7 +118,7 @@ func (f *mutateFlags) run(cmd *cobra.Command, args []string, o pods.Options) err
 	if !f.inPlace {
 		text = func(io.Writer) { writeMutated(cmd.OutOrStdout(), all) } // documents, as they are
 	}
-	if err := f.Write(cmd.OutOrStdout(), all, text); err != nil {
+	if err := f.Write(cmd.OutOrStdout(), mutation{all}, text); err != nil {
 		return err
 	}
 	if refused {

@@ -4,12 +4,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -19,41 +21,45 @@ import (
 )
 
 // Root makes a program of its commands.
-func Root(name, version, short string, commands ...*cobra.Command) *cobra.Command {
+func Root(name string, build Build, short string, commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:           name,
 		Short:         short,
-		Version:       version,
+		Version:       build.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          Usage(cobra.NoArgs),
+		Args:          unknownCommand,
 		RunE:          help,
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fault.New(fault.Usage, "%w", err).WithHint("see %s --help", cmd.CommandPath())
-	})
-	root.AddCommand(commands...)
+	root.SetFlagErrorFunc(wrongFlag)
+	root.AddCommand(append(commands, versionCommand(name, build))...)
+	completeArguments(root)
 	return root
 }
 
 // Group is a command that only holds others; a wrong name below it is a usage error.
 func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: Usage(cobra.NoArgs), RunE: help}
+	cmd := &cobra.Command{Use: use, Short: short, Args: unknownCommand, RunE: help}
 	cmd.AddCommand(commands...)
 	return cmd
 }
 
-func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-
-// Usage makes a wrong number of arguments a usage error.
-func Usage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return fault.New(fault.Usage, "%w", err).WithHint("see %s --help", cmd.CommandPath())
-		}
-		return nil
+// Elsewhere are commands of another program, for each of which this one says so. What
+// was one program is two, and who works with both confuses them.
+func Elsewhere(program, purpose string, names ...string) (commands []*cobra.Command) {
+	for _, name := range names {
+		commands = append(commands, &cobra.Command{
+			Use: name, Hidden: true, DisableFlagParsing: true,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return fault.New(fault.Usage, "%s has no command %s", cmd.Root().Name(), name).
+					WithHint("%s has it, the program %s: %s", program, purpose, strings.Join(append([]string{program, name}, args...), " "))
+			},
+		})
 	}
+	return commands
 }
+
+func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
 // Run runs a program until it ends or is told to, by SIGINT or SIGTERM, and returns
 // its exit status. A failure is told on stderr.
@@ -61,22 +67,52 @@ func Run(root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root.SetErr(printable.Writer(os.Stderr)) // documents for programs go to stdout only
-	if err := root.ExecuteContext(ctx); err != nil {
-		return report(root.Name(), err)
+	if cmd, err := root.ExecuteContextC(ctx); err != nil {
+		return report(cmd, stopped(ctx, cmd, err))
 	}
 	return 0
 }
 
+// stoppedKey is the annotation of a command that says what it leaves when it is stopped.
+const stoppedKey = "pivot/stopped"
+
+// WhenStopped sets what a command leaves when it is stopped, and how to go on. Without
+// it a command changes nothing.
+func WhenStopped(cmd *cobra.Command, left string) { annotate(cmd, stoppedKey, left) }
+
+func annotate(cmd *cobra.Command, key, value string) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[key] = value
+}
+
+// stopped is the failure of a command that was told to stop, with what it leaves. How far
+// it was does not matter to who stopped it.
+func stopped(ctx context.Context, cmd *cobra.Command, err error) error {
+	_, told := errors.AsType[Reported](err)
+	if _, status := errors.AsType[ExitStatus](err); told || status || ctx.Err() == nil {
+		return err
+	}
+	return fault.New(fault.Unavailable, "stopped: %w", context.Cause(ctx)).
+		WithHint("%s", cmp.Or(cmd.Annotations[stoppedKey], "nothing was changed"))
+}
+
 // report tells a person what failed, unless that is told already, and returns
 // the exit status that stands for it.
-func report(program string, err error) int {
+func report(cmd *cobra.Command, err error) int {
+	program := cmd.Root().Name()
 	err = permitted(err)
 	if status, ok := errors.AsType[ExitStatus](err); ok {
 		return int(status)
 	}
 	if _, ok := errors.AsType[Reported](err); !ok {
 		fmt.Fprintln(os.Stderr, program+": error:", printable.Text(err.Error()))
-		if hint := fault.HintOf(err); hint != "" {
+		hint := fault.HintOf(err)
+		if hint == "" && fault.KindOf(err) == fault.Usage {
+			hint = "see " + cmd.CommandPath() + " --help"
+		}
+		if hint != "" {
 			fmt.Fprintln(os.Stderr, program+": hint:", printable.Text(hint))
 		}
 	}

@@ -130,6 +130,10 @@ func (h *Host) optional(path string) (string, error) {
 
 func (h *Host) readLine(path string) (string, error) {
 	data, err := os.ReadFile(h.Path(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fault.New(fault.Refused, "cannot observe the host: %w", err).
+			WithHint("is %s the root directory of a machine, with /proc and /sys below it?", h.Root)
+	}
 	if err != nil {
 		return "", fmt.Errorf("cannot observe the host: %w", err)
 	}

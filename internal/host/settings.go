@@ -158,13 +158,6 @@ func (s *Settings) setMetrics(path string) error {
 	return nil
 }
 
-// ParseRebootMethod reads a method by its name.
-func ParseRebootMethod(name string) (RebootMethod, error) {
-	var s Settings
-	err := s.set("reboot-method", name)
-	return s.RebootMethod, err
-}
-
 // choose sets a setting to one of the values that it can have.
 func choose[T ~string](setting *T, value string, allowed ...T) error {
 	if !slices.Contains(allowed, T(value)) {

@@ -217,6 +217,9 @@ func testFaults(t *testing.T, img *spoilt) {
 				h.puller.Patience = 500 * time.Millisecond
 			}
 			h.faulty(t, img, image, c.want)
+			if strings.HasPrefix(name, "stall") && !strings.Contains(h.told(), "which has sent nothing for 125ms; it is given until ") {
+				t.Errorf("of a layer that does not come it is said %s", h.told())
+			}
 		})
 	}
 }

@@ -39,6 +39,13 @@ func (h *host) note(message string) {
 	h.notes = append(h.notes, message)
 }
 
+// told is what was noted so far.
+func (h *host) told() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Join(h.notes, "\n")
+}
+
 // newHost starts a registry and gives a host its CA and pull secret.
 func newHost(t *testing.T, opts registry.Options) *host {
 	t.Helper()

@@ -109,6 +109,10 @@ func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(
 	return i.result, nil
 }
 
+// Refusal is why the image cannot be imported for the machine that images are for, as
+// far as manifest and config tell; nil if they tell nothing against it.
+func (o *Opened) Refusal() error { return o.importable() }
+
 // importable refuses an image for another architecture, and one whose label names a layer
 // that it does not have.
 func (o *Opened) importable() error {
@@ -130,11 +134,13 @@ func end(ctx context.Context, target *ostree.Import, err error) error {
 	return target.Discard()
 }
 
-func (i *importer) run(ctx context.Context) (err error) {
+func (i *importer) run(ctx context.Context) error {
 	have := i.present(ctx, i.repo)
-	if i.progress.total, err = i.reckon(i.repo, have); err != nil {
+	bytes, err := i.reckon(i.repo, have)
+	if err != nil {
 		return err
 	}
+	i.progress.expect(bytes)
 	switch {
 	case i.Format.Native():
 		return i.native(ctx, have)

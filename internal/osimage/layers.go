@@ -22,6 +22,7 @@ func (i *importer) layers(ctx context.Context, have present, start func(n int) l
 	shared := layer.NewShared() // some 16 MiB, freed when all layers are read
 	group, ctx := guard.NewGroup(ctx)
 	group.Limit(maxLayers)
+	i.progress.layers(have.missing())
 	for n := range i.source.Layers {
 		if have.layers[n] {
 			continue
@@ -33,13 +34,20 @@ func (i *importer) layers(ctx context.Context, have present, start func(n int) l
 			err := i.source.ReadLayer(ctx, n, i.progress, func(blob io.ReadCloser) error {
 				return writing(layer.Read(ctx, blob, i.source.Layers[n].DiffID, start(n), shared))
 			})
+			if err == nil {
+				i.progress.layer()
+			}
 			if err == nil && done != nil {
 				err = done(ctx, n)
 			}
 			return i.label(n, err)
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	i.progress.writing()
+	return nil
 }
 
 // label adds the layer that an error is about.

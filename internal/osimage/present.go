@@ -17,6 +17,16 @@ type present struct {
 
 func (p present) all() bool { return !slices.Contains(p.layers, false) }
 
+// missing is how many layers have to be fetched.
+func (p present) missing() (n int) {
+	for _, there := range p.layers {
+		if !there {
+			n++
+		}
+	}
+	return n
+}
+
 // present finds out what need not be fetched.
 func (o *Opened) present(ctx context.Context, repo *ostree.Repo) present {
 	have := present{layers: make([]bool, len(o.Layers))}

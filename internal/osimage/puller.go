@@ -48,6 +48,8 @@ type Puller struct {
 type Progress struct {
 	FetchedBytes, TotalBytes int64 // of compressed layers; what is fetched again counts in both
 	Objects                  int   // ostree objects seen
+	Layers, TotalLayers      int   // that are whole, of those to be read
+	Writing                  bool  // all layers are read: the rest is this machine's
 	Done                     bool  // all is imported
 }
 

@@ -46,6 +46,13 @@ func JSON(document []byte) []byte {
 	return []byte(escaped(string(document), inJSON))
 }
 
+// YAML is a YAML document, the same to a program, in which whatever Line escapes is
+// escaped as YAML does it, which is in double quotes only: texts with such characters
+// must stand in them.
+func YAML(document []byte) []byte {
+	return []byte(escaped(string(document), inYAML))
+}
+
 // Writer escapes what is written to w, but for line feeds. Each Write is taken for
 // whole characters.
 func Writer(w io.Writer) io.Writer { return escapingWriter{w} }
@@ -95,6 +102,16 @@ func inJSON(r rune, raw string) string {
 	}
 	if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
 		return fmt.Sprintf(`\u%04x\u%04x`, high, low)
+	}
+	return fmt.Sprintf(`\u%04x`, r)
+}
+
+func inYAML(r rune, raw string) string {
+	switch {
+	case raw == "\n":
+		return raw
+	case r > 0xffff:
+		return fmt.Sprintf(`\U%08x`, r)
 	}
 	return fmt.Sprintf(`\u%04x`, r)
 }

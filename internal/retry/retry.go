@@ -33,6 +33,22 @@ func (p Policy) Wait(n int) time.Duration {
 	return wait - rand.N(wait/4+1)
 }
 
+// Pause is the wait between two tries.
+type Pause struct {
+	Try   int           // that failed, from 1
+	Wait  time.Duration // until the next one
+	Until time.Time     // no try begins later; zero if that is not bounded
+}
+
+// String is the pause for people.
+func (p Pause) String() string {
+	text := fmt.Sprintf("try %d failed, next in %s", p.Try, p.Wait.Round(time.Millisecond))
+	if !p.Until.IsZero() {
+		text += ", and so on until " + p.Until.Format("15:04:05")
+	}
+	return text
+}
+
 // Pause waits, or fails when the context ends.
 func (p Policy) Pause(ctx context.Context, d time.Duration) error {
 	if p.Sleep != nil {
@@ -45,7 +61,7 @@ func (p Policy) Pause(ctx context.Context, d time.Duration) error {
 // policy allows no further try. waiting, unless nil, is called before each wait with the
 // failure that causes it. The error is the last failure; if the context ended during a
 // wait, the cause of that stands before it.
-func (p Policy) Do(ctx context.Context, waiting func(err error, try int, wait time.Duration), work func(context.Context) error) error {
+func (p Policy) Do(ctx context.Context, waiting func(error, Pause), work func(context.Context) error) error {
 	start := p.clock()
 	for try := 1; ; try++ {
 		err := work(ctx)
@@ -58,12 +74,21 @@ func (p Policy) Do(ctx context.Context, waiting func(err error, try int, wait ti
 				Err: fmt.Errorf("gave up after %d tries in %s: %w", try, took.Round(time.Second), err)}
 		}
 		if waiting != nil {
-			waiting(err, try, wait)
+			waiting(err, p.pauseAfter(try, wait, start))
 		}
 		if ended := p.Pause(ctx, wait); ended != nil {
 			return fmt.Errorf("%w (%w)", ended, err)
 		}
 	}
+}
+
+// pauseAfter is the wait after a try of a run that began at start.
+func (p Policy) pauseAfter(try int, wait time.Duration, start time.Time) Pause {
+	pause := Pause{Try: try, Wait: wait}
+	if p.Bound > 0 {
+		pause.Until = start.Add(p.Bound)
+	}
+	return pause
 }
 
 // allows reports whether the policy allows the nth try so long after the start.

@@ -95,9 +95,9 @@ func TestDoHasJitter(t *testing.T) {
 func TestDo(t *testing.T) {
 	p, _ := onClock(retry.Policy{First: time.Second, Cap: time.Second, Tries: 10})
 	tries, reported := 0, 0
-	waiting := func(err error, try int, wait time.Duration) {
-		if reported++; try != reported || wait > time.Second || fault.KindOf(err) != fault.Unavailable {
-			t.Errorf("wait %d: %v, %d, %s", reported, err, try, wait)
+	waiting := func(err error, pause retry.Pause) {
+		if reported++; pause.Try != reported || pause.Wait > time.Second || !pause.Until.IsZero() || fault.KindOf(err) != fault.Unavailable {
+			t.Errorf("wait %d: %v, %s", reported, err, pause)
 		}
 	}
 	err := p.Do(t.Context(), waiting, func(ctx context.Context) error {
@@ -121,7 +121,7 @@ func TestDoIsCancelled(t *testing.T) {
 	reason := fault.New(fault.Later, "the initramfs waits no longer")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	p := retry.Policy{First: time.Hour, Cap: time.Hour, Tries: 2}
-	err := p.Do(ctx, func(error, int, time.Duration) { cancel(reason) }, down)
+	err := p.Do(ctx, func(error, retry.Pause) { cancel(reason) }, down)
 	if !errors.Is(err, reason) || !strings.Contains(err.Error(), "connection refused") || fault.KindOf(err) != fault.Later {
 		t.Errorf("%v", err)
 	}

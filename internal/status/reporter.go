@@ -24,25 +24,18 @@ type Reporter struct {
 	// entered, a try fails or the run ends; "": none.
 	Metrics string
 
-	shown    time.Time // when progress was last shown
+	pace     pace
 	transfer Transfer
 }
 
-// progressEvery bounds how often progress is written, since each time costs a write of the
-// status file.
-const progressEvery = 500 * time.Millisecond
-
 // Emit shows an event. If the status cannot be written, that is logged and nothing fails.
 func (r *Reporter) Emit(e pivot.Event) {
-	if e.Kind == pivot.EventProgressed {
-		if now := r.Now(); now.Sub(r.shown) < progressEvery {
-			return
-		} else {
-			r.shown = now
-		}
+	now := r.Now()
+	if e.Kind == pivot.EventProgressed && !r.pace.due(now, e.Amount) {
+		return
 	}
 	s := Of(e)
-	r.Notify(printable.Line(r.sentence(e))) // in systemd's protocol another line would be another message
+	r.Notify(printable.Line(r.sentence(now, e))) // in systemd's protocol another line would be another message
 	r.line(e)
 	if err := s.Write(r.Root); err != nil && e.Kind != pivot.EventProgressed {
 		r.Log.WithError(err).Warn("the status is not kept")
@@ -60,10 +53,10 @@ func (r *Reporter) Emit(e pivot.Event) {
 }
 
 // sentence is the line that systemctl status shows.
-func (r *Reporter) sentence(e pivot.Event) string {
+func (r *Reporter) sentence(now time.Time, e pivot.Event) string {
 	switch e.Kind {
 	case pivot.EventProgressed:
-		return fmt.Sprintf("%s: %s", e.Step, r.transfer.Text(r.shown, e.Done, e.Total))
+		return fmt.Sprintf("%s: %s", e.Step, r.transfer.Text(now, e.Amount))
 	case pivot.EventWaiting:
 		return fmt.Sprintf("%s: %s: %v", e.Step, e.Message, e.Err)
 	case pivot.EventFailing:
@@ -104,6 +97,3 @@ func summary(r pivot.Record) string {
 	}
 	return text
 }
-
-// size is a number of bytes in MB.
-func size(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

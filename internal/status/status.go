@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 )
@@ -37,9 +38,7 @@ func Of(e pivot.Event) Status {
 		Phase: e.Record.Phase, Step: e.Step, Attempt: e.Record.Attempt, Target: e.Record.Target,
 		Error: e.Record.Error, Started: e.Record.Started, Phases: e.Record.Phases, History: e.Record.History,
 	}
-	if e.Total > 0 {
-		s.Percent = int(100 * e.Done / e.Total)
-	}
+	s.Percent = e.Amount.Percent()
 	if s.Phases == nil {
 		s.Phases = []pivot.Duration{}
 	}
@@ -55,7 +54,7 @@ const path = "run/pivot/status.json"
 
 // Write replaces the status file of this boot.
 func (s Status) Write(root string) error {
-	data, err := json.MarshalIndent(s, "", "  ")
+	data, err := api.MarshalIndent(api.Status, s)
 	if err != nil {
 		return fmt.Errorf("cannot write status: %w", err)
 	}
@@ -63,7 +62,7 @@ func (s Status) Write(root string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("cannot write status: %w", err)
 	}
-	return hostfiles.Replace(hostfiles.OS{}, file, append(data, '\n'), 0o644)
+	return hostfiles.Replace(hostfiles.OS{}, file, data, 0o644)
 }
 
 // Read returns the status of this boot's last run or, if there was none, that of an earlier

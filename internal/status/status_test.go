@@ -35,7 +35,11 @@ func TestEvents(t *testing.T) {
 	record := pivot.Record{Phase: pivot.PhaseApplying, Attempt: 1}
 	r.Emit(pivot.Event{Kind: pivot.EventBegan, Step: pivot.StepPull, Message: "pulling x", Record: record})
 	for done := range int64(20) {
-		r.Emit(pivot.Event{Kind: pivot.EventProgressed, Step: pivot.StepPull, Done: done * 1e6, Total: 20e6, Record: record})
+		r.Emit(pivot.Event{Kind: pivot.EventProgressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Fetching, Done: done * 1e6, Total: 20e6}, Record: record})
+	}
+	r.Emit(pivot.Event{Kind: pivot.EventProgressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Writing, Done: 20e6, Total: 20e6}, Record: record})
+	if last := (*told)[len(*told)-1]; last != "pull: writing, 20.0 MB fetched" {
+		t.Errorf("systemd was told last %q", last)
 	}
 	r.Emit(pivot.Event{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed, next in 1s", Record: record})
 	record.Error, record.Phase = pivot.FailureOf(err), pivot.PhaseFailed

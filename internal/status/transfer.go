@@ -2,7 +2,12 @@ package status
 
 import (
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/docker/go-units"
+
+	"machine-pivot/pivot"
 )
 
 // Transfer is the progress of a download. Its rate is that of the last seconds, so that a
@@ -19,23 +24,35 @@ type sample struct {
 // rateOver is the time over which the rate is taken.
 const rateOver = 10 * time.Second
 
-// Text is a line with percent, bytes, rate and time left. done and total are in bytes;
-// total is 0 if it is not known.
-func (t *Transfer) Text(now time.Time, done, total int64) string {
-	rate := t.rate(now, done)
-	text := size(done)
-	if total > 0 {
-		text = fmt.Sprintf("%d%%, %s of %s", 100*done/total, size(done), size(total))
+// Text is one line: percent, bytes done and in all, rate and time left, or that nothing
+// is fetched any more.
+func (t *Transfer) Text(now time.Time, a pivot.Amount) string {
+	return strings.Join(t.fields(now, a), ", ")
+}
+
+// fields are those of Text, the most important first.
+func (t *Transfer) fields(now time.Time, a pivot.Amount) []string {
+	rate := t.rate(now, a.Done)
+	if a.Stage == pivot.Writing {
+		return []string{string(a.Stage), size(a.Done) + " fetched"}
 	}
+	if a.Total <= 0 {
+		return append([]string{size(a.Done)}, speed(rate)...)
+	}
+	fields := append([]string{fmt.Sprintf("%d%%", a.Percent()), size(a.Done) + " of " + size(a.Total)}, speed(rate)...)
+	if rate > 0 && a.Total > a.Done {
+		left := time.Duration(float64(a.Total-a.Done) / rate * float64(time.Second))
+		fields = append(fields, left.Round(time.Second).String()+" left")
+	}
+	return fields
+}
+
+// speed is a rate for people, if there is one yet.
+func speed(rate float64) []string {
 	if rate <= 0 {
-		return text
+		return nil
 	}
-	text += fmt.Sprintf(", %s/s", size(int64(rate)))
-	if total > done {
-		left := time.Duration(float64(total-done) / rate * float64(time.Second))
-		text += fmt.Sprintf(", %s left", left.Round(time.Second))
-	}
-	return text
+	return []string{size(int64(rate)) + "/s"}
 }
 
 // rate is in bytes per second; 0 if it is not known yet.
@@ -53,4 +70,9 @@ func (t *Transfer) rate(now time.Time, done int64) float64 {
 		return 0
 	}
 	return float64(done-first.done) / seconds
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	return units.CustomSize("%.1f %s", float64(n), 1000, []string{"B", "kB", "MB", "GB", "TB"})
 }

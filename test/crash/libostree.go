@@ -32,7 +32,7 @@ func (m *Machine) Check(ctx context.Context, _ pivot.Image) error { return ctx.E
 
 // Import implements pivot.Images: the repository is whole or lacks the
 // commit, so that half an import is none.
-func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(done, total int64)) (pivot.Image, error) {
+func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(pivot.Amount)) (pivot.Image, error) {
 	image.Commit, image.Version = commitB, "B.2"
 	if m.built {
 		image.Container = "ostree-unverified-registry:" + image.Reference

@@ -36,6 +36,14 @@ func Root(t testing.TB) {
 	}
 }
 
+// Program needs a program.
+func Program(t testing.TB, name string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		Lacking(t, "needs "+name+": "+err.Error())
+	}
+}
+
 // Lacking skips the test for a reason, or fails it under CI=true.
 func Lacking(t testing.TB, reason string) {
 	t.Helper()

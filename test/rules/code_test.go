@@ -166,7 +166,7 @@ func TestGoroutinesOfAnImport(t *testing.T) {
 
 // TestNoGlobalState allows package-level variables only for what the language
 // has no constants for: errors, expressions, embedded files, tables that nothing
-// assigns to, interface assertions, and the version that the linker sets.
+// assigns to, interface assertions, and the version and commit that the linker sets.
 func TestNoGlobalState(t *testing.T) {
 	tables := map[string]map[string]bool{} // by directory and name
 	files := sources(t)
@@ -184,7 +184,7 @@ func TestNoGlobalState(t *testing.T) {
 				}
 				for i, name := range v.Names {
 					switch {
-					case name.Name == "_", f.main && name.Name == "version", i < len(v.Values) && constant(v.Values[i]):
+					case name.Name == "_", f.main && (name.Name == "version" || name.Name == "commit"), i < len(v.Values) && constant(v.Values[i]):
 					case i < len(v.Values) && table(v.Values[i]):
 						if tables[dir] == nil {
 							tables[dir] = map[string]bool{}

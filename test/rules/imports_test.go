@@ -36,6 +36,7 @@ var (
 var importTable = map[string]rule{
 	// Values: no package of ours beyond values, and nothing of the world.
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
+	"api":              {never: slices.Concat(processes, commandLine, world)},
 	"retry":            {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"printable":        {never: slices.Concat(processes, commandLine, world)},
 	"problem":          {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
@@ -89,13 +90,13 @@ var importTable = map[string]rule{
 	"host":      {ours: append([]string{"ostree", "pivot"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable"}, never: slices.Concat(processes, commandLine, world)},
-	"status":    {ours: []string{"pivot", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
+	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 
 	"firstboot": {ours: all, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},
 
 	"cmd/pivotctl": {ours: all, foreign: true, never: processes},
-	"cli":          {ours: []string{"fault", "printable", "pinning"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
+	"cli":          {ours: []string{"api", "fault", "printable", "pinning"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
 }
 
 func TestImports(t *testing.T) {

@@ -3,6 +3,8 @@
 //
 //	exits STATUS COMMAND ARG…   runs a command and requires its exit status
 //	envsubst FILE…              replaces variables in files
+//	documents KIND FILE         each line of the file is such a document
+//	document KIND FILE          the file holds a document of that kind, as its schema says
 //	[root]                      the script runs as root
 package script
 
@@ -14,6 +16,9 @@ import (
 	"strconv"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"machine-pivot/internal/api"
+	"machine-pivot/test/schema"
 )
 
 // Params are the parameters for the scripts in a directory. UPDATE_SCRIPTS=1 writes
@@ -25,8 +30,10 @@ func Params(dir string) testscript.Params {
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Condition:           condition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":    exits,
-			"envsubst": envsubst,
+			"exits":     exits,
+			"envsubst":  envsubst,
+			"document":  document,
+			"documents": documents,
 		},
 	}
 }
@@ -36,6 +43,20 @@ func condition(name string) (bool, error) {
 		return false, fmt.Errorf("unknown condition %q", name)
 	}
 	return os.Geteuid() == 0, nil
+}
+
+func document(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: document KIND FILE")
+	}
+	ts.Check(schema.Validate(api.Kind(args[0]), []byte(ts.ReadFile(args[1]))))
+}
+
+func documents(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: documents KIND FILE")
+	}
+	ts.Check(schema.ValidateLines(api.Kind(args[0]), []byte(ts.ReadFile(args[1]))))
 }
 
 func envsubst(ts *testscript.TestScript, neg bool, args []string) {

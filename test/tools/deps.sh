@@ -14,6 +14,7 @@ needs() {
 	ostree                             ostree           the tests against a real ostree
 	/usr/lib/dracut/modules.d/30ignition/ignition ignition the boot tests, and the test that lets it apply what pivot makes for it
 	systemd-analyze                    systemd          the check of the systemd units
+	mandoc                             mandoc           the check of the manual pages
 	mmdebstrap                         mmdebstrap       the guest of the boot tests
 	mkfs.ext4                          e2fsprogs        the disks of the boot tests
 	debugfs                            e2fsprogs        the disks of the boot tests

@@ -1,11 +1,13 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	"go.podman.io/image/v5/types"
@@ -26,7 +28,12 @@ type download struct {
 func (b *blob) newDownload() *download {
 	b.source = b.image.connection.source()
 	d := &download{source: b.source, blob: b.BlobInfo}
-	d.ctx, d.watch = newWatch(b.ctx, b.image.host.maxSilence())
+	host := b.image.host
+	d.ctx, d.watch = newWatch(b.ctx, host.maxSilence(), host.soon(), func() {
+		until := time.Now().Add(host.maxSilence() - host.soon())
+		host.note("layer %s: waiting for %s, which has sent nothing for %s; it is given until %s",
+			b.Digest, cmp.Or(b.image.classifier.ref.Host(), b.image.classifier.ref.Name()), host.soon(), until.Format("15:04:05"))
+	})
 	return d
 }
 

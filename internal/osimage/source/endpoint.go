@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
@@ -177,10 +178,16 @@ func passedOver(endpoints []endpoint, failed []failure) []string {
 	return notes
 }
 
-// patiently bounds how long a registry may take for manifest, config and signatures.
+// patiently bounds how long a registry may take for what is small. Who waits longer than
+// a moment is told for whom, and until when.
 func (h *Host) patiently(ctx context.Context, at endpoint) (context.Context, context.CancelFunc) {
 	if !at.ref.Remote() {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, h.maxSilence(), errSilent)
+	until := time.Now().Add(h.maxSilence())
+	notice := time.AfterFunc(h.soon(), func() {
+		h.note("waiting for %s, which has not answered for %s; it is given until %s", at.ref.Host(), h.soon(), until.Format("15:04:05"))
+	})
+	ctx, cancel := context.WithDeadlineCause(ctx, until, errSilent)
+	return ctx, func() { notice.Stop(); cancel() }
 }

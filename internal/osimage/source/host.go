@@ -59,6 +59,12 @@ func (h *Host) maxSilence() time.Duration {
 	return defaultPatience
 }
 
+// silence is how long a registry may be silent before that is said, at most.
+const silence = 5 * time.Second
+
+// soon is how long a registry may be silent before that is said.
+func (h *Host) soon() time.Duration { return min(silence, h.maxSilence()/4) }
+
 func (h *Host) retryPolicy() retry.Policy {
 	if h.Retry.Tries > 0 {
 		return h.Retry

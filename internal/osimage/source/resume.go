@@ -159,7 +159,7 @@ func (b *blob) wait(err error) error {
 			Err: fmt.Errorf("gave up after %d tries: %w", b.failures, err)}
 	}
 	wait := policy.Wait(b.failures)
-	b.image.host.note("layer %s: %v; going on at byte %d of %d in %s", b.Digest, err, b.offset, b.Size, wait.Round(time.Millisecond))
+	b.image.host.note("layer %s: %v; going on at byte %d of %d in %s, try %d of %d", b.Digest, err, b.offset, b.Size, wait.Round(time.Millisecond), b.failures+1, policy.Tries)
 	if policy.Pause(b.ctx, wait) != nil {
 		return b.reading(b.ctx, err)
 	}

@@ -21,18 +21,22 @@ const minRate = 1 << 10
 type watch struct {
 	patience time.Duration
 	cancel   context.CancelCauseFunc
+	soon     time.Duration // how long an operation may take before that is said
+	say      func()
 
 	mu     sync.Mutex
+	quiet  *time.Timer   // until it is said
 	timer  *time.Timer   // of the operation under way, else nil
 	start  time.Time     // of that operation
 	waited time.Duration // before that operation, less what bytes took off
 	got    int           // bytes since waited was last 0
 }
 
-// newWatch returns the context that the watch cancels. stop must be called in the end.
-func newWatch(ctx context.Context, patience time.Duration) (context.Context, *watch) {
+// newWatch returns the context that the watch cancels; stop must be called in the end.
+// say is called when an operation takes longer than soon, by another goroutine.
+func newWatch(ctx context.Context, patience, soon time.Duration, say func()) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{patience: patience, cancel: cancel}
+	w := &watch{patience: patience, cancel: cancel, soon: soon, say: say}
 	// Any answer shows that the registry is alive: after "429 Too Many Requests" the
 	// library waits, and it follows redirects, both within one operation.
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: w.alive}), w
@@ -42,6 +46,7 @@ func newWatch(ctx context.Context, patience time.Duration) (context.Context, *wa
 func (w *watch) during(operation func() int) {
 	w.mu.Lock()
 	w.start, w.timer = time.Now(), time.AfterFunc(w.patience-w.waited, w.giveUp)
+	w.quiet = time.AfterFunc(w.soon, w.say)
 	w.mu.Unlock()
 
 	n := operation()
@@ -49,6 +54,7 @@ func (w *watch) during(operation func() int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.timer.Stop()
+	w.quiet.Stop()
 	w.timer = nil
 	w.got += n
 	w.waited += time.Since(w.start) - time.Duration(n)*time.Second/minRate
@@ -63,6 +69,7 @@ func (w *watch) alive() {
 	defer w.mu.Unlock()
 	if w.timer != nil {
 		w.timer.Reset(w.patience)
+		w.quiet.Reset(w.soon)
 		w.start, w.waited, w.got = time.Now(), 0, 0
 	}
 }

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/internal/host"
+	"machine-pivot/pivot"
+)
+
+// completeImage has the shells offer the images that this machine knows for IMAGE, and
+// else files, for those on local media.
+func completeImage(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	root, err := cmd.Flags().GetString("root")
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return knownImages(root), cobra.ShellCompDirectiveDefault
+}
+
+// knownImages are the references of the images that a machine runs, will run or was
+// asked to run. What cannot be read names none.
+func knownImages(root string) []string {
+	var images []pivot.Image
+	if state, err := host.New(root).Observe(nil); err == nil {
+		images = append(images, state.Booted.Image, state.Default.Image)
+	}
+	if record, err := pivot.JournalIn(root).Load(); err == nil {
+		images = append(images, record.Target.Image)
+		for _, over := range record.History {
+			images = append(images, over.Image)
+		}
+	}
+	var names []string
+	for _, image := range images {
+		if name := image.Reference; name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/status"
+	"machine-pivot/pivot"
+)
+
+// progressFlags are the flags of the commands that pull.
+type progressFlags struct{ to descriptor }
+
+func (f *progressFlags) add(cmd *cobra.Command) {
+	cmd.Flags().Var(&f.to, "progress-fd", "write progress as JSON, a document on each line, to the open file descriptor `N`")
+	cli.Suggest(cmd, "progress-fd")
+}
+
+// logTo is the log of a command that pulls, and what shows its progress to people and,
+// if one is asked for, to a program.
+func (f *progressFlags) logTo(w io.Writer) (*logrus.Logger, pivot.Emit) {
+	screen := screenOf(os.Stderr)
+	if screen != nil {
+		w = screen
+	}
+	log := newLog(w)
+	display := &status.Display{Screen: screen, Log: log, Now: time.Now}
+	if f.to == 0 {
+		return log, display.Emit
+	}
+	stream := &status.Stream{W: f.to.open(), Now: time.Now, Lost: func(err error) {
+		log.WithError(err).Warn("nobody reads the progress any more")
+	}}
+	return log, status.Tee(display.Emit, stream.Emit)
+}
+
+// descriptor is a flag for a file descriptor that whoever started the program has opened;
+// 0 until it is set.
+type descriptor int
+
+// String implements pflag.Value.
+func (d *descriptor) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(*d))
+}
+
+// Type implements pflag.Value.
+func (*descriptor) Type() string { return "fd" }
+
+// Set implements pflag.Value.
+func (d *descriptor) Set(text string) error {
+	fd, err := strconv.Atoi(text)
+	if err != nil || fd <= 0 {
+		return errors.New("it is the number of a file descriptor, as 3")
+	}
+	mode, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return errors.New("it is not open")
+	}
+	if mode&unix.O_ACCMODE == unix.O_RDONLY {
+		return errors.New("it is not open for writing")
+	}
+	*d = descriptor(fd)
+	return nil
+}
+
+// patience is how long a reader of the progress may keep the program waiting.
+const patience = 5 * time.Second
+
+// open is what is written to. The programs that this one runs do not inherit it, so that a
+// reader sees its end.
+func (d *descriptor) open() io.Writer {
+	fd := int(*d)
+	unix.CloseOnExec(fd)
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err == nil {
+		switch stat.Mode & unix.S_IFMT {
+		case unix.S_IFIFO, unix.S_IFSOCK:
+			_ = unix.SetNonblock(fd, true) // else there are no deadlines, as for a file
+		}
+	}
+	return &impatient{os.NewFile(uintptr(fd), "progress")}
+}
+
+// impatient is a file whose writes end after a while.
+type impatient struct{ file *os.File }
+
+// Write implements io.Writer.
+func (f *impatient) Write(p []byte) (int, error) {
+	_ = f.file.SetWriteDeadline(time.Now().Add(patience)) // a file needs none
+	return f.file.Write(p)
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/retry"
+	"machine-pivot/internal/status"
+	"machine-pivot/pivot"
+)
+
+// waitEvery is how often the status is looked at.
+const waitEvery = 500 * time.Millisecond
+
+func waitCommand() *cobra.Command {
+	var flags hostFlags
+	phase := string(pivot.PhaseDone)
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "wait",
+		Short: "Wait until the transaction is done, committed or failed",
+		Long: "Wait until the transaction is done, committed or failed.\n" +
+			"What is done was committed, too. A transaction that fails while something else is waited for ends the\n" +
+			"wait with status 3, and a timeout with 69. Steps are told as they begin.",
+		Example: "  pivot wait --timeout 30m\n  pivot wait --for committed",
+		Args:    cli.Usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			machine, err := flags.machine(cmd)
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, timeout)
+				defer cancel()
+			}
+			told := ""
+			return waitFor(ctx, pivot.Phase(phase), machine.Status, func(s status.Status) {
+				if text := inShort(s); text != told {
+					told = text
+					fmt.Fprintln(cmd.ErrOrStderr(), "pivot: "+text)
+				}
+			})
+		},
+	}
+	flags.addRoot(cmd)
+	cli.OneOf{Value: &phase, Allowed: []string{string(pivot.PhaseDone), string(pivot.PhaseCommitted), string(pivot.PhaseFailed)}}.Add(cmd, "for", "what to wait for")
+	cmd.Flags().Var(cli.Wait{For: &timeout}, "timeout", "how long to wait at most; 0 is for ever")
+	cli.Suggest(cmd, "timeout")
+	return cmd
+}
+
+// waitFor looks at the status until it is of a phase.
+func waitFor(ctx context.Context, wanted pivot.Phase, look func() (status.Status, error), tell func(status.Status)) error {
+	for {
+		s, err := look()
+		if err != nil {
+			return err
+		}
+		tell(s)
+		switch {
+		case s.Phase == wanted, s.Phase == pivot.PhaseDone && wanted == pivot.PhaseCommitted:
+			return nil
+		case s.Phase == pivot.PhaseFailed:
+			return cli.ExitStatus(exitTransactionFailed)
+		}
+		if retry.Sleep(ctx, waitEvery) != nil {
+			return fault.New(fault.Unavailable, "stopped waiting for phase %s: the phase is %s", wanted, s.Phase).
+				WithHint("pivot status says more")
+		}
+	}
+}
+
+// inShort is where a transaction is, on a line.
+func inShort(s status.Status) string {
+	text := "phase " + string(s.Phase)
+	if s.Step != "" && (s.Phase == pivot.PhaseApplying || s.Phase == pivot.PhaseIdle) {
+		text += ", step " + string(s.Step)
+	}
+	return text
+}

@@ -1,0 +1,19 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"machine-pivot/test/script"
+)
+
+// TestWrongUses (D50): what each wrong use of the program says.
+func TestWrongUses(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "text"), "no: MachineConfig\n")
+	if err := os.Mkdir(filepath.Join(dir, "empty"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	script.WrongUses(t, "testdata/wrong.golden", dir, nil, 40)
+}

@@ -1,0 +1,65 @@
+// Package api is the form of the documents that pivot writes for programs: JSON objects
+// that say which version of which contract they follow. docs/schema has a JSON Schema
+// for each kind.
+//
+// Within a version keys are added, but none is removed, renamed or given another
+// meaning: a reader passes over keys that it does not know.
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// APIVersion is the version of all documents.
+const APIVersion = "pivot/v1"
+
+// Kind says which document it is. Its schema is docs/schema/KIND.json.
+type Kind string
+
+// The kinds of documents.
+const (
+	Check     Kind = "Check"     // pivotctl config validate, kargs check: whether input is right
+	CPUSet    Kind = "CPUSet"    // pivotctl pinning cpuset
+	Image     Kind = "Image"     // pivot image inspect
+	Import    Kind = "Import"    // pivot image import
+	KargsDiff Kind = "KargsDiff" // pivotctl kargs diff
+	Mutation  Kind = "Mutation"  // pivotctl pinning mutate
+	Partition Kind = "Partition" // pivotctl pinning check
+	Plan      Kind = "Plan"      // pivot plan, pivot apply --dry-run
+	Progress  Kind = "Progress"  // each line of --progress-fd
+	Update    Kind = "Update"    // pivotctl config diff
+	Status    Kind = "Status"    // pivot status, and /run/pivot/status.json
+	Version   Kind = "Version"   // pivot version, pivotctl version
+)
+
+// Marshal is the document of a value, which must become a JSON object, on one line.
+func Marshal(kind Kind, value any) ([]byte, error) {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, fmt.Errorf("cannot write document %s: %w", kind, err)
+	}
+	members, isObject := bytes.CutPrefix(body.Bytes(), []byte("{"))
+	if !isObject {
+		return nil, fmt.Errorf("cannot write document %s: %T is no JSON object", kind, value)
+	}
+	head := fmt.Sprintf(`{"apiVersion":%q,"kind":%q`, APIVersion, kind)
+	if !bytes.HasPrefix(members, []byte("}")) {
+		head += ","
+	}
+	return append([]byte(head), members...), nil
+}
+
+// MarshalIndent is Marshal for people, too: a line for each member.
+func MarshalIndent(kind Kind, value any) ([]byte, error) {
+	compact, err := Marshal(kind, value)
+	if err != nil {
+		return nil, err
+	}
+	var document bytes.Buffer
+	err = json.Indent(&document, compact, "", "  ")
+	return document.Bytes(), err
+}

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// OneOf is a flag with the values that it can have: another is refused before any
+// work is done.
+type OneOf struct {
+	Value   *string
+	Allowed []string // at least two
+}
+
+// Add adds the flag to a command, with its values for the shells' completion.
+func (f OneOf) Add(cmd *cobra.Command, name, usage string) { f.AddP(cmd, name, "", usage) }
+
+// AddP is Add with a shorthand.
+func (f OneOf) AddP(cmd *cobra.Command, name, shorthand, usage string) {
+	cmd.Flags().VarP(f, name, shorthand, usage)
+	Suggest(cmd, name, f.Allowed...)
+}
+
+// String implements pflag.Value.
+func (f OneOf) String() string {
+	if f.Value == nil {
+		return ""
+	}
+	return *f.Value
+}
+
+// Type implements pflag.Value: what help shows for a value.
+func (f OneOf) Type() string { return strings.Join(f.Allowed, "|") }
+
+// Set implements pflag.Value.
+func (f OneOf) Set(value string) error {
+	if !slices.Contains(f.Allowed, value) {
+		last := len(f.Allowed) - 1
+		return fmt.Errorf("it is %s or %s", strings.Join(f.Allowed[:last], ", "), f.Allowed[last])
+	}
+	*f.Value = value
+	return nil
+}

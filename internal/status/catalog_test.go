@@ -1,0 +1,100 @@
+package status_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/pivot"
+	"machine-pivot/test/need"
+)
+
+const catalog = "../../systemd-units/pivot.catalog"
+
+// messages is an event of each kind that has a MESSAGE_ID, with all that is known then.
+func messages() []pivot.Event {
+	failure := fault.New(fault.Unavailable, "x").WithHint("y")
+	record := pivot.Record{Attempt: 1, Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os:1"}}}
+	events := []pivot.Event{
+		{Kind: pivot.EventBegan, Step: pivot.StepPull, Record: record},
+		{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: failure, Record: record},
+		{Kind: pivot.EventFailing, Step: pivot.StepPull, Err: failure, Record: record},
+	}
+	for _, phase := range []pivot.Phase{pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone} {
+		record.Phase = phase
+		events = append(events, pivot.Event{Kind: pivot.EventEntered, Step: pivot.StepPull, Record: record})
+	}
+	return events
+}
+
+// TestCatalog (P62): journalctl -x explains each message that has an ID, by fields that
+// the message has.
+func TestCatalog(t *testing.T) {
+	text, err := os.ReadFile(catalog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := map[string]string{}
+	for _, entry := range strings.Split("\n"+string(text), "\n-- ")[1:] {
+		id, rest, _ := strings.Cut(entry, "\n")
+		head, body, _ := strings.Cut(rest, "\n\n")
+		if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(id) || entries[id] != "" || strings.TrimSpace(body) == "" {
+			t.Errorf("entry %q is none, is there twice, or says nothing", id)
+		}
+		for line := range strings.Lines(head) {
+			if !regexp.MustCompile(`^(Subject|Defined-By|Support|Documentation): .+`).MatchString(line) {
+				t.Errorf("entry %s has the line %q", id, line)
+			}
+		}
+		entries[id] = rest
+	}
+	for _, e := range messages() {
+		got, _ := emit(t, e)
+		id := got[0].fields["MESSAGE_ID"]
+		entry, ok := entries[id]
+		if !ok {
+			t.Errorf("nothing explains %s, %q", id, got[0].message)
+		}
+		for _, name := range regexp.MustCompile(`@([A-Z_]+)@`).FindAllStringSubmatch(entry, -1) {
+			if got[0].fields[name[1]] == "" {
+				t.Errorf("%s is explained by %s, which its message %q does not have", id, name[1], got[0].message)
+			}
+		}
+		delete(entries, id)
+	}
+	if len(entries) > 0 {
+		t.Errorf("explained but never sent: %v", entries)
+	}
+}
+
+// TestCatalogCompiles (P62): systemd itself reads the catalog, and finds each entry.
+func TestCatalogCompiles(t *testing.T) {
+	need.Program(t, "journalctl")
+	text, err := os.ReadFile(catalog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	for _, dir := range []string{"usr/lib/systemd/catalog", "var/lib/systemd/catalog"} {
+		err = errors.Join(err, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	if err := errors.Join(err, os.WriteFile(filepath.Join(root, "usr/lib/systemd/catalog/pivot.catalog"), text, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("journalctl", "--root="+root, "--update-catalog").CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("journalctl --update-catalog: %v\n%s", err, out)
+	}
+	for _, e := range messages() {
+		got, _ := emit(t, e)
+		id := got[0].fields["MESSAGE_ID"]
+		out, err := exec.Command("journalctl", "--root="+root, "--dump-catalog", id).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "Subject: ") {
+			t.Errorf("journalctl --dump-catalog %s: %v\n%s", id, err, out)
+		}
+	}
+}

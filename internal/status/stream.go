@@ -1,0 +1,84 @@
+package status
+
+import (
+	"cmp"
+	"io"
+	"time"
+
+	"machine-pivot/internal/api"
+	"machine-pivot/pivot"
+)
+
+// Stream writes events for a program that drives a run: a JSON document of kind Progress
+// on each line.
+type Stream struct {
+	W    io.Writer
+	Lost func(error) // told once that nobody can be told any more
+	Now  func() time.Time
+
+	pace pace
+	over bool
+}
+
+// progress is the JSON form of an event.
+type progress struct {
+	Time    time.Time   `json:"time"`
+	Event   string      `json:"event"`
+	Phase   pivot.Phase `json:"phase"`
+	Step    pivot.Step  `json:"step"`
+	Attempt int         `json:"attempt"`
+	Message string      `json:"message"`
+	*amount
+	Error *pivot.Failure `json:"error,omitempty"`
+}
+
+// amount is how far a step is.
+type amount struct {
+	Stage       pivot.Stage `json:"stage"`
+	Bytes       int64       `json:"bytes"`
+	TotalBytes  int64       `json:"totalBytes"`
+	Layers      int         `json:"layers"`
+	TotalLayers int         `json:"totalLayers"`
+}
+
+// nameOf is the name of a kind of events.
+func nameOf(kind pivot.EventKind) string {
+	switch kind {
+	case pivot.EventBegan:
+		return "began"
+	case pivot.EventProgressed:
+		return "progressed"
+	case pivot.EventNoted:
+		return "noted"
+	case pivot.EventWaiting:
+		return "waiting"
+	case pivot.EventEntered:
+		return "entered"
+	}
+	return "failing"
+}
+
+// Emit writes an event. A reader that is gone, or does not read, stops nothing.
+func (s *Stream) Emit(e pivot.Event) {
+	now := s.Now()
+	if s.over || e.Kind == pivot.EventProgressed && !s.pace.due(now, e.Amount) {
+		return
+	}
+	p := progress{
+		Time: now.UTC(), Event: nameOf(e.Kind), Phase: cmp.Or(e.Record.Phase, pivot.PhaseIdle), Step: e.Step, Attempt: e.Record.Attempt, Message: e.Message,
+	}
+	if e.Kind == pivot.EventProgressed {
+		p.amount = &amount{e.Amount.Stage, e.Amount.Done, e.Amount.Total, e.Amount.Layers, e.Amount.Of}
+	}
+	if e.Err != nil {
+		p.Error = pivot.FailureOf(e.Err)
+	}
+	line, err := api.Marshal(api.Progress, p)
+	if err == nil {
+		_, err = s.W.Write(line)
+	}
+	if err != nil {
+		s.over = true
+		s.Lost(err)
+	}
+}

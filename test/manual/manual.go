@@ -1,0 +1,124 @@
+// Package manual makes the parts of the manual pages that the programs' own definitions
+// tell: each command with its flags and examples. The rest of a page is written by hand.
+// A page is checked in, and a test holds it against the program.
+package manual
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// The lines of a page between which the commands stand.
+const (
+	begin = ".\\\" The commands are made of the program's definitions: UPDATE_GOLDEN=1 go test -run TestManual ./cmd/...\n"
+	end   = ".\\\" The commands end here.\n"
+)
+
+// Update is a page of a program with its commands as they are now.
+func Update(page string, root *cobra.Command) (string, error) {
+	before, rest, ok := strings.Cut(page, begin)
+	_, after, alsoOK := strings.Cut(rest, end)
+	if !ok || !alsoOK {
+		return "", fmt.Errorf("the page has no place for the commands: the lines\n%s%s", begin, end)
+	}
+	var b strings.Builder
+	for _, cmd := range Commands(root) {
+		describe(&b, cmd)
+	}
+	return before + begin + b.String() + end + after, nil
+}
+
+// Commands are those that do something, in order of their names. What cobra adds, and
+// what is hidden, is left out.
+func Commands(root *cobra.Command) (commands []*cobra.Command) {
+	for _, cmd := range root.Commands() {
+		switch {
+		case cmd.Hidden, cmd.Name() == "help", cmd.Name() == "completion":
+		case cmd.HasSubCommands():
+			commands = append(commands, Commands(cmd)...)
+		default:
+			commands = append(commands, cmd)
+		}
+	}
+	return commands
+}
+
+// describe writes a command in mdoc(7).
+func describe(b *strings.Builder, cmd *cobra.Command) {
+	parents := strings.TrimPrefix(cmd.Parent().CommandPath(), cmd.Root().Name())
+	fmt.Fprintf(b, ".Ss %s\\&\n", escaped(strings.TrimSpace(parents+" "+cmd.Use)))
+	said := cmd.Long
+	if said == "" {
+		said = cmd.Short
+	}
+	paragraph(b, said)
+	if flags := cmd.NonInheritedFlags(); flags.HasAvailableFlags() {
+		b.WriteString(".Bl -tag -width Ds\n")
+		flags.VisitAll(func(flag *pflag.Flag) { describeFlag(b, flag) })
+		b.WriteString(".El\n")
+	}
+	b.WriteString(".Pp\nFor example:\n.Bd -literal -offset indent\n")
+	for line := range strings.Lines(cmd.Example) {
+		b.WriteString(escaped(strings.TrimSpace(line)) + "\n")
+	}
+	b.WriteString(".Ed\n")
+}
+
+func describeFlag(b *strings.Builder, flag *pflag.Flag) {
+	if flag.Hidden || flag.Name == "help" {
+		return
+	}
+	value, usage := pflag.UnquoteUsage(flag)
+	b.WriteString(".It ")
+	if flag.Shorthand != "" {
+		fmt.Fprintf(b, "Fl %s , ", flag.Shorthand)
+	}
+	fmt.Fprintf(b, "Fl \\-%s", escaped(flag.Name))
+	if value != "" {
+		fmt.Fprintf(b, " Ar %s", escaped(value))
+	}
+	b.WriteString("\n")
+	switch flag.DefValue {
+	case "", "[]", "false":
+	default:
+		usage += " (default: " + strings.TrimSuffix(flag.DefValue, "0s") + ")"
+	}
+	paragraph(b, strings.ToUpper(usage[:1])+usage[1:])
+}
+
+// width is how long mandoc(1) wants lines to be at most.
+const width = 72
+
+// paragraph writes a sentence or more, with a full stop, in short lines.
+func paragraph(b *strings.Builder, said string) {
+	line := ""
+	for word := range strings.FieldsSeq(strings.TrimSuffix(said, ".") + ".") {
+		if line != "" && len(line)+1+len(word) > width {
+			b.WriteString(escaped(line) + "\n")
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+		if strings.HasSuffix(word, ".") { // the formatter tells the end of a sentence by the line's
+			b.WriteString(escaped(line) + "\n")
+			line = ""
+		}
+	}
+	if line != "" {
+		b.WriteString(escaped(line) + "\n")
+	}
+}
+
+// escaped is a line none of whose characters is one of the formatter's.
+func escaped(line string) string {
+	line = strings.NewReplacer(`\`, `\e`, "…", `\[u2026]`, "-", `\-`, "'", `\[aq]`, `"`, `\[dq]`).Replace(line)
+	if strings.HasPrefix(line, ".") {
+		line = `\&` + line
+	}
+	return line
+}
