@@ -10,7 +10,7 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// TestProgressScripts (P63, P64, P65): what is told of a run while it goes on, each script
+// TestProgressScripts (P63, P64, P65): what is told of a run while it goes on, and other scripts that write the status of their machine, each
 // with a machine of its own, for its status is: root directory $ROOT, its next image $IMAGE.
 func TestProgressScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/progress/*.txtar")

@@ -12,7 +12,7 @@ import (
 // work is done.
 type OneOf struct {
 	Value   *string
-	Allowed []string // at least two
+	Allowed []string // at least one
 }
 
 // Add adds the flag to a command, with its values for the shells' completion.
@@ -39,6 +39,9 @@ func (f OneOf) Type() string { return strings.Join(f.Allowed, "|") }
 func (f OneOf) Set(value string) error {
 	if !slices.Contains(f.Allowed, value) {
 		last := len(f.Allowed) - 1
+		if last == 0 {
+			return fmt.Errorf("it is %s", f.Allowed[0])
+		}
 		return fmt.Errorf("it is %s or %s", strings.Join(f.Allowed[:last], ", "), f.Allowed[last])
 	}
 	*f.Value = value
