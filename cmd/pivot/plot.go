@@ -43,7 +43,7 @@ transferred, and each try that failed. The picture goes to standard output.`,
 	cmd.Flags().StringVar(&flags.journal, "journal", "", "journal.json of another machine; - for standard input")
 	cmd.Flags().IntVar(&flags.before, "before", 0, "plot the transaction that was so many before the last")
 	flags.format = "svg"
-	cmd.Flags().VarP(cli.OneOf{Value: &flags.format, Allowed: []string{"svg"}}, "output", "o", "svg")
+	cli.OneOf{Value: &flags.format, Allowed: []string{"svg"}}.AddP(cmd, "output", "o", "form of the picture")
 	return cmd
 }
 
