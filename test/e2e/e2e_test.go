@@ -382,6 +382,9 @@ func expectNext(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want) {
 func expectArrived(t *testing.T, b *vm.BootResult, want lab.Want) {
 	t.Helper()
 	r := expectTarget(t, b, want)
+	if says := func(l vm.SerialLine) bool { return strings.Contains(l.Text, lab.UnitSays) }; want.Unit && !slices.ContainsFunc(b.Serial, says) {
+		t.Error("the unit of the MachineConfig did not run")
+	}
 	if r.Encapsulated || !r.Closed {
 		t.Errorf("the first boot is not closed: file there %v, .bak there %v", r.Encapsulated, r.Closed)
 	}
@@ -438,7 +441,7 @@ func expectWhole(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
 	return r
 }
 
-// expectProven wants the pinning files to be part of what was proven at last.
+// expectProven wants the files of the MachineConfig to be part of what was proven at last.
 func expectProven(t *testing.T, m *vm.Machine, want lab.Want) {
 	t.Helper()
 	record := journal(t, m)
@@ -446,6 +449,7 @@ func expectProven(t *testing.T, m *vm.Machine, want lab.Want) {
 	for _, f := range want.PinningFiles() {
 		paths = append(paths, f.Path)
 	}
+	paths = append(paths, want.UnitPaths()...)
 	if got := record.Target.Paths(); record.Phase != pivot.PhaseDone || !slices.Equal(got, paths) {
 		t.Errorf("journal in phase %s with the files %q, want done with %q", record.Phase, got, paths)
 	}

@@ -14,6 +14,7 @@ import (
 // it is powered on once and boots twice.
 func byKexec(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
+	want.Unit = true
 	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: []vm.TreeFile{
 		{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=system\nreboot-method=kexec\n")},
 	}})

@@ -132,6 +132,28 @@ type Want struct {
 	Image   string
 	Kargs   []string
 	Pinning pinning.Workloads
+	Unit    bool // a systemd unit, too, which is enabled and says on the console that it runs
+}
+
+// The unit that a Want may have, and what it says.
+const (
+	unitName = "lab-unit.service"
+	UnitSays = "@@unit " + unitName + " runs"
+)
+
+// unit is the unit in an Ignition config.
+func unit() map[string]any {
+	return map[string]any{"name": unitName, "enabled": true, "contents": "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo \"" + UnitSays +
+		"\" >/dev/console'\n[Install]\nWantedBy=multi-user.target\n"}
+}
+
+// UnitPaths are the paths of the unit and of the link that enables it.
+func (w Want) UnitPaths() []string {
+	if !w.Unit {
+		return nil
+	}
+	const dir = "/etc/systemd/system/"
+	return []string{dir + unitName, dir + "multi-user.target.wants/" + unitName}
 }
 
 // Wanted is the main job: B, two kernel arguments, and CPU 0 for management.
@@ -153,6 +175,9 @@ func (w Want) Encapsulated() ([]byte, error) {
 	config := object{"ignition": object{"version": "3.2.0"}}
 	if len(files) > 0 {
 		config["storage"] = object{"files": files}
+	}
+	if w.Unit {
+		config["systemd"] = object{"units": []object{unit()}}
 	}
 	return json.Marshal(object{
 		"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
