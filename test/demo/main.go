@@ -61,6 +61,7 @@ func demo(ctx context.Context, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	machine.Extra = []string{"-smp", "2"} // one for management, one for the other pods
 
 	heading(w, powerOn)
 	first, story, err := live(ctx, w, machine)
