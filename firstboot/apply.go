@@ -34,6 +34,7 @@ type Apply struct {
 // It reports whether anything had to change.
 func (a *Apply) Run(ctx context.Context) (changed bool, err error) {
 	changed, err = a.apply(ctx)
+	err = a.stopped(ctx, err)
 	if err != nil {
 		a.Progress.Fail(err)
 	}
@@ -41,6 +42,9 @@ func (a *Apply) Run(ctx context.Context) (changed bool, err error) {
 }
 
 func (a *Apply) apply(ctx context.Context) (bool, error) {
+	if err := a.openToChange(ctx); err != nil {
+		return false, err
+	}
 	plan, ask, err := a.compare(ctx)
 	if err != nil {
 		return false, err
@@ -60,6 +64,9 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 
 // Plan works out what Run would change and writes nothing.
 func (a *Apply) Plan(ctx context.Context) (pivot.Plan, error) {
+	if err := a.open(); err != nil {
+		return pivot.Plan{}, err
+	}
 	plan, _, err := a.compare(ctx)
 	a.closeImage()
 	return plan, err
@@ -73,9 +80,6 @@ type applyAsk struct {
 
 // compare works out what really differs, of which the record is no part.
 func (a *Apply) compare(ctx context.Context) (pivot.Plan, applyAsk, error) {
-	if err := a.open(); err != nil {
-		return pivot.Plan{}, applyAsk{}, err
-	}
 	a.Progress.Begin(pivot.StepRead, "reading "+a.File)
 	if _, err := os.Lstat(a.Host.Path(EncapsulatedPath)); !errors.Is(err, fs.ErrNotExist) {
 		return pivot.Plan{}, applyAsk{}, fault.New(fault.Refused, "cannot apply a MachineConfig: the first boot is not over, %s is there", EncapsulatedPath).
