@@ -45,11 +45,11 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	if err := a.openToChange(ctx); err != nil {
 		return false, err
 	}
+	defer a.closeImage()
 	plan, ask, err := a.compare(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer a.closeImage()
 	settings, err := a.settings()
 	if err != nil {
 		return false, err
@@ -67,8 +67,8 @@ func (a *Apply) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err := a.open(); err != nil {
 		return pivot.Plan{}, err
 	}
+	defer a.closeImage()
 	plan, _, err := a.compare(ctx)
-	a.closeImage()
 	return plan, err
 }
 

@@ -69,6 +69,7 @@ type Effect struct {
 type power struct {
 	points  []Point  // still to come, in order
 	Effects []Effect // so far
+	crashes int      // that have been
 	cancel  context.CancelFunc
 	dead    bool // the process is killed: what its deferred calls do has no effect
 }
@@ -105,7 +106,7 @@ func (p *power) crashIf(when When) {
 		return
 	}
 	loss := p.points[0].Loss
-	p.points = p.points[1:]
+	p.points, p.crashes = p.points[1:], p.crashes+1
 	if loss == Terminate {
 		p.cancel()
 		return

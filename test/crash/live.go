@@ -80,6 +80,9 @@ func (m *Machine) boot() (closed bool, err error) {
 				return false, err
 			}
 		}
+		if err := m.noteState(n); err != nil {
+			return false, err
+		}
 		err := m.start(early)
 		next, nerr := m.next()
 		if nerr == nil {

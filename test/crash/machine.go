@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/host"
@@ -23,6 +22,7 @@ type Machine struct {
 	power
 	Boots   int // new boot IDs so far
 	Reboots int // that the process asked for and that came about
+	State   State
 
 	disk       *disk
 	dir        string // the physical root
@@ -228,7 +228,7 @@ func (m *Machine) parts() firstboot.Machine {
 	}
 	journal := pivot.JournalIn(m.root)
 	journal.Disk = m.disk
-	progress := &pivot.Progress{Journal: journal, Now: time.Now, Emit: func(pivot.Event) {}}
+	progress := &pivot.Progress{Journal: journal, Now: now, Emit: func(pivot.Event) {}}
 	if m.served {
 		progress.Emit = func(e pivot.Event) { _ = status.Of(e).Write(m.root) }
 	}
