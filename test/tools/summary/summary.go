@@ -143,7 +143,7 @@ func (s *summary) test(e event) {
 	}
 	if one.passed > 0 && e.Elapsed >= slow {
 		fmt.Fprintf(s.w, "    ok %s (%.0fs)\n", e.Test, e.Elapsed)
-		_, within, _ := strings.Cut(e.Package, "/") // after the module
+		_, within, _ := strings.Cut(e.Package, "/")                                     // after the module
 		within = strings.TrimPrefix(strings.TrimPrefix(within, "internal/"), "author/") // as documents name packages
 		s.times = append(s.times, timed{within, e.Test, e.Elapsed})
 	}
