@@ -1,6 +1,6 @@
-// Package firstboot tells the two stories of a machine's move to another
-// system: its first boot (this file, top to bottom) and an administrator's
-// pivot by hand (rebase.go). Both are the same few steps on the same parts.
+// Package firstboot tells the stories of a machine's move to another system: its first
+// boot (this file, top to bottom), an administrator's pivot by hand (rebase.go), the move
+// to another MachineConfig (apply.go). All are the same few steps on the same parts.
 package firstboot
 
 import (
