@@ -28,11 +28,11 @@ func TestSweep(t *testing.T) {
 		reboots  int
 		step     int // of the sample of pairs: a prime, so that it meets every effect
 	}{
-		{"in the started system", nil, 1, 29},
-		{"from the initramfs", []crash.Variant{crash.FromInitramfs}, 1, 23},
-		{"taken back and forward again", []crash.Variant{crash.TakenBack}, 2, 307},
-		{"with entries of each kind", []crash.Variant{crash.Configured}, 1, 61},
-		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1, 89},
+		{"in the started system", nil, 1, 23},
+		{"from the initramfs", []crash.Variant{crash.FromInitramfs}, 1, 19},
+		{"taken back and forward again", []crash.Variant{crash.TakenBack}, 2, 271},
+		{"with entries of each kind", []crash.Variant{crash.Configured}, 1, 53},
+		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1, 79},
 	} {
 		t.Run(machine.name, func(t *testing.T) {
 			s, start := newSweep(t, machine.variants), time.Now()
