@@ -14,6 +14,7 @@ import (
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
@@ -130,17 +131,10 @@ func (a *Apply) ask() (ask applyAsk, err error) {
 	image, err := image(desired.Image)
 	return applyAsk{pivot.Ask{
 		Image: image, ImageKargs: choice, ByHand: true,
-		Kargs:   kargs.Change{Old: lineOf(old.KernelArguments), New: args, Literal: desired.FromCluster},
+		Kargs:   kargs.Change{Old: spec.CommandLine(old.KernelArguments), New: args, Literal: desired.FromCluster},
 		Entries: slices.Concat(desired.Entries, removed),
 		Checks:  []pivot.Check{func(pivot.Plan) error { return a.checkFIPS(desired) }},
 	}, hostfiles.NewFile(encapsulated.RecordPath, 0o600, record)}, err
-}
-
-func lineOf(entries []string) (line kargs.Line) {
-	for _, entry := range entries {
-		line = append(line, kargs.Split(entry)...)
-	}
-	return line
 }
 
 // applied is the MachineConfig that the machine has: by its record, or, if none was ever
