@@ -45,15 +45,7 @@ func applyCommand() *cobra.Command {
 				}
 				return out.Write(cmd.OutOrStdout(), plan, func(w io.Writer) { printPlan(w, plan) })
 			}
-			var changed bool
-			err = alone(apply.Host, func() (err error) {
-				changed, err = apply.Run(cmd.Context())
-				return err
-			})
-			if err == nil && !changed && unchanged77 {
-				return cli.ExitStatus(77)
-			}
-			return err
+			return byHand(apply.Host, unchanged77, func() (bool, error) { return apply.Run(cmd.Context()) })
 		},
 	}
 	flags.add(cmd)

@@ -67,6 +67,20 @@ func alone(h *host.Host, run func() error) error {
 	return nil
 }
 
+// byHand is alone for a run that reports whether anything had to change. If nothing had,
+// the exit status is 77 where that is asked for.
+func byHand(h *host.Host, unchanged77 bool, run func() (changed bool, err error)) error {
+	var changed bool
+	err := alone(h, func() (err error) {
+		changed, err = run()
+		return err
+	})
+	if err == nil && !changed && unchanged77 {
+		return cli.ExitStatus(77)
+	}
+	return err
+}
+
 // rebaseFlags are the inputs of a pivot by hand.
 type rebaseFlags struct {
 	hostFlags
@@ -127,15 +141,7 @@ func rebaseCommand() *cobra.Command {
 				return fault.New(fault.Usage, "nothing asked for").WithHint("give an IMAGE, --append-karg, --delete-karg or --cpuset")
 			}
 			rebase.Reboot = reboot
-			var changed bool
-			err = alone(rebase.Host, func() (err error) {
-				changed, err = rebase.Run(cmd.Context())
-				return err
-			})
-			if err == nil && !changed && unchanged77 {
-				return cli.ExitStatus(77)
-			}
-			return err
+			return byHand(rebase.Host, unchanged77, func() (bool, error) { return rebase.Run(cmd.Context()) })
 		},
 	}
 	flags.add(cmd)
