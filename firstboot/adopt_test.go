@@ -48,7 +48,7 @@ func targetFiles(t *testing.T, h *hostdir.Host) []string {
 func verify(t *testing.T, h *hostdir.Host) string {
 	t.Helper()
 	m := machine(t, h)
-	differences, err := m.Verify()
+	differences, err := m.Verify(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func (a *Apply) compare(ctx context.Context) (pivot.Plan, applyAsk, error) {
 		return pivot.Plan{}, applyAsk{}, fault.New(fault.Refused, "cannot apply a MachineConfig: the first boot is not over, %s is there", EncapsulatedPath).
 			WithHint("complete it first: pivot firstboot")
 	}
-	ask, err := a.ask()
+	ask, err := a.ask(ctx)
 	if err != nil {
 		return pivot.Plan{}, ask, err
 	}
@@ -96,7 +96,7 @@ func (a *Apply) compare(ctx context.Context) (pivot.Plan, applyAsk, error) {
 
 // ask is what has to be asked to go from the MachineConfig that the machine has to the
 // other one.
-func (a *Apply) ask() (ask applyAsk, err error) {
+func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	judge, err := a.judge()
 	if err != nil {
 		return ask, err
@@ -116,7 +116,11 @@ func (a *Apply) ask() (ask applyAsk, err error) {
 	if err != nil {
 		return ask, err
 	}
-	removed, err := a.removed(old.Entries, desired.Entries)
+	packages, err := packages(desired, old)
+	if err != nil {
+		return ask, err
+	}
+	removed, err := a.removed(ctx, old.Entries, desired.Entries)
 	if err != nil {
 		return ask, err
 	}
@@ -132,8 +136,8 @@ func (a *Apply) ask() (ask applyAsk, err error) {
 	return applyAsk{pivot.Ask{
 		Image: image, ImageKargs: choice, ByHand: true,
 		Kargs:   kargs.Change{Old: spec.CommandLine(old.KernelArguments), New: args, Literal: desired.FromCluster},
-		Entries: slices.Concat(desired.Entries, removed),
-		Checks:  []pivot.Check{func(pivot.Plan) error { return a.checkFIPS(desired) }},
+		Entries: slices.Concat(desired.Entries, removed), Packages: packages,
+		Checks: []pivot.Check{func(pivot.Plan) error { return a.checkFIPS(desired) }},
 	}, hostfiles.NewFile(encapsulated.RecordPath, 0o600, record)}, err
 }
 
@@ -160,22 +164,19 @@ func (a *Apply) applied() (*encapsulated.Desired, error) {
 
 // removed asks that what the machine's MachineConfig asked for, and the other does not,
 // is as the image has it. What somebody has changed since is theirs, and stays.
-func (a *Apply) removed(old, new []hostfiles.File) ([]hostfiles.File, error) {
+func (a *Apply) removed(ctx context.Context, old, new []hostfiles.File) ([]hostfiles.File, error) {
 	asked := map[string]bool{}
 	for _, f := range new {
 		asked[f.Path] = true
 	}
 	gone := slices.DeleteFunc(slices.Clone(old), func(f hostfiles.File) bool { return asked[f.Path] || f.Kind == hostfiles.KindDefault })
-	paths := make([]string, len(gone))
-	for i, f := range gone {
-		paths[i] = f.Path
-	}
-	state, err := a.Host.Observe(paths)
+	target := pivot.Target{Entries: hostfiles.Entries(gone)}
+	state, err := a.Host.Observe(ctx, target)
 	if err != nil {
 		return nil, err
 	}
 	changed := map[string]bool{}
-	for _, change := range state.Etc.Changes(hostfiles.Entries(gone)) {
+	for _, change := range state.Etc.Changes(target.Entries) {
 		changed[change.Path] = change.Action == pivot.ChangeReplace
 	}
 	var removed []hostfiles.File
@@ -184,7 +185,7 @@ func (a *Apply) removed(old, new []hostfiles.File) ([]hostfiles.File, error) {
 		switch {
 		case changed[f.Path]:
 			stays = "somebody has changed it"
-		case f.Kind == hostfiles.KindDirectory && !a.emptied(f.Path, paths):
+		case f.Kind == hostfiles.KindDirectory && !a.emptied(f.Path, target.Paths()):
 			stays = "there is more in it"
 		}
 		if stays != "" {

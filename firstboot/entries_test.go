@@ -81,13 +81,13 @@ func TestEntriesOfAContributor(t *testing.T) {
 		t.Errorf("version %s, phase %s", h.Version(), phase(t, h))
 	}
 	m := again()
-	if drift, err := m.Verify(); err != nil || len(drift) > 0 {
+	if drift, err := m.Verify(t.Context()); err != nil || len(drift) > 0 {
 		t.Errorf("drift %q, %v", drift, err)
 	}
 	must(t, os.Chown(h.Path("/etc/chrony/key"), 0, 10))
 	must(t, os.Chmod(h.Path("/etc/chrony"), 0o755))
 	must(t, os.WriteFile(h.Path("/etc/default"), []byte("changed again"), 0o644))
-	drift, err := m.Verify()
+	drift, err := m.Verify(t.Context())
 	slices.Sort(drift)
 	if want := []string{"directory /etc/chrony: differs", "entry /etc/default: not what the image has", "file /etc/chrony/key: differs"}; err != nil || !slices.Equal(drift, want) {
 		t.Errorf("drift %q, %v; want %q", drift, err, want)

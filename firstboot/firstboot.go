@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
@@ -96,7 +97,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
 	ask, err := b.ask()
 	if errors.Is(err, fs.ErrNotExist) {
-		return b.nothingAsked(err)
+		return b.nothingAsked(ctx, err)
 	}
 	if err != nil {
 		return err
@@ -146,9 +147,13 @@ func (b *FirstBoot) ask() (pivot.Ask, error) {
 	if err != nil {
 		return pivot.Ask{}, err
 	}
+	packages, err := packages(desired)
+	if err != nil {
+		return pivot.Ask{}, err
+	}
 	image, err := image(desired.Image)
 	return pivot.Ask{
-		Image: image, ImageKargs: choice, Kargs: kargs.Change{New: args, Literal: desired.FromCluster}, Entries: desired.Entries,
+		Image: image, ImageKargs: choice, Kargs: kargs.Change{New: args, Literal: desired.FromCluster}, Entries: desired.Entries, Packages: packages,
 		Checks:    []pivot.Check{func(pivot.Plan) error { return b.checkFIPS(desired) }},
 		TakenBack: b.takenBack,
 	}, err
@@ -182,15 +187,15 @@ func (m *Machine) judge() (encapsulated.Host, error) {
 		return encapsulated.Host{}, err
 	}
 	policy, err := m.Host.KargPolicy()
-	return encapsulated.Host{CPUs: cpus, CheckImage: imageref.Check, Policy: &policy}, err
+	return encapsulated.Host{CPUs: cpus, CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}, err
 }
 
 // nothingAsked ends a run without a file: fine on a host that pivot is for.
-func (b *FirstBoot) nothingAsked(err error) error {
+func (b *FirstBoot) nothingAsked(ctx context.Context, err error) error {
 	if b.File != EncapsulatedPath {
 		return err
 	}
-	if _, err := b.Host.Observe(nil); err != nil {
+	if _, err := b.Host.Observe(ctx, pivot.Target{}); err != nil {
 		return err
 	}
 	b.Progress.Note("nothing to do: there is no " + b.File)

@@ -397,7 +397,7 @@ func TestRebase(t *testing.T) {
 	}
 	h.Boot()
 	m := machine(t, h)
-	s, err := m.Status()
+	s, err := m.Status(t.Context())
 	if err != nil || s.Phase != pivot.PhaseDone || s.Booted.Image.Reference != h.Image {
 		t.Errorf("status %+v booted %+v, %v", s, s.Booted, err)
 	}

@@ -81,14 +81,14 @@ func TestImageKargs(t *testing.T) {
 			}
 			expectStatus(t, h)
 			m := machine(t, h)
-			if differences, err := m.Verify(); err != nil || len(differences) > 0 {
+			if differences, err := m.Verify(t.Context()); err != nil || len(differences) > 0 {
 				t.Errorf("differences %q, %v", differences, err)
 			}
 			if image := m.Progress.Record.Target.Kargs.Image; (image != nil) != c.applied || c.applied && image.Now.String() != own {
 				t.Errorf("the journal has %+v", image)
 			}
 			h.Write("/proc/cmdline", []byte(strings.ReplaceAll(string(h.Read("/proc/cmdline")), " image.only=1", "")))
-			if differences, err := m.Verify(); err != nil || (len(differences) > 0) != c.applied {
+			if differences, err := m.Verify(t.Context()); err != nil || (len(differences) > 0) != c.applied {
 				t.Errorf("without one of them running: differences %q, %v", differences, err)
 			}
 		})

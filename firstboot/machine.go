@@ -47,16 +47,16 @@ func (m *Machine) openToChange(ctx context.Context) error {
 func (m *Machine) converger() *pivot.Converger {
 	return &pivot.Converger{
 		Host: m.Host, Place: m.placeOrDefault(), Contributors: append([]pivot.Contributor{partition{m.Host}}, m.Contributors...), Checks: []pivot.Check{m.checkUnified},
-		Images: m.imagesOrPulled(), Content: imageKargs{m}, Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
+		Images: m.imagesOrPulled(), Repositories: extensionImages{m}, Content: imageKargs{m}, Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
 	}
 }
 
 // Verify compares what runs with what was last asked for and names each
 // difference. That is the encapsulated MachineConfig's target while the first
 // boot is open, and the journal's after it.
-func (m *Machine) Verify() ([]string, error) {
+func (m *Machine) Verify(ctx context.Context) ([]string, error) {
 	if err := m.Progress.Open(); err != nil {
 		return nil, err
 	}
-	return m.converger().Differences(m.Progress.Record.Target)
+	return m.converger().Differences(ctx, m.Progress.Record.Target)
 }

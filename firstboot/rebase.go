@@ -2,11 +2,16 @@ package firstboot
 
 import (
 	"context"
+	"errors"
 	"os"
+	"runtime"
 
+	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/extensions"
+	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
 )
@@ -18,12 +23,16 @@ type Rebase struct {
 	Append  []string
 	Delete  []string
 	Pinning pinning.Workloads // none: no pinning file is touched
-	Reboot  bool
+	// KernelType and Extensions are those of a MachineConfig; "" and none change nothing.
+	KernelType      string
+	Extensions      []string
+	ExtensionsImage string // where their packages come from; "": the machine's own repositories
+	Reboot          bool
 }
 
 // Asked reports whether anything is asked for at all.
 func (r *Rebase) Asked() bool {
-	if r.Image != "" || len(r.Append)+len(r.Delete)+len(r.Pinning) > 0 {
+	if r.Image != "" || r.KernelType != "" || len(r.Append)+len(r.Delete)+len(r.Pinning)+len(r.Extensions) > 0 {
 		return true
 	}
 	for _, path := range []string{PullspecPath, KernelArgsPath} {
@@ -113,8 +122,32 @@ func (r *Rebase) ask() (pivot.Ask, error) {
 	if err != nil {
 		return pivot.Ask{}, err
 	}
+	packages, err := r.packages()
+	if err != nil {
+		return pivot.Ask{}, err
+	}
 	image, err := image(reference)
-	return pivot.Ask{Image: image, ImageKargs: choice, Kargs: change, Entries: files, ByHand: true}, err
+	return pivot.Ask{Image: image, ImageKargs: choice, Kargs: change, Entries: files, Packages: packages, ByHand: true}, err
+}
+
+// packages are what is asked for of packages. The default kernel is one that is asked for
+// in place of any other.
+func (r *Rebase) packages() (pivot.Packages, error) {
+	err := errors.Join(spec.CheckKernelType(r.KernelType, runtime.GOARCH), spec.CheckTogether(r.KernelType, r.Extensions))
+	for _, name := range r.Extensions {
+		err = errors.Join(err, spec.CheckExtension(name))
+	}
+	if err != nil {
+		return pivot.Packages{}, fault.New(fault.Usage, "cannot ask for packages: %w", err)
+	}
+	asked := encapsulated.Desired{KernelType: r.KernelType, Extensions: r.Extensions, ExtensionsImage: r.ExtensionsImage}
+	var before []*encapsulated.Desired
+	if r.KernelType == extensions.KernelDefault {
+		for _, kind := range extensions.KernelTypes() {
+			before = append(before, &encapsulated.Desired{KernelType: kind})
+		}
+	}
+	return packages(&asked, before...)
 }
 
 // pinningFiles are the files of the asked-for CPU partitioning, held against

@@ -39,7 +39,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 		return err
 	}
 	r.Progress.Begin(pivot.StepObserve, "looking for the previous deployment")
-	state, err := r.Host.Observe(pinningPaths())
+	state, err := r.Host.Observe(ctx, pivot.Target{Entries: []hostfiles.Entry{{Path: pinning.DropInPath}, {Path: pinning.KubeletPath}}})
 	if err != nil {
 		return err
 	}

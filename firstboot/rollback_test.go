@@ -49,10 +49,10 @@ func rollback(t *testing.T, h *hostdir.Host) error {
 func expectStatus(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	m := machine(t, h)
-	if s, err := m.Status(); err != nil || s.Phase != pivot.PhaseDone {
+	if s, err := m.Status(t.Context()); err != nil || s.Phase != pivot.PhaseDone {
 		t.Errorf("status %+v, %v", s, err)
 	}
-	if differences, err := m.Verify(); err != nil || len(differences) > 0 {
+	if differences, err := m.Verify(t.Context()); err != nil || len(differences) > 0 {
 		t.Errorf("verify: %q, %v", differences, err)
 	}
 }

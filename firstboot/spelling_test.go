@@ -81,7 +81,7 @@ func TestSpellingWithTheImage(t *testing.T) {
 func machineTarget(t *testing.T, h *hostdir.Host) string {
 	t.Helper()
 	m := machine(t, h)
-	s, err := m.Status()
+	s, err := m.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package firstboot
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -11,12 +12,12 @@ import (
 // Status is what this boot's run, or else the journal, tells, with what is
 // booted and what the next boot starts. Where the host says otherwise the host
 // counts: see observed.
-func (m *Machine) Status() (status.Status, error) {
+func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 	s, err := status.Read(m.Host.Root)
 	if err != nil {
 		return s, err
 	}
-	state, err := m.Host.Observe(s.Target.Paths())
+	state, err := m.Host.Observe(ctx, s.Target)
 	if err != nil {
 		return s, nil // on a host that cannot pivot the rest still tells something
 	}

@@ -26,7 +26,7 @@ func TestStatusBeforeAnything(t *testing.T) {
 	if err := b.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := m.Status(); err != nil || s.Phase != pivot.PhaseIdle {
+	if s, err := m.Status(t.Context()); err != nil || s.Phase != pivot.PhaseIdle {
 		t.Errorf("phase %q, %v, want idle", s.Phase, err)
 	}
 }
@@ -66,7 +66,7 @@ func management(t *testing.T, set string) pinning.Workloads {
 func expectStatusAt(t *testing.T, h *hostdir.Host, phase pivot.Phase) {
 	t.Helper()
 	m := machine(t, h)
-	if s, err := m.Status(); err != nil || s.Phase != phase || len(s.Notes) > 0 {
+	if s, err := m.Status(t.Context()); err != nil || s.Phase != phase || len(s.Notes) > 0 {
 		t.Errorf("status %s with the notes %q, %v, want plain %s", s.Phase, s.Notes, err, phase)
 	}
 }
@@ -76,7 +76,7 @@ func expectStatusAt(t *testing.T, h *hostdir.Host, phase pivot.Phase) {
 func expectUndone(t *testing.T, h *hostdir.Host, why string) {
 	t.Helper()
 	m := machine(t, h)
-	s, err := m.Status()
+	s, err := m.Status(t.Context())
 	if err != nil || s.Phase != pivot.PhaseUndone || !strings.Contains(strings.Join(s.Notes, "\n"), why) {
 		t.Errorf("status %s with the notes %q, %v; want undone with %q", s.Phase, s.Notes, err, why)
 	}
@@ -108,7 +108,7 @@ func TestStagedOnTop(t *testing.T) {
 	staged := h.Commit + ".1, which somebody staged on top of what was committed, with the /etc that runs: file " + pinning.DropInPath + ": missing"
 	expectUndone(t, h, staged)
 	m := machine(t, h)
-	if s, err := m.Status(); err != nil || s.Pending == nil || !s.Pending.Staged || !slices.Contains(s.Pending.Options, "foo=1") {
+	if s, err := m.Status(t.Context()); err != nil || s.Pending == nil || !s.Pending.Staged || !slices.Contains(s.Pending.Options, "foo=1") {
 		t.Errorf("pending %+v, %v", s.Pending, err)
 	}
 	r := firstboot.Rebase{Machine: machine(t, h), Image: h.Image}

@@ -16,6 +16,8 @@ type Ask struct {
 	Image   Image // zero: the booted one stays; without a digest: it is named by a tag
 	Kargs   kargs.Change
 	Entries []hostfiles.File // below /etc
+	// Packages may have a source without a digest: it is named by a tag.
+	Packages Packages
 	// Checks are those of this run, beside the machine's.
 	Checks []Check
 	// TakenBack reports whether somebody went back to the system that runs; nil: nobody did.
@@ -42,8 +44,8 @@ type Check func(Plan) error
 // Host is the machine as Converge looks at it.
 type Host interface {
 	// Observe looks at what is booted, at what the next boot starts, and at what both have
-	// at paths below /etc.
-	Observe(paths []string) (State, error)
+	// of the entries and packages that a target names.
+	Observe(ctx context.Context, target Target) (State, error)
 	// FinalizeFailure is what libostree left on why it could not make the last boot's
 	// deployment the next one; "" if it left nothing.
 	FinalizeFailure(ctx context.Context) string
@@ -94,6 +96,7 @@ type Converger struct {
 	Contributors []Contributor
 	Checks       []Check // of the machine
 	Images       Images
+	Repositories Repositories
 	Content      Content
 	Engine       Engine
 	Retry        retry.Policy
@@ -124,7 +127,7 @@ func (c *Converger) Converge(ctx context.Context, ask Ask) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	state, err := c.Host.Observe(target.Paths())
+	state, err := c.Host.Observe(ctx, target)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -154,7 +157,7 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	state, err := c.Host.Observe(target.Paths())
+	state, err := c.Host.Observe(ctx, target)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -173,8 +176,8 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 }
 
 // Differences names what of a target the running system is not, or no longer.
-func (c *Converger) Differences(target Target) ([]string, error) {
-	state, err := c.Host.Observe(target.Paths())
+func (c *Converger) Differences(ctx context.Context, target Target) ([]string, error) {
+	state, err := c.Host.Observe(ctx, target)
 	if err != nil {
 		return nil, err
 	}
@@ -193,17 +196,30 @@ func (c *Converger) Differences(target Target) ([]string, error) {
 // what is planned, pulled and proven is the same. What would fail whatever a tag names
 // is found before the network is asked.
 func (c *Converger) target(ctx context.Context, ask Ask) (Target, error) {
-	target := Target{Kargs: ask.Kargs, Entries: c.know(ask.Entries)}
-	if ask.Image.IsZero() || ask.Image.Digest != "" {
+	target := Target{Kargs: ask.Kargs, Entries: c.know(ask.Entries), Packages: ask.Packages}
+	if pinned(ask.Image) && pinned(ask.Packages.Source) {
 		target.Image = ask.Image
 		return target, nil
 	}
-	if err := c.checkWithoutImage(ask, target); err != nil {
-		return target, err
+	err := c.checkWithoutImage(ctx, ask, target)
+	if err == nil {
+		target.Image, err = c.pin(ctx, ask.Image)
 	}
-	image, err := c.Images.Resolve(ctx, ask.Image)
-	target.Image = image
+	if err == nil {
+		target.Packages.Source, err = c.pin(ctx, ask.Packages.Source)
+	}
 	return target, err
+}
+
+// pinned reports whether an image, if there is one, is named by its content.
+func pinned(image Image) bool { return image.IsZero() || image.Digest != "" }
+
+// pin is an image named by its content.
+func (c *Converger) pin(ctx context.Context, image Image) (Image, error) {
+	if pinned(image) {
+		return image, nil
+	}
+	return c.Images.Resolve(ctx, image)
 }
 
 // decide holds what was meant against what is true.
@@ -267,7 +283,7 @@ func (c *Converger) Missing(ctx context.Context, out Outcome) string {
 
 // apply carries out a plan.
 func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) (err error) {
-	t := Transaction{Images: c.Images, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, BeforeCommit: c.Place.Leave, Accounts: c.Content.Accounts}
+	t := Transaction{Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, BeforeCommit: c.Place.Leave, Accounts: c.Content.Accounts}
 	t.Learn = func(plan Plan) (Plan, error) { return c.learn(ask, plan) }
 	if t.Entries, err = c.files(plan.target.Entries); err != nil {
 		return err
@@ -275,11 +291,20 @@ func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) 
 	if !ask.ByHand {
 		t.Keep = notAskedFor(t.Entries, ask)
 	}
-	if err := t.Run(ctx, plan, attempt); err != nil {
+	err = t.Run(ctx, plan, attempt)
+	c.releasePackages()
+	if err != nil {
 		return err
 	}
 	c.Release()
 	return nil
+}
+
+// releasePackages removes the packages that were fetched. That it fails is only noted.
+func (c *Converger) releasePackages() {
+	if err := c.Repositories.Release(); err != nil {
+		c.Progress.Note(fmt.Sprintf("cannot remove the packages that were fetched: %v", err))
+	}
 }
 
 // Release lets go of what the import kept: the deployment keeps the image now. The

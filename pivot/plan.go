@@ -3,6 +3,7 @@ package pivot
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/kargs"
@@ -15,8 +16,11 @@ type Plan struct {
 	Image   ImageChange   `json:"image"`
 	Kargs   kargs.Result  `json:"kargs"`
 	Entries []EntryChange `json:"files"`
-	Reboots int           `json:"reboots"` // 0 or 1
-	Notes   []string      `json:"notes"`
+	// Packages are the changes on top of the booted image; on top of another one they may
+	// be fewer.
+	Packages []PackageChange `json:"packages"`
+	Reboots  int             `json:"reboots"` // 0 or 1
+	Notes    []string        `json:"notes"`
 	// ImageKargs is what the new image brings of its own; nil if the image stays.
 	ImageKargs *ImageKargs `json:"imageKargs,omitempty"`
 
@@ -25,7 +29,9 @@ type Plan struct {
 }
 
 // onlyEntries reports whether nothing but entries has to change.
-func (p Plan) onlyEntries() bool { return !p.Image.Changed && !p.Kargs.Changed && len(p.Entries) > 0 }
+func (p Plan) onlyEntries() bool {
+	return !p.Image.Changed && !p.Kargs.Changed && len(p.Packages) == 0 && len(p.Entries) > 0
+}
 
 // From is the state that a plan starts from.
 func (p Plan) From() State { return p.state }
@@ -56,16 +62,17 @@ func Diff(state State, target Target) (Plan, error) {
 		return Plan{}, fault.New(fault.BadInput, "%w", err)
 	}
 	plan := Plan{
-		Image:   ImageChange{From: nameOf(state.Booted), To: nameOf(state.Booted)},
-		Kargs:   result,
-		Entries: state.Etc.Changes(target.Entries),
-		Notes:   notes(state, target),
-		state:   state, target: target,
+		Image:    ImageChange{From: nameOf(state.Booted), To: nameOf(state.Booted)},
+		Kargs:    result,
+		Entries:  state.Etc.Changes(target.Entries),
+		Packages: state.Packages.Changes(target.Packages),
+		Notes:    notes(state, target),
+		state:    state, target: target,
 	}
 	if imageChanges(state, target) {
 		plan.Image.Changed, plan.Image.To = true, target.Image.String()
 	}
-	plan.Changed = plan.Image.Changed || result.Changed || len(plan.Entries) > 0
+	plan.Changed = plan.Image.Changed || result.Changed || len(plan.Entries) > 0 || len(plan.Packages) > 0
 	if !plan.Changed {
 		plan.keepSpelling(state.Booted.Options)
 		return plan, nil
@@ -114,6 +121,9 @@ func notes(state State, target Target) []string {
 		}
 		notes = append(notes, fmt.Sprintf("deployment %s is %s and will be replaced", state.Default.ID(), how))
 	}
+	if others := state.Packages.others(target.Packages); len(others) > 0 {
+		notes = append(notes, "packages that are layered beside those asked for stay: "+strings.Join(others, ", "))
+	}
 	return notes
 }
 
@@ -152,6 +162,9 @@ func Prove(state State, target Target) []string {
 		}
 	}
 	for _, change := range plan.Entries {
+		differ("%s", change)
+	}
+	for _, change := range plan.Packages {
 		differ("%s", change)
 	}
 	return differences

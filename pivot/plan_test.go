@@ -45,7 +45,7 @@ func TestDiff(t *testing.T) {
 			Appended: kargs.Line{"nosmt", "loglevel=7"}, Deleted: kargs.Line{},
 		},
 		Entries: []pivot.EntryChange{{Path: dropIn.Path, Action: pivot.ChangeCreate}},
-		Notes:   []string{},
+		Packages: []pivot.PackageChange{}, Notes: []string{},
 	}
 	if got, want := document(t, plan), document(t, want); got != want {
 		t.Errorf("plan is\n%s\nwant\n%s", got, want)

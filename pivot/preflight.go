@@ -21,11 +21,19 @@ func (c *Converger) preflight(ctx context.Context, ask Ask, plan Plan) error {
 	for _, w := range warnings {
 		c.Progress.Note("warning: " + w)
 	}
-	if err != nil || !plan.Image.Changed {
+	if err != nil || !plan.Image.Changed && len(plan.Packages) == 0 {
 		return err
 	}
-	if err := c.Engine.Preflight(ctx); err != nil {
+	if err := c.Engine.Preflight(ctx, plan); err != nil {
 		return err
+	}
+	if source := plan.target.Packages.Source; !source.IsZero() && len(plan.target.Packages.Asked()) > 0 {
+		if err := c.Repositories.Check(ctx, source); err != nil {
+			return err
+		}
+	}
+	if !plan.Image.Changed {
+		return nil
 	}
 	return c.Images.Check(ctx, plan.target.Image)
 }
@@ -60,8 +68,8 @@ func (c *Converger) check(plan Plan) (warnings []string, err error) {
 
 // checkWithoutImage checks a target whose image is not known yet, if something
 // changes whichever it is.
-func (c *Converger) checkWithoutImage(ask Ask, target Target) error {
-	state, err := c.Host.Observe(target.Paths())
+func (c *Converger) checkWithoutImage(ctx context.Context, ask Ask, target Target) error {
+	state, err := c.Host.Observe(ctx, target)
 	if err != nil {
 		return err
 	}

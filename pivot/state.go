@@ -16,6 +16,8 @@ type State struct {
 	// Etc is the running system's /etc; DefaultEtc the default deployment's, as the next
 	// boot finds it.
 	Etc, DefaultEtc Etc
+	// Packages are those of the booted deployment, DefaultPackages those of the default one.
+	Packages, DefaultPackages SystemPackages
 }
 
 // Deployment is one deployment of the host with its boot entry.
@@ -42,6 +44,6 @@ func (s State) Pending() bool { return s.Default.ID() != s.Booted.ID() }
 
 // AsIfRebooted is the state that the next boot will find.
 func (s State) AsIfRebooted() State {
-	s.Booted, s.Etc, s.Cmdline = s.Default, s.DefaultEtc, s.Default.Options
+	s.Booted, s.Etc, s.Packages, s.Cmdline = s.Default, s.DefaultEtc, s.DefaultPackages, s.Default.Options
 	return s
 }

@@ -21,7 +21,8 @@ type Target struct {
 	// nothing as long as it is not known.
 	Kargs kargs.Change `json:"kargs"`
 	// Entries are below /etc. Owners by name are those of the target's system.
-	Entries []hostfiles.Entry `json:"files,omitempty"`
+	Entries  []hostfiles.Entry `json:"files,omitempty"`
+	Packages Packages          `json:"packages,omitzero"`
 }
 
 // Same reports whether both targets ask for the same. What is only learned on
@@ -30,7 +31,7 @@ func (t Target) Same(other Target) bool {
 	return t.Image.Digest == other.Image.Digest &&
 		t.Kargs.Old.Equal(other.Kargs.Old) && t.Kargs.New.Equal(other.Kargs.New) && t.Kargs.Delete.Equal(other.Kargs.Delete) &&
 		(t.Kargs.Image == nil) == (other.Kargs.Image == nil) &&
-		slices.Equal(t.Entries, other.Entries)
+		slices.Equal(t.Entries, other.Entries) && t.Packages.same(other.Packages)
 }
 
 // Paths are the paths of the target's entries.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -26,6 +27,18 @@ type Images interface {
 	Release(image Image) error
 }
 
+// Repositories get the repositories of packages that images carry.
+type Repositories interface {
+	// Check finds out, without a write, whether Fetch could succeed: the image is there,
+	// may be used, and would fit.
+	Check(ctx context.Context, image Image) error
+	// Fetch puts the repository that image carries into a directory of the host, where it
+	// stays until Release.
+	Fetch(ctx context.Context, image Image, progress func(Amount)) (Repository, error)
+	// Release removes what was fetched, by this run or one before.
+	Release() error
+}
+
 // Request is the one deployment that a transaction makes.
 type Request struct {
 	Merge   Deployment // the booted deployment: its /etc is carried over
@@ -33,21 +46,27 @@ type Request struct {
 	Image   Image            // for the origin; zero keeps the merge deployment's
 	Kargs   kargs.Line       // complete
 	Entries []hostfiles.File // put into the new deployment's /etc, their owners by number
+	// Packages are put on top of the image, or left out of it.
+	Packages Packages
+	// Repository fetches the repository in which packages of these names are. There is none
+	// if it is left to the machine's own repositories to have them.
+	Repository func(ctx context.Context, names []string) (Repository, error)
 }
 
 // Engine makes deployments. libostree or rpm-ostree do the work; an Engine
 // drives one of them.
 type Engine interface {
-	// Preflight is an error if the engine cannot move this host to another image, as
-	// is known without one. It writes nothing.
-	Preflight(ctx context.Context) error
+	// Preflight is an error if the engine cannot move this host to another image, or change
+	// its packages, as a plan wants it to and as is known without the image. It writes
+	// nothing.
+	Preflight(ctx context.Context, plan Plan) error
 	// Accept is an error if what the engine makes would not boot a system that mounts its
 	// root so. It is asked as soon as an import knows that, and writes nothing.
 	Accept(ctx context.Context, p ostree.PrepareRoot) error
 	// Prepare makes the deployment without the next boot seeing it, and checks
 	// it against the request field by field.
 	Prepare(ctx context.Context, r Request) error
-	// Commit makes image, arguments and files the next boot in one atomic step,
+	// Commit makes image, packages, arguments and files the next boot in one atomic step,
 	// and checks the result. Before it nothing has changed; after it all has.
 	Commit(ctx context.Context, r Request) error
 	// Discard takes back what Prepare made.
@@ -56,10 +75,11 @@ type Engine interface {
 
 // Transaction carries out a plan up to the point where only the reboot is missing.
 type Transaction struct {
-	Images   Images
-	Engine   Engine
-	Retry    retry.Policy
-	Progress *Progress
+	Images       Images
+	Repositories Repositories
+	Engine       Engine
+	Retry        retry.Policy
+	Progress     *Progress
 	// Entries are the target's, with their contents.
 	Entries []hostfiles.File
 	// Keep are those of them whose contents an attempt after a reboot could not
@@ -106,7 +126,32 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 		return err
 	}
 	r.Kargs, r.Entries = plan.Kargs.Final, entries
+	r.Packages, r.Repository = plan.target.Packages, t.repository(plan.target.Packages.Source)
 	return t.make(ctx, state.BootID, r)
+}
+
+// repository fetches the repository of packages from their source when an engine asks for
+// it, which is when it knows that it needs packages.
+func (t *Transaction) repository(source Image) func(ctx context.Context, names []string) (Repository, error) {
+	return func(ctx context.Context, names []string) (r Repository, err error) {
+		if source.IsZero() {
+			return r, nil
+		}
+		t.Progress.Begin(StepPull, "pulling packages from "+source.Reference)
+		err = t.Retry.Do(ctx, t.Progress.Waiting, func(ctx context.Context) (err error) {
+			r, err = t.Repositories.Fetch(ctx, source, t.Progress.Moved)
+			return err
+		})
+		if err != nil {
+			return r, err
+		}
+		if lacking := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(r.Names, name) }); len(lacking) > 0 {
+			return r, fault.New(fault.Refused, "cannot install %s: %s has no such package", strings.Join(lacking, ", "), source.Reference).
+				WithHint("the image of extensions must be of the same release as the OS image")
+		}
+		t.Progress.Begin(StepPrepare, "changing packages")
+		return r, nil
+	}
 }
 
 // owned are the entries with the numbers of their owners in the system that a plan

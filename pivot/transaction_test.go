@@ -44,7 +44,7 @@ func (s *script) Resolve(_ context.Context, i pivot.Image) (pivot.Image, error) 
 }
 func (s *script) Check(context.Context, pivot.Image) error { return s.call("check") }
 func (s *script) Release(pivot.Image) error                { return s.call("release") }
-func (s *script) Preflight(context.Context) error          { return s.call("preflight") }
+func (s *script) Preflight(context.Context, pivot.Plan) error          { return s.call("preflight") }
 func (s *script) Accept(context.Context, ostree.PrepareRoot) error {
 	return s.call("accept")
 }

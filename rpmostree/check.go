@@ -1,6 +1,7 @@
 package rpmostree
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -31,8 +32,8 @@ func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 	// What was staged may know better than the request what the machine boots by.
 	lost := missing(slices.Concat(r.Merge.Options.Values("root"), kargs.Line(staged.KernelArguments).Values("root")), r.Kargs.Values("root"))
 	switch {
-	case !carries(target, r.Commit):
-		return wrong("commit", target.Base, r.Commit)
+	case !carries(target, asked(r)):
+		return wrong("commit", target.Base, asked(r))
 	case target.Stateroot != r.Merge.Stateroot:
 		return wrong("stateroot", target.Stateroot, r.Merge.Stateroot)
 	case staged.Merge.Checksum.String() != r.Merge.Commit || staged.Merge.Serial != r.Merge.Serial:
@@ -51,6 +52,15 @@ func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 // of what is layered.
 func carries(d ostree.Deployment, commit string) bool {
 	return d.Checksum.String() == commit || d.Base.String() == commit
+}
+
+// asked is the commit that a deployment for the request must carry: where packages change
+// on top of the booted image, that image's.
+func asked(r pivot.Request) string {
+	if r.Image.IsZero() && !r.Packages.IsZero() {
+		return cmp.Or(r.Merge.Base, r.Commit)
+	}
+	return r.Commit
 }
 
 // imageOf is what an origin names the image by.
@@ -108,7 +118,7 @@ func (e *Ostree) checkCommitted(r pivot.Request, labels []labelled) error {
 	if err != nil {
 		return err
 	}
-	if len(all) == 0 || !carries(all[0], r.Commit) {
+	if len(all) == 0 || !carries(all[0], asked(r)) {
 		return fault.New(fault.Internal, "cannot trust the new deployment: ostree reported success but the default boot entry is another one")
 	}
 	if err := checkDeployment(all[0], r); err != nil {

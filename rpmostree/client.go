@@ -5,13 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/ostree"
 )
 
 // Limits are how long rpm-ostree may take for an answer. For a status its daemon
@@ -66,18 +63,6 @@ func (e *RpmOstree) idle(ctx context.Context) error {
 		return err
 	}
 	return s.idle()
-}
-
-// withTmp is run with an empty /tmp of the program's own: the clients of rpm-ostree
-// want to write there, and on many hosts it is /sysroot/tmp and read-only.
-func withTmp(s *ostree.Sysroot, run Run) Run {
-	return func(ctx context.Context, argv ...string) (out []byte, err error) {
-		err = hostfiles.WithTmpfs(filepath.Join(s.Root(), "tmp"), func() (err error) {
-			out, err = run(ctx, argv...)
-			return err
-		})
-		return out, err
-	}
 }
 
 const seeDaemon = "see: systemctl status rpm-ostreed, journalctl -u rpm-ostreed"

@@ -3,9 +3,12 @@ package rpmostree
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
@@ -28,9 +31,20 @@ type Direct struct {
 
 var _ pivot.Engine = (*Direct)(nil)
 
-// Preflight is an error if the engine cannot make a deployment of another image, as is
-// known without one. Nothing is written.
-func (e *Direct) Preflight(ctx context.Context) error {
+// Preflight implements pivot.Engine. Nothing is written. Packages are no reason to step
+// aside yet: the image can be imported here, and the started system goes on from there.
+func (e *Direct) Preflight(ctx context.Context, plan pivot.Plan) error {
+	if len(plan.Packages) > 0 {
+		if _, err := os.Stat(filepath.Join(e.Sysroot.Root(), host.RpmOstreePath)); err != nil {
+			return cannotChange(plan.Packages)
+		}
+	}
+	return e.checkMove(ctx)
+}
+
+// checkMove is an error if the engine cannot make a deployment of another image, as is
+// known without one.
+func (e *Direct) checkMove(ctx context.Context) error {
 	if err := e.plain().checkLayered(); err != nil {
 		return fault.New(fault.Later, "%w", err)
 	}
@@ -43,7 +57,7 @@ func (e *Direct) Preflight(ctx context.Context) error {
 // Prepare checks what can be checked before the commit, and changes nothing.
 func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 	if !r.Image.IsZero() {
-		if err := e.Preflight(ctx); err != nil {
+		if err := e.checkMove(ctx); err != nil {
 			return err
 		}
 	}
@@ -60,6 +74,10 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 	}
 	if lost := missing(r.Merge.Options.Values("root"), r.Kargs.Values("root")); len(lost) > 0 {
 		return fmt.Errorf("cannot deploy: the kernel arguments lack root=%s", strings.Join(lost, ", root="))
+	}
+	have := pivot.SystemPackages{Layered: booted.Origin.LayeredPackages(), Removed: booted.Origin.RemovedPackages()}
+	if changes := have.Changes(r.Packages); len(changes) > 0 {
+		return fault.New(fault.Later, "cannot change packages from here: %s", changeList(changes))
 	}
 	if err := e.checkNeeds(ctx, r, booted); err != nil {
 		return err

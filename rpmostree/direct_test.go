@@ -20,7 +20,7 @@ func TestDirect(t *testing.T) {
 	h := hostdir.New(t)
 	e := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
 	r := request(t, h)
-	must(t, errors.Join(e.Preflight(t.Context()), e.Prepare(t.Context(), r)))
+	must(t, errors.Join(e.Preflight(t.Context(), pivot.Plan{}), e.Prepare(t.Context(), r)))
 	if len(h.Ostree.Calls) != 0 {
 		t.Errorf("it called %q before the commit", h.Ostree.Calls)
 	}

@@ -47,7 +47,7 @@ func TestEntries(t *testing.T) {
 			}
 			before := list(t, h)
 			e := merging(h)[name]
-			must(t, errors.Join(e.Preflight(t.Context()), e.Prepare(t.Context(), r)))
+			must(t, errors.Join(e.Preflight(t.Context(), pivot.Plan{}), e.Prepare(t.Context(), r)))
 			must(t, e.Commit(t.Context(), r))
 			if after := list(t, h); after != before {
 				t.Errorf("the old /etc is\n%s\nwas\n%s", after, before)

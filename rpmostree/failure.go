@@ -26,6 +26,9 @@ var passing = regexp.MustCompile(`(?i)` + strings.Join([]string{
 	`status(:| code:| code from registry)? (5\d\d|408|429)\b`, `too ?many ?requests`,
 }, "|"))
 
+// refused are the failures of rpm-ostree that are about the packages that were asked for.
+var refused = regexp.MustCompile(`Packages not found: |Could not depsolve transaction|package \S+ cannot be verified`)
+
 // classify gives a failure of rpm-ostree its kind and a hint, if it has none yet.
 func classify(err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
@@ -37,6 +40,9 @@ func classify(err error) error {
 		return busy(text)
 	case passing.MatchString(text):
 		return fault.New(fault.Unavailable, "%w", err).WithHint(seeDaemon)
+	case refused.MatchString(text):
+		return fault.New(fault.Refused, "%w", err).
+			WithHint("the packages must fit the OS image: take both from the same release")
 	}
 	return fault.New(fault.Internal, "%w", err).WithHint(seeDaemon)
 }

@@ -17,13 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 
 // Run runs a program of the host and returns what it printed on stdout. Its
 // error holds what it printed on stderr.
-type Run func(ctx context.Context, argv ...string) ([]byte, error)
+type Run = host.Run
 
 // Ostree is the engine on libostree's command line, for a host booted into an
 // ostree deployment: stage, check, then finalize by hand.
@@ -37,13 +38,12 @@ type Ostree struct {
 
 var _ pivot.Engine = (*Ostree)(nil)
 
-// Preflight is an error if the engine cannot make a deployment of another image, as
-// is known without one. Nothing is written.
-func (e *Ostree) Preflight(ctx context.Context) error {
-	if err := e.checkLayered(); err != nil {
-		return err
+// Preflight implements pivot.Engine. Nothing is written.
+func (e *Ostree) Preflight(ctx context.Context, plan pivot.Plan) error {
+	if len(plan.Packages) > 0 {
+		return cannotChange(plan.Packages)
 	}
-	return e.checkSandbox(ctx)
+	return e.checkMove(ctx)
 }
 
 // checkLayered refuses to leave packages behind, which only rpm-ostree can keep.
@@ -59,7 +59,7 @@ func (e *Ostree) checkLayered() error {
 // Prepare stages the deployment and checks the staged state against the request.
 func (e *Ostree) Prepare(ctx context.Context, r pivot.Request) error {
 	if !r.Image.IsZero() {
-		if err := e.Preflight(ctx); err != nil {
+		if err := e.checkMove(ctx); err != nil {
 			return err
 		}
 	}
@@ -67,7 +67,22 @@ func (e *Ostree) Prepare(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return err
 	}
-	return e.stage(ctx, r, booted)
+	if err := e.stage(ctx, r, booted); err != nil {
+		return err
+	}
+	if err := e.checkNoPackages(r); err != nil {
+		return err
+	}
+	return e.checkPrepared(ctx, r)
+}
+
+// checkMove is an error if the engine cannot make a deployment of another image, as is
+// known without one.
+func (e *Ostree) checkMove(ctx context.Context) error {
+	if err := e.checkLayered(); err != nil {
+		return err
+	}
+	return e.checkSandbox(ctx)
 }
 
 // stage lets libostree stage the deployment, locked from its first moment: until
@@ -88,7 +103,8 @@ func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deplo
 	if err := e.deploy(ctx, r, booted, append([]string{"--stage"}, lock...)...); err != nil {
 		return fmt.Errorf("cannot stage deployment of %s: %w", r.Commit, err)
 	}
-	return e.checkPrepared(ctx, r)
+	_, err = e.checkStaged(r)
+	return err
 }
 
 // deploy is one "ostree admin deploy" of what is requested, with further options.

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
@@ -36,12 +34,12 @@ func (e *RpmOstree) rebase(ctx context.Context, r pivot.Request, t tool) (err er
 		b.refs, err = b.imageRefs() // before rpm-ostree does anything
 	}
 	if err == nil {
-		err = e.Retry.Do(ctx, e.Waiting, b.try)
+		err = e.transact(ctx, transaction{argv: b.command(), before: b.before, complete: func(context.Context) error { return b.complete() }})
 	}
 	if err != nil {
 		return fmt.Errorf("cannot rebase to %s: %w", r.Image.Reference, err)
 	}
-	return e.checkPrepared(ctx, r)
+	return nil
 }
 
 // imageRefs are the refs by which the repository knows the commit as an image.
@@ -53,38 +51,19 @@ func (b *rebase) imageRefs() ([]string, error) {
 	return repo.RefsTo("ostree/container/image", b.commit) // ostree-ext: container/store.rs
 }
 
-func (b *rebase) try(ctx context.Context) error {
-	e := b.engine
-	if err := e.idle(ctx); err != nil {
+// before removes what is staged: rpm-ostree would start from it. Not by "rpm-ostree
+// cleanup": that also lets go of the image that was imported for this.
+func (b *rebase) before(ctx context.Context) error {
+	if err := b.engine.Ostree.Discard(ctx); err != nil {
 		return err
 	}
-	if b.complete() == nil {
-		return nil // a try before did it, only its answer was lost
-	}
-	// What is staged would be what rpm-ostree starts from. Not by "rpm-ostree
-	// cleanup": that also lets go of the image that was imported for this.
-	if err := e.Discard(ctx); err != nil {
-		return err
-	}
-	if !b.tool.since(2020, 4) { // the first with --lock-finalization here
-		if err := e.touchLock(); err != nil {
-			return err
-		}
-	}
-	_, err := e.call(ctx, e.Limits.forRebase(), withTmp(e.Sysroot, e.Run), b.command()...)
-	if err != nil {
-		return b.despite(ctx, err)
-	}
-	return b.complete()
+	return b.engine.lockByFile(b.tool)
 }
 
 // command names the commit with a colon: without it rpm-ostree would prefix the
 // remote of the present origin and drop the custom one.
 func (b *rebase) command() []string {
-	argv := []string{"rpm-ostree", "rebase"}
-	if b.tool.since(2020, 4) {
-		argv = append(argv, "--lock-finalization")
-	}
+	argv := append([]string{"rpm-ostree", "rebase"}, b.tool.lockOptions()...)
 	if b.tool.since(2021, 3) {
 		argv = append(argv, "--bypass-driver")
 	}
@@ -92,26 +71,6 @@ func (b *rebase) command() []string {
 		argv = append(argv, "--custom-origin-url="+customURL(b.request.Image), "--custom-origin-description="+customDescription)
 	}
 	return append(argv, ":"+b.request.Commit)
-}
-
-// failedTrial is how rpm-ostree says that nothing runs in the new system
-// (rpmostree-scripts.cxx). It tries that when the deployment is staged already.
-const failedTrial = "Sanity-checking final rootfs"
-
-// despite looks at what is staged after rpm-ostree has failed: after the daemon's
-// work its client still lists the packages that change, and fails if it cannot.
-func (b *rebase) despite(ctx context.Context, failure error) error {
-	if ctx.Err() != nil || fault.KindOf(failure).Transient() || strings.Contains(failure.Error(), failedTrial) {
-		return failure
-	}
-	// A client that was killed leaves the daemon at work.
-	if err := b.engine.idle(ctx); fault.KindOf(err).Transient() {
-		return fmt.Errorf("%w (after: %v)", err, failure)
-	} else if err != nil || b.complete() != nil {
-		return failure
-	}
-	b.engine.Note(fmt.Sprintf("the deployment is made, though rpm-ostree ended with a failure: %v", failure))
-	return nil
 }
 
 // complete adds what is missing of what rpm-ostree has staged, and holds it against the request.

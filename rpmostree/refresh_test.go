@@ -1,7 +1,6 @@
 package rpmostree_test
 
 import (
-	"context"
 	"os/exec"
 	"strings"
 	"testing"
@@ -49,7 +48,7 @@ func TestRefreshNeedsSandbox(t *testing.T) {
 				h.Write(sandbox, nil)
 			}
 			for name, e := range engines(h) {
-				err := e.Preflight(t.Context())
+				err := e.Preflight(t.Context(), pivot.Plan{})
 				if !c.refused {
 					must(t, err)
 					continue
@@ -65,17 +64,11 @@ func TestRefreshNeedsSandbox(t *testing.T) {
 	}
 }
 
-// checked is an engine that knows something before anything is pulled.
-type checked interface {
-	pivot.Engine
-	Preflight(ctx context.Context) error
-}
-
 // engines are all that there are, for a host.
-func engines(h *hostdir.Host) map[string]checked {
+func engines(h *hostdir.Host) map[string]pivot.Engine {
 	var notes string
 	plain := rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
-	return map[string]checked{
+	return map[string]pivot.Engine{
 		"ostree": &plain, "direct": &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run},
 		"beside rpm-ostree": engine(h, false, &notes), "rpm-ostree": engine(h, true, &notes),
 	}
@@ -108,7 +101,7 @@ func TestRefreshNeedsPrograms(t *testing.T) {
 				h.Write("/usr/bin/bwrap", nil)
 				h.ExtendNext(c.next...)
 				e, r := engines(h)[name], request(t, h)
-				must(t, e.Preflight(t.Context()))
+				must(t, e.Preflight(t.Context(), pivot.Plan{}))
 				err := e.Prepare(t.Context(), r)
 				if c.want == "" {
 					must(t, err)

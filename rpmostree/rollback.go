@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
@@ -23,7 +24,7 @@ type Rollback struct {
 var _ pivot.Engine = (*Rollback)(nil)
 
 // Preflight implements pivot.Engine: it moves no host to another image.
-func (e *Rollback) Preflight(context.Context) error {
+func (e *Rollback) Preflight(context.Context, pivot.Plan) error {
 	return fault.New(fault.Internal, "cannot move to another image by going back")
 }
 
@@ -82,7 +83,7 @@ func (e *Rollback) Commit(ctx context.Context, _ pivot.Request) error {
 // byRpmOstree lets rpm-ostree do it, whose client may fail when all is done. With
 // zipl the boot entries are not all: that runs after they are written.
 func (e *Rollback) byRpmOstree(ctx context.Context) error {
-	_, failure := withTmp(e.Sysroot, e.Run)(ctx, "rpm-ostree", "rollback")
+	_, failure := host.WithTmp(e.Sysroot.Root(), e.Run)(ctx, "rpm-ostree", "rollback")
 	if failure == nil {
 		return nil
 	}

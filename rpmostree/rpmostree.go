@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
 )
@@ -33,19 +34,45 @@ var _ pivot.Engine = (*RpmOstree)(nil)
 
 // Preflight is an error if a deployment is known to fail, whatever the image. It waits until
 // rpm-ostree is idle and names what drives updates. Nothing is written.
-func (e *RpmOstree) Preflight(ctx context.Context) error {
+func (e *RpmOstree) Preflight(ctx context.Context, _ pivot.Plan) error {
 	if err := e.checkSandbox(ctx); err != nil {
 		return err
 	}
 	return e.beside(ctx, func() error { return nil })
 }
 
-// Prepare waits until rpm-ostree is idle, makes the deployment and checks it.
+// Prepare waits until rpm-ostree is idle, makes the deployment, changes its packages, and
+// checks it.
 func (e *RpmOstree) Prepare(ctx context.Context, r pivot.Request) error {
+	if err := e.tidy(ctx); err != nil {
+		return err
+	}
 	booted, err := e.Sysroot.Booted()
 	if err != nil {
 		return err
 	}
+	p := packages{engine: e, request: r}
+	if err := e.make(ctx, r, booted, &p); err != nil {
+		return err
+	}
+	if err := p.change(ctx); err != nil {
+		return err
+	}
+	return e.checkPrepared(ctx, r)
+}
+
+// Discard takes back what Prepare made.
+func (e *RpmOstree) Discard(ctx context.Context) error {
+	return errors.Join(e.tidy(ctx), e.Ostree.Discard(ctx))
+}
+
+// tidy removes what a run left that was killed.
+func (e *RpmOstree) tidy(ctx context.Context) error {
+	return errors.Join(e.unconfigure(), e.letGo(ctx))
+}
+
+// make makes the deployment with the packages that the booted one has beside its image's.
+func (e *RpmOstree) make(ctx context.Context, r pivot.Request, booted ostree.Deployment, p *packages) error {
 	layered := booted.Origin.Layered()
 	if r.Image.IsZero() || !layered && !e.Always {
 		return e.beside(ctx, func() error { return e.stage(ctx, r, booted) })
@@ -57,7 +84,7 @@ func (e *RpmOstree) Prepare(ctx context.Context, r pivot.Request) error {
 	cannot := tool.cannotMove(booted.Origin, r.Image)
 	switch {
 	case cannot == "":
-		return e.rebase(ctx, r, tool)
+		return p.configured(ctx, p.kept(booted), func() error { return e.rebase(ctx, r, tool) })
 	case layered:
 		return fault.New(fault.Refused, "cannot rebase to %s: rpm-ostree %s %s, and only rpm-ostree can keep the packages that are layered", r.Image.Reference, tool.version, cannot).
 			WithHint("undo what is layered first: rpm-ostree reset")

@@ -45,7 +45,7 @@ func request(t *testing.T, h *hostdir.Host) pivot.Request {
 	t.Helper()
 	commit := h.PullCommit()
 	h.ImageRef(container, commit)
-	state, err := h.Observe(nil)
+	state, err := h.Observe(t.Context(), pivot.Target{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ func completeImage(cmd *cobra.Command, args []string, _ string) ([]string, cobra
 // asked to run. What cannot be read names none.
 func knownImages(root string) []string {
 	var images []pivot.Image
-	if state, err := host.New(root).Observe(nil); err == nil {
+	if state, err := host.New(root).Observe(context.Background(), pivot.Target{}); err == nil {
 		images = append(images, state.Booted.Image, state.Default.Image)
 	}
 	if record, err := pivot.JournalIn(root).Load(); err == nil {

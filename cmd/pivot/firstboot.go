@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/initramfs"
+	"machine-pivot/internal/machineconfig/extensions"
 	"machine-pivot/internal/pinning"
 )
 
@@ -85,6 +86,9 @@ func byHand(h *host.Host, unchanged77 bool, run func() (changed bool, err error)
 type rebaseFlags struct {
 	hostFlags
 	appended, deleted, cpusets []string
+
+	kernelType, extensionsImage string
+	extensions                  []string
 }
 
 func (f *rebaseFlags) add(cmd *cobra.Command) {
@@ -92,6 +96,12 @@ func (f *rebaseFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.appended, "append-karg", nil, "kernel argument `ARG` to have in effect (repeatable)")
 	cmd.Flags().StringArrayVar(&f.deleted, "delete-karg", nil, "kernel argument `ARG` to remove, as KEY=VALUE or KEY (repeatable)")
 	cmd.Flags().StringArrayVar(&f.cpusets, "cpuset", nil, "CPUs of a workload, `WORKLOAD=SET` as management=0-1,52-53 (repeatable)")
+	cmd.Flags().StringVar(&f.kernelType, "kernel-type", "", "kernel `TYPE` to run: default, realtime or 64k-pages; it replaces the present one")
+	cmd.Flags().StringArrayVar(&f.extensions, "extension", nil, "extension `NAME` to have, as of a MachineConfig (repeatable)")
+	cmd.Flags().StringVar(&f.extensionsImage, "extensions-image", "", "the `IMAGE` with the packages of kernels and extensions; without it the machine's own repositories count")
+	cli.Suggest(cmd, "kernel-type", extensions.KernelTypes()...)
+	cli.Suggest(cmd, "extension", extensions.Names()...)
+	cli.Suggest(cmd, "extensions-image")
 	cli.Suggest(cmd, "append-karg")
 	cli.Suggest(cmd, "delete-karg")
 	cli.Suggest(cmd, "cpuset", pinning.Management+"=")
@@ -104,12 +114,15 @@ func (f *rebaseFlags) rebase(cmd *cobra.Command, args []string) (*firstboot.Reba
 	if err != nil {
 		return nil, err
 	}
-	for flag, given := range map[string][]string{"append-karg": f.appended, "delete-karg": f.deleted} {
+	for flag, given := range map[string][]string{"append-karg": f.appended, "delete-karg": f.deleted, "extension": f.extensions} {
 		if slices.Contains(given, "") { // as of a variable that is not set
 			return nil, fault.New(fault.Usage, "cannot use --%s: it is empty", flag)
 		}
 	}
-	r := &firstboot.Rebase{Machine: machine, Append: f.appended, Delete: f.deleted}
+	r := &firstboot.Rebase{
+		Machine: machine, Append: f.appended, Delete: f.deleted,
+		KernelType: f.kernelType, Extensions: f.extensions, ExtensionsImage: f.extensionsImage,
+	}
 	if len(args) > 0 {
 		r.Image = args[0]
 	}
@@ -138,7 +151,7 @@ func rebaseCommand() *cobra.Command {
 				return err
 			}
 			if !rebase.Asked() {
-				return fault.New(fault.Usage, "nothing asked for").WithHint("give an IMAGE, --append-karg, --delete-karg or --cpuset")
+				return fault.New(fault.Usage, "nothing asked for").WithHint("give an IMAGE, --append-karg, --delete-karg, --cpuset, --kernel-type or --extension")
 			}
 			rebase.Reboot = reboot
 			return byHand(rebase.Host, unchanged77, func() (bool, error) { return rebase.Run(cmd.Context()) })

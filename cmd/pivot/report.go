@@ -57,13 +57,13 @@ func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string
 		}
 	}
 	// By hand only if something is asked for by hand: a file left by the old tool is not.
-	if len(args)+len(flags.appended)+len(flags.deleted)+len(flags.cpusets) > 0 {
+	if len(args)+len(flags.appended)+len(flags.deleted)+len(flags.cpusets)+len(flags.extensions) > 0 || flags.kernelType != "" {
 		return rebase.Plan(cmd.Context())
 	}
 	boot := firstboot.FirstBoot{Machine: rebase.Machine, File: file}
 	if _, err := os.Stat(boot.Host.Path(file)); errors.Is(err, fs.ErrNotExist) && !cmd.Flags().Changed("machineconfig-file") {
 		return pivot.Plan{}, fault.New(fault.Usage, "nothing to plan: no first boot waits here (there is no %s), and nothing is asked for", file).
-			WithHint("give an IMAGE, --append-karg, --delete-karg or --cpuset, as to rebase, or a --machineconfig-file")
+			WithHint("give an IMAGE, --append-karg, --delete-karg, --cpuset, --kernel-type or --extension, as to rebase, or a --machineconfig-file")
 	}
 	return boot.Plan(cmd.Context())
 }
@@ -93,6 +93,12 @@ func printPlan(w io.Writer, p pivot.Plan) {
 			fmt.Fprintf(w, "  %s\n", printable.Line(e.What()))
 		}
 	}
+	if len(p.Packages) > 0 {
+		fmt.Fprintln(w, "packages")
+		for _, c := range p.Packages {
+			fmt.Fprintf(w, "  %s %s\n", c.Action, printable.Line(c.Name))
+		}
+	}
 	for _, note := range p.Notes {
 		fmt.Fprintln(w, "note: "+printable.Text(note))
 	}
@@ -118,7 +124,7 @@ func statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := machine.Status()
+			s, err := machine.Status(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -212,7 +218,7 @@ func verifyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			differences, err := machine.Verify()
+			differences, err := machine.Verify(cmd.Context())
 			if err != nil {
 				return err
 			}

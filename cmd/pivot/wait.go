@@ -57,9 +57,9 @@ func waitCommand() *cobra.Command {
 }
 
 // waitFor looks at the status until it is of a phase.
-func waitFor(ctx context.Context, wanted pivot.Phase, look func() (status.Status, error), tell func(status.Status)) error {
+func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context) (status.Status, error), tell func(status.Status)) error {
 	for {
-		s, err := look()
+		s, err := look(ctx)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/extensions"
 	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/pinning"
@@ -27,6 +28,8 @@ type Host struct {
 	CPUs       pinning.CPUSet           // that it has; none: not known, not checked
 	CheckImage func(image string) error // whether a reference can be used; nil: by the grammar of registries
 	Policy     *kargs.Policy            // for kernel arguments; nil: the default one
+	// Architecture is that of the machine, as in GOARCH; "": not known, not checked.
+	Architecture string
 }
 
 // Desired is what a MachineConfig asks for.
@@ -38,6 +41,9 @@ type Desired struct {
 	Image           string   // spec.osImageURL as given; "" keeps the booted image
 	KernelArguments []string // entries as given, each may hold several arguments
 	FIPS            bool
+	KernelType      string           // "" is the default one
+	Extensions      []string         // by their names in spec.extensions
+	ExtensionsImage string           // where their packages and those of kernels come from, as given; "" says nothing of it
 	Entries         []hostfiles.File // below /etc, by spec.config
 
 	asked []byte // spec as JSON
@@ -95,10 +101,20 @@ func judge(root document.Node, host Host) *Desired {
 		Image:           spec.Image(asked.Get("osImageURL"), host.CheckImage),
 		KernelArguments: spec.Arguments(asked.Get("kernelArguments"), policy),
 		FIPS:            asked.Get("fips").Boolean(),
+		KernelType:      spec.KernelType(asked.Get("kernelType"), host.Architecture),
+		Extensions:      spec.Extensions(asked.Get("extensions")),
 		Entries:         etc(asked.Get("config"), host),
 		asked:           asked.JSON(),
 	}
-	unsupported(asked)
+	if source := asked.Get("baseOSExtensionsContainerImage"); d.ownKernel() && len(d.Extensions) == 0 {
+		source.Text() // nothing is taken from it
+	} else {
+		d.ExtensionsImage = spec.Image(source, host.CheckImage)
+	}
+	unknown(asked)
+	if err := spec.CheckTogether(d.KernelType, d.Extensions); err != nil {
+		asked.Get("extensions").Fail("%v", err)
+	}
 	spec.Contradictions(asked.Path, d.KernelArguments, d.FIPS, asked.Report)
 	spec.CheckLength(asked.Get("kernelArguments"), d.KernelArguments)
 	if d.FromCluster {
@@ -119,31 +135,22 @@ func warnOfSpaces(n document.Node, entries []string) {
 	}
 }
 
-// unsupported refuses by name what would be lost if it were skipped. What is only
-// unknown is warned of: a cluster's API server lets nothing through that its API
+// ownKernel reports whether the kernel is the image's own.
+func (d *Desired) ownKernel() bool {
+	return d.KernelType == "" || d.KernelType == extensions.KernelDefault
+}
+
+// unknown warns of members that are not known: a cluster's API server lets nothing through that its API
 // does not have, so it is of a later API, and a machine that is refused for it
 // could never join. A known name in other letters is a known name for readers who
 // do not tell them apart, as the machine-config daemon.
-func unsupported(asked document.Node) {
+func unknown(asked document.Node) {
 	for key, n := range asked.Members() {
-		switch key {
-		case "osImageURL", "kernelArguments", "fips", "config":
-		case "baseOSExtensionsContainerImage":
-			n.Text() // where extensions would come from: without extensions it says nothing
-		case "extensions":
-			for _, item := range n.Items() {
-				item.Fail("not implemented: extension %s", problem.Quoted(item.Text()))
-			}
-		case "kernelType":
-			if kind := n.Text(); kind != "" && kind != "default" {
-				n.Fail("not implemented: kernelType %s; only the default kernel is", problem.Quoted(kind))
-			}
-		default:
-			if meant := slices.IndexFunc(spec.Members(), func(name string) bool { return strings.EqualFold(name, key) }); meant >= 0 {
-				n.Report.Add(problem.Errorf(n.Path, "unknown member").WithHint("is " + spec.Members()[meant] + " meant?"))
-				continue
-			}
+		switch meant := slices.IndexFunc(spec.Members(), func(name string) bool { return strings.EqualFold(name, key) }); {
+		case meant < 0:
 			n.Warn("unknown member; this version of pivot does nothing about it")
+		case spec.Members()[meant] != key:
+			n.Report.Add(problem.Errorf(n.Path, "unknown member").WithHint("is " + spec.Members()[meant] + " meant?"))
 		}
 	}
 }

@@ -41,7 +41,7 @@ func host(t *testing.T) encapsulated.Host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return encapsulated.Host{CPUs: set}
+	return encapsulated.Host{CPUs: set, Architecture: "amd64"}
 }
 
 func TestAccepted(t *testing.T) {
@@ -147,8 +147,11 @@ func TestRefused(t *testing.T) {
 		{`{"spec":{"kernelArguments":["a\u0000b"]}}`, "control character"},
 		{`{"spec":{"kernelArguments":["fips=1"]}}`, "contradicts spec.fips"},
 		{`{"spec":{"fips":"true"}}`, "error: $.spec.fips: it is a string, not true or false"},
-		{`{"spec":{"extensions":["usbguard"]}}`, `error: $.spec.extensions[0]: not implemented: extension "usbguard"`},
-		{`{"spec":{"kernelType":"realtime"}}`, `error: $.spec.kernelType: not implemented: kernelType "realtime"`},
+		{`{"spec":{"extensions":["usbguard","wasm"]}}`, `error: $.spec.extensions[1]: there is no extension "wasm"; there are ipsec,`},
+		{`{"spec":{"extensions":["kernel-devel"],"kernelType":"realtime"}}`, "error: $.spec.extensions: kernel-devel fits the default kernel only, not the kernel type realtime"},
+		{`{"spec":{"kernelType":"realtim"}}`, `error: $.spec.kernelType: there is no kernel type "realtim"; there are default, realtime, 64k-pages`},
+		{`{"spec":{"kernelType":"64k-pages"}}`, "error: $.spec.kernelType: 64k-pages exists on arm64 only, and this machine is amd64"},
+		{`{"spec":{"kernelType":"realtime","baseOSExtensionsContainerImage":"Not A Reference"}}`, "error: $.spec.baseOSExtensionsContainerImage: "},
 		{`{"spec":{"kernelarguments":["nosmt"]}}`, "error: $.spec.kernelarguments: unknown member; is kernelArguments meant?"},
 		{`{"spec":{"FIPS":true}}`, "error: $.spec.FIPS: unknown member; is fips meant?"},
 		{`{"spec":{"kernelArguments":["` + strings.Repeat("x", 1_024) + `","` + strings.Repeat("y", 1_023) + `"]}}`,

@@ -47,5 +47,5 @@ func lookIn(root, program string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fault.New(fault.Refused, "cannot run %s: not installed on this host", program)
+	return "", fault.New(fault.Refused, "cannot run %s: %w", program, ErrNotInstalled)
 }

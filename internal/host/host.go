@@ -145,6 +145,9 @@ func run(ctx context.Context, argv ...string) ([]byte, error) {
 	return output(ctx, exec.CommandContext(ctx, argv[0], argv[1:]...), &syscall.SysProcAttr{})
 }
 
+// ErrNotInstalled is why a program cannot be run that the host does not have.
+var ErrNotInstalled = errors.New("not installed on this host")
+
 // output runs a command with attributes and returns what it printed.
 func output(ctx context.Context, cmd *exec.Cmd, attributes *syscall.SysProcAttr) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
@@ -160,7 +163,7 @@ func output(ctx context.Context, cmd *exec.Cmd, attributes *syscall.SysProcAttr)
 		return nil, fmt.Errorf("%s: stopped: %w", called, context.Cause(ctx))
 	case errors.Is(err, exec.ErrWaitDelay): // it ended well
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, fault.New(fault.Refused, "cannot run %s: not installed on this host", cmd.Args[0])
+		return nil, fault.New(fault.Refused, "cannot run %s: %w", cmd.Args[0], ErrNotInstalled)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %s (%w)", called, lastLines(stderr.String(), 5), err)
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"strings"
 
 	"machine-pivot/internal/ostree"
@@ -9,18 +10,33 @@ import (
 
 // observeNext reads what the next boot starts: what is staged, else the default boot
 // entry. What is staged and locked no shutdown makes a boot entry of.
-func (h *Host) observeNext(state *pivot.State, booted ostree.Deployment, all []ostree.Deployment, paths []string) error {
+func (h *Host) observeNext(ctx context.Context, state *pivot.State, booted ostree.Deployment, all []ostree.Deployment, target pivot.Target) error {
 	staged, err := h.Sysroot().Staged()
 	if err != nil {
 		return err
 	}
-	if staged != nil && !staged.Locked {
-		return h.observeStaged(state, booted, staged, paths)
-	}
 	next := booted
-	if len(all) > 0 {
-		next = all[0]
+	switch {
+	case staged != nil && !staged.Locked:
+		next, err = h.observeStaged(state, booted, staged, target.Paths())
+	default:
+		if len(all) > 0 {
+			next = all[0]
+		}
+		err = h.observeDefault(state, next, target.Paths())
 	}
+	if err != nil {
+		return err
+	}
+	state.DefaultPackages = state.Packages
+	if next.Checksum != booted.Checksum {
+		state.DefaultPackages, err = h.packages(ctx, next, target.Packages)
+	}
+	return err
+}
+
+// observeDefault reads what the default boot entry starts.
+func (h *Host) observeDefault(state *pivot.State, next ostree.Deployment, paths []string) (err error) {
 	if state.Default, err = h.Deployment(next); err != nil {
 		return err
 	}
@@ -29,19 +45,18 @@ func (h *Host) observeNext(state *pivot.State, booted ostree.Deployment, all []o
 }
 
 // observeStaged reads what an orderly shutdown will make the next boot.
-func (h *Host) observeStaged(state *pivot.State, booted ostree.Deployment, staged *ostree.Staged, paths []string) error {
-	next, err := h.Sysroot().Deployment(staged.Target)
-	if err != nil {
-		return err
+func (h *Host) observeStaged(state *pivot.State, booted ostree.Deployment, staged *ostree.Staged, paths []string) (next ostree.Deployment, err error) {
+	if next, err = h.Sysroot().Deployment(staged.Target); err != nil {
+		return next, err
 	}
 	next.Entry.Options = state.Booted.Options.String() // inherited, unless there is a list
 	if staged.HasKernelArguments {
 		next.Entry.Options = strings.Join(staged.KernelArguments, " ")
 	}
 	if state.Default, err = h.Deployment(next); err != nil {
-		return err
+		return next, err
 	}
 	state.Default.Staged = true
 	state.DefaultEtc, err = stagedEtc(booted, next, state.Etc, paths)
-	return err
+	return next, err
 }

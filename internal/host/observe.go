@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -10,9 +11,9 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Observe reads what the machine is; paths are those of interest in /etc.
-func (h *Host) Observe(paths []string) (pivot.State, error) {
-	sysroot := h.Sysroot()
+// Observe reads what the machine is, and has of the entries and packages that a target names.
+func (h *Host) Observe(ctx context.Context, target pivot.Target) (pivot.State, error) {
+	sysroot, paths := h.Sysroot(), target.Paths()
 	booted, err := sysroot.Booted()
 	if errors.Is(err, ostree.ErrNotBooted) {
 		return pivot.State{}, fault.New(fault.Refused, "cannot pivot this host: it is not booted from an ostree deployment").
@@ -39,7 +40,10 @@ func (h *Host) Observe(paths []string) (pivot.State, error) {
 	if state.Etc, err = readEtc(h.Root, booted, paths); err != nil {
 		return pivot.State{}, err
 	}
-	return state, h.observeNext(&state, booted, all, paths)
+	if state.Packages, err = h.packages(ctx, booted, target.Packages); err != nil {
+		return pivot.State{}, err
+	}
+	return state, h.observeNext(ctx, &state, booted, all, target)
 }
 
 // withEntry is the booted deployment as the boot entries know it.

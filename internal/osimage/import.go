@@ -79,12 +79,11 @@ func (o *Opened) importError(err error) error {
 
 // importer is one import.
 type importer struct {
-	*Opened
-	repo     *ostree.Repo
-	target   *ostree.Import
-	progress *meter
-	guess    *selinux.Contexts // the policy by which labels in derived layers are guessed; nil: no guess
-	result   Result
+	layerReader
+	repo   *ostree.Repo
+	target *ostree.Import
+	guess  *selinux.Contexts // the policy by which labels in derived layers are guessed; nil: no guess
+	result Result
 }
 
 func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(Progress)) (_ Result, err error) {
@@ -98,9 +97,9 @@ func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(
 	}
 	defer func() { err = errors.Join(err, end(ctx, target, err)) }()
 	i := &importer{
-		Opened: o, repo: repo, target: target,
-		progress: &meter{report: report, objects: func() int { return target.Stats().ObjectsTotal }},
-		result:   Result{Format: o.Format, Digest: o.Digest, Version: o.Version},
+		layerReader: layerReader{o, &meter{report: report, objects: func() int { return target.Stats().ObjectsTotal }}},
+		repo:        repo, target: target,
+		result: Result{Format: o.Format, Digest: o.Digest, Version: o.Version},
 	}
 	if err := i.run(ctx); err != nil {
 		return Result{}, err

@@ -14,11 +14,17 @@ import (
 // busy while one waits for the network.
 const maxLayers = 4
 
+// layerReader reads the layers of an image that is open.
+type layerReader struct {
+	*Opened
+	progress *meter
+}
+
 // layers reads and verifies the image's layers, several at once, except those that are
 // present. start returns what takes the entries of the nth layer; it is called again each
 // time the layer is read from another endpoint. done, unless nil, is called when a layer
 // was whole and right.
-func (i *importer) layers(ctx context.Context, have present, start func(n int) layer.Content, done func(ctx context.Context, n int) error) error {
+func (i *layerReader) layers(ctx context.Context, have present, start func(n int) layer.Content, done func(ctx context.Context, n int) error) error {
 	shared := layer.NewShared() // some 16 MiB, freed when all layers are read
 	group, ctx := guard.NewGroup(ctx)
 	group.Limit(maxLayers)
@@ -51,7 +57,7 @@ func (i *importer) layers(ctx context.Context, have present, start func(n int) l
 }
 
 // label adds the layer that an error is about.
-func (i *importer) label(n int, err error) error {
+func (i *layerReader) label(n int, err error) error {
 	if _, whole := errors.AsType[refusal](err); err == nil || whole {
 		return err
 	}

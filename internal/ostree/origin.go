@@ -3,6 +3,7 @@ package ostree
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"machine-pivot/internal/ostree/keyfile"
 )
@@ -101,6 +102,39 @@ func (o Origin) Layered() bool {
 		}
 	}
 	return o.Get("baserefspec") != ""
+}
+
+// LayeredPackages are the names of packages that the origin asks rpm-ostree to add to the
+// image, from repositories or from files (rust/src/origin.rs).
+func (o Origin) LayeredPackages() []string {
+	names := o.list("packages", "requested")
+	for _, group := range []string{"requested-local", "requested-local-fileoverride"} {
+		for _, local := range o.list("packages", group) {
+			_, nevra, _ := strings.Cut(local, ":")
+			names = append(names, PackageName(nevra))
+		}
+	}
+	return names
+}
+
+// RemovedPackages are the names of packages of the image that the origin asks rpm-ostree
+// to leave out.
+func (o Origin) RemovedPackages() []string { return o.list("overrides", "remove") }
+
+// list is a value of several parts.
+func (o Origin) list(group, key string) []string {
+	return slices.DeleteFunc(strings.Split(o.Value(group, key), ";"), func(s string) bool { return s == "" })
+}
+
+// PackageName is the name in NAME-[EPOCH:]VERSION-RELEASE.ARCH; what has not that form is
+// a name itself.
+func PackageName(nevra string) string {
+	if release := strings.LastIndexByte(nevra, '-'); release > 0 {
+		if version := strings.LastIndexByte(nevra[:release], '-'); version > 0 {
+			return nevra[:version]
+		}
+	}
+	return nevra
 }
 
 // Bytes is the key file for a new deployment, without the transient group.

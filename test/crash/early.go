@@ -93,7 +93,7 @@ func (place) Network(context.Context) error { return nil }
 type direct struct{ *Machine }
 
 // Preflight implements pivot.Engine.
-func (direct) Preflight(ctx context.Context) error { return ctx.Err() }
+func (direct) Preflight(ctx context.Context, _ pivot.Plan) error { return ctx.Err() }
 
 // Accept implements pivot.Engine.
 func (direct) Accept(context.Context, ostree.PrepareRoot) error { return nil }

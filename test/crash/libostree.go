@@ -22,7 +22,7 @@ func (m *Machine) Resolve(_ context.Context, image pivot.Image) (pivot.Image, er
 }
 
 // Preflight implements pivot.Engine.
-func (m *Machine) Preflight(ctx context.Context) error { return ctx.Err() }
+func (m *Machine) Preflight(ctx context.Context, _ pivot.Plan) error { return ctx.Err() }
 
 // builtLayers is how many layers a container build's image has.
 const builtLayers = 3

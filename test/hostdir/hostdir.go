@@ -164,6 +164,13 @@ func (h *Host) InstallRpmOstree(c rpmostree.Control) {
 	h.must(c.Write(h.Root))
 }
 
+// RemoveRpmOstree makes it a host without rpm-ostree again.
+func (h *Host) RemoveRpmOstree() {
+	h.t.Helper()
+	h.rpmOstree = false
+	h.must(os.Remove(h.Path("/usr/bin/rpm-ostree")))
+}
+
 // Lock takes the lock of the sysroot, as another program on the host.
 func (h *Host) Lock() (unlock func()) {
 	h.t.Helper()
@@ -230,7 +237,10 @@ func (h *Host) Layer(packages string) {
 
 // runProgram implements the host's way to run programs.
 func (h *Host) runProgram(ctx context.Context, argv ...string) ([]byte, error) {
-	if argv[0] != "rpm-ostree" || !h.rpmOstree {
+	if argv[0] == "rpm-ostree" && !h.rpmOstree {
+		return nil, fmt.Errorf("cannot run rpm-ostree: %w", host.ErrNotInstalled)
+	}
+	if argv[0] != "rpm-ostree" {
 		return h.Ostree.run(ctx, argv...)
 	}
 	var stdout, stderr bytes.Buffer

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"machine-pivot/test/rpmostree"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -126,6 +128,9 @@ func commit(dir, repo, version string) (string, error) {
 		"usr/lib/modules/6.1/vmlinuz": "kernel", "usr/lib/modules/6.1/initramfs.img": "initramfs " + version,
 		"usr/lib/os-release": "ID=os\nVERSION=" + version + "\nPRETTY_NAME=" + version + "\n",
 		"usr/etc/default":    "default of " + version + "\n",
+		rpmostree.DatabasePath: string(rpmostree.Database("6.1", map[string][]string{
+			"kernel": nil, "kernel-core": {"/usr/lib/modules/6.1"}, "kernel-modules": nil,
+		})),
 	} {
 		path = filepath.Join(tree, path)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {

@@ -191,19 +191,3 @@ func (c *call) writing(work func(repo string) error) error {
 	defer dir.Close()
 	return work(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), dir.Fd()))
 }
-
-// layered is the commit to deploy for a base and an origin: the base, or one on
-// top of it for the packages that the origin asks for.
-func (c *call) layered(base string, origin ostree.Origin) (commit string, err error) {
-	packages := packagesOf(origin)
-	if len(packages) == 0 {
-		return base, nil
-	}
-	err = c.writing(func(repo string) error {
-		out, err := c.Ostree(c.ctx, "ostree", "commit", "--repo="+repo, "--orphan", "--parent="+base, "--tree=ref="+base,
-			"--timestamp=@0", "--add-metadata=rpmostree.clientlayer=true", "--add-metadata-string=rpmostree.packages="+strings.Join(packages, ";"))
-		commit = strings.TrimSpace(string(out))
-		return err
-	})
-	return commit, err
-}

@@ -128,10 +128,10 @@ func (c *call) origin(w wanted, old ostree.Origin) (ostree.Origin, error) {
 		return ostree.Origin{}, failf("--custom-origin-description must be supplied with --custom-origin-url")
 	}
 	text := "[origin]\n"
-	switch packages := packagesOf(old); {
+	switch {
 	case w.image:
 		text += "container-image-reference=" + w.refspec + "\n"
-	case len(packages) > 0:
+	case !layersOf(old).empty():
 		text += "baserefspec=" + w.refspec + "\n"
 	default:
 		text += "refspec=" + w.refspec + "\n"
@@ -139,10 +139,7 @@ func (c *call) origin(w wanted, old ostree.Origin) (ostree.Origin, error) {
 	if url != "" && (w.checksum || w.image && strings.Contains(w.refspec, "@sha256:")) {
 		text += "custom-url=" + url + "\ncustom-description=" + description + "\n"
 	}
-	if packages := old.Value("packages", "requested"); packages != "" {
-		text += "\n[packages]\nrequested=" + packages + "\n"
-	}
-	return ostree.ParseOrigin([]byte(text))
+	return ostree.ParseOrigin([]byte(text + layersOf(old).text()))
 }
 
 // ImageRef is the ref under which an image of a registry is kept

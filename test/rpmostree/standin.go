@@ -10,8 +10,10 @@
 // It differs in that there is no daemon: what the real one's daemon does happens in
 // the process, what its state would be is in the control file.
 //
-// Layering is played: a deployment whose origin asks for packages gets a commit of
-// its own on top of the base, as the real one makes it, but with the base's tree.
+// Layering: a deployment whose origin asks for packages, or for packages of the image to
+// be left out, gets a commit of its own on top of the base, with the files of real RPM
+// packages. Scripts, dependencies and triggers are not played, nor is dracut: a kernel's
+// package has its initramfs. The database of packages is a JSON file.
 package rpmostree
 
 import (
@@ -128,6 +130,10 @@ var verbs = map[string]verb{
 	"cleanup":             {cleanupOptions, (*call).cleanup},
 	"rollback":            {with(map[string]option{}, "reboot", "r"), (*call).rollback},
 	"finalize-deployment": {finalizeOptions, (*call).finalize},
+	"install":             {packageOptions, (*call).install},
+	"uninstall":           {packageOptions, (*call).uninstall},
+	"override":            {overrideOptions, (*call).override},
+	"db":                  {dbOptions, (*call).db},
 }
 
 // version is what --version prints (src/app/libmain.cxx).

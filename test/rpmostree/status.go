@@ -33,6 +33,7 @@ type deployment struct {
 	Timestamp          int64    `json:"timestamp"`
 	BaseChecksum       string   `json:"base-checksum,omitempty"` // only if something is layered
 	RequestedPackages  []string `json:"requested-packages"`
+	BaseRemovals       []string `json:"requested-base-removals,omitempty"`
 
 	deployed ostree.Deployment
 	kargs    []string
@@ -117,7 +118,7 @@ func (c *call) deployments() ([]deployment, error) {
 func (c *call) show(d ostree.Deployment, kargs []string) (deployment, error) {
 	show := deployment{
 		ID: d.ID(), OSName: d.Stateroot, Checksum: d.Checksum.String(), Serial: d.Serial, Unlocked: "none",
-		Container: d.Origin.ContainerImageReference(), RequestedPackages: packagesOf(d.Origin),
+		Container: d.Origin.ContainerImageReference(), RequestedPackages: append([]string{}, d.Origin.LayeredPackages()...), BaseRemovals: d.Origin.RemovedPackages(),
 		deployed: d, kargs: kargs,
 	}
 	if show.Container == "" {
@@ -154,14 +155,3 @@ func (c *call) commit(checksum ostree.Checksum) (*ostree.CommitInfo, error) {
 }
 
 func (c *call) repo() string { return filepath.Join(c.sysroot().Physical(), "ostree/repo") }
-
-// packagesOf are the packages that an origin asks for.
-func packagesOf(o ostree.Origin) []string {
-	list := []string{}
-	for p := range strings.SplitSeq(o.Value("packages", "requested"), ";") {
-		if p != "" {
-			list = append(list, p)
-		}
-	}
-	return list
-}

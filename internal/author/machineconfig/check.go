@@ -17,10 +17,7 @@ import (
 )
 
 // The kernel types beside the default one.
-const (
-	kernelRealtime = "realtime"
-	kernel64k      = "64k-pages"
-)
+const ()
 
 // maxInline bounds the decompressed content of one file, in bytes.
 const maxInline = 16 << 20
@@ -85,8 +82,8 @@ func checkFiles(n document.Node, config ignition.Config) {
 func Check(m *MachineConfig, rules Rules) problem.Report {
 	var report problem.Report
 	spec.Contradictions("$.spec", m.Spec.KernelArguments, m.Spec.FIPS, &report)
-	if slices.Contains(m.Spec.Extensions, "kernel-devel") && m.Spec.KernelType != "" && m.Spec.KernelType != "default" {
-		report.Fail("$.spec.extensions", "kernel-devel fits the default kernel only, not kernelType %s", m.Spec.KernelType)
+	if err := spec.CheckTogether(m.Spec.KernelType, m.Spec.Extensions); err != nil {
+		report.Fail("$.spec.extensions", "%v", err)
 	}
 	line := spec.CommandLine(m.Spec.KernelArguments)
 	spec.CheckLength(document.Node{Path: "$.spec.kernelArguments", Report: &report}, m.Spec.KernelArguments)

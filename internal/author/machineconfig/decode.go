@@ -2,7 +2,6 @@ package machineconfig
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"machine-pivot/internal/author/legacy"
@@ -122,37 +121,14 @@ func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
 		OSImageURL:      spec.Image(n.Get("osImageURL"), rules.CheckImage),
 		ExtensionsImage: spec.Image(n.Get("baseOSExtensionsContainerImage"), rules.CheckImage),
 		KernelArguments: spec.Arguments(n.Get("kernelArguments"), rules.KernelArguments),
-		Extensions:      decodeExtensions(n.Get("extensions")),
+		Extensions:      spec.Extensions(n.Get("extensions")),
 		FIPS:            n.Get("fips").Boolean(),
-		KernelType:      decodeKernelType(n.Get("kernelType")),
+		KernelType:      spec.KernelType(n.Get("kernelType"), ""),
 		Config:          decodeConfig(n.Get("config")),
 	}
 	if mc.Spec.FIPS { // else another MachineConfig may say so; and many writers say false where nobody asked
 		spec.Contradictions(n.Path, mc.Spec.KernelArguments, mc.Spec.FIPS, n.Report)
 	}
-}
-
-// decodeExtensions checks the names; which packages each stands for is the
-// business of the operating system.
-func decodeExtensions(n document.Node) []string {
-	known := []string{"ipsec", "kerberos", "kernel-devel", "sandboxed-containers", "sysstat", "two-node-ha", "usbguard"}
-	var names []string
-	for _, item := range n.Items() {
-		name := item.Text()
-		if !slices.Contains(known, name) {
-			item.Fail("there is no extension %s; there are %s", problem.Quoted(name), strings.Join(known, ", "))
-		}
-		names = append(names, name)
-	}
-	return names
-}
-
-func decodeKernelType(n document.Node) string {
-	kind := n.Text()
-	if !slices.Contains([]string{"", "default", kernelRealtime, kernel64k}, kind) {
-		n.Fail("there is no kernel type %s; there are default, %s and %s", problem.Quoted(kind), kernelRealtime, kernel64k)
-	}
-	return kind
 }
 
 // decodeConfig reads the Ignition config.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig/extensions"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/spec"
 )
@@ -83,7 +84,7 @@ func (s *Spec) add(mc *MachineConfig) {
 	s.FIPS = s.FIPS || mc.Spec.FIPS
 	s.KernelArguments = append(s.KernelArguments, mc.Spec.KernelArguments...)
 	s.Extensions = append(s.Extensions, mc.Spec.Extensions...)
-	if kind := mc.Spec.KernelType; kind == kernelRealtime || kind == kernel64k {
+	if kind := mc.Spec.KernelType; kind == extensions.KernelRealtime || kind == extensions.Kernel64k {
 		s.KernelType = kind
 	}
 	// The cluster's own MachineConfigs name no images; the base does.

@@ -1,0 +1,124 @@
+package firstboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/machineconfig/extensions"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/repodata"
+	"machine-pivot/pivot"
+)
+
+const (
+	// repositoryIn is where an image of extensions has its repository (the
+	// machine-config operator's daemon: pkg/daemon/update.go).
+	repositoryIn = "usr/share/rpm-ostree/extensions"
+	// fetchedIn is where the host keeps one as long as packages are taken from it.
+	fetchedIn = "/var/cache/pivot/extensions"
+)
+
+// packages are what a MachineConfig asks of packages. What others asked for before it, and
+// this one does not, shall be as the image has it.
+func packages(asked *encapsulated.Desired, before ...*encapsulated.Desired) (pivot.Packages, error) {
+	source, err := image(asked.ExtensionsImage)
+	wishes := wishesOf(asked.KernelType, asked.Extensions)
+	for _, b := range before {
+		for _, old := range wishesOf(b.KernelType, b.Extensions) {
+			if !slices.ContainsFunc(wishes, func(w pivot.Package) bool { return w.Name == old.Name }) {
+				wishes = append(wishes, pivot.Package{Name: old.Name, Wish: pivot.PackageDefault})
+			}
+		}
+	}
+	if len(wishes) == 0 {
+		source = pivot.Image{}
+	}
+	return pivot.Packages{Wishes: wishes, Source: source}, err
+}
+
+// wishesOf are what a kernel type and extensions mean for packages. The default kernel is the
+// image's own, so it is no wish.
+func wishesOf(kernelType string, names []string) (wishes []pivot.Package) {
+	add := func(wish pivot.PackageWish, names []string) {
+		for _, name := range names {
+			if !slices.ContainsFunc(wishes, func(w pivot.Package) bool { return w.Name == name }) {
+				wishes = append(wishes, pivot.Package{Name: name, Wish: wish})
+			}
+		}
+	}
+	all := func(p extensions.Packages) {
+		add(pivot.PackagePresent, p.Needed)
+		add(pivot.PackageOffered, p.Offered)
+	}
+	if kernelType != "" && kernelType != extensions.KernelDefault {
+		all(extensions.Kernel(kernelType))
+		for _, other := range extensions.KernelTypes() {
+			if other != kernelType {
+				add(pivot.PackageAbsent, extensions.Kernel(other).Needed)
+			}
+		}
+	}
+	for _, name := range names {
+		all(extensions.Of(name))
+	}
+	return wishes
+}
+
+// extensionImages get repositories of packages from images of extensions.
+type extensionImages struct{ *Machine }
+
+var _ pivot.Repositories = extensionImages{}
+
+// Check implements pivot.Repositories.
+func (i extensionImages) Check(ctx context.Context, image pivot.Image) error {
+	return i.with(ctx, image, func(found *osimage.Opened) error {
+		free, err := i.Host.Free(i.Host.Path("/var"))
+		if err != nil {
+			return err
+		}
+		return found.CheckExtract(free)
+	})
+}
+
+// Fetch implements pivot.Repositories.
+func (i extensionImages) Fetch(ctx context.Context, image pivot.Image, progress func(pivot.Amount)) (pivot.Repository, error) {
+	r := pivot.Repository{Dir: fetchedIn}
+	dir := i.Host.Path(fetchedIn)
+	if err := errors.Join(i.Release(), os.MkdirAll(dir, 0o755)); err != nil {
+		return r, fmt.Errorf("cannot keep packages: %w", err)
+	}
+	err := i.with(ctx, image, func(found *osimage.Opened) error {
+		return found.Extract(ctx, repositoryIn, dir, func(p osimage.Progress) { progress(AmountOf(p)) })
+	})
+	if err == nil {
+		r.Names, err = repodata.Names(dir)
+	}
+	if err != nil {
+		return r, errors.Join(err, i.Release())
+	}
+	return r, nil
+}
+
+// Release implements pivot.Repositories.
+func (i extensionImages) Release() error { return os.RemoveAll(i.Host.Path(filepath.Dir(fetchedIn))) }
+
+// with opens an image for work.
+func (i extensionImages) with(ctx context.Context, image pivot.Image, work func(*osimage.Opened) error) error {
+	ref, err := imageref.Parse(image.Reference)
+	if err != nil {
+		return err
+	}
+	opened := &pulledImages{Machine: i.Machine}
+	defer opened.close()
+	found, err := opened.resolveRetrying(ctx, ref)
+	if err != nil {
+		return err
+	}
+	return work(found)
+}

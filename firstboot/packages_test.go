@@ -1,0 +1,233 @@
+package firstboot_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/fault"
+	"machine-pivot/pivot"
+	"machine-pivot/test/hostdir"
+	"machine-pivot/test/need"
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/rpmostree"
+)
+
+// rpms are a realtime kernel and an extension.
+var rpms = []oscontainer.RPM{
+	{Name: "kernel-rt-core", Version: "6.1", Files: map[string][]byte{
+		"/usr/lib/modules/6.1+rt/vmlinuz": []byte("realtime kernel"), "/usr/lib/modules/6.1+rt/initramfs.img": []byte("its initramfs"),
+	}},
+	{Name: "kernel-rt-modules", Version: "6.1", Files: map[string][]byte{"/usr/lib/modules/6.1+rt/a.ko": []byte("a")}},
+	{Name: "kernel-rt-modules-extra", Version: "6.1", Files: map[string][]byte{"/usr/lib/modules/6.1+rt/b.ko": []byte("b")}},
+	{Name: "usbguard", Version: "1.0", Files: map[string][]byte{"/usr/bin/usbguard": []byte("usbguard")}},
+}
+
+// extensionsHost is a host of rpm-ostree whose registry has an image of extensions.
+func extensionsHost(t *testing.T, packages []oscontainer.RPM) (h *hostdir.Host, image string) {
+	t.Helper()
+	need.Program(t, "createrepo_c")
+	h = newHost(t)
+	h.InstallRpmOstree(rpmostree.Control{})
+	img, err := oscontainer.Extensions(packages, oscontainer.WithWorkDir(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h, h.Push(img)
+}
+
+// askPackages asks for the next image with a kernel and extensions.
+func askPackages(h *hostdir.Host, image, kernel, extensions string) {
+	h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil,
+		`{"spec":{"osImageURL":%q,"baseOSExtensionsContainerImage":%q,"kernelType":%q,"extensions":[%s],"kernelArguments":["nosmt"]}}`, h.Image, image, kernel, extensions))
+}
+
+// bootAuto is boot with the engine that the machine would choose.
+func bootAuto(t *testing.T, h *hostdir.Host) error {
+	t.Helper()
+	_, err := bootWith(t, h, "auto")
+	return err
+}
+
+// expectPackages sees a system with the realtime kernel, or without, and nothing left of
+// the way there.
+func expectPackages(t *testing.T, h *hostdir.Host, kernel string) {
+	t.Helper()
+	kernels, err := filepath.Glob(h.Path("/usr/lib/modules/*/vmlinuz"))
+	if err != nil || len(kernels) != 1 || filepath.Base(filepath.Dir(kernels[0])) != kernel {
+		t.Errorf("kernels %q, want %s: %v", kernels, kernel, err)
+	}
+	for _, left := range []string{"/var/cache/pivot", "/etc/yum.repos.d/pivot-extensions.repo"} {
+		if _, err := os.Lstat(h.Path(left)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left: %v", left, err)
+		}
+	}
+}
+
+// TestPackages (B14) is a first boot with a realtime kernel and an extension: one reboot, one
+// call of rpm-ostree that changes anything. It ends closed, is verified, and notices a
+// package that somebody takes away.
+func TestPackages(t *testing.T) {
+	h, image := extensionsHost(t, rpms)
+	askPackages(h, image, "realtime", `"usbguard"`)
+	if err := bootAuto(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectOld(t, h)
+	calls, err := rpmostree.Calls(h.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changing := slices.DeleteFunc(calls, func(call string) bool { return strings.HasPrefix(call, "status") || strings.HasPrefix(call, "db ") })
+	if len(changing) != 1 || h.Reboots != 1 {
+		t.Errorf("calls %q, %d reboots", changing, h.Reboots)
+	}
+	h.Boot()
+	if err := bootAuto(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectClosed(t, h)
+	expectPackages(t, h, "6.1+rt")
+	if h.Version() != "B.2" || !strings.HasSuffix(h.Options(), " nosmt") || string(h.Read("/usr/bin/usbguard")) != "usbguard" || h.Reboots != 1 {
+		t.Errorf("version %s, options %s, %d reboots", h.Version(), h.Options(), h.Reboots)
+	}
+	m := machine(t, h)
+	if drift, err := m.Verify(t.Context()); err != nil || len(drift) > 0 {
+		t.Errorf("drift %q, %v", drift, err)
+	}
+	if s, err := m.Status(t.Context()); err != nil || s.Phase != pivot.PhaseDone {
+		t.Errorf("status %+v, %v", s, err)
+	}
+
+	// The next MachineConfig has the default kernel, and no extension.
+	record := fmt.Sprintf(`{"spec":{"osImageURL":%q,"kernelArguments":["nosmt"]}}`, h.Image)
+	m = machine(t, h)
+	if err := m.UseEngine("auto"); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := (&firstboot.Apply{Machine: m, File: "new.json", Data: []byte(record)}).Run(t.Context()); err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+	h.Boot()
+	expectPackages(t, h, "6.1")
+	if _, err := os.Stat(h.Path("/usr/bin/usbguard")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the extension is still there: %v", err)
+	}
+}
+
+// TestPackagesEarly (B14): the initramfs imports the image and leaves the packages to the
+// started system, which has the one reboot.
+func TestPackagesEarly(t *testing.T) {
+	h, image := extensionsHost(t, rpms)
+	askPackages(h, image, "realtime", "")
+	notes, err := bootEarly(t, h, &place{})
+	if err != nil || !strings.Contains(notes, "stepping aside for the started system: cannot change packages from here: install kernel-rt-core") {
+		t.Fatalf("%v\n%s", err, notes)
+	}
+	if h.Reboots != 0 || !slices.ContainsFunc(h.Refs(), func(ref string) bool { return strings.HasPrefix(ref, "pivot/") }) {
+		t.Errorf("%d reboots, refs %q", h.Reboots, h.Refs())
+	}
+	if err := bootAuto(t, h); err != nil {
+		t.Fatal(err)
+	}
+	h.Boot()
+	if err := bootAuto(t, h); err != nil {
+		t.Fatal(err)
+	}
+	expectClosed(t, h)
+	expectPackages(t, h, "6.1+rt")
+	if h.Reboots != 1 {
+		t.Errorf("%d reboots", h.Reboots)
+	}
+}
+
+// TestPackagesRefused (B14): each by name, before the reboot, with nothing left of it.
+func TestPackagesRefused(t *testing.T) {
+	const rejects = `{"default":[{"type":"reject"}],"transports":{"docker":{"%s":[{"type":"insecureAcceptAnything"}]}}}`
+	for _, c := range []struct {
+		name, want string
+		kind       fault.Kind
+		prepare    func(h *hostdir.Host, image string)
+		packages   []oscontainer.RPM
+	}{
+		{"without the package", "cannot install kernel-rt-modules, kernel-rt-modules-extra: ", fault.Refused, nil, rpms[:1]},
+		{"without a repository", "cannot read the repository of packages", fault.BadInput,
+			func(h *hostdir.Host, _ string) { askPackages(h, h.Image, "realtime", "") }, rpms},
+		{"not accepted by the policy", "rejected by policy", fault.Refused,
+			func(h *hostdir.Host, _ string) {
+				h.Write("/etc/containers/policy.json", fmt.Appendf(nil, rejects, h.Registry.Host()+"/os/content"))
+			}, rpms},
+		{"no such image", "manifest unknown", fault.Refused, func(h *hostdir.Host, image string) {
+			askPackages(h, image[:len(image)-4]+"0000", "realtime", "")
+		}, rpms},
+		{"without rpm-ostree", "cannot change packages by ostree alone (install kernel-rt-core", fault.Refused, func(h *hostdir.Host, _ string) { h.RemoveRpmOstree() }, rpms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, image := extensionsHost(t, c.packages)
+			askPackages(h, image, "realtime", "")
+			if c.prepare != nil {
+				c.prepare(h, image)
+			}
+			err := bootAuto(t, h)
+			if err == nil || fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v (%d)", err, fault.KindOf(err))
+			}
+			expectOld(t, h)
+			expectPackages(t, h, "6.1")
+			if staged, err := h.Sysroot().Staged(); err != nil || staged != nil || h.Reboots != 0 {
+				t.Errorf("staged %+v, %v, %d reboots", staged, err, h.Reboots)
+			}
+		})
+	}
+}
+
+// TestPackagesNoRoom (B14): known before anything is pulled.
+func TestPackagesNoRoom(t *testing.T) {
+	h, image := extensionsHost(t, rpms)
+	askPackages(h, image, "realtime", "")
+	h.Free = func(string) (int64, error) { return 10, nil }
+	if err := bootAuto(t, h); fault.KindOf(err) != fault.CannotWrite || !strings.Contains(err.Error(), "there are 10 bytes free") || fault.HintOf(err) == "" {
+		t.Errorf("error %v", err)
+	}
+	expectOld(t, h)
+}
+
+// TestPackagesByHand (B14): flags ask for the same, and for what is there nothing happens.
+func TestPackagesByHand(t *testing.T) {
+	h, image := extensionsHost(t, rpms)
+	rebase := func(r firstboot.Rebase) bool {
+		t.Helper()
+		r.Machine = machine(t, h)
+		if err := r.UseEngine("auto"); err != nil {
+			t.Fatal(err)
+		}
+		changed, err := r.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Boot()
+		return changed
+	}
+	realtime := firstboot.Rebase{KernelType: "realtime", Extensions: []string{"usbguard"}, ExtensionsImage: image}
+	if !rebase(realtime) || rebase(realtime) {
+		t.Error("the first call changes the machine, the second does not")
+	}
+	expectPackages(t, h, "6.1+rt")
+	if !rebase(firstboot.Rebase{KernelType: "default"}) {
+		t.Error("it has to change the kernel")
+	}
+	expectPackages(t, h, "6.1")
+	if string(h.Read("/usr/bin/usbguard")) != "usbguard" {
+		t.Error("the extension is gone")
+	}
+	wrong := firstboot.Rebase{Machine: machine(t, h), KernelType: "64k-pages", Extensions: []string{"wasm", "kernel-devel"}}
+	if _, err := wrong.Run(t.Context()); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), `no extension "wasm"`) || !strings.Contains(err.Error(), "arm64 only") {
+		t.Errorf("error %v", err)
+	}
+}

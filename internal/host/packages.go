@@ -1,0 +1,64 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+)
+
+// RpmOstreePath is the program that changes packages, on hosts that have it.
+const RpmOstreePath = "/usr/bin/rpm-ostree"
+
+// packages are what a deployment has of the packages that are asked about. On a host
+// without rpm-ostree no package is known to be installed: none could be changed.
+func (h *Host) packages(ctx context.Context, d ostree.Deployment, asked pivot.Packages) (pivot.SystemPackages, error) {
+	have := pivot.SystemPackages{Layered: d.Origin.LayeredPackages(), Removed: d.Origin.RemovedPackages()}
+	names := asked.Asked()
+	if len(names) == 0 {
+		return have, nil
+	}
+	all, err := InstalledPackages(ctx, WithTmp(h.Root, h.Run), d.Checksum.String())
+	if errors.Is(err, ErrNotInstalled) {
+		return have, nil
+	}
+	have.Installed = slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(names, name) })
+	return have, err
+}
+
+// Run runs a program of the host and returns what it printed on stdout.
+type Run func(ctx context.Context, argv ...string) ([]byte, error)
+
+// WithTmp is run with an empty /tmp of the program's own: the clients of rpm-ostree want to
+// write there, and on many hosts it is /sysroot/tmp and read-only. root is the host's.
+func WithTmp(root string, run Run) Run {
+	return func(ctx context.Context, argv ...string) (out []byte, err error) {
+		err = hostfiles.WithTmpfs(filepath.Join(root, "tmp"), func() (err error) {
+			out, err = run(ctx, argv...)
+			return err
+		})
+		return out, err
+	}
+}
+
+// InstalledPackages are the names of the packages of a commit in the host's repository, by
+// "rpm-ostree db list", which reads the commit itself and asks no daemon, but needs a /tmp.
+func InstalledPackages(ctx context.Context, run Run, commit string) ([]string, error) {
+	out, err := run(ctx, "rpm-ostree", "db", "list", commit)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the packages of ostree commit %s: %w", commit, err)
+	}
+	var names []string
+	for line := range strings.Lines(string(out)) {
+		if nevra, ok := strings.CutPrefix(line, " "); ok {
+			names = append(names, ostree.PackageName(strings.TrimSpace(nevra)))
+		}
+	}
+	return names, nil
+}

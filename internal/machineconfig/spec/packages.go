@@ -1,0 +1,60 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/extensions"
+	"machine-pivot/internal/problem"
+)
+
+// Extensions reads the names of extensions.
+func Extensions(n document.Node) (names []string) {
+	for _, item := range n.Items() {
+		name := item.Text()
+		if err := CheckExtension(name); err != nil {
+			item.Fail("%v", err)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// CheckExtension is an error if there is no such extension.
+func CheckExtension(name string) error {
+	if !slices.Contains(extensions.Names(), name) {
+		return fmt.Errorf("there is no extension %s; there are %s", problem.Quoted(name), strings.Join(extensions.Names(), ", "))
+	}
+	return nil
+}
+
+// KernelType reads a kernel type; "" stands for the default one. The architecture is the
+// machine's, as in GOARCH, or "" if it is not known.
+func KernelType(n document.Node, architecture string) string {
+	kind := n.Text()
+	if err := CheckKernelType(kind, architecture); err != nil {
+		n.Fail("%v", err)
+	}
+	return kind
+}
+
+// CheckKernelType is an error if there is no such kernel type for the architecture.
+func CheckKernelType(kind, architecture string) error {
+	switch {
+	case kind != "" && !slices.Contains(extensions.KernelTypes(), kind):
+		return fmt.Errorf("there is no kernel type %s; there are %s", problem.Quoted(kind), strings.Join(extensions.KernelTypes(), ", "))
+	case kind == extensions.Kernel64k && architecture != "" && architecture != "arm64":
+		return fmt.Errorf("%s exists on arm64 only, and this machine is %s", kind, architecture)
+	}
+	return nil
+}
+
+// CheckTogether is an error if a kernel type and extensions do not go together.
+func CheckTogether(kernelType string, names []string) error {
+	if slices.Contains(names, "kernel-devel") && kernelType != "" && kernelType != extensions.KernelDefault {
+		return fmt.Errorf("kernel-devel fits the default kernel only, not the kernel type %s", kernelType)
+	}
+	return nil
+}

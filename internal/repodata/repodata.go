@@ -1,0 +1,124 @@
+// Package repodata reads which packages a repository of RPM packages has, by its metadata,
+// as createrepo_c writes it and libdnf reads it: repodata/repomd.xml names the list
+// "primary", an XML file that is compressed by gzip or zstd, or not at all.
+package repodata
+
+import (
+	"compress/gzip"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+
+	"github.com/klauspost/compress/zstd"
+
+	"machine-pivot/internal/fault"
+)
+
+// maxList bounds a decompressed list, in bytes: that of a whole distribution has 200 MiB.
+const maxList = 1 << 30
+
+// Names are the names of the packages in a repository's directory, each once for every
+// version of it. The error is fault.BadInput if that is no repository.
+func Names(dir string) (names []string, err error) {
+	root, err := os.OpenRoot(dir) // what the metadata name is looked for in there only
+	if err != nil {
+		return nil, noRepository(err)
+	}
+	defer root.Close()
+	list, err := primary(root)
+	if err != nil {
+		return nil, noRepository(err)
+	}
+	if names, err = namesIn(root, list); err != nil {
+		return nil, noRepository(fmt.Errorf("%s: %w", list, err))
+	}
+	return names, nil
+}
+
+func noRepository(err error) error {
+	return fault.New(fault.BadInput, "cannot read the repository of packages: %w", err)
+}
+
+// primary is the path of the list of packages.
+func primary(root *os.Root) (string, error) {
+	const index = "repodata/repomd.xml"
+	file, err := root.Open(index)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	var repomd struct {
+		Data []struct {
+			Type     string `xml:"type,attr"`
+			Location struct {
+				Href string `xml:"href,attr"`
+			} `xml:"location"`
+		} `xml:"data"`
+	}
+	if err := xml.NewDecoder(io.LimitReader(file, maxList)).Decode(&repomd); err != nil {
+		return "", fmt.Errorf("%s: %w", index, err)
+	}
+	for _, d := range repomd.Data {
+		if d.Type == "primary" {
+			return d.Location.Href, nil
+		}
+	}
+	return "", fmt.Errorf("%s names no list of packages", index)
+}
+
+func namesIn(root *os.Root, list string) ([]string, error) {
+	file, err := root.Open(list)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	plain, err := decompress(file, path.Ext(list))
+	if err != nil {
+		return nil, err
+	}
+	defer plain.Close()
+	return names(xml.NewDecoder(io.LimitReader(plain, maxList)))
+}
+
+func decompress(r io.Reader, extension string) (io.ReadCloser, error) {
+	switch extension {
+	case ".gz":
+		return gzip.NewReader(r)
+	case ".zst":
+		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxList))
+		if err != nil {
+			return nil, err
+		}
+		return d.IOReadCloser(), nil
+	case ".xml":
+		return io.NopCloser(r), nil
+	}
+	return nil, fmt.Errorf("it is compressed in a way that is not known: %s", extension)
+}
+
+// names reads package after package, of which a list may have many.
+func names(in *xml.Decoder) (names []string, err error) {
+	for {
+		token, err := in.Token()
+		if errors.Is(err, io.EOF) {
+			return names, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		start, ok := token.(xml.StartElement)
+		if !ok || start.Name.Local != "package" {
+			continue
+		}
+		var p struct {
+			Name string `xml:"name"`
+		}
+		if err := in.DecodeElement(&p, &start); err != nil {
+			return nil, err
+		}
+		names = append(names, p.Name)
+	}
+}

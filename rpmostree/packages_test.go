@@ -1,0 +1,298 @@
+package rpmostree_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/pivot"
+	"machine-pivot/rpmostree"
+	"machine-pivot/test/hostdir"
+	"machine-pivot/test/need"
+	"machine-pivot/test/oscontainer"
+	standin "machine-pivot/test/rpmostree"
+)
+
+// realtime is what the machine-config operator's kernel type means, in short.
+var realtime = pivot.Packages{Wishes: []pivot.Package{
+	{Name: "kernel-rt-core", Wish: pivot.PackagePresent},
+	{Name: "kernel-rt-kvm", Wish: pivot.PackageOffered},
+	{Name: "kernel-core", Wish: pivot.PackageAbsent},
+	{Name: "kernel-modules-core", Wish: pivot.PackageAbsent}, // the image has none
+}}
+
+// back is the way back from it.
+var back = pivot.Packages{Wishes: []pivot.Package{
+	{Name: "kernel-rt-core", Wish: pivot.PackageDefault},
+	{Name: "kernel-rt-kvm", Wish: pivot.PackageDefault},
+	{Name: "kernel-core", Wish: pivot.PackageDefault},
+	{Name: "kernel-modules-core", Wish: pivot.PackageDefault},
+}}
+
+// repository is one in the host's directory, with what it was asked for.
+type repository struct {
+	offers []string
+	dir    string
+	asked  [][]string
+}
+
+func newRepository(t *testing.T, h *hostdir.Host) *repository {
+	t.Helper()
+	need.Program(t, "createrepo_c")
+	r := &repository{offers: []string{"kernel-rt-core", "kernel-rt-kvm", "usbguard"}, dir: "/var/cache/packages"}
+	dir := h.Path(r.dir)
+	must(t, os.MkdirAll(dir, 0o755))
+	must(t, oscontainer.Repository(dir, []oscontainer.RPM{
+		{Name: "kernel-rt-core", Version: "6.1", Files: map[string][]byte{
+			"/usr/lib/modules/6.1+rt/vmlinuz": []byte("realtime kernel"), "/usr/lib/modules/6.1+rt/initramfs.img": []byte("its initramfs"),
+		}},
+		{Name: "kernel-rt-kvm", Version: "6.1", Files: map[string][]byte{"/usr/lib/modules/6.1+rt/kvm.ko": []byte("kvm")}},
+		{Name: "usbguard", Version: "1.0", Files: map[string][]byte{"/usr/bin/usbguard": []byte("usbguard")}},
+	}))
+	return r
+}
+
+func (r *repository) fetch(_ context.Context, names []string) (pivot.Repository, error) {
+	r.asked = append(r.asked, names)
+	return pivot.Repository{Dir: r.dir, Names: r.offers}, nil
+}
+
+// TestPackages: another image, arguments, a file and packages are one deployment, after one
+// call of rpm-ostree that changes something. Then the way back, and extensions alone. Each
+// time what was staged before is locked (B14).
+func TestPackages(t *testing.T) {
+	for _, c := range []struct{ version, libostree string }{
+		{"2026.2", hostdir.LockInState}, {"2024.6", "2022.7"}, {"2024.5", hostdir.LockInState}, {"2024.5", "2022.7"}, {"2020.3", "2022.7"},
+	} {
+		t.Run(c.version+" on "+c.libostree, func(t *testing.T) {
+			h := hostdir.New(t)
+			h.InstallRpmOstree(standin.Control{Version: c.version})
+			h.Ostree.Version = c.libostree
+			h.Ostree.Programs = map[string]string{"systemctl": ""}
+			h.Ostree.Fail = func(int, bool) error { return keptBack(h) }
+			repo := newRepository(t, h)
+			r := request(t, h)
+			if c.version == "2020.3" { // of native containers it knows nothing
+				r.Image.Container = ""
+			}
+			r.Packages, r.Repository = realtime, repo.fetch
+
+			move(t, h, r)
+			wantCalls(t, h, "override remove", "--install=kernel-rt-core --install=kernel-rt-kvm kernel-core")
+			h.Boot()
+			wantKernel(t, h, "6.1+rt")
+			if h.Version() != "B.2" || !strings.HasSuffix(h.Options(), " nosmt") || string(h.Read("/etc/new")) != "x" {
+				t.Errorf("version %s, options %s", h.Version(), h.Options())
+			}
+			if _, err := os.Stat(h.Path("/etc/yum.repos.d/pivot-extensions.repo")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the repository's file is there: %v", err)
+			}
+
+			// The image stays, an extension comes.
+			r = again(t, h, pivot.Packages{Wishes: append(slices.Clone(realtime.Wishes), pivot.Package{Name: "usbguard", Wish: pivot.PackagePresent})}, repo)
+			move(t, h, r)
+			wantCalls(t, h, "install", "usbguard")
+			h.Boot()
+			wantKernel(t, h, "6.1+rt")
+			if string(h.Read("/usr/bin/usbguard")) != "usbguard" {
+				t.Error("the extension is not there")
+			}
+
+			// The default kernel again, which needs no repository. The extension stays.
+			asked := len(repo.asked)
+			move(t, h, again(t, h, back, repo))
+			wantCalls(t, h, "override reset", "--uninstall=kernel-rt-core --uninstall=kernel-rt-kvm kernel-core")
+			h.Boot()
+			wantKernel(t, h, "6.1")
+			if string(h.Read("/usr/bin/usbguard")) != "usbguard" || len(repo.asked) != asked {
+				t.Errorf("the extension is gone, or a repository was asked for: %q", repo.asked)
+			}
+		})
+	}
+}
+
+// keptBack is an error if a shutdown could make what is staged the next boot: it is not
+// locked, and libostree's unit for that is as it always is.
+func keptBack(h *hostdir.Host) error {
+	staged, err := h.Sysroot().Staged()
+	if committing := h.Ostree.Calls[len(h.Ostree.Calls)-1] == "finalize-staged"; err != nil || staged == nil || staged.Locked || committing {
+		return err
+	}
+	_, err = os.Stat(h.Path("/run/systemd/system/ostree-finalize-staged.service.d/pivot.conf"))
+	return err
+}
+
+// again asks for other packages and nothing else.
+func again(t *testing.T, h *hostdir.Host, p pivot.Packages, repo *repository) pivot.Request {
+	t.Helper()
+	state, err := h.Observe(t.Context(), pivot.Target{})
+	must(t, err)
+	must(t, os.RemoveAll(h.Path("/run/rpm-ostree-standin")))
+	return pivot.Request{Merge: state.Booted, Commit: state.Booted.Commit, Kargs: state.Booted.Options, Packages: p, Repository: repo.fetch}
+}
+
+// move makes a deployment, and sees that what is staged before the commit is locked.
+func move(t *testing.T, h *hostdir.Host, r pivot.Request) {
+	t.Helper()
+	var notes string
+	e := engine(h, false, &notes)
+	must(t, e.Prepare(t.Context(), r))
+	staged, err := e.Sysroot.Staged()
+	must(t, err)
+	if staged == nil || !staged.Locked {
+		t.Fatalf("staged %+v is not locked", staged)
+	}
+	must(t, e.Commit(t.Context(), r))
+}
+
+// wantCalls sees that of the calls of rpm-ostree one has changed something.
+func wantCalls(t *testing.T, h *hostdir.Host, verb, rest string) {
+	t.Helper()
+	calls, err := standin.Calls(h.Root)
+	must(t, err)
+	var changing []string
+	for _, call := range calls {
+		if !strings.HasPrefix(call, "status") && !strings.HasPrefix(call, "db ") {
+			changing = append(changing, strings.TrimSpace(call))
+		}
+	}
+	if len(changing) != 1 || !strings.HasPrefix(changing[0], verb) || !strings.HasSuffix(changing[0], rest) {
+		t.Errorf("calls %q, want one: %s … %s", calls, verb, rest)
+	}
+}
+
+// wantKernel sees that the booted system has one kernel, and that its boot entry starts it.
+func wantKernel(t *testing.T, h *hostdir.Host, release string) {
+	t.Helper()
+	booted, err := h.Sysroot().Booted()
+	must(t, err)
+	kernels, err := filepath.Glob(filepath.Join(booted.Path, "usr/lib/modules/*/vmlinuz"))
+	must(t, err)
+	if len(kernels) != 1 || filepath.Base(filepath.Dir(kernels[0])) != release {
+		t.Errorf("kernels %q, want %s", kernels, release)
+	}
+	all, err := h.Sysroot().Deployments()
+	must(t, err)
+	if all[0].ID() != booted.ID() || !strings.HasSuffix(all[0].Entry.Linux, "/vmlinuz-"+release) {
+		t.Errorf("boot entry %+v, want the kernel %s", all[0].Entry, release)
+	}
+}
+
+// TestPackagesAcrossImages: on another image rpm-ostree looks for the packages anew. What an
+// administrator has layered stays (B14).
+func TestPackagesAcrossImages(t *testing.T) {
+	h := hostdir.New(t)
+	h.InstallRpmOstree(standin.Control{})
+	repo := newRepository(t, h)
+	r := again(t, h, realtime, repo)
+	move(t, h, r)
+	h.Boot()
+	booted, err := h.Sysroot().Booted()
+	must(t, err)
+	h.SetOrigin(strings.Replace(string(booted.Origin.Bytes()), "requested=", "requested=strace;", 1))
+	r = request(t, h)
+	r.Packages, r.Repository = realtime, repo.fetch
+	must(t, os.RemoveAll(h.Path("/run/rpm-ostree-standin")))
+	move(t, h, r)
+	wantCalls(t, h, "rebase", ":"+r.Commit)
+	h.Boot()
+	wantKernel(t, h, "6.1+rt")
+	if booted, err = h.Sysroot().Booted(); err != nil || h.Version() != "B.2" || !slices.Contains(booted.Origin.LayeredPackages(), "strace") {
+		t.Errorf("version %s, origin %s, %v", h.Version(), booted.Origin.Bytes(), err)
+	}
+}
+
+// TestPackagesAreThere: an image that has them already needs no call, nor a repository (B14).
+func TestPackagesAreThere(t *testing.T) {
+	h := hostdir.New(t)
+	h.InstallRpmOstree(standin.Control{})
+	r := request(t, h)
+	r.Packages = pivot.Packages{Wishes: []pivot.Package{{Name: "kernel-core", Wish: pivot.PackagePresent}, {Name: "kernel-rt-core", Wish: pivot.PackageAbsent}}}
+	r.Repository = func(context.Context, []string) (pivot.Repository, error) {
+		return pivot.Repository{}, errors.New("a repository was asked for")
+	}
+	move(t, h, r)
+	calls, err := standin.Calls(h.Root)
+	if err != nil || strings.Contains(strings.Join(calls, ""), "override") || strings.Contains(strings.Join(calls, ""), "install") {
+		t.Errorf("calls %q, %v", calls, err)
+	}
+}
+
+// TestPackagesFail: whatever call fails, in whatever way, leaves the running system the next
+// boot, nothing staged, and no repository; where trying again helps it is tried again (B14).
+func TestPackagesFail(t *testing.T) {
+	for _, at := range []string{"start", "locked", "staged", "end"} {
+		for _, c := range []struct {
+			do, message string
+			kind        fault.Kind
+			recovers    bool
+		}{
+			{"fail", "Bus owner changed, aborting. This likely means the daemon crashed", 0, true},
+			{"fail", "Could not depsolve transaction; 1 problem detected", fault.Refused, at == "staged" || at == "end"},
+			{"fail", "nobody foresaw this", fault.Internal, at == "staged" || at == "end"},
+		} {
+			t.Run(fmt.Sprintf("%s %.8s", at, c.message), func(t *testing.T) {
+				h := hostdir.New(t)
+				h.InstallRpmOstree(standin.Control{Faults: []standin.Fault{{Verb: "override", Nth: 1, At: at, Do: c.do, Message: c.message}}})
+				var notes string
+				e, repo := engine(h, false, &notes), newRepository(t, h)
+				r := request(t, h)
+				r.Packages, r.Repository = realtime, repo.fetch
+				err := e.Prepare(t.Context(), r)
+				if c.recovers {
+					must(t, err)
+					must(t, e.Commit(t.Context(), r))
+					h.Boot()
+					wantKernel(t, h, "6.1+rt")
+					return
+				}
+				if err == nil || fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.message) {
+					t.Errorf("error %v", err)
+				}
+				must(t, e.Discard(t.Context()))
+				if staged, err := h.Sysroot().Staged(); err != nil || staged != nil {
+					t.Errorf("staged %+v, %v", staged, err)
+				}
+				if _, err := os.Stat(h.Path("/etc/yum.repos.d/pivot-extensions.repo")); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("the repository's file is there: %v", err)
+				}
+				h.Boot()
+				wantKernel(t, h, "6.1")
+			})
+		}
+	}
+}
+
+// TestPackagesWithoutRpmOstree: refused by name, before anything is pulled. The initramfs
+// leaves them to the started system, if that can (B14).
+func TestPackagesWithoutRpmOstree(t *testing.T) {
+	h := hostdir.New(t)
+	plan := pivot.Plan{Packages: []pivot.PackageChange{{Name: "usbguard", Action: pivot.PackageInstall}}}
+	for name, e := range map[string]pivot.Engine{
+		"ostree":    &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
+		"initramfs": &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run},
+	} {
+		err := e.Preflight(t.Context(), plan)
+		if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "install usbguard") || fault.HintOf(err) == "" {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	h.InstallRpmOstree(standin.Control{})
+	early := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
+	r := request(t, h)
+	r.Packages = pivot.Packages{Wishes: []pivot.Package{{Name: "usbguard", Wish: pivot.PackagePresent}}}
+	must(t, early.Preflight(t.Context(), plan))
+	if err := early.Prepare(t.Context(), r); fault.KindOf(err) != fault.Later {
+		t.Errorf("initramfs: error %v", err)
+	}
+	plain := &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
+	if err := plain.Prepare(t.Context(), r); fault.KindOf(err) != fault.Refused {
+		t.Errorf("ostree: error %v", err)
+	}
+}

@@ -1,0 +1,85 @@
+package rpmostree
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// DatabasePath is where a system of the stand-in's has the database of its packages.
+const DatabasePath = "/usr/share/rpm/standin.json"
+
+// database is what packages a system has.
+type database []dbPackage
+
+// dbPackage is a package in it.
+type dbPackage struct {
+	Name  string   `json:"name"`
+	NEVRA string   `json:"nevra"` // NAME-VERSION-RELEASE.ARCH
+	Files []string `json:"files"` // and directories, with what is in them
+}
+
+// Database is one that says that a system has packages of a version, each with the files
+// that go with it.
+func Database(version string, files map[string][]string) []byte {
+	var db database
+	for name, files := range files {
+		db = append(db, dbPackage{name, fmt.Sprintf("%s-%s-1.x86_64", name, version), files})
+	}
+	return db.bytes()
+}
+
+func (d database) bytes() []byte {
+	slices.SortFunc(d, func(a, b dbPackage) int { return strings.Compare(a.NEVRA, b.NEVRA) })
+	data, err := json.Marshal(d)
+	if err != nil {
+		panic(err) // strings only
+	}
+	return data
+}
+
+func (d database) find(name string) (dbPackage, bool) {
+	i := slices.IndexFunc(d, func(p dbPackage) bool { return p.Name == name })
+	if i < 0 {
+		return dbPackage{}, false
+	}
+	return d[i], true
+}
+
+// database is that of a commit. One without has no packages.
+func (c *call) database(commit string) (db database, err error) {
+	out, err := c.Ostree(c.ctx, "ostree", "cat", "--repo="+c.repo(), commit, DatabasePath)
+	if err != nil {
+		return nil, nil //nolint:nilerr // a tree without a database
+	}
+	return db, json.Unmarshal(out, &db)
+}
+
+var dbOptions = map[string]option{"repo": {value: true}}
+
+// db is "db list COMMIT" (src/app/rpmostree-db-builtin-list.cxx): the client reads the
+// commit itself.
+func (c *call) db() (int, error) {
+	if len(c.options.operand) != 2 || c.options.operand[0] != "list" {
+		return exitFailed, failf("the stand-in knows \"db list REV\" only")
+	}
+	commit := c.options.operand[1]
+	db, err := c.database(commit)
+	if err != nil {
+		return exitFailed, err
+	}
+	// It checks the database out into a directory in /tmp.
+	dir, err := os.MkdirTemp(filepath.Join(c.Root, "tmp"), "rpmostree-dbquery-*")
+	if err != nil {
+		return exitFailed, failf("mkdirat: Read-only file system")
+	}
+	defer os.Remove(dir)
+	fmt.Fprintf(c.stdout, "ostree commit: %s\n", commit)
+	for _, p := range db {
+		fmt.Fprintf(c.stdout, " %s\n", p.NEVRA)
+	}
+	return exitDone, nil
+}

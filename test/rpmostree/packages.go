@@ -1,0 +1,339 @@
+package rpmostree
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/ostree"
+)
+
+var (
+	packageOptions = with(map[string]option{
+		"install": {value: true}, "uninstall": {value: true}, "allow-inactive": {}, "idempotent": {}, "C": {}, "cache-only": {},
+	}, "lock-finalization", "unchanged-exit-77", "reboot", "r")
+	overrideOptions = with(map[string]option{
+		"install": {value: true}, "uninstall": {value: true}, "C": {}, "cache-only": {}, "all": {},
+	}, "lock-finalization", "reboot", "r")
+)
+
+// layers are what an origin asks for on top of the image.
+type layers struct {
+	requested, removed []string
+}
+
+func layersOf(o ostree.Origin) layers {
+	return layers{requested: o.LayeredPackages(), removed: o.RemovedPackages()}
+}
+
+func (l layers) empty() bool { return len(l.requested)+len(l.removed) == 0 }
+
+// text is the part of an origin (rust/src/origin.rs).
+func (l layers) text() string {
+	text := ""
+	if len(l.requested) > 0 {
+		text += "\n[packages]\nrequested=" + strings.Join(l.requested, ";") + ";\n"
+	}
+	if len(l.removed) > 0 {
+		text += "\n[overrides]\nremove=" + strings.Join(l.removed, ";") + ";\n"
+	}
+	return text
+}
+
+func (c *call) install() (int, error) {
+	return c.changePackages(change{install: c.options.operand, uninstall: c.options.values("uninstall")})
+}
+
+func (c *call) uninstall() (int, error) {
+	return c.changePackages(change{install: c.options.values("install"), uninstall: c.options.operand})
+}
+
+// override is "override remove" and "override reset"
+// (src/app/rpmostree-override-builtins.cxx).
+func (c *call) override() (int, error) {
+	if len(c.options.operand) < 2 {
+		return exitFailed, failf("At least one PACKAGE must be specified")
+	}
+	what := change{install: c.options.values("install"), uninstall: c.options.values("uninstall")}
+	switch names := c.options.operand[1:]; c.options.operand[0] {
+	case "remove":
+		what.remove = names
+	case "reset":
+		what.reset = names
+	default:
+		return exitFailed, failf("Unknown \"override\" subcommand '%s'", c.options.operand[0])
+	}
+	return c.changePackages(what)
+}
+
+// change is what one call changes.
+type change struct{ install, uninstall, remove, reset []string }
+
+// changePackages stages the pending deployment with other packages (types:
+// deploy_transaction_execute). Drivers are not asked.
+func (c *call) changePackages(what change) (int, error) {
+	if err := c.begin(); err != nil {
+		return exitFailed, err
+	}
+	p, err := c.pending()
+	if err != nil {
+		return exitFailed, err
+	}
+	origin, err := c.withPackages(p, what)
+	if err != nil {
+		return exitFailed, err
+	}
+	commit, err := c.layered(p.deployed.Base.String(), origin)
+	if err != nil {
+		return exitFailed, err
+	}
+	if err := c.stage(p.OSName, commit, origin, p.kargs); err != nil {
+		return exitFailed, err
+	}
+	return exitDone, c.printChanges()
+}
+
+// withPackages is the pending deployment's origin with a change.
+func (c *call) withPackages(p deployment, what change) (ostree.Origin, error) {
+	old := p.deployed.Origin
+	base, err := c.database(p.deployed.Base.String())
+	if err != nil {
+		return old, err
+	}
+	l := layersOf(old)
+	for _, name := range what.uninstall {
+		if !slices.Contains(l.requested, name) {
+			return old, failf("Package/capability '%s' is not currently requested", name)
+		}
+		l.requested = slices.DeleteFunc(l.requested, func(have string) bool { return have == name })
+	}
+	for _, name := range what.install {
+		if have, there := base.find(name); there && old.ContainerImageReference() == "" {
+			return old, failf("\"%s\" is already provided by: %s. Use --allow-inactive to explicitly require it.", name, have.NEVRA)
+		}
+		if slices.Contains(l.requested, name) {
+			return old, failf("Package/capability '%s' is already requested", name)
+		}
+		l.requested = append(l.requested, name)
+	}
+	for _, name := range what.reset {
+		if !slices.Contains(l.removed, name) {
+			return old, failf("No overrides for package '%s'", name)
+		}
+		l.removed = slices.DeleteFunc(l.removed, func(have string) bool { return have == name })
+	}
+	for _, name := range what.remove {
+		if _, there := base.find(name); !there {
+			return old, failf("Package \"%s\" not found", name)
+		}
+		if slices.Contains(l.removed, name) {
+			return old, failf("Override already exists for package '%s'", name)
+		}
+		l.removed = append(l.removed, name)
+	}
+	return withLayers(old, l)
+}
+
+// withLayers is an origin with others in place of its layers. The base of a commit is
+// called otherwise as soon as something is layered on it.
+func withLayers(o ostree.Origin, l layers) (ostree.Origin, error) {
+	key := "refspec"
+	if !l.empty() {
+		key = "baserefspec"
+	}
+	text := "[origin]\n"
+	for _, k := range []string{"refspec", "baserefspec", "container-image-reference", "custom-url", "custom-description"} {
+		if value := o.Get(k); value != "" {
+			text += strings.Replace(k, "baserefspec", "refspec", 1) + "=" + value + "\n"
+		}
+	}
+	text = strings.Replace(text, "\nrefspec=", "\n"+key+"=", 1)
+	return ostree.ParseOrigin([]byte(text + l.text()))
+}
+
+// layered is the commit to deploy for a base and an origin: the base, or one on
+// top of it with what the origin asks for.
+func (c *call) layered(base string, origin ostree.Origin) (commit string, err error) {
+	l := layersOf(origin)
+	if l.empty() {
+		return base, nil
+	}
+	files, err := c.resolve(l.requested)
+	if err != nil {
+		return "", err
+	}
+	db, err := c.database(base)
+	if err != nil {
+		return "", err
+	}
+	err = c.writing(func(repo string) error {
+		tree, err := os.MkdirTemp(filepath.Join(repo, "tmp"), "standin-*")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(tree)
+		tree = filepath.Join(tree, "tree")
+		if _, err := c.Ostree(c.ctx, "ostree", "checkout", "--repo="+repo, "-H", base, tree); err != nil {
+			return err
+		}
+		if db, err = assemble(tree, db, l.removed, files); err != nil {
+			return err
+		}
+		if err := writeFile(filepath.Join(tree, DatabasePath), 0o644, strings.NewReader(string(db.bytes()))); err != nil {
+			return err
+		}
+		out, err := c.Ostree(c.ctx, "ostree", "commit", "--repo="+repo, "--orphan", "--parent="+base, "--tree=dir="+tree,
+			"--timestamp=@0", "--add-metadata=rpmostree.clientlayer=true", "--add-metadata-string=rpmostree.packages="+strings.Join(l.requested, ";"))
+		commit = strings.TrimSpace(string(out))
+		return err
+	})
+	return commit, err
+}
+
+// assemble changes the packages of a tree.
+func assemble(tree string, db database, removed, files []string) (database, error) {
+	for _, name := range removed {
+		p, there := db.find(name)
+		if !there {
+			continue // inactive
+		}
+		for _, file := range p.Files {
+			if err := os.RemoveAll(filepath.Join(tree, file)); err != nil {
+				return nil, err
+			}
+		}
+		db = slices.DeleteFunc(db, func(have dbPackage) bool { return have.Name == name })
+	}
+	for _, file := range files {
+		r, err := openRPM(file)
+		if err != nil {
+			return nil, err
+		}
+		err = r.unpack(tree)
+		if cerr := r.file.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		if _, there := db.find(r.pkg.Name); !there {
+			db = append(db, r.pkg)
+		}
+	}
+	return db, nil
+}
+
+// resolve looks for packages in the repositories that the booted system's /etc names. One
+// that is layered on a deployment already may be in rpm-ostree's own cache: nothing is
+// unpacked for it, unless it was kept.
+func (c *call) resolve(names []string) (files []string, err error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	offered, err := c.offered()
+	if err != nil {
+		return nil, err
+	}
+	cached, err := c.cached()
+	if err != nil {
+		return nil, err
+	}
+	var lacking []string
+	for _, name := range names {
+		file, there := offered[name]
+		switch {
+		case there && file == unsigned:
+			return nil, failf("package %s cannot be verified and repo is GPG enabled", name)
+		case there:
+			if file, err = c.keep(name, file); err != nil {
+				return nil, err
+			}
+			files = append(files, file)
+		case !slices.Contains(cached, name):
+			lacking = append(lacking, name)
+		}
+	}
+	if len(lacking) > 0 {
+		return nil, failf("Packages not found: %s", strings.Join(lacking, ", "))
+	}
+	return files, nil
+}
+
+// cacheDir is where packages that were layered once are kept: the real one keeps them in
+// the repository.
+const cacheDir = "/var/cache/rpm-ostree-standin"
+
+// keep keeps a package, and returns where it is kept.
+func (c *call) keep(name, file string) (string, error) {
+	kept := filepath.Join(c.Root, cacheDir, name+".rpm")
+	if file == kept {
+		return kept, nil
+	}
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(kept), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(kept, data, 0o644)
+	}
+	return kept, err
+}
+
+// unsigned stands for a package of a repository that wants signatures.
+const unsigned = "unsigned"
+
+// offered are the files of packages, by name, in the repositories.
+func (c *call) offered() (map[string]string, error) {
+	offered := map[string]string{}
+	kept, err := filepath.Glob(filepath.Join(c.Root, cacheDir, "*.rpm"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range kept {
+		offered[strings.TrimSuffix(filepath.Base(file), ".rpm")] = file
+	}
+	repos, err := filepath.Glob(filepath.Join(c.Root, "etc/yum.repos.d/*.repo"))
+	if err != nil {
+		return nil, err
+	}
+	for _, repo := range repos {
+		text, err := os.ReadFile(repo)
+		if err != nil {
+			return nil, err
+		}
+		_, url, _ := strings.Cut(string(text), "\nbaseurl=file://")
+		dir, _, _ := strings.Cut(url, "\n")
+		id := strings.TrimSuffix(filepath.Base(repo), ".repo")
+		if _, err := os.Stat(filepath.Join(c.Root, dir, "repodata/repomd.xml")); err != nil {
+			return nil, failf("Updating rpm-md repo '%s': cannot update repo '%s': Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried", id, id)
+		}
+		found, err := filepath.Glob(filepath.Join(c.Root, dir, "*.rpm"))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range found {
+			r, err := openRPM(file)
+			if err != nil {
+				return nil, err
+			}
+			if offered[r.pkg.Name] = file; !strings.Contains(string(text), "\ngpgcheck=0\n") {
+				offered[r.pkg.Name] = unsigned
+			}
+			if err := r.file.Close(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return offered, nil
+}
+
+// cached are the names of packages that a deployment has on top of its image.
+func (c *call) cached() (names []string, err error) {
+	all, err := c.deployments()
+	for _, d := range all {
+		names = append(names, layersOf(d.deployed.Origin).requested...)
+	}
+	return names, err
+}
