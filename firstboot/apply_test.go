@@ -125,8 +125,8 @@ func TestApplyAfterTheFirstBoot(t *testing.T) {
 // lines, and nothing is changed.
 func TestApplyRefuses(t *testing.T) {
 	h := hostdir.New(t)
-	_, _, err := apply(t, h, "  kernelArguments: [ostree=/x]\n  extensions: [usbguard]\n  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: /opt/x}]}\n")
-	for _, want := range []string{"mc.yaml:3: error: $.spec.kernelArguments[0]", "mc.yaml:4: error: $.spec.extensions[0]: not implemented", "mc.yaml:7: error: $.spec.config.storage.files[0]: not implemented: /opt/x"} {
+	_, _, err := apply(t, h, "  kernelArguments: [ostree=/x]\n  extensions: [wasm]\n  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: /opt/x}]}\n")
+	for _, want := range []string{"mc.yaml:3: error: $.spec.kernelArguments[0]", "mc.yaml:4: error: $.spec.extensions[0]: there is no extension", "mc.yaml:7: error: $.spec.config.storage.files[0]: not implemented: /opt/x"} {
 		if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}

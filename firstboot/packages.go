@@ -3,7 +3,6 @@ package firstboot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,7 +11,8 @@ import (
 	"machine-pivot/internal/machineconfig/extensions"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
-	"machine-pivot/internal/repodata"
+	"machine-pivot/internal/osimage/layer"
+	"machine-pivot/internal/rpmrepo"
 	"machine-pivot/pivot"
 )
 
@@ -89,15 +89,19 @@ func (i extensionImages) Check(ctx context.Context, image pivot.Image) error {
 // Fetch implements pivot.Repositories.
 func (i extensionImages) Fetch(ctx context.Context, image pivot.Image, progress func(pivot.Amount)) (pivot.Repository, error) {
 	r := pivot.Repository{Dir: fetchedIn}
-	dir := i.Host.Path(fetchedIn)
-	if err := errors.Join(i.Release(), os.MkdirAll(dir, 0o755)); err != nil {
-		return r, fmt.Errorf("cannot keep packages: %w", err)
-	}
 	err := i.with(ctx, image, func(found *osimage.Opened) error {
-		return found.Extract(ctx, repositoryIn, dir, func(p osimage.Progress) { progress(AmountOf(p)) })
+		unpacked, err := rpmrepo.Unpack(i.Host.Path(fetchedIn), len(found.Layers))
+		if err == nil {
+			err = found.Extract(ctx, repositoryIn, func(n int) layer.FileSink { return unpacked.Part(n) },
+				func(p osimage.Progress) { progress(AmountOf(p)) })
+		}
+		if err == nil {
+			err = unpacked.Join()
+		}
+		return err
 	})
 	if err == nil {
-		r.Names, err = repodata.Names(dir)
+		r.Names, err = rpmrepo.Names(i.Host.Path(fetchedIn))
 	}
 	if err != nil {
 		return r, errors.Join(err, i.Release())

@@ -50,7 +50,7 @@ type Request struct {
 	Packages Packages
 	// Repository fetches the repository in which packages of these names are. There is none
 	// if it is left to the machine's own repositories to have them.
-	Repository func(ctx context.Context, names []string) (Repository, error)
+	Repository func(ctx context.Context, names []string) (Repository, error) `json:"-"`
 }
 
 // Engine makes deployments. libostree or rpm-ostree do the work; an Engine

@@ -24,7 +24,7 @@ import (
 
 // Run runs a program of the host and returns what it printed on stdout. Its
 // error holds what it printed on stderr.
-type Run = host.Run
+type Run = host.Runner
 
 // Ostree is the engine on libostree's command line, for a host booted into an
 // ostree deployment: stage, check, then finalize by hand.

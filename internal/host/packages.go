@@ -32,12 +32,12 @@ func (h *Host) packages(ctx context.Context, d ostree.Deployment, asked pivot.Pa
 	return have, err
 }
 
-// Run runs a program of the host and returns what it printed on stdout.
-type Run func(ctx context.Context, argv ...string) ([]byte, error)
+// Runner runs a program of the host and returns what it printed on stdout.
+type Runner func(ctx context.Context, argv ...string) ([]byte, error)
 
 // WithTmp is run with an empty /tmp of the program's own: the clients of rpm-ostree want to
 // write there, and on many hosts it is /sysroot/tmp and read-only. root is the host's.
-func WithTmp(root string, run Run) Run {
+func WithTmp(root string, run Runner) Runner {
 	return func(ctx context.Context, argv ...string) (out []byte, err error) {
 		err = hostfiles.WithTmpfs(filepath.Join(root, "tmp"), func() (err error) {
 			out, err = run(ctx, argv...)
@@ -49,7 +49,7 @@ func WithTmp(root string, run Run) Run {
 
 // InstalledPackages are the names of the packages of a commit in the host's repository, by
 // "rpm-ostree db list", which reads the commit itself and asks no daemon, but needs a /tmp.
-func InstalledPackages(ctx context.Context, run Run, commit string) ([]string, error) {
+func InstalledPackages(ctx context.Context, run Runner, commit string) ([]string, error) {
 	out, err := run(ctx, "rpm-ostree", "db", "list", commit)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the packages of ostree commit %s: %w", commit, err)

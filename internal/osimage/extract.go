@@ -3,10 +3,6 @@ package osimage
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/guard"
@@ -24,11 +20,22 @@ func (o *Opened) CheckExtract(free int64) error {
 	return o.extractError(err)
 }
 
-// Extract writes the regular files that the image has below a directory, a relative path,
-// into dir, which must be empty. Each layer is verified before any of its files is there.
-// An error leaves dir in any state. report, unless nil, is called by one goroutine at a time.
-func (o *Opened) Extract(ctx context.Context, below, dir string, report func(Progress)) error {
-	return o.extractError(guard.Call(func() error { return o.extract(ctx, below, dir, report) }))
+// Extract reads the regular files that each layer of the image has below a directory, a
+// clean relative path. sink returns where those of the nth layer go; it is called again each
+// time the layer is read from its start. They may be used only if there is no error. report,
+// unless nil, is called by one goroutine at a time.
+func (o *Opened) Extract(ctx context.Context, below string, sink func(n int) layer.FileSink, report func(Progress)) error {
+	return o.extractError(guard.Call(func() error {
+		reader := layerReader{o, &meter{report: report, objects: func() int { return 0 }}}
+		reader.progress.expect(o.Bytes)
+		err := reader.layers(ctx, present{layers: make([]bool, len(o.Layers))}, func(n int) layer.Content {
+			return layer.NewFiles(sink(n), below)
+		}, nil)
+		if err == nil {
+			reader.progress.finish()
+		}
+		return err
+	}))
 }
 
 func (o *Opened) extractError(err error) error {
@@ -36,28 +43,4 @@ func (o *Opened) extractError(err error) error {
 		return nil
 	}
 	return fmt.Errorf("cannot take files from image %s: %w", o.Reference, err)
-}
-
-func (o *Opened) extract(ctx context.Context, below, dir string, report func(Progress)) error {
-	parts := filepath.Join(dir, ".layers")
-	if err := os.Mkdir(parts, 0o700); err != nil {
-		return err
-	}
-	reader := layerReader{o, &meter{report: report, objects: func() int { return 0 }}}
-	reader.progress.expect(o.Bytes)
-	found := make([]*layer.Files, len(o.Layers))
-	err := reader.layers(ctx, present{layers: make([]bool, len(o.Layers))}, func(n int) layer.Content {
-		found[n] = layer.NewFiles(filepath.Join(parts, strconv.Itoa(n)), below)
-		return found[n]
-	}, nil)
-	for n, files := range slices.Backward(found) {
-		if err == nil {
-			err = files.MoveTo(dir, found[n+1:]...)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	reader.progress.finish()
-	return os.RemoveAll(parts)
 }

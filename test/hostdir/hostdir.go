@@ -237,10 +237,10 @@ func (h *Host) Layer(packages string) {
 
 // runProgram implements the host's way to run programs.
 func (h *Host) runProgram(ctx context.Context, argv ...string) ([]byte, error) {
-	if argv[0] == "rpm-ostree" && !h.rpmOstree {
+	if _, played := h.Ostree.Programs[argv[0]]; argv[0] == "rpm-ostree" && !h.rpmOstree && !played {
 		return nil, fmt.Errorf("cannot run rpm-ostree: %w", host.ErrNotInstalled)
 	}
-	if argv[0] != "rpm-ostree" {
+	if argv[0] != "rpm-ostree" || !h.rpmOstree {
 		return h.Ostree.run(ctx, argv...)
 	}
 	var stdout, stderr bytes.Buffer

@@ -44,17 +44,18 @@ var importTable = map[string]rule{
 	"quantity":         {ours: []string{"problem", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pinning":          {ours: []string{"kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pods":             {ours: []string{"pinning", "problem", "quantity", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"encapsulated":     {ours: append([]string{"machineconfig/entries", "machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
-	"machineconfig":    {ours: append([]string{"legacy", "machineconfig/document", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"encapsulated":     {ours: append([]string{"machineconfig/entries", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"machineconfig":    {ours: append([]string{"legacy", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"containerruntime": {ours: append([]string{"machineconfig", "quantity"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: below, what knows none; above, each its own part of the world.
-	"machineconfig/enable":   {foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/entries":  {ours: []string{"machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "hostfiles", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/jsonpath": {never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/document": {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/spec":     {ours: []string{"kargs", "problem", "machineconfig/document", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/ignition": {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"machineconfig/enable":     {foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/entries":    {ours: []string{"machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "hostfiles", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/extensions": {never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/jsonpath":   {never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/document":   {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/spec":       {ours: []string{"kargs", "problem", "machineconfig/document", "machineconfig/extensions", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/ignition":   {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 
 	"legacy": {ours: []string{"problem", "machineconfig/ignition", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
@@ -82,6 +83,7 @@ var importTable = map[string]rule{
 	"osimage/layer":            {ours: []string{"osimage/merge", "osimage/imagefault", "ostree", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/merge":            {ours: []string{"osimage/imagefault", "ostree", "selinux", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/kargsd":           {ours: []string{"ostree", "kargs", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"rpmrepo":                  {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"net"})},
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The core decides; the engines, the host and the reporter serve it.

@@ -33,6 +33,7 @@ needs() {
 	lintian                            lintian          the packages
 	rpmbuild                           rpm              the packages
 	rpmlint                            rpmlint          the packages
+	createrepo_c                       createrepo-c     the tests of kernel types and extensions
 	EOF
 }
 

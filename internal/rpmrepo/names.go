@@ -1,7 +1,4 @@
-// Package repodata reads which packages a repository of RPM packages has, by its metadata,
-// as createrepo_c writes it and libdnf reads it: repodata/repomd.xml names the list
-// "primary", an XML file that is compressed by gzip or zstd, or not at all.
-package repodata
+package rpmrepo
 
 import (
 	"compress/gzip"
@@ -20,8 +17,8 @@ import (
 // maxList bounds a decompressed list, in bytes: that of a whole distribution has 200 MiB.
 const maxList = 1 << 30
 
-// Names are the names of the packages in a repository's directory, each once for every
-// version of it. The error is fault.BadInput if that is no repository.
+// Names are the names of the packages in a repository's directory, by its metadata, each once
+// for every version of it. The error is fault.BadInput if that is no repository.
 func Names(dir string) (names []string, err error) {
 	root, err := os.OpenRoot(dir) // what the metadata name is looked for in there only
 	if err != nil {
@@ -80,7 +77,7 @@ func namesIn(root *os.Root, list string) ([]string, error) {
 		return nil, err
 	}
 	defer plain.Close()
-	return names(xml.NewDecoder(io.LimitReader(plain, maxList)))
+	return packageNames(xml.NewDecoder(io.LimitReader(plain, maxList)))
 }
 
 func decompress(r io.Reader, extension string) (io.ReadCloser, error) {
@@ -99,8 +96,8 @@ func decompress(r io.Reader, extension string) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("it is compressed in a way that is not known: %s", extension)
 }
 
-// names reads package after package, of which a list may have many.
-func names(in *xml.Decoder) (names []string, err error) {
+// packageNames reads package after package, of which a list may have many.
+func packageNames(in *xml.Decoder) (names []string, err error) {
 	for {
 		token, err := in.Token()
 		if errors.Is(err, io.EOF) {
