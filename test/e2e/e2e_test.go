@@ -32,6 +32,7 @@ func TestFirstBoot(t *testing.T) {
 		{"main job, and taken back", mainJob},
 		{"by hand, and to the next version", byHand},
 		{"rpm-ostree with layered packages, native image", layeredOnNative},
+		{"telco", telco},
 		{"by kexec", byKexec},
 		{"bad MachineConfig", badMachineConfig},
 		{"registry comes up late", registryLate},

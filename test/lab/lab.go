@@ -5,6 +5,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -132,7 +133,11 @@ type Want struct {
 	Image   string
 	Kargs   []string
 	Pinning pinning.Workloads
-	Unit    bool // a systemd unit, too, which is enabled and says on the console that it runs
+	// KernelType is "" for the default one. ExtensionsImage has its packages and the extensions'.
+	KernelType, ExtensionsImage string
+	Extensions                  []string
+
+	Unit bool // a systemd unit, too, which is enabled and says on the console that it runs
 }
 
 // The unit that a Want may have, and what it says.
@@ -183,8 +188,8 @@ func (w Want) Encapsulated() ([]byte, error) {
 		"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
 		"metadata": object{"name": "rendered-master-0123456789abcdef0123456789abcdef"},
 		"spec": object{
-			"osImageURL": w.Image, "baseOSExtensionsContainerImage": "", "config": config,
-			"kernelArguments": w.Kargs, "extensions": []string{}, "fips": false, "kernelType": "default",
+			"osImageURL": w.Image, "baseOSExtensionsContainerImage": w.ExtensionsImage, "config": config,
+			"kernelArguments": w.Kargs, "extensions": append([]string{}, w.Extensions...), "fips": false, "kernelType": cmp.Or(w.KernelType, "default"),
 		},
 	})
 }

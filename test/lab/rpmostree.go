@@ -17,7 +17,7 @@ import (
 const toolDir = "/var/lib/rpm-ostree-standin"
 
 // MachineOfRpmOstree makes a machine as MachineWith does, where rpm-ostree, that is
-// its stand-in, makes the deployments and has layered packages on A.
+// its stand-in, makes the deployments and has layered packages on A, if any are given.
 func (l *Lab) MachineOfRpmOstree(ctx context.Context, name string, s Setup, packages string, log io.Writer) (*vm.Machine, error) {
 	program := filepath.Join(l.dir, "rpm-ostree")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "machine-pivot/test/rpmostree/rpm-ostree").CombinedOutput(); err != nil {
@@ -31,7 +31,10 @@ func (l *Lab) MachineOfRpmOstree(ctx context.Context, name string, s Setup, pack
 	dropIn := "[Service]\nEnvironment=PATH=" + toolDir + ":/usr/sbin:/usr/bin\n" +
 		"ExecStart=\nExecStart=/usr/bin/pivot firstboot --engine=rpm-ostree\n"
 	spec := l.spec(s)
-	spec.Origin = []byte("[origin]\nrefspec=" + l.Guest.CommitA + "\n[packages]\nrequested=" + packages + "\n")
+	spec.Origin = []byte("[origin]\nrefspec=" + l.Guest.CommitA + "\n")
+	if packages != "" {
+		spec.Origin = append(spec.Origin, "[packages]\nrequested="+packages+"\n"...)
+	}
 	spec.Files = append(spec.Files,
 		vm.TreeFile{Path: toolDir + "/rpm-ostree", Mode: 0o755, Source: program},
 		vm.TreeFile{Path: rpmostree.ControlPath, Mode: 0o644, Content: control},

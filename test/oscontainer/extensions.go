@@ -15,6 +15,7 @@ import (
 type RPM struct {
 	Name, Version string
 	Files         map[string][]byte // by their absolute paths
+	Sources       map[string]string // files of this machine, by the paths that they have in the package
 }
 
 // write makes the package file.
@@ -24,6 +25,13 @@ func (p RPM) write(dir string) (err error) {
 		return err
 	}
 	for name, content := range p.Files {
+		r.AddFile(rpmpack.RPMFile{Name: name, Body: content, Mode: 0o100644, Owner: "root", Group: "root"})
+	}
+	for name, source := range p.Sources {
+		content, err := os.ReadFile(source)
+		if err != nil {
+			return err
+		}
 		r.AddFile(rpmpack.RPMFile{Name: name, Body: content, Mode: 0o100644, Owner: "root", Group: "root"})
 	}
 	file, err := os.Create(filepath.Join(dir, fmt.Sprintf("%s-%s-1.x86_64.rpm", p.Name, p.Version)))

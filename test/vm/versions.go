@@ -97,7 +97,7 @@ func (v version) files(ctx context.Context, base cache, initramfs string, overla
 	if err != nil {
 		return nil, err
 	}
-	modules, err := base.modulesDir(ctx)
+	modules, err := modulesDir(ctx, filepath.Join(base.dir, "repo"), baseRef)
 	if err != nil {
 		return nil, err
 	}
@@ -114,9 +114,9 @@ func (v version) files(ctx context.Context, base cache, initramfs string, overla
 	return append(files, defaults(overlay)...), nil
 }
 
-// modulesDir is the directory of the base's only kernel.
-func (c cache) modulesDir(ctx context.Context) (string, error) {
-	list, err := run(ctx, "ostree", "ls", "--repo="+filepath.Join(c.dir, "repo"), "--nul-filenames-only", baseRef, "/usr/lib/modules")
+// modulesDir is the directory of the only kernel of a commit in a repository.
+func modulesDir(ctx context.Context, repo, commit string) (string, error) {
+	list, err := run(ctx, "ostree", "ls", "--repo="+repo, "--nul-filenames-only", commit, "/usr/lib/modules")
 	if err != nil {
 		return "", err
 	}
@@ -124,7 +124,13 @@ func (c cache) modulesDir(ctx context.Context) (string, error) {
 	if names := strings.Split(strings.TrimRight(string(list), "\x00"), "\x00"); len(names) == 2 {
 		return names[1], nil
 	}
-	return "", fmt.Errorf("the base system has not one kernel: %q", list)
+	return "", fmt.Errorf("the system has not one kernel: %q", list)
+}
+
+// KernelRelease is the release of B's own kernel.
+func (g *Guest) KernelRelease(ctx context.Context) (string, error) {
+	dir, err := modulesDir(ctx, g.repoB, g.CommitB)
+	return path.Base(dir), err
 }
 
 // defaults are files as a commit has them: ostree makes /etc from /usr/etc.

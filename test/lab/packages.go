@@ -1,0 +1,60 @@
+package lab
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/rpmostree"
+	"machine-pivot/test/vm"
+)
+
+// Realtime are B and an image of extensions with a realtime kernel for it.
+type Realtime struct {
+	Image, Extensions string // references
+	Release           string // of the kernel, as uname -r says it
+}
+
+// Realtime serves B as an image that says which packages it has, and an image of
+// extensions: Debian's realtime kernel in the packages of the machine-config operator's
+// kernel type, and usbguard, which is a file.
+func (l *Lab) Realtime(ctx context.Context, builder vm.Builder) (r Realtime, err error) {
+	files, err := builder.Kernel(ctx, vm.GuestSpec{}, "linux-image-rt-amd64")
+	if err != nil {
+		return r, err
+	}
+	const modules = "/usr/lib/modules"
+	core := oscontainer.RPM{Name: "kernel-rt-core", Version: "6.1", Sources: map[string]string{}}
+	for _, f := range files {
+		if f.Symlink == "" {
+			core.Sources[f.Path] = f.Source
+		}
+		if release, ok := strings.CutSuffix(f.Path, "/vmlinuz"); ok {
+			r.Release = path.Base(release)
+		}
+	}
+	r.Extensions, err = l.pushExtensions(ctx, []oscontainer.RPM{
+		core, {Name: "kernel-rt-modules", Version: "6.1"}, {Name: "kernel-rt-modules-extra", Version: "6.1"},
+		{Name: "usbguard", Version: "1.0", Files: map[string][]byte{"/usr/share/usbguard": []byte("usbguard\n")}},
+	})
+	if err != nil {
+		return r, err
+	}
+	own, err := l.Guest.KernelRelease(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.Image, err = l.WithFiles(ctx, "packages", map[string]string{
+		rpmostree.DatabasePath[1:]: string(rpmostree.Database("6.1", map[string][]string{"kernel": nil, "kernel-core": {modules + "/" + own}})),
+	})
+	return r, err
+}
+
+func (l *Lab) pushExtensions(ctx context.Context, packages []oscontainer.RPM) (string, error) {
+	img, err := oscontainer.Extensions(packages, l.workDir("extensions"))
+	if err != nil {
+		return "", err
+	}
+	return l.push(ctx, "extensions", img)
+}

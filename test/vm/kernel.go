@@ -1,0 +1,70 @@
+package vm
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// kernelScript is no part of the recipe: it works on a copy of a base.
+//
+//go:embed kernel.sh
+var kernelScript string
+
+// Kernel is another kernel for guests of a spec: the files below /usr/lib/modules that a
+// Debian package, such as linux-image-rt-amd64, depends on, and an initramfs by the guest's
+// own dracut, as if the kernel were installed in B. It builds what that needs.
+func (b *Builder) Kernel(ctx context.Context, spec GuestSpec, debian string) (files []TreeFile, err error) {
+	err = b.locked(ctx, func(c cache) error {
+		base, err := c.base(ctx, spec.suiteA(), spec.SELinux.variant())
+		if err != nil {
+			return err
+		}
+		dir, err := base.kernel(ctx, debian)
+		if err != nil {
+			return err
+		}
+		files, err = TreeFiles(dir)
+		return err
+	})
+	return files, err
+}
+
+// kernel makes the directory of a kernel's files.
+func (c cache) kernel(ctx context.Context, debian string) (string, error) {
+	sum := sha256.Sum256([]byte(kernelScript))
+	return c.entry("kernel-"+debian+"-"+shortSum(sum[:]), "the guest's kernel of "+debian, func(dir string) error {
+		tree := filepath.Join(dir, "tree")
+		if err := c.checkout(ctx, tree, nil); err != nil {
+			return err
+		}
+		if err := runPrivate(ctx, "bash", "-c", kernelScript, "kernel.sh", tree, debian); err != nil {
+			return err
+		}
+		releases, err := filepath.Glob(filepath.Join(tree, "usr/lib/modules/*"))
+		if err != nil || len(releases) != 1 {
+			return fmt.Errorf("kernels %q: %w", releases, err)
+		}
+		err = withScripts(func(scripts string) error {
+			return runPrivate(ctx, "bash", filepath.Join(scripts, "guest/initramfs.sh"), tree, filepath.Join(dir, "initramfs.img"))
+		})
+		if err != nil {
+			return err
+		}
+		modules := filepath.Join(dir, "usr/lib/modules")
+		if err := os.MkdirAll(modules, 0o755); err != nil {
+			return err
+		}
+		modules = filepath.Join(modules, filepath.Base(releases[0]))
+		if err := os.Rename(releases[0], modules); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(dir, "initramfs.img"), filepath.Join(modules, "initramfs.img")); err != nil {
+			return err
+		}
+		return os.RemoveAll(tree)
+	})
+}
