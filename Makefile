@@ -62,8 +62,10 @@ test: deps check
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
 	@TMPDIR=$$(go run ./test/tools/tmpdir) $(GOTEST) -timeout 3h -p 2 -skip '$(NIGHTLY)' $(BOOTS) ./... | $(BIN)/summary
 
+# Without vet, which "make check" runs, and twice as many packages at a time as there are
+# processors: some tests wait.
 unit:
-	TMPDIR=$$(go run ./test/tools/tmpdir) go test -short ./...
+	TMPDIR=$$(go run ./test/tools/tmpdir) go test -short -vet=off -p $$((2 * $$(nproc))) ./...
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz

@@ -15,6 +15,7 @@ import (
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/rpmostree"
+	"machine-pivot/test/sample"
 )
 
 // bringing is a derived layer with a file of kernel arguments.
@@ -45,6 +46,7 @@ func TestImageKargs(t *testing.T) {
 		{name: "named by rpm-ostree", engine: "rpm-ostree"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
 			h := newHost(t)
 			if c.engine != "ostree" {
 				h.InstallRpmOstree(rpmostree.Control{Version: "2026.2"})

@@ -15,6 +15,7 @@ import (
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/ostreetree"
 	"machine-pivot/test/rpmostree"
+	"machine-pivot/test/sample"
 )
 
 // serve puts an image into the registry and asks for it.
@@ -99,6 +100,7 @@ func TestNativeImage(t *testing.T) {
 		{"plain, with packages", "auto", "2026.2", "strace;", true, plain, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
 			h := newHost(t)
 			h.InstallRpmOstree(rpmostree.Control{Version: c.version})
 			if c.packages != "" {

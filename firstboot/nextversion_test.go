@@ -32,6 +32,9 @@ func TestNextVersion(t *testing.T) {
 		"plain, 300 layers": func(h *hostdir.Host, version int) v1.Image { return h.PlainImage(297, last(version)...) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "derived" {
+				t.Skip("hundreds of layers")
+			}
 			h := newHost(t)
 			h.RepoConfig("core.fsync", "false") // each layer would be waited for
 			serve(t, h, image(h, 1))

@@ -16,6 +16,7 @@ import (
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/hostdir"
+	"machine-pivot/test/sample"
 )
 
 const composefs = "  - composefs\n" // a line of ostree --version
@@ -110,6 +111,7 @@ func TestComposefsIsLookedFor(t *testing.T) {
 	} {
 		for _, engine := range []string{"staged", "direct"} {
 			t.Run(c.name+", "+engine, func(t *testing.T) {
+				sample.Short(t, 4)
 				h := hostdir.New(t)
 				h.Ostree.Version, h.Ostree.Features, h.Ostree.Composefs = "2025.2", composefs, c.made
 				r := demanding(t, h, request(t, h), c.path, c.text)

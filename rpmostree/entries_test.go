@@ -13,6 +13,7 @@ import (
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/hostdir"
 	standin "machine-pivot/test/rpmostree"
+	"machine-pivot/test/sample"
 )
 
 // merging are those that make deployments by libostree's merge, by name.
@@ -92,6 +93,7 @@ func TestEntriesThatAreRefused(t *testing.T) {
 	} {
 		for _, name := range []string{"ostree", "direct"} {
 			t.Run(name+", "+c.name, func(t *testing.T) {
+				sample.Short(t, 4)
 				h := hostdir.New(t)
 				shell(t, h, "mkdir etc/full && echo x >etc/full/file")
 				h.ExtendNext("usr/etc/brought/file")

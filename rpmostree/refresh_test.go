@@ -10,6 +10,7 @@ import (
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/hostdir"
 	standin "machine-pivot/test/rpmostree"
+	"machine-pivot/test/sample"
 )
 
 // refreshing makes libostree one that refreshes SELinux policies.
@@ -94,6 +95,7 @@ func TestRefreshNeedsPrograms(t *testing.T) {
 	} {
 		for _, name := range []string{"ostree", "direct", "beside rpm-ostree", "rpm-ostree"} {
 			t.Run(c.name+", "+name, func(t *testing.T) {
+				sample.Short(t, 4)
 				h := hostdir.New(t)
 				h.InstallRpmOstree(standin.Control{})
 				h.Ostree.Version, h.Ostree.Features = "2025.2", refreshing

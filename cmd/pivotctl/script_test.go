@@ -1,9 +1,14 @@
 package main
 
 import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -17,7 +22,7 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"pivotctl": m
 // TestScripts runs the command line as its users do; see testdata/*.txtar.
 func TestScripts(t *testing.T) {
 	params := script.Params("testdata")
-	params.Setup = startWeb
+	params.Setup = func(env *testscript.Env) error { return errors.Join(startWeb(env), writeProgram(env)) }
 	params.Cmds["web"] = setWeb
 	testscript.Run(t, params)
 }
@@ -58,4 +63,21 @@ func setWeb(ts *testscript.TestScript, neg bool, args []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pages[args[0]] = args[1]
+}
+
+// writeProgram writes the smallest static program for Linux, $PROGRAM, for scripts to
+// embed: a real one takes seconds to compress, and is what test/ignition has Ignition write.
+func writeProgram(env *testscript.Env) error {
+	header := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
+	}
+	header.Ehsize = uint16(binary.Size(header))
+	program, err := binary.Append(nil, binary.LittleEndian, header)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(env.WorkDir, "program")
+	env.Setenv("PROGRAM", file)
+	return os.WriteFile(file, program, 0o755)
 }

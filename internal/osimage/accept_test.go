@@ -14,6 +14,7 @@ import (
 	"machine-pivot/internal/ostree"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
 // TestAccept: whoever imports is told how the image's system mounts its root, in each
@@ -53,6 +54,7 @@ func TestAccept(t *testing.T) {
 		{"legacy", legacyImage(t, with(prepareRoot, demands)), ostree.Demands{Composefs: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 3)
 			h.t = t
 			ref, _ := h.push(strings.NewReplacer(" ", "-", ",", "").Replace(c.name), c.image)
 			repo := bare(t)

@@ -35,7 +35,7 @@ func testDerived(t *testing.T, cases func(t *testing.T, base osBase) []derivedCa
 	usual := newOSTree(t).asBase()
 	for n, c := range cases(t, usual) {
 		t.Run(c.name, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 6)
 			base := usual.forCase(t, c.base)
 			h.t = t
 			img := base.derive(c.layers)
@@ -102,7 +102,7 @@ func TestDerivedRefused(t *testing.T) {
 	usual := newOSTree(t).asBase()
 	for n, c := range refusedCases() {
 		t.Run(c.name, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 6)
 			base := usual.forCase(t, c.base)
 			h.t = t
 			img := base.derive(c.layers)

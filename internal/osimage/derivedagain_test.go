@@ -10,6 +10,7 @@ import (
 
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
 // builtKind is a kind of image that a container build makes of an OS.
@@ -60,6 +61,7 @@ func TestInterruptedDerived(t *testing.T) {
 	for _, kind := range builtKinds(t, o) {
 		for _, cut := range []bool{false, true} {
 			t.Run(kind.name+map[bool]string{false: ", interrupted", true: ", power cut"}[cut], func(t *testing.T) {
+				sample.Short(t, 2)
 				o.t = t
 				h := newHost(t, registry.Options{})
 				h.givePolicy(contexts)

@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/selinux"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
 // TestDerivedLabelUnknown (D30): a label that only the image's own policy gives, and
@@ -41,6 +42,7 @@ func TestDerivedLabelUnknown(t *testing.T) {
 		"plain":                 {plain, contexts},
 	} {
 		t.Run(name, func(t *testing.T) {
+			sample.Short(t, 3)
 			h := newHost(t, registry.Options{})
 			if c.host != "" {
 				h.givePolicy(c.host)

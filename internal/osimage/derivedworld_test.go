@@ -1,11 +1,13 @@
 package osimage_test
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -24,6 +26,7 @@ type osTree struct {
 	policy string // the tree whose policy it is labelled by: itself
 	origin string // the tree that it is a copy of
 	repo   string // where it is committed
+	asMade string // its commit, while it is as newOSTree made it; else ""
 }
 
 // contexts is the policy's file_contexts.
@@ -42,12 +45,52 @@ const contexts = `
 
 const prepareRoot = "usr/lib/ostree/prepare-root.conf"
 
-// newOSTree is the OS that images are derived from.
+// newOSTree is the OS that images are derived from, committed in a repository of its own.
 func newOSTree(t *testing.T) *osTree {
 	t.Helper()
 	need.Ostree(t)
-	o := &osTree{t: t, dir: t.TempDir(), repo: bare(t)}
+	tarball, commit := firstOS.packed(t)
+	dir := t.TempDir()
+	cmd := exec.Command("tar", "-C", dir, "--numeric-owner", "--xattrs", "--xattrs-include=*", "-xpf", "-")
+	cmd.Stdin = bytes.NewReader(tarball)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	o := &osTree{t: t, dir: filepath.Join(dir, "tree"), repo: filepath.Join(dir, "repo"), asMade: commit}
 	o.policy = o.dir
+	return o
+}
+
+// firstOS is what newOSTree unpacks: ostree takes ten times as long to make it.
+var firstOS packedOS
+
+// packedOS is an OS and its repository as a tarball, once a test has asked for it.
+type packedOS struct {
+	once    sync.Once
+	tarball []byte
+	commit  string
+}
+
+func (p *packedOS) packed(t *testing.T) (tarball []byte, commit string) {
+	t.Helper()
+	p.once.Do(func() {
+		dir := t.TempDir()
+		o := makeOSTree(t, dir)
+		commit := o.commit()
+		tarball, err := exec.Command("tar", "-C", dir, "--numeric-owner", "--xattrs", "--xattrs-include=*", "-cf", "-", "tree", "repo").Output()
+		o.must(err)
+		p.tarball, p.commit = tarball, commit
+	})
+	return p.tarball, p.commit
+}
+
+// makeOSTree makes the OS as tree, and its repository as repo, in a directory.
+func makeOSTree(t *testing.T, dir string) *osTree {
+	t.Helper()
+	o := &osTree{t: t, dir: filepath.Join(dir, "tree"), repo: filepath.Join(dir, "repo")}
+	o.policy = o.dir
+	o.must(os.Mkdir(o.dir, 0o755))
+	o.must(ostreetree.Init(o.repo, "bare"))
 	ostreeTool(t, "config", "--repo="+o.repo, "set", "core.fsync", "false")
 	o.must(os.Chmod(o.dir, 0o755))
 	for _, dir := range []string{"boot", "dev", "proc", "run", "sys", "sysroot", "tmp", "var"} {
@@ -81,7 +124,11 @@ func (o *osTree) must(err error) {
 	}
 }
 
-func (o *osTree) path(name string) string { return filepath.Join(o.dir, name) }
+// path is where a file of the tree is, to be changed.
+func (o *osTree) path(name string) string {
+	o.asMade = ""
+	return filepath.Join(o.dir, name)
+}
 
 func (o *osTree) mkdir(name string, mode fs.FileMode) {
 	o.t.Helper()
@@ -137,6 +184,7 @@ func (o *osTree) copy() *osTree {
 // copyFrom adds all of another tree.
 func (o *osTree) copyFrom(dir string) {
 	o.t.Helper()
+	o.asMade = ""
 	if out, err := exec.Command("cp", "-a", dir+"/.", o.dir).CombinedOutput(); err != nil {
 		o.t.Fatalf("%v: %s", err, out)
 	}
@@ -147,6 +195,9 @@ func (o *osTree) copyFrom(dir string) {
 // Neither has a parent, so that the same tree makes the same commit.
 func (o *osTree) commit() string {
 	o.t.Helper()
+	if o.asMade != "" {
+		return o.asMade
+	}
 	labelled, err := ostreetree.Commit(o.repo, o.dir, "--parent=none", "--selinux-policy="+o.policy)
 	o.must(err)
 	dir := filepath.Join(o.t.TempDir(), "labelled")

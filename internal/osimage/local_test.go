@@ -17,6 +17,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/sample"
 )
 
 // localMedia are the formats of images in files.
@@ -71,6 +72,7 @@ func TestLocalImport(t *testing.T) {
 	img := legacy(t, repo, commit)
 	for _, transport := range localMedia() {
 		t.Run(transport, func(t *testing.T) {
+			sample.Short(t, 2)
 			h := newLocalHost(t)
 			ref := parse(t, transport+":"+writeMedium(t, transport, img))
 			image, err := h.lookUp(t.Context(), ref)
@@ -99,6 +101,7 @@ func TestLocalDerived(t *testing.T) {
 	o.write("usr/bin/tool", "new")
 	for _, transport := range localMedia() {
 		t.Run(transport, func(t *testing.T) {
+			sample.Short(t, 2)
 			h := newLocalHost(t)
 			o.t = t
 			image, err := h.lookUp(t.Context(), parse(t, transport+":"+writeMedium(t, transport, img)))

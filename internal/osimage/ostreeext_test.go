@@ -127,8 +127,13 @@ func checkMerged(t *testing.T, got, want gvariant.Tuple, base string) {
 func allRefs(t *testing.T, repo string) map[string]string {
 	t.Helper()
 	refs := map[string]string{}
-	for _, ref := range strings.Fields(ostreeTool(t, "refs", "--repo="+repo)) {
-		refs[ref] = ostreeTool(t, "rev-parse", "--repo="+repo, ref)
+	names := strings.Fields(ostreeTool(t, "refs", "--repo="+repo))
+	if len(names) == 0 {
+		return refs
+	}
+	commits := strings.Fields(ostreeTool(t, append([]string{"rev-parse", "--repo=" + repo}, names...)...))
+	for i, name := range names {
+		refs[name] = commits[i]
 	}
 	return refs
 }

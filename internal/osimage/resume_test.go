@@ -14,6 +14,7 @@ import (
 	"machine-pivot/internal/retry"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
 // tiny is an archive repository with one commit of three files.
@@ -126,6 +127,7 @@ func TestTokenExpires(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			sample.Short(t, 2)
 			h.t = t
 			h.registry.Spoil(rules...)
 			before := h.registry.BytesServed()

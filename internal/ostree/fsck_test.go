@@ -249,7 +249,7 @@ func TestSameAsFsck(t *testing.T) {
 		"metadata, a wrong padding": {forged: raw("\x01\x01\x00\x00\x00\x00\x00\x00\x00(yu)"), want: stricter},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 6)
 			commit, objects := c.objects(t)
 			if err := fsckAfterPull(t, templates, commit, objects); (err == nil) != (c.want == accepted) && c.want != stricter {
 				t.Errorf("ostree says %v", err)

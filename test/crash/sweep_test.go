@@ -17,7 +17,7 @@ import (
 var long = os.Getenv("PIVOT_SWEEP") == "long"
 
 // everySingle is the step of the sample of single crashes in a short run.
-const everySingle = 11
+const everySingle = 17
 
 // TestSweep (P1, P3, P25, P28, D9, D26) crashes a whole first boot at each effect, before it, in
 // the middle of it and after it, in each way there is, once and twice.
@@ -194,8 +194,23 @@ func (s *sweep) singles(step int) []life {
 		}
 	}
 	s.points = len(lives)
+	if s.until != "" {
+		lives = spread(lives)
+	}
 	s.live(lives)
 	return lives
+}
+
+// spread orders lives so that any first few of them crash all over a life: what one of
+// them shall notice is then noticed after fewer.
+func spread(lives []life) []life {
+	spread := make([]life, 0, len(lives))
+	for first := range everySingle {
+		for n := first; n < len(lives); n += everySingle {
+			spread = append(spread, lives[n])
+		}
+	}
+	return spread
 }
 
 // all tries each crash alone, and of the pairs each one whose number divides by

@@ -32,7 +32,6 @@ type Host struct {
 	*host.Host
 	Registry *registry.Registry
 	Image    string        // of the next system, by digest
-	NoOS     string        // an image without an ostree commit
 	Commit   string        // of the next system
 	Archive  string        // the repository that it is in
 	Reboots  int           // asked for so far
@@ -40,6 +39,7 @@ type Host struct {
 	Ostree   Standin
 
 	t         testing.TB
+	made      systems
 	physical  string
 	boots     int
 	rpmOstree bool
@@ -55,7 +55,7 @@ func New(t testing.TB) *Host {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	h := &Host{t: t, physical: filepath.Join(dir, sysrootDir), Archive: filepath.Join(dir, archiveDir), Commit: made.next}
+	h := &Host{t: t, made: made, physical: filepath.Join(dir, sysrootDir), Archive: filepath.Join(dir, archiveDir), Commit: made.next}
 	h.Ostree.host = h
 	h.must(made.unpack(dir))
 	t.Cleanup(func() { h.must(mutableAll(h.physical)) })
@@ -94,14 +94,13 @@ func (h *Host) serve() {
 	h.must(err)
 	h.Registry = r
 	h.t.Cleanup(func() { h.must(r.Close()) })
-	h.Image = h.push(h.Archive)
-	h.NoOS = h.push(h.Archive, oscontainer.WithoutRepo(), oscontainer.WithLabel("com.coreos.ostree-commit", ""))
+	h.Image = h.pushContent()
 }
 
-// push puts an image made from an archive repository into the registry.
-func (h *Host) push(archive string, options ...oscontainer.Option) (reference string) {
+// pushContent puts a legacy image of the next system into the registry.
+func (h *Host) pushContent(options ...oscontainer.Option) (reference string) {
 	h.t.Helper()
-	img, err := oscontainer.Legacy(archive, h.Commit, "B.2", append(options, oscontainer.WithWorkDir(h.t.TempDir()))...)
+	img, err := oscontainer.Legacy(h.Archive, h.Commit, "B.2", append(options, oscontainer.WithWorkDir(h.t.TempDir()))...)
 	h.must(err)
 	digest, err := h.Registry.Push(h.t.Context(), "os/content", "b", img)
 	h.must(err)
@@ -191,7 +190,7 @@ func (h *Host) ReadOnlyTmp() {
 // RepoConfig sets a key of the repository's configuration, as GROUP.KEY.
 func (h *Host) RepoConfig(key, value string) {
 	h.t.Helper()
-	h.run("ostree", "config", "--repo="+filepath.Join(h.physical, "ostree/repo"), "set", key, value)
+	h.run("ostree", "config", "--repo="+h.repo(), "set", key, value)
 }
 
 // SetOrigin replaces the running system's origin.
@@ -206,10 +205,22 @@ func (h *Host) SetOrigin(text string) {
 // import does, and returns it.
 func (h *Host) PullCommit() string {
 	h.t.Helper()
-	repo := "--repo=" + filepath.Join(h.physical, "ostree/repo")
-	h.run("ostree", "pull-local", "--disable-fsync", repo, h.Archive, h.Commit)
-	h.run("ostree", "refs", repo, "--force", "--create=pivot/"+h.Commit, h.Commit)
+	if h.Commit == h.made.next {
+		h.must(h.made.unpackNext(h.repo()))
+	} else {
+		h.run("ostree", "pull-local", "--disable-fsync", "--repo="+h.repo(), h.Archive, h.Commit)
+	}
+	h.setRef("pivot/"+h.Commit, h.Commit)
 	return h.Commit
+}
+
+func (h *Host) repo() string { return filepath.Join(h.physical, "ostree/repo") }
+
+// setRef makes a ref of the repository name a commit. It is a file, which is written
+// without a run of ostree: nearly each host has two.
+func (h *Host) setRef(name, commit string) {
+	h.t.Helper()
+	writeFile(h.t, filepath.Join(h.repo(), "refs/heads", name), []byte(commit+"\n"))
 }
 
 // ImageRef sets the ref that says that an image, by its ostree reference, is in
@@ -217,14 +228,14 @@ func (h *Host) PullCommit() string {
 func (h *Host) ImageRef(reference, commit string) string {
 	h.t.Helper()
 	ref := rpmostree.ImageRef(reference)
-	h.run("ostree", "refs", "--repo="+filepath.Join(h.physical, "ostree/repo"), "--force", "--create="+ref, commit)
+	h.setRef(ref, commit)
 	return ref
 }
 
 // Refs are the refs of the repository.
 func (h *Host) Refs() []string {
 	h.t.Helper()
-	return strings.Fields(h.run("ostree", "refs", "--repo="+filepath.Join(h.physical, "ostree/repo")))
+	return strings.Fields(h.run("ostree", "refs", "--repo="+h.repo()))
 }
 
 // Layer makes the running system one on which rpm-ostree is to layer packages.

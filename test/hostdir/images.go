@@ -12,8 +12,11 @@ import (
 func (h *Host) NativeImage(opts ...oscontainer.Option) v1.Image {
 	h.t.Helper()
 	bare := filepath.Join(h.t.TempDir(), "bare")
-	h.run("ostree", "init", "--repo="+bare, "--mode=bare")
-	h.run("ostree", "pull-local", "--repo="+bare, h.Archive, h.Commit)
+	if h.Commit == h.made.next {
+		h.must(h.made.unpackBare(bare))
+	} else {
+		h.must(makeBare(bare, h.Archive, h.Commit))
+	}
 	img, err := oscontainer.Encapsulated(bare, h.Commit, append(opts, oscontainer.WithWorkDir(h.t.TempDir()))...)
 	h.must(err)
 	return img
@@ -28,6 +31,13 @@ func (h *Host) PlainImage(n int, opts ...oscontainer.Option) v1.Image {
 	img, err := oscontainer.PlainTree(tree, "B.2", n, append(opts, oscontainer.WithWorkDir(h.t.TempDir()))...)
 	h.must(err)
 	return img
+}
+
+// NoOS puts an image without an ostree commit, nor a system, into the registry and returns
+// its reference.
+func (h *Host) NoOS() (reference string) {
+	h.t.Helper()
+	return h.pushContent(oscontainer.WithoutRepo(), oscontainer.WithLabel("com.coreos.ostree-commit", ""))
 }
 
 // Push puts an image into the registry and returns its reference.

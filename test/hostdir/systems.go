@@ -20,6 +20,7 @@ import (
 type systems struct {
 	tarball []byte
 	next    string // the commit in the archive
+	bare    []byte // tarball of a bare repository with that commit
 }
 
 // Where systems are in the tarball.
@@ -47,21 +48,58 @@ func makeSystems() (s systems, err error) {
 	if s.next, err = commit(dir, archive, "B.2"); err != nil {
 		return s, err
 	}
-	s.tarball, err = exec.Command("tar", "-C", dir, "--numeric-owner", "-cf", "-", sysrootDir, archiveDir).Output()
-	if err != nil {
-		return s, fmt.Errorf("cannot pack systems: %w", err)
+	if s.tarball, err = pack(dir, sysrootDir, archiveDir); err != nil {
+		return s, err
 	}
-	return s, nil
+	bare := filepath.Join(dir, "bare")
+	if err := makeBare(bare, archive, s.next); err != nil {
+		return s, fmt.Errorf("cannot make a bare repository: %w", err)
+	}
+	s.bare, err = pack(bare, ".")
+	return s, err
 }
 
 // unpack puts them into a directory.
-func (s systems) unpack(dir string) error {
-	cmd := exec.Command("tar", "-C", dir, "--numeric-owner", "-xpf", "-")
-	cmd.Stdin = bytes.NewReader(s.tarball)
+func (s systems) unpack(dir string) error { return unpack(s.tarball, dir) }
+
+// unpackBare makes a bare repository with the next system.
+func (s systems) unpackBare(repo string) error {
+	if err := os.Mkdir(repo, 0o755); err != nil {
+		return err
+	}
+	return unpack(s.bare, repo)
+}
+
+// unpackNext puts the objects of the next system into a bare repository that is there.
+func (s systems) unpackNext(repo string) error {
+	return unpack(s.bare, repo, "--skip-old-files", "./objects")
+}
+
+// pack is a tarball of files of a directory.
+func pack(dir string, names ...string) ([]byte, error) {
+	tarball, err := exec.Command("tar", append([]string{"-C", dir, "--numeric-owner", "-cf", "-"}, names...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("cannot pack systems: %w", err)
+	}
+	return tarball, nil
+}
+
+func unpack(tarball []byte, dir string, args ...string) error {
+	cmd := exec.Command("tar", append([]string{"-C", dir, "--numeric-owner", "-xpf", "-"}, args...)...)
+	cmd.Stdin = bytes.NewReader(tarball)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot unpack systems: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// makeBare makes a bare repository with a commit of another repository.
+func makeBare(repo, from, commit string) error {
+	if _, err := run("ostree", "init", "--repo="+repo, "--mode=bare"); err != nil {
+		return err
+	}
+	_, err := run("ostree", "pull-local", "--repo="+repo, from, commit)
+	return err
 }
 
 // makeSysroot makes a sysroot with the first system deployed. dir is for what is to be

@@ -15,6 +15,14 @@ func Short(t testing.TB, n uint32) {
 	}
 }
 
+// Rounds is how many random inputs a test tries: n, or a fourth of them in a short run.
+func Rounds(n int) int {
+	if testing.Short() {
+		return n / 4
+	}
+	return n
+}
+
 // Picks reports whether a name is one of about every n-th.
 func Picks(name string, n uint32) bool {
 	h := fnv.New32a()

@@ -103,11 +103,11 @@ func TestWatch(t *testing.T) {
 		limits Limits
 		end    Reason
 	}{
-		{"idle", []string{"sleep", "600"}, Limits{Idle: time.Second, Spin: time.Hour, Total: time.Hour}, Hung},
+		{"idle", []string{"sleep", "600"}, Limits{Idle: time.Second / 2, Spin: time.Hour, Total: time.Hour}, Hung},
 		{"spinning", []string{"sh", "-c", spin}, Limits{Idle: time.Hour, Spin: time.Second / 2, Total: time.Hour}, Hung},
 		{"ends by itself", []string{"true"}, Limits{Idle: time.Hour, Spin: time.Hour, Total: time.Hour}, ""},
 		// The scheduler's class for what shall run only where nothing else does.
-		{"pushed aside", []string{"chrt", "-i", "0", "sh", "-c", spin}, Limits{Idle: time.Second, Spin: time.Hour, Total: 3 * time.Second}, TimedOut},
+		{"pushed aside", []string{"chrt", "-i", "0", "sh", "-c", spin}, Limits{Idle: time.Second / 4, Spin: time.Hour, Total: time.Second}, TimedOut},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())

@@ -16,6 +16,7 @@ import (
 	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
+	"machine-pivot/test/sample"
 )
 
 func TestParseEveryVersion(t *testing.T) {
@@ -232,7 +233,7 @@ func naive(configs []ignition.Config) ignition.Config {
 
 func TestMergeIsIgnitions(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
+	for range sample.Rounds(2000) {
 		var configs []ignition.Config
 		for range r.IntN(6) {
 			configs = append(configs, random(r, func(string) int { return r.IntN(4) }))
@@ -253,7 +254,7 @@ func TestMergeIsIgnitions(t *testing.T) {
 // is merged before.)
 func TestMergeIsAssociative(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for range 2000 {
+	for range sample.Rounds(2000) {
 		kind := func(path string) int { return int(path[2] - '0') }
 		a, b, c := random(r, kind), random(r, kind), random(r, kind)
 		left := ignition.Merge(ignition.Merge(a, b), c)

@@ -10,6 +10,9 @@ import (
 // TestCompletions (P61): what is installed is what the programs themselves would print,
 // and what a shell can read.
 func TestCompletions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds both programs")
+	}
 	dir := t.TempDir()
 	if err := write([]string{dir}); err != nil {
 		t.Fatal(err)
