@@ -70,7 +70,7 @@ func expectPackages(t *testing.T, h *hostdir.Host, kernel string) {
 	}
 }
 
-// TestPackages (B14) is a first boot with a realtime kernel and an extension: one reboot, one
+// TestPackages (P80) is a first boot with a realtime kernel and an extension: one reboot, one
 // call of rpm-ostree that changes anything. It ends closed, is verified, and notices a
 // package that somebody takes away.
 func TestPackages(t *testing.T) {
@@ -121,7 +121,7 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// TestPackagesEarly (B14): the initramfs imports the image and leaves the packages to the
+// TestPackagesEarly (P80): the initramfs imports the image and leaves the packages to the
 // started system, which has the one reboot.
 func TestPackagesEarly(t *testing.T) {
 	h, image := extensionsHost(t, rpms)
@@ -147,7 +147,7 @@ func TestPackagesEarly(t *testing.T) {
 	}
 }
 
-// TestPackagesRefused (B14): each by name, before the reboot, with nothing left of it.
+// TestPackagesRefused (P80): each by name, before the reboot, with nothing left of it.
 func TestPackagesRefused(t *testing.T) {
 	const rejects = `{"default":[{"type":"reject"}],"transports":{"docker":{"%s":[{"type":"insecureAcceptAnything"}]}}}`
 	for _, c := range []struct {
@@ -187,7 +187,7 @@ func TestPackagesRefused(t *testing.T) {
 	}
 }
 
-// TestPackagesNoRoom (B14): known before anything is pulled.
+// TestPackagesNoRoom (P80): known before anything is pulled.
 func TestPackagesNoRoom(t *testing.T) {
 	h, image := extensionsHost(t, rpms)
 	askPackages(h, image, "realtime", "")
@@ -198,7 +198,7 @@ func TestPackagesNoRoom(t *testing.T) {
 	expectOld(t, h)
 }
 
-// TestPackagesByHand (B14): flags ask for the same, and for what is there nothing happens.
+// TestPackagesByHand (P80): flags ask for the same, and for what is there nothing happens.
 func TestPackagesByHand(t *testing.T) {
 	h, image := extensionsHost(t, rpms)
 	rebase := func(r firstboot.Rebase) bool {

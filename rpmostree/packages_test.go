@@ -65,7 +65,7 @@ func (r *repository) fetch(_ context.Context, names []string) (pivot.Repository,
 
 // TestPackages: another image, arguments, a file and packages are one deployment, after one
 // call of rpm-ostree that changes something. Then the way back, and extensions alone. Each
-// time what was staged before is locked (B14).
+// time what was staged before is locked (P80).
 func TestPackages(t *testing.T) {
 	for _, c := range []struct{ version, libostree string }{
 		{"2026.2", hostdir.LockInState}, {"2024.6", "2022.7"}, {"2024.5", hostdir.LockInState}, {"2024.5", "2022.7"}, {"2020.3", "2022.7"},
@@ -185,7 +185,7 @@ func wantKernel(t *testing.T, h *hostdir.Host, release string) {
 }
 
 // TestPackagesAcrossImages: on another image rpm-ostree looks for the packages anew. What an
-// administrator has layered stays (B14).
+// administrator has layered stays (P80).
 func TestPackagesAcrossImages(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})
@@ -208,7 +208,7 @@ func TestPackagesAcrossImages(t *testing.T) {
 	}
 }
 
-// TestPackagesAreThere: an image that has them already needs no call, nor a repository (B14).
+// TestPackagesAreThere: an image that has them already needs no call, nor a repository (P80).
 func TestPackagesAreThere(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})
@@ -225,7 +225,7 @@ func TestPackagesAreThere(t *testing.T) {
 }
 
 // TestPackagesFail: whatever call fails, in whatever way, leaves the running system the next
-// boot, nothing staged, and no repository; where trying again helps it is tried again (B14).
+// boot, nothing staged, and no repository; where trying again helps it is tried again (P80).
 func TestPackagesFail(t *testing.T) {
 	for _, at := range []string{"start", "locked", "staged", "end"} {
 		for _, c := range []struct {
@@ -270,7 +270,7 @@ func TestPackagesFail(t *testing.T) {
 }
 
 // TestPackagesWithoutRpmOstree: refused by name, before anything is pulled. The initramfs
-// leaves them to the started system, if that can (B14).
+// leaves them to the started system, if that can (P80).
 func TestPackagesWithoutRpmOstree(t *testing.T) {
 	h := hostdir.New(t)
 	plan := pivot.Plan{Packages: []pivot.PackageChange{{Name: "usbguard", Action: pivot.PackageInstall}}}

@@ -28,7 +28,7 @@ func packages() []oscontainer.RPM {
 	}
 }
 
-// TestNames (B14): of what the real createrepo_c makes, in each form of its lists.
+// TestNames (P80): of what the real createrepo_c makes, in each form of its lists.
 func TestNames(t *testing.T) {
 	need.Program(t, "createrepo_c")
 	for _, compression := range []string{"gz", "zstd", "xz"} {
@@ -95,7 +95,7 @@ func recompress(t *testing.T, dir string) {
 	}
 }
 
-// TestNoRepository (B14): whatever is wrong with it is an error that says what.
+// TestNoRepository (P80): whatever is wrong with it is an error that says what.
 func TestNoRepository(t *testing.T) {
 	const index = `<repomd><data type="%s"><location href="%s"/></data></repomd>`
 	for name, c := range map[string]struct{ repomd, list, want string }{
@@ -127,7 +127,7 @@ func TestNoRepository(t *testing.T) {
 	}
 }
 
-// TestUnpack (B14): the layers' files are put together as a container engine would show them,
+// TestUnpack (P80): the layers' files are put together as a container engine would show them,
 // also if a layer was read in part before.
 func TestUnpack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "repository")
