@@ -44,7 +44,7 @@ func TestDiff(t *testing.T) {
 			Changed: true, Final: kargs.Split("root=LABEL=root rw ostree=/ostree/boot.1/os/x/0 nosmt loglevel=7"),
 			Appended: kargs.Line{"nosmt", "loglevel=7"}, Deleted: kargs.Line{},
 		},
-		Entries: []pivot.EntryChange{{Path: dropIn.Path, Action: pivot.ChangeCreate}},
+		Entries:  []pivot.EntryChange{{Path: dropIn.Path, Action: pivot.ChangeCreate}},
 		Packages: []pivot.PackageChange{}, Notes: []string{},
 	}
 	if got, want := document(t, plan), document(t, want); got != want {
