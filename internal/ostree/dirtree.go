@@ -32,7 +32,7 @@ type dirEntry struct {
 // openTree checks a DirTree object: the names of files and those of directories must be
 // sorted, and no name may occur twice.
 func openTree(data []byte) (treeObject, error) {
-	value, err := gvariant.Open(dirTreeType, data)
+	value, err := dirTreeType.Open(data)
 	if err != nil {
 		return treeObject{}, err
 	}

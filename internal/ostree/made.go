@@ -44,7 +44,7 @@ func (im *Import) AddObjectSet(ctx context.Context, set []Checksum) (Checksum, e
 			}
 		}
 	}
-	tree, err := gvariant.Encode(dirTreeType, gvariant.Tuple{files, []any{}})
+	tree, err := dirTreeType.Encode(gvariant.Tuple{files, []any{}})
 	if err != nil {
 		return Checksum{}, fmt.Errorf("cannot make directory: %w", err)
 	}
