@@ -9,7 +9,7 @@ import (
 // there.
 type walk struct {
 	find  func(ObjectName) (objectState, error) // absent: the object is not there
-	path  locator                               // where an object lies that is there
+	read  func(ObjectName) ([]byte, error)      // a metadata object that is there
 	whole map[ObjectName]bool                   // known to be there with all that they refer to
 
 	seen   map[ObjectName]bool
@@ -19,12 +19,12 @@ type walk struct {
 
 // newWalk is a walk over the repository.
 func (r *Repo) newWalk() *walk {
-	return &walk{find: r.find, path: r.objectPath, seen: map[ObjectName]bool{}}
+	return &walk{find: r.find, read: r.readMetadata, seen: map[ObjectName]bool{}}
 }
 
 // newWalk is a walk over the objects of this import and of the repository.
 func (im *Import) newWalk() *walk {
-	return &walk{find: im.find, path: im.objectPath, whole: im.whole, seen: map[ObjectName]bool{}}
+	return &walk{find: im.find, read: im.readMetadata, whole: im.whole, seen: map[ObjectName]bool{}}
 }
 
 func (r *Repo) find(n ObjectName) (objectState, error) {
@@ -37,6 +37,15 @@ func (im *Import) find(n ObjectName) (objectState, error) {
 		return state, nil
 	}
 	return im.repo.find(n)
+}
+
+func (r *Repo) readMetadata(n ObjectName) ([]byte, error) { return os.ReadFile(r.objectPath(n)) }
+
+func (im *Import) readMetadata(n ObjectName) ([]byte, error) {
+	if data := im.recent.take(n); data != nil {
+		return data, nil
+	}
+	return os.ReadFile(im.objectPath(n))
 }
 
 // HasWhole is an error if a commit or an object that it is made of is not in the
@@ -125,5 +134,5 @@ func (w *walk) load(n ObjectName) ([]byte, error) {
 	if err := w.require(n); err != nil {
 		return nil, err
 	}
-	return os.ReadFile(w.path(n))
+	return w.read(n)
 }

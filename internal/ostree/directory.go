@@ -97,10 +97,14 @@ func (im *Import) AddDirInfo(ctx context.Context, d DirInfo) (Checksum, error) {
 	if err != nil {
 		return Checksum{}, fmt.Errorf("cannot make directory metadata: %w", err)
 	}
+	n := ObjectName{Checksum(sha256.Sum256(data)), DirMeta}
+	if im.state(n) != absent { // most directories have the same: it was checked for the first
+		return n.Checksum, nil
+	}
 	if err := checkDirMeta(data); err != nil {
 		return Checksum{}, &InvalidError{Reason: err.Error()}
 	}
-	if err := im.checkDirLabel(ObjectName{Checksum(sha256.Sum256(data)), DirMeta}, data); err != nil {
+	if err := im.checkDirLabel(n, data); err != nil {
 		return Checksum{}, err
 	}
 	return im.addMade(DirMeta, data)
