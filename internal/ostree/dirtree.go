@@ -120,22 +120,6 @@ func (d treeObject) allDirs() iter.Seq[dirEntry] {
 	}
 }
 
-// objects are the objects that the directory refers to.
-func (d treeObject) objects() iter.Seq[ObjectName] {
-	return func(yield func(ObjectName) bool) {
-		for f := range d.allFiles() {
-			if !yield(ObjectName{f.file, File}) {
-				return
-			}
-		}
-		for e := range d.allDirs() {
-			if !yield(ObjectName{e.tree, DirTree}) || !yield(ObjectName{e.meta, DirMeta}) {
-				return
-			}
-		}
-	}
-}
-
 // dir finds a directory by name.
 func (d treeObject) dir(name string) (dirEntry, bool) {
 	for e := range d.allDirs() {

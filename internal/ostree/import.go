@@ -36,6 +36,7 @@ type Import struct {
 
 	finishing sync.Mutex          // held by Finish
 	whole     map[ObjectName]bool // published, with all that they refer to
+	expanded  map[Checksum]int    // what is below directories: see walk
 
 	mu           sync.Mutex
 	stateChanged *sync.Cond // signals that an object is not beingWritten any more
@@ -84,7 +85,7 @@ const (
 func (r *Repo) BeginImport(ctx context.Context) (_ *Import, err error) {
 	im := &Import{
 		repo: r, flushAt: flushEvery,
-		objects: map[ObjectName]objectState{}, adopted: map[ObjectName]bool{}, whole: map[ObjectName]bool{},
+		objects: map[ObjectName]objectState{}, adopted: map[ObjectName]bool{}, whole: map[ObjectName]bool{}, expanded: map[Checksum]int{},
 		labels: map[string]error{},
 	}
 	im.stateChanged = sync.NewCond(&im.mu)
