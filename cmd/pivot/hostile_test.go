@@ -73,6 +73,15 @@ func TestHostileMetadata(t *testing.T) {
 		}, "missing"},
 		"a directory of files":       {func() hostile { return tree(directory(370_000, true)) }, "missing"},
 		"a directory of directories": {func() hostile { return tree(directory(200_000, false)) }, "missing"},
+		"directories that expand": {func() hostile {
+			trees := expanding(t, 30)
+			root := trees[len(trees)-1]
+			objects := []entry{object(".commit", commitOf(t, "ay", nil, root)), object(".dirmeta", dirMeta(t, []any{}))}
+			for _, data := range trees {
+				objects = append(objects, object(".dirtree", data))
+			}
+			return labelled(objects...)
+		}, "stands for more than 10000000 files and directories"},
 		"attributes of a directory": {func() hostile {
 			return one(object(".dirmeta", dirMeta(t, raw(t, "a(ayay)", attributes(MiB)))))
 		}, "names of its extended attributes"},
@@ -86,9 +95,10 @@ func TestHostileMetadata(t *testing.T) {
 			})
 		}, "names of its extended attributes"},
 		"sets of attributes": {func() hostile {
+			const each = 31 // not more than fit, and so many that no layer ends before the others have some
 			h := four(func(n int) (all []entry) {
-				for i := range 16 {
-					set := append(zeroes(MiB-1), byte(n*16+i))
+				for i := range each {
+					set := append(zeroes(MiB-1), byte(n*each+i))
 					sum := fmt.Sprintf("%x", sha256.Sum256(set))
 					all = append(all, file("sysroot/ostree/repo/objects/"+sum[:2]+"/"+sum[2:]+".file-xattrs", set))
 				}

@@ -78,6 +78,24 @@ func directory(n int, files bool) []byte {
 	return binary.LittleEndian.AppendUint32(entries, 0)
 }
 
+// expanding are directories each of which has the one before it under a hundred names: so
+// few hundred KiB stand for more files than a file system can have. The last is the root.
+func expanding(t *testing.T, levels int) (trees [][]byte) {
+	t.Helper()
+	meta := sha256.Sum256(dirMeta(t, []any{}))
+	below := encode(t, "(a(say)a(sayay))", gvariant.Tuple{[]any{}, []any{}})
+	for trees = [][]byte{below}; levels > 0; levels-- {
+		sum := sha256.Sum256(below)
+		var dirs []any
+		for n := range 100 {
+			dirs = append(dirs, gvariant.Tuple{fmt.Sprintf("%02d", n), sum[:], meta[:]})
+		}
+		below = encode(t, "(a(say)a(sayay))", gvariant.Tuple{[]any{}, dirs})
+		trees = append(trees, below)
+	}
+	return trees
+}
+
 // filez is a file of an archive repository with these serialised attributes.
 func filez(t *testing.T, n int, xattrs []byte) entry {
 	t.Helper()

@@ -32,8 +32,14 @@ type Gzip struct {
 // NewGzip begins with a gzip file by reading the first header.
 func NewGzip(from io.Reader) (*Gzip, error) {
 	z := &Gzip{decoder: New()}
+	return z, z.Reset(from)
+}
+
+// Reset begins with another file, with the memory of the last one.
+func (z *Gzip) Reset(from io.Reader) error {
 	z.decoder.Reset(from)
-	return z, z.header()
+	z.rest, z.err = nil, nil
+	return z.header()
 }
 
 // Read implements io.Reader.

@@ -48,6 +48,34 @@ func TestGzip(t *testing.T) {
 	}
 }
 
+// TestGzipReset reads a file after one that was read in part, and after a damaged one.
+func TestGzipReset(t *testing.T) {
+	first, second := bytes.Repeat([]byte("the first file, "), 50_000), []byte("the second")
+	z, err := inflate.NewGzip(bytes.NewReader(zip(t, first)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(z, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	for _, damaged := range [][]byte{nil, zip(t, first)[:500]} {
+		if damaged != nil {
+			if err := z.Reset(bytes.NewReader(damaged)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadAll(z); err != io.ErrUnexpectedEOF {
+				t.Fatalf("cut off: %v", err)
+			}
+		}
+		if err := z.Reset(bytes.NewReader(zip(t, second))); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(z); err != nil || !bytes.Equal(got, second) {
+			t.Errorf("%q, %v, want %q", got, err, second)
+		}
+	}
+}
+
 func TestGzipRefuses(t *testing.T) {
 	packed := zip(t, bytes.Repeat([]byte("some text, "), 100))
 	for n := range packed {

@@ -64,7 +64,7 @@ func (c *CommitInfo) Version() string {
 
 // parseCommit checks a commit object and reads it. The result refers to data.
 func parseCommit(data []byte) (*CommitInfo, error) {
-	v, err := gvariant.Open(commitType, data)
+	v, err := commitType.Open(data)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (c NewCommit) encode() ([]byte, error) {
 	if c.Parent != (Checksum{}) {
 		parent = c.Parent[:]
 	}
-	return gvariant.Encode(commitType, gvariant.Tuple{metadata, parent, []any{}, "", "",
+	return commitType.Encode(gvariant.Tuple{metadata, parent, []any{}, "", "",
 		bits.ReverseBytes64(uint64(c.Timestamp.Unix())), c.RootTree[:], c.RootMeta[:]})
 }
 

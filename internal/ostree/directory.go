@@ -49,7 +49,7 @@ func (im *Import) AddDirectory(ctx context.Context, d *Directory) (Checksum, err
 		below := d.Dirs[name]
 		dirs = append(dirs, gvariant.Tuple{name, below.Tree[:], below.Meta[:]})
 	}
-	data, err := gvariant.Encode(dirTreeType, gvariant.Tuple{files, dirs})
+	data, err := dirTreeType.Encode(gvariant.Tuple{files, dirs})
 	if err != nil {
 		return Checksum{}, fmt.Errorf("cannot make directory: %w", err)
 	}
@@ -74,7 +74,7 @@ func (at locator) dirInfo(meta Checksum) (DirInfo, error) {
 	if err != nil {
 		return DirInfo{}, fmt.Errorf("cannot load directory metadata: %w", err)
 	}
-	v, err := gvariant.Open(dirMetaType, data)
+	v, err := dirMetaType.Open(data)
 	if err != nil {
 		return DirInfo{}, corrupt(name, "%v", err)
 	}
@@ -92,15 +92,19 @@ func (at locator) dirInfo(meta Checksum) (DirInfo, error) {
 // AddDirInfo adds a DirMeta. For an info that no object can have the error is an
 // InvalidError.
 func (im *Import) AddDirInfo(ctx context.Context, d DirInfo) (Checksum, error) {
-	data, err := gvariant.Encode(dirMetaType,
+	data, err := dirMetaType.Encode(
 		gvariant.Tuple{bigEndian(d.UID), bigEndian(d.GID), bigEndian(unix.S_IFDIR | d.Mode&0o7777), xattrValue(d.Xattrs)})
 	if err != nil {
 		return Checksum{}, fmt.Errorf("cannot make directory metadata: %w", err)
 	}
+	n := ObjectName{Checksum(sha256.Sum256(data)), DirMeta}
+	if im.state(n) != absent { // most directories have the same: it was checked for the first
+		return n.Checksum, nil
+	}
 	if err := checkDirMeta(data); err != nil {
 		return Checksum{}, &InvalidError{Reason: err.Error()}
 	}
-	if err := im.checkDirLabel(ObjectName{Checksum(sha256.Sum256(data)), DirMeta}, data); err != nil {
+	if err := im.checkDirLabel(n, data); err != nil {
 		return Checksum{}, err
 	}
 	return im.addMade(DirMeta, data)

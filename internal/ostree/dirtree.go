@@ -32,7 +32,7 @@ type dirEntry struct {
 // openTree checks a DirTree object: the names of files and those of directories must be
 // sorted, and no name may occur twice.
 func openTree(data []byte) (treeObject, error) {
-	value, err := gvariant.Open(dirTreeType, data)
+	value, err := dirTreeType.Open(data)
 	if err != nil {
 		return treeObject{}, err
 	}
@@ -114,22 +114,6 @@ func (d treeObject) allDirs() iter.Seq[dirEntry] {
 	return func(yield func(dirEntry) bool) {
 		for e := range d.dirs.Members() {
 			if !yield(dirEntry{nameOf(e), Checksum(e.Field(1).Bytes()), Checksum(e.Field(2).Bytes()), e}) {
-				return
-			}
-		}
-	}
-}
-
-// objects are the objects that the directory refers to.
-func (d treeObject) objects() iter.Seq[ObjectName] {
-	return func(yield func(ObjectName) bool) {
-		for f := range d.allFiles() {
-			if !yield(ObjectName{f.file, File}) {
-				return
-			}
-		}
-		for e := range d.allDirs() {
-			if !yield(ObjectName{e.tree, DirTree}) || !yield(ObjectName{e.meta, DirMeta}) {
 				return
 			}
 		}

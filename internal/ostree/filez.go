@@ -17,10 +17,10 @@ import (
 
 // The GVariant types of file headers. In archive repositories the size stands in front;
 // the checksum of a file object is computed over the header without it, and the content.
-const (
-	archiveHeaderType = "(tuuuusa(ayay))"
-	headerType        = "(uuuusa(ayay))"
-	xattrsType        = "a(ayay)"
+var (
+	archiveHeaderType = gvariant.MustType("(tuuuusa(ayay))")
+	headerType        = gvariant.MustType("(uuuusa(ayay))")
+	xattrsType        = gvariant.MustType("a(ayay)")
 )
 
 // fileHeader is the metadata of a file object.
@@ -53,7 +53,7 @@ func readArchiveHeader(r io.Reader, length int) (*fileHeader, error) {
 }
 
 func parseArchiveHeader(data []byte) (*fileHeader, error) {
-	v, err := gvariant.Open(archiveHeaderType, data)
+	v, err := archiveHeaderType.Open(data)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ type FileInfo struct {
 // header is the file header for an info.
 func (i FileInfo) header() (*fileHeader, error) {
 	h := &fileHeader{size: i.Size, owned: owned{i.UID, i.GID, i.Mode}, target: i.Target}
-	v, err := gvariant.Open(xattrsType, i.Xattrs)
+	v, err := xattrsType.Open(i.Xattrs)
 	if err != nil {
 		return nil, fmt.Errorf("its extended attributes: %w", err)
 	}
@@ -100,7 +100,7 @@ func (h *fileHeader) complete(xattrs gvariant.Value) (err error) {
 	for i, x := range h.xattrs {
 		list[i] = gvariant.Tuple{[]byte(x.name + "\x00"), x.value}
 	}
-	h.canonical, err = gvariant.Encode(headerType,
+	h.canonical, err = headerType.Encode(
 		gvariant.Tuple{bigEndian(h.uid), bigEndian(h.gid), bigEndian(h.mode), uint32(0), h.target, list})
 	return err
 }

@@ -44,27 +44,30 @@ func (im *Import) Finish(ctx context.Context, roots ...Root) error {
 	return nil
 }
 
-func (im *Import) finishRoots(ctx context.Context, roots []Root) error {
+func (im *Import) finishRoots(ctx context.Context, roots []Root) (err error) {
 	w := im.newWalk()
 	for _, root := range roots {
 		if err := w.commit(ctx, root.Commit); err != nil {
 			return err
 		}
 	}
-	if len(w.staged) > 0 {
-		if err := im.sync(); err != nil {
-			return err
-		}
+	refs, err := im.repo.writeRefs(roots)
+	defer func() { err = errors.Join(err, refs.drop()) }()
+	if err == nil {
+		err = im.sync(w.staged, refs)
 	}
-	if err := im.publish(w.staged); err != nil {
+	if err == nil {
+		err = im.publish(w.staged)
+	}
+	if err == nil {
+		err = im.repo.clearMarks(roots)
+	}
+	if err != nil {
 		return err
 	}
-	if err := im.repo.clearMarks(roots); err != nil {
-		return err
-	}
-	last := len(roots) - 1
-	for _, some := range [][]Root{roots[:last], roots[last:]} {
-		if err := im.repo.setRootRefs(some); err != nil {
+	last := len(refs) - len(roots[len(roots)-1].Refs)
+	for _, some := range []newRefs{refs[:last], refs[last:]} {
+		if err := im.repo.placeRefs(some); err != nil {
 			return err
 		}
 	}
@@ -96,9 +99,13 @@ func (r *Repo) clearMarks(roots []Root) error {
 	return r.syncDirs(marked)
 }
 
-// sync makes what is staged durable, all at once.
-func (im *Import) sync() error {
-	if !im.repo.config.fsync || im.repo.config.perObjectFsync {
+// sync makes what is staged and the files of refs durable: all at once, unless each object
+// is synced by itself or nothing is staged.
+func (im *Import) sync(staged []ObjectName, refs newRefs) error {
+	if len(staged) == 0 || im.repo.config.perObjectFsync {
+		return im.repo.syncRefs(refs)
+	}
+	if !im.repo.config.fsync {
 		return nil
 	}
 	return im.staging.sync()
@@ -187,7 +194,7 @@ func (im *Import) place(n ObjectName, objects int) error {
 func (r *Repo) syncDirs(dirs map[string]bool) error {
 	for dir := range dirs {
 		if r.config.fsync {
-			if err := syncDir(dir); err != nil {
+			if err := syncFile(dir); err != nil {
 				return err
 			}
 		}
@@ -196,11 +203,12 @@ func (r *Repo) syncDirs(dirs map[string]bool) error {
 	return nil
 }
 
-func syncDir(path string) error {
-	dir, err := os.Open(path)
+// syncFile syncs a file or directory.
+func syncFile(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	return dir.Sync()
+	defer f.Close()
+	return f.Sync()
 }

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/guard"
-	"machine-pivot/internal/selinux"
 )
 
 // Import writes commits into a repository. Objects are added in any order and by any
@@ -31,11 +30,13 @@ type Import struct {
 	flushing atomic.Bool
 	flushes  sync.WaitGroup
 
+	recent    recent
 	inflaters sync.Pool  // of *inflate.Decoder
 	large     sync.Mutex // held by the goroutine that has a large metadata object or header in memory
 
 	finishing sync.Mutex          // held by Finish
 	whole     map[ObjectName]bool // published, with all that they refer to
+	expanded  map[Checksum]int    // what is below directories: see walk
 
 	mu           sync.Mutex
 	stateChanged *sync.Cond // signals that an object is not beingWritten any more
@@ -84,7 +85,7 @@ const (
 func (r *Repo) BeginImport(ctx context.Context) (_ *Import, err error) {
 	im := &Import{
 		repo: r, flushAt: flushEvery,
-		objects: map[ObjectName]objectState{}, adopted: map[ObjectName]bool{}, whole: map[ObjectName]bool{},
+		objects: map[ObjectName]objectState{}, adopted: map[ObjectName]bool{}, whole: map[ObjectName]bool{}, expanded: map[Checksum]int{},
 		labels: map[string]error{},
 	}
 	im.stateChanged = sync.NewCond(&im.mu)
@@ -304,7 +305,7 @@ func (im *Import) writeMetadata(n ObjectName, data []byte) error {
 		return fmt.Errorf("cannot write object: %w", err)
 	}
 	_, err = f.Write(data)
-	if err := errors.Join(err, f.Chmod(0o644), selinux.Inherit(im.staging.path(n)), im.durable(f), f.Close()); err != nil {
+	if err := errors.Join(err, f.Chmod(0o644), im.staging.inherit(n), im.durable(f), f.Close()); err != nil {
 		return fmt.Errorf("cannot write object %s: %w", n, err)
 	}
 	return nil

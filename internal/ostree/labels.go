@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/ostree/gvariant"
 	"machine-pivot/internal/selinux"
 )
 
@@ -70,7 +69,7 @@ func (im *Import) askLabel(label string) error {
 // checkDirLabel is checkLabels for a DirMeta. The label is only set when the directory is
 // deployed, but then the failure would come too late.
 func (im *Import) checkDirLabel(n ObjectName, data []byte) error {
-	v, err := gvariant.Open(dirMetaType, data)
+	v, err := dirMetaType.Open(data)
 	if err != nil {
 		return corrupt(n, "%v", err)
 	}

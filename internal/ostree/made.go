@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"machine-pivot/internal/ostree/gvariant"
@@ -28,7 +29,49 @@ func (im *Import) addMade(t ObjectType, data []byte) (Checksum, error) {
 	if len(data) > maxMade {
 		return n.Checksum, fmt.Errorf("cannot add object %s: it has %d bytes, more than %d", n, len(data), maxMade)
 	}
-	return n.Checksum, im.add(n, func() (objectState, error) { return isStaged, im.writeMetadata(n, data) })
+	return n.Checksum, im.add(n, func() (objectState, error) {
+		err := im.writeMetadata(n, data)
+		if err == nil && t != DirMeta { // Finish does not read those
+			im.recent.keep(n, data)
+		}
+		return isStaged, err
+	})
+}
+
+// maxRecent bounds the metadata objects that are kept in memory until Finish has read
+// them, in bytes. Those of a layer have some 10 KiB, and Finish soon follows.
+const maxRecent = 2 << 20
+
+// recent are metadata objects that this import has just made and written, so that Finish
+// need not read them from the disk. It may lack any.
+type recent struct {
+	mu   sync.Mutex
+	data map[ObjectName][]byte
+	size int // of all data, in bytes
+}
+
+// keep adds an object, if there is room for it.
+func (r *recent) keep(n ObjectName, data []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.size+len(data) > maxRecent {
+		return
+	}
+	if r.data == nil {
+		r.data = map[ObjectName][]byte{}
+	}
+	r.data[n] = data
+	r.size += len(data)
+}
+
+// take removes an object and returns it; nil if it is not there.
+func (r *recent) take(n ObjectName) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	data := r.data[n]
+	delete(r.data, n)
+	r.size -= len(data)
+	return data
 }
 
 // AddObjectSet adds a commit that lists file objects: its one directory has each of them
@@ -44,7 +87,7 @@ func (im *Import) AddObjectSet(ctx context.Context, set []Checksum) (Checksum, e
 			}
 		}
 	}
-	tree, err := gvariant.Encode(dirTreeType, gvariant.Tuple{files, []any{}})
+	tree, err := dirTreeType.Encode(gvariant.Tuple{files, []any{}})
 	if err != nil {
 		return Checksum{}, fmt.Errorf("cannot make directory: %w", err)
 	}

@@ -11,15 +11,15 @@ import (
 )
 
 // The GVariant types of metadata objects (ostree-core.h).
-const (
-	commitType  = "(a{sv}aya(say)sstayay)"
-	dirTreeType = "(a(say)a(sayay))"
-	dirMetaType = "(uuua(ayay))"
+var (
+	commitType  = gvariant.MustType("(a{sv}aya(say)sstayay)")
+	dirTreeType = gvariant.MustType("(a(say)a(sayay))")
+	dirMetaType = gvariant.MustType("(uuua(ayay))")
 )
 
 // checkDirMeta checks the structure of a DirMeta.
 func checkDirMeta(data []byte) error {
-	v, err := gvariant.Open(dirMetaType, data)
+	v, err := dirMetaType.Open(data)
 	if err != nil {
 		return err
 	}

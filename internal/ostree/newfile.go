@@ -18,7 +18,7 @@ import (
 
 // EncodeXattrs encodes extended attributes for FileInfo.Xattrs, sorted by name.
 func EncodeXattrs(xattrs map[string][]byte) ([]byte, error) {
-	return gvariant.Encode(xattrsType, xattrValue(xattrs))
+	return xattrsType.Encode(xattrValue(xattrs))
 }
 
 func xattrValue(xattrs map[string][]byte) []any {

@@ -82,8 +82,10 @@ func (n ObjectName) String() string { return n.Checksum.String() + "." + n.Type.
 
 // path is the object's path below objects/.
 func (n ObjectName) path() string {
-	name := n.String()
-	return name[:2] + "/" + name[2:]
+	path := make([]byte, 0, len("/.commitmeta")+2*len(n.Checksum))
+	path = append(hex.AppendEncode(path, n.Checksum[:1]), '/')
+	path = append(hex.AppendEncode(path, n.Checksum[1:]), '.')
+	return string(append(path, n.Type.suffix()...))
 }
 
 // ParseLoosePath reads the path of an object below objects/. archive says that the file has

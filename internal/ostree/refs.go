@@ -60,67 +60,110 @@ func (r *Repo) Refs(below string) (map[string]Checksum, error) {
 }
 
 // SetRefs sets local refs to c, durably.
-func (r *Repo) SetRefs(c Checksum, refs ...string) error {
-	return r.setRootRefs([]Root{{Commit: c, Refs: refs}})
+func (r *Repo) SetRefs(c Checksum, refs ...string) (err error) {
+	written, err := r.writeRefs([]Root{{Commit: c, Refs: refs}})
+	defer func() { err = errors.Join(err, written.drop()) }()
+	if err == nil {
+		err = r.syncRefs(written)
+	}
+	if err == nil {
+		err = r.placeRefs(written)
+	}
+	return err
 }
 
 func (r *Repo) refPath(ref string) string { return filepath.Join(r.path, "refs/heads", ref) }
 
-// setRootRefs sets the local refs of roots, durably.
-func (r *Repo) setRootRefs(roots []Root) error {
-	touched := map[string]bool{}
+// newRef is the file of a ref under a temporary name.
+type newRef struct{ ref, file string }
+
+// newRefs are files of refs that are not placed yet.
+type newRefs []newRef
+
+// writeRefs writes the files of all refs of roots under temporary names. They are not
+// durable: so one sync of the file system can be for all of them, and for the objects.
+// Those that were written are returned also with an error.
+func (r *Repo) writeRefs(roots []Root) (written newRefs, err error) {
 	for _, root := range roots {
 		for _, ref := range root.Refs {
-			if err := r.setRef(ref, root.Commit); err != nil {
-				return fmt.Errorf("cannot set ref %s: %w", ref, err)
+			file, err := r.writeRef(ref, root.Commit)
+			if err != nil {
+				return written, fmt.Errorf("cannot set ref %s: %w", ref, err)
 			}
-			// All directories up to refs/heads, since they may be new.
-			for dir := filepath.Dir(r.refPath(ref)); ; dir = filepath.Dir(dir) {
-				if touched[dir] = true; dir == r.refPath("") {
-					break
-				}
-			}
+			written = append(written, newRef{ref, file})
 		}
 	}
-	return r.syncDirs(touched)
+	return written, nil
 }
 
-// setRef replaces one ref. The caller syncs its directory.
-func (r *Repo) setRef(ref string, c Checksum) error {
+func (r *Repo) writeRef(ref string, c Checksum) (string, error) {
 	if !refName.MatchString(ref) {
-		return fmt.Errorf("bad name")
-	}
-	path := r.refPath(ref)
-	if err := r.makeRefDir(filepath.Dir(ref)); err != nil {
-		return err
+		return "", fmt.Errorf("bad name")
 	}
 	// Not in the ref's directory: every file below refs/heads is a ref.
 	tmp, err := os.CreateTemp(filepath.Join(r.path, "tmp"), "pivot-ref-*")
 	if err != nil {
-		return err
+		return "", err
 	}
 	_, err = tmp.WriteString(c.String() + "\n")
-	err = errors.Join(err, tmp.Chmod(0o644), selinux.Inherit(tmp.Name()))
-	if r.config.fsync {
-		err = errors.Join(err, tmp.Sync())
+	if err = errors.Join(err, tmp.Chmod(0o644), selinux.Inherit(tmp.Name()), tmp.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(tmp.Name()))
 	}
-	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
+	return tmp.Name(), nil
+}
+
+// syncRefs makes the files of refs durable, each by itself.
+func (r *Repo) syncRefs(written newRefs) error {
+	if !r.config.fsync {
+		return nil
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
+	for _, n := range written {
+		if err := syncFile(n.file); err != nil {
+			return fmt.Errorf("cannot set ref %s: %w", n.ref, err)
+		}
 	}
 	return nil
 }
 
-// makeRefDir makes a directory of refs and its parents.
-func (r *Repo) makeRefDir(dir string) error {
+// placeRefs sets refs, durably: their files, which are durable, get their names.
+func (r *Repo) placeRefs(written newRefs) error {
+	touched := map[string]bool{}
+	for i, n := range written {
+		path := r.refPath(n.ref)
+		if !touched[filepath.Dir(path)] {
+			if err := r.makeRefDir(filepath.Dir(n.ref), touched); err != nil {
+				return fmt.Errorf("cannot set ref %s: %w", n.ref, err)
+			}
+		}
+		if err := os.Rename(n.file, path); err != nil {
+			return fmt.Errorf("cannot set ref %s: %w", n.ref, err)
+		}
+		written[i].file = ""
+	}
+	return r.syncDirs(touched)
+}
+
+// drop removes the files of refs that were not placed.
+func (written newRefs) drop() (err error) {
+	for _, n := range written {
+		if n.file != "" {
+			err = errors.Join(err, os.Remove(n.file))
+		}
+	}
+	return err
+}
+
+// makeRefDir makes a directory of refs and its parents, and adds to touched which
+// directories must be synced: all up to refs/heads, since they may be new.
+func (r *Repo) makeRefDir(dir string, touched map[string]bool) error {
 	if err := os.MkdirAll(r.refPath(dir), 0o755); err != nil {
 		return err
 	}
 	path := r.refPath("")
+	touched[path] = true
 	for name := range strings.SplitSeq(dir, "/") {
 		path = filepath.Join(path, name)
+		touched[path] = true
 		if err := selinux.Inherit(path); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,10 @@ type staging struct {
 	own bool     // a directory for this import alone, which no other one uses
 
 	created atomic.Uint64 // counter for the names of createNew
+
+	labelling sync.Once
+	label     string // what inherit gives to files; "": they have their label, or there is none
+	failed    error  // why that is not known
 }
 
 // openStaging opens the staging directory of this boot, which may be new, and removes those
@@ -192,6 +197,23 @@ func (s *staging) create(n ObjectName, mode uint32) (*os.File, error) {
 		return nil, &os.PathError{Op: "create", Path: s.path(n), Err: err}
 	}
 	return os.NewFile(uintptr(fd), name), nil
+}
+
+// inherit is selinux.Inherit for the file of an object. All files here are alike, so the
+// first one says what is to be done for each.
+func (s *staging) inherit(n ObjectName) error {
+	path := s.path(n)
+	s.labelling.Do(func() {
+		has, err := selinux.LabelOf(path)
+		if err == nil && has == "" {
+			s.label, err = selinux.LabelOf(filepath.Dir(path))
+		}
+		s.failed = err
+	})
+	if s.failed != nil || s.label == "" {
+		return s.failed
+	}
+	return selinux.SetLabel(path, s.label)
 }
 
 // createNew creates a file for an object whose name is not known yet. After a crash whole

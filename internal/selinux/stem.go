@@ -42,12 +42,16 @@ func stems(path string) []string {
 // candidates are the patterns that may match a path.
 func (root *stem) candidates(path string) (c candidates) {
 	c[0] = root.specs
-	at := root
-	for i, name := range stems(path) {
+	at, rest := root, strings.TrimPrefix(path, "/")
+	for i := range maxStems { // like stems, but without memory for its result
+		name, after, inside := strings.Cut(rest, "/")
+		if !inside {
+			break
+		}
 		if at = at.below[name]; at == nil {
 			break
 		}
-		c[i+1] = at.specs
+		c[i+1], rest = at.specs, after
 	}
 	return c
 }

@@ -20,7 +20,7 @@ var exits = map[string][]string{
 // constants are the calls whose result nobody changes: a package-level variable
 // may hold it.
 var constants = []string{
-	"errors.New", "fault.New", "regexp.MustCompile", "strings.NewReplacer",
+	"errors.New", "fault.New", "gvariant.MustType", "regexp.MustCompile", "strings.NewReplacer",
 }
 
 // file is one parsed file of a package.

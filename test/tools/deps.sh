@@ -25,6 +25,7 @@ needs() {
 	podman                             podman           the benchmark, to compare with
 	skopeo                             skopeo           the benchmark, to compare with
 	umoci                              umoci            images of a container tool, and the benchmark, to compare with
+	strace                             strace           the test of what an import makes durable, and when
 	matchpathcon                       selinux-utils    the tests against the real libselinux
 	sefcontext_compile                 selinux-utils    the tests against the real libselinux
 	dpkg-buildpackage                  dpkg-dev         the packages

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
-
-	"machine-pivot/internal/inflate"
 )
 
 // maxWindow bounds the window of a zstd stream, which is held in memory, in bytes. The
@@ -27,7 +25,7 @@ const (
 
 // decompress decompresses a layer's stream, by its first bytes: media types are not always
 // right, and podman does not trust them either.
-func decompress(r io.Reader) (io.ReadCloser, error) {
+func decompress(r io.Reader, shared *Shared) (io.ReadCloser, error) {
 	in := bufio.NewReader(r) // its buffer is small, and larger reads bypass it
 	peeked, err := in.Peek(4)
 	if err != nil && err != io.EOF {
@@ -36,11 +34,11 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 	head := string(peeked)
 	switch {
 	case strings.HasPrefix(head, gzipMagic):
-		z, err := inflate.NewGzip(in)
+		z, err := shared.gzip(in)
 		if err != nil {
 			return nil, fmt.Errorf("cannot decompress: %w", err)
 		}
-		return io.NopCloser(z), nil
+		return z, nil
 	case head == zstdMagic, strings.HasSuffix(head, skippableMagic) && head[0]&0xf0 == 0x50:
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {

@@ -37,7 +37,7 @@ import (
 // stream and sink are returned as they are. If the context has ended the error is
 // fault.Unavailable; all other errors mean a damaged layer, fault.BadInput.
 func Read(ctx context.Context, compressed io.ReadCloser, diffID string, c Content, shared *Shared) error {
-	r, err := startReading(ctx, compressed)
+	r, err := startReading(ctx, compressed, shared)
 	if err != nil {
 		return err
 	}
@@ -63,25 +63,27 @@ type reader struct {
 }
 
 // startReading starts to read a layer.
-func startReading(ctx context.Context, compressed io.ReadCloser) (*reader, error) {
+func startReading(ctx context.Context, compressed io.ReadCloser, shared *Shared) (*reader, error) {
 	r := &reader{source: notingReader{from: compressed}, diff: sha256.New()}
-	r.compressed = newReadAhead(&r.source)
+	r.compressed = newReadAhead(&r.source, shared)
 	endSource := func() {
 		_ = compressed.Close() // its error does not matter: all was read, or an earlier error is returned
 		r.compressed.close()
 	}
-	plain, err := decompress(r.compressed)
+	plain, err := decompress(r.compressed, shared)
 	if err != nil {
 		err = r.sourceError(ctx, err)
 		endSource()
 		return nil, err
 	}
-	r.tar = newReadAhead(io.TeeReader(plain, r.diff))
+	r.tar = newReadAhead(io.TeeReader(plain, r.diff), shared)
 	r.plain.from = r.tar
 	r.close = func() {
 		endSource() // first, so that a Read of the source in progress returns
 		r.tar.close()
 		_ = plain.Close()
+		r.tar.release()
+		r.compressed.release() // only now: the decompressor was reading from it
 	}
 	return r, nil
 }

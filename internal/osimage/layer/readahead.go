@@ -15,9 +15,10 @@ const (
 // readAhead reads a stream in a goroutine of its own, some blocks ahead of its reader, so
 // that fetching, decompressing and reading the objects of one layer run in parallel.
 type readAhead struct {
-	full  chan block
-	empty chan []byte
-	stop  chan struct{}
+	shared *Shared
+	full   chan block
+	empty  chan *[readAheadSize]byte // nil: memory for a block that has none yet
+	stop   chan struct{}
 
 	current block
 	at      int // of current.data
@@ -25,12 +26,13 @@ type readAhead struct {
 
 // block is data of the stream; err, unless nil, is why the stream ended after it.
 type block struct {
-	data []byte
-	err  error
+	data   []byte
+	memory *[readAheadSize]byte // that the data are in
+	err    error
 }
 
-func newReadAhead(from io.Reader) *readAhead {
-	a := &readAhead{full: make(chan block, readAheadBlocks), empty: make(chan []byte, readAheadBlocks), stop: make(chan struct{})}
+func newReadAhead(from io.Reader, shared *Shared) *readAhead {
+	a := &readAhead{shared: shared, full: make(chan block, readAheadBlocks), empty: make(chan *[readAheadSize]byte, readAheadBlocks), stop: make(chan struct{})}
 	for range readAheadBlocks {
 		a.empty <- nil
 	}
@@ -42,20 +44,20 @@ func newReadAhead(from io.Reader) *readAhead {
 func (a *readAhead) fillOrFail(from io.Reader) {
 	defer close(a.full)
 	if err := guard.Call(func() error { a.fill(from); return nil }); err != nil {
-		a.full <- block{nil, err} // does not block: the buffer that was being filled is not in it
+		a.full <- block{err: err} // does not block: the buffer that was being filled is not in it
 	}
 }
 
 func (a *readAhead) fill(from io.Reader) {
 	for {
-		var buffer []byte
+		var buffer *[readAheadSize]byte
 		select {
 		case buffer = <-a.empty:
 		case <-a.stop:
 			return
 		}
 		if buffer == nil {
-			buffer = make([]byte, readAheadSize)
+			buffer = a.shared.block()
 		}
 		var n int
 		var err error
@@ -64,7 +66,7 @@ func (a *readAhead) fill(from io.Reader) {
 			more, err = from.Read(buffer[n:])
 			n += more
 		}
-		a.full <- block{buffer[:n], err} // does not block: it has room for all buffers
+		a.full <- block{buffer[:n], buffer, err} // does not block: it has room for all buffers
 		if err != nil {
 			return
 		}
@@ -77,8 +79,9 @@ func (a *readAhead) Read(p []byte) (int, error) {
 		if a.current.err != nil {
 			return 0, a.current.err
 		}
-		if a.current.data != nil {
-			a.empty <- a.current.data[:cap(a.current.data)]
+		if a.current.memory != nil {
+			a.empty <- a.current.memory
+			a.current.memory = nil
 		}
 		next, ok := <-a.full
 		if !ok {
@@ -95,6 +98,18 @@ func (a *readAhead) Read(p []byte) (int, error) {
 // return that is in progress.
 func (a *readAhead) close() {
 	close(a.stop)
-	for range a.full {
+	for b := range a.full {
+		a.shared.giveBlock(b.memory)
+	}
+}
+
+// release leaves the memory to others. It is called after close, when nothing reads from a
+// any more.
+func (a *readAhead) release() {
+	a.shared.giveBlock(a.current.memory)
+	a.current, a.at = block{err: io.ErrClosedPipe}, 0
+	close(a.empty)
+	for b := range a.empty {
+		a.shared.giveBlock(b)
 	}
 }

@@ -1,8 +1,11 @@
 package layer
 
 import (
+	"io"
+	"sync"
 	"sync/atomic"
 
+	"machine-pivot/internal/inflate"
 	"machine-pivot/internal/osimage/imagefault"
 )
 
@@ -22,9 +25,11 @@ const (
 )
 
 // Shared are the resources that the layers of one import share: buffers for small objects,
-// and counters for the bounds above.
+// memory for reading that one layer leaves to the next, and counters for the bounds above.
 type Shared struct {
 	buffers chan []byte
+	blocks  sync.Pool    // of *[readAheadSize]byte
+	gzips   sync.Pool    // of *inflate.Gzip
 	kept    atomic.Int64 // bytes
 	objects atomic.Int64
 	names   atomic.Int64 // bytes
@@ -74,5 +79,42 @@ func (f *feeder) holdNames(n int64) error {
 	if f.shared.names.Add(n) > maxNames {
 		return imagefault.Damaged("the names in its derived layers take more than %d bytes of memory", maxNames)
 	}
+	return nil
+}
+
+// block is the memory of one block of a readAhead.
+func (s *Shared) block() *[readAheadSize]byte {
+	if b, _ := s.blocks.Get().(*[readAheadSize]byte); b != nil {
+		return b
+	}
+	return new([readAheadSize]byte)
+}
+
+// giveBlock gives the memory of a block back, if there is any.
+func (s *Shared) giveBlock(b *[readAheadSize]byte) {
+	if b != nil {
+		s.blocks.Put(b)
+	}
+}
+
+// gzip reads a gzip file. Close leaves the decompressor to the next layer.
+func (s *Shared) gzip(from io.Reader) (io.ReadCloser, error) {
+	z, _ := s.gzips.Get().(*inflate.Gzip)
+	if z == nil {
+		z, err := inflate.NewGzip(from)
+		return lentGzip{z, s}, err
+	}
+	return lentGzip{z, s}, z.Reset(from)
+}
+
+// lentGzip is a decompressor that is given back when it is closed, which is once.
+type lentGzip struct {
+	*inflate.Gzip
+	to *Shared
+}
+
+// Close implements io.Closer.
+func (z lentGzip) Close() error {
+	z.to.gzips.Put(z.Gzip)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -26,7 +27,7 @@ func TestReadAhead(t *testing.T) {
 			"by halves":    iotest.HalfReader(bytes.NewReader(data)),
 			"error at end": iotest.DataErrReader(bytes.NewReader(data)),
 		} {
-			a := newReadAhead(from)
+			a := newReadAhead(from, NewShared())
 			got, err := io.ReadAll(a)
 			if err != nil || !bytes.Equal(got, data) {
 				t.Errorf("%d bytes, %s: got %d, %v", size, name, len(got), err)
@@ -43,7 +44,7 @@ func TestReadAheadPassesErrorsOn(t *testing.T) {
 	broken := errors.New("broken")
 	for _, failure := range []error{broken, io.ErrUnexpectedEOF} {
 		data := randomBytes(readAheadSize + 5)
-		a := newReadAhead(io.MultiReader(bytes.NewReader(data), iotest.ErrReader(failure)))
+		a := newReadAhead(io.MultiReader(bytes.NewReader(data), iotest.ErrReader(failure)), NewShared())
 		got, err := io.ReadAll(a)
 		if !errors.Is(err, failure) || !bytes.Equal(got, data) {
 			t.Errorf("%d bytes, %v, want %d and %v", len(got), err, len(data), failure)
@@ -54,14 +55,45 @@ func TestReadAheadPassesErrorsOn(t *testing.T) {
 
 // TestReadAheadCloses closes one that is full, and one whose source is silent.
 func TestReadAheadCloses(t *testing.T) {
-	a := newReadAhead(bytes.NewReader(randomBytes(3 * readAheadBlocks * readAheadSize)))
+	a := newReadAhead(bytes.NewReader(randomBytes(3*readAheadBlocks*readAheadSize)), NewShared())
 	a.close()
 	silent, end := io.Pipe()
-	b := newReadAhead(silent)
+	b := newReadAhead(silent, NewShared())
 	ended := make(chan struct{})
 	go func() { b.close(); close(ended) }()
 	end.Close() // what a cancelled context does to a connection
 	<-ended
+}
+
+// TestReadAheadReleases reads several streams at once with the memory of earlier ones, of
+// which some were not read to their end. No block may be in two streams.
+func TestReadAheadReleases(t *testing.T) {
+	shared := NewShared()
+	var readers sync.WaitGroup
+	for n := range 4 {
+		readers.Go(func() {
+			for round := range 20 {
+				data := bytes.Repeat([]byte{byte(n*20 + round)}, (round%4)*2*readAheadSize+1000)
+				a := newReadAhead(bytes.NewReader(data), shared)
+				if round%3 == 0 {
+					data = data[:len(data)/2]
+				}
+				got, err := io.ReadAll(io.LimitReader(a, int64(len(data))))
+				if err != nil || !bytes.Equal(got, data) {
+					t.Errorf("reader %d, round %d: %d of %d bytes are wrong, %v", n, round, len(got), len(data), err)
+				}
+				a.close()
+				if _, err := io.Copy(io.Discard, a); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+					t.Error(err)
+				}
+				a.release()
+				if n, err := a.Read(make([]byte, 1)); n != 0 || err == nil {
+					t.Errorf("after release: %d bytes, %v", n, err)
+				}
+			}
+		})
+	}
+	readers.Wait()
 }
 
 func TestDecompress(t *testing.T) {
@@ -87,7 +119,7 @@ func TestDecompress(t *testing.T) {
 		"zstd": {zs.Bytes(), plain}, "zstd, skippable first": {append(bytes.Clone(skippable), zs.Bytes()...), plain},
 		"zstd:chunked, skippable last": {append(bytes.Clone(zs.Bytes()), skippable...), plain},
 	} {
-		r, err := decompress(bytes.NewReader(c.in))
+		r, err := decompress(bytes.NewReader(c.in), NewShared())
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -100,7 +132,7 @@ func TestDecompress(t *testing.T) {
 		"gzip cut": gz.Bytes()[:gz.Len()-5], "gzip and more": append(bytes.Clone(gz.Bytes()), "more"...),
 		"zstd cut": zs.Bytes()[:zs.Len()-5], "bzip2": []byte("BZh91AY"), "xz": []byte("\xfd7zXZ\x00"),
 	} {
-		r, err := decompress(bytes.NewReader(in))
+		r, err := decompress(bytes.NewReader(in), NewShared())
 		if err == nil {
 			_, err = io.ReadAll(r)
 		}

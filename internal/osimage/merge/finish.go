@@ -140,7 +140,9 @@ func (l *Layer) Write(ctx context.Context, objects Objects, label func(path stri
 
 // guessLabels gives the directories of a layer guessed labels; at ends with "/".
 func (d *dir) guessLabels(at string, label func(path string, mode uint32) string) {
-	setLabel(d.info, label(lookupPath(at), unix.S_IFDIR))
+	guess := label(lookupPath(at), unix.S_IFDIR)
+	setLabel(d.info, guess)
+	d.guessed = guess != ""
 	for name, below := range d.dirs {
 		below.guessLabels(at+name+"/", label)
 	}

@@ -107,15 +107,9 @@ func (l *labeller) dir(d *dir, at string) error {
 	if err := d.load(l.store); err != nil {
 		return err
 	}
-	info, err := d.attributes(l.store)
-	if err != nil {
+	if err := l.attributes(d, at); err != nil {
 		return err
 	}
-	label, err := l.wanted(lookupPath(at), unix.S_IFDIR)
-	if err != nil {
-		return err
-	}
-	l.changed = setLabel(info, label) || l.changed
 	for name, f := range d.files {
 		if err := l.file(f, at+name); err != nil {
 			return fmt.Errorf("%s%s: %w", at, name, err)
@@ -126,6 +120,23 @@ func (l *labeller) dir(d *dir, at string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// attributes labels a directory itself.
+func (l *labeller) attributes(d *dir, at string) error {
+	if l.guessed && d.guessed {
+		return nil
+	}
+	info, err := d.attributes(l.store)
+	if err != nil {
+		return err
+	}
+	label, err := l.wanted(lookupPath(at), unix.S_IFDIR)
+	if err != nil {
+		return err
+	}
+	l.changed = setLabel(info, label) || l.changed
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"path"
 	"strings"
 	"unicode/utf8"
 
@@ -23,42 +24,46 @@ const objectStore = "sysroot/ostree"
 // placeOf is the path in a commit's tree for an entry of a layer; "" is the root. kept is
 // false for an entry that a commit does not have; one below objectStore may still be the
 // target of a hard link.
-func placeOf(name string) (path string, kept bool, err error) {
-	parts, err := split(name)
-	if err != nil {
+func placeOf(name string) (at string, kept bool, err error) {
+	if at, err = clean(name); err != nil {
 		return "", false, err
 	}
-	path = strings.Join(parts, "/")
+	top, _, below := strings.Cut(at, "/")
 	switch {
-	case len(parts) == 0:
-	case path == objectStore || strings.HasPrefix(path, objectStore+"/"):
-		return path, false, nil
-	case parts[0] == "etc", parts[0] == whiteoutPrefix+"etc":
-		return "usr/" + path, true, nil
-	case isRuntime(parts[0]):
-		return path, len(parts) == 1, nil
+	case at == objectStore || strings.HasPrefix(at, objectStore+"/"):
+		return at, false, nil
+	case top == "etc", top == whiteoutPrefix+"etc":
+		return "usr/" + at, true, nil
+	case isRuntime(top):
+		return at, !below, nil
 	}
-	return path, true, nil
+	return at, true, nil
 }
 
-// split splits a path into its components.
-func split(name string) ([]string, error) {
-	var parts []string
-	if len(name) > maxPath || !utf8.ValidString(name) || strings.Contains(name, "\x00") {
-		return nil, imagefault.Damaged("a path has at most %d bytes, in UTF-8 and without zeroes", maxPath)
+// clean is a path without empty components and ".". Nearly all are "./NAME" or clean, so
+// that is the end of the name.
+func clean(name string) (string, error) {
+	if len(name) > maxPath || !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0 {
+		return "", imagefault.Damaged("a path has at most %d bytes, in UTF-8 and without zeroes", maxPath)
 	}
-	for part := range strings.SplitSeq(name, "/") {
+	name = strings.TrimSuffix(strings.TrimPrefix(name, "./"), "/")
+	empty := false
+	for rest, more := name, true; more; {
+		var part string
+		part, rest, more = strings.Cut(rest, "/")
 		switch {
 		case part == "" || part == ".":
+			empty = true
 		case part == "..":
-			return nil, imagefault.Damaged("a path that leads upwards")
+			return "", imagefault.Damaged("a path that leads upwards")
 		case len(part) > maxName:
-			return nil, imagefault.Damaged("a name longer than %d bytes", maxName)
-		default:
-			parts = append(parts, part)
+			return "", imagefault.Damaged("a name longer than %d bytes", maxName)
 		}
 	}
-	return parts, nil
+	if empty {
+		name = strings.TrimPrefix(path.Clean("/"+name), "/")
+	}
+	return name, nil
 }
 
 // isRuntime reports whether the content of a directory belongs to the running system, and
@@ -102,6 +107,6 @@ func isLink(mode uint32) bool { return mode&unix.S_IFMT == unix.S_IFLNK }
 
 // Place is the path in a commit's tree for an entry of a layer.
 func Place(name string) string {
-	path, _, _ := placeOf(name)
-	return path
+	at, _, _ := placeOf(name)
+	return at
 }

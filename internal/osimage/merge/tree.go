@@ -43,6 +43,7 @@ type dir struct {
 
 	info     *ostree.DirInfo // owner, mode and extended attributes; nil: as saved
 	hasEntry bool            // the layer that is being read has an entry for it
+	guessed  bool            // info has the label that the guessing policy has for this name
 	files    map[string]*file
 	dirs     map[string]*dir
 }

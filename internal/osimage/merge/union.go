@@ -154,7 +154,7 @@ func (o onto) whiteouts(from, into *dir, at string) error {
 			return err
 		}
 		if at != "" {
-			into.info = info
+			into.info, into.guessed = info, from.guessed
 		}
 	}
 	for name, f := range from.files {
@@ -179,7 +179,9 @@ func (o onto) mergeDir(from, parent *dir, at string) error {
 		if err != nil {
 			return err
 		}
-		parent.setDir(name, newDir(info))
+		made := newDir(info)
+		made.guessed = from.guessed
+		parent.setDir(name, made)
 	}
 	return o.merge(from, parent.dirs[name], at)
 }

@@ -10,48 +10,53 @@ import (
 // Encode writes a value of the type in normal form. The value must be made of the
 // Go types that Decode returns. It may also contain a Value, which is copied, and an
 // iter.Seq[any] for an array whose elements are not all in memory.
-func Encode(text string, value any) (data []byte, err error) {
+func Encode(text string, value any) ([]byte, error) {
 	t, err := parseType(text)
-	if err == nil {
-		data, err = encodeValue(t, value)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot encode GVariant of type %s: %w", text, err)
+		return nil, cannotEncode(text, err)
+	}
+	return Type{t}.Encode(value)
+}
+
+// Encode is the function Encode for this type.
+func (t Type) Encode(value any) ([]byte, error) {
+	data, err := appendValue(nil, t.typ, value)
+	if err != nil {
+		return nil, cannotEncode(t.typ.text, err)
 	}
 	return data, nil
 }
 
-func encodeValue(t *typ, value any) ([]byte, error) {
+func cannotEncode(text string, err error) error {
+	return fmt.Errorf("cannot encode GVariant of type %s: %w", text, err)
+}
+
+// appendValue appends a value. The end of data must be aligned for the type: then what is
+// aligned in data is aligned in each container, too.
+func appendValue(data []byte, t *typ, value any) ([]byte, error) {
 	switch v := value.(type) {
 	case byte:
-		return []byte{v}, expect(t, "y", value)
+		return append(data, v), expect(t, "y", value)
 	case bool:
-		return []byte{map[bool]byte{true: 1}[v]}, expect(t, "b", value)
+		return append(data, map[bool]byte{true: 1}[v]), expect(t, "b", value)
 	case uint32:
-		return binary.LittleEndian.AppendUint32(nil, v), expect(t, "u", value)
+		return binary.LittleEndian.AppendUint32(data, v), expect(t, "u", value)
 	case uint64:
-		return binary.LittleEndian.AppendUint64(nil, v), expect(t, "t", value)
+		return binary.LittleEndian.AppendUint64(data, v), expect(t, "t", value)
 	case string:
-		return append([]byte(v), 0), expect(t, "s", value)
+		return append(append(data, v...), 0), expect(t, "s", value)
 	case []byte:
-		return v, expect(t, "ay", value)
+		return append(data, v...), expect(t, "ay", value)
 	case Variant:
-		inner, err := Encode(v.Type, v.Value)
-		if err == nil {
-			err = expect(t, "v", value)
-		}
-		return append(append(inner, 0), v.Type...), err
+		return appendVariant(data, t, v)
 	case Value:
-		return v.data, expect(t, v.Type(), value)
+		return append(data, v.data...), expect(t, v.Type(), value)
 	case []any:
-		return encodeArray(t, slices.Values(v))
+		return appendArray(data, t, slices.Values(v))
 	case iter.Seq[any]:
-		return encodeArray(t, v)
+		return appendArray(data, t, v)
 	case Tuple:
-		if (t.kind != '(' && t.kind != '{') || len(t.members) != len(v) {
-			return nil, mismatch(t, value)
-		}
-		return encodeTuple(t, v)
+		return appendTuple(data, t, v)
 	}
 	return nil, mismatch(t, value)
 }
@@ -68,59 +73,78 @@ func mismatch(t *typ, value any) error { return fmt.Errorf("%T is not a %s", val
 
 // pad appends zeroes up to the alignment of a type.
 func pad(data []byte, t *typ) []byte {
-	return append(data, make([]byte, align(len(data), t.align)-len(data))...)
+	for len(data)%t.align != 0 {
+		data = append(data, 0)
+	}
+	return data
 }
 
-func encodeArray(t *typ, values iter.Seq[any]) ([]byte, error) {
+func appendVariant(data []byte, t *typ, v Variant) ([]byte, error) {
+	inner, err := parseType(v.Type)
+	if err == nil {
+		err = expect(t, "v", v)
+	}
+	if err == nil {
+		data, err = appendValue(data, inner, v.Value)
+	}
+	return append(append(data, 0), v.Type...), err
+}
+
+func appendArray(data []byte, t *typ, values iter.Seq[any]) ([]byte, error) {
 	if t.kind != 'a' {
 		return nil, mismatch(t, values)
 	}
-	element := t.members[0]
-	var data []byte
+	element, start := t.members[0], len(data)
 	var ends []int
 	for v := range values {
-		inner, err := encodeValue(element, v)
-		if err != nil {
+		var err error
+		if data, err = appendValue(pad(data, element), element, v); err != nil {
 			return nil, err
 		}
-		data = append(pad(data, element), inner...)
 		if element.size == 0 {
-			ends = append(ends, len(data))
+			ends = append(ends, len(data)-start)
 		}
 	}
 	if element.size > 0 {
 		return data, nil
 	}
-	return appendOffsets(data, ends), nil
+	return appendOffsets(data, start, ends), nil
 }
 
-func encodeTuple(t *typ, values Tuple) ([]byte, error) {
-	var data []byte
-	var ends []int
+func appendTuple(data []byte, t *typ, values Tuple) ([]byte, error) {
+	if (t.kind != '(' && t.kind != '{') || len(t.members) != len(values) {
+		return nil, mismatch(t, values)
+	}
+	start := len(data)
+	var few [8]int // as many as ostree's types need, so that nothing is allocated
+	ends := few[:0]
 	for i, m := range t.members {
-		inner, err := encodeValue(m, values[i])
-		if err != nil {
+		var err error
+		if data, err = appendValue(pad(data, m), m, values[i]); err != nil {
 			return nil, err
 		}
-		data = append(pad(data, m), inner...)
 		if m.size == 0 && i < len(t.members)-1 {
-			ends = append([]int{len(data)}, ends...)
+			ends = append(ends, len(data)-start)
 		}
 	}
 	if t.size > 0 {
 		return pad(data, t), nil
 	}
-	return appendOffsets(data, ends), nil
+	slices.Reverse(ends)
+	return appendOffsets(data, start, ends), nil
 }
 
-// appendOffsets writes framing offsets, as narrow as the whole container allows.
-func appendOffsets(data []byte, ends []int) []byte {
-	width := 1
-	for width < 8 && offsetWidth(len(data)+len(ends)*width) > width {
+// appendOffsets appends the framing offsets of a container that begins at start, as narrow
+// as the whole container allows.
+func appendOffsets(data []byte, start int, ends []int) []byte {
+	width, size := 1, len(data)-start
+	for width < 8 && offsetWidth(size+len(ends)*width) > width {
 		width *= 2
 	}
 	for _, end := range ends {
-		data = append(data, binary.LittleEndian.AppendUint64(nil, uint64(end))[:width]...)
+		var wide [8]byte
+		binary.LittleEndian.PutUint64(wide[:], uint64(end))
+		data = append(data, wide[:width]...)
 	}
 	return data
 }

@@ -46,6 +46,38 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestNested: what is aligned stays so in containers that do not begin at 0, and a parsed
+// type can be used again.
+func TestNested(t *testing.T) {
+	type tuple = gvariant.Tuple
+	for typ, value := range map[string]any{
+		"(sa{sv})":   tuple{"abc", []any{tuple{"k", gvariant.Variant{Type: "(ytay)", Value: tuple{byte(1), uint64(2), []byte{3}}}}}},
+		"(ysa(ut)y)": tuple{byte(1), "a", []any{tuple{uint32(2), uint64(3)}, tuple{uint32(4), uint64(5)}}, byte(6)},
+		"a(sv)": []any{tuple{"a", gvariant.Variant{Type: "as", Value: []any{"b", strings.Repeat("c", 300)}}},
+			tuple{"d", gvariant.Variant{Type: "u", Value: uint32(7)}}},
+		"(ssssssssss)": tuple{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"},
+	} {
+		parsed := gvariant.MustType(typ)
+		for range 2 {
+			data, err := parsed.Encode(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back, err := gvariant.Decode(typ, data)
+			if err != nil || !reflect.DeepEqual(back, value) {
+				t.Errorf("%s: %x is read as %#v, %v", typ, data, back, err)
+			}
+			again, err := parsed.Open(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if copied, err := gvariant.Encode("("+typ+"y)", tuple{again, byte(9)}); err != nil || !bytes.HasPrefix(copied, data) {
+				t.Errorf("%s: its copy is %x, %v", typ, copied, err)
+			}
+		}
+	}
+}
+
 func TestNotNormal(t *testing.T) {
 	for _, c := range []struct{ typ, hex string }{
 		{"s", ""}, {"s", "61"}, {"s", "610062"}, {"s", "61006200"},

@@ -48,6 +48,18 @@ type typ struct {
 	offsets int // framing offsets in its values, of a tuple
 }
 
+// Type is a parsed type, for those who have many values of it. It never changes.
+type Type struct{ typ *typ }
+
+// MustType parses a type that is known to be one, such as a constant; it panics otherwise.
+func MustType(text string) Type {
+	t, err := parseType(text)
+	if err != nil {
+		panic(err)
+	}
+	return Type{t}
+}
+
 // parseType reads a text that is one complete type.
 func parseType(text string) (*typ, error) {
 	if len(text) > maxType {

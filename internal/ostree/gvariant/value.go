@@ -19,13 +19,22 @@ type Value struct {
 // Open checks that data is a value of the type in normal form. The Value refers to data.
 func Open(text string, data []byte) (Value, error) {
 	t, err := parseType(text)
-	if err == nil {
-		err = check(t, data, 0)
-	}
 	if err != nil {
-		return Value{}, fmt.Errorf("cannot read GVariant of type %s: %w", text, err)
+		return Value{}, cannotRead(text, err)
 	}
-	return Value{t, data}, nil
+	return Type{t}.Open(data)
+}
+
+// Open is the function Open for this type.
+func (t Type) Open(data []byte) (Value, error) {
+	if err := check(t.typ, data, 0); err != nil {
+		return Value{}, cannotRead(t.typ.text, err)
+	}
+	return Value{t.typ, data}, nil
+}
+
+func cannotRead(text string, err error) error {
+	return fmt.Errorf("cannot read GVariant of type %s: %w", text, err)
 }
 
 // Type is the type of the value.

@@ -1,0 +1,35 @@
+package merge_test
+
+import (
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/osimage/merge"
+)
+
+// TestPlace has the forms in which tools write the same name.
+func TestPlace(t *testing.T) {
+	for _, row := range []struct {
+		name, place string
+		kept        bool
+	}{
+		{"usr/bin/a", "usr/bin/a", true}, {"./usr/bin/a", "usr/bin/a", true}, {"/usr/bin/a", "usr/bin/a", true},
+		{"usr//bin/./a/", "usr/bin/a", true}, {".///usr/bin/a//", "usr/bin/a", true}, {"./", "", true}, {".", "", true}, {"", "", true}, {"/", "", true},
+		{"usr/..a/b..", "usr/..a/b..", true}, {"usr/...", "usr/...", true},
+		{"etc", "usr/etc", true}, {"./etc/a", "usr/etc/a", true}, {"etcetera", "etcetera", true}, {".wh.etc", "usr/.wh.etc", true}, {"usr/etc/a", "usr/etc/a", true},
+		{"run", "run", true}, {"run/", "run", true}, {"./run/a", "run/a", false}, {"runs/a", "runs/a", true}, {"dev/null", "dev/null", false},
+		{"sysroot", "sysroot", true}, {"sysroot/ostree", "sysroot/ostree", false}, {"sysroot/ostreed", "sysroot/ostreed", true},
+		{"sysroot/ostree/repo", "sysroot/ostree/repo", true}, // which hard links may lead to
+		{strings.Repeat("a", 255), strings.Repeat("a", 255), true},
+	} {
+		kept, err := merge.NewLayer().Kept(row.name)
+		if err != nil || kept != row.kept || merge.Place(row.name) != row.place {
+			t.Errorf("%q is at %q, kept: %v, %v; want %q, %v", row.name, merge.Place(row.name), kept, err, row.place, row.kept)
+		}
+	}
+	for _, bad := range []string{"..", "../a", "usr/../a", "usr/..", "./..", "a\x00b", "a\xff", strings.Repeat("a", 256), "usr/" + strings.Repeat("a", 256) + "/b", strings.Repeat("a/", 2048)} {
+		if _, err := merge.NewLayer().Kept(bad); err == nil {
+			t.Errorf("%.40q: no error", bad)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package ostree_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/internal/ostree"
+	"machine-pivot/test/need"
+)
+
+// tracedRepo names the repository of the process that TestDurable looks at.
+const tracedRepo = "PIVOT_TRACED_REPO"
+
+// publish publishes two commits with two refs each, and sets another ref by itself.
+func publish(t *testing.T, repo string) {
+	r, err := ostree.OpenRepo(repo)
+	check(t, err)
+	im := begin(t, r)
+	meta, err := im.AddDirInfo(t.Context(), ostree.DirInfo{Mode: 0o755})
+	check(t, err)
+	var roots []ostree.Root
+	for _, name := range []string{"first", "last"} {
+		file, err := im.AddNewFile(t.Context(), ostree.FileInfo{Mode: 0o100644, Size: uint64(len(name))}, strings.NewReader(name))
+		check(t, err)
+		tree, err := im.AddDirectory(t.Context(), &ostree.Directory{Files: map[string]ostree.Checksum{"f": file}})
+		check(t, err)
+		c, err := im.AddCommit(t.Context(), ostree.NewCommit{RootTree: tree, RootMeta: meta, Timestamp: time.Unix(0, 0)})
+		check(t, err)
+		roots = append(roots, ostree.Root{Commit: c, Refs: []string{name + "/a", name + "/b"}})
+	}
+	check(t, im.Finish(t.Context(), roots...))
+	check(t, r.SetRefs(roots[0].Commit, "other/c"))
+	check(t, im.Discard())
+}
+
+// TestDurable looks at the system calls of an import. What a rename gives its name must have
+// been made durable before, and each step before the next: contents, directories, commits,
+// the refs of all roots but the last, and those of the last.
+func TestDurable(t *testing.T) {
+	if repo := os.Getenv(tracedRepo); repo != "" {
+		publish(t, repo)
+		return
+	}
+	need.Root(t)
+	need.Program(t, "strace")
+	for name, config := range map[string][]string{"together": nil, "each": {"core.per-object-fsync", "true"}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRepo(t, config...)
+			trace := filepath.Join(t.TempDir(), "trace")
+			cmd := exec.Command("strace", "-f", "-y", "-qq", "-o", trace, "-e", "signal=none", "-e", "trace=openat,fsync,syncfs,renameat,renameat2",
+				os.Args[0], "-test.run", "^TestDurable$")
+			cmd.Env = append(os.Environ(), tracedRepo+"="+r.Path())
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			text, err := os.ReadFile(trace)
+			check(t, err)
+			d := disk{t: t, repo: r.Path(), written: map[string]bool{}, renamed: map[string]bool{}, fsyncs: map[string]int{}}
+			for _, c := range callsIn(string(text)) {
+				d.do(c)
+			}
+			if len(d.renamed) > 0 || d.steps != "1 2 3 4 5 6 " {
+				t.Errorf("steps %s, want 1 to 6; %v are not durable in the end", d.steps, d.renamed)
+			}
+			// One sync is for the files of all refs, but for that of SetRefs.
+			if refs, want := d.fsyncs["ref"], map[string]int{"together": 1, "each": 5}[name]; refs != want {
+				t.Errorf("%d files of refs were synced by themselves, want %d", refs, want)
+			}
+		})
+	}
+}
+
+// disk is what is durable of a repository.
+type disk struct {
+	t                *testing.T
+	repo             string
+	written, renamed map[string]bool // not durable yet: files, and directories with new names
+	fsyncs           map[string]int  // of files of refs
+	steps            string
+}
+
+func (d *disk) do(c call) {
+	switch c.name {
+	case "openat":
+		d.written[c.path] = true
+	case "syncfs":
+		clear(d.written)
+		clear(d.renamed)
+	case "fsync":
+		if strings.Contains(c.path, "/tmp/pivot-ref-") {
+			d.fsyncs["ref"]++
+		}
+		delete(d.written, c.path)
+		delete(d.renamed, c.path)
+	default:
+		d.rename(c)
+	}
+}
+
+func (d *disk) rename(c call) {
+	unsynced := d.written[c.path]
+	delete(d.written, c.path)
+	if strings.HasPrefix(c.to, filepath.Join(d.repo, "tmp")) {
+		d.written[c.to] = unsynced
+		return
+	}
+	if unsynced {
+		d.t.Errorf("%s got its name before it was durable", c.to)
+	}
+	if step := stepOf(c.to) + " "; !strings.HasSuffix(d.steps, step) {
+		if len(d.renamed) > 0 {
+			d.t.Errorf("%v are not durable before step %s", d.renamed, step)
+		}
+		d.steps += step
+	}
+	d.renamed[filepath.Dir(c.to)] = true
+}
+
+// stepOf is the step to which a new name belongs.
+func stepOf(path string) string {
+	for step, part := range map[string]string{"1": ".file", "3": ".commit", "4": "/refs/heads/first/", "5": "/refs/heads/last/", "6": "/refs/heads/other/"} {
+		if strings.Contains(path, part) {
+			return step
+		}
+	}
+	return "2"
+}
+
+// call is a system call that has succeeded, and the paths that it is about.
+type call struct{ name, path, to string }
+
+var (
+	openCall   = regexp.MustCompile(`^(openat)\([^<]*<([^>]*)>, "([^"]*)", [^)]*O_CREAT.*\) += \d+`)
+	syncCall   = regexp.MustCompile(`^(fsync|syncfs)\(\d+<([^>]*)>\) += 0$`)
+	renameCall = regexp.MustCompile(`^(renameat2?)\([^<]*<([^>]*)>, "([^"]*)", [^<]*<([^>]*)>, "([^"]*)".*\) += 0$`)
+)
+
+// callsIn are the calls in the output of strace, in the order in which they end.
+func callsIn(text string) (calls []call) {
+	join := func(dir, name string) string {
+		if filepath.IsAbs(name) {
+			return name
+		}
+		return filepath.Join(dir, name)
+	}
+	begun := map[string]string{} // by thread
+	for line := range strings.Lines(text) {
+		thread, line, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		line = strings.TrimLeft(line, " ")
+		if first, unfinished := strings.CutSuffix(line, " <unfinished ...>"); unfinished {
+			begun[thread] = first
+			continue
+		}
+		if _, rest, resumed := strings.Cut(line, " resumed>"); resumed {
+			line = begun[thread] + rest
+		}
+		if m := openCall.FindStringSubmatch(line); m != nil {
+			calls = append(calls, call{m[1], join(m[2], m[3]), ""})
+		} else if m := syncCall.FindStringSubmatch(line); m != nil {
+			calls = append(calls, call{m[1], m[2], ""})
+		} else if m := renameCall.FindStringSubmatch(line); m != nil {
+			calls = append(calls, call{m[1], join(m[2], m[3]), join(m[4], m[5])})
+		}
+	}
+	return calls
+}
