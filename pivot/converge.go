@@ -291,9 +291,8 @@ func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) 
 	if !ask.ByHand {
 		t.Keep = notAskedFor(t.Entries, ask)
 	}
-	err = t.Run(ctx, plan, attempt)
-	c.releasePackages()
-	if err != nil {
+	if err := t.Run(ctx, plan, attempt); err != nil {
+		c.releasePackages()
 		return err
 	}
 	c.Release()
@@ -307,9 +306,10 @@ func (c *Converger) releasePackages() {
 	}
 }
 
-// Release lets go of what the import kept: the deployment keeps the image now. The
+// Release lets go of packages, and of what the import kept: the deployment keeps the image now. The
 // machine is well also if that fails, so it is only noted.
 func (c *Converger) Release() {
+	c.releasePackages()
 	image := c.Progress.Record.Target.Image
 	if image.Commit == "" {
 		return

@@ -35,7 +35,9 @@ func (b *Builder) Kernel(ctx context.Context, spec GuestSpec, debian string) (fi
 
 // kernel makes the directory of a kernel's files.
 func (c cache) kernel(ctx context.Context, debian string) (string, error) {
-	sum := sha256.Sum256([]byte(kernelScript))
+	// What the guest's own kernel has built in, as ext4, this one has as modules.
+	const dracutModule = "kernel-modules"
+	sum := sha256.Sum256([]byte(kernelScript + dracutModule))
 	return c.entry("kernel-"+debian+"-"+shortSum(sum[:]), "the guest's kernel of "+debian, func(dir string) error {
 		tree := filepath.Join(dir, "tree")
 		if err := c.checkout(ctx, tree, nil); err != nil {
@@ -49,7 +51,7 @@ func (c cache) kernel(ctx context.Context, debian string) (string, error) {
 			return fmt.Errorf("kernels %q: %w", releases, err)
 		}
 		err = withScripts(func(scripts string) error {
-			return runPrivate(ctx, "bash", filepath.Join(scripts, "guest/initramfs.sh"), tree, filepath.Join(dir, "initramfs.img"))
+			return runPrivate(ctx, "bash", filepath.Join(scripts, "guest/initramfs.sh"), tree, filepath.Join(dir, "initramfs.img"), dracutModule)
 		})
 		if err != nil {
 			return err
