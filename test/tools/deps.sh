@@ -33,6 +33,9 @@ needs() {
 	lintian                            lintian          the packages
 	rpmbuild                           rpm              the packages
 	rpmlint                            rpmlint          the packages
+	zsh                                zsh              the completions
+	fish                               fish             the completions
+	/usr/share/bash-completion/bash_completion bash-completion the completions
 	EOF
 }
 
