@@ -1,0 +1,157 @@
+// Package booted makes a sysroot in a directory, as test/hostdir makes it, a machine that
+// runs as far as processes can see: its default deployment is their root directory, with
+// /usr of the machine that tests, so that the real pivot and the real ostree run there,
+// and a boot that they can end.
+package booted
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/ostree"
+)
+
+// World is what a machine's processes see in one boot: directories and files that are
+// mounted where they belong.
+type World struct {
+	Physical string // the root of the file system that holds the deployments
+	Root     string // the directory of the deployment that runs
+	Var      string
+	RunDir   string // becomes /run
+	Programs string // a directory of programs; becomes ProgramsDir
+	BootID   string // a file that holds it
+	Cmdline  string // a file that holds it
+}
+
+// ProgramsDir is where a machine's processes find World.Programs.
+const ProgramsDir = "/run/programs"
+
+// Env is the variable that tells a child of Command the world that it has to enter.
+const Env = "PIVOT_TEST_WORLD"
+
+// Command starts the program that runs now, with arguments, as the first process of a
+// process namespace, in a mount namespace of its own. It has to call Enter.
+func (w World) Command(args ...string) (*exec.Cmd, error) {
+	world, err := json.Marshal(w)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), Env+"="+string(world))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	return cmd, nil
+}
+
+// Enter makes the deployment of the world that Env tells the root directory of this
+// process, and returns the environment that programs have there.
+func Enter() (env []string, err error) {
+	var w World
+	if err := json.Unmarshal([]byte(os.Getenv(Env)), &w); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", Env, err)
+	}
+	return []string{"PATH=" + ProgramsDir + ":/usr/bin:/usr/sbin", "HOME=/"}, w.enter()
+}
+
+func (w World) enter() error {
+	mounts := []struct {
+		from, to string
+		flags    uintptr
+	}{
+		{w.Root, "", 0}, {w.Physical, "sysroot", 0}, {filepath.Join(w.Physical, "boot"), "boot", 0},
+		{w.Var, "var", 0}, {"/usr", "usr", 0}, {w.RunDir, "run", 0}, {w.Programs, ProgramsDir, 0},
+		{"/dev", "dev", unix.MS_REC}, {"/sys", "sys", unix.MS_REC},
+		{"proc", "proc", 0},
+		{w.BootID, "proc/sys/kernel/random/boot_id", 0}, {w.Cmdline, "proc/cmdline", 0},
+	}
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	for _, m := range mounts {
+		to := filepath.Join(w.Root, m.to)
+		if err == nil && m.from == "proc" {
+			err = unix.Mount("proc", to, "proc", 0, "")
+		} else if err == nil {
+			err = unix.Mount(m.from, to, "", unix.MS_BIND|m.flags, "")
+		}
+		if err != nil {
+			return fmt.Errorf("cannot mount %s: %w", to, err)
+		}
+	}
+	return errors.Join(unix.Chroot(w.Root), unix.Chdir("/"))
+}
+
+// Machine is a machine that can be booted again and again.
+type Machine struct {
+	World
+	dir   string
+	boots int
+}
+
+// New is a machine with the sysroot in physical and the programs in a directory. What is
+// the machine's own besides is kept in dir, which is empty. It is not booted.
+func New(dir, physical, programs string) *Machine {
+	return &Machine{dir: dir, World: World{
+		Physical: physical, Programs: programs, Var: filepath.Join(physical, "ostree/deploy/os/var"),
+		BootID: filepath.Join(dir, "boot_id"), Cmdline: filepath.Join(dir, "cmdline"),
+	}}
+}
+
+// Next is the deployment that the machine boots next.
+func (m *Machine) Next() (ostree.Deployment, error) {
+	all, err := ostree.OpenSysroot(m.Physical).Deployments()
+	if err == nil && len(all) == 0 {
+		err = errors.New("the machine cannot boot: it has no boot entry")
+	}
+	if err != nil {
+		return ostree.Deployment{}, err
+	}
+	return all[0], nil
+}
+
+// Start boots the default deployment; nothing is left of the old /run.
+func (m *Machine) Start() error {
+	next, err := m.Next()
+	if err != nil {
+		return err
+	}
+	m.boots++
+	m.Root, m.RunDir = next.Path, filepath.Join(m.dir, fmt.Sprint("run-", m.boots))
+	if err := withoutLinks(m.Root, "boot", "sysroot", "var", "run"); err != nil {
+		return err
+	}
+	for _, dir := range []string{filepath.Join(m.RunDir, filepath.Base(ProgramsDir)), m.path("boot"), m.path("sysroot"), m.path("var"), m.path("run")} {
+		err = errors.Join(err, os.MkdirAll(dir, 0o755))
+	}
+	for file, content := range map[string]string{
+		filepath.Join(m.RunDir, "ostree-booted"): "",
+		m.BootID:                                 fmt.Sprintf("boot-%d\n", m.boots), m.Cmdline: next.Entry.Options + "\n",
+	} {
+		err = errors.Join(err, os.WriteFile(file, []byte(content), 0o644))
+	}
+	return err
+}
+
+func (m *Machine) path(name string) string { return filepath.Join(m.Root, name) }
+
+// withoutLinks removes the absolute links that hostdir has in place of mounts.
+func withoutLinks(root string, names ...string) error {
+	for _, name := range names {
+		link := filepath.Join(root, name)
+		if target, err := os.Readlink(link); err != nil || !filepath.IsAbs(target) {
+			continue
+		}
+		// ostree marks deployments immutable.
+		if out, err := exec.Command("chattr", "-i", root).CombinedOutput(); err != nil {
+			return fmt.Errorf("cannot change %s: %w\n%s", root, err, out)
+		}
+		if err := os.Remove(link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
