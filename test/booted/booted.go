@@ -5,6 +5,7 @@
 package booted
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,8 +89,9 @@ func (w World) enter() error {
 // Machine is a machine that can be booted again and again.
 type Machine struct {
 	World
-	dir   string
-	boots int
+	dir     string
+	boots   int
+	systemd *systemd
 }
 
 // New is a machine with the sysroot in physical and the programs in a directory. What is
@@ -111,6 +113,86 @@ func (m *Machine) Next() (ostree.Deployment, error) {
 		return ostree.Deployment{}, err
 	}
 	return all[0], nil
+}
+
+// Shell becomes the shell that runs a command of Run. It only returns if it cannot. A
+// TestMain has to call it where Env is set.
+func Shell() error {
+	env, err := Enter()
+	if err != nil {
+		return err
+	}
+	if err := os.Chdir(HomeDir); err != nil {
+		return err
+	}
+	return syscall.Exec("/bin/sh", append([]string{"sh", "-c"}, os.Args[1:]...), env)
+}
+
+// HomeDir is where the commands of Run run; it outlives a boot. Home is its place here.
+const HomeDir = "/var/home"
+
+// Home is the directory HomeDir of the machine.
+func (m *Machine) Home() string { return filepath.Join(m.Var, "home") }
+
+// Run runs a command of the shell and returns what it prints and its exit status. A command
+// that asks systemd for a reboot is ended with the boot that it runs in, and the next one
+// begins. Machines that are not booted yet are.
+func (m *Machine) Run(command string) (output string, status int, err error) {
+	if m.systemd == nil {
+		if err := m.restart(); err != nil {
+			return "", 0, err
+		}
+	}
+	cmd, err := m.Command(command)
+	if err != nil {
+		return "", 0, err
+	}
+	var printed bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &printed, &printed
+	if err := cmd.Start(); err != nil {
+		return "", 0, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err = <-ended:
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			status, err = exit.ExitCode(), nil
+		}
+		// The answer to a client may be its end.
+		select {
+		case <-m.systemd.reboots:
+			err = errors.Join(err, m.restart())
+		default:
+		}
+	case <-m.systemd.reboots:
+		err = cmd.Process.Kill()
+		<-ended // by that
+		err = errors.Join(err, m.restart())
+	}
+	return printed.String(), status, err
+}
+
+// restart ends a boot and begins the next one.
+func (m *Machine) restart() error {
+	if err := m.Close(); err != nil {
+		return err
+	}
+	err := errors.Join(m.Start(), os.MkdirAll(m.Home(), 0o755))
+	if err == nil {
+		m.systemd, err = m.startSystemd()
+	}
+	return err
+}
+
+// Close powers a machine off that Run has booted.
+func (m *Machine) Close() error {
+	if m.systemd == nil {
+		return nil
+	}
+	err := m.systemd.Close()
+	m.systemd = nil
+	return err
 }
 
 // Start boots the default deployment; nothing is left of the old /run.
