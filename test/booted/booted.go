@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,6 +30,7 @@ type World struct {
 	Programs string // a directory of programs; becomes ProgramsDir
 	BootID   string // a file that holds it
 	Cmdline  string // a file that holds it
+	CPUs     string // a directory that becomes /sys/devices/system/cpu; "": the machine's that tests
 }
 
 // ProgramsDir is where a machine's processes find World.Programs.
@@ -60,16 +62,22 @@ func Enter() (env []string, err error) {
 	return []string{"PATH=" + ProgramsDir + ":/usr/bin:/usr/sbin", "HOME=/"}, w.enter()
 }
 
+// mount says what is mounted where below the root.
+type mount struct {
+	from, to string
+	flags    uintptr
+}
+
 func (w World) enter() error {
-	mounts := []struct {
-		from, to string
-		flags    uintptr
-	}{
+	mounts := []mount{
 		{w.Root, "", 0}, {w.Physical, "sysroot", 0}, {filepath.Join(w.Physical, "boot"), "boot", 0},
 		{w.Var, "var", 0}, {"/usr", "usr", 0}, {w.RunDir, "run", 0}, {w.Programs, ProgramsDir, 0},
 		{"/dev", "dev", unix.MS_REC}, {"/sys", "sys", unix.MS_REC},
 		{"proc", "proc", 0},
 		{w.BootID, "proc/sys/kernel/random/boot_id", 0}, {w.Cmdline, "proc/cmdline", 0},
+	}
+	if w.CPUs != "" {
+		mounts = append(mounts, mount{w.CPUs, "sys/devices/system/cpu", 0})
 	}
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	for _, m := range mounts {
@@ -134,6 +142,9 @@ const HomeDir = "/var/home"
 // Home is the directory HomeDir of the machine.
 func (m *Machine) Home() string { return filepath.Join(m.Var, "home") }
 
+// hangs is after how long a command is ended that does not end by itself.
+const hangs = 3 * time.Minute
+
 // Run runs a command of the shell and returns what it prints and its exit status. A command
 // that asks systemd for a reboot is ended with the boot that it runs in, and the next one
 // begins. Machines that are not booted yet are.
@@ -169,6 +180,9 @@ func (m *Machine) Run(command string) (output string, status int, err error) {
 		err = cmd.Process.Kill()
 		<-ended // by that
 		err = errors.Join(err, m.restart())
+	case <-time.After(hangs):
+		err = errors.Join(errors.New("it does not end"), cmd.Process.Kill())
+		<-ended
 	}
 	return printed.String(), status, err
 }
@@ -211,7 +225,7 @@ func (m *Machine) Start() error {
 	}
 	for file, content := range map[string]string{
 		filepath.Join(m.RunDir, "ostree-booted"): "",
-		m.BootID:                                 fmt.Sprintf("boot-%d\n", m.boots), m.Cmdline: next.Entry.Options + "\n",
+		m.BootID:                                 fmt.Sprintf("%08x-9d3f-4b52-a1c6-5e0f7d2b8a94\n", m.boots), m.Cmdline: next.Entry.Options + "\n",
 	} {
 		err = errors.Join(err, os.WriteFile(file, []byte(content), 0o644))
 	}

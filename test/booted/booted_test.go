@@ -36,9 +36,9 @@ func TestBoots(t *testing.T) {
 			t.Fatalf("%s: %v, status %d, want %d with %q:\n%s", command, err, got, status, want, out)
 		}
 	}
-	says("cat /proc/sys/kernel/random/boot_id; exit 5", "boot-1", 5)
+	says("cat /proc/sys/kernel/random/boot_id; exit 5", "00000001-", 5)
 	says("pivot status", "phase    idle", 0)
 	says("pivot rebase -r "+h.Image+"; echo not reached", "rebooting into", 0)
-	says("cat /proc/sys/kernel/random/boot_id", "boot-2", 0)
+	says("cat /proc/sys/kernel/random/boot_id", "00000002-", 0)
 	says("pivot verify && pivot status", "phase    done", 0)
 }
