@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"machine-pivot/test/booted"
 )
 
 // lockServer is a FleetLock server with one group of one slot.
@@ -78,6 +80,7 @@ func fleetLock(m *machine) {
 	web := httptest.NewServer(server)
 	m.t.Cleanup(web.Close)
 	m.names["http://fleetlock.example"], m.names["sleep 60"] = web.URL, "sleep 0.1"
+	m.names["/usr/bin/pivot"] = booted.ProgramsDir + "/pivot"
 	wants := func(when, holder, asked string) {
 		m.t.Helper()
 		gotHolder, gotAsked := server.state()
@@ -131,7 +134,7 @@ func verifyUnit(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := regexp.MustCompile(`(?m)^(Exec\w+)=(pivot|/etc/fleet-lock/slot) `).ReplaceAllString(string(data), "$1=/bin/true ")
+	text := regexp.MustCompile(`(?m)^(Exec\w+)=(`+booted.ProgramsDir+`/pivot|/etc/fleet-lock/slot) `).ReplaceAllString(string(data), "$1=/bin/true ")
 	copied := filepath.Join(t.TempDir(), filepath.Base(path))
 	if err := os.WriteFile(copied, []byte(text), 0o644); err != nil {
 		t.Fatal(err)

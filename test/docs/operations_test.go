@@ -57,15 +57,10 @@ func operations(m *machine) {
 	m.notes["a pivot before"] = func() { m.expects("pivot rebase -r registry.example/os:stable") }
 	m.notes["the machine as it was installed"] = func() { m.expects("rm -rf /var/lib/pivot") }
 	proxied(m)
-	m.notes["a first boot from a registry that is not there"] = func() {
-		absent, err := registry.Start(registry.Options{})
-		m.must(err)
-		m.t.Cleanup(func() { m.must(absent.Close()) })
-		m.must(absent.SetDown(true)) // nobody else gets its port
-		m.names["absent.example"] = absent.Host()
+	m.notes["a first boot that is refused"] = func() {
 		m.expects("rm -rf /var/lib/pivot")
-		m.write("etc/ignition-machine-config-encapsulated.json", `{"metadata":{"name":"rendered-worker-1"},"spec":{"osImageURL":"absent.example/os@`+m.stable+`"}}`)
-		m.run("pivot firstboot --retry-for 1s")
+		m.write("etc/ignition-machine-config-encapsulated.json", `{"metadata":{"name":"rendered-worker-1"},"spec":{"fips":true,"osImageURL":"registry.example/os@`+m.stable+`"}}`)
+		m.run("pivot firstboot")
 	}
 	m.notes["a mirror"] = func() { m.write("etc/containers/registries.conf", mirrored) }
 	m.notes["the mirror is down and the registry wants a password"] = func() {

@@ -140,7 +140,6 @@ func session(s *stage, b *docs.Block) (lines []string) {
 func (s *stage) anyRun(text string) string {
 	for _, differs := range [][2]string{
 		{`\b[0-9.]+ s\b`, "T s"}, {`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?Z?`, "DATE"}, {`\b\d+ (bytes|written)\b`, "N $1"},
-		{`after \d+ tries in`, "after N tries in"},
 	} {
 		text = regexp.MustCompile(differs[0]).ReplaceAllString(text, differs[1])
 	}
