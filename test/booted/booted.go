@@ -1,7 +1,7 @@
 // Package booted makes a sysroot in a directory, as test/hostdir makes it, a machine that
-// runs as far as processes can see: its default deployment is their root directory, with
-// /usr of the machine that tests, so that the real pivot and the real ostree run there,
-// and a boot that they can end.
+// runs as far as processes can see. Its default deployment is their root directory, with
+// the testing machine's /usr, read-only, so that the real pivot and the real ostree run
+// there; they can end the boot, and the next one begins.
 package booted
 
 import (
@@ -30,7 +30,7 @@ type World struct {
 	Programs string // a directory of programs; becomes ProgramsDir
 	BootID   string // a file that holds it
 	Cmdline  string // a file that holds it
-	CPUs     string // a directory that becomes /sys/devices/system/cpu; "": the machine's that tests
+	CPUs     string // a directory that becomes /sys/devices/system/cpu; "": the testing machine's
 }
 
 // ProgramsDir is where a machine's processes find World.Programs.
@@ -65,13 +65,13 @@ func Enter() (env []string, err error) {
 // mount says what is mounted where below the root.
 type mount struct {
 	from, to string
-	flags    uintptr
+	flags    uintptr // beside MS_BIND; MS_RDONLY takes a second call
 }
 
 func (w World) enter() error {
 	mounts := []mount{
 		{w.Root, "", 0}, {w.Physical, "sysroot", 0}, {filepath.Join(w.Physical, "boot"), "boot", 0},
-		{w.Var, "var", 0}, {"/usr", "usr", 0}, {w.RunDir, "run", 0}, {w.Programs, ProgramsDir, 0},
+		{w.Var, "var", 0}, {"/usr", "usr", unix.MS_RDONLY}, {w.RunDir, "run", 0}, {w.Programs, ProgramsDir, 0},
 		{"/dev", "dev", unix.MS_REC}, {"/sys", "sys", unix.MS_REC},
 		{"proc", "proc", 0},
 		{w.BootID, "proc/sys/kernel/random/boot_id", 0}, {w.Cmdline, "proc/cmdline", 0},
@@ -86,6 +86,9 @@ func (w World) enter() error {
 			err = unix.Mount("proc", to, "proc", 0, "")
 		} else if err == nil {
 			err = unix.Mount(m.from, to, "", unix.MS_BIND|m.flags, "")
+		}
+		if err == nil && m.flags&unix.MS_RDONLY != 0 {
+			err = unix.Mount("", to, "", unix.MS_REMOUNT|unix.MS_BIND|m.flags, "")
 		}
 		if err != nil {
 			return fmt.Errorf("cannot mount %s: %w", to, err)
@@ -170,19 +173,17 @@ func (m *Machine) Run(command string) (output string, status int, err error) {
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			status, err = exit.ExitCode(), nil
 		}
-		// The answer to a client may be its end.
-		select {
-		case <-m.systemd.reboots:
+		if len(m.systemd.reboots) > 0 { // asked for just before the end
 			err = errors.Join(err, m.restart())
-		default:
 		}
 	case <-m.systemd.reboots:
-		err = cmd.Process.Kill()
-		<-ended // by that
-		err = errors.Join(err, m.restart())
-	case <-time.After(hangs):
-		err = errors.Join(errors.New("it does not end"), cmd.Process.Kill())
+		_ = cmd.Process.Kill() // it may have ended
 		<-ended
+		err = m.restart()
+	case <-time.After(hangs):
+		_ = cmd.Process.Kill()
+		<-ended
+		err = errors.New("it does not end")
 	}
 	return printed.String(), status, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"machine-pivot/test/booted"
 	"machine-pivot/test/hostdir"
+	"machine-pivot/test/need"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
 )
@@ -28,6 +29,9 @@ type machine struct {
 
 func newMachine(s *stage, bin string) *machine {
 	s.t.Helper()
+	for _, program := range []string{"curl", "jq", "skopeo", "systemd-analyze", "systemd-id128"} {
+		need.Program(s.t, program)
+	}
 	h := hostdir.New(s.t)
 	m := &machine{stage: s, host: h, Machine: booted.New(shortDir(s.t), h.Physical(), withStandIns(s.t, bin))}
 	m.CPUs = eightCPUs(s.t)

@@ -49,7 +49,7 @@ func TestDocuments(t *testing.T) {
 }
 
 // runs reports whether a document has something to run, and notes what it excuses.
-func runs(path string, parts []docs.Part, excused map[string]bool) (any bool) {
+func runs(path string, parts []docs.Part, excused map[string]bool) (something bool) {
 	for _, p := range parts {
 		if p.Block == nil || len(p.Block.Commands()) == 0 || !isTyped(p.Block) {
 			continue
@@ -58,10 +58,10 @@ func runs(path string, parts []docs.Part, excused map[string]bool) (any bool) {
 		if _, ok := notRun[name]; ok {
 			excused[name] = true
 		} else {
-			any = true
+			something = true
 		}
 	}
-	return any
+	return something
 }
 
 func isTyped(b *docs.Block) bool {

@@ -33,6 +33,8 @@ needs() {
 	lintian                            lintian          the packages
 	rpmbuild                           rpm              the packages
 	rpmlint                            rpmlint          the packages
+	curl                               curl             the documents
+	jq                                 jq               the documents
 	zsh                                zsh              the completions
 	fish                               fish             the completions
 	/usr/share/bash-completion/bash_completion bash-completion the completions
