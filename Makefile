@@ -114,7 +114,7 @@ deps:
 # be undone by "systemctl disable".
 install: install-host $(BIN)/pivotctl
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivotctl
-	cd man && for page in *.[1-8]; do install -D -m 0644 $$page $(SHARE)/man/man$${page##*.}/$$page; done
+	for page in man/*.[1-8]; do install -D -m 0644 -t $(SHARE)/man/man$${page##*.} $$page; done
 	install -D -m 0644 -t $(DESTDIR)$(CATALOGDIR) systemd-units/pivot.catalog
 	ln -sfn pivot-firstboot.service.8 $(SHARE)/man/man8/pivot-initramfs.service.8
 	install -D -m 0644 -t $(SHARE)/bash-completion/completions $(BIN)/completions/bash/*

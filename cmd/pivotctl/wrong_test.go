@@ -17,3 +17,10 @@ func TestWrongUses(t *testing.T) {
 	}
 	script.WrongUses(t, "testdata/wrong.golden", dir, nil, 40)
 }
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -44,6 +44,14 @@ func Program(t testing.TB, name string) {
 	}
 }
 
+// File needs a file of a package.
+func File(t testing.TB, name string) {
+	t.Helper()
+	if _, err := os.Stat(name); err != nil {
+		Lacking(t, "needs "+name+": "+err.Error())
+	}
+}
+
 // Lacking skips the test for a reason, or fails it under CI=true.
 func Lacking(t testing.TB, reason string) {
 	t.Helper()

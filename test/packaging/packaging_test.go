@@ -182,6 +182,27 @@ func TestInstall(t *testing.T) {
 	}
 }
 
+// TestInstallBelowARelativeDirectory: DESTDIR may be relative, as debhelper's is; each file
+// is there as if it were absolute.
+func TestInstallBelowARelativeDirectory(t *testing.T) {
+	bin, absolute, other := built(t), t.TempDir(), t.TempDir()
+	from, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(from, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed := func(destdir, dir string) string {
+		run(t, root, "make", "-s", "install", "BIN="+bin, "DESTDIR="+destdir)
+		return run(t, dir, "find", ".", "-printf", "%P %m %l\n")
+	}
+	if got, want := installed(relative, other), installed(absolute, absolute); got != want {
+		t.Errorf("below a relative directory there is\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestInstallDoesNotBuild(t *testing.T) {
 	bin := t.TempDir()
 	out, err := command(t, root, nil, "make", "-s", "install", "BIN="+bin, "DESTDIR="+t.TempDir()).CombinedOutput()

@@ -4,73 +4,42 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"machine-pivot/test/docs"
 )
 
 // TestDocs parses the JSON and YAML blocks of the documents, as a reader who
 // copies them would.
 func TestDocs(t *testing.T) {
-	documents, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
-	recipes, err2 := filepath.Glob(filepath.Join(root, "docs/recipes/*.md"))
-	if err != nil || err2 != nil || len(recipes) == 0 {
-		t.Fatalf("no documents: %v, %v", err, err2)
+	paths, err := docs.Find(root)
+	if err != nil || len(paths) < 20 {
+		t.Fatalf("documents %q, %v", paths, err)
 	}
-	for _, path := range slices.Concat(documents, recipes, []string{filepath.Join(root, "README.md")}) {
-		data, err := os.ReadFile(path)
-		if os.IsNotExist(err) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, b := range blocks(string(data)) {
-			if err := b.parse(); err != nil {
-				t.Errorf("%s:%d: %s block: %v", strings.TrimPrefix(path, root+"/"), b.line, b.language, err)
+	for _, path := range paths {
+		for _, part := range docs.Parse(readText(t, path)) {
+			if part.Block == nil {
+				continue
+			}
+			if err := parse(part.Block); err != nil {
+				t.Errorf("%s:%d: %s block: %v", path, part.Line, part.Block.Language, err)
 			}
 		}
 	}
 }
 
-// block is one fenced block of a Markdown document.
-type block struct {
-	language, text string
-	line           int
-}
-
-func (b block) parse() error {
+func parse(b *docs.Block) error {
 	var v any
-	switch b.language {
+	switch b.Language {
 	case "json":
-		return json.Unmarshal([]byte(b.text), &v)
+		return json.Unmarshal([]byte(b.Content()), &v)
 	case "yaml":
-		return yaml.Unmarshal([]byte(b.text), &v)
+		return yaml.Unmarshal([]byte(b.Content()), &v)
 	}
 	return nil
-}
-
-func blocks(text string) []block {
-	var found []block
-	var open *block
-	var indent string
-	for i, line := range strings.Split(text, "\n") {
-		fence, info, ok := strings.Cut(line, "```")
-		switch {
-		case open == nil && ok && strings.TrimSpace(fence) == "":
-			indent = fence
-			language, _, _ := strings.Cut(strings.TrimSpace(info), " ") // what follows is a file's name
-			open = &block{language: strings.ToLower(language), line: i + 1}
-		case open != nil && ok && strings.TrimSpace(fence) == "":
-			found = append(found, *open)
-			open = nil
-		case open != nil:
-			open.text += strings.TrimPrefix(line, indent) + "\n"
-		}
-	}
-	return found
 }
 
 // TestDependencies wants a line in docs/dependencies.md for each module that

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"machine-pivot/test/docs"
 )
 
 // TestGlossary checks that each line of docs/glossary.md explains one term, in
@@ -64,11 +66,14 @@ func glossaryTerms(text string) (terms, problems []string) {
 // sources.
 func documentsAndCode(t *testing.T) string {
 	t.Helper()
-	documents, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	documents, err := docs.Find(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := append(documents, filepath.Join(root, "README.md"))
+	var files []string
+	for _, name := range documents {
+		files = append(files, filepath.Join(root, name))
+	}
 	for _, f := range sources(t) {
 		files = append(files, f.at(f.Name).Filename)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/test/booted"
 	"machine-pivot/test/syskill"
 )
 
@@ -55,8 +56,7 @@ func TestEffects(t *testing.T) {
 	}
 	program, err := os.Executable()
 	must(t, err)
-	b := bare(t, program)
-	r, err := b.Run(syskill.Stop{}, asEffects)
+	r, err := syskill.Run(bare(t, program), syskill.Stop{}, asEffects)
 	must(t, err)
 	if r.Status != 0 {
 		t.Fatalf("exit status %d\n%s", r.Status, r.Output)
@@ -67,22 +67,25 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// bare is a world with nothing but a program in it.
-func bare(t *testing.T, program string) syskill.Boot {
+// bare is a world with nothing but a program in it, which is there as pivot.
+func bare(t *testing.T, program string) booted.World {
 	t.Helper()
 	dir := t.TempDir()
-	b := syskill.Boot{
+	b := booted.World{
 		Physical: filepath.Join(dir, "physical"), Root: filepath.Join(dir, "root"), Var: filepath.Join(dir, "var"), RunDir: filepath.Join(dir, "run"),
-		BootID: filepath.Join(dir, "boot_id"), Cmdline: filepath.Join(dir, "cmdline"), Program: program,
+		BootID: filepath.Join(dir, "boot_id"), Cmdline: filepath.Join(dir, "cmdline"), Programs: filepath.Join(dir, "programs"),
 	}
-	for _, d := range []string{filepath.Join(b.Physical, "boot"), b.Var, b.RunDir} {
+	for _, d := range []string{filepath.Join(b.Physical, "boot"), b.Var, b.Programs, filepath.Join(b.RunDir, filepath.Base(booted.ProgramsDir))} {
 		must(t, os.MkdirAll(d, 0o755))
 	}
 	for _, d := range []string{"boot", "dev", "proc", "run", "sys", "sysroot", "usr", "var"} {
 		must(t, os.MkdirAll(filepath.Join(b.Root, d), 0o755))
 	}
-	for _, file := range []string{b.BootID, b.Cmdline, filepath.Join(b.RunDir, "program")} {
+	for _, file := range []string{b.BootID, b.Cmdline} {
 		must(t, os.WriteFile(file, nil, 0o644))
 	}
+	data, err := os.ReadFile(program)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(b.Programs, "pivot"), data, 0o755))
 	return b
 }

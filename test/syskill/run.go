@@ -2,7 +2,6 @@ package syskill
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"machine-pivot/test/booted"
 )
 
 // Stop is a signal that the program gets when it begins an effect; 0 is none.
@@ -28,13 +29,9 @@ type Result struct {
 	Output  string
 }
 
-// Run runs the program once in the boot's world, as the first process of a
-// process namespace, and stops it there.
-func (b Boot) Run(stop Stop, argv ...string) (r Result, err error) {
-	world, err := json.Marshal(b)
-	if err != nil {
-		return r, err
-	}
+// Run runs pivot once on a machine, as the first process of a process namespace, and
+// stops it there.
+func Run(world booted.World, stop Stop, argv ...string) (r Result, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return r, err
@@ -42,11 +39,13 @@ func (b Boot) Run(stop Stop, argv ...string) (r Result, err error) {
 	ours, theirs := os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs")
 	defer ours.Close()
 	var output bytes.Buffer
-	cmd := exec.Command("/proc/self/exe", argv...)
-	cmd.Env = append(os.Environ(), BootEnv+"="+string(world))
+	cmd, err := world.Command(argv...)
+	if err != nil {
+		theirs.Close()
+		return r, err
+	}
 	cmd.ExtraFiles = []*os.File{theirs} // listenerSocket
 	cmd.Stdout, cmd.Stderr = &output, &output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
 	err = cmd.Start()
 	theirs.Close()
 	if err != nil {

@@ -17,15 +17,17 @@ import (
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/pivot"
+	"machine-pivot/test/booted"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/ostreetree"
+	"machine-pivot/test/script"
 	"machine-pivot/test/syskill"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(syskill.BootEnv) != "" {
+	if os.Getenv(booted.Env) != "" {
 		fmt.Fprintln(os.Stderr, "cannot become the program:", syskill.Child(os.Args[1:]))
 		os.Exit(125)
 	}
@@ -184,10 +186,10 @@ func importing(effects []string) (at []int) {
 
 // world is what all machines of a test share.
 type world struct {
-	host    *hostdir.Host
-	want    lab.Want
-	program string
-	layers  int // of an image that is not undivided
+	host     *hostdir.Host
+	want     lab.Want
+	programs string
+	layers   int // of an image that is not undivided
 
 	cases  int
 	killed int // of them
@@ -197,10 +199,7 @@ type world struct {
 // newWorld serves the next system as an image; nil: undivided.
 func newWorld(t *testing.T, image func(*hostdir.Host) v1.Image) *world {
 	t.Helper()
-	w := &world{host: hostdir.New(t), program: filepath.Join(t.TempDir(), "pivot")}
-	if out, err := exec.Command("go", "build", "-o", w.program, "machine-pivot/cmd/pivot").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	w := &world{host: hostdir.New(t), programs: script.Programs(t)}
 	if image != nil {
 		img := image(w.host)
 		w.host.Serve(img)
@@ -219,9 +218,8 @@ func newWorld(t *testing.T, image func(*hostdir.Host) v1.Image) *world {
 
 // machine is one that boots the old system, and dies a lot.
 type machine struct {
-	syskill.Boot
-	w     *world
-	boots int
+	*booted.Machine
+	w *world
 }
 
 // machine is one with a copy of a sysroot, powered on.
@@ -235,41 +233,19 @@ func (w *world) machine(t *testing.T, sysroot string) *machine {
 	t.Cleanup(func() { // ostree marks deployments immutable
 		_ = exec.Command("sh", "-c", "chattr -f -i "+physical+"/ostree/deploy/os/deploy/*.[0-9]").Run()
 	})
-	m := &machine{w: w, Boot: syskill.Boot{
-		Physical: physical, Program: w.program, Var: filepath.Join(physical, "ostree/deploy/os/var"),
-		BootID: filepath.Join(dir, "boot_id"), Cmdline: filepath.Join(dir, "cmdline"),
-	}}
+	m := &machine{w: w, Machine: booted.New(dir, physical, w.programs)}
 	m.boot(t)
 	return m
 }
 
-// boot starts the default deployment; nothing was left of the old /run.
 func (m *machine) boot(t *testing.T) {
 	t.Helper()
-	m.boots++
-	next := m.next(t)
-	m.Root = next.Path
-	m.RunDir = filepath.Join(filepath.Dir(m.BootID), fmt.Sprintf("run-%d", m.boots))
-	for _, link := range []string{"boot", "sysroot", "var", "run"} { // hostdir's
-		if target, err := os.Readlink(filepath.Join(m.Root, link)); err == nil && filepath.IsAbs(target) {
-			must(t, exec.Command("chattr", "-i", m.Root).Run())
-			must(t, os.Remove(filepath.Join(m.Root, link)))
-		}
-	}
-	for _, d := range []string{m.RunDir, filepath.Join(m.Root, "boot"), filepath.Join(m.Root, "sysroot"), filepath.Join(m.Root, "var")} {
-		must(t, os.MkdirAll(d, 0o755))
-	}
-	for file, content := range map[string]string{
-		filepath.Join(m.RunDir, "ostree-booted"): "", filepath.Join(m.RunDir, "program"): "",
-		m.BootID: fmt.Sprintf("boot-%d\n", m.boots), m.Cmdline: next.Entry.Options + "\n",
-	} {
-		must(t, os.WriteFile(file, []byte(content), 0o644))
-	}
+	must(t, m.Start())
 }
 
 func (m *machine) run(t *testing.T, stop syskill.Stop) syskill.Result {
 	t.Helper()
-	r, err := m.Boot.Run(stop, "firstboot", "--no-reboot")
+	r, err := syskill.Run(m.World, stop, "firstboot", "--no-reboot")
 	must(t, err)
 	told := stop.Signal == syscall.SIGTERM && r.Status == 69 // try again
 	if !r.Killed && r.Status != 0 && !told {
@@ -298,12 +274,9 @@ func (m *machine) arrive(t *testing.T) {
 
 func (m *machine) next(t *testing.T) ostree.Deployment {
 	t.Helper()
-	all, err := ostree.OpenSysroot(m.Physical).Deployments()
+	next, err := m.Next()
 	must(t, err)
-	if len(all) == 0 {
-		t.Fatal("the machine cannot boot: it has no boot entry")
-	}
-	return all[0]
+	return next
 }
 
 // refs are those of the repository for containers: "image", or "blob" for layers.

@@ -35,6 +35,11 @@ needs() {
 	rpmbuild                           rpm              the packages
 	rpmlint                            rpmlint          the packages
 	createrepo_c                       createrepo-c     the tests of kernel types and extensions
+	curl                               curl             the documents
+	jq                                 jq               the documents
+	zsh                                zsh              the completions
+	fish                               fish             the completions
+	/usr/share/bash-completion/bash_completion bash-completion the completions
 	EOF
 }
 

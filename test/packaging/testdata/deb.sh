@@ -14,9 +14,16 @@ state() {
 	[ "$(systemctl is-enabled pivot-firstboot.service 2>&1)" = "$1" ] || fail "$2: the unit is $(systemctl is-enabled pivot-firstboot.service 2>&1)"
 }
 
+# What journalctl -x says of a message that has an ID: the first and the last of the catalog.
+catalog() {
+	found=$(journalctl --list-catalog 2b68def496e64f3b9f03786aa647be3f 396b7123bc044cbebf01c8fdc9ac3f14 2>/dev/null | wc -l)
+	[ "$found" = "$1" ] || fail "$2: journalctl explains $found of pivot's messages, want $1"
+}
+
 echo "@@ install"
 install "$1"
 state enabled "installed"
+catalog 2 "installed"
 dpkg -L pivot pivot-dracut pivotctl | while read -r path; do [ -d "$path" ] || echo "$path"; done >/tmp/files
 [ -s /tmp/files ] || fail "the packages are empty"
 systemd-analyze verify --man=no pivot-firstboot.service || fail "systemd refuses the unit"
@@ -38,6 +45,7 @@ dpkg --purge --force-depends pivot pivotctl pivot-dracut
 while read -r path; do
 	[ ! -e "$path" ] && [ ! -L "$path" ] || fail "$path is still there"
 done </tmp/files
+catalog 0 "removed"
 left=$(find /etc/systemd /var/lib/systemd /usr/lib/systemd /usr/lib/dracut -name '*pivot*' 2>/dev/null || :)
 [ -z "$left" ] || fail "left behind: $left"
 echo "@@ done"

@@ -18,10 +18,17 @@ says() {
 	done
 }
 
+# What journalctl -x says of a message that has an ID: the first and the last of the catalog.
+catalog() {
+	found=$(journalctl --list-catalog 2b68def496e64f3b9f03786aa647be3f 396b7123bc044cbebf01c8fdc9ac3f14 2>/dev/null | wc -l)
+	[ "$found" = "$1" ] || fail "$2: journalctl explains $found of pivot's messages, want $1"
+}
+
 echo "@@ install"
 rpm -i --nodeps $(files "$1")
 says "$1"
 state enabled "installed"
+catalog 2 "installed"
 rpm -ql $packages | while read -r path; do [ -d "$path" ] || echo "$path"; done >/tmp/files
 [ -s /tmp/files ] || fail "the packages are empty"
 systemd-analyze verify --man=no pivot-firstboot.service || fail "systemd refuses the unit"
@@ -43,6 +50,7 @@ rpm -e --nodeps $packages
 while read -r path; do
 	[ ! -e "$path" ] && [ ! -L "$path" ] || fail "$path is still there"
 done </tmp/files
+catalog 0 "removed"
 left=$(find /etc/systemd /usr/lib/systemd /usr/lib/dracut -name '*pivot*' 2>/dev/null || :)
 [ -z "$left" ] || fail "left behind: $left"
 echo "@@ done"

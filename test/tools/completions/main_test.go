@@ -5,34 +5,57 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"machine-pivot/test/need"
+	"machine-pivot/test/script"
 )
 
-// TestCompletions (P61): what is installed is what the programs themselves would print,
-// and what a shell can read.
+// TestCompletions (P61): what is installed is what the programs themselves would print, and
+// with it each shell completes on a terminal.
 func TestCompletions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds both programs")
 	}
-	dir := t.TempDir()
+	bin, dir := script.Programs(t), t.TempDir()
 	if err := write([]string{dir}); err != nil {
 		t.Fatal(err)
 	}
+	t.Run("as the programs print them", func(t *testing.T) { compare(t, bin, dir) })
+	t.Run("typed", func(t *testing.T) { typed(t, bin, dir) })
+	if err := write(nil); err == nil {
+		t.Error("it writes nowhere, and says nothing")
+	}
+}
+
+func compare(t *testing.T, bin, dir string) {
 	for _, program := range []string{"pivot", "pivotctl"} {
 		for shell, name := range map[string]string{"bash": program, "zsh": "_" + program, "fish": program + ".fish"} {
 			got, err := os.ReadFile(filepath.Join(dir, shell, name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := exec.Command("go", "run", "machine-pivot/cmd/"+program, "completion", shell).Output()
+			want, err := exec.Command(filepath.Join(bin, program), "completion", shell).Output()
 			if err != nil || string(got) != string(want) {
 				t.Errorf("%s for %s is not what the program prints (%v)", program, shell, err)
 			}
 		}
 	}
-	if out, err := exec.Command("bash", "-n", filepath.Join(dir, "bash/pivot")).CombinedOutput(); err != nil {
-		t.Errorf("bash does not read it: %v\n%s", err, out)
+}
+
+// typed has interactive shells complete.
+func typed(t *testing.T, bin, dir string) {
+	need.Program(t, "zsh")
+	need.Program(t, "fish")
+	need.File(t, "/usr/share/bash-completion/bash_completion")
+	params := script.Params("testdata")
+	params.Setup = func(env *testscript.Env) error {
+		env.Setenv("PATH", bin+":"+env.Getenv("PATH"))
+		env.Setenv("COMPLETIONS", dir)
+		env.Setenv("TERM", "xterm")
+		env.Setenv("HOME", env.WorkDir) // where shells look for their settings
+		return nil
 	}
-	if err := write(nil); err == nil {
-		t.Error("it writes nowhere, and says nothing")
-	}
+	testscript.Run(t, params)
 }

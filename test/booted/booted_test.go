@@ -1,0 +1,45 @@
+package booted_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"machine-pivot/test/booted"
+	"machine-pivot/test/hostdir"
+	"machine-pivot/test/script"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(booted.Env) == "" {
+		os.Exit(m.Run())
+	}
+	fmt.Fprintln(os.Stderr, "cannot enter the machine:", booted.Shell())
+	os.Exit(125)
+}
+
+// TestBoots: the real programs make a next system on a machine and ask for a reboot, which
+// starts that system.
+func TestBoots(t *testing.T) {
+	h := hostdir.New(t)
+	m := booted.New(t.TempDir(), h.Physical(), script.Programs(t))
+	defer func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	says := func(command, want string, status int) {
+		t.Helper()
+		out, got, err := m.Run(command)
+		if err != nil || got != status || !strings.Contains(out, want) {
+			t.Fatalf("%s: %v, status %d, want %d with %q:\n%s", command, err, got, status, want, out)
+		}
+	}
+	says("cat /proc/sys/kernel/random/boot_id; exit 5", "00000001-", 5)
+	says("touch /usr/written 2>&1 || :", "Read-only file system", 0) // it is this machine's
+	says("pivot status", "phase    idle", 0)
+	says("pivot rebase -r "+h.Image+"; echo not reached", "rebooting into", 0)
+	says("cat /proc/sys/kernel/random/boot_id", "00000002-", 0)
+	says("pivot verify && pivot status", "phase    done", 0)
+}

@@ -1,0 +1,55 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// reason says why a block is not run, and which test shows what it shows.
+type reason struct{ why, test string }
+
+// notRun are the blocks that TestDocuments does not run, by document and first line.
+var notRun = map[string]reason{
+	"README.md: make demo":          {"they boot machines, for minutes, and run this test too", "test/demo.TestReadme"},
+	"docs/benchmark.md: make bench": {"it takes an hour and wants the machine for itself", "test/bench.TestShort"},
+	"docs/benchmark.md: go run ./test/bench -size 600MB -files 12000 -images /var/tmp/images":                                    {"the same, with a profiler", "test/bench.TestShort"},
+	"docs/recipes/disconnected.md: oc adm release mirror --registry-config=pull-secret.json --print-mirror-instructions=idms \\": {"oc and a release of OpenShift are not to be had; the same with skopeo is the next block", "test/docs.TestDocuments"},
+	"docs/operations.md: semodule -i /usr/share/selinux/packages/pivot.cil":                                                      {"it changes the SELinux policy of the machine that it runs on", "test/e2e.TestSELinux"},
+	"packaging/README.md: go mod edit -module example.org/pivot":                                                                 {"it renames the module in all files", "test/rules.TestImports"},
+}
+
+// TestNotRun: what is not run is shown by a test that is there.
+func TestNotRun(t *testing.T) {
+	for name, r := range notRun {
+		dir, function, ok := strings.Cut(r.test, ".")
+		if !ok || r.why == "" {
+			t.Errorf("%s: no reason, or no test: %+v", name, r)
+			continue
+		}
+		function, name, _ := strings.Cut(function, "/")
+		if !contains(t, dir, "func "+function+"(") || name != "" && !contains(t, dir, `"`+name+`"`) {
+			t.Errorf("%s: there is no test %s", name, r.test)
+		}
+	}
+}
+
+// contains reports whether a test file in a directory has a text.
+func contains(t *testing.T, dir, text string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(data), text) {
+			return true
+		}
+	}
+	return false
+}
