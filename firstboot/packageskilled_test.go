@@ -136,6 +136,9 @@ func lived(t *testing.T, d death, then string, m mutant) error {
 // started again, shut down or without power, each boot is of the old system or of the new
 // one, whole, and the machine arrives with nothing left.
 func TestPackagesKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lives many lives")
+	}
 	h := hostToDieOn(t)
 	calls, _, err := runUntil(t, h, death{}, nil)
 	if err != nil || calls < 8 {
@@ -165,6 +168,9 @@ func TestPackagesKilled(t *testing.T) {
 // TestPackagesMutants: the sweep notices an engine whose chain is not locked, and one whose
 // last call changes nothing.
 func TestPackagesMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lives many lives")
+	}
 	unlocked := func(argv []string) []string {
 		return slices.DeleteFunc(slices.Clone(argv), func(arg string) bool { return argv[0] == "rpm-ostree" && arg == "--lock-finalization" })
 	}
