@@ -36,9 +36,6 @@ func packages(asked *encapsulated.Desired, before ...*encapsulated.Desired) (piv
 			}
 		}
 	}
-	if len(wishes) == 0 {
-		source = pivot.Image{}
-	}
 	return pivot.Packages{Wishes: wishes, Source: source}, err
 }
 

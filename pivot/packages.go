@@ -104,6 +104,17 @@ func (s SystemPackages) Changes(p Packages) []PackageChange {
 	return changes
 }
 
+// Lacks are the packages that shall be there and are not installed, whatever rpm-ostree was
+// asked for.
+func (s SystemPackages) Lacks(p Packages) (names []string) {
+	for _, w := range p.Wishes {
+		if w.Wish == PackagePresent && !slices.Contains(s.Installed, w.Name) {
+			names = append(names, w.Name)
+		}
+	}
+	return names
+}
+
 // others are the layered packages of which nothing is said.
 func (s SystemPackages) others(p Packages) (names []string) {
 	for _, name := range s.Layered {

@@ -27,7 +27,7 @@ func (c *Converger) preflight(ctx context.Context, ask Ask, plan Plan) error {
 	if err := c.Engine.Preflight(ctx, plan); err != nil {
 		return err
 	}
-	if source := plan.target.Packages.Source; !source.IsZero() && len(plan.target.Packages.Asked()) > 0 {
+	if source := plan.target.Packages.Source; !source.IsZero() {
 		if err := c.Repositories.Check(ctx, source); err != nil {
 			return err
 		}

@@ -48,8 +48,8 @@ type Request struct {
 	Entries []hostfiles.File // put into the new deployment's /etc, their owners by number
 	// Packages are put on top of the image, or left out of it.
 	Packages Packages
-	// Repository fetches the repository in which packages of these names are. There is none
-	// if it is left to the machine's own repositories to have them.
+	// Repository fetches the repository in which packages of these names are. There is none,
+	// and it may be nil, if it is left to the machine's own repositories to have them.
 	Repository func(ctx context.Context, names []string) (Repository, error) `json:"-"`
 }
 

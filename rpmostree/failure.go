@@ -42,7 +42,7 @@ func classify(err error) error {
 		return fault.New(fault.Unavailable, "%w", err).WithHint(seeDaemon)
 	case refused.MatchString(text):
 		return fault.New(fault.Refused, "%w", err).
-			WithHint("the packages must fit the OS image: take both from the same release")
+			WithHint("the packages must fit the OS image: take both from the same release, the packages by --extensions-image or spec.baseOSExtensionsContainerImage")
 	}
 	return fault.New(fault.Internal, "%w", err).WithHint(seeDaemon)
 }

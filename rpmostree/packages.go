@@ -54,16 +54,12 @@ func (p *packages) change(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = p.configured(ctx, namesOf(changes, pivot.PackageInstall), func() error {
-		return p.heldBack(ctx, tool, func() error {
-			for _, c := range p.calls(changes, tool) {
-				if err := p.make(ctx, c, tool); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	})
+	work := func() error { return p.heldBack(ctx, tool, func() error { return p.makeAll(ctx, changes, tool) }) }
+	if install := namesOf(changes, pivot.PackageInstall); len(install) > 0 {
+		err = p.configured(ctx, install, work)
+	} else {
+		err = work()
+	}
 	if err != nil {
 		return fmt.Errorf("cannot change packages (%s): %w", changeList(changes), err)
 	}
@@ -139,22 +135,30 @@ func (e *RpmOstree) Commit(ctx context.Context, r pivot.Request) error {
 		return err
 	}
 	have, err := e.packagesOf(ctx, all[0], r.Packages)
-	if changes := have.Changes(r.Packages); err == nil && len(changes) > 0 {
-		err = fault.New(fault.Internal, "cannot trust the new deployment: its packages still need %s", changeList(changes))
+	if err != nil {
+		return err
 	}
-	return err
+	if changes, lacks := have.Changes(r.Packages), have.Lacks(r.Packages); len(changes)+len(lacks) > 0 {
+		return fault.New(fault.Internal, "cannot trust the new deployment: it lacks the packages %q, and needs %q", lacks, changeList(changes))
+	}
+	return nil
 }
 
-// kept are the packages asked for that the booted deployment has on top of its image:
-// rpm-ostree looks for them anew on top of another image.
-func (p *packages) kept(booted ostree.Deployment) (names []string) {
+// keeping does work in which rpm-ostree looks anew, for another image, for the packages that
+// the booted deployment has on top of its own. Of those that are asked for it is known that
+// they come from the repository, others may.
+func (p *packages) keeping(ctx context.Context, booted ostree.Deployment, work func() error) error {
 	layered := booted.Origin.LayeredPackages()
+	if len(layered) == 0 {
+		return work()
+	}
+	var asked []string
 	for _, w := range p.request.Packages.Wishes {
 		if w.Wish == pivot.PackagePresent && slices.Contains(layered, w.Name) {
-			names = append(names, w.Name)
+			asked = append(asked, w.Name)
 		}
 	}
-	return names
+	return p.configured(ctx, asked, work)
 }
 
 func namesOf(changes []pivot.PackageChange, action pivot.PackageAction) (names []string) {
@@ -203,6 +207,9 @@ func (p *packages) calls(changes []pivot.PackageChange, t tool) []call {
 
 // offered are those packages, wanted only if the repository has them, that are not there.
 func (p *packages) offered() []string {
+	if p.repository == nil {
+		return nil
+	}
 	return slices.DeleteFunc(p.request.Packages.Offered(), func(name string) bool {
 		return !slices.Contains(p.repository.Names, name) || slices.Contains(p.have.Layered, name) || slices.Contains(p.have.Installed, name)
 	})
@@ -214,6 +221,16 @@ func prefixed(option string, names []string) []string {
 		options[i] = option + name
 	}
 	return options
+}
+
+// makeAll has rpm-ostree make all changes, one call after the other.
+func (p *packages) makeAll(ctx context.Context, changes []pivot.PackageChange, t tool) error {
+	for _, c := range p.calls(changes, t) {
+		if err := p.make(ctx, c, t); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // make has rpm-ostree make changes.
@@ -238,9 +255,9 @@ func (p *packages) make(ctx context.Context, c call, t tool) error {
 const repositoryFile = "/etc/yum.repos.d/pivot-extensions.repo"
 
 // configured does work while rpm-ostree knows the repository in which packages of these
-// names are; without names it needs none.
+// names are, if there is one.
 func (p *packages) configured(ctx context.Context, names []string, work func() error) (err error) {
-	if len(names) == 0 {
+	if p.request.Repository == nil {
 		return work()
 	}
 	if p.repository == nil {

@@ -296,3 +296,22 @@ func TestPackagesWithoutRpmOstree(t *testing.T) {
 		t.Errorf("ostree: error %v", err)
 	}
 }
+
+// TestPackagesOfOthers (P80): what is layered on a machine comes along to another image from
+// a repository that is only named for that.
+func TestPackagesOfOthers(t *testing.T) {
+	h := hostdir.New(t)
+	h.InstallRpmOstree(standin.Control{})
+	repo := newRepository(t, h)
+	move(t, h, again(t, h, realtime, repo))
+	h.Boot()
+	r := request(t, h)
+	r.Repository = repo.fetch
+	must(t, os.RemoveAll(h.Path("/var/cache/rpm-ostree-standin"))) // nothing of the new release is kept
+	move(t, h, r)
+	h.Boot()
+	wantKernel(t, h, "6.1+rt")
+	if h.Version() != "B.2" || len(repo.asked) != 2 {
+		t.Errorf("version %s, asked for %q", h.Version(), repo.asked)
+	}
+}

@@ -84,7 +84,7 @@ func (e *RpmOstree) make(ctx context.Context, r pivot.Request, booted ostree.Dep
 	cannot := tool.cannotMove(booted.Origin, r.Image)
 	switch {
 	case cannot == "":
-		return p.configured(ctx, p.kept(booted), func() error { return e.rebase(ctx, r, tool) })
+		return p.keeping(ctx, booted, func() error { return e.rebase(ctx, r, tool) })
 	case layered:
 		return fault.New(fault.Refused, "cannot rebase to %s: rpm-ostree %s %s, and only rpm-ostree can keep the packages that are layered", r.Image.Reference, tool.version, cannot).
 			WithHint("undo what is layered first: rpm-ostree reset")
