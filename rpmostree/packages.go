@@ -141,6 +141,18 @@ func (e *RpmOstree) Commit(ctx context.Context, r pivot.Request) error {
 	if changes, lacks := have.Changes(r.Packages), have.Lacks(r.Packages); len(changes)+len(lacks) > 0 {
 		return fault.New(fault.Internal, "cannot trust the new deployment: it lacks the packages %q, and needs %q", lacks, changeList(changes))
 	}
+	return checkKernel(all[0])
+}
+
+// checkKernel is an error unless a deployment's boot entry starts the one kernel that it has.
+func checkKernel(d ostree.Deployment) error {
+	kernels, err := filepath.Glob(filepath.Join(d.Path, "usr/lib/modules/*/vmlinuz"))
+	if err != nil || len(kernels) != 1 {
+		return fault.New(fault.Internal, "cannot trust the new deployment: it has %d kernels, not one (%v)", len(kernels), err)
+	}
+	if release := filepath.Base(filepath.Dir(kernels[0])); !strings.HasSuffix(d.Entry.Linux, "-"+release) {
+		return fault.New(fault.Internal, "cannot trust the new boot entry: it starts %s, and the deployment has the kernel %s", d.Entry.Linux, release)
+	}
 	return nil
 }
 

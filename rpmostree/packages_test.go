@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
@@ -236,12 +237,14 @@ func TestPackagesFail(t *testing.T) {
 			{"fail", "Bus owner changed, aborting. This likely means the daemon crashed", 0, true},
 			{"fail", "Could not depsolve transaction; 1 problem detected", fault.Refused, at == "staged" || at == "end"},
 			{"fail", "nobody foresaw this", fault.Internal, at == "staged" || at == "end"},
+			{"hang", "rpm-ostree did not answer within", fault.Unavailable, true}, // the next try goes on
 		} {
 			t.Run(fmt.Sprintf("%s %.8s", at, c.message), func(t *testing.T) {
 				h := hostdir.New(t)
 				h.InstallRpmOstree(standin.Control{Faults: []standin.Fault{{Verb: "override", Nth: 1, At: at, Do: c.do, Message: c.message}}})
 				var notes string
 				e, repo := engine(h, false, &notes), newRepository(t, h)
+				e.Limits.Rebase = 2 * time.Second
 				r := request(t, h)
 				r.Packages, r.Repository = realtime, repo.fetch
 				err := e.Prepare(t.Context(), r)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"machine-pivot/test/hostdir"
+	"machine-pivot/test/need"
+	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/rpmostree"
 )
 
@@ -428,4 +431,73 @@ func TestFaults(t *testing.T) {
 			t.Errorf("calls %q, %v", calls, err)
 		}
 	}
+}
+
+// repository makes the host's only repository one with packages of these names.
+func (w *world) repository(config string, names ...string) {
+	w.t.Helper()
+	need.Program(w.t, "createrepo_c")
+	dir := w.Path("/var/cache/repository")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	var packages []oscontainer.RPM
+	for _, name := range names {
+		packages = append(packages, oscontainer.RPM{Name: name, Version: "1", Files: map[string][]byte{"/usr/share/" + name: []byte(name)}})
+	}
+	if err := oscontainer.Repository(dir, packages); err != nil {
+		w.t.Fatal(err)
+	}
+	w.Write("/etc/yum.repos.d/a.repo", []byte("[a]\nbaseurl=file:///var/cache/repository\n"+config))
+}
+
+// TestPackageChanges: each call starts from the pending deployment and stages one with the
+// same base, arguments and image; the origin says what is on top (types:
+// deploy_transaction_execute; rust/src/origin.rs). Tried as a chain of locked calls.
+func TestPackageChanges(t *testing.T) {
+	w := newWorld(t, rpmostree.Control{})
+	w.repository("gpgcheck=0\n", "rt", "extra")
+	base := w.PullCommit()
+	w.does("rebase", "--lock-finalization", ":"+base)
+	w.does("kargs", "--append=staged", "--lock-finalization")
+	w.does("override", "remove", "--lock-finalization", "kernel-core", "--install=rt")
+	w.does("install", "--lock-finalization", "extra")
+	first := w.deployments()[0]
+	if first["base-checksum"] != base || first["origin"] != base || !strings.HasSuffix(w.does("kargs"), " staged\n") {
+		t.Errorf("staged %v", first)
+	}
+	if got := fmt.Sprint(first["requested-packages"], first["requested-base-removals"]); got != "[rt extra] [kernel-core]" {
+		t.Errorf("packages %s", got)
+	}
+	if inState, file := w.lock(); !inState && !file {
+		t.Error("it is not locked")
+	}
+	list := w.does("db", "list", first["checksum"].(string))
+	if !strings.Contains(list, "\n rt-1-1.x86_64\n") || strings.Contains(list, "kernel-core") || !strings.HasPrefix(list, "ostree commit: ") {
+		t.Errorf("packages %q", list)
+	}
+	w.does("override", "reset", "kernel-core", "--uninstall=rt")
+	w.does("uninstall", "extra")
+	if first = w.deployments()[0]; first["checksum"] != base || first["base-checksum"] != nil {
+		t.Errorf("with nothing on top: %v", first)
+	}
+}
+
+// TestPackageFailures: the messages of the real one (types: deploy_transaction_execute;
+// rpmostree-origin.cxx; rpmostree-core.cxx).
+func TestPackageFailures(t *testing.T) {
+	w := newWorld(t, rpmostree.Control{})
+	w.fails("Packages not found: rt", "install", "rt")
+	w.repository("gpgcheck=0\n", "rt")
+	w.fails(`"kernel-core" is already provided by: kernel-core-6.1-1.x86_64. Use --allow-inactive to explicitly require it.`, "install", "kernel-core")
+	w.fails(`Package "rt" not found`, "override", "remove", "rt")
+	w.fails("No overrides for package 'kernel-core'", "override", "reset", "kernel-core")
+	w.fails("Package/capability 'rt' is not currently requested", "uninstall", "rt")
+	w.does("install", "rt")
+	w.fails("Package/capability 'rt' is already requested", "install", "rt")
+	w = newWorld(t, rpmostree.Control{})
+	w.repository("", "rt")
+	w.fails("package rt cannot be verified and repo", "install", "rt")
+	w.Write("/etc/yum.repos.d/b.repo", []byte("[b]\nbaseurl=file:///nowhere\n"))
+	w.fails("Updating rpm-md repo 'b': cannot update repo 'b'", "install", "rt")
 }
