@@ -75,8 +75,7 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 	if lost := missing(r.Merge.Options.Values("root"), r.Kargs.Values("root")); len(lost) > 0 {
 		return fmt.Errorf("cannot deploy: the kernel arguments lack root=%s", strings.Join(lost, ", root="))
 	}
-	have := pivot.SystemPackages{Layered: booted.Origin.LayeredPackages(), Removed: booted.Origin.RemovedPackages()}
-	if changes := have.Changes(r.Packages); len(changes) > 0 {
+	if changes := host.OnTop(booted).Changes(r.Packages); len(changes) > 0 {
 		return fault.New(fault.Later, "cannot change packages from here: %s", changeList(changes))
 	}
 	if err := e.checkNeeds(ctx, r, booted); err != nil {

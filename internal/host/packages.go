@@ -16,10 +16,16 @@ import (
 // RpmOstreePath is the program that changes packages, on hosts that have it.
 const RpmOstreePath = "/usr/bin/rpm-ostree"
 
+// OnTop is what a deployment's origin asks of rpm-ostree on top of the image. Which packages
+// are installed it does not say.
+func OnTop(d ostree.Deployment) pivot.SystemPackages {
+	return pivot.SystemPackages{Layered: d.Origin.LayeredPackages(), Removed: d.Origin.RemovedPackages()}
+}
+
 // packages are what a deployment has of the packages that are asked about. On a host
 // without rpm-ostree no package is known to be installed: none could be changed.
 func (h *Host) packages(ctx context.Context, d ostree.Deployment, asked pivot.Packages) (pivot.SystemPackages, error) {
-	have := pivot.SystemPackages{Layered: d.Origin.LayeredPackages(), Removed: d.Origin.RemovedPackages()}
+	have := OnTop(d)
 	names := asked.Asked()
 	if len(names) == 0 {
 		return have, nil
