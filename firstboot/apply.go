@@ -14,8 +14,6 @@ import (
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/machineconfig/spec"
-	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
 
@@ -112,33 +110,18 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	if err != nil {
 		return ask, err
 	}
-	args, err := a.arguments(desired.KernelArguments)
-	if err != nil {
+	if ask.Ask, err = a.asking(desired, old); err != nil {
 		return ask, err
 	}
-	packages, err := packages(desired, old)
-	if err != nil {
-		return ask, err
-	}
+	ask.ByHand = true
 	removed, err := a.removed(ctx, old.Entries, desired.Entries)
 	if err != nil {
 		return ask, err
 	}
+	ask.Entries = slices.Concat(ask.Entries, removed)
 	record, err := desired.Record()
-	if err != nil {
-		return ask, err
-	}
-	choice, err := a.imageKargsChoice()
-	if err != nil {
-		return ask, err
-	}
-	image, err := image(desired.Image)
-	return applyAsk{pivot.Ask{
-		Image: image, ImageKargs: choice, ByHand: true,
-		Kargs:   kargs.Change{Old: spec.CommandLine(old.KernelArguments), New: args, Literal: desired.FromCluster},
-		Entries: slices.Concat(desired.Entries, removed), Packages: packages,
-		Checks: []pivot.Check{func(pivot.Plan) error { return a.checkFIPS(desired) }},
-	}, hostfiles.NewFile(encapsulated.RecordPath, 0o600, record)}, err
+	ask.record = hostfiles.NewFile(encapsulated.RecordPath, 0o600, record)
+	return ask, err
 }
 
 // applied is the MachineConfig that the machine has: by its record, or, if none was ever

@@ -17,7 +17,6 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/osimage/imageref"
-	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
 
@@ -139,24 +138,9 @@ func (b *FirstBoot) ask() (pivot.Ask, error) {
 	if err != nil {
 		return pivot.Ask{}, err
 	}
-	args, err := b.arguments(desired.KernelArguments)
-	if err != nil {
-		return pivot.Ask{}, err
-	}
-	choice, err := b.imageKargsChoice()
-	if err != nil {
-		return pivot.Ask{}, err
-	}
-	packages, err := packages(desired)
-	if err != nil {
-		return pivot.Ask{}, err
-	}
-	image, err := image(desired.Image)
-	return pivot.Ask{
-		Image: image, ImageKargs: choice, Kargs: kargs.Change{New: args, Literal: desired.FromCluster}, Entries: desired.Entries, Packages: packages,
-		Checks:    []pivot.Check{func(pivot.Plan) error { return b.checkFIPS(desired) }},
-		TakenBack: b.takenBack,
-	}, err
+	ask, err := b.asking(desired)
+	ask.TakenBack = b.takenBack
+	return ask, err
 }
 
 // Read reads and validates the file; the error reports every problem of it.
