@@ -113,8 +113,8 @@ func TestRoundTrip(t *testing.T) {
 
 // What a first boot would refuse is known before there is a machine.
 func TestFirstBoot(t *testing.T) {
-	report := provision.FirstBoot(rendered(t, `{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/a"},{"path":"/opt/a"}]}}}`), encapsulated.Host{})
-	if len(report) != 1 || !report.Failed() || !strings.Contains(report.String(), `$.spec.config.storage.files[1]: pivot's first boot refuses it: not implemented: /opt/a`) {
+	report := provision.FirstBoot(rendered(t, `{"kernelType":"64k-pages"}`), encapsulated.Host{Architecture: "amd64"})
+	if len(report) != 1 || !report.Failed() || !strings.Contains(report.String(), "$.spec.kernelType: pivot's first boot refuses it: 64k-pages exists on arm64 only") {
 		t.Error(report)
 	}
 	if report := provision.FirstBoot(rendered(t, `{"kernelArguments":["nosmt","audit=0"]}`), encapsulated.Host{}); report != nil {
