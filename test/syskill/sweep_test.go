@@ -1,6 +1,7 @@
 package syskill_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,6 +21,7 @@ import (
 	"machine-pivot/test/booted"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/lab"
+	"machine-pivot/test/need"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/ostreetree"
 	"machine-pivot/test/script"
@@ -87,6 +89,63 @@ func TestKills(t *testing.T) {
 				name, len(effects), len(closing), w.cases, w.killed, w.midway, time.Since(start).Seconds())
 		})
 	}
+}
+
+// TestKillsWithPackages (P80) does the same where rpm-ostree, that is its stand-in, makes the
+// deployment and changes its packages: it dies with the program.
+func TestKillsWithPackages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the whole binary")
+	}
+	need.Program(t, "createrepo_c")
+	w, start := newWorld(t, func(h *hostdir.Host) v1.Image { return h.NativeImage() }), time.Now()
+	w.engine = "rpm-ostree"
+	w.programs = withRpmOstree(t, w.programs)
+	packages := []oscontainer.RPM{{Name: "kernel-rt-modules", Version: "6.1"}, {Name: "kernel-rt-modules-extra", Version: "6.1"}, {
+		Name: "kernel-rt-core", Version: "6.1", Files: map[string][]byte{
+			"/usr/lib/modules/" + realtime + "/vmlinuz": []byte("kernel"), "/usr/lib/modules/" + realtime + "/initramfs.img": []byte("initramfs"),
+		},
+	}}
+	img, err := oscontainer.Extensions(packages, oscontainer.WithWorkDir(t.TempDir()))
+	must(t, err)
+	w.want.KernelType, w.want.ExtensionsImage = "realtime", w.host.Push(img)
+	w.ask(t)
+	effects := w.machine(t, w.host.Physical()).run(t, syskill.Stop{}).Effects
+	at := points(effects, few)
+	if long() { // most of them are the stand-in's own
+		at = everyNth(at, 12)
+	}
+	w.killAll(t, "packages", w.host.Physical(), effects, at)
+	if w.killed < w.cases*9/10 || w.killed == 0 {
+		t.Errorf("only %d kills in %d cases", w.killed, w.cases)
+	}
+	t.Logf("swept kills of the real program, with packages: %d effects up to the reboot, %d cases, %d kills, %.0f s",
+		len(effects), w.cases, w.killed, time.Since(start).Seconds())
+}
+
+func everyNth(all []int, n int) (some []int) {
+	for i := 0; i < len(all); i += n {
+		some = append(some, all[i])
+	}
+	return some
+}
+
+// realtime is the release of the kernel that packages bring.
+const realtime = "6.1+rt"
+
+// withRpmOstree is a directory with those of another one and the stand-in for rpm-ostree.
+func withRpmOstree(t *testing.T, programs string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, argv := range [][]string{
+		{"cp", "-a", programs + "/.", dir},
+		{"go", "build", "-o", filepath.Join(dir, "rpm-ostree"), "machine-pivot/test/rpmostree/rpm-ostree"},
+	} {
+		if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v\n%s", argv, err, out)
+		}
+	}
+	return dir
 }
 
 // killAll kills machines that start from a sysroot at some of these effects. No layer
@@ -189,7 +248,8 @@ type world struct {
 	host     *hostdir.Host
 	want     lab.Want
 	programs string
-	layers   int // of an image that is not undivided
+	engine   string // "": the one that the program chooses
+	layers   int    // of an image that is not undivided
 
 	cases  int
 	killed int // of them
@@ -210,10 +270,16 @@ func newWorld(t *testing.T, image func(*hostdir.Host) v1.Image) *world {
 	set, err := pinning.ParseCPUSet("0")
 	must(t, err)
 	w.want = lab.Want{Image: w.host.Image, Kargs: []string{"nosmt loglevel=7"}, Pinning: pinning.Workloads{"management": set}}
+	w.ask(t)
+	return w
+}
+
+// ask writes the MachineConfig that asks for what is wanted.
+func (w *world) ask(t *testing.T) {
+	t.Helper()
 	data, err := w.want.Encapsulated()
 	must(t, err)
 	w.host.Write(firstboot.EncapsulatedPath, data)
-	return w
 }
 
 // machine is one that boots the old system, and dies a lot.
@@ -245,7 +311,7 @@ func (m *machine) boot(t *testing.T) {
 
 func (m *machine) run(t *testing.T, stop syskill.Stop) syskill.Result {
 	t.Helper()
-	r, err := syskill.Run(m.World, stop, "firstboot", "--no-reboot")
+	r, err := syskill.Run(m.World, stop, "firstboot", "--no-reboot", "--engine="+cmp.Or(m.w.engine, "auto"))
 	must(t, err)
 	told := stop.Signal == syscall.SIGTERM && r.Status == 69 // try again
 	if !r.Killed && r.Status != 0 && !told {
@@ -309,6 +375,9 @@ func (m *machine) expectWhole(t *testing.T) {
 		t.Errorf("a mixture: version %s with %q", version(next.Path), next.Entry.Options)
 	}
 	for _, root := range []string{next.Path, m.Root} {
+		if _, err := os.Stat(root + "/usr/lib/modules/" + realtime); m.w.want.KernelType != "" && (err == nil) != (version(root) == "B.2") {
+			t.Errorf("a mixture: version %s, and of its kernel: %v", version(root), err)
+		}
 		for _, f := range m.w.want.PinningFiles() {
 			content, err := os.ReadFile(root + f.Path)
 			if (err == nil && string(content) == string(f.Content)) != (version(root) == "B.2") {
