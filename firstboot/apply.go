@@ -89,6 +89,8 @@ func (a *Apply) compare(ctx context.Context) (pivot.Plan, applyAsk, error) {
 		return pivot.Plan{}, ask, err
 	}
 	plan, err := a.converger().Plan(ctx, ask.Ask)
+	// What a tag named is what was compared, and is not asked for again.
+	ask.Image, ask.Packages.Source = plan.To().Image.Pinned(), plan.To().Packages.Source
 	return plan, ask, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
+	"machine-pivot/test/registry"
 )
 
 // apply applies a MachineConfig by its spec, in YAML, and reboots the machine if anything
@@ -137,5 +138,22 @@ func TestApplyRefuses(t *testing.T) {
 	h.Write(encapsulated.RecordPath, []byte("{}"))
 	if _, _, err := apply(t, h, "  kernelArguments: [a=1]\n"); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
 		t.Errorf("a bad record: %v", err)
+	}
+}
+
+// TestApplyPinsTags (P55): what a tag names is looked up once: what was found to differ is
+// what is deployed, though the tag moves meanwhile.
+func TestApplyPinsTags(t *testing.T) {
+	h := hostdir.New(t)
+	name, _, _ := strings.Cut(h.Image, "@")
+	digest, err := h.Registry.Push(t.Context(), strings.SplitN(name, "/", 2)[1], "moves", h.NativeImage())
+	must(t, err)
+	h.Registry.Spoil(registry.Rule{On: "/manifests/moves", Skip: 1, Fault: registry.Status(404)})
+	changed, _, err := apply(t, h, "  osImageURL: "+name+":moves\n")
+	must(t, err)
+	booted, err := h.Sysroot().Booted()
+	must(t, err)
+	if !changed || h.Version() != "B.2" || !strings.HasSuffix(booted.Origin.ContainerImageReference(), digest) {
+		t.Errorf("changed %v, version %s, origin %s", changed, h.Version(), booted.Origin.Bytes())
 	}
 }

@@ -61,6 +61,9 @@ func (i Image) IsZero() bool { return i == Image{} }
 // the same image through a mirror is no change.
 func (i Image) Same(other Image) bool { return i.Digest != "" && i.Digest == other.Digest }
 
+// Pinned is the image as it is asked for, by its content: without what is learned of it later.
+func (i Image) Pinned() Image { return Image{Reference: i.Reference, Digest: i.Digest} }
+
 // String is the reference with the version, for people.
 func (i Image) String() string {
 	if i.Reference == "" {
