@@ -135,7 +135,7 @@ func noNetwork(t *testing.T, l *lab.Lab) {
 // earlyPowerCuts (P25, P41) is powerCuts for the one boot that pivots in the initramfs, on a
 // disk as RHCOS has it, to an image that a container build has made without an ostree commit.
 func earlyPowerCuts(t *testing.T, l *lab.Lab) {
-	amount := cuts{flush: 4, random: 10, least: 50}
+	amount := cuts{flush: 2, random: 10, least: 50}
 	if long() {
 		amount = cuts{flush: 1, random: 200, boots: 6, least: 400}
 	}
@@ -145,7 +145,7 @@ func earlyPowerCuts(t *testing.T, l *lab.Lab) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := newCutter(t, l, cutImage{image, true}, early)
+		c := newCutter(t, l, cutImage{reference: image, built: true}, early)
 		first := c.recordFirst()
 		second := boot(t, c.machine, vm.BootOptions{})
 		expectArrived(t, second, c.want)

@@ -48,7 +48,7 @@ func powerCuts(t *testing.T, l *lab.Lab) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := newCutter(t, l, cutImage{image, true}, lab.Setup{})
+		c := newCutter(t, l, cutImage{reference: image, built: true, apart: true}, lab.Setup{})
 		first, second := c.recordBoth()
 		c.cut(amount, first, second)
 	})
@@ -65,6 +65,7 @@ func powerCuts(t *testing.T, l *lab.Lab) {
 type cutImage struct {
 	reference string
 	built     bool // by a container build: it has a ref, and so has each of its layers
+	apart     bool // layers get their refs when they are whole, others when all are
 }
 
 // cutter cuts the power of recorded boots.
@@ -314,18 +315,18 @@ func (c *cutter) checkFiles(m *vm.Machine, deployment string, isNew bool) error 
 	return nil
 }
 
-// bootSome boots some of the disks until each has arrived: spread over all, and one
-// that lost its power between an image's layers, which there must be.
+// bootSome boots some of the disks until each has arrived: spread over all, and one that
+// lost its power between an image's layers, which there must be where these come apart.
 func (c *cutter) bootSome(n int) {
 	c.t.Helper()
 	var midway cutDisk
-	if c.image.built {
+	if c.image.apart {
 		midway = c.midway()
 	}
 	if n == 0 {
 		return
 	}
-	if c.image.built {
+	if c.image.apart {
 		n--
 		c.boot(midway)
 	}
