@@ -63,7 +63,7 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 	if q.format != "" {
 		args = append(args, "-blockdev", "driver="+q.format+",node-name="+node+",file=disk")
 	}
-	args = append(args, "-device", "virtio-blk-pci,bootindex=0,drive="+node)
+	args = append(args, "-device", "virtio-blk-pci,drive="+node)
 	if q.kernel != "" {
 		args = append(args, "-kernel", q.kernel, "-initrd", q.initramfs, "-append", q.cmdline)
 	}
