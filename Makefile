@@ -5,6 +5,7 @@
 # sweep    every crash: all pairs, each system call, 1,400 power cuts; hours
 # check    gofmt, go vet, staticcheck
 # fuzz     each fuzz target for FUZZTIME
+# test-host  first boots on a real system: IMAGE is its disk, OSIMAGE what to pivot to; docs/testing.md
 # demo     a whole first boot in QEMU, told as it happens
 # bench    the import beside podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for less
 # reference  what ostree-ext makes of the tests' derived images, recorded anew; test/oscontainer/reference/derived.sh
@@ -16,7 +17,7 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build completions test unit nightly sweep check fuzz demo bench reference install install-host dist deb rpm clean deps
+.PHONY: build completions test unit nightly sweep check fuzz demo test-host bench reference install install-host dist deb rpm clean deps
 .NOTPARALLEL: # "make build install" is in this order
 
 BIN       ?= bin
@@ -56,7 +57,7 @@ GOTEST = go test -json -vet=off -count 1
 
 # What "make nightly" runs in place of "make test": the one place that says so. docs/testing.md
 # has each case under the one of the two that runs it.
-NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestArchitecturesWhole|TestPackages|TestReproducible)$$
+NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible)$$
 
 test: deps check
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
@@ -99,6 +100,11 @@ fuzz:
 
 demo: deps
 	@go run ./test/demo
+
+# Nothing of what the tests need but QEMU, and skopeo for OSIMAGE.
+test-host: build
+	@[ -n "$(IMAGE)" ] || { echo "IMAGE is wanted: make test-host IMAGE=DISK [OSIMAGE=docker://HOST/NAME:TAG] [HOSTTEST='-console']" >&2; exit 1; }
+	@go run ./test/hosttest -programs $(BIN) -image "$(IMAGE)" -os-image "$(OSIMAGE)" $(HOSTTEST)
 
 bench: deps build
 	@go run ./test/bench -pivot $(BIN)/pivot $(BENCH)

@@ -22,6 +22,8 @@ needs() {
 	sfdisk                             fdisk            the disks of the boot tests
 	mkfs.xfs                           xfsprogs         the disks of the boot tests
 	qemu-system-x86_64                 qemu-system-x86  the boot tests
+	grub-mkimage                       grub-common      the disk that starts by itself, for the test of make test-host
+	/usr/lib/grub/i386-pc/boot.img     grub-pc-bin      the disk that starts by itself, for the test of make test-host
 	podman                             podman           the benchmark, to compare with
 	skopeo                             skopeo           the benchmark, to compare with
 	umoci                              umoci            images of a container tool, and the benchmark, to compare with

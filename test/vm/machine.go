@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,12 +108,17 @@ func (m *Machine) power(ctx context.Context, kernel, initramfs string, o BootOpt
 		limits:  o.Limits.orDefault(),
 		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
 	}
+	return q.powerOn(ctx, m.Log, o, r)
+}
+
+// powerOn runs the machine to its end, and fills in what the boot came to.
+func (q qemu) powerOn(ctx context.Context, log io.Writer, o BootOptions, r *BootResult) (err error) {
 	start := time.Now()
-	c := &console{log: m.Log, onLine: o.OnLine, stopWhen: o.StopWhen, start: start}
+	c := &console{log: log, onLine: o.OnLine, stopWhen: o.StopWhen, start: start}
 	r.Exit, err = q.run(ctx, c)
 	r.Duration, r.Serial = time.Since(start), c.lines
 	if err != nil {
-		return fmt.Errorf("cannot boot %s (%s): %w; %s", m.Disk, r.Entry.Title, err, c.account())
+		return fmt.Errorf("cannot boot %s (%s): %w; %s", q.disk, cmp.Or(r.Entry.Title, "by its own boot loader"), err, c.account())
 	}
 	return nil
 }

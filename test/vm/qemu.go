@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,9 @@ import (
 
 // qemu is one power-on of a machine.
 type qemu struct {
-	accel, disk, kernel, initramfs, cmdline string
+	accel, disk, kernel, initramfs, cmdline string // without a kernel the disk's boot loader starts
+	format                                  string // of the disk's file, as QEMU names it; "": the disk itself
+	memoryMiB                               int    // 0: 1024
 	writeLog                                string // a file that gets each write to the disk; "": none
 	extra                                   []string
 	limits                                  Limits
@@ -45,15 +48,24 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 		drive = "driver=blklogwrites,node-name=disk,file.driver=file,file.filename=" + escape(q.disk) +
 			",log.driver=file,log.filename=" + escape(q.writeLog) + ",log-sector-size=" + strconv.Itoa(logSector)
 	}
+	node := "disk"
+	if q.format != "" {
+		node = "image"
+	}
 	args := []string{
-		"-accel", q.accel, "-machine", "q35", "-cpu", processor, "-smp", q.processors(), "-m", "1024",
+		"-accel", q.accel, "-machine", "q35", "-cpu", processor, "-smp", q.processors(), "-m", strconv.Itoa(cmp.Or(q.memoryMiB, 1024)),
 		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", // 3: the first of ExtraFiles
-		"-kernel", q.kernel, "-initrd", q.initramfs, "-append", q.cmdline,
 		"-blockdev", drive,
-		"-device", "virtio-blk-pci,drive=disk",
 		"-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net",
 		"-device", "virtio-rng-pci",
+	}
+	if q.format != "" {
+		args = append(args, "-blockdev", "driver="+q.format+",node-name="+node+",file=disk")
+	}
+	args = append(args, "-device", "virtio-blk-pci,drive="+node)
+	if q.kernel != "" {
+		args = append(args, "-kernel", q.kernel, "-initrd", q.initramfs, "-append", q.cmdline)
 	}
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", append(args, q.extra...)...)
 	// Not even a killed test leaves machines behind.

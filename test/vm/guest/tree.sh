@@ -94,7 +94,7 @@ keep_policy() {
 prune_modules() {
 	local keep module
 	keep=$(mktemp)
-	for module in virtio_net virtio_blk virtio_pci virtio_rng overlay erofs loop af_packet xfs ext4; do
+	for module in virtio_net virtio_blk virtio_pci virtio_rng qemu_fw_cfg overlay erofs loop af_packet xfs ext4; do
 		# Fails for what is built in.
 		chroot . modprobe -S "$kver" --show-depends $module 2>/dev/null || true
 	done | awk '$1 == "insmod" { sub(".*/lib/modules/", "usr/lib/modules/", $2); print $2 }' | sort -u >"$keep"
@@ -116,10 +116,11 @@ kernel() {
 # layout makes the mutable places links into /var and keeps /etc as ostree's default.
 layout() {
 	local dir
-	rm -rf boot var run tmp dev home root srv opt mnt media initrd.img* vmlinuz*
+	rm -rf boot var run tmp dev home root srv opt mnt media usr/local initrd.img* vmlinuz*
 	mkdir boot var run dev sysroot
 	for dir in home srv opt mnt; do ln -s "var/$dir" $dir; done
 	ln -s var/roothome root
+	ln -s ../var/usrlocal usr/local
 	ln -s run/media media
 	ln -s sysroot/tmp tmp
 	ln -s sysroot/ostree ostree

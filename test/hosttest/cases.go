@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"machine-pivot/internal/pinning"
+	"machine-pivot/test/lab"
+	"machine-pivot/test/registry"
+	"machine-pivot/test/vm"
+)
+
+// marker is a kernel argument that means nothing to a kernel.
+const marker = "hosttest.arrived"
+
+// hostCase is a first boot, and the way back.
+type hostCase struct {
+	name string
+	want lab.Want
+}
+
+// cases are those that can be tried: without an OS image the system's own stays. The OS
+// image is copied to where machines find it.
+func (s settings) cases(ctx context.Context, dir string, images *registry.Registry) ([]hostCase, error) {
+	set, err := pinning.ParseCPUSet("0")
+	if err != nil {
+		return nil, err
+	}
+	want := lab.Want{Kargs: []string{"nohz=on", marker}, Pinning: pinning.Workloads{"management": set}}
+	cases := []hostCase{{"kernel arguments and CPU pinning", want}}
+	if s.osImage != "" {
+		if want.Image, err = copyImage(ctx, dir, s.osImage, images); err != nil {
+			return nil, err
+		}
+		cases = append(cases, hostCase{"OS image, kernel arguments and CPU pinning", want})
+	}
+	return cases, nil
+}
+
+// try goes through a case, and reports whether all is as it should be. access are the
+// files that let the machine pull the image.
+func (s settings) try(ctx context.Context, dir string, c hostCase, access []vm.TreeFile) (holds bool, err error) {
+	config, err := machineConfig(c.want, access)
+	if err == nil {
+		config, err = s.ignitionConfig(ctx, dir, c.want.Image, config)
+	}
+	if err != nil {
+		return false, err
+	}
+	url, stop, err := serve(config)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	machine, err := s.machine(ctx, dir, url, config)
+	if err != nil {
+		return false, err
+	}
+	return s.boots(ctx, dir, machine, c.want)
+}
+
+// machine is one with a copy of the disk image, and with the Ignition config.
+func (s settings) machine(ctx context.Context, dir, url string, config []byte) (*vm.Installed, error) {
+	text, err := pointer(url, config)
+	if err != nil {
+		return nil, err
+	}
+	file, disk := filepath.Join(dir, "pointer.ign"), filepath.Join(dir, "disk")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	if out, err := exec.CommandContext(ctx, "cp", "--reflink=auto", "--sparse=always", s.image, disk).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("cannot copy the disk image: %w\n%s", err, out)
+	}
+	return &vm.Installed{
+		Disk: disk, MemoryMiB: s.memoryMiB, Log: s.console,
+		Extra: append([]string{"-fw_cfg", "name=opt/com.coreos/config,file=" + file}, s.qemu...),
+	}, nil
+}
+
+// boots powers the machine on three times: it pivots, it has arrived and goes back, and
+// it is back.
+func (s settings) boots(ctx context.Context, dir string, m *vm.Installed, want lab.Want) (bool, error) {
+	claims := claims{to: s.stdout}
+	first, reported, err := boot(ctx, dir, m)
+	if err != nil {
+		return false, err
+	}
+	claims.add(first.Exit == vm.Rebooted && reported == nil, "power-on 1: it %s after %.0f s, without a report", first.Exit, first.Duration.Seconds())
+	if claims.failed {
+		return false, explain(s, reported, first)
+	}
+	second, arrived, err := boot(ctx, dir, m)
+	if err != nil {
+		return false, err
+	}
+	claims.arrived(arrived, want)
+	claims.add(arrived != nil && second.Exit == vm.Rebooted, "power-on 2: pivot rollback -r: it %s after %.0f s %s", second.Exit, second.Duration.Seconds(), arrived["rollback"])
+	if claims.failed {
+		return false, explain(s, arrived, second)
+	}
+	third, back, err := boot(ctx, dir, m)
+	if err != nil {
+		return false, err
+	}
+	claims.back(back, arrived, want)
+	claims.add(third.Exit == vm.PoweredOff, "power-on 3: no further reboot: it %s after %.0f s", third.Exit, third.Duration.Seconds())
+	if claims.failed {
+		return false, explain(s, back, third)
+	}
+	return true, nil
+}
+
+// boot powers the machine on once, and reads what it says.
+func boot(ctx context.Context, dir string, m *vm.Installed) (*vm.BootResult, report, error) {
+	said := filepath.Join(dir, "report")
+	once := *m
+	// The second: messages of the kernel and of others go to the first.
+	once.Extra = append([]string{"-serial", "file:" + said}, m.Extra...)
+	result, err := once.Boot(ctx, vm.BootOptions{})
+	if err != nil {
+		console, keepErr := result.Keep()
+		return result, nil, errors.Join(fmt.Errorf("%w; its console is in %s", err, console), keepErr)
+	}
+	r, err := readReport(said)
+	return result, r, errors.Join(err, os.Remove(said))
+}
+
+// explain shows what the machine said in a boot that was not as it should be.
+func explain(s settings, r report, b *vm.BootResult) error {
+	for _, name := range []string{"status", "verify", "failed", "journal"} {
+		if r[name] != "" {
+			fmt.Fprintf(s.stdout, "%s:\n  %s\n", name, strings.ReplaceAll(r[name], "\n", "\n  "))
+		}
+	}
+	console, err := b.Keep()
+	fmt.Fprintln(s.stdout, "the console of this boot:", console)
+	return err
+}

@@ -1,0 +1,105 @@
+// Command hosttest runs first boots of pivot on a real system: a disk image with a boot
+// loader, ostree and Ignition, as Fedora CoreOS and RHCOS are given out. It knows nothing
+// of what is in the image: Ignition brings it pivot, a MachineConfig, and a unit that
+// says on the second serial port what each boot came to. "make test-host" runs it;
+// docs/testing.md says how.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"machine-pivot/test/registry"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "hosttest: error:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are what a run is told.
+type settings struct {
+	image, osImage string // of the machine's disk, and what to pivot to
+	programs       string // the directory of pivot and pivotctl
+	version        string // of the Ignition specification
+	memoryMiB      int
+	qemu           []string  // further arguments
+	stdout         io.Writer // what holds and what does not
+	console        io.Writer // the machine's console; nil: nobody looks at it
+}
+
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	s := settings{stdout: stdout}
+	flags := flag.NewFlagSet("hosttest", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&s.image, "image", "", "the disk image of the system, qcow2 or raw; it is copied, not changed")
+	flags.StringVar(&s.osImage, "os-image", "", "the OS image to pivot to, as skopeo names it (docker://HOST/NAME:TAG, oci:DIR:TAG); \"\": only what needs none")
+	flags.StringVar(&s.programs, "programs", "bin", "the directory of pivot and pivotctl")
+	flags.StringVar(&s.version, "ignition", "3.2.0", "the version of the Ignition specification that the system understands")
+	flags.IntVar(&s.memoryMiB, "memory", 3072, "the machine's memory in MiB")
+	qemu := flags.String("qemu", "", "further arguments for QEMU, such as \"-bios /usr/share/ovmf/OVMF.fd\" for a system that starts by UEFI only")
+	console := flags.Bool("console", false, "show the machine's console")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 || s.image == "" {
+		return errors.New("wrong arguments: -image is needed, and -help lists the others")
+	}
+	s.qemu = strings.Fields(*qemu)
+	if *console {
+		s.console = stderr
+	}
+	return s.run(ctx)
+}
+
+func (s settings) run(ctx context.Context) (err error) {
+	dir, err := os.MkdirTemp("", "hosttest-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	images, err := registry.Start(registry.Options{Dir: filepath.Join(dir, "blobs")})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, images.Close()) }()
+	cases, err := s.cases(ctx, dir, images)
+	if err != nil {
+		return err
+	}
+	var failed []string
+	for i, c := range cases {
+		fmt.Fprintf(s.stdout, "=== %s\n", c.name)
+		work := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.Mkdir(work, 0o755); err != nil {
+			return err
+		}
+		holds, err := s.try(ctx, work, c, access(images))
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		if !holds {
+			failed = append(failed, c.name)
+		}
+		// A disk takes gigabytes.
+		if err := os.RemoveAll(work); err != nil {
+			return err
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("not as it should be: %s", strings.Join(failed, "; "))
+	}
+	return nil
+}
