@@ -35,10 +35,10 @@ func ostreeTool(t *testing.T, args ...string) string {
 	return out
 }
 
-// TestComposefs: an image that boots only with composefs is refused, before anything is
+// TestComposefsDemanded: an image that boots only with composefs is refused, before anything is
 // deployed, where ostree does not have it; nothing is left of it. So is one for which
 // ostree makes none, though it says it could.
-func TestComposefs(t *testing.T) {
+func TestComposefsDemanded(t *testing.T) {
 	demands := oscontainer.WithDerived(oscontainer.File("usr/lib/ostree/prepare-root.conf", "[composefs]\nenabled = yes\n"))
 	h := newHost(t)
 	serve(t, h, h.NativeImage(demands))

@@ -70,10 +70,10 @@ func expectPackages(t *testing.T, h *hostdir.Host, kernel string) {
 	}
 }
 
-// TestPackages (P80) is a first boot with a realtime kernel and an extension: one reboot, one
+// TestWithPackages (P80) is a first boot with a realtime kernel and an extension: one reboot, one
 // call of rpm-ostree that changes anything. It ends closed, is verified, and notices a
 // package that somebody takes away.
-func TestPackages(t *testing.T) {
+func TestWithPackages(t *testing.T) {
 	h, image := extensionsHost(t, rpms)
 	askPackages(h, image, "realtime", `"usbguard"`)
 	if err := bootAuto(t, h); err != nil {

@@ -64,10 +64,10 @@ func (r *repository) fetch(_ context.Context, names []string) (pivot.Repository,
 	return pivot.Repository{Dir: r.dir, Names: r.offers}, nil
 }
 
-// TestPackages: another image, arguments, a file and packages are one deployment, after one
+// TestWithPackages: another image, arguments, a file and packages are one deployment, after one
 // call of rpm-ostree that changes something. Then the way back, and extensions alone. Each
 // time what was staged before is locked (P80).
-func TestPackages(t *testing.T) {
+func TestWithPackages(t *testing.T) {
 	for _, c := range []struct{ version, libostree string }{
 		{"2026.2", hostdir.LockInState}, {"2024.6", "2022.7"}, {"2024.5", hostdir.LockInState}, {"2024.5", "2022.7"}, {"2020.3", "2022.7"},
 	} {

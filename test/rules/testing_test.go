@@ -81,7 +81,14 @@ func nightlyTests(t *testing.T) *regexp.Regexp {
 			t.Errorf("NIGHTLY names %s, which none of test/e2e, test/rules and test/packaging has", name)
 		}
 	}
-	return regexp.MustCompile("^(" + declared[1] + ")$")
+	nightly := regexp.MustCompile("^(" + declared[1] + ")$")
+	for name := range tests { // "make test" leaves it out wherever it is, "make nightly" runs it only there
+		pkg, function, _ := strings.Cut(name, ".")
+		if nightly.MatchString(function) && !slices.Contains([]string{"test/e2e", "test/rules", "test/packaging"}, pkg) {
+			t.Errorf("%s is run by neither \"make test\" nor \"make nightly\": its name is in NIGHTLY; rename it", name)
+		}
+	}
+	return nightly
 }
 
 // tableOf is the heading under which the time of a test, or of a case of one, belongs.
