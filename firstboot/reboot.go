@@ -26,7 +26,11 @@ func (m *Machine) reboot(ctx context.Context, method host.RebootMethod) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	m.Progress.Begin(pivot.StepReboot, "rebooting into "+m.Progress.Record.Target.Image.String())
+	into := "a new deployment of the same image"
+	if image := m.Progress.Record.Target.Image; !image.IsZero() {
+		into = image.String()
+	}
+	m.Progress.Begin(pivot.StepReboot, "rebooting into "+into)
 	reboot := m.Host.Reboot
 	if method == host.RebootKexec {
 		reboot = m.kexec

@@ -128,3 +128,23 @@ func TestModes(t *testing.T) {
 		t.Errorf("by hand: changed %v, %v", changed, err)
 	}
 }
+
+// TestRebootSaysInto: what is rebooted into is named, also where no image was asked for.
+func TestRebootSaysInto(t *testing.T) {
+	h := hostdir.New(t)
+	for image, want := range map[string]string{"": "a new deployment of the same image", h.Image: h.Image + " (B.2)"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		h.Reboot = func(context.Context) error { cancel(); return nil }
+		m, said := machine(t, h), ""
+		m.Progress.Emit = func(e pivot.Event) {
+			if e.Kind == pivot.EventBegan && e.Step == pivot.StepReboot {
+				said = e.Message
+			}
+		}
+		r := firstboot.Rebase{Machine: m, Image: image, Append: []string{"quiet"}, Reboot: true}
+		if _, err := r.Run(ctx); err != nil || said != "rebooting into "+want {
+			t.Errorf("image %q: it says %q, %v", image, said, err)
+		}
+		cancel()
+	}
+}
