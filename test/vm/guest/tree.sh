@@ -113,14 +113,18 @@ kernel() {
 	[ -e "$modules/vmlinuz" ] || cp "boot/vmlinuz-$kver" "$modules/vmlinuz" # newer packages have it there
 }
 
-# layout makes the mutable places links into /var and keeps /etc as ostree's default.
+# layout makes the mutable places links into /var and keeps /etc as ostree's default. Debian's
+# policy lets no early service read a link at /usr/local.
 layout() {
 	local dir
-	rm -rf boot var run tmp dev home root srv opt mnt media usr/local initrd.img* vmlinuz*
+	rm -rf boot var run tmp dev home root srv opt mnt media initrd.img* vmlinuz*
 	mkdir boot var run dev sysroot
 	for dir in home srv opt mnt; do ln -s "var/$dir" $dir; done
 	ln -s var/roothome root
-	ln -s ../var/usrlocal usr/local
+	if [[ $variant != selinux* ]]; then
+		rm -rf usr/local
+		ln -s ../var/usrlocal usr/local
+	fi
 	ln -s run/media media
 	ln -s sysroot/tmp tmp
 	ln -s sysroot/ostree ostree
