@@ -1,7 +1,6 @@
 package pivot
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -192,36 +191,6 @@ func (c *Converger) Differences(ctx context.Context, target Target) ([]string, e
 	return differences, nil
 }
 
-// target is what is asked for, with the image pinned to its content: once, so that
-// what is planned, pulled and proven is the same. What would fail whatever a tag names
-// is found before the network is asked.
-func (c *Converger) target(ctx context.Context, ask Ask) (Target, error) {
-	target := Target{Kargs: ask.Kargs, Entries: c.know(ask.Entries), Packages: ask.Packages}
-	if pinned(ask.Image) && pinned(ask.Packages.Source) {
-		target.Image = ask.Image
-		return target, nil
-	}
-	err := c.checkWithoutImage(ctx, ask, target)
-	if err == nil {
-		target.Image, err = c.pin(ctx, ask.Image)
-	}
-	if err == nil {
-		target.Packages.Source, err = c.pin(ctx, ask.Packages.Source)
-	}
-	return target, err
-}
-
-// pinned reports whether an image, if there is one, is named by its content.
-func pinned(image Image) bool { return image.IsZero() || image.Digest != "" }
-
-// pin is an image named by its content.
-func (c *Converger) pin(ctx context.Context, image Image) (Image, error) {
-	if pinned(image) {
-		return image, nil
-	}
-	return c.Images.Resolve(ctx, image)
-}
-
 // decide holds what was meant against what is true.
 func (c *Converger) decide(ask Ask, state State, target Target) Decision {
 	record := c.Progress.Record
@@ -236,28 +205,6 @@ func (c *Converger) decide(ask Ask, state State, target Target) Decision {
 		return Decision{Action: ActionApply, Attempt: 1}
 	}
 	return d
-}
-
-// recall adds to target what is chosen for the kernel arguments of its image's own, and
-// what an earlier boot learned of that image.
-func (c *Converger) recall(ask Ask, target Target) Target {
-	if target.Image.IsZero() {
-		return target
-	}
-	record := c.Progress.Record
-	known, apply := record.Target, ask.ImageKargs.Apply
-	if !known.Image.Same(target.Image) {
-		known = Target{}
-	} else {
-		target.Image.Commit, target.Image.Version = known.Image.Commit, known.Image.Version
-		if !ask.ImageKargs.ForThisRun && (record.WasCommitted() || record.Phase == PhaseDone) {
-			apply = known.Kargs.Image != nil
-		}
-	}
-	if apply {
-		target.Kargs.Image = cmp.Or(known.Kargs.Image, &kargs.ImageChange{})
-	}
-	return target
 }
 
 // sayAttempt says why an attempt follows another one.
@@ -279,42 +226,4 @@ func (c *Converger) Missing(ctx context.Context, out Outcome) string {
 		text += "; ostree could not finalize it: " + failure
 	}
 	return text
-}
-
-// apply carries out a plan.
-func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) (err error) {
-	t := Transaction{Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, BeforeCommit: c.Place.Leave, Accounts: c.Content.Accounts}
-	t.Learn = func(plan Plan) (Plan, error) { return c.learn(ask, plan) }
-	if t.Entries, err = c.files(plan.target.Entries); err != nil {
-		return err
-	}
-	if !ask.ByHand {
-		t.Keep = notAskedFor(t.Entries, ask)
-	}
-	if err := t.Run(ctx, plan, attempt); err != nil {
-		c.releasePackages()
-		return err
-	}
-	c.Release()
-	return nil
-}
-
-// releasePackages removes the packages that were fetched. That it fails is only noted.
-func (c *Converger) releasePackages() {
-	if err := c.Repositories.Release(); err != nil {
-		c.Progress.Note(fmt.Sprintf("cannot remove the packages that were fetched: %v", err))
-	}
-}
-
-// Release lets go of packages, and of what the import kept: the deployment keeps the image now. The
-// machine is well also if that fails, so it is only noted.
-func (c *Converger) Release() {
-	c.releasePackages()
-	image := c.Progress.Record.Target.Image
-	if image.Commit == "" {
-		return
-	}
-	if err := c.Images.Release(image); err != nil {
-		c.Progress.Note(fmt.Sprintf("cannot give up the ref that kept commit %s: %v", image.Commit, err))
-	}
 }

@@ -1,0 +1,44 @@
+package pivot
+
+import (
+	"context"
+	"fmt"
+)
+
+// apply carries out a plan.
+func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) (err error) {
+	t := Transaction{Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, BeforeCommit: c.Place.Leave, Accounts: c.Content.Accounts}
+	t.Learn = func(plan Plan) (Plan, error) { return c.learn(ask, plan) }
+	if t.Entries, err = c.files(plan.target.Entries); err != nil {
+		return err
+	}
+	if !ask.ByHand {
+		t.Keep = notAskedFor(t.Entries, ask)
+	}
+	if err := t.Run(ctx, plan, attempt); err != nil {
+		c.releasePackages()
+		return err
+	}
+	c.Release()
+	return nil
+}
+
+// releasePackages removes the packages that were fetched. That it fails is only noted.
+func (c *Converger) releasePackages() {
+	if err := c.Repositories.Release(); err != nil {
+		c.Progress.Note(fmt.Sprintf("cannot remove the packages that were fetched: %v", err))
+	}
+}
+
+// Release lets go of packages, and of what the import kept: the deployment keeps the image now. The
+// machine is well also if that fails, so it is only noted.
+func (c *Converger) Release() {
+	c.releasePackages()
+	image := c.Progress.Record.Target.Image
+	if image.Commit == "" {
+		return
+	}
+	if err := c.Images.Release(image); err != nil {
+		c.Progress.Note(fmt.Sprintf("cannot give up the ref that kept commit %s: %v", image.Commit, err))
+	}
+}
