@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/machineconfig/extensions"
@@ -27,44 +26,36 @@ const (
 // packages are what a MachineConfig asks of packages. What others asked for before it, and
 // this one does not, shall be as the image has it.
 func packages(asked *encapsulated.Desired, before ...*encapsulated.Desired) (pivot.Packages, error) {
-	source, err := image(asked.ExtensionsImage)
-	wishes := wishesOf(asked.KernelType, asked.Extensions)
+	p := packagesFor(asked.KernelType, asked.Extensions)
 	for _, b := range before {
-		for _, old := range wishesOf(b.KernelType, b.Extensions) {
-			if !slices.ContainsFunc(wishes, func(w pivot.Package) bool { return w.Name == old.Name }) {
-				wishes = append(wishes, pivot.Package{Name: old.Name, Wish: pivot.PackageDefault})
-			}
+		for _, old := range packagesFor(b.KernelType, b.Extensions).Wishes {
+			p.Add(pivot.PackageDefault, old.Name)
 		}
 	}
-	return pivot.Packages{Wishes: wishes, Source: source}, err
+	var err error
+	p.Source, err = image(asked.ExtensionsImage)
+	return p, err
 }
 
-// wishesOf are what a kernel type and extensions mean for packages. The default kernel is the
-// image's own, so it is no wish.
-func wishesOf(kernelType string, names []string) (wishes []pivot.Package) {
-	add := func(wish pivot.PackageWish, names []string) {
-		for _, name := range names {
-			if !slices.ContainsFunc(wishes, func(w pivot.Package) bool { return w.Name == name }) {
-				wishes = append(wishes, pivot.Package{Name: name, Wish: wish})
-			}
-		}
-	}
-	all := func(p extensions.Packages) {
-		add(pivot.PackagePresent, p.Needed)
-		add(pivot.PackageOffered, p.Offered)
+// packagesFor are what a kernel type and extensions mean for packages. The default kernel is
+// the image's own, so it is no wish.
+func packagesFor(kernelType string, names []string) (p pivot.Packages) {
+	add := func(of extensions.Packages) {
+		p.Add(pivot.PackagePresent, of.Needed...)
+		p.Add(pivot.PackageOffered, of.Offered...)
 	}
 	if kernelType != "" && kernelType != extensions.KernelDefault {
-		all(extensions.Kernel(kernelType))
+		add(extensions.Kernel(kernelType))
 		for _, other := range extensions.KernelTypes() {
 			if other != kernelType {
-				add(pivot.PackageAbsent, extensions.Kernel(other).Needed)
+				p.Add(pivot.PackageAbsent, extensions.Kernel(other).Needed...)
 			}
 		}
 	}
 	for _, name := range names {
-		all(extensions.Of(name))
+		add(extensions.Of(name))
 	}
-	return wishes
+	return p
 }
 
 // extensionImages get repositories of packages from images of extensions.

@@ -36,6 +36,20 @@ type Packages struct {
 	Source Image `json:"source,omitzero"`
 }
 
+// Add adds wishes for packages of which nothing is said yet.
+func (p *Packages) Add(wish PackageWish, names ...string) {
+	for _, name := range names {
+		if !p.says(name) {
+			p.Wishes = append(p.Wishes, Package{name, wish})
+		}
+	}
+}
+
+// says reports whether something is said of a package.
+func (p Packages) says(name string) bool {
+	return slices.ContainsFunc(p.Wishes, func(w Package) bool { return w.Name == name })
+}
+
 // IsZero reports whether nothing is said.
 func (p Packages) IsZero() bool { return len(p.Wishes) == 0 }
 
@@ -118,7 +132,7 @@ func (s SystemPackages) Lacks(p Packages) (names []string) {
 // others are the layered packages of which nothing is said.
 func (s SystemPackages) others(p Packages) (names []string) {
 	for _, name := range s.Layered {
-		if !slices.ContainsFunc(p.Wishes, func(w Package) bool { return w.Name == name }) {
+		if !p.says(name) {
 			names = append(names, name)
 		}
 	}

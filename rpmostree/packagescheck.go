@@ -30,6 +30,9 @@ func (e *Ostree) checkNoPackages(r pivot.Request) error {
 
 // Commit implements pivot.Engine, and reads back the packages too.
 func (e *RpmOstree) Commit(ctx context.Context, r pivot.Request) error {
+	if r.Packages.IsZero() {
+		return e.Ostree.Commit(ctx, r)
+	}
 	if _, err := e.checkStaged(r); err == nil { // if not, Ostree.Commit says so
 		p := packages{engine: e, request: r}
 		if changes, err := p.missing(ctx); err != nil {
@@ -38,7 +41,7 @@ func (e *RpmOstree) Commit(ctx context.Context, r pivot.Request) error {
 			return fault.New(fault.Unavailable, "somebody else changed what was staged: it still needs %s", changeList(changes))
 		}
 	}
-	if err := e.Ostree.Commit(ctx, r); err != nil || r.Packages.IsZero() {
+	if err := e.Ostree.Commit(ctx, r); err != nil {
 		return err
 	}
 	all, err := e.Sysroot.Deployments()

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 
+	"machine-pivot/test/lab"
 	"machine-pivot/test/registry"
 )
 
@@ -86,7 +87,7 @@ func (s settings) run(ctx context.Context) (err error) {
 		if err := os.Mkdir(work, 0o755); err != nil {
 			return err
 		}
-		holds, err := s.try(ctx, work, c, access(images))
+		holds, err := s.try(ctx, work, c, lab.Access(images, images.HostAs(lab.GuestHost)))
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}

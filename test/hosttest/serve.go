@@ -13,12 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"machine-pivot/test/lab"
 	"machine-pivot/test/registry"
-	"machine-pivot/test/vm"
 )
-
-// thisHost is the address under which a machine reaches this one.
-const thisHost = "10.0.2.2"
 
 // serve serves content to machines until close is called, at url.
 func serve(content []byte) (url string, close func() error, err error) {
@@ -31,7 +28,7 @@ func serve(content []byte) (url string, close func() error, err error) {
 	})}
 	go func() { _ = server.Serve(listener) }() // ends with close
 	_, port, err := net.SplitHostPort(listener.Addr().String())
-	return "http://" + net.JoinHostPort(thisHost, port) + "/config.ign", server.Close, err
+	return "http://" + net.JoinHostPort(lab.GuestHost, port) + "/config.ign", server.Close, err
 }
 
 // copyImage copies an image, by skopeo, into a registry, and returns its reference for
@@ -51,14 +48,5 @@ func copyImage(ctx context.Context, dir, image string, to *registry.Registry) (s
 		return "", fmt.Errorf("cannot copy %s into a registry of its own: %w\n%s", image, err, out)
 	}
 	text, err := os.ReadFile(digest)
-	return to.HostAs(thisHost) + name + "@" + strings.TrimSpace(string(text)), err
-}
-
-// access are the files that let a machine trust a registry and log in to it.
-func access(to *registry.Registry) []vm.TreeFile {
-	host := to.HostAs(thisHost)
-	return []vm.TreeFile{
-		{Path: "/etc/containers/certs.d/" + host + "/ca.crt", Mode: 0o644, Content: to.CA()},
-		{Path: "/var/lib/kubelet/config.json", Mode: 0o600, Content: to.PullSecret(host)},
-	}
+	return to.HostAs(lab.GuestHost) + name + "@" + strings.TrimSpace(string(text)), err
 }

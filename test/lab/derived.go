@@ -149,7 +149,7 @@ func (l *Lab) onImage(ctx context.Context, dir, command, image string, flags ...
 			return nil, err
 		}
 	}
-	here := strings.Replace(image, l.Registry.HostAs(guestHost), l.Registry.Host(), 1)
+	here := strings.Replace(image, l.Registry.HostAs(GuestHost), l.Registry.Host(), 1)
 	return l.program(ctx, "pivot", append([]string{"image", command, "--root=" + root, here}, flags...)...)
 }
 
@@ -166,5 +166,5 @@ func (l *Lab) push(ctx context.Context, name string, img v1.Image) (string, erro
 	if err != nil {
 		return "", err
 	}
-	return l.Registry.HostAs(guestHost) + "/os/" + name + "@" + digest, nil
+	return l.Registry.HostAs(GuestHost) + "/os/" + name + "@" + digest, nil
 }

@@ -40,8 +40,8 @@ type shared struct {
 	image v1.Image // B
 }
 
-// guestHost is the address under which a guest reaches this machine.
-const guestHost = "10.0.2.2"
+// GuestHost is the address under which a guest reaches this machine.
+const GuestHost = "10.0.2.2"
 
 // New builds what is missing and starts the registry. source is the root of
 // this project's checkout.

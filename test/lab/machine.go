@@ -11,17 +11,22 @@ import (
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/host"
+	"machine-pivot/test/registry"
 	"machine-pivot/test/vm"
 )
 
 // access are the files that let a guest trust the registry and log in to it.
-func (l *Lab) access() []vm.TreeFile { return l.accessAs(l.Registry.HostAs(guestHost)) }
+func (l *Lab) access() []vm.TreeFile { return l.accessAs(l.Registry.HostAs(GuestHost)) }
 
 // accessAs is access for who reaches the registry under another name.
-func (l *Lab) accessAs(host string) []vm.TreeFile {
+func (l *Lab) accessAs(host string) []vm.TreeFile { return Access(l.Registry, host) }
+
+// Access are the files that let a machine trust a registry, which it reaches under a name,
+// and log in to it.
+func Access(to *registry.Registry, host string) []vm.TreeFile {
 	return []vm.TreeFile{
-		{Path: "/etc/containers/certs.d/" + host + "/ca.crt", Mode: 0o644, Content: l.Registry.CA()},
-		{Path: "/var/lib/kubelet/config.json", Mode: 0o600, Content: l.Registry.PullSecret(host)},
+		{Path: "/etc/containers/certs.d/" + host + "/ca.crt", Mode: 0o644, Content: to.CA()},
+		{Path: "/var/lib/kubelet/config.json", Mode: 0o600, Content: to.PullSecret(host)},
 	}
 }
 
