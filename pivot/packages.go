@@ -84,7 +84,7 @@ type Repository struct {
 
 // SystemPackages are what a deployment has of the packages that were asked about.
 type SystemPackages struct {
-	Installed []string // of those that Packages.Asked names
+	Installed []string // all, if any were asked about that Packages.Asked names
 	Layered   []string // that rpm-ostree was asked to add to the image
 	Removed   []string // that rpm-ostree was asked to remove from it
 }

@@ -83,15 +83,9 @@ func (p *packages) missing(ctx context.Context) ([]pivot.PackageChange, error) {
 	return p.have.Changes(p.request.Packages), err
 }
 
-// packagesOf are what a deployment has of the packages that are asked about.
+// packagesOf are the packages of a deployment.
 func (e *RpmOstree) packagesOf(ctx context.Context, d ostree.Deployment, asked pivot.Packages) (pivot.SystemPackages, error) {
-	have := host.OnTop(d)
-	if len(asked.Asked()) == 0 {
-		return have, nil
-	}
-	var err error
-	have.Installed, err = host.InstalledPackages(ctx, host.WithTmp(e.Sysroot.Root(), e.Run), d.Checksum.String())
-	return have, err
+	return host.PackagesOf(ctx, e.Sysroot.Root(), e.Run, d, asked)
 }
 
 func namesOf(changes []pivot.PackageChange, action pivot.PackageAction) (names []string) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"machine-pivot/internal/hostfiles"
@@ -25,16 +24,21 @@ func OnTop(d ostree.Deployment) pivot.SystemPackages {
 // packages are what a deployment has of the packages that are asked about. On a host
 // without rpm-ostree no package is known to be installed: none could be changed.
 func (h *Host) packages(ctx context.Context, d ostree.Deployment, asked pivot.Packages) (pivot.SystemPackages, error) {
-	have := OnTop(d)
-	names := asked.Asked()
-	if len(names) == 0 {
-		return have, nil
-	}
-	all, err := InstalledPackages(ctx, WithTmp(h.Root, h.Run), d.Checksum.String())
+	have, err := PackagesOf(ctx, h.Root, h.Run, d, asked)
 	if errors.Is(err, ErrNotInstalled) {
-		return have, nil
+		err = nil
 	}
-	have.Installed = slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(names, name) })
+	return have, err
+}
+
+// PackagesOf are the packages of a deployment of the host whose root directory and way to run
+// programs are given. Which are installed is looked up only if something is asked for that
+// depends on it.
+func PackagesOf(ctx context.Context, root string, run Runner, d ostree.Deployment, asked pivot.Packages) (have pivot.SystemPackages, err error) {
+	have = OnTop(d)
+	if len(asked.Asked()) > 0 {
+		have.Installed, err = installedPackages(ctx, WithTmp(root, run), d.Checksum.String())
+	}
 	return have, err
 }
 
@@ -53,9 +57,9 @@ func WithTmp(root string, run Runner) Runner {
 	}
 }
 
-// InstalledPackages are the names of the packages of a commit in the host's repository, by
+// installedPackages are the names of the packages of a commit in the host's repository, by
 // "rpm-ostree db list", which reads the commit itself and asks no daemon, but needs a /tmp.
-func InstalledPackages(ctx context.Context, run Runner, commit string) ([]string, error) {
+func installedPackages(ctx context.Context, run Runner, commit string) ([]string, error) {
 	out, err := run(ctx, "rpm-ostree", "db", "list", commit)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the packages of ostree commit %s: %w", commit, err)
