@@ -64,9 +64,10 @@ test: deps check
 	@TMPDIR=$$(go run ./test/tools/tmpdir) $(GOTEST) -timeout 3h -p 2 -skip '$(NIGHTLY)' $(BOOTS) ./... | $(BIN)/summary
 
 # Without vet, which "make check" runs, and twice as many packages at a time as there are
-# processors: some tests wait.
+# processors: some tests wait. The longest ones come first.
+LONG = ./internal/osimage ./firstboot ./rpmostree ./cmd/pivot ./internal/ostree
 unit:
-	TMPDIR=$$(go run ./test/tools/tmpdir) go test -short -vet=off -p $$((2 * $$(nproc))) ./...
+	TMPDIR=$$(go run ./test/tools/tmpdir) go test -short -vet=off -p $$((2 * $$(nproc))) $(LONG) ./...
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz

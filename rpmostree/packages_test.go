@@ -243,11 +243,14 @@ func TestPackagesFail(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s %.8s", at, c.message), func(t *testing.T) {
 				sample.Short(t, 4)
+				t.Parallel()
 				h := hostdir.New(t)
 				h.InstallRpmOstree(standin.Control{Faults: []standin.Fault{{Verb: "override", Nth: 1, At: at, Do: c.do, Message: c.message}}})
 				var notes string
 				e, repo := engine(h, false, &notes), newRepository(t, h)
-				e.Limits.Rebase = 2 * time.Second
+				if c.do == "hang" {
+					e.Limits.Rebase = 2 * time.Second
+				}
 				r := request(t, h)
 				r.Packages, r.Repository = realtime, repo.fetch
 				err := e.Prepare(t.Context(), r)

@@ -23,6 +23,7 @@ import (
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/hostdir"
 	standin "machine-pivot/test/rpmostree"
+	"machine-pivot/test/sample"
 )
 
 // engine is the engine for the host; what it notes goes to notes.
@@ -288,6 +289,7 @@ func TestHang(t *testing.T) {
 	} {
 		for _, nth := range []int{1, 0} {
 			t.Run(fmt.Sprintf("%s at %s once %v", point.Verb, point.At, nth == 1), func(t *testing.T) {
+				sample.Short(t, 4)
 				t.Parallel()
 				h := hostdir.New(t)
 				point.Nth, point.Do = nth, "hang"

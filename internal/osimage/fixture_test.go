@@ -216,14 +216,8 @@ func ostreeTool(t *testing.T, args ...string) string {
 func archive(t *testing.T) (repo, commit string) {
 	t.Helper()
 	need.Ostree(t)
-	repo, tree := filepath.Join(t.TempDir(), "archive"), t.TempDir()
-	err := ostreetree.Write(tree, ostreetree.Contents{Big: true})
-	if err == nil {
-		err = ostreetree.Init(repo, "archive")
-	}
-	if err == nil {
-		commit, err = ostreetree.Commit(repo, tree)
-	}
+	repo = filepath.Join(t.TempDir(), "archive")
+	commit, err := ostreetree.Archive(repo)
 	if err != nil {
 		t.Fatal(err)
 	}

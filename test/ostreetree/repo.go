@@ -53,18 +53,60 @@ var (
 	emptyArchive = sync.OnceValues(func() (fs.FS, error) { return emptyRepo("archive") })
 )
 
-// emptyRepo is a repository without anything in it, held in memory.
-func emptyRepo(mode string) (_ fs.FS, err error) {
-	dir, err := os.MkdirTemp("", "ostreetree-*")
+// emptyRepo is a repository without anything in it.
+func emptyRepo(mode string) (fs.FS, error) {
+	return held(func(dir string) error {
+		_, err := Ostree("init", "--repo="+dir, "--mode="+mode)
+		return err
+	})
+}
+
+// Archive makes an archive repository with one commit, of a tree with something big in it.
+// The real ostree makes the first one of a process, of which later ones are copies.
+func Archive(repo string) (commit string, err error) {
+	made, err := bigArchive()
+	if err != nil {
+		return "", err
+	}
+	return made.commit, os.CopyFS(repo, made.repo)
+}
+
+// archive is a repository with one commit.
+type archive struct {
+	repo   fs.FS
+	commit string
+}
+
+var bigArchive = sync.OnceValues(func() (a archive, err error) {
+	a.repo, err = held(func(repo string) (err error) {
+		tree, err := os.MkdirTemp("", "ostreetree-*")
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(tree)) }()
+		if err := errors.Join(Write(tree, Contents{Big: true}), Init(repo, "archive")); err != nil {
+			return err
+		}
+		a.commit, err = Commit(repo, tree)
+		return err
+	})
+	return a, err
+})
+
+// held is what a function makes in a new directory, held in memory: regular files and
+// directories.
+func held(make func(dir string) error) (_ fs.FS, err error) {
+	parent, err := os.MkdirTemp("", "ostreetree-*")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if _, err := Ostree("init", "--repo="+dir, "--mode="+mode); err != nil {
+	defer func() { err = errors.Join(err, os.RemoveAll(parent)) }()
+	dir := filepath.Join(parent, "made")
+	if err := make(dir); err != nil {
 		return nil, err
 	}
-	held := fstest.MapFS{}
-	return held, fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+	all := fstest.MapFS{}
+	return all, fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == "." {
 			return err
 		}
@@ -76,7 +118,7 @@ func emptyRepo(mode string) (_ fs.FS, err error) {
 		if !d.IsDir() {
 			file.Data, err = os.ReadFile(filepath.Join(dir, path))
 		}
-		held[path] = file
+		all[path] = file
 		return err
 	})
 }

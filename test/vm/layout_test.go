@@ -23,6 +23,9 @@ func TestLayouts(t *testing.T) {
 	}
 	for _, l := range layouts() {
 		t.Run(l.String(), func(t *testing.T) {
+			if testing.Short() && !l.SeparateBoot {
+				t.Skip("a short run has those with a boot partition")
+			}
 			if missing := l.Missing(); len(missing) > 0 {
 				need.Lacking(t, "cannot make such disks here: lacking "+strings.Join(missing, ", "))
 			}

@@ -134,7 +134,7 @@ func TestOpen(t *testing.T) {
 
 // TestOpenTakesNoMemory opens large values of many small ones.
 func TestOpenTakesNoMemory(t *testing.T) {
-	const size = 4 << 20
+	const size = 1 << 20
 	variants := bytes.Repeat([]byte("\x00\x00y\x00\x00\x00\x00\x00"), size/8)
 	for name, c := range map[string]struct {
 		typ   string
