@@ -5,7 +5,7 @@
 # sweep    every crash: all pairs, each system call, 1,400 power cuts; hours
 # check    gofmt, go vet, staticcheck
 # fuzz     each fuzz target for FUZZTIME
-# test-host  first boots on a real system: IMAGE is its disk, OSIMAGE what to pivot to; docs/testing.md
+# test-host  first boots on a real system: IMAGE is its disk or a directory with its files, OSIMAGE what to pivot to; docs/testing.md
 # demo     a whole first boot in QEMU, told as it happens
 # bench    the import beside podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for less
 # reference  what ostree-ext makes of the tests' derived images, recorded anew; test/oscontainer/reference/derived.sh
@@ -104,7 +104,7 @@ demo: deps
 
 # Nothing of what the tests need but QEMU, and skopeo for OSIMAGE.
 test-host: build
-	@[ -n "$(IMAGE)" ] || { echo "IMAGE is wanted: make test-host IMAGE=DISK [OSIMAGE=docker://HOST/NAME:TAG] [HOSTTEST='-console']" >&2; exit 1; }
+	@[ -n "$(IMAGE)" ] || { echo "IMAGE is wanted: make test-host IMAGE=DISK|DIRECTORY [OSIMAGE=docker://HOST/NAME:TAG] [HOSTTEST='-console']" >&2; exit 1; }
 	@go run ./test/hosttest -programs $(BIN) -image "$(IMAGE)" -os-image "$(OSIMAGE)" $(HOSTTEST)
 
 bench: deps build

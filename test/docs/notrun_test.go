@@ -18,6 +18,7 @@ var notRun = map[string]reason{
 	"docs/recipes/disconnected.md: oc adm release mirror --registry-config=pull-secret.json --print-mirror-instructions=idms \\": {"oc and a release of OpenShift are not to be had; the same with skopeo is the next block", "test/docs.TestDocuments"},
 	"docs/operations.md: semodule -i /usr/share/selinux/packages/pivot.cil":                                                      {"it changes the SELinux policy of the machine that it runs on", "test/e2e.TestSELinux"},
 	"docs/testing.md: make test-host IMAGE=fedora-coreos-qemu.x86_64.qcow2 OSIMAGE=docker://quay.io/fedora/fedora-coreos:stable": {"it wants a disk image of a real system", "test/e2e.TestHost"},
+	"docs/testing.md: podman create --name os quay.io/fedora/fedora-coreos:stable":                                               {"it wants the container image of a real system", "test/e2e.TestHost"},
 	"packaging/README.md: go mod edit -module example.org/pivot":                                                                 {"it renames the module in all files", "test/rules.TestImports"},
 }
 

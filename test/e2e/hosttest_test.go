@@ -17,43 +17,75 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// TestHost lets "make test-host" do with a disk made here what it does with that of a
-// real system: the disk has a boot loader, real Ignition in its initramfs, and no pivot.
-// Both of its cases hold. An image that is not there is found before anything boots.
+// TestHost lets "make test-host" do with systems made here what it does with real ones:
+// they have real Ignition in their initramfs, and no pivot. All of its cases hold.
 func TestHost(t *testing.T) {
 	needMachines(t)
+	// The oldest release with a libostree that "pivot rollback" can use.
+	guest, err := (&vm.Builder{Log: testLog{t}}).Guest(t.Context(), vm.GuestSpec{Suite: vm.Trixie, Overlay: withIgnition(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("a disk", func(t *testing.T) { testHostDisk(t, guest) })
+	t.Run("a directory", func(t *testing.T) { testHostDirectory(t, guest) })
+}
+
+// testHostDisk gives it a disk with A that starts by itself. An image that is not there
+// is found before anything boots.
+func testHostDisk(t *testing.T, guest *vm.Guest) {
 	if missing := vm.MissingGRUB(); len(missing) > 0 {
 		need.Lacking(t, "cannot make a disk that starts by itself: lacking "+strings.Join(missing, ", "))
 	}
-	guest, disk := hostDisk(t)
-	testHost := func(arguments ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), "make", append([]string{"-s", "-C", "../..", "test-host", "BIN=" + t.TempDir(), "IMAGE=" + disk}, arguments...)...)
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	if out, err := testHost("OSIMAGE=oci:" + t.TempDir() + "/none"); err == nil || !strings.Contains(out, "cannot copy") || strings.Contains(out, "===") {
+	disk := "IMAGE=" + hostDisk(t, guest)
+	if out, err := testHost(t, disk, "OSIMAGE=oci:"+t.TempDir()+"/none"); err == nil || !strings.Contains(out, "cannot copy") || strings.Contains(out, "===") {
 		t.Errorf("with an image that is not there: %v\n%s", err, out)
 	}
-	out, err := testHost("OSIMAGE=oci:" + ociLayout(t, guest))
+	out, err := testHost(t, disk, "OSIMAGE=oci:"+ociLayout(t, guest))
+	checkHost(t, out, err, 2)
+}
+
+// testHostDirectory gives it B in a directory, as a checkout and as the root of a container,
+// whose /etc is where it is in a system that runs. A directory without a kernel is named.
+func testHostDirectory(t *testing.T, guest *vm.Guest) {
+	tree := filepath.Join(t.TempDir(), "system")
+	if out, err := exec.CommandContext(t.Context(), "ostree", "checkout", "--repo="+guest.BareRepo(), "--force-copy", guest.CommitB, tree).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.Rename(filepath.Join(tree, "usr/etc"), filepath.Join(tree, "etc")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := testHost(t, "IMAGE="+t.TempDir()); err == nil || !strings.Contains(out, "it has 0 files usr/lib/modules/VERSION/vmlinuz") {
+		t.Errorf("with a directory that holds no system: %v\n%s", err, out)
+	}
+	// Reports of the guest's own would power it off.
+	out, err := testHost(t, "IMAGE="+tree, "HOSTTEST=-kargs 'systemd.firstboot=off report.stay'")
+	checkHost(t, out, err, 1)
+}
+
+// testHost runs "make test-host".
+func testHost(t *testing.T, variables ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "make", append([]string{"-s", "-C", "../..", "test-host", "BIN=" + t.TempDir()}, variables...)...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// checkHost wants all of some cases to have been gone through.
+func checkHost(t *testing.T, out string, err error, cases int) {
+	t.Helper()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Log(out)
-	if strings.Count(out, "=== ") != 2 || strings.Contains(out, "NOT ") || strings.Count(out, "finds no difference") != 2 {
-		t.Error("not both cases were gone through")
+	if strings.Count(out, "=== ") != cases || strings.Contains(out, "NOT ") || strings.Count(out, "finds no difference") != cases {
+		t.Error("not all cases were gone through")
 	}
 }
 
-// hostDisk makes a disk that starts by itself, with A, and the guest that has B.
-func hostDisk(t *testing.T) (guest *vm.Guest, disk string) {
+// hostDisk makes a disk with A that starts by itself.
+func hostDisk(t *testing.T, guest *vm.Guest) string {
 	t.Helper()
-	builder := vm.Builder{Log: testLog{t}}
-	// The oldest release with a libostree that "pivot rollback" can use.
-	guest, err := builder.Guest(t.Context(), vm.GuestSpec{Suite: vm.Trixie, Overlay: withIgnition(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	disk = filepath.Join(t.TempDir(), "real.img")
+	disk := filepath.Join(t.TempDir(), "real.img")
 	if err := guest.Disk(t.Context(), disk, vm.DiskSpec{
 		Layout: vm.Layout{SeparateBoot: true},
 		// What GRUB makes of the variable is Ignition's. Reports of its own would power the guest off.
@@ -70,7 +102,7 @@ func hostDisk(t *testing.T) (guest *vm.Guest, disk string) {
 	if err := vm.InstallGRUB(t.Context(), disk, vm.StateRoot+firstBootStamp); err != nil {
 		t.Fatal(err)
 	}
-	return guest, disk
+	return disk
 }
 
 // ociLayout writes B as an OCI layout, with one image.
@@ -173,6 +205,6 @@ After=local-fs.target
 Before=sysinit.target
 [Service]
 Type=oneshot
-ExecStart=/bin/rm ` + firstBootStamp + `
+ExecStart=/bin/rm -f ` + firstBootStamp + `
 `
 )

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"machine-pivot/internal/pinning"
@@ -61,33 +59,14 @@ func (s settings) try(ctx context.Context, dir string, c hostCase, access []vm.T
 	if err != nil {
 		return false, err
 	}
-	return s.boots(ctx, dir, machine, c.want)
-}
-
-// machine is one with a copy of the disk image, and with the Ignition config.
-func (s settings) machine(ctx context.Context, dir, url string, config []byte) (*vm.Installed, error) {
-	text, err := pointer(url, config)
-	if err != nil {
-		return nil, err
-	}
-	file, disk := filepath.Join(dir, "pointer.ign"), filepath.Join(dir, "disk")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return nil, err
-	}
-	if out, err := exec.CommandContext(ctx, "cp", "--reflink=auto", "--sparse=always", s.image, disk).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("cannot copy the disk image: %w\n%s", err, out)
-	}
-	return &vm.Installed{
-		Disk: disk, MemoryMiB: s.memoryMiB, Log: s.console,
-		Extra: append([]string{"-fw_cfg", "name=opt/com.coreos/config,file=" + file}, s.qemu...),
-	}, nil
+	return s.boots(ctx, reportIn(dir), machine, c.want)
 }
 
 // boots powers the machine on three times: it pivots, it has arrived and goes back, and
 // it is back.
-func (s settings) boots(ctx context.Context, dir string, m *vm.Installed, want lab.Want) (bool, error) {
+func (s settings) boots(ctx context.Context, said string, m machine, want lab.Want) (bool, error) {
 	claims := claims{to: s.stdout}
-	first, reported, err := boot(ctx, dir, m)
+	first, reported, err := boot(ctx, said, m, vm.BootOptions{ExtraArgs: []string{"ignition.firstboot"}})
 	if err != nil {
 		return false, err
 	}
@@ -95,7 +74,7 @@ func (s settings) boots(ctx context.Context, dir string, m *vm.Installed, want l
 	if claims.failed {
 		return false, explain(s, reported, first)
 	}
-	second, arrived, err := boot(ctx, dir, m)
+	second, arrived, err := boot(ctx, said, m, vm.BootOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -104,7 +83,7 @@ func (s settings) boots(ctx context.Context, dir string, m *vm.Installed, want l
 	if claims.failed {
 		return false, explain(s, arrived, second)
 	}
-	third, back, err := boot(ctx, dir, m)
+	third, back, err := boot(ctx, said, m, vm.BootOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -116,13 +95,9 @@ func (s settings) boots(ctx context.Context, dir string, m *vm.Installed, want l
 	return true, nil
 }
 
-// boot powers the machine on once, and reads what it says.
-func boot(ctx context.Context, dir string, m *vm.Installed) (*vm.BootResult, report, error) {
-	said := filepath.Join(dir, "report")
-	once := *m
-	// The second: messages of the kernel and of others go to the first.
-	once.Extra = append([]string{"-serial", "file:" + said}, m.Extra...)
-	result, err := once.Boot(ctx, vm.BootOptions{})
+// boot powers the machine on once, and reads what it said.
+func boot(ctx context.Context, said string, m machine, o vm.BootOptions) (*vm.BootResult, report, error) {
+	result, err := m.Boot(ctx, o)
 	if err != nil {
 		console, keepErr := result.Keep()
 		return result, nil, errors.Join(fmt.Errorf("%w; its console is in %s", err, console), keepErr)

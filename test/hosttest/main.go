@@ -1,7 +1,7 @@
 // Command hosttest runs first boots of pivot on a real system: a disk image with a boot
-// loader, ostree and Ignition, as Fedora CoreOS and RHCOS are given out. It knows nothing
-// of what is in the image: Ignition brings it pivot, a MachineConfig, and a unit that
-// says on the second serial port what each boot came to. "make test-host" runs it;
+// loader, ostree and Ignition, as Fedora CoreOS and RHCOS are given out, or a directory
+// with the files of one. It knows nothing of what is in it: Ignition brings it pivot, a
+// MachineConfig, and a unit that says on the second serial port what each boot came to. "make test-host" runs it;
 // docs/testing.md says how.
 package main
 
@@ -32,11 +32,12 @@ func main() {
 
 // settings are what a run is told.
 type settings struct {
-	image, osImage string // of the machine's disk, and what to pivot to
+	image, osImage string // the system (a disk or a directory), and what to pivot to
 	programs       string // the directory of pivot and pivotctl
 	version        string // of the Ignition specification
 	memoryMiB      int
 	qemu           []string  // further arguments
+	kargs          []string  // further kernel arguments of a system in a directory
 	stdout         io.Writer // what holds and what does not
 	console        io.Writer // the machine's console; nil: nobody looks at it
 }
@@ -45,12 +46,13 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	s := settings{stdout: stdout}
 	flags := flag.NewFlagSet("hosttest", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&s.image, "image", "", "the disk image of the system, qcow2 or raw; it is copied, not changed")
+	flags.StringVar(&s.image, "image", "", "the system: its disk image, qcow2 or raw, or a directory with all of its files; it is copied, not changed")
 	flags.StringVar(&s.osImage, "os-image", "", "the OS image to pivot to, as skopeo names it (docker://HOST/NAME:TAG, oci:DIR:TAG); \"\": only what needs none")
 	flags.StringVar(&s.programs, "programs", "bin", "the directory of pivot and pivotctl")
 	flags.StringVar(&s.version, "ignition", "3.2.0", "the version of the Ignition specification that the system understands")
 	flags.IntVar(&s.memoryMiB, "memory", 3072, "the machine's memory in MiB")
 	qemu := flags.String("qemu", "", "further arguments for QEMU, such as \"-bios /usr/share/ovmf/OVMF.fd\" for a system that starts by UEFI only")
+	kargs := flags.String("kargs", "", "further kernel arguments of a system in a directory")
 	console := flags.Bool("console", false, "show the machine's console")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -58,7 +60,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if flags.NArg() > 0 || s.image == "" {
 		return errors.New("wrong arguments: -image is needed, and -help lists the others")
 	}
-	s.qemu = strings.Fields(*qemu)
+	s.qemu, s.kargs = strings.Fields(*qemu), strings.Fields(*kargs)
 	if *console {
 		s.console = stderr
 	}

@@ -21,7 +21,7 @@ type Installed struct {
 }
 
 // Boot powers the machine on, as Machine.Boot does. Of the options those that are about
-// boot entries and recordings have no meaning here.
+// boot entries, kernel arguments and recordings have no meaning here.
 func (m *Installed) Boot(ctx context.Context, o BootOptions) (_ *BootResult, err error) {
 	result := &BootResult{}
 	format, err := diskFormat(m.Disk)

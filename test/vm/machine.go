@@ -15,10 +15,11 @@ import (
 // Machine is a virtual machine with one disk. It sees this machine's 127.0.0.1
 // as 10.0.2.2.
 type Machine struct {
-	Disk  string
-	Log   io.Writer // gets the serial console, line by line; may be nil
-	Accel string    // QEMU's -accel; "": the first boot finds out what works here
-	Extra []string  // further arguments for QEMU
+	Disk      string
+	MemoryMiB int       // 0: 1024
+	Log       io.Writer // gets the serial console, line by line; may be nil
+	Accel     string    // QEMU's -accel; "": the first boot finds out what works here
+	Extra     []string  // further arguments for QEMU
 }
 
 // BootOptions say how a machine is powered on.
@@ -104,7 +105,7 @@ func (m *Machine) power(ctx context.Context, kernel, initramfs string, o BootOpt
 		return err
 	}
 	q := qemu{
-		accel: m.Accel, disk: m.Disk, kernel: kernel, initramfs: initramfs, extra: m.Extra, writeLog: writeLog,
+		accel: m.Accel, disk: m.Disk, kernel: kernel, initramfs: initramfs, memoryMiB: m.MemoryMiB, extra: m.Extra, writeLog: writeLog,
 		limits:  o.Limits.orDefault(),
 		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
 	}

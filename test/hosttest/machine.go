@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"machine-pivot/test/vm"
+)
+
+// machine is what the system runs on.
+type machine interface {
+	Boot(ctx context.Context, o vm.BootOptions) (*vm.BootResult, error)
+}
+
+// reportIn is the file in a machine's directory that gets what its second serial port says.
+func reportIn(dir string) string { return filepath.Join(dir, "report") }
+
+// machine is one with the system on a disk in dir, and with the Ignition config.
+func (s settings) machine(ctx context.Context, dir, url string, config []byte) (machine, error) {
+	text, err := pointer(url, config)
+	if err != nil {
+		return nil, err
+	}
+	file, disk := filepath.Join(dir, "pointer.ign"), filepath.Join(dir, "disk")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	extra := append([]string{
+		// The second: messages of the kernel and of others go to the first.
+		"-serial", "file:" + reportIn(dir),
+		"-fw_cfg", "name=opt/com.coreos/config,file=" + file,
+	}, s.qemu...)
+	if info, err := os.Stat(s.image); err == nil && info.IsDir() {
+		return &vm.Machine{Disk: disk, MemoryMiB: s.memoryMiB, Log: s.console, Extra: extra}, s.diskOf(ctx, dir, disk)
+	}
+	if out, err := exec.CommandContext(ctx, "cp", "--reflink=auto", "--sparse=always", s.image, disk).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("cannot copy the disk image: %w\n%s", err, out)
+	}
+	return &vm.Installed{Disk: disk, MemoryMiB: s.memoryMiB, Log: s.console, Extra: extra}, nil
+}
+
+// treeDiskMiB is room for a system as large as any, twice, and the image between. The disk
+// is sparse.
+const treeDiskMiB = 24 << 10
+
+// diskOf makes a disk with the system of a directory, as an installer does: deployed by
+// ostree, with a boot partition, on its first boot. The harness is its boot loader.
+func (s settings) diskOf(ctx context.Context, dir, disk string) error {
+	layout := vm.Layout{SeparateBoot: true}
+	if missing := layout.Missing(); len(missing) > 0 {
+		return fmt.Errorf("cannot make a disk of %s: lacking %v", s.image, missing)
+	}
+	system, err := vm.SystemTree(ctx, s.image, filepath.Join(dir, "repo"))
+	if err != nil {
+		return err
+	}
+	return system.Disk(ctx, disk, vm.DiskSpec{
+		Layout: layout, SizeMiB: treeDiskMiB,
+		KernelArgs: append([]string{"ignition.platform.id=qemu"}, s.kargs...),
+		RepoConfig: []string{"sysroot.readonly=true"},
+		// So systemd knows the first boot, on which units are enabled by presets.
+		Files: []vm.TreeFile{{Path: "/etc/machine-id", Mode: 0o444, Content: []byte("uninitialized\n")}},
+	})
+}
