@@ -53,7 +53,7 @@ func (s settings) diskOf(ctx context.Context, dir, disk string) error {
 	if missing := layout.Missing(); len(missing) > 0 {
 		return fmt.Errorf("cannot make a disk of %s: lacking %v", s.image, missing)
 	}
-	system, err := vm.SystemTree(ctx, s.image, filepath.Join(dir, "repo"))
+	system, err := vm.SystemTree(ctx, s.image, dir)
 	if err != nil {
 		return err
 	}

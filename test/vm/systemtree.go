@@ -2,7 +2,10 @@ package vm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -10,26 +13,46 @@ import (
 // SystemTree makes a guest of a directory with a whole system, as "ostree checkout" or the
 // unpacked file system of a container gives it. It is A; there is no B. Nothing is added to
 // it: its kernel and its initramfs are those in /usr/lib/modules, where ostree wants them.
-// dir becomes the directory of the repository.
+// dir is a directory for what the guest is made of.
 func SystemTree(ctx context.Context, tree, dir string) (*Guest, error) {
-	for _, file := range []string{"vmlinuz", "initramfs.img"} {
-		found, err := filepath.Glob(filepath.Join(tree, "usr/lib/modules/*", file))
-		if err == nil && len(found) != 1 {
-			err = fmt.Errorf("it has %d files usr/lib/modules/VERSION/%s, and ostree boots a system with just one", len(found), file)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot make a guest of %s: %w", tree, err)
-		}
-	}
-	if missing := lackingPrivilege(); len(missing) > 0 {
-		return nil, fmt.Errorf("cannot make a guest of %s: lacking %s", tree, strings.Join(missing, ", "))
-	}
-	if _, err := run(ctx, "ostree", "init", "--repo="+dir, "--mode=bare"); err != nil {
-		return nil, err
-	}
-	commit, err := run(ctx, "ostree", "commit", "--repo="+dir, "--branch=os/a", "--disable-fsync", "--tree=dir="+tree)
+	commit, err := commitTree(ctx, tree, dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a guest of %s: %w", tree, err)
 	}
-	return &Guest{CommitA: strings.TrimSpace(string(commit)), repoA: dir}, nil
+	return &Guest{CommitA: commit, repoA: filepath.Join(dir, "repo")}, nil
+}
+
+func commitTree(ctx context.Context, tree, dir string) (commit string, err error) {
+	for _, file := range []string{"vmlinuz", "initramfs.img"} {
+		found, err := filepath.Glob(filepath.Join(tree, "usr/lib/modules/*", file))
+		if err != nil {
+			return "", err
+		}
+		if len(found) != 1 {
+			return "", fmt.Errorf("it has %d files usr/lib/modules/VERSION/%s, and ostree boots a system with just one", len(found), file)
+		}
+	}
+	if missing := lackingPrivilege(); len(missing) > 0 {
+		return "", fmt.Errorf("lacking %s", strings.Join(missing, ", "))
+	}
+	if _, err := os.Lstat(filepath.Join(tree, "usr/etc")); errors.Is(err, fs.ErrNotExist) {
+		if tree, err = withDefaults(ctx, tree, filepath.Join(dir, "tree")); err != nil {
+			return "", err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(tree)) }()
+	}
+	repo := "--repo=" + filepath.Join(dir, "repo")
+	if _, err := run(ctx, "ostree", "init", repo, "--mode=bare"); err != nil {
+		return "", err
+	}
+	out, err := run(ctx, "ostree", "commit", repo, "--branch=os/a", "--disable-fsync", "--tree=dir="+tree)
+	return strings.TrimSpace(string(out)), err
+}
+
+// withDefaults is a copy of a tree whose /etc is where a deployment has its defaults.
+func withDefaults(ctx context.Context, tree, to string) (string, error) {
+	if _, err := run(ctx, "cp", "-a", "--reflink=auto", tree, to); err != nil {
+		return "", err
+	}
+	return to, os.Rename(filepath.Join(to, "etc"), filepath.Join(to, "usr/etc"))
 }
