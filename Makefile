@@ -57,7 +57,7 @@ GOTEST = go test -json -vet=off -count 1
 
 # What "make nightly" runs in place of "make test": the one place that says so. docs/testing.md
 # has each case under the one of the two that runs it.
-NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible)$$
+NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestDay2|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible)$$
 
 test: deps check
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary

@@ -66,7 +66,7 @@ func (s settings) try(ctx context.Context, dir string, c hostCase, access []vm.T
 // it is back.
 func (s settings) boots(ctx context.Context, said string, m machine, want lab.Want) (bool, error) {
 	claims := claims{to: s.stdout}
-	first, reported, err := boot(ctx, said, m, vm.BootOptions{ExtraArgs: []string{"ignition.firstboot"}})
+	first, reported, err := boot(ctx, said, m, vm.BootOptions{ExtraArgs: []string{"ignition.firstboot", "rd.neednet=1"}})
 	if err != nil {
 		return false, err
 	}
