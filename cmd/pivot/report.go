@@ -205,32 +205,3 @@ func printSteps(w io.Writer, steps []pivot.Duration) {
 		fmt.Fprintf(w, "%-9s%-10s %7.1f s\n", "", p.Name, p.Seconds)
 	}
 }
-
-func verifyCommand() *cobra.Command {
-	var flags hostFlags
-	cmd := &cobra.Command{
-		Use:     "verify",
-		Short:   "Compare the booted system with what was asked for; a line for each difference",
-		Example: "  pivot verify",
-		Args:    cli.Usage(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			machine, err := flags.machine(cmd)
-			if err != nil {
-				return err
-			}
-			differences, err := machine.Verify(cmd.Context())
-			if err != nil {
-				return err
-			}
-			for _, d := range differences {
-				fmt.Fprintln(cmd.OutOrStdout(), printable.Line(d))
-			}
-			if len(differences) > 0 {
-				return cli.ExitStatus(fault.BadInput.ExitStatus())
-			}
-			return nil
-		},
-	}
-	flags.addRoot(cmd)
-	return cmd
-}

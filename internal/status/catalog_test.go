@@ -16,8 +16,20 @@ import (
 
 const catalog = "../../systemd-units/pivot.catalog"
 
-// messages is an event of each kind that has a MESSAGE_ID, with all that is known then.
-func messages() []pivot.Event {
+// messages are those that have a MESSAGE_ID, with all that is known then.
+func messages(t *testing.T) []sent {
+	t.Helper()
+	var all []sent
+	for _, e := range events() {
+		got, _ := emit(t, e)
+		all = append(all, got[0])
+	}
+	drifted, _ := tell(t, []string{"x"}, nil)
+	return append(all, drifted...)
+}
+
+// events is one of each kind that has such a message.
+func events() []pivot.Event {
 	failure := fault.New(fault.Unavailable, "x").WithHint("y")
 	record := pivot.Record{Attempt: 1, Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os:1"}}}
 	events := []pivot.Event{
@@ -53,16 +65,15 @@ func TestCatalog(t *testing.T) {
 		}
 		entries[id] = rest
 	}
-	for _, e := range messages() {
-		got, _ := emit(t, e)
-		id := got[0].fields["MESSAGE_ID"]
+	for _, m := range messages(t) {
+		id := m.fields["MESSAGE_ID"]
 		entry, ok := entries[id]
 		if !ok {
-			t.Errorf("nothing explains %s, %q", id, got[0].message)
+			t.Errorf("nothing explains %s, %q", id, m.message)
 		}
 		for _, name := range regexp.MustCompile(`@([A-Z_]+)@`).FindAllStringSubmatch(entry, -1) {
-			if got[0].fields[name[1]] == "" {
-				t.Errorf("%s is explained by %s, which its message %q does not have", id, name[1], got[0].message)
+			if m.fields[name[1]] == "" {
+				t.Errorf("%s is explained by %s, which its message %q does not have", id, name[1], m.message)
 			}
 		}
 		delete(entries, id)
@@ -89,9 +100,8 @@ func TestCatalogCompiles(t *testing.T) {
 	if out, err := exec.Command("journalctl", "--root="+root, "--update-catalog").CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("journalctl --update-catalog: %v\n%s", err, out)
 	}
-	for _, e := range messages() {
-		got, _ := emit(t, e)
-		id := got[0].fields["MESSAGE_ID"]
+	for _, m := range messages(t) {
+		id := m.fields["MESSAGE_ID"]
 		out, err := exec.Command("journalctl", "--root="+root, "--dump-catalog", id).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "Subject: ") {
 			t.Errorf("journalctl --dump-catalog %s: %v\n%s", id, err, out)

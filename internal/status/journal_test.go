@@ -103,6 +103,16 @@ func TestMessageIDs(t *testing.T) {
 		}
 		delete(table, ids[0])
 	}
+	drifted, _ := tell(t, []string{"x"}, nil)
+	for i, says := range []string{
+		"a machine that is watched has come to differ from what was asked for, by `PIVOT_DIFFERENCES` differences", "it no longer differs",
+	} {
+		id := drifted[i].fields["MESSAGE_ID"]
+		if table[id] != says {
+			t.Errorf("%q is sent with %q", says, id)
+		}
+		delete(table, id)
+	}
 	if len(table) > 0 {
 		t.Errorf("documented but never sent: %v", table)
 	}

@@ -37,6 +37,7 @@ var importTable = map[string]rule{
 	// Values: no package of ours beyond values, and nothing of the world.
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
 	"api":              {never: slices.Concat(processes, commandLine, world)},
+	"watch":            {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"retry":            {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"printable":        {never: slices.Concat(processes, commandLine, world)},
 	"problem":          {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},

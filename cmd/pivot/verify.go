@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/printable"
+	"machine-pivot/internal/status"
+)
+
+// lookEvery is how often a machine that is watched is looked at where no file changes.
+const lookEvery = 5 * time.Minute
+
+func verifyCommand() *cobra.Command {
+	var flags hostFlags
+	var watch, untilDrift bool
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Compare the booted system with what was asked for; a line for each difference",
+		Long: "Compare the booted system with what was asked for; a line for each difference, and the exit status 65.\n" +
+			"With --watch the comparison is made again as soon as something happens to a file that counts, and every\n" +
+			"five minutes; what comes to differ is logged. It ends when it is told to (SIGTERM), with the last differences.",
+		Example: "  pivot verify\n  pivot verify --watch --until-drift",
+		Args:    cli.Usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if untilDrift && !watch {
+				return fault.New(fault.Usage, "--until-drift is for --watch")
+			}
+			machine, err := flags.machine(cmd)
+			if err != nil {
+				return err
+			}
+			look := machine.Verify
+			if watch {
+				look = flags.watch(cmd, machine, untilDrift).Run
+			}
+			differences, err := look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, d := range differences {
+				fmt.Fprintln(cmd.OutOrStdout(), printable.Line(d))
+			}
+			if len(differences) > 0 {
+				return cli.ExitStatus(fault.BadInput.ExitStatus())
+			}
+			return nil
+		},
+	}
+	flags.addRoot(cmd)
+	cmd.Flags().BoolVar(&watch, "watch", false, "compare again whenever something happens, and log what comes to differ")
+	cmd.Flags().BoolVar(&untilDrift, "until-drift", false, "with --watch: end as soon as something differs")
+	return cmd
+}
+
+// watch is what watches the machine, and logs.
+func (f *hostFlags) watch(cmd *cobra.Command, machine firstboot.Machine, untilDrift bool) *firstboot.Watch {
+	log, _ := f.logTo(cmd.ErrOrStderr())
+	drift := status.Drift{Log: log, Notify: notify, Now: time.Now}
+	if settings, err := machine.Host.Settings(); err == nil && settings.Metrics != "" {
+		drift.Metrics = machine.Host.Path(strings.TrimSuffix(settings.Metrics, ".prom") + "-drift.prom")
+	}
+	return &firstboot.Watch{Machine: machine, Every: lookEvery, UntilDrift: untilDrift, Tell: drift.Tell}
+}

@@ -1,0 +1,58 @@
+package status_test
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coreos/go-systemd/v22/journal"
+
+	"machine-pivot/internal/status"
+)
+
+// tell tells what looks have found, on a scratch host. It returns what the journal got, and
+// what the last look left as metrics.
+func tell(t *testing.T, looks ...[]string) (got []sent, metrics map[string]float64) {
+	t.Helper()
+	log := status.NewLog(&bytes.Buffer{}, func(message string, p journal.Priority, fields map[string]string) error {
+		got = append(got, sent{message, p, fields})
+		return nil
+	})
+	d := status.Drift{Log: log, Notify: func(string) {}, Now: newClock().Now, Metrics: filepath.Join(t.TempDir(), "collector/pivot-drift.prom")}
+	for _, differences := range looks {
+		d.Tell(differences)
+	}
+	data, err := os.ReadFile(d.Metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got, samples(t, data)
+}
+
+// TestDrift (P66): one entry when the machine comes to differ, to differ otherwise, and to be
+// what was asked for again; none while nothing changes. The metrics tell of each look.
+func TestDrift(t *testing.T) {
+	got, metrics := tell(t, nil, nil, []string{"file /etc/x: differs"}, []string{"file /etc/x: differs"}, []string{"file /etc/x: differs", "y"}, nil, nil)
+	var said []string
+	for _, m := range got {
+		said = append(said, m.message+" "+m.fields["PIVOT_DIFFERENCES"])
+	}
+	want := []string{
+		"warning: the machine has come to differ: file /etc/x: differs 1",
+		"warning: the machine has come to differ: file /etc/x: differs; y 2",
+		"the machine is what was asked for again 0",
+	}
+	if strings.Join(said, "\n") != strings.Join(want, "\n") {
+		t.Errorf("said\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
+	}
+	at := float64(newClock().Now().Unix())
+	if want := map[string]float64{"pivot_differences": 0, "pivot_compared_timestamp_seconds": at}; !maps.Equal(metrics, want) {
+		t.Errorf("metrics %v, want %v", metrics, want)
+	}
+	if _, metrics := tell(t, []string{"x", "y"}); metrics["pivot_differences"] != 2 {
+		t.Errorf("metrics %v", metrics)
+	}
+}
