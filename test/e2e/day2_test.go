@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"machine-pivot/test/lab"
@@ -33,19 +32,11 @@ func TestDay2(t *testing.T) {
 		Files: map[string]string{"/etc/day2/file": "two\n"},
 		Units: []lab.Unit{{Name: "day2-two.service", Enabled: true, Contents: day2Unit}},
 	}
-	files := []vm.TreeFile{{Path: "/var/lib/day2/says", Mode: 0o755, Content: []byte(day2Says)}}
-	for _, c := range []lab.Config{one, two} {
-		config, err := c.JSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, vm.TreeFile{Path: "/var/lib/day2/" + c.Name + ".json", Mode: 0o600, Content: config})
-	}
-	// What a boot does is said by its kernel command line, as nobody is there to type it.
-	for word, command := range map[string]string{
-		"to-one": "pivot apply -r /var/lib/day2/one.json", "to-two": "pivot apply -r /var/lib/day2/two.json", "back": "pivot rollback -r", "nothing": "true",
-	} {
-		files = append(files, lab.Typed("day2-"+word, "/var/lib/day2/says; "+command, "KernelCommandLine=typed."+word)...)
+	files, err := lab.Day2(day2Says, map[string]string{
+		"to-one": "pivot apply -r one.json", "to-two": "pivot apply -r two.json", "back": "pivot rollback -r", "nothing": "true",
+	}, one, two)
+	if err != nil {
+		t.Fatal(err)
 	}
 	m, err := l.MachineByHand(t.Context(), diskName(t), "true", files, testLog{t})
 	if err != nil {
@@ -55,11 +46,11 @@ func TestDay2(t *testing.T) {
 	// if something is typed.
 	step := func(typed string, want map[string]string) {
 		t.Helper()
-		b := boot(t, m, vm.BootOptions{ExtraArgs: []string{"typed." + typed}})
+		b := boot(t, m, lab.TypedOn(typed))
 		if wanted := map[bool]vm.Reason{true: vm.PoweredOff, false: vm.Rebooted}[typed == "nothing"]; b.Exit != wanted {
 			t.Fatalf("typed %s: the machine %s", typed, b.Exit)
 		}
-		if said := day2Said(b); !maps.Equal(said, want) {
+		if said := lab.Day2Said(b); !maps.Equal(said, want) {
 			t.Fatalf("typed %s: the machine says\n%v\nwant\n%v", typed, said, want)
 		}
 	}
@@ -85,26 +76,11 @@ func with(m map[string]string, pairs ...string) map[string]string {
 
 const day2Unit = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
 
-// day2Says are lines "@@day2 KEY VALUE" on the console: what the machine is, and at last
-// what is not as its MachineConfig says.
-const day2Says = `#!/bin/sh
-say() { echo "@@day2 $*" >/dev/console; }
-. /etc/os-release; say version $VERSION_ID
+// day2Says says what the machine is.
+const day2Says = `. /etc/os-release; say version $VERSION_ID
 for f in file gone; do say $f $(cat /etc/day2/$f 2>/dev/null); done
 say default $(cat /etc/day2.default)
 for u in one two; do say $u $(systemctl is-active day2-$u.service); done
 say karg $(tr " " "\n" </proc/cmdline | grep ^day2)
 say record $(grep -so "\"name\": *\"[a-z]*\"" /etc/pivot/machineconfig.json | cut -d"\"" -f4)
 `
-
-// day2Said is what a machine says so.
-func day2Said(b *vm.BootResult) map[string]string {
-	said := map[string]string{}
-	for _, line := range b.Serial {
-		if _, text, found := strings.Cut(line.Text, "@@day2 "); found {
-			key, value, _ := strings.Cut(strings.TrimSpace(text), " ")
-			said[key] = value
-		}
-	}
-	return said
-}

@@ -65,13 +65,13 @@ func (s settings) try(ctx context.Context, dir string, c hostCase, access []vm.T
 // boots powers the machine on three times: it pivots, it has arrived and goes back, and
 // it is back.
 func (s settings) boots(ctx context.Context, said string, m machine, want lab.Want) (bool, error) {
-	claims := claims{to: s.stdout}
+	claims := claims{lab.Claims{To: s.stdout}}
 	first, reported, err := boot(ctx, said, m, vm.BootOptions{ExtraArgs: []string{"ignition.firstboot", "rd.neednet=1"}})
 	if err != nil {
 		return false, err
 	}
-	claims.add(first.Exit == vm.Rebooted && reported == nil, "power-on 1: it %s after %.0f s, without a report", first.Exit, first.Duration.Seconds())
-	if claims.failed {
+	claims.Add(first.Exit == vm.Rebooted && reported == nil, "power-on 1: it %s after %.0f s, without a report", first.Exit, first.Duration.Seconds())
+	if claims.Failed > 0 {
 		return false, explain(s, reported, first)
 	}
 	second, arrived, err := boot(ctx, said, m, vm.BootOptions{})
@@ -79,8 +79,8 @@ func (s settings) boots(ctx context.Context, said string, m machine, want lab.Wa
 		return false, err
 	}
 	claims.arrived(arrived, want)
-	claims.add(arrived != nil && second.Exit == vm.Rebooted, "power-on 2: pivot rollback -r: it %s after %.0f s %s", second.Exit, second.Duration.Seconds(), arrived["rollback"])
-	if claims.failed {
+	claims.Add(arrived != nil && second.Exit == vm.Rebooted, "power-on 2: pivot rollback -r: it %s after %.0f s %s", second.Exit, second.Duration.Seconds(), arrived["rollback"])
+	if claims.Failed > 0 {
 		return false, explain(s, arrived, second)
 	}
 	third, back, err := boot(ctx, said, m, vm.BootOptions{})
@@ -88,8 +88,8 @@ func (s settings) boots(ctx context.Context, said string, m machine, want lab.Wa
 		return false, err
 	}
 	claims.back(back, arrived, want)
-	claims.add(third.Exit == vm.PoweredOff, "power-on 3: no further reboot: it %s after %.0f s", third.Exit, third.Duration.Seconds())
-	if claims.failed {
+	claims.Add(third.Exit == vm.PoweredOff, "power-on 3: no further reboot: it %s after %.0f s", third.Exit, third.Duration.Seconds())
+	if claims.Failed > 0 {
 		return false, explain(s, back, third)
 	}
 	return true, nil

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"machine-pivot/test/lab"
+	"machine-pivot/test/vm"
+)
+
+// The second act goes on with the machine of the first one: MachineConfigs for a machine
+// that runs. One changes a file for which nothing has to reboot, one changes all else, and
+// at last somebody goes back.
+
+// What the MachineConfigs of the second act ask for.
+const (
+	greeting = "/etc/demo/greeting"
+	argument = "demo.day2"
+	newUnit  = "demo-new.service"
+)
+
+// service reads the file at its start and when it is reloaded, and keeps what it has read
+// in /run, with its process.
+const service = `[Service]
+ExecStart=/bin/sh -c 'trap read_it HUP; read_it() { echo "$$$$ read $$(cat ` + greeting + `)" >/run/demo; }; read_it; while :; do sleep 0.2; done'
+ExecReload=/bin/kill -HUP $MAINPID
+[Install]
+WantedBy=multi-user.target
+`
+
+// rules say that a change of the file needs a reload only.
+const rules = `files:
+- path: /etc/demo
+  actions: [{type: Reload, reload: {serviceName: demo.service}}]
+`
+
+const says = `say image $(cat /usr/share/openshift/metadata)
+say file $(cat ` + greeting + ` 2>/dev/null)
+say service $(cat /run/demo)
+say process $(systemctl show -P MainPID demo.service)
+say unit $(systemctl is-active ` + newUnit + `)
+say argument $(grep -o ` + argument + ` /proc/cmdline)
+say verify $(pivot verify >/dev/null && echo same || echo differs)
+`
+
+// dayTwoFiles are what the machine has for the second act. first is what the first act's
+// MachineConfig asks for, image another one that the machine can go to.
+func dayTwoFiles(first lab.Want, image string) ([]vm.TreeFile, error) {
+	live := lab.Config{Name: "live", Image: first.Image, Kargs: first.Kargs, Files: map[string]string{greeting: "hello"}}
+	whole := lab.Config{
+		Name: "whole", Image: image, Kargs: append([]string{argument}, first.Kargs...),
+		Units: []lab.Unit{{Name: newUnit, Enabled: true, Contents: "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}},
+	}
+	files, err := lab.Day2(says, map[string]string{
+		// What it says after the change without a reboot comes last, and counts.
+		"whole": "pivot apply live.json; ./says; pivot apply -r whole.json", "back": "pivot rollback -r", "nothing": "true",
+	}, live, whole)
+	const units = "/etc/systemd/system/"
+	return append(files,
+		vm.TreeFile{Path: "/etc/pivot/disruption.yaml", Mode: 0o644, Content: []byte(rules)},
+		vm.TreeFile{Path: units + "demo.service", Mode: 0o644, Content: []byte(service)},
+		vm.TreeFile{Path: units + "multi-user.target.wants/demo.service", Symlink: "../demo.service"},
+	), err
+}
+
+// dayTwo goes through the second act.
+func dayTwo(ctx context.Context, w io.Writer, machine *vm.Machine) error {
+	claims := lab.Claims{To: w}
+	var before map[string]string
+	for _, step := range []struct {
+		title, typed string
+		end          vm.Reason
+		claim        func(said map[string]string)
+	}{
+		{"day 2: pivot apply changes a file while the machine runs; and another MachineConfig changes image, argument, unit and file", "whole", vm.Rebooted,
+			func(said map[string]string) {
+				before = said
+				claims.Add(said["file"] == "hello", "a file is there, without a reboot: %s", greeting)
+				claims.Add(strings.HasSuffix(said["service"], " read hello"), "the service that reads it was reloaded")
+				claims.Add(said["process"] != "" && said["service"] == said["process"]+" read hello", "it is the same process, %s", said["process"])
+			}},
+		{"after one reboot: all of the other MachineConfig; then pivot rollback", "back", vm.Rebooted,
+			func(said map[string]string) {
+				claims.Add(said["image"] == "2" && before["image"] == "1", "the next version of the image is booted")
+				claims.Add(said["argument"] == argument && before["argument"] == "", "kernel argument %s", argument)
+				claims.Add(said["unit"] == "active" && before["unit"] == "inactive", "%s is enabled, and runs", newUnit)
+				claims.Add(said["file"] == "", "%s, which it does not name, is gone", greeting)
+				claims.Add(said["verify"] == "same", "pivot verify finds no difference")
+			}},
+		{"after one reboot more: the system from before, with what it had", "nothing", vm.PoweredOff,
+			func(said map[string]string) {
+				for _, key := range []string{"image", "argument", "unit", "file"} {
+					claims.Add(said[key] == before[key], "%s as before: %s", key, said[key])
+				}
+			}},
+	} {
+		heading(w, step.title)
+		boot, _, err := live(ctx, w, machine, lab.TypedOn(step.typed))
+		if err != nil {
+			return err
+		}
+		claims.Add(boot.Exit == step.end, "the machine %s after %.0f s", boot.Exit, boot.Duration.Seconds())
+		step.claim(lab.Day2Said(boot))
+	}
+	return claims.Err()
+}
