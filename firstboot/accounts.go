@@ -3,6 +3,7 @@ package firstboot
 import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
@@ -27,4 +28,21 @@ func (m imageKargs) Accounts(plan pivot.Plan) (hostfiles.Accounts, error) {
 		return hostfiles.Accounts{}, err
 	}
 	return host.NextAccounts(booted, func(name string) ([]byte, error) { return repo.ReadFile(c, name) })
+}
+
+// Units implements pivot.Content.
+func (m imageKargs) Units(plan pivot.Plan, commit string) (enable.Resolved, error) {
+	c, err := ostree.ParseChecksum(commit)
+	if err != nil {
+		return enable.Resolved{}, err
+	}
+	repo, err := m.Host.ReadRepo()
+	if err != nil {
+		return enable.Resolved{}, err
+	}
+	booted, err := m.Host.Sysroot().Booted()
+	if err != nil {
+		return enable.Resolved{}, err
+	}
+	return host.NextUnits(booted, repo, c, plan.To())
 }

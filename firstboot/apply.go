@@ -116,7 +116,7 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 		return ask, err
 	}
 	ask.ByHand = true
-	removed, err := a.removed(ctx, old.Entries, desired.Entries)
+	removed, err := a.removed(ctx, old, desired.Entries)
 	if err != nil {
 		return ask, err
 	}
@@ -148,21 +148,28 @@ func (a *Apply) applied() (*encapsulated.Desired, error) {
 }
 
 // removed asks that what the machine's MachineConfig asked for, and the other does not,
-// is as the image has it. What somebody has changed since is theirs, and stays.
-func (a *Apply) removed(ctx context.Context, old, new []hostfiles.File) ([]hostfiles.File, error) {
+// is as the image has it: also the links of units, which go by what this system has of
+// these. Those that the other one needs go before that. What somebody has changed since is
+// theirs, and stays.
+func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, new []hostfiles.File) ([]hostfiles.File, error) {
 	asked := map[string]bool{}
 	for _, f := range new {
 		asked[f.Path] = true
 	}
-	gone := slices.DeleteFunc(slices.Clone(old), func(f hostfiles.File) bool { return asked[f.Path] || f.Kind == hostfiles.KindDefault })
-	target := pivot.Target{Entries: hostfiles.Entries(gone)}
-	state, err := a.Host.Observe(ctx, target)
+	had := pivot.Target{Entries: hostfiles.Entries(old.Entries), Units: old.Units}
+	state, err := a.Host.Observe(ctx, had)
 	if err != nil {
 		return nil, err
 	}
+	gone := slices.DeleteFunc(state.Etc.Of(had), func(e hostfiles.Entry) bool { return asked[e.Path] || e.Kind == hostfiles.KindDefault })
+	var paths []string
+	for _, e := range gone {
+		paths = append(paths, e.Path)
+	}
 	changed := map[string]bool{}
-	for _, change := range state.Etc.Changes(target.Entries) {
-		changed[change.Path] = change.Action == pivot.ChangeReplace
+	for _, change := range state.Etc.Changes(gone) {
+		// What nobody asked for, and is there again, is somebody's too.
+		changed[change.Path] = change.Action == pivot.ChangeReplace || change.Action == pivot.ChangeRemove
 	}
 	var removed []hostfiles.File
 	for _, f := range gone {
@@ -170,7 +177,7 @@ func (a *Apply) removed(ctx context.Context, old, new []hostfiles.File) ([]hostf
 		switch {
 		case changed[f.Path]:
 			stays = "somebody has changed it"
-		case f.Kind == hostfiles.KindDirectory && !a.emptied(f.Path, target.Paths()):
+		case f.Kind == hostfiles.KindDirectory && !a.emptied(f.Path, paths):
 			stays = "there is more in it"
 		}
 		if stays != "" {

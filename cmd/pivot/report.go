@@ -93,6 +93,12 @@ func printPlan(w io.Writer, p pivot.Plan) {
 			fmt.Fprintf(w, "  %s\n", printable.Line(e.What()))
 		}
 	}
+	if len(p.Units) > 0 {
+		fmt.Fprintln(w, "units")
+		for _, u := range p.Units {
+			fmt.Fprintf(w, "  %s\n", printable.Line(u.String()))
+		}
+	}
 	if len(p.Packages) > 0 {
 		fmt.Fprintln(w, "packages")
 		for _, c := range p.Packages {

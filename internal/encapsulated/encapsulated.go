@@ -12,6 +12,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/machineconfig/extensions"
 	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/machineconfig/spec"
@@ -45,6 +46,7 @@ type Desired struct {
 	Extensions      []string         // by their names in spec.extensions
 	ExtensionsImage string           // where their packages and those of kernels come from, as given; "" says nothing of it
 	Entries         []hostfiles.File // below /etc, by spec.config
+	Units           enable.Units     // enabled, disabled, unmasked, by spec.config
 
 	asked []byte // spec as JSON
 }
@@ -103,9 +105,9 @@ func judge(root document.Node, host Host) *Desired {
 		FIPS:            asked.Get("fips").Boolean(),
 		KernelType:      spec.KernelType(asked.Get("kernelType"), host.Architecture),
 		Extensions:      spec.Extensions(asked.Get("extensions")),
-		Entries:         etc(asked.Get("config"), host),
 		asked:           asked.JSON(),
 	}
+	d.Entries, d.Units = etc(asked.Get("config"), host)
 	if source := asked.Get("baseOSExtensionsContainerImage"); d.ownKernel() && len(d.Extensions) == 0 {
 		source.Text() // nothing is taken from it
 	} else {

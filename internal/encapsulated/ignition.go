@@ -8,27 +8,28 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 )
 
-// etc are the entries below /etc that an Ignition config asks for. An encapsulated file's
+// etc are the entries below /etc that an Ignition config asks for, and what it asks of units. An encapsulated file's
 // config is normally empty, since Ignition has done its part in the initramfs, and then
 // its version does not matter: servers write the one that was asked for.
-func etc(config document.Node, host Host) []hostfiles.File {
+func etc(config document.Node, host Host) ([]hostfiles.File, enable.Units) {
 	if !config.Object() || !wellFormed(config) || !hasContent(config) {
-		return nil
+		return nil, enable.Units{}
 	}
 	refuseOthers(config)
 	parsed, ok := parseIgnition(config)
 	if !ok {
-		return nil
+		return nil, enable.Units{}
 	}
-	all := entries.Of(config, parsed)
+	all, units := entries.Of(config, parsed)
 	checkPinning(config.Get("storage").Get("files"), parsed, all, host)
-	return all
+	return all, units
 }
 
 // checkPinning holds the files of CPU partitioning against each other and the machine.
