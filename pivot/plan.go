@@ -61,7 +61,7 @@ type ImageChange struct {
 // no change: the same digest under another name, arguments in another order, and,
 // unless the target's are literal, in another spelling.
 func Diff(state State, target Target) (Plan, error) {
-	plan, err := diff(state, target)
+	plan, err := planFor(state, target)
 	if wrong := state.Etc.Units.Err(); err == nil && wrong != nil && !plan.newSystem() {
 		return plan, fault.New(fault.BadInput, "cannot use the MachineConfig's units in this system: %w", wrong).WithHint(enable.Hint)
 	}
@@ -71,8 +71,8 @@ func Diff(state State, target Target) (Plan, error) {
 // newSystem reports whether the next boot has another /usr than the booted one.
 func (p Plan) newSystem() bool { return p.Image.Changed || len(p.Packages) > 0 }
 
-// diff is Diff also where a wish for a unit cannot come true.
-func diff(state State, target Target) (Plan, error) {
+// planFor is Diff also where a wish for a unit cannot come true.
+func planFor(state State, target Target) (Plan, error) {
 	result, err := target.Kargs.Apply(state.Booted.Options)
 	if err != nil {
 		return Plan{}, fault.New(fault.BadInput, "%w", err)
@@ -152,7 +152,7 @@ func notes(state State, target Target) []string {
 // none means the target is reached. Unlike Diff it also looks at the running
 // kernel's own command line, which a boot loader may have changed.
 func Prove(state State, target Target) []string {
-	plan, err := diff(state, target)
+	plan, err := planFor(state, target)
 	if err != nil {
 		return []string{err.Error()}
 	}

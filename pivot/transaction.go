@@ -149,7 +149,7 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	if err != nil {
 		return err
 	}
-	r.Kargs, r.Entries, r.Units = plan.Kargs.Final, entries, t.units(plan)
+	r.Kargs, r.Entries, r.Units = plan.Kargs.Final, entries, t.unitsOf(plan)
 	r.Packages, r.Repository = plan.target.Packages, t.repository(plan.target.Packages.Source)
 	return t.make(ctx, state.BootID, r)
 }
@@ -178,8 +178,8 @@ func (t *Transaction) repository(source Image) func(ctx context.Context, names [
 	}
 }
 
-// units are what a plan asks of units, as an engine asks for them.
-func (t *Transaction) units(plan Plan) func(commit string) (enable.Resolved, error) {
+// unitsOf are what a plan asks of units, as an engine asks for them.
+func (t *Transaction) unitsOf(plan Plan) func(commit string) (enable.Resolved, error) {
 	if plan.target.Units.IsZero() {
 		return nil
 	}

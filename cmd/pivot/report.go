@@ -155,6 +155,9 @@ func printStatus(w io.Writer, s status.Status) {
 	for _, note := range s.Notes {
 		line("note", "%s", note)
 	}
+	for _, name := range s.LeftOut {
+		line("left out", "%s", name)
+	}
 	if s.Step != "" {
 		line("step", "%s, %d%%", s.Step, s.Percent)
 	}

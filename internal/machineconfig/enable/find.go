@@ -31,7 +31,7 @@ var (
 // find finds a unit by its name or an alias.
 func (r *resolver) find(name string) (found, error) {
 	for range maxAliases {
-		file, at, err := r.look(name)
+		file, at, err := r.fileOf(name)
 		if err != nil {
 			return found{}, err
 		}
@@ -45,9 +45,9 @@ func (r *resolver) find(name string) (found, error) {
 	return found{}, errors.New("there are too many aliases")
 }
 
-// look finds what a unit's name stands for, and where: /etc goes before the image, and a
+// fileOf finds what a unit's name stands for, and where: /etc goes before the image, and a
 // unit of the name before the template of an instance.
-func (r *resolver) look(name string) (hostfiles.File, string, error) {
+func (r *resolver) fileOf(name string) (hostfiles.File, string, error) {
 	names := []string{name}
 	if template, _, isInstance := cutInstance(name); isInstance {
 		names = append(names, template)

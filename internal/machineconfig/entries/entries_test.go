@@ -27,7 +27,7 @@ func of(t *testing.T, members string) ([]hostfiles.File, enable.Units, problem.R
 	if problems.Failed() {
 		t.Fatal(problems)
 	}
-	all, units := entries.Of(root, config)
+	all, units := entries.Of(root, config, nil)
 	return all, units, report
 }
 
