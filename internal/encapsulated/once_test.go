@@ -95,7 +95,7 @@ func TestMatrix(t *testing.T) {
 // verdict is what becomes of a machine with one MachineConfig that gets another.
 func verdict(t *testing.T, old, new string) string {
 	t.Helper()
-	before, report := encapsulated.ParseRecord([]byte(old))
+	before, _ := encapsulated.ParseRecord([]byte(old))
 	if before == nil {
 		return refused // as it is now; see TestMatrix
 	}

@@ -41,8 +41,9 @@ func (r Resolved) Over(entries []hostfiles.Entry) []hostfiles.Entry {
 // Resolve works out what wishes mean in a system that will have entries, as systemctl
 // would: those that enable first, then those that disable. An error is one of reading.
 func Resolve(s System, units Units, entries []hostfiles.Entry) (Resolved, error) {
-	s = System{Etc: reading{s.Etc}, Image: reading{s.Image}}.with(entries, units.Install)
-	r := &resolver{system: s, asked: entries, made: map[string]hostfiles.Entry{},
+	s.Image = newReading(s.Image)
+	s.Etc = newReading(s.with(entries, units.Install).Etc)
+	r := &resolver{system: s, asked: byPath(entries), made: map[string]hostfiles.Entry{}, madeIn: map[string][]string{},
 		result: Resolved{By: map[string]string{}, Wrong: map[string]error{}}}
 	for _, step := range []struct {
 		of func(Wish) bool
@@ -77,17 +78,43 @@ type readError struct{ error }
 
 func (e readError) Unwrap() error { return e.error }
 
-// reading is a tree whose errors are readErrors.
-type reading struct{ Tree }
+// reading is a tree that is read once at each path, and whose errors are readErrors.
+type reading struct {
+	Tree
+	looked map[string]looked
+	named  map[string][]string
+}
+
+// looked is what Look has returned.
+type looked struct {
+	file  hostfiles.File
+	there bool
+}
+
+func newReading(t Tree) reading {
+	return reading{t, map[string]looked{}, map[string][]string{}}
+}
 
 func (t reading) Look(path string) (hostfiles.File, bool, error) {
+	if l, known := t.looked[path]; known {
+		return l.file, l.there, nil
+	}
 	file, there, err := t.Tree.Look(path)
+	if err == nil {
+		t.looked[path] = looked{file, there}
+	}
 	return file, there, failed(err)
 }
 
 func (t reading) Names(dir string) ([]string, error) {
+	if names, known := t.named[dir]; known {
+		return slices.Clone(names), nil
+	}
 	names, err := t.Tree.Names(dir)
-	return names, failed(err)
+	if err == nil {
+		t.named[dir] = names
+	}
+	return slices.Clone(names), failed(err)
 }
 
 func failed(err error) error {
@@ -100,9 +127,10 @@ func failed(err error) error {
 // resolver works out wishes, one after the other. It is the /etc that they lead to.
 type resolver struct {
 	system System
-	asked  []hostfiles.Entry
-	made   map[string]hostfiles.Entry
-	unit   string // that is being worked out
+	asked  map[string]hostfiles.Entry // that the system will have, by path
+	made   map[string]hostfiles.Entry // by path
+	madeIn map[string][]string        // their names, by directory
+	unit   string                     // that is being worked out
 	result Resolved
 }
 
@@ -117,20 +145,19 @@ func (r *resolver) Look(path string) (hostfiles.File, bool, error) {
 // Names implements Tree.
 func (r *resolver) Names(dir string) ([]string, error) {
 	names, err := r.system.Etc.Names(dir)
-	for path := range r.made {
-		if name, below := nameIn(dir, path); below {
-			names = append(names, name)
-		}
-	}
+	names = append(names, r.madeIn[dir]...)
 	slices.Sort(names)
 	return slices.Compact(names), err
 }
 
 // put asks for an entry, unless another one is asked for at its path.
 func (r *resolver) put(e hostfiles.Entry) error {
-	for _, other := range r.asked {
-		if other.Path == e.Path && other.Kind != hostfiles.KindDefault && other != e {
-			return fmt.Errorf("it needs %s to be %s, and a %s is asked for there", e.Path, e.Kind, other.Kind)
+	if other, asked := r.asked[e.Path]; asked && other.Kind != hostfiles.KindDefault && other != e {
+		return fmt.Errorf("it needs %s to be %s, and a %s is asked for there", e.Path, e.Kind, other.Kind)
+	}
+	if _, known := r.made[e.Path]; !known {
+		for at := e.Path; at != Dir; at = path.Dir(at) {
+			r.madeIn[path.Dir(at)] = append(r.madeIn[path.Dir(at)], path.Base(at))
 		}
 	}
 	r.made[e.Path], r.result.By[e.Path] = e, r.unit

@@ -76,12 +76,16 @@ type System struct {
 
 // with is the system with entries, whose unit files have sections [Install].
 func (s System) with(entries []hostfiles.Entry, install map[string]string) System {
-	o := overlaid{etc: s.Etc, image: s.Image, entries: map[string]hostfiles.Entry{}, install: install}
-	for _, e := range entries {
-		o.entries[e.Path] = e
-	}
-	s.Etc = o
+	s.Etc = overlaid{etc: s.Etc, image: s.Image, entries: byPath(entries), install: install}
 	return s
+}
+
+func byPath(entries []hostfiles.Entry) map[string]hostfiles.Entry {
+	all := make(map[string]hostfiles.Entry, len(entries))
+	for _, e := range entries {
+		all[e.Path] = e
+	}
+	return all
 }
 
 // overlaid is an /etc with entries in it.
