@@ -169,7 +169,11 @@ func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, new []ho
 			stays = "there is more in it"
 		}
 		if stays != "" {
-			a.Progress.Note(fmt.Sprintf("%s %s stays, though no MachineConfig asks for it any more: %s", f.Kind, f.Path, stays))
+			what := f.Kind.String()
+			if f.Removes() {
+				what = "entry"
+			}
+			a.Progress.Note(fmt.Sprintf("%s %s stays, though no MachineConfig asks for it any more: %s", what, f.Path, stays))
 			continue
 		}
 		removed = append(removed, hostfiles.Default(f.Path))

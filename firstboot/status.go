@@ -18,7 +18,7 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 		return s, err
 	}
 	if s.LeftOut, err = m.leftOut(); err != nil {
-		return s, err
+		s.Notes = append(s.Notes, err.Error())
 	}
 	state, err := m.Host.Observe(ctx, s.Target)
 	if err != nil {

@@ -47,14 +47,15 @@ func (e *Ostree) etcWith(booted ostree.Deployment, commit ostree.Checksum, entri
 // onlyIn are entries that are to be absent which a commit's /usr/etc has, and a deployment's
 // has not, as something that stands there.
 func (e *Ostree) onlyIn(commit ostree.Checksum, image string, entries []hostfiles.File) (shown []hostfiles.File, err error) {
-	for _, f := range entries {
-		if f.Kind != hostfiles.KindAbsent {
-			continue
-		}
-		repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
-		if err != nil {
-			return nil, err
-		}
+	absent := slices.DeleteFunc(slices.Clone(entries), func(f hostfiles.File) bool { return f.Kind != hostfiles.KindAbsent })
+	if len(absent) == 0 {
+		return nil, nil
+	}
+	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range absent {
 		ships, err := repo.HasPath(commit, "usr"+f.Path)
 		if err != nil {
 			return nil, err

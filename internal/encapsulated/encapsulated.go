@@ -127,6 +127,9 @@ func judge(root document.Node, host Host) *Desired {
 			d.compare(asked, host)
 		}
 		d.Entries, d.Units = d.etc(config, host)
+		if host.Has != nil {
+			d.keep(host.Has)
+		}
 	}
 	if source := asked.Get("baseOSExtensionsContainerImage"); d.ownKernel() && len(d.Extensions) == 0 {
 		source.Text() // nothing is taken from it

@@ -96,28 +96,48 @@ func partsOf(asked document.Node) (all []part) {
 	return append(all, part{path: []string{"fips"}, value: strconv.FormatBool(asked.Get("fips").Boolean()), at: asked.Get("fips").Path})
 }
 
-// differing are the parts that are asked for otherwise than the machine has them: each as
+// differing are the parts that a spec asks for otherwise than the machine has them: each as
 // the machine has it.
-func differing(asked, has []part, at string) (different []part) {
-	for _, p := range asked {
-		have := part{path: p.path, key: p.key, item: p.item, at: p.at}
-		if i := slices.IndexFunc(has, p.is); i >= 0 {
-			have.value = has[i].value
-		}
-		if have.value != p.value {
+func (d *Desired) differing(asked document.Node, has *Desired) (different []part) {
+	for _, p := range d.parts {
+		have := p
+		if have.value = has.valueOf(p); have.value != p.value {
 			different = append(different, have)
 		}
 	}
-	for _, have := range has {
-		if !slices.ContainsFunc(asked, have.is) {
-			have.at = at
-			for _, name := range have.path {
-				have.at += jsonpath.Member(name)
-			}
-			different = append(different, have)
+	for _, have := range has.parts {
+		if slices.ContainsFunc(d.parts, have.is) || have.key != "" && d.valueOf(have) != "" {
+			continue // the same, or an item that is an ordinary one now
 		}
+		have.at = asked.Path
+		for _, name := range have.path {
+			have.at += jsonpath.Member(name)
+		}
+		different = append(different, have)
 	}
 	return different
+}
+
+// valueOf is what a MachineConfig says of a part, or of an ordinary item in its place; "" if
+// that is nothing.
+func (d *Desired) valueOf(p part) string {
+	if i := slices.IndexFunc(d.parts, p.is); i >= 0 || p.key == "" || d.asked == nil {
+		if i < 0 {
+			return ""
+		}
+		return d.parts[i].value
+	}
+	var report problem.Report
+	n, _ := document.ParseJSON(d.asked, &report)
+	for _, name := range p.path {
+		n = n.Get(name)
+	}
+	for _, item := range n.Items() {
+		if item.Get(p.key).Is(p.item) {
+			return canonical(item.JSON())
+		}
+	}
+	return ""
 }
 
 // compare holds what only an installation does against what the machine has.
@@ -126,7 +146,7 @@ func (d *Desired) compare(asked document.Node, host Host) {
 	if host.Unsupported == accept {
 		return
 	}
-	for i, p := range differing(d.parts, host.Has.parts, asked.Path) {
+	for i, p := range d.differing(asked, host.Has) {
 		d.kept = append(d.kept, p)
 		d.LeftOut = append(d.LeftOut, p.name())
 		switch host.Unsupported {
@@ -141,6 +161,17 @@ func (d *Desired) compare(asked document.Node, host Host) {
 		}
 		if p.is(part{path: []string{"fips"}}) {
 			d.FIPS = p.value == "true"
+		}
+	}
+}
+
+// keep adds the machine's own entries in place of those that are left out.
+func (d *Desired) keep(has *Desired) {
+	for _, p := range d.kept {
+		for _, f := range has.Entries {
+			if p.key == "path" && f.Path == p.item {
+				d.Entries = append(d.Entries, f)
+			}
 		}
 	}
 }

@@ -140,7 +140,7 @@ func documentedMatrix(t *testing.T) map[string]string {
 func TestLeftOut(t *testing.T) {
 	old := has(t, spec("", `"passwd":{"users":[{"name":"a","uid":7},{"name":"b"}]},"storage":{"disks":[{"device":"/dev/vda"}],"links":[{"path":"/etc/h","target":"/etc/x","hard":true}],
 		"files":[{"path":"/etc/x","append":[{"source":"data:,a"}]}]}`))
-	asked := spec(`"fips":true,"kernelArguments":["a=1"]`, `"passwd":{"users":[{"name":"a","uid":8},{"name":"c"}],"groups":[{"name":"g"}]},"storage":{"files":[{"path":"/etc/x"},{"path":"/etc/y"}]}`)
+	asked := spec(`"fips":true,"kernelArguments":["a=1"]`, `"passwd":{"users":[{"name":"a","uid":8},{"name":"c"}],"groups":[{"name":"g"}]},"storage":{"files":[{"path":"/etc/z"},{"path":"/etc/y"}]}`)
 	if _, report := encapsulated.Parse([]byte(asked), encapsulated.Host{Has: old, Unsupported: encapsulated.Stop}); len(report.Errors()) != 8 {
 		t.Errorf("not one error for each difference: %s", report)
 	}
@@ -166,6 +166,23 @@ func TestLeftOut(t *testing.T) {
 	back, report := encapsulated.Parse(record, encapsulated.Host{Has: old})
 	if back == nil || len(back.LeftOut) > 0 {
 		t.Errorf("the machine differs from its record: %s", report)
+	}
+}
+
+// TestFileThatIsAppendedTo (P58): an ordinary file stays where one is left out, and may
+// follow one that was appended to.
+func TestFileThatIsAppendedTo(t *testing.T) {
+	plain, appended := spec("", `"storage":{"files":[{"path":"/etc/x","mode":384}]}`), spec("", `"storage":{"files":[{"path":"/etc/x","append":[{"source":"data:,a"}]}]}`)
+	d, report := encapsulated.Parse([]byte(appended), encapsulated.Host{Has: has(t, plain), Unsupported: encapsulated.Warn})
+	if d == nil || len(d.Entries) != 1 || d.Entries[0].Mode != 0o600 {
+		t.Fatalf("%+v\n%s", d, report)
+	}
+	record, err := d.Record()
+	if err != nil || !strings.Contains(string(record), `"mode":384`) || strings.Contains(string(record), "append") {
+		t.Errorf("record %s, %v", record, err)
+	}
+	if d, report := encapsulated.Parse([]byte(plain), encapsulated.Host{Has: has(t, appended)}); d == nil || len(d.Entries) != 1 {
+		t.Errorf("%+v\n%s", d, report)
 	}
 }
 
