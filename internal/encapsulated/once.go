@@ -58,22 +58,23 @@ func (p part) name() string {
 	return name
 }
 
+// below is a member below a value.
+func below(n document.Node, path []string) document.Node {
+	for _, name := range path {
+		n = n.Get(name)
+	}
+	return n
+}
+
 // partsOf are the parts of a spec that only an installation does.
 func partsOf(asked document.Node) (all []part) {
 	config := asked.Get("config")
 	whole := func(path ...string) {
-		n := asked
-		for _, name := range path {
-			n = n.Get(name)
-		}
+		n := below(asked, path)
 		all = append(all, part{path: path, value: canonical(n.JSON()), at: n.Path})
 	}
 	items := func(key string, is func(document.Node) bool, path ...string) {
-		n := asked
-		for _, name := range path {
-			n = n.Get(name)
-		}
-		for _, item := range n.Items() {
+		for _, item := range below(asked, path).Items() {
 			if is(item) {
 				all = append(all, part{path: path, key: key, item: item.Get(key).Text(), value: canonical(item.JSON()), at: item.Path})
 			}
@@ -121,18 +122,15 @@ func (d *Desired) differing(asked document.Node, has *Desired) (different []part
 // valueOf is what a MachineConfig says of a part, or of an ordinary item in its place; "" if
 // that is nothing.
 func (d *Desired) valueOf(p part) string {
-	if i := slices.IndexFunc(d.parts, p.is); i >= 0 || p.key == "" || d.asked == nil {
-		if i < 0 {
-			return ""
-		}
+	if i := slices.IndexFunc(d.parts, p.is); i >= 0 {
 		return d.parts[i].value
 	}
-	var report problem.Report
-	n, _ := document.ParseJSON(d.asked, &report)
-	for _, name := range p.path {
-		n = n.Get(name)
+	if p.key == "" || d.asked == nil { // of a machine that never had one
+		return ""
 	}
-	for _, item := range n.Items() {
+	var report problem.Report
+	asked, _ := document.ParseJSON(d.asked, &report)
+	for _, item := range below(asked, p.path).Items() {
 		if item.Get(p.key).Is(p.item) {
 			return canonical(item.JSON())
 		}
