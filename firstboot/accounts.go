@@ -1,6 +1,8 @@
 package firstboot
 
 import (
+	"strings"
+
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
@@ -45,4 +47,17 @@ func (m imageKargs) Units(plan pivot.Plan, commit string) (enable.Resolved, erro
 		return enable.Resolved{}, err
 	}
 	return host.NextUnits(booted, repo, c, plan.To())
+}
+
+// foreseeUnits notes which wishes for units cannot come true in the system of a commit,
+// unless packages that change may bring them.
+func (m imageKargs) foreseeUnits(plan pivot.Plan, commit string) (pivot.Plan, error) {
+	if len(plan.Packages) > 0 {
+		return plan, nil
+	}
+	units, err := m.Units(plan, commit)
+	if wrong := units.Err(); wrong != nil {
+		plan.Notes = append(plan.Notes, "warning: in the new system: "+strings.ReplaceAll(wrong.Error(), "\n", "; "))
+	}
+	return plan, err
 }

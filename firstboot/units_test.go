@@ -2,6 +2,7 @@ package firstboot_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ func unit(install string) string { return "[Service]\nExecStart=/bin/a\n[Install
 func withUnits(t *testing.T) (h *hostdir.Host, without string) {
 	t.Helper()
 	h = hostdir.New(t)
-	without = h.Image
+	without = h.Push(h.NativeImage())
 	h.PutIntoNext(map[string]string{
 		"usr/lib/systemd/system/early.service":            unit("WantedBy=multi-user.target"),
 		"usr/lib/systemd/system/only.service":             unit("WantedBy=multi-user.target\nAlias=dbus-only.service"),
@@ -135,7 +136,8 @@ func TestUnitThatChanges(t *testing.T) {
 	if got := enablement(t, h); !strings.Contains(got, "graphical.target.wants/early.service") || strings.Contains(got, "multi-user.target.wants/early.service") {
 		t.Errorf("links %s", got)
 	}
-	_, _, err := apply(t, h, units(without, "{name: early.service, enabled: true}, {name: only.service, enabled: true}"))
+	lost := units(without, "{name: early.service, enabled: true}, {name: only.service, enabled: true}")
+	_, _, err := apply(t, h, lost)
 	for _, want := range []string{"unit early.service: there is no such unit", "unit only.service: there is no such unit", "in the new system"} {
 		if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), want) || fault.HintOf(err) == "" {
 			t.Errorf("error %v, want %q", err, want)
@@ -143,6 +145,11 @@ func TestUnitThatChanges(t *testing.T) {
 	}
 	if h.Boot(); !strings.Contains(enablement(t, h), "early.service") {
 		t.Error("another system is booted")
+	}
+	// The image is in the repository now, so a plan knows too.
+	plan, err := (&firstboot.Apply{Machine: machine(t, h), File: "mc", Data: []byte("spec:\n" + lost)}).Plan(t.Context())
+	if note := "warning: in the new system: unit early.service: there is no such unit; unit only.service: there is no such unit"; err != nil || !slices.Contains(plan.Notes, note) {
+		t.Errorf("the plan notes %q, %v", plan.Notes, err)
 	}
 	if changed, notes, err := apply(t, h, units(without, "{name: early.service, enabled: false}")); err != nil || !changed || strings.Contains(enablement(t, h), "early.service") {
 		t.Errorf("changed %v, %v: %s%s", changed, err, notes, enablement(t, h))
