@@ -1,7 +1,6 @@
 package firstboot
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +26,8 @@ type Apply struct {
 	File   string // its name, for messages
 	Data   []byte // the MachineConfig, in JSON or YAML
 	Reboot bool
+	// Unsupported is what becomes of what cannot be changed on a machine that runs.
+	Unsupported encapsulated.Unsupported
 }
 
 // Run makes the MachineConfig's system the next boot, and reboots if that is asked for.
@@ -55,9 +56,9 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	}
 	if !plan.Changed {
 		a.Progress.Note("nothing to do: the machine is what the MachineConfig asks for")
-		return false, a.keep(ask.record)
+		return false, errors.Join(a.keep(ask.record), a.keep(ask.leftOut))
 	}
-	ask.Entries = append(ask.Entries, ask.record)
+	ask.Entries = append(ask.Entries, ask.record, ask.leftOut)
 	return a.move(ctx, ask.Ask, settings, a.Reboot)
 }
 
@@ -67,14 +68,17 @@ func (a *Apply) Plan(ctx context.Context) (pivot.Plan, error) {
 		return pivot.Plan{}, err
 	}
 	defer a.closeImage()
-	plan, _, err := a.compare(ctx)
+	plan, ask, err := a.compare(ctx)
+	plan.Notes = append(plan.Notes, ask.notes...)
 	return plan, err
 }
 
-// applyAsk is what a MachineConfig asks of the machine, with the record of it.
+// applyAsk is what a MachineConfig asks of the machine, with the record of it and of what
+// was left out.
 type applyAsk struct {
 	pivot.Ask
-	record hostfiles.File
+	record, leftOut hostfiles.File
+	notes           []string // on the MachineConfig
 }
 
 // compare works out what really differs, of which the record is no part.
@@ -101,22 +105,27 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	if err != nil {
 		return ask, err
 	}
+	old, err := a.applied()
+	if err != nil {
+		return ask, err
+	}
+	judge.Has, judge.Unsupported = old, a.Unsupported
 	desired, report := encapsulated.Read(a.File, a.Data, judge)
 	if report.Failed() {
 		return ask, report.Err("MachineConfig " + a.File)
 	}
 	for _, p := range report {
+		ask.notes = append(ask.notes, p.Text())
 		a.Progress.Note(p.Text())
 	}
-	old, err := a.applied()
-	if err != nil {
+	if ask.leftOut, err = a.leaveOut(desired); err != nil {
 		return ask, err
 	}
 	if ask.Ask, err = a.asking(desired, old); err != nil {
 		return ask, err
 	}
 	ask.ByHand = true
-	removed, err := a.removed(ctx, old.Entries, desired.Entries)
+	removed, err := a.removed(ctx, old, desired.Entries)
 	if err != nil {
 		return ask, err
 	}
@@ -126,43 +135,29 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	return ask, err
 }
 
-// applied is the MachineConfig that the machine has: by its record, or, if none was ever
-// applied, the one of its first boot. A machine that never had one has an empty one.
-func (a *Apply) applied() (*encapsulated.Desired, error) {
-	for _, path := range []string{encapsulated.RecordPath, EncapsulatedPath + closedSuffix} {
-		data, err := os.ReadFile(a.Host.Path(path))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the MachineConfig that this machine has: %w", err)
-		}
-		desired, report := encapsulated.Parse(data, encapsulated.Host{})
-		if report.Failed() {
-			return nil, fault.New(fault.Refused, "cannot use the MachineConfig that this machine has: %w", report.Err(path)).
-				WithHint("move the file away; then nothing of what it asked for is removed")
-		}
-		return desired, nil
-	}
-	return &encapsulated.Desired{}, nil
-}
-
 // removed asks that what the machine's MachineConfig asked for, and the other does not,
-// is as the image has it. What somebody has changed since is theirs, and stays.
-func (a *Apply) removed(ctx context.Context, old, new []hostfiles.File) ([]hostfiles.File, error) {
+// is as the image has it: also the links of units, which go by what this system has of
+// these. Those that the other one needs go before that. What somebody has changed since is
+// theirs, and stays.
+func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, new []hostfiles.File) ([]hostfiles.File, error) {
 	asked := map[string]bool{}
 	for _, f := range new {
 		asked[f.Path] = true
 	}
-	gone := slices.DeleteFunc(slices.Clone(old), func(f hostfiles.File) bool { return asked[f.Path] || f.Kind == hostfiles.KindDefault })
-	target := pivot.Target{Entries: hostfiles.Entries(gone)}
-	state, err := a.Host.Observe(ctx, target)
+	had := pivot.Target{Entries: hostfiles.Entries(old.Entries), Units: old.Units}
+	state, err := a.Host.Observe(ctx, had)
 	if err != nil {
 		return nil, err
 	}
+	gone := slices.DeleteFunc(state.Etc.Of(had), func(e hostfiles.Entry) bool { return asked[e.Path] || e.Kind == hostfiles.KindDefault })
+	var paths []string
+	for _, e := range gone {
+		paths = append(paths, e.Path)
+	}
 	changed := map[string]bool{}
-	for _, change := range state.Etc.Changes(target.Entries) {
-		changed[change.Path] = change.Action == pivot.ChangeReplace
+	for _, change := range state.Etc.Changes(gone) {
+		// What nobody asked for, and is there again, is somebody's too.
+		changed[change.Path] = change.Action == pivot.ChangeReplace || change.Action == pivot.ChangeRemove
 	}
 	var removed []hostfiles.File
 	for _, f := range gone {
@@ -170,11 +165,15 @@ func (a *Apply) removed(ctx context.Context, old, new []hostfiles.File) ([]hostf
 		switch {
 		case changed[f.Path]:
 			stays = "somebody has changed it"
-		case f.Kind == hostfiles.KindDirectory && !a.emptied(f.Path, target.Paths()):
+		case f.Kind == hostfiles.KindDirectory && !a.emptied(f.Path, paths):
 			stays = "there is more in it"
 		}
 		if stays != "" {
-			a.Progress.Note(fmt.Sprintf("%s %s stays, though no MachineConfig asks for it any more: %s", f.Kind, f.Path, stays))
+			what := f.Kind.String()
+			if f.Removes() {
+				what = "entry"
+			}
+			a.Progress.Note(fmt.Sprintf("%s %s stays, though no MachineConfig asks for it any more: %s", what, f.Path, stays))
 			continue
 		}
 		removed = append(removed, hostfiles.Default(f.Path))
@@ -194,20 +193,4 @@ func (a *Apply) emptied(dir string, removed []string) bool {
 		return err
 	})
 	return err == nil
-}
-
-// keep writes the record where nothing else has to change.
-func (a *Apply) keep(record hostfiles.File) error {
-	path := a.Host.Path(record.Path)
-	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, record.Content) {
-		return nil
-	}
-	err := hostfiles.MakeDir(a.Host.Disk, filepath.Dir(path), 0o755)
-	if err == nil {
-		err = hostfiles.Replace(a.Host.Disk, path, record.Content, record.Mode)
-	}
-	if err != nil {
-		return fault.New(fault.CannotWrite, "cannot keep the record of the MachineConfig: %w", err)
-	}
-	return nil
 }

@@ -81,7 +81,7 @@ func (m imageKargs) Foresee(plan pivot.Plan) (pivot.Plan, error) {
 	}
 	own.Known, own.Arguments = true, slices.Concat(own.Arguments, now)
 	plan.ImageKargs, plan.Notes = &own, append(plan.Notes, notes...)
-	return plan, nil
+	return m.foreseeUnits(plan, commit)
 }
 
 // importedAs is the commit that the host's repository has of an image, or "".

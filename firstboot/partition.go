@@ -58,7 +58,7 @@ func (p partition) Check(plan pivot.Plan, entries []hostfiles.File) (warnings []
 		switch f.Kind {
 		case hostfiles.KindFile:
 			in.Files[f.Path] = f.Content
-		case hostfiles.KindDefault:
+		case hostfiles.KindDefault, hostfiles.KindAbsent:
 			delete(in.Files, f.Path)
 		}
 	}

@@ -17,6 +17,9 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 	if err != nil {
 		return s, err
 	}
+	if s.LeftOut, err = m.leftOut(); err != nil {
+		s.Notes = append(s.Notes, err.Error())
+	}
 	state, err := m.Host.Observe(ctx, s.Target)
 	if err != nil {
 		return s, nil // on a host that cannot pivot the rest still tells something

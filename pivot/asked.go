@@ -11,7 +11,7 @@ import (
 // what is planned, pulled and proven is the same. What would fail whatever a tag names
 // is found before the network is asked.
 func (c *Converger) target(ctx context.Context, ask Ask) (Target, error) {
-	target := Target{Kargs: ask.Kargs, Entries: c.know(ask.Entries), Packages: ask.Packages}
+	target := Target{Kargs: ask.Kargs, Entries: c.know(ask.Entries), Units: ask.Units, Packages: ask.Packages}
 	if pinned(ask.Image) && pinned(ask.Packages.Source) {
 		target.Image = ask.Image
 		return target, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/retry"
 	"machine-pivot/kargs"
 )
@@ -15,6 +16,7 @@ type Ask struct {
 	Image   Image // zero: the booted one stays; without a digest: it is named by a tag
 	Kargs   kargs.Change
 	Entries []hostfiles.File // below /etc
+	Units   enable.Units
 	// Packages may have a source without a digest: it is named by a tag.
 	Packages Packages
 	// Checks are those of this run, beside the machine's.
@@ -81,6 +83,9 @@ type Content interface {
 	// Accounts are the users and groups of the system that a plan leads to, whose image is
 	// in the repository.
 	Accounts(plan Plan) (hostfiles.Accounts, error)
+	// Units are what a plan's target asks of units, in the system of a commit, which is in
+	// the repository: the image's, or with packages on top of that.
+	Units(plan Plan, commit string) (enable.Resolved, error)
 	// Foresee is Learn for a plan that is only shown, whose image need not be there. It
 	// adds to the plan's notes.
 	Foresee(plan Plan) (Plan, error)

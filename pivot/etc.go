@@ -1,17 +1,29 @@
 package pivot
 
-import "machine-pivot/internal/hostfiles"
+import (
+	"slices"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/enable"
+)
 
 // Etc is what a system has at the paths below /etc that were asked about.
 type Etc struct {
 	Entries  map[string]hostfiles.Entry // what stands there; a path where nothing does is absent
 	Image    map[string]hostfiles.Entry // what its image has there, in /usr/etc
 	Accounts hostfiles.Accounts         // its users and groups
+	Units    enable.Resolved            // what the target asks of units, in this system
 }
 
 // change is what has to happen to an /etc that it has an entry; "" is nothing.
 func (e Etc) change(want hostfiles.Entry) ChangeAction {
 	have, found := e.Entries[want.Path]
+	if want.Kind == hostfiles.KindAbsent {
+		if found {
+			return ChangeRemove
+		}
+		return ""
+	}
 	if want.Kind == hostfiles.KindDefault {
 		shipped, ships := e.Image[want.Path]
 		switch {
@@ -42,6 +54,37 @@ func (e Etc) Changes(wanted []hostfiles.Entry) []EntryChange {
 		}
 	}
 	return changes
+}
+
+// Of are all entries that a target means in the system: its own, and the links of units.
+func (e Etc) Of(target Target) []hostfiles.Entry { return e.Units.Over(target.Entries) }
+
+// unitChanges are the wishes for units that the system does not have come true, or cannot.
+func (e Etc) unitChanges(target Target) []UnitChange {
+	changes := []UnitChange{}
+	for _, w := range target.Units.Wishes {
+		differs := e.Units.Wrong[w.Name] != nil || slices.ContainsFunc(e.Units.Entries, func(link hostfiles.Entry) bool {
+			return e.Units.By[link.Path] == w.Name && e.change(link) != ""
+		})
+		if differs {
+			changes = append(changes, UnitChange{Wish: w, Own: target.Units.Brings(w.Name)})
+		}
+	}
+	return changes
+}
+
+// UnitChange is a wish for a unit whose links are only known in the new system.
+type UnitChange struct {
+	enable.Wish
+	Own bool `json:"own,omitempty"` // its file is asked for too; else it is the new image's
+}
+
+// String is what will be done, for people.
+func (c UnitChange) String() string {
+	if c.Own {
+		return c.Wish.String()
+	}
+	return c.Wish.String() + " of the new image"
 }
 
 // ChangeAction is what happens to an entry.
@@ -76,7 +119,7 @@ func (c EntryChange) String() string {
 		ChangeCreate: "missing", ChangeReplace: "differs", ChangeRemove: "still there", ChangeRestore: "not what the image has",
 	}[c.Action]
 	what := c.Kind.String()
-	if c.Kind == hostfiles.KindDefault {
+	if c.Kind == hostfiles.KindDefault || c.Kind == hostfiles.KindAbsent {
 		what = "entry"
 	}
 	return what + " " + c.Path + ": " + wrong

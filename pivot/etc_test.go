@@ -1,10 +1,12 @@
 package pivot_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/pivot"
 )
 
@@ -38,6 +40,8 @@ func TestDiffOfEntries(t *testing.T) {
 		{"to be removed", hostfiles.Default(path).Entry, file, none, pivot.ChangeRemove, "entry /etc/x: still there"},
 		{"in place of the image's", hostfiles.Default(path).Entry, file, other, pivot.ChangeRestore, "entry /etc/x: not what the image has"},
 		{"the image's was removed", hostfiles.Default(path).Entry, none, other, pivot.ChangeRestore, "entry /etc/x: not what the image has"},
+		{"absent", hostfiles.Absent(path).Entry, none, other, "", ""},
+		{"to be absent, as in the image", hostfiles.Absent(path).Entry, other, other, pivot.ChangeRemove, "entry /etc/x: still there"},
 		{"the image's", hostfiles.Default(path).Entry, other, other, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -58,6 +62,66 @@ func TestDiffOfEntries(t *testing.T) {
 				t.Errorf("action %s, want %s", plan.Entries[0].Action, c.action)
 			}
 			if says := strings.Join(pivot.Prove(state, target), "; "); says != c.says {
+				t.Errorf("it says %q, want %q", says, c.says)
+			}
+		})
+	}
+}
+
+// TestDiffOfUnits (P58): links are compared where the system stays; where it changes, they
+// are the new system's, and the plan names the units.
+func TestDiffOfUnits(t *testing.T) {
+	const at = enable.Dir + "/m.target.wants/a.service"
+	link := hostfiles.NewLink(at, "/usr/lib/systemd/system/a.service").Entry
+	wish := enable.Wish{Name: "a.service", State: enable.Enabled}
+	resolved := enable.Resolved{Entries: []hostfiles.Entry{link}, By: map[string]string{at: "a.service"}}
+	missing := enable.Resolved{Wrong: map[string]error{"a.service": errors.New("there is no such unit")}}
+	image := pivot.Image{Reference: "r.example/os@sha256:b", Digest: "sha256:b"}
+	old := hostfiles.Default(at).Entry // the machine's MachineConfig enabled it too
+	for _, c := range []struct {
+		name     string
+		units    enable.Resolved
+		image    pivot.Image
+		there    bool
+		own      bool
+		entries  string // that the plan changes
+		unit     string // that it names
+		says     string // what Prove says
+		failedBy string
+	}{
+		{name: "to be enabled", units: resolved, entries: "create link " + at, says: "link " + at + ": missing"},
+		{name: "enabled", units: resolved, there: true},
+		{name: "not there", units: missing, says: "unit a.service: there is no such unit", failedBy: "unit a.service: there is no such unit"},
+		{name: "of the next image", units: missing, image: image, unit: "enable unit a.service of the new image"},
+		{name: "of both images", units: resolved, image: image, unit: "enable unit a.service of the new image"},
+		{name: "of both images, enabled", units: resolved, image: image, there: true},
+		{name: "of its own", units: resolved, image: image, own: true, unit: "enable unit a.service"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			state := stateA()
+			state.Etc = pivot.Etc{Entries: map[string]hostfiles.Entry{}, Units: c.units}
+			if c.there {
+				state.Etc.Entries[at] = link
+			}
+			target := pivot.Target{Image: c.image, Entries: []hostfiles.Entry{old}, Units: enable.Units{Wishes: []enable.Wish{wish}}}
+			if c.own {
+				target.Units.Install = map[string]string{enable.Dir + "/a.service": ""}
+			}
+			plan, err := pivot.Diff(state, target)
+			if failed := err != nil && strings.Contains(err.Error(), c.failedBy); failed != (c.failedBy != "") {
+				t.Fatalf("plan %+v, %v", plan, err)
+			}
+			var entries, units string
+			for _, e := range plan.Entries {
+				entries += e.What()
+			}
+			for _, u := range plan.Units {
+				units += u.String()
+			}
+			if err == nil && (entries != c.entries || units != c.unit) {
+				t.Errorf("the plan changes %q and names %q, want %q and %q", entries, units, c.entries, c.unit)
+			}
+			if says := strings.Join(pivot.Prove(state, target), "; "); c.image.IsZero() && says != c.says {
 				t.Errorf("it says %q, want %q", says, c.says)
 			}
 		})

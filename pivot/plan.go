@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/kargs"
 )
 
@@ -16,6 +17,9 @@ type Plan struct {
 	Image   ImageChange   `json:"image"`
 	Kargs   kargs.Result  `json:"kargs"`
 	Entries []EntryChange `json:"files"`
+	// Units are those whose links are worked out in the new system. If the system stays, they
+	// are among Entries.
+	Units []UnitChange `json:"units"`
 	// Packages are the changes on top of the booted image; on top of another one they may
 	// be fewer.
 	Packages []PackageChange `json:"packages"`
@@ -57,6 +61,18 @@ type ImageChange struct {
 // no change: the same digest under another name, arguments in another order, and,
 // unless the target's are literal, in another spelling.
 func Diff(state State, target Target) (Plan, error) {
+	plan, err := planFor(state, target)
+	if wrong := state.Etc.Units.Err(); err == nil && wrong != nil && !plan.newSystem() {
+		return plan, fault.New(fault.BadInput, "cannot use the MachineConfig's units in this system: %w", wrong).WithHint(enable.Hint)
+	}
+	return plan, err
+}
+
+// newSystem reports whether the next boot has another /usr than the booted one.
+func (p Plan) newSystem() bool { return p.Image.Changed || len(p.Packages) > 0 }
+
+// planFor is Diff also where a wish for a unit cannot come true.
+func planFor(state State, target Target) (Plan, error) {
 	result, err := target.Kargs.Apply(state.Booted.Options)
 	if err != nil {
 		return Plan{}, fault.New(fault.BadInput, "%w", err)
@@ -64,7 +80,7 @@ func Diff(state State, target Target) (Plan, error) {
 	plan := Plan{
 		Image:    ImageChange{From: nameOf(state.Booted), To: nameOf(state.Booted)},
 		Kargs:    result,
-		Entries:  state.Etc.Changes(target.Entries),
+		Units:    []UnitChange{},
 		Packages: state.Packages.Changes(target.Packages),
 		Notes:    notes(state, target),
 		state:    state, target: target,
@@ -72,7 +88,12 @@ func Diff(state State, target Target) (Plan, error) {
 	if imageChanges(state, target) {
 		plan.Image.Changed, plan.Image.To = true, target.Image.String()
 	}
-	plan.Changed = plan.Image.Changed || result.Changed || len(plan.Entries) > 0 || len(plan.Packages) > 0
+	plan.Entries = state.Etc.Changes(state.Etc.Of(target))
+	if plan.newSystem() {
+		plan.Units = state.Etc.unitChanges(target)
+		plan.Entries = slices.DeleteFunc(plan.Entries, func(c EntryChange) bool { return state.Etc.Units.By[c.Path] != "" })
+	}
+	plan.Changed = plan.newSystem() || result.Changed || len(plan.Entries) > 0
 	if !plan.Changed {
 		plan.keepSpelling(state.Booted.Options)
 		return plan, nil
@@ -131,7 +152,7 @@ func notes(state State, target Target) []string {
 // none means the target is reached. Unlike Diff it also looks at the running
 // kernel's own command line, which a boot loader may have changed.
 func Prove(state State, target Target) []string {
-	plan, err := Diff(state, target)
+	plan, err := planFor(state, target)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -166,6 +187,9 @@ func Prove(state State, target Target) []string {
 	}
 	for _, change := range plan.Packages {
 		differ("%s", change)
+	}
+	if wrong := state.Etc.Units.Err(); wrong != nil && !plan.newSystem() {
+		differ("%s", strings.ReplaceAll(wrong.Error(), "\n", "; "))
 	}
 	return differences
 }

@@ -45,6 +45,7 @@ func TestDiff(t *testing.T) {
 			Appended: kargs.Line{"nosmt", "loglevel=7"}, Deleted: kargs.Line{},
 		},
 		Entries:  []pivot.EntryChange{{Path: dropIn.Path, Action: pivot.ChangeCreate}},
+		Units:    []pivot.UnitChange{},
 		Packages: []pivot.PackageChange{}, Notes: []string{},
 	}
 	if got, want := document(t, plan), document(t, want); got != want {

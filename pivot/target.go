@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/kargs"
 )
 
@@ -21,8 +22,10 @@ type Target struct {
 	// nothing as long as it is not known.
 	Kargs kargs.Change `json:"kargs"`
 	// Entries are below /etc. Owners by name are those of the target's system.
-	Entries  []hostfiles.Entry `json:"files,omitempty"`
-	Packages Packages          `json:"packages,omitzero"`
+	Entries []hostfiles.Entry `json:"files,omitempty"`
+	// Units are enabled or disabled by links, which are worked out for each system anew.
+	Units    enable.Units `json:"units,omitzero"`
+	Packages Packages     `json:"packages,omitzero"`
 }
 
 // Same reports whether both targets ask for the same. What is only learned on
@@ -31,7 +34,7 @@ func (t Target) Same(other Target) bool {
 	return t.Image.Digest == other.Image.Digest &&
 		t.Kargs.Old.Equal(other.Kargs.Old) && t.Kargs.New.Equal(other.Kargs.New) && t.Kargs.Delete.Equal(other.Kargs.Delete) &&
 		(t.Kargs.Image == nil) == (other.Kargs.Image == nil) &&
-		slices.Equal(t.Entries, other.Entries) && t.Packages.same(other.Packages)
+		slices.Equal(t.Entries, other.Entries) && t.Units.Same(other.Units) && t.Packages.same(other.Packages)
 }
 
 // Paths are the paths of the target's entries.

@@ -8,6 +8,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/retry"
 	"machine-pivot/kargs"
@@ -46,11 +47,31 @@ type Request struct {
 	Image   Image            // for the origin; zero keeps the merge deployment's
 	Kargs   kargs.Line       // complete
 	Entries []hostfiles.File // put into the new deployment's /etc, their owners by number
+	// Units are the links of units in a deployment of a commit; nil: there are none.
+	Units func(commit string) (enable.Resolved, error) `json:"-"`
 	// Packages are put on top of the image, or left out of it.
 	Packages Packages
 	// Repository fetches the repository in which packages of these names are. There is none,
 	// and it may be nil, if it is left to the machine's own repositories to have them.
 	Repository func(ctx context.Context, names []string) (Repository, error) `json:"-"`
+}
+
+// ForCommit is the request with the links of units among its entries, for a deployment of
+// a commit, which is in the repository.
+func (r Request) ForCommit(commit string) (Request, error) {
+	if r.Units == nil {
+		return r, nil
+	}
+	units, err := r.Units(commit)
+	if err != nil {
+		return r, err
+	}
+	r.Entries = slices.DeleteFunc(slices.Clone(r.Entries), func(f hostfiles.File) bool { return units.By[f.Path] != "" })
+	for _, link := range units.Entries {
+		r.Entries = append(r.Entries, hostfiles.File{Entry: link})
+	}
+	r.Units = nil
+	return r, nil
 }
 
 // Engine makes deployments. libostree or rpm-ostree do the work; an Engine
@@ -91,6 +112,9 @@ type Transaction struct {
 	// Accounts are the users and groups of the system that a plan leads to, whose image is
 	// in the repository. They are asked for only if an entry names its owner.
 	Accounts func(Plan) (hostfiles.Accounts, error)
+	// Units are what a plan's target asks of units, in the system of a commit. They are asked
+	// for only if it asks anything.
+	Units func(plan Plan, commit string) (enable.Resolved, error)
 	// BeforeCommit is called when all is prepared, before the commit; nil does nothing.
 	BeforeCommit func(ctx context.Context) error
 }
@@ -125,7 +149,7 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	if err != nil {
 		return err
 	}
-	r.Kargs, r.Entries = plan.Kargs.Final, entries
+	r.Kargs, r.Entries, r.Units = plan.Kargs.Final, entries, t.unitsOf(plan)
 	r.Packages, r.Repository = plan.target.Packages, t.repository(plan.target.Packages.Source)
 	return t.make(ctx, state.BootID, r)
 }
@@ -151,6 +175,23 @@ func (t *Transaction) repository(source Image) func(ctx context.Context, names [
 		}
 		t.Progress.Begin(StepPrepare, "changing packages")
 		return r, nil
+	}
+}
+
+// unitsOf are what a plan asks of units, as an engine asks for them.
+func (t *Transaction) unitsOf(plan Plan) func(commit string) (enable.Resolved, error) {
+	if plan.target.Units.IsZero() {
+		return nil
+	}
+	return func(commit string) (enable.Resolved, error) {
+		units, err := t.Units(plan, commit)
+		if err != nil {
+			return units, err
+		}
+		if wrong := units.Err(); wrong != nil {
+			return units, fault.New(fault.BadInput, "cannot use the MachineConfig's units in the new system: %w", wrong).WithHint(enable.Hint)
+		}
+		return units, nil
 	}
 }
 

@@ -98,6 +98,9 @@ func (e *Ostree) checkPrepared(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return err
 	}
+	if r, err = r.ForCommit(staged.Target.Checksum.String()); err != nil {
+		return err
+	}
 	booted, err := e.Sysroot.Booted()
 	if err != nil {
 		return err

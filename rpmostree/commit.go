@@ -28,6 +28,9 @@ func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 		return fault.New(fault.Unavailable, "somebody else changed what was staged: %w", err).
 			WithHint("stop what updates this host by itself (rpm-ostree status names it) and try again")
 	}
+	if r, err = r.ForCommit(staged.Target.Checksum.String()); err != nil {
+		return err
+	}
 	state, err := staged.Unlocked(r.Kargs)
 	if err != nil {
 		return err
@@ -58,11 +61,15 @@ func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 		}
 		return e.labelLate(staged, unknown)
 	}
-	err = hostfiles.WithOverlays(finalize, etcWith(booted, r.Entries), hostfiles.Overlay{
+	views, err := e.etcWith(booted, staged.Target.Checksum, r.Entries)
+	if err != nil {
+		return err
+	}
+	err = hostfiles.WithOverlays(finalize, append(views, hostfiles.Overlay{
 		Dir: e.Sysroot.RunDir(), At: runtimeDir, Files: []hostfiles.File{
 			hostfiles.NewFile(runtimeDir+"/"+ostree.StagedFile, 0o644, state),
 			hostfiles.Default(runtimeDir + "/" + ostree.LockFile),
-		}})
+		}})...)
 	if err != nil {
 		return fmt.Errorf("cannot finalize the staged deployment: %w", err)
 	}

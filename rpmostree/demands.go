@@ -70,7 +70,7 @@ func (e *Ostree) checkDemands(made ostree.Deployment, r pivot.Request) error {
 		return err
 	}
 	// What runs with the same image already has what it needs, but for the files.
-	if !r.Image.IsZero() || len(r.Entries) > 0 && d.TransientEtc {
+	if !r.Image.IsZero() || (len(r.Entries) > 0 || r.Units != nil) && d.TransientEtc {
 		if err := refuse(d); err != nil {
 			return err
 		}

@@ -81,6 +81,9 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 	if err := e.checkNeeds(ctx, r, booted); err != nil {
 		return err
 	}
+	if r, err = r.ForCommit(r.Commit); err != nil {
+		return err
+	}
 	commit, err := ostree.ParseChecksum(r.Commit)
 	if err != nil {
 		return err
@@ -101,6 +104,9 @@ func (e *Direct) Commit(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return err
 	}
+	if r, err = r.ForCommit(r.Commit); err != nil {
+		return err
+	}
 	needs, err := e.needs(r, booted)
 	switch {
 	case err != nil:
@@ -117,9 +123,15 @@ func (e *Direct) Commit(ctx context.Context, r pivot.Request) error {
 
 // deploy lets libostree make the deployment, with the files over /etc.
 func (e *Direct) deploy(ctx context.Context, r pivot.Request, booted ostree.Deployment, options ...string) error {
-	return hostfiles.WithOverlays(
-		func() error { return e.plain().deploy(ctx, r, booted, options...) },
-		etcWith(booted, r.Entries))
+	commit, err := ostree.ParseChecksum(r.Commit)
+	if err != nil {
+		return err
+	}
+	views, err := e.plain().etcWith(booted, commit, r.Entries)
+	if err != nil {
+		return err
+	}
+	return hostfiles.WithOverlays(func() error { return e.plain().deploy(ctx, r, booted, options...) }, views...)
 }
 
 // Discard implements pivot.Engine: nothing was made.

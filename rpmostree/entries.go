@@ -3,6 +3,7 @@ package rpmostree
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -15,11 +16,59 @@ import (
 // Source: merge_configuration_from in libostree's ostree-sysroot-deploy.c; tried with
 // 2022.7 and 2025.2.
 
-// etcWith is a view of the booted deployment's /etc with entries.
-func etcWith(booted ostree.Deployment, entries []hostfiles.File) hostfiles.Overlay {
-	return hostfiles.Overlay{
-		Dir: filepath.Join(booted.Path, "etc"), At: "/etc", Image: filepath.Join(booted.Path, "usr/etc"), Files: entries,
+// etcWith is a view of the booted deployment's /etc with entries, and, where the merge for
+// a commit needs it, one of its /usr/etc.
+//
+// The merge removes from the new /etc what is in /usr/etc here and not in /etc. So what
+// only the commit has is shown in /usr/etc too, in a directory that both have: of a
+// directory that is missing in /etc it would remove all.
+func (e *Ostree) etcWith(booted ostree.Deployment, commit ostree.Checksum, entries []hostfiles.File) ([]hostfiles.Overlay, error) {
+	etc, image := filepath.Join(booted.Path, "etc"), filepath.Join(booted.Path, "usr/etc")
+	shown, err := e.onlyIn(commit, image, entries)
+	if err != nil {
+		return nil, err
 	}
+	views := []hostfiles.Overlay{{Dir: etc, At: "/etc", Image: image, Files: entries}}
+	if len(shown) == 0 {
+		return views, nil
+	}
+	for _, f := range shown {
+		dirs, err := madeFor(booted.Path, f.Path)
+		if err != nil {
+			return nil, err
+		}
+		for _, dir := range dirs[1:] {
+			views[0].Files = append(slices.Clip(views[0].Files), hostfiles.NewDirectory(dir, 0o755))
+		}
+	}
+	return append(views, hostfiles.Overlay{Dir: image, At: "/etc", Files: shown}), nil
+}
+
+// onlyIn are entries that are to be absent which a commit's /usr/etc has, and a deployment's
+// has not, as something that stands there.
+func (e *Ostree) onlyIn(commit ostree.Checksum, image string, entries []hostfiles.File) (shown []hostfiles.File, err error) {
+	absent := slices.DeleteFunc(slices.Clone(entries), func(f hostfiles.File) bool { return f.Kind != hostfiles.KindAbsent })
+	if len(absent) == 0 {
+		return nil, nil
+	}
+	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range absent {
+		ships, err := repo.HasPath(commit, "usr"+f.Path)
+		if err != nil {
+			return nil, err
+		}
+		_, has, err := hostfiles.Read(filepath.Dir(image), f.Path)
+		if err != nil {
+			return nil, err
+		}
+		if ships && !has {
+			shown = append(shown, hostfiles.NewLink(f.Path, "/dev/null"))
+		}
+	}
+	return shown, nil
 }
 
 // checkEntries is an error if the new /etc of a commit could not get entries. It changes
@@ -37,8 +86,12 @@ func (e *Ostree) checkEntries(booted ostree.Deployment, commit ostree.Checksum, 
 			return err
 		}
 	}
+	views, err := e.etcWith(booted, commit, entries)
+	if err != nil {
+		return err
+	}
 	// What stands in their way, as a directory that is not empty.
-	if err := hostfiles.WithOverlays(func() error { return nil }, etcWith(booted, entries)); err != nil {
+	if err := hostfiles.WithOverlays(func() error { return nil }, views...); err != nil {
 		return fault.New(fault.Refused, "cannot change /etc: %w", err).
 			WithHint("move what stands at the path out of the way, or ask for something else there")
 	}
@@ -75,13 +128,13 @@ func checkArrived(d ostree.Deployment, entries []hostfiles.File) error {
 		if err != nil {
 			return err
 		}
-		expected, ships := want, true
+		expected, ships := want, want.Kind != hostfiles.KindAbsent
 		if want.Kind == hostfiles.KindDefault {
 			if expected, ships, err = hostfiles.Read(filepath.Join(root, "usr"), path); err != nil {
 				return err
 			}
 		}
-		if there != ships || got.Entry != expected.Entry {
+		if there != ships || there && got.Entry != expected.Entry {
 			return fmt.Errorf("cannot trust the new deployment: its %s is missing or differs", path)
 		}
 	}

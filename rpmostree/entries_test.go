@@ -30,8 +30,8 @@ func TestEntries(t *testing.T) {
 	for _, name := range []string{"ostree", "direct"} {
 		t.Run(name, func(t *testing.T) {
 			h := hostdir.New(t)
-			shell(t, h, `cd etc && echo mine >default && echo mine >added && ln -s added link && mkdir -m 0700 ours && echo mine >ours/file && mkdir admin && echo x >admin/file`)
-			h.ExtendNext("usr/etc/brought/file")
+			shell(t, h, `cd etc && echo mine >default && echo mine >added && ln -s added link && mkdir -m 0700 ours && echo mine >ours/file && mkdir admin && echo x >admin/file && echo x >mine`)
+			h.ExtendNext("usr/etc/brought/file", "usr/etc/brought/less", "usr/etc/deep/er/less", "usr/etc/deep/er/file")
 			r := request(t, h)
 			owned := hostfiles.NewFile("/etc/sub/dir/file", 0o4750, []byte("content"))
 			owned.UID, owned.GID = 7, 8
@@ -45,6 +45,7 @@ func TestEntries(t *testing.T) {
 				hostfiles.NewLink("/etc/systemd/system/masked.service", "/dev/null"),
 				hostfiles.Default("/etc/default"), hostfiles.Default("/etc/added"), hostfiles.Default("/etc/link"),
 				hostfiles.Default("/etc/ours"), hostfiles.Default("/etc/ours/file"), hostfiles.Default("/etc/none"),
+				hostfiles.Absent("/etc/brought/less"), hostfiles.Absent("/etc/deep/er/less"), hostfiles.Absent("/etc/mine"), hostfiles.Absent("/etc/no/where"),
 			}
 			before := list(t, h)
 			e := merging(h)[name]
@@ -59,6 +60,9 @@ admin/file f 644 0:0
 brought d 755 0:0
 brought/file f 644 0:0
 brought/ours f 600 0:0
+deep d 755 0:0
+deep/er d 755 0:0
+deep/er/file f 644 0:0
 default f 644 0:0
 sub d 711 0:9
 sub/dir d 755 0:0
@@ -89,6 +93,7 @@ func TestEntriesThatAreRefused(t *testing.T) {
 		{"a file where the image has a directory", hostfiles.NewFile("/etc/brought", 0o600, nil), "the new image has a directory there"},
 		{"a link where the image has a directory", hostfiles.NewLink("/etc/brought", "x"), "the new image has a directory there"},
 		{"a file where a full directory stands", hostfiles.NewFile("/etc/full", 0o600, nil), "directory not empty"},
+		{"a directory of the image's to be absent", hostfiles.Absent("/etc/brought"), "the new image has a directory there"},
 		{"a full directory removed", hostfiles.Default("/etc/full"), "directory not empty"},
 	} {
 		for _, name := range []string{"ostree", "direct"} {

@@ -58,7 +58,7 @@ func (e *Ostree) labels(booted ostree.Deployment, commit ostree.Checksum, files 
 	}
 	var all []labelled
 	for _, f := range files {
-		if f.Kind == hostfiles.KindDefault { // has the label that the image gives it
+		if f.Removes() { // what is there has the label that the image gives it
 			continue
 		}
 		made, err := madeFor(booted.Path, f.Path)

@@ -9,6 +9,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/pivot"
@@ -18,6 +19,7 @@ func applyCommand() *cobra.Command {
 	var flags hostFlags
 	var out cli.Output
 	var reboot, dryRun, unchanged77 bool
+	unsupported := string(encapsulated.Stop)
 	cmd := &cobra.Command{
 		Use:   "apply MACHINECONFIG",
 		Short: "Bring this machine from the MachineConfig that it has to another one, in one step",
@@ -36,7 +38,7 @@ func applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			apply := firstboot.Apply{Machine: machine, File: args[0], Data: data, Reboot: reboot}
+			apply := firstboot.Apply{Machine: machine, File: args[0], Data: data, Reboot: reboot, Unsupported: encapsulated.Unsupported(unsupported)}
 			if dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan tells nobody but its reader
 				plan, err := apply.Plan(cmd.Context())
@@ -54,6 +56,8 @@ func applyCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, as \"pivot plan\" does; write nothing")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")
+	cli.OneOf{Value: &unsupported, Allowed: []string{string(encapsulated.Stop), string(encapsulated.Warn), string(encapsulated.Replace)}}.
+		Add(cmd, "unsupported", "if only an installation could change something: stop, apply the rest, or exit with status 79 for a machine to be replaced")
 	return cmd
 }
 

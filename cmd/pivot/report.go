@@ -93,6 +93,12 @@ func printPlan(w io.Writer, p pivot.Plan) {
 			fmt.Fprintf(w, "  %s\n", printable.Line(e.What()))
 		}
 	}
+	if len(p.Units) > 0 {
+		fmt.Fprintln(w, "units")
+		for _, u := range p.Units {
+			fmt.Fprintf(w, "  %s\n", printable.Line(u.String()))
+		}
+	}
 	if len(p.Packages) > 0 {
 		fmt.Fprintln(w, "packages")
 		for _, c := range p.Packages {
@@ -148,6 +154,9 @@ func printStatus(w io.Writer, s status.Status) {
 	line("phase", "%s", s.Phase)
 	for _, note := range s.Notes {
 		line("note", "%s", note)
+	}
+	for _, name := range s.LeftOut {
+		line("left out", "%s", name)
 	}
 	if s.Step != "" {
 		line("step", "%s, %d%%", s.Step, s.Percent)

@@ -12,6 +12,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/machineconfig/extensions"
 	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/machineconfig/spec"
@@ -30,6 +31,10 @@ type Host struct {
 	Policy     *kargs.Policy            // for kernel arguments; nil: the default one
 	// Architecture is that of the machine, as in GOARCH; "": not known, not checked.
 	Architecture string
+	// Has is the MachineConfig that the machine runs with; nil on a first boot. What only an
+	// installation does must then be as it says, or Unsupported decides.
+	Has         *Desired
+	Unsupported Unsupported
 }
 
 // Desired is what a MachineConfig asks for.
@@ -45,8 +50,14 @@ type Desired struct {
 	Extensions      []string         // by their names in spec.extensions
 	ExtensionsImage string           // where their packages and those of kernels come from, as given; "" says nothing of it
 	Entries         []hostfiles.File // below /etc, by spec.config
+	Units           enable.Units     // enabled, disabled, unmasked, by spec.config
+	// LeftOut names what is not applied, since only an installation can change it: not
+	// without Warn or Replace.
+	LeftOut []string
 
 	asked []byte // spec as JSON
+	parts []part // that only an installation does
+	kept  []part // those that are left out, as the machine has them
 }
 
 // Parse reads an encapsulated MachineConfig. Desired is nil exactly if
@@ -62,6 +73,12 @@ func Parse(data []byte, host Host) (*Desired, problem.Report) {
 		return nil, report
 	}
 	return d, report
+}
+
+// ParseRecord is Parse for the MachineConfig that a machine runs with: what only an
+// installation does was done.
+func ParseRecord(data []byte) (*Desired, problem.Report) {
+	return Parse(data, Host{Has: &Desired{}, Unsupported: accept})
 }
 
 // Read is Parse for a MachineConfig as people have it: one document in a file of JSON or
@@ -103,8 +120,16 @@ func judge(root document.Node, host Host) *Desired {
 		FIPS:            asked.Get("fips").Boolean(),
 		KernelType:      spec.KernelType(asked.Get("kernelType"), host.Architecture),
 		Extensions:      spec.Extensions(asked.Get("extensions")),
-		Entries:         etc(asked.Get("config"), host),
 		asked:           asked.JSON(),
+	}
+	if config := asked.Get("config"); wellFormed(config) {
+		if host.Has != nil {
+			d.compare(asked, host)
+		}
+		d.Entries, d.Units = d.etc(config, host)
+		if host.Has != nil {
+			d.keep(host.Has)
+		}
 	}
 	if source := asked.Get("baseOSExtensionsContainerImage"); d.ownKernel() && len(d.Extensions) == 0 {
 		source.Text() // nothing is taken from it

@@ -8,27 +8,28 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 )
 
-// etc are the entries below /etc that an Ignition config asks for. An encapsulated file's
+// etc are the entries below /etc that an Ignition config asks for, and what it asks of units. An encapsulated file's
 // config is normally empty, since Ignition has done its part in the initramfs, and then
 // its version does not matter: servers write the one that was asked for.
-func etc(config document.Node, host Host) []hostfiles.File {
-	if !config.Object() || !wellFormed(config) || !hasContent(config) {
-		return nil
+func (d *Desired) etc(config document.Node, host Host) ([]hostfiles.File, enable.Units) {
+	if !hasContent(config) {
+		return nil, enable.Units{}
 	}
-	refuseOthers(config)
+	d.refuseOthers(config, host)
 	parsed, ok := parseIgnition(config)
 	if !ok {
-		return nil
+		return nil, enable.Units{}
 	}
-	all := entries.Of(config, parsed)
+	all, units := entries.Of(config, parsed, d.ours())
 	checkPinning(config.Get("storage").Get("files"), parsed, all, host)
-	return all
+	return all, units
 }
 
 // checkPinning holds the files of CPU partitioning against each other and the machine.
@@ -49,9 +50,11 @@ func checkPinning(n document.Node, config ignition.Config, all []hostfiles.File,
 }
 
 // wellFormed checks the types of a config's upper two levels, which hold for
-// every version: objects of lists, and objects and the version in "ignition".
+// every version: objects of lists, and objects and the version in "ignition". No config
+// is well-formed.
 func wellFormed(config document.Node) bool {
 	before := len(*config.Report)
+	config.Object()
 	for key, n := range config.Members() {
 		n.Object()
 		for name, inner := range n.Members() {
@@ -88,16 +91,26 @@ func applied() []string {
 	return []string{"ignition.version", "storage.files", "storage.directories", "storage.links", "systemd.units"}
 }
 
-// refuseOthers names everything in a config that is not applied.
-func refuseOthers(config document.Node) {
+// refuseOthers names everything in a config that is not applied. On a machine that runs
+// that is not what only an installation does: see compare.
+func (d *Desired) refuseOthers(config document.Node, host Host) {
+	places := d.ours()
 	for key, n := range config.Members() {
-		if prefix := key + "."; !slices.ContainsFunc(applied(), func(name string) bool { return strings.HasPrefix(name, prefix) }) {
+		prefix := key + "."
+		known := slices.ContainsFunc(applied(), func(name string) bool { return strings.HasPrefix(name, prefix) })
+		if host.Has == nil && !known {
 			refuse(n)
 			continue
 		}
 		n.Object()
 		for name, inner := range n.Members() {
-			if !slices.Contains(applied(), key+"."+name) {
+			switch {
+			case slices.Contains(applied(), key+"."+name), places[n.Path], places[inner.Path]:
+			case key == "passwd" && name == "users":
+				if slices.ContainsFunc(inner.Items(), func(user document.Node) bool { return !places[user.Path] }) {
+					refuse(n)
+				}
+			default:
 				refuse(inner)
 			}
 		}

@@ -12,11 +12,15 @@ import (
 const RecordPath = "/etc/pivot/machineconfig.json"
 
 // Record is the MachineConfig as a system keeps it: what it asks for and nothing that
-// changes without that, in one form whatever the text was. Parse reads it.
+// changes without that, in one form whatever the text was. What was left out is as the
+// machine has it. ParseRecord reads it.
 func (d *Desired) Record() ([]byte, error) {
-	var asked any
+	asked := map[string]any{}
 	if err := json.Unmarshal(d.asked, &asked); err != nil {
 		return nil, fmt.Errorf("cannot keep the MachineConfig: %w", err)
+	}
+	for _, p := range d.kept {
+		p.put(asked)
 	}
 	type object = map[string]any
 	metadata := object{"name": d.Name}

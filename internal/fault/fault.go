@@ -28,6 +28,9 @@ const (
 	// Later is for work that is not possible in the initramfs, but in the started system:
 	// the initramfs then steps aside, which is no failure. Elsewhere exit 1.
 	Later
+	// Replace is for a machine that cannot become what is asked for, and must be replaced by
+	// one that is installed so. Exit 79.
+	Replace
 )
 
 // ExitStatus is the process exit status that stands for k.
@@ -43,6 +46,8 @@ func (k Kind) ExitStatus() int {
 		return 73
 	case Refused:
 		return 78
+	case Replace:
+		return 79
 	}
 	return 1
 }

@@ -18,12 +18,12 @@ func (h *Host) observeNext(ctx context.Context, state *pivot.State, booted ostre
 	next := booted
 	switch {
 	case staged != nil && !staged.Locked:
-		next, err = h.observeStaged(state, booted, staged, target.Paths())
+		next, err = h.observeStaged(state, booted, staged, target)
 	default:
 		if len(all) > 0 {
 			next = all[0]
 		}
-		err = h.observeDefault(state, next, target.Paths())
+		err = h.observeDefault(state, next, target)
 	}
 	if err != nil {
 		return err
@@ -36,16 +36,16 @@ func (h *Host) observeNext(ctx context.Context, state *pivot.State, booted ostre
 }
 
 // observeDefault reads what the default boot entry starts.
-func (h *Host) observeDefault(state *pivot.State, next ostree.Deployment, paths []string) (err error) {
+func (h *Host) observeDefault(state *pivot.State, next ostree.Deployment, target pivot.Target) (err error) {
 	if state.Default, err = h.Deployment(next); err != nil {
 		return err
 	}
-	state.DefaultEtc, err = readEtc(next.Path, next, paths)
+	state.DefaultEtc, err = readEtc(next.Path, next, target)
 	return err
 }
 
 // observeStaged reads what an orderly shutdown will make the next boot.
-func (h *Host) observeStaged(state *pivot.State, booted ostree.Deployment, staged *ostree.Staged, paths []string) (next ostree.Deployment, err error) {
+func (h *Host) observeStaged(state *pivot.State, booted ostree.Deployment, staged *ostree.Staged, target pivot.Target) (next ostree.Deployment, err error) {
 	if next, err = h.Sysroot().Deployment(staged.Target); err != nil {
 		return next, err
 	}
@@ -57,6 +57,6 @@ func (h *Host) observeStaged(state *pivot.State, booted ostree.Deployment, stage
 		return next, err
 	}
 	state.Default.Staged = true
-	state.DefaultEtc, err = stagedEtc(booted, next, state.Etc, paths)
+	state.DefaultEtc, err = stagedEtc(h.Root, booted, next, target)
 	return next, err
 }

@@ -11,9 +11,9 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Observe reads what the machine is, and has of the entries and packages that a target names.
+// Observe reads what the machine is, and has of the entries, units and packages that a target names.
 func (h *Host) Observe(ctx context.Context, target pivot.Target) (pivot.State, error) {
-	sysroot, paths := h.Sysroot(), target.Paths()
+	sysroot := h.Sysroot()
 	booted, err := sysroot.Booted()
 	if errors.Is(err, ostree.ErrNotBooted) {
 		return pivot.State{}, fault.New(fault.Refused, "cannot pivot this host: it is not booted from an ostree deployment").
@@ -37,7 +37,7 @@ func (h *Host) Observe(ctx context.Context, target pivot.Target) (pivot.State, e
 	if state.Booted, err = h.Deployment(withEntry(booted, all)); err != nil {
 		return pivot.State{}, err
 	}
-	if state.Etc, err = readEtc(h.Root, booted, paths); err != nil {
+	if state.Etc, err = readEtc(h.Root, booted, target); err != nil {
 		return pivot.State{}, err
 	}
 	if state.Packages, err = h.packages(ctx, booted, target.Packages); err != nil {

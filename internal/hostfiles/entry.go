@@ -21,7 +21,9 @@ const (
 	// KindDefault asks for what the image has at a path: its own file, or nothing. It is
 	// how an entry is removed: where it stood in place of the image's, that shows again.
 	KindDefault Kind = "default"
-	KindOther   Kind = "other" // nobody can ask for it: a device, a fifo, a socket
+	// KindAbsent asks for nothing at a path, though the image may have something there.
+	KindAbsent Kind = "absent"
+	KindOther  Kind = "other" // nobody can ask for it: a device, a fifo, a socket
 )
 
 // String is the kind's name for people.
@@ -91,6 +93,12 @@ func NewLink(path, target string) File {
 
 // Default asks for what the image has at a path.
 func Default(path string) File { return File{Entry: Entry{Kind: KindDefault, Path: path}} }
+
+// Absent asks for nothing at a path.
+func Absent(path string) File { return File{Entry: Entry{Kind: KindAbsent, Path: path}} }
+
+// Removes reports whether the entry asks for less rather than for something.
+func (e Entry) Removes() bool { return e.Kind == KindDefault || e.Kind == KindAbsent }
 
 // Entries are those of files, without their contents.
 func Entries(files []File) []Entry {

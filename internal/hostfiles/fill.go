@@ -37,11 +37,11 @@ func (o Overlay) fill() error {
 // inOrder compares files by when they are put: what is removed from the bottom up,
 // directories from the top down.
 func inOrder(a, b File) int {
-	turn := map[Kind]int{KindDefault: 0, KindDirectory: 1, KindFile: 2, KindLink: 2}
+	turn := map[Kind]int{KindDefault: 0, KindAbsent: 0, KindDirectory: 1, KindFile: 2, KindLink: 2}
 	switch order := cmp.Compare(turn[a.Kind], turn[b.Kind]); {
 	case order != 0:
 		return order
-	case a.Kind == KindDefault:
+	case a.Removes():
 		return strings.Compare(b.Path, a.Path)
 	case a.Kind == KindDirectory:
 		return strings.Compare(a.Path, b.Path)
@@ -53,8 +53,11 @@ func (o Overlay) put(root *os.Root, rel string, f File) error {
 	if f.Named() {
 		return fmt.Errorf("its owner has no number: %s", f.Entry)
 	}
-	if f.Kind == KindDefault {
+	switch f.Kind {
+	case KindDefault:
 		return o.restore(root, rel)
+	case KindAbsent:
+		return remove(root, rel)
 	}
 	if err := root.MkdirAll(filepath.Dir(rel), 0o755); err != nil {
 		return err

@@ -44,6 +44,54 @@ func (r *Repo) FileNames(c Checksum, dir string) ([]string, error) {
 	return names, nil
 }
 
+// Names are the names of all that is in a directory of a commit; none if there is no such
+// directory.
+func (r *Repo) Names(c Checksum, dir string) ([]string, error) {
+	names, err := r.FileNames(c, dir)
+	if err != nil {
+		return nil, err
+	}
+	tree, found, err := locator(r.objectPath).directory(c, dir)
+	if err != nil || !found {
+		return nil, err
+	}
+	for d := range tree.allDirs() {
+		names = append(names, string(d.name))
+	}
+	return names, nil
+}
+
+// Found is what a commit has at a path: a directory, a file with its content, or a
+// symbolic link with its target.
+type Found struct {
+	IsDir  bool
+	Target string
+	File   []byte
+}
+
+// Look reads what a commit in the repository has at a path; false if it has nothing there.
+// Links are not followed.
+func (r *Repo) Look(c Checksum, name string) (Found, bool, error) {
+	at := locator(r.objectPath)
+	tree, found, err := at.directory(c, path.Dir(name))
+	if err != nil || !found {
+		return Found{}, false, err
+	}
+	if _, isDir := tree.dir(path.Base(name)); isDir {
+		return Found{IsDir: true}, true, nil
+	}
+	f, found := tree.file(path.Base(name))
+	if !found {
+		return Found{}, false, nil
+	}
+	object := at(ObjectName{f.file, File})
+	if target, err := os.Readlink(object); err == nil {
+		return Found{Target: target}, true, nil
+	}
+	content, err := readRegular(object, math.MaxInt64)
+	return Found{File: content}, err == nil, err
+}
+
 // DirTree is the checksum of a directory's DirTree in a commit: it is equal for directories
 // with the same names and files, whatever the directory's own owner and mode. It is zero
 // if there is no such directory.

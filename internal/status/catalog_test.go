@@ -36,6 +36,7 @@ func events() []pivot.Event {
 		{Kind: pivot.EventBegan, Step: pivot.StepPull, Record: record},
 		{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: failure, Record: record},
 		{Kind: pivot.EventFailing, Step: pivot.StepPull, Err: failure, Record: record},
+		{Kind: pivot.EventFailing, Step: pivot.StepRead, Err: fault.New(fault.Replace, "x").WithHint("y"), Record: record},
 	}
 	for _, phase := range []pivot.Phase{pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone} {
 		record.Phase = phase

@@ -31,6 +31,9 @@ func messageID(e pivot.Event) string {
 	case pivot.EventWaiting:
 		return "da8f62a29712404db0926b3903d3cb82"
 	case pivot.EventFailing:
+		if fault.KindOf(e.Err) == fault.Replace {
+			return "fa60b4b4d0934732aa83955e0206d530"
+		}
 		return "396b7123bc044cbebf01c8fdc9ac3f14"
 	case pivot.EventEntered:
 		switch e.Record.Phase {

@@ -89,6 +89,7 @@ func TestMessageIDs(t *testing.T) {
 		"phase `failed`":    {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseFailed}},
 		"phase `undone`: somebody went back after a first boot": {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseUndone}},
 		"the run ended with a failure":                          {Kind: pivot.EventFailing, Err: failure},
+		"the run ended: the machine must be replaced":           {Kind: pivot.EventFailing, Err: fault.New(fault.Replace, "x")},
 	} {
 		var ids []string
 		got, _ := emit(t, e)

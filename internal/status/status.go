@@ -27,9 +27,10 @@ type Status struct {
 	Error   *pivot.Failure    `json:"error"`
 	Started time.Time         `json:"started,omitzero"`
 	Phases  []pivot.Duration  `json:"phases"`
-	Pending *pivot.Deployment `json:"pending"` // what the next boot starts, if not what is booted
-	History []pivot.Account   `json:"history"` // the transactions that are over, oldest first
-	Notes   []string          `json:"notes"`   // for people: what was observed on the host
+	Pending *pivot.Deployment `json:"pending"`           // what the next boot starts, if not what is booted
+	History []pivot.Account   `json:"history"`           // the transactions that are over, oldest first
+	Notes   []string          `json:"notes"`             // for people: what was observed on the host
+	LeftOut []string          `json:"leftOut,omitempty"` // parts of the MachineConfig that were not applied
 }
 
 // Of is the status after an event.

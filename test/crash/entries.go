@@ -10,13 +10,14 @@ import (
 )
 
 // Configured is a machine for which a contributor wants entries of each kind in the new
-// system's /etc: beside a file, a directory, a link, and two that are removed.
+// system's /etc: beside a file, a directory, a link, and three that are removed.
 func Configured(m *Machine) { m.configured = true }
 
-// The paths of what is removed: one shows what the image has, the other nothing.
+// The paths of what is removed: one shows what the image has, the others nothing.
 const (
 	shipped = "/etc/shipped"
 	added   = "/etc/added"
+	unasked = "/etc/unasked"
 )
 
 // entries contributes them.
@@ -30,7 +31,7 @@ func (entries) Entries() ([]hostfiles.File, error) {
 		hostfiles.NewDirectory("/etc/keys.d", 0o700),
 		hostfiles.NewFile("/etc/keys.d/key", 0o600, []byte(secret)),
 		hostfiles.NewLink("/etc/link", "keys.d/key"),
-		hostfiles.Default(shipped), hostfiles.Default(added),
+		hostfiles.Default(shipped), hostfiles.Default(added), hostfiles.Absent(unasked),
 	}, nil
 }
 
@@ -55,6 +56,7 @@ func (m *Machine) changedEntries() []hostfiles.File {
 	}
 	return []hostfiles.File{
 		hostfiles.NewFile(shipped, 0o644, []byte("changed")), hostfiles.NewFile(added, 0o644, []byte("added")),
+		hostfiles.NewFile(unasked, 0o644, []byte("of the image, too")),
 	}
 }
 
@@ -72,6 +74,8 @@ func put(root string, f hostfiles.File) error {
 			return err
 		}
 		return os.Symlink(f.Target, path)
+	case hostfiles.KindAbsent:
+		return os.Remove(path)
 	case hostfiles.KindDefault:
 		content, err := os.ReadFile(filepath.Join(root, "usr", f.Path))
 		if err == nil {
@@ -105,7 +109,7 @@ func (m *Machine) wholeEntries(root string, isB bool) error {
 			whole = got.Entry == was.Entry
 		case want.Path == shipped:
 			whole = string(got.Content) == imageHas(commitB)
-		case want.Path == added:
+		case want.Path == added, want.Path == unasked:
 			whole = !there
 		default:
 			got.UID, got.GID = 0, 0 // of whoever runs this

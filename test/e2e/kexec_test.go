@@ -11,16 +11,24 @@ import (
 )
 
 // byKexec does the main job on a machine whose administrator spares the firmware:
-// it is powered on once and boots twice.
+// it is powered on once and boots twice. Of the units that only the image's layers have, the
+// MachineConfig enables one, and disables one that they enable.
 func byKexec(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
-	want.Unit = true
+	want.Unit, want.LayerUnits = true, true
+	var err error
+	if want.Image, err = l.Derived(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Files: []vm.TreeFile{
 		{Path: host.SettingsPath, Mode: 0o644, Content: []byte("mode=system\nreboot-method=kexec\n")},
 	}})
 	only := boot(t, m, vm.BootOptions{})
 	expectArrived(t, only, want)
 	expectProven(t, m, want)
+	if !only.Said(lab.EnabledUnitSays) || only.Said(lab.DisabledUnitSays) {
+		t.Errorf("the image's units: the enabled one ran: %v; the disabled one ran: %v", only.Said(lab.EnabledUnitSays), only.Said(lab.DisabledUnitSays))
+	}
 
 	started := slices.IndexFunc(only.Serial, func(l vm.SerialLine) bool { return strings.Contains(l.Text, "Starting new kernel") })
 	kubelet := slices.IndexFunc(only.Serial, func(l vm.SerialLine) bool { return strings.Contains(l.Text, "@@kubelet started") })

@@ -84,6 +84,24 @@ func (h *Host) PutIntoNext(files map[string]string) {
 	for name, content := range files {
 		writeFile(h.t, filepath.Join(tree, name), []byte(content))
 	}
+	h.putTree(tree)
+}
+
+// LinkIntoNext is PutIntoNext for symbolic links, with what they point at by their paths.
+func (h *Host) LinkIntoNext(links map[string]string) {
+	h.t.Helper()
+	tree := h.t.TempDir()
+	for name, target := range links {
+		name = filepath.Join(tree, name)
+		h.must(os.MkdirAll(filepath.Dir(name), 0o755))
+		h.must(os.Symlink(target, name))
+	}
+	h.putTree(tree)
+}
+
+// putTree puts a directory tree into the next system.
+func (h *Host) putTree(tree string) {
+	h.t.Helper()
 	h.Commit = h.run("ostree", "commit", "--repo="+h.Archive, "--orphan", "--tree=ref="+h.Commit, "--tree=dir="+tree, "--add-metadata-string=version=B.2")
 }
 

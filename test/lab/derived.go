@@ -21,6 +21,14 @@ import (
 // merged files say.
 const DerivedUnit = "derived.service"
 
+// The units that derived layers bring for a MachineConfig: one that nothing enables there,
+// and one that their /etc enables. What they say on the console if they run.
+const (
+	enabledUnit, disabledUnit = "derived-enabled.service", "derived-disabled.service"
+
+	EnabledUnitSays, DisabledUnitSays = "@@unit " + enabledUnit + " runs", "@@unit " + disabledUnit + " runs"
+)
+
 // DerivedDir is a directory that derived layers bring.
 const DerivedDir = "/usr/share/derived"
 
@@ -50,6 +58,9 @@ StandardOutput=journal+console
 	return []oscontainer.Option{
 		oscontainer.WithDerived(program, private, unit,
 			oscontainer.Symlink("usr/lib/systemd/system/multi-user.target.wants/"+DerivedUnit, "../"+DerivedUnit),
+			oscontainer.File("usr/lib/systemd/system/"+enabledUnit, saying(EnabledUnitSays)),
+			oscontainer.File("usr/lib/systemd/system/"+disabledUnit, saying(DisabledUnitSays)),
+			oscontainer.Symlink("etc/systemd/system/multi-user.target.wants/"+disabledUnit, "/usr/lib/systemd/system/"+disabledUnit),
 			oscontainer.File("usr/share/derived/replaced", "first layer"), oscontainer.File("usr/share/derived/gone", "x"),
 			oscontainer.File("usr/share/derived/removed/inside", "x"), oscontainer.File("etc/derived.conf", "one")),
 		oscontainer.WithDerived(oscontainer.File("usr/share/derived/replaced", "second layer"), oscontainer.File("etc/derived.conf", "two"),

@@ -138,6 +138,9 @@ type Want struct {
 	Extensions                  []string
 
 	Unit bool // a systemd unit, too, which is enabled and says on the console that it runs
+	// LayerUnits asks for the one unit of the derived layers that they do not enable, and not
+	// for the one that they do.
+	LayerUnits bool
 }
 
 // The unit that a Want may have, and what it says.
@@ -146,19 +149,28 @@ const (
 	UnitSays = "@@unit " + unitName + " runs"
 )
 
-// unit is the unit in an Ignition config.
-func unit() map[string]any {
-	return map[string]any{"name": unitName, "enabled": true, "contents": "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo \"" + UnitSays +
-		"\" >/dev/console'\n[Install]\nWantedBy=multi-user.target\n"}
+// units are the units in an Ignition config.
+func (w Want) units() (all []map[string]any) {
+	if w.Unit {
+		all = append(all, map[string]any{"name": unitName, "enabled": true, "contents": saying(UnitSays)})
+	}
+	if w.LayerUnits {
+		all = append(all, map[string]any{"name": enabledUnit, "enabled": true}, map[string]any{"name": disabledUnit, "enabled": false})
+	}
+	return all
 }
 
-// UnitPaths are the paths of the unit and of the link that enables it.
+// saying is a service that says something on the console, once it is enabled.
+func saying(text string) string {
+	return "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo \"" + text + "\" >/dev/console'\n[Install]\nWantedBy=multi-user.target\n"
+}
+
+// UnitPaths are the paths of the unit's file; the link that enables it is worked out.
 func (w Want) UnitPaths() []string {
 	if !w.Unit {
 		return nil
 	}
-	const dir = "/etc/systemd/system/"
-	return []string{dir + unitName, dir + "multi-user.target.wants/" + unitName}
+	return []string{"/etc/systemd/system/" + unitName}
 }
 
 // Wanted is the main job: B, two kernel arguments, and CPU 0 for management.
@@ -181,8 +193,8 @@ func (w Want) Encapsulated() ([]byte, error) {
 	if len(files) > 0 {
 		config["storage"] = object{"files": files}
 	}
-	if w.Unit {
-		config["systemd"] = object{"units": []object{unit()}}
+	if units := w.units(); len(units) > 0 {
+		config["systemd"] = object{"units": units}
 	}
 	return json.Marshal(object{
 		"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",

@@ -45,12 +45,12 @@ var importTable = map[string]rule{
 	"quantity":         {ours: []string{"problem", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pinning":          {ours: []string{"kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pods":             {ours: []string{"pinning", "problem", "quantity", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"encapsulated":     {ours: append([]string{"machineconfig/entries", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"encapsulated":     {ours: append([]string{"machineconfig/entries", "machineconfig/document", "machineconfig/enable", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 	"machineconfig":    {ours: append([]string{"legacy", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"containerruntime": {ours: append([]string{"machineconfig", "quantity"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: below, what knows none; above, each its own part of the world.
-	"machineconfig/enable":     {foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/enable":     {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/entries":    {ours: []string{"machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "hostfiles", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/extensions": {never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/jsonpath":   {never: slices.Concat(processes, commandLine, world)},
@@ -88,9 +88,9 @@ var importTable = map[string]rule{
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The core decides; the engines, the host and the reporter serve it.
-	"pivot":     {ours: append([]string{"ostree"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
+	"pivot":     {ours: append([]string{"ostree", "machineconfig/enable"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "retry"}, foreign: true, never: commandLine},
-	"host":      {ours: append([]string{"ostree", "pivot"}, values...), foreign: true, never: commandLine},
+	"host":      {ours: append([]string{"ostree", "pivot", "machineconfig/enable"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable"}, never: slices.Concat(processes, commandLine, world)},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},

@@ -1,8 +1,9 @@
-// Package enable knows the symbolic links by which a systemd unit is enabled, without
-// systemd: those of a system that does not run yet, whose systemctl cannot be asked.
+// Package enable knows the symbolic links by which a systemd unit is enabled, disabled or
+// masked, without systemd: those of a system that does not run yet, whose systemctl
+// cannot be asked.
 //
-// Source: systemd.unit(5), "[Install] section options" and "Specifiers"; the tests hold
-// it against systemctl --root. The package does no I/O.
+// Source: systemd.unit(5), "[Install] section options" and "Specifiers", and
+// systemd.preset(5); the tests hold it against systemctl --root. The package does no I/O.
 package enable
 
 import (
@@ -11,8 +12,6 @@ import (
 	"path"
 	"regexp"
 	"strings"
-
-	"github.com/coreos/go-systemd/v22/unit"
 )
 
 // Dir is where an administrator's units are, and the links that enable units.
@@ -28,67 +27,108 @@ type Install struct {
 // each of those pulls in.
 var dependencies = map[string]string{"WantedBy": ".wants", "RequiredBy": ".requires", "UpheldBy": ".upholds"}
 
+// errNoInstance is the failure of a template that does not say which of its instances.
+var errNoInstance = errors.New("it is a template without a DefaultInstance=")
+
 // Of is what a unit asks for that is enabled, by its name and the text and path of its
 // file. A unit without an [Install] section asks for nothing: systemd calls it static.
 func Of(name, file, text string) (Install, error) {
 	in := Install{Links: map[string]string{}}
-	options, err := readInstall(text)
-	if err != nil {
-		return in, fmt.Errorf("cannot read unit %s: %w", name, err)
+	options := readInstall(text)
+	name, err := withInstance(name, options["DefaultInstance"])
+	if err != nil && len(options) == 0 {
+		return in, nil
 	}
-	name, err = withInstance(name, options["DefaultInstance"])
+	if err == nil {
+		err = in.add(name, file, options)
+	}
 	if err != nil {
-		if len(options) == 0 {
-			return in, nil
-		}
 		return in, fmt.Errorf("cannot enable unit %s: %w", name, err)
 	}
+	return in, nil
+}
+
+// add adds what the options of a unit ask for, whose name has its instance.
+func (in *Install) add(name, file string, options map[string][]string) error {
 	for option, dir := range dependencies {
 		for _, by := range options[option] {
-			if by, err = expand(by, name); err != nil {
-				return in, fmt.Errorf("cannot enable unit %s: %w", name, err)
+			by, err := expand(by, name)
+			if err != nil {
+				return err
 			}
 			in.Links[path.Join(Dir, by+dir, name)] = file
 		}
 	}
 	for _, alias := range options["Alias"] {
-		if alias, err = expand(alias, name); err == nil && path.Ext(alias) != path.Ext(name) {
-			err = fmt.Errorf("its alias %s is of another type", alias)
+		alias, err := expand(alias, name)
+		if err == nil {
+			alias, err = aliasOf(alias, name)
 		}
 		if err != nil {
-			return in, fmt.Errorf("cannot enable unit %s: %w", name, err)
+			return err
 		}
 		in.Links[path.Join(Dir, alias)] = file
 	}
 	for _, also := range options["Also"] {
-		if also, err = expand(also, name); err != nil {
-			return in, fmt.Errorf("cannot enable unit %s: %w", name, err)
+		also, err := expand(also, name)
+		if err != nil {
+			return err
 		}
 		in.Also = append(in.Also, also)
 	}
-	return in, nil
+	return nil
+}
+
+// aliasOf is the alias of a unit: a template stands for the unit's instance.
+func aliasOf(alias, name string) (string, error) {
+	switch _, instance, isInstance := cutInstance(name); {
+	case path.Ext(alias) != path.Ext(name):
+		return "", fmt.Errorf("its alias %s is of another type", alias)
+	case strings.Contains(alias, "@.") && !isInstance:
+		return "", fmt.Errorf("its alias %s is a template", alias)
+	case strings.Contains(alias, "@."):
+		return strings.Replace(alias, "@.", "@"+instance+".", 1), nil
+	}
+	return alias, nil
 }
 
 // readInstall reads the options of the section [Install], each a list of words. An empty
-// assignment forgets what was assigned before.
-func readInstall(text string) (map[string][]string, error) {
-	all, err := unit.DeserializeOptions(strings.NewReader(joined(text)))
-	if err != nil {
-		return nil, err
-	}
+// assignment forgets what was assigned before; what is no assignment is passed over.
+func readInstall(text string) map[string][]string {
 	options := map[string][]string{}
-	for _, o := range all {
-		if o.Section != "Install" {
-			continue
+	for line := range strings.Lines(Section(text)) {
+		name, value, assigns := strings.Cut(line, "=")
+		name = strings.TrimSpace(name)
+		words := strings.Fields(value)
+		switch {
+		case !assigns:
+		case len(words) == 0:
+			delete(options, name)
+		default:
+			options[name] = append(options[name], words...)
 		}
-		words := strings.Fields(o.Value)
-		if len(words) == 0 {
-			delete(options, o.Name)
-			continue
-		}
-		options[o.Name] = append(options[o.Name], words...)
 	}
-	return options, nil
+	return options
+}
+
+// Section is the section [Install] of a unit's file or drop-in, one line for each option;
+// "" if there is none. Nothing else of such a file says how a unit is enabled.
+func Section(text string) string {
+	var b strings.Builder
+	inside := false
+	for line := range strings.Lines(joined(text)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "["):
+			inside = line == "[Install]"
+			if inside {
+				b.WriteString("[Install]\n")
+			}
+		case inside && line != "":
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
 }
 
 // joined is a unit file without comments, and with one line for each option: a line that
@@ -114,9 +154,16 @@ func withInstance(name string, instance []string) (string, error) {
 	case !isTemplate:
 		return name, nil
 	case len(instance) == 0:
-		return name, errors.New("it is a template without a DefaultInstance=")
+		return name, errNoInstance
 	}
 	return prefix + "@" + instance[len(instance)-1] + "." + suffix, nil
+}
+
+// cutInstance takes the name of an instance apart: its template and what it is an
+// instance of.
+func cutInstance(name string) (template, instance string, isInstance bool) {
+	prefix, rest, _ := strings.Cut(strings.TrimSuffix(name, path.Ext(name)), "@")
+	return prefix + "@" + path.Ext(name), rest, rest != ""
 }
 
 // unitName is the name of a unit (systemd.unit(5)).

@@ -17,16 +17,18 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/machineconfig/ignition"
 )
 
 // maxContent bounds a file's decompressed content, in bytes.
 const maxContent = 1 << 20
 
-// Of are the entries that a config asks for. N is where it stands; all that is wrong is
-// added to the report of n, and then the entries are not of use.
-func Of(n document.Node, config ignition.Config) []hostfiles.File {
-	m := maker{at: map[string]string{}, links: map[string]bool{}}
+// Of are the entries that a config asks for, and what it asks about the links of units. N is
+// where it stands; all that is wrong is added to the report of n, and then neither is of use.
+// Files and links in without, by their places in the document, are left out.
+func Of(n document.Node, config ignition.Config, without map[string]bool) ([]hostfiles.File, enable.Units) {
+	m := maker{at: map[string]string{}, without: without}
 	storage := n.Get("storage")
 	for i, f := range storage.Get("files").Items() {
 		m.add(f, config.Storage.Files[i].Path, func() (hostfiles.File, error) { return file(config.Storage.Files[i]) })
@@ -39,18 +41,23 @@ func Of(n document.Node, config ignition.Config) []hostfiles.File {
 	}
 	m.units(n.Get("systemd").Get("units"), config.Systemd.Units)
 	m.checkParents(n)
-	return m.all
+	return m.all, m.wished
 }
 
 // maker collects entries.
 type maker struct {
-	all   []hostfiles.File
-	at    map[string]string // where each path is asked for, in the document
-	links map[string]bool   // paths of links that enable units, which several may ask for
+	all    []hostfiles.File
+	at     map[string]string // where each path is asked for, in the document
+	wished enable.Units
+
+	without map[string]bool
 }
 
 // add adds an entry that a node asks for.
 func (m *maker) add(n document.Node, name string, make func() (hostfiles.File, error)) {
+	if m.without[n.Path] {
+		return
+	}
 	if err := checkPath(name); err != nil {
 		n.Fail("%v", err)
 		return

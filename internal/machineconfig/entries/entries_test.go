@@ -2,19 +2,21 @@ package entries_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
 )
 
-// of are the entries of a config with these members, and the report.
-func of(t *testing.T, members string) ([]hostfiles.File, problem.Report) {
+// of are the entries of a config with these members, what it asks of units, and the report.
+func of(t *testing.T, members string) ([]hostfiles.File, enable.Units, problem.Report) {
 	t.Helper()
 	var report problem.Report
 	root, ok := document.ParseJSON([]byte(`{"ignition":{"version":"3.4.0"},`+members+`}`), &report)
@@ -25,13 +27,14 @@ func of(t *testing.T, members string) ([]hostfiles.File, problem.Report) {
 	if problems.Failed() {
 		t.Fatal(problems)
 	}
-	return entries.Of(root, config), report
+	all, units := entries.Of(root, config, nil)
+	return all, units, report
 }
 
 // TestEntries (P54): what a config asks for below /etc, with Ignition's defaults.
 func TestEntries(t *testing.T) {
 	const service = "[Service]\\nExecStart=/bin/a\\n[Install]\\nWantedBy=multi-user.target\\nAlso=b.socket\\n"
-	got, report := of(t, `
+	got, units, report := of(t, `
 		"storage":{
 			"files":[
 				{"path":"/etc/a","contents":{"source":"data:,hello"}},
@@ -43,6 +46,9 @@ func TestEntries(t *testing.T) {
 			{"name":"b.socket","contents":"[Install]\nWantedBy=sockets.target\nRequiredBy=a.service\n"},
 			{"name":"c.service","mask":true,"enabled":false},
 			{"name":"d.service","dropins":[{"name":"y.conf","contents":"[Service]\n"}]},
+			{"name":"f.service","enabled":true,"mask":false},
+			{"name":"g.service","mask":false},
+			{"name":"h@x.service","enabled":false,"dropins":[{"name":"z.conf","contents":"[Install]\nWantedBy=a.target\n"}]},
 			{"name":"e.service","enabled":false,"contents":"[Install]\nWantedBy=multi-user.target\n"}]}`)
 	if len(report) > 0 {
 		t.Fatal(report)
@@ -63,17 +69,32 @@ func TestEntries(t *testing.T) {
 		`/etc/l: link with mode 00 and owner core:0 to a`,
 		`/etc/systemd/system/a.service: file with mode 0644 and owner 0:0 "[Service]\nExecStart="`,
 		`/etc/systemd/system/a.service.d/x.conf: file with mode 0644 and owner 0:0 "[Unit]\n"`,
-		`/etc/systemd/system/multi-user.target.wants/a.service: link with mode 00 and owner 0:0 to /etc/systemd/system/a.service`,
-		`/etc/systemd/system/a.service.requires/b.socket: link with mode 00 and owner 0:0 to /etc/systemd/system/b.socket`,
-		`/etc/systemd/system/sockets.target.wants/b.socket: link with mode 00 and owner 0:0 to /etc/systemd/system/b.socket`,
 		`/etc/systemd/system/b.socket: file with mode 0644 and owner 0:0 "[Install]\nWantedBy=s"`,
 		`/etc/systemd/system/c.service: link with mode 00 and owner 0:0 to /dev/null`,
 		`/etc/systemd/system/d.service.d/y.conf: file with mode 0644 and owner 0:0 "[Service]\n"`,
+		`/etc/systemd/system/h@x.service.d/z.conf: file with mode 0644 and owner 0:0 "[Install]\nWantedBy=a"`,
 		`/etc/systemd/system/e.service: file with mode 0644 and owner 0:0 "[Install]\nWantedBy=m"`,
-		`/etc/systemd/system/multi-user.target.wants/e.service: default with mode 00 and owner 0:0`,
 	}
 	if !slices.Equal(lines, want) {
 		t.Errorf("entries\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+	}
+	var wishes []string
+	for _, w := range units.Wishes {
+		wishes = append(wishes, w.String())
+	}
+	if want := []string{"enable unit a.service", "preset unit b.socket", "unmask and enable unit f.service", "unmask unit g.service", "disable unit h@x.service", "disable unit e.service"}; !slices.Equal(wishes, want) {
+		t.Errorf("wishes %q, want %q", wishes, want)
+	}
+	install := map[string]string{
+		enable.Dir + "/a.service":            "[Install]\nWantedBy=multi-user.target\nAlso=b.socket\n",
+		enable.Dir + "/a.service.d/x.conf":   "",
+		enable.Dir + "/b.socket":             "[Install]\nWantedBy=sockets.target\nRequiredBy=a.service\n",
+		enable.Dir + "/d.service.d/y.conf":   "",
+		enable.Dir + "/e.service":            "[Install]\nWantedBy=multi-user.target\n",
+		enable.Dir + "/h@x.service.d/z.conf": "[Install]\nWantedBy=a.target\n",
+	}
+	if !maps.Equal(units.Install, install) {
+		t.Errorf("sections %q, want %q", units.Install, install)
 	}
 }
 
@@ -93,13 +114,11 @@ func TestRefused(t *testing.T) {
 		{storage("files", `{"path":"/etc/a"},{"path":"/etc/a/b/c"}`), "$.storage.files[1]: /etc/a/b/c would be below /etc/a, which is a file"},
 		{storage("files", `{"path":"/etc/systemd/system/a.service"}`) + "," + units(`{"name":"a.service","mask":true}`),
 			"$.systemd.units[0]: /etc/systemd/system/a.service is asked for twice, also by $.storage.files[0]"},
-		{units(`{"name":"a.service","enabled":true}`), "$.systemd.units[0].enabled: not implemented: unit a.service has no contents here"},
-		{units(`{"name":"a.service","enabled":true,"contents":"[Install]\nAlso=b.service\n"}`), "unit b.service is enabled with a.service (Also=)"},
 		{units(`{"name":"a.service","enabled":true,"contents":"[Install]\nWantedBy=%m.target\n"}`), "not implemented: the specifier %m"},
 		{units(`{"name":"a/b.service","contents":"x"}`), `$.systemd.units[0].name: "a/b.service" is not the name of a unit`},
 		{units(`{"name":"a.service","dropins":[{"name":"../b.conf","contents":"[Unit]"}]}`), `$.systemd.units[0].dropins[0].name: "../b.conf" is not the name of a file`},
 	} {
-		if _, report := of(t, c.members); !strings.Contains(report.String(), c.want) {
+		if _, _, report := of(t, c.members); !strings.Contains(report.String(), c.want) {
 			t.Errorf("%s: %s\nwant %s", c.members, report, c.want)
 		}
 	}

@@ -1,9 +1,7 @@
 package entries
 
 import (
-	"maps"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
@@ -15,22 +13,67 @@ import (
 )
 
 // units adds what makes systemd units so: their files and drop-ins, the link of one that
-// is masked, and the links by which one is enabled.
+// is masked, and what is asked about the links that enable them.
 func (m *maker) units(n document.Node, units []types.Unit) {
 	nodes := n.Items()
-	texts := map[string]string{}
-	for _, u := range units {
-		if u.Contents != nil {
-			texts[u.Name] = *u.Contents
-		}
-	}
 	for i, u := range units {
 		if !enable.IsName(u.Name) {
 			nodes[i].Get("name").Fail("%s is not the name of a unit", problem.Quoted(u.Name))
 			continue
 		}
 		m.unit(nodes[i], u)
-		m.enablement(nodes[i], u, texts)
+		if w := wish(u); w.State != "" || w.Unmask {
+			m.wished.Wishes = append(m.wished.Wishes, w)
+		}
+		m.checkInstall(nodes[i], u)
+	}
+	if len(m.wished.Wishes) > 0 {
+		m.install()
+	}
+}
+
+// wish is what is asked about the links of a unit. One with contents of which nothing is
+// said is as the system's presets say, as Ignition leaves it; one of the image's is left
+// as it is.
+func wish(u types.Unit) enable.Wish {
+	w := enable.Wish{Name: u.Name}
+	switch masked := u.Mask != nil && *u.Mask; {
+	case masked:
+		return w
+	case u.Enabled != nil && *u.Enabled:
+		w.State = enable.Enabled
+	case u.Enabled != nil:
+		w.State = enable.Disabled
+	case u.Contents != nil:
+		w.State = enable.Preset
+	}
+	w.Unmask = u.Mask != nil && u.Contents == nil
+	return w
+}
+
+// checkInstall refuses a section [Install] that could not be followed.
+func (m *maker) checkInstall(n document.Node, u types.Unit) {
+	if u.Contents == nil || u.Enabled == nil || !*u.Enabled {
+		return
+	}
+	text := *u.Contents
+	for _, d := range u.Dropins {
+		if d.Contents != nil {
+			text += "\n" + *d.Contents
+		}
+	}
+	if _, err := enable.Of(u.Name, path.Join(enable.Dir, u.Name), text); err != nil {
+		n.Fail("%v", err)
+	}
+}
+
+// install adds the sections [Install] of what is asked for where units are.
+func (m *maker) install() {
+	m.wished.Install = map[string]string{}
+	for _, f := range m.all {
+		if strings.HasPrefix(f.Path, enable.Dir+"/") && f.Kind == hostfiles.KindFile {
+			m.wished.Install[f.Path] = enable.Section(string(f.Content))
+		}
 	}
 }
 
@@ -58,52 +101,4 @@ func (m *maker) unit(n document.Node, u types.Unit) {
 // put adds an entry that is made already.
 func (m *maker) put(n document.Node, f hostfiles.File) {
 	m.add(n, f.Path, func() (hostfiles.File, error) { return f, nil })
-}
-
-// enablement adds the links of a unit that is enabled; of one that is disabled, that they
-// are as the image has them.
-func (m *maker) enablement(n document.Node, u types.Unit, texts map[string]string) {
-	if u.Enabled == nil || u.Mask != nil && *u.Mask {
-		return
-	}
-	if _, ours := texts[u.Name]; !ours {
-		n.Get("enabled").Fail("not implemented: unit %s has no contents here, and what the image's unit asks for is not read", u.Name)
-		return
-	}
-	todo, done := []string{u.Name}, map[string]bool{}
-	for len(todo) > 0 {
-		name := todo[0]
-		todo = todo[1:]
-		if done[name] {
-			continue
-		}
-		done[name] = true
-		text, ours := texts[name]
-		if !ours {
-			n.Fail("not implemented: unit %s is enabled with %s (Also=), and has no contents here", name, u.Name)
-			continue
-		}
-		install, err := enable.Of(name, path.Join(enable.Dir, name), text)
-		if err != nil {
-			n.Fail("%v", err)
-			continue
-		}
-		todo = append(todo, install.Also...)
-		m.link(n, install.Links, *u.Enabled)
-	}
-}
-
-// link adds the links that enable a unit, or their absence. Two units may ask for one.
-func (m *maker) link(n document.Node, links map[string]string, enabled bool) {
-	for _, at := range slices.Sorted(maps.Keys(links)) {
-		if m.links[at] {
-			continue
-		}
-		m.links[at] = true
-		f := hostfiles.NewLink(at, links[at])
-		if !enabled {
-			f = hostfiles.Default(at)
-		}
-		m.put(n, f)
-	}
 }

@@ -1,0 +1,100 @@
+package firstboot
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+)
+
+// applied is the MachineConfig that the machine has: by its record, or, if none was ever
+// applied, the one of its first boot. A machine that never had one has an empty one. FIPS
+// mode is what the kernel says.
+func (a *Apply) applied() (*encapsulated.Desired, error) {
+	fips, err := a.Host.FIPS()
+	if err != nil {
+		return nil, err
+	}
+	desired, err := a.recorded()
+	if err == nil {
+		desired.SetFIPS(fips)
+	}
+	return desired, err
+}
+
+func (a *Apply) recorded() (*encapsulated.Desired, error) {
+	for _, path := range []string{encapsulated.RecordPath, EncapsulatedPath + closedSuffix} {
+		data, err := os.ReadFile(a.Host.Path(path))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the MachineConfig that this machine has: %w", err)
+		}
+		desired, report := encapsulated.ParseRecord(data)
+		if report.Failed() {
+			return nil, fault.New(fault.Refused, "cannot use the MachineConfig that this machine has: %w", report.Err(path)).
+				WithHint("move the file away; then nothing of what it asked for is removed")
+		}
+		return desired, nil
+	}
+	return &encapsulated.Desired{}, nil
+}
+
+// leaveOut is the file with the names of what is left out of a MachineConfig; none is
+// needed if that is nothing. A machine that must be replaced for it is an error.
+func (a *Apply) leaveOut(desired *encapsulated.Desired) (hostfiles.File, error) {
+	if len(desired.LeftOut) == 0 {
+		return hostfiles.Default(encapsulated.LeftOutPath), nil
+	}
+	if a.Unsupported == encapsulated.Replace {
+		return hostfiles.File{}, fault.New(fault.Replace, "this machine must be replaced: only an installation can make it what MachineConfig %s asks for: %s",
+			a.File, strings.Join(desired.LeftOut, ", ")).
+			WithHint("install a machine anew from the MachineConfig; nothing was changed here")
+	}
+	names, err := json.MarshalIndent(desired.LeftOut, "", "  ")
+	return hostfiles.NewFile(encapsulated.LeftOutPath, 0o644, append(names, '\n')), err
+}
+
+// leftOut are the names of what was left out of the MachineConfig that the machine has.
+func (m *Machine) leftOut() (names []string, err error) {
+	data, err := os.ReadFile(m.Host.Path(encapsulated.LeftOutPath))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &names)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell what was left out of the MachineConfig: %s: %w", encapsulated.LeftOutPath, err)
+	}
+	return names, nil
+}
+
+// keep writes a record where nothing else has to change, or removes it.
+func (a *Apply) keep(record hostfiles.File) error {
+	path := a.Host.Path(record.Path)
+	have, err := os.ReadFile(path)
+	switch there := err == nil; {
+	case record.Removes() && !there, !record.Removes() && there && bytes.Equal(have, record.Content):
+		return nil
+	case record.Removes():
+		err = a.Host.Disk.Remove(path)
+	default:
+		if err = hostfiles.MakeDir(a.Host.Disk, filepath.Dir(path), 0o755); err == nil {
+			err = hostfiles.Replace(a.Host.Disk, path, record.Content, record.Mode)
+		}
+	}
+	if err != nil {
+		return fault.New(fault.CannotWrite, "cannot keep the record of the MachineConfig: %w", err)
+	}
+	return nil
+}

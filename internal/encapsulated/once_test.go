@@ -1,0 +1,263 @@
+package encapsulated_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/encapsulated"
+)
+
+// spec is a MachineConfig with members of spec, and of spec.config.
+func spec(members, config string) string {
+	if config != "" {
+		config = "," + config
+	}
+	if members != "" {
+		members += ","
+	}
+	return `{"metadata":{"name":"a"},"spec":{` + members + `"config":{"ignition":{"version":"3.4.0"}` + config + `}}}`
+}
+
+// has is what a machine has, by its MachineConfig.
+func has(t *testing.T, text string) *encapsulated.Desired {
+	t.Helper()
+	d, report := encapsulated.ParseRecord([]byte(text))
+	if d == nil {
+		t.Fatalf("%s: %s", text, report)
+	}
+	d.SetFIPS(d.FIPS)
+	return d
+}
+
+// The verdicts of the matrix.
+const (
+	applied = "applied"
+	choice  = "`--unsupported`"
+	refused = "refused"
+)
+
+// matrix has two values for each thing that can differ.
+var matrix = map[string][2]string{
+	"image":                              {spec(`"osImageURL":"r.example/a@`+digest+`"`, ""), spec(`"osImageURL":"r.example/b@`+digest+`"`, "")},
+	"kernel arguments":                   {spec("", ""), spec(`"kernelArguments":["a=1"]`, "")},
+	"kernel type":                        {spec("", ""), spec(`"kernelType":"realtime"`, "")},
+	"extensions":                         {spec("", ""), spec(`"extensions":["usbguard"]`, "")},
+	"FIPS mode":                          {spec("", ""), spec(`"fips":true`, "")},
+	"files below `/etc`":                 {spec("", ""), spec("", `"storage":{"files":[{"path":"/etc/x"}]}`)},
+	"files elsewhere":                    {spec("", ""), spec("", `"storage":{"files":[{"path":"/opt/x"}]}`)},
+	"`/run/machine-config-daemon-force`": {spec("", ""), spec("", `"storage":{"files":[{"path":"/run/machine-config-daemon-force"}]}`)},
+	"files with `append`":                {spec("", ""), spec("", `"storage":{"files":[{"path":"/etc/x","append":[{"source":"data:,a"}]}]}`)},
+	"directories below `/etc`":           {spec("", ""), spec("", `"storage":{"directories":[{"path":"/etc/x"}]}`)},
+	"symbolic links below `/etc`":        {spec("", ""), spec("", `"storage":{"links":[{"path":"/etc/x","target":"y"}]}`)},
+	"hard links":                         {spec("", ""), spec("", `"storage":{"links":[{"path":"/etc/x","target":"/etc/y","hard":true}]}`)},
+	"disks":                              {spec("", ""), spec("", `"storage":{"disks":[{"device":"/dev/vda","wipeTable":true}]}`)},
+	"RAID":                               {spec("", ""), spec("", `"storage":{"raid":[{"name":"a","level":"raid1","devices":["/dev/vda","/dev/vdb"]}]}`)},
+	"file systems":                       {spec("", `"storage":{"filesystems":[{"path":"/var","device":"/dev/vda","format":"ext4"}]}`), spec("", `"storage":{"filesystems":[{"path":"/var","device":"/dev/vda","format":"xfs"}]}`)},
+	"LUKS":                               {spec("", ""), spec("", `"storage":{"luks":[{"name":"a","device":"/dev/vda"}]}`)},
+	"units, drop-ins, masks, enablement": {spec("", ""), spec("", `"systemd":{"units":[{"name":"a.service","enabled":true,"dropins":[{"name":"x.conf","contents":"[Unit]\n"}]},{"name":"b.service","mask":true}]}`)},
+	"SSH keys and password of `core`":    {spec("", ""), spec("", `"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 AAAA"]}]}`)},
+	"other users":                        {spec("", `"passwd":{"users":[{"name":"a"}]}`), spec("", `"passwd":{"users":[{"name":"b"},{"name":"a"}]}`)},
+	"groups":                             {spec("", ""), spec("", `"passwd":{"groups":[{"name":"a"}]}`)},
+	"Ignition's `kernelArguments`":       {spec("", ""), spec("", `"kernelArguments":{"shouldExist":["a"]}`)},
+	"Ignition's own settings":            {spec("", ""), `{"spec":{"config":{"ignition":{"version":"3.4.0","timeouts":{"httpTotal":30}}}}}`},
+	"networkd":                           {spec("", ""), `{"spec":{"config":{"ignition":{"version":"2.2.0"},"networkd":{"units":[{"name":"a.network","contents":"x"}]}}}}`},
+}
+
+// TestMatrix (P58): what becomes of each difference on a machine that runs, and that the
+// document says so. What is as the machine has it is no difference.
+func TestMatrix(t *testing.T) {
+	documented := documentedMatrix(t)
+	for name, c := range matrix {
+		for turn, pair := range [][2]string{c, {c[1], c[0]}} {
+			got := verdict(t, pair[0], pair[1])
+			if turn == 1 && got == refused { // it cannot be what a machine has
+				continue
+			}
+			if turn == 1 && strings.HasPrefix(pair[0], `{"spec":{"config":{"ignition":{"version":"2`) {
+				continue
+			}
+			if got != documented[name] {
+				t.Errorf("%s (%d): %s, and docs/day2.md says %q", name, turn, got, documented[name])
+			}
+		}
+		delete(documented, name)
+	}
+	if len(documented) > 0 {
+		t.Errorf("docs/day2.md has rows that nothing tries: %v", documented)
+	}
+}
+
+// verdict is what becomes of a machine with one MachineConfig that gets another.
+func verdict(t *testing.T, old, new string) string {
+	t.Helper()
+	before, _ := encapsulated.ParseRecord([]byte(old))
+	if before == nil {
+		return refused // as it is now; see TestMatrix
+	}
+	before.SetFIPS(before.FIPS)
+	_, stopped := encapsulated.Parse([]byte(new), encapsulated.Host{Has: before})
+	warned, report := encapsulated.Parse([]byte(new), encapsulated.Host{Has: before, Unsupported: encapsulated.Warn})
+	switch {
+	case warned == nil:
+		if stopped.Failed() {
+			return refused
+		}
+	case !stopped.Failed() && len(warned.LeftOut) == 0:
+		return applied
+	case stopped.Failed() && len(warned.LeftOut) > 0 && strings.Contains(report.String(), "left out: "+warned.LeftOut[0]):
+		same := has(t, new)
+		if again, report := encapsulated.Parse([]byte(new), encapsulated.Host{Has: same}); again == nil || len(again.LeftOut) > 0 {
+			t.Errorf("what the machine has is a difference: %s", report)
+		}
+		return choice
+	}
+	return fmt.Sprintf("neither: %s; %s", stopped, report)
+}
+
+// documentedMatrix is the table in the document.
+func documentedMatrix(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/day2.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## What can change\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := map[string]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (.+?) \| (.+?) \| .+ \|$`).FindAllStringSubmatch(section, -1)[1:] {
+		rows[row[1]] = row[2]
+	}
+	return rows
+}
+
+// TestLeftOut (P58): what is left out is in the record as the machine has it, so that the
+// next MachineConfig is held against the machine; all else is as it is asked for.
+func TestLeftOut(t *testing.T) {
+	old := has(t, spec("", `"passwd":{"users":[{"name":"a","uid":7},{"name":"b"}]},"storage":{"disks":[{"device":"/dev/vda"}],"links":[{"path":"/etc/h","target":"/etc/x","hard":true}],
+		"files":[{"path":"/etc/x","append":[{"source":"data:,a"}]}]}`))
+	asked := spec(`"fips":true,"kernelArguments":["a=1"]`, `"passwd":{"users":[{"name":"a","uid":8},{"name":"c"}],"groups":[{"name":"g"}]},"storage":{"files":[{"path":"/etc/z"},{"path":"/etc/y"}]}`)
+	if _, report := encapsulated.Parse([]byte(asked), encapsulated.Host{Has: old, Unsupported: encapsulated.Stop}); len(report.Errors()) != 8 {
+		t.Errorf("not one error for each difference: %s", report)
+	}
+	d, report := encapsulated.Parse([]byte(asked), encapsulated.Host{Has: old, Unsupported: encapsulated.Warn})
+	if d == nil {
+		t.Fatal(report)
+	}
+	const want = `["config.passwd.groups","config.passwd.users a","config.passwd.users c","fips","config.storage.disks","config.passwd.users b","config.storage.files /etc/x","config.storage.links /etc/h"]`
+	if got, err := json.Marshal(d.LeftOut); err != nil || string(got) != want {
+		t.Errorf("left out %s, want %s", got, want)
+	}
+	if d.FIPS || len(d.Entries) != 2 || len(d.KernelArguments) != 1 {
+		t.Errorf("asked for are %+v", d)
+	}
+	record, err := d.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, report := encapsulated.Parse([]byte(asked), encapsulated.Host{Has: has(t, string(record)), Unsupported: encapsulated.Warn})
+	if again == nil || !reflect.DeepEqual(again.LeftOut, d.LeftOut) {
+		t.Errorf("the record is\n%s\nwith which %s", record, report)
+	}
+	back, report := encapsulated.Parse(record, encapsulated.Host{Has: old})
+	if back == nil || len(back.LeftOut) > 0 {
+		t.Errorf("the machine differs from its record: %s", report)
+	}
+}
+
+// TestFileThatIsAppendedTo (P58): an ordinary file stays where one is left out, and may
+// follow one that was appended to.
+func TestFileThatIsAppendedTo(t *testing.T) {
+	plain, appended := spec("", `"storage":{"files":[{"path":"/etc/x","mode":384}]}`), spec("", `"storage":{"files":[{"path":"/etc/x","append":[{"source":"data:,a"}]}]}`)
+	d, report := encapsulated.Parse([]byte(appended), encapsulated.Host{Has: has(t, plain), Unsupported: encapsulated.Warn})
+	if d == nil || len(d.Entries) != 1 || d.Entries[0].Mode != 0o600 {
+		t.Fatalf("%+v\n%s", d, report)
+	}
+	record, err := d.Record()
+	if err != nil || !strings.Contains(string(record), `"mode":384`) || strings.Contains(string(record), "append") {
+		t.Errorf("record %s, %v", record, err)
+	}
+	if d, report := encapsulated.Parse([]byte(plain), encapsulated.Host{Has: has(t, appended)}); d == nil || len(d.Entries) != 1 {
+		t.Errorf("%+v\n%s", d, report)
+	}
+}
+
+// TestReplaceLeavesItToTheCaller (P58): all differences are named, and none is a problem of
+// the MachineConfig.
+func TestReplaceLeavesItToTheCaller(t *testing.T) {
+	d, report := encapsulated.Parse([]byte(matrix["disks"][1]), encapsulated.Host{Has: has(t, spec("", "")), Unsupported: encapsulated.Replace})
+	if d == nil || len(report) > 0 || !reflect.DeepEqual(d.LeftOut, []string{"config.storage.disks"}) {
+		t.Errorf("%+v\n%s", d, report)
+	}
+}
+
+// TestSameInAnotherForm (P58): what says nothing, and the order of members, are no
+// difference.
+func TestSameInAnotherForm(t *testing.T) {
+	old := has(t, spec(`"fips":false`, `"storage":{"disks":[{"device":"/dev/vda","wipeTable":true}],"raid":null}`))
+	d, report := encapsulated.Parse([]byte(spec("", `"storage":{"disks":[{"wipeTable":true,"device":"/dev/vda","partitions":[]}],"filesystems":[]},"passwd":{"users":[],"groups":null}`)), encapsulated.Host{Has: old})
+	if d == nil || len(report) > 0 {
+		t.Error(report)
+	}
+}
+
+// FuzzChange (P58): whatever a machine has and gets, nothing panics; the same twice is no
+// change; and what only an installation does is as the machine has it, or named.
+func FuzzChange(f *testing.F) {
+	for _, pair := range matrix {
+		f.Add([]byte(pair[0]), []byte(pair[1]))
+		f.Add([]byte(pair[1]), []byte(pair[0]))
+	}
+	f.Fuzz(func(t *testing.T, old, new []byte) {
+		before, _ := encapsulated.ParseRecord(old)
+		if before == nil {
+			return
+		}
+		d, _ := encapsulated.Parse(new, encapsulated.Host{Has: before, Unsupported: encapsulated.Warn})
+		stopped, _ := encapsulated.Parse(new, encapsulated.Host{Has: before})
+		if d == nil {
+			return
+		}
+		if (stopped == nil) != (len(d.LeftOut) > 0) {
+			t.Fatalf("left out are %q, and stopped is %v", d.LeftOut, stopped)
+		}
+		record, err := d.Record()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stopped != nil {
+			for _, name := range []string{"disks", "raid", "filesystems", "luks"} {
+				if was, is := storage(t, old, name), storage(t, new, name); was != is {
+					t.Fatalf("there were %d %s, there are %d, and nothing says so", was, name, is)
+				}
+			}
+		}
+		now, report := encapsulated.ParseRecord(record)
+		if now == nil {
+			t.Fatalf("the record cannot be read: %s\n%s", report, record)
+		}
+		again, report := encapsulated.Parse(new, encapsulated.Host{Has: now, Unsupported: encapsulated.Warn})
+		if again == nil || !reflect.DeepEqual(again.LeftOut, d.LeftOut) || !reflect.DeepEqual(again.Entries, d.Entries) || !again.Units.Same(d.Units) {
+			t.Fatalf("the same again differs: %s", report)
+		}
+	})
+}
+
+// storage is how much a MachineConfig says of a kind of storage.
+func storage(t *testing.T, text []byte, kind string) int {
+	t.Helper()
+	var at any
+	if err := json.Unmarshal(text, &at); err != nil {
+		t.Fatal(err) // the program has read it
+	}
+	for _, name := range []string{"spec", "config", "storage", kind} {
+		members, _ := at.(map[string]any)
+		at = members[name]
+	}
+	list, _ := at.([]any)
+	return len(list)
+}

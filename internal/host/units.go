@@ -1,0 +1,107 @@
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/enable"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+)
+
+// NextUnits are what a target asks of units, worked out for the system that libostree makes
+// of a commit in the repository with the /etc of the booted deployment.
+func NextUnits(booted ostree.Deployment, repo *ostree.Repo, commit ostree.Checksum, target pivot.Target) (enable.Resolved, error) {
+	return resolveUnits(nextSystem(booted, commitTree{repo, commit}), target)
+}
+
+// resolveUnits works out what a target asks of units for a system. It reads nothing where
+// nothing is asked.
+func resolveUnits(system enable.System, target pivot.Target) (enable.Resolved, error) {
+	if target.Units.IsZero() {
+		return enable.Resolved{}, nil
+	}
+	return enable.Resolve(system, target.Units, target.Entries)
+}
+
+// nextSystem is the system that libostree makes of an image with the /etc of the booted
+// deployment.
+func nextSystem(booted ostree.Deployment, image enable.Tree) enable.System {
+	return enable.System{Etc: mergedTree{now: dirTree(booted.Path), next: image}, Image: image}
+}
+
+// dirTree is a directory of the host.
+type dirTree string
+
+var _ enable.Tree = dirTree("")
+
+func (d dirTree) Look(path string) (hostfiles.File, bool, error) {
+	return hostfiles.Read(string(d), path)
+}
+
+func (d dirTree) Names(dir string) (names []string, err error) {
+	all, err := os.ReadDir(filepath.Join(string(d), dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range all {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
+
+// commitTree is a commit in the repository.
+type commitTree struct {
+	repo   *ostree.Repo
+	commit ostree.Checksum
+}
+
+var _ enable.Tree = commitTree{}
+
+func (t commitTree) Look(path string) (hostfiles.File, bool, error) {
+	found, there, err := t.repo.Look(t.commit, path[1:])
+	switch {
+	case err != nil || !there:
+		return hostfiles.File{}, false, err
+	case found.IsDir:
+		return hostfiles.NewDirectory(path, 0), true, nil
+	case found.Target != "":
+		return hostfiles.NewLink(path, found.Target), true, nil
+	}
+	return hostfiles.NewFile(path, 0, found.File), true, nil
+}
+
+func (t commitTree) Names(dir string) ([]string, error) { return t.repo.Names(t.commit, dir[1:]) }
+
+// mergedTree is the /etc that libostree makes: what the running system has where that
+// differs from its image's, and else what the next image has.
+type mergedTree struct {
+	now  dirTree // the deployment that runs
+	next enable.Tree
+}
+
+var _ enable.Tree = mergedTree{}
+
+func (t mergedTree) Look(path string) (hostfiles.File, bool, error) {
+	have, found, err := t.now.Look(path)
+	if err != nil {
+		return have, found, err
+	}
+	shipped, ships, err := hostfiles.Read(string(t.now)+"/usr", path)
+	if err != nil || found != ships || have.Entry != shipped.Entry {
+		return have, found, err
+	}
+	return t.next.Look("/usr" + path)
+}
+
+func (t mergedTree) Names(dir string) ([]string, error) {
+	names, err := t.now.Names(dir)
+	if err != nil {
+		return nil, err
+	}
+	more, err := t.next.Names("/usr" + dir)
+	return append(names, more...), err
+}

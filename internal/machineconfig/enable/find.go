@@ -1,0 +1,163 @@
+package enable
+
+import (
+	"errors"
+	"path"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/hostfiles"
+)
+
+// ImageDir is where an image has its units. Those of /run and /usr/local, which are no part
+// of an image, are not looked at.
+const ImageDir = "/usr/lib/systemd/system"
+
+// maxAliases is how many aliases are followed from one name.
+const maxAliases = 8
+
+// found is a unit of a system.
+type found struct {
+	name string // that of its file; with the instance, if one was asked for
+	file string // path of its file: of an instance without one its template's
+	text string // of the file and its drop-ins
+}
+
+var (
+	errNoUnit = errors.New("there is no such unit")
+	errMasked = errors.New("it is masked")
+)
+
+// find finds a unit by its name or an alias.
+func (r *resolver) find(name string) (found, error) {
+	for range maxAliases {
+		file, at, err := r.fileOf(name)
+		if err != nil {
+			return found{}, err
+		}
+		if file.Kind != hostfiles.KindLink {
+			return r.whole(name, at, file)
+		}
+		if name, err = aliased(name, at, file.Target); err != nil {
+			return found{}, err
+		}
+	}
+	return found{}, errors.New("there are too many aliases")
+}
+
+// fileOf finds what a unit's name stands for, and where: /etc goes before the image, and a
+// unit of the name before the template of an instance.
+func (r *resolver) fileOf(name string) (hostfiles.File, string, error) {
+	names := []string{name}
+	if template, _, isInstance := cutInstance(name); isInstance {
+		names = append(names, template)
+	}
+	for _, name := range names {
+		for _, tree := range []struct {
+			Tree
+			dir string
+		}{{r, Dir}, {r.system.Image, ImageDir}} {
+			at := path.Join(tree.dir, name)
+			if file, there, err := tree.Look(at); err != nil || there {
+				return file, at, err
+			}
+		}
+	}
+	return hostfiles.File{}, "", errNoUnit
+}
+
+// aliased is the name that a link stands for.
+func aliased(name, at, target string) (string, error) {
+	if isMask(target) {
+		return "", errMasked
+	}
+	to := absolute(at, target)
+	if dir := path.Dir(to); dir != Dir && dir != ImageDir || !IsName(path.Base(to)) {
+		return "", errors.New("not implemented: its file is a link to " + target + ", which is no unit of the system")
+	}
+	next := path.Base(to)
+	if _, instance, isInstance := cutInstance(name); isInstance {
+		next = strings.Replace(next, "@.", "@"+instance+".", 1)
+	}
+	return next, nil
+}
+
+// isMask reports whether a link's target is the one that masks a unit.
+func isMask(target string) bool { return target == "/dev/null" }
+
+// absolute is what a link at a path leads to, by its name under /usr.
+func absolute(at, target string) string {
+	if !path.IsAbs(target) {
+		target = path.Join(path.Dir(at), target)
+	}
+	target = path.Clean(target)
+	if strings.HasPrefix(target, "/lib/") {
+		return "/usr" + target
+	}
+	return target
+}
+
+// whole is a unit with its drop-ins, whose sections [Install] count too.
+func (r *resolver) whole(name, at string, file hostfiles.File) (found, error) {
+	if file.Kind != hostfiles.KindFile || len(file.Content) == 0 {
+		return found{}, errMasked
+	}
+	u := found{name: name, file: at, text: string(file.Content)}
+	dirs := []string{name + ".d"}
+	if template, _, isInstance := cutInstance(name); isInstance {
+		dirs = append(dirs, template+".d")
+	}
+	dropins := map[string]string{} // their texts, by the names of the files
+	for _, dir := range dirs {
+		if err := r.read(dropins, path.Join(Dir, dir), path.Join(ImageDir, dir), ".conf"); err != nil {
+			return u, err
+		}
+	}
+	for _, dropin := range sortedKeys(dropins) {
+		u.text += "\n" + dropins[dropin]
+	}
+	return u, nil
+}
+
+// read adds the texts of files in a directory of /etc and one of the image, by their
+// names, to those that are there already: an earlier one goes before a later one.
+func (r *resolver) read(texts map[string]string, etc, image, suffix string) error {
+	for _, tree := range []struct {
+		Tree
+		dir string
+	}{{r, etc}, {r.system.Image, image}} {
+		names, err := tree.Names(tree.dir)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if _, known := texts[name]; known || path.Ext(name) != suffix {
+				continue
+			}
+			file, there, err := tree.Look(path.Join(tree.dir, name))
+			if err != nil {
+				return err
+			}
+			if there {
+				texts[name] = string(file.Content)
+			}
+		}
+	}
+	return nil
+}
+
+// nameIn is a path's name directly below a directory.
+func nameIn(dir, at string) (string, bool) {
+	rest, below := strings.CutPrefix(at, dir+"/")
+	name, _, _ := strings.Cut(rest, "/")
+	return name, below
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

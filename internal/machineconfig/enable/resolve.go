@@ -1,0 +1,334 @@
+package enable
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"machine-pivot/internal/hostfiles"
+)
+
+// Resolved is what wishes mean for one system.
+type Resolved struct {
+	// Entries are links that are there, or absent although the image has them, by path.
+	Entries []hostfiles.Entry
+	// By is the unit that asks for an entry, by the entry's path.
+	By map[string]string
+	// Wrong has why a wish cannot be true in this system, by the unit's name.
+	Wrong map[string]error
+}
+
+// Hint is what to do about wishes that cannot be true.
+const Hint = "name a unit that the system has, give it contents, or unmask it (mask: false); or leave it out"
+
+// Err are all reasons why wishes cannot be true; nil if there is none.
+func (r Resolved) Err() error {
+	var all []error
+	for _, name := range sortedKeys(r.Wrong) {
+		all = append(all, fmt.Errorf("unit %s: %w", name, r.Wrong[name]))
+	}
+	return errors.Join(all...)
+}
+
+// Over are entries with those that were resolved, which go before a removal.
+func (r Resolved) Over(entries []hostfiles.Entry) []hostfiles.Entry {
+	rest := slices.DeleteFunc(slices.Clone(entries), func(e hostfiles.Entry) bool { return r.By[e.Path] != "" })
+	return append(rest, r.Entries...)
+}
+
+// Resolve works out what wishes mean in a system that will have entries, as systemctl
+// would: those that enable first, then those that disable. An error is one of reading.
+func Resolve(s System, units Units, entries []hostfiles.Entry) (Resolved, error) {
+	s.Image = newReading(s.Image)
+	s.Etc = newReading(s.with(entries, units.Install).Etc)
+	r := &resolver{system: s, asked: byPath(entries), made: map[string]hostfiles.Entry{}, madeIn: map[string][]string{},
+		result: Resolved{By: map[string]string{}, Wrong: map[string]error{}}}
+	for _, step := range []struct {
+		of func(Wish) bool
+		do func(name string) error
+	}{
+		{func(w Wish) bool { return w.Unmask }, r.unmask},
+		{func(w Wish) bool { return w.State == Enabled }, r.enable},
+		{func(w Wish) bool { return w.State == Preset }, r.preset},
+		{func(w Wish) bool { return w.State == Disabled }, r.disable},
+	} {
+		for _, w := range units.Wishes {
+			if r.unit = w.Name; !step.of(w) || r.result.Wrong[w.Name] != nil {
+				continue
+			}
+			err := step.do(w.Name)
+			if _, reading := errors.AsType[readError](err); reading {
+				return Resolved{}, err
+			}
+			if err != nil {
+				r.result.Wrong[w.Name] = err
+			}
+		}
+	}
+	for _, at := range sortedKeys(r.made) {
+		r.result.Entries = append(r.result.Entries, r.made[at])
+	}
+	return r.result, nil
+}
+
+// readError is a failure to read the system, which is about no unit.
+type readError struct{ error }
+
+func (e readError) Unwrap() error { return e.error }
+
+// reading is a tree that is read once at each path, and whose errors are readErrors.
+type reading struct {
+	Tree
+	looked map[string]looked
+	named  map[string][]string
+}
+
+// looked is what Look has returned.
+type looked struct {
+	file  hostfiles.File
+	there bool
+}
+
+func newReading(t Tree) reading {
+	return reading{t, map[string]looked{}, map[string][]string{}}
+}
+
+func (t reading) Look(path string) (hostfiles.File, bool, error) {
+	if l, known := t.looked[path]; known {
+		return l.file, l.there, nil
+	}
+	file, there, err := t.Tree.Look(path)
+	if err == nil {
+		t.looked[path] = looked{file, there}
+	}
+	return file, there, failed(err)
+}
+
+func (t reading) Names(dir string) ([]string, error) {
+	if names, known := t.named[dir]; known {
+		return slices.Clone(names), nil
+	}
+	names, err := t.Tree.Names(dir)
+	if err == nil {
+		t.named[dir] = names
+	}
+	return slices.Clone(names), failed(err)
+}
+
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return readError{err}
+}
+
+// resolver works out wishes, one after the other. It is the /etc that they lead to.
+type resolver struct {
+	system System
+	asked  map[string]hostfiles.Entry // that the system will have, by path
+	made   map[string]hostfiles.Entry // by path
+	madeIn map[string][]string        // their names, by directory
+	unit   string                     // that is being worked out
+	result Resolved
+}
+
+// Look implements Tree.
+func (r *resolver) Look(path string) (hostfiles.File, bool, error) {
+	if e, made := r.made[path]; made {
+		return hostfiles.File{Entry: e}, e.Kind != hostfiles.KindAbsent, nil
+	}
+	return r.system.Etc.Look(path)
+}
+
+// Names implements Tree.
+func (r *resolver) Names(dir string) ([]string, error) {
+	names, err := r.system.Etc.Names(dir)
+	names = append(names, r.madeIn[dir]...)
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
+// put asks for an entry, unless another one is asked for at its path.
+func (r *resolver) put(e hostfiles.Entry) error {
+	if other, asked := r.asked[e.Path]; asked && other.Kind != hostfiles.KindDefault && other != e {
+		return fmt.Errorf("it needs %s to be %s, and a %s is asked for there", e.Path, e.Kind, other.Kind)
+	}
+	if _, known := r.made[e.Path]; !known {
+		for at := e.Path; at != Dir; at = path.Dir(at) {
+			r.madeIn[path.Dir(at)] = append(r.madeIn[path.Dir(at)], path.Base(at))
+		}
+	}
+	r.made[e.Path], r.result.By[e.Path] = e, r.unit
+	return nil
+}
+
+// unmask removes the link that masks a unit.
+func (r *resolver) unmask(name string) error {
+	at := path.Join(Dir, name)
+	err := r.remove(at, func(f hostfiles.File) bool { return f.Kind == hostfiles.KindLink && isMask(f.Target) })
+	if err != nil {
+		return err
+	}
+	if _, err := r.find(name); errors.Is(err, errMasked) {
+		return fmt.Errorf("%w by the image, in %s", err, ImageDir)
+	}
+	return nil
+}
+
+// remove asks that nothing is at a path if what stands there is meant, or what the image
+// has there where nothing stands.
+func (r *resolver) remove(at string, meant func(hostfiles.File) bool) error {
+	file, there, err := r.Look(at)
+	if err == nil && !there {
+		file, there, err = r.system.Image.Look("/usr" + at)
+	}
+	if err != nil || !there || !meant(file) {
+		return err
+	}
+	return r.put(hostfiles.Absent(at).Entry)
+}
+
+// enable asks for the links of a unit, and of those that are enabled with it.
+func (r *resolver) enable(name string) error {
+	done := map[string]bool{}
+	todo := []string{name}
+	for ; len(todo) > 0; todo = todo[1:] {
+		if done[todo[0]] {
+			continue
+		}
+		done[todo[0]] = true
+		unit, err := r.find(todo[0])
+		if also := todo[0] != name; also && (errors.Is(err, errNoUnit) || errors.Is(err, errMasked)) {
+			continue // as systemctl, which says so
+		}
+		if err != nil {
+			return err
+		}
+		install, err := Of(unit.name, unit.file, unit.text)
+		if err != nil {
+			return err
+		}
+		for _, at := range slices.Sorted(maps.Keys(install.Links)) {
+			if err := r.link(at, install.Links[at]); err != nil {
+				return err
+			}
+		}
+		todo = append(todo, install.Also...)
+	}
+	return nil
+}
+
+// link asks for a link. One that leads there already stays as it is written.
+func (r *resolver) link(at, to string) error {
+	have, there, err := r.Look(at)
+	if err != nil {
+		return err
+	}
+	isLink := there && have.Kind == hostfiles.KindLink
+	switch {
+	case isLink && absolute(at, have.Target) == to:
+		to = have.Target
+	case there && path.Dir(at) == Dir: // an alias, not a dependency, which is pivot's or systemctl's
+		return fmt.Errorf("its alias %s is taken by a %s %s", path.Base(at), have.Kind, have.Target)
+	}
+	return r.put(hostfiles.NewLink(at, to).Entry)
+}
+
+// disable asks that no link enables a unit, or one that is enabled with it: none by its
+// name, and none to its file or to another such link. A unit that is not there needs no
+// more than that.
+func (r *resolver) disable(name string) error {
+	names := map[string]bool{}
+	if err := r.collect(names, name); err != nil {
+		return err
+	}
+	dirs, err := r.dirs()
+	if err != nil {
+		return err
+	}
+	for before := 0; len(names) > before; {
+		before = len(names)
+		for _, dir := range dirs {
+			if err := r.unlink(dir, names); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dirs are the directories of links that enable units.
+func (r *resolver) dirs() ([]string, error) {
+	dirs := []string{Dir}
+	names, err := r.allNames(Dir)
+	for _, name := range names {
+		if slices.Contains(slices.Collect(maps.Values(dependencies)), path.Ext(name)) {
+			dirs = append(dirs, path.Join(Dir, name))
+		}
+	}
+	return dirs, err
+}
+
+// allNames are the names in a directory of /etc and in the image's for it.
+func (r *resolver) allNames(dir string) ([]string, error) {
+	names, err := r.Names(dir)
+	if err != nil {
+		return nil, err
+	}
+	images, err := r.system.Image.Names("/usr" + dir)
+	names = append(names, images...)
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
+// collect adds the names of a unit and those that are enabled with it.
+func (r *resolver) collect(names map[string]bool, name string) error {
+	if names[name] {
+		return nil
+	}
+	names[name] = true
+	unit, err := r.find(name)
+	if errors.Is(err, errNoUnit) || errors.Is(err, errMasked) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	names[unit.name] = true
+	install, err := Of(unit.name, unit.file, unit.text)
+	if err != nil && !errors.Is(err, errNoInstance) {
+		return err
+	}
+	for _, also := range install.Also {
+		if err := r.collect(names, also); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unlink asks for the absence of the links in a directory that enable units. Links to an
+// alias that goes enable them too.
+func (r *resolver) unlink(dir string, names map[string]bool) error {
+	all, err := r.allNames(dir)
+	for _, name := range all {
+		at := path.Join(dir, name)
+		err = r.remove(at, func(f hostfiles.File) bool {
+			if f.Kind != hostfiles.KindLink || isMask(f.Target) {
+				return false
+			}
+			// The link at the unit's own name is the unit.
+			enables := names[path.Base(f.Target)] || names[name] && dir != Dir
+			if enables && dir == Dir {
+				names[name] = true
+			}
+			return enables
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return err
+}
