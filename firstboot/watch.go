@@ -36,8 +36,11 @@ func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
 		}
 		record := w.Progress.Record
 		// Watched before it is looked at: nothing happens unseen in between.
-		paths := append(record.Target.Paths(), pivot.StateDir+"/journal.json", bootEntries)
-		if err := watcher.Paths(w.Host.Path("/"), paths); err != nil {
+		paths, err := w.paths(ctx, record.Target)
+		if err == nil {
+			err = watcher.Paths(w.Host.Path("/"), paths)
+		}
+		if err != nil {
 			return nil, err
 		}
 		differences = nil
@@ -57,6 +60,19 @@ func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
 			return differences, err
 		}
 	}
+}
+
+// paths are those at which something that counts can happen.
+func (w *Watch) paths(ctx context.Context, target pivot.Target) ([]string, error) {
+	state, err := w.Host.Observe(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	paths := []string{pivot.StateDir + "/journal.json", bootEntries}
+	for _, e := range state.Etc.Of(target) { // with the links of units
+		paths = append(paths, e.Path)
+	}
+	return paths, nil
 }
 
 // reached reports whether this boot should be what a record's target says: not before the
