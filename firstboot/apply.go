@@ -14,11 +14,12 @@ import (
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
 )
 
 // Apply brings a machine that runs from the MachineConfig that it has to another one:
-// image, kernel arguments and what is below /etc in one transaction with one reboot.
+// image, kernel arguments and what is below /etc and /var in one transaction with one reboot.
 //
 // What the machine has is in its own /etc (encapsulated.RecordPath), committed with all
 // else: who goes back to an older deployment goes back to its MachineConfig too.
@@ -55,6 +56,9 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	}
 	if !plan.Changed {
 		a.Progress.Note("nothing to do: the machine is what the MachineConfig asks for")
+		if err := a.carryHere(ask.Entries); err != nil {
+			return false, err
+		}
 		return false, a.keep(ask.record)
 	}
 	ask.Entries = append(ask.Entries, ask.record)
@@ -148,8 +152,13 @@ func (a *Apply) applied() (*encapsulated.Desired, error) {
 }
 
 // removed asks that what the machine's MachineConfig asked for, and the other does not,
-// is as the image has it. What somebody has changed since is theirs, and stays.
+// is as the image has it, or in /var as it was. What somebody has changed since is theirs,
+// and stays.
 func (a *Apply) removed(ctx context.Context, old, new []hostfiles.File) ([]hostfiles.File, error) {
+	old, err := a.carried(old)
+	if err != nil {
+		return nil, err
+	}
 	asked := map[string]bool{}
 	for _, f := range new {
 		asked[f.Path] = true
@@ -174,8 +183,10 @@ func (a *Apply) removed(ctx context.Context, old, new []hostfiles.File) ([]hostf
 			stays = "there is more in it"
 		}
 		if stays != "" {
-			a.Progress.Note(fmt.Sprintf("%s %s stays, though no MachineConfig asks for it any more: %s", f.Kind, f.Path, stays))
-			continue
+			a.Progress.Note(fmt.Sprintf("%s stays, though no MachineConfig asks for it any more: %s", f.Name(), stays))
+			if !varentries.Outside(f.Path) {
+				continue
+			} // else what the machine carries must not have it, and its projection leaves it
 		}
 		removed = append(removed, hostfiles.Default(f.Path))
 	}

@@ -44,7 +44,7 @@ type Desired struct {
 	KernelType      string           // "" is the default one
 	Extensions      []string         // by their names in spec.extensions
 	ExtensionsImage string           // where their packages and those of kernels come from, as given; "" says nothing of it
-	Entries         []hostfiles.File // below /etc, by spec.config
+	Entries         []hostfiles.File // below /etc and /var, by spec.config
 
 	asked []byte // spec as JSON
 }
@@ -103,7 +103,7 @@ func judge(root document.Node, host Host) *Desired {
 		FIPS:            asked.Get("fips").Boolean(),
 		KernelType:      spec.KernelType(asked.Get("kernelType"), host.Architecture),
 		Extensions:      spec.Extensions(asked.Get("extensions")),
-		Entries:         etc(asked.Get("config"), host),
+		Entries:         entriesOf(asked.Get("config"), host),
 		asked:           asked.JSON(),
 	}
 	if source := asked.Get("baseOSExtensionsContainerImage"); d.ownKernel() && len(d.Extensions) == 0 {

@@ -14,10 +14,10 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// etc are the entries below /etc that an Ignition config asks for. An encapsulated file's
+// entriesOf are the entries that an Ignition config asks for. An encapsulated file's
 // config is normally empty, since Ignition has done its part in the initramfs, and then
 // its version does not matter: servers write the one that was asked for.
-func etc(config document.Node, host Host) []hostfiles.File {
+func entriesOf(config document.Node, host Host) []hostfiles.File {
 	if !config.Object() || !wellFormed(config) || !hasContent(config) {
 		return nil
 	}
@@ -85,7 +85,7 @@ func hasContent(config document.Node) bool {
 
 // applied are the members of a config that are applied.
 func applied() []string {
-	return []string{"ignition.version", "storage.files", "storage.directories", "storage.links", "systemd.units"}
+	return []string{"ignition.version", "storage.files", "storage.directories", "storage.links", "systemd.units", "passwd.users"}
 }
 
 // refuseOthers names everything in a config that is not applied.
@@ -106,7 +106,7 @@ func refuseOthers(config document.Node) {
 
 func refuse(n document.Node) {
 	if !n.IsEmpty() {
-		n.Fail("not implemented: of spec.config only files, directories and links below /etc and systemd units are applied")
+		n.Fail("not implemented: of spec.config only files, directories, links, systemd units, SSH keys and password of core are applied")
 	}
 }
 

@@ -40,7 +40,7 @@ func (h *Host) observeDefault(state *pivot.State, next ostree.Deployment, paths 
 	if state.Default, err = h.Deployment(next); err != nil {
 		return err
 	}
-	state.DefaultEtc, err = readEtc(next.Path, next, paths)
+	state.DefaultEtc, err = nextEtc(next, paths)
 	return err
 }
 

@@ -21,7 +21,9 @@ const (
 	// KindDefault asks for what the image has at a path: its own file, or nothing. It is
 	// how an entry is removed: where it stood in place of the image's, that shows again.
 	KindDefault Kind = "default"
-	KindOther   Kind = "other" // nobody can ask for it: a device, a fifo, a socket
+	// KindPassword is a user's password: its content is the hash. See PasswordPath.
+	KindPassword Kind = "password"
+	KindOther    Kind = "other" // nobody can ask for it: a device, a fifo, a socket
 )
 
 // String is the kind's name for people.
@@ -50,6 +52,9 @@ type Entry struct {
 
 // String says what the entry is and whose, for people.
 func (e Entry) String() string {
+	if e.Kind == KindPassword {
+		return e.Name()
+	}
 	owner, group := e.User, e.Group
 	if owner == "" {
 		owner = strconv.Itoa(e.UID)
@@ -62,6 +67,14 @@ func (e Entry) String() string {
 		text += " to " + e.Target
 	}
 	return text
+}
+
+// Name is what the entry is and where, for people.
+func (e Entry) Name() string {
+	if user := passwordOf(e.Path); user != "" {
+		return "password of " + user
+	}
+	return e.Kind.String() + " " + e.Path
 }
 
 // Named reports whether an owner is given by its name.

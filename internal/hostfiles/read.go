@@ -15,8 +15,11 @@ import (
 const maxRead = 16 << 20
 
 // Read reads what stands at path below root; ok is false if nothing does. Links are not
-// followed. A file that is too large to compare is an error.
+// followed. At the path of a password that stands which is not locked. A file that is too large to compare is an error.
 func Read(root, path string) (f File, ok bool, err error) {
+	if user := passwordOf(path); user != "" {
+		return readPassword(root, user)
+	}
 	name := filepath.Join(root, path)
 	var st unix.Stat_t
 	switch err := unix.Lstat(name, &st); {
