@@ -15,6 +15,7 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/projection"
+	"machine-pivot/internal/selinux"
 	"machine-pivot/internal/varentries"
 	"machine-pivot/test/need"
 )
@@ -372,5 +373,39 @@ func TestObserve(t *testing.T) {
 	}
 	if len(v.Without) != 3 || v.Without["/var/own"] != own.Entry || v.Without["/var/changed"] != mine.Entry || v.Without["/var/other"] != v.Entries["/var/other"] {
 		t.Errorf("without: %v", v.Without)
+	}
+}
+
+// TestLabels (P57): what is projected, and what is put back, has the label of the policy that
+// runs, whatever its directory has.
+func TestLabels(t *testing.T) {
+	s := newSystem(t, hostfiles.NewFile("/var/opt/own", 0o644, []byte("own")))
+	for name, text := range map[string]string{
+		"sys/fs/selinux/enforce": "1", "etc/selinux/config": "SELINUX=enforcing\nSELINUXTYPE=small\n",
+		"etc/selinux/small/contexts/files/file_contexts":           "/opt(/.*)? system_u:object_r:usr_t:s0\n/opt/link -l system_u:object_r:link_t:s0\n",
+		"etc/selinux/small/contexts/files/file_contexts.subs_dist": "/var/opt /opt\n",
+	} {
+		s.put(hostfiles.NewFile("/"+name, 0o644, []byte(text)))
+	}
+	label := func(name string) string {
+		t.Helper()
+		label, err := selinux.LabelOf(filepath.Join(s.root, name))
+		s.must(err)
+		return label
+	}
+	_, err := s.boot(hostfiles.NewFile("/var/opt/own", 0o600, nil), hostfiles.NewLink("/var/opt/link", "own"), hostfiles.NewFile("/var/opt/dir/x", 0o600, nil), hostfiles.NewFile("/var/none", 0o600, nil))
+	s.must(err)
+	for name, want := range map[string]string{"own": "usr_t", "link": "link_t", "dir": "usr_t", "dir/x": "usr_t"} {
+		if got := label("var/opt/" + name); got != "system_u:object_r:"+want+":s0" {
+			t.Errorf("%s has the label %q, want %s", name, got, want)
+		}
+	}
+	if got := label("var/none"); got != "" {
+		t.Errorf("what the policy has no label for has %q", got)
+	}
+	_, err = s.boot()
+	s.must(err)
+	if got := label("var/opt/own"); !strings.Contains(got, "usr_t") {
+		t.Errorf("what is put back has the label %q", got)
 	}
 }
