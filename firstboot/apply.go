@@ -13,11 +13,12 @@ import (
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
 )
 
 // Apply brings a machine that runs from the MachineConfig that it has to another one:
-// image, kernel arguments and what is below /etc in one transaction with one reboot.
+// image, kernel arguments and what is below /etc and /var in one transaction with one reboot.
 //
 // What the machine has is in its own /etc (encapsulated.RecordPath), committed with all
 // else: who goes back to an older deployment goes back to its MachineConfig too.
@@ -56,6 +57,9 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	}
 	if !plan.Changed {
 		a.Progress.Note("nothing to do: the machine is what the MachineConfig asks for")
+		if err := a.carryHere(ask.Entries); err != nil {
+			return false, err
+		}
 		return false, errors.Join(a.keep(ask.record), a.keep(ask.leftOut))
 	}
 	ask.Entries = append(ask.Entries, ask.record, ask.leftOut)
@@ -136,15 +140,19 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 }
 
 // removed asks that what the machine's MachineConfig asked for, and the other does not,
-// is as the image has it: also the links of units, which go by what this system has of
-// these. Those that the other one needs go before that. What somebody has changed since is
-// theirs, and stays.
+// is as the image has it, or in /var as it was: also the links of units, which go by what
+// this system has of these. Those that the other one needs go before that. What somebody
+// has changed since is theirs, and stays.
 func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, new []hostfiles.File) ([]hostfiles.File, error) {
+	before, err := a.carried(old.Entries)
+	if err != nil {
+		return nil, err
+	}
 	asked := map[string]bool{}
 	for _, f := range new {
 		asked[f.Path] = true
 	}
-	had := pivot.Target{Entries: hostfiles.Entries(old.Entries), Units: old.Units}
+	had := pivot.Target{Entries: hostfiles.Entries(before), Units: old.Units}
 	state, err := a.Host.Observe(ctx, had)
 	if err != nil {
 		return nil, err
@@ -169,12 +177,10 @@ func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, new []ho
 			stays = "there is more in it"
 		}
 		if stays != "" {
-			what := f.Kind.String()
-			if f.Removes() {
-				what = "entry"
-			}
-			a.Progress.Note(fmt.Sprintf("%s %s stays, though no MachineConfig asks for it any more: %s", what, f.Path, stays))
-			continue
+			a.Progress.Note(fmt.Sprintf("%s stays, though no MachineConfig asks for it any more: %s", f.Name(), stays))
+			if !varentries.Outside(f.Path) {
+				continue
+			} // else what the machine carries must not have it, and its projection leaves it
 		}
 		removed = append(removed, hostfiles.Default(f.Path))
 	}

@@ -102,6 +102,20 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// TestApplyAgain (P55): the same MachineConfig again puts right what somebody has changed.
+func TestApplyAgain(t *testing.T) {
+	h := hostdir.New(t)
+	for _, changes := range []string{"true", "echo mine >etc/ours/file"} {
+		shell(t, h, changes)
+		if changed, _, err := apply(t, h, withFiles); err != nil || !changed {
+			t.Fatalf("after %s: changed %v, %v", changes, changed, err)
+		}
+		if got := string(h.Read("/etc/ours/file")); got != "one" {
+			t.Errorf("after %s there is %q", changes, got)
+		}
+	}
+}
+
 // TestApplyAfterTheFirstBoot (P55): the MachineConfig of the first boot is the one that
 // the machine has until another is applied.
 func TestApplyAfterTheFirstBoot(t *testing.T) {
@@ -126,8 +140,8 @@ func TestApplyAfterTheFirstBoot(t *testing.T) {
 // lines, and nothing is changed.
 func TestApplyRefuses(t *testing.T) {
 	h := hostdir.New(t)
-	_, _, err := apply(t, h, "  kernelArguments: [ostree=/x]\n  extensions: [wasm]\n  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: /opt/x}]}\n")
-	for _, want := range []string{"mc.yaml:3: error: $.spec.kernelArguments[0]", "mc.yaml:4: error: $.spec.extensions[0]: there is no extension", "mc.yaml:7: error: $.spec.config.storage.files[0]: not implemented: /opt/x"} {
+	_, _, err := apply(t, h, "  kernelArguments: [ostree=/x]\n  extensions: [wasm]\n  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: /run/x}]}\n")
+	for _, want := range []string{"mc.yaml:3: error: $.spec.kernelArguments[0]", "mc.yaml:4: error: $.spec.extensions[0]: there is no extension", "mc.yaml:7: error: $.spec.config.storage.files[0]: cannot apply /run/x"} {
 		if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}

@@ -8,7 +8,7 @@ import (
 
 // asking is what a MachineConfig asks of the machine, in place of those that it had before.
 func (m *Machine) asking(desired *encapsulated.Desired, before ...*encapsulated.Desired) (ask pivot.Ask, err error) {
-	ask.Entries, ask.Units = desired.Entries, desired.Units
+	ask.Entries, ask.Units = m.projected(desired.Entries), desired.Units
 	ask.Checks = []pivot.Check{func(pivot.Plan) error { return m.checkFIPS(desired) }}
 	ask.Kargs.Literal = desired.FromCluster
 	for _, b := range before {

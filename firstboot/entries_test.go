@@ -133,6 +133,64 @@ func TestWholeMachineConfig(t *testing.T) {
 	}
 }
 
+// TestPassword (P57): core's password is one line of the new system's /etc/shadow, whose other
+// lines are as they are; one that nobody asks for any more is locked, never empty, and one
+// that somebody has changed stays.
+func TestPassword(t *testing.T) {
+	h := hostdir.New(t)
+	h.Write("/etc/shadow", []byte("root:!:19000::::::\ncore:*:19000:0:99999:7:::\nother:$6$other:19000:0:99999:7:::\n"))
+	shell(t, h, "chmod 640 etc/shadow && chown 0:42 etc/shadow")
+	const asked = "  config: {ignition: {version: 3.4.0}, passwd: {users: [{name: core, passwordHash: $y$one}]}}\n"
+	plan, err := (&firstboot.Apply{Machine: machine(t, h), File: "mc.yaml", Data: []byte("spec:\n" + asked)}).Plan(t.Context())
+	if err != nil || len(plan.Entries) != 1 || plan.Entries[0].What() != "create password of core" {
+		t.Errorf("plan %+v, %v", plan.Entries, err)
+	}
+	must := func(spec string) (notes string) {
+		t.Helper()
+		changed, notes, err := apply(t, h, spec)
+		if err != nil || !changed {
+			t.Fatalf("changed %v, %v", changed, err)
+		}
+		return notes
+	}
+	lines := func() string {
+		return shell(t, h, "stat -c '%a %u:%g' etc/shadow; cut -d: -f1,2,4- etc/shadow")
+	}
+	must(asked)
+	shell(t, h, `sed -i 's/^root:!/root:$6$root/' etc/shadow`) // before the next commit
+	const others = "640 0:42\nroot:$6$root:::::\n%s:0:99999:7:::\nother:$6$other:0:99999:7:::\n"
+	must(fmt.Sprintf("  osImageURL: %s\n", h.Image) + strings.Replace(asked, "one", "two", 1))
+	if got, want := lines(), fmt.Sprintf(strings.Replace(others, "root:::::", "root::::::", 1), "core:$y$two"); got != want || h.Version() != "B.2" || strings.Contains(string(h.Read("/etc/shadow")), "two:19000:") {
+		t.Errorf("shadow is %s, want %s", got, want)
+	}
+	if drift := verify(t, h); drift != "" {
+		t.Errorf("drift %s", drift)
+	}
+	shell(t, h, `sed -i 's/y.two/y$mine/' etc/shadow`)
+	if drift := verify(t, h); drift != "password of core: differs" {
+		t.Errorf("drift %s", drift)
+	}
+	shell(t, h, `sed -i 's/y.mine/y$two/' etc/shadow`)
+	image := fmt.Sprintf("  osImageURL: %s\n", h.Image)
+	must(image)
+	if got := lines(); !strings.Contains(got, "\ncore:*:0:") {
+		t.Errorf("shadow is %s", got)
+	}
+	if drift := verify(t, h); drift != "" {
+		t.Errorf("drift %s", drift)
+	}
+	must(image + asked)
+	shell(t, h, `sed -i 's/y.one/y$mine/' etc/shadow`)
+	if notes := must(image + "  kernelArguments: [a=1]\n"); !strings.Contains(notes, "password of core stays, though no MachineConfig asks for it any more: somebody has changed it") ||
+		!strings.Contains(lines(), "\ncore:$y$mine:0:") {
+		t.Errorf("notes %s, shadow %s", notes, lines())
+	}
+	shell(t, h, `sed -i /^core:/d etc/shadow`)
+	if _, _, err := apply(t, h, image+asked); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "/etc/shadow has no line for this user") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // shell runs a script in the host's root directory.
 func shell(t *testing.T, h *hostdir.Host, script string) string {
 	t.Helper()

@@ -107,6 +107,9 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
 	}
 	switch out.Action {
 	case pivot.ActionClose:
+		if err := b.carryHere(ask.Entries); err != nil {
+			return err
+		}
 		return b.close(out)
 	case pivot.ActionHold:
 		return b.hold(out)

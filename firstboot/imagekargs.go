@@ -47,8 +47,11 @@ func (m imageKargs) Learn(plan pivot.Plan) (pivot.Plan, error) {
 		return plan, err
 	}
 	learned, err := pivot.Diff(plan.From(), target)
+	if err != nil {
+		return learned, err
+	}
 	learned.Notes = notes
-	return learned, err
+	return learned, m.checkProjectsNext(learned)
 }
 
 // Foresee implements pivot.Content. It pulls nothing: what an image brings is known if it
@@ -81,6 +84,9 @@ func (m imageKargs) Foresee(plan pivot.Plan) (pivot.Plan, error) {
 	}
 	own.Known, own.Arguments = true, slices.Concat(own.Arguments, now)
 	plan.ImageKargs, plan.Notes = &own, append(plan.Notes, notes...)
+	if err := m.checkProjectsNext(plan); err != nil {
+		return plan, err
+	}
 	return m.foreseeUnits(plan, commit)
 }
 

@@ -18,7 +18,7 @@ type Machine struct {
 	Retry    retry.Policy
 	Progress *pivot.Progress
 	Place    Place // nil: the started system
-	// Contributors of entries, beside CPU partitioning.
+	// Contributors of entries, beside CPU partitioning and what is projected into /var.
 	Contributors []pivot.Contributor
 	// RebootMethod goes before the one of the machine's settings, unless it is "".
 	RebootMethod host.RebootMethod
@@ -46,7 +46,7 @@ func (m *Machine) openToChange(ctx context.Context) error {
 // converger is what brings this machine to a target.
 func (m *Machine) converger() *pivot.Converger {
 	return &pivot.Converger{
-		Host: m.Host, Place: m.placeOrDefault(), Contributors: append([]pivot.Contributor{partition{m.Host}}, m.Contributors...), Checks: []pivot.Check{m.checkUnified},
+		Host: m.Host, Place: m.placeOrDefault(), Contributors: append([]pivot.Contributor{partition{m.Host}, outside{m}}, m.Contributors...), Checks: []pivot.Check{m.checkUnified},
 		Images: m.imagesOrPulled(), Repositories: extensionImages{m}, Content: imageKargs{m}, Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/pinning"
+	"machine-pivot/internal/varentries"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
@@ -111,7 +112,9 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (pivot.
 			target.Entries = append(target.Entries, f)
 		}
 	}
-	return target, to, nil
+	carried, err := varentries.Read(previous.Path) // which it projects when it boots
+	target.Entries = append(target.Entries, carried.Entries...)
+	return target, to, err
 }
 
 // lacking are the arguments of one line that another has not, but for those that

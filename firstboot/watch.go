@@ -70,7 +70,7 @@ func (w *Watch) paths(ctx context.Context, target pivot.Target) ([]string, error
 	}
 	paths := []string{pivot.StateDir + "/journal.json", bootEntries}
 	for _, e := range state.Etc.Of(target) { // with the links of units
-		paths = append(paths, e.Path)
+		paths = append(paths, e.OnDisk())
 	}
 	return paths, nil
 }

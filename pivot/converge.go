@@ -15,7 +15,7 @@ import (
 type Ask struct {
 	Image   Image // zero: the booted one stays; without a digest: it is named by a tag
 	Kargs   kargs.Change
-	Entries []hostfiles.File // below /etc
+	Entries []hostfiles.File // below /etc and /var
 	Units   enable.Units
 	// Packages may have a source without a digest: it is named by a tag.
 	Packages Packages
@@ -127,7 +127,7 @@ func (c *Converger) Converge(ctx context.Context, ask Ask) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	target, err := c.adopt(c.recall(ask, asked))
+	target, err := c.adopt(ask, c.recall(ask, asked))
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -157,7 +157,7 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	target, err = c.adopt(c.recall(ask, target))
+	target, err = c.adopt(ask, c.recall(ask, target))
 	if err != nil {
 		return Plan{}, err
 	}

@@ -5,14 +5,33 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
+	"machine-pivot/internal/varentries"
 )
 
-// Etc is what a system has at the paths below /etc that were asked about.
+// Etc is what a system has at the paths that were asked about: below /etc, and below /var
+// what it projects there.
 type Etc struct {
-	Entries  map[string]hostfiles.Entry // what stands there; a path where nothing does is absent
-	Image    map[string]hostfiles.Entry // what its image has there, in /usr/etc
-	Accounts hostfiles.Accounts         // its users and groups
-	Units    enable.Resolved            // what the target asks of units, in this system
+	Entries map[string]hostfiles.Entry // what stands there; a path where nothing does is absent
+	// Image is what stands there if nobody asks for anything: what the image has in /usr/etc;
+	// in /var what was replaced.
+	Image    map[string]hostfiles.Entry
+	Accounts hostfiles.Accounts // its users and groups
+	Units    enable.Resolved    // what the target asks of units, in this system
+	// Carried is all that the system carries in it to be projected, whatever was asked about.
+	Carried varentries.Set
+}
+
+// Project gives a system that does not run yet, at paths outside of /etc, what it will
+// project there when it does. Where it projects nothing, nothing is known, nor wanted.
+func (e Etc) Project(paths []string) {
+	for _, carried := range e.Carried.Entries {
+		if !slices.Contains(paths, carried.Path) {
+			continue
+		}
+		if owned, err := e.Accounts.Owned(carried); err == nil { // else the projection will fail
+			e.Entries[carried.Path] = owned
+		}
+	}
 }
 
 // change is what has to happen to an /etc that it has an entry; "" is nothing.
@@ -97,16 +116,21 @@ const (
 	ChangeRestore ChangeAction = "restore" // what the image has there shows again
 )
 
-// EntryChange is one entry that will differ in the new deployment's /etc.
+// EntryChange is one entry that will differ in the new system.
 type EntryChange struct {
 	Path   string         `json:"path"`
 	Kind   hostfiles.Kind `json:"kind,omitempty"` // none: a file
 	Action ChangeAction   `json:"action"`
 }
 
+func (c EntryChange) entry() hostfiles.Entry { return hostfiles.Entry{Kind: c.Kind, Path: c.Path} }
+
 // What is what happens, in words: nothing is said of the kind of a file.
 func (c EntryChange) What() string {
-	text := string(c.Action)
+	text, e := string(c.Action), c.entry()
+	if e.OnDisk() != e.Path {
+		return text + " " + e.Name()
+	}
 	if c.Kind == hostfiles.KindDirectory || c.Kind == hostfiles.KindLink {
 		text += " " + c.Kind.String()
 	}
@@ -118,9 +142,5 @@ func (c EntryChange) String() string {
 	wrong := map[ChangeAction]string{
 		ChangeCreate: "missing", ChangeReplace: "differs", ChangeRemove: "still there", ChangeRestore: "not what the image has",
 	}[c.Action]
-	what := c.Kind.String()
-	if c.Kind == hostfiles.KindDefault || c.Kind == hostfiles.KindAbsent {
-		what = "entry"
-	}
-	return what + " " + c.Path + ": " + wrong
+	return c.entry().Name() + ": " + wrong
 }

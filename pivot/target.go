@@ -21,7 +21,7 @@ type Target struct {
 	// Kargs has in its Image what the images bring: nil if that does not count, and
 	// nothing as long as it is not known.
 	Kargs kargs.Change `json:"kargs"`
-	// Entries are below /etc. Owners by name are those of the target's system.
+	// Entries are below /etc and /var. Owners by name are those of the target's system.
 	Entries []hostfiles.Entry `json:"files,omitempty"`
 	// Units are enabled or disabled by links, which are worked out for each system anew.
 	Units    enable.Units `json:"units,omitzero"`

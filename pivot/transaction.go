@@ -11,6 +11,7 @@ import (
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/retry"
+	"machine-pivot/internal/varentries"
 	"machine-pivot/kargs"
 )
 
@@ -149,6 +150,9 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	if err != nil {
 		return err
 	}
+	if entries, err = plan.state.Etc.Carried.Carry(entries); err != nil {
+		return err
+	}
 	r.Kargs, r.Entries, r.Units = plan.Kargs.Final, entries, t.unitsOf(plan)
 	r.Packages, r.Repository = plan.target.Packages, t.repository(plan.target.Packages.Source)
 	return t.make(ctx, state.BootID, r)
@@ -196,7 +200,8 @@ func (t *Transaction) unitsOf(plan Plan) func(commit string) (enable.Resolved, e
 }
 
 // owned are the entries with the numbers of their owners in the system that a plan
-// leads to.
+// leads to. Those that it carries keep the names, which have numbers there: they are looked
+// up again when it runs.
 func (t *Transaction) owned(plan Plan) ([]hostfiles.File, error) {
 	entries := slices.Clone(t.Entries)
 	if !slices.ContainsFunc(entries, func(f hostfiles.File) bool { return f.Named() }) {
@@ -207,9 +212,13 @@ func (t *Transaction) owned(plan Plan) ([]hostfiles.File, error) {
 		return nil, err
 	}
 	for i := range entries {
-		if entries[i].Entry, err = accounts.Owned(entries[i].Entry); err != nil {
+		owned, err := accounts.Owned(entries[i].Entry)
+		if err != nil {
 			return nil, fault.New(fault.BadInput, "%w in the new system", err).
 				WithHint("name one that the image has (users that systemd-sysusers makes are there only once the system runs), or give a number")
+		}
+		if !varentries.Outside(owned.Path) {
+			entries[i].Entry = owned
 		}
 	}
 	return entries, nil

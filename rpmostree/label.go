@@ -58,16 +58,17 @@ func (e *Ostree) labels(booted ostree.Deployment, commit ostree.Checksum, files 
 	}
 	var all []labelled
 	for _, f := range files {
-		if f.Removes() { // what is there has the label that the image gives it
+		onDisk := f.OnDisk()
+		if f.Removes() && onDisk == f.Path { // what is there has the label that the image gives it
 			continue
 		}
-		made, err := madeFor(booted.Path, f.Path)
+		made, err := madeFor(booted.Path, onDisk)
 		if err != nil {
 			return nil, fmt.Errorf("cannot label files: %w", err)
 		}
 		for _, name := range made {
 			mode := fs.ModeDir
-			if name == f.Path {
+			if name == onDisk {
 				mode = typeOf(f.Kind)
 			}
 			label, known, err := contexts.Label(name, mode)

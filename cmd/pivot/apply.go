@@ -24,9 +24,9 @@ func applyCommand() *cobra.Command {
 		Use:   "apply MACHINECONFIG",
 		Short: "Bring this machine from the MachineConfig that it has to another one, in one step",
 		Long: "Bring this machine from the MachineConfig that it has to another one, in one step: image, kernel arguments,\n" +
-			"files, directories and links below /etc and systemd units. What the MachineConfig before asked for and this one\n" +
-			"does not is as the image has it; what somebody has changed since stays. The file is in YAML or JSON; - is the\n" +
-			"standard input.",
+			"files, directories and links, systemd units, SSH keys and password of core. What the MachineConfig before asked\n" +
+			"for and this one does not is as the image has it, or in /var as it was; what somebody has changed since stays.\n" +
+			"The file is in YAML or JSON; - is the standard input.",
 		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml",
 		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

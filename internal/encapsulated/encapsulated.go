@@ -49,7 +49,7 @@ type Desired struct {
 	KernelType      string           // "" is the default one
 	Extensions      []string         // by their names in spec.extensions
 	ExtensionsImage string           // where their packages and those of kernels come from, as given; "" says nothing of it
-	Entries         []hostfiles.File // below /etc, by spec.config
+	Entries         []hostfiles.File // below /etc and /var, by spec.config
 	Units           enable.Units     // enabled, disabled, unmasked, by spec.config
 	// LeftOut names what is not applied, since only an installation can change it: not
 	// without Warn or Replace.
@@ -126,7 +126,7 @@ func judge(root document.Node, host Host) *Desired {
 		if host.Has != nil {
 			d.compare(asked, host)
 		}
-		d.Entries, d.Units = d.etc(config, host)
+		d.Entries, d.Units = d.entriesOf(config, host)
 		if host.Has != nil {
 			d.keep(host.Has)
 		}

@@ -157,13 +157,13 @@ func TestRefused(t *testing.T) {
 		{`{"spec":{"kernelArguments":["` + strings.Repeat("x", 1_024) + `","` + strings.Repeat("y", 1_023) + `"]}}`,
 			"error: $.spec.kernelArguments: together they have 2048 bytes, more than the 2047 that a kernel takes"},
 		{`{"spec":{"config":"x"}}`, "error: $.spec.config: it is a string, not an object"},
-		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"passwd":{"users":[{"name":"core"}]}}}}`, "error: $.spec.config.passwd: not implemented"},
+		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"passwd":{"users":[{"name":"admin"}],"groups":[{"name":"g"}]}}}}`, "error: $.spec.config.passwd.groups: not implemented"},
 		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"storage":{"filesystems":[{"path":"/x","device":"/dev/x","format":"xfs"}]}}}}`, "error: $.spec.config.storage.filesystems: not implemented"},
-		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"storage":{"directories":[{"path":"/var/x"}]}}}}`, "error: $.spec.config.storage.directories[0]: not implemented: /var/x"},
+		{`{"spec":{"config":{"ignition":{"version":"3.2.0"},"storage":{"directories":[{"path":"/var/run"}]}}}}`, "error: $.spec.config.storage.directories[0]: cannot apply /var/run"},
 		{`{"spec":{"config":{"ignition":{"version":"3.2.0","config":{"merge":[{"source":"https://x"}]}}}}}`, "error: $.spec.config.ignition.config: not implemented"},
 		{`{"spec":{"config":{"ignition":{"version":"3.3.0"},"kernelArguments":{"shouldExist":["x"]}}}}`, "error: $.spec.config.kernelArguments: not implemented"},
 		{`{"spec":{"config":{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/etc/x"}]}}}}`, "error: $.spec.config.ignition.version: not implemented"},
-		{config(`{"path":"/opt/motd"}`), "error: $.spec.config.storage.files[0]: not implemented: /opt/motd"},
+		{config(`{"path":"/run/motd"}`), "error: $.spec.config.storage.files[0]: cannot apply /run/motd"},
 		{config(`{"path":"relative"}`), "error: $.spec.config.storage.files[0].path: "},
 		{config(pinned("0-9", "")), "the machine has no CPU 4-9, only 0-3"},
 		{config(pinned("3-1", "")), "invalid range"},
@@ -221,7 +221,7 @@ func TestPinningFiles(t *testing.T) {
 
 func TestOneReportForEverything(t *testing.T) {
 	in := `{"spec":{"osImageURL":"No Reference","kernelArguments":["ostree=/x","a=\"b"],"fips":1,"kernelType":"x","extensions":["y"],
-"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/opt/motd"}]},"passwd":{"users":[{"name":"core"}]}}}}`
+"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/boot/motd"}]},"passwd":{"users":[{"name":"admin"}]}}}}`
 	_, report := encapsulated.Parse([]byte(in), host(t))
 	if len(report) != 8 {
 		t.Errorf("%d problems, want 8:\n%s", len(report), report)
@@ -247,7 +247,7 @@ error: $.spec.kernelArguments: it is a string, not an array`
 func TestReportKeepsItsLines(t *testing.T) {
 	for _, in := range []string{
 		`{"spec":{"x\nerror: $.forged: y":1}}`,
-		config(`{"path":"/opt/mo\ntd"}`),
+		config(`{"path":"/run/mo\ntd"}`),
 		`{"spec":{"` + strings.Repeat("x", 1<<20) + `":1}}`,
 		`{"spec":{"fips":true,"kernelArguments":["fips=` + strings.Repeat("x", 1_500) + `"]}}`,
 		`{"spec":{"kernelArguments":["` + strings.Repeat("x", 1<<20) + `"]}}`,

@@ -15,10 +15,10 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// etc are the entries below /etc that an Ignition config asks for, and what it asks of units. An encapsulated file's
-// config is normally empty, since Ignition has done its part in the initramfs, and then
-// its version does not matter: servers write the one that was asked for.
-func (d *Desired) etc(config document.Node, host Host) ([]hostfiles.File, enable.Units) {
+// entriesOf are the entries that an Ignition config asks for, and what it asks of units. An
+// encapsulated file's config is normally empty, since Ignition has done its part in the
+// initramfs, and then its version does not matter: servers write the one that was asked for.
+func (d *Desired) entriesOf(config document.Node, host Host) ([]hostfiles.File, enable.Units) {
 	if !hasContent(config) {
 		return nil, enable.Units{}
 	}
@@ -88,7 +88,7 @@ func hasContent(config document.Node) bool {
 
 // applied are the members of a config that are applied.
 func applied() []string {
-	return []string{"ignition.version", "storage.files", "storage.directories", "storage.links", "systemd.units"}
+	return []string{"ignition.version", "storage.files", "storage.directories", "storage.links", "systemd.units", "passwd.users"}
 }
 
 // refuseOthers names everything in a config that is not applied. On a machine that runs
@@ -119,7 +119,7 @@ func (d *Desired) refuseOthers(config document.Node, host Host) {
 
 func refuse(n document.Node) {
 	if !n.IsEmpty() {
-		n.Fail("not implemented: of spec.config only files, directories and links below /etc and systemd units are applied")
+		n.Fail("not implemented: of spec.config only files, directories, links, systemd units, SSH keys and password of core are applied")
 	}
 }
 

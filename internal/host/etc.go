@@ -1,6 +1,9 @@
 package host
 
 import (
+	"errors"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,22 +11,49 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/projection"
+	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
 )
 
-// readEtc reads what the system below root, which is that of a deployment, has in /etc of
-// what a target names.
-func readEtc(root string, d ostree.Deployment, target pivot.Target) (etc pivot.Etc, err error) {
-	if etc.Units, err = resolveUnits(enable.System{Etc: dirTree(root), Image: dirTree(d.Path)}, target); err != nil {
+// readEtc reads what the system that runs has of what a target names.
+func (h *Host) readEtc(booted ostree.Deployment, target pivot.Target) (pivot.Etc, error) {
+	etc, outside, err := etcOf(h.Root, booted, target)
+	if err != nil {
 		return etc, err
 	}
-	units := etc.Units
-	if etc, err = readPaths(root, d, pathsOf(target, etc)); err != nil {
-		return etc, err
+	there, err := projection.Observe(h.Root, outside)
+	maps.Copy(etc.Entries, there.Entries)
+	maps.Copy(etc.Image, there.Without)
+	return etc, err
+}
+
+// nextEtc reads what a deployment will have that does not run.
+func nextEtc(d ostree.Deployment, target pivot.Target) (pivot.Etc, error) {
+	etc, outside, err := etcOf(d.Path, d, target)
+	if err == nil {
+		etc.Project(outside)
+	}
+	return etc, err
+}
+
+// etcOf reads what the system below root, which is that of a deployment, has in /etc, and
+// what it carries of the paths outside.
+func etcOf(root string, d ostree.Deployment, target pivot.Target) (etc pivot.Etc, outside []string, err error) {
+	units, err := resolveUnits(enable.System{Etc: dirTree(root), Image: dirTree(d.Path)}, target)
+	if err != nil {
+		return etc, nil, err
+	}
+	below, outside := apart(target, units)
+	if etc, err = readPaths(root, d, below); err != nil {
+		return etc, nil, err
 	}
 	etc.Units = units
+	if etc.Carried, err = carriedBy(root, outside); err != nil {
+		return etc, nil, err
+	}
 	etc.Accounts, err = hostfiles.ReadAccounts(in(root))
-	return etc, err
+	return etc, outside, err
 }
 
 // readPaths reads what the system below root and its deployment's image have at paths.
@@ -31,17 +61,42 @@ func readPaths(root string, d ostree.Deployment, paths []string) (etc pivot.Etc,
 	if etc.Entries, err = hostfiles.ReadEntries(root, paths); err != nil {
 		return etc, err
 	}
-	etc.Image, err = hostfiles.ReadEntries(d.Path+"/usr", paths)
+	etc.Image, err = imageEntries(d, paths)
 	return etc, err
 }
 
-// pathsOf are the paths below /etc that a target is about in a system.
-func pathsOf(target pivot.Target, etc pivot.Etc) []string {
-	paths := target.Paths()
-	for _, e := range etc.Units.Entries {
-		paths = append(paths, e.Path)
+// imageEntries are what the image of a deployment has for /etc. It has no passwords: one
+// that nobody asks for is locked.
+func imageEntries(d ostree.Deployment, paths []string) (map[string]hostfiles.Entry, error) {
+	entries, err := hostfiles.ReadEntries(d.Path+"/usr", paths)
+	maps.DeleteFunc(entries, func(_ string, e hostfiles.Entry) bool { return e.Kind == hostfiles.KindPassword })
+	return entries, err
+}
+
+// apart are the paths below /etc that a target is about in a system with these units, and
+// its others.
+func apart(target pivot.Target, units enable.Resolved) (below, outside []string) {
+	for _, name := range target.Paths() {
+		if varentries.Outside(name) {
+			outside = append(outside, name)
+		} else {
+			below = append(below, name)
+		}
 	}
-	return paths
+	for _, e := range units.Entries {
+		below = append(below, e.Path)
+	}
+	return below, outside
+}
+
+// carriedBy is what a system carries. Only root can read that, and who is not can ask about
+// the rest.
+func carriedBy(root string, asked []string) (varentries.Set, error) {
+	carried, err := varentries.Read(root)
+	if errors.Is(err, fs.ErrPermission) && len(asked) == 0 {
+		return varentries.Set{}, nil
+	}
+	return carried, err
 }
 
 // in reads the files below a directory.
@@ -51,22 +106,22 @@ func in(dir string) ostree.ReadFile {
 
 // stagedEtc is what a staged deployment will have in /etc: libostree takes what the
 // running system has where that differs from its image's, and else what the new image has.
-func stagedEtc(root string, booted, next ostree.Deployment, target pivot.Target) (etc pivot.Etc, err error) {
+func stagedEtc(root string, booted, next ostree.Deployment, carried varentries.Set, target pivot.Target) (etc pivot.Etc, err error) {
 	if etc.Units, err = resolveUnits(nextSystem(booted, dirTree(next.Path)), target); err != nil {
 		return etc, err
 	}
-	paths := pathsOf(target, etc)
-	running, err := readPaths(root, booted, paths)
+	below, outside := apart(target, etc.Units)
+	running, err := readPaths(root, booted, below)
 	if err != nil {
 		return etc, err
 	}
-	if etc.Entries, err = hostfiles.ReadEntries(next.Path+"/usr", paths); err != nil {
+	if etc.Entries, err = imageEntries(next, below); err != nil {
 		return etc, err
 	}
-	if etc.Image, err = hostfiles.ReadEntries(next.Path+"/usr", paths); err != nil {
+	if etc.Image, err = imageEntries(next, below); err != nil {
 		return etc, err
 	}
-	for _, path := range paths {
+	for _, path := range below {
 		entry, runs := running.Entries[path]
 		shipped, ships := running.Image[path]
 		switch {
@@ -76,8 +131,12 @@ func stagedEtc(root string, booted, next ostree.Deployment, target pivot.Target)
 			delete(etc.Entries, path)
 		}
 	}
-	etc.Accounts, err = NextAccounts(booted, in(next.Path))
-	return etc, err
+	etc.Carried = carried
+	if etc.Accounts, err = NextAccounts(booted, in(next.Path)); err != nil {
+		return etc, err
+	}
+	etc.Project(outside)
+	return etc, nil
 }
 
 // NextAccounts are the users and groups of a system that libostree makes with the /etc

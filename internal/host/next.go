@@ -40,7 +40,7 @@ func (h *Host) observeDefault(state *pivot.State, next ostree.Deployment, target
 	if state.Default, err = h.Deployment(next); err != nil {
 		return err
 	}
-	state.DefaultEtc, err = readEtc(next.Path, next, target)
+	state.DefaultEtc, err = nextEtc(next, target)
 	return err
 }
 
@@ -57,6 +57,6 @@ func (h *Host) observeStaged(state *pivot.State, booted ostree.Deployment, stage
 		return next, err
 	}
 	state.Default.Staged = true
-	state.DefaultEtc, err = stagedEtc(h.Root, booted, next, target)
+	state.DefaultEtc, err = stagedEtc(h.Root, booted, next, state.Etc.Carried, target)
 	return next, err
 }

@@ -37,7 +37,7 @@ func (h *Host) Observe(ctx context.Context, target pivot.Target) (pivot.State, e
 	if state.Booted, err = h.Deployment(withEntry(booted, all)); err != nil {
 		return pivot.State{}, err
 	}
-	if state.Etc, err = readEtc(h.Root, booted, target); err != nil {
+	if state.Etc, err = h.readEtc(booted, target); err != nil {
 		return pivot.State{}, err
 	}
 	if state.Packages, err = h.packages(ctx, booted, target.Packages); err != nil {

@@ -23,7 +23,9 @@ const (
 	KindDefault Kind = "default"
 	// KindAbsent asks for nothing at a path, though the image may have something there.
 	KindAbsent Kind = "absent"
-	KindOther  Kind = "other" // nobody can ask for it: a device, a fifo, a socket
+	// KindPassword is a user's password: its content is the hash. See PasswordPath.
+	KindPassword Kind = "password"
+	KindOther    Kind = "other" // nobody can ask for it: a device, a fifo, a socket
 )
 
 // String is the kind's name for people.
@@ -52,6 +54,9 @@ type Entry struct {
 
 // String says what the entry is and whose, for people.
 func (e Entry) String() string {
+	if e.Kind == KindPassword {
+		return e.Name()
+	}
 	owner, group := e.User, e.Group
 	if owner == "" {
 		owner = strconv.Itoa(e.UID)
@@ -64,6 +69,17 @@ func (e Entry) String() string {
 		text += " to " + e.Target
 	}
 	return text
+}
+
+// Name is what the entry is and where, for people.
+func (e Entry) Name() string {
+	if user := passwordOf(e.Path); user != "" {
+		return "password of " + user
+	}
+	if e.Removes() {
+		return "entry " + e.Path
+	}
+	return e.Kind.String() + " " + e.Path
 }
 
 // Named reports whether an owner is given by its name.

@@ -37,7 +37,7 @@ func (o Overlay) fill() error {
 // inOrder compares files by when they are put: what is removed from the bottom up,
 // directories from the top down.
 func inOrder(a, b File) int {
-	turn := map[Kind]int{KindDefault: 0, KindAbsent: 0, KindDirectory: 1, KindFile: 2, KindLink: 2}
+	turn := map[Kind]int{KindDefault: 0, KindAbsent: 0, KindDirectory: 1, KindFile: 2, KindLink: 2, KindPassword: 3}
 	switch order := cmp.Compare(turn[a.Kind], turn[b.Kind]); {
 	case order != 0:
 		return order
@@ -52,6 +52,12 @@ func inOrder(a, b File) int {
 func (o Overlay) put(root *os.Root, rel string, f File) error {
 	if f.Named() {
 		return fmt.Errorf("its owner has no number: %s", f.Entry)
+	}
+	if user := passwordOf(f.Path); user != "" {
+		if f.Kind == KindDefault {
+			return lockPassword(root, filepath.Dir(rel), user)
+		}
+		return putPassword(root, filepath.Dir(rel), user, string(f.Content))
 	}
 	switch f.Kind {
 	case KindDefault:

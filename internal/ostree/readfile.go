@@ -164,6 +164,9 @@ func (at locator) find(c Checksum, dir string) (Checksum, bool, error) {
 	}
 	sum := info.RootTree
 	for name := range strings.SplitSeq(dir, "/") {
+		if name == "." { // of a name in the root directory
+			continue
+		}
 		tree, err := at.loadTree(sum)
 		if err != nil {
 			return Checksum{}, false, err

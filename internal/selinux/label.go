@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -35,6 +36,14 @@ func SetLabel(file, label string) error {
 	}
 	if err := unix.Lsetxattr(file, Attribute, []byte(label+"\x00"), 0); err != nil {
 		return fmt.Errorf("cannot give %s the SELinux label %s: %w", file, label, err)
+	}
+	return nil
+}
+
+// Label sets the label of an open file or directory.
+func Label(file *os.File, label string) error {
+	if err := unix.Fsetxattr(int(file.Fd()), Attribute, []byte(label+"\x00"), 0); err != nil {
+		return fmt.Errorf("cannot give %s the SELinux label %s: %w", file.Name(), label, err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -25,6 +26,8 @@ type disk struct {
 type inode struct {
 	content, durable []byte
 	mode             fs.FileMode // with fs.ModeDir for a directory
+	target           string      // of a symbolic link
+	uid, gid         int
 }
 
 // name is the one name of a file, whichever deployment's it was called by: /var and
@@ -74,6 +77,45 @@ func (d *disk) Write(path string, content []byte, mode fs.FileMode) error {
 	return d.effect("write "+filepath.Base(path), half, func() error { return write(content) })
 }
 
+// Make implements hostfiles.Disk. Half of it is a file with half of its content, and a
+// directory without its owner.
+func (d *disk) Make(path string, f hostfiles.File, _ string) error {
+	path = name(path)
+	put := func(n *inode) error {
+		if _, err := os.Lstat(path); err == nil {
+			return fs.ErrExist
+		}
+		d.now[path] = n
+		return n.write(path)
+	}
+	whole := &inode{content: f.Content, mode: d.permit(f.Mode), target: f.Target, uid: f.UID, gid: f.GID}
+	half := func() { _ = put(&inode{content: f.Content[:len(f.Content)/2], mode: 0o600}) }
+	switch f.Kind {
+	case hostfiles.KindDirectory:
+		whole.mode |= fs.ModeDir
+		half = func() { _ = put(&inode{mode: fs.ModeDir | 0o700}) }
+	case hostfiles.KindLink:
+		whole.mode, half = fs.ModeSymlink, nil
+	}
+	return d.effect("make "+filepath.Base(path), half, func() error { return put(whole) })
+}
+
+// Own implements hostfiles.Disk.
+func (d *disk) Own(path string, e hostfiles.Entry) error {
+	path = name(path)
+	own := func(mode fs.FileMode) error {
+		n := &inode{mode: fs.ModeDir | mode, uid: e.UID, gid: e.GID}
+		d.now[path] = n
+		return n.write(path)
+	}
+	half := func() {
+		if info, err := os.Stat(path); err == nil {
+			_ = own(info.Mode().Perm())
+		}
+	}
+	return d.effect("own "+filepath.Base(path), half, func() error { return own(e.Mode) })
+}
+
 // Sync implements hostfiles.Disk.
 func (d *disk) Sync(path string) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -85,6 +127,9 @@ func (d *disk) Sync(path string) error {
 				n.durable = n.content
 			}
 			return nil
+		}
+		if n, was := d.now[path], d.durable[path]; n != nil && was != nil && was.mode.IsDir() { // its own mode and owner
+			d.durable[path] = n
 		}
 		for _, names := range []map[string]*inode{d.now, d.durable} {
 			for file := range names {
@@ -183,8 +228,6 @@ func (d *disk) project(paths []string) error {
 			err = nil
 		case !there:
 			err = os.RemoveAll(path)
-		case n.mode.IsDir():
-			err = os.MkdirAll(path, n.mode.Perm())
 		default:
 			err = n.write(path)
 		}
@@ -195,10 +238,30 @@ func (d *disk) project(paths []string) error {
 	return nil
 }
 
-// write makes a real file what the inode says.
+// write makes what is really there what the inode says.
 func (n *inode) write(path string) error {
-	if err := os.WriteFile(path, n.content, n.mode); err != nil {
-		return err
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != n.mode.Type() {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
 	}
-	return os.Chmod(path, n.mode)
+	var err error
+	switch {
+	case n.mode.IsDir():
+		err = os.MkdirAll(path, n.mode.Perm())
+	case n.mode&fs.ModeSymlink != 0:
+		_ = os.Remove(path) // another one
+		return errors.Join(os.Symlink(n.target, path), n.own(path))
+	default:
+		err = os.WriteFile(path, n.content, n.mode.Perm())
+	}
+	return errors.Join(err, n.own(path), os.Chmod(path, n.mode.Perm()))
+}
+
+// own gives what is really there its owner, as far as who runs this may.
+func (n *inode) own(path string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return os.Lchown(path, n.uid, n.gid)
 }

@@ -25,20 +25,29 @@ func now() time.Time { return time.Unix(1_800_000_000, 0) }
 
 // noteState notes the state before the nth start of a boot, if its time has come.
 func (m *Machine) noteState(n int) error {
-	if m.State.Digest != "" || m.crashes == 0 || len(m.points) > 0 {
-		return nil
-	}
-	sum := sha256.New()
-	tell := func(format string, args ...any) {
-		fmt.Fprintf(sum, "%q\n", strings.ReplaceAll(fmt.Sprintf(format, args...), m.dir, ""))
-	}
 	staged, err := json.Marshal(m.staged)
 	if err != nil {
 		return err
 	}
-	tell("start %d of boot %d, %d reboots, %d boot entries, root %s", n, m.Boots, m.Reboots, m.entries, m.root)
-	tell("staged %s, locked %v, rebooting %v, again %v", staged, m.locked, m.rebooting, m.again)
-	err = filepath.WalkDir(m.dir, func(path string, d fs.DirEntry, err error) error {
+	return m.note(&m.State, m.disk, m.dir,
+		fmt.Sprintf("start %d of boot %d, %d reboots, %d boot entries, root %s", n, m.Boots, m.Reboots, m.entries, m.root),
+		fmt.Sprintf("staged %s, locked %v, rebooting %v, again %v", staged, m.locked, m.rebooting, m.again))
+}
+
+// note notes the state of a machine whose files are below dir, if its time has come: others
+// are what is not in files.
+func (p *power) note(state *State, disk *disk, dir string, others ...string) error {
+	if state.Digest != "" || p.crashes == 0 || len(p.points) > 0 {
+		return nil
+	}
+	sum := sha256.New()
+	tell := func(format string, args ...any) {
+		fmt.Fprintf(sum, "%q\n", strings.ReplaceAll(fmt.Sprintf(format, args...), dir, ""))
+	}
+	for _, other := range others {
+		tell("%s", other)
+	}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -61,12 +70,22 @@ func (m *Machine) noteState(n int) error {
 	if err != nil {
 		return err
 	}
-	for i, names := range []map[string]*inode{m.disk.now, m.disk.durable} {
+	for i, names := range []map[string]*inode{disk.now, disk.durable} {
 		for _, path := range slices.Sorted(maps.Keys(names)) {
 			n := names[path]
-			tell("%d %s %s %s %s %v", i, path, n.mode, n.content, n.durable, n == m.disk.now[path])
+			tell("%d %s %s %d:%d %s %s %s %v", i, path, n.mode, n.uid, n.gid, n.target, n.content, n.durable, n == disk.now[path])
 		}
 	}
-	m.State = State{fmt.Sprintf("%x", sum.Sum(nil)), len(m.Effects)}
+	*state = State{fmt.Sprintf("%x", sum.Sum(nil)), len(p.Effects)}
 	return nil
 }
+
+// Life is what a machine has lived through.
+type Life struct {
+	Effects        []Effect
+	State          State
+	Boots, Reboots int // Reboots: that the program asked for and that came about
+}
+
+// Lived is the life of the machine.
+func (m *Machine) Lived() Life { return Life{m.Effects, m.State, m.Boots, m.Reboots} }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"machine-pivot/test/crash"
+	"machine-pivot/test/need"
 )
 
 // long asks for every pair of crashes instead of a sample.
@@ -35,19 +36,63 @@ func TestSweep(t *testing.T) {
 		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1, 79},
 	} {
 		t.Run(machine.name, func(t *testing.T) {
-			s, start := newSweep(t, machine.variants), time.Now()
+			s := newSweep(t, machine.variants)
 			s.reboots = machine.reboots
-			s.all(machine.step)
-			for _, f := range s.failures[:min(5, len(s.failures))] {
-				t.Error(f)
-			}
-			t.Logf("swept crashes of a simulated machine, %s: %d effects, %d points, %d states after them, %d pairs, %d cases, %d boots, %d failures, %.0f s",
-				machine.name, s.effects, s.points, s.states, s.pairs, s.cases, s.boots, len(s.failures), time.Since(start).Seconds())
-			if s.cases < 1000 && !testing.Short() {
-				t.Errorf("only %d cases", s.cases)
-			}
+			s.report(machine.name, machine.step)
 		})
 	}
+}
+
+// TestSweepOfVar (P57) crashes a machine that boots deployments forward and back, each of which
+// projects entries of its own into the /var that they share.
+func TestSweepOfVar(t *testing.T) {
+	need.Root(t)
+	s := sweepOf(t, func(dir string, points []crash.Point) (machine, error) { return crash.NewSwitching(dir, points) })
+	s.reboots = 3
+	s.report("that switches /var", 307)
+}
+
+// TestSweepOfVarNotices (P57): the sweep finds a program that projects what the next system
+// asks for before the rename that commits it, and one that syncs nothing.
+func TestSweepOfVarNotices(t *testing.T) {
+	need.Root(t)
+	for name, broken := range map[string]struct {
+		variant func(*crash.Switching)
+		want    string
+	}{
+		"projected before the rename": {crash.Hasty, "while deployment 0 runs, /var/"},
+		"files not synced":            {crash.UnsyncedVar, "cannot use /var/lib/pivot/projection/record.json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sweepOf(t, func(dir string, points []crash.Point) (machine, error) {
+				return crash.NewSwitching(dir, points, broken.variant)
+			}).notices(broken.want)
+		})
+	}
+}
+
+// report sweeps, and tells of it.
+func (s *sweep) report(name string, step int) {
+	start := time.Now()
+	s.all(step)
+	for _, f := range s.failures[:min(5, len(s.failures))] {
+		s.t.Error(f)
+	}
+	s.t.Logf("swept crashes of a simulated machine, %s: %d effects, %d points, %d states after them, %d pairs, %d cases, %d boots, %d failures, %.0f s",
+		name, s.effects, s.points, s.states, s.pairs, s.cases, s.boots, len(s.failures), time.Since(start).Seconds())
+	if s.cases < 1000 && !testing.Short() {
+		s.t.Errorf("only %d cases", s.cases)
+	}
+}
+
+// notices sweeps until a failure says what is wanted.
+func (s *sweep) notices(want string) {
+	s.until = want
+	s.singles(1)
+	if s.noticed == nil {
+		s.t.Fatalf("not noticed in %d cases: %v", s.cases, s.failures)
+	}
+	s.t.Logf("noticed within %d cases: %v", s.cases, s.noticed)
 }
 
 // TestSweepNotices (P7, P24) shows that the sweep is worth something: it finds
@@ -64,24 +109,24 @@ func TestSweepNotices(t *testing.T) {
 		{"Ignition's files not synced", []crash.Variant{crash.FromInitramfs, crash.IgnitionUnsynced}, "what Ignition wrote is lost"},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
-			s := newSweep(t, broken.variants)
-			s.until = broken.want
-			s.singles(1)
-			if s.noticed == nil {
-				t.Fatalf("not noticed in %d cases: %v", s.cases, s.failures)
-			}
-			t.Logf("noticed within %d cases: %v", s.cases, s.noticed)
+			newSweep(t, broken.variants).notices(broken.want)
 		})
 	}
 }
 
+// machine is one life of a simulated machine.
+type machine interface {
+	Live() error
+	Lived() crash.Life
+}
+
 // sweep goes through cases and counts.
 type sweep struct {
-	t        *testing.T
-	dir      string
-	variants []crash.Variant
-	reboots  int    // of a life without crashes
-	until    string // no more lives once a failure says this; "": all
+	t       *testing.T
+	dir     string
+	make    func(dir string, points []crash.Point) (machine, error)
+	reboots int    // of a life without crashes
+	until   string // no more lives once a failure says this; "": all
 
 	mu                            sync.Mutex
 	effects, points, cases, boots int
@@ -92,7 +137,12 @@ type sweep struct {
 
 func newSweep(t *testing.T, variants []crash.Variant) *sweep {
 	t.Helper()
-	s := &sweep{t: t, dir: t.TempDir(), variants: variants, reboots: 1}
+	return sweepOf(t, func(dir string, points []crash.Point) (machine, error) { return crash.New(dir, points, variants...) })
+}
+
+func sweepOf(t *testing.T, make func(dir string, points []crash.Point) (machine, error)) *sweep {
+	t.Helper()
+	s := &sweep{t: t, dir: t.TempDir(), make: make, reboots: 1}
 	// In memory where there is a place for that: a case is some hundred small files.
 	if dir, err := os.MkdirTemp("/dev/shm", "pivot-sweep-*"); err == nil {
 		s.dir = dir
@@ -142,20 +192,21 @@ func (s *sweep) one(l *life) {
 		return
 	}
 	defer os.RemoveAll(dir)
-	m, err := crash.New(dir, slices.Clone(l.points), s.variants...)
+	m, err := s.make(dir, slices.Clone(l.points))
 	if err != nil {
 		s.t.Error(err)
 		return
 	}
 	err = m.Live()
-	if err == nil && len(l.points) == 0 && m.Reboots != s.reboots {
-		err = fmt.Errorf("%d reboots, want %d", m.Reboots, s.reboots)
+	lived := m.Lived()
+	if err == nil && len(l.points) == 0 && lived.Reboots != s.reboots {
+		err = fmt.Errorf("%d reboots, want %d", lived.Reboots, s.reboots)
 	}
-	l.effects, l.state = m.Effects, m.State
+	l.effects, l.state = lived.Effects, lived.State
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cases++
-	s.boots += m.Boots
+	s.boots += lived.Boots
 	if err == nil {
 		return
 	}

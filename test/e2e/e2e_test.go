@@ -31,6 +31,7 @@ func TestFirstBoot(t *testing.T) {
 		{"initramfs, power cuts", earlyPowerCuts},
 		{"main job, and taken back", mainJob},
 		{"by hand, and to the next version", byHand},
+		{"MachineConfigs that switch var", switchesVar},
 		{"telco", telco},
 		{"by kexec", byKexec},
 		{"bad MachineConfig", badMachineConfig},

@@ -163,8 +163,9 @@ func TestInstall(t *testing.T) {
 		"/opt/p/bin/pivot":                                     "#!/bin/true pivot",
 		"/opt/p/bin/pivotctl":                                  "#!/bin/true pivotctl",
 		"/lib/units/pivot-firstboot.service":                   "ExecStart=/opt/p/bin/pivot firstboot",
+		"/lib/units/pivot-project.service":                     "ExecStart=/opt/p/bin/pivot project",
 		"/lib/units/kubelet.service.d/10-pivot-firstboot.conf": "Requires=pivot-firstboot.service",
-		"/lib/presets/80-pivot.preset":                         "enable pivot-firstboot.service",
+		"/lib/presets/80-pivot.preset":                         "enable pivot-project.service",
 		"/lib/modules.d/90pivot/module-setup.sh":               "	inst_multiple /opt/p/bin/pivot mount",
 		"/lib/modules.d/90pivot/pivot-initramfs.service":       "ExecStart=/opt/p/bin/pivot firstboot --root /sysroot",
 		"/share/policy/pivot.cil":                              `	(filecon "/opt/p/bin/pivot" file (system_u object_r install_exec_t ((s0) (s0)))))`,
@@ -221,7 +222,12 @@ func TestEnable(t *testing.T) {
 	}
 	dest := t.TempDir()
 	run(t, root, "make", "-s", "install", "BIN="+built(t), "DESTDIR="+dest)
-	const unit = "pivot-firstboot.service"
+	for _, unit := range []string{"pivot-firstboot.service", "pivot-project.service"} {
+		t.Run(unit, func(t *testing.T) { enable(t, dest, unit) })
+	}
+}
+
+func enable(t *testing.T, dest, unit string) {
 	systemctl := func(verb, state string) {
 		t.Helper()
 		run(t, ".", "systemctl", "-q", "--root="+dest, verb, unit)

@@ -51,7 +51,7 @@ var importTable = map[string]rule{
 
 	// Around MachineConfigs: below, what knows none; above, each its own part of the world.
 	"machineconfig/enable":     {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/entries":    {ours: []string{"machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "hostfiles", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/entries":    {ours: []string{"machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "hostfiles", "problem", "varentries"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/extensions": {never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/jsonpath":   {never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/document":   {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
@@ -74,7 +74,11 @@ var importTable = map[string]rule{
 	"selinux":   {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"ostree":    {ours: []string{"ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"osimage":   {ours: []string{"osimage", "selinux", "ostree", "fault", "guard", "kargs", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+
+	"varentries": {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"projection": {ours: []string{"hostfiles", "selinux", "varentries"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+
+	"osimage": {ours: []string{"osimage", "selinux", "ostree", "fault", "guard", "kargs", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The rooms of osimage: how an image is named, where it comes from, what a layer
 	// holds. They know nothing of one another but the name.
@@ -88,9 +92,9 @@ var importTable = map[string]rule{
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The core decides; the engines, the host and the reporter serve it.
-	"pivot":     {ours: append([]string{"ostree", "machineconfig/enable"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
+	"pivot":     {ours: append([]string{"ostree", "machineconfig/enable", "varentries"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "retry"}, foreign: true, never: commandLine},
-	"host":      {ours: append([]string{"ostree", "pivot", "machineconfig/enable"}, values...), foreign: true, never: commandLine},
+	"host":      {ours: append([]string{"ostree", "pivot", "machineconfig/enable", "projection", "varentries"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable"}, never: slices.Concat(processes, commandLine, world)},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},

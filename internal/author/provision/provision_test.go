@@ -195,6 +195,10 @@ func TestEmbed(t *testing.T) {
 		if unit.Enabled == nil || !*unit.Enabled || !strings.Contains(*unit.Contents, "\nExecStart=/usr/local/bin/pivot firstboot\n") || strings.Contains(*unit.Contents, "/usr/bin/pivot") {
 			t.Errorf("%s: %+v", version, unit)
 		}
+		project := units["pivot-project.service"]
+		if project.Enabled == nil || !*project.Enabled || !strings.Contains(*project.Contents, "\nExecStart=/usr/local/bin/pivot project\n") {
+			t.Errorf("%s: %+v", version, project)
+		}
 		if d := units["kubelet.service"].Dropins; len(d) != 2 || d[0].Name != "20-own.conf" || d[1].Name != "10-pivot-firstboot.conf" {
 			t.Errorf("%s: %+v", version, d)
 		}

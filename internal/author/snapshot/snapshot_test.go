@@ -200,7 +200,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	both := `"storage":{"files":[{"path":"/a","contents":{"source":"` + url + `/absent"}},{"path":"/b","contents":{"source":"` + url + `/absent2"}}]}`
-	if _, report, _ := inlined(t, taker(), both); strings.Count(report.String(), "404") != 2 {
+	if _, report, _ := inlined(t, taker(), both); strings.Count(report.String(), "answers 404") != 2 {
 		t.Error(report)
 	}
 }

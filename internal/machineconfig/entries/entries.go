@@ -1,6 +1,6 @@
-// Package entries makes of an Ignition config what it asks for below /etc: files,
-// directories and symbolic links, and of its systemd units those that make them so. What
-// cannot join one transaction with the OS image is refused by name, never skipped.
+// Package entries makes of an Ignition config what it asks for below /etc and /var: files,
+// directories and symbolic links, and of its systemd units and users those that make them
+// so. What cannot join one transaction with the OS image is refused by name, never skipped.
 //
 // Source: the specification of Ignition 3.5 and what Ignition makes of it. The package
 // does no I/O.
@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"path"
 	"strconv"
-	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
@@ -19,6 +18,7 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/varentries"
 )
 
 // maxContent bounds a file's decompressed content, in bytes.
@@ -40,6 +40,7 @@ func Of(n document.Node, config ignition.Config, without map[string]bool) ([]hos
 		m.add(l, config.Storage.Links[i].Path, func() (hostfiles.File, error) { return link(config.Storage.Links[i]) })
 	}
 	m.units(n.Get("systemd").Get("units"), config.Systemd.Units)
+	m.users(n.Get("passwd").Get("users"), config.Passwd.Users)
 	m.checkParents(n)
 	return m.all, m.wished
 }
@@ -53,12 +54,13 @@ type maker struct {
 	without map[string]bool
 }
 
-// add adds an entry that a node asks for.
+// add adds an entry that a node asks for, under the one name that its path has.
 func (m *maker) add(n document.Node, name string, make func() (hostfiles.File, error)) {
 	if m.without[n.Path] {
 		return
 	}
-	if err := checkPath(name); err != nil {
+	canonical, err := varentries.Canonical(name)
+	if err != nil {
 		n.Fail("%v", err)
 		return
 	}
@@ -67,25 +69,13 @@ func (m *maker) add(n document.Node, name string, make func() (hostfiles.File, e
 		n.Fail("%s: %v", name, err)
 		return
 	}
-	if other, twice := m.at[name]; twice {
-		n.Fail("%s is asked for twice, also by %s", name, other)
+	if other, twice := m.at[canonical]; twice {
+		n.Fail("%s is asked for twice, also by %s", canonical, other)
 		return
 	}
-	m.at[name] = n.Path
+	m.at[canonical] = n.Path
+	f.Path = canonical
 	m.all = append(m.all, f)
-}
-
-// checkPath is an error for a path that cannot be in the transaction.
-func checkPath(name string) error {
-	switch {
-	case path.Clean(name) != name || !path.IsAbs(name):
-		return fmt.Errorf("%q is not a path as it would be written: it is absolute, and clean", name)
-	case strings.HasPrefix(name, "/etc/ignition-machine-config-encapsulated.json"):
-		return fmt.Errorf("%s is what asks for the first boot", name)
-	case !strings.HasPrefix(name, "/etc/"):
-		return fmt.Errorf("not implemented: %s; only what is below /etc joins the transaction: all deployments share /var, and /usr is the image's", name)
-	}
-	return nil
 }
 
 // checkParents refuses entries below what is no directory.

@@ -31,13 +31,15 @@ func of(t *testing.T, members string) ([]hostfiles.File, enable.Units, problem.R
 	return all, units, report
 }
 
-// TestEntries (P54): what a config asks for below /etc, with Ignition's defaults.
+// TestEntries (P54, P57): what a config asks for below /etc and /var, with Ignition's
+// defaults, and what makes units and SSH keys so.
 func TestEntries(t *testing.T) {
 	const service = "[Service]\\nExecStart=/bin/a\\n[Install]\\nWantedBy=multi-user.target\\nAlso=b.socket\\n"
 	got, units, report := of(t, `
 		"storage":{
 			"files":[
 				{"path":"/etc/a","contents":{"source":"data:,hello"}},
+				{"path":"/usr/local/bin/tool","mode":493},
 				{"path":"/etc/d/b","mode":384,"user":{"id":7},"group":{"name":"wheel"}}],
 			"directories":[{"path":"/etc/d"},{"path":"/etc/e","mode":448,"user":{"name":"root"}}],
 			"links":[{"path":"/etc/l","target":"a","user":{"name":"core"}}]},
@@ -49,7 +51,8 @@ func TestEntries(t *testing.T) {
 			{"name":"f.service","enabled":true,"mask":false},
 			{"name":"g.service","mask":false},
 			{"name":"h@x.service","enabled":false,"dropins":[{"name":"z.conf","contents":"[Install]\nWantedBy=a.target\n"}]},
-			{"name":"e.service","enabled":false,"contents":"[Install]\nWantedBy=multi-user.target\n"}]}`)
+			{"name":"e.service","enabled":false,"contents":"[Install]\nWantedBy=multi-user.target\n"}]},
+		"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 one","ssh-ed25519 two\n"],"passwordHash":"$y$hash"}]}`)
 	if len(report) > 0 {
 		t.Fatal(report)
 	}
@@ -63,6 +66,7 @@ func TestEntries(t *testing.T) {
 	}
 	want := []string{
 		`/etc/a: file with mode 0644 and owner 0:0 "hello"`,
+		`/var/usrlocal/bin/tool: file with mode 0755 and owner 0:0 ""`,
 		`/etc/d/b: file with mode 0600 and owner 7:wheel ""`,
 		`/etc/d: directory with mode 0755 and owner 0:0`,
 		`/etc/e: directory with mode 0700 and owner 0:0`,
@@ -74,6 +78,10 @@ func TestEntries(t *testing.T) {
 		`/etc/systemd/system/d.service.d/y.conf: file with mode 0644 and owner 0:0 "[Service]\n"`,
 		`/etc/systemd/system/h@x.service.d/z.conf: file with mode 0644 and owner 0:0 "[Install]\nWantedBy=a"`,
 		`/etc/systemd/system/e.service: file with mode 0644 and owner 0:0 "[Install]\nWantedBy=m"`,
+		`/var/home/core/.ssh: directory with mode 0700 and owner core:core`,
+		`/var/home/core/.ssh/authorized_keys.d: directory with mode 0700 and owner core:core`,
+		`/var/home/core/.ssh/authorized_keys.d/ignition: file with mode 0600 and owner core:core "ssh-ed25519 one\nssh-"`,
+		`/etc/shadow/core: password of core`,
 	}
 	if !slices.Equal(lines, want) {
 		t.Errorf("entries\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
@@ -98,13 +106,22 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestRefused (P54): what cannot be done in one transaction is named, with its place.
+// TestRefused (P54, P57): what cannot be done in one transaction is named, with its place.
 func TestRefused(t *testing.T) {
 	storage := func(kind, one string) string { return `"storage":{"` + kind + `":[` + one + `]}` }
 	units := func(some string) string { return `"systemd":{"units":[` + some + `]}` }
 	for _, c := range []struct{ members, want string }{
-		{storage("files", `{"path":"/var/lib/x"}`), "$.storage.files[0]: not implemented: /var/lib/x; only what is below /etc"},
-		{storage("files", `{"path":"/etc"}`), "not implemented: /etc;"},
+		{storage("files", `{"path":"/usr/lib/x"}`), "$.storage.files[0]: cannot apply /usr/lib/x: it is the image's"},
+		{storage("files", `{"path":"/etc"}`), "cannot apply /etc: entries are below /etc and /var"},
+		{storage("files", `{"path":"/var/lib/pivot/x"}`), "cannot apply /var/lib/pivot/x: it is pivot's own"},
+		{storage("files", `{"path":"/opt/x"},{"path":"/var/opt/x"}`), "$.storage.files[1]: /var/opt/x is asked for twice, also by $.storage.files[0]"},
+		{storage("files", `{"path":"/opt/x"},{"path":"/var/opt/x/y"}`), "/var/opt/x/y would be below /var/opt/x, which is a file"},
+		{`"passwd":{"users":[{"name":"admin"}]}`, "$.passwd.users[0].name: not implemented: a user other than core"},
+		{`"passwd":{"users":[{"name":"core","passwordHash":""}]}`, "$.passwd.users[0].passwordHash: cannot be the hash of a password: it is empty"},
+		{`"passwd":{"users":[{"name":"core","passwordHash":"!x"}]}`, "it is no hash: leave it out, which locks the password"},
+		{`"passwd":{"users":[{"name":"core","passwordHash":"x:y"}]}`, "it is no hash as crypt(5) has it"},
+		{`"storage":{"files":[{"path":"/etc/shadow"}]},"passwd":{"users":[{"name":"core","passwordHash":"$y$hash"}]}`, "/etc/shadow/core would be below /etc/shadow, which is a file"},
+		{`"passwd":{"users":[{"name":"core","uid":1000,"groups":["wheel"]}]}`, "$.passwd.users[0].uid: not implemented: of user core only"},
 		{storage("files", `{"path":"/etc/ignition-machine-config-encapsulated.json.bak"}`), "is what asks for the first boot"},
 		{storage("files", `{"path":"/etc/x","append":[{"source":"data:,a"}]}`), "/etc/x: not implemented: append"},
 		{storage("files", `{"path":"/etc/x","mode":2541}`), "/etc/x: mode 04755 is beyond 0777"},

@@ -1,0 +1,70 @@
+package entries
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/coreos/ignition/v2/config/v3_5/types"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/document"
+)
+
+// core is the one user whose settings a MachineConfig can change on a machine that runs.
+const core = "core"
+
+// keysDir is where Ignition and the machine-config daemon put core's SSH keys, and sshd of
+// Fedora CoreOS and its relatives looks for them.
+const keysDir = "/home/core/.ssh/authorized_keys.d"
+
+// users adds what makes the settings of users so.
+func (m *maker) users(n document.Node, users []types.PasswdUser) {
+	for i, u := range users {
+		one := n.Items()[i]
+		if m.without[one.Path] {
+			continue
+		}
+		if u.Name != core {
+			one.Get("name").Fail("not implemented: a user other than %s", core)
+			continue
+		}
+		for key, setting := range one.Members() {
+			if !slices.Contains([]string{"name", "sshAuthorizedKeys", "passwordHash"}, key) && !setting.IsEmpty() {
+				setting.Fail("not implemented: of user %s only sshAuthorizedKeys and passwordHash are applied", core)
+			}
+		}
+		m.keys(one, u.SSHAuthorizedKeys)
+		m.password(one.Get("passwordHash"), u.PasswordHash)
+	}
+}
+
+// keys adds the file of core's SSH keys, one in each line, and the directories that only
+// core may enter.
+func (m *maker) keys(n document.Node, keys []types.SSHAuthorizedKey) {
+	if len(keys) == 0 {
+		return
+	}
+	var text strings.Builder
+	for _, key := range keys {
+		text.WriteString(strings.TrimSuffix(string(key), "\n") + "\n")
+	}
+	for _, f := range []hostfiles.File{
+		hostfiles.NewDirectory("/home/core/.ssh", 0o700), hostfiles.NewDirectory(keysDir, 0o700),
+		hostfiles.NewFile(keysDir+"/ignition", 0o600, []byte(text.String())),
+	} {
+		f.User, f.Group = core, core
+		m.put(n, f)
+	}
+}
+
+// password adds core's password, by its hash.
+func (m *maker) password(n document.Node, hash *string) {
+	if hash == nil {
+		return
+	}
+	if err := hostfiles.CheckPassword(*hash); err != nil {
+		n.Fail("cannot be the hash of a password: %v", err)
+		return
+	}
+	m.put(n, hostfiles.NewPassword(core, *hash))
+}
