@@ -14,22 +14,25 @@ import (
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/live"
 	"machine-pivot/pivot"
 )
 
 // Apply brings a machine that runs from the MachineConfig that it has to another one:
-// image, kernel arguments and what is below /etc in one transaction with one reboot.
+// image, kernel arguments and what is below /etc in one transaction with one reboot, or,
+// where no change needs one, in the running system (live.go).
 //
 // What the machine has is in its own /etc (encapsulated.RecordPath), committed with all
 // else: who goes back to an older deployment goes back to its MachineConfig too.
 type Apply struct {
 	Machine
-	File   string // its name, for messages
-	Data   []byte // the MachineConfig, in JSON or YAML
-	Reboot bool
+	File string // its name, for messages
+	Data []byte // the MachineConfig, in JSON or YAML
+	When When   // "": Later
 }
 
-// Run makes the MachineConfig's system the next boot, and reboots if that is asked for.
+// Run makes the MachineConfig's system the next boot, and reboots if that is asked for; or
+// it makes it the one that runs.
 // It reports whether anything had to change.
 func (a *Apply) Run(ctx context.Context) (changed bool, err error) {
 	changed, err = a.apply(ctx)
@@ -57,8 +60,17 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 		a.Progress.Note("nothing to do: the machine is what the MachineConfig asks for")
 		return false, a.keep(ask.record)
 	}
+	switch {
+	case plan.Reboots == 0:
+		return true, a.change(ctx, plan, ask)
+	case a.When == Never:
+		return false, a.refuse(plan)
+	}
+	for _, reason := range plan.RebootReasons() {
+		a.Progress.Note("a reboot is needed: " + reason)
+	}
 	ask.Entries = append(ask.Entries, ask.record)
-	return a.move(ctx, ask.Ask, settings, a.Reboot)
+	return a.move(ctx, ask.Ask, settings, a.When == Now || a.When == IfNeeded)
 }
 
 // Plan works out what Run would change and writes nothing.
@@ -68,13 +80,17 @@ func (a *Apply) Plan(ctx context.Context) (pivot.Plan, error) {
 	}
 	defer a.closeImage()
 	plan, _, err := a.compare(ctx)
+	if err == nil && live.Interrupted(a.Host.Root) {
+		plan.Notes = append(plan.Notes, "a change of the running system was interrupted, and is finished first")
+	}
 	return plan, err
 }
 
 // applyAsk is what a MachineConfig asks of the machine, with the record of it.
 type applyAsk struct {
 	pivot.Ask
-	record hostfiles.File
+	record    hostfiles.File
+	converger *pivot.Converger // that has compared
 }
 
 // compare works out what really differs, of which the record is no part.
@@ -88,7 +104,11 @@ func (a *Apply) compare(ctx context.Context) (pivot.Plan, applyAsk, error) {
 	if err != nil {
 		return pivot.Plan{}, ask, err
 	}
-	plan, err := a.converger().Plan(ctx, ask.Ask)
+	ask.converger = a.converger()
+	plan, err := ask.converger.Plan(ctx, ask.Ask)
+	if err == nil {
+		plan, err = a.judged(plan, ask.Entries)
+	}
 	// What a tag named is what was compared, and is not asked for again.
 	ask.Image, ask.Packages.Source = plan.To().Image.Pinned(), plan.To().Packages.Source
 	return plan, ask, err

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/live"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
@@ -18,6 +19,9 @@ type Machine struct {
 	Retry    retry.Policy
 	Progress *pivot.Progress
 	Place    Place // nil: the started system
+	// Services are told of changes of the running system; nil: those of systemd, if the
+	// machine is what runs.
+	Services live.Services
 	// Contributors of entries, beside CPU partitioning.
 	Contributors []pivot.Contributor
 	// RebootMethod goes before the one of the machine's settings, unless it is "".
@@ -37,10 +41,14 @@ func (m *Machine) open() error {
 }
 
 // openToChange is open for a run that may change the machine: the journal will tell
-// how the boot came up, too.
+// how the boot came up, too, and a change that was interrupted is finished first.
 func (m *Machine) openToChange(ctx context.Context) error {
 	m.Progress.Boot = m.Host.BootTimes(ctx)
-	return m.open()
+	if err := m.open(); err != nil {
+		return err
+	}
+	_, err := m.finishLive(ctx)
+	return err
 }
 
 // converger is what brings this machine to a target.

@@ -9,6 +9,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/pivot"
@@ -17,17 +18,31 @@ import (
 func applyCommand() *cobra.Command {
 	var flags hostFlags
 	var out cli.Output
-	var reboot, dryRun, unchanged77 bool
+	var dryRun, finish, unchanged77 bool
+	when := string(firstboot.Later)
 	cmd := &cobra.Command{
-		Use:   "apply MACHINECONFIG",
+		Use:   "apply MACHINECONFIG | apply --finish",
 		Short: "Bring this machine from the MachineConfig that it has to another one, in one step",
 		Long: "Bring this machine from the MachineConfig that it has to another one, in one step: image, kernel arguments,\n" +
 			"files, directories and links below /etc and systemd units. What the MachineConfig before asked for and this one\n" +
 			"does not is as the image has it; what somebody has changed since stays. The file is in YAML or JSON; - is the\n" +
-			"standard input.",
-		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml",
-		Args:    cli.Usage(cobra.ExactArgs(1)),
+			"standard input.\n" +
+			"Where rules say of each change that it needs no reboot, what runs is changed, and services are reloaded or\n" +
+			"restarted: unless --reboot is now. Image, kernel arguments and packages always need one, and so does what no\n" +
+			"rule is for. The machine's own rules are in " + disruption.RulesPath + ".",
+		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml\n  pivot apply --reboot=never worker.yaml\n  pivot apply --finish",
+		Args:    cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if finish == (len(args) > 0) {
+				return fault.New(fault.Usage, "nothing to apply, or too much").WithHint("give a MACHINECONFIG or --finish")
+			}
+			if finish {
+				machine, err := flags.machine(cmd)
+				if err != nil {
+					return err
+				}
+				return byHand(machine.Host, unchanged77, func() (bool, error) { return machine.Finish(cmd.Context()) })
+			}
 			data, err := readConfig(args[0], cmd.InOrStdin())
 			if err != nil {
 				return err
@@ -36,7 +51,7 @@ func applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			apply := firstboot.Apply{Machine: machine, File: args[0], Data: data, Reboot: reboot}
+			apply := firstboot.Apply{Machine: machine, File: args[0], Data: data, When: firstboot.When(when)}
 			if dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan tells nobody but its reader
 				plan, err := apply.Plan(cmd.Context())
@@ -51,8 +66,11 @@ func applyCommand() *cobra.Command {
 	flags.add(cmd)
 	flags.addReboot(cmd)
 	out.Add(cmd, api.Plan)
-	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
+	cli.OneOf{Value: &when, Allowed: []string{string(firstboot.Never), string(firstboot.Later), string(firstboot.IfNeeded), string(firstboot.Now)}}.AddP(cmd, "reboot", "r",
+		"when to reboot: never refuses what needs it, later leaves it to you, if-needed does it at once, now also where rules need none; alone it is now")
+	cmd.Flags().Lookup("reboot").NoOptDefVal = string(firstboot.Now)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, as \"pivot plan\" does; write nothing")
+	cmd.Flags().BoolVar(&finish, "finish", false, "finish a change of the running system that was interrupted, and apply nothing")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")
 	return cmd
 }

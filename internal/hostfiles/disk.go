@@ -16,6 +16,11 @@ type Disk interface {
 	Mkdir(path string, mode fs.FileMode) error
 	// Write creates a file, or replaces the content of one.
 	Write(path string, content []byte, mode fs.FileMode) error
+	// Symlink makes a symbolic link where nothing stands.
+	Symlink(target, path string) error
+	// Own gives what stands at a path the owner of an entry, by number, and unless it is a
+	// link its mode. It follows no link.
+	Own(path string, e Entry) error
 	Sync(path string) error // of a file or a directory
 	// SyncAll syncs all that is on the file system of a path, names and contents.
 	SyncAll(path string) error
@@ -55,6 +60,27 @@ func (OS) Write(path string, content []byte, mode fs.FileMode) error {
 		return err
 	}
 	return selinux.Inherit(path)
+}
+
+// Symlink implements Disk.
+func (OS) Symlink(target, path string) error {
+	if err := os.Symlink(target, path); err != nil {
+		return err
+	}
+	return selinux.Inherit(path)
+}
+
+// Own implements Disk. The owner first: chown clears the set-id bits.
+func (OS) Own(path string, e Entry) error {
+	if err := os.Lchown(path, e.UID, e.GID); err != nil || e.Kind == KindLink {
+		return err
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	return unix.Fchmod(fd, uint32(e.Mode))
 }
 
 // Sync implements Disk.

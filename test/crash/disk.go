@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -72,6 +73,29 @@ func (d *disk) Write(path string, content []byte, mode fs.FileMode) error {
 	}
 	half := func() { _ = write(content[:len(content)/2]) }
 	return d.effect("write "+filepath.Base(path), half, func() error { return write(content) })
+}
+
+// Symlink implements hostfiles.Disk. A link's target is durable with its name.
+func (d *disk) Symlink(target, path string) error {
+	path = name(path)
+	return d.effect("link "+filepath.Base(path), nil, func() error {
+		d.now[path] = &inode{content: []byte(target), durable: []byte(target), mode: fs.ModeSymlink | 0o777}
+		return d.now[path].write(path)
+	})
+}
+
+// Own implements hostfiles.Disk. All is of whoever runs this; a mode is durable with the
+// content, and a directory's at once.
+func (d *disk) Own(path string, e hostfiles.Entry) error {
+	path = name(path)
+	return d.effect("own "+filepath.Base(path), nil, func() error {
+		n := d.now[path]
+		if n == nil || e.Kind == hostfiles.KindLink {
+			return nil
+		}
+		n.mode = d.permit(n.mode.Type() | e.Mode)
+		return os.Chmod(path, n.mode.Perm())
+	})
 }
 
 // Sync implements hostfiles.Disk.
@@ -184,7 +208,9 @@ func (d *disk) project(paths []string) error {
 		case !there:
 			err = os.RemoveAll(path)
 		case n.mode.IsDir():
-			err = os.MkdirAll(path, n.mode.Perm())
+			if err = os.MkdirAll(path, n.mode.Perm()); err == nil {
+				err = os.Chmod(path, n.mode.Perm())
+			}
 		default:
 			err = n.write(path)
 		}
@@ -197,6 +223,9 @@ func (d *disk) project(paths []string) error {
 
 // write makes a real file what the inode says.
 func (n *inode) write(path string) error {
+	if n.mode&fs.ModeSymlink != 0 {
+		return errors.Join(os.RemoveAll(path), os.Symlink(string(n.content), path))
+	}
 	if err := os.WriteFile(path, n.content, n.mode); err != nil {
 		return err
 	}

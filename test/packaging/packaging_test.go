@@ -163,6 +163,7 @@ func TestInstall(t *testing.T) {
 		"/opt/p/bin/pivot":                                     "#!/bin/true pivot",
 		"/opt/p/bin/pivotctl":                                  "#!/bin/true pivotctl",
 		"/lib/units/pivot-firstboot.service":                   "ExecStart=/opt/p/bin/pivot firstboot",
+		"/lib/units/pivot-live.service":                        "ExecStart=/opt/p/bin/pivot apply --finish",
 		"/lib/units/kubelet.service.d/10-pivot-firstboot.conf": "Requires=pivot-firstboot.service",
 		"/lib/presets/80-pivot.preset":                         "enable pivot-firstboot.service",
 		"/lib/modules.d/90pivot/module-setup.sh":               "	inst_multiple /opt/p/bin/pivot mount",
