@@ -28,7 +28,7 @@ type Apply struct {
 	Machine
 	File string // its name, for messages
 	Data []byte // the MachineConfig, in JSON or YAML
-	When When   // "": Later
+	When When   // "": RebootLater
 }
 
 // Run makes the MachineConfig's system the next boot, and reboots if that is asked for; or
@@ -63,14 +63,14 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	switch {
 	case plan.Reboots == 0:
 		return true, a.change(ctx, plan, ask)
-	case a.When == Never:
+	case a.When == RebootNever:
 		return false, a.refuse(plan)
 	}
 	for _, reason := range plan.RebootReasons() {
 		a.Progress.Note("a reboot is needed: " + reason)
 	}
 	ask.Entries = append(ask.Entries, ask.record)
-	return a.move(ctx, ask.Ask, settings, a.When == Now || a.When == IfNeeded)
+	return a.move(ctx, ask.Ask, settings, a.When == RebootNow || a.When == RebootIfNeeded)
 }
 
 // Plan works out what Run would change and writes nothing.

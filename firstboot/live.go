@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -24,10 +22,10 @@ type When string
 
 // The choices. Where no change needs a reboot, and none is asked for, what runs is changed.
 const (
-	Never    When = "never"     // what needs a reboot is refused
-	Later    When = "later"     // what needs one is committed, and somebody else reboots
-	IfNeeded When = "if-needed" // at once, if there is need
-	Now      When = "now"       // all is committed, whatever the rules say, and the machine reboots
+	RebootNever    When = "never"     // what needs a reboot is refused
+	RebootLater    When = "later"     // what needs one is committed, and somebody else reboots
+	RebootIfNeeded When = "if-needed" // at once, if there is need
+	RebootNow      When = "now"       // all is committed, whatever the rules say, and the machine reboots
 )
 
 // judged is a plan with what its changes need, by the rules that the machine has now: a
@@ -40,7 +38,7 @@ func (a *Apply) judged(plan pivot.Plan, entries []hostfiles.File) (pivot.Plan, e
 			}
 		}
 	}
-	if a.When == Now {
+	if a.When == RebootNow {
 		if plan.Changed {
 			plan.Needs = []pivot.Need{pivot.NeedReboot("deployment", "--reboot=now asks for one")}
 		}
@@ -120,34 +118,7 @@ func (a *Apply) hindrance(etc pivot.Etc, want hostfiles.Entry) string {
 	case !there && want.Kind == hostfiles.KindDefault && wanted == hostfiles.KindDirectory:
 		return "the image's directory comes back, with what is in it"
 	}
-	return a.unreachable(want.Path)
-}
-
-// unreachable is why nothing can be renamed to a path from where it is staged; "" if it can.
-func (a *Apply) unreachable(name string) string {
-	var etc, at unix.Stat_t
-	if err := unix.Stat(a.Host.Path("/etc"), &etc); err != nil {
-		return err.Error()
-	}
-	for dir := "/etc"; ; {
-		err := unix.Lstat(a.Host.Path(dir), &at)
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // it is made, on the file system of the one above
-			return ""
-		case err != nil:
-			return err.Error()
-		case at.Mode&unix.S_IFMT != unix.S_IFDIR && dir != "/etc":
-			return dir + " is no directory"
-		case at.Dev != etc.Dev && dir != "/etc":
-			return dir + " is on another file system than /etc"
-		}
-		rest := strings.TrimPrefix(name, dir+"/")
-		next, _, below := strings.Cut(rest, "/")
-		if !below {
-			return ""
-		}
-		dir = path.Join(dir, next)
-	}
+	return live.Unreachable(a.Host.Root, want.Path)
 }
 
 // refuse is an error for a plan that needs a reboot where none may be.
@@ -217,10 +188,10 @@ func (a *Apply) entries(files []hostfiles.File) ([]live.Entry, error) {
 
 // services are those of the running system; nil if the machine is not what runs.
 func (m *Machine) services() live.Services {
-	if m.Services == nil && m.Host.Runs() {
+	if m.Systemd == nil && m.Host.Runs() {
 		return m.Host.Services()
 	}
-	return m.Services
+	return m.Systemd
 }
 
 // runner carries out changes of the running system.

@@ -72,7 +72,7 @@ func newChanger(t *testing.T) *changer {
 
 func (c *changer) machine() firstboot.Machine {
 	m := machine(c.t, c.Host)
-	m.Services = c.services
+	m.Systemd = c.services
 	if c.disk != nil {
 		host := *m.Host
 		host.Disk = c.disk
@@ -104,6 +104,8 @@ files:
 - path: /etc/app
   actions: [{type: Reload, reload: {serviceName: app.service}}]
 - path: /etc/link
+  actions: [{type: None}]
+- path: /etc/linked
   actions: [{type: None}]
 - path: /etc/default
   actions: [{type: Restart, restart: {serviceName: other.service}}]
@@ -147,7 +149,7 @@ func (c *changer) etc() string {
 // reboot, each action once and in its order, then the record; and back.
 func TestLive(t *testing.T) {
 	c := newChanger(t)
-	c.when = firstboot.Never
+	c.when = firstboot.RebootNever
 	v1, deployments := c.etc(), shell(t, c.Host, "ls sysroot/ostree/deploy/os/deploy")
 	c.before = func(call string) {
 		if got := c.Read("/etc/app/conf"); string(got) != "two" || strings.Contains(string(c.Read(encapsulated.RecordPath)), "two") {
@@ -205,8 +207,10 @@ func TestLivePlan(t *testing.T) {
 		!slices.ContainsFunc(p.Needs, func(n pivot.Need) bool { return n.String() == "/etc/app/conf: reload app.service (rule for /etc/app)" }) {
 		t.Errorf("plan %+v", p)
 	}
+	shell(t, c.Host, "ln -s app etc/linked")
 	before := c.etc()
 	for _, r := range []struct{ spec, want string }{
+		{strings.Replace(liveV2, "{path: /etc/link,", "{path: /etc/linked/x,", 1), "/etc/linked/x: /etc/linked is no directory"},
 		{liveV2 + "  kernelArguments: [a=1]\n", "kernelArguments: only a reboot changes it"},
 		{"  osImageURL: " + c.Image + "\n" + liveV1, "image: only a reboot changes it"},
 		{strings.Replace(liveV2, "{path: /etc/link", "{path: /etc/unruled", 1), "/etc/unruled: no rule says that it needs none"},
@@ -216,7 +220,7 @@ func TestLivePlan(t *testing.T) {
 		if p.Reboots != 1 || len(p.Actions) > 0 || !slices.Contains(p.RebootReasons(), r.want) {
 			t.Errorf("%s: reboots %d, actions %v, reasons %q", r.want, p.Reboots, p.Actions, p.RebootReasons())
 		}
-		c.when = firstboot.Never
+		c.when = firstboot.RebootNever
 		if _, err := c.story(r.spec).Run(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), r.want) || fault.HintOf(err) == "" {
 			t.Errorf("never: %v", err)
 		}
@@ -255,7 +259,7 @@ func TestLivePlan(t *testing.T) {
 // MachineConfig brings count from the next one on, and are judged before they are written.
 func TestLiveRules(t *testing.T) {
 	c := newChanger(t)
-	c.when = firstboot.Never
+	c.when = firstboot.RebootNever
 	brings := func(rules string) string {
 		return "  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files:\n      - {path: /etc/pivot/disruption.yaml, contents: {source: \"data:;base64," + base64.StdEncoding.EncodeToString([]byte(rules)) + "\"}}\n"
 	}
@@ -278,7 +282,7 @@ func TestLiveRules(t *testing.T) {
 // are as before, and the services that were told are told again.
 func TestLiveGoesBack(t *testing.T) {
 	c := newChanger(t)
-	c.when = firstboot.Never
+	c.when = firstboot.RebootNever
 	before := c.etc()
 	for _, r := range []struct {
 		call, want string
@@ -332,7 +336,7 @@ func TestLiveUnits(t *testing.T) {
 		{"certificates, on the first boot only", bundle, "[restart " + trust + " update-ca-trust restart crio.service]", map[string]live.UnitState{trust: unmet}, false},
 	} {
 		t.Run(r.name, func(t *testing.T) {
-			c := &changer{Host: hostdir.New(t), services: &services{units: r.units}, t: t, when: firstboot.Never}
+			c := &changer{Host: hostdir.New(t), services: &services{units: r.units}, t: t, when: firstboot.RebootNever}
 			spec := "  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: " + r.path + ", contents: {source: \"data:,x\"}}]}\n"
 			_, err := c.story(spec).Run(t.Context())
 			if (err != nil) != r.fails || fmt.Sprint(c.calls) != r.want {

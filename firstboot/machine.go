@@ -19,9 +19,8 @@ type Machine struct {
 	Retry    retry.Policy
 	Progress *pivot.Progress
 	Place    Place // nil: the started system
-	// Services are told of changes of the running system; nil: those of systemd, if the
-	// machine is what runs.
-	Services live.Services
+	// Systemd is told of changes of the running system; nil: the machine's, if that is what runs.
+	Systemd live.Services
 	// Contributors of entries, beside CPU partitioning.
 	Contributors []pivot.Contributor
 	// RebootMethod goes before the one of the machine's settings, unless it is "".

@@ -19,9 +19,9 @@ func applyCommand() *cobra.Command {
 	var flags hostFlags
 	var out cli.Output
 	var dryRun, finish, unchanged77 bool
-	when := string(firstboot.Later)
+	when := string(firstboot.RebootLater)
 	cmd := &cobra.Command{
-		Use:   "apply MACHINECONFIG | apply --finish",
+		Use:   "apply [MACHINECONFIG]",
 		Short: "Bring this machine from the MachineConfig that it has to another one, in one step",
 		Long: "Bring this machine from the MachineConfig that it has to another one, in one step: image, kernel arguments,\n" +
 			"files, directories and links below /etc and systemd units. What the MachineConfig before asked for and this one\n" +
@@ -33,15 +33,11 @@ func applyCommand() *cobra.Command {
 		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml\n  pivot apply --reboot=never worker.yaml\n  pivot apply --finish",
 		Args:    cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if finish == (len(args) > 0) {
-				return fault.New(fault.Usage, "nothing to apply, or too much").WithHint("give a MACHINECONFIG or --finish")
+			if finish == (len(args) > 0) || finish && dryRun {
+				return fault.New(fault.Usage, "cannot tell what to apply").WithHint("give a MACHINECONFIG, or --finish without one and without --dry-run")
 			}
 			if finish {
-				machine, err := flags.machine(cmd)
-				if err != nil {
-					return err
-				}
-				return byHand(machine.Host, unchanged77, func() (bool, error) { return machine.Finish(cmd.Context()) })
+				return finishLive(cmd, &flags, unchanged77)
 			}
 			data, err := readConfig(args[0], cmd.InOrStdin())
 			if err != nil {
@@ -66,13 +62,22 @@ func applyCommand() *cobra.Command {
 	flags.add(cmd)
 	flags.addReboot(cmd)
 	out.Add(cmd, api.Plan)
-	cli.OneOf{Value: &when, Allowed: []string{string(firstboot.Never), string(firstboot.Later), string(firstboot.IfNeeded), string(firstboot.Now)}}.AddP(cmd, "reboot", "r",
+	cli.OneOf{Value: &when, Allowed: []string{string(firstboot.RebootNever), string(firstboot.RebootLater), string(firstboot.RebootIfNeeded), string(firstboot.RebootNow)}}.AddP(cmd, "reboot", "r",
 		"when to reboot: never refuses what needs it, later leaves it to you, if-needed does it at once, now also where rules need none; alone it is now")
-	cmd.Flags().Lookup("reboot").NoOptDefVal = string(firstboot.Now)
+	cmd.Flags().Lookup("reboot").NoOptDefVal = string(firstboot.RebootNow)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, as \"pivot plan\" does; write nothing")
 	cmd.Flags().BoolVar(&finish, "finish", false, "finish a change of the running system that was interrupted, and apply nothing")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")
 	return cmd
+}
+
+// finishLive finishes a change of the running system that was interrupted.
+func finishLive(cmd *cobra.Command, flags *hostFlags, unchanged77 bool) error {
+	machine, err := flags.machine(cmd)
+	if err != nil {
+		return err
+	}
+	return byHand(machine.Host, unchanged77, func() (bool, error) { return machine.Finish(cmd.Context()) })
 }
 
 // readConfig reads a MachineConfig from a file, or from the standard input for "-".

@@ -5,9 +5,9 @@ const RulesPath = "/etc/pivot/disruption.yaml"
 
 // Defaults are the rules of a machine that has none of its own: those of the operator for
 // what is below /etc, and that nothing that runs reads the rules themselves.
-func Defaults() Rules { return Rules{defaults()} }
+func Defaults() Rules { return Rules{builtIn()} }
 
-func defaults() []Rule {
+func builtIn() []Rule {
 	reloadCRIO, restartKubelet := Action{Reload, crio}, Action{Restart, kubelet}
 	rule := func(path string, actions ...Action) Rule { return Rule{Path: path, Actions: actions, Ours: true} }
 	return []Rule{

@@ -26,7 +26,7 @@ func Read(file string, data []byte) (Rules, problem.Report) {
 		}
 		r.policy(root)
 	})
-	return Rules{append(r.rules, defaults()...)}, report
+	return Rules{append(r.rules, builtIn()...)}, report
 }
 
 // reader collects rules.

@@ -174,3 +174,31 @@ func (r *Runner) sync(steps []step) error {
 	}
 	return nil
 }
+
+// Unreachable is why nothing can be renamed to a path below /etc from where it is staged;
+// "" if it can. Links are not followed, so that nothing outside of /etc is changed.
+func Unreachable(root, name string) string {
+	var etc, at unix.Stat_t
+	if err := unix.Stat(filepath.Join(root, "/etc"), &etc); err != nil {
+		return err.Error()
+	}
+	above := "/etc"
+	for part := range strings.SplitSeq(strings.TrimPrefix(filepath.Dir(name), "/etc"), "/") {
+		if part == "" {
+			continue
+		}
+		above = filepath.Join(above, part)
+		err := unix.Lstat(filepath.Join(root, above), &at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it is made, on the file system of the one above
+			return ""
+		case err != nil:
+			return err.Error()
+		case at.Mode&unix.S_IFMT != unix.S_IFDIR:
+			return above + " is no directory"
+		case at.Dev != etc.Dev:
+			return above + " is on another file system than /etc"
+		}
+	}
+	return ""
+}

@@ -57,7 +57,6 @@ func (r *Runner) act(ctx context.Context, c Change, actions []disruption.Action)
 		if err := ctx.Err(); err != nil {
 			return i, context.Cause(ctx)
 		}
-		r.Note(a.String())
 		if err := r.do(ctx, a, starting); err != nil {
 			return i + 1, fault.New(fault.Refused, "cannot %s: %w", a, err)
 		}
@@ -69,6 +68,7 @@ func (r *Runner) act(ctx context.Context, c Change, actions []disruption.Action)
 // change, services that do not run yet are left alone: they start with what is there then.
 func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) error {
 	if a.Type == disruption.DaemonReload {
+		r.Note(a.String())
 		return r.Services.DaemonReload(ctx)
 	}
 	before, err := r.Services.State(ctx, a.Service)
@@ -85,9 +85,11 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 	case a.Type == disruption.Reload && !before.runs():
 		r.Note(fmt.Sprintf("%s does not run: it reads what is changed when it starts", a.Service))
 		return nil
-	case a.Type == disruption.Reload:
+	}
+	r.Note(a.String())
+	if a.Type == disruption.Reload {
 		err = r.Services.Reload(ctx, a.Service)
-	default:
+	} else {
 		err = r.Services.Restart(ctx, a.Service)
 	}
 	if err != nil {

@@ -167,7 +167,7 @@ func (m *Machine) changedBoot() (ended bool, err error) {
 			return false, err
 		}
 		err := m.process(func(ctx context.Context) error {
-			a := firstboot.Apply{Machine: m.parts(), File: "mc.json", Data: configOf(newEntries()), When: firstboot.Never}
+			a := firstboot.Apply{Machine: m.parts(), File: "mc.json", Data: configOf(newEntries()), When: firstboot.RebootNever}
 			_, err := a.Run(ctx)
 			return err
 		})

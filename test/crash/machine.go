@@ -255,7 +255,7 @@ func (m *Machine) parts() firstboot.Machine {
 	}
 	parts := firstboot.Machine{Host: h, Images: m, Engine: m, Progress: progress, Contributors: m.contributors()}
 	if m.change != nil {
-		parts.Services = manager{m}
+		parts.Systemd = manager{m}
 	}
 	return parts
 }
