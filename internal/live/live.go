@@ -103,8 +103,8 @@ func (r *Runner) forward(ctx context.Context, c Change) (p progress, err error) 
 
 // turn decides about a change that failed: whoever was only stopped goes on later.
 func (r *Runner) turn(ctx context.Context, c Change, p progress, cause error) error {
-	if ctx.Err() != nil {
-		return cause
+	if ctx.Err() != nil { // whatever failed may have been stopped too
+		return fault.New(fault.Unavailable, "%w: %w", context.Cause(ctx), cause)
 	}
 	if !p.changed {
 		return errors.Join(cause, r.end())
