@@ -61,14 +61,12 @@ func (a *Apply) rules() (disruption.Rules, error) {
 		return disruption.Rules{}, fmt.Errorf("cannot read the rules of what needs a reboot: %w", err)
 	}
 	rules, report := disruption.Read(disruption.RulesPath, data)
-	for _, p := range report {
-		if !report.Failed() {
-			a.Progress.Note(p.Text())
-		}
-	}
 	if err := report.Err(disruption.RulesPath); err != nil {
 		return rules, fault.New(fault.BadInput, "%w", err).
-			WithHint("correct what the report names and try again; --reboot=now asks no rules; nothing was changed")
+			WithHint("correct what the report names and try again, or do without rules: --reboot=now; nothing was changed")
+	}
+	for _, p := range report {
+		a.Progress.Note(p.Text())
 	}
 	return rules, nil
 }

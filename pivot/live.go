@@ -51,9 +51,6 @@ func (p Plan) Judged(rules disruption.Rules, others ...Need) Plan {
 			p.Needs = append(p.Needs, NeedReboot(c.change, "only a reboot changes it"))
 		}
 	}
-	if p.target.Kargs.Literal && !p.Kargs.Changed && len(p.Kargs.Respelled) > 0 {
-		p.Needs = append(p.Needs, NeedReboot("kernelArguments", "they are there in another spelling, and the machine-config daemon compares to the letter"))
-	}
 	for _, e := range p.Entries {
 		p.Needs = append(p.Needs, needOf(e.Path, rules))
 	}
@@ -85,7 +82,7 @@ func needOf(path string, rules disruption.Rules) Need {
 		need.Actions = append(need.Actions, disruption.Action{Type: disruption.DaemonReload})
 	}
 	for _, a := range rule.Actions {
-		if a.Type != disruption.None && !(a.Type == disruption.DaemonReload && len(need.Actions) > 0) {
+		if a.Type != disruption.None && !slices.Contains(need.Actions, a) {
 			need.Actions = append(need.Actions, a)
 		}
 	}

@@ -22,7 +22,7 @@ show*SystemState) echo SystemState=running ;;
 show*) printf 'LoadState=loaded\nActiveState=active\nSubState=running\nResult=success\nType=notify\nConditionResult=yes\n' ;;
 *reload*app.service)
 	echo reload >>calls
-	if [ -e kill ]; then rm kill; kill -KILL $PPID; fi
+	if [ -e kill ]; then rm kill; kill -KILL $PPID; exit; fi
 	if [ -e broken ]; then echo 'Job for app.service failed.' >&2; exit 1; fi
 	cp /etc/app.conf loaded ;;
 *) echo "unexpected: $*" >&2; exit 1 ;;
@@ -85,7 +85,11 @@ func TestLive(t *testing.T) {
 	says(0, "cat loaded; ls -A /etc/pivot; pivot verify", "twodisruption.yaml\nmachineconfig.json\n")
 	says(77, "pivot apply --finish --unchanged-exit-77", "nothing to finish")
 
+	says(0, "sed 's/^spec:/spec: {kernelArguments: [a=1]}/;/^  /d' one.yaml >four.yaml; pivot apply --reboot=if-needed four.yaml; echo not reached",
+		"a reboot is needed: kernelArguments: only a reboot changes it", "rebooting into")
+	says(0, "cat /proc/sys/kernel/random/boot_id; ! test -e /etc/app.conf && pivot verify", "00000002-")
+
 	// Told to reboot it does, and what runs is not changed before.
 	says(0, "pivot apply -r three.yaml; echo not reached", "rebooting into")
-	says(0, "cat /proc/sys/kernel/random/boot_id /etc/app.conf loaded; pivot verify", "00000002-", "threetwo")
+	says(0, "cat /proc/sys/kernel/random/boot_id /etc/app.conf loaded; pivot verify", "00000003-", "threetwo")
 }

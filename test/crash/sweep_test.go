@@ -34,8 +34,8 @@ func TestSweep(t *testing.T) {
 		{"taken back and forward again", []crash.Variant{crash.TakenBack}, 2, 271},
 		{"with entries of each kind", []crash.Variant{crash.Configured}, 1, 53},
 		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1, 79},
-		{"a change of the running system", []crash.Variant{crash.Changed}, 0, 17},
-		{"a change of the running system, which a service refuses", []crash.Variant{crash.Refused}, 0, 23},
+		{"a change of the running system", []crash.Variant{crash.Changed}, 0, 211},
+		{"a change of the running system, which a service refuses", []crash.Variant{crash.Refused}, 0, 307},
 	} {
 		t.Run(machine.name, func(t *testing.T) {
 			s, start := newSweep(t, machine.variants), time.Now()
