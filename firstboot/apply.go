@@ -58,6 +58,7 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	}
 	if !plan.Changed {
 		a.Progress.Note("nothing to do: the machine is what the MachineConfig asks for")
+		a.warnOfNext(plan)
 		return false, a.keep(ask.record)
 	}
 	switch {

@@ -119,6 +119,19 @@ func (a *Apply) hindrance(etc pivot.Etc, want hostfiles.Entry) string {
 	return live.Unreachable(a.Host.Root, want.Path)
 }
 
+// warnOfNext says where the system that runs is what the MachineConfig asks for, but the
+// next boot is not.
+func (a *Apply) warnOfNext(plan pivot.Plan) {
+	state := plan.From()
+	if !state.Pending() {
+		return
+	}
+	if differences := pivot.Prove(state.AsIfRebooted(), plan.To()); len(differences) > 0 {
+		a.Progress.Note(fmt.Sprintf("warning: the next boot starts deployment %s, which is not what the MachineConfig asks for (%s); pivot rollback takes it back",
+			state.Default.ID(), strings.Join(differences, "; ")))
+	}
+}
+
 // refuse is an error for a plan that needs a reboot where none may be.
 func (a *Apply) refuse(plan pivot.Plan) error {
 	return fault.New(fault.Refused, "cannot apply the MachineConfig without a reboot: %s", strings.Join(plan.RebootReasons(), "; ")).

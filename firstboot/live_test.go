@@ -234,6 +234,11 @@ func TestLivePlan(t *testing.T) {
 	if c.etc() != before || c.Reboots != 0 || len(c.calls) > 0 || !strings.Contains(c.notes, "a reboot is needed: kernelArguments") {
 		t.Errorf("calls %q, %d reboots, notes %s", c.calls, c.Reboots, c.notes)
 	}
+	// To be as it is asks for nothing, but the next boot would be another system.
+	c.apply(liveV1, false)
+	if !strings.Contains(c.notes, "warning: the next boot starts deployment ") || !strings.Contains(c.notes, "pivot rollback takes it back") {
+		t.Errorf("notes %s", c.notes)
+	}
 	// What waits for its reboot would not have a change of what runs: it is made anew.
 	p = plan(liveV2)
 	if len(p.RebootReasons()) != 1 || !strings.Contains(p.RebootReasons()[0], "is committed and waits for its reboot") {
@@ -387,7 +392,8 @@ func (d dying) Own(path string, e hostfiles.Entry) error {
 
 // TestLiveForward (P56): killed at any effect, the change is finished by the next start in
 // the same boot, with all that services have to be told, or was never begun. In the next
-// boot only services that run already are told: the others start with what is there.
+// boot only services that run already are told, by a restart: the others start with what
+// is there.
 func TestLiveForward(t *testing.T) {
 	c := newChanger(t)
 	c.apply(liveV2, true)
@@ -422,7 +428,7 @@ func TestLiveForward(t *testing.T) {
 		}
 		expected := actions
 		if rebooted {
-			expected = "[daemon-reload reload app.service]"
+			expected = "[daemon-reload restart app.service]"
 		}
 		if !found {
 			expected = "[]"

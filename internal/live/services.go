@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
@@ -64,9 +65,21 @@ func (r *Runner) act(ctx context.Context, c Change, actions []disruption.Action)
 	return len(actions), nil
 }
 
+// startingTimeout bounds an action while the system comes up, which waits for it.
+const startingTimeout = 2 * time.Minute
+
 // do carries out one action. While the system comes up, in a later boot than that of the
 // change, services that do not run yet are left alone: they start with what is there then.
+// Those that do are restarted: what a reload needs, such as the message bus, may not be up.
 func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) error {
+	if starting {
+		bounded, cancel := context.WithTimeoutCause(ctx, startingTimeout, fmt.Errorf("it takes longer than %s", startingTimeout))
+		defer cancel()
+		ctx = bounded
+		if a.Type == disruption.Reload {
+			a.Type = disruption.Restart
+		}
+	}
 	if a.Type == disruption.DaemonReload {
 		r.Note(a.String())
 		return r.Services.DaemonReload(ctx)
