@@ -35,6 +35,7 @@ type journal struct {
 	Record  content             `json:"record"`
 	Target  pivot.Target        `json:"target"`
 	Failure string              `json:"failure,omitempty"`
+	Done    bool                `json:"done,omitempty"`
 }
 
 type journalEntry struct {
@@ -59,7 +60,7 @@ func Interrupted(root string) bool {
 
 // save makes the journal durable.
 func (r *Runner) save(c Change) error {
-	j := journal{Format: formatVersion, BootID: c.BootID, Actions: c.Actions, Record: content(c.Record), Target: c.Target, Failure: c.Failure}
+	j := journal{Format: formatVersion, BootID: c.BootID, Actions: c.Actions, Record: content(c.Record), Target: c.Target, Failure: c.Failure, Done: c.Done}
 	for _, e := range c.Entries {
 		j.Entries = append(j.Entries, journalEntry{e.Path, (*content)(e.Old), (*content)(e.New)})
 	}
@@ -93,7 +94,7 @@ func (r *Runner) load() (c Change, found bool, err error) {
 		return c, false, fault.New(fault.Refused, "cannot finish the change of the running system: cannot use its journal %s: %w", JournalPath, err).
 			WithHint("move the file away, then apply the MachineConfig again")
 	}
-	c = Change{BootID: j.BootID, Actions: j.Actions, Record: hostfiles.File(j.Record), Target: j.Target, Failure: j.Failure}
+	c = Change{BootID: j.BootID, Actions: j.Actions, Record: hostfiles.File(j.Record), Target: j.Target, Failure: j.Failure, Done: j.Done}
 	for _, e := range j.Entries {
 		c.Entries = append(c.Entries, Entry{e.Path, (*hostfiles.File)(e.Old), (*hostfiles.File)(e.New)})
 	}

@@ -5,8 +5,8 @@
 //
 // The order is: the journal; new contents as files that nobody reads, synced; directories,
 // files, removals, links, and their directories synced; one daemon-reload if a unit
-// changed; each action on a service once, each service looked at afterwards; the record;
-// the end of the journal.
+// changed; each action on a service once, each service looked at afterwards; in the journal
+// that this is done; the record; the end of the journal.
 package live
 
 import (
@@ -29,6 +29,9 @@ type Change struct {
 	Target  pivot.Target        // what the machine is then
 	// Failure is why what stood before is put back; "" as long as the change goes forward.
 	Failure string
+	// Done says that all entries are there and all services have taken it: it is not taken
+	// back any more, and only the record is missing.
+	Done bool
 }
 
 // Entry is a path that changes. Nil is nothing.
@@ -58,10 +61,10 @@ func (r *Runner) Apply(ctx context.Context, c Change) error {
 	if err := r.save(c); err != nil {
 		return err
 	}
-	if staged, err := r.forward(ctx, c); err != nil {
-		return r.turn(ctx, c, staged, err)
+	if far, err := r.forward(ctx, c); err != nil {
+		return r.turn(ctx, c, far, err)
 	}
-	return r.arrive(c)
+	return r.done(c)
 }
 
 // Finish carries out what was interrupted, if anything was, and reports whether.
@@ -75,10 +78,13 @@ func (r *Runner) Finish(ctx context.Context) (found bool, err error) {
 		return true, r.back(ctx, c, c.Actions)
 	}
 	r.Note("finishing a change of the running system, which was interrupted")
+	if c.Done {
+		return true, r.arrive(c)
+	}
 	if _, err := r.forward(ctx, c); err != nil {
 		return true, r.turn(ctx, c, progress{changed: true, acted: len(c.Actions)}, err)
 	}
-	return true, r.arrive(c)
+	return true, r.done(c)
 }
 
 // progress is how far a change went.
@@ -139,6 +145,16 @@ func (r *Runner) back(ctx context.Context, c Change, actions []disruption.Action
 		}
 	}
 	return r.end()
+}
+
+// done makes it durable that a change is not taken back any more, and ends it. A record
+// that was written before that could outlive the change.
+func (r *Runner) done(c Change) error {
+	c.Done = true
+	if err := r.save(c); err != nil {
+		return err
+	}
+	return r.arrive(c)
 }
 
 // arrive ends a change that is done.

@@ -154,7 +154,7 @@ func (m *Machine) changedBoot() (ended bool, err error) {
 	killed := m.loss == Kill || fault.KindOf(err).Transient()
 	switch {
 	case m.loss.reboots():
-		return false, m.secretive()
+		return false, m.secretly()
 	case err != nil && !killed:
 		return false, err
 	}
