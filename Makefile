@@ -117,7 +117,7 @@ deps:
 	@test/tools/deps.sh
 
 # Enabling the units is for who installs: on a running machine "systemctl preset
-# pivot-firstboot pivot-project", in the build of an image the same with --root. A link here could not
+# pivot-firstboot pivot-live pivot-project", in the build of an image the same with --root. A link here could not
 # be undone by "systemctl disable".
 install: install-host $(BIN)/pivotctl
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivotctl
@@ -135,7 +135,7 @@ install-host: $(BIN)/pivot
 	install -D -m 0644 -t $(DESTDIR)$(DRACUTDIR)/90pivot dracut/90pivot/*
 	chmod 0755 $(DESTDIR)$(DRACUTDIR)/90pivot/module-setup.sh
 	install -D -m 0644 -t $(DESTDIR)$(POLICYDIR) internal/selinux/pivot.cil
-	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(DESTDIR)$(UNITDIR)/pivot-firstboot.service $(DESTDIR)$(UNITDIR)/pivot-project.service \
+	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(DESTDIR)$(UNITDIR)/pivot-*.service \
 	  $(DESTDIR)$(DRACUTDIR)/90pivot/* $(DESTDIR)$(POLICYDIR)/pivot.cil
 
 $(BIN)/pivot $(BIN)/pivotctl:

@@ -13,25 +13,28 @@ import (
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/live"
 	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
 )
 
 // Apply brings a machine that runs from the MachineConfig that it has to another one:
-// image, kernel arguments and what is below /etc and /var in one transaction with one reboot.
+// image, kernel arguments and what is below /etc and /var in one transaction with one reboot,
+// or, where no change needs one, in the running system (live.go).
 //
 // What the machine has is in its own /etc (encapsulated.RecordPath), committed with all
 // else: who goes back to an older deployment goes back to its MachineConfig too.
 type Apply struct {
 	Machine
-	File   string // its name, for messages
-	Data   []byte // the MachineConfig, in JSON or YAML
-	Reboot bool
+	File string // its name, for messages
+	Data []byte // the MachineConfig, in JSON or YAML
+	When When   // "": RebootLater
 	// Unsupported is what becomes of what cannot be changed on a machine that runs.
 	Unsupported encapsulated.Unsupported
 }
 
-// Run makes the MachineConfig's system the next boot, and reboots if that is asked for.
+// Run makes the MachineConfig's system the next boot, and reboots if that is asked for; or
+// it makes it the one that runs.
 // It reports whether anything had to change.
 func (a *Apply) Run(ctx context.Context) (changed bool, err error) {
 	changed, err = a.apply(ctx)
@@ -57,13 +60,23 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	}
 	if !plan.Changed {
 		a.Progress.Note("nothing to do: the machine is what the MachineConfig asks for")
+		a.warnOfNext(plan)
 		if err := a.carryHere(ask.Entries); err != nil {
 			return false, err
 		}
 		return false, errors.Join(a.keep(ask.record), a.keep(ask.leftOut))
 	}
+	switch {
+	case plan.Reboots == 0:
+		return true, a.change(ctx, plan, ask)
+	case a.When == RebootNever:
+		return false, a.refuse(plan)
+	}
+	for _, reason := range plan.RebootReasons() {
+		a.Progress.Note("a reboot is needed: " + reason)
+	}
 	ask.Entries = append(ask.Entries, ask.record, ask.leftOut)
-	return a.move(ctx, ask.Ask, settings, a.Reboot)
+	return a.move(ctx, ask.Ask, settings, a.When == RebootNow || a.When == RebootIfNeeded)
 }
 
 // Plan works out what Run would change and writes nothing.
@@ -74,6 +87,9 @@ func (a *Apply) Plan(ctx context.Context) (pivot.Plan, error) {
 	defer a.closeImage()
 	plan, ask, err := a.compare(ctx)
 	plan.Notes = append(plan.Notes, ask.notes...)
+	if err == nil && live.Interrupted(a.Host.Root) {
+		plan.Notes = append(plan.Notes, "a change of the running system was interrupted, and is finished first")
+	}
 	return plan, err
 }
 
@@ -82,7 +98,8 @@ func (a *Apply) Plan(ctx context.Context) (pivot.Plan, error) {
 type applyAsk struct {
 	pivot.Ask
 	record, leftOut hostfiles.File
-	notes           []string // on the MachineConfig
+	notes           []string         // on the MachineConfig
+	converger       *pivot.Converger // that has compared
 }
 
 // compare works out what really differs, of which the record is no part.
@@ -96,7 +113,11 @@ func (a *Apply) compare(ctx context.Context) (pivot.Plan, applyAsk, error) {
 	if err != nil {
 		return pivot.Plan{}, ask, err
 	}
-	plan, err := a.converger().Plan(ctx, ask.Ask)
+	ask.converger = a.converger()
+	plan, err := ask.converger.Plan(ctx, ask.Ask)
+	if err == nil {
+		plan, err = a.judged(plan, ask.Entries)
+	}
 	// What a tag named is what was compared, and is not asked for again.
 	ask.Image, ask.Packages.Source = plan.To().Image.Pinned(), plan.To().Packages.Source
 	return plan, ask, err

@@ -28,7 +28,7 @@ func apply(t *testing.T, h *hostdir.Host, spec string) (changed bool, notes stri
 			notes += e.Message + "\n"
 		}
 	}
-	a := firstboot.Apply{Machine: m, File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + spec), Reboot: true}
+	a := firstboot.Apply{Machine: m, File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + spec), When: firstboot.RebootNow}
 	changed, err = a.Run(ctx)
 	if changed && err == nil {
 		h.Boot()

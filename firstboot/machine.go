@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/live"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
@@ -18,6 +19,8 @@ type Machine struct {
 	Retry    retry.Policy
 	Progress *pivot.Progress
 	Place    Place // nil: the started system
+	// Systemd is told of changes of the running system; nil: the machine's, if that is what runs.
+	Systemd live.Services
 	// Contributors of entries, beside CPU partitioning and what is projected into /var.
 	Contributors []pivot.Contributor
 	// RebootMethod goes before the one of the machine's settings, unless it is "".
@@ -37,10 +40,14 @@ func (m *Machine) open() error {
 }
 
 // openToChange is open for a run that may change the machine: the journal will tell
-// how the boot came up, too.
+// how the boot came up, too, and a change that was interrupted is finished first.
 func (m *Machine) openToChange(ctx context.Context) error {
 	m.Progress.Boot = m.Host.BootTimes(ctx)
-	return m.open()
+	if err := m.open(); err != nil {
+		return err
+	}
+	_, err := m.finishLive(ctx)
+	return err
 }
 
 // converger is what brings this machine to a target.

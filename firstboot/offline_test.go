@@ -140,7 +140,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 					if slices.ContainsFunc(w.not, func(not string) bool { return not == story || not == by || not == story+"/"+by }) {
 						continue
 					}
-					err := live(t, h, story, registry.Addr().String()+"/os"+name, w)
+					err := tell(t, h, story, registry.Addr().String()+"/os"+name, w)
 					if err == nil || fault.KindOf(err) != w.kind || !strings.Contains(err.Error(), w.want) {
 						t.Errorf("%s by %s: error %v, want %q", story, by, err, w.want)
 					}
@@ -153,8 +153,8 @@ func TestNothingIsAskedInVain(t *testing.T) {
 	}
 }
 
-// live lives one story to its end.
-func live(t *testing.T, h *hostdir.Host, story, image string, w wrong) error {
+// tell tells one story to its end.
+func tell(t *testing.T, h *hostdir.Host, story, image string, w wrong) error {
 	t.Helper()
 	if conf := h.Read("/etc/containers/registries.conf"); conf != nil {
 		h.Write("/etc/containers/registries.conf", []byte(strings.Replace(string(conf), "REGISTRY", strings.Split(image, "/")[0], 1)))

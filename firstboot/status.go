@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"machine-pivot/internal/live"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
@@ -27,6 +28,9 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 	s.Booted = &state.Booted
 	if state.Pending() {
 		s.Pending = &state.Default
+	}
+	if live.Interrupted(m.Host.Root) {
+		s.Notes = append(s.Notes, "a change of the running system goes on, or was interrupted: pivot apply --finish finishes it")
 	}
 	if err := m.Progress.Open(); err != nil {
 		return s, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/live"
 	"machine-pivot/pivot"
 )
 
@@ -18,6 +19,10 @@ func (m *Machine) stopped(ctx context.Context, err error) error {
 	if m.Progress.Record.Phase == pivot.PhaseCommitted {
 		return fault.New(fault.Unavailable, "stopped after the commit: %w", context.Cause(ctx)).
 			WithHint("the new system is committed: the next boot enters it, however it comes about; pivot rollback takes it back")
+	}
+	if live.Interrupted(m.Host.Root) {
+		return fault.New(fault.Unavailable, "stopped in the middle of a change of the running system: %w", context.Cause(ctx)).
+			WithHint("pivot apply --finish finishes it, and so does the next boot")
 	}
 	return fault.New(fault.Unavailable, "stopped before the commit: %w", context.Cause(ctx)).
 		WithHint("the next boot is the system that runs, unchanged; what was fetched whole is kept, and the same again goes on from there")

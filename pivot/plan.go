@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/kargs"
@@ -24,7 +25,12 @@ type Plan struct {
 	// be fewer.
 	Packages []PackageChange `json:"packages"`
 	Reboots  int             `json:"reboots"` // 0 or 1
-	Notes    []string        `json:"notes"`
+	// Needs say of each change what it needs, and Actions what is done about services
+	// where nothing needs a reboot, in its order. A plan that no rules were held against
+	// has neither.
+	Needs   []Need              `json:"needs,omitempty"`
+	Actions []disruption.Action `json:"actions,omitempty"`
+	Notes   []string            `json:"notes"`
 	// ImageKargs is what the new image brings of its own; nil if the image stays.
 	ImageKargs *ImageKargs `json:"imageKargs,omitempty"`
 

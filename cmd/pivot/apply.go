@@ -9,6 +9,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/document"
@@ -18,18 +19,27 @@ import (
 func applyCommand() *cobra.Command {
 	var flags hostFlags
 	var out cli.Output
-	var reboot, dryRun, unchanged77 bool
-	unsupported := string(encapsulated.Stop)
+	var dryRun, finish, unchanged77 bool
+	when, unsupported := string(firstboot.RebootLater), string(encapsulated.Stop)
 	cmd := &cobra.Command{
-		Use:   "apply MACHINECONFIG",
+		Use:   "apply [MACHINECONFIG]",
 		Short: "Bring this machine from the MachineConfig that it has to another one, in one step",
 		Long: "Bring this machine from the MachineConfig that it has to another one, in one step: image, kernel arguments,\n" +
 			"files, directories and links, systemd units, SSH keys and password of core. What the MachineConfig before asked\n" +
 			"for and this one does not is as the image has it, or in /var as it was; what somebody has changed since stays.\n" +
-			"The file is in YAML or JSON; - is the standard input.",
-		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml",
-		Args:    cli.Usage(cobra.ExactArgs(1)),
+			"The file is in YAML or JSON; - is the standard input.\n" +
+			"Where rules say of each change that it needs no reboot, what runs is changed, and services are reloaded or\n" +
+			"restarted: unless --reboot is now. Image, kernel arguments and packages always need one, and so does what no\n" +
+			"rule is for. The machine's own rules are in " + disruption.RulesPath + ".",
+		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml\n  pivot apply --reboot=never worker.yaml\n  pivot apply --finish",
+		Args:    cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if finish == (len(args) > 0) || finish && dryRun {
+				return fault.New(fault.Usage, "cannot tell what to apply").WithHint("give a MACHINECONFIG, or --finish without one and without --dry-run")
+			}
+			if finish {
+				return finishLive(cmd, &flags, unchanged77)
+			}
 			data, err := readConfig(args[0], cmd.InOrStdin())
 			if err != nil {
 				return err
@@ -38,7 +48,7 @@ func applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			apply := firstboot.Apply{Machine: machine, File: args[0], Data: data, Reboot: reboot, Unsupported: encapsulated.Unsupported(unsupported)}
+			apply := firstboot.Apply{Machine: machine, File: args[0], Data: data, When: firstboot.When(when), Unsupported: encapsulated.Unsupported(unsupported)}
 			if dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan tells nobody but its reader
 				plan, err := apply.Plan(cmd.Context())
@@ -53,12 +63,24 @@ func applyCommand() *cobra.Command {
 	flags.add(cmd)
 	flags.addReboot(cmd)
 	out.Add(cmd, api.Plan)
-	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
+	cli.OneOf{Value: &when, Allowed: []string{string(firstboot.RebootNever), string(firstboot.RebootLater), string(firstboot.RebootIfNeeded), string(firstboot.RebootNow)}}.AddP(cmd, "reboot", "r",
+		"when to reboot: never refuses what needs it, later leaves it to you, if-needed does it at once, now also where rules need none; alone it is now")
+	cmd.Flags().Lookup("reboot").NoOptDefVal = string(firstboot.RebootNow)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, as \"pivot plan\" does; write nothing")
+	cmd.Flags().BoolVar(&finish, "finish", false, "finish a change of the running system that was interrupted, and apply nothing")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")
 	cli.OneOf{Value: &unsupported, Allowed: []string{string(encapsulated.Stop), string(encapsulated.Warn), string(encapsulated.Replace)}}.
 		Add(cmd, "unsupported", "if only an installation could change something: stop, apply the rest, or exit with status 79 for a machine to be replaced")
 	return cmd
+}
+
+// finishLive finishes a change of the running system that was interrupted.
+func finishLive(cmd *cobra.Command, flags *hostFlags, unchanged77 bool) error {
+	machine, err := flags.machine(cmd)
+	if err != nil {
+		return err
+	}
+	return byHand(machine.Host, unchanged77, func() (bool, error) { return machine.Finish(cmd.Context()) })
 }
 
 // readConfig reads a MachineConfig from a file, or from the standard input for "-".

@@ -105,10 +105,34 @@ func printPlan(w io.Writer, p pivot.Plan) {
 			fmt.Fprintf(w, "  %s %s\n", c.Action, printable.Line(c.Name))
 		}
 	}
+	printNeeds(w, p)
 	for _, note := range p.Notes {
 		fmt.Fprintln(w, "note: "+printable.Text(note))
 	}
 	fmt.Fprintf(w, "reboots: %d\n", p.Reboots)
+}
+
+// printNeeds shows why a plan needs a reboot, or else what each change needs and what is
+// done about services.
+func printNeeds(w io.Writer, p pivot.Plan) {
+	if len(p.Needs) > 0 && p.Reboots > 0 {
+		fmt.Fprintln(w, "why a reboot")
+		for _, reason := range p.RebootReasons() {
+			fmt.Fprintln(w, "  "+printable.Line(reason))
+		}
+	}
+	if len(p.Needs) > 0 && p.Reboots == 0 {
+		fmt.Fprintln(w, "without a reboot")
+		for _, n := range p.Needs {
+			fmt.Fprintln(w, "  "+printable.Line(n.String()))
+		}
+	}
+	if len(p.Actions) > 0 {
+		fmt.Fprintln(w, "in this order")
+		for _, a := range p.Actions {
+			fmt.Fprintln(w, "  "+printable.Line(a.String()))
+		}
+	}
 }
 
 // exitTransactionFailed is the status of "status --exit-code" where the last transaction

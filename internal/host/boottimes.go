@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +17,7 @@ import (
 // as the firmware's time without UEFI, is 0.
 func (h *Host) BootTimes(ctx context.Context) pivot.Boot {
 	id, err := h.BootID()
-	if running, err2 := os.ReadFile("/proc/sys/kernel/random/boot_id"); err != nil || err2 != nil || strings.TrimSpace(string(running)) != id {
+	if err != nil || !h.Runs() {
 		return pivot.Boot{}
 	}
 	// systemd's stamps are of this clock too.

@@ -47,7 +47,7 @@ func (p *Projector) Project() (changed []string, err error) {
 	if before.Set == carried.ID && !slices.ContainsFunc(steps, func(s step) bool { return s.todo }) {
 		return nil, failed
 	}
-	labels, err := runningLabels(p.Root)
+	labels, err := hostfiles.RunningLabels(p.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (p *Projector) Project() (changed []string, err error) {
 
 // carryOut does steps, and returns the paths that they changed and what is recorded after
 // them, both in order. What could not be done is recorded as begun.
-func (p *Projector) carryOut(steps []step, labels labels) (changed []string, left []item, failed error) {
+func (p *Projector) carryOut(steps []step, labels hostfiles.Labels) (changed []string, left []item, failed error) {
 	for _, s := range inTurn(steps) {
 		done, err := p.do(s, labels)
 		switch {
@@ -119,7 +119,7 @@ func inTurn(steps []step) []step {
 }
 
 // do does a step, and reports whether anything changed by it.
-func (p *Projector) do(s step, labels labels) (changed bool, err error) {
+func (p *Projector) do(s step, labels hostfiles.Labels) (changed bool, err error) {
 	if !s.todo {
 		return false, nil
 	}
@@ -149,7 +149,7 @@ func (p *Projector) do(s step, labels labels) (changed bool, err error) {
 }
 
 // put makes an entry stand in its place.
-func (p *Projector) put(at *place, want hostfiles.Entry, from hostfiles.Contents, have hostfiles.File, there bool, labels labels) error {
+func (p *Projector) put(at *place, want hostfiles.Entry, from hostfiles.Contents, have hostfiles.File, there bool, labels hostfiles.Labels) error {
 	f := hostfiles.File{Entry: want}
 	var err error
 	if want.Kind == hostfiles.KindFile {
@@ -157,7 +157,7 @@ func (p *Projector) put(at *place, want hostfiles.Entry, from hostfiles.Contents
 			return err
 		}
 	}
-	label, err := labels.of(want)
+	label, err := labels.Of(want)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (p *Projector) put(at *place, want hostfiles.Entry, from hostfiles.Contents
 
 // takeBack makes a place what it was before the item. What somebody has changed since is
 // theirs, and stays.
-func (p *Projector) takeBack(i item, at *place, have hostfiles.File, there bool, labels labels) (changed bool, err error) {
+func (p *Projector) takeBack(i item, at *place, have hostfiles.File, there bool, labels hostfiles.Labels) (changed bool, err error) {
 	switch {
 	case i.asBefore(have.Entry, there):
 		return false, at.settle(have, there)

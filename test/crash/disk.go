@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"machine-pivot/internal/hostfiles"
 )
@@ -16,9 +17,10 @@ import (
 // when its directory was, and nothing before.
 type disk struct {
 	*power
-	Lying     bool // Sync of a file does nothing: to see that a sweep notices
-	Forgetful bool // the same for SyncAll
-	Careless  bool // everybody may read what is written: to see that a sweep notices
+	Lying     bool   // Sync of a file does nothing: to see that a sweep notices
+	Forgetful bool   // the same for SyncAll
+	Careless  bool   // everybody may read what is written: to see that a sweep notices
+	Without   string // the file of this name is never written: to see that a sweep notices
 
 	now, durable map[string]*inode // by path
 }
@@ -37,6 +39,11 @@ func name(path string) string {
 		return filepath.Join(dir, filepath.Base(path))
 	}
 	return path // its directory is not there
+}
+
+// left reports whether what is to be done to a file is left out.
+func (d *disk) left(path string) bool {
+	return d.Without != "" && strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "."), ".new") == d.Without
 }
 
 // permit is the mode that something gets.
@@ -64,6 +71,9 @@ func (d *disk) Mkdir(path string, mode fs.FileMode) error {
 // Write implements hostfiles.Disk.
 func (d *disk) Write(path string, content []byte, mode fs.FileMode) error {
 	path = name(path)
+	if d.left(path) {
+		return nil
+	}
 	write := func(content []byte) error {
 		n := &inode{mode: mode}
 		if old := d.now[path]; old != nil {
@@ -118,6 +128,9 @@ func (d *disk) Own(path string, e hostfiles.Entry) error {
 
 // Sync implements hostfiles.Disk.
 func (d *disk) Sync(path string) error {
+	if d.left(path) {
+		return nil
+	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
@@ -167,6 +180,9 @@ func (d *disk) copy() map[string]*inode { return maps.Clone(d.now) }
 // Rename implements hostfiles.Disk.
 func (d *disk) Rename(from, to string) error {
 	from, to = name(from), name(to)
+	if d.left(to) {
+		return nil
+	}
 	return d.effect("rename "+filepath.Base(to), nil, func() error {
 		if _, known := d.now[from]; !known { // the machine came with it
 			content, err := os.ReadFile(from)
@@ -189,6 +205,9 @@ func (d *disk) Rename(from, to string) error {
 // Remove implements hostfiles.Disk.
 func (d *disk) Remove(path string) error {
 	path = name(path)
+	if d.left(path) {
+		return nil
+	}
 	return d.effect("remove "+filepath.Base(path), nil, func() error {
 		delete(d.now, path)
 		return os.Remove(path)

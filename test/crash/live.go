@@ -25,6 +25,9 @@ const maxStarts = 10
 //   - the first boot is closed on the new system, and the journal says done;
 //   - who goes back to the old system stays there until told to go forward.
 func (m *Machine) Live() error {
+	if m.change != nil {
+		return m.liveChange()
+	}
 	bound := 2
 	for _, p := range m.points {
 		if p.Loss.reboots() {

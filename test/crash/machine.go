@@ -38,7 +38,8 @@ type Machine struct {
 	staged     *pivot.Request
 	locked     bool // what is staged is not finalized at shutdown
 	rebooting  bool
-	loss       Loss // how the boot ended, if by a crash
+	change     *change // what is changed while the system runs; nil: the life is a first boot
+	loss       Loss    // how the boot ended, if by a crash
 }
 
 // Variant changes how the machine, or the program on it, works.
@@ -94,6 +95,9 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 		hostfiles.NewFile(firstboot.EncapsulatedPath, 0o600, m.encapsulated()),
 		hostfiles.NewFile("/etc/local", 0o644, []byte("a change of this machine\n")),
 	}
+	if m.change != nil {
+		etc = append(etc[1:], m.change.before()...)
+	}
 	if m.served {
 		for path, content := range pinningFiles() {
 			etc = append(etc, hostfiles.NewFile(path, pinningMode, []byte(content)))
@@ -105,8 +109,14 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	if err := os.MkdirAll(filepath.Join(dir, stateroot, "var/lib"), 0o755); err != nil {
 		return nil, err
 	}
-	if err := m.switchTo(systemA()); err != nil || !m.initramfs {
-		return m, err
+	if err := m.switchTo(systemA()); err != nil {
+		return nil, err
+	}
+	if m.change != nil {
+		return m, m.knowEtc()
+	}
+	if !m.initramfs {
+		return m, nil
 	}
 	return m, m.putStamp()
 }
@@ -202,21 +212,32 @@ func (m *Machine) powerOn() error {
 
 // start runs the first boot's program once, in the initramfs or in the started
 // system. It returns its error; whether it was killed is in m.loss.
-func (m *Machine) start(early bool) (err error) {
+func (m *Machine) start(early bool) error {
+	return m.process(func(ctx context.Context) error {
+		b := firstboot.FirstBoot{Machine: m.parts(), File: firstboot.EncapsulatedPath}
+		b.Again = m.again && m.runs(commitA)
+		if early {
+			b.Place, b.Engine = firstboot.Initramfs{Early: place{initramfs.New(m.root)}, Disk: m.disk}, direct{m}
+		}
+		return b.Run(ctx)
+	})
+}
+
+// process runs a program once. It returns its error; whether it was killed is in m.loss.
+func (m *Machine) process(run func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	m.cancel, m.dead, m.loss = cancel, false, None
 	defer func() {
-		if c, ok := recover().(crashed); ok {
-			m.loss = c.loss
+		switch r := recover().(type) {
+		case nil:
+		case crashed:
+			m.loss = r.loss
+		default:
+			panic(r)
 		}
 	}()
-	b := firstboot.FirstBoot{Machine: m.parts(), File: firstboot.EncapsulatedPath}
-	b.Again = m.again && m.runs(commitA)
-	if early {
-		b.Place, b.Engine = firstboot.Initramfs{Early: place{initramfs.New(m.root)}, Disk: m.disk}, direct{m}
-	}
-	return b.Run(ctx)
+	return run(ctx)
 }
 
 // parts are what the program works with.
@@ -232,7 +253,11 @@ func (m *Machine) parts() firstboot.Machine {
 	if m.served {
 		progress.Emit = func(e pivot.Event) { _ = status.Of(e).Write(m.root) }
 	}
-	return firstboot.Machine{Host: h, Images: m, Engine: m, Progress: progress, Contributors: m.contributors()}
+	parts := firstboot.Machine{Host: h, Images: m, Engine: m, Progress: progress, Contributors: m.contributors()}
+	if m.change != nil {
+		parts.Systemd = manager{m}
+	}
+	return parts
 }
 
 func (m *Machine) reboot(ctx context.Context) error {

@@ -20,7 +20,8 @@ var long = os.Getenv("PIVOT_SWEEP") == "long"
 // everySingle is the step of the sample of single crashes in a short run.
 const everySingle = 17
 
-// TestSweep (P1, P3, P25, P28, D9, D26) crashes a whole first boot at each effect, before it, in
+// TestSweep (P1, P3, P25, P28, P56, D9, D26) crashes a whole first boot, and a whole change of
+// the running system, at each effect, before it, in
 // the middle of it and after it, in each way there is, once and twice.
 func TestSweep(t *testing.T) {
 	for _, machine := range []struct {
@@ -34,6 +35,8 @@ func TestSweep(t *testing.T) {
 		{"taken back and forward again", []crash.Variant{crash.TakenBack}, 2, 271},
 		{"with entries of each kind", []crash.Variant{crash.Configured}, 1, 53},
 		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1, 79},
+		{"a change of the running system", []crash.Variant{crash.Changed}, 0, 211},
+		{"a change of the running system, which a service refuses", []crash.Variant{crash.Refused}, 0, 307},
 	} {
 		t.Run(machine.name, func(t *testing.T) {
 			s := newSweep(t, machine.variants)
@@ -95,7 +98,7 @@ func (s *sweep) notices(want string) {
 	s.t.Logf("noticed within %d cases: %v", s.cases, s.noticed)
 }
 
-// TestSweepNotices (P7, P24) shows that the sweep is worth something: it finds
+// TestSweepNotices (P7, P24, P56) shows that the sweep is worth something: it finds
 // what is wrong with programs that lack one guarantee.
 func TestSweepNotices(t *testing.T) {
 	for _, broken := range []struct {
@@ -106,6 +109,9 @@ func TestSweepNotices(t *testing.T) {
 		{"left to the shutdown", []crash.Variant{crash.LeftToShutdown}, "stranded"},
 		{"files not synced", []crash.Variant{crash.Unsynced}, "cannot use journal"},
 		{"modes ignored", []crash.Variant{crash.Served, crash.Careless}, "everybody may read the secret"},
+		{"live change without journal", []crash.Variant{crash.Changed, crash.Unjournaled}, "a mixture"},
+		{"live change not synced", []crash.Variant{crash.Changed, crash.Unsynced}, "cannot use its journal"},
+		{"live change, modes ignored", []crash.Variant{crash.Changed, crash.Careless}, "everybody may read the secret"},
 		{"Ignition's files not synced", []crash.Variant{crash.FromInitramfs, crash.IgnitionUnsynced}, "what Ignition wrote is lost"},
 	} {
 		t.Run(broken.name, func(t *testing.T) {

@@ -34,6 +34,7 @@ func TestFirstBoot(t *testing.T) {
 		{"MachineConfigs that switch var", switchesVar},
 		{"telco", telco},
 		{"by kexec", byKexec},
+		{"a live change, and a power cut in one", changedLive},
 		{"bad MachineConfig", badMachineConfig},
 		{"registry comes up late", registryLate},
 		{"no network in the initramfs", noNetwork},

@@ -164,6 +164,7 @@ func TestInstall(t *testing.T) {
 		"/opt/p/bin/pivotctl":                                  "#!/bin/true pivotctl",
 		"/lib/units/pivot-firstboot.service":                   "ExecStart=/opt/p/bin/pivot firstboot",
 		"/lib/units/pivot-project.service":                     "ExecStart=/opt/p/bin/pivot project",
+		"/lib/units/pivot-live.service":                        "ExecStart=/opt/p/bin/pivot apply --finish",
 		"/lib/units/kubelet.service.d/10-pivot-firstboot.conf": "Requires=pivot-firstboot.service",
 		"/lib/presets/80-pivot.preset":                         "enable pivot-project.service",
 		"/lib/modules.d/90pivot/module-setup.sh":               "	inst_multiple /opt/p/bin/pivot mount",

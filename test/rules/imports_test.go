@@ -76,7 +76,7 @@ var importTable = map[string]rule{
 	"hostfiles": {ours: []string{"selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	"varentries": {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"projection": {ours: []string{"hostfiles", "selinux", "varentries"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"projection": {ours: []string{"hostfiles", "varentries"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	"osimage": {ours: []string{"osimage", "selinux", "ostree", "fault", "guard", "kargs", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
@@ -91,10 +91,14 @@ var importTable = map[string]rule{
 	"rpmrepo":                  {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"net"})},
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
+	// What a change means for what runs.
+	"disruption": {ours: []string{"machineconfig/document", "machineconfig/enable", "problem"}, never: slices.Concat(processes, commandLine, world)},
+
 	// The core decides; the engines, the host and the reporter serve it.
-	"pivot":     {ours: append([]string{"ostree", "machineconfig/enable", "varentries"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
+	"pivot":     {ours: append([]string{"disruption", "ostree", "machineconfig/enable", "varentries"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "retry"}, foreign: true, never: commandLine},
-	"host":      {ours: append([]string{"ostree", "pivot", "machineconfig/enable", "projection", "varentries"}, values...), foreign: true, never: commandLine},
+	"live":      {ours: []string{"disruption", "fault", "hostfiles", "pivot"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"host":      {ours: append([]string{"live", "ostree", "pivot", "machineconfig/enable", "projection", "varentries"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable"}, never: slices.Concat(processes, commandLine, world)},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},

@@ -1,0 +1,264 @@
+package firstboot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/disruption"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/live"
+	"machine-pivot/internal/varentries"
+	"machine-pivot/pivot"
+)
+
+// When is when a machine reboots for another MachineConfig.
+type When string
+
+// The choices. Where no change needs a reboot, and none is asked for, what runs is changed.
+const (
+	RebootNever    When = "never"     // what needs a reboot is refused
+	RebootLater    When = "later"     // what needs one is committed, and somebody else reboots
+	RebootIfNeeded When = "if-needed" // at once, if there is need
+	RebootNow      When = "now"       // all is committed, whatever the rules say, and the machine reboots
+)
+
+// judged is a plan with what its changes need, by the rules that the machine has now: a
+// MachineConfig that brings others is not judged by them.
+func (a *Apply) judged(plan pivot.Plan, entries []hostfiles.File) (pivot.Plan, error) {
+	for _, f := range entries {
+		if f.Path == disruption.RulesPath && f.Kind == hostfiles.KindFile {
+			if _, report := disruption.Read(f.Path, f.Content); report.Failed() {
+				return plan, report.Err("the rules that the MachineConfig brings")
+			}
+		}
+	}
+	if a.When == RebootNow {
+		if plan.Changed {
+			plan.Needs = []pivot.Need{pivot.NeedReboot("deployment", "--reboot=now asks for one")}
+		}
+		return plan, nil
+	}
+	rules, err := a.rules()
+	if err != nil {
+		return plan, err
+	}
+	return plan.Judged(rules, a.hindrances(plan)...), nil
+}
+
+// rules are those of the machine.
+func (a *Apply) rules() (disruption.Rules, error) {
+	data, err := os.ReadFile(a.Host.Path(disruption.RulesPath))
+	if errors.Is(err, fs.ErrNotExist) {
+		return disruption.Defaults(), nil
+	}
+	if err != nil {
+		return disruption.Rules{}, fmt.Errorf("cannot read the rules of what needs a reboot: %w", err)
+	}
+	rules, report := disruption.Read(disruption.RulesPath, data)
+	if err := report.Err(disruption.RulesPath); err != nil {
+		return rules, fault.New(fault.BadInput, "%w", err).
+			WithHint("correct what the report names and try again, or do without rules: --reboot=now; nothing was changed")
+	}
+	for _, p := range report {
+		a.Progress.Note(p.Text())
+	}
+	return rules, nil
+}
+
+// hindrances are why a plan cannot be carried out in the running system, whatever the
+// rules say.
+func (a *Apply) hindrances(plan pivot.Plan) []pivot.Need {
+	var all []pivot.Need
+	state := plan.From()
+	if state.Pending() && !state.Default.Staged {
+		all = append(all, pivot.NeedReboot("deployment", fmt.Sprintf("%s is committed and waits for its reboot; it would not have the change, so one is made in its place", state.Default.ID())))
+	}
+	if a.services() == nil {
+		all = append(all, pivot.NeedReboot("deployment", "it is not the system that runs"))
+	}
+	changes := map[string]bool{}
+	for _, e := range plan.Entries {
+		changes[e.Path] = true
+	}
+	for _, e := range state.Etc.Of(plan.To()) { // with the links of units
+		if !changes[e.Path] {
+			continue
+		}
+		if why := a.hindrance(state.Etc, e); why != "" {
+			all = append(all, pivot.NeedReboot(e.Path, why))
+		}
+	}
+	return all
+}
+
+// hindrance is why an entry cannot be changed in the running system; "" if it can.
+func (a *Apply) hindrance(etc pivot.Etc, want hostfiles.Entry) string {
+	have, there := etc.Entries[want.Path]
+	wanted := want.Kind
+	if want.Removes() {
+		shipped, ships := etc.Image[want.Path]
+		wanted = shipped.Kind
+		if !ships || want.Kind == hostfiles.KindAbsent {
+			wanted = have.Kind // it goes, and nothing comes
+		}
+	}
+	switch {
+	case varentries.Outside(want.Path):
+		return "it is projected by a deployment when that boots"
+	case want.OnDisk() != want.Path:
+		return "it is a line of a file that a commit changes"
+	case wanted == hostfiles.KindOther, there && have.Kind == hostfiles.KindOther:
+		return "it is no file, directory or link"
+	case there && (have.Kind == hostfiles.KindDirectory) != (wanted == hostfiles.KindDirectory):
+		return fmt.Sprintf("a %s comes where there is a %s", wanted, have.Kind)
+	case !there && want.Kind == hostfiles.KindDefault && wanted == hostfiles.KindDirectory:
+		return "the image's directory comes back, with what is in it"
+	}
+	return live.Unreachable(a.Host.Root, want.Path)
+}
+
+// warnOfNext says where the system that runs is what the MachineConfig asks for, but the
+// next boot is not.
+func (a *Apply) warnOfNext(plan pivot.Plan) {
+	state := plan.From()
+	if !state.Pending() {
+		return
+	}
+	if differences := pivot.Prove(state.AsIfRebooted(), plan.To()); len(differences) > 0 {
+		a.Progress.Note(fmt.Sprintf("warning: the next boot starts deployment %s, which is not what the MachineConfig asks for (%s); pivot rollback takes it back",
+			state.Default.ID(), strings.Join(differences, "; ")))
+	}
+}
+
+// refuse is an error for a plan that needs a reboot where none may be.
+func (a *Apply) refuse(plan pivot.Plan) error {
+	return fault.New(fault.Refused, "cannot apply the MachineConfig without a reboot: %s", strings.Join(plan.RebootReasons(), "; ")).
+		WithHint("allow one (--reboot=later, if-needed or now), or say in %s that a change needs none; nothing was changed", disruption.RulesPath)
+}
+
+// change carries out a plan that needs no reboot, in the running system.
+func (a *Apply) change(ctx context.Context, plan pivot.Plan, ask applyAsk) error {
+	files, err := ask.converger.Live(ask.Ask, plan)
+	if err != nil {
+		return err
+	}
+	c := live.Change{BootID: a.Progress.BootID, Actions: plan.Actions, Record: ask.record, Target: plan.To()}
+	c.Target.Entries = append(slices.Clone(c.Target.Entries), ask.record.Entry)
+	if c.Entries, err = a.entries(files); err != nil {
+		return err
+	}
+	a.Progress.Begin(pivot.StepCommit, fmt.Sprintf("changing the running system without a reboot: %d entries below /etc", len(plan.Entries)))
+	if err := a.runner().Apply(ctx, c); err != nil {
+		return err
+	}
+	a.Progress.Note("the running system is what the MachineConfig asks for; nothing needs a reboot")
+	return a.keep(ask.leftOut)
+}
+
+// entries are what stands at the paths of files, and what shall, with the directories
+// that are made for them.
+func (a *Apply) entries(files []hostfiles.File) ([]live.Entry, error) {
+	var all []live.Entry
+	known := map[string]bool{}
+	for _, f := range files {
+		known[f.Path] = true
+	}
+	for _, f := range files {
+		e := live.Entry{Path: f.Path, New: &f}
+		switch f.Kind {
+		case hostfiles.KindAbsent:
+			e.New = nil
+		case hostfiles.KindDefault:
+			shipped, ships, err := hostfiles.Read(a.Host.Path("/usr"), f.Path)
+			if err != nil {
+				return nil, err
+			}
+			e.New = nil
+			if ships {
+				e.New = &shipped
+			}
+		}
+		old, there, err := hostfiles.Read(a.Host.Root, f.Path)
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			e.Old = &old
+		}
+		all = append(all, e)
+		for dir := path.Dir(f.Path); e.New != nil && !known[dir]; dir = path.Dir(dir) {
+			known[dir] = true
+			if _, err := os.Lstat(a.Host.Path(dir)); err == nil {
+				break
+			}
+			made := hostfiles.NewDirectory(dir, 0o755)
+			all = append(all, live.Entry{Path: dir, New: &made})
+		}
+	}
+	return all, nil
+}
+
+// services are those of the running system; nil if the machine is not what runs.
+func (m *Machine) services() live.Services {
+	if m.Systemd == nil && m.Host.Runs() {
+		return m.Host.Services()
+	}
+	return m.Systemd
+}
+
+// runner carries out changes of the running system.
+func (m *Machine) runner() *live.Runner {
+	return &live.Runner{
+		Root: m.Host.Root, Disk: m.Host.Disk, Services: m.services(), BootID: m.Progress.BootID, Note: m.Progress.Note, Arrived: m.arrived,
+	}
+}
+
+// arrived makes a change of the running system what the machine was last asked for.
+func (m *Machine) arrived(c live.Change) error {
+	if r := m.Progress.Record; r.Phase == pivot.PhaseDone && r.Target.Same(c.Target) {
+		return nil
+	}
+	m.Progress.Start(1, m.Progress.BootID, c.Target)
+	return m.Progress.Enter(pivot.PhaseDone, m.Progress.BootID)
+}
+
+// finishLive finishes a change of the running system that was interrupted, and reports
+// whether there was one. In an initramfs it is left to the system.
+func (m *Machine) finishLive(ctx context.Context) (found bool, err error) {
+	if _, early := m.Place.(Initramfs); early {
+		return false, nil
+	}
+	if m.services() == nil {
+		if live.Interrupted(m.Host.Root) {
+			return false, fault.New(fault.Refused, "cannot change this machine: a change of its running system was interrupted").
+				WithHint("finish it on the machine itself: pivot apply --finish")
+		}
+		return false, nil
+	}
+	return m.runner().Finish(ctx)
+}
+
+// Finish finishes a change of the running system that was interrupted, if one was, and
+// reports whether.
+func (m *Machine) Finish(ctx context.Context) (found bool, err error) {
+	m.Progress.Boot = m.Host.BootTimes(ctx)
+	if err = m.open(); err == nil {
+		m.Progress.Begin(pivot.StepCommit, "looking for a change of the running system that was interrupted")
+		found, err = m.finishLive(ctx)
+	}
+	if err = m.stopped(ctx, err); err != nil {
+		m.Progress.Fail(err)
+		return found, err
+	}
+	if !found {
+		m.Progress.Note("nothing to finish: no change was interrupted")
+	}
+	return found, nil
+}

@@ -1,0 +1,507 @@
+package firstboot_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/disruption"
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/live"
+	"machine-pivot/pivot"
+	"machine-pivot/test/hostdir"
+)
+
+// services stands in for systemd: units run unless it is told otherwise.
+type services struct {
+	calls    []string
+	units    map[string]live.UnitState // those that are not simply active
+	fails    map[string]error          // calls that fail
+	starting bool
+	before   func(call string) // of each call
+}
+
+func (s *services) call(what string) error {
+	if s.before != nil {
+		s.before(what)
+	}
+	s.calls = append(s.calls, what)
+	return s.fails[what]
+}
+
+func (s *services) DaemonReload(context.Context) error           { return s.call("daemon-reload") }
+func (s *services) Reload(_ context.Context, unit string) error  { return s.call("reload " + unit) }
+func (s *services) Restart(_ context.Context, unit string) error { return s.call("restart " + unit) }
+func (s *services) UpdateTrust(context.Context) error            { return s.call("update-ca-trust") }
+func (s *services) Starting(context.Context) (bool, error)       { return s.starting, nil }
+func (s *services) State(_ context.Context, unit string) (live.UnitState, error) {
+	if state, known := s.units[unit]; known {
+		return state, nil
+	}
+	return live.UnitState{Load: "loaded", Active: "active", Sub: "running", Result: "success", Type: "notify", Condition: true}, nil
+}
+
+// changer applies MachineConfigs to a machine with services.
+type changer struct {
+	*hostdir.Host
+	*services
+	t     *testing.T
+	disk  hostfiles.Disk // nil: the machine's
+	when  firstboot.When
+	notes string
+}
+
+// newChanger is one for a machine that has rules, and a first MachineConfig.
+func newChanger(t *testing.T) *changer {
+	t.Helper()
+	c := &changer{Host: hostdir.New(t), services: &services{}, t: t}
+	c.Write(disruption.RulesPath, []byte(liveRules))
+	c.apply(liveV1, true)
+	c.calls = nil
+	return c
+}
+
+func (c *changer) machine() firstboot.Machine {
+	m := machine(c.t, c.Host)
+	m.Systemd = c.services
+	if c.disk != nil {
+		host := *m.Host
+		host.Disk = c.disk
+		m.Host = &host
+	}
+	m.Progress.Emit = func(e pivot.Event) {
+		if e.Kind == pivot.EventNoted {
+			c.notes += e.Message + "\n"
+		}
+	}
+	return m
+}
+
+func (c *changer) story(spec string) *firstboot.Apply {
+	c.notes = ""
+	return &firstboot.Apply{Machine: c.machine(), File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + spec), When: c.when}
+}
+
+// apply applies a MachineConfig that is fit for the machine.
+func (c *changer) apply(spec string, changes bool) {
+	c.t.Helper()
+	if changed, err := c.story(spec).Run(c.t.Context()); err != nil || changed != changes {
+		c.t.Fatalf("changed %v, want %v, %v", changed, changes, err)
+	}
+}
+
+const liveRules = `
+files:
+- path: /etc/app
+  actions: [{type: Reload, reload: {serviceName: app.service}}]
+- path: /etc/link
+  actions: [{type: None}]
+- path: /etc/linked
+  actions: [{type: None}]
+- path: /etc/default
+  actions: [{type: Restart, restart: {serviceName: other.service}}]
+units:
+- name: app.service
+  actions: [{type: Restart, restart: {serviceName: crio.service}}]
+`
+
+const liveV1 = `
+  config:
+    ignition: {version: 3.4.0}
+    storage:
+      directories: [{path: /etc/app, mode: 0755}]
+      files:
+      - {path: /etc/app/conf, contents: {source: "data:,one"}}
+      - {path: /etc/app/old/file, contents: {source: "data:,old"}}
+      - {path: /etc/default, contents: {source: "data:,mine"}}
+`
+
+const liveV2 = `
+  config:
+    ignition: {version: 3.4.0}
+    storage:
+      directories: [{path: /etc/app, mode: 0750}]
+      files:
+      - {path: /etc/app/conf, mode: 0600, contents: {source: "data:,two"}}
+      - {path: /etc/app/new/deep/file, contents: {source: "data:,new"}}
+      links: [{path: /etc/link, target: app/conf}]
+    systemd:
+      units:
+      - {name: app.service, enabled: true, contents: "[Service]\nExecStart=/bin/app\n[Install]\nWantedBy=multi-user.target\n", dropins: [{name: x.conf, contents: "[Unit]\n"}]}
+`
+
+// etc is all that the running system has below /etc that the MachineConfigs are about.
+func (c *changer) etc() string {
+	c.t.Helper()
+	return shell(c.t, c.Host, `cd etc && find app link default systemd pivot -printf '%p %y %m %l\n' 2>/dev/null | sort; cat app/conf default; true`)
+}
+
+// TestLive (P56): where no change needs a reboot what runs is changed: no deployment, no
+// reboot, each action once and in its order, then the record; and back.
+func TestLive(t *testing.T) {
+	c := newChanger(t)
+	c.when = firstboot.RebootNever
+	v1, deployments := c.etc(), shell(t, c.Host, "ls sysroot/ostree/deploy/os/deploy")
+	c.before = func(call string) {
+		if got := c.Read("/etc/app/conf"); string(got) != "two" || strings.Contains(string(c.Read(encapsulated.RecordPath)), "two") {
+			t.Errorf("at %q /etc/app/conf is %q; the record must come after it", call, got)
+		}
+	}
+	c.apply(liveV2, true)
+	want := []string{"daemon-reload", "reload app.service", "restart other.service", "restart crio.service"}
+	if !slices.Equal(c.calls, want) || c.Reboots != 0 || shell(t, c.Host, "ls sysroot/ostree/deploy/os/deploy") != deployments {
+		t.Errorf("calls %q, want %q; %d reboots", c.calls, want, c.Reboots)
+	}
+	got := c.etc()
+	for _, line := range []string{
+		"app d 750 ", "app/conf f 600 ", "app/new d 755 ", "app/new/deep d 755 ", "app/new/deep/file f 644 ", "link l 777 app/conf",
+		"systemd/system/app.service f 644 ", "systemd/system/app.service.d/x.conf f 644 ",
+		"systemd/system/multi-user.target.wants/app.service l 777 /etc/systemd/system/app.service", "pivot/machineconfig.json f 600 ", "twodefault of A.1",
+	} {
+		if !strings.Contains(got, line+"\n") {
+			t.Errorf("/etc lacks %q:\n%s", line, got)
+		}
+	}
+	if strings.Contains(got, "old/file") || strings.Contains(got, "live") {
+		t.Errorf("something is left:\n%s", got)
+	}
+	if drift := verify(t, c.Host); drift != "" {
+		t.Errorf("drift %s", drift)
+	}
+	if r, err := pivot.JournalIn(c.Root).Load(); err != nil || r.Phase != pivot.PhaseDone {
+		t.Errorf("journal %+v, %v", r, err)
+	}
+	c.before, c.calls = nil, nil
+	c.apply(liveV2, false)
+	c.apply(liveV1, true)
+	// Directories that were made on the way stay, as they do with a deployment.
+	for line := range strings.Lines(v1) {
+		if got := c.etc(); !strings.Contains(got, line) || strings.Contains(got, " l ") || len(c.calls) != 4 {
+			t.Fatalf("back: %q,\n%s\nwant\n%s", c.calls, got, v1)
+		}
+	}
+}
+
+// TestLivePlan (P56): a plan says what each change needs and why, and what is done about
+// services; one that needs a reboot is refused where none may be, before anything is
+// written, and is committed otherwise, as a whole.
+func TestLivePlan(t *testing.T) {
+	c := newChanger(t)
+	plan := func(spec string) pivot.Plan {
+		t.Helper()
+		p, err := c.story(spec).Plan(t.Context())
+		must(t, err)
+		return p
+	}
+	p := plan(liveV2)
+	if p.Reboots != 0 || fmt.Sprint(p.Actions) != "[daemon-reload reload app.service restart other.service restart crio.service]" || len(p.Needs) != len(p.Entries) ||
+		!slices.ContainsFunc(p.Needs, func(n pivot.Need) bool { return n.String() == "/etc/app/conf: reload app.service (rule for /etc/app)" }) {
+		t.Errorf("plan %+v", p)
+	}
+	shell(t, c.Host, "ln -s app etc/linked")
+	before := c.etc()
+	for _, r := range []struct{ spec, want string }{
+		{strings.Replace(liveV2, "{path: /etc/link,", "{path: /etc/linked/x,", 1), "/etc/linked/x: /etc/linked is no directory"},
+		{liveV2 + "  kernelArguments: [a=1]\n", "kernelArguments: only a reboot changes it"},
+		{"  osImageURL: " + c.Image + "\n" + liveV1, "image: only a reboot changes it"},
+		{strings.Replace(liveV2, "{path: /etc/link", "{path: /etc/unruled", 1), "/etc/unruled: no rule says that it needs none"},
+		{strings.Replace(liveV2, "{path: /etc/app/conf", "{path: /etc/app/old, contents: {source: \"data:,x\"}}\n      - {path: /etc/app/conf", 1), "/etc/app/old: a file comes where there is a directory"},
+	} {
+		p := plan(r.spec)
+		if p.Reboots != 1 || len(p.Actions) > 0 || !slices.Contains(p.RebootReasons(), r.want) {
+			t.Errorf("%s: reboots %d, actions %v, reasons %q", r.want, p.Reboots, p.Actions, p.RebootReasons())
+		}
+		c.when = firstboot.RebootNever
+		if _, err := c.story(r.spec).Run(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), r.want) || fault.HintOf(err) == "" {
+			t.Errorf("never: %v", err)
+		}
+		c.when = ""
+	}
+	if len(c.calls) > 0 || c.etc() != before {
+		t.Errorf("calls %q, /etc\n%s", c.calls, c.etc())
+	}
+	// Later: all of it is in the new deployment, and nothing of it in the one that runs.
+	c.apply(liveV2+"  kernelArguments: [a=1]\n", true)
+	if c.etc() != before || c.Reboots != 0 || len(c.calls) > 0 || !strings.Contains(c.notes, "a reboot is needed: kernelArguments") {
+		t.Errorf("calls %q, %d reboots, notes %s", c.calls, c.Reboots, c.notes)
+	}
+	// To be as it is asks for nothing, but the next boot would be another system.
+	c.apply(liveV1, false)
+	if !strings.Contains(c.notes, "warning: the next boot starts deployment ") || !strings.Contains(c.notes, "pivot rollback takes it back") {
+		t.Errorf("notes %s", c.notes)
+	}
+	// What waits for its reboot would not have a change of what runs: it is made anew.
+	p = plan(liveV2)
+	if len(p.RebootReasons()) != 1 || !strings.Contains(p.RebootReasons()[0], "is committed and waits for its reboot") {
+		t.Errorf("reasons %q", p.RebootReasons())
+	}
+	c.apply(liveV2, true)
+	c.Boot()
+	if got := string(c.Read("/etc/app/conf")); got != "two" || strings.Contains(c.Options(), "a=1") {
+		t.Errorf("/etc/app/conf is %q, options %s", got, c.Options())
+	}
+	// Now: by a reboot, whatever the rules say, and none of them is asked for.
+	c.Write(disruption.RulesPath, []byte("files: x"))
+	if _, err := c.story(liveV1).Run(t.Context()); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "/etc/pivot/disruption.yaml:1: error: $.files") {
+		t.Errorf("bad rules: %v", err)
+	}
+	changed, _, err := apply(t, c.Host, liveV1)
+	if err != nil || !changed || string(c.Read("/etc/app/conf")) != "one" {
+		t.Errorf("changed %v, %v", changed, err)
+	}
+}
+
+// TestLiveRules (P56): the rules that a machine has when it is asked count; those that a
+// MachineConfig brings count from the next one on, and are judged before they are written.
+func TestLiveRules(t *testing.T) {
+	c := newChanger(t)
+	c.when = firstboot.RebootNever
+	brings := func(rules string) string {
+		return "  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files:\n      - {path: /etc/pivot/disruption.yaml, contents: {source: \"data:;base64," + base64.StdEncoding.EncodeToString([]byte(rules)) + "\"}}\n"
+	}
+	_, err := c.story(brings("files: x")).Run(t.Context())
+	if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "the rules that the MachineConfig brings") {
+		t.Errorf("bad rules are brought: %v", err)
+	}
+	all := brings("files: [{path: /etc/motd, actions: [{type: None}]}]") + "      - {path: /etc/motd}\n"
+	if _, err := c.story(all).Run(t.Context()); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "/etc/motd: no rule") {
+		t.Errorf("a MachineConfig is judged by the rules that it brings: %v", err)
+	}
+	c.apply(strings.ReplaceAll(all, "      - {path: /etc/motd}\n", ""), true)
+	c.apply(all, true)
+	if c.Read("/etc/motd") == nil {
+		t.Error("no /etc/motd")
+	}
+}
+
+// TestLiveGoesBack (P56): a service that does not take the change takes it back: all files
+// are as before, and the services that were told are told again.
+func TestLiveGoesBack(t *testing.T) {
+	c := newChanger(t)
+	c.when = firstboot.RebootNever
+	before := c.etc()
+	for _, r := range []struct {
+		call, want string
+		calls      []string
+	}{
+		{"daemon-reload", "cannot daemon-reload: it is broken", []string{"daemon-reload", "daemon-reload"}},
+		{"restart other.service", "cannot restart other.service: it is broken", []string{
+			"daemon-reload", "reload app.service", "restart other.service", "daemon-reload", "reload app.service", "restart other.service"}},
+	} {
+		c.calls, c.fails = nil, map[string]error{r.call: errors.New("it is broken")}
+		_, err := c.story(liveV2).Run(t.Context())
+		if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), r.want+"; all of the change is taken back") || fault.HintOf(err) == "" {
+			t.Errorf("%s: %v", r.call, err)
+		}
+		if got := c.etc(); got != before || !slices.Equal(c.calls, r.calls) || !strings.Contains(c.notes, "with what stood before, too") {
+			t.Errorf("%s: calls %q, /etc\n%s\nwant\n%s", r.call, c.calls, got, before)
+		}
+	}
+	// Reloaded, but dead of it.
+	c.fails, c.calls = nil, nil
+	c.units = map[string]live.UnitState{}
+	c.services.before = func(call string) {
+		if call == "reload app.service" {
+			c.units["app.service"] = live.UnitState{Load: "loaded", Active: "failed", Sub: "failed", Result: "exit-code"}
+		}
+	}
+	if _, err := c.story(liveV2).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot reload app.service: it is failed (failed, result exit-code) afterwards") || c.etc() != before {
+		t.Errorf("a service that died: %v", err)
+	}
+}
+
+// TestLiveUnits (P56): what is done about units that do not run, or are not there.
+func TestLiveUnits(t *testing.T) {
+	absent, masked := live.UnitState{Load: "not-found", Active: "inactive"}, live.UnitState{Load: "masked", Active: "inactive"}
+	stopped := live.UnitState{Load: "loaded", Active: "inactive", Type: "notify"}
+	ran := live.UnitState{Load: "loaded", Active: "inactive", Type: "oneshot", Result: "success", Condition: true}
+	unmet := live.UnitState{Load: "loaded", Active: "inactive", Type: "oneshot", Result: "success"}
+	const bundle = "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt"
+	const trust = "coreos-update-ca-trust.service"
+	for _, r := range []struct {
+		name, path, want string
+		units            map[string]live.UnitState
+		fails            bool
+	}{
+		{"no CRI-O", "/etc/containers/policy.json", "[]", map[string]live.UnitState{"crio.service": absent}, false},
+		{"CRI-O is masked", "/etc/containers/policy.json", "[]", map[string]live.UnitState{"crio.service": masked}, false},
+		{"CRI-O does not run", "/etc/containers/policy.json", "[]", map[string]live.UnitState{"crio.service": stopped}, false},
+		{"kubelet does not run, and does not come up", "/etc/kubernetes/credential-providers", "[restart kubelet.service restart kubelet.service]", map[string]live.UnitState{"kubelet.service": stopped}, true},
+		{"certificates", bundle, "[restart " + trust + " restart crio.service]", map[string]live.UnitState{trust: ran}, false},
+		{"certificates, without the service", bundle, "[update-ca-trust restart crio.service]", map[string]live.UnitState{trust: absent}, false},
+		{"certificates, on the first boot only", bundle, "[restart " + trust + " update-ca-trust restart crio.service]", map[string]live.UnitState{trust: unmet}, false},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			c := &changer{Host: hostdir.New(t), services: &services{units: r.units}, t: t, when: firstboot.RebootNever}
+			spec := "  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: " + r.path + ", contents: {source: \"data:,x\"}}]}\n"
+			_, err := c.story(spec).Run(t.Context())
+			if (err != nil) != r.fails || fmt.Sprint(c.calls) != r.want {
+				t.Errorf("calls %q, want %s, %v", c.calls, r.want, err)
+			}
+			if there := c.Read(r.path) != nil; there == r.fails {
+				t.Errorf("%s is there: %v", r.path, there)
+			}
+		})
+	}
+}
+
+// dying is a disk on which the process dies before one of its effects.
+type dying struct {
+	hostfiles.OS
+	left *int
+}
+
+type died struct{}
+
+func (d dying) effect() {
+	if *d.left--; *d.left < 0 {
+		panic(died{})
+	}
+}
+
+func (d dying) Mkdir(path string, mode fs.FileMode) error {
+	d.effect()
+	return d.OS.Mkdir(path, mode)
+}
+
+func (d dying) Write(path string, content []byte, mode fs.FileMode) error {
+	if *d.left == 0 { // in the middle of it
+		_ = d.OS.Write(path, content[:len(content)/2], mode)
+	}
+	d.effect()
+	return d.OS.Write(path, content, mode)
+}
+
+func (d dying) Make(path string, f hostfiles.File, label string) error {
+	if *d.left == 0 && f.Kind == hostfiles.KindFile { // in the middle of it
+		f.Content = f.Content[:len(f.Content)/2]
+		_ = d.OS.Make(path, f, label)
+	}
+	d.effect()
+	return d.OS.Make(path, f, label)
+}
+
+func (d dying) Sync(path string) error       { d.effect(); return d.OS.Sync(path) }
+func (d dying) Rename(from, to string) error { d.effect(); return d.OS.Rename(from, to) }
+func (d dying) Remove(path string) error     { d.effect(); return d.OS.Remove(path) }
+func (d dying) Own(path string, e hostfiles.Entry) error {
+	d.effect()
+	return d.OS.Own(path, e)
+}
+
+// TestLiveForward (P56): killed at any effect, the change is finished by the next start in
+// the same boot, with all that services have to be told, or was never begun. In the next
+// boot only services that run already are told, by a restart: the others start with what
+// is there.
+func TestLiveForward(t *testing.T) {
+	c := newChanger(t)
+	c.apply(liveV2, true)
+	whole, actions := c.etc(), fmt.Sprint(c.calls)
+	c.apply(liveV1, true)
+	old := c.etc()
+	died, finished := 0, 0
+	for n := 0; ; n++ {
+		left := n
+		c.disk, c.calls, c.services.before = dying{left: &left}, nil, func(string) { dying{left: &left}.effect() }
+		c.starting, c.units = false, nil
+		if !c.dies(liveV2) {
+			break
+		}
+		died++
+		rebooted := n%3 == 2
+		if rebooted {
+			c.Boot()
+			c.starting = true
+			c.units = map[string]live.UnitState{"other.service": {Load: "loaded", Active: "inactive"}, "crio.service": {Load: "loaded", Active: "inactive"}}
+		}
+		c.disk, c.calls, c.services.before = nil, nil, nil
+		told := strings.Contains(string(c.Read(live.JournalPath)), `"done":true`) // all services, before it died
+		m := c.machine()
+		found, err := m.Finish(t.Context())
+		must(t, err)
+		want := old
+		if found || strings.Contains(string(c.Read(encapsulated.RecordPath)), "two") {
+			want = whole
+		}
+		if got := c.etc(); got != want {
+			t.Fatalf("killed before effect %d, found %v: /etc\n%s\nwant\n%s", n, found, got, want)
+		}
+		expected := actions
+		if rebooted {
+			expected = "[daemon-reload restart app.service]"
+		}
+		if found {
+			finished++
+		}
+		if !found || told {
+			expected = "[]"
+		}
+		if got := fmt.Sprint(c.calls); got != expected {
+			t.Errorf("killed before effect %d, rebooted %v: calls %s, want %s", n, rebooted, got, expected)
+		}
+		if drift := verify(t, c.Host); drift != "" && found {
+			t.Errorf("killed before effect %d: drift %s", n, drift)
+		}
+		c.starting, c.units = false, nil
+		if want == whole {
+			c.apply(liveV1, true)
+		}
+	}
+	if died < 40 || finished < 30 {
+		t.Errorf("it died %d times and was finished %d times", died, finished)
+	}
+	if c.etc() != whole {
+		t.Errorf("undisturbed: %s", c.etc())
+	}
+}
+
+// dies applies a MachineConfig and reports whether the process died of it.
+func (c *changer) dies(spec string) (dead bool) {
+	c.t.Helper()
+	defer func() {
+		if r := recover(); r != nil {
+			if _, expected := r.(died); !expected {
+				panic(r)
+			}
+			dead = true
+		}
+	}()
+	_, err := c.story(spec).Run(c.t.Context())
+	must(c.t, err)
+	return false
+}
+
+// TestLiveStopped (P56): who is told to stop while a service takes its time leaves the
+// change to the next start of any command that changes the machine.
+func TestLiveStopped(t *testing.T) {
+	c := newChanger(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	c.services.before = func(string) { cancel() }
+	c.fails = map[string]error{"daemon-reload": context.Canceled}
+	_, err := c.story(liveV2).Run(ctx)
+	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "stopped in the middle of a change of the running system") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(c.Path(live.JournalPath)); err != nil {
+		t.Error(err)
+	}
+	m := c.machine()
+	s, err := m.Status(t.Context())
+	if err != nil || !strings.Contains(fmt.Sprint(s.Notes), "pivot apply --finish") {
+		t.Errorf("status %+v, %v", s, err)
+	}
+	c.services.before, c.fails = nil, nil
+	c.apply(liveV2, false) // finishes, and then there is nothing to do
+	if string(c.Read("/etc/app/conf")) != "two" || !strings.Contains(c.notes, "finishing a change of the running system") {
+		t.Errorf("notes %s", c.notes)
+	}
+}

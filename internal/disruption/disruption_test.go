@@ -1,0 +1,161 @@
+package disruption_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/disruption"
+)
+
+const own = `
+files:
+- path: /etc/app
+  actions: [{type: Reload, reload: {serviceName: app.service}}]
+- path: /etc/app/static
+  actions: [{type: None}]
+- path: /etc/containers
+  actions: [{type: None}]
+- path: /etc/containers/policy.json
+  actions: [{type: Reboot}]
+- path: /etc/drained
+  actions: [{type: Drain}, {type: DaemonReload}, {type: Restart, restart: {serviceName: app.service}}]
+- path: /etc/systemd/system
+  actions: [{type: None}]
+units:
+- name: app.service
+  actions: [{type: Restart, restart: {serviceName: app.service}}]
+`
+
+// TestFor (P56): the rule with the longest path counts, of two the machine's own; without
+// one a change needs a reboot.
+func TestFor(t *testing.T) {
+	rules, report := disruption.Read("rules.yaml", []byte(own))
+	if report.Failed() {
+		t.Fatal(report)
+	}
+	for _, c := range []struct{ path, want, byDefault string }{
+		{"/etc/app", "[reload app.service]", "none"},
+		{"/etc/app/a/b", "[reload app.service]", "none"},
+		{"/etc/application", "none", "none"},
+		{"/etc/app/static/x", "[nothing]", "none"},
+		{"/etc/containers/policy.json", "[reboot]", "[reload crio.service]"},
+		{"/etc/containers/registries.conf", "[reload crio.service]", "[reload crio.service]"}, // longer than /etc/containers
+		{"/etc/containers/registries.conf.d/x.conf", "[nothing]", "none"},
+		{"/etc/containers/registries.d/a.yaml", "[reload crio.service]", "[reload crio.service]"},
+		{"/etc/crio/policies/ns.json", "[reload crio.service]", "[reload crio.service]"},
+		{"/etc/machine-config-daemon/no-reboot/containers-gpg.pub", "[reload crio.service]", "[reload crio.service]"},
+		{"/etc/nmstate/openshift/a.yml", "[]", "[]"},
+		{"/etc/nmstate", "none", "none"},
+		{"/etc/pivot/disruption.yaml", "[]", "[]"},
+		{"/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt", "[restart coreos-update-ca-trust.service restart crio.service]", "[restart coreos-update-ca-trust.service restart crio.service]"},
+		{"/etc/kubernetes/credential-providers/aws.yaml", "[restart kubelet.service]", "[restart kubelet.service]"},
+		{"/etc/systemd/system/kubelet.service.d/40-kubelet-crio-image-credential-provider.conf", "[daemon-reload restart kubelet.service]", "[daemon-reload restart kubelet.service]"},
+		{"/etc/systemd/system/app.service", "[restart app.service]", "none"},
+		{"/etc/systemd/system/app.service.d/x.conf", "[restart app.service]", "none"},
+		{"/etc/systemd/system/multi-user.target.wants/app.service", "[restart app.service]", "none"},
+		{"/etc/systemd/system/other.target.requires/app.service", "[restart app.service]", "none"},
+		{"/etc/systemd/system/b.service", "[nothing]", "none"},
+		{"/etc/drained/x", "[daemon-reload restart app.service]", "none"},
+		{"/etc/motd", "none", "none"},
+	} {
+		for _, of := range []struct {
+			rules disruption.Rules
+			want  string
+		}{{rules, c.want}, {disruption.Defaults(), c.byDefault}} {
+			got := "none"
+			if rule, ok := of.rules.For(c.path); ok {
+				got = fmt.Sprint(rule.Actions)
+			}
+			if got != of.want {
+				t.Errorf("%s: %s, want %s", c.path, got, of.want)
+			}
+		}
+	}
+	if !strings.Contains(report.String(), "warning: $.files[4].actions[0].type: Drain means nothing here") {
+		t.Errorf("report %s", report)
+	}
+}
+
+// TestOrder (P56): each action once, in the one order.
+func TestOrder(t *testing.T) {
+	reload := func(s string) disruption.Action {
+		return disruption.Action{Type: disruption.Reload, Service: s + ".service"}
+	}
+	restart := func(s string) disruption.Action {
+		return disruption.Action{Type: disruption.Restart, Service: s + ".service"}
+	}
+	none, daemon, reboot := disruption.Action{Type: disruption.None}, disruption.Action{Type: disruption.DaemonReload}, disruption.Action{Type: disruption.Reboot}
+	for _, c := range []struct {
+		actions []disruption.Action
+		want    string
+	}{
+		{nil, "[]"},
+		{[]disruption.Action{none, none}, "[]"},
+		{[]disruption.Action{restart("b"), reload("z"), daemon, restart("b"), reload("a"), daemon}, "[daemon-reload reload a.service reload z.service restart b.service]"},
+		{[]disruption.Action{restart("kubelet"), restart("crio"), restart("zeta"), restart("coreos-update-ca-trust")},
+			"[restart coreos-update-ca-trust.service restart zeta.service restart crio.service restart kubelet.service]"},
+		{[]disruption.Action{reload("crio"), restart("coreos-update-ca-trust"), reload("kubelet"), restart("a")},
+			"[restart coreos-update-ca-trust.service reload crio.service restart a.service reload kubelet.service]"},
+		{[]disruption.Action{reload("crio"), restart("crio")}, "[restart crio.service]"},
+		{[]disruption.Action{reload("crio"), reboot, none}, "[reboot]"},
+	} {
+		if got := fmt.Sprint(disruption.Order(c.actions)); got != c.want {
+			t.Errorf("%v: %s, want %s", c.actions, got, c.want)
+		}
+	}
+}
+
+// TestRead (P56): the operator's own object is taken too, and all that is wrong is one report.
+func TestRead(t *testing.T) {
+	object := "apiVersion: operator.openshift.io/v1\nkind: MachineConfiguration\nmetadata: {name: cluster}\nspec:\n  managementState: Managed\n  nodeDisruptionPolicy:" +
+		strings.ReplaceAll(own, "\n", "\n    ")
+	for name, text := range map[string]string{"empty": "", "a comment": "# nothing\n", "the object": object, "JSON": `{"files":[{"path":"/etc/app","actions":[{"type":"None"}]}]}`} {
+		rules, report := disruption.Read("rules.yaml", []byte(text))
+		if _, ok := rules.For("/etc/app/x"); report.Failed() || ok != strings.Contains(text, "/etc/app") {
+			t.Errorf("%s: %s", name, report)
+		}
+	}
+	_, report := disruption.Read("rules.yaml", []byte(`
+files:
+- path: etc/a
+  actions: [{type: None}]
+- path: /etc/a/
+  actions: [{type: None}]
+- path: /etc/b
+  actions: []
+- path: /etc/b
+  actions: [{type: Special}, {type: None}]
+- path: /etc/c
+  actions: [{type: Reload}, {type: Restart, restart: {serviceName: crio}}]
+  action: x
+- path: /etc/d
+  actions: [{type: Reboot}, {type: DaemonReload}]
+units:
+- name: crio
+  actions: [{type: None}]
+sshkey:
+  actions: [{type: Nothing}]
+more: 1
+`))
+	for _, want := range []string{
+		"rules.yaml:3: error: $.files[0].path: \"etc/a\" is not a path as it would be written",
+		"rules.yaml:5: error: $.files[1].path: \"/etc/a/\" is not",
+		"rules.yaml:8: error: $.files[2].actions: it has no actions",
+		"rules.yaml:9: error: $.files[3].path: there is a rule for /etc/b already, at $.files[2]",
+		"rules.yaml:10: error: $.files[3].actions[0].type: \"Special\" is no action",
+		"$.files[3].actions: None stands alone",
+		"$.files[4].actions[0].reload.serviceName: \"\" is not the name of a unit",
+		"$.files[4].actions[1].restart.serviceName: \"crio\" is not the name of a unit",
+		"$.files[4].action: unknown member",
+		"$.files[5].actions: Reboot stands alone",
+		"$.units[0].name: \"crio\" is not the name of a unit",
+		"$.sshkey.actions[0].type: \"Nothing\" is no action",
+		"warning: $.sshkey: it has no effect",
+		"$.more: unknown member",
+	} {
+		if !strings.Contains(report.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, report)
+		}
+	}
+}

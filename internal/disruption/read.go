@@ -1,0 +1,132 @@
+package disruption
+
+import (
+	"path"
+	"slices"
+
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/enable"
+	"machine-pivot/internal/problem"
+)
+
+// maxActions is how many actions a rule has at most, as in the operator's type.
+const maxActions = 10
+
+// Read reads the rules of a machine and puts them before the defaults. The file has, in
+// YAML or JSON, what is at spec.nodeDisruptionPolicy of the operator's object
+// MachineConfiguration, or that whole object. The report has all that is wrong with it;
+// if it failed the rules are of no use. An empty file has no rules.
+func Read(file string, data []byte) (Rules, problem.Report) {
+	r := reader{seen: map[string]string{}}
+	documents := 0
+	report := document.Read(file, data, func(root document.Node) {
+		if documents++; documents > 1 {
+			root.Fail("it holds more than one document")
+			return
+		}
+		r.policy(root)
+	})
+	return Rules{append(r.rules, builtIn()...)}, report
+}
+
+// reader collects rules.
+type reader struct {
+	rules []Rule
+	seen  map[string]string // where there is a rule for a path or a unit already
+}
+
+func (r *reader) policy(root document.Node) {
+	if !root.Get("kind").IsNull() {
+		root.Known("a MachineConfiguration", "apiVersion", "kind", "metadata", "spec", "status")
+		root.Get("apiVersion").MustBe("operator.openshift.io/v1")
+		root.Get("kind").MustBe("MachineConfiguration")
+		root = root.Get("spec").Get("nodeDisruptionPolicy") // the rest of spec is the operator's
+	}
+	root.Known("a node disruption policy", "files", "units", "sshkey")
+	for _, n := range root.Get("files").Items() {
+		n.Known("a rule for files", "path", "actions")
+		at := n.Get("path")
+		name := at.Text()
+		if !path.IsAbs(name) || path.Clean(name) != name || name == "/" {
+			at.Fail("%s is not a path as it would be written: it is absolute, and clean", problem.Quoted(name))
+			continue
+		}
+		r.add(n, at, name, Rule{Path: name, Actions: actions(n.Get("actions"))})
+	}
+	for _, n := range root.Get("units").Items() {
+		n.Known("a rule for a unit", "name", "actions")
+		at := n.Get("name")
+		name := at.Text()
+		if !enable.IsName(name) {
+			at.Fail("%s is not the name of a unit", problem.Quoted(name))
+			continue
+		}
+		r.add(n, at, name, Rule{Unit: name, Actions: actions(n.Get("actions"))})
+	}
+	if keys := root.Get("sshkey"); !keys.IsNull() {
+		keys.Known("the rule for SSH keys", "actions")
+		actions(keys.Get("actions"))
+		keys.Warn("it has no effect: SSH keys are not changed without a reboot")
+	}
+}
+
+// add adds a rule, unless there is one for the same already.
+func (r *reader) add(n, at document.Node, name string, rule Rule) {
+	if other, twice := r.seen[name]; twice {
+		at.Fail("there is a rule for %s already, at %s", name, other)
+		return
+	}
+	r.seen[name] = n.Path
+	r.rules = append(r.rules, rule)
+}
+
+// actions are those of a rule; Drain is one that a host without a cluster has no use for.
+func actions(n document.Node) []Action {
+	items := n.Items()
+	if len(items) == 0 {
+		n.Fail("it has no actions; one that needs nothing has type None")
+	}
+	if len(items) > maxActions {
+		n.Fail("it has %d actions, more than %d", len(items), maxActions)
+	}
+	var all []Action
+	var types []string
+	for _, item := range items {
+		item.Known("an action", "type", "reload", "restart")
+		at := item.Get("type")
+		types = append(types, at.Text())
+		a := Action{Type: Type(at.Text())}
+		switch a.Type {
+		case Reload:
+			a.Service = service(item, "reload")
+		case Restart:
+			a.Service = service(item, "restart")
+		case None, DaemonReload, Reboot:
+		case "Drain":
+			at.Warn("Drain means nothing here: pivot drains no node")
+			continue
+		default:
+			at.Fail("%s is no action; there are None, Reload, Restart, DaemonReload, Drain and Reboot", problem.Quoted(at.Text()))
+			continue
+		}
+		all = append(all, a)
+	}
+	for _, alone := range []Type{None, Reboot} {
+		if len(types) > 1 && slices.Contains(types, string(alone)) {
+			n.Fail("%s stands alone, without another action", alone)
+		}
+	}
+	return all
+}
+
+// service is the unit that an action is about.
+func service(action document.Node, member string) string {
+	of := action.Get(member)
+	of.Known("it", "serviceName")
+	at := of.Get("serviceName")
+	name := at.Text()
+	if !enable.IsName(name) {
+		at.Fail("%s is not the name of a unit", problem.Quoted(name))
+	}
+	return name
+}

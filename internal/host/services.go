@@ -1,0 +1,87 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"machine-pivot/internal/live"
+)
+
+// Runs reports whether the machine is the one that this program runs on, and not another
+// one's files.
+func (h *Host) Runs() bool {
+	const bootID = "/proc/sys/kernel/random/boot_id"
+	running, err := os.ReadFile(bootID)
+	id, err2 := h.BootID()
+	return err == nil && err2 == nil && strings.TrimSpace(string(running)) == id
+}
+
+// Services are the machine's, by systemctl. They are those of the running system: see Runs.
+func (h *Host) Services() live.Services { return systemctl{h.Run} }
+
+// systemctl does what live.Services says with the program of that name, which waits for
+// systemd's jobs and says why one failed.
+type systemctl struct {
+	run func(ctx context.Context, argv ...string) ([]byte, error)
+}
+
+// jobTimeout bounds what one unit takes. systemd has bounds of its own, which a unit can lift.
+const jobTimeout = 10 * time.Minute
+
+func (s systemctl) call(ctx context.Context, argv ...string) ([]byte, error) {
+	bounded, cancel := context.WithTimeoutCause(ctx, jobTimeout, fmt.Errorf("it takes longer than %s", jobTimeout))
+	defer cancel()
+	return s.run(bounded, argv...)
+}
+
+func (s systemctl) do(ctx context.Context, argv ...string) error {
+	_, err := s.call(ctx, append([]string{"systemctl", "--no-ask-password"}, argv...)...)
+	return err
+}
+
+// DaemonReload implements live.Services.
+func (s systemctl) DaemonReload(ctx context.Context) error { return s.do(ctx, "daemon-reload") }
+
+// Reload implements live.Services.
+func (s systemctl) Reload(ctx context.Context, unit string) error {
+	return s.do(ctx, "reload", "--", unit)
+}
+
+// Restart implements live.Services.
+func (s systemctl) Restart(ctx context.Context, unit string) error {
+	return s.do(ctx, "restart", "--", unit)
+}
+
+// State implements live.Services.
+func (s systemctl) State(ctx context.Context, unit string) (live.UnitState, error) {
+	p, err := s.show(ctx, "LoadState,ActiveState,SubState,Result,Type,ConditionResult", "--", unit)
+	return live.UnitState{
+		Load: p["LoadState"], Active: p["ActiveState"], Sub: p["SubState"], Result: p["Result"], Type: p["Type"], Condition: p["ConditionResult"] == "yes",
+	}, err
+}
+
+// Starting implements live.Services.
+func (s systemctl) Starting(ctx context.Context) (bool, error) {
+	p, err := s.show(ctx, "SystemState")
+	return p["SystemState"] == "initializing" || p["SystemState"] == "starting", err
+}
+
+// UpdateTrust implements live.Services.
+func (s systemctl) UpdateTrust(ctx context.Context) error {
+	_, err := s.call(ctx, "update-ca-trust")
+	return err
+}
+
+// show are properties of a unit, or of systemd itself.
+func (s systemctl) show(ctx context.Context, names string, unit ...string) (map[string]string, error) {
+	out, err := s.call(ctx, append([]string{"systemctl", "show", "--property=" + names}, unit...)...)
+	properties := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		properties[name] = value
+	}
+	return properties, err
+}

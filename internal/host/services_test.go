@@ -1,0 +1,58 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/live"
+)
+
+// TestServices (P56): what is asked of systemctl, and what its answers come to.
+func TestServices(t *testing.T) {
+	var calls []string
+	h := host.New(t.TempDir())
+	h.Run = func(_ context.Context, argv ...string) ([]byte, error) {
+		call := strings.Join(argv, " ")
+		calls = append(calls, call)
+		switch {
+		case strings.Contains(call, "SystemState"):
+			return []byte("SystemState=starting\n"), nil
+		case strings.Contains(call, "show"): // in systemd's order, not the one asked for
+			return []byte("Type=oneshot\nResult=success\nLoadState=loaded\nActiveState=inactive\nSubState=dead\nConditionResult=yes\n"), nil
+		case strings.Contains(call, "broken"):
+			return nil, errors.New("it is broken")
+		}
+		return nil, nil
+	}
+	s, ctx := h.Services(), t.Context()
+	for _, err := range []error{s.DaemonReload(ctx), s.Reload(ctx, "a.service"), s.Restart(ctx, "b.service"), s.UpdateTrust(ctx)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Restart(ctx, "broken.service"); err == nil {
+		t.Error("a restart that fails is none")
+	}
+	state, err := s.State(ctx, "a.service")
+	if want := (live.UnitState{Load: "loaded", Active: "inactive", Sub: "dead", Result: "success", Type: "oneshot", Condition: true}); err != nil || state != want {
+		t.Errorf("state %+v, want %+v, %v", state, want, err)
+	}
+	if starting, err := s.Starting(ctx); err != nil || !starting {
+		t.Errorf("starting %v, %v", starting, err)
+	}
+	want := []string{
+		"systemctl --no-ask-password daemon-reload", "systemctl --no-ask-password reload -- a.service", "systemctl --no-ask-password restart -- b.service", "update-ca-trust",
+		"systemctl --no-ask-password restart -- broken.service",
+		"systemctl show --property=LoadState,ActiveState,SubState,Result,Type,ConditionResult -- a.service", "systemctl show --property=SystemState",
+	}
+	if fmt.Sprint(calls) != fmt.Sprint(want) {
+		t.Errorf("calls %q, want %q", calls, want)
+	}
+	if h.Runs() {
+		t.Error("a directory is taken for the machine that runs")
+	}
+}

@@ -1,0 +1,195 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+)
+
+// step is one entry on its way.
+type step struct {
+	path string
+	want *hostfiles.File // nil: nothing
+	temp string          // where a file or link is staged
+}
+
+// stage writes the wanted files and links where nobody reads them, durably. put then makes
+// all entries what is wanted: nothing in it takes room but directories. Both can be done
+// again after a crash.
+func (r *Runner) stage(entries []Entry, wanted func(Entry) *hostfiles.File) (put func() error, err error) {
+	labels, err := hostfiles.RunningLabels(r.Root)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.makeStaging(); err != nil {
+		return nil, cannotChange(err)
+	}
+	var steps []step
+	for i, e := range entries {
+		s := step{path: e.Path, want: wanted(e), temp: filepath.Join(r.path(stagingPath), strconv.Itoa(i))}
+		there, err := r.has(s)
+		if err == nil && !there && s.want != nil && s.want.Kind != hostfiles.KindDirectory {
+			err = r.write(s, labels)
+		}
+		if err != nil {
+			return nil, cannotChange(err)
+		}
+		if there {
+			s.temp = ""
+		}
+		steps = append(steps, s)
+	}
+	if err := r.Disk.Sync(r.path(stagingPath)); err != nil {
+		return nil, cannotChange(err)
+	}
+	return func() error {
+		if err := r.put(steps, labels); err != nil {
+			return cannotChange(err)
+		}
+		return nil
+	}, nil
+}
+
+func cannotChange(err error) error {
+	kind := fault.KindOf(err)
+	if kind == fault.Internal {
+		kind = fault.CannotWrite
+	}
+	return fault.New(kind, "cannot change the running /etc: %w", err)
+}
+
+// makeStaging makes the directory of what is staged, empty.
+func (r *Runner) makeStaging() error {
+	if err := r.clean(); err != nil {
+		return err
+	}
+	return r.Disk.Mkdir(r.path(stagingPath), 0o700)
+}
+
+// has reports whether what is wanted stands there.
+func (r *Runner) has(s step) (bool, error) {
+	have, there, err := hostfiles.Read(r.Root, s.path)
+	if s.want == nil {
+		return !there, err
+	}
+	return there && have.Entry == s.want.Entry, err
+}
+
+// write stages a file or link, with the label that the policy has for its place: what is
+// renamed keeps its own.
+func (r *Runner) write(s step, labels hostfiles.Labels) error {
+	label, err := labels.Of(s.want.Entry)
+	if err == nil {
+		err = r.Disk.Make(s.temp, *s.want, label)
+	}
+	if err == nil && s.want.Kind == hostfiles.KindFile {
+		err = r.Disk.Sync(s.temp)
+	}
+	return err
+}
+
+// put makes all entries what is wanted: directories from the top down, files, removals
+// from the bottom up, links; what makes them durable comes last.
+func (r *Runner) put(steps []step, labels hostfiles.Labels) error {
+	slices.SortFunc(steps, func(a, b step) int { return strings.Compare(a.path, b.path) })
+	of := func(kind hostfiles.Kind) []step {
+		return slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return s.temp == "" || s.want == nil || s.want.Kind != kind })
+	}
+	for _, s := range of(hostfiles.KindDirectory) {
+		if err := r.putDirectory(s, labels); err != nil {
+			return err
+		}
+	}
+	for _, s := range of(hostfiles.KindFile) {
+		if err := r.Disk.Rename(s.temp, r.path(s.path)); err != nil {
+			return err
+		}
+	}
+	for _, s := range slices.Backward(steps) {
+		if s.temp == "" || s.want != nil {
+			continue
+		}
+		// What somebody put into a directory meanwhile is theirs.
+		if err := r.Disk.Remove(r.path(s.path)); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
+	}
+	for _, s := range of(hostfiles.KindLink) {
+		if err := r.Disk.Rename(s.temp, r.path(s.path)); err != nil {
+			return err
+		}
+	}
+	return r.sync(steps)
+}
+
+func (r *Runner) putDirectory(s step, labels hostfiles.Labels) error {
+	path := r.path(s.path)
+	if _, err := os.Lstat(path); err == nil {
+		return r.Disk.Own(path, s.want.Entry)
+	}
+	label, err := labels.Of(s.want.Entry)
+	if err == nil {
+		err = r.Disk.Make(path, *s.want, label)
+	}
+	return err
+}
+
+// sync makes names durable, also those that an earlier run changed: those in the
+// directories of all entries, and what directories are.
+func (r *Runner) sync(steps []step) error {
+	dirs := map[string]bool{}
+	for _, s := range steps {
+		dirs[filepath.Dir(s.path)] = true
+		if s.want != nil && s.want.Kind == hostfiles.KindDirectory {
+			dirs[s.path] = true
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
+		if _, err := os.Lstat(r.path(dir)); errors.Is(err, fs.ErrNotExist) {
+			continue // removed, which the directory above it knows
+		}
+		if err := r.Disk.Sync(r.path(dir)); err != nil {
+			return fmt.Errorf("cannot sync directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// Unreachable is why nothing can be renamed to a path below /etc from where it is staged;
+// "" if it can. Links are not followed, so that nothing outside of /etc is changed.
+func Unreachable(root, name string) string {
+	var etc, at unix.Stat_t
+	if err := unix.Stat(filepath.Join(root, "/etc"), &etc); err != nil {
+		return err.Error()
+	}
+	above := "/etc"
+	for part := range strings.SplitSeq(strings.TrimPrefix(filepath.Dir(name), "/etc"), "/") {
+		if part == "" {
+			continue
+		}
+		above = filepath.Join(above, part)
+		err := unix.Lstat(filepath.Join(root, above), &at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it is made, on the file system of the one above
+			return ""
+		case err != nil:
+			return err.Error()
+		case at.Mode&unix.S_IFMT != unix.S_IFDIR:
+			return above + " is no directory"
+		case at.Dev != etc.Dev:
+			return above + " is on another file system than /etc"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,141 @@
+package live
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"machine-pivot/internal/disruption"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/pivot"
+)
+
+// The journal of a change and what is staged for it are in the /etc that changes: on its
+// file system, so that what is staged is renamed into its place; and of its deployment, so
+// that another one that is booted meanwhile is not changed. Where libostree takes this /etc
+// over into a next deployment, with half of a change, the change is finished there.
+const (
+	dir         = "/etc/pivot"
+	JournalPath = dir + "/live.json"
+	stagingPath = dir + "/live"
+)
+
+const formatVersion = 1
+
+// journal is the form of a Change in its file, which only root can read: it holds contents.
+type journal struct {
+	Format  int                 `json:"format"`
+	BootID  string              `json:"bootID"`
+	Entries []journalEntry      `json:"entries"`
+	Actions []disruption.Action `json:"actions"`
+	Record  content             `json:"record"`
+	Target  pivot.Target        `json:"target"`
+	Failure string              `json:"failure,omitempty"`
+	Done    bool                `json:"done,omitempty"`
+}
+
+type journalEntry struct {
+	Path string   `json:"path"`
+	Old  *content `json:"old,omitempty"`
+	New  *content `json:"new,omitempty"`
+}
+
+// content is a hostfiles.File with a form for the journal.
+type content struct {
+	hostfiles.Entry
+	Content []byte `json:"content,omitempty"`
+}
+
+func (r *Runner) path(path string) string { return filepath.Join(r.Root, path) }
+
+// Interrupted reports whether a machine has a change that is neither done nor taken back.
+func Interrupted(root string) bool {
+	_, err := os.Lstat(filepath.Join(root, JournalPath))
+	return err == nil
+}
+
+// save makes the journal durable.
+func (r *Runner) save(c Change) error {
+	j := journal{Format: formatVersion, BootID: c.BootID, Actions: c.Actions, Record: content(c.Record), Target: c.Target, Failure: c.Failure, Done: c.Done}
+	for _, e := range c.Entries {
+		j.Entries = append(j.Entries, journalEntry{e.Path, (*content)(e.Old), (*content)(e.New)})
+	}
+	data, err := json.Marshal(j)
+	if err == nil {
+		err = hostfiles.MakeDir(r.Disk, r.path(dir), 0o755)
+	}
+	if err == nil {
+		err = hostfiles.Replace(r.Disk, r.path(JournalPath), append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		return fault.New(fault.CannotWrite, "cannot change the running system: no journal: %w", err)
+	}
+	return nil
+}
+
+// load reads the journal, if there is one.
+func (r *Runner) load() (c Change, found bool, err error) {
+	data, err := os.ReadFile(r.path(JournalPath))
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, false, nil
+	}
+	if err != nil {
+		return c, false, fmt.Errorf("cannot finish the change of the running system: %w", err)
+	}
+	var j journal
+	if err = json.Unmarshal(data, &j); err == nil && j.Format != formatVersion {
+		err = fmt.Errorf("its format is %d, this program knows %d", j.Format, formatVersion)
+	}
+	if err != nil {
+		return c, false, fault.New(fault.Refused, "cannot finish the change of the running system: cannot use its journal %s: %w", JournalPath, err).
+			WithHint("move the file away, then apply the MachineConfig again")
+	}
+	c = Change{BootID: j.BootID, Actions: j.Actions, Record: hostfiles.File(j.Record), Target: j.Target, Failure: j.Failure, Done: j.Done}
+	for _, e := range j.Entries {
+		c.Entries = append(c.Entries, Entry{e.Path, (*hostfiles.File)(e.Old), (*hostfiles.File)(e.New)})
+	}
+	return c, true, nil
+}
+
+// end ends the journal; the change is then done or taken back.
+func (r *Runner) end() error {
+	err := r.clean()
+	if err == nil {
+		err = r.Disk.Remove(r.path(JournalPath))
+	}
+	if err == nil {
+		err = r.Disk.Sync(r.path(dir))
+	}
+	if err != nil {
+		return fault.New(fault.CannotWrite, "cannot end the journal of the change of the running system: %w", err).WithHint(hint)
+	}
+	return nil
+}
+
+// clean removes what is staged, and what a crash left.
+func (r *Runner) clean() error {
+	staged, err := os.ReadDir(r.path(stagingPath))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	there := err == nil
+	for _, file := range staged {
+		if err := r.Disk.Remove(filepath.Join(r.path(stagingPath), file.Name())); err != nil {
+			return err
+		}
+	}
+	if there {
+		if err := r.Disk.Remove(r.path(stagingPath)); err != nil {
+			return err
+		}
+	}
+	left := r.path(dir + "/." + filepath.Base(JournalPath) + ".new") // hostfiles.Replace's
+	if _, err := os.Lstat(left); err != nil {
+		return nil
+	}
+	return r.Disk.Remove(left)
+}

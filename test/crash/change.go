@@ -1,0 +1,300 @@
+package crash
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/disruption"
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/live"
+)
+
+// change is a change of the system that runs, and the service that reads what is changed.
+type change struct {
+	refused bool   // the service does not take the new configuration
+	runs    bool   // the service
+	loaded  string // its configuration
+	units   string // systemd's
+}
+
+// Changed is a machine that runs, on which somebody applies a MachineConfig that needs no
+// reboot: with entries of each kind, and a service that reloads. At each boot a unit
+// finishes what was interrupted before the service starts.
+func Changed(m *Machine) { m.change = &change{} }
+
+// Refused is Changed with a service that does not take the change while it runs.
+func Refused(m *Machine) { m.change = &change{refused: true} }
+
+// Unjournaled is a program that changes what runs without a journal. Broken.
+func Unjournaled(m *Machine) { m.disk.Without = filepath.Base(live.JournalPath) }
+
+const changeRules = `
+files:
+- path: /etc/app
+  actions: [{type: Reload, reload: {serviceName: app.service}}]
+- path: /etc/shipped
+  actions: [{type: None}]
+units:
+- name: app.service
+  actions: [{type: Reload, reload: {serviceName: app.service}}]
+`
+
+// before are the entries of the running system.
+func (*change) before() []hostfiles.File {
+	return append(oldEntries(),
+		hostfiles.NewFile(disruption.RulesPath, 0o644, []byte(changeRules)),
+		hostfiles.NewFile(encapsulated.RecordPath, 0o600, configOf(oldEntries())))
+}
+
+const unitFile = "/etc/systemd/system/app.service"
+
+func oldEntries() []hostfiles.File {
+	return []hostfiles.File{
+		hostfiles.NewDirectory("/etc/app", 0o755),
+		hostfiles.NewFile("/etc/app/conf", 0o644, []byte("old")),
+		hostfiles.NewFile("/etc/app/removed", 0o644, []byte("old")),
+		hostfiles.NewFile(shipped, 0o644, []byte("changed")),
+	}
+}
+
+func newEntries() []hostfiles.File {
+	return []hostfiles.File{
+		hostfiles.NewDirectory("/etc/app", 0o750),
+		hostfiles.NewFile("/etc/app/conf", 0o600, []byte(pinningFiles()[dropIn])),
+		hostfiles.NewFile("/etc/app/made/file", 0o644, []byte("new")),
+		hostfiles.NewLink("/etc/app/link", "conf"),
+		hostfiles.NewFile(unitFile, 0o644, []byte("[Service]\nExecStart=/bin/app\n")),
+	}
+}
+
+// configOf is a MachineConfig that asks for entries.
+func configOf(entries []hostfiles.File) []byte {
+	var files, directories, links string
+	for _, f := range entries {
+		switch f.Kind {
+		case hostfiles.KindDirectory:
+			directories += fmt.Sprintf(`,{"path":%q,"mode":%d}`, f.Path, f.Mode)
+		case hostfiles.KindLink:
+			links += fmt.Sprintf(`,{"path":%q,"target":%q}`, f.Path, f.Target)
+		default:
+			files += fmt.Sprintf(`,{"path":%q,"mode":%d,"contents":{"source":"data:;base64,%s"}}`, f.Path, f.Mode, base64.StdEncoding.EncodeToString(f.Content))
+		}
+	}
+	list := func(items string) string { return "[" + strings.TrimPrefix(items, ",") + "]" }
+	return fmt.Appendf(nil, `{"spec":{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":%s,"directories":%s,"links":%s}}}}`,
+		list(files), list(directories), list(links))
+}
+
+// knowEtc has the disk know what the machine came with.
+func (m *Machine) knowEtc() error {
+	root := m.deployment(commitA)
+	return filepath.WalkDir(root+"/etc", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		n := &inode{mode: info.Mode()}
+		if err == nil && !d.IsDir() {
+			n.content, err = os.ReadFile(path)
+			n.durable = n.content
+		}
+		m.disk.now[path], m.disk.durable[path] = n, n
+		return err
+	})
+}
+
+// liveChange powers the machine on, again and again, until the MachineConfig is applied or
+// refused. An error says which promise was broken on the way:
+//
+//   - a service starts with the old configuration or the new one, whole, unless the unit
+//     that sees to it was itself killed;
+//   - whoever applies the MachineConfig, also after a crash, ends with all of the new, the
+//     record of it, and a service that has read it; or, where the service refuses, with all
+//     of the old;
+//   - what only root may read is nowhere readable by others, and no copy of it is left.
+func (m *Machine) liveChange() error {
+	for m.Boots <= len(m.points)+m.crashes+1 {
+		if err := m.powerOn(); err != nil {
+			return err
+		}
+		m.change.runs = false
+		ended, err := m.changedBoot()
+		if err != nil {
+			return fmt.Errorf("boot %d: %w", m.Boots, err)
+		}
+		if ended {
+			return nil
+		}
+		if err := m.down(); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("not applied after %d boots", m.Boots)
+}
+
+// changedBoot is one boot: the unit, the service, and somebody who applies.
+func (m *Machine) changedBoot() (ended bool, err error) {
+	if err := m.noteState(0); err != nil {
+		return false, err
+	}
+	err = m.process(func(ctx context.Context) error {
+		parts := m.parts()
+		_, err := parts.Finish(ctx)
+		return err
+	})
+	killed := m.loss == Kill || fault.KindOf(err).Transient()
+	switch {
+	case m.loss.reboots():
+		return false, m.secretly()
+	case err != nil && !killed:
+		return false, err
+	}
+	if _, err := m.wholeChange(); err != nil && !killed {
+		return false, fmt.Errorf("a service would start with a mixture: %w", err)
+	}
+	m.change.runs, m.change.loaded, m.change.units = true, m.configuration(), m.unitText()
+	for n := range maxStarts {
+		if err := m.noteState(n + 1); err != nil {
+			return false, err
+		}
+		err := m.process(func(ctx context.Context) error {
+			a := firstboot.Apply{Machine: m.parts(), File: "mc.json", Data: configOf(newEntries()), When: firstboot.RebootNever}
+			_, err := a.Run(ctx)
+			return err
+		})
+		if serr := m.secretly(); serr != nil {
+			return false, serr
+		}
+		switch {
+		case m.loss.reboots():
+			return false, nil
+		case m.loss == Kill, fault.KindOf(err).Transient():
+			continue
+		case err != nil && (!m.change.refused || !strings.Contains(err.Error(), "all of the change is taken back")):
+			return false, err
+		}
+		return true, m.changeArrived(err != nil)
+	}
+	return false, fmt.Errorf("still at it after %d starts", maxStarts)
+}
+
+// secretly is secretive where there may be no secret yet.
+func (m *Machine) secretly() error {
+	if err := m.secretive(); err != nil && !strings.Contains(err.Error(), "nowhere") {
+		return err
+	}
+	return nil
+}
+
+// wholeChange is an error unless the running system has all that one MachineConfig asks
+// for; isNew says which.
+func (m *Machine) wholeChange() (isNew bool, err error) {
+	content, err := os.ReadFile(m.root + "/etc/app/conf")
+	if err != nil {
+		return false, err
+	}
+	isNew = string(content) != "old"
+	want, never := oldEntries(), newEntries()
+	if isNew {
+		want, never = append(newEntries(), hostfiles.NewFile(shipped, 0o644, []byte(imageHas(commitA)))), oldEntries()
+	}
+	known := map[string]bool{}
+	for _, f := range want {
+		known[f.Path] = true
+		got, _, err := hostfiles.Read(m.root, f.Path)
+		got.UID, got.GID = 0, 0 // of whoever runs this
+		if err != nil || got.Entry != f.Entry {
+			return isNew, fmt.Errorf("a mixture: with %.3q in /etc/app/conf %s is a %s (%v)", content, f.Path, got.Entry, err)
+		}
+	}
+	for _, f := range never {
+		if _, err := os.Lstat(m.root + f.Path); err == nil && !known[f.Path] {
+			return isNew, fmt.Errorf("a mixture: with %.3q in /etc/app/conf there is %s", content, f.Path)
+		}
+	}
+	record, err := os.ReadFile(m.root + encapsulated.RecordPath)
+	if err == nil && strings.Contains(string(record), "/etc/app/made") != isNew {
+		err = fmt.Errorf("a mixture: with %.3q in /etc/app/conf the record is %s", content, record)
+	}
+	return isNew, err
+}
+
+// changeArrived checks a machine on which the program says that it is done, or that the
+// change is taken back.
+func (m *Machine) changeArrived(refused bool) error {
+	isNew, err := m.wholeChange()
+	switch {
+	case err != nil:
+		return err
+	case isNew == refused:
+		return fmt.Errorf("refused: %v, and the machine has the new configuration: %v", refused, isNew)
+	case m.change.loaded != m.configuration():
+		return fmt.Errorf("the service runs with %.3q, and %.3q is there", m.change.loaded, m.configuration())
+	case m.change.units != m.unitText():
+		return errors.New("systemd does not know the unit that is there")
+	}
+	left, err := os.ReadDir(m.root + filepath.Dir(live.JournalPath))
+	if err != nil || len(left) != 2 { // the rules and the record
+		return fmt.Errorf("something is left: %v (%v)", left, err)
+	}
+	return nil
+}
+
+// configuration is what the service reads.
+func (m *Machine) configuration() string {
+	content, err := os.ReadFile(m.root + "/etc/app/conf")
+	return fmt.Sprint(string(content), err)
+}
+
+func (m *Machine) unitText() string {
+	text, err := os.ReadFile(m.root + unitFile)
+	return fmt.Sprint(string(text), err != nil)
+}
+
+// manager is the machine's systemd.
+type manager struct{ *Machine }
+
+var _ live.Services = manager{}
+
+// DaemonReload implements live.Services.
+func (m manager) DaemonReload(context.Context) error {
+	return m.effect("daemon-reload", nil, func() error { m.change.units = m.unitText(); return nil })
+}
+
+// Reload implements live.Services.
+func (m manager) Reload(_ context.Context, unit string) error {
+	return m.effect("reload "+unit, nil, func() error {
+		if m.change.refused && m.configuration() != fmt.Sprint("old", error(nil)) {
+			return errors.New("it refuses")
+		}
+		m.change.loaded = m.configuration()
+		return nil
+	})
+}
+
+// Restart implements live.Services.
+func (manager) Restart(context.Context, string) error { return errors.New("nobody asks for it") }
+
+// UpdateTrust implements live.Services.
+func (manager) UpdateTrust(context.Context) error { return errors.New("nobody asks for it") }
+
+// Starting implements live.Services.
+func (m manager) Starting(context.Context) (bool, error) { return !m.change.runs, nil }
+
+// State implements live.Services.
+func (m manager) State(context.Context, string) (live.UnitState, error) {
+	s := live.UnitState{Load: "loaded", Active: "inactive"}
+	if m.change.runs {
+		s.Active = "active"
+	}
+	return s, nil
+}
