@@ -13,9 +13,10 @@ import (
 // the target. libostree carries them over by itself; as part of the target
 // they are also read back in the new deployment, proven on the next boot, and verified
 // from then on. What was there at the first commit is what must arrive: a system that
-// came up without it has nothing to adopt.
-func (c *Converger) adopt(target Target) (Target, error) {
-	if record := c.Progress.Record; record.WasCommitted() {
+// came up without it has nothing to adopt. By hand no contents are kept for that, so what
+// is there now counts.
+func (c *Converger) adopt(ask Ask, target Target) (Target, error) {
+	if record := c.Progress.Record; record.WasCommitted() && !ask.ByHand {
 		if known := withEntries(target, record.Target.Entries); known.Same(record.Target) {
 			return known, nil
 		}

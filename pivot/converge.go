@@ -122,7 +122,7 @@ func (c *Converger) Converge(ctx context.Context, ask Ask) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	target, err := c.adopt(c.recall(ask, asked))
+	target, err := c.adopt(ask, c.recall(ask, asked))
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -152,7 +152,7 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	target, err = c.adopt(c.recall(ask, target))
+	target, err = c.adopt(ask, c.recall(ask, target))
 	if err != nil {
 		return Plan{}, err
 	}
