@@ -51,11 +51,22 @@ func (h *Host) NextKernel() (Kernel, error) {
 	if len(all) == 0 {
 		return Kernel{}, errors.New("there is no boot entry")
 	}
-	return h.kernelOf(all[0].Entry)
+	return h.entryKernel(all[0].Entry)
 }
 
-// kernelOf is the kernel of a boot entry.
-func (h *Host) kernelOf(e ostree.BootEntry) (Kernel, error) {
+// KernelOf is NextKernel for a deployment that need not be the default.
+func (h *Host) KernelOf(d ostree.Deployment) (Kernel, error) {
+	if err := h.mayKexec(); err != nil {
+		return Kernel{}, err
+	}
+	return h.entryKernel(d.Entry)
+}
+
+// CheckKexec is the error that KernelOf has for each deployment.
+func (h *Host) CheckKexec() error { return h.mayKexec() }
+
+// entryKernel is the kernel of a boot entry.
+func (h *Host) entryKernel(e ostree.BootEntry) (Kernel, error) {
 	switch {
 	case e.Linux == "":
 		return Kernel{}, fmt.Errorf("boot entry %s names no kernel", e.File)
