@@ -134,7 +134,7 @@ install-host: $(BIN)/pivot
 	install -D -m 0644 -t $(DESTDIR)$(DRACUTDIR)/90pivot dracut/90pivot/*
 	chmod 0755 $(DESTDIR)$(DRACUTDIR)/90pivot/module-setup.sh
 	install -D -m 0644 -t $(DESTDIR)$(POLICYDIR) internal/selinux/pivot.cil
-	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(DESTDIR)$(UNITDIR)/pivot-firstboot.service \
+	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(DESTDIR)$(UNITDIR)/pivot-firstboot.service $(DESTDIR)$(UNITDIR)/pivot-trial.service \
 	  $(DESTDIR)$(DRACUTDIR)/90pivot/* $(DESTDIR)$(POLICYDIR)/pivot.cil
 
 $(BIN)/pivot $(BIN)/pivotctl:

@@ -16,6 +16,7 @@ import (
 
 func applyCommand() *cobra.Command {
 	var flags hostFlags
+	var trial tryFlags
 	var out cli.Output
 	var reboot, dryRun, unchanged77 bool
 	cmd := &cobra.Command{
@@ -25,7 +26,7 @@ func applyCommand() *cobra.Command {
 			"files, directories and links below /etc and systemd units. What the MachineConfig before asked for and this one\n" +
 			"does not is as the image has it; what somebody has changed since stays. The file is in YAML or JSON; - is the\n" +
 			"standard input.",
-		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml",
+		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml\n  pivot apply --try=15m --check 'curl -fsS http://localhost/healthz' worker.yaml",
 		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			data, err := readConfig(args[0], cmd.InOrStdin())
@@ -34,6 +35,9 @@ func applyCommand() *cobra.Command {
 			}
 			machine, err := flags.machine(cmd)
 			if err != nil {
+				return err
+			}
+			if err := trial.use(&machine); err != nil {
 				return err
 			}
 			apply := firstboot.Apply{Machine: machine, File: args[0], Data: data, Reboot: reboot}
@@ -50,6 +54,7 @@ func applyCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
+	trial.add(cmd)
 	out.Add(cmd, api.Plan)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, as \"pivot plan\" does; write nothing")

@@ -163,6 +163,7 @@ func TestInstall(t *testing.T) {
 		"/opt/p/bin/pivot":                                     "#!/bin/true pivot",
 		"/opt/p/bin/pivotctl":                                  "#!/bin/true pivotctl",
 		"/lib/units/pivot-firstboot.service":                   "ExecStart=/opt/p/bin/pivot firstboot",
+		"/lib/units/pivot-trial.service":                       "ExecStart=/opt/p/bin/pivot trial",
 		"/lib/units/kubelet.service.d/10-pivot-firstboot.conf": "Requires=pivot-firstboot.service",
 		"/lib/presets/80-pivot.preset":                         "enable pivot-firstboot.service",
 		"/lib/modules.d/90pivot/module-setup.sh":               "	inst_multiple /opt/p/bin/pivot mount",
@@ -221,8 +222,7 @@ func TestEnable(t *testing.T) {
 	}
 	dest := t.TempDir()
 	run(t, root, "make", "-s", "install", "BIN="+built(t), "DESTDIR="+dest)
-	const unit = "pivot-firstboot.service"
-	systemctl := func(verb, state string) {
+	systemctl := func(unit, verb, state string) {
 		t.Helper()
 		run(t, ".", "systemctl", "-q", "--root="+dest, verb, unit)
 		out, _ := command(t, ".", nil, "systemctl", "--root="+dest, "is-enabled", unit).Output()
@@ -234,9 +234,11 @@ func TestEnable(t *testing.T) {
 			t.Errorf("after %q there are the links %q %q: %v", verb, links, more, err)
 		}
 	}
-	systemctl("preset", "enabled")
-	systemctl("disable", "disabled")
-	systemctl("enable", "enabled")
+	for _, unit := range []string{"pivot-firstboot.service", "pivot-trial.service"} {
+		systemctl(unit, "preset", "enabled")
+		systemctl(unit, "disable", "disabled")
+		systemctl(unit, "enable", "enabled")
+	}
 }
 
 // TestFilesOfPackages: each file that is installed is in one package.
