@@ -34,6 +34,7 @@ type Machine struct {
 	configured bool   // entries of each kind are wanted
 	back       bool   // once it has arrived, somebody goes back to the old system, and later forward
 	again      bool   // on the old system somebody asks to go forward
+	trial      *trial // the system is asked for on trial; nil: in a first boot
 	entries    int    // boot entries written so far: the last is the default
 	staged     *pivot.Request
 	locked     bool // what is staged is not finalized at shutdown
@@ -93,6 +94,9 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	etc := []hostfiles.File{
 		hostfiles.NewFile(firstboot.EncapsulatedPath, 0o600, m.encapsulated()),
 		hostfiles.NewFile("/etc/local", 0o644, []byte("a change of this machine\n")),
+	}
+	if m.trial != nil {
+		etc = append(etc[1:], m.trial.etc()...)
 	}
 	if m.served {
 		for path, content := range pinningFiles() {
@@ -187,6 +191,9 @@ func (m *Machine) powerOn() error {
 	if err != nil {
 		return err
 	}
+	if next, err = m.chosen(next); err != nil {
+		return err
+	}
 	m.root = next.Path
 	if err := m.ignite(); err != nil {
 		return err
@@ -202,7 +209,17 @@ func (m *Machine) powerOn() error {
 
 // start runs the first boot's program once, in the initramfs or in the started
 // system. It returns its error; whether it was killed is in m.loss.
-func (m *Machine) start(early bool) (err error) {
+func (m *Machine) start(early bool) error {
+	b := firstboot.FirstBoot{Machine: m.parts(), File: firstboot.EncapsulatedPath}
+	b.Again = m.again && m.runs(commitA)
+	if early {
+		b.Place, b.Engine = firstboot.Initramfs{Early: place{initramfs.New(m.root)}, Disk: m.disk}, direct{m}
+	}
+	return m.process(b.Run)
+}
+
+// process runs a program, until it ends or is killed.
+func (m *Machine) process(program func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	m.cancel, m.dead, m.loss = cancel, false, None
@@ -211,20 +228,18 @@ func (m *Machine) start(early bool) (err error) {
 			m.loss = c.loss
 		}
 	}()
-	b := firstboot.FirstBoot{Machine: m.parts(), File: firstboot.EncapsulatedPath}
-	b.Again = m.again && m.runs(commitA)
-	if early {
-		b.Place, b.Engine = firstboot.Initramfs{Early: place{initramfs.New(m.root)}, Disk: m.disk}, direct{m}
-	}
-	return b.Run(ctx)
+	return program(ctx)
 }
 
 // parts are what the program works with.
 func (m *Machine) parts() firstboot.Machine {
 	h := host.New(m.root)
 	h.Disk, h.Reboot = m.disk, m.reboot
-	h.Run = func(context.Context, ...string) ([]byte, error) {
-		return nil, errors.New("this machine has no programs")
+	h.Run = func(_ context.Context, argv ...string) ([]byte, error) {
+		if m.trial == nil {
+			return nil, errors.New("this machine has no programs")
+		}
+		return m.trial.run(m, argv)
 	}
 	journal := pivot.JournalIn(m.root)
 	journal.Disk = m.disk

@@ -38,6 +38,9 @@ func (m *Machine) noteState(n int) error {
 	}
 	tell("start %d of boot %d, %d reboots, %d boot entries, root %s", n, m.Boots, m.Reboots, m.entries, m.root)
 	tell("staged %s, locked %v, rebooting %v, again %v", staged, m.locked, m.rebooting, m.again)
+	if m.trial != nil {
+		tell("trial %+v", *m.trial)
+	}
 	err = filepath.WalkDir(m.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -33,6 +33,9 @@ func TestSweep(t *testing.T) {
 		{"taken back and forward again", []crash.Variant{crash.TakenBack}, 2, 271},
 		{"with entries of each kind", []crash.Variant{crash.Configured}, 1, 53},
 		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1, 79},
+		{"a trial that is confirmed", []crash.Variant{crash.Tried(crash.Confirmed)}, 1, 89},
+		{"a trial that fails, with a boot loader that only knows a default", []crash.Variant{crash.Tried(crash.TimedOut), crash.WithoutOneShot}, 2, 127},
+		{"a trial whose kernel panics", []crash.Variant{crash.Tried(crash.Panics)}, 1, 79},
 	} {
 		t.Run(machine.name, func(t *testing.T) {
 			s, start := newSweep(t, machine.variants), time.Now()
@@ -62,6 +65,7 @@ func TestSweepNotices(t *testing.T) {
 		{"files not synced", []crash.Variant{crash.Unsynced}, "cannot use journal"},
 		{"modes ignored", []crash.Variant{crash.Served, crash.Careless}, "everybody may read the secret"},
 		{"Ignition's files not synced", []crash.Variant{crash.FromInitramfs, crash.IgnitionUnsynced}, "what Ignition wrote is lost"},
+		{"a trial whose system is the default too early", []crash.Variant{crash.Tried(crash.Panics), crash.DefaultTooEarly}, "the trial never ends"},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
 			s := newSweep(t, broken.variants)
