@@ -70,6 +70,8 @@ func (h *Host) entryKernel(e ostree.BootEntry) (Kernel, error) {
 	switch {
 	case e.Linux == "":
 		return Kernel{}, fmt.Errorf("boot entry %s names no kernel", e.File)
+	case h.hasAboot(e):
+		return Kernel{}, fmt.Errorf("boot entry %s has aboot, which only a boot loader can use", e.File)
 	case len(e.Board) > 0:
 		return Kernel{}, fmt.Errorf("boot entry %s has %s, which only a boot loader can use", e.File, strings.Join(e.Board, " and "))
 	case len(e.Initrds) > 1:
@@ -84,6 +86,20 @@ func (h *Host) entryKernel(e ostree.BootEntry) (Kernel, error) {
 		k.Initrd = h.Sysroot().BootPath(name)
 	}
 	return k, nil
+}
+
+// hasAboot reports whether an entry is for Android's boot image: whether the file is there
+// that it names, below the root of the deployments or of /boot.
+func (h *Host) hasAboot(e ostree.BootEntry) bool {
+	if e.Aboot == "" {
+		return false
+	}
+	for _, path := range []string{filepath.Join(h.Sysroot().Physical(), e.Aboot), h.Sysroot().BootPath(e.Aboot)} {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // expanded is a boot entry's line as GRUB would pass it on.
