@@ -10,30 +10,10 @@ import (
 	"machine-pivot/pivot"
 )
 
-// trialRows are the rows of the table of trials in docs/states.md: what runs, phase, same
-// boot, confirmed, state, why.
-func trialRows(t *testing.T) (rows [][]string) {
-	t.Helper()
-	data, err := os.ReadFile("../docs/states.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(data)) {
-		cells := strings.Split(strings.Trim(line, "|\n"), "|")
-		if len(cells) != 7 || strings.HasPrefix(cells[0], "-") || strings.TrimSpace(cells[0]) == "what runs" {
-			continue
-		}
-		for i := range cells {
-			cells[i] = strings.TrimSpace(cells[i])
-		}
-		rows = append(rows, cells)
-	}
-	return rows
-}
-
 // TestJudgeTrial (P59) holds trials in each situation against the table in docs/states.md.
 func TestJudgeTrial(t *testing.T) {
-	rows, used := trialRows(t), map[int]bool{}
+	// What runs, phase, same boot, confirmed, entered, state, why.
+	rows, used := statesTable(t, 7), map[int]bool{}
 	for what, booted := range map[string]string{"the old system": "old", "the one on trial": "new", "another": "other"} {
 		for _, phase := range []pivot.Phase{pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseFailed} {
 			for i := range 8 {
