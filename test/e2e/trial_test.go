@@ -16,7 +16,9 @@ import (
 func trials(t *testing.T, l *lab.Lab) {
 	image := l.Wanted().Image
 	tries := func(name, options string) []vm.TreeFile {
-		return lab.Typed("try-"+name, "pivot rebase "+image+" --reboot-method=kexec "+options, "KernelCommandLine=test."+name)
+		// The old system may still be at the close of the trial before.
+		const closed = "while systemctl -q is-active pivot-trial.service; do sleep 1; done; "
+		return lab.Typed("try-"+name, closed+"pivot rebase "+image+" --reboot-method=kexec "+options, "KernelCommandLine=test."+name)
 	}
 	m := machineWith(t, l, lab.Setup{Files: slices.Concat(
 		tries("fails", "--append-karg trial.fails --try=1s --confirm=auto --check false"),
