@@ -28,6 +28,9 @@ type Machine struct {
 	// ImageKargs goes before the one of the machine's settings, unless it is "".
 	ImageKargs host.ImageKargs
 
+	// Try is that a new system has to prove itself; nil: it is kept.
+	Try *Try
+
 	pulled *pulledImages // made when Images is nil and one is asked for
 }
 
@@ -39,9 +42,18 @@ func (m *Machine) open() error {
 	return m.Progress.Open()
 }
 
-// openToChange is open for a run that may change the machine: the journal will tell
-// how the boot came up, too, and a change that was interrupted is finished first.
+// openToChange is open for a run that may change the machine, which none may while the
+// system that runs is on trial.
 func (m *Machine) openToChange(ctx context.Context) error {
+	if err := m.openTimed(ctx); err != nil {
+		return err
+	}
+	return m.withoutTrial(ctx)
+}
+
+// openTimed is open for a run that may write the journal, which then tells how the boot
+// came up, too. A change of the running system that was interrupted is finished first.
+func (m *Machine) openTimed(ctx context.Context) error {
 	m.Progress.Boot = m.Host.BootTimes(ctx)
 	if err := m.open(); err != nil {
 		return err

@@ -74,6 +74,11 @@ func (r *Rebase) attempt(ctx context.Context) (bool, error) {
 // move brings the machine to what somebody asks for who waits for the end, and reboots if
 // that is wanted. It reports whether anything had to change.
 func (m *Machine) move(ctx context.Context, ask pivot.Ask, settings host.Settings, reboot bool) (changed bool, err error) {
+	if m.Try != nil {
+		if err := m.trying(ctx, &ask, settings.RebootMethod); err != nil {
+			return false, err
+		}
+	}
 	out, err := m.converger().Converge(ctx, ask)
 	switch {
 	case err != nil:
@@ -83,6 +88,9 @@ func (m *Machine) move(ctx context.Context, ask pivot.Ask, settings host.Setting
 		return false, nil
 	case out.Action == pivot.ActionReboot:
 		m.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
+	}
+	if m.Try != nil {
+		return true, m.enterTrial(ctx, settings.RebootMethod)
 	}
 	if !reboot {
 		m.Progress.Note("the new system is committed; until the reboot leave /etc and rpm-ostree alone: changes made to /etc stay behind, " +

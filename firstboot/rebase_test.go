@@ -7,6 +7,8 @@ import (
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/pinning"
+	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
 )
 
@@ -45,5 +47,21 @@ func TestLegacyInputs(t *testing.T) {
 	}
 	if changed, err := rebase("loglevel=7"); err != nil || changed {
 		t.Errorf("the same again: changed %v, %v", changed, err)
+	}
+}
+
+// TestRebaseAgain: after the commit of a pivot by hand was taken back the same can be asked
+// for again, on a machine with files that are carried over and that nobody asks for.
+func TestRebaseAgain(t *testing.T) {
+	h := hostdir.New(t)
+	h.Write(pinning.DropInPath, pinning.DropIn(management(t, "0-1")))
+	h.Write(pinning.KubeletPath, pinning.KubeletFile(management(t, "0-1")))
+	for range 2 {
+		r := firstboot.Rebase{Machine: machine(t, h), Image: h.Image}
+		if _, err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		expectStatusAt(t, h, pivot.PhaseCommitted)
+		must(t, h.Undeploy(0))
 	}
 }

@@ -23,20 +23,26 @@ func (m *Machine) settings() (host.Settings, error) {
 // reboot asks for the one reboot and then waits for it: whoever is held until
 // this program ends stays held.
 func (m *Machine) reboot(ctx context.Context, method host.RebootMethod) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
 	into := "a new deployment of the same image"
 	if image := m.Progress.Record.Target.Image; !image.IsZero() {
 		into = image.String()
 	}
-	m.Progress.Begin(pivot.StepReboot, "rebooting into "+into)
 	reboot := m.Host.Reboot
 	if method == host.RebootKexec {
 		reboot = m.kexec
 	}
+	return m.rebootBy(ctx, into, "the new system is ready; reboot by hand to enter it", reboot)
+}
+
+// rebootBy is reboot in a way of its own, into what it names. The hint is what to do if it
+// cannot be had.
+func (m *Machine) rebootBy(ctx context.Context, into, hint string, reboot func(context.Context) error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	m.Progress.Begin(pivot.StepReboot, "rebooting into "+into)
 	if err := m.Retry.Do(ctx, m.Progress.Waiting, reboot); err != nil {
-		return fault.New(fault.KindOf(err), "%w", err).WithHint("the new system is ready; reboot by hand to enter it")
+		return fault.New(fault.KindOf(err), "%w", err).WithHint("%s", hint)
 	}
 	<-ctx.Done() // systemd stops us on its way down
 	return nil

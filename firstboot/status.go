@@ -38,8 +38,35 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 	if s.Step == pivot.StepCommit && s.Error == nil {
 		return s, nil // the commit is going on: it is journalled before it takes effect
 	}
+	if s.Trial = m.Progress.Record.Trial; s.Trial != nil {
+		return s, m.observedTrial(&s)
+	}
 	m.observed(&s, state)
 	return s, nil
+}
+
+// observedTrial tells of a trial by the journal and by the system that runs.
+func (m *Machine) observedTrial(s *status.Status) error {
+	state, booted, err := m.trialState()
+	if err != nil {
+		return err
+	}
+	record := m.Progress.Record
+	s.Phase, s.Error = record.Phase, record.Error
+	switch state {
+	case pivot.TrialWaits:
+		s.Notes = append(s.Notes, "the new system is tried once: by the reboot that pivot asks for, not by another one; the same command does that again")
+	case pivot.TrialRuns:
+		s.Notes = append(s.Notes, "this system is on trial: pivot confirm keeps it, a reboot goes back")
+	case pivot.TrialLost:
+		s.Notes = append(s.Notes, "this system has failed its trial: a reboot goes back")
+	case pivot.TrialOver:
+		if why := pivot.WhyTrialOver(record, booted); why != "" {
+			s.Error = pivot.FailureOf(trialOver(why))
+		}
+		s.Phase = pivot.PhaseFailed
+	}
+	return nil
 }
 
 // observed corrects the phase of a transaction that is committed or over by what the

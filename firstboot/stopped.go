@@ -16,6 +16,9 @@ func (m *Machine) stopped(ctx context.Context, err error) error {
 	if err == nil || !errors.Is(ctx.Err(), context.Canceled) || !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
+	if m.Progress.Record.Trial != nil {
+		return fault.New(fault.Unavailable, "stopped before the trial: %w", context.Cause(ctx)).WithHint(tryAgain)
+	}
 	if m.Progress.Record.Phase == pivot.PhaseCommitted {
 		return fault.New(fault.Unavailable, "stopped after the commit: %w", context.Cause(ctx)).
 			WithHint("the new system is committed: the next boot enters it, however it comes about; pivot rollback takes it back")

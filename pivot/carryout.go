@@ -8,6 +8,7 @@ import (
 // apply carries out a plan.
 func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) (err error) {
 	t := Transaction{Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, BeforeCommit: c.Place.Leave, Accounts: c.Content.Accounts, Units: c.Content.Units}
+	t.Trying = ask.Trying
 	t.Learn = func(plan Plan) (Plan, error) { return c.learn(ask, plan) }
 	if t.Entries, err = c.files(plan.target.Entries); err != nil {
 		return err

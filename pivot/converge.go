@@ -25,6 +25,8 @@ type Ask struct {
 	TakenBack func(State) bool
 	// ImageKargs is what becomes of the kernel arguments that the image brings of its own.
 	ImageKargs ImageKargsChoice
+	// Trying is nil if the new system needs no trial.
+	Trying *Trying
 	// ByHand says that a person waits for the end: earlier attempts do not count, and
 	// none follows.
 	ByHand bool
@@ -203,7 +205,7 @@ func (c *Converger) decide(ask Ask, state State, target Target) Decision {
 		SameBoot:        record.BootID == state.BootID,
 		SameTarget:      record.Target.Same(target),
 		AtTarget:        len(Prove(state, target)) == 0,
-		PendingAtTarget: state.Pending() && len(Prove(state.AsIfRebooted(), target)) == 0,
+		PendingAtTarget: ask.Trying == nil && record.Trial == nil && state.Pending() && len(Prove(state.AsIfRebooted(), target)) == 0,
 		TakenBack:       ask.TakenBack != nil && ask.TakenBack(state),
 	})
 	if ask.ByHand && (d.Action == ActionApply || d.Action == ActionGiveUp) {

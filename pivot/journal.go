@@ -20,6 +20,7 @@ const (
 	PhaseIdle      Phase = "idle"      // nothing asked for yet
 	PhaseApplying  Phase = "applying"  // at work; nothing that the next boot would see
 	PhaseCommitted Phase = "committed" // the next boot is asked to be the target
+	PhaseTrial     Phase = "trial"     // the target runs, and has to prove itself before it is kept
 	PhaseDone      Phase = "done"      // proven on the boot after
 	PhaseFailed    Phase = "failed"    // ended without reaching the target
 	PhaseUndone    Phase = "undone"    // committed or done, but somebody else took it back
@@ -38,6 +39,8 @@ type Record struct {
 	Started time.Time `json:"started,omitzero"`
 	// Contents are those of the target's files that are kept for a later attempt.
 	Contents []hostfiles.Digest `json:"contents,omitempty"`
+	// Trial is that of the target, until it is over; nil: it needs none.
+	Trial *Trial `json:"trial,omitempty"`
 
 	Error   *Failure   `json:"error,omitempty"`
 	Phases  []Duration `json:"phases,omitempty"`  // what each step took, over all boots of the attempt
@@ -56,7 +59,7 @@ type Closing struct {
 // WasCommitted reports whether the transaction, which is not done, was committed
 // at least once: an attempt follows another only after a commit that did not hold.
 func (r Record) WasCommitted() bool {
-	return r.Phase == PhaseCommitted || r.Phase != PhaseDone && r.Attempt > 1
+	return r.Phase == PhaseCommitted || r.Phase == PhaseTrial || r.Phase != PhaseDone && r.Attempt > 1
 }
 
 // Account is what is kept of a transaction that is over.
@@ -100,6 +103,35 @@ type Duration struct {
 	Bytes   int64   `json:"bytes,omitempty"`  // what it transferred
 	Failed  int     `json:"failed,omitempty"` // how many of its tries failed
 	Tries   []Try   `json:"tries,omitempty"`  // the last of these
+}
+
+// TrialStamp is the name, beside the journal, of a file that is there as long as the
+// journal has a trial: pivot-trial.service asks for it, in whichever system boots.
+const TrialStamp = "trial"
+
+func (j Journal) trialStamp() string { return filepath.Join(filepath.Dir(j.Path), TrialStamp) }
+
+// stamp makes the trial's file durable, before the journal has the trial.
+func (j Journal) stamp() error {
+	if _, err := os.Lstat(j.trialStamp()); err == nil {
+		return nil
+	}
+	if err := hostfiles.Replace(j.Disk, j.trialStamp(), nil, 0o644); err != nil {
+		return fault.New(fault.CannotWrite, "cannot begin a trial: %w", err)
+	}
+	return nil
+}
+
+// unstamp removes the trial's file. One that comes back after a power cut costs the next
+// boot a look at the journal.
+func (j Journal) unstamp() error {
+	if _, err := os.Lstat(j.trialStamp()); err != nil {
+		return nil
+	}
+	if err := j.Disk.Remove(j.trialStamp()); err != nil {
+		return fault.New(fault.CannotWrite, "cannot end a trial: %w", err)
+	}
+	return nil
 }
 
 // formatVersion is the journal format that this program writes. It reads format 1
@@ -177,9 +209,19 @@ func (j Journal) Save(r Record) error {
 	if err := hostfiles.MakeDir(j.Disk, filepath.Dir(j.Path), 0o755); err != nil {
 		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
 	}
+	if r.Trial != nil {
+		if err := j.stamp(); err != nil {
+			return err
+		}
+	}
 	err = hostfiles.Replace(j.Disk, j.Path, append(data, '\n'), 0o644)
 	if err != nil {
 		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
+	}
+	if r.Trial == nil {
+		if err := j.unstamp(); err != nil {
+			return err
+		}
 	}
 	return j.release(r.Contents)
 }

@@ -87,6 +87,11 @@ func (c *Converger) checkWithoutImage(ctx context.Context, ask Ask, target Targe
 // learn completes a plan whose image is in the repository now, and repeats what the
 // preflight has checked without the image's own kernel arguments.
 func (c *Converger) learn(ask Ask, plan Plan) (Plan, error) {
+	if ask.Trying != nil {
+		if err := ask.Trying.Accept(plan.target.Image.Commit); err != nil {
+			return plan, err
+		}
+	}
 	learned, err := c.Content.Learn(plan)
 	if err != nil {
 		return plan, err

@@ -39,6 +39,7 @@ func (p *Progress) Start(attempt int, bootID string, target Target) {
 	}
 	p.Record.Phase, p.Record.BootID = PhaseApplying, bootID
 	p.Record.Attempt, p.Record.Target, p.Record.Error, p.Record.Contents = attempt, target, nil, nil
+	p.Record.Trial = nil
 	if p.Record.Started.IsZero() {
 		p.Record.Started = p.Now().UTC().Truncate(time.Second)
 	}
@@ -137,13 +138,13 @@ func (p *Progress) Keep() error {
 // Fail ends the run with err. The journal learns of it only if this run has
 // written it before: input that was refused leaves the host untouched. A
 // permanent failure ends the transaction, but for one that was committed: there
-// the next boot decides.
+// the next boot decides, or the trial.
 func (p *Progress) Fail(err error) {
 	step := p.step
 	p.failed(err, true)
 	p.endStep()
 	p.Record.Error = FailureOf(err)
-	if p.Record.Phase != PhaseCommitted && p.Record.Error.Permanent {
+	if p.Record.Phase != PhaseCommitted && p.Record.Phase != PhaseTrial && p.Record.Error.Permanent {
 		if p.wrote {
 			p.end(PhaseFailed)
 		}

@@ -118,6 +118,8 @@ type Transaction struct {
 	Units func(plan Plan, commit string) (enable.Resolved, error)
 	// BeforeCommit is called when all is prepared, before the commit; nil does nothing.
 	BeforeCommit func(ctx context.Context) error
+	// Trying is nil if the new system needs no trial.
+	Trying *Trying
 }
 
 // Run makes the plan's target the next boot. On failure before the commit the host is
@@ -271,11 +273,26 @@ func (t *Transaction) commit(ctx context.Context, bootID string, r Request) erro
 			return t.discard(ctx, err)
 		}
 	}
+	if t.Trying != nil {
+		t.Progress.Record.Trial = new(t.Trying.Trial)
+	}
 	if err := t.Progress.Enter(PhaseCommitted, bootID); err != nil {
 		return t.discard(ctx, err)
 	}
 	if err := t.Engine.Commit(context.WithoutCancel(ctx), r); err != nil {
 		return err
 	}
+	if t.Trying != nil {
+		if err := t.hold(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+	}
 	return t.Progress.Keep()
+}
+
+// hold makes the old system the default again. Where that fails, the next boot is the
+// trial all the same, and makes up for it.
+func (t *Transaction) hold(ctx context.Context) (err error) {
+	t.Progress.Record.Trial.New, err = t.Trying.Hold(ctx)
+	return err
 }

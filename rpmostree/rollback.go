@@ -3,6 +3,8 @@ package rpmostree
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -30,6 +32,20 @@ func (e *Rollback) Preflight(context.Context, pivot.Plan) error {
 
 // Accept implements pivot.Engine: what is there was accepted before.
 func (e *Rollback) Accept(context.Context, ostree.PrepareRoot) error { return nil }
+
+// Check is an error if nothing on this host can make a deployment the default.
+func (e *Rollback) Check(ctx context.Context) error {
+	plain := Ostree{Sysroot: e.Sysroot, Run: e.Run}
+	tool, err := plain.ask(ctx, "ostree")
+	if err != nil || tool.since(2023, 6) {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(e.Sysroot.Root(), host.RpmOstreePath)); err == nil {
+		return nil
+	}
+	return fault.New(fault.Refused, "libostree %s cannot make a deployment the default, and there is no rpm-ostree", tool.version).
+		WithHint("it takes libostree 2023.6 or later")
+}
 
 // Prepare checks that the deployment is there and that nothing is about to come
 // before it.

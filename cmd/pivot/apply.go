@@ -18,6 +18,7 @@ import (
 
 func applyCommand() *cobra.Command {
 	var flags hostFlags
+	var trial tryFlags
 	var out cli.Output
 	var dryRun, finish, unchanged77 bool
 	when, unsupported := string(firstboot.RebootLater), string(encapsulated.Stop)
@@ -31,8 +32,9 @@ func applyCommand() *cobra.Command {
 			"Where rules say of each change that it needs no reboot, what runs is changed, and services are reloaded or\n" +
 			"restarted: unless --reboot is now. Image, kernel arguments and packages always need one, and so does what no\n" +
 			"rule is for. The machine's own rules are in " + disruption.RulesPath + ".",
-		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml\n  pivot apply --reboot=never worker.yaml\n  pivot apply --finish",
-		Args:    cli.Usage(cobra.MaximumNArgs(1)),
+		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml\n  pivot apply --reboot=never worker.yaml\n  pivot apply --finish\n" +
+			"  pivot apply --try=15m --check 'curl -fsS http://localhost/healthz' worker.yaml",
+		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if finish == (len(args) > 0) || finish && dryRun {
 				return fault.New(fault.Usage, "cannot tell what to apply").WithHint("give a MACHINECONFIG, or --finish without one and without --dry-run")
@@ -48,6 +50,15 @@ func applyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := trial.use(&machine); err != nil {
+				return err
+			}
+			if machine.Try != nil { // what was not booted anew could not be tried
+				if cmd.Flags().Changed("reboot") && when != string(firstboot.RebootNow) {
+					return fault.New(fault.Usage, "cannot use --try with --reboot=%s: it reboots", when)
+				}
+				when = string(firstboot.RebootNow)
+			}
 			apply := firstboot.Apply{Machine: machine, File: args[0], Data: data, When: firstboot.When(when), Unsupported: encapsulated.Unsupported(unsupported)}
 			if dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan tells nobody but its reader
@@ -62,6 +73,7 @@ func applyCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
+	trial.add(cmd)
 	out.Add(cmd, api.Plan)
 	cli.OneOf{Value: &when, Allowed: []string{string(firstboot.RebootNever), string(firstboot.RebootLater), string(firstboot.RebootIfNeeded), string(firstboot.RebootNow)}}.AddP(cmd, "reboot", "r",
 		"when to reboot: never refuses what needs it, later leaves it to you, if-needed does it at once, now also where rules need none; alone it is now")

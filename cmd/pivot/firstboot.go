@@ -62,10 +62,7 @@ func alone(h *host.Host, run func() error) error {
 		return err
 	}
 	defer unlock()
-	if err := run(); err != nil {
-		return cli.Reported{Err: err}
-	}
-	return nil
+	return reported(run())
 }
 
 // byHand is alone for a run that reports whether anything had to change. If nothing had,
@@ -134,6 +131,7 @@ func (f *rebaseFlags) rebase(cmd *cobra.Command, args []string) (*firstboot.Reba
 
 func rebaseCommand() *cobra.Command {
 	var flags rebaseFlags
+	var trial tryFlags
 	var reboot, unchanged77 bool
 	cmd := &cobra.Command{
 		Use:   "rebase [IMAGE]",
@@ -153,12 +151,16 @@ func rebaseCommand() *cobra.Command {
 			if !rebase.Asked() {
 				return fault.New(fault.Usage, "nothing asked for").WithHint("give an IMAGE, --append-karg, --delete-karg, --cpuset, --kernel-type or --extension")
 			}
+			if err := trial.use(&rebase.Machine); err != nil {
+				return err
+			}
 			rebase.Reboot = reboot
 			return byHand(rebase.Host, unchanged77, func() (bool, error) { return rebase.Run(cmd.Context()) })
 		},
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
+	trial.add(cmd)
 	flags.progressFlags.add(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")

@@ -197,6 +197,12 @@ func printStatus(w io.Writer, s status.Status) {
 	if s.Pending != nil {
 		line("pending", "%s.%d %s%s", s.Pending.Commit, s.Pending.Serial, s.Pending.Image, map[bool]string{true: " (staged)"}[s.Pending.Staged])
 	}
+	if s.Trial != nil {
+		line("trial", "%v from the start of the kernel, confirmed by %s", s.Trial.Limit(), map[pivot.Confirm]string{pivot.ConfirmAuto: "itself", pivot.ConfirmByHand: "pivot confirm"}[s.Trial.Confirm])
+		for _, check := range s.Trial.Checks {
+			line("", "check %s", check)
+		}
+	}
 	if s.Error != nil {
 		line("error", "%s", s.Error.Message)
 		if s.Error.Hint != "" {

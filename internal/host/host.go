@@ -32,6 +32,8 @@ type Host struct {
 	Reboot func(ctx context.Context) error
 	Kexec  func(ctx context.Context, next Kernel) error // reboots into a kernel, past the firmware
 	Disk   hostfiles.Disk                               // where its files are changed
+	// Uptime is how long ago the running kernel started, time asleep included.
+	Uptime func() (time.Duration, error)
 	// Free is how many bytes the file system at a path (of ours, not of Root) has
 	// left. The repository has a reckoning of its own: ostree.Repo.Room.
 	Free func(path string) (int64, error)
@@ -39,7 +41,7 @@ type Host struct {
 
 // New is the machine whose root directory is given.
 func New(root string) *Host {
-	return &Host{Root: root, Run: run, Reboot: reboot, Kexec: kexec, Disk: hostfiles.OS{}, Free: free}
+	return &Host{Root: root, Run: run, Reboot: reboot, Kexec: kexec, Disk: hostfiles.OS{}, Uptime: uptime, Free: free}
 }
 
 // Architecture is the running kernel's name for the machine's architecture, as

@@ -57,5 +57,5 @@ func blockedBy(ctx context.Context, bus *dbus.Conn) error {
 		return nil
 	}
 	return fault.New(fault.Unavailable, "cannot reboot: blocked by %s", strings.Join(holders, "; ")).
-		WithHint("see systemd-inhibit --list; the new system is committed, the next reboot enters it")
+		WithHint("see systemd-inhibit --list; the reboot is asked for again while pivot waits")
 }

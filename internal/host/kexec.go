@@ -51,14 +51,27 @@ func (h *Host) NextKernel() (Kernel, error) {
 	if len(all) == 0 {
 		return Kernel{}, errors.New("there is no boot entry")
 	}
-	return h.kernelOf(all[0].Entry)
+	return h.entryKernel(all[0].Entry)
 }
 
-// kernelOf is the kernel of a boot entry.
-func (h *Host) kernelOf(e ostree.BootEntry) (Kernel, error) {
+// KernelOf is NextKernel for a deployment that need not be the default.
+func (h *Host) KernelOf(d ostree.Deployment) (Kernel, error) {
+	if err := h.mayKexec(); err != nil {
+		return Kernel{}, err
+	}
+	return h.entryKernel(d.Entry)
+}
+
+// CheckKexec is the error that KernelOf has for each deployment.
+func (h *Host) CheckKexec() error { return h.mayKexec() }
+
+// entryKernel is the kernel of a boot entry.
+func (h *Host) entryKernel(e ostree.BootEntry) (Kernel, error) {
 	switch {
 	case e.Linux == "":
 		return Kernel{}, fmt.Errorf("boot entry %s names no kernel", e.File)
+	case h.hasAboot(e):
+		return Kernel{}, fmt.Errorf("boot entry %s has aboot, which only a boot loader can use", e.File)
 	case len(e.Board) > 0:
 		return Kernel{}, fmt.Errorf("boot entry %s has %s, which only a boot loader can use", e.File, strings.Join(e.Board, " and "))
 	case len(e.Initrds) > 1:
@@ -73,6 +86,20 @@ func (h *Host) kernelOf(e ostree.BootEntry) (Kernel, error) {
 		k.Initrd = h.Sysroot().BootPath(name)
 	}
 	return k, nil
+}
+
+// hasAboot reports whether an entry is for Android's boot image: whether the file is there
+// that it names, below the root of the deployments or of /boot.
+func (h *Host) hasAboot(e ostree.BootEntry) bool {
+	if e.Aboot == "" {
+		return false
+	}
+	for _, path := range []string{filepath.Join(h.Sysroot().Physical(), e.Aboot), h.Sysroot().BootPath(e.Aboot)} {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // expanded is a boot entry's line as GRUB would pass it on.

@@ -13,6 +13,7 @@ import (
 const (
 	entryPath  = "/boot/loader/entries/ostree-2.conf"
 	deployment = "/ostree/deploy/os/deploy/4fd0000000000000000000000000000000000000000000000000000000000000.0"
+	abootPath  = deployment + "/usr/lib/ostree-boot/aboot.img"
 	lockdown   = "/sys/kernel/security/lockdown"
 	secureBoot = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 	config     = "/usr/lib/modules/6.1.0-x/config"
@@ -42,6 +43,8 @@ func TestNextKernel(t *testing.T) {
 		"EFI without Secure Boot": {files: map[string]string{"/sys/firmware/efi/efivars/Boot0000-x": "", "/sys/kernel/security/lsm": "capability"}},
 		// Entries may name paths from the root of the host, where /boot is no file system of its own.
 		"paths below /boot": {files: map[string]string{entryPath: strings.ReplaceAll(entry, " /ostree/os-1", " /boot/ostree/os-1")}},
+		// libostree names an image for Android's boot loader in each entry.
+		"no image for Android": {files: map[string]string{entryPath: entry + "aboot " + abootPath + "\nabootcfg " + abootPath + "\n"}},
 		"nothing forbids it": {files: map[string]string{
 			"/proc/sys/kernel/kexec_load_disabled": "0\n", lockdown: "[none] integrity confidentiality\n", secureBoot: "\x06\x00\x00\x00\x00",
 		}},
@@ -92,6 +95,8 @@ func TestNoNextKernel(t *testing.T) {
 		"FIPS":               {options("fips=1"), "fips=1"},
 		"device tree":        {map[string]string{entryPath: entry + "devicetree /a.dtb\n"}, "devicetree"},
 		"directory of them":  {map[string]string{entryPath: entry + "fdtdir /dtb\n"}, "fdtdir"},
+		"image for Android":  {map[string]string{entryPath: entry + "aboot " + abootPath + "\n", abootPath: "x"}, "has aboot"},
+		"in /boot":           {map[string]string{entryPath: entry + "aboot /ostree/os-1/aboot.img\n", "/boot/ostree/os-1/aboot.img": "x"}, "has aboot"},
 		"two initramfs":      {map[string]string{entryPath: entry + "initrd /more\n"}, "more than one initramfs"},
 		"no kernel":          {map[string]string{entryPath: strings.Replace(entry, "linux", "efi", 1)}, "no kernel"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -24,6 +25,7 @@ type Settings struct {
 	OnFailure    OnFailure    // key on-failure
 	RebootMethod RebootMethod // key reboot-method
 	ImageKargs   ImageKargs   // key image-kargs
+	Health       []string     // key health: units that must be active for a system on trial to be kept
 	Metrics      string       // key metrics: the file of the machine that Prometheus' node exporter reads; "": none
 }
 
@@ -143,10 +145,28 @@ func (s *Settings) set(key, value string) error {
 		return choose(&s.RebootMethod, value, RebootFirmware, RebootKexec)
 	case "image-kargs":
 		return choose(&s.ImageKargs, value, ImageKargsPrint, ImageKargsApply)
+	case "health":
+		return s.setHealth(value)
 	case "metrics":
 		return s.setMetrics(value)
 	}
-	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method, image-kargs and metrics", dashed(key))
+	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method, image-kargs, health and metrics", dashed(key))
+}
+
+// unitName is the name of a unit with its type (systemd.unit(5)).
+var unitName = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]+\.(service|socket|target|mount|timer|path)$`)
+
+// setHealth takes the names of units with commas between them: the kernel command line
+// ends an argument at a blank.
+func (s *Settings) setHealth(list string) error {
+	s.Health = nil
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); !unitName.MatchString(name) {
+			return fmt.Errorf("%q is not allowed; it is a list of units with commas between them, as kubelet.service,crio.service", list)
+		}
+		s.Health = append(s.Health, name)
+	}
+	return nil
 }
 
 // setMetrics takes a name that the node exporter reads: it skips all but *.prom.

@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -33,21 +34,23 @@ func TestSettings(t *testing.T) {
 			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
 		{"metrics", "", "metrics=/var/lib/node_exporter//pivot.prom",
 			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", Metrics: "/var/lib/node_exporter/pivot.prom"}},
+		{"units of a system on trial", "pivot.health=a.service,b@x.socket", "health=c.service",
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", Health: []string{"a.service", "b@x.socket"}}},
 		{"what is for init", "-- pivot.mode=off", "", defaults},
 		{"others' arguments", "pivotal.mode=off mode=off", "", defaults},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := withSettings(t, c.cmdline, c.file).Settings()
-			if err != nil || got != c.want {
+			if err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%+v, %v; want %+v", got, err, c.want)
 			}
 		})
 	}
-	if got, err := machine(t, map[string]string{"/proc/cmdline": "quiet\n"}).Settings(); err != nil || got != defaults {
+	if got, err := machine(t, map[string]string{"/proc/cmdline": "quiet\n"}).Settings(); err != nil || !reflect.DeepEqual(got, defaults) {
 		t.Errorf("without a file: %+v, %v", got, err)
 	}
 	// A misspelt mode is not the one before it.
-	if got, err := withSettings(t, "pivot.mode=systm", "mode=off").Settings(); err == nil || got != defaults {
+	if got, err := withSettings(t, "pivot.mode=systm", "mode=off").Settings(); err == nil || !reflect.DeepEqual(got, defaults) {
 		t.Errorf("with a misspelt mode: %+v, %v", got, err)
 	}
 	// A file that cannot be read is told, and the kernel command line counts.
@@ -74,7 +77,7 @@ func TestWrongSettings(t *testing.T) {
 	if fault.KindOf(err) != fault.BadInput || fault.HintOf(err) == "" {
 		t.Fatalf("error %v", err)
 	}
-	if want := (host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}); got != want {
+	if want := (host.Settings{Mode: "initramfs", OnFailure: "system", RebootMethod: "kexec", ImageKargs: "print"}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	const file = "/etc/pivot/firstboot.conf, line "
@@ -83,12 +86,12 @@ func TestWrongSettings(t *testing.T) {
 		file + `1: "mode system" is no KEY=VALUE`,
 		file + `4: "initrd" is not allowed; it is one of [initramfs system off]`,
 		file + `6: reboot-method is set on line 5 already`,
-		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs and metrics`,
-		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs and metrics`,
+		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs, health and metrics`,
+		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs, health and metrics`,
 		file + `9: "yes" is not allowed; it is one of [print apply]`,
 		file + `10: "pivot.prom" is not allowed; it is an absolute path that ends in .prom`,
 		`kernel command line, pivot.mode: "never" is not allowed; it is one of [initramfs system off]`,
-		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs and metrics`,
+		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs, health and metrics`,
 		`kernel command line, pivot.mode: "" is not allowed; it is one of [initramfs system off]`,
 	}
 	if err.Error() != strings.Join(want, "\n") {
@@ -113,7 +116,7 @@ func FuzzSettings(f *testing.F) {
 		}
 		again, err := withSettings(t, "", "mode="+string(s.Mode)+"\non-failure="+string(s.OnFailure)+
 			"\nreboot-method="+string(s.RebootMethod)+"\nimage-kargs="+string(s.ImageKargs)+metrics).Settings()
-		if err != nil || again != s {
+		if err != nil || !reflect.DeepEqual(again, s) {
 			t.Errorf("%+v read back: %+v, %v", s, again, err)
 		}
 	})

@@ -18,9 +18,11 @@ type BootEntry struct {
 	Options string
 	Linux   string
 	Initrds []string
-	// Board are the keys that only some boot loaders support: device trees of the board,
-	// Android's boot image.
+	// Board are the keys that only some boot loaders support: device trees of the board.
 	Board []string
+	// Aboot is the path of Android's boot image. libostree names one in each entry, where it
+	// would be if the image had it (ostree-sysroot-deploy.c).
+	Aboot string
 }
 
 // Ostree is the value of the kernel argument ostree=: the symbolic link to the deployment.
@@ -87,7 +89,9 @@ func parseBootEntry(text string) BootEntry {
 			e.Linux = value
 		case "initrd":
 			e.Initrds = append(e.Initrds, value)
-		case "devicetree", "devicetree-overlay", "fdtdir", "aboot":
+		case "aboot":
+			e.Aboot = value
+		case "devicetree", "devicetree-overlay", "fdtdir":
 			e.Board = append(e.Board, key)
 		}
 	}

@@ -38,11 +38,12 @@ func events() []pivot.Event {
 		{Kind: pivot.EventFailing, Step: pivot.StepPull, Err: failure, Record: record},
 		{Kind: pivot.EventFailing, Step: pivot.StepRead, Err: fault.New(fault.Replace, "x").WithHint("y"), Record: record},
 	}
-	for _, phase := range []pivot.Phase{pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone} {
+	for _, phase := range []pivot.Phase{pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone} {
 		record.Phase = phase
 		events = append(events, pivot.Event{Kind: pivot.EventEntered, Step: pivot.StepPull, Record: record})
 	}
-	return events
+	record.Phase, record.Trial = pivot.PhaseFailed, &pivot.Trial{}
+	return append(events, pivot.Event{Kind: pivot.EventEntered, Step: pivot.StepProve, Record: record})
 }
 
 // TestCatalog (P62): journalctl -x explains each message that has an ID, by fields that

@@ -87,9 +87,11 @@ func TestMessageIDs(t *testing.T) {
 		"phase `committed`": {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseCommitted}},
 		"phase `done`":      {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseDone}},
 		"phase `failed`":    {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseFailed}},
-		"phase `undone`: somebody went back after a first boot": {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseUndone}},
-		"the run ended with a failure":                          {Kind: pivot.EventFailing, Err: failure},
-		"the run ended: the machine must be replaced":           {Kind: pivot.EventFailing, Err: fault.New(fault.Replace, "x")},
+		"phase `undone`: somebody went back after a first boot":       {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseUndone}},
+		"phase `trial`: the new system runs, and has to prove itself": {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseTrial}},
+		"phase `failed`, of a system on trial":                        {Kind: pivot.EventEntered, Record: pivot.Record{Phase: pivot.PhaseFailed, Trial: &pivot.Trial{}}},
+		"the run ended with a failure":                                {Kind: pivot.EventFailing, Err: failure},
+		"the run ended: the machine must be replaced":                 {Kind: pivot.EventFailing, Err: fault.New(fault.Replace, "x")},
 	} {
 		var ids []string
 		got, _ := emit(t, e)

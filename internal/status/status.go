@@ -29,6 +29,7 @@ type Status struct {
 	Phases  []pivot.Duration  `json:"phases"`
 	Pending *pivot.Deployment `json:"pending"`           // what the next boot starts, if not what is booted
 	History []pivot.Account   `json:"history"`           // the transactions that are over, oldest first
+	Trial   *pivot.Trial      `json:"trial,omitempty"`   // of the target, until it is over
 	Notes   []string          `json:"notes"`             // for people: what was observed on the host
 	LeftOut []string          `json:"leftOut,omitempty"` // parts of the MachineConfig that were not applied
 }
@@ -37,7 +38,7 @@ type Status struct {
 func Of(e pivot.Event) Status {
 	s := Status{
 		Phase: e.Record.Phase, Step: e.Step, Attempt: e.Record.Attempt, Target: e.Record.Target,
-		Error: e.Record.Error, Started: e.Record.Started, Phases: e.Record.Phases, History: e.Record.History,
+		Error: e.Record.Error, Trial: e.Record.Trial, Started: e.Record.Started, Phases: e.Record.Phases, History: e.Record.History,
 	}
 	s.Percent = e.Amount.Percent()
 	if s.Phases == nil {

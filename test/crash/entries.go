@@ -70,6 +70,9 @@ func put(root string, f hostfiles.File) error {
 		}
 		return os.Chmod(path, f.Mode)
 	case hostfiles.KindLink:
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
 		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 			return err
 		}

@@ -25,8 +25,11 @@ const maxStarts = 10
 //   - the first boot is closed on the new system, and the journal says done;
 //   - who goes back to the old system stays there until told to go forward.
 func (m *Machine) Live() error {
-	if m.change != nil {
+	switch {
+	case m.change != nil:
 		return m.liveChange()
+	case m.trial != nil:
+		return m.liveTrial()
 	}
 	bound := 2
 	for _, p := range m.points {
@@ -147,7 +150,7 @@ func (m *Machine) whole(root string) error {
 	if err := m.wholeEntries(root, isB); err != nil {
 		return err
 	}
-	for path, want := range pinningFiles() {
+	for path, want := range m.pinned() {
 		content, err := os.ReadFile(root + path)
 		switch {
 		case isB && string(content) != want:
@@ -164,6 +167,14 @@ func (m *Machine) whole(root string) error {
 		return fmt.Errorf("the machine's own change in /etc is lost (%v)", err)
 	}
 	return nil
+}
+
+// pinned are the pinning files that the new system has.
+func (m *Machine) pinned() map[string]string {
+	if m.trial != nil {
+		return nil
+	}
+	return pinningFiles()
 }
 
 func (m *Machine) entryOf(root string) (ostree.Deployment, error) {

@@ -34,6 +34,7 @@ type Machine struct {
 	configured bool   // entries of each kind are wanted
 	back       bool   // once it has arrived, somebody goes back to the old system, and later forward
 	again      bool   // on the old system somebody asks to go forward
+	trial      *trial // the system is asked for on trial; nil: in a first boot
 	entries    int    // boot entries written so far: the last is the default
 	staged     *pivot.Request
 	locked     bool // what is staged is not finalized at shutdown
@@ -95,8 +96,11 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 		hostfiles.NewFile(firstboot.EncapsulatedPath, 0o600, m.encapsulated()),
 		hostfiles.NewFile("/etc/local", 0o644, []byte("a change of this machine\n")),
 	}
-	if m.change != nil {
+	switch {
+	case m.change != nil:
 		etc = append(etc[1:], m.change.before()...)
+	case m.trial != nil:
+		etc = append(etc[1:], m.trial.etc()...)
 	}
 	if m.served {
 		for path, content := range pinningFiles() {
@@ -197,6 +201,9 @@ func (m *Machine) powerOn() error {
 	if err != nil {
 		return err
 	}
+	if next, err = m.chosen(next); err != nil {
+		return err
+	}
 	m.root = next.Path
 	if err := m.ignite(); err != nil {
 		return err
@@ -244,8 +251,11 @@ func (m *Machine) process(run func(context.Context) error) (err error) {
 func (m *Machine) parts() firstboot.Machine {
 	h := host.New(m.root)
 	h.Disk, h.Reboot = m.disk, m.reboot
-	h.Run = func(context.Context, ...string) ([]byte, error) {
-		return nil, errors.New("this machine has no programs")
+	h.Run = func(_ context.Context, argv ...string) ([]byte, error) {
+		if m.trial == nil {
+			return nil, errors.New("this machine has no programs")
+		}
+		return m.trial.run(m, argv)
 	}
 	journal := pivot.JournalIn(m.root)
 	journal.Disk = m.disk

@@ -33,7 +33,8 @@ func (m *Machine) nothingKept() error {
 	})
 }
 
-// withSecret calls found for each file that holds the secret; there must be one.
+// withSecret calls found for each file that holds the secret; there must be one,
+// but on a machine that tries a system: there only that has it.
 func (m *Machine) withSecret(found func(path string) error) error {
 	encoded := []byte(base64.StdEncoding.EncodeToString([]byte(pinningFiles()[dropIn])))
 	n := 0
@@ -48,7 +49,7 @@ func (m *Machine) withSecret(found func(path string) error) error {
 		n++
 		return found(path)
 	})
-	if err == nil && n == 0 {
+	if err == nil && n == 0 && m.trial == nil {
 		err = errors.New("the secret is nowhere")
 	}
 	return err

@@ -29,9 +29,14 @@ func (m *Machine) noteState(n int) error {
 	if err != nil {
 		return err
 	}
-	return m.note(&m.State, m.disk, m.dir,
+	others := []string{
 		fmt.Sprintf("start %d of boot %d, %d reboots, %d boot entries, root %s", n, m.Boots, m.Reboots, m.entries, m.root),
-		fmt.Sprintf("staged %s, locked %v, rebooting %v, again %v", staged, m.locked, m.rebooting, m.again))
+		fmt.Sprintf("staged %s, locked %v, rebooting %v, again %v", staged, m.locked, m.rebooting, m.again),
+	}
+	if m.trial != nil {
+		others = append(others, fmt.Sprintf("trial %+v", *m.trial))
+	}
+	return m.note(&m.State, m.disk, m.dir, others...)
 }
 
 // note notes the state of a machine whose files are below dir, if its time has come: others

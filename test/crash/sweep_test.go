@@ -37,6 +37,9 @@ func TestSweep(t *testing.T) {
 		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1, 79},
 		{"a change of the running system", []crash.Variant{crash.Changed}, 0, 211},
 		{"a change of the running system, which a service refuses", []crash.Variant{crash.Refused}, 0, 307},
+		{"a trial that is confirmed", []crash.Variant{crash.Tried(crash.Confirmed)}, 1, 89},
+		{"a trial that fails, with a boot loader that only knows a default", []crash.Variant{crash.Tried(crash.TimedOut), crash.WithoutOneShot}, 2, 127},
+		{"a trial whose kernel panics", []crash.Variant{crash.Tried(crash.Panics)}, 1, 79},
 	} {
 		t.Run(machine.name, func(t *testing.T) {
 			s := newSweep(t, machine.variants)
@@ -113,6 +116,7 @@ func TestSweepNotices(t *testing.T) {
 		{"live change not synced", []crash.Variant{crash.Changed, crash.Unsynced}, "cannot use its journal"},
 		{"live change, modes ignored", []crash.Variant{crash.Changed, crash.Careless}, "everybody may read the secret"},
 		{"Ignition's files not synced", []crash.Variant{crash.FromInitramfs, crash.IgnitionUnsynced}, "what Ignition wrote is lost"},
+		{"a trial whose system is the default too early", []crash.Variant{crash.Tried(crash.Panics), crash.DefaultTooEarly}, "the trial never ends"},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
 			newSweep(t, broken.variants).notices(broken.want)

@@ -77,12 +77,16 @@ func describeFlag(b *strings.Builder, flag *pflag.Flag) {
 		fmt.Fprintf(b, "Fl %s , ", flag.Shorthand)
 	}
 	fmt.Fprintf(b, "Fl \\-%s", escaped(flag.Name))
-	if value != "" {
+	switch {
+	case value == "":
+	case flag.NoOptDefVal != "": // it need not be given
+		fmt.Fprintf(b, " Ns Op = Ns Ar %s", escaped(value))
+	default:
 		fmt.Fprintf(b, " Ar %s", escaped(value))
 	}
 	b.WriteString("\n")
 	switch flag.DefValue {
-	case "", "[]", "false":
+	case "", "[]", "false", "0s":
 	default:
 		usage += " (default: " + strings.TrimSuffix(flag.DefValue, "0s") + ")"
 	}

@@ -11,7 +11,9 @@ install() {
 	done
 }
 state() {
-	[ "$(systemctl is-enabled pivot-firstboot.service 2>&1)" = "$1" ] || fail "$2: the unit is $(systemctl is-enabled pivot-firstboot.service 2>&1)"
+	for unit in pivot-firstboot.service pivot-trial.service; do
+		[ "$(systemctl is-enabled $unit 2>&1)" = "$1" ] || fail "$2: $unit is $(systemctl is-enabled $unit 2>&1)"
+	done
 }
 
 # What journalctl -x says of a message that has an ID: the first and the last of the catalog.
@@ -26,17 +28,17 @@ state enabled "installed"
 catalog 2 "installed"
 dpkg -L pivot pivot-dracut pivotctl | while read -r path; do [ -d "$path" ] || echo "$path"; done >/tmp/files
 [ -s /tmp/files ] || fail "the packages are empty"
-systemd-analyze verify --man=no pivot-firstboot.service || fail "systemd refuses the unit"
+systemd-analyze verify --man=no pivot-firstboot.service pivot-trial.service || fail "systemd refuses the unit"
 [ -z "$(dpkg --verify pivot pivotctl pivot-dracut)" ] || fail "dpkg --verify finds differences"
 
 echo "@@ upgrade, while the administrator has it disabled"
-systemctl disable pivot-firstboot.service
+systemctl disable pivot-firstboot.service pivot-trial.service
 state disabled "disabled"
 install "$2"
 state disabled "upgraded"
 
 echo "@@ upgrade, enabled"
-systemctl enable pivot-firstboot.service
+systemctl enable pivot-firstboot.service pivot-trial.service
 dpkg --force-downgrade --force-depends -i /packages/pivot_"$1"_*.deb
 state enabled "installed over it"
 

@@ -10,7 +10,9 @@ files() {
 }
 rpm() { command rpm --force-debian "$@"; }
 state() {
-	[ "$(systemctl is-enabled pivot-firstboot.service 2>&1)" = "$1" ] || fail "$2: the unit is $(systemctl is-enabled pivot-firstboot.service 2>&1)"
+	for unit in pivot-firstboot.service pivot-trial.service; do
+		[ "$(systemctl is-enabled $unit 2>&1)" = "$1" ] || fail "$2: $unit is $(systemctl is-enabled $unit 2>&1)"
+	done
 }
 says() {
 	for program in pivot pivotctl; do
@@ -31,17 +33,17 @@ state enabled "installed"
 catalog 2 "installed"
 rpm -ql $packages | while read -r path; do [ -d "$path" ] || echo "$path"; done >/tmp/files
 [ -s /tmp/files ] || fail "the packages are empty"
-systemd-analyze verify --man=no pivot-firstboot.service || fail "systemd refuses the unit"
+systemd-analyze verify --man=no pivot-firstboot.service pivot-trial.service || fail "systemd refuses the unit"
 rpm -V --nodeps $packages || fail "rpm -V finds differences"
 
 echo "@@ upgrade, while the administrator has it disabled"
-systemctl disable pivot-firstboot.service
+systemctl disable pivot-firstboot.service pivot-trial.service
 rpm -U --nodeps $(files "$2")
 says "$2"
 state disabled "upgraded"
 
 echo "@@ upgrade, enabled"
-systemctl enable pivot-firstboot.service
+systemctl enable pivot-firstboot.service pivot-trial.service
 rpm -U --oldpackage --nodeps $(files "$1")
 state enabled "installed over it"
 

@@ -1,0 +1,87 @@
+package pivot_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"machine-pivot/pivot"
+)
+
+// TestJudgeTrial (P59) holds trials in each situation against the table in docs/states.md.
+func TestJudgeTrial(t *testing.T) {
+	// What runs, phase, same boot, confirmed, entered, state, why.
+	rows, used := statesTable(t, 7), map[int]bool{}
+	for what, booted := range map[string]string{"the old system": "old", "the one on trial": "new", "another": "other"} {
+		for _, phase := range []pivot.Phase{pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseFailed} {
+			for i := range 8 {
+				sameBoot, confirmed, entered := i&1 > 0, i&2 > 0, i&4 > 0
+				r := pivot.Record{Phase: phase, Trial: &pivot.Trial{Old: "old", New: "new", Confirmed: confirmed, Entered: entered}}
+				if phase == pivot.PhaseFailed {
+					r.Error = pivot.FailureOf(errors.New("x"))
+				}
+				is := []string{what, string(phase), yesNo(sameBoot), yesNo(confirmed), yesNo(entered)}
+				n := 0
+				for n < len(rows) && !fitsAll(rows[n], is) {
+					n++
+				}
+				if n == len(rows) {
+					t.Fatalf("%q: no row of the table fits", is)
+				}
+				used[n] = true
+				state := pivot.JudgeTrial(r, booted, sameBoot)
+				why := ""
+				if state == pivot.TrialOver {
+					why = pivot.WhyTrialOver(r, booted)
+				}
+				if want := rows[n][5]; string(state) != want {
+					t.Errorf("%q: %s, the table says %s", is, state, want)
+				}
+				if want := rows[n][6]; !strings.Contains(why, want) || want == "" && why != "" {
+					t.Errorf("%q: why %q, the table says %q", is, why, want)
+				}
+			}
+		}
+	}
+	for i := range rows {
+		if !used[i] {
+			t.Errorf("row %d of the table fits nothing", i+1)
+		}
+	}
+	if got := pivot.JudgeTrial(pivot.Record{Phase: pivot.PhaseCommitted}, "old", false); got != pivot.TrialNone {
+		t.Errorf("without a trial: %s", got)
+	}
+	// A crash right after the commit leaves the name of what was committed unknown.
+	unnamed := pivot.Record{Phase: pivot.PhaseCommitted, Trial: &pivot.Trial{Old: "old"}}
+	for booted, want := range map[string]pivot.TrialState{"new": pivot.TrialRuns, "old": pivot.TrialOver} {
+		if got := pivot.JudgeTrial(unnamed, booted, false); got != want {
+			t.Errorf("%s runs: %s, want %s", booted, got, want)
+		}
+	}
+}
+
+func fitsAll(row, is []string) bool {
+	for i := range is {
+		if row[i] != "any" && row[i] != is[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// TestTrialStamp (P59): the stamp is there exactly as long as the journal has a trial.
+func TestTrialStamp(t *testing.T) {
+	root := t.TempDir()
+	journal := pivot.JournalIn(root)
+	stamp := filepath.Join(root, pivot.StateDir, pivot.TrialStamp)
+	for _, trial := range []*pivot.Trial{nil, {Old: "x"}, {Old: "x", Entered: true}, nil, nil} {
+		if err := journal.Save(pivot.Record{Phase: pivot.PhaseCommitted, Trial: trial}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(stamp); (err == nil) != (trial != nil) {
+			t.Errorf("trial %+v, stamp %v", trial, err)
+		}
+	}
+}
