@@ -24,7 +24,7 @@ const (
 // in /run, with its process.
 const service = `[Service]
 ExecStart=/bin/sh -c 'trap read_it HUP; read_it() { echo "$$$$ read $$(cat ` + greeting + `)" >/run/demo; }; read_it; while :; do sleep 0.2; done'
-ExecReload=/bin/kill -HUP $MAINPID
+ExecReload=/bin/sh -c 'kill -HUP $MAINPID'
 [Install]
 WantedBy=multi-user.target
 `
@@ -64,44 +64,60 @@ func dayTwoFiles(first lab.Want, image string) ([]vm.TreeFile, error) {
 	), err
 }
 
+// dayTwoStep is a power-on of the second act.
+type dayTwoStep struct {
+	title, typed string
+	end          vm.Reason
+	claim        func(claims *lab.Claims, said, before map[string]string) // before: the first step of the act
+}
+
+func dayTwoSteps() []dayTwoStep {
+	return []dayTwoStep{
+		{"day 2: one MachineConfig changes a file, another one image, argument, unit and file", "whole", vm.Rebooted, changedLive},
+		{"after one reboot: all of the second MachineConfig; then pivot rollback", "back", vm.Rebooted, changedWhole},
+		{"after one reboot more: the system from before, with what it had", "nothing", vm.PoweredOff, wentBack},
+	}
+}
+
+func changedLive(claims *lab.Claims, said, _ map[string]string) {
+	claims.Add(said["file"] == "hello", "%s is there, without a reboot", greeting)
+	claims.Add(strings.HasSuffix(said["service"], " read hello"), "the service that reads it was reloaded")
+	claims.Add(said["process"] != "" && said["service"] == said["process"]+" read hello", "it is the process from before")
+}
+
+func changedWhole(claims *lab.Claims, said, before map[string]string) {
+	claims.Add(said["image"] == "2" && before["image"] == "1", "the next version of the image is booted")
+	claims.Add(said["argument"] == argument && before["argument"] == "", "kernel argument %s", argument)
+	claims.Add(said["unit"] == "active" && before["unit"] == "inactive", "%s is enabled, and runs", newUnit)
+	claims.Add(said["file"] == "", "%s, which it does not name, is gone", greeting)
+	claims.Add(said["verify"] == "same", "pivot verify finds no difference")
+}
+
+func wentBack(claims *lab.Claims, said, before map[string]string) {
+	for _, key := range []string{"image", "argument", "unit", "file"} {
+		claims.Add(said[key] == before[key], "%s as before", key)
+	}
+}
+
 // dayTwo goes through the second act.
 func dayTwo(ctx context.Context, w io.Writer, machine *vm.Machine) error {
-	claims := lab.Claims{To: w}
+	claims := &lab.Claims{To: w}
 	var before map[string]string
-	for _, step := range []struct {
-		title, typed string
-		end          vm.Reason
-		claim        func(said map[string]string)
-	}{
-		{"day 2: pivot apply changes a file while the machine runs; and another MachineConfig changes image, argument, unit and file", "whole", vm.Rebooted,
-			func(said map[string]string) {
-				before = said
-				claims.Add(said["file"] == "hello", "a file is there, without a reboot: %s", greeting)
-				claims.Add(strings.HasSuffix(said["service"], " read hello"), "the service that reads it was reloaded")
-				claims.Add(said["process"] != "" && said["service"] == said["process"]+" read hello", "it is the same process, %s", said["process"])
-			}},
-		{"after one reboot: all of the other MachineConfig; then pivot rollback", "back", vm.Rebooted,
-			func(said map[string]string) {
-				claims.Add(said["image"] == "2" && before["image"] == "1", "the next version of the image is booted")
-				claims.Add(said["argument"] == argument && before["argument"] == "", "kernel argument %s", argument)
-				claims.Add(said["unit"] == "active" && before["unit"] == "inactive", "%s is enabled, and runs", newUnit)
-				claims.Add(said["file"] == "", "%s, which it does not name, is gone", greeting)
-				claims.Add(said["verify"] == "same", "pivot verify finds no difference")
-			}},
-		{"after one reboot more: the system from before, with what it had", "nothing", vm.PoweredOff,
-			func(said map[string]string) {
-				for _, key := range []string{"image", "argument", "unit", "file"} {
-					claims.Add(said[key] == before[key], "%s as before: %s", key, said[key])
-				}
-			}},
-	} {
+	for _, step := range dayTwoSteps() {
 		heading(w, step.title)
 		boot, _, err := live(ctx, w, machine, lab.TypedOn(step.typed))
 		if err != nil {
 			return err
 		}
+		said := lab.Day2Said(boot)
+		if before == nil {
+			before = said
+		}
 		claims.Add(boot.Exit == step.end, "the machine %s after %.0f s", boot.Exit, boot.Duration.Seconds())
-		step.claim(lab.Day2Said(boot))
+		step.claim(claims, said, before)
+		if err := claims.Err(); err != nil {
+			return err // the next steps go on from this one
+		}
 	}
-	return claims.Err()
+	return nil
 }

@@ -24,7 +24,7 @@ func sample(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, found := strings.Cut(string(text), "about one after that. It ends with:\n\n```text\n")
+	_, after, found := strings.Cut(string(text), "about four after that. Of what it says:\n\n```text\n")
 	block, _, closed := strings.Cut(after, "\n```")
 	if !found || !closed {
 		t.Fatal("the README has no sample of the demonstration")
@@ -43,6 +43,7 @@ func TestReadme(t *testing.T) {
 	said = append(said, console(t, "second")...)
 	said = append(said, "=== "+proven)
 	said = append(said, proof(t, first)...)
+	said = append(said, secondAct(t)...)
 	for i := range said {
 		said[i] = timeless(said[i])
 	}
@@ -94,6 +95,24 @@ func proof(t *testing.T, first *vm.BootResult) []string {
 	second := &vm.BootResult{Exit: vm.PoweredOff, Serial: []vm.SerialLine{{Text: lab.DerivedSays}, {Text: report(t, want)}}}
 	var out bytes.Buffer
 	if err := prove(&out, want, first, second); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	return strings.Split(strings.TrimSpace(out.String()), "\n")
+}
+
+// secondAct is what is said of power-ons that came to what the second act is to show.
+func secondAct(t *testing.T) []string {
+	t.Helper()
+	live := map[string]string{"file": "hello", "process": "7", "service": "7 read hello", "image": "1", "unit": "inactive"}
+	whole := map[string]string{"image": "2", "argument": argument, "unit": "active", "verify": "same"}
+	var out bytes.Buffer
+	claims := &lab.Claims{To: &out}
+	for i, said := range []map[string]string{live, whole, live} {
+		step := dayTwoSteps()[i]
+		heading(&out, step.title)
+		step.claim(claims, said, live)
+	}
+	if err := claims.Err(); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	return strings.Split(strings.TrimSpace(out.String()), "\n")

@@ -9,7 +9,7 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// TestDay2 (P55) lets a machine that runs go from one MachineConfig to another, with a new
+// TestDay2 (P55, P57, P58) lets a machine that runs go from one MachineConfig to another, with a new
 // image and without, and back: each time with one reboot, and what is no longer asked for
 // is as the image that then runs has it.
 func TestDay2(t *testing.T) {
@@ -20,6 +20,7 @@ func TestDay2(t *testing.T) {
 		},
 		OverlayB: []vm.TreeFile{
 			{Path: "/etc/day2.default", Mode: 0o644, Content: []byte("B's own\n")},
+			{Path: "/usr/lib/systemd/system/day2-of-b.service", Mode: 0o644, Content: []byte(day2Unit)},
 		},
 	})
 	one := lab.Config{
@@ -29,8 +30,9 @@ func TestDay2(t *testing.T) {
 	}
 	two := lab.Config{
 		Name: "two", Image: l.Image, Kargs: []string{"day2.two"},
-		Files: map[string]string{"/etc/day2/file": "two\n"},
-		Units: []lab.Unit{{Name: "day2-two.service", Enabled: true, Contents: day2Unit}},
+		Files: map[string]string{"/etc/day2/file": "two\n", "/var/lib/day2.file": "two\n"},
+		// The second one is the image's own, and the one from before does not have it.
+		Units: []lab.Unit{{Name: "day2-two.service", Enabled: true, Contents: day2Unit}, {Name: "day2-of-b.service", Enabled: true}},
 	}
 	files, err := lab.Day2(day2Says, map[string]string{
 		"to-one": "pivot apply -r one.json", "to-two": "pivot apply -r two.json", "back": "pivot rollback -r", "nothing": "true",
@@ -54,9 +56,9 @@ func TestDay2(t *testing.T) {
 			t.Fatalf("typed %s: the machine says\n%v\nwant\n%v", typed, said, want)
 		}
 	}
-	bare := map[string]string{"version": "A.1", "default": "A's own", "file": "", "gone": "", "one": "inactive", "two": "inactive", "karg": "", "record": ""}
+	bare := map[string]string{"version": "A.1", "default": "A's own", "file": "", "gone": "", "var": "", "one": "inactive", "two": "inactive", "of-b": "inactive", "karg": "", "record": ""}
 	first := with(bare, "default", "ours", "file", "one", "gone", "one", "one", "active", "karg", "day2.one", "record", "one")
-	second := with(bare, "version", "B.2", "default", "B's own", "file", "two", "two", "active", "karg", "day2.two", "record", "two")
+	second := with(bare, "version", "B.2", "default", "B's own", "file", "two", "var", "two", "two", "active", "of-b", "active", "karg", "day2.two", "record", "two")
 	onB := with(first, "version", "B.2")
 	step("to-one", bare)
 	step("to-two", first)
@@ -80,7 +82,8 @@ const day2Unit = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/t
 const day2Says = `. /etc/os-release; say version $VERSION_ID
 for f in file gone; do say $f $(cat /etc/day2/$f 2>/dev/null); done
 say default $(cat /etc/day2.default)
-for u in one two; do say $u $(systemctl is-active day2-$u.service); done
+say var $(cat /var/lib/day2.file 2>/dev/null)
+for u in one two of-b; do say $u $(systemctl is-active day2-$u.service); done
 say karg $(tr " " "\n" </proc/cmdline | grep ^day2)
 say record $(grep -so "\"name\": *\"[a-z]*\"" /etc/pivot/machineconfig.json | cut -d"\"" -f4)
 `

@@ -24,7 +24,7 @@ func trials(t *testing.T, l *lab.Lab) {
 		tries("fails", "--append-karg trial.fails --try=1s --confirm=auto --check false"),
 		tries("panics", "--append-karg mem=64M --append-karg panic=1 --try"),
 		tries("stays", "--append-karg trial.stays --try=1h"),
-		lab.Typed("confirm", "pivot status && pivot confirm && pivot verify", "KernelCommandLine=trial.stays"),
+		lab.Typed("confirm", "pivot status && pivot confirm && pivot verify", "PathExists=/var/lib/pivot/trial\nConditionKernelCommandLine=trial.stays"),
 	)})
 	for _, c := range []struct {
 		name, says string
