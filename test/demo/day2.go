@@ -21,8 +21,11 @@ const (
 )
 
 // service reads the file at its start and when it is reloaded, and keeps what it has read
-// in /run, with its process.
-const service = `[Service]
+// in /run, with its process. What systemd says of its start must not come in the midst of
+// the report.
+const service = `[Unit]
+Before=boot-report.service
+[Service]
 ExecStart=/bin/sh -c 'trap read_it HUP; read_it() { echo "$$$$ read $$(cat ` + greeting + `)" >/run/demo; }; read_it; while :; do sleep 0.2; done'
 ExecReload=/bin/sh -c 'kill -HUP $MAINPID'
 [Install]
