@@ -53,7 +53,7 @@ func dayTwoFiles(first lab.Want, image string) ([]vm.TreeFile, error) {
 	live := lab.Config{Name: "live", Image: first.Image, Kargs: first.Kargs, Files: map[string]string{greeting: "hello"}}
 	whole := lab.Config{
 		Name: "whole", Image: image, Kargs: append([]string{argument}, first.Kargs...),
-		Units: []lab.Unit{{Name: newUnit, Enabled: true, Contents: "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}},
+		Units: []lab.Unit{{Name: newUnit, Enabled: true, Contents: lab.Day2Unit}},
 	}
 	files, err := lab.Day2(says, map[string]string{
 		// What it says after the change without a reboot comes last, and counts.

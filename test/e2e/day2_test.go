@@ -20,19 +20,19 @@ func TestDay2(t *testing.T) {
 		},
 		OverlayB: []vm.TreeFile{
 			{Path: "/etc/day2.default", Mode: 0o644, Content: []byte("B's own\n")},
-			{Path: "/usr/lib/systemd/system/day2-of-b.service", Mode: 0o644, Content: []byte(day2Unit)},
+			{Path: "/usr/lib/systemd/system/day2-of-b.service", Mode: 0o644, Content: []byte(lab.Day2Unit)},
 		},
 	})
 	one := lab.Config{
 		Name: "one", Kargs: []string{"day2.one"},
 		Files: map[string]string{"/etc/day2.default": "ours\n", "/etc/day2/file": "one\n", "/etc/day2/gone": "one\n"},
-		Units: []lab.Unit{{Name: "day2-one.service", Enabled: true, Contents: day2Unit}},
+		Units: []lab.Unit{{Name: "day2-one.service", Enabled: true, Contents: lab.Day2Unit}},
 	}
 	two := lab.Config{
 		Name: "two", Image: l.Image, Kargs: []string{"day2.two"},
 		Files: map[string]string{"/etc/day2/file": "two\n", "/var/lib/day2.file": "two\n"},
 		// The second one is the image's own, and the one from before does not have it.
-		Units: []lab.Unit{{Name: "day2-two.service", Enabled: true, Contents: day2Unit}, {Name: "day2-of-b.service", Enabled: true}},
+		Units: []lab.Unit{{Name: "day2-two.service", Enabled: true, Contents: lab.Day2Unit}, {Name: "day2-of-b.service", Enabled: true}},
 	}
 	files, err := lab.Day2(day2Says, map[string]string{
 		"to-one": "pivot apply -r one.json", "to-two": "pivot apply -r two.json", "back": "pivot rollback -r", "nothing": "true",
@@ -76,7 +76,6 @@ func with(m map[string]string, pairs ...string) map[string]string {
 	return m
 }
 
-const day2Unit = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
 
 // day2Says says what the machine is.
 const day2Says = `. /etc/os-release; say version $VERSION_ID

@@ -33,6 +33,18 @@ func Day2(says string, typed map[string]string, configs ...Config) ([]vm.TreeFil
 	return files, nil
 }
 
+// Day2Unit is a unit that a MachineConfig may enable: it does nothing, and is active before
+// something is typed.
+const Day2Unit = `[Unit]
+Before=systemd-networkd-wait-online.service
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/true
+[Install]
+WantedBy=multi-user.target
+`
+
 // TypedOn is a power-on on which the command of a word is typed.
 func TypedOn(word string) vm.BootOptions {
 	return vm.BootOptions{ExtraArgs: []string{"typed." + word}}
