@@ -76,7 +76,6 @@ func with(m map[string]string, pairs ...string) map[string]string {
 	return m
 }
 
-
 // day2Says says what the machine is.
 const day2Says = `. /etc/os-release; say version $VERSION_ID
 for f in file gone; do say $f $(cat /etc/day2/$f 2>/dev/null); done
