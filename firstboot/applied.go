@@ -8,45 +8,51 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/pivot"
 )
 
 // applied is the MachineConfig that the machine has: by its record, or, if none was ever
-// applied, the one of its first boot. A machine that never had one has an empty one. FIPS
-// mode is what the kernel says.
-func (a *Apply) applied() (*encapsulated.Desired, error) {
+// applied, by the machine-config-daemon's, or the one of its first boot. A machine that
+// never had one has an empty one. FIPS mode is what the kernel says.
+func (a *Apply) applied() (desired *encapsulated.Desired, takenOver bool, err error) {
 	fips, err := a.Host.FIPS()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	desired, err := a.recorded()
+	desired, from, err := a.recorded()
 	if err == nil {
 		desired.SetFIPS(fips)
 	}
-	return desired, err
+	if takenOver = from == daemonRecord; takenOver {
+		a.Progress.Note("taking over from the machine-config-daemon: the machine has its MachineConfig " + desired.Name)
+	}
+	return desired, takenOver, err
 }
 
-func (a *Apply) recorded() (*encapsulated.Desired, error) {
-	for _, path := range []string{encapsulated.RecordPath, EncapsulatedPath + closedSuffix} {
+// recorded is the newest record that there is, and its path.
+func (a *Apply) recorded() (desired *encapsulated.Desired, path string, err error) {
+	for _, path := range []string{encapsulated.RecordPath, daemonRecord, EncapsulatedPath + closedSuffix} {
 		data, err := os.ReadFile(a.Host.Path(path))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the MachineConfig that this machine has: %w", err)
+			return nil, path, fmt.Errorf("cannot read the MachineConfig that this machine has: %w", err)
 		}
 		desired, report := encapsulated.ParseRecord(data)
 		if report.Failed() {
-			return nil, fault.New(fault.Refused, "cannot use the MachineConfig that this machine has: %w", report.Err(path)).
+			return nil, path, fault.New(fault.Refused, "cannot use the MachineConfig that this machine has: %w", report.Err(path)).
 				WithHint("move the file away; then nothing of what it asked for is removed")
 		}
-		return desired, nil
+		return desired, path, nil
 	}
-	return &encapsulated.Desired{}, nil
+	return &encapsulated.Desired{}, "", nil
 }
 
 // leaveOut is the file with the names of what is left out of a MachineConfig; none is
@@ -77,6 +83,28 @@ func (m *Machine) leftOut() (names []string, err error) {
 		return nil, fmt.Errorf("cannot tell what was left out of the MachineConfig: %s: %w", encapsulated.LeftOutPath, err)
 	}
 	return names, nil
+}
+
+// recordOnly writes the records of a MachineConfig that the machine is what it asks for. The
+// journal learns of them, too: later comparisons go by it, unless another system waits for
+// its reboot.
+func (a *Apply) recordOnly(plan pivot.Plan, ask applyAsk) error {
+	if err := errors.Join(a.keep(ask.record), a.keep(ask.leftOut)); err != nil || plan.From().Pending() {
+		return err
+	}
+	return a.arrived(ask.reached(plan))
+}
+
+// reached is the target of a plan with the records of its MachineConfig. Of the links that the
+// one before asked for it leaves out those that units need still.
+func (ask applyAsk) reached(plan pivot.Plan) pivot.Target {
+	target := plan.To()
+	units := plan.From().Etc.Units.By
+	target.Entries = slices.DeleteFunc(slices.Clone(target.Entries), func(e hostfiles.Entry) bool {
+		return e.Kind == hostfiles.KindDefault && units[e.Path] != ""
+	})
+	target.Entries = append(target.Entries, ask.record.Entry, ask.leftOut.Entry)
+	return target
 }
 
 // keep writes a record where nothing else has to change, or removes it.

@@ -64,7 +64,7 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 		if err := a.carryHere(ask.Entries); err != nil {
 			return false, err
 		}
-		return false, errors.Join(a.keep(ask.record), a.keep(ask.leftOut))
+		return false, a.recordOnly(plan, ask)
 	}
 	switch {
 	case plan.Reboots == 0:
@@ -130,7 +130,7 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	if err != nil {
 		return ask, err
 	}
-	old, err := a.applied()
+	old, takenOver, err := a.applied()
 	if err != nil {
 		return ask, err
 	}
@@ -150,7 +150,7 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 		return ask, err
 	}
 	ask.ByHand = true
-	removed, err := a.removed(ctx, old, desired.Entries)
+	removed, err := a.removed(ctx, old, takenOver, desired.Entries)
 	if err != nil {
 		return ask, err
 	}
@@ -164,7 +164,7 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 // is as the image has it, or in /var as it was: also the links of units, which go by what
 // this system has of these. Those that the other one needs go before that. What somebody
 // has changed since is theirs, and stays.
-func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, new []hostfiles.File) ([]hostfiles.File, error) {
+func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, takenOver bool, new []hostfiles.File) ([]hostfiles.File, error) {
 	before, err := a.carried(old.Entries)
 	if err != nil {
 		return nil, err
@@ -203,7 +203,11 @@ func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, new []ho
 				continue
 			} // else what the machine carries must not have it, and its projection leaves it
 		}
-		removed = append(removed, hostfiles.Default(f.Path))
+		file, err := a.without(f.Path, takenOver)
+		if err != nil {
+			return nil, err
+		}
+		removed = append(removed, file)
 	}
 	return removed, nil
 }

@@ -75,6 +75,9 @@ func TestApply(t *testing.T) {
 	if string(record) == string(h.Read(encapsulated.RecordPath)) {
 		t.Error("the record does not say what was applied last")
 	}
+	if drift := verify(t, h); drift != "" {
+		t.Errorf("what pivot itself wrote is drift: %s", drift)
+	}
 	shell(t, h, "echo mine >etc/edited; echo mine >etc/shared/more")
 	changed, notes, err := apply(t, h, fmt.Sprintf("  osImageURL: %s\n  kernelArguments: [b=2, c=3]\n", h.Image))
 	if err != nil || !changed || h.Version() != "B.2" {
@@ -116,6 +119,27 @@ func TestApplyAgain(t *testing.T) {
 	}
 }
 
+// TestApplyRecord (P55): the record of what a machine has is a MachineConfig, which puts
+// right what somebody has changed.
+func TestApplyRecord(t *testing.T) {
+	h := hostdir.New(t)
+	if _, _, err := apply(t, h, withFiles); err != nil {
+		t.Fatal(err)
+	}
+	shell(t, h, "echo mine >etc/ours/file; rm etc/systemd/system/multi-user.target.wants/a.service")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	h.Reboot = func(context.Context) error { cancel(); return nil }
+	a := firstboot.Apply{Machine: machine(t, h), File: encapsulated.RecordPath, Data: h.Read(encapsulated.RecordPath), When: firstboot.RebootNow}
+	if changed, err := a.Run(ctx); err != nil || !changed {
+		t.Fatalf("changed %v, %v", changed, err)
+	}
+	h.Boot()
+	if drift := verify(t, h); drift != "" || string(h.Read("/etc/ours/file")) != "one" {
+		t.Errorf("drift %s", drift)
+	}
+}
+
 // TestApplyAfterTheFirstBoot (P55): the MachineConfig of the first boot is the one that
 // the machine has until another is applied.
 func TestApplyAfterTheFirstBoot(t *testing.T) {
@@ -133,6 +157,46 @@ func TestApplyAfterTheFirstBoot(t *testing.T) {
 	}
 	if options := h.Options(); strings.Contains(options, "first=1") || !strings.HasSuffix(options, " second=2") || h.Read("/etc/first") != nil || h.Version() != "B.2" {
 		t.Errorf("version %s, options %s, /etc/first %q", h.Version(), options, h.Read("/etc/first"))
+	}
+}
+
+// TestTakeOver (P55): on a machine of the machine-config-daemon what its MachineConfig asked
+// for and the new one does not goes: what the administrator had there before comes back, an
+// image's default is the image's, and pivot's own record counts from then on.
+func TestTakeOver(t *testing.T) {
+	h := projecting(t)
+	const file = `{"path":"/etc/%s","contents":{"source":"data:,daemon"}}`
+	h.Write("/etc/machine-config-daemon/currentconfig", fmt.Appendf(nil, `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig",
+		"metadata":{"name":"rendered-worker-1","annotations":{"machineconfiguration.openshift.io/generated-by-controller-version":"x"}},
+		"spec":{"kernelArguments":["daemon=1"],"kernelType":"default","extensions":[],"fips":false,"osImageURL":"","config":{"ignition":{"version":"3.4.0"},
+		"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 a"]}]},
+		"storage":{"disks":[{"device":"/dev/vda"}],"files":[%s,%s,%s,%s]}}}}`,
+		fmt.Sprintf(file, "new"), fmt.Sprintf(file, "edited"), fmt.Sprintf(file, "default"), fmt.Sprintf(file, "kept")))
+	for _, name := range []string{"new", "edited", "default", "kept"} {
+		h.Write("/etc/"+name, []byte("daemon"))
+	}
+	h.Write("/etc/machine-config-daemon/orig/etc/edited.mcdorig", []byte("the administrator's"))
+	shell(t, h, "chmod 600 etc/machine-config-daemon/orig/etc/edited.mcdorig; cp -a usr/etc/default etc/machine-config-daemon/orig/etc/default.mcdorig")
+	changed, notes, err := apply(t, h, "  kernelArguments: [b=2]\n  config: {ignition: {version: 3.4.0}, storage: {disks: [{device: /dev/vda}], files: ["+strings.ReplaceAll(fmt.Sprintf(file, "kept"), `","`, `", "`)+"]}}\n")
+	if err != nil || !changed {
+		t.Fatalf("changed %v, %v: %s", changed, err, notes)
+	}
+	if got, want := shell(t, h, "ls etc/new 2>/dev/null || :; cat etc/edited etc/default etc/kept; stat -c %a etc/edited"),
+		"the administrator'sdefault of A.1\ndaemon600\n"; got != want {
+		t.Errorf("there is %q, want %q", got, want)
+	}
+	if !strings.Contains(notes, "taking over from the machine-config-daemon: the machine has its MachineConfig rendered-worker-1") {
+		t.Errorf("it does not say that it takes over: %s", notes)
+	}
+	if drift := verify(t, h); drift != "" {
+		t.Errorf("drift %s", drift)
+	}
+	// The administrator's is not pivot's: it stays.
+	if _, notes, err = apply(t, h, "  kernelArguments: [b=2]\n  config: {ignition: {version: 3.4.0}, storage: {disks: [{device: /dev/vda}]}}\n"); err != nil || strings.Contains(notes, "taking over") {
+		t.Fatalf("%v: %s", err, notes)
+	}
+	if got := shell(t, h, "cat etc/edited; ls etc/kept 2>/dev/null || :"); got != "the administrator's" {
+		t.Errorf("there is %q", got)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"strings"
 
 	"machine-pivot/internal/disruption"
@@ -149,8 +148,7 @@ func (a *Apply) change(ctx context.Context, plan pivot.Plan, ask applyAsk) error
 	if err != nil {
 		return err
 	}
-	c := live.Change{BootID: a.Progress.BootID, Actions: plan.Actions, Record: ask.record, Target: plan.To()}
-	c.Target.Entries = append(slices.Clone(c.Target.Entries), ask.record.Entry)
+	c := live.Change{BootID: a.Progress.BootID, Actions: plan.Actions, Record: ask.record, Target: ask.reached(plan)}
 	if c.Entries, err = a.entries(files); err != nil {
 		return err
 	}
@@ -216,16 +214,18 @@ func (m *Machine) services() live.Services {
 // runner carries out changes of the running system.
 func (m *Machine) runner() *live.Runner {
 	return &live.Runner{
-		Root: m.Host.Root, Disk: m.Host.Disk, Services: m.services(), BootID: m.Progress.BootID, Note: m.Progress.Note, Arrived: m.arrived,
+		Root: m.Host.Root, Disk: m.Host.Disk, Services: m.services(), BootID: m.Progress.BootID, Note: m.Progress.Note,
+		Arrived: func(c live.Change) error { return m.arrived(c.Target) },
 	}
 }
 
-// arrived makes a change of the running system what the machine was last asked for.
-func (m *Machine) arrived(c live.Change) error {
-	if r := m.Progress.Record; r.Phase == pivot.PhaseDone && r.Target.Same(c.Target) {
+// arrived makes a target, which the running system has reached, what the machine was last
+// asked for.
+func (m *Machine) arrived(target pivot.Target) error {
+	if r := m.Progress.Record; r.Phase == pivot.PhaseDone && r.Target.Same(target) {
 		return nil
 	}
-	m.Progress.Start(1, m.Progress.BootID, c.Target)
+	m.Progress.Start(1, m.Progress.BootID, target)
 	return m.Progress.Enter(pivot.PhaseDone, m.Progress.BootID)
 }
 
