@@ -1,6 +1,8 @@
 package pivot
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -91,12 +93,26 @@ func needOf(path string, rules disruption.Rules) Need {
 	return need
 }
 
-// RebootReasons are why a plan needs a reboot, one for each change that does.
+// maxLike is how many changes that need a reboot for the same reason are named; of more of
+// them, the rest is counted.
+const maxLike = 4
+
+// RebootReasons are why a plan needs a reboot, for people: one for each change that does, but
+// for those of many that have the same reason.
 func (p Plan) RebootReasons() []string {
 	var reasons []string
+	like := map[string]int{}
 	for _, n := range p.Needs {
-		if len(n.Actions) == 1 && n.Actions[0].Type == disruption.Reboot {
+		if len(n.Actions) != 1 || n.Actions[0].Type != disruption.Reboot {
+			continue
+		}
+		if like[n.Because]++; like[n.Because] <= maxLike {
 			reasons = append(reasons, n.Change+": "+n.Because)
+		}
+	}
+	for _, because := range slices.Sorted(maps.Keys(like)) {
+		if more := like[because] - maxLike; more > 0 {
+			reasons = append(reasons, fmt.Sprintf("%d more changes: %s", more, because))
 		}
 	}
 	return reasons

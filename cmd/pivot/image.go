@@ -54,7 +54,7 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 	if err != nil {
 		return nil, err
 	}
-	boundMemory()
+	boundMemory(importMemory)
 	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: cmp.Or(f.architecture, host.Architecture()), Log: noteTo(plainLog(cmd.ErrOrStderr()))}
 	return puller.Open(cmd.Context(), ref)
 }

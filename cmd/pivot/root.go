@@ -67,7 +67,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 	if err := cli.CheckRoot(f.root); err != nil {
 		return firstboot.Machine{}, err
 	}
-	boundMemory()
+	boundMemory(planMemory)
 	log, show := f.logTo(cmd.ErrOrStderr())
 	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now, Consoles: f.consoles}
 	m := firstboot.Machine{
@@ -77,7 +77,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		RebootMethod: host.RebootMethod(f.method),
 		ImageKargs:   host.ImageKargs(f.kargs),
 		Progress: &pivot.Progress{
-			Journal: pivot.JournalIn(f.root), Emit: status.Tee(show, reporter.Emit), Now: time.Now,
+			Journal: pivot.JournalIn(f.root), Emit: status.Tee(memoryForPull, show, reporter.Emit), Now: time.Now,
 		},
 	}
 	m.Retry.Bound = f.retryFor
