@@ -35,7 +35,7 @@ func TestSweep(t *testing.T) {
 		{"taken back and forward again", []crash.Variant{crash.TakenBack}, 2, 271},
 		{"with entries of each kind", []crash.Variant{crash.Configured}, 1, 53},
 		{"to a container build's image, with files that Ignition wrote", []crash.Variant{crash.Built, crash.Served}, 1, 79},
-		{"a change of the running system", []crash.Variant{crash.Changed}, 0, 211},
+		{"a change of the running system", []crash.Variant{crash.Changed}, 0, 179},
 		{"a change of the running system, which a service refuses", []crash.Variant{crash.Refused}, 0, 307},
 		{"a trial that is confirmed", []crash.Variant{crash.Tried(crash.Confirmed)}, 1, 89},
 		{"a trial that fails, with a boot loader that only knows a default", []crash.Variant{crash.Tried(crash.TimedOut), crash.WithoutOneShot}, 2, 127},
