@@ -16,7 +16,8 @@ type Watch struct {
 	// happens to one is seen at once.
 	Every      time.Duration
 	UntilDrift bool // it ends as soon as something differs
-	// Tell is called after each look at a machine that should be what was asked for.
+	// Tell is called after each look at a machine that should be what was asked for; it is
+	// not nil.
 	Tell func(differences []string)
 }
 
