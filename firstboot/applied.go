@@ -1,13 +1,11 @@
 package firstboot
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -109,19 +107,7 @@ func (ask applyAsk) reached(plan pivot.Plan) pivot.Target {
 
 // keep writes a record where nothing else has to change, or removes it.
 func (a *Apply) keep(record hostfiles.File) error {
-	path := a.Host.Path(record.Path)
-	have, err := os.ReadFile(path)
-	switch there := err == nil; {
-	case record.Removes() && !there, !record.Removes() && there && bytes.Equal(have, record.Content):
-		return nil
-	case record.Removes():
-		err = a.Host.Disk.Remove(path)
-	default:
-		if err = hostfiles.MakeDir(a.Host.Disk, filepath.Dir(path), 0o755); err == nil {
-			err = hostfiles.Replace(a.Host.Disk, path, record.Content, record.Mode)
-		}
-	}
-	if err != nil {
+	if err := a.putHere(record); err != nil {
 		return fault.New(fault.CannotWrite, "cannot keep the record of the MachineConfig: %w", err)
 	}
 	return nil

@@ -1,12 +1,9 @@
 package firstboot
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"machine-pivot/internal/fault"
@@ -184,31 +181,6 @@ func (m *Machine) carryHere(entries []hostfiles.File) error {
 	}
 	_, err = m.Project(m.Progress.Note)
 	return err
-}
-
-// putHere puts a carrier into the running system's /etc. They come in an order in which
-// nothing is named that is not there.
-func (m *Machine) putHere(f hostfiles.File) error {
-	name, disk := m.Host.Path(f.Path), m.Host.Disk
-	switch f.Kind {
-	case hostfiles.KindDirectory:
-		if err := hostfiles.MakeDir(disk, filepath.Dir(name), 0o755); err != nil {
-			return err
-		}
-		return hostfiles.MakeDir(disk, name, f.Mode)
-	case hostfiles.KindDefault:
-		if err := disk.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return disk.Sync(filepath.Dir(name))
-	}
-	if have, err := os.ReadFile(name); err == nil && bytes.Equal(have, f.Content) {
-		return nil
-	}
-	if err := hostfiles.Replace(disk, name, f.Content, f.Mode); err != nil {
-		return fmt.Errorf("%s: %w", f.Path, err)
-	}
-	return nil
 }
 
 // carried are the entries outside of /etc that a system's MachineConfigs asked for, by what

@@ -1,17 +1,13 @@
 package status
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
-	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/printable"
 )
 
@@ -44,7 +40,7 @@ func (d *Drift) Tell(differences []string) {
 		text = fmt.Sprintf("the machine has come to differ: %s", strings.Join(differences, "; "))
 	}
 	d.Notify(printable.Line(text))
-	if err := d.keepMetrics(len(differences)); err != nil {
+	if err := keepMetrics(d.Metrics, d.exposed(len(differences))); err != nil {
 		d.Log.WithError(err).Warn("the metrics are not kept")
 	}
 	if !slices.Equal(differences, d.told) {
@@ -63,17 +59,12 @@ func (d *Drift) change(text string, differences []string) {
 	log.WithField(fieldMessageID, driftedID).Warn(text)
 }
 
-func (d *Drift) keepMetrics(differences int) error {
-	if d.Metrics == "" {
-		return nil
-	}
-	m := exposition{bytes.Buffer{}}
+// exposed are the metrics of a look.
+func (d *Drift) exposed(differences int) []byte {
+	var m exposition
 	m.family("pivot_differences", "How many differences from what was last asked for the last look found.")
 	m.sample("pivot_differences", "", "", float64(differences))
 	m.family("pivot_compared_timestamp_seconds", "When the last look was.")
 	m.sample("pivot_compared_timestamp_seconds", "", "", float64(d.Now().Unix()))
-	if err := os.MkdirAll(filepath.Dir(d.Metrics), 0o755); err != nil {
-		return err
-	}
-	return hostfiles.Replace(hostfiles.OS{}, d.Metrics, m.Bytes(), 0o644)
+	return m.Bytes()
 }

@@ -87,13 +87,13 @@ func (m *exposition) steps(ran []pivot.Duration, name, help string, of func(pivo
 	}
 }
 
-// keepMetrics replaces the file that the administrator wants, if any.
-func (r *Reporter) keepMetrics(record pivot.Record) error {
-	if r.Metrics == "" {
+// keepMetrics replaces a file that the administrator wants, if any.
+func keepMetrics(file string, metrics []byte) error {
+	if file == "" {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(r.Metrics), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	return hostfiles.Replace(hostfiles.OS{}, r.Metrics, Metrics(record), 0o644)
+	return hostfiles.Replace(hostfiles.OS{}, file, metrics, 0o644)
 }

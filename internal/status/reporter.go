@@ -41,7 +41,7 @@ func (r *Reporter) Emit(e pivot.Event) {
 		r.Log.WithError(err).Warn("the status is not kept")
 	}
 	if e.Kind == pivot.EventEntered || e.Kind == pivot.EventWaiting || e.Kind == pivot.EventFailing {
-		if err := r.keepMetrics(e.Record); err != nil {
+		if err := keepMetrics(r.Metrics, Metrics(e.Record)); err != nil {
 			r.Log.WithError(err).Warn("the metrics are not kept")
 		}
 	}

@@ -1,0 +1,42 @@
+package firstboot
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"machine-pivot/internal/hostfiles"
+)
+
+// putHere puts one of pivot's own files or directories into the /etc that runs, or removes
+// one, durably: no deployment is made, and nobody but pivot reads it.
+func (m *Machine) putHere(f hostfiles.File) error {
+	name, disk := m.Host.Path(f.Path), m.Host.Disk
+	dir := filepath.Dir(name)
+	if f.Removes() {
+		err := disk.Remove(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if _, err := os.Lstat(dir); err != nil {
+			return nil
+		}
+		return disk.Sync(dir) // also what an earlier run has removed
+	}
+	if err := hostfiles.MakeDir(disk, dir, 0o755); err != nil {
+		return err
+	}
+	if f.Kind == hostfiles.KindDirectory {
+		return hostfiles.MakeDir(disk, name, f.Mode)
+	}
+	if have, err := os.ReadFile(name); err == nil && bytes.Equal(have, f.Content) {
+		return nil
+	}
+	if err := hostfiles.Replace(disk, name, f.Content, f.Mode); err != nil {
+		return fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return nil
+}
