@@ -20,10 +20,10 @@ const (
 	projectEnabled = "/etc/systemd/system/sysinit.target.wants/" + projectUnit
 )
 
-// unitPaths are where the unit can be: an administrator's, or a machine's without pivot in
-// its image, goes before the image's.
-func unitPaths() []string {
-	return []string{"/etc/systemd/system/" + projectUnit, "/usr/lib/systemd/system/" + projectUnit}
+// unitPaths are where a unit of pivot's can be: an administrator's, or a machine's without
+// pivot in its image, goes before the image's.
+func unitPaths(unit string) []string {
+	return []string{"/etc/systemd/system/" + unit, "/usr/lib/systemd/system/" + unit}
 }
 
 // Project makes /var what the system that runs asks of it, and returns the paths that it
@@ -45,9 +45,9 @@ func (m *Machine) projected(entries []hostfiles.File) []hostfiles.File {
 	}
 	target, err := os.Readlink(m.Host.Path(projectEnabled))
 	if err != nil {
-		target = unitPaths()[1]
-		if _, err := os.Stat(m.Host.Path(unitPaths()[0])); err == nil {
-			target = unitPaths()[0]
+		target = unitPaths(projectUnit)[1]
+		if _, err := os.Stat(m.Host.Path(unitPaths(projectUnit)[0])); err == nil {
+			target = unitPaths(projectUnit)[0]
 		}
 	}
 	return append(slices.Clone(entries), hostfiles.NewLink(projectEnabled, target))
@@ -104,7 +104,7 @@ func (m *Machine) checkProjects(entries []hostfiles.Entry, isDir, has func(strin
 	if !someOutside(entries) {
 		return nil
 	}
-	inEtc, err := os.Stat(m.Host.Path(unitPaths()[0]))
+	inEtc, err := os.Stat(m.Host.Path(unitPaths(projectUnit)[0]))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -112,7 +112,7 @@ func (m *Machine) checkProjects(entries []hostfiles.Entry, isDir, has func(strin
 		return fault.New(fault.Refused, "cannot apply what is not below /etc: %s is masked, which would project it", projectUnit).
 			WithHint("systemctl unmask %s", projectUnit)
 	}
-	shipped, herr := has(unitPaths()[1])
+	shipped, herr := has(unitPaths(projectUnit)[1])
 	if herr != nil {
 		return herr
 	}

@@ -31,9 +31,6 @@ type Try struct {
 // TrialUnit conducts the trial in the new system, and closes it in the old one.
 const TrialUnit = "pivot-trial.service"
 
-// trialUnitPaths are where the unit may be, the one that counts first.
-var trialUnitPaths = []string{"/etc/systemd/system/" + TrialUnit, "/usr/lib/systemd/system/" + TrialUnit}
-
 // trialWants is the link that enables the unit.
 const trialWants = "/etc/systemd/system/sysinit.target.wants/" + TrialUnit
 
@@ -87,7 +84,7 @@ func (m *Machine) is(path string) bool {
 
 // acceptTried is an error if the system of a commit has nobody who would conduct its trial.
 func (m *Machine) acceptTried(commit string) error {
-	if m.is(trialUnitPaths[0]) { // it goes along
+	if m.is(unitPaths(TrialUnit)[0]) { // it goes along
 		return nil
 	}
 	c, err := ostree.ParseChecksum(commit)
@@ -98,8 +95,8 @@ func (m *Machine) acceptTried(commit string) error {
 	if err != nil {
 		return err
 	}
-	if _, err = repo.ReadFile(c, strings.TrimPrefix(trialUnitPaths[1], "/")); errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.Refused, "cannot try the new system: it has no %s, so nobody would conduct the trial", trialUnitPaths[1]).
+	if _, err = repo.ReadFile(c, strings.TrimPrefix(unitPaths(TrialUnit)[1], "/")); errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.Refused, "cannot try the new system: it has no %s, so nobody would conduct the trial", unitPaths(TrialUnit)[1]).
 			WithHint("put this release of pivot into the image, or go there without --try")
 	}
 	return err
