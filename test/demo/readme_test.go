@@ -92,7 +92,7 @@ func proof(t *testing.T, first *vm.BootResult) []string {
 		t.Fatal(err)
 	}
 	want := lab.Want{Kargs: []string{"nosmt loglevel=7"}, Pinning: pinning.Workloads{pinning.Management: set}}
-	second := &vm.BootResult{Exit: vm.PoweredOff, Serial: []vm.SerialLine{{Text: lab.DerivedSays}, {Text: report(t, want)}}}
+	second := &vm.BootResult{Exit: vm.PoweredOff, Serial: []vm.SerialLine{{Text: lab.DerivedSays}}, Reported: []string{report(t, want)}}
 	var out bytes.Buffer
 	if err := prove(&out, want, first, second); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
@@ -118,7 +118,7 @@ func secondAct(t *testing.T) []string {
 	return strings.Split(strings.TrimSpace(out.String()), "\n")
 }
 
-// report is what a guest says on its console that is what was wanted.
+// report is what a guest reports that is what was wanted.
 func report(t *testing.T, want lab.Want) string {
 	t.Helper()
 	encode := func(v any) []byte {

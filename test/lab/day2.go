@@ -17,7 +17,7 @@ const day2Dir = "/var/lib/day2"
 // line. Before that the machine says what it is, by the script says, whose command
 // "say KEY VALUE" Day2Said reads. The MachineConfigs are in the working directory of both.
 func Day2(says string, typed map[string]string, configs ...Config) ([]vm.TreeFile, error) {
-	script := "#!/bin/sh\nsay() { echo \"@@day2 $*\" >/dev/console; }\n" + says
+	script := "#!/bin/sh\nsay() { echo \"@@day2 $*\" | tee /dev/ttyS1 >/dev/console; }\n" + says
 	files := []vm.TreeFile{{Path: day2Dir + "/says", Mode: 0o755, Content: []byte(script)}}
 	for _, c := range configs {
 		config, err := c.JSON()
@@ -53,8 +53,8 @@ func TypedOn(word string) vm.BootOptions {
 // Day2Said is what a machine said of itself, with the last value of each key.
 func Day2Said(b *vm.BootResult) map[string]string {
 	said := map[string]string{}
-	for _, line := range b.Serial {
-		if _, text, found := strings.Cut(line.Text, "@@day2 "); found {
+	for _, line := range b.Reported {
+		if text, found := strings.CutPrefix(line, "@@day2 "); found {
 			key, value, _ := strings.Cut(strings.TrimSpace(text), " ")
 			said[key] = value
 		}

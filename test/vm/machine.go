@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -52,6 +53,9 @@ type BootResult struct {
 	Exit     Reason    // "": it could not be booted, or ctx was cancelled
 	Duration time.Duration
 	Serial   []SerialLine
+	// Reported are the lines on the second serial port, to which nothing writes but what tells of
+	// the guest: on the console messages of the kernel and of systemd cut lines in two.
+	Reported []string
 }
 
 // SerialLine is a line on the serial console, without control sequences.
@@ -93,23 +97,26 @@ func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) 
 	}
 	kernel, initramfs, err := c.load(ctx, result.Entry, dir)
 	if err == nil {
-		err = m.power(ctx, kernel, initramfs, o, result)
+		err = m.power(ctx, kernel, initramfs, filepath.Join(dir, "report"), o, result)
 	}
 	return result, errors.Join(err, os.RemoveAll(dir))
 }
 
 // power does one power-on.
-func (m *Machine) power(ctx context.Context, kernel, initramfs string, o BootOptions, r *BootResult) error {
+func (m *Machine) power(ctx context.Context, kernel, initramfs, report string, o BootOptions, r *BootResult) error {
 	writeLog, err := startRecording(ctx, o.Record, m.Disk)
 	if err != nil {
 		return err
 	}
 	q := qemu{
 		accel: m.Accel, disk: m.Disk, kernel: kernel, initramfs: initramfs, memoryMiB: m.MemoryMiB, extra: m.Extra, writeLog: writeLog,
-		limits:  o.Limits.orDefault(),
+		report: report, limits: o.Limits.orDefault(),
 		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
 	}
-	return q.powerOn(ctx, m.Log, o, r)
+	err = q.powerOn(ctx, m.Log, o, r)
+	said, readErr := os.ReadFile(report)
+	r.Reported = strings.Split(strings.ReplaceAll(string(said), "\r\n", "\n"), "\n")
+	return errors.Join(err, readErr)
 }
 
 // powerOn runs the machine to its end, and fills in what the boot came to.
@@ -124,13 +131,13 @@ func (q qemu) powerOn(ctx context.Context, log io.Writer, o BootOptions, r *Boot
 	return nil
 }
 
-// Keep writes the whole console to a temporary file and returns its name.
+// Keep writes the whole console, and what was reported, to a temporary file and returns its name.
 func (b *BootResult) Keep() (string, error) {
 	f, err := os.CreateTemp("", "console-*.log")
 	if err != nil {
 		return "", fmt.Errorf("cannot keep console: %w", err)
 	}
-	_, err = f.WriteString(text(b.Serial))
+	_, err = f.WriteString(text(b.Serial) + strings.Join(b.Reported, "\n"))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", fmt.Errorf("cannot keep console: %w", err)
 	}

@@ -21,6 +21,7 @@ type qemu struct {
 	format                                  string // of the disk's file, as QEMU names it; "": the disk itself
 	memoryMiB                               int    // 0: 1024
 	writeLog                                string // a file that gets each write to the disk; "": none
+	report                                  string // a file that gets what the second serial port says; "": there is none
 	extra                                   []string
 	limits                                  Limits
 }
@@ -59,6 +60,9 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 		"-blockdev", drive,
 		"-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net",
 		"-device", "virtio-rng-pci",
+	}
+	if q.report != "" {
+		args = append(args, "-serial", "file:"+escape(q.report))
 	}
 	if q.format != "" {
 		args = append(args, "-blockdev", "driver="+q.format+",node-name="+node+",file=disk")

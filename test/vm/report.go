@@ -71,10 +71,10 @@ type Status struct {
 
 const reportToken = "@@report "
 
-// Report reads the guest's report from the console.
+// Report reads the guest's report.
 func (b *BootResult) Report() (*Report, error) {
-	for _, l := range b.Serial {
-		if _, text, found := strings.Cut(l.Text, reportToken); found {
+	for _, line := range b.Reported {
+		if text, found := strings.CutPrefix(line, reportToken); found {
 			r, err := parseReport(text)
 			if err != nil {
 				return nil, fmt.Errorf("cannot read the guest's report: %w: %s", err, text)

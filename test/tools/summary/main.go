@@ -1,7 +1,8 @@
 // Command summary reads the stream of go test -json on its standard input and
 // tells it as it comes: a line for each package, the whole output of what
 // failed, the reason of what was skipped; at the end, if nothing failed, how long
-// the slow tests took, as the table in docs/testing.md, and one line with the counts.
+// the slow tests took, as the table in docs/testing.md, or else what failed tests said
+// themselves, and one line with the counts.
 // It fails if anything failed, if nothing ran and, with CI=true, if anything
 // was skipped.
 package main
@@ -13,7 +14,7 @@ import (
 
 func main() {
 	ci := os.Getenv("CI") == "true"
-	t, slowest, err := summarize(os.Stdin, os.Stdout)
+	t, err := summarize(os.Stdin, os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "summary: cannot read the test stream:", err)
 		os.Exit(1)
@@ -22,8 +23,9 @@ func main() {
 		fmt.Println("a skipped test is a failure where CI=true")
 	}
 	if t.failed == 0 {
-		fmt.Print(slowest.table())
+		fmt.Print(t.times.table())
 	}
+	fmt.Print(t.failures.report())
 	fmt.Printf("%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
 	if t.failed > 0 || t.passed == 0 || ci && t.skipped > 0 {
 		os.Exit(1)

@@ -66,14 +66,14 @@ type summary struct {
 	totals
 	w        io.Writer
 	times    times
+	failures failures
 	packages map[string]*pkg
 	builds   map[string][]string // output by import path
 }
 
-// summarize tells the stream r on w and returns the counts, and how long the slow
-// tests took.
-func summarize(r io.Reader, w io.Writer) (totals, times, error) {
-	s := summary{w: w, packages: map[string]*pkg{}, builds: map[string][]string{}}
+// summarize tells the stream r on w and returns what it came to.
+func summarize(r io.Reader, w io.Writer) (*summary, error) {
+	s := &summary{w: w, packages: map[string]*pkg{}, builds: map[string][]string{}}
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -84,11 +84,11 @@ func summarize(r io.Reader, w io.Writer) (totals, times, error) {
 			break
 		}
 		if err != nil {
-			return s.totals, s.times, err
+			return s, err
 		}
 	}
 	s.unfinished()
-	return s.totals, s.times, nil
+	return s, nil
 }
 
 func (s *summary) line(line []byte) {
@@ -148,6 +148,9 @@ func (s *summary) test(e event) {
 		s.times = append(s.times, timed{within, e.Test, e.Elapsed})
 	}
 	if one.failed > 0 {
+		if total.failed > t.subtests.failed { // by itself
+			s.failures = append(s.failures, failure{e.Package + " " + e.Test, messages(t.output)})
+		}
 		fmt.Fprintf(s.w, "--- FAIL %s %s (%.1fs)\n%s", e.Package, e.Test, e.Elapsed, strings.Join(t.output, ""))
 	}
 	if one.skipped > 0 {
@@ -185,6 +188,7 @@ func (s *summary) pkg(e event) {
 // packageFailed shows why a package failed where that is no test's own failure.
 func (s *summary) packageFailed(p *pkg, e event) {
 	if e.FailedBuild != "" {
+		s.failures = append(s.failures, failure{e.Package + " does not build", nil})
 		fmt.Fprintf(s.w, "--- FAIL %s does not build\n%s", e.Package, strings.Join(s.builds[e.FailedBuild], ""))
 		p.failed++
 		return
@@ -195,10 +199,12 @@ func (s *summary) packageFailed(p *pkg, e event) {
 		p.totals.add(t.subtests)
 		fmt.Fprintf(s.w, "--- FAIL %s %s did not end\n%s", e.Package, name, strings.Join(t.output, ""))
 		if !t.parent {
+			s.failures = append(s.failures, failure{e.Package + " " + name + " did not end", messages(t.output)})
 			p.failed++
 		}
 	}
 	if p.failed == 0 {
+		s.failures = append(s.failures, failure{e.Package + " outside of its tests", messages(p.output)})
 		p.failed++
 		fmt.Fprintf(s.w, "--- FAIL %s\n%s", e.Package, strings.Join(p.output, ""))
 	}

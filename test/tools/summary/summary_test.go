@@ -82,9 +82,9 @@ func TestSummarize(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out strings.Builder
-			got, _, err := summarize(strings.NewReader(c.stream), &out)
-			if err != nil || got != c.want {
-				t.Errorf("got %+v, %v; want %+v\n%s", got, err, c.want, out.String())
+			s, err := summarize(strings.NewReader(c.stream), &out)
+			if err != nil || s.totals != c.want {
+				t.Errorf("got %+v, %v; want %+v\n%s", s.totals, err, c.want, out.String())
 			}
 			for _, s := range c.shown {
 				if !strings.Contains(out.String(), s) {

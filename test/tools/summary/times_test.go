@@ -13,12 +13,12 @@ func TestTimes(t *testing.T) {
 {"Action":"fail","Package":"m/a","Test":"TestA/fails","Elapsed":9}
 {"Action":"pass","Package":"m/a","Test":"TestA","Elapsed":30}
 `
-	_, got, err := summarize(strings.NewReader(stream), &strings.Builder{})
+	s, err := summarize(strings.NewReader(stream), &strings.Builder{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const want = "| test | seconds |\n|---|---:|\n| `a.TestA` | 30 |\n| `a.TestA/one_case` | 8 |\n| `test/b.TestB` | 6 |\n"
-	if table := got.table(); table != want {
+	if table := s.times.table(); table != want {
 		t.Errorf("got\n%s, want\n%s", table, want)
 	}
 	if table := (times{}).table(); table != "" {
