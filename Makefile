@@ -57,7 +57,7 @@ GOTEST = go test -json -vet=off -count 1
 
 # What "make nightly" runs in place of "make test": the one place that says so. docs/testing.md
 # has each case under the one of the two that runs it.
-NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestDay2|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible)$$
+NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestDay2|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible)$$
 
 test: deps check
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
@@ -72,7 +72,7 @@ unit:
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
-	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/rules ./test/packaging ./test/e2e | $(BIN)/summary
+	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/rules ./test/packaging ./test/vm ./test/e2e | $(BIN)/summary
 	@$(MAKE) sweep
 
 # At the end one line for each part says what it went through.

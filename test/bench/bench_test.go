@@ -52,7 +52,7 @@ func short(t *testing.T) *report {
 		t.Fatalf("make build: %v\n%s", err, out)
 	}
 	r, err := run(t.Context(), settings{
-		dir: diskDir, pivot: filepath.Join(dir, "pivot"), files: 4000, bytes: 150e6, rounds: 1, seed: 1, log: io.Discard,
+		dir: diskDir, pivot: filepath.Join(dir, "pivot"), files: 1500, bytes: 60e6, rounds: 1, seed: 1, log: io.Discard,
 	})
 	if err != nil {
 		t.Fatal(err)

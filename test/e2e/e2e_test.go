@@ -31,9 +31,7 @@ func TestFirstBoot(t *testing.T) {
 		{"initramfs, power cuts", earlyPowerCuts},
 		{"main job, and taken back", mainJob},
 		{"by hand, and to the next version", byHand},
-		{"MachineConfigs that switch var", switchesVar},
 		{"telco", telco},
-		{"by kexec", byKexec},
 		{"a live change, and a power cut in one", changedLive},
 		{"bad MachineConfig", badMachineConfig},
 		{"registry comes up late", registryLate},
@@ -46,6 +44,8 @@ func TestFirstBoot(t *testing.T) {
 func TestFirstBootWhole(t *testing.T) {
 	runFirstBoots(t, []firstBootCase{
 		{"both modes, separate boot, xfs root", modes},
+		{"MachineConfigs that switch var", switchesVar},
+		{"by kexec", byKexec},
 		{"plain image", plainInInitramfs},
 		{"rpm-ostree with layered packages", layered},
 		{"rpm-ostree with layered packages, native image", layeredOnNative},

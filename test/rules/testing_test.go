@@ -63,6 +63,11 @@ func TestTestingTimes(t *testing.T) {
 	}
 }
 
+// nightlyPackages are those that "make nightly" runs tests of.
+func nightlyPackages() []string {
+	return []string{"test/e2e", "test/rules", "test/packaging", "test/vm"}
+}
+
 // nightlyTests matches the names of the tests that "make nightly" runs and "make test" leaves
 // out, as the Makefile declares them. Each alternative of it must be a test.
 func nightlyTests(t *testing.T) *regexp.Regexp {
@@ -77,14 +82,14 @@ func nightlyTests(t *testing.T) *regexp.Regexp {
 	}
 	tests, _ := testFunctions(t)
 	for name := range strings.SplitSeq(declared[1], "|") {
-		if !tests["test/e2e."+name] && !tests["test/rules."+name] && !tests["test/packaging."+name] {
-			t.Errorf("NIGHTLY names %s, which none of test/e2e, test/rules and test/packaging has", name)
+		if !slices.ContainsFunc(nightlyPackages(), func(pkg string) bool { return tests[pkg+"."+name] }) {
+			t.Errorf("NIGHTLY names %s, which none of %s has", name, nightlyPackages())
 		}
 	}
 	nightly := regexp.MustCompile("^(" + declared[1] + ")$")
 	for name := range tests { // "make test" leaves it out wherever it is, "make nightly" runs it only there
 		pkg, function, _ := strings.Cut(name, ".")
-		if nightly.MatchString(function) && !slices.Contains([]string{"test/e2e", "test/rules", "test/packaging"}, pkg) {
+		if nightly.MatchString(function) && !slices.Contains(nightlyPackages(), pkg) {
 			t.Errorf("%s is run by neither \"make test\" nor \"make nightly\": its name is in NIGHTLY; rename it", name)
 		}
 	}
