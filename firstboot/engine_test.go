@@ -199,14 +199,14 @@ func TestRebaseInterrupted(t *testing.T) {
 	for _, at := range []string{"start", "locked", "staged", "end"} {
 		passing := rpmostree.Fault{Verb: "rebase", Nth: 1, At: at, Do: "fail", Message: "Bus owner changed, aborting. This likely means the daemon crashed"}
 		t.Run("passing failure at "+at, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			h := newHost(t)
 			h.InstallRpmOstree(rpmostree.Control{Faults: []rpmostree.Fault{passing}})
 			arrive(t, h, "rpm-ostree")
 		})
 		client := rpmostree.Control{Faults: []rpmostree.Fault{{Verb: "rebase", Nth: 1, At: at, Do: "die"}}}
 		t.Run("client killed at "+at, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			h := newHost(t)
 			h.InstallRpmOstree(client)
 			made := at == "staged" || at == "end" // what it did counts
@@ -223,7 +223,7 @@ func TestRebaseInterrupted(t *testing.T) {
 		})
 		for _, power := range []bool{false, true} {
 			t.Run(fmt.Sprintf("killed at %s power cut %v", at, power), func(t *testing.T) {
-				sample.Short(t, 4)
+				sample.Short(t, 8)
 				h := newHost(t)
 				h.InstallRpmOstree(client)
 				if _, err := bootWith(t, h, "rpm-ostree", killedInRebase(h)); err == nil {
@@ -335,7 +335,7 @@ func TestForeignReboot(t *testing.T) {
 		// A release of rpm-ostree that locks as its libostree does.
 		for libostree, version := range map[string]string{"": "2024.5", hostdir.LockInState: "2024.6"} {
 			t.Run(engine+" "+version, func(t *testing.T) {
-				sample.Short(t, 4)
+				sample.Short(t, 8)
 				h := newHost(t)
 				h.InstallRpmOstree(rpmostree.Control{Version: version})
 				h.Ostree.Version = libostree

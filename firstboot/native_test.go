@@ -100,7 +100,7 @@ func TestNativeImage(t *testing.T) {
 		{"plain, with packages", "auto", "2026.2", "strace;", true, plain, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			h := newHost(t)
 			h.InstallRpmOstree(rpmostree.Control{Version: c.version})
 			if c.packages != "" {

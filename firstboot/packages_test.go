@@ -170,7 +170,7 @@ func TestPackagesRefused(t *testing.T) {
 		{"without rpm-ostree", "cannot change packages by ostree alone (install kernel-rt-core", fault.Refused, func(h *hostdir.Host, _ string) { h.RemoveRpmOstree() }, rpms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			sample.Short(t, 3)
+			sample.Short(t, 6)
 			h, image := extensionsHost(t, c.packages)
 			askPackages(h, image, "realtime", "")
 			if c.prepare != nil {

@@ -111,7 +111,7 @@ func TestComposefsIsLookedFor(t *testing.T) {
 	} {
 		for _, engine := range []string{"staged", "direct"} {
 			t.Run(c.name+", "+engine, func(t *testing.T) {
-				sample.Short(t, 4)
+				sample.Short(t, 8)
 				h := hostdir.New(t)
 				h.Ostree.Version, h.Ostree.Features, h.Ostree.Composefs = "2025.2", composefs, c.made
 				r := demanding(t, h, request(t, h), c.path, c.text)

@@ -73,7 +73,7 @@ func TestWithPackages(t *testing.T) {
 		{"2026.2", hostdir.LockInState}, {"2024.6", "2022.7"}, {"2024.5", hostdir.LockInState}, {"2024.5", "2022.7"}, {"2020.3", "2022.7"},
 	} {
 		t.Run(c.version+" on "+c.libostree, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			h := hostdir.New(t)
 			h.InstallRpmOstree(standin.Control{Version: c.version})
 			h.Ostree.Version = c.libostree
@@ -242,7 +242,7 @@ func TestPackagesFail(t *testing.T) {
 			{"hang", "rpm-ostree did not answer within", fault.Unavailable, true}, // the next try goes on
 		} {
 			t.Run(fmt.Sprintf("%s %.8s", at, c.message), func(t *testing.T) {
-				sample.Short(t, 4)
+				sample.Short(t, 8)
 				t.Parallel()
 				h := hostdir.New(t)
 				h.InstallRpmOstree(standin.Control{Faults: []standin.Fault{{Verb: "override", Nth: 1, At: at, Do: c.do, Message: c.message}}})

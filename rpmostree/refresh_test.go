@@ -95,7 +95,7 @@ func TestRefreshNeedsPrograms(t *testing.T) {
 	} {
 		for _, name := range []string{"ostree", "direct", "beside rpm-ostree", "rpm-ostree"} {
 			t.Run(c.name+", "+name, func(t *testing.T) {
-				sample.Short(t, 4)
+				sample.Short(t, 8)
 				h := hostdir.New(t)
 				h.InstallRpmOstree(standin.Control{})
 				h.Ostree.Version, h.Ostree.Features = "2025.2", refreshing

@@ -289,7 +289,7 @@ func TestHang(t *testing.T) {
 	} {
 		for _, nth := range []int{1, 0} {
 			t.Run(fmt.Sprintf("%s at %s once %v", point.Verb, point.At, nth == 1), func(t *testing.T) {
-				sample.Short(t, 4)
+				sample.Short(t, 8)
 				t.Parallel()
 				h := hostdir.New(t)
 				point.Nth, point.Do = nth, "hang"

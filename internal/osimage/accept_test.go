@@ -54,7 +54,7 @@ func TestAccept(t *testing.T) {
 		{"legacy", legacyImage(t, with(prepareRoot, demands)), ostree.Demands{Composefs: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			sample.Short(t, 3)
+			sample.Short(t, 6)
 			h.t = t
 			ref, _ := h.push(strings.NewReplacer(" ", "-", ",", "").Replace(c.name), c.image)
 			repo := bare(t)

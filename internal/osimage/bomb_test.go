@@ -141,7 +141,7 @@ func TestTricksInLayers(t *testing.T) {
 	} {
 		for _, packed := range []compression.Compression{compression.GZip, compression.ZStd} {
 			t.Run(what+" "+string(packed), func(t *testing.T) {
-				sample.Short(t, 6)
+				sample.Short(t, 12)
 				t.Parallel()
 				open := func() (io.ReadCloser, error) {
 					return io.NopCloser(io.MultiReader(bytes.NewReader(tarFiles(t, c.files...)), zeroes(c.trailer))), nil

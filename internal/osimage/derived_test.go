@@ -102,7 +102,7 @@ func TestDerivedRefused(t *testing.T) {
 	usual := newOSTree(t).asBase()
 	for n, c := range refusedCases() {
 		t.Run(c.name, func(t *testing.T) {
-			sample.Short(t, 6)
+			sample.Short(t, 12)
 			base := usual.forCase(t, c.base)
 			h.t = t
 			img := base.derive(c.layers)
@@ -135,6 +135,7 @@ func TestPlain(t *testing.T) {
 	o := newOSTree(t)
 	for n, c := range plainCases() {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 2)
 			h.t, o.t = t, t
 			img := plainImage(t, o, c.layers, oscontainer.WithCompression(c.compression))
 			if h.recordReference(c.name, img, "") {
@@ -216,6 +217,7 @@ func TestGuessedLabels(t *testing.T) {
 		"none": "", "the same": contexts, "another": strings.ReplaceAll(contexts, "bin_t", "other_bin_t"), "one that cannot be read": "/x -z x\n",
 	} {
 		t.Run(name, func(t *testing.T) {
+			sample.Short(t, 2)
 			h := newHost(t, registry.Options{})
 			if policy != "" {
 				h.givePolicy(policy)

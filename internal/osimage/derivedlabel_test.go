@@ -42,7 +42,7 @@ func TestDerivedLabelUnknown(t *testing.T) {
 		"plain":                 {plain, contexts},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sample.Short(t, 3)
+			sample.Short(t, 6)
 			h := newHost(t, registry.Options{})
 			if c.host != "" {
 				h.givePolicy(c.host)

@@ -106,7 +106,7 @@ func TestWrongDigests(t *testing.T) {
 			}, keep, []string{"layer 1", fmt.Sprintf("layer %d", last)}},
 		} {
 			t.Run(what+", "+name, func(t *testing.T) {
-				sample.Short(t, 6)
+				sample.Short(t, 12)
 				h := newLocalHost(t)
 				path := writeMedium(t, "oci", img)
 				forgery{t, path}.change(c.manifest, c.config)

@@ -82,7 +82,7 @@ func TestFormatsAsPulled(t *testing.T) {
 		"native, former, dotted":        w.encapsulated(former, oscontainer.WithPathPrefix("./")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			h := newHost(t, registry.Options{})
 			ref, _ := h.push("x", img)
 			repo := bare(t)

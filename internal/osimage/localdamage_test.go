@@ -41,7 +41,7 @@ func TestLocalDamage(t *testing.T) {
 		"docker-archive not there":  {"docker-archive", removeAll, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			h := newLocalHost(t)
 			path := writeMedium(t, c.transport, img)
 			c.damage(t, path)

@@ -41,7 +41,7 @@ func TestBadLayerAtAMirror(t *testing.T) {
 		"cut for ever":       {registry.Rule{On: "/blobs/", Skip: 1, Fault: registry.CutAt(100)}, "gave up after 3 tries: ", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sample.Short(t, 3)
+			sample.Short(t, 6)
 			m, w, image := mirroredOS(t)
 			last := len(image.Layers) - 1
 			if c.rule.On == "" {
@@ -136,7 +136,7 @@ func TestNextEndpointRefuses(t *testing.T) {
 		}, fault.Refused, "  ORIGIN/test/os: the signature policy rejects it by "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sample.Short(t, 2)
+			sample.Short(t, 4)
 			m, _, image := mirroredOS(t)
 			last := image.Layers[len(image.Layers)-1].Digest
 			m.mirror.Spoil(registry.Rule{On: last, Fault: registry.EndAt(300)})

@@ -18,14 +18,14 @@ func layouts() []Layout {
 // TestLayouts makes a disk of each layout, reads it, cuts the power of a kernel
 // that writes to it, and damages it.
 func TestLayouts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes disks; not in a short run")
+	}
 	if missing := lacking("mkfs.ext4", "debugfs", "e2fsck"); len(missing) > 0 {
 		need.Lacking(t, "cannot make disks here: lacking "+strings.Join(missing, ", "))
 	}
 	for _, l := range layouts() {
 		t.Run(l.String(), func(t *testing.T) {
-			if testing.Short() && !l.SeparateBoot {
-				t.Skip("a short run has those with a boot partition")
-			}
 			if missing := l.Missing(); len(missing) > 0 {
 				need.Lacking(t, "cannot make such disks here: lacking "+strings.Join(missing, ", "))
 			}
