@@ -31,6 +31,10 @@ type Machine struct {
 	// Try is that a new system has to prove itself; nil: it is kept.
 	Try *Try
 
+	// FromDownloaded is that images come from what an earlier run has downloaded, and no
+	// registry is asked for one.
+	FromDownloaded bool
+
 	pulled *pulledImages // made when Images is nil and one is asked for
 }
 

@@ -42,6 +42,9 @@ type Record struct {
 	// Trial is that of the target, until it is over; nil: it needs none.
 	Trial *Trial `json:"trial,omitempty"`
 
+	// Downloaded is what was pulled for a later run, whatever the transaction is about; nil: nothing.
+	Downloaded *Download `json:"downloaded,omitempty"`
+
 	Error   *Failure   `json:"error,omitempty"`
 	Phases  []Duration `json:"phases,omitempty"`  // what each step took, over all boots of the attempt
 	Boots   []Boot     `json:"boots,omitempty"`   // the boots in which they ran, oldest first
@@ -223,5 +226,5 @@ func (j Journal) Save(r Record) error {
 			return err
 		}
 	}
-	return j.release(r.Contents)
+	return j.release(r.kept())
 }

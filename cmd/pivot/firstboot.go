@@ -132,6 +132,7 @@ func (f *rebaseFlags) rebase(cmd *cobra.Command, args []string) (*firstboot.Reba
 func rebaseCommand() *cobra.Command {
 	var flags rebaseFlags
 	var trial tryFlags
+	var download downloadFlags
 	var reboot, unchanged77 bool
 	cmd := &cobra.Command{
 		Use:   "rebase [IMAGE]",
@@ -144,23 +145,32 @@ func rebaseCommand() *cobra.Command {
 			"  pivot rebase --delete-karg nosmt",
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := download.check(cmd); err != nil {
+				return err
+			}
 			rebase, err := flags.rebase(cmd, args)
 			if err != nil {
 				return err
 			}
-			if !rebase.Asked() {
-				return fault.New(fault.Usage, "nothing asked for").WithHint("give an IMAGE, --append-karg, --delete-karg, --cpuset, --kernel-type or --extension")
+			if !rebase.Asked() && !download.from {
+				return fault.New(fault.Usage, "nothing asked for").WithHint("give an IMAGE, --append-karg, --delete-karg, --cpuset, --kernel-type, --extension or --from-downloaded")
 			}
 			if err := trial.use(&rebase.Machine); err != nil {
 				return err
 			}
-			rebase.Reboot = reboot
-			return byHand(rebase.Host, unchanged77, func() (bool, error) { return rebase.Run(cmd.Context()) })
+			rebase.Reboot, rebase.FromDownloaded = reboot, download.from
+			return byHand(rebase.Host, unchanged77, func() (bool, error) {
+				if download.only {
+					return rebase.Download(cmd.Context())
+				}
+				return rebase.Run(cmd.Context())
+			})
 		},
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
 	trial.add(cmd)
+	download.add(cmd)
 	flags.progressFlags.add(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")

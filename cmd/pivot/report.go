@@ -197,6 +197,7 @@ func printStatus(w io.Writer, s status.Status) {
 	if s.Pending != nil {
 		line("pending", "%s.%d %s%s", s.Pending.Commit, s.Pending.Serial, s.Pending.Image, map[bool]string{true: " (staged)"}[s.Pending.Staged])
 	}
+	printDownload(line, s.Downloaded)
 	if s.Trial != nil {
 		line("trial", "%v from the start of the kernel, confirmed by %s", s.Trial.Limit(), map[pivot.Confirm]string{pivot.ConfirmAuto: "itself", pivot.ConfirmByHand: "pivot confirm"}[s.Trial.Confirm])
 		for _, check := range s.Trial.Checks {
@@ -214,6 +215,25 @@ func printStatus(w io.Writer, s status.Status) {
 	for _, a := range s.History {
 		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), a.Image)
 	}
+}
+
+// printDownload shows what was pulled for a later run.
+func printDownload(line func(name, format string, args ...any), d *pivot.Download) {
+	if d == nil {
+		return
+	}
+	what := []string{}
+	if !d.Image.IsZero() {
+		what = append(what, d.Image.String())
+	}
+	if d.MachineConfig != "" {
+		what = append(what, "MachineConfig "+d.File)
+	}
+	state := "interrupted; the same command goes on with it"
+	if !d.At.IsZero() {
+		state = "at " + d.At.Format(time.RFC3339) + ", for --from-downloaded"
+	}
+	line("download", "%s, %s", strings.Join(what, ", "), state)
 }
 
 // ending is how a run ended that failed. An older program's journal has no status.

@@ -1,0 +1,233 @@
+package firstboot
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+)
+
+// Download does of Run what neither the running system nor the next boot sees: it checks the
+// MachineConfig against the machine, pulls the image, and keeps both for a run with
+// FromDownloaded. It reports whether anything was new.
+func (a *Apply) Download(ctx context.Context) (changed bool, err error) {
+	return a.Machine.downloaded(ctx, func() (bool, error) {
+		ask, err := a.read(ctx)
+		if err != nil {
+			return false, err
+		}
+		plan, err := a.download(ctx, ask.Ask, pivot.Download{File: a.File, MachineConfig: hostfiles.DigestOf(a.Data)}, a.Data)
+		if err != nil {
+			return false, err
+		}
+		_, err = a.judged(plan.Plan, ask.Entries)
+		return plan.changed, err
+	})
+}
+
+// Download does of Run what neither the running system nor the next boot sees. It reports
+// whether anything was new.
+func (r *Rebase) Download(ctx context.Context) (changed bool, err error) {
+	return r.Machine.downloaded(ctx, func() (bool, error) {
+		ask, err := r.read()
+		if err != nil {
+			return false, err
+		}
+		plan, err := r.download(ctx, ask, pivot.Download{}, nil)
+		return plan.changed, err
+	})
+}
+
+// downloaded runs what only downloads. Trials and changes that were interrupted are left
+// alone: the machine is not changed.
+func (m *Machine) downloaded(ctx context.Context, run func() (bool, error)) (changed bool, err error) {
+	if err = m.open(); err == nil {
+		defer m.closeImage()
+		changed, err = run()
+	}
+	if err = m.stopped(ctx, err); err != nil {
+		m.Progress.Fail(err)
+	}
+	return changed, err
+}
+
+// downloadPlan is what a download is for.
+type downloadPlan struct {
+	pivot.Plan
+	changed bool // the download is a new one
+}
+
+// download pulls what is asked for, and keeps it with the content of the MachineConfig that
+// asks for it. The journal first: what a crash leaves is known, and goes with the next
+// download. What was downloaded before goes once this is complete, so that layers that both
+// have are not fetched again.
+func (m *Machine) download(ctx context.Context, ask pivot.Ask, d pivot.Download, content []byte) (p downloadPlan, err error) {
+	if p.Plan, err = m.converger().Plan(ctx, ask); err != nil {
+		return p, err
+	}
+	to := p.To()
+	d.Names = map[string]pivot.Image{}
+	for asked, found := range map[pivot.Image]pivot.Image{ask.Image: to.Image, ask.Packages.Source: to.Packages.Source} {
+		if !asked.IsZero() {
+			d.Names[asked.Reference] = found.Pinned()
+		}
+	}
+	ask.Image, ask.Packages.Source = to.Image.Pinned(), to.Packages.Source
+	if p.Image.Changed {
+		d.Image = ask.Image
+	}
+	before := m.Progress.Record.Downloaded
+	if p.changed = before == nil || before.At.IsZero() || !before.Same(d); p.changed {
+		if before != nil {
+			d.Replaces = before.Replaces
+			if !before.Image.IsZero() && !before.Image.Same(d.Image) {
+				d.Replaces = append(d.Replaces, before.Image)
+			}
+		}
+	} else {
+		d = *before
+	}
+	if content != nil {
+		if err := m.Progress.Journal.Store(content); err != nil {
+			return p, err
+		}
+	}
+	if err := m.keepDownload(&d); err != nil {
+		return p, err
+	}
+	if p.Plan, err = m.converger().Download(ctx, ask); err != nil {
+		return p, err
+	}
+	if p.Image.Changed {
+		d.Image = p.To().Image
+	}
+	if d.At.IsZero() {
+		d.At = m.Progress.Now().UTC().Truncate(time.Second)
+	}
+	if err := m.keepDownload(&d); err != nil {
+		return p, err
+	}
+	if len(d.Replaces) > 0 {
+		if err := m.releaseImages(ctx, d.Replaces); err != nil {
+			return p, err
+		}
+		d.Replaces = nil
+		if err := m.keepDownload(&d); err != nil {
+			return p, err
+		}
+	}
+	m.sayDownloaded(p, d)
+	return p, nil
+}
+
+// keepDownload makes a download, or nil for none, the journal's.
+func (m *Machine) keepDownload(d *pivot.Download) error {
+	return m.Progress.Amend(func(r *pivot.Record) {
+		r.Downloaded = nil
+		if d != nil {
+			r.Downloaded = new(*d)
+		}
+	})
+}
+
+// sayDownloaded tells what is there, and what is left.
+func (m *Machine) sayDownloaded(p downloadPlan, d pivot.Download) {
+	what := "no image has to be pulled"
+	if !d.Image.IsZero() {
+		what = d.Image.String() + " is in the repository"
+	}
+	if !p.changed {
+		what = "nothing to do, it was downloaded at " + d.At.Format(time.RFC3339) + ": " + what
+	}
+	if d.MachineConfig != "" {
+		what += ", MachineConfig " + d.File + " is kept"
+	}
+	m.Progress.Note(what + "; neither the running system nor the next boot has changed")
+	command := "apply"
+	if d.MachineConfig == "" {
+		command = "rebase"
+	}
+	m.Progress.Note("what is left: pivot " + command + " --from-downloaded commits it, without asking a registry for an image")
+	if len(p.Packages) > 0 {
+		m.Progress.Note("packages are fetched when it is applied, for which the network is needed then")
+	}
+}
+
+// releaseImages removes the refs of images that were downloaded, but for those that are
+// deployed, and what only they had of the repository.
+func (m *Machine) releaseImages(ctx context.Context, images []pivot.Image) error {
+	all, err := m.Host.Sysroot().Deployments()
+	if err != nil {
+		return err
+	}
+	var deployed []ostree.Checksum
+	for _, d := range all {
+		deployed = append(deployed, d.Checksum)
+	}
+	repo, view, err := m.Host.OpenRepo()
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	for _, image := range images {
+		commit, found, err := commitOf(repo, image)
+		if err == nil && found {
+			err = osimage.Release(repo, commit, deployed...)
+		}
+		if err != nil {
+			return fault.New(fault.CannotWrite, "cannot give up %s, which was downloaded before: %w", image.Reference, err)
+		}
+	}
+	command := []string{"ostree", "admin", "cleanup"}
+	if m.Host.Root != "/" {
+		command = append(command, "--sysroot="+m.Host.Sysroot().Physical())
+	}
+	if _, err := m.Host.Run(ctx, command...); err != nil { // the next deployment's does the same
+		m.Progress.Note(fmt.Sprintf("the space of what was downloaded before is not free yet: %v", err))
+	}
+	return nil
+}
+
+// commitOf is the commit that a downloaded image was imported as. After an interrupted pull
+// the journal does not know it yet.
+func commitOf(repo *ostree.Repo, image pivot.Image) (commit ostree.Checksum, found bool, err error) {
+	if image.Commit != "" {
+		commit, err = ostree.ParseChecksum(image.Commit)
+		return commit, err == nil, err
+	}
+	ref, err := imageref.Parse(image.Reference)
+	if err != nil {
+		return commit, false, err
+	}
+	return osimage.Imported(repo, ref)
+}
+
+// usedDownload ends a download once the machine, or its next boot, has what it was for. The
+// machine is well also if that fails, so it is only noted.
+func (m *Machine) usedDownload(ctx context.Context, image pivot.Image) {
+	d := m.Progress.Record.Downloaded
+	if d == nil || !m.FromDownloaded && !d.Image.Same(image) {
+		return
+	}
+	images := d.Replaces
+	if !d.Image.IsZero() {
+		images = append(images, d.Image)
+	}
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	if len(images) > 0 {
+		err = m.releaseImages(ctx, images)
+	}
+	if err == nil {
+		err = m.keepDownload(nil)
+	}
+	if err != nil {
+		m.Progress.Note(fmt.Sprintf("what was downloaded stays: %v", err))
+	}
+}
