@@ -3,6 +3,7 @@ package firstboot
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"machine-pivot/internal/fault"
@@ -13,61 +14,60 @@ import (
 	"machine-pivot/pivot"
 )
 
+// Downloaded is what came of a download.
+type Downloaded struct {
+	pivot.Plan      // what it is for
+	New        bool // it was not downloaded already
+}
+
 // Download does of Run what neither the running system nor the next boot sees: it checks the
 // MachineConfig against the machine, pulls the image, and keeps both for a run with
-// FromDownloaded. It reports whether anything was new.
-func (a *Apply) Download(ctx context.Context) (changed bool, err error) {
-	return a.Machine.downloaded(ctx, func() (bool, error) {
+// FromDownloaded.
+func (a *Apply) Download(ctx context.Context) (Downloaded, error) {
+	return a.downloading(ctx, func() (p Downloaded, err error) {
 		ask, err := a.read(ctx)
 		if err != nil {
-			return false, err
+			return p, err
 		}
-		plan, err := a.download(ctx, ask.Ask, pivot.Download{File: a.File, MachineConfig: hostfiles.DigestOf(a.Data)}, a.Data)
-		if err != nil {
-			return false, err
+		p, err = a.download(ctx, ask.Ask, pivot.Download{File: a.File, MachineConfig: hostfiles.DigestOf(a.Data)}, a.Data)
+		if err == nil {
+			p.Plan, err = a.judged(p.Plan, ask.Entries)
 		}
-		_, err = a.judged(plan.Plan, ask.Entries)
-		return plan.changed, err
+		return p, err
 	})
 }
 
-// Download does of Run what neither the running system nor the next boot sees. It reports
-// whether anything was new.
-func (r *Rebase) Download(ctx context.Context) (changed bool, err error) {
-	return r.Machine.downloaded(ctx, func() (bool, error) {
+// Download does of Run what neither the running system nor the next boot sees.
+func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
+	return r.downloading(ctx, func() (p Downloaded, err error) {
 		ask, err := r.read()
 		if err != nil {
-			return false, err
+			return p, err
 		}
-		plan, err := r.download(ctx, ask, pivot.Download{}, nil)
-		return plan.changed, err
+		return r.download(ctx, ask, pivot.Download{}, nil)
 	})
 }
 
-// downloaded runs what only downloads. Trials and changes that were interrupted are left
+// downloading runs what only downloads. Trials and changes that were interrupted are left
 // alone: the machine is not changed.
-func (m *Machine) downloaded(ctx context.Context, run func() (bool, error)) (changed bool, err error) {
+func (m *Machine) downloading(ctx context.Context, run func() (Downloaded, error)) (p Downloaded, err error) {
 	if err = m.open(); err == nil {
 		defer m.closeImage()
-		changed, err = run()
+		p, err = run()
 	}
 	if err = m.stopped(ctx, err); err != nil {
 		m.Progress.Fail(err)
+		return p, err
 	}
-	return changed, err
-}
-
-// downloadPlan is what a download is for.
-type downloadPlan struct {
-	pivot.Plan
-	changed bool // the download is a new one
+	m.sayDownloaded(p)
+	return p, nil
 }
 
 // download pulls what is asked for, and keeps it with the content of the MachineConfig that
 // asks for it. The journal first: what a crash leaves is known, and goes with the next
 // download. What was downloaded before goes once this is complete, so that layers that both
 // have are not fetched again.
-func (m *Machine) download(ctx context.Context, ask pivot.Ask, d pivot.Download, content []byte) (p downloadPlan, err error) {
+func (m *Machine) download(ctx context.Context, ask pivot.Ask, d pivot.Download, content []byte) (p Downloaded, err error) {
 	if p.Plan, err = m.converger().Plan(ctx, ask); err != nil {
 		return p, err
 	}
@@ -83,7 +83,7 @@ func (m *Machine) download(ctx context.Context, ask pivot.Ask, d pivot.Download,
 		d.Image = ask.Image
 	}
 	before := m.Progress.Record.Downloaded
-	if p.changed = before == nil || before.At.IsZero() || !before.Same(d); p.changed {
+	if p.New = before == nil || before.At.IsZero() || !before.Same(d); p.New {
 		if before != nil {
 			d.Replaces = before.Replaces
 			if !before.Image.IsZero() && !before.Image.Same(d.Image) {
@@ -122,7 +122,6 @@ func (m *Machine) download(ctx context.Context, ask pivot.Ask, d pivot.Download,
 			return p, err
 		}
 	}
-	m.sayDownloaded(p, d)
 	return p, nil
 }
 
@@ -137,12 +136,13 @@ func (m *Machine) keepDownload(d *pivot.Download) error {
 }
 
 // sayDownloaded tells what is there, and what is left.
-func (m *Machine) sayDownloaded(p downloadPlan, d pivot.Download) {
+func (m *Machine) sayDownloaded(p Downloaded) {
+	d := m.Progress.Record.Downloaded
 	what := "no image has to be pulled"
 	if !d.Image.IsZero() {
 		what = d.Image.String() + " is in the repository"
 	}
-	if !p.changed {
+	if !p.New {
 		what = "nothing to do, it was downloaded at " + d.At.Format(time.RFC3339) + ": " + what
 	}
 	if d.MachineConfig != "" {
@@ -175,14 +175,19 @@ func (m *Machine) releaseImages(ctx context.Context, images []pivot.Image) error
 		return err
 	}
 	defer view.Close()
+	unused := false
 	for _, image := range images {
 		commit, found, err := commitOf(repo, image)
 		if err == nil && found {
+			unused = unused || !slices.Contains(deployed, commit)
 			err = osimage.Release(repo, commit, deployed...)
 		}
 		if err != nil {
 			return fault.New(fault.CannotWrite, "cannot give up %s, which was downloaded before: %w", image.Reference, err)
 		}
+	}
+	if !unused {
+		return nil
 	}
 	command := []string{"ostree", "admin", "cleanup"}
 	if m.Host.Root != "/" {

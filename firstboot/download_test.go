@@ -43,7 +43,8 @@ func asksFor(image, content string) []byte {
 func (d *downloader) download(data []byte) (changed bool, err error) {
 	d.t.Helper()
 	a := firstboot.Apply{Machine: d.machine(), File: "mc.yaml", Data: data}
-	return a.Download(d.t.Context())
+	p, err := a.Download(d.t.Context())
+	return p.New, err
 }
 
 // use applies what was downloaded; without data the MachineConfig that was.
@@ -284,8 +285,8 @@ func TestDownloadedDamaged(t *testing.T) {
 func TestDownloadOfRebase(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
 	r := firstboot.Rebase{Machine: d.machine(), Image: d.Image}
-	if changed, err := r.Download(t.Context()); err != nil || !changed {
-		t.Fatalf("changed %v, %v", changed, err)
+	if p, err := r.Download(t.Context()); err != nil || !p.New {
+		t.Fatalf("new %v, %v", p.New, err)
 	}
 	if err := d.use(nil); fault.KindOf(err) != fault.Refused || !strings.Contains(fault.HintOf(err), "pivot rebase --from-downloaded") {
 		t.Errorf("no MachineConfig: %v", err)

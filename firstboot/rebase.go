@@ -83,8 +83,15 @@ func (r *Rebase) read() (pivot.Ask, error) {
 }
 
 // move brings the machine to what somebody asks for who waits for the end, and reboots if
-// that is wanted. It reports whether anything had to change.
+// that is wanted, in the fleet's turn if it has a lock. It reports whether anything had to change.
 func (m *Machine) move(ctx context.Context, ask pivot.Ask, settings host.Settings, reboot bool) (changed bool, err error) {
+	if settings.FleetLock.URL == "" || !reboot && m.Try == nil {
+		return m.moveNow(ctx, ask, settings, reboot)
+	}
+	return m.inTurn(ctx, settings.FleetLock, ask, func(ask pivot.Ask) (bool, error) { return m.moveNow(ctx, ask, settings, reboot) })
+}
+
+func (m *Machine) moveNow(ctx context.Context, ask pivot.Ask, settings host.Settings, reboot bool) (changed bool, err error) {
 	if m.Try != nil {
 		if err := m.trying(ctx, &ask, settings.RebootMethod); err != nil {
 			return false, err

@@ -8,6 +8,9 @@ import (
 	"machine-pivot/pivot"
 )
 
+// NoFleetLock is that no slot of a fleet's lock is taken, whatever the settings say.
+const NoFleetLock = "none"
+
 // settings are the machine's, but for what the command line says.
 func (m *Machine) settings() (host.Settings, error) {
 	settings, err := m.Host.Settings()
@@ -16,6 +19,20 @@ func (m *Machine) settings() (host.Settings, error) {
 	}
 	if m.ImageKargs != "" {
 		settings.ImageKargs = m.ImageKargs
+	}
+	switch m.Window {
+	case "":
+	case NoWindow:
+		settings.Window = ""
+	default:
+		settings.Window = m.Window
+	}
+	switch m.FleetLock {
+	case "":
+	case NoFleetLock:
+		settings.FleetLock.URL = ""
+	default:
+		settings.FleetLock.URL = m.FleetLock
 	}
 	return settings, err
 }

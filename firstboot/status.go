@@ -22,7 +22,7 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 		s.Notes = append(s.Notes, err.Error())
 	}
 	if record, err := m.Progress.Journal.Load(); err == nil { // if not, that is said below
-		s.Downloaded = record.Downloaded
+		s.Downloaded, s.Slot = record.Downloaded, record.Slot
 	}
 	state, err := m.Host.Observe(ctx, s.Target)
 	if err != nil {

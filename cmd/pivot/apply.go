@@ -20,6 +20,7 @@ func applyCommand() *cobra.Command {
 	var flags hostFlags
 	var trial tryFlags
 	var download downloadFlags
+	var turn turnFlags
 	var out cli.Output
 	var dryRun, finish, unchanged77 bool
 	when, unsupported := string(firstboot.RebootLater), string(encapsulated.Stop)
@@ -64,6 +65,12 @@ func applyCommand() *cobra.Command {
 				}
 				when = string(firstboot.RebootNow)
 			}
+			if err := turn.use(&machine); err != nil {
+				return err
+			}
+			if turn.waits() && !cmd.Flags().Changed("reboot") && machine.Try == nil {
+				when = string(firstboot.RebootIfNeeded)
+			}
 			machine.FromDownloaded = download.from
 			apply := firstboot.Apply{Machine: machine, File: file, Data: data, When: firstboot.When(when), Unsupported: encapsulated.Unsupported(unsupported)}
 			if dryRun {
@@ -74,18 +81,17 @@ func applyCommand() *cobra.Command {
 				}
 				return out.Write(cmd.OutOrStdout(), plan, func(w io.Writer) { printPlan(w, plan) })
 			}
-			return byHand(apply.Host, unchanged77, func() (bool, error) {
-				if download.only {
-					return apply.Download(cmd.Context())
-				}
-				return apply.Run(cmd.Context())
-			})
+			if download.only {
+				return downloadOnly(cmd, apply.Host, unchanged77, &apply)
+			}
+			return inTurn(cmd, &apply.Machine, unchanged77, &apply)
 		},
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
 	trial.add(cmd)
 	download.add(cmd)
+	turn.add(cmd)
 	out.Add(cmd, api.Plan)
 	cli.OneOf{Value: &when, Allowed: []string{string(firstboot.RebootNever), string(firstboot.RebootLater), string(firstboot.RebootIfNeeded), string(firstboot.RebootNow)}}.AddP(cmd, "reboot", "r",
 		"when to reboot: never refuses what needs it, later leaves it to you, if-needed does it at once, now also where rules need none; alone it is now")

@@ -65,6 +65,9 @@ func alone(h *host.Host, run func() error) error {
 	return reported(run())
 }
 
+// exitUnchanged is the status where nothing had to change, if that is asked for.
+const exitUnchanged = 77
+
 // byHand is alone for a run that reports whether anything had to change. If nothing had,
 // the exit status is 77 where that is asked for.
 func byHand(h *host.Host, unchanged77 bool, run func() (changed bool, err error)) error {
@@ -74,7 +77,7 @@ func byHand(h *host.Host, unchanged77 bool, run func() (changed bool, err error)
 		return err
 	})
 	if err == nil && !changed && unchanged77 {
-		return cli.ExitStatus(77)
+		return cli.ExitStatus(exitUnchanged)
 	}
 	return err
 }
@@ -133,6 +136,7 @@ func rebaseCommand() *cobra.Command {
 	var flags rebaseFlags
 	var trial tryFlags
 	var download downloadFlags
+	var turn turnFlags
 	var reboot, unchanged77 bool
 	cmd := &cobra.Command{
 		Use:   "rebase [IMAGE]",
@@ -158,19 +162,21 @@ func rebaseCommand() *cobra.Command {
 			if err := trial.use(&rebase.Machine); err != nil {
 				return err
 			}
-			rebase.Reboot, rebase.FromDownloaded = reboot, download.from
-			return byHand(rebase.Host, unchanged77, func() (bool, error) {
-				if download.only {
-					return rebase.Download(cmd.Context())
-				}
-				return rebase.Run(cmd.Context())
-			})
+			if err := turn.use(&rebase.Machine); err != nil {
+				return err
+			}
+			rebase.Reboot, rebase.FromDownloaded = reboot || turn.waits(), download.from
+			if download.only {
+				return downloadOnly(cmd, rebase.Host, unchanged77, rebase)
+			}
+			return inTurn(cmd, &rebase.Machine, unchanged77, rebase)
 		},
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
 	trial.add(cmd)
 	download.add(cmd)
+	turn.add(cmd)
 	flags.progressFlags.add(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")

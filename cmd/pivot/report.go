@@ -198,6 +198,9 @@ func printStatus(w io.Writer, s status.Status) {
 		line("pending", "%s.%d %s%s", s.Pending.Commit, s.Pending.Serial, s.Pending.Image, map[bool]string{true: " (staged)"}[s.Pending.Staged])
 	}
 	printDownload(line, s.Downloaded)
+	if s.Slot != nil {
+		line("slot", "of group %s at %s, %s %s", s.Slot.Group, s.Slot.URL, map[bool]string{true: "granted, asked for", false: "asked for"}[s.Slot.Held], s.Slot.Since.Format(time.RFC3339))
+	}
 	if s.Trial != nil {
 		line("trial", "%v from the start of the kernel, confirmed by %s", s.Trial.Limit(), map[pivot.Confirm]string{pivot.ConfirmAuto: "itself", pivot.ConfirmByHand: "pivot confirm"}[s.Trial.Confirm])
 		for _, check := range s.Trial.Checks {

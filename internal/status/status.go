@@ -32,8 +32,10 @@ type Status struct {
 	Trial   *pivot.Trial      `json:"trial,omitempty"` // of the target, until it is over
 	// Downloaded is what was pulled for a later run; nil: nothing.
 	Downloaded *pivot.Download `json:"downloaded,omitempty"`
-	Notes      []string        `json:"notes"`             // for people: what was observed on the host
-	LeftOut    []string        `json:"leftOut,omitempty"` // parts of the MachineConfig that were not applied
+	// Slot is one of the fleet's lock that the machine has asked for, and not given back; nil: none.
+	Slot    *pivot.Slot `json:"slot,omitempty"`
+	Notes   []string    `json:"notes"`             // for people: what was observed on the host
+	LeftOut []string    `json:"leftOut,omitempty"` // parts of the MachineConfig that were not applied
 }
 
 // Of is the status after an event.
