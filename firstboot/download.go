@@ -84,12 +84,7 @@ func (m *Machine) download(ctx context.Context, ask pivot.Ask, d pivot.Download,
 	}
 	before := m.Progress.Record.Downloaded
 	if p.New = before == nil || before.At.IsZero() || !before.Same(d); p.New {
-		if before != nil {
-			d.Replaces = before.Replaces
-			if !before.Image.IsZero() && !before.Image.Same(d.Image) {
-				d.Replaces = append(d.Replaces, before.Image)
-			}
-		}
+		d.Replaces = replaced(before, d.Image)
 	} else {
 		d = *before
 	}
@@ -123,6 +118,15 @@ func (m *Machine) download(ctx context.Context, ask pivot.Ask, d pivot.Download,
 		}
 	}
 	return p, nil
+}
+
+// replaced are the images of a download before, and of those that it was to replace, but for
+// the one that is downloaded now.
+func replaced(before *pivot.Download, now pivot.Image) []pivot.Image {
+	if before == nil {
+		return nil
+	}
+	return slices.DeleteFunc(append(slices.Clone(before.Replaces), before.Image), func(i pivot.Image) bool { return i.IsZero() || i.Same(now) })
 }
 
 // keepDownload makes a download, or nil for none, the journal's.

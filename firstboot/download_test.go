@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,7 +95,7 @@ func (d *downloader) refs() (refs []string) {
 	return refs
 }
 
-// TestDownload (P60): all is pulled and kept, nothing that runs or boots has changed; then it
+// TestDownload (P77): all is pulled and kept, nothing that runs or boots has changed; then it
 // is applied without a registry, and nothing is left of it.
 func TestDownload(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
@@ -316,5 +317,63 @@ func TestDownloadChecks(t *testing.T) {
 	must(t, json.Unmarshal(d.Read("/var/lib/pivot/journal.json"), &r))
 	if r.Downloaded == nil || !r.Downloaded.At.IsZero() {
 		t.Errorf("complete: %+v", r.Downloaded)
+	}
+}
+
+// dies downloads, and reports whether the process died of it, before one of the effects on the
+// journal and on what is kept beside it.
+func (d *downloader) dies(data []byte, effects int) (dead bool) {
+	d.t.Helper()
+	defer dyingOf(&dead)
+	m := d.machine()
+	m.Progress.Journal.Disk = dying{left: &effects}
+	a := firstboot.Apply{Machine: m, File: "mc.yaml", Data: data}
+	_, err := a.Download(d.t.Context())
+	must(d.t, err)
+	return false
+}
+
+// dyingOf notes that a process died, as it was meant to.
+func dyingOf(dead *bool) {
+	if r := recover(); r != nil {
+		if _, expected := r.(died); !expected {
+			panic(r)
+		}
+		*dead = true
+	}
+}
+
+// TestDownloadKilled (P77): killed at any point, a download goes on; or another one takes its
+// place. Nothing is left but what that needs.
+func TestDownloadKilled(t *testing.T) {
+	d := &downloader{Host: hostdir.New(t), t: t}
+	first := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
+	d.ExtendNext("usr/share/more")
+	second := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
+	here, other := asksFor(first, "one"), asksFor(second, "two")
+	_, err := d.download(here)
+	must(t, err)
+	n := 0
+	for dead := true; dead; n++ {
+		dead = d.dies(other, n)
+		then := other
+		if n%2 == 0 {
+			then = here // somebody thinks better of it
+		}
+		_, err := d.download(then)
+		must(t, err)
+		r := d.record()
+		if strings.Count(strings.Join(d.refs(), "\n"), "ostree/container/image/") != 1 || !slices.Contains(d.refs(), "pivot/"+r.Downloaded.Image.Commit) || len(d.refs()) > 6 {
+			t.Errorf("killed before effect %d: refs %q of %s", n, d.refs(), r.Downloaded.Image.Commit)
+		}
+		if got := d.contents(); !strings.HasSuffix(got, string(then)) || strings.Count(got, "metadata:") != 1 || r.Downloaded.At.IsZero() || len(r.Downloaded.Replaces) > 0 {
+			t.Errorf("killed before effect %d: contents %q, %+v", n, got, r.Downloaded)
+		}
+		if n%2 == 1 {
+			here, other = other, here
+		}
+	}
+	if n < 10 {
+		t.Errorf("it died only %d times", n)
 	}
 }

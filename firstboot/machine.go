@@ -65,7 +65,7 @@ func (m *Machine) openToChange(ctx context.Context) error {
 	if err := m.withoutTrial(ctx); err != nil {
 		return err
 	}
-	return m.inWindow()
+	return m.stillOpen()
 }
 
 // openTimed is open for a run that may write the journal, which then tells how the boot

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func (m *member) has(slot bool, asked string) {
 	}
 }
 
-// TestSlot (P60): a slot is taken after the pull and before the commit, waited for while others have
+// TestSlot (P79): a slot is taken after the pull and before the commit, waited for while others have
 // it, held over the reboot, and given back when the new system has proven itself.
 func TestSlot(t *testing.T) {
 	m := newMember(t)
@@ -283,7 +284,7 @@ func TestSlotOfMachineID(t *testing.T) {
 	}
 }
 
-// TestWindow (P60): all is pulled at once; outside of its window the machine does not change,
+// TestWindow (P78): all is pulled at once; outside of its window the machine does not change,
 // and in the window no registry is asked.
 func TestWindow(t *testing.T) {
 	m := newMember(t)
@@ -371,4 +372,46 @@ func (m *member) unlocked() bool {
 		err = unlock()
 	}
 	return err == nil
+}
+
+// TestSlotKilled (P79): killed at any point between the download and the reboot, the machine gives
+// its slot back: at once if nothing is committed, else when it has booted what is.
+func TestSlotKilled(t *testing.T) {
+	m := newMember(t)
+	n, committed := 0, 0
+	for dead := true; dead; n++ {
+		dead = m.dies(n)
+		err := m.release()
+		r := m.record()
+		if r.Slot != nil {
+			if committed++; err == nil || !strings.Contains(err.Error(), "waits for its reboot") {
+				t.Errorf("killed before effect %d: %v, slot %+v, phase %s", n, err, r.Slot, r.Phase)
+			}
+			m.Boot()
+			err = m.release()
+		}
+		if err != nil {
+			t.Errorf("killed before effect %d: %v", n, err)
+		}
+		m.server.Asked()
+		m.has(false, "")
+		m.Boot()
+	}
+	if n < 20 || committed < 2 {
+		t.Errorf("it died %d times, %d of them after the commit", n, committed)
+	}
+}
+
+// dies moves to other arguments, and reports whether the process died of it.
+func (m *member) dies(effects int) (dead bool) {
+	m.t.Helper()
+	defer dyingOf(&dead)
+	machine := m.machine()
+	number := strconv.Itoa(effects)
+	machine.Progress.Journal.Disk = dying{left: &effects}
+	ctx := stoppedByReboot(m.t, &machine, m.Host)
+	r := firstboot.Rebase{Machine: machine, Append: []string{"n=" + number}, Reboot: true}
+	_, err := r.Run(ctx)
+	must(m.t, err)
+	return false
 }

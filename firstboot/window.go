@@ -28,7 +28,7 @@ var errWindowClosed = errors.New("the window closed before that")
 // no other pivot is at work; the wait is none. A window that closes too early is followed by
 // the next one. It reports whether anything had to change.
 func (m *Machine) InWindow(ctx context.Context, move Move, alone func(func() error) error) (changed bool, err error) {
-	times, err := m.window()
+	times, err := m.times()
 	if err != nil {
 		return false, err
 	}
@@ -63,8 +63,8 @@ func (m *Machine) InWindow(ctx context.Context, move Move, alone func(func() err
 	}
 }
 
-// window is when the machine may be changed; nil: at any time.
-func (m *Machine) window() (*window.Window, error) {
+// times is when the machine may be changed; nil: at any time.
+func (m *Machine) times() (*window.Window, error) {
 	settings, err := m.settings()
 	if err != nil || settings.Window == "" {
 		return nil, err
@@ -103,8 +103,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// inWindow is an error if the window that was waited for has closed.
-func (m *Machine) inWindow() error {
+// stillOpen is an error if the window that was waited for has closed.
+func (m *Machine) stillOpen() error {
 	if m.closes.IsZero() || m.Progress.Now().Before(m.closes) {
 		return nil
 	}

@@ -21,7 +21,7 @@ func client(s *server.Server, id, group string) fleetlock.Client {
 	return fleetlock.Client{URL: s.URL + "/", Group: group, ID: id, Roots: roots}
 }
 
-// TestClient (P60): slots are taken and given back by the protocol, over TLS: recursive and
+// TestClient (P79): slots are taken and given back by the protocol, over TLS: recursive and
 // owned.
 func TestClient(t *testing.T) {
 	s := server.Start(t, 1)

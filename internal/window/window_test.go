@@ -17,7 +17,7 @@ func zone(t *testing.T, name string) *time.Location {
 	return z
 }
 
-// TestNext (P60): the span that is open or opens next, by days, over midnight, in its time
+// TestNext (P78): the span that is open or opens next, by days, over midnight, in its time
 // zone, and where the clock changes.
 func TestNext(t *testing.T) {
 	berlin := zone(t, "Europe/Berlin")
