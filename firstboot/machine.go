@@ -37,9 +37,9 @@ type Machine struct {
 	// registry is asked for one.
 	FromDownloaded bool
 	// Window goes before the one of the machine's settings, unless it is "": package window has its
-	// form, or it is NoWindow.
+	// form, or it is host.None.
 	Window string
-	// FleetLock goes before the one of the machine's settings, unless it is "": a URL, or NoFleetLock.
+	// FleetLock goes before the one of the machine's settings, unless it is "": a URL, or host.None.
 	FleetLock string
 	// FleetRoots are the authorities of the fleet's lock; nil: the system's.
 	FleetRoots *x509.CertPool

@@ -8,9 +8,6 @@ import (
 	"machine-pivot/pivot"
 )
 
-// NoFleetLock is that no slot of a fleet's lock is taken, whatever the settings say.
-const NoFleetLock = "none"
-
 // settings are the machine's, but for what the command line says.
 func (m *Machine) settings() (host.Settings, error) {
 	settings, err := m.Host.Settings()
@@ -22,14 +19,14 @@ func (m *Machine) settings() (host.Settings, error) {
 	}
 	switch m.Window {
 	case "":
-	case NoWindow:
+	case host.None:
 		settings.Window = ""
 	default:
 		settings.Window = m.Window
 	}
 	switch m.FleetLock {
 	case "":
-	case NoFleetLock:
+	case host.None:
 		settings.FleetLock.URL = ""
 	default:
 		settings.FleetLock.URL = m.FleetLock

@@ -14,6 +14,7 @@ import (
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 	"machine-pivot/test/fleetlock"
@@ -262,7 +263,7 @@ func TestSlotOnlyForReboots(t *testing.T) {
 	_, err := r.Run(t.Context())
 	must(t, err)
 	machine := m.machine()
-	machine.FleetLock = firstboot.NoFleetLock
+	machine.FleetLock = host.None
 	ctx := stoppedByReboot(t, &machine, m.Host)
 	r = firstboot.Rebase{Machine: machine, Append: []string{"a=2"}, Reboot: true}
 	_, err = r.Run(ctx)

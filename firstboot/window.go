@@ -11,9 +11,6 @@ import (
 	"machine-pivot/pivot"
 )
 
-// NoWindow is that the machine may be changed at any time, whatever the settings say.
-const NoWindow = "none"
-
 // Move is a change of the machine of which the longest part can be done before.
 type Move interface {
 	Download(ctx context.Context) (Downloaded, error)
@@ -29,15 +26,13 @@ var errWindowClosed = errors.New("the window closed before that")
 // the next one. It reports whether anything had to change.
 func (m *Machine) InWindow(ctx context.Context, move Move, alone func(func() error) error) (changed bool, err error) {
 	times, err := m.times()
-	if err != nil {
-		return false, err
-	}
 	run := func() (err error) {
 		changed, err = move.Run(ctx)
 		return err
 	}
-	if times == nil {
-		return changed, alone(run)
+	if err != nil || times == nil { // settings that cannot be read are the run's to tell
+		err = alone(run)
+		return changed, err
 	}
 	waits := true
 	if !m.FromDownloaded {

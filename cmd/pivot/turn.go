@@ -9,6 +9,7 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/fleetlock"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/window"
 )
 
@@ -18,18 +19,18 @@ type turnFlags struct{ window, fleet string }
 func (f *turnFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.window, "window", "", "change and reboot the machine only within `SPEC`, \"[DAYS] HH:MM-HH:MM [ZONE]\", or none: download now, and wait (default: as the machine's settings say)")
 	cmd.Flags().StringVar(&f.fleet, "fleetlock", "", "before a reboot take a slot of the FleetLock server at `URL`, or of none (default: as the machine's settings say)")
-	cli.Suggest(cmd, "window", firstboot.NoWindow)
-	cli.Suggest(cmd, "fleetlock", firstboot.NoFleetLock)
+	cli.Suggest(cmd, "window", host.None)
+	cli.Suggest(cmd, "fleetlock", host.None)
 }
 
 // use has the machine changed in its turn.
 func (f *turnFlags) use(m *firstboot.Machine) error {
-	if f.window != "" && f.window != firstboot.NoWindow {
+	if f.window != "" && f.window != host.None {
 		if _, err := window.Parse(f.window, time.Local); err != nil {
 			return fault.New(fault.Usage, "cannot use --window: %w", err)
 		}
 	}
-	if f.fleet != "" && f.fleet != firstboot.NoFleetLock {
+	if f.fleet != "" && f.fleet != host.None {
 		if err := fleetlock.CheckURL(f.fleet); err != nil {
 			return fault.New(fault.Usage, "cannot use --fleetlock: %w", err)
 		}
@@ -39,7 +40,7 @@ func (f *turnFlags) use(m *firstboot.Machine) error {
 }
 
 // waits reports whether the flags ask for a window, in which a reboot is meant then.
-func (f *turnFlags) waits() bool { return f.window != "" && f.window != firstboot.NoWindow }
+func (f *turnFlags) waits() bool { return f.window != "" && f.window != host.None }
 
 // inTurn makes a move of the machine when it may be changed. If nothing had to change, the
 // exit status is 77 where that is asked for.

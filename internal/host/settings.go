@@ -34,10 +34,14 @@ type Settings struct {
 	FleetLock    FleetLock    // keys fleetlock, fleetlock-group and fleetlock-id
 }
 
+// None is the window, or the server of a fleet's lock, of which there is none, whatever was
+// chosen otherwise.
+const None = "none"
+
 // FleetLock is the fleet's lock, of which a machine takes a slot before a reboot.
 type FleetLock struct {
 	URL   string // of the server; "": there is none
-	Group string
+	Group string // "": fleetlock.DefaultGroup
 	ID    string // of the machine; "": derived from its machine ID
 }
 
@@ -110,10 +114,7 @@ func (h *Host) Settings() (Settings, error) {
 // DefaultSettings are those of a machine whose administrator chose nothing:
 // whoever puts pivot into an initramfs wants it to work there.
 func DefaultSettings() Settings {
-	return Settings{
-		Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsPrint,
-		FleetLock: FleetLock{Group: fleetlock.DefaultGroup},
-	}
+	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsPrint}
 }
 
 // readFile takes over the lines of a file and returns what is wrong with them.
@@ -165,18 +166,28 @@ func (s *Settings) set(key, value string) error {
 	case "metrics":
 		return s.setMetrics(value)
 	case "window":
-		return checked(&s.Window, value, func(text string) error {
+		return orNone(&s.Window, value, func(text string) error {
 			_, err := window.Parse(text, time.Local)
 			return err
 		})
 	case "fleetlock":
-		return checked(&s.FleetLock.URL, value, fleetlock.CheckURL)
+		return orNone(&s.FleetLock.URL, value, fleetlock.CheckURL)
 	case "fleetlock-group":
 		return checked(&s.FleetLock.Group, value, fleetlock.CheckGroup)
 	case "fleetlock-id":
 		return checked(&s.FleetLock.ID, value, fleetlock.CheckID)
 	}
 	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method, image-kargs, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id", dashed(key))
+}
+
+// orNone is checked for a setting that can be taken back: on the kernel command line, for one
+// boot.
+func orNone(setting *string, value string, check func(string) error) error {
+	if value == None {
+		*setting = ""
+		return nil
+	}
+	return checked(setting, value, check)
 }
 
 // checked sets a setting to a value that is fit for it.
