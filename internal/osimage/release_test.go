@@ -1,65 +1,90 @@
 package osimage_test
 
 import (
-	"slices"
+	"fmt"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/fault"
+	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
-// TestRelease (P77): of an image that is given up nothing stays, but for layers that another
-// one has, which stays whole; of a deployed one all stays but the ref of the import.
-func TestRelease(t *testing.T) {
-	o := newOSTree(t)
+// TestReleaseAsLibostree: an image is refused for its os-release where the real
+// libostree could not deploy its tree, and only there.
+func TestReleaseAsLibostree(t *testing.T) {
 	h := newHost(t, registry.Options{})
-	path := bare(t)
-	kind := builtKinds(t, o)[0]
-	var commits []ostree.Checksum
-	for _, version := range []string{"1", "2"} {
-		ref, _ := h.push("v"+version, kind.build(builtLayers(version)...))
-		result, err := h.importRef(ref, path)
-		o.must(err)
-		commit, err := ostree.ParseChecksum(result.Commit)
-		o.must(err)
-		commits = append(commits, commit)
+	usual := newOSTree(t)
+	image := usual.encapsulated()
+	const usr, etc = "usr/lib/os-release", "etc/os-release"
+	for n, c := range []struct {
+		name  string
+		layer []entry
+		boots bool
+	}{
+		{"an ID", []entry{regular(usr, "NAME=x\nID=x\n")}, true},
+		{"a PRETTY_NAME", []entry{regular(usr, "PRETTY_NAME=\"x y\"")}, true},
+		{"neither", []entry{regular(usr, "NAME=x\n")}, false},
+		{"neither there, but in etc", []entry{regular(usr, "NAME=x\n"), regular(etc, "ID=x\n")}, false},
+		{"an empty file there", []entry{regular(usr, ""), regular(etc, "ID=x\n")}, false},
+		{"only in etc", []entry{gone(usr), regular(etc, "ID=x\n")}, true},
+		{"nowhere", []entry{gone(usr)}, false},
+		{"a link", []entry{symlink(usr, "release.d/x"), regular("usr/lib/release.d/x", "ID=x\n")}, true},
+		{"a link upwards", []entry{symlink(usr, "../share/x"), regular("usr/share/x", "ID=x\n")}, true},
+		{"links to links", []entry{symlink(usr, "a"), symlink("usr/lib/a", "b"), regular("usr/lib/b", "ID=x\n")}, true},
+		{"a link to nothing", []entry{symlink(usr, "nothing"), regular(etc, "ID=x\n")}, true},
+		{"a link to what is not in the image", []entry{symlink(usr, "/nowhere/os-release")}, false},
+		{"an indented key", []entry{regular(usr, " ID=x\n")}, false},
+		{"a comment", []entry{regular(usr, "#ID=x\n")}, false},
+		{"an empty value", []entry{regular(usr, "ID=\n")}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 4)
+			h.t, usual.t = t, t
+			img, err := oscontainer.Derive(image, oscontainer.WithDerived(c.layer...), oscontainer.WithWorkDir(t.TempDir()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref, _ := h.push(fmt.Sprintf("release-%d", n), img)
+			_, err = h.importRef(ref, bare(t))
+			if c.boots && err != nil || !c.boots && (fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "os-release")) {
+				t.Errorf("import: %v", err)
+			}
+			tree := usual.copy()
+			for _, e := range c.layer {
+				name := strings.Replace(e.Name, "etc/", "usr/etc/", 1)
+				switch {
+				case strings.Contains(name, ".wh."):
+					tree.remove(strings.Replace(name, ".wh.", "", 1))
+				case e.Linkname != "":
+					tree.link(name, e.Linkname)
+				default:
+					tree.write(name, string(e.Body))
+				}
+			}
+			if err := deploy(t, tree); (err == nil) != c.boots {
+				t.Errorf("libostree: %v", err)
+			}
+		})
 	}
-	repo := openRepo(t, path)
-	both := refsOf(t, path)
-	o.must(osimage.Release(repo, commits[0], commits[0]))
-	deployed := refsOf(t, path)
-	if gone := minus(both, deployed); len(gone) != 1 || gone[0] != osimage.KeepAliveRef(commits[0].String()) {
-		t.Errorf("a deployed image has lost %q", gone)
-	}
-	o.must(osimage.Release(repo, commits[0]))
-	gone := minus(deployed, refsOf(t, path))
-	if len(gone) != 2 || !strings.HasPrefix(gone[0], "ostree/container/blob/") || !strings.HasPrefix(gone[1], "ostree/container/image/") {
-		t.Errorf("an image with one layer of its own has lost %q", gone)
-	}
-	ostreeTool(t, "prune", "--repo="+path, "--refs-only", "--depth=0")
-	if err := repo.HasWhole(t.Context(), commits[1]); err != nil {
-		t.Errorf("the other image: %v", err)
-	}
-	if there, err := repo.Has(ostree.ObjectName{Checksum: commits[0], Type: ostree.Commit}); err != nil || there {
-		t.Errorf("the image that was given up is there: %v", err)
-	}
-	o.must(osimage.Release(repo, commits[1]))
-	if left := refsOf(t, path); len(left) > 0 {
-		t.Errorf("left: %q", left)
-	}
-	o.must(osimage.Release(repo, commits[1])) // what is not there is no error
 }
 
-func refsOf(t *testing.T, path string) []string {
+// deploy lets the real libostree deploy a tree.
+func deploy(t *testing.T, o *osTree) error {
 	t.Helper()
-	refs := strings.Fields(ostreeTool(t, "refs", "--repo="+path))
-	slices.Sort(refs)
-	return refs
-}
-
-// minus are the texts of one list that another has not.
-func minus(all, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
+	sysroot := t.TempDir()
+	repo := filepath.Join(sysroot, "ostree/repo")
+	commit := o.commit()
+	ostreeTool(t, "admin", "init-fs", sysroot)
+	ostreeTool(t, "admin", "os-init", "--sysroot="+sysroot, "os")
+	ostreeTool(t, "config", "--repo="+repo, "set", "sysroot.bootloader", "none")
+	ostreeTool(t, "pull-local", "--disable-fsync", "--repo="+repo, o.repo, commit)
+	t.Cleanup(func() { _ = exec.Command("sh", "-c", "chattr -f -i "+sysroot+"/ostree/deploy/os/deploy/*.[0-9]").Run() })
+	if out, err := exec.Command("ostree", "admin", "deploy", "--sysroot="+sysroot, "--os=os", commit).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
 }
