@@ -129,7 +129,7 @@ func (m *Machine) takeSlot(ctx context.Context, fleet host.FleetLock) error {
 
 // slotFor is the slot that is asked for.
 func (m *Machine) slotFor(fleet host.FleetLock) (pivot.Slot, error) {
-	slot := pivot.Slot{URL: fleet.URL, Group: cmp.Or(fleet.Group, fleetlock.DefaultGroup), ID: fleet.ID, Since: m.Progress.Now().UTC().Truncate(time.Second), Boot: m.Progress.BootID}
+	slot := pivot.Slot{URL: fleet.URL, Group: cmp.Or(fleet.Group, fleetlock.DefaultGroup), ID: fleet.ID, Since: m.Progress.Now().UTC().Truncate(time.Second), Boot: m.Progress.BootID, Phase: m.Progress.Record.BootID}
 	if slot.ID != "" {
 		return slot, nil
 	}

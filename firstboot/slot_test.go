@@ -154,6 +154,25 @@ func TestSlotKept(t *testing.T) {
 	m.has(false, "steady-state")
 }
 
+// TestSlotOfRollback: who goes back from a system that has not proven itself keeps the slot until
+// the old one runs.
+func TestSlotOfRollback(t *testing.T) {
+	m := newMember(t)
+	must(t, m.rebase())
+	m.Boot()
+	m.health = "failed"
+	back := firstboot.Rollback{Machine: m.machine(), Reboot: true}
+	must(t, back.Run(stoppedByReboot(t, &back.Machine, m.Host)))
+	m.health = "active"
+	if err := m.release(); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "waits for its reboot") {
+		t.Errorf("before the reboot: %v", err)
+	}
+	m.has(true, "pre-reboot")
+	m.Boot()
+	must(t, m.release())
+	m.has(false, "steady-state")
+}
+
 // TestSlotOfFailure: a change that fails before its commit gives the slot back; if the server is
 // away, the unit does. One that is committed keeps it.
 func TestSlotOfFailure(t *testing.T) {
@@ -194,7 +213,7 @@ func TestSlotOfCrash(t *testing.T) {
 	must(t, m.release())
 	m.server.Asked()
 	r := m.record()
-	r.Slot = &pivot.Slot{URL: m.server.URL, Group: "default", ID: "this", Boot: "boot-2"}
+	r.Slot = &pivot.Slot{URL: m.server.URL, Group: "default", ID: "this", Boot: "boot-2", Phase: "boot-1"}
 	m.server.Give("default", "this")
 	must(t, pivot.JournalIn(m.Root).Save(r))
 	m.has(true, "")

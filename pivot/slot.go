@@ -10,7 +10,9 @@ type Slot struct {
 	ID    string    `json:"id"`    // of the machine
 	Since time.Time `json:"since"` // when it was asked for
 	Boot  string    `json:"boot"`  // the boot that asked
-	Held  bool      `json:"held"`  // it was granted
+	// Phase is the boot that had written the journal's phase by then.
+	Phase string `json:"phase,omitempty"`
+	Held  bool   `json:"held"` // it was granted
 }
 
 // SlotUse is what a record tells of the use of its slot.
@@ -29,14 +31,17 @@ func JudgeSlot(r Record, bootID string, pending bool) SlotUse {
 	switch {
 	case r.Trial != nil:
 		return SlotTried
-	case r.Phase != PhaseCommitted, r.BootID != r.Slot.Boot:
-		// Nothing was committed since it was asked for; or it was, and is confirmed, or has
-		// failed, so that the old system runs.
+	case r.Phase != PhaseCommitted: // it was confirmed, or has failed: the old system runs
 		return SlotFree
-	case r.BootID != bootID:
-		return SlotProves
-	case pending:
+	case r.BootID == bootID && pending:
 		return SlotWaits
+	case r.BootID == bootID: // what was committed was taken back
+		return SlotFree
+	case !r.Slot.used(r):
+		return SlotFree
 	}
-	return SlotFree // what was committed was taken back
+	return SlotProves
 }
+
+// used reports whether anything may have been committed since the slot was asked for.
+func (s Slot) used(r Record) bool { return r.BootID != s.Phase || s.Phase == s.Boot }
