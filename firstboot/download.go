@@ -64,69 +64,74 @@ func (m *Machine) downloading(ctx context.Context, run func() (Downloaded, error
 }
 
 // download pulls what is asked for, and keeps it with the content of the MachineConfig that
-// asks for it. The journal first: what a crash leaves is known, and goes with the next
-// download. What was downloaded before goes once this is complete, so that layers that both
-// have are not fetched again.
+// asks for it. What was downloaded before stays until this is complete: it may fail, and layers
+// that both have are not fetched again.
 func (m *Machine) download(ctx context.Context, ask pivot.Ask, d pivot.Download, content []byte) (p Downloaded, err error) {
 	if p.Plan, err = m.converger().Plan(ctx, ask); err != nil {
 		return p, err
 	}
 	to := p.To()
-	d.Names = map[string]pivot.Image{}
-	for asked, found := range map[pivot.Image]pivot.Image{ask.Image: to.Image, ask.Packages.Source: to.Packages.Source} {
-		if !asked.IsZero() {
-			d.Names[asked.Reference] = found.Pinned()
-		}
-	}
+	d.Names = named(ask, to)
 	ask.Image, ask.Packages.Source = to.Image.Pinned(), to.Packages.Source
 	if p.Image.Changed {
 		d.Image = ask.Image
 	}
-	before := m.Progress.Record.Downloaded
-	if p.New = before == nil || before.At.IsZero() || !before.Same(d); p.New {
-		d.Replaces = replaced(before, d.Image)
-	} else {
-		d = *before
+	var before pivot.Download
+	if r := m.Progress.Record.Downloaded; r != nil {
+		before = *r
 	}
-	if content != nil {
-		if err := m.Progress.Journal.Store(content); err != nil {
-			return p, err
-		}
-	}
-	if err := m.keepDownload(&d); err != nil {
-		return p, err
-	}
-	if p.Plan, err = m.converger().Download(ctx, ask); err != nil {
+	p.New = before.At.IsZero() || !before.Same(d)
+	if p.Plan, err = m.converger().Download(ctx, ask, func() error { return m.beginPull(before, d.Image) }); err != nil {
 		return p, err
 	}
 	if p.Image.Changed {
 		d.Image = p.To().Image
 	}
-	if d.At.IsZero() {
+	if d.At = before.At; p.New {
 		d.At = m.Progress.Now().UTC().Truncate(time.Second)
 	}
-	if err := m.keepDownload(&d); err != nil {
-		return p, err
-	}
-	if len(d.Replaces) > 0 {
-		if err := m.releaseImages(ctx, d.Replaces); err != nil {
-			return p, err
-		}
-		d.Replaces = nil
-		if err := m.keepDownload(&d); err != nil {
-			return p, err
-		}
-	}
-	return p, nil
+	d.Left = before.Others(d.Image)
+	return p, m.completeDownload(ctx, d, content)
 }
 
-// replaced are the images of a download before, and of those that it was to replace, but for
-// the one that is downloaded now.
-func replaced(before *pivot.Download, now pivot.Image) []pivot.Image {
-	if before == nil {
+// named are the images that are asked for, by the names that they are asked for by.
+func named(ask pivot.Ask, found pivot.Target) map[string]pivot.Image {
+	names := map[string]pivot.Image{}
+	if !ask.Image.IsZero() {
+		names[ask.Image.Reference] = found.Image.Pinned()
+	}
+	if source := ask.Packages.Source; !source.IsZero() {
+		names[source.Reference] = found.Packages.Source.Pinned()
+	}
+	return names
+}
+
+// beginPull makes the journal know an image before it is pulled, so that what a crash leaves of
+// it goes with the next download.
+func (m *Machine) beginPull(before pivot.Download, image pivot.Image) error {
+	if image.IsZero() || image.Same(before.Image) {
 		return nil
 	}
-	return slices.DeleteFunc(append(slices.Clone(before.Replaces), before.Image), func(i pivot.Image) bool { return i.IsZero() || i.Same(now) })
+	before.Left = append(slices.DeleteFunc(slices.Clone(before.Left), image.Same), image)
+	return m.keepDownload(&before)
+}
+
+// completeDownload makes a download the machine's, in place of the one before, of which
+// nothing stays.
+func (m *Machine) completeDownload(ctx context.Context, d pivot.Download, content []byte) error {
+	if content != nil {
+		if err := m.Progress.Journal.Store(content); err != nil {
+			return err
+		}
+	}
+	if err := m.keepDownload(&d); err != nil || len(d.Left) == 0 {
+		return err
+	}
+	if err := m.releaseImages(ctx, d.Left); err != nil {
+		return err
+	}
+	d.Left = nil
+	return m.keepDownload(&d)
 }
 
 // keepDownload makes a download, or nil for none, the journal's.
@@ -224,10 +229,7 @@ func (m *Machine) usedDownload(ctx context.Context, image pivot.Image) {
 	if d == nil || !m.FromDownloaded && !d.Image.Same(image) {
 		return
 	}
-	images := d.Replaces
-	if !d.Image.IsZero() {
-		images = append(images, d.Image)
-	}
+	images := d.Others(pivot.Image{})
 	ctx = context.WithoutCancel(ctx)
 	var err error
 	if len(images) > 0 {

@@ -189,7 +189,7 @@ func TestDownloadReplaced(t *testing.T) {
 	_, err = d.download(asksFor(second, "two"))
 	must(t, err)
 	r := d.record()
-	if r.Phase != pivot.PhaseCommitted || r.Downloaded.Image.Reference != second || len(r.Downloaded.Replaces) > 0 {
+	if r.Phase != pivot.PhaseCommitted || r.Downloaded.Image.Reference != second || len(r.Downloaded.Left) > 0 {
 		t.Errorf("journal: %s, %+v", r.Phase, r.Downloaded)
 	}
 	if got := d.contents(); !strings.Contains(got, "data:,two") || strings.Contains(got, "data:,one") {
@@ -251,12 +251,44 @@ func TestDownloadInterrupted(t *testing.T) {
 	// Killed between the import and the journal.
 	r := d.record()
 	commit := r.Downloaded.Image.Commit
-	r.Downloaded.Image.Commit, r.Downloaded.At = "", r.Started
+	r.Downloaded = &pivot.Download{Left: []pivot.Image{r.Downloaded.Image.Pinned()}}
 	must(t, pivot.JournalIn(d.Root).Save(r))
 	_, err = d.download(asksFor(d.Image, "two"))
 	must(t, err)
 	if got := d.refs(); len(got) != 1 || got[0] == "pivot/"+commit {
 		t.Errorf("refs %q", got)
+	}
+}
+
+// TestDownloadFails: a download that fails leaves the one before to be used, and nothing of itself.
+func TestDownloadFails(t *testing.T) {
+	d := &downloader{Host: hostdir.New(t), t: t}
+	first := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
+	d.ExtendNext("usr/share/more")
+	second := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
+	_, err := d.download(asksFor(first, "one"))
+	must(t, err)
+	before := d.record().Downloaded
+	for name, data := range map[string][]byte{
+		"wrong":        []byte("spec: {osImageURL: x}"),
+		"refused":      []byte("metadata: {name: a}\nspec: {osImageURL: \"" + second + "\", fips: true}"),
+		"unit lacking": []byte(strings.Replace(string(asksFor(second, "two")), "    storage:", "    systemd: {units: [{name: lost.service, enabled: true}]}\n    storage:", 1)),
+	} {
+		if _, err := d.download(data); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		now := *d.record().Downloaded
+		if !now.Same(*before) || now.Image != before.Image || now.At != before.At || !strings.Contains(d.contents(), "data:,one") {
+			t.Errorf("%s: %+v", name, now)
+		}
+	}
+	must(t, d.use(nil))
+	d.Boot()
+	if string(d.Read("/etc/secret")) != "one" || d.record().Target.Image.Reference != first || d.record().Downloaded != nil {
+		t.Errorf("%s, %+v", d.record().Target.Image.Reference, d.record().Downloaded)
+	}
+	if now := strings.Join(d.refs(), "\n"); strings.Count(now, "ostree/container/image/") != 1 || strings.Contains(now, "pivot/") {
+		t.Errorf("refs %s", now)
 	}
 }
 
@@ -366,7 +398,7 @@ func TestDownloadKilled(t *testing.T) {
 		if strings.Count(strings.Join(d.refs(), "\n"), "ostree/container/image/") != 1 || !slices.Contains(d.refs(), "pivot/"+r.Downloaded.Image.Commit) || len(d.refs()) > 6 {
 			t.Errorf("killed before effect %d: refs %q of %s", n, d.refs(), r.Downloaded.Image.Commit)
 		}
-		if got := d.contents(); !strings.HasSuffix(got, string(then)) || strings.Count(got, "metadata:") != 1 || r.Downloaded.At.IsZero() || len(r.Downloaded.Replaces) > 0 {
+		if got := d.contents(); !strings.HasSuffix(got, string(then)) || strings.Count(got, "metadata:") != 1 || r.Downloaded.At.IsZero() || len(r.Downloaded.Left) > 0 {
 			t.Errorf("killed before effect %d: contents %q, %+v", n, got, r.Downloaded)
 		}
 		if n%2 == 1 {

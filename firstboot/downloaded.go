@@ -41,7 +41,7 @@ func (m *Machine) takeDownloaded() error {
 	case d == nil:
 		return fault.New(fault.Refused, "cannot use what was downloaded: nothing was").WithHint(downloadAgain)
 	case d.At.IsZero():
-		return fault.New(fault.Refused, "cannot use what was downloaded: the download of %s was interrupted", d.Image.Reference).WithHint(downloadAgain)
+		return fault.New(fault.Refused, "cannot use what was downloaded: the download was interrupted").WithHint(downloadAgain)
 	}
 	m.Images = downloadedImages{&pulledImages{Machine: m}, *d}
 	return nil

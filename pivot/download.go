@@ -19,10 +19,16 @@ type Download struct {
 	// arguments.
 	MachineConfig hostfiles.Digest `json:"machineConfig,omitempty"`
 	File          string           `json:"file,omitempty"`
-	// At is when it was complete; zero: it is not, the pull was interrupted.
+	// At is when it was complete; zero: nothing is downloaded, but for what is left.
 	At time.Time `json:"at,omitzero"`
-	// Replaces are images of downloads before, whose refs have still to go.
-	Replaces []Image `json:"replaces,omitempty"`
+	// Left are images of which the refs have still to go: of downloads before, or of a pull that
+	// was begun and is not complete.
+	Left []Image `json:"left,omitempty"`
+}
+
+// Others are all images of a download but one.
+func (d Download) Others(than Image) []Image {
+	return slices.DeleteFunc(append(slices.Clone(d.Left), d.Image), func(i Image) bool { return i.IsZero() || i.Same(than) })
 }
 
 // Same reports whether two downloads were asked for by the same, and led to the same.
@@ -62,9 +68,9 @@ func (p *Progress) Amend(change func(*Record)) error {
 }
 
 // Download does of Converge what neither the system that runs nor the next boot sees: all
-// checks, and the pull. It returns the plan, with what was learned of the image. The ask must
-// be pinned, and the progress open.
-func (c *Converger) Download(ctx context.Context, ask Ask) (Plan, error) {
+// checks, and the pull, before which it calls begin. It returns the plan, with what was learned
+// of the image. The ask must be pinned, and the progress open.
+func (c *Converger) Download(ctx context.Context, ask Ask, begin func() error) (Plan, error) {
 	c.Progress.Begin(StepObserve, "looking at the host")
 	state, target, err := c.compare(ctx, ask)
 	if err != nil {
@@ -78,6 +84,9 @@ func (c *Converger) Download(ctx context.Context, ask Ask) (Plan, error) {
 		return plan, err
 	}
 	t, err := c.transaction(ask, plan)
+	if err == nil {
+		err = begin()
+	}
 	if err != nil {
 		return plan, err
 	}

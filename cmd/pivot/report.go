@@ -232,11 +232,12 @@ func printDownload(line func(name, format string, args ...any), d *pivot.Downloa
 	if d.MachineConfig != "" {
 		what = append(what, "MachineConfig "+d.File)
 	}
-	state := "interrupted; the same command goes on with it"
 	if !d.At.IsZero() {
-		state = "at " + d.At.Format(time.RFC3339) + ", for --from-downloaded"
+		line("download", "%s, at %s, for --from-downloaded", strings.Join(what, ", "), d.At.Format(time.RFC3339))
 	}
-	line("download", "%s, %s", strings.Join(what, ", "), state)
+	for _, image := range d.Left {
+		line("download", "%s, interrupted; the next download goes on with it, or gives it up", image)
+	}
 }
 
 // ending is how a run ended that failed. An older program's journal has no status.
