@@ -335,6 +335,24 @@ func TestDownloadOfRebase(t *testing.T) {
 	}
 }
 
+// TestDownloadAndFirstBootAgain: who opens the first boot again forgets neither what was downloaded
+// nor a slot of the fleet's lock.
+func TestDownloadAndFirstBootAgain(t *testing.T) {
+	d := &downloader{Host: newHost(t), t: t}
+	must(t, boot(t, d.Host))
+	d.Boot()
+	must(t, boot(t, d.Host))
+	_, err := d.download(asksFor(d.Image, "one"))
+	must(t, err)
+	r := d.record()
+	r.Slot = &pivot.Slot{ID: "this"}
+	must(t, pivot.JournalIn(d.Root).Save(r))
+	must(t, run(t, d.Host, firstboot.FirstBoot{Again: true}))
+	if r := d.record(); r.Downloaded == nil || r.Slot == nil || !strings.Contains(d.contents(), "data:,one") {
+		t.Errorf("%+v, %+v, contents %q", r.Downloaded, r.Slot, d.contents())
+	}
+}
+
 // TestDownloadChecks: what could be known to fail is told when it is downloaded; nothing is kept.
 func TestDownloadChecks(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
