@@ -50,6 +50,9 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer a.closeImage()
+	if err := a.takeDownloaded(); err != nil {
+		return false, err
+	}
 	plan, ask, err := a.compare(ctx)
 	if err != nil {
 		return false, err
@@ -64,7 +67,11 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 		if err := a.carryHere(ask.Entries); err != nil {
 			return false, err
 		}
-		return false, a.recordOnly(plan, ask)
+		if err := a.recordOnly(plan, ask); err != nil {
+			return false, err
+		}
+		a.usedDownload(ctx, plan.To().Image)
+		return false, nil
 	}
 	switch {
 	case plan.Reboots == 0:
@@ -85,6 +92,9 @@ func (a *Apply) Plan(ctx context.Context) (pivot.Plan, error) {
 		return pivot.Plan{}, err
 	}
 	defer a.closeImage()
+	if err := a.takeDownloaded(); err != nil {
+		return pivot.Plan{}, err
+	}
 	plan, ask, err := a.compare(ctx)
 	plan.Notes = append(plan.Notes, ask.notes...)
 	if err == nil && live.Interrupted(a.Host.Root) {
@@ -104,12 +114,7 @@ type applyAsk struct {
 
 // compare works out what really differs, of which the record is no part.
 func (a *Apply) compare(ctx context.Context) (pivot.Plan, applyAsk, error) {
-	a.Progress.Begin(pivot.StepRead, "reading "+a.File)
-	if _, err := os.Lstat(a.Host.Path(EncapsulatedPath)); !errors.Is(err, fs.ErrNotExist) {
-		return pivot.Plan{}, applyAsk{}, fault.New(fault.Refused, "cannot apply a MachineConfig: the first boot is not over, %s is there", EncapsulatedPath).
-			WithHint("complete it first: pivot firstboot")
-	}
-	ask, err := a.ask(ctx)
+	ask, err := a.read(ctx)
 	if err != nil {
 		return pivot.Plan{}, ask, err
 	}
@@ -121,6 +126,16 @@ func (a *Apply) compare(ctx context.Context) (pivot.Plan, applyAsk, error) {
 	// What a tag named is what was compared, and is not asked for again.
 	ask.Image, ask.Packages.Source = plan.To().Image.Pinned(), plan.To().Packages.Source
 	return plan, ask, err
+}
+
+// read reads the MachineConfig, and is what has to be asked for it.
+func (a *Apply) read(ctx context.Context) (applyAsk, error) {
+	a.Progress.Begin(pivot.StepRead, "reading "+a.File)
+	if _, err := os.Lstat(a.Host.Path(EncapsulatedPath)); !errors.Is(err, fs.ErrNotExist) {
+		return applyAsk{}, fault.New(fault.Refused, "cannot apply a MachineConfig: the first boot is not over, %s is there", EncapsulatedPath).
+			WithHint("complete it first: pivot firstboot")
+	}
+	return a.ask(ctx)
 }
 
 // ask is what has to be asked to go from the MachineConfig that the machine has to the

@@ -157,6 +157,7 @@ func (a *Apply) change(ctx context.Context, plan pivot.Plan, ask applyAsk) error
 		return err
 	}
 	a.Progress.Note("the running system is what the MachineConfig asks for; nothing needs a reboot")
+	a.usedDownload(ctx, plan.To().Image)
 	return a.keep(ask.leftOut)
 }
 

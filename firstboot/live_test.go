@@ -467,14 +467,7 @@ func TestLiveForward(t *testing.T) {
 // dies applies a MachineConfig and reports whether the process died of it.
 func (c *changer) dies(spec string) (dead bool) {
 	c.t.Helper()
-	defer func() {
-		if r := recover(); r != nil {
-			if _, expected := r.(died); !expected {
-				panic(r)
-			}
-			dead = true
-		}
-	}()
+	defer dyingOf(&dead)
 	_, err := c.story(spec).Run(c.t.Context())
 	must(c.t, err)
 	return false

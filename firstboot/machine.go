@@ -2,6 +2,8 @@ package firstboot
 
 import (
 	"context"
+	"crypto/x509"
+	"time"
 
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/live"
@@ -31,6 +33,18 @@ type Machine struct {
 	// Try is that a new system has to prove itself; nil: it is kept.
 	Try *Try
 
+	// FromDownloaded is that images come from what an earlier run has downloaded, and no
+	// registry is asked for one.
+	FromDownloaded bool
+	// Window goes before the one of the machine's settings, unless it is "": package window has its
+	// form, or it is host.None.
+	Window string
+	// FleetLock goes before the one of the machine's settings, unless it is "": a URL, or host.None.
+	FleetLock string
+	// FleetRoots are the authorities of the fleet's lock; nil: the system's.
+	FleetRoots *x509.CertPool
+
+	closes time.Time     // when the window ends that is open; zero: there is none
 	pulled *pulledImages // made when Images is nil and one is asked for
 }
 
@@ -48,7 +62,10 @@ func (m *Machine) openToChange(ctx context.Context) error {
 	if err := m.openTimed(ctx); err != nil {
 		return err
 	}
-	return m.withoutTrial(ctx)
+	if err := m.withoutTrial(ctx); err != nil {
+		return err
+	}
+	return m.stillOpen()
 }
 
 // openTimed is open for a run that may write the journal, which then tells how the boot

@@ -63,17 +63,35 @@ func (r *Rebase) attempt(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
-	ask, err := r.ask()
+	ask, err := r.read()
 	if err != nil {
 		return false, err
 	}
 	return r.move(ctx, ask, settings, r.Reboot || r.rebootNeeded())
 }
 
+// read is what is asked for, by what was downloaded if that is so.
+func (r *Rebase) read() (pivot.Ask, error) {
+	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
+	if err := r.takeDownloaded(); err != nil {
+		return pivot.Ask{}, err
+	}
+	if r.FromDownloaded && r.Image == "" {
+		r.Image = r.Progress.Record.Downloaded.Image.Reference
+	}
+	return r.ask()
+}
+
 // move brings the machine to what somebody asks for who waits for the end, and reboots if
-// that is wanted. It reports whether anything had to change.
+// that is wanted, in the fleet's turn if it has a lock. It reports whether anything had to change.
 func (m *Machine) move(ctx context.Context, ask pivot.Ask, settings host.Settings, reboot bool) (changed bool, err error) {
+	if settings.FleetLock.URL == "" || !reboot && m.Try == nil {
+		return m.moveNow(ctx, ask, settings, reboot)
+	}
+	return m.inTurn(ctx, settings.FleetLock, ask, func(ask pivot.Ask) (bool, error) { return m.moveNow(ctx, ask, settings, reboot) })
+}
+
+func (m *Machine) moveNow(ctx context.Context, ask pivot.Ask, settings host.Settings, reboot bool) (changed bool, err error) {
 	if m.Try != nil {
 		if err := m.trying(ctx, &ask, settings.RebootMethod); err != nil {
 			return false, err
@@ -85,10 +103,12 @@ func (m *Machine) move(ctx context.Context, ask pivot.Ask, settings host.Setting
 		return false, err
 	case out.Action == pivot.ActionClose:
 		m.Progress.Note("nothing to do: the machine is what was asked for")
+		m.usedDownload(ctx, out.Target.Image)
 		return false, nil
 	case out.Action == pivot.ActionReboot:
 		m.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
 	}
+	m.usedDownload(ctx, out.Target.Image)
 	if m.Try != nil {
 		return true, m.enterTrial(ctx, settings.RebootMethod)
 	}

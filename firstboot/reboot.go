@@ -17,6 +17,20 @@ func (m *Machine) settings() (host.Settings, error) {
 	if m.ImageKargs != "" {
 		settings.ImageKargs = m.ImageKargs
 	}
+	switch m.Window {
+	case "":
+	case host.None:
+		settings.Window = ""
+	default:
+		settings.Window = m.Window
+	}
+	switch m.FleetLock {
+	case "":
+	case host.None:
+		settings.FleetLock.URL = ""
+	default:
+		settings.FleetLock.URL = m.FleetLock
+	}
 	return settings, err
 }
 

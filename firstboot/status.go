@@ -21,6 +21,9 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 	if s.LeftOut, err = m.leftOut(); err != nil {
 		s.Notes = append(s.Notes, err.Error())
 	}
+	if record, err := m.Progress.Journal.Load(); err == nil { // if not, that is said below
+		s.Downloaded, s.Slot = record.Downloaded, record.Slot
+	}
 	state, err := m.Host.Observe(ctx, s.Target)
 	if err != nil {
 		return s, nil // on a host that cannot pivot the rest still tells something

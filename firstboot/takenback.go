@@ -44,9 +44,10 @@ func (b *FirstBoot) hold(out pivot.Outcome) error {
 }
 
 // reopen makes a first boot that is over, or was given up, one that is asked for:
-// what was meant is forgotten, but for its history.
+// what was meant is forgotten, but for its history, and what is beside the transaction.
 func (b *FirstBoot) reopen() error {
-	b.Progress.Record = pivot.Record{Phase: pivot.PhaseIdle, History: b.Progress.Record.History}
+	before := b.Progress.Record
+	b.Progress.Record = pivot.Record{Phase: pivot.PhaseIdle, History: before.History, Downloaded: before.Downloaded, Slot: before.Slot}
 	file := b.Host.Path(b.File)
 	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -84,22 +84,32 @@ func (m *Machine) is(path string) bool {
 
 // acceptTried is an error if the system of a commit has nobody who would conduct its trial.
 func (m *Machine) acceptTried(commit string) error {
-	if m.is(unitPaths(TrialUnit)[0]) { // it goes along
-		return nil
-	}
-	c, err := ostree.ParseChecksum(commit)
-	if err != nil {
-		return err
-	}
-	repo, err := m.Host.ReadRepo()
-	if err != nil {
-		return err
-	}
-	if _, err = repo.ReadFile(c, strings.TrimPrefix(unitPaths(TrialUnit)[1], "/")); errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.Refused, "cannot try the new system: it has no %s, so nobody would conduct the trial", unitPaths(TrialUnit)[1]).
+	has, err := m.willHave(TrialUnit, commit)
+	if err == nil && !has {
+		err = fault.New(fault.Refused, "cannot try the new system: it has no %s, so nobody would conduct the trial", unitPaths(TrialUnit)[1]).
 			WithHint("put this release of pivot into the image, or go there without --try")
 	}
 	return err
+}
+
+// willHave reports whether the system of a commit, which is in the repository, has a unit of
+// pivot's.
+func (m *Machine) willHave(unit, commit string) (bool, error) {
+	if m.is(unitPaths(unit)[0]) { // it goes along
+		return true, nil
+	}
+	c, err := ostree.ParseChecksum(commit)
+	if err != nil {
+		return false, err
+	}
+	repo, err := m.Host.ReadRepo()
+	if err != nil {
+		return false, err
+	}
+	if _, err = repo.ReadFile(c, strings.TrimPrefix(unitPaths(unit)[1], "/")); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // sayCovered tells what happens if the new kernel does not come as far as systemd.

@@ -6,15 +6,10 @@ import (
 )
 
 // apply carries out a plan.
-func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) (err error) {
-	t := Transaction{Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, BeforeCommit: c.Place.Leave, Accounts: c.Content.Accounts, Units: c.Content.Units}
-	t.Trying = ask.Trying
-	t.Learn = func(plan Plan) (Plan, error) { return c.learn(ask, plan) }
-	if t.Entries, err = c.files(plan.target.Entries); err != nil {
+func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) error {
+	t, err := c.transaction(ask, plan)
+	if err != nil {
 		return err
-	}
-	if !ask.ByHand {
-		t.Keep = notAskedFor(t.Entries, ask)
 	}
 	if err := t.Run(ctx, plan, attempt); err != nil {
 		c.releasePackages()
@@ -22,6 +17,17 @@ func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) 
 	}
 	c.Release()
 	return nil
+}
+
+// transaction is the one that carries out a plan.
+func (c *Converger) transaction(ask Ask, plan Plan) (t Transaction, err error) {
+	t = Transaction{Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, BeforeCommit: c.Place.Leave, Accounts: c.Content.Accounts, Units: c.Content.Units}
+	t.Trying = ask.Trying
+	t.Learn = func(plan Plan) (Plan, error) { return c.learn(ask, plan) }
+	if t.Entries, err = c.files(plan.target.Entries); err == nil && !ask.ByHand {
+		t.Keep = notAskedFor(t.Entries, ask)
+	}
+	return t, err
 }
 
 // releasePackages removes the packages that were fetched. That it fails is only noted.

@@ -125,15 +125,7 @@ type Outcome struct {
 // Nothing is written before the preflight is over.
 func (c *Converger) Converge(ctx context.Context, ask Ask) (Outcome, error) {
 	c.Progress.Begin(StepObserve, "looking at the host")
-	asked, err := c.target(ctx, ask)
-	if err != nil {
-		return Outcome{}, err
-	}
-	target, err := c.adopt(ask, c.recall(ask, asked))
-	if err != nil {
-		return Outcome{}, err
-	}
-	state, err := c.Host.Observe(ctx, target)
+	state, target, err := c.compare(ctx, ask)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -155,15 +147,7 @@ func (c *Converger) Converge(ctx context.Context, ask Ask) (Outcome, error) {
 // Plan is what Converge would change, with what is doubtful about it. It writes
 // nothing. The progress must be open.
 func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
-	target, err := c.target(ctx, ask)
-	if err != nil {
-		return Plan{}, err
-	}
-	target, err = c.adopt(ask, c.recall(ask, target))
-	if err != nil {
-		return Plan{}, err
-	}
-	state, err := c.Host.Observe(ctx, target)
+	state, target, err := c.compare(ctx, ask)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -179,6 +163,19 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	warnings, err := c.check(plan)
 	plan.Notes = append(plan.Notes, warnings...)
 	return plan, err
+}
+
+// compare is the machine, and what it shall be.
+func (c *Converger) compare(ctx context.Context, ask Ask) (State, Target, error) {
+	target, err := c.target(ctx, ask)
+	if err != nil {
+		return State{}, target, err
+	}
+	if target, err = c.adopt(ask, c.recall(ask, target)); err != nil {
+		return State{}, target, err
+	}
+	state, err := c.Host.Observe(ctx, target)
+	return state, target, err
 }
 
 // Differences names what of a target the running system is not, or no longer.

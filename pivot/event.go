@@ -56,6 +56,7 @@ const (
 	StepObserve   Step = "observe"   // look at the host
 	StepPreflight Step = "preflight" // check what can be known to fail, before any write
 	StepPull      Step = "pull"      // fetch the image and import its commit
+	StepWait      Step = "wait"      // for the time, or the leave, to change the machine
 	StepPrepare   Step = "prepare"   // make the deployment
 	StepCommit    Step = "commit"    // the one atomic step
 	StepReboot    Step = "reboot"

@@ -42,6 +42,11 @@ type Record struct {
 	// Trial is that of the target, until it is over; nil: it needs none.
 	Trial *Trial `json:"trial,omitempty"`
 
+	// Downloaded is what was pulled for a later run, whatever the transaction is about; nil: nothing.
+	Downloaded *Download `json:"downloaded,omitempty"`
+	// Slot is one of the fleet's lock that the machine has asked for, and not given back; nil: none.
+	Slot *Slot `json:"slot,omitempty"`
+
 	Error   *Failure   `json:"error,omitempty"`
 	Phases  []Duration `json:"phases,omitempty"`  // what each step took, over all boots of the attempt
 	Boots   []Boot     `json:"boots,omitempty"`   // the boots in which they ran, oldest first
@@ -105,31 +110,39 @@ type Duration struct {
 	Tries   []Try   `json:"tries,omitempty"`  // the last of these
 }
 
-// TrialStamp is the name, beside the journal, of a file that is there as long as the
-// journal has a trial: pivot-trial.service asks for it, in whichever system boots.
-const TrialStamp = "trial"
+// Names, beside the journal, of files that are there as long as it has what they stand for:
+// units ask for them, in whichever system boots.
+const (
+	TrialStamp = "trial" // a trial: pivot-trial.service
+	SlotStamp  = "slot"  // a slot of the fleet's lock: pivot-slot.service
+)
 
-func (j Journal) trialStamp() string { return filepath.Join(filepath.Dir(j.Path), TrialStamp) }
+// stamps are whether the record has what stamps stand for.
+func (r Record) stamps() map[string]bool {
+	return map[string]bool{TrialStamp: r.Trial != nil, SlotStamp: r.Slot != nil}
+}
 
-// stamp makes the trial's file durable, before the journal has the trial.
-func (j Journal) stamp() error {
-	if _, err := os.Lstat(j.trialStamp()); err == nil {
+func (j Journal) stampFile(name string) string { return filepath.Join(filepath.Dir(j.Path), name) }
+
+// stamp makes a stamp durable, before the journal has what it stands for.
+func (j Journal) stamp(name string) error {
+	if _, err := os.Lstat(j.stampFile(name)); err == nil {
 		return nil
 	}
-	if err := hostfiles.Replace(j.Disk, j.trialStamp(), nil, 0o644); err != nil {
-		return fault.New(fault.CannotWrite, "cannot begin a trial: %w", err)
+	if err := hostfiles.Replace(j.Disk, j.stampFile(name), nil, 0o644); err != nil {
+		return fault.New(fault.CannotWrite, "cannot begin a %s: %w", name, err)
 	}
 	return nil
 }
 
-// unstamp removes the trial's file. One that comes back after a power cut costs the next
-// boot a look at the journal.
-func (j Journal) unstamp() error {
-	if _, err := os.Lstat(j.trialStamp()); err != nil {
+// unstamp removes a stamp. One that comes back after a power cut costs the next boot a look
+// at the journal.
+func (j Journal) unstamp(name string) error {
+	if _, err := os.Lstat(j.stampFile(name)); err != nil {
 		return nil
 	}
-	if err := j.Disk.Remove(j.trialStamp()); err != nil {
-		return fault.New(fault.CannotWrite, "cannot end a trial: %w", err)
+	if err := j.Disk.Remove(j.stampFile(name)); err != nil {
+		return fault.New(fault.CannotWrite, "cannot end a %s: %w", name, err)
 	}
 	return nil
 }
@@ -209,19 +222,23 @@ func (j Journal) Save(r Record) error {
 	if err := hostfiles.MakeDir(j.Disk, filepath.Dir(j.Path), 0o755); err != nil {
 		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
 	}
-	if r.Trial != nil {
-		if err := j.stamp(); err != nil {
-			return err
+	for name, wanted := range r.stamps() {
+		if wanted {
+			if err := j.stamp(name); err != nil {
+				return err
+			}
 		}
 	}
 	err = hostfiles.Replace(j.Disk, j.Path, append(data, '\n'), 0o644)
 	if err != nil {
 		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
 	}
-	if r.Trial == nil {
-		if err := j.unstamp(); err != nil {
-			return err
+	for name, wanted := range r.stamps() {
+		if !wanted {
+			if err := j.unstamp(name); err != nil {
+				return err
+			}
 		}
 	}
-	return j.release(r.Contents)
+	return j.release(r.kept())
 }

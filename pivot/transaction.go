@@ -133,31 +133,41 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	if err := p.Enter(PhaseApplying, state.BootID); err != nil {
 		return err
 	}
-	r := Request{Merge: state.Booted, Commit: state.Booted.Commit}
-	if plan.Image.Changed {
-		image, err := t.pull(ctx, plan.target.Image)
-		if err != nil {
-			return err
-		}
-		plan.target.Image = image
-		if t.Learn != nil {
-			if plan, err = t.Learn(plan); err != nil {
-				return err
-			}
-		}
-		p.Record.Target = plan.target
-		r.Commit, r.Image = image.Commit, image
-	}
-	entries, err := t.owned(plan)
+	r, err := t.request(ctx, &plan)
+	p.Record.Target = plan.target // with what was learned of the image
 	if err != nil {
 		return err
 	}
-	if entries, err = plan.state.Etc.Carried.Carry(entries); err != nil {
-		return err
-	}
-	r.Kargs, r.Entries, r.Units = plan.Kargs.Final, entries, t.unitsOf(plan)
-	r.Packages, r.Repository = plan.target.Packages, t.repository(plan.target.Packages.Source)
 	return t.make(ctx, state.BootID, r)
+}
+
+// request pulls a plan's image, completes the plan by what is learned of it, and is what an
+// engine has to be asked for. The next boot sees nothing of it.
+func (t *Transaction) request(ctx context.Context, plan *Plan) (Request, error) {
+	r := Request{Merge: plan.state.Booted, Commit: plan.state.Booted.Commit}
+	if plan.Image.Changed {
+		image, err := t.pull(ctx, plan.target.Image)
+		if err != nil {
+			return r, err
+		}
+		plan.target.Image = image
+		if t.Learn != nil {
+			if *plan, err = t.Learn(*plan); err != nil {
+				return r, err
+			}
+		}
+		r.Commit, r.Image = image.Commit, image
+	}
+	entries, err := t.owned(*plan)
+	if err != nil {
+		return r, err
+	}
+	if entries, err = plan.state.Etc.Carried.Carry(entries); err != nil {
+		return r, err
+	}
+	r.Kargs, r.Entries, r.Units = plan.Kargs.Final, entries, t.unitsOf(*plan)
+	r.Packages, r.Repository = plan.target.Packages, t.repository(plan.target.Packages.Source)
+	return r, nil
 }
 
 // repository fetches the repository of packages from their source when an engine asks for

@@ -19,6 +19,8 @@ import (
 func applyCommand() *cobra.Command {
 	var flags hostFlags
 	var trial tryFlags
+	var download downloadFlags
+	var turn turnFlags
 	var out cli.Output
 	var dryRun, finish, unchanged77 bool
 	when, unsupported := string(firstboot.RebootLater), string(encapsulated.Stop)
@@ -29,6 +31,7 @@ func applyCommand() *cobra.Command {
 			"files, directories and links, systemd units, SSH keys and password of core. What the MachineConfig before asked\n" +
 			"for and this one does not is as the image has it, or in /var as it was; what somebody has changed since stays.\n" +
 			"The file is in YAML or JSON; - is the standard input.\n" +
+			"With --from-downloaded alone it is the one that --download-only has kept.\n" +
 			"Where rules say of each change that it needs no reboot, what runs is changed, and services are reloaded or\n" +
 			"restarted: unless --reboot is now. Image, kernel arguments and packages always need one, and so does what no\n" +
 			"rule is for. The machine's own rules are in " + disruption.RulesPath + ".",
@@ -36,13 +39,16 @@ func applyCommand() *cobra.Command {
 			"  pivot apply --try=15m --check 'curl -fsS http://localhost/healthz' worker.yaml",
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if finish == (len(args) > 0) || finish && dryRun {
-				return fault.New(fault.Usage, "cannot tell what to apply").WithHint("give a MACHINECONFIG, or --finish without one and without --dry-run")
+			if err := download.check(cmd, "dry-run", "finish"); err != nil {
+				return err
+			}
+			if finish == (len(args) > 0 || download.from) || finish && dryRun {
+				return fault.New(fault.Usage, "cannot tell what to apply").WithHint("give a MACHINECONFIG, or --finish without one and without --dry-run, or --from-downloaded")
 			}
 			if finish {
 				return finishLive(cmd, &flags, unchanged77)
 			}
-			data, err := readConfig(args[0], cmd.InOrStdin())
+			file, data, err := readConfig(args, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -59,7 +65,14 @@ func applyCommand() *cobra.Command {
 				}
 				when = string(firstboot.RebootNow)
 			}
-			apply := firstboot.Apply{Machine: machine, File: args[0], Data: data, When: firstboot.When(when), Unsupported: encapsulated.Unsupported(unsupported)}
+			if err := turn.use(&machine); err != nil {
+				return err
+			}
+			if turn.waits() && !cmd.Flags().Changed("reboot") && machine.Try == nil {
+				when = string(firstboot.RebootIfNeeded)
+			}
+			machine.FromDownloaded = download.from
+			apply := firstboot.Apply{Machine: machine, File: file, Data: data, When: firstboot.When(when), Unsupported: encapsulated.Unsupported(unsupported)}
 			if dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan tells nobody but its reader
 				plan, err := apply.Plan(cmd.Context())
@@ -68,12 +81,17 @@ func applyCommand() *cobra.Command {
 				}
 				return out.Write(cmd.OutOrStdout(), plan, func(w io.Writer) { printPlan(w, plan) })
 			}
-			return byHand(apply.Host, unchanged77, func() (bool, error) { return apply.Run(cmd.Context()) })
+			if download.only {
+				return downloadOnly(cmd, apply.Host, unchanged77, &apply)
+			}
+			return inTurn(cmd, &apply.Machine, unchanged77, &apply)
 		},
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
 	trial.add(cmd)
+	download.add(cmd)
+	turn.add(cmd)
 	out.Add(cmd, api.Plan)
 	cli.OneOf{Value: &when, Allowed: []string{string(firstboot.RebootNever), string(firstboot.RebootLater), string(firstboot.RebootIfNeeded), string(firstboot.RebootNow)}}.AddP(cmd, "reboot", "r",
 		"when to reboot: never refuses what needs it, later leaves it to you, if-needed does it at once, now also where rules need none; alone it is now")
@@ -95,20 +113,24 @@ func finishLive(cmd *cobra.Command, flags *hostFlags, unchanged77 bool) error {
 	return byHand(machine.Host, unchanged77, func() (bool, error) { return machine.Finish(cmd.Context()) })
 }
 
-// readConfig reads a MachineConfig from a file, or from the standard input for "-".
-func readConfig(file string, stdin io.Reader) ([]byte, error) {
+// readConfig reads the MachineConfig that is given, if one is, from a file, or from the
+// standard input for "-".
+func readConfig(args []string, stdin io.Reader) (file string, data []byte, err error) {
+	if len(args) == 0 {
+		return "", nil, nil
+	}
 	from := stdin
-	if file != "-" {
+	if file = args[0]; file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
+			return file, nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
 		}
 		defer f.Close()
 		from = f
 	}
-	data, err := io.ReadAll(io.LimitReader(from, document.MaxSize+1))
+	data, err = io.ReadAll(io.LimitReader(from, document.MaxSize+1))
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
+		return file, nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
 	}
-	return data, nil
+	return file, data, nil
 }

@@ -65,6 +65,9 @@ func alone(h *host.Host, run func() error) error {
 	return reported(run())
 }
 
+// exitUnchanged is the status where nothing had to change, if that is asked for.
+const exitUnchanged = 77
+
 // byHand is alone for a run that reports whether anything had to change. If nothing had,
 // the exit status is 77 where that is asked for.
 func byHand(h *host.Host, unchanged77 bool, run func() (changed bool, err error)) error {
@@ -74,7 +77,7 @@ func byHand(h *host.Host, unchanged77 bool, run func() (changed bool, err error)
 		return err
 	})
 	if err == nil && !changed && unchanged77 {
-		return cli.ExitStatus(77)
+		return cli.ExitStatus(exitUnchanged)
 	}
 	return err
 }
@@ -132,6 +135,8 @@ func (f *rebaseFlags) rebase(cmd *cobra.Command, args []string) (*firstboot.Reba
 func rebaseCommand() *cobra.Command {
 	var flags rebaseFlags
 	var trial tryFlags
+	var download downloadFlags
+	var turn turnFlags
 	var reboot, unchanged77 bool
 	cmd := &cobra.Command{
 		Use:   "rebase [IMAGE]",
@@ -144,23 +149,34 @@ func rebaseCommand() *cobra.Command {
 			"  pivot rebase --delete-karg nosmt",
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := download.check(cmd); err != nil {
+				return err
+			}
 			rebase, err := flags.rebase(cmd, args)
 			if err != nil {
 				return err
 			}
-			if !rebase.Asked() {
-				return fault.New(fault.Usage, "nothing asked for").WithHint("give an IMAGE, --append-karg, --delete-karg, --cpuset, --kernel-type or --extension")
+			if !rebase.Asked() && !download.from {
+				return fault.New(fault.Usage, "nothing asked for").WithHint("give an IMAGE, --append-karg, --delete-karg, --cpuset, --kernel-type, --extension or --from-downloaded")
 			}
 			if err := trial.use(&rebase.Machine); err != nil {
 				return err
 			}
-			rebase.Reboot = reboot
-			return byHand(rebase.Host, unchanged77, func() (bool, error) { return rebase.Run(cmd.Context()) })
+			if err := turn.use(&rebase.Machine); err != nil {
+				return err
+			}
+			rebase.Reboot, rebase.FromDownloaded = reboot || turn.waits(), download.from
+			if download.only {
+				return downloadOnly(cmd, rebase.Host, unchanged77, rebase)
+			}
+			return inTurn(cmd, &rebase.Machine, unchanged77, rebase)
 		},
 	}
 	flags.add(cmd)
 	flags.addReboot(cmd)
 	trial.add(cmd)
+	download.add(cmd)
+	turn.add(cmd)
 	flags.progressFlags.add(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")

@@ -1,17 +1,21 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"machine-pivot/test/fleetlock"
 	"machine-pivot/test/hostdir"
 )
 
-// TestProgressScripts (P63, P64, P65): what is told of a run while it goes on, and other scripts that write the status of their machine, each
-// with a machine of its own, for its status is: root directory $ROOT, its next image $IMAGE.
+// TestProgressScripts (P63, P64, P65, P77, P78, P79): what is told of a run while it goes on, and other scripts that write the status of their machine, each
+// with a machine of its own, for its status is: root directory $ROOT, its next image $IMAGE;
+// a window $CLOSED that does not open for hours; a fleet's lock at $FLEET, of the authority in $FLEET_CA.
 func TestProgressScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/progress/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -19,12 +23,18 @@ func TestProgressScripts(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			h := hostdir.New(t)
+			h, fleet := hostdir.New(t), fleetlock.Start(t, 1)
 			params := scripts("")
 			params.Files = []string{file}
 			params.Setup = func(env *testscript.Env) error {
 				env.Setenv("ROOT", h.Root)
 				env.Setenv("IMAGE", h.Image)
+				env.Setenv("CLOSED", time.Now().UTC().Add(6*time.Hour).Format("15:04-")+time.Now().UTC().Add(9*time.Hour).Format("15:04")+" UTC")
+				env.Setenv("FLEET", fleet.URL)
+				env.Setenv("FLEET_CA", env.WorkDir+"/fleet.crt")
+				if err := os.WriteFile(env.WorkDir+"/fleet.crt", fleet.CA(), 0o644); err != nil {
+					return err
+				}
 				return startSilent(env)
 			}
 			testscript.Run(t, params)

@@ -197,6 +197,10 @@ func printStatus(w io.Writer, s status.Status) {
 	if s.Pending != nil {
 		line("pending", "%s.%d %s%s", s.Pending.Commit, s.Pending.Serial, s.Pending.Image, map[bool]string{true: " (staged)"}[s.Pending.Staged])
 	}
+	printDownload(line, s.Downloaded)
+	if s.Slot != nil {
+		line("slot", "of group %s at %s, %s %s", s.Slot.Group, s.Slot.URL, map[bool]string{true: "granted, asked for", false: "asked for"}[s.Slot.Held], s.Slot.Since.Format(time.RFC3339))
+	}
 	if s.Trial != nil {
 		line("trial", "%v from the start of the kernel, confirmed by %s", s.Trial.Limit(), map[pivot.Confirm]string{pivot.ConfirmAuto: "itself", pivot.ConfirmByHand: "pivot confirm"}[s.Trial.Confirm])
 		for _, check := range s.Trial.Checks {
@@ -213,6 +217,26 @@ func printStatus(w io.Writer, s status.Status) {
 	printSteps(w, s.Phases)
 	for _, a := range s.History {
 		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), a.Image)
+	}
+}
+
+// printDownload shows what was pulled for a later run.
+func printDownload(line func(name, format string, args ...any), d *pivot.Download) {
+	if d == nil {
+		return
+	}
+	what := []string{}
+	if !d.Image.IsZero() {
+		what = append(what, d.Image.String())
+	}
+	if d.MachineConfig != "" {
+		what = append(what, "MachineConfig "+d.File)
+	}
+	if !d.At.IsZero() {
+		line("download", "%s, at %s, for --from-downloaded", strings.Join(what, ", "), d.At.Format(time.RFC3339))
+	}
+	for _, image := range d.Left {
+		line("download", "%s, interrupted; the next download goes on with it, or gives it up", image)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 
 func rootCommand(build cli.Build) *cobra.Command {
 	commands := []*cobra.Command{
-		firstBootCommand(), rebaseCommand(), applyCommand(), confirmCommand(), trialCommand(), rollbackCommand(), planCommand(), projectCommand(), statusCommand(), plotCommand(), waitCommand(), verifyCommand(), imageCommand(),
+		firstBootCommand(), rebaseCommand(), applyCommand(), confirmCommand(), trialCommand(), releaseSlotCommand(), rollbackCommand(), planCommand(), projectCommand(), statusCommand(), plotCommand(), waitCommand(), verifyCommand(), imageCommand(),
 	}
 	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning", "kargs")...)
 	return cli.Root("pivot", build, "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot", commands...)
@@ -50,11 +50,16 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	f.addRoot(cmd)
 	cli.OneOf{Value: &f.engine, Allowed: []string{"auto", "rpm-ostree", "ostree"}}.Add(cmd, "engine", "what makes the deployment")
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret `FILE` (default: the first known place that has one for the registry)")
+	f.addRetry(cmd)
+	cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}.Add(cmd, "image-kargs",
+		"whether kernel arguments of the image's own, in /"+kargsd.Dir+", are named or applied (default: as the machine's settings say, else print)")
+}
+
+// addRetry adds what the commands need that try again.
+func (f *hostFlags) addRetry(cmd *cobra.Command) {
 	f.retryFor = pivot.DefaultRetry().Bound
 	cmd.Flags().Var(cli.Wait{For: &f.retryFor}, "retry-for", "how long to try again what fails for a transient reason")
 	cli.Suggest(cmd, "retry-for")
-	cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}.Add(cmd, "image-kargs",
-		"whether kernel arguments of the image's own, in /"+kargsd.Dir+", are named or applied (default: as the machine's settings say, else print)")
 }
 
 // addReboot adds what the commands need that reboot.

@@ -9,9 +9,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/fleetlock"
+	"machine-pivot/internal/window"
 )
 
 // SettingsPath is where a machine has its administrator's choices about the first
@@ -27,6 +30,19 @@ type Settings struct {
 	ImageKargs   ImageKargs   // key image-kargs
 	Health       []string     // key health: units that must be active for a system on trial to be kept
 	Metrics      string       // key metrics: the file of the machine that Prometheus' node exporter reads; "": none
+	Window       string       // key window: when a pivot by hand may change the machine (package window); "": at any time
+	FleetLock    FleetLock    // keys fleetlock, fleetlock-group and fleetlock-id
+}
+
+// None is the window, or the server of a fleet's lock, of which there is none, whatever was
+// chosen otherwise.
+const None = "none"
+
+// FleetLock is the fleet's lock, of which a machine takes a slot before a reboot.
+type FleetLock struct {
+	URL   string // of the server; "": there is none
+	Group string // "": fleetlock.DefaultGroup
+	ID    string // of the machine; "": derived from its machine ID
 }
 
 // Mode is where the first boot is done.
@@ -149,8 +165,38 @@ func (s *Settings) set(key, value string) error {
 		return s.setHealth(value)
 	case "metrics":
 		return s.setMetrics(value)
+	case "window":
+		return orNone(&s.Window, value, func(text string) error {
+			_, err := window.Parse(text, time.Local)
+			return err
+		})
+	case "fleetlock":
+		return orNone(&s.FleetLock.URL, value, fleetlock.CheckURL)
+	case "fleetlock-group":
+		return checked(&s.FleetLock.Group, value, fleetlock.CheckGroup)
+	case "fleetlock-id":
+		return checked(&s.FleetLock.ID, value, fleetlock.CheckID)
 	}
-	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method, image-kargs, health and metrics", dashed(key))
+	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method, image-kargs, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id", dashed(key))
+}
+
+// orNone is checked for a setting that can be taken back: on the kernel command line, for one
+// boot.
+func orNone(setting *string, value string, check func(string) error) error {
+	if value == None {
+		*setting = ""
+		return nil
+	}
+	return checked(setting, value, check)
+}
+
+// checked sets a setting to a value that is fit for it.
+func checked(setting *string, value string, check func(string) error) error {
+	if err := check(value); err != nil {
+		return err
+	}
+	*setting = value
+	return nil
 }
 
 // unitName is the name of a unit with its type (systemd.unit(5)).

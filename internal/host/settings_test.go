@@ -36,6 +36,11 @@ func TestSettings(t *testing.T) {
 			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", Metrics: "/var/lib/node_exporter/pivot.prom"}},
 		{"units of a system on trial", "pivot.health=a.service,b@x.socket", "health=c.service",
 			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", Health: []string{"a.service", "b@x.socket"}}},
+		{"a window, and a fleet's lock", "pivot.window=\"Sat,Sun 02:00-05:00\" pivot.fleetlock_group=a.b", "window=02:00-04:00\nfleetlock=https://fleetlock.example\nfleetlock-id=this",
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print", Window: "Sat,Sun 02:00-05:00",
+				FleetLock: host.FleetLock{URL: "https://fleetlock.example", Group: "a.b", ID: "this"}}},
+		{"none of both, for one boot", "pivot.window=none pivot.fleetlock=none", "window=02:00-04:00\nfleetlock=https://fleetlock.example",
+			host.Settings{Mode: "initramfs", OnFailure: "stop", RebootMethod: "reboot", ImageKargs: "print"}},
 		{"what is for init", "-- pivot.mode=off", "", defaults},
 		{"others' arguments", "pivotal.mode=off mode=off", "", defaults},
 	} {
@@ -72,7 +77,7 @@ func withSettings(t *testing.T, cmdline, file string) *host.Host {
 // TestWrongSettings (P45) wants all that is wrong in one report, and what is right taken.
 func TestWrongSettings(t *testing.T) {
 	h := withSettings(t, "pivot.mode=never pivot.moed=off pivot.on-failure=system pivot.mode",
-		"mode system\n\n# \nmode=initrd\nreboot_method=kexec\nreboot-method=reboot\nkey=\nMODE=off\nimage-kargs=yes\nmetrics=pivot.prom\n")
+		"mode system\n\n# \nmode=initrd\nreboot_method=kexec\nreboot-method=reboot\nkey=\nMODE=off\nimage-kargs=yes\nmetrics=pivot.prom\nwindow=Sat\nfleetlock=https://a:secret@b\nfleetlock-group=a b\nfleetlock-id=\n")
 	got, err := h.Settings()
 	if fault.KindOf(err) != fault.BadInput || fault.HintOf(err) == "" {
 		t.Fatalf("error %v", err)
@@ -86,12 +91,16 @@ func TestWrongSettings(t *testing.T) {
 		file + `1: "mode system" is no KEY=VALUE`,
 		file + `4: "initrd" is not allowed; it is one of [initramfs system off]`,
 		file + `6: reboot-method is set on line 5 already`,
-		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs, health and metrics`,
-		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs, health and metrics`,
+		file + `7: there is no setting "key"; there are mode, on-failure, reboot-method, image-kargs, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
+		file + `8: there is no setting "MODE"; there are mode, on-failure, reboot-method, image-kargs, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
 		file + `9: "yes" is not allowed; it is one of [print apply]`,
 		file + `10: "pivot.prom" is not allowed; it is an absolute path that ends in .prom`,
+		file + `11: "Sat" is not allowed: it is [DAYS] HH:MM-HH:MM [ZONE], as "Sat,Sun 22:00-04:00" or "Mon..Fri 01:00-03:30 Europe/Berlin", and perhaps more of them with semicolons between`,
+		file + `12: a user, a query or a fragment is not allowed in the URL of the fleet's lock`,
+		file + `13: "a b" is not allowed; a group has letters, digits, points and dashes`,
+		file + `14: "" is not allowed; an ID has no white space`,
 		`kernel command line, pivot.mode: "never" is not allowed; it is one of [initramfs system off]`,
-		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs, health and metrics`,
+		`kernel command line, pivot.moed: there is no setting "moed"; there are mode, on-failure, reboot-method, image-kargs, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id`,
 		`kernel command line, pivot.mode: "" is not allowed; it is one of [initramfs system off]`,
 	}
 	if err.Error() != strings.Join(want, "\n") {

@@ -122,13 +122,16 @@ func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) 
 	return ostree.NewCommit{
 		Metadata: [][2]string{
 			{manifestDigest, cmp.Or(image.Instance, image.Digest)},
-			{"ostree.manifest", string(manifest)},
+			{manifestKey, string(manifest)},
 			{"ostree.container.image-config", string(config)},
 			{"ostree.importer.version", importerName},
 		},
 		Timestamp: created(manifest, config, otherwise),
 	}, nil
 }
+
+// manifestKey is the key of a merge commit's metadata for the manifest.
+const manifestKey = "ostree.manifest"
 
 // manifestDigest is the key of a merge commit's metadata for the digest of the manifest.
 const manifestDigest = "ostree.manifest-digest"

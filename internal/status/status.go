@@ -27,11 +27,15 @@ type Status struct {
 	Error   *pivot.Failure    `json:"error"`
 	Started time.Time         `json:"started,omitzero"`
 	Phases  []pivot.Duration  `json:"phases"`
-	Pending *pivot.Deployment `json:"pending"`           // what the next boot starts, if not what is booted
-	History []pivot.Account   `json:"history"`           // the transactions that are over, oldest first
-	Trial   *pivot.Trial      `json:"trial,omitempty"`   // of the target, until it is over
-	Notes   []string          `json:"notes"`             // for people: what was observed on the host
-	LeftOut []string          `json:"leftOut,omitempty"` // parts of the MachineConfig that were not applied
+	Pending *pivot.Deployment `json:"pending"`         // what the next boot starts, if not what is booted
+	History []pivot.Account   `json:"history"`         // the transactions that are over, oldest first
+	Trial   *pivot.Trial      `json:"trial,omitempty"` // of the target, until it is over
+	// Downloaded is what was pulled for a later run; nil: nothing.
+	Downloaded *pivot.Download `json:"downloaded,omitempty"`
+	// Slot is one of the fleet's lock that the machine has asked for, and not given back; nil: none.
+	Slot    *pivot.Slot `json:"slot,omitempty"`
+	Notes   []string    `json:"notes"`             // for people: what was observed on the host
+	LeftOut []string    `json:"leftOut,omitempty"` // parts of the MachineConfig that were not applied
 }
 
 // Of is the status after an event.

@@ -104,6 +104,9 @@ func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 			return errors.Join(err, s.host.Undeploy(index))
 		}
 		return errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile()), os.RemoveAll(filepath.Join(s.deployDir(), s.name)))
+	case "cleanup": // of the sysroot that it is told
+		_, err := output(ctx, append([]string{"ostree", "admin", verb}, args...)...)
+		return err
 	case "set-default":
 		return s.setDefault(args[0])
 	}

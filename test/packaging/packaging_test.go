@@ -166,6 +166,7 @@ func TestInstall(t *testing.T) {
 		"/lib/units/pivot-project.service":                     "ExecStart=/opt/p/bin/pivot project",
 		"/lib/units/pivot-live.service":                        "ExecStart=/opt/p/bin/pivot apply --finish",
 		"/lib/units/pivot-trial.service":                       "ExecStart=/opt/p/bin/pivot trial",
+		"/lib/units/pivot-slot.service":                        "ExecStart=/opt/p/bin/pivot release-slot",
 		"/lib/units/kubelet.service.d/10-pivot-firstboot.conf": "Requires=pivot-firstboot.service",
 		"/lib/presets/80-pivot.preset":                         "enable pivot-project.service",
 		"/lib/modules.d/90pivot/module-setup.sh":               "	inst_multiple /opt/p/bin/pivot mount",
@@ -224,7 +225,7 @@ func TestEnable(t *testing.T) {
 	}
 	dest := t.TempDir()
 	run(t, root, "make", "-s", "install", "BIN="+built(t), "DESTDIR="+dest)
-	for _, unit := range []string{"pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-trial.service"} {
+	for _, unit := range []string{"pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-slot.service", "pivot-trial.service"} {
 		t.Run(unit, func(t *testing.T) { enable(t, dest, unit) })
 	}
 }

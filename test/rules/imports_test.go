@@ -37,6 +37,8 @@ var importTable = map[string]rule{
 	// Values: no package of ours beyond values, and nothing of the world.
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
 	"api":              {never: slices.Concat(processes, commandLine, world)},
+	"window":           {never: slices.Concat(processes, commandLine, world)},
+	"fleetlock":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"watch":            {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"retry":            {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"printable":        {never: slices.Concat(processes, commandLine, world)},
@@ -98,7 +100,7 @@ var importTable = map[string]rule{
 	"pivot":     {ours: append([]string{"disruption", "ostree", "machineconfig/enable", "varentries"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "retry"}, foreign: true, never: commandLine},
 	"live":      {ours: []string{"disruption", "fault", "hostfiles", "pivot"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"host":      {ours: append([]string{"live", "ostree", "pivot", "machineconfig/enable", "projection", "varentries"}, values...), foreign: true, never: commandLine},
+	"host":      {ours: append([]string{"fleetlock", "live", "ostree", "pivot", "machineconfig/enable", "projection", "varentries", "window"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable"}, never: slices.Concat(processes, commandLine, world)},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},

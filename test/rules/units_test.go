@@ -58,7 +58,7 @@ func TestUnits(t *testing.T) {
 	}
 	dest := t.TempDir()
 	run(t, "make", "-s", "build", "install", "DESTDIR="+dest, "BIN="+t.TempDir())
-	run(t, "systemctl", "-q", "--root="+dest, "preset", "pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-trial.service")
+	run(t, "systemctl", "-q", "--root="+dest, "preset", "pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-slot.service", "pivot-trial.service")
 
 	units := filepath.Join(dest, "usr/lib/systemd/system")
 	for name, text := range surroundings {
@@ -68,7 +68,7 @@ func TestUnits(t *testing.T) {
 		write(t, filepath.Join(dest, "usr/bin", program), "#!/bin/true\n", 0o755)
 	}
 	for _, link := range []string{
-		"multi-user.target.wants/pivot-firstboot.service", "sysinit.target.wants/pivot-live.service", "sysinit.target.wants/pivot-project.service", "sysinit.target.wants/pivot-trial.service",
+		"multi-user.target.wants/pivot-firstboot.service", "sysinit.target.wants/pivot-live.service", "sysinit.target.wants/pivot-project.service", "sysinit.target.wants/pivot-trial.service", "multi-user.target.wants/pivot-slot.service",
 	} {
 		if _, err := os.Lstat(filepath.Join(dest, "etc/systemd/system", link)); err != nil {
 			t.Errorf("the unit is not enabled: %v", err)
@@ -81,7 +81,7 @@ func TestUnits(t *testing.T) {
 
 	// man=no: pages are not installed here. The root keeps the host's units out.
 	out, err := exec.Command(analyze, "verify", "--root="+dest, "--man=no", "--recursive-errors=yes",
-		"pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-trial.service", "multi-user.target").CombinedOutput()
+		"pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-slot.service", "pivot-trial.service", "multi-user.target").CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
@@ -91,7 +91,7 @@ func TestUnits(t *testing.T) {
 // its job, of 10. Each setting that brings it down was tried in the booting tests. The
 // commands of a trial are the administrator's, and may need more than the program.
 func TestUnitExposure(t *testing.T) {
-	for unit, most := range map[string]float64{"pivot-firstboot.service": 6.5, "pivot-live.service": 4.8, "pivot-project.service": 3, "pivot-trial.service": 8.6} {
+	for unit, most := range map[string]float64{"pivot-firstboot.service": 6.5, "pivot-live.service": 4.8, "pivot-project.service": 3, "pivot-trial.service": 8.6, "pivot-slot.service": 6} {
 		t.Run(unit, func(t *testing.T) { checkExposure(t, unit, most) })
 	}
 }

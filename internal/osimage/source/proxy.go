@@ -44,6 +44,12 @@ func (h *Host) proxies() (func(*url.URL) (*url.URL, error), error) {
 	return config.ProxyFunc(), nil
 }
 
+// Proxies returns a function that says which proxy a request of a host, by its root directory,
+// goes through.
+func Proxies(root string) (func(*url.URL) (*url.URL, error), error) {
+	return (&Host{Root: root}).proxies()
+}
+
 // proxySettings are the variables that name proxies, from the environment and a file.
 type proxySettings struct {
 	file map[string]string

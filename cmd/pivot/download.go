@@ -1,0 +1,38 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+)
+
+// downloadFlags are those of the commands that can download now and change the machine later.
+type downloadFlags struct{ only, from bool }
+
+func (f *downloadFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.only, "download-only", false, "check and pull what is asked for, and keep it for --from-downloaded; change neither the running system nor the next boot")
+	cmd.Flags().BoolVar(&f.from, "from-downloaded", false, "use what --download-only has kept, and ask no registry for an image")
+}
+
+// check is an error if flags that only a change has are given for a download.
+func (f *downloadFlags) check(cmd *cobra.Command, changes ...string) error {
+	if !f.only {
+		return nil
+	}
+	for _, name := range append(changes, "from-downloaded", "reboot", "reboot-method", "try", "window", "fleetlock") {
+		if cmd.Flags().Changed(name) {
+			return fault.New(fault.Usage, "cannot use --download-only with --%s", name)
+		}
+	}
+	return nil
+}
+
+// downloadOnly does of a move what does not change the machine.
+func downloadOnly(cmd *cobra.Command, h *host.Host, unchanged77 bool, move firstboot.Move) error {
+	return byHand(h, unchanged77, func() (bool, error) {
+		d, err := move.Download(cmd.Context())
+		return d.New, err
+	})
+}

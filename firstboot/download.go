@@ -1,0 +1,244 @@
+package firstboot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+)
+
+// Downloaded is what came of a download.
+type Downloaded struct {
+	pivot.Plan      // what it is for
+	New        bool // it was not downloaded already
+}
+
+// Download does of Run what neither the running system nor the next boot sees: it checks the
+// MachineConfig against the machine, pulls the image, and keeps both for a run with
+// FromDownloaded.
+func (a *Apply) Download(ctx context.Context) (Downloaded, error) {
+	return a.downloading(ctx, func() (p Downloaded, err error) {
+		ask, err := a.read(ctx)
+		if err != nil {
+			return p, err
+		}
+		p, err = a.download(ctx, ask.Ask, pivot.Download{File: a.File, MachineConfig: hostfiles.DigestOf(a.Data)}, a.Data)
+		if err == nil {
+			p.Plan, err = a.judged(p.Plan, ask.Entries)
+		}
+		return p, err
+	})
+}
+
+// Download does of Run what neither the running system nor the next boot sees.
+func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
+	return r.downloading(ctx, func() (p Downloaded, err error) {
+		ask, err := r.read()
+		if err != nil {
+			return p, err
+		}
+		return r.download(ctx, ask, pivot.Download{}, nil)
+	})
+}
+
+// downloading runs what only downloads. Trials and changes that were interrupted are left
+// alone: the machine is not changed.
+func (m *Machine) downloading(ctx context.Context, run func() (Downloaded, error)) (p Downloaded, err error) {
+	if err = m.open(); err == nil {
+		defer m.closeImage()
+		p, err = run()
+	}
+	if err = m.stopped(ctx, err); err != nil {
+		m.Progress.Fail(err)
+		return p, err
+	}
+	m.sayDownloaded(p)
+	return p, nil
+}
+
+// download pulls what is asked for, and keeps it with the content of the MachineConfig that
+// asks for it. What was downloaded before stays until this is complete: it may fail, and layers
+// that both have are not fetched again.
+func (m *Machine) download(ctx context.Context, ask pivot.Ask, d pivot.Download, content []byte) (p Downloaded, err error) {
+	if p.Plan, err = m.converger().Plan(ctx, ask); err != nil {
+		return p, err
+	}
+	to := p.To()
+	d.Names = named(ask, to)
+	ask.Image, ask.Packages.Source = to.Image.Pinned(), to.Packages.Source
+	if p.Image.Changed {
+		d.Image = ask.Image
+	}
+	var before pivot.Download
+	if r := m.Progress.Record.Downloaded; r != nil {
+		before = *r
+	}
+	p.New = before.At.IsZero() || !before.Same(d)
+	if p.Plan, err = m.converger().Download(ctx, ask, func() error { return m.beginPull(before, d.Image) }); err != nil {
+		return p, err
+	}
+	if p.Image.Changed {
+		d.Image = p.To().Image
+	}
+	if d.At = before.At; p.New {
+		d.At = m.Progress.Now().UTC().Truncate(time.Second)
+	}
+	d.Left = before.Others(d.Image)
+	return p, m.completeDownload(ctx, d, content)
+}
+
+// named are the images that are asked for, by the names that they are asked for by.
+func named(ask pivot.Ask, found pivot.Target) map[string]pivot.Image {
+	names := map[string]pivot.Image{}
+	if !ask.Image.IsZero() {
+		names[ask.Image.Reference] = found.Image.Pinned()
+	}
+	if source := ask.Packages.Source; !source.IsZero() {
+		names[source.Reference] = found.Packages.Source.Pinned()
+	}
+	return names
+}
+
+// beginPull makes the journal know an image before it is pulled, so that what a crash leaves of
+// it goes with the next download.
+func (m *Machine) beginPull(before pivot.Download, image pivot.Image) error {
+	if image.IsZero() || image.Same(before.Image) {
+		return nil
+	}
+	before.Left = append(slices.DeleteFunc(slices.Clone(before.Left), image.Same), image)
+	return m.keepDownload(&before)
+}
+
+// completeDownload makes a download the machine's, in place of the one before, of which
+// nothing stays.
+func (m *Machine) completeDownload(ctx context.Context, d pivot.Download, content []byte) error {
+	if content != nil {
+		if err := m.Progress.Journal.Store(content); err != nil {
+			return err
+		}
+	}
+	if err := m.keepDownload(&d); err != nil || len(d.Left) == 0 {
+		return err
+	}
+	if err := m.releaseImages(ctx, d.Left); err != nil {
+		return err
+	}
+	d.Left = nil
+	return m.keepDownload(&d)
+}
+
+// keepDownload makes a download, or nil for none, the journal's.
+func (m *Machine) keepDownload(d *pivot.Download) error {
+	return m.Progress.Amend(func(r *pivot.Record) {
+		r.Downloaded = nil
+		if d != nil {
+			r.Downloaded = new(*d)
+		}
+	})
+}
+
+// sayDownloaded tells what is there, and what is left.
+func (m *Machine) sayDownloaded(p Downloaded) {
+	d := m.Progress.Record.Downloaded
+	what := "no image has to be pulled"
+	if !d.Image.IsZero() {
+		what = d.Image.String() + " is in the repository"
+	}
+	if !p.New {
+		what = "nothing to do, it was downloaded at " + d.At.Format(time.RFC3339) + ": " + what
+	}
+	if d.MachineConfig != "" {
+		what += ", MachineConfig " + d.File + " is kept"
+	}
+	m.Progress.Note(what + "; neither the running system nor the next boot has changed")
+	command := "apply"
+	if d.MachineConfig == "" {
+		command = "rebase"
+	}
+	m.Progress.Note("what is left: pivot " + command + " --from-downloaded commits it, without asking a registry for an image")
+	if len(p.Packages) > 0 {
+		m.Progress.Note("packages are fetched when it is applied, for which the network is needed then")
+	}
+}
+
+// releaseImages removes the refs of images that were downloaded, but for those that are
+// deployed, and what only they had of the repository.
+func (m *Machine) releaseImages(ctx context.Context, images []pivot.Image) error {
+	all, err := m.Host.Sysroot().Deployments()
+	if err != nil {
+		return err
+	}
+	var deployed []ostree.Checksum
+	for _, d := range all {
+		deployed = append(deployed, d.Checksum)
+	}
+	repo, view, err := m.Host.OpenRepo()
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	unused := false
+	for _, image := range images {
+		commit, found, err := commitOf(repo, image)
+		if err == nil && found {
+			unused = unused || !slices.Contains(deployed, commit)
+			err = osimage.Release(repo, commit, deployed...)
+		}
+		if err != nil {
+			return fault.New(fault.CannotWrite, "cannot give up %s, which was downloaded before: %w", image.Reference, err)
+		}
+	}
+	if !unused {
+		return nil
+	}
+	command := []string{"ostree", "admin", "cleanup"}
+	if m.Host.Root != "/" {
+		command = append(command, "--sysroot="+m.Host.Sysroot().Physical())
+	}
+	if _, err := m.Host.Run(ctx, command...); err != nil { // the next deployment's does the same
+		m.Progress.Note(fmt.Sprintf("the space of what was downloaded before is not free yet: %v", err))
+	}
+	return nil
+}
+
+// commitOf is the commit that a downloaded image was imported as. After an interrupted pull
+// the journal does not know it yet.
+func commitOf(repo *ostree.Repo, image pivot.Image) (commit ostree.Checksum, found bool, err error) {
+	if image.Commit != "" {
+		commit, err = ostree.ParseChecksum(image.Commit)
+		return commit, err == nil, err
+	}
+	ref, err := imageref.Parse(image.Reference)
+	if err != nil {
+		return commit, false, err
+	}
+	return osimage.Imported(repo, ref)
+}
+
+// usedDownload ends a download once the machine, or its next boot, has what it was for. The
+// machine is well also if that fails, so it is only noted.
+func (m *Machine) usedDownload(ctx context.Context, image pivot.Image) {
+	d := m.Progress.Record.Downloaded
+	if d == nil || !m.FromDownloaded && !d.Image.Same(image) {
+		return
+	}
+	images := d.Others(pivot.Image{})
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	if len(images) > 0 {
+		err = m.releaseImages(ctx, images)
+	}
+	if err == nil {
+		err = m.keepDownload(nil)
+	}
+	if err != nil {
+		m.Progress.Note(fmt.Sprintf("what was downloaded stays: %v", err))
+	}
+}

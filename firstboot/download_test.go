@@ -1,0 +1,429 @@
+package firstboot_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/pivot"
+	"machine-pivot/test/hostdir"
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/registry"
+)
+
+// downloader is a machine that is told to download.
+type downloader struct {
+	*hostdir.Host
+	t     *testing.T
+	notes string
+}
+
+func (d *downloader) machine() firstboot.Machine {
+	m := machine(d.t, d.Host)
+	d.notes = ""
+	m.Progress.Emit = func(e pivot.Event) {
+		if e.Kind == pivot.EventNoted {
+			d.notes += e.Message + "\n"
+		}
+	}
+	return m
+}
+
+// asksFor is a MachineConfig of an image, with a file that only root may read.
+func asksFor(image, content string) []byte {
+	return []byte("metadata: {name: a}\nspec:\n  osImageURL: " + image + "\n  kernelArguments: [a=1]\n  config:\n    ignition: {version: 3.4.0}\n" +
+		"    storage: {files: [{path: /etc/secret, mode: 0600, contents: {source: \"data:," + content + "\"}}]}\n")
+}
+
+func (d *downloader) download(data []byte) (changed bool, err error) {
+	d.t.Helper()
+	a := firstboot.Apply{Machine: d.machine(), File: "mc.yaml", Data: data}
+	p, err := a.Download(d.t.Context())
+	return p.New, err
+}
+
+// use applies what was downloaded; without data the MachineConfig that was.
+func (d *downloader) use(data []byte) error {
+	d.t.Helper()
+	a := firstboot.Apply{Machine: d.machine(), File: "given.yaml", Data: data}
+	a.FromDownloaded = true
+	_, err := a.Run(d.t.Context())
+	return err
+}
+
+// move commits another system by hand.
+func (d *downloader) move(image string, appended ...string) {
+	d.t.Helper()
+	r := firstboot.Rebase{Machine: d.machine(), Image: image, Append: appended}
+	_, err := r.Run(d.t.Context())
+	must(d.t, err)
+}
+
+func (d *downloader) record() pivot.Record {
+	d.t.Helper()
+	r, err := pivot.JournalIn(d.Root).Load()
+	must(d.t, err)
+	return r
+}
+
+// seen is all that the running system and the next boot have: boot entries, deployments,
+// what is staged, and the running /etc.
+func (d *downloader) seen() string {
+	d.t.Helper()
+	return shell(d.t, d.Host, "find sysroot/boot/ sysroot/ostree/deploy/os/deploy/ etc/ run/ ! -path '*/deploy/*/sysroot/*' ! -path '*/run/ostree-booted' ! -path '*/run/pivot*' -printf '%p %i %T@\\n' | sort")
+}
+
+// contents are the files that only root may read, with their modes.
+func (d *downloader) contents() string {
+	d.t.Helper()
+	return shell(d.t, d.Host, "cd var/lib/pivot && find contents -printf '%m\\n' 2>/dev/null; cat contents/* 2>/dev/null || true")
+}
+
+// refs are the refs of images that the repository has.
+func (d *downloader) refs() (refs []string) {
+	for _, ref := range d.Refs() {
+		if strings.HasPrefix(ref, "pivot/") || strings.HasPrefix(ref, "ostree/container/") {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+// TestDownload (P77): all is pulled and kept, nothing that runs or boots has changed; then it
+// is applied without a registry, and nothing is left of it.
+func TestDownload(t *testing.T) {
+	d := &downloader{Host: hostdir.New(t), t: t}
+	tag := d.Registry.Host() + "/os/content:b"
+	before := d.seen()
+	for _, again := range []bool{false, true} {
+		fetched := d.Registry.BytesServed()
+		if changed, err := d.download(asksFor(tag, "one")); err != nil || changed == again {
+			t.Fatalf("again %v: changed %v, %v", again, changed, err)
+		}
+		if again && d.Registry.BytesServed()-fetched > 20_000 {
+			t.Errorf("%d bytes were fetched again", d.Registry.BytesServed()-fetched)
+		}
+		if after := d.seen(); after != before {
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+	}
+	if !strings.Contains(d.notes, "nothing to do, it was downloaded at ") || !strings.Contains(d.notes, "what is left: pivot apply --from-downloaded") {
+		t.Errorf("notes: %s", d.notes)
+	}
+	if got := d.contents(); !strings.HasPrefix(got, "700\n600\nmetadata:") || !strings.Contains(got, "data:,one") {
+		t.Errorf("the MachineConfig is kept as %q", got)
+	}
+	if journal := string(d.Read("/var/lib/pivot/journal.json")); strings.Contains(journal, "data:,one") {
+		t.Error("the journal, which everybody may read, has the MachineConfig")
+	}
+	m := d.machine()
+	s, err := m.Status(t.Context())
+	if err != nil || s.Phase != pivot.PhaseIdle || s.Downloaded == nil || s.Downloaded.Image.Commit != d.Commit || s.Downloaded.At.IsZero() {
+		t.Errorf("status %+v, %v", s, err)
+	}
+	shell(t, d.Host, "ostree prune --repo=sysroot/ostree/repo --refs-only")
+
+	d.Registry.Spoil(registry.Rule{Fault: registry.Status(500)}) // nobody may ask it
+	asked := len(d.Registry.RequestLog())
+	if err := d.use(nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(d.Registry.RequestLog()) - asked; n > 0 {
+		t.Errorf("%d requests to the registry", n)
+	}
+	if got := d.refs(); len(got) > 0 || d.contents() != "700\n" || d.record().Downloaded != nil {
+		t.Errorf("left: refs %q, contents %q, %+v", got, d.contents(), d.record().Downloaded)
+	}
+	d.Boot()
+	if d.Version() != "B.2" || string(d.Read("/etc/secret")) != "one" || !strings.HasSuffix(d.Options(), " a=1") {
+		t.Errorf("version %s, options %s", d.Version(), d.Options())
+	}
+	if err := d.use(nil); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "nothing was") || !strings.Contains(fault.HintOf(err), "--download-only") {
+		t.Errorf("once more: %v", err)
+	}
+}
+
+// TestDownloadedTagMoved: what a tag named when it was downloaded is applied, also for
+// another MachineConfig of that tag; another image is refused by name.
+func TestDownloadedTagMoved(t *testing.T) {
+	d := &downloader{Host: hostdir.New(t), t: t}
+	name := d.Registry.Host() + "/os/content:b"
+	_, err := d.download(asksFor(name, "one"))
+	must(t, err)
+	d.ExtendNext("usr/share/more")
+	img, err := oscontainer.Legacy(d.Archive, d.Commit, "C.3", oscontainer.WithWorkDir(t.TempDir()))
+	must(t, err)
+	moved, err := d.Registry.Push(t.Context(), "os/content", "b", img)
+	must(t, err)
+	other := d.Registry.Host() + "/os/content@" + moved
+	err = d.use(asksFor(other, "one"))
+	if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), other) || !strings.Contains(err.Error(), d.Image) {
+		t.Errorf("another image: %v", err)
+	}
+	must(t, d.use(asksFor(name, "two")))
+	d.Boot()
+	if string(d.Read("/etc/secret")) != "two" || d.record().Target.Image.Reference != d.Image {
+		t.Errorf("%s is booted", d.record().Target.Image.Reference)
+	}
+}
+
+// TestDownloadReplaced: a download takes the place of the one before; of that neither refs
+// nor contents are left, but for layers that both have. A machine that waits for its reboot
+// goes on waiting, and other refs stay.
+func TestDownloadReplaced(t *testing.T) {
+	d := &downloader{Host: hostdir.New(t), t: t}
+	first := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
+	d.move("", "waits=1")
+	d.ExtendNext("usr/share/more")
+	second := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
+
+	_, err := d.download(asksFor(first, "one"))
+	must(t, err)
+	old := d.refs()
+	_, err = d.download(asksFor(second, "two"))
+	must(t, err)
+	r := d.record()
+	if r.Phase != pivot.PhaseCommitted || r.Downloaded.Image.Reference != second || len(r.Downloaded.Left) > 0 {
+		t.Errorf("journal: %s, %+v", r.Phase, r.Downloaded)
+	}
+	if got := d.contents(); !strings.Contains(got, "data:,two") || strings.Contains(got, "data:,one") {
+		t.Errorf("contents %q", got)
+	}
+	now := strings.Join(d.refs(), "\n")
+	for _, ref := range []string{"pivot/" + r.Downloaded.Image.Commit, "ostree/container/image/", "ostree/container/blob/"} {
+		if !strings.Contains(now, ref) {
+			t.Errorf("ref %s is missing of\n%s", ref, now)
+		}
+	}
+	if strings.Count(now, "pivot/") != 1 || strings.Count(now, "ostree/container/image/") != 1 || len(d.refs()) > len(old) {
+		t.Errorf("refs before:\n%s\nafter:\n%s", strings.Join(old, "\n"), now)
+	}
+
+	// One without an image keeps only its MachineConfig; of the image nothing is left.
+	_, err = d.download([]byte("metadata: {name: a}\nspec: {kernelArguments: [b=2]}\n"))
+	must(t, err)
+	if got := d.refs(); len(got) > 0 {
+		t.Errorf("refs %q", got)
+	}
+	must(t, d.use(nil))
+	if d.record().Downloaded != nil {
+		t.Errorf("journal: %+v", d.record().Downloaded)
+	}
+}
+
+// TestDownloadedThenApplied: who applies what was downloaded in the ordinary way has used it;
+// who applies something else has not.
+func TestDownloadedThenApplied(t *testing.T) {
+	d := &downloader{Host: hostdir.New(t), t: t}
+	_, err := d.download(asksFor(d.Image, "one"))
+	must(t, err)
+	d.move("", "other=1")
+	if d.record().Downloaded == nil || len(d.refs()) != 1 {
+		t.Errorf("after something else: %+v, refs %q", d.record().Downloaded, d.refs())
+	}
+	d.move(d.Image)
+	if d.record().Downloaded != nil || len(d.refs()) > 0 || strings.Contains(d.contents(), "one") {
+		t.Errorf("after the same: %+v, refs %q", d.record().Downloaded, d.refs())
+	}
+}
+
+// TestDownloadInterrupted: a download that was interrupted is no download, and nothing of it
+// stays once there is another one.
+func TestDownloadInterrupted(t *testing.T) {
+	d := &downloader{Host: hostdir.New(t), t: t}
+	image := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
+	d.Registry.Spoil(registry.Rule{On: "/blobs/", Skip: 1, Times: 1000, Fault: registry.Status(401)})
+	if _, err := d.download(asksFor(image, "one")); err == nil {
+		t.Fatal("no error")
+	}
+	d.Registry.Spoil()
+	if err := d.use(nil); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "was interrupted") {
+		t.Errorf("an interrupted download: %v", err)
+	}
+	_, err := d.download(asksFor(image, "one"))
+	must(t, err)
+	// Killed between the import and the journal.
+	r := d.record()
+	commit := r.Downloaded.Image.Commit
+	r.Downloaded = &pivot.Download{Left: []pivot.Image{r.Downloaded.Image.Pinned()}}
+	must(t, pivot.JournalIn(d.Root).Save(r))
+	_, err = d.download(asksFor(d.Image, "two"))
+	must(t, err)
+	if got := d.refs(); len(got) != 1 || got[0] == "pivot/"+commit {
+		t.Errorf("refs %q", got)
+	}
+}
+
+// TestDownloadFails: a download that fails leaves the one before to be used, and nothing of itself.
+func TestDownloadFails(t *testing.T) {
+	d := &downloader{Host: hostdir.New(t), t: t}
+	first := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
+	d.ExtendNext("usr/share/more")
+	second := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
+	_, err := d.download(asksFor(first, "one"))
+	must(t, err)
+	before := d.record().Downloaded
+	for name, data := range map[string][]byte{
+		"wrong":        []byte("spec: {osImageURL: x}"),
+		"refused":      []byte("metadata: {name: a}\nspec: {osImageURL: \"" + second + "\", fips: true}"),
+		"unit lacking": []byte(strings.Replace(string(asksFor(second, "two")), "    storage:", "    systemd: {units: [{name: lost.service, enabled: true}]}\n    storage:", 1)),
+	} {
+		if _, err := d.download(data); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		now := *d.record().Downloaded
+		if !now.Same(*before) || now.Image != before.Image || now.At != before.At || !strings.Contains(d.contents(), "data:,one") {
+			t.Errorf("%s: %+v", name, now)
+		}
+	}
+	must(t, d.use(nil))
+	d.Boot()
+	if string(d.Read("/etc/secret")) != "one" || d.record().Target.Image.Reference != first || d.record().Downloaded != nil {
+		t.Errorf("%s, %+v", d.record().Target.Image.Reference, d.record().Downloaded)
+	}
+	if now := strings.Join(d.refs(), "\n"); strings.Count(now, "ostree/container/image/") != 1 || strings.Contains(now, "pivot/") {
+		t.Errorf("refs %s", now)
+	}
+}
+
+// TestDownloadedDamaged: what was downloaded and is not whole any more is refused, with what
+// to do.
+func TestDownloadedDamaged(t *testing.T) {
+	d := &downloader{Host: hostdir.New(t), t: t}
+	_, err := d.download(asksFor(d.Image, "one"))
+	must(t, err)
+	kept, err := filepath.Glob(d.Path("/var/lib/pivot/contents/*"))
+	must(t, err)
+	must(t, os.WriteFile(kept[0], nil, 0o600))
+	if err := d.use(nil); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "is not kept any more") {
+		t.Errorf("the MachineConfig is damaged: %v", err)
+	}
+	shell(t, d.Host, "ostree refs --repo=sysroot/ostree/repo --delete "+osimage.KeepAliveRef(d.Commit)+" && ostree prune --repo=sysroot/ostree/repo --refs-only")
+	if err := d.use(asksFor(d.Image, "one")); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "is not whole any more") {
+		t.Errorf("the image is damaged: %v", err)
+	}
+	if _, err := d.download(asksFor(d.Image, "one")); err != nil {
+		t.Errorf("to download it again: %v", err)
+	}
+	must(t, d.use(nil))
+}
+
+// TestDownloadOfRebase: an image alone, without a MachineConfig.
+func TestDownloadOfRebase(t *testing.T) {
+	d := &downloader{Host: hostdir.New(t), t: t}
+	r := firstboot.Rebase{Machine: d.machine(), Image: d.Image}
+	if p, err := r.Download(t.Context()); err != nil || !p.New {
+		t.Fatalf("new %v, %v", p.New, err)
+	}
+	if err := d.use(nil); fault.KindOf(err) != fault.Refused || !strings.Contains(fault.HintOf(err), "pivot rebase --from-downloaded") {
+		t.Errorf("no MachineConfig: %v", err)
+	}
+	d.Registry.Spoil(registry.Rule{Fault: registry.Status(500)})
+	r = firstboot.Rebase{Machine: d.machine()}
+	r.FromDownloaded = true
+	_, err := r.Run(t.Context())
+	must(t, err)
+	d.Boot()
+	if d.Version() != "B.2" || d.record().Downloaded != nil {
+		t.Errorf("version %s, %+v", d.Version(), d.record().Downloaded)
+	}
+}
+
+// TestDownloadAndFirstBootAgain: who opens the first boot again forgets neither what was downloaded
+// nor a slot of the fleet's lock.
+func TestDownloadAndFirstBootAgain(t *testing.T) {
+	d := &downloader{Host: newHost(t), t: t}
+	must(t, boot(t, d.Host))
+	d.Boot()
+	must(t, boot(t, d.Host))
+	_, err := d.download(asksFor(d.Image, "one"))
+	must(t, err)
+	r := d.record()
+	r.Slot = &pivot.Slot{ID: "this"}
+	must(t, pivot.JournalIn(d.Root).Save(r))
+	must(t, run(t, d.Host, firstboot.FirstBoot{Again: true}))
+	if r := d.record(); r.Downloaded == nil || r.Slot == nil || !strings.Contains(d.contents(), "data:,one") {
+		t.Errorf("%+v, %+v, contents %q", r.Downloaded, r.Slot, d.contents())
+	}
+}
+
+// TestDownloadChecks: what could be known to fail is told when it is downloaded; nothing is kept.
+func TestDownloadChecks(t *testing.T) {
+	d := &downloader{Host: hostdir.New(t), t: t}
+	unit := strings.Replace(string(asksFor(d.Image, "one")), "    storage:", "    systemd: {units: [{name: lost.service, enabled: true}]}\n    storage:", 1)
+	if _, err := d.download([]byte(unit)); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "lost.service") {
+		t.Errorf("a unit that the new image lacks: %v", err)
+	}
+	if _, err := d.download(asksFor("registry.example/none@sha256:x", "one")); fault.KindOf(err) != fault.BadInput {
+		t.Errorf("no reference: %v", err)
+	}
+	var r pivot.Record
+	must(t, json.Unmarshal(d.Read("/var/lib/pivot/journal.json"), &r))
+	if r.Downloaded == nil || !r.Downloaded.At.IsZero() {
+		t.Errorf("complete: %+v", r.Downloaded)
+	}
+}
+
+// dies downloads, and reports whether the process died of it, before one of the effects on the
+// journal and on what is kept beside it.
+func (d *downloader) dies(data []byte, effects int) (dead bool) {
+	d.t.Helper()
+	defer dyingOf(&dead)
+	m := d.machine()
+	m.Progress.Journal.Disk = dying{left: &effects}
+	a := firstboot.Apply{Machine: m, File: "mc.yaml", Data: data}
+	_, err := a.Download(d.t.Context())
+	must(d.t, err)
+	return false
+}
+
+// dyingOf notes that a process died, as it was meant to.
+func dyingOf(dead *bool) {
+	if r := recover(); r != nil {
+		if _, expected := r.(died); !expected {
+			panic(r)
+		}
+		*dead = true
+	}
+}
+
+// TestDownloadKilled (P77): killed at any point, a download goes on; or another one takes its
+// place. Nothing is left but what that needs.
+func TestDownloadKilled(t *testing.T) {
+	d := &downloader{Host: hostdir.New(t), t: t}
+	first := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
+	d.ExtendNext("usr/share/more")
+	second := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
+	here, other := asksFor(first, "one"), asksFor(second, "two")
+	_, err := d.download(here)
+	must(t, err)
+	n := 0
+	for dead := true; dead; n++ {
+		dead = d.dies(other, n)
+		then := other
+		if n%2 == 0 {
+			then = here // somebody thinks better of it
+		}
+		_, err := d.download(then)
+		must(t, err)
+		r := d.record()
+		if strings.Count(strings.Join(d.refs(), "\n"), "ostree/container/image/") != 1 || !slices.Contains(d.refs(), "pivot/"+r.Downloaded.Image.Commit) || len(d.refs()) > 6 {
+			t.Errorf("killed before effect %d: refs %q of %s", n, d.refs(), r.Downloaded.Image.Commit)
+		}
+		if got := d.contents(); !strings.HasSuffix(got, string(then)) || strings.Count(got, "metadata:") != 1 || r.Downloaded.At.IsZero() || len(r.Downloaded.Left) > 0 {
+			t.Errorf("killed before effect %d: contents %q, %+v", n, got, r.Downloaded)
+		}
+		if n%2 == 1 {
+			here, other = other, here
+		}
+	}
+	if n < 10 {
+		t.Errorf("it died only %d times", n)
+	}
+}

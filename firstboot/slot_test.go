@@ -1,0 +1,437 @@
+package firstboot_test
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+	"machine-pivot/test/fleetlock"
+	"machine-pivot/test/registry"
+)
+
+// member is a machine of a fleet, that has a lock with one slot.
+type member struct {
+	*tried
+	server *fleetlock.Server
+	waited int          // how often it has slept
+	wait   func() error // is called each time
+	clock  time.Time
+}
+
+func newMember(t *testing.T) *member {
+	m := &member{tried: newTried(t), server: fleetlock.Start(t, 1), clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
+	m.Write("/etc/pivot/firstboot.conf", []byte("health=a.service\nfleetlock="+m.server.URL+"\nfleetlock-id=this\n"))
+	m.Write("/etc/systemd/system/"+firstboot.SlotUnit, []byte("[Service]\n"))
+	link := m.Path("/etc/systemd/system/multi-user.target.wants/" + firstboot.SlotUnit)
+	must(t, errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("/etc/systemd/system/"+firstboot.SlotUnit, link)))
+	return m
+}
+
+func (m *member) machine() firstboot.Machine {
+	machine := m.tried.machine()
+	machine.FleetRoots = x509.NewCertPool()
+	machine.FleetRoots.AddCert(m.server.Certificate())
+	machine.Progress.Now = func() time.Time { return m.clock }
+	machine.Retry.Now = machine.Progress.Now
+	machine.Retry.Sleep = func(_ context.Context, d time.Duration) error {
+		m.waited++
+		m.clock = m.clock.Add(d)
+		if m.wait != nil {
+			return m.wait()
+		}
+		return nil
+	}
+	return machine
+}
+
+// rebase moves to the new system, as far as the reboot.
+func (m *member) rebase() error {
+	m.t.Helper()
+	machine := m.machine()
+	ctx := stoppedByReboot(m.t, &machine, m.Host)
+	r := firstboot.Rebase{Machine: machine, Image: m.Image, Append: []string{"new=1"}, Reboot: true}
+	_, err := r.Run(ctx)
+	return err
+}
+
+// release runs the unit that gives a slot back.
+func (m *member) release() error {
+	m.t.Helper()
+	r := firstboot.ReleaseSlot{Machine: m.machine()}
+	return r.Run(m.t.Context())
+}
+
+// has wants that the machine, by its journal, its stamp, its status and the server, has a slot or
+// has none, and that the server was asked so since the last time.
+func (m *member) has(slot bool, asked string) {
+	m.t.Helper()
+	_, stamp := os.Stat(m.Path(pivot.StateDir + "/" + pivot.SlotStamp))
+	machine := m.machine()
+	s, err := machine.Status(m.t.Context())
+	must(m.t, err)
+	if r := m.record(); (r.Slot != nil) != slot || (stamp == nil) != slot || (s.Slot != nil) != slot || slices.Contains(m.server.Holders("default"), "this") != slot {
+		m.t.Errorf("want a slot: %v; the journal has %+v, the status %+v, stamp %v, holders %q", slot, r.Slot, s.Slot, stamp, m.server.Holders("default"))
+	}
+	if got := m.server.Asked(); got != asked {
+		m.t.Errorf("the server was asked %q, want %q", got, asked)
+	}
+}
+
+// TestSlot (P79): a slot is taken after the pull and before the commit, waited for while others have
+// it, held over the reboot, and given back when the new system has proven itself.
+func TestSlot(t *testing.T) {
+	m := newMember(t)
+	m.server.Give("default", "another")
+	before := m.Ostree.Calls
+	m.wait = func() error {
+		if !slices.Equal(m.Ostree.Calls, before) {
+			t.Errorf("before the slot was granted ostree was called: %q", m.Ostree.Calls)
+		}
+		r := m.record()
+		if r.Slot == nil || r.Slot.Held || r.Downloaded == nil || r.Downloaded.At.IsZero() {
+			t.Errorf("while it waits the journal has %+v, %+v", r.Slot, r.Downloaded)
+		}
+		m.Registry.Spoil(registry.Rule{Fault: registry.Status(500)}) // all is here
+		if m.waited == 3 {
+			m.server.Take("default")
+		}
+		return nil
+	}
+	must(t, m.rebase())
+	if m.waited != 3 || m.Reboots != 1 || !strings.Contains(m.notes, "has granted a slot") {
+		t.Errorf("waited %d times, %d reboots, notes %s", m.waited, m.Reboots, m.notes)
+	}
+	m.wait = nil
+	m.has(true, "pre-reboot pre-reboot pre-reboot pre-reboot")
+	// In the same boot it waits for its reboot.
+	if err := m.release(); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "waits for its reboot") {
+		t.Errorf("before the reboot: %v", err)
+	}
+	m.has(true, "")
+	m.Boot()
+	m.health = "activating"
+	if err := m.release(); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "unit a.service is activating") {
+		t.Errorf("before it is healthy: %v", err)
+	}
+	m.has(true, "")
+	m.health = "active"
+	m.server.Down(2)
+	must(t, m.release())
+	m.has(false, "steady-state steady-state steady-state")
+	must(t, m.release())
+	m.has(false, "")
+	// With nothing to do nobody is asked.
+	m.Registry.Spoil()
+	must(t, m.rebase())
+	m.has(false, "")
+}
+
+// TestSlotKept: a machine that came up as something else keeps its slot, until somebody
+// has put it right, or gives it back by force.
+func TestSlotKept(t *testing.T) {
+	m := newMember(t)
+	must(t, m.rebase())
+	m.has(true, "pre-reboot")
+	m.BootEntry(1) // the old system again
+	if err := m.release(); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "kernel argument new=1") || !strings.Contains(fault.HintOf(err), "--force") {
+		t.Errorf("the old system: %v", err)
+	}
+	m.has(true, "")
+	r := firstboot.ReleaseSlot{Machine: m.machine(), Force: true}
+	must(t, r.Run(t.Context()))
+	m.has(false, "steady-state")
+}
+
+// TestSlotOfRollback: who goes back from a system that has not proven itself keeps the slot until
+// the old one runs.
+func TestSlotOfRollback(t *testing.T) {
+	m := newMember(t)
+	must(t, m.rebase())
+	m.Boot()
+	m.health = "failed"
+	back := firstboot.Rollback{Machine: m.machine(), Reboot: true}
+	must(t, back.Run(stoppedByReboot(t, &back.Machine, m.Host)))
+	m.health = "active"
+	if err := m.release(); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "waits for its reboot") {
+		t.Errorf("before the reboot: %v", err)
+	}
+	m.has(true, "pre-reboot")
+	m.Boot()
+	must(t, m.release())
+	m.has(false, "steady-state")
+}
+
+// TestSlotOfFailure: a change that fails before its commit gives the slot back; if the server is
+// away, the unit does. One that is committed keeps it.
+func TestSlotOfFailure(t *testing.T) {
+	m := newMember(t)
+	m.Ostree.Fail = func(int, bool) error { return errors.New("no") }
+	if err := m.rebase(); err == nil {
+		t.Fatal("no error")
+	}
+	m.has(false, "pre-reboot steady-state")
+	m.Ostree.Fail = func(int, bool) error { m.server.Down(1); return errors.New("no") }
+	if err := m.rebase(); err == nil || !strings.Contains(m.notes, firstboot.SlotUnit+" tries it again") {
+		t.Errorf("%v, notes %s", err, m.notes)
+	}
+	m.has(true, "pre-reboot steady-state")
+	must(t, m.release())
+	m.has(false, "steady-state")
+
+	m.Ostree.Fail = nil
+	machine := m.machine()
+	machine.Host.Reboot = func(context.Context) error { return fault.New(fault.Unavailable, "cannot reboot: blocked") }
+	r := firstboot.Rebase{Machine: machine, Image: m.Image, Reboot: true}
+	if _, err := r.Run(t.Context()); err == nil {
+		t.Error("a reboot that is blocked: no error")
+	}
+	m.has(true, "pre-reboot")
+	back := firstboot.Rollback{Machine: m.machine()}
+	must(t, back.Run(t.Context()))
+	must(t, m.release())
+	m.has(false, "steady-state")
+}
+
+// TestSlotOfCrash: a run that dies with a slot leaves it to the unit, which gives it back if nothing
+// was committed, whatever the machine is like by then.
+func TestSlotOfCrash(t *testing.T) {
+	m := newMember(t)
+	must(t, m.rebase())
+	m.Boot()
+	must(t, m.release())
+	m.server.Asked()
+	r := m.record()
+	r.Slot = &pivot.Slot{URL: m.server.URL, Group: "default", ID: "this", Boot: "boot-2", Phase: "boot-1"}
+	m.server.Give("default", "this")
+	must(t, pivot.JournalIn(m.Root).Save(r))
+	m.has(true, "")
+	m.health = "failed"
+	must(t, m.release())
+	m.has(false, "steady-state")
+}
+
+// TestSlotOfTrial: a system on trial keeps its slot until it is confirmed, or the old one runs
+// again.
+func TestSlotOfTrial(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		m := newMember(t)
+		machine := m.machine()
+		machine.Try = &firstboot.Try{For: 10 * time.Minute, Confirm: pivot.ConfirmByHand}
+		ctx := stoppedByReboot(t, &machine, m.Host)
+		r := firstboot.Rebase{Machine: machine, Image: m.Image}
+		_, err := r.Run(ctx)
+		must(t, err)
+		m.has(true, "pre-reboot")
+		m.enter()
+		if err := m.release(); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "is on trial") {
+			t.Errorf("on trial: %v", err)
+		}
+		if kept {
+			must(t, m.confirm())
+		} else {
+			all, err := m.Sysroot().Deployments()
+			must(t, err)
+			m.BootEntry(slices.IndexFunc(all, func(d ostree.Deployment) bool { return d.Checksum == m.old }))
+			must(t, m.conduct())
+		}
+		m.has(true, "")
+		must(t, m.release())
+		m.has(false, "steady-state")
+	}
+}
+
+// TestSlotRefused: what cannot come true is told before a slot is taken.
+func TestSlotRefused(t *testing.T) {
+	m := newMember(t)
+	must(t, os.Remove(m.Path("/etc/systemd/system/"+firstboot.SlotUnit)))
+	if err := m.rebase(); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "the new system has no /usr/lib/systemd/system/"+firstboot.SlotUnit) {
+		t.Errorf("a system without the unit: %v", err)
+	}
+	must(t, os.Remove(m.Path("/etc/systemd/system/multi-user.target.wants/"+firstboot.SlotUnit)))
+	if err := m.rebase(); fault.KindOf(err) != fault.Refused || !strings.Contains(fault.HintOf(err), "systemctl enable "+firstboot.SlotUnit) {
+		t.Errorf("the unit is not enabled: %v", err)
+	}
+	m.has(false, "")
+
+	m = newMember(t)
+	m.Write("/etc/pivot/firstboot.conf", []byte("fleetlock="+m.server.URL+"\nfleetlock-group=none\nfleetlock-id=this\n"))
+	if err := m.rebase(); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "unknown_group") || m.waited > 0 {
+		t.Errorf("a group that is not known: %v, waited %d times", err, m.waited)
+	}
+	if m.Reboots > 0 {
+		t.Error("it was rebooted")
+	}
+}
+
+// TestSlotOnlyForReboots: who does not reboot needs no slot, and who asks for none has none.
+func TestSlotOnlyForReboots(t *testing.T) {
+	m := newMember(t)
+	r := firstboot.Rebase{Machine: m.machine(), Append: []string{"a=1"}}
+	_, err := r.Run(t.Context())
+	must(t, err)
+	machine := m.machine()
+	machine.FleetLock = host.None
+	ctx := stoppedByReboot(t, &machine, m.Host)
+	r = firstboot.Rebase{Machine: machine, Append: []string{"a=2"}, Reboot: true}
+	_, err = r.Run(ctx)
+	must(t, err)
+	m.has(false, "")
+	if m.Reboots != 1 {
+		t.Errorf("%d reboots", m.Reboots)
+	}
+}
+
+// TestSlotOfMachineID: the machine is known to the server as Zincati would make it.
+func TestSlotOfMachineID(t *testing.T) {
+	m := newMember(t)
+	m.Write("/etc/pivot/firstboot.conf", []byte("fleetlock="+m.server.URL+"\n"))
+	m.Write("/etc/machine-id", []byte("3d1219c7c4c5404aaa1f6d2a48adfda4\n"))
+	must(t, m.rebase())
+	if got := m.server.Holders("default"); len(got) != 1 || got[0] != "975228d46dc94622b9bbe16671e2b58d" { // of systemd-id128
+		t.Errorf("holders %q", got)
+	}
+}
+
+// TestWindow (P78): all is pulled at once; outside of its window the machine does not change,
+// and in the window no registry is asked.
+func TestWindow(t *testing.T) {
+	m := newMember(t)
+	m.Write("/etc/pivot/firstboot.conf", []byte("window=Mon 02:00-04:00 UTC\n"))
+	m.wait = func() error {
+		m.Registry.Spoil(registry.Rule{Fault: registry.Status(500)})
+		if r := m.record(); r.Phase != pivot.PhaseIdle || r.Downloaded == nil || len(m.Ostree.Calls) > 0 {
+			t.Fatalf("while it waits: %s, %+v, calls %q", r.Phase, r.Downloaded, m.Ostree.Calls)
+		}
+		if !m.unlocked() {
+			t.Fatal("while it waits no other pivot can work")
+		}
+		return nil
+	}
+	changed, err := m.inWindow(nil)
+	if opened := time.Date(2026, 11, 23, 2, 0, 0, 0, time.UTC); err != nil || !changed || m.clock.Before(opened) || m.clock.Sub(opened) > time.Minute {
+		t.Errorf("changed %v at %v, %v", changed, m.clock, err)
+	}
+	m.Boot()
+	if m.Version() != "B.2" || m.Reboots != 1 {
+		t.Errorf("version %s, %d reboots", m.Version(), m.Reboots)
+	}
+	// With nothing to do nobody waits.
+	m.Registry.Spoil()
+	m.waited = 0
+	if changed, err := m.inWindow(nil); err != nil || changed || m.waited > 0 {
+		t.Errorf("the same again: changed %v, waited %d times, %v", changed, m.waited, err)
+	}
+}
+
+// TestWindowCloses: if no slot is granted while the window is open, the next one is waited for.
+func TestWindowCloses(t *testing.T) {
+	m := newMember(t)
+	m.server.Give("default", "another")
+	m.wait = func() error {
+		if m.clock.Day() == 24 {
+			m.server.Take("default")
+		}
+		return nil
+	}
+	changed, err := m.inWindow(func(machine *firstboot.Machine) { machine.Window = "02:00-04:00 UTC" })
+	if opened := time.Date(2026, 11, 24, 2, 0, 0, 0, time.UTC); err != nil || !changed || m.clock.Before(opened) || m.clock.Sub(opened) > 5*time.Minute {
+		t.Errorf("changed %v at %v, %v", changed, m.clock, err)
+	}
+	if asked := strings.Fields(m.server.Asked()); len(asked) < 20 || asked[len(asked)-1] != "pre-reboot" || strings.Count(strings.Join(asked, " "), "steady-state") != 1 {
+		t.Errorf("the server was asked %q", asked)
+	}
+	m.has(true, "")
+}
+
+// TestWindowStopped: who stops the wait has changed nothing, and goes on later.
+func TestWindowStopped(t *testing.T) {
+	m := newMember(t)
+	stop := errors.New("stop")
+	m.wait = func() error { return stop }
+	if _, err := m.inWindow(func(machine *firstboot.Machine) { machine.Window = "Mon 02:00-04:00 UTC" }); !errors.Is(err, stop) {
+		t.Errorf("%v", err)
+	}
+	if r := m.record(); r.Phase != pivot.PhaseIdle || r.Downloaded == nil || r.Downloaded.At.IsZero() || len(m.Ostree.Calls) > 0 || m.Reboots > 0 {
+		t.Errorf("%s, %+v, calls %q", r.Phase, r.Downloaded, m.Ostree.Calls)
+	}
+}
+
+// inWindow moves to the new system in the machine's window, as far as the reboot.
+func (m *member) inWindow(change func(*firstboot.Machine)) (bool, error) {
+	m.t.Helper()
+	machine := m.machine()
+	if change != nil {
+		change(&machine)
+	}
+	ctx := stoppedByReboot(m.t, &machine, m.Host)
+	r := firstboot.Rebase{Machine: machine, Image: m.Image, Reboot: true}
+	return r.InWindow(ctx, &r, func(run func() error) error {
+		unlock, err := r.Host.Lock()
+		must(m.t, err)
+		defer func() { must(m.t, unlock()) }()
+		return run()
+	})
+}
+
+// unlocked reports whether another pivot could work.
+func (m *member) unlocked() bool {
+	unlock, err := m.Host.Host.Lock()
+	if err == nil {
+		err = unlock()
+	}
+	return err == nil
+}
+
+// TestSlotKilled (P79): killed at any point between the download and the reboot, the machine gives
+// its slot back: at once if nothing is committed, else when it has booted what is.
+func TestSlotKilled(t *testing.T) {
+	m := newMember(t)
+	n, committed := 0, 0
+	for dead := true; dead; n++ {
+		dead = m.dies(n)
+		err := m.release()
+		r := m.record()
+		if r.Slot != nil {
+			if committed++; err == nil || !strings.Contains(err.Error(), "waits for its reboot") {
+				t.Errorf("killed before effect %d: %v, slot %+v, phase %s", n, err, r.Slot, r.Phase)
+			}
+			m.Boot()
+			err = m.release()
+		}
+		if err != nil {
+			t.Errorf("killed before effect %d: %v", n, err)
+		}
+		m.server.Asked()
+		m.has(false, "")
+		m.Boot()
+	}
+	if n < 20 || committed < 2 {
+		t.Errorf("it died %d times, %d of them after the commit", n, committed)
+	}
+}
+
+// dies moves to other arguments, and reports whether the process died of it.
+func (m *member) dies(effects int) (dead bool) {
+	m.t.Helper()
+	defer dyingOf(&dead)
+	machine := m.machine()
+	number := strconv.Itoa(effects)
+	machine.Progress.Journal.Disk = dying{left: &effects}
+	ctx := stoppedByReboot(m.t, &machine, m.Host)
+	r := firstboot.Rebase{Machine: machine, Append: []string{"n=" + number}, Reboot: true}
+	_, err := r.Run(ctx)
+	must(m.t, err)
+	return false
+}

@@ -1,0 +1,65 @@
+package osimage_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/test/registry"
+)
+
+// TestRelease (P77): of an image that is given up nothing stays, but for layers that another
+// one has, which stays whole; of a deployed one all stays but the ref of the import.
+func TestRelease(t *testing.T) {
+	o := newOSTree(t)
+	h := newHost(t, registry.Options{})
+	path := bare(t)
+	kind := builtKinds(t, o)[0]
+	var commits []ostree.Checksum
+	for _, version := range []string{"1", "2"} {
+		ref, _ := h.push("v"+version, kind.build(builtLayers(version)...))
+		result, err := h.importRef(ref, path)
+		o.must(err)
+		commit, err := ostree.ParseChecksum(result.Commit)
+		o.must(err)
+		commits = append(commits, commit)
+	}
+	repo := openRepo(t, path)
+	both := refsOf(t, path)
+	o.must(osimage.Release(repo, commits[0], commits[0]))
+	deployed := refsOf(t, path)
+	if gone := minus(both, deployed); len(gone) != 1 || gone[0] != osimage.KeepAliveRef(commits[0].String()) {
+		t.Errorf("a deployed image has lost %q", gone)
+	}
+	o.must(osimage.Release(repo, commits[0]))
+	gone := minus(deployed, refsOf(t, path))
+	if len(gone) != 2 || !strings.HasPrefix(gone[0], "ostree/container/blob/") || !strings.HasPrefix(gone[1], "ostree/container/image/") {
+		t.Errorf("an image with one layer of its own has lost %q", gone)
+	}
+	ostreeTool(t, "prune", "--repo="+path, "--refs-only", "--depth=0")
+	if err := repo.HasWhole(t.Context(), commits[1]); err != nil {
+		t.Errorf("the other image: %v", err)
+	}
+	if there, err := repo.Has(ostree.ObjectName{Checksum: commits[0], Type: ostree.Commit}); err != nil || there {
+		t.Errorf("the image that was given up is there: %v", err)
+	}
+	o.must(osimage.Release(repo, commits[1]))
+	if left := refsOf(t, path); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	o.must(osimage.Release(repo, commits[1])) // what is not there is no error
+}
+
+func refsOf(t *testing.T, path string) []string {
+	t.Helper()
+	refs := strings.Fields(ostreeTool(t, "refs", "--repo="+path))
+	slices.Sort(refs)
+	return refs
+}
+
+// minus are the texts of one list that another has not.
+func minus(all, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
+}

@@ -1,0 +1,141 @@
+// Package fleetlock is a FleetLock server for tests, strict about the protocol: a request that
+// breaks it is refused and remembered.
+package fleetlock
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Server is a server with groups of slots.
+type Server struct {
+	*httptest.Server
+	mu      sync.Mutex
+	slots   map[string]int      // of each group
+	holders map[string][]string // IDs, by group
+	asked   []string            // the paths of requests that keep the protocol
+	broken  []string            // what was wrong with the others
+	down    int                 // requests that are answered by 503
+}
+
+// Start starts a server over TLS with one group, "default", of so many slots.
+func Start(t testing.TB, slots int) *Server {
+	s := &Server{slots: map[string]int{"default": slots}, holders: map[string][]string{}}
+	s.Server = httptest.NewTLSServer(http.HandlerFunc(s.serve))
+	t.Cleanup(func() {
+		s.Close()
+		for _, what := range s.broken {
+			t.Errorf("a request breaks the protocol: %s", what)
+		}
+	})
+	return s
+}
+
+// CA is the certificate by which the server can be trusted, in PEM.
+func (s *Server) CA() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+}
+
+// Give gives a slot to a machine, as if it had asked; Take takes it away.
+func (s *Server) Give(group, id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holders[group] = append(s.holders[group], id)
+}
+
+// Take takes all slots of a group from their holders.
+func (s *Server) Take(group string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.holders, group)
+}
+
+// Down answers the next n requests by 503.
+func (s *Server) Down(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = n
+}
+
+// Holders are the IDs of the machines that have a slot of a group.
+func (s *Server) Holders(group string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.holders[group])
+}
+
+// Asked are the requests since the last call, as "pre-reboot" and "steady-state".
+func (s *Server) Asked() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() { s.asked = nil }()
+	return strings.Join(s.asked, " ")
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	group, id, err := read(r)
+	if err != nil {
+		s.broken = append(s.broken, err.Error())
+		refuse(w, http.StatusBadRequest, "invalid_request", err.Error())
+		return
+	}
+	operation := strings.TrimPrefix(r.URL.Path, "/v1/")
+	s.asked = append(s.asked, operation)
+	held := slices.Index(s.holders[group], id)
+	switch {
+	case s.down > 0:
+		s.down--
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case s.slots[group] == 0:
+		refuse(w, http.StatusBadRequest, "unknown_group", "group "+group+" is not configured")
+	case operation == "steady-state" && held >= 0:
+		s.holders[group] = slices.Delete(s.holders[group], held, held+1)
+	case operation == "pre-reboot" && held < 0 && len(s.holders[group]) >= s.slots[group]:
+		refuse(w, http.StatusInternalServerError, "failed_lock", "all slots of "+group+" are taken")
+	case operation == "pre-reboot" && held < 0:
+		s.holders[group] = append(s.holders[group], id)
+	}
+}
+
+// read is a request's group and ID, or what is wrong with it.
+func read(r *http.Request) (group, id string, err error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return "", "", err
+	}
+	var text struct {
+		ClientParams *struct{ ID, Group *string } `json:"client_params"`
+	}
+	switch {
+	case r.Method != http.MethodPost:
+		return "", "", fmt.Errorf("method %s", r.Method)
+	case r.URL.Path != "/v1/pre-reboot" && r.URL.Path != "/v1/steady-state":
+		return "", "", fmt.Errorf("path %s", r.URL.Path)
+	case r.Header.Get("fleet-lock-protocol") != "true":
+		return "", "", fmt.Errorf("header fleet-lock-protocol: %q", r.Header.Get("fleet-lock-protocol"))
+	case json.Unmarshal(body, &text) != nil || text.ClientParams == nil || text.ClientParams.ID == nil || text.ClientParams.Group == nil:
+		return "", "", fmt.Errorf("body %s", body)
+	}
+	group, id = *text.ClientParams.Group, *text.ClientParams.ID
+	if id == "" || !regexp.MustCompile(`^[a-zA-Z0-9.-]+$`).MatchString(group) {
+		return "", "", fmt.Errorf("id %q of group %q", id, group)
+	}
+	return group, id, nil
+}
+
+func refuse(w http.ResponseWriter, status int, kind, value string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"kind": kind, "value": value}) // the client sees the status
+}
