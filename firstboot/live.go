@@ -177,7 +177,7 @@ func (a *Apply) change(ctx context.Context, plan pivot.Plan, ask applyAsk) error
 		return err
 	}
 	a.Progress.Note("the running system is what the MachineConfig asks for; nothing needs a reboot")
-	return a.keep(ask.leftOut)
+	return errors.Join(a.keep(ask.leftOut), a.afterRepair(ctx, ask))
 }
 
 // carrying are entries that change with those by which the system carries them in place of

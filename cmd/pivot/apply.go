@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/found"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/pivot"
 )
@@ -20,7 +22,7 @@ func applyCommand() *cobra.Command {
 	var flags hostFlags
 	var trial tryFlags
 	var out cli.Output
-	var dryRun, finish, unchanged77 bool
+	var dryRun, finish, repair, unchanged77 bool
 	when, unsupported := string(firstboot.RebootLater), string(encapsulated.Stop)
 	cmd := &cobra.Command{
 		Use:   "apply [MACHINECONFIG]",
@@ -31,20 +33,26 @@ func applyCommand() *cobra.Command {
 			"The file is in YAML or JSON; - is the standard input.\n" +
 			"Where rules say of each change that it needs no reboot, what runs is changed, and services are reloaded or\n" +
 			"restarted: unless --reboot is now. Image, kernel arguments and packages always need one, and so does what no\n" +
-			"rule is for. The machine's own rules are in " + disruption.RulesPath + ".",
-		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml\n  pivot apply --reboot=never worker.yaml\n  pivot apply --finish\n" +
+			"rule is for. The machine's own rules are in " + disruption.RulesPath + ".\n" +
+			"With --repair only what came to differ from the MachineConfig that this machine has is put right, by the same\n" +
+			"rules. What is there in its place is kept below " + found.Dir + ", for root alone.",
+		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml\n  pivot apply --reboot=never worker.yaml\n  pivot apply --finish\n  pivot apply --repair --reboot=never\n" +
 			"  pivot apply --try=15m --check 'curl -fsS http://localhost/healthz' worker.yaml",
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if finish == (len(args) > 0) || finish && dryRun {
-				return fault.New(fault.Usage, "cannot tell what to apply").WithHint("give a MACHINECONFIG, or --finish without one and without --dry-run")
+			if !oneOf(len(args) > 0, finish, repair) || finish && dryRun {
+				return fault.New(fault.Usage, "cannot tell what to apply").WithHint("give a MACHINECONFIG; or without one --repair, or --finish without --dry-run")
 			}
 			if finish {
 				return finishLive(cmd, &flags, unchanged77)
 			}
-			data, err := readConfig(args[0], cmd.InOrStdin())
-			if err != nil {
-				return err
+			apply := firstboot.Apply{Repair: repair}
+			var err error
+			if !repair {
+				apply.File = args[0]
+				if apply.Data, err = readConfig(args[0], cmd.InOrStdin()); err != nil {
+					return err
+				}
 			}
 			machine, err := flags.machine(cmd)
 			if err != nil {
@@ -59,7 +67,7 @@ func applyCommand() *cobra.Command {
 				}
 				when = string(firstboot.RebootNow)
 			}
-			apply := firstboot.Apply{Machine: machine, File: args[0], Data: data, When: firstboot.When(when), Unsupported: encapsulated.Unsupported(unsupported)}
+			apply.Machine, apply.When, apply.Unsupported = machine, firstboot.When(when), encapsulated.Unsupported(unsupported)
 			if dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan tells nobody but its reader
 				plan, err := apply.Plan(cmd.Context())
@@ -80,10 +88,16 @@ func applyCommand() *cobra.Command {
 	cmd.Flags().Lookup("reboot").NoOptDefVal = string(firstboot.RebootNow)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, as \"pivot plan\" does; write nothing")
 	cmd.Flags().BoolVar(&finish, "finish", false, "finish a change of the running system that was interrupted, and apply nothing")
+	cmd.Flags().BoolVar(&repair, "repair", false, "put right what came to differ from the MachineConfig that this machine has, and apply no other")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")
 	cli.OneOf{Value: &unsupported, Allowed: []string{string(encapsulated.Stop), string(encapsulated.Warn), string(encapsulated.Replace)}}.
 		Add(cmd, "unsupported", "if only an installation could change something: stop, apply the rest, or exit with status 79 for a machine to be replaced")
 	return cmd
+}
+
+// oneOf reports whether just one of these is so.
+func oneOf(which ...bool) bool {
+	return len(slices.DeleteFunc(which, func(is bool) bool { return !is })) == 1
 }
 
 // finishLive finishes a change of the running system that was interrupted.
