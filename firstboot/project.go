@@ -203,10 +203,10 @@ func (o outsideHere) Project() error {
 	return err
 }
 
-// Put implements live.Outside.
-func (o outsideHere) Put(path string, f *hostfiles.File) error {
+// PutBack implements live.Outside.
+func (o outsideHere) PutBack(path string, f *hostfiles.File) error {
 	p := projection.Projector{Root: o.Host.Root, Disk: o.Host.Disk}
-	return p.Put(path, f)
+	return p.PutBack(path, f)
 }
 
 // carried are the entries outside of /etc that a system's MachineConfigs asked for, by what

@@ -67,7 +67,7 @@ func (c *changer) found() (entries map[string]hostfiles.Entry, missing []string,
 	}
 }
 
-// TestRepair (P67): what somebody has changed is as it was asked for again, and nothing else is
+// TestRepair (P68): what somebody has changed is as it was asked for again, and nothing else is
 // touched; what was there is kept before; services are told by the same rules.
 func TestRepair(t *testing.T) {
 	c := newVarChanger(t)
@@ -125,7 +125,7 @@ cd ..; echo mine >var/opt/app/conf; rm var/home/core/.ssh/authorized_keys.d/igni
 	}
 }
 
-// TestRepairByReboot (P67): what needs a reboot is refused where none may be, with nothing kept,
+// TestRepairByReboot (P68): what needs a reboot is refused where none may be, with nothing kept,
 // and else committed whole; also kernel arguments, of which one was added and one is missing.
 func TestRepairByReboot(t *testing.T) {
 	c := newChanger(t)
@@ -171,7 +171,7 @@ func TestRepairByReboot(t *testing.T) {
 	c.repairs(firstboot.RebootNever, false)
 }
 
-// TestRepairRefuses (P67): a repair goes by what the machine was last asked for, and only if its
+// TestRepairRefuses (P68): a repair goes by what the machine was last asked for, and only if its
 // own record is of that.
 func TestRepairRefuses(t *testing.T) {
 	c := newChanger(t)
@@ -196,7 +196,7 @@ func TestRepairRefuses(t *testing.T) {
 	refused("pivot has applied no MachineConfig to this machine")
 }
 
-// TestRepairAfterTheFirstBoot (P67): a machine that never had another MachineConfig than that of
+// TestRepairAfterTheFirstBoot (P68): a machine that never had another MachineConfig than that of
 // its first boot is repaired by that.
 func TestRepairAfterTheFirstBoot(t *testing.T) {
 	c := &changer{Host: hostdir.New(t), services: &services{}, t: t}

@@ -16,7 +16,7 @@ import (
 )
 
 // exitDifferent is the status of "diff --exit-code" where a machine would have to be changed.
-const exitDifferent = 1
+const exitDifferent = 3
 
 func diffCommand() *cobra.Command {
 	var out cli.Output
@@ -75,7 +75,7 @@ func diffCommand() *cobra.Command {
 	}
 	out.Add(cmd, api.Plan)
 	cmd.Flags().StringVar(&rulesFile, "rules", "", "`FILE` with a machine's own rules, as "+disruption.RulesPath)
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 1 if anything differs")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if anything differs")
 	return cmd
 }
 

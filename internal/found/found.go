@@ -43,13 +43,13 @@ type Thing struct {
 
 // manifest is the content of the manifest.
 type manifest struct {
-	Format int       `json:"format"`
-	Time   time.Time `json:"time"`
-	Things []thing   `json:"entries"` // in the order of their paths
+	Format  int       `json:"format"`
+	Time    time.Time `json:"time"`
+	Entries []entry   `json:"entries"` // in the order of their paths
 }
 
-// thing is a Thing in a manifest.
-type thing struct {
+// entry is a Thing in a manifest.
+type entry struct {
 	hostfiles.Entry
 	Missing bool `json:"missing,omitempty"` // nothing was there
 }
@@ -68,7 +68,7 @@ func (k Keeper) Keep(things []Thing) (dir string, err error) {
 	contents := map[string][]byte{}
 	size := 0
 	for _, t := range slices.SortedFunc(slices.Values(things), func(a, b Thing) int { return strings.Compare(a.Path, b.Path) }) {
-		kept := thing{Entry: hostfiles.Entry{Path: t.Path}, Missing: t.File == nil}
+		kept := entry{Entry: hostfiles.Entry{Path: t.Path}, Missing: t.File == nil}
 		if t.File != nil {
 			kept.Entry = t.File.Entry
 			if kept.Digest != "" {
@@ -76,7 +76,7 @@ func (k Keeper) Keep(things []Thing) (dir string, err error) {
 				size += len(t.File.Content)
 			}
 		}
-		set.Things = append(set.Things, kept)
+		set.Entries = append(set.Entries, kept)
 	}
 	if len(things) > maxEntries || size > maxBytes {
 		return "", fault.New(fault.Refused, "cannot keep what was found: %d entries with %d bytes are more than %d with %d", len(things), size, maxEntries, maxBytes).
@@ -88,7 +88,7 @@ func (k Keeper) Keep(things []Thing) (dir string, err error) {
 	}
 	if len(sets) > 0 {
 		last := sets[len(sets)-1]
-		if before, err := k.read(last); err == nil && slices.Equal(before.Things, set.Things) {
+		if before, err := k.read(last); err == nil && slices.Equal(before.Entries, set.Entries) {
 			return filepath.Join(Dir, last), nil
 		}
 	}

@@ -80,7 +80,7 @@ func (m *machine) sets() (names []string) {
 	return names
 }
 
-// TestKeep (P67): all that is known of what was found is kept, for root alone.
+// TestKeep (P68): all that is known of what was found is kept, for root alone.
 func TestKeep(t *testing.T) {
 	m := newMachine(t)
 	link, dir, password := hostfiles.NewLink("/etc/link", "else"), hostfiles.NewDirectory("/etc/dir", 0o711), hostfiles.NewPassword("core", "$y$hash")
@@ -124,7 +124,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestKeepBounds (P67): the oldest go by number and by size; one that is too large by itself is
+// TestKeepBounds (P68): the oldest go by number and by size; one that is too large by itself is
 // refused, and nothing is written.
 func TestKeepBounds(t *testing.T) {
 	m := newMachine(t)
@@ -148,7 +148,7 @@ func TestKeepBounds(t *testing.T) {
 	}
 }
 
-// TestKeepKilled (P67): killed at any effect, what is kept under a name is whole, and what was
+// TestKeepKilled (P68): killed at any effect, what is kept under a name is whole, and what was
 // kept before is there; the next time leaves nothing behind.
 func TestKeepKilled(t *testing.T) {
 	for n := 0; ; n++ {

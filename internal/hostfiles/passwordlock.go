@@ -34,10 +34,10 @@ func SetPassword(ctx context.Context, disk Disk, root, name, temp string, passwo
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	return setPassword(disk, root, name, temp, password)
+	return replacePassword(disk, root, name, temp, password)
 }
 
-func setPassword(disk Disk, root, name, temp string, password *File) error {
+func replacePassword(disk Disk, root, name, temp string, password *File) error {
 	shadow, _, err := Read(root, shadowPath)
 	if err != nil {
 		return err

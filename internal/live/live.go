@@ -50,8 +50,8 @@ type Entry struct {
 type Outside interface {
 	// Project makes it what the running system carries. It can be done again.
 	Project() error
-	// Put makes a file, directory or link stand at a path, durably; nil removes what does.
-	Put(path string, f *hostfiles.File) error
+	// PutBack makes a file, directory or link stand at a path, durably; nil removes what does.
+	PutBack(path string, f *hostfiles.File) error
 }
 
 // Runner carries out changes of one machine.
@@ -176,7 +176,7 @@ func (r *Runner) backOutside(c Change) error {
 		return err
 	}
 	for _, e := range c.Drifted {
-		if err := r.Outside.Put(e.Path, e.Old); err != nil {
+		if err := r.Outside.PutBack(e.Path, e.Old); err != nil {
 			return fmt.Errorf("cannot put back %s: %w", e.Path, err)
 		}
 	}

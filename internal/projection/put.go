@@ -7,10 +7,10 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// Put makes a file, directory or link stand at a path outside of /etc, whatever the system
+// PutBack makes a file, directory or link stand at a path outside of /etc, whatever the system
 // carries, as the projection does: durably, no link followed, nothing else removed. Nil is
 // nothing.
-func (p *Projector) Put(name string, f *hostfiles.File) error {
+func (p *Projector) PutBack(name string, f *hostfiles.File) error {
 	labels, err := hostfiles.RunningLabels(p.Root)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ spec:
     passwd: {users: [{name: core, sshAuthorizedKeys: [key NAME], passwordHash: $y$NAME}]}
 `
 
-// TestRepair (P56, P67): the real program changes SSH keys, a password and a file in /var while
+// TestRepair (P56, P68): the real program changes SSH keys, a password and a file in /var while
 // the system runs, killed in the middle once; it finds what somebody has changed, and puts that
 // right with what was there kept.
 func TestRepair(t *testing.T) {

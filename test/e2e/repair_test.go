@@ -16,6 +16,8 @@ key=/var/home/core/.ssh/authorized_keys.d/ignition
 state() { echo "@@$1 $(stat -c "%a %U" $key) $(cat $key) $(cat /etc/drift/conf) $(sed -n s/^core://p /etc/shadow | cut -d: -f1)"; }
 if [ -e /etc/pivot/machineconfig.json ]; then
 	state second
+	systemctl status pivot-project.service || :
+	journalctl -b -o short-monotonic -u pivot-project.service
 	pivot verify && echo "@@second verified"
 	exit
 fi
@@ -30,7 +32,7 @@ pivot verify && echo "@@applied verified"
 systemctl start drift-watch.service
 until systemctl show -P StatusText drift-watch.service | grep -q "is what was asked for"; do sleep 0.1; done
 rm $key; echo mine >/etc/drift/conf
-while systemctl -q is-active drift-watch.service; do sleep 0.1; done
+until [ "$(systemctl show -P SubState drift-watch.service)" = exited ]; do sleep 0.1; done
 echo "@@watch status $(systemctl show -P ExecMainStatus drift-watch.service), metric $(grep "^pivot_differences" /var/lib/pivot-drift.prom)"
 journalctl --sync
 journalctl -q -o cat MESSAGE_ID=53370146919d4c348889c007e2388688 | sed "s/^/@@event /"
@@ -41,7 +43,7 @@ echo "@@found $(cat /var/lib/pivot/found/*/[0-9a-f]*) $(stat -c %a /var/lib/pivo
 pivot apply --repair
 `
 
-// repairsDrift (P56, P66, P67) changes SSH keys, a password and a file on a machine while it
+// repairsDrift (P56, P66, P68) changes SSH keys, a password and a file on a machine while it
 // runs; what somebody changes there is told within a moment, repaired without a reboot, and
 // there after the next one.
 func repairsDrift(t *testing.T, l *lab.Lab) {
@@ -51,7 +53,7 @@ func repairsDrift(t *testing.T, l *lab.Lab) {
     storage: {files: [{path: /etc/drift/conf, contents: {source: "data:,ours"}}]}
     passwd: {users: [{name: core, sshAuthorizedKeys: [key-of-core], passwordHash: $y$hash}]}
 `
-	const watch = "[Service]\nType=exec\nNotifyAccess=main\nExecStart=/usr/bin/pivot verify --watch --until-drift\nSuccessExitStatus=65\n"
+	const watch = "[Service]\nType=exec\nNotifyAccess=main\nExecStart=/usr/bin/pivot verify --watch --until-drift\nSuccessExitStatus=65\nRemainAfterExit=yes\n"
 	files := append(lab.Typed("drift", ". /etc/drift.sh", "PathExists=/etc/drift.sh"),
 		vm.TreeFile{Path: "/etc/drift.sh", Mode: 0o755, Content: []byte(driftScript)},
 		vm.TreeFile{Path: "/etc/one.yaml", Mode: 0o644, Content: []byte(config)},
@@ -62,7 +64,7 @@ func repairsDrift(t *testing.T, l *lab.Lab) {
 	first := boot(t, m, vm.BootOptions{})
 	for _, line := range []string{
 		"@@applied 600 core key-of-core ours $y$hash", "@@applied verified",
-		"@@watch status 65, metric pivot_differences 2", "@@event the machine has come to differ: ",
+		"@@watch status 65, metric pivot_differences 2", "@@event warning: the machine has come to differ: ",
 		"what was found at 2 paths is kept in /var/lib/pivot/found/2",
 		"@@repaired 600 core key-of-core ours $y$hash", "@@repaired verified", "@@found mine 700", "nothing to repair",
 	} {
