@@ -85,22 +85,29 @@ func (a *Apply) hindrances(plan pivot.Plan) []pivot.Need {
 	if a.services() == nil {
 		all = append(all, pivot.NeedReboot("deployment", "it is not the system that runs"))
 	}
-	changes := map[string]bool{}
+	changes, outside := map[string]bool{}, ""
 	for _, e := range plan.Entries {
 		changes[e.Path] = true
+	}
+	if slices.ContainsFunc(plan.Entries, func(e pivot.EntryChange) bool { return varentries.Outside(e.Path) }) {
+		outside = a.unsettled()
 	}
 	for _, e := range state.Etc.Of(plan.To()) { // with the links of units
 		if !changes[e.Path] {
 			continue
 		}
-		if why := a.hindrance(state.Etc, e); why != "" {
+		why := outside
+		if !varentries.Outside(e.Path) {
+			why = a.hindrance(state.Etc, e)
+		}
+		if why != "" {
 			all = append(all, pivot.NeedReboot(e.Path, why))
 		}
 	}
 	return all
 }
 
-// hindrance is why an entry cannot be changed in the running system; "" if it can.
+// hindrance is why an entry below /etc cannot be changed in the running system; "" if it can.
 func (a *Apply) hindrance(etc pivot.Etc, want hostfiles.Entry) string {
 	have, there := etc.Entries[want.Path]
 	wanted := want.Kind
@@ -112,8 +119,6 @@ func (a *Apply) hindrance(etc pivot.Etc, want hostfiles.Entry) string {
 		}
 	}
 	switch {
-	case varentries.Outside(want.Path):
-		return a.unsettled()
 	case want.OnDisk() != want.Path:
 		return live.Unreachable(a.Host.Root, want.OnDisk())
 	case wanted == hostfiles.KindOther, there && have.Kind == hostfiles.KindOther:
@@ -181,7 +186,7 @@ func (a *Apply) change(ctx context.Context, plan pivot.Plan, ask applyAsk) error
 }
 
 // carrying are entries that change with those by which the system carries them in place of
-// those that are not below /etc; projected says whether there are any.
+// those that are not below /etc; projects says whether there are any.
 func (a *Apply) carrying(changed, asked []hostfiles.File) (below []hostfiles.File, projects bool, err error) {
 	below = slices.DeleteFunc(slices.Clone(changed), func(f hostfiles.File) bool { return varentries.Outside(f.Path) })
 	carriers, err := a.carriers(asked, len(below) < len(changed))
