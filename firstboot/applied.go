@@ -96,6 +96,9 @@ func (a *Apply) recordOnly(plan pivot.Plan, ask applyAsk) error {
 // reached is the target of a plan with the records of its MachineConfig. Of the links that the
 // one before asked for it leaves out those that units need still.
 func (ask applyAsk) reached(plan pivot.Plan) pivot.Target {
+	if ask.last != nil {
+		return *ask.last
+	}
 	target := plan.To()
 	units := plan.From().Etc.Units.By
 	target.Entries = slices.DeleteFunc(slices.Clone(target.Entries), func(e hostfiles.Entry) bool {

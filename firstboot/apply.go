@@ -31,6 +31,9 @@ type Apply struct {
 	When When   // "": RebootLater
 	// Unsupported is what becomes of what cannot be changed on a machine that runs.
 	Unsupported encapsulated.Unsupported
+	// Repair is that only what came to differ is put right: the MachineConfig is the one that
+	// the machine has, whatever File and Data are (repair.go).
+	Repair bool
 }
 
 // Run makes the MachineConfig's system the next boot, and reboots if that is asked for; or
@@ -60,6 +63,11 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	settings, err := a.settings()
 	if err != nil {
 		return false, err
+	}
+	if a.Repair {
+		if err := a.beforeRepair(ctx, plan, ask); err != nil || !plan.Changed {
+			return false, err
+		}
 	}
 	if !plan.Changed {
 		a.Progress.Note("nothing to do: the machine is what the MachineConfig asks for")
@@ -109,6 +117,7 @@ type applyAsk struct {
 	pivot.Ask
 	record, leftOut hostfiles.File
 	notes           []string         // on the MachineConfig
+	last            *pivot.Target    // of a repair: what the machine was last asked for
 	converger       *pivot.Converger // that has compared
 }
 
@@ -130,6 +139,9 @@ func (a *Apply) compare(ctx context.Context) (pivot.Plan, applyAsk, error) {
 
 // read reads the MachineConfig, and is what has to be asked for it.
 func (a *Apply) read(ctx context.Context) (applyAsk, error) {
+	if err := a.readRecord(); err != nil {
+		return applyAsk{}, err
+	}
 	a.Progress.Begin(pivot.StepRead, "reading "+a.File)
 	if _, err := os.Lstat(a.Host.Path(EncapsulatedPath)); !errors.Is(err, fs.ErrNotExist) {
 		return applyAsk{}, fault.New(fault.Refused, "cannot apply a MachineConfig: the first boot is not over, %s is there", EncapsulatedPath).
@@ -172,6 +184,9 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	ask.Entries = slices.Concat(ask.Entries, removed)
 	record, err := desired.Record()
 	ask.record = hostfiles.NewFile(encapsulated.RecordPath, 0o600, record)
+	if a.Repair && err == nil {
+		err = a.sameAgain(&ask)
+	}
 	return ask, err
 }
 

@@ -18,6 +18,7 @@ import (
 type Downloaded struct {
 	pivot.Plan      // what it is for
 	New        bool // it was not downloaded already
+	Kept       bool // for a run with FromDownloaded
 }
 
 // Download does of Run what neither the running system nor the next boot sees: it checks the
@@ -25,6 +26,10 @@ type Downloaded struct {
 // FromDownloaded.
 func (a *Apply) Download(ctx context.Context) (Downloaded, error) {
 	return a.downloading(ctx, func() (p Downloaded, err error) {
+		if a.Repair { // what was downloaded for later stays
+			p.Plan, _, err = a.compare(ctx)
+			return p, err
+		}
 		ask, err := a.read(ctx)
 		if err != nil {
 			return p, err
@@ -59,7 +64,9 @@ func (m *Machine) downloading(ctx context.Context, run func() (Downloaded, error
 		m.Progress.Fail(err)
 		return p, err
 	}
-	m.sayDownloaded(p)
+	if p.Kept {
+		m.sayDownloaded(p)
+	}
 	return p, nil
 }
 
@@ -67,6 +74,7 @@ func (m *Machine) downloading(ctx context.Context, run func() (Downloaded, error
 // asks for it. What was downloaded before stays until this is complete: it may fail, and layers
 // that both have are not fetched again.
 func (m *Machine) download(ctx context.Context, ask pivot.Ask, d pivot.Download, content []byte) (p Downloaded, err error) {
+	p.Kept = true
 	if p.Plan, err = m.converger().Plan(ctx, ask); err != nil {
 		return p, err
 	}

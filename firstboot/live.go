@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/live"
+	"machine-pivot/internal/projection"
 	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
 )
@@ -82,22 +85,29 @@ func (a *Apply) hindrances(plan pivot.Plan) []pivot.Need {
 	if a.services() == nil {
 		all = append(all, pivot.NeedReboot("deployment", "it is not the system that runs"))
 	}
-	changes := map[string]bool{}
+	changes, outside := map[string]bool{}, ""
 	for _, e := range plan.Entries {
 		changes[e.Path] = true
+	}
+	if slices.ContainsFunc(plan.Entries, func(e pivot.EntryChange) bool { return varentries.Outside(e.Path) }) {
+		outside = a.unsettled()
 	}
 	for _, e := range state.Etc.Of(plan.To()) { // with the links of units
 		if !changes[e.Path] {
 			continue
 		}
-		if why := a.hindrance(state.Etc, e); why != "" {
+		why := outside
+		if !varentries.Outside(e.Path) {
+			why = a.hindrance(state.Etc, e)
+		}
+		if why != "" {
 			all = append(all, pivot.NeedReboot(e.Path, why))
 		}
 	}
 	return all
 }
 
-// hindrance is why an entry cannot be changed in the running system; "" if it can.
+// hindrance is why an entry below /etc cannot be changed in the running system; "" if it can.
 func (a *Apply) hindrance(etc pivot.Etc, want hostfiles.Entry) string {
 	have, there := etc.Entries[want.Path]
 	wanted := want.Kind
@@ -109,10 +119,8 @@ func (a *Apply) hindrance(etc pivot.Etc, want hostfiles.Entry) string {
 		}
 	}
 	switch {
-	case varentries.Outside(want.Path):
-		return "it is projected by a deployment when that boots"
 	case want.OnDisk() != want.Path:
-		return "it is a line of a file that a commit changes"
+		return live.Unreachable(a.Host.Root, want.OnDisk())
 	case wanted == hostfiles.KindOther, there && have.Kind == hostfiles.KindOther:
 		return "it is no file, directory or link"
 	case there && (have.Kind == hostfiles.KindDirectory) != (wanted == hostfiles.KindDirectory):
@@ -121,6 +129,15 @@ func (a *Apply) hindrance(etc pivot.Etc, want hostfiles.Entry) string {
 		return "the image's directory comes back, with what is in it"
 	}
 	return live.Unreachable(a.Host.Root, want.Path)
+}
+
+// unsettled is why nothing can be changed outside of /etc; "" if it can. What cannot be made
+// fails then, and all is taken back: which would fail too if it was so before.
+func (a *Apply) unsettled() string {
+	if settled, err := projection.Settled(a.Host.Root); err != nil || !settled {
+		return "not all is there that this system asks for outside of /etc: pivot project says why"
+	}
+	return ""
 }
 
 // warnOfNext says where the system that runs is what the MachineConfig asks for, but the
@@ -149,16 +166,41 @@ func (a *Apply) change(ctx context.Context, plan pivot.Plan, ask applyAsk) error
 		return err
 	}
 	c := live.Change{BootID: a.Progress.BootID, Actions: plan.Actions, Record: ask.record, Target: ask.reached(plan)}
+	if files, c.Projects, err = a.carrying(files, ask.Entries); err != nil {
+		return err
+	}
 	if c.Entries, err = a.entries(files); err != nil {
 		return err
 	}
-	a.Progress.Begin(pivot.StepCommit, fmt.Sprintf("changing the running system without a reboot: %d entries below /etc", len(plan.Entries)))
+	if c.Projects {
+		if c.Drifted, err = a.drifted(plan.From().Etc.Accounts); err != nil {
+			return err
+		}
+	}
+	a.Progress.Begin(pivot.StepCommit, fmt.Sprintf("changing the running system without a reboot: %d entries", len(plan.Entries)))
 	if err := a.runner().Apply(ctx, c); err != nil {
 		return err
 	}
 	a.Progress.Note("the running system is what the MachineConfig asks for; nothing needs a reboot")
 	a.usedDownload(ctx, plan.To().Image)
-	return a.keep(ask.leftOut)
+	return errors.Join(a.keep(ask.leftOut), a.afterRepair(ctx, ask))
+}
+
+// carrying are entries that change with those by which the system carries them in place of
+// those that are not below /etc; projects says whether there are any.
+func (a *Apply) carrying(changed, asked []hostfiles.File) (below []hostfiles.File, projects bool, err error) {
+	below = slices.DeleteFunc(slices.Clone(changed), func(f hostfiles.File) bool { return varentries.Outside(f.Path) })
+	carriers, err := a.carriers(asked, len(below) < len(changed))
+	return append(below, carriers...), len(carriers) > 0, err
+}
+
+// drifted is what stands outside of /etc otherwise than the system asks.
+func (a *Apply) drifted(accounts hostfiles.Accounts) (all []live.Entry, err error) {
+	found, err := projection.Drifted(a.Host.Root, accounts)
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		all = append(all, live.Entry{Path: name, Old: found[name]})
+	}
+	return all, err
 }
 
 // entries are what stands at the paths of files, and what shall, with the directories
@@ -170,29 +212,12 @@ func (a *Apply) entries(files []hostfiles.File) ([]live.Entry, error) {
 		known[f.Path] = true
 	}
 	for _, f := range files {
-		e := live.Entry{Path: f.Path, New: &f}
-		switch f.Kind {
-		case hostfiles.KindAbsent:
-			e.New = nil
-		case hostfiles.KindDefault:
-			shipped, ships, err := hostfiles.Read(a.Host.Path("/usr"), f.Path)
-			if err != nil {
-				return nil, err
-			}
-			e.New = nil
-			if ships {
-				e.New = &shipped
-			}
-		}
-		old, there, err := hostfiles.Read(a.Host.Root, f.Path)
+		e, err := a.entry(f)
 		if err != nil {
 			return nil, err
 		}
-		if there {
-			e.Old = &old
-		}
 		all = append(all, e)
-		for dir := path.Dir(f.Path); e.New != nil && !known[dir]; dir = path.Dir(dir) {
+		for dir := path.Dir(f.OnDisk()); e.New != nil && !known[dir]; dir = path.Dir(dir) {
 			known[dir] = true
 			if _, err := os.Lstat(a.Host.Path(dir)); err == nil {
 				break
@@ -202,6 +227,49 @@ func (a *Apply) entries(files []hostfiles.File) ([]live.Entry, error) {
 		}
 	}
 	return all, nil
+}
+
+// entry is what stands at the path of a file, and what shall.
+func (a *Apply) entry(f hostfiles.File) (live.Entry, error) {
+	if f.OnDisk() != f.Path {
+		return a.passwordEntry(f)
+	}
+	e := live.Entry{Path: f.Path, New: &f}
+	switch f.Kind {
+	case hostfiles.KindAbsent:
+		e.New = nil
+	case hostfiles.KindDefault:
+		shipped, ships, err := hostfiles.Read(a.Host.Path("/usr"), f.Path)
+		if err != nil {
+			return e, err
+		}
+		e.New = nil
+		if ships {
+			e.New = &shipped
+		}
+	}
+	old, there, err := hostfiles.Read(a.Host.Root, f.Path)
+	if there {
+		e.Old = &old
+	}
+	return e, err
+}
+
+// passwordEntry is entry for a password. One that nobody asks for is locked, whatever the image
+// has; what locked it before comes back if the change is taken back.
+func (a *Apply) passwordEntry(f hostfiles.File) (live.Entry, error) {
+	e := live.Entry{Path: f.Path}
+	old, there, err := hostfiles.LineOfPassword(a.Host.Root, f.Path)
+	if there {
+		e.Old = &old
+	}
+	if f.Kind == hostfiles.KindPassword {
+		e.New = &f
+		if err == nil && !there {
+			err = fault.New(fault.Refused, "cannot set the %s: /etc/shadow has no line for this user", f.Name()).WithHint("make the user first; nothing was changed")
+		}
+	}
+	return e, err
 }
 
 // services are those of the running system; nil if the machine is not what runs.
@@ -215,7 +283,7 @@ func (m *Machine) services() live.Services {
 // runner carries out changes of the running system.
 func (m *Machine) runner() *live.Runner {
 	return &live.Runner{
-		Root: m.Host.Root, Disk: m.Host.Disk, Services: m.services(), BootID: m.Progress.BootID, Note: m.Progress.Note,
+		Root: m.Host.Root, Disk: m.Host.Disk, Services: m.services(), Outside: outsideHere{m}, BootID: m.Progress.BootID, Note: m.Progress.Note,
 		Arrived: func(c live.Change) error { return m.arrived(c.Target) },
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/live"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/projection"
 	"machine-pivot/internal/varentries"
@@ -162,25 +163,50 @@ func (m *Machine) carryHere(entries []hostfiles.File) error {
 	if err := m.checkProjects(hostfiles.Entries(entries), m.hasDirectory, m.has); err != nil {
 		return err
 	}
-	outside := slices.DeleteFunc(slices.Clone(entries), func(f hostfiles.File) bool { return !varentries.Outside(f.Path) })
-	have, err := varentries.Read(m.Host.Root)
-	if err != nil {
+	carriers, err := m.carriers(entries, false)
+	if err != nil || len(carriers) == 0 {
 		return err
 	}
-	if slices.Equal(have.With(entries), have.Entries) {
-		return nil
-	}
-	carriers, err := have.Carry(outside)
 	for _, f := range carriers {
-		if err == nil {
-			err = m.putHere(f)
+		if err := m.putHere(f); err != nil {
+			return fault.New(fault.CannotWrite, "cannot keep what is asked for outside of /etc: %w", err)
 		}
-	}
-	if err != nil {
-		return fault.New(fault.CannotWrite, "cannot keep what is asked for outside of /etc: %w", err)
 	}
 	_, err = m.Project(m.Progress.Note)
 	return err
+}
+
+// carriers are the entries below /etc by which the system that runs carries those of entries
+// that are not; none if it carries them already. With anew they are those of another set even
+// so, of which the projection puts right what somebody has changed.
+func (m *Machine) carriers(entries []hostfiles.File, anew bool) ([]hostfiles.File, error) {
+	have, err := varentries.Read(m.Host.Root)
+	if err != nil || !anew && slices.Equal(have.With(entries), have.Entries) {
+		return nil, err
+	}
+	outside := slices.DeleteFunc(slices.Clone(entries), func(f hostfiles.File) bool { return !varentries.Outside(f.Path) })
+	carriers, err := have.Carry(outside)
+	if err != nil {
+		return nil, fault.New(fault.CannotWrite, "cannot keep what is asked for outside of /etc: %w", err)
+	}
+	return carriers, nil
+}
+
+// outsideHere is what is not below /etc, for changes of the system that runs.
+type outsideHere struct{ *Machine }
+
+var _ live.Outside = outsideHere{}
+
+// Project implements live.Outside. What stays was named when the change was worked out.
+func (o outsideHere) Project() error {
+	_, err := o.Machine.Project(func(string) {})
+	return err
+}
+
+// PutBack implements live.Outside.
+func (o outsideHere) PutBack(path string, f *hostfiles.File) error {
+	p := projection.Projector{Root: o.Host.Root, Disk: o.Host.Disk}
+	return p.PutBack(path, f)
 }
 
 // carried are the entries outside of /etc that a system's MachineConfigs asked for, by what

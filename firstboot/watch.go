@@ -2,6 +2,7 @@ package firstboot
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"machine-pivot/internal/watch"
@@ -31,24 +32,27 @@ func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
 		return nil, err
 	}
 	defer watcher.Close()
+	var paths []string // that the look before was for
 	for {
 		if err := w.open(); err != nil {
 			return nil, err
 		}
 		record := w.Progress.Record
 		// Watched before it is looked at: nothing happens unseen in between.
-		paths, err := w.paths(ctx, record.Target)
-		if err == nil {
-			err = watcher.Paths(w.Host.Path("/"), paths)
+		if err := watcher.Paths(w.Host.Path("/"), paths); err != nil {
+			return nil, err
 		}
+		state, found, err := w.converger().Compare(ctx, record.Target)
 		if err != nil {
 			return nil, err
 		}
+		if other := counting(state, record.Target); !slices.Equal(other, paths) { // as at the first look
+			paths = other
+			continue
+		}
 		differences = nil
 		if reached(record, w.Progress.BootID) {
-			if differences, err = w.converger().Differences(ctx, record.Target); err != nil {
-				return nil, err
-			}
+			differences = found
 			w.Tell(differences)
 		}
 		if w.UntilDrift && len(differences) > 0 {
@@ -63,17 +67,13 @@ func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
 	}
 }
 
-// paths are those at which something that counts can happen.
-func (w *Watch) paths(ctx context.Context, target pivot.Target) ([]string, error) {
-	state, err := w.Host.Observe(ctx, target)
-	if err != nil {
-		return nil, err
-	}
+// counting are the paths at which something that counts can happen.
+func counting(state pivot.State, target pivot.Target) []string {
 	paths := []string{pivot.StateDir + "/journal.json", bootEntries}
 	for _, e := range state.Etc.Of(target) { // with the links of units
 		paths = append(paths, e.OnDisk())
 	}
-	return paths, nil
+	return paths
 }
 
 // reached reports whether this boot should be what a record's target says: not before the

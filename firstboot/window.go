@@ -38,13 +38,12 @@ func (m *Machine) InWindow(ctx context.Context, move Move, alone func(func() err
 	if !m.FromDownloaded {
 		err := alone(func() error {
 			d, err := move.Download(ctx)
-			waits = d.Changed
+			waits, m.FromDownloaded = d.Changed, d.Kept
 			return err
 		})
 		if err != nil {
 			return false, err
 		}
-		m.FromDownloaded = true
 	}
 	for {
 		if waits {

@@ -180,19 +180,24 @@ func (c *Converger) compare(ctx context.Context, ask Ask) (State, Target, error)
 
 // Differences names what of a target the running system is not, or no longer.
 func (c *Converger) Differences(ctx context.Context, target Target) ([]string, error) {
-	state, err := c.Host.Observe(ctx, target)
-	if err != nil {
-		return nil, err
+	_, differences, err := c.Compare(ctx, target)
+	return differences, err
+}
+
+// Compare is Differences with the state that was compared.
+func (c *Converger) Compare(ctx context.Context, target Target) (state State, differences []string, err error) {
+	if state, err = c.Host.Observe(ctx, target); err != nil {
+		return state, nil, err
 	}
-	differences := Prove(state, target)
+	differences = Prove(state, target)
 	for _, contributor := range c.Contributors {
 		drift, err := contributor.Drift(state, target)
 		if err != nil {
-			return nil, err
+			return state, nil, err
 		}
 		differences = append(differences, drift...)
 	}
-	return differences, nil
+	return state, differences, nil
 }
 
 // decide holds what was meant against what is true.

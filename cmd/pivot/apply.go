@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/found"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/pivot"
 )
@@ -22,7 +24,7 @@ func applyCommand() *cobra.Command {
 	var download downloadFlags
 	var turn turnFlags
 	var out cli.Output
-	var dryRun, finish, unchanged77 bool
+	var dryRun, finish, repair, unchanged77 bool
 	when, unsupported := string(firstboot.RebootLater), string(encapsulated.Stop)
 	cmd := &cobra.Command{
 		Use:   "apply [MACHINECONFIG]",
@@ -34,23 +36,29 @@ func applyCommand() *cobra.Command {
 			"With --from-downloaded alone it is the one that --download-only has kept.\n" +
 			"Where rules say of each change that it needs no reboot, what runs is changed, and services are reloaded or\n" +
 			"restarted: unless --reboot is now. Image, kernel arguments and packages always need one, and so does what no\n" +
-			"rule is for. The machine's own rules are in " + disruption.RulesPath + ".",
-		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml\n  pivot apply --reboot=never worker.yaml\n  pivot apply --finish\n" +
+			"rule is for. The machine's own rules are in " + disruption.RulesPath + ".\n" +
+			"With --repair only what came to differ from the MachineConfig that this machine has is put right, by the same\n" +
+			"rules. What is there in its place is kept below " + found.Dir + ", for root alone.",
+		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml\n  pivot apply --reboot=never worker.yaml\n  pivot apply --finish\n  pivot apply --repair --reboot=never\n" +
 			"  pivot apply --try=15m --check 'curl -fsS http://localhost/healthz' worker.yaml",
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := download.check(cmd, "dry-run", "finish"); err != nil {
+			if err := download.check(cmd, "dry-run", "finish", "repair"); err != nil {
 				return err
 			}
-			if finish == (len(args) > 0 || download.from) || finish && dryRun {
-				return fault.New(fault.Usage, "cannot tell what to apply").WithHint("give a MACHINECONFIG, or --finish without one and without --dry-run, or --from-downloaded")
+			if !oneOf(len(args) > 0 || download.from, finish, repair) || finish && dryRun {
+				return fault.New(fault.Usage, "cannot tell what to apply").WithHint("give a MACHINECONFIG; or without one --from-downloaded, --repair, or --finish without --dry-run")
 			}
 			if finish {
 				return finishLive(cmd, &flags, unchanged77)
 			}
-			file, data, err := readConfig(args, cmd.InOrStdin())
-			if err != nil {
-				return err
+			apply := firstboot.Apply{Repair: repair}
+			var err error
+			if len(args) > 0 {
+				apply.File = args[0]
+				if apply.Data, err = readConfig(args[0], cmd.InOrStdin()); err != nil {
+					return err
+				}
 			}
 			machine, err := flags.machine(cmd)
 			if err != nil {
@@ -72,7 +80,7 @@ func applyCommand() *cobra.Command {
 				when = string(firstboot.RebootIfNeeded)
 			}
 			machine.FromDownloaded = download.from
-			apply := firstboot.Apply{Machine: machine, File: file, Data: data, When: firstboot.When(when), Unsupported: encapsulated.Unsupported(unsupported)}
+			apply.Machine, apply.When, apply.Unsupported = machine, firstboot.When(when), encapsulated.Unsupported(unsupported)
 			if dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan tells nobody but its reader
 				plan, err := apply.Plan(cmd.Context())
@@ -98,10 +106,16 @@ func applyCommand() *cobra.Command {
 	cmd.Flags().Lookup("reboot").NoOptDefVal = string(firstboot.RebootNow)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, as \"pivot plan\" does; write nothing")
 	cmd.Flags().BoolVar(&finish, "finish", false, "finish a change of the running system that was interrupted, and apply nothing")
+	cmd.Flags().BoolVar(&repair, "repair", false, "put right what came to differ from the MachineConfig that this machine has, and apply no other")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")
 	cli.OneOf{Value: &unsupported, Allowed: []string{string(encapsulated.Stop), string(encapsulated.Warn), string(encapsulated.Replace)}}.
 		Add(cmd, "unsupported", "if only an installation could change something: stop, apply the rest, or exit with status 79 for a machine to be replaced")
 	return cmd
+}
+
+// oneOf reports whether just one of these is so.
+func oneOf(which ...bool) bool {
+	return len(slices.DeleteFunc(which, func(is bool) bool { return !is })) == 1
 }
 
 // finishLive finishes a change of the running system that was interrupted.
@@ -115,22 +129,19 @@ func finishLive(cmd *cobra.Command, flags *hostFlags, unchanged77 bool) error {
 
 // readConfig reads the MachineConfig that is given, if one is, from a file, or from the
 // standard input for "-".
-func readConfig(args []string, stdin io.Reader) (file string, data []byte, err error) {
-	if len(args) == 0 {
-		return "", nil, nil
-	}
+func readConfig(file string, stdin io.Reader) ([]byte, error) {
 	from := stdin
-	if file = args[0]; file != "-" {
+	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return file, nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
+			return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
 		}
 		defer f.Close()
 		from = f
 	}
-	data, err = io.ReadAll(io.LimitReader(from, document.MaxSize+1))
+	data, err := io.ReadAll(io.LimitReader(from, document.MaxSize+1))
 	if err != nil {
-		return file, nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
+		return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
 	}
-	return file, data, nil
+	return data, nil
 }

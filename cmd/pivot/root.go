@@ -20,7 +20,7 @@ import (
 
 func rootCommand(build cli.Build) *cobra.Command {
 	commands := []*cobra.Command{
-		firstBootCommand(), rebaseCommand(), applyCommand(), confirmCommand(), trialCommand(), releaseSlotCommand(), rollbackCommand(), planCommand(), projectCommand(), statusCommand(), plotCommand(), waitCommand(), verifyCommand(), imageCommand(),
+		firstBootCommand(), rebaseCommand(), applyCommand(), confirmCommand(), trialCommand(), releaseSlotCommand(), rollbackCommand(), planCommand(), diffCommand(), projectCommand(), statusCommand(), plotCommand(), waitCommand(), verifyCommand(), imageCommand(),
 	}
 	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning", "kargs")...)
 	return cli.Root("pivot", build, "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot", commands...)

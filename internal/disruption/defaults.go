@@ -3,8 +3,12 @@ package disruption
 // RulesPath is where a machine has rules of its own.
 const RulesPath = "/etc/pivot/disruption.yaml"
 
-// Defaults are the rules of a machine that has none of its own: those of the operator for
-// what is below /etc, and that nothing that runs reads the rules themselves.
+// projectUnit projects what a system carries outside of /etc when it boots. A change of the
+// running system does that itself.
+const projectUnit = "pivot-project.service"
+
+// Defaults are the rules of a machine that has none of its own: those of the operator, and
+// that nothing that runs needs the rules themselves, or what projects at the next boot.
 func Defaults() Rules { return Rules{builtIn()} }
 
 func builtIn() []Rule {
@@ -12,6 +16,9 @@ func builtIn() []Rule {
 	rule := func(path string, actions ...Action) Rule { return Rule{Path: path, Actions: actions, Ours: true} }
 	return []Rule{
 		rule(RulesPath),
+		{Unit: projectUnit, Ours: true},
+		{Keys: true, Ours: true},
+		rule("/var/lib/kubelet/config.json"), // the pull secret, which is read at each pull
 		rule("/etc/nmstate/openshift"),
 		rule("/etc/containers/policy.json", reloadCRIO),
 		rule("/etc/containers/registries.d", reloadCRIO),

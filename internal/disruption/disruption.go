@@ -1,4 +1,4 @@
-// Package disruption has the rules that say what a change below /etc means for what runs:
+// Package disruption has the rules that say what a change of an entry means for what runs:
 // nothing, services that are reloaded or restarted, or a reboot.
 //
 // The rules are those of OpenShift's node disruption policy: its defaults, its format, and
@@ -12,6 +12,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/varentries"
 )
 
 // Type is the kind of an Action; the names are the policy's.
@@ -45,8 +48,9 @@ func (a Action) String() string {
 
 // Rule says what changes at a path, or below it, or of a unit, need.
 type Rule struct {
-	Path    string // absolute, clean; "" if the rule is for a unit
+	Path    string // absolute, clean; "" if the rule is for a unit, or for the keys
 	Unit    string
+	Keys    bool     // it is for SSH keys and password of core
 	Actions []Action // none: nothing is needed
 	Ours    bool     // it is one of the defaults
 }
@@ -54,6 +58,9 @@ type Rule struct {
 // String names the rule.
 func (r Rule) String() string {
 	text := "rule for " + cmp.Or(r.Path, "unit "+r.Unit)
+	if r.Keys {
+		text = "rule for SSH keys and password of " + core
+	}
 	if r.Ours {
 		return "default " + text
 	}
@@ -68,6 +75,11 @@ const unitDir = "/etc/systemd/system"
 // drop-ins and the links that enable it are taken for.
 func (r Rule) weight(name string) int {
 	switch {
+	case r.Keys:
+		if !slices.Contains(logins(), name) {
+			return 0
+		}
+		return len(name)
 	case r.Unit != "":
 		if UnitOf(name) != r.Unit {
 			return 0
@@ -78,6 +90,13 @@ func (r Rule) weight(name string) int {
 	}
 	return 0
 }
+
+// core is the one user whose SSH keys and password a MachineConfig has.
+const core = "core"
+
+// logins are the paths of the entries by which core logs in. A password has no rule of its own
+// in the operator's policy, and goes with the keys.
+func logins() []string { return append(varentries.SSHKeys(core), hostfiles.PasswordPath(core)) }
 
 // UnitOf is the unit that an entry is of: one of its files, a drop-in, or a link that
 // enables it; "" if it is of none.

@@ -7,6 +7,7 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/problem"
+	"machine-pivot/internal/varentries"
 )
 
 // maxActions is how many actions a rule has at most, as in the operator's type.
@@ -51,6 +52,7 @@ func (r *reader) policy(root document.Node) {
 			at.Fail("%s is not a path as it would be written: it is absolute, and clean", problem.Quoted(name))
 			continue
 		}
+		name = varentries.Resolved(name)
 		r.add(n, at, name, Rule{Path: name, Actions: actions(n.Get("actions"))})
 	}
 	for _, n := range root.Get("units").Items() {
@@ -65,8 +67,7 @@ func (r *reader) policy(root document.Node) {
 	}
 	if keys := root.Get("sshkey"); !keys.IsNull() {
 		keys.Known("the rule for SSH keys", "actions")
-		actions(keys.Get("actions"))
-		keys.Warn("it has no effect: SSH keys are not changed without a reboot")
+		r.rules = append(r.rules, Rule{Keys: true, Actions: actions(keys.Get("actions"))})
 	}
 }
 

@@ -95,6 +95,13 @@ func Read(file string, data []byte, host Host) (*Desired, problem.Report) {
 	return all[0], report
 }
 
+// ReadApplied is Read for the MachineConfig of a machine that is what it asks for: as with
+// ParseRecord what only an installation does was done.
+func ReadApplied(file string, data []byte, host Host) (*Desired, problem.Report) {
+	host.Has, host.Unsupported = &Desired{}, accept
+	return Read(file, data, host)
+}
+
 // judge reads a MachineConfig; what it returns is of use unless the report has an error.
 func judge(root document.Node, host Host) *Desired {
 	if !spec.Identity(root) {

@@ -41,8 +41,14 @@ func CheckPassword(hash string) error {
 	return nil
 }
 
+// lockedHash is what locks a password: the hash of none.
+const lockedHash = "*"
+
 // isLocked reports whether nobody can log in with the password of a line.
 func isLocked(hash string) bool { return strings.HasPrefix(hash, "!") || strings.HasPrefix(hash, "*") }
+
+// Locks reports whether a file is a password that nobody can log in with.
+func (f File) Locks() bool { return f.Kind == KindPassword && isLocked(string(f.Content)) }
 
 // passwordOf is the user whose password is at a path; "" if it is that of something else.
 func passwordOf(name string) string {
@@ -60,8 +66,15 @@ func (e Entry) OnDisk() string {
 	return e.Path
 }
 
-// readPassword reads the password of a user below root.
+// readPassword reads the password of a user below root: none if it is locked.
 func readPassword(root, user string) (f File, ok bool, err error) {
+	f, ok, err = LineOfPassword(root, PasswordPath(user))
+	return f, ok && !isLocked(string(f.Content)), err
+}
+
+// LineOfPassword is the password at a path, as PasswordPath has it, also if it is locked; ok is
+// false if the user has no line.
+func LineOfPassword(root, name string) (f File, ok bool, err error) {
 	data, err := os.ReadFile(filepath.Join(root, shadowPath))
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, false, nil
@@ -69,15 +82,11 @@ func readPassword(root, user string) (f File, ok bool, err error) {
 	if err != nil {
 		return f, false, fmt.Errorf("cannot read passwords: %w", err)
 	}
-	for line := range bytes.Lines(data) {
-		fields := strings.Split(string(line), ":")
-		if fields[0] != user || len(fields) < 2 {
-			continue
+	user := passwordOf(name)
+	for line := range bytes.Lines(data) { // the first line counts
+		if fields := strings.Split(string(line), ":"); fields[0] == user && len(fields) > 1 {
+			return NewPassword(user, fields[1]), true, nil
 		}
-		if isLocked(fields[1]) { // the first line counts
-			break
-		}
-		return NewPassword(user, fields[1]), true, nil
 	}
 	return f, false, nil
 }
@@ -97,7 +106,21 @@ func putPassword(root *os.Root, rel, user, hash string) error {
 	if err != nil {
 		return err
 	}
-	var lines strings.Builder
+	content, err := withPassword(data, user, hash)
+	if err != nil {
+		return err
+	}
+	have, _, err := Read(root.Name(), rel)
+	if err != nil {
+		return err
+	}
+	have.Content = content
+	return putFile(root, rel, have)
+}
+
+// withPassword is the file of passwords with another one for a user.
+func withPassword(data []byte, user, hash string) ([]byte, error) {
+	var lines bytes.Buffer
 	found := false
 	for line := range strings.Lines(string(data)) {
 		if fields := strings.Split(line, ":"); !found && fields[0] == user && len(fields) > 2 {
@@ -108,19 +131,14 @@ func putPassword(root *os.Root, rel, user, hash string) error {
 		lines.WriteString(line)
 	}
 	if !found {
-		return errNoUser
+		return nil, errNoUser
 	}
-	have, _, err := Read(root.Name(), rel)
-	if err != nil {
-		return err
-	}
-	have.Content = []byte(lines.String())
-	return putFile(root, rel, have)
+	return lines.Bytes(), nil
 }
 
 // lockPassword lets nobody log in with the password of a user, if there is such a user.
 func lockPassword(root *os.Root, rel, user string) error {
-	err := putPassword(root, rel, user, "*")
+	err := putPassword(root, rel, user, lockedHash)
 	if errors.Is(err, errNoUser) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

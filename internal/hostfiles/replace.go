@@ -43,10 +43,11 @@ func Rename(disk Disk, from, to string) error {
 }
 
 // MakeDir makes a directory and what is missing of those above it, durably: a
-// file in it is only as durable as its name and theirs.
+// file in it is only as durable as its name and theirs. That of one that is there is made so
+// too: who made it may have been killed before that.
 func MakeDir(disk Disk, path string, mode fs.FileMode) error {
 	if _, err := os.Stat(path); err == nil {
-		return nil
+		return syncParent(disk, path)
 	}
 	if err := MakeDir(disk, filepath.Dir(path), mode); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,14 +21,21 @@ import (
 // step is one entry on its way.
 type step struct {
 	path string
-	want *hostfiles.File // nil: nothing
-	temp string          // where a file or link is staged
+	want *hostfiles.File // nil: nothing; of a password: that it is locked
+	temp string          // where a file or link is staged; "": nothing has to be done
 }
+
+// onDisk is the path of the file that the entry is, or is a line of.
+func (s step) onDisk() string { return hostfiles.Entry{Path: s.path}.OnDisk() }
+
+// isPassword reports whether the entry is a line of a file that others change, too. It is not
+// staged: the other lines are those that are there when it is put.
+func (s step) isPassword() bool { return s.onDisk() != s.path }
 
 // stage writes the wanted files and links where nobody reads them, durably. put then makes
 // all entries what is wanted: nothing in it takes room but directories. Both can be done
 // again after a crash.
-func (r *Runner) stage(entries []Entry, wanted func(Entry) *hostfiles.File) (put func() error, err error) {
+func (r *Runner) stage(ctx context.Context, entries []Entry, wanted func(Entry) *hostfiles.File) (put func() error, err error) {
 	labels, err := hostfiles.RunningLabels(r.Root)
 	if err != nil {
 		return nil, err
@@ -39,7 +47,7 @@ func (r *Runner) stage(entries []Entry, wanted func(Entry) *hostfiles.File) (put
 	for i, e := range entries {
 		s := step{path: e.Path, want: wanted(e), temp: filepath.Join(r.path(stagingPath), strconv.Itoa(i))}
 		there, err := r.has(s)
-		if err == nil && !there && s.want != nil && s.want.Kind != hostfiles.KindDirectory {
+		if err == nil && !there && s.want != nil && s.want.Kind != hostfiles.KindDirectory && !s.isPassword() {
 			err = r.write(s, labels)
 		}
 		if err != nil {
@@ -54,7 +62,7 @@ func (r *Runner) stage(entries []Entry, wanted func(Entry) *hostfiles.File) (put
 		return nil, cannotChange(err)
 	}
 	return func() error {
-		if err := r.put(steps, labels); err != nil {
+		if err := r.put(ctx, steps, labels); err != nil {
 			return cannotChange(err)
 		}
 		return nil
@@ -80,7 +88,7 @@ func (r *Runner) makeStaging() error {
 // has reports whether what is wanted stands there.
 func (r *Runner) has(s step) (bool, error) {
 	have, there, err := hostfiles.Read(r.Root, s.path)
-	if s.want == nil {
+	if s.want == nil || s.want.Locks() {
 		return !there, err
 	}
 	return there && have.Entry == s.want.Entry, err
@@ -99,9 +107,9 @@ func (r *Runner) write(s step, labels hostfiles.Labels) error {
 	return err
 }
 
-// put makes all entries what is wanted: directories from the top down, files, removals
-// from the bottom up, links; what makes them durable comes last.
-func (r *Runner) put(steps []step, labels hostfiles.Labels) error {
+// put makes all entries what is wanted: directories from the top down, files, passwords,
+// removals from the bottom up, links; what makes them durable comes last.
+func (r *Runner) put(ctx context.Context, steps []step, labels hostfiles.Labels) error {
 	slices.SortFunc(steps, func(a, b step) int { return strings.Compare(a.path, b.path) })
 	of := func(kind hostfiles.Kind) []step {
 		return slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return s.temp == "" || s.want == nil || s.want.Kind != kind })
@@ -116,8 +124,16 @@ func (r *Runner) put(steps []step, labels hostfiles.Labels) error {
 			return err
 		}
 	}
+	for _, s := range steps {
+		if s.temp == "" || !s.isPassword() {
+			continue
+		}
+		if err := hostfiles.SetPassword(ctx, r.Disk, r.Root, s.path, s.temp, s.want); err != nil {
+			return err
+		}
+	}
 	for _, s := range slices.Backward(steps) {
-		if s.temp == "" || s.want != nil {
+		if s.temp == "" || s.want != nil || s.isPassword() {
 			continue
 		}
 		// What somebody put into a directory meanwhile is theirs.
@@ -150,7 +166,7 @@ func (r *Runner) putDirectory(s step, labels hostfiles.Labels) error {
 func (r *Runner) sync(steps []step) error {
 	dirs := map[string]bool{}
 	for _, s := range steps {
-		dirs[filepath.Dir(s.path)] = true
+		dirs[filepath.Dir(s.onDisk())] = true
 		if s.want != nil && s.want.Kind == hostfiles.KindDirectory {
 			dirs[s.path] = true
 		}

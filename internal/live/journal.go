@@ -28,14 +28,16 @@ const formatVersion = 1
 
 // journal is the form of a Change in its file, which only root can read: it holds contents.
 type journal struct {
-	Format  int                 `json:"format"`
-	BootID  string              `json:"bootID"`
-	Entries []journalEntry      `json:"entries"`
-	Actions []disruption.Action `json:"actions"`
-	Record  content             `json:"record"`
-	Target  pivot.Target        `json:"target"`
-	Failure string              `json:"failure,omitempty"`
-	Done    bool                `json:"done,omitempty"`
+	Format   int                 `json:"format"`
+	BootID   string              `json:"bootID"`
+	Entries  []journalEntry      `json:"entries"`
+	Actions  []disruption.Action `json:"actions"`
+	Record   content             `json:"record"`
+	Target   pivot.Target        `json:"target"`
+	Projects bool                `json:"projects,omitempty"`
+	Drifted  []journalEntry      `json:"drifted,omitempty"`
+	Failure  string              `json:"failure,omitempty"`
+	Done     bool                `json:"done,omitempty"`
 }
 
 type journalEntry struct {
@@ -60,10 +62,8 @@ func Interrupted(root string) bool {
 
 // save makes the journal durable.
 func (r *Runner) save(c Change) error {
-	j := journal{Format: formatVersion, BootID: c.BootID, Actions: c.Actions, Record: content(c.Record), Target: c.Target, Failure: c.Failure, Done: c.Done}
-	for _, e := range c.Entries {
-		j.Entries = append(j.Entries, journalEntry{e.Path, (*content)(e.Old), (*content)(e.New)})
-	}
+	j := journal{Format: formatVersion, BootID: c.BootID, Actions: c.Actions, Record: content(c.Record), Target: c.Target, Failure: c.Failure, Done: c.Done,
+		Entries: toJournal(c.Entries), Projects: c.Projects, Drifted: toJournal(c.Drifted)}
 	data, err := json.Marshal(j)
 	if err == nil {
 		err = hostfiles.MakeDir(r.Disk, r.path(dir), 0o755)
@@ -94,11 +94,23 @@ func (r *Runner) load() (c Change, found bool, err error) {
 		return c, false, fault.New(fault.Refused, "cannot finish the change of the running system: cannot use its journal %s: %w", JournalPath, err).
 			WithHint("move the file away, then apply the MachineConfig again")
 	}
-	c = Change{BootID: j.BootID, Actions: j.Actions, Record: hostfiles.File(j.Record), Target: j.Target, Failure: j.Failure, Done: j.Done}
-	for _, e := range j.Entries {
-		c.Entries = append(c.Entries, Entry{e.Path, (*hostfiles.File)(e.Old), (*hostfiles.File)(e.New)})
-	}
+	c = Change{BootID: j.BootID, Actions: j.Actions, Record: hostfiles.File(j.Record), Target: j.Target, Failure: j.Failure, Done: j.Done,
+		Entries: fromJournal(j.Entries), Projects: j.Projects, Drifted: fromJournal(j.Drifted)}
 	return c, true, nil
+}
+
+func toJournal(entries []Entry) (all []journalEntry) {
+	for _, e := range entries {
+		all = append(all, journalEntry{e.Path, (*content)(e.Old), (*content)(e.New)})
+	}
+	return all
+}
+
+func fromJournal(entries []journalEntry) (all []Entry) {
+	for _, e := range entries {
+		all = append(all, Entry{e.Path, (*hostfiles.File)(e.Old), (*hostfiles.File)(e.New)})
+	}
+	return all
 }
 
 // end ends the journal; the change is then done or taken back.

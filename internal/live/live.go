@@ -4,7 +4,8 @@
 // if a service does not take it, all is put back and the services are told again.
 //
 // The order is: the journal; new contents as files that nobody reads, synced; directories,
-// files, removals, links, and their directories synced; one daemon-reload if a unit
+// files, passwords, removals, links, and their directories synced; what the system carries
+// outside of /etc, which is among these, projected; one daemon-reload if a unit
 // changed; each action on a service once, each service looked at afterwards; in the journal
 // that this is done; the record; the end of the journal.
 package live
@@ -27,6 +28,11 @@ type Change struct {
 	Actions []disruption.Action // in their order
 	Record  hostfiles.File      // written once all is done
 	Target  pivot.Target        // what the machine is then
+	// Projects says that Entries change what the system carries outside of /etc.
+	Projects bool
+	// Drifted are paths outside of /etc where something else stands, as Old, than what the
+	// system carries: so they are again if the change is taken back.
+	Drifted []Entry
 	// Failure is why what stood before is put back; "" as long as the change goes forward.
 	Failure string
 	// Done says that all entries are there and all services have taken it: it is not taken
@@ -40,11 +46,20 @@ type Entry struct {
 	Old, New *hostfiles.File // owners by number
 }
 
+// Outside is what is not below /etc.
+type Outside interface {
+	// Project makes it what the running system carries. It can be done again.
+	Project() error
+	// PutBack makes a file, directory or link stand at a path, durably; nil removes what does.
+	PutBack(path string, f *hostfiles.File) error
+}
+
 // Runner carries out changes of one machine.
 type Runner struct {
 	Root     string
 	Disk     hostfiles.Disk
 	Services Services
+	Outside  Outside
 	BootID   string       // of this boot
 	Note     func(string) // tells people
 	// Arrived is called when a change is done, before its journal ends; after a crash
@@ -95,13 +110,18 @@ type progress struct {
 
 // forward makes what is new so, and has the services learn of it.
 func (r *Runner) forward(ctx context.Context, c Change) (p progress, err error) {
-	put, err := r.stage(c.Entries, func(e Entry) *hostfiles.File { return e.New })
+	put, err := r.stage(ctx, c.Entries, func(e Entry) *hostfiles.File { return e.New })
 	if err != nil {
 		return p, err
 	}
 	p.changed = true
 	if err := put(); err != nil {
 		return p, err
+	}
+	if c.Projects {
+		if err := r.Outside.Project(); err != nil {
+			return p, err
+		}
 	}
 	p.acted, err = r.act(ctx, c, c.Actions)
 	return p, err
@@ -129,9 +149,12 @@ func (r *Runner) turn(ctx context.Context, c Change, p progress, cause error) er
 
 // back puts back what stood before, and has the services learn of that.
 func (r *Runner) back(ctx context.Context, c Change, actions []disruption.Action) error {
-	put, err := r.stage(c.Entries, func(e Entry) *hostfiles.File { return e.Old })
+	put, err := r.stage(ctx, c.Entries, func(e Entry) *hostfiles.File { return e.Old })
 	if err == nil {
 		err = put()
+	}
+	if err == nil && c.Projects {
+		err = r.backOutside(c)
 	}
 	if err != nil {
 		return fault.New(fault.KindOf(err), "%w", err).WithHint(hint)
@@ -145,6 +168,19 @@ func (r *Runner) back(ctx context.Context, c Change, actions []disruption.Action
 		}
 	}
 	return r.end()
+}
+
+// backOutside makes what is outside of /etc what it was.
+func (r *Runner) backOutside(c Change) error {
+	if err := r.Outside.Project(); err != nil {
+		return err
+	}
+	for _, e := range c.Drifted {
+		if err := r.Outside.PutBack(e.Path, e.Old); err != nil {
+			return fmt.Errorf("cannot put back %s: %w", e.Path, err)
+		}
+	}
+	return nil
 }
 
 // done makes it durable that a change is not taken back any more, and ends it. A record

@@ -101,19 +101,14 @@ func (p *Projector) replaced() hostfiles.Contents {
 	return hostfiles.Contents{Dir: filepath.Join(p.Root, recordDir, "contents"), Disk: p.Disk}
 }
 
-// makeDir makes the record's directory. Who made it may have been killed before its name
-// was durable, and what is in it is only as durable as that.
+// makeDir makes the record's directory.
 func (p *Projector) makeDir() error {
 	dir := filepath.Join(p.Root, recordDir)
-	state := filepath.Dir(dir)
-	err := hostfiles.MakeDir(p.Disk, state, 0o755)
+	err := hostfiles.MakeDir(p.Disk, filepath.Dir(dir), 0o755)
 	if err == nil {
 		err = hostfiles.MakeDir(p.Disk, dir, 0o700)
 	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(p.Disk.Sync(filepath.Dir(state)), p.Disk.Sync(state))
+	return err
 }
 
 // save replaces the record durably: without items there is none. Contents that it names

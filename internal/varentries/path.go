@@ -57,12 +57,7 @@ func Canonical(name string) (string, error) {
 	if path.Clean(name) != name || !path.IsAbs(name) {
 		return "", fmt.Errorf("%q is not a path as it would be written: it is absolute, and clean", name)
 	}
-	for _, a := range aliases() {
-		if within(name, a.link) {
-			name = a.to + strings.TrimPrefix(name, a.link)
-			break
-		}
-	}
+	name = Resolved(name)
 	for _, p := range refused() {
 		if within(name, p.dir) {
 			return "", fmt.Errorf("cannot apply %s: %s", name, p.why)
@@ -72,6 +67,25 @@ func Canonical(name string) (string, error) {
 		return name, nil
 	}
 	return "", fmt.Errorf("cannot apply %s: entries are below /etc and /var, or below what is linked there: %s", name, strings.Join(links(), ", "))
+}
+
+// Resolved is a clean path with what ostree hosts link into /var as the path there.
+func Resolved(name string) string {
+	for _, a := range aliases() {
+		if within(name, a.link) {
+			return a.to + strings.TrimPrefix(name, a.link)
+		}
+	}
+	return name
+}
+
+// SSHKeys are the canonical paths of the entries that a user's SSH keys are: two directories
+// from the top down, and the file. Ignition and the machine-config daemon write it, and sshd
+// of Fedora CoreOS and its relatives reads it.
+func SSHKeys(user string) []string {
+	const dir = "/.ssh/authorized_keys.d"
+	home := "/var/home/" + user
+	return []string{home + path.Dir(dir), home + dir, home + dir + "/ignition"}
 }
 
 // Outside reports whether the canonical path of an entry is not below /etc.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"machine-pivot/firstboot"
@@ -24,6 +25,7 @@ type change struct {
 	runs    bool   // the service
 	loaded  string // its configuration
 	units   string // systemd's
+	outside bool   // entries outside of /etc change too
 }
 
 // Changed is a machine that runs, on which somebody applies a MachineConfig that needs no
@@ -43,16 +45,20 @@ files:
   actions: [{type: Reload, reload: {serviceName: app.service}}]
 - path: /etc/shipped
   actions: [{type: None}]
+- path: /var/app
+  actions: [{type: None}]
 units:
 - name: app.service
   actions: [{type: Reload, reload: {serviceName: app.service}}]
 `
 
 // before are the entries of the running system.
-func (*change) before() []hostfiles.File {
-	return append(oldEntries(),
+func (c *change) before() ([]hostfiles.File, error) {
+	carried, err := c.carried()
+	return slices.Concat(oldEntries(), carried, []hostfiles.File{
 		hostfiles.NewFile(disruption.RulesPath, 0o644, []byte(changeRules)),
-		hostfiles.NewFile(encapsulated.RecordPath, 0o600, configOf(oldEntries())))
+		hostfiles.NewFile(encapsulated.RecordPath, 0o600, configOf(append(oldEntries(), c.oldOutside()...))),
+	}), err
 }
 
 const unitFile = "/etc/systemd/system/app.service"
@@ -78,20 +84,22 @@ func newEntries() []hostfiles.File {
 
 // configOf is a MachineConfig that asks for entries.
 func configOf(entries []hostfiles.File) []byte {
-	var files, directories, links string
+	var files, directories, links, users string
 	for _, f := range entries {
 		switch f.Kind {
 		case hostfiles.KindDirectory:
 			directories += fmt.Sprintf(`,{"path":%q,"mode":%d}`, f.Path, f.Mode)
 		case hostfiles.KindLink:
 			links += fmt.Sprintf(`,{"path":%q,"target":%q}`, f.Path, f.Target)
+		case hostfiles.KindPassword:
+			users += fmt.Sprintf(`,{"name":%q,"passwordHash":%q}`, filepath.Base(f.Path), f.Content)
 		default:
 			files += fmt.Sprintf(`,{"path":%q,"mode":%d,"contents":{"source":"data:;base64,%s"}}`, f.Path, f.Mode, base64.StdEncoding.EncodeToString(f.Content))
 		}
 	}
 	list := func(items string) string { return "[" + strings.TrimPrefix(items, ",") + "]" }
-	return fmt.Appendf(nil, `{"spec":{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":%s,"directories":%s,"links":%s}}}}`,
-		list(files), list(directories), list(links))
+	return fmt.Appendf(nil, `{"spec":{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":%s,"directories":%s,"links":%s},"passwd":{"users":%s}}}}`,
+		list(files), list(directories), list(links), list(users))
 }
 
 // knowEtc has the disk know what the machine came with.
@@ -103,7 +111,11 @@ func (m *Machine) knowEtc() error {
 		}
 		info, err := d.Info()
 		n := &inode{mode: info.Mode()}
-		if err == nil && !d.IsDir() {
+		switch {
+		case err != nil || d.IsDir():
+		case d.Type() == fs.ModeSymlink:
+			n.target, err = os.Readlink(path)
+		default:
 			n.content, err = os.ReadFile(path)
 			n.durable = n.content
 		}
@@ -149,7 +161,7 @@ func (m *Machine) changedBoot() (ended bool, err error) {
 	err = m.process(func(ctx context.Context) error {
 		parts := m.parts()
 		_, err := parts.Finish(ctx)
-		return err
+		return errors.Join(err, m.project())
 	})
 	killed := m.loss == Kill || fault.KindOf(err).Transient()
 	switch {
@@ -167,7 +179,10 @@ func (m *Machine) changedBoot() (ended bool, err error) {
 			return false, err
 		}
 		err := m.process(func(ctx context.Context) error {
-			a := firstboot.Apply{Machine: m.parts(), File: "mc.json", Data: configOf(newEntries()), When: firstboot.RebootNever}
+			if err := m.settle(); err != nil {
+				return err
+			}
+			a := firstboot.Apply{Machine: m.parts(), File: "mc.json", Data: configOf(append(newEntries(), m.change.newOutside()...)), When: firstboot.RebootNever}
 			_, err := a.Run(ctx)
 			return err
 		})
@@ -225,6 +240,9 @@ func (m *Machine) wholeChange() (isNew bool, err error) {
 	if err == nil && strings.Contains(string(record), "/etc/app/made") != isNew {
 		err = fmt.Errorf("a mixture: with %.3q in /etc/app/conf the record is %s", content, record)
 	}
+	if err == nil {
+		err = m.wholeOutside(isNew)
+	}
 	return isNew, err
 }
 
@@ -243,7 +261,7 @@ func (m *Machine) changeArrived(refused bool) error {
 		return errors.New("systemd does not know the unit that is there")
 	}
 	left, err := os.ReadDir(m.root + filepath.Dir(live.JournalPath))
-	if err != nil || len(left) != 2 { // the rules and the record
+	if err != nil || len(left) != map[bool]int{false: 2, true: 3}[m.change.outside] { // the rules, the record, what is carried
 		return fmt.Errorf("something is left: %v (%v)", left, err)
 	}
 	return nil

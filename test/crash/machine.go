@@ -98,7 +98,11 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	}
 	switch {
 	case m.change != nil:
-		etc = append(etc[1:], m.change.before()...)
+		before, err := m.change.before()
+		if err != nil {
+			return nil, err
+		}
+		etc = append(etc[1:], before...)
 	case m.trial != nil:
 		etc = append(etc[1:], m.trial.etc()...)
 	}

@@ -52,6 +52,7 @@ func TestFirstBootWhole(t *testing.T) {
 		{"CPUs that are not there or that nosmt switches off", refusedCPUs},
 		{"already at target", alreadyAtTarget},
 		{"composefs that ostree cannot make", composefsRefused},
+		{"drift that is found and repaired", repairsDrift},
 	})
 }
 

@@ -32,6 +32,12 @@ pivot verify && echo "@@first verified"
 pivot apply /etc/two.yaml
 `
 
+// slowService is a unit whose reload says that it has begun, and does not end.
+const slowService = "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/sh -c \"echo @@in the middle >/dev/console; sleep 600\"\n"
+
+// inTheMiddle stops a machine when it reloads that service.
+func inTheMiddle(line string) bool { return strings.Contains(line, "@@in the middle") }
+
 // changedLive changes the configuration of a real service while it runs, and cuts the power
 // in the middle of the next change: the next boot finishes it before services start.
 func changedLive(t *testing.T, l *lab.Lab) {
@@ -41,15 +47,14 @@ func changedLive(t *testing.T, l *lab.Lab) {
 	}
 	const rules = "files:\n- {path: /etc/systemd/network, actions: [{type: Reload, reload: {serviceName: systemd-networkd.service}}]}\n" +
 		"- {path: /etc/slow, actions: [{type: Reload, reload: {serviceName: slow.service}}]}\n"
-	const slow = "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/sh -c \"echo @@in the middle >/dev/console; sleep 600\"\n"
 	files := append(lab.Typed("live", ". /etc/live.sh", "PathExists=/etc/live.sh"),
 		vm.TreeFile{Path: "/etc/live.sh", Mode: 0o755, Content: []byte(liveScript)},
 		vm.TreeFile{Path: "/etc/one.yaml", Mode: 0o644, Content: config("10.9.9.1", "")},
 		vm.TreeFile{Path: "/etc/two.yaml", Mode: 0o644, Content: config("10.9.9.2", "      - {path: /etc/slow/conf}\n")},
 		vm.TreeFile{Path: disruption.RulesPath, Mode: 0o644, Content: []byte(rules)},
-		vm.TreeFile{Path: "/etc/systemd/system/slow.service", Mode: 0o644, Content: []byte(slow)})
+		vm.TreeFile{Path: "/etc/systemd/system/slow.service", Mode: 0o644, Content: []byte(slowService)})
 	m := machineWith(t, l, lab.Setup{Files: files})
-	first := boot(t, m, vm.BootOptions{StopWhen: func(line string) bool { return strings.Contains(line, "@@in the middle") }})
+	first := boot(t, m, vm.BootOptions{StopWhen: inTheMiddle})
 	if first.Exit != vm.Stopped {
 		t.Fatalf("the machine %s, want its power cut in the middle of a reload", first.Exit)
 	}

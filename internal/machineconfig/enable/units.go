@@ -33,6 +33,9 @@ func (w Wish) String() string {
 	} else if w.Unmask {
 		verb = "unmask"
 	}
+	if verb == "" {
+		return "leave unit " + w.Name + " as the image has it"
+	}
 	return verb + " unit " + w.Name
 }
 

@@ -8,14 +8,11 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/varentries"
 )
 
 // core is the one user whose settings a MachineConfig can change on a machine that runs.
 const core = "core"
-
-// keysDir is where Ignition and the machine-config daemon put core's SSH keys, and sshd of
-// Fedora CoreOS and its relatives looks for them.
-const keysDir = "/home/core/.ssh/authorized_keys.d"
 
 // users adds what makes the settings of users so.
 func (m *maker) users(n document.Node, users []types.PasswdUser) {
@@ -48,9 +45,9 @@ func (m *maker) keys(n document.Node, keys []types.SSHAuthorizedKey) {
 	for _, key := range keys {
 		text.WriteString(strings.TrimSuffix(string(key), "\n") + "\n")
 	}
+	paths := varentries.SSHKeys(core)
 	for _, f := range []hostfiles.File{
-		hostfiles.NewDirectory("/home/core/.ssh", 0o700), hostfiles.NewDirectory(keysDir, 0o700),
-		hostfiles.NewFile(keysDir+"/ignition", 0o600, []byte(text.String())),
+		hostfiles.NewDirectory(paths[0], 0o700), hostfiles.NewDirectory(paths[1], 0o700), hostfiles.NewFile(paths[2], 0o600, []byte(text.String())),
 	} {
 		f.User, f.Group = core, core
 		m.put(n, f)

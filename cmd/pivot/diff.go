@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"machine-pivot/firstboot"
+	"machine-pivot/internal/api"
+	"machine-pivot/internal/cli"
+	"machine-pivot/internal/disruption"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/printable"
+)
+
+// exitDifferent is the status of "diff --exit-code" where a machine would have to be changed.
+const exitDifferent = 3
+
+func diffCommand() *cobra.Command {
+	var out cli.Output
+	var rulesFile string
+	var exitCode bool
+	cmd := &cobra.Command{
+		Use:   "diff OLD NEW",
+		Short: "Show what apply would change on a machine that has one MachineConfig to have another; no machine is needed",
+		Long: "Show what apply would change on a machine that is what one MachineConfig asks for, to be what another one does:\n" +
+			"what really differs, whether that needs a reboot and why, and which services would be told. No machine is needed,\n" +
+			"and none is looked at: image defaults, links of units and what a tag names are not known. A file - is the\n" +
+			"standard input.",
+		Example: "  pivot diff worker-old.yaml worker-new.yaml\n  pivot diff --rules disruption.yaml --exit-code worker-old.yaml worker-new.yaml",
+		Args:    cli.Usage(cobra.ExactArgs(2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "-" && args[1] == "-" {
+				return fault.New(fault.Usage, "cannot read both MachineConfigs from the standard input")
+			}
+			log := newLog(cmd.ErrOrStderr())
+			rules, err := readRules(rulesFile, noteTo(log))
+			if err != nil {
+				return err
+			}
+			var sides [2]firstboot.Config
+			for i, file := range args {
+				sides[i].File = file
+				if sides[i].Data, err = readConfig(file, cmd.InOrStdin()); err != nil {
+					return err
+				}
+			}
+			plan, leftOut, report, err := firstboot.Between(sides[0], sides[1], rules)
+			if err == nil {
+				err = report.Err("the MachineConfigs")
+			}
+			if err != nil {
+				return err
+			}
+			for _, p := range report {
+				plan.Notes = append(plan.Notes, p.Text())
+			}
+			err = out.Write(cmd.OutOrStdout(), plan, func(w io.Writer) {
+				if plan.Changed {
+					printPlan(w, plan)
+					return
+				}
+				fmt.Fprintln(w, "nothing differs that a machine would be changed for")
+				for _, note := range plan.Notes {
+					fmt.Fprintln(w, "note: "+printable.Text(note))
+				}
+			})
+			if err == nil && exitCode && (plan.Changed || len(leftOut) > 0) {
+				return cli.ExitStatus(exitDifferent)
+			}
+			return err
+		},
+	}
+	out.Add(cmd, api.Plan)
+	cmd.Flags().StringVar(&rulesFile, "rules", "", "`FILE` with a machine's own rules, as "+disruption.RulesPath)
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if anything differs")
+	return cmd
+}
+
+// readRules reads a machine's own rules, if there is a file of them.
+func readRules(file string, note func(string)) (disruption.Rules, error) {
+	if file == "" {
+		return disruption.Defaults(), nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return disruption.Rules{}, fault.New(fault.BadInput, "cannot read the rules: %w", err)
+	}
+	rules, report := disruption.Read(file, data)
+	for _, p := range report {
+		note(p.Text())
+	}
+	return rules, report.Err(file)
+}

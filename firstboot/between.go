@@ -1,0 +1,72 @@
+package firstboot
+
+import (
+	"runtime"
+
+	"machine-pivot/internal/disruption"
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/extensions"
+	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/problem"
+	"machine-pivot/pivot"
+)
+
+// Config is a MachineConfig in a file.
+type Config struct {
+	File string
+	Data []byte // in YAML or JSON
+}
+
+// Between is what Apply would change on a machine that is what one MachineConfig asks for, to
+// be what another one does, by rules. It needs no machine. LeftOut names what differs and only
+// an installation can change.
+func Between(from, to Config, rules disruption.Rules) (plan pivot.Plan, leftOut []string, report problem.Report, err error) {
+	host := encapsulated.Host{CheckImage: imageref.Check, Architecture: runtime.GOARCH}
+	had, report := encapsulated.ReadApplied(from.File, from.Data, host)
+	if had == nil {
+		return plan, nil, report, nil
+	}
+	host.Has, host.Unsupported = had, encapsulated.Warn
+	desired, more := encapsulated.Read(to.File, to.Data, host)
+	if report = append(report, more...); desired == nil {
+		return plan, nil, report, nil
+	}
+	before, err := targetOf(had)
+	if err != nil {
+		return plan, nil, report, err
+	}
+	after, err := targetOf(desired, had)
+	if err != nil {
+		return plan, nil, report, err
+	}
+	plan, err = pivot.Between(before, after, packagesOf(before.Packages, had), rules)
+	return plan, desired.LeftOut, report, err
+}
+
+// targetOf is the target that a MachineConfig means on any machine.
+func targetOf(desired *encapsulated.Desired, before ...*encapsulated.Desired) (t pivot.Target, err error) {
+	t.Entries, t.Units = hostfiles.Entries(desired.Entries), desired.Units
+	t.Kargs.New, t.Kargs.Literal = spec.CommandLine(desired.KernelArguments), desired.FromCluster
+	if t.Packages, err = packages(desired, before...); err == nil {
+		t.Image, err = image(desired.Image)
+	}
+	return t, err
+}
+
+// packagesOf are the packages of a system that is what a MachineConfig asks for.
+func packagesOf(asked pivot.Packages, desired *encapsulated.Desired) (p pivot.SystemPackages) {
+	if desired.KernelType == "" || desired.KernelType == extensions.KernelDefault {
+		p.Installed = extensions.Kernel(extensions.KernelDefault).Needed
+	}
+	for _, w := range asked.Wishes {
+		switch w.Wish {
+		case pivot.PackagePresent:
+			p.Layered, p.Installed = append(p.Layered, w.Name), append(p.Installed, w.Name)
+		case pivot.PackageAbsent:
+			p.Removed = append(p.Removed, w.Name)
+		}
+	}
+	return p
+}

@@ -1,0 +1,230 @@
+// Package found keeps what was found on a machine in place of what was asked for, before it
+// is put right: somebody may want it back. Each time is a directory of its own, which only
+// root can read, with a manifest and the contents of files, named by their SHA-256.
+package found
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+)
+
+// Dir is where it is kept.
+const Dir = "/var/lib/pivot/found"
+
+// ManifestName is the manifest's, in each directory.
+const ManifestName = "manifest.json"
+
+// What is kept at most. Older ones go.
+const (
+	maxSets    = 16
+	maxBytes   = 64 << 20 // of contents, in all
+	maxEntries = 10_000   // of one
+)
+
+// manifestFormat is the format of a manifest that this program writes.
+const manifestFormat = 1
+
+// Thing is what was found at a path; nil: nothing.
+type Thing struct {
+	Path string
+	File *hostfiles.File
+}
+
+// manifest is the content of the manifest.
+type manifest struct {
+	Format  int       `json:"format"`
+	Time    time.Time `json:"time"`
+	Entries []entry   `json:"entries"` // in the order of their paths
+}
+
+// entry is a Thing in a manifest.
+type entry struct {
+	hostfiles.Entry
+	Missing bool `json:"missing,omitempty"` // nothing was there
+}
+
+// Keeper keeps what is found on one machine.
+type Keeper struct {
+	Root string
+	Disk hostfiles.Disk
+	Now  func() time.Time
+}
+
+// Keep keeps things durably, all of them or none, and returns the directory. Where the last
+// that were kept were just so, it is theirs: who tries again fills nothing.
+func (k Keeper) Keep(things []Thing) (dir string, err error) {
+	set := manifest{Format: manifestFormat, Time: k.Now().UTC().Truncate(time.Second)}
+	contents := map[string][]byte{}
+	size := 0
+	for _, t := range slices.SortedFunc(slices.Values(things), func(a, b Thing) int { return strings.Compare(a.Path, b.Path) }) {
+		kept := entry{Entry: hostfiles.Entry{Path: t.Path}, Missing: t.File == nil}
+		if t.File != nil {
+			kept.Entry = t.File.Entry
+			if kept.Digest != "" {
+				contents[nameOf(kept.Digest)] = t.File.Content
+				size += len(t.File.Content)
+			}
+		}
+		set.Entries = append(set.Entries, kept)
+	}
+	if len(things) > maxEntries || size > maxBytes {
+		return "", fault.New(fault.Refused, "cannot keep what was found: %d entries with %d bytes are more than %d with %d", len(things), size, maxEntries, maxBytes).
+			WithHint("move what differs away, and try again")
+	}
+	sets, err := k.sets()
+	if err != nil {
+		return "", err
+	}
+	if len(sets) > 0 {
+		last := sets[len(sets)-1]
+		if before, err := k.read(last); err == nil && slices.Equal(before.Entries, set.Entries) {
+			return filepath.Join(Dir, last), nil
+		}
+	}
+	name := unused(set.Time.Format("20060102T150405Z"), sets)
+	if err = k.write(name, set, contents); err == nil {
+		err = k.prune(append(sets, name))
+	}
+	if err != nil {
+		return "", fault.New(fault.CannotWrite, "cannot keep what was found: %w", err)
+	}
+	return filepath.Join(Dir, name), nil
+}
+
+// nameOf is the name of a content.
+func nameOf(d hostfiles.Digest) string { return strings.TrimPrefix(string(d), "sha256:") }
+
+// unused is a name behind all others that are there.
+func unused(name string, sets []string) string {
+	for n, first := 2, name; slices.Contains(sets, name); n++ {
+		name = fmt.Sprintf("%s-%02d", first, n)
+	}
+	return name
+}
+
+func (k Keeper) path(parts ...string) string {
+	return filepath.Join(append([]string{k.Root, Dir}, parts...)...)
+}
+
+// sets are the names of what is kept, the oldest first.
+func (k Keeper) sets() (names []string, err error) {
+	all, err := os.ReadDir(k.path())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, d := range all {
+		if !strings.HasPrefix(d.Name(), ".") {
+			names = append(names, d.Name())
+		}
+	}
+	return names, err
+}
+
+func (k Keeper) read(name string) (m manifest, err error) {
+	data, err := os.ReadFile(k.path(name, ManifestName))
+	if err == nil {
+		err = json.Unmarshal(data, &m)
+	}
+	return m, err
+}
+
+// unfinished is the name of what is not whole yet. A crash leaves it.
+const unfinished = ".new"
+
+func (k Keeper) write(name string, set manifest, contents map[string][]byte) error {
+	text, err := json.MarshalIndent(set, "", "  ")
+	if err != nil {
+		return err
+	}
+	contents[ManifestName] = append(text, '\n')
+	err = hostfiles.MakeDir(k.Disk, filepath.Dir(k.path()), 0o755)
+	if err == nil {
+		err = hostfiles.MakeDir(k.Disk, k.path(), 0o700)
+	}
+	if err == nil {
+		err = k.remove(unfinished)
+	}
+	if err == nil {
+		err = k.Disk.Mkdir(k.path(unfinished), 0o700)
+	}
+	for _, name := range slices.Sorted(maps.Keys(contents)) {
+		if err == nil {
+			err = k.Disk.Write(k.path(unfinished, name), contents[name], 0o600)
+		}
+		if err == nil {
+			err = k.Disk.Sync(k.path(unfinished, name))
+		}
+	}
+	if err == nil {
+		err = k.Disk.Sync(k.path(unfinished))
+	}
+	if err != nil {
+		return err
+	}
+	return hostfiles.Rename(k.Disk, k.path(unfinished), k.path(name))
+}
+
+// remove removes what is kept by a name, the manifest first: what has none is not whole.
+func (k Keeper) remove(name string) error {
+	files, err := os.ReadDir(k.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	slices.SortFunc(files, func(a, b fs.DirEntry) int {
+		return map[bool]int{true: -1, false: strings.Compare(a.Name(), b.Name())}[a.Name() == ManifestName]
+	})
+	for _, f := range files {
+		if err == nil {
+			err = k.Disk.Remove(k.path(name, f.Name()))
+		}
+	}
+	if err == nil {
+		err = k.Disk.Remove(k.path(name))
+	}
+	return err
+}
+
+// prune removes the oldest of what is kept until the rest is within the bounds.
+func (k Keeper) prune(sets []string) error {
+	left, size := 0, int64(0)
+	for _, name := range slices.Backward(sets) {
+		bytes, err := k.size(name)
+		if err != nil {
+			return err
+		}
+		left, size = left+1, size+bytes
+		if left <= maxSets && size <= maxBytes || left == 1 {
+			continue
+		}
+		if err := k.remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// size is how many bytes the contents of one have.
+func (k Keeper) size(name string) (bytes int64, err error) {
+	files, err := os.ReadDir(k.path(name))
+	for _, f := range files {
+		info, ierr := f.Info()
+		if ierr != nil {
+			return 0, ierr
+		}
+		if f.Name() != ManifestName {
+			bytes += info.Size()
+		}
+	}
+	return bytes, err
+}

@@ -1,0 +1,193 @@
+package found_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/found"
+	"machine-pivot/internal/hostfiles"
+)
+
+// dying is a disk on which the process dies before one of its effects.
+type dying struct {
+	hostfiles.OS
+	left *int
+}
+
+type died struct{}
+
+func (d dying) effect() {
+	if *d.left--; *d.left < 0 {
+		panic(died{})
+	}
+}
+
+func (d dying) Mkdir(path string, mode fs.FileMode) error { d.effect(); return d.OS.Mkdir(path, mode) }
+func (d dying) Write(path string, content []byte, mode fs.FileMode) error {
+	d.effect()
+	return d.OS.Write(path, content, mode)
+}
+func (d dying) Sync(path string) error       { d.effect(); return d.OS.Sync(path) }
+func (d dying) Rename(from, to string) error { d.effect(); return d.OS.Rename(from, to) }
+func (d dying) Remove(path string) error     { d.effect(); return d.OS.Remove(path) }
+
+// machine keeps what is found at a time that can be set.
+type machine struct {
+	found.Keeper
+	t   *testing.T
+	now time.Time
+}
+
+func newMachine(t *testing.T) *machine {
+	m := &machine{t: t, now: time.Date(2026, 11, 22, 20, 45, 30, 0, time.UTC)}
+	m.Keeper = found.Keeper{Root: t.TempDir(), Disk: hostfiles.OS{}, Now: func() time.Time { return m.now }}
+	return m
+}
+
+func (m *machine) keep(things ...found.Thing) (dir string) {
+	m.t.Helper()
+	dir, err := m.Keep(things)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return dir
+}
+
+func file(content string) found.Thing {
+	f := hostfiles.NewFile("/etc/file", 0o640, []byte(content))
+	f.UID = 7
+	return found.Thing{Path: f.Path, File: &f}
+}
+
+// sets are the names of what is kept.
+func (m *machine) sets() (names []string) {
+	m.t.Helper()
+	all, err := filepath.Glob(filepath.Join(m.Root, found.Dir, "2*"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, name := range all {
+		names = append(names, filepath.Base(name))
+	}
+	return names
+}
+
+// TestKeep (P68): all that is known of what was found is kept, for root alone.
+func TestKeep(t *testing.T) {
+	m := newMachine(t)
+	link, dir, password := hostfiles.NewLink("/etc/link", "else"), hostfiles.NewDirectory("/etc/dir", 0o711), hostfiles.NewPassword("core", "$y$hash")
+	kept := m.keep(file("mine"), found.Thing{Path: "/etc/gone"}, found.Thing{Path: link.Path, File: &link}, found.Thing{Path: dir.Path, File: &dir}, found.Thing{Path: password.Path, File: &password})
+	if kept != "/var/lib/pivot/found/20261122T204530Z" {
+		t.Errorf("kept in %s", kept)
+	}
+	var manifest struct {
+		Format  int
+		Time    time.Time
+		Entries []struct {
+			hostfiles.Entry
+			Missing bool
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(m.Root, kept, found.ManifestName))
+	if err == nil {
+		err = json.Unmarshal(data, &manifest)
+	}
+	if err != nil || !manifest.Time.Equal(m.now) || len(manifest.Entries) != 5 {
+		t.Fatalf("%v: %s", err, data)
+	}
+	for i, want := range []hostfiles.Entry{dir.Entry, file("mine").File.Entry, {Path: "/etc/gone"}, link.Entry, password.Entry} {
+		if got := manifest.Entries[i]; got.Entry != want || got.Missing != (want.Path == "/etc/gone") {
+			t.Errorf("entry %d is %+v, want %+v", i, got, want)
+		}
+	}
+	content := filepath.Join(m.Root, kept, strings.TrimPrefix(string(hostfiles.DigestOf([]byte("mine"))), "sha256:"))
+	if got, err := os.ReadFile(content); string(got) != "mine" {
+		t.Errorf("content %s, %v", got, err)
+	}
+	for name, want := range map[string]fs.FileMode{found.Dir: 0o700, kept: 0o700, kept + "/" + found.ManifestName: 0o600} {
+		if info, err := os.Stat(filepath.Join(m.Root, name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	// The same again is not kept twice; another in the same second is.
+	same := m.keep(found.Thing{Path: "/etc/gone"}, file("mine"), found.Thing{Path: link.Path, File: &link}, found.Thing{Path: dir.Path, File: &dir}, found.Thing{Path: password.Path, File: &password})
+	if other := m.keep(file("other")); same != kept || other != kept+"-02" || len(m.sets()) != 2 {
+		t.Errorf("the same in %s, another in %s: %v", same, other, m.sets())
+	}
+}
+
+// TestKeepBounds (P68): the oldest go by number and by size; one that is too large by itself is
+// refused, and nothing is written.
+func TestKeepBounds(t *testing.T) {
+	m := newMachine(t)
+	for n := range 20 {
+		m.now = m.now.Add(time.Minute)
+		m.keep(file(fmt.Sprint(n)))
+	}
+	if sets := m.sets(); len(sets) != 16 || sets[15] != m.now.Format("20060102T150405Z") {
+		t.Errorf("%d: %v", len(sets), sets)
+	}
+	for n := range 5 {
+		m.now = m.now.Add(time.Minute)
+		m.keep(file(fmt.Sprint(n) + string(bytes.Repeat([]byte("x"), 15<<20))))
+	}
+	if sets := m.sets(); len(sets) != 4 {
+		t.Errorf("%d: %v", len(sets), sets)
+	}
+	before := m.sets()
+	if _, err := m.Keep([]found.Thing{file(string(make([]byte, 65<<20)))}); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" || fmt.Sprint(m.sets()) != fmt.Sprint(before) {
+		t.Errorf("too large: %v, %v", err, m.sets())
+	}
+}
+
+// TestKeepKilled (P68): killed at any effect, what is kept under a name is whole, and what was
+// kept before is there; the next time leaves nothing behind.
+func TestKeepKilled(t *testing.T) {
+	for n := 0; ; n++ {
+		m := newMachine(t)
+		before := m.keep(file("before"))
+		left := n
+		m.Disk, m.now = dying{left: &left}, m.now.Add(time.Minute)
+		if !dies(func() { m.keep(file("found"), found.Thing{Path: "/etc/gone"}) }) {
+			if n < 8 {
+				t.Errorf("it died %d times", n)
+			}
+			return
+		}
+		for _, name := range m.sets() {
+			files, err := os.ReadDir(filepath.Join(m.Root, found.Dir, name))
+			if err != nil || len(files) != 2 {
+				t.Errorf("killed before effect %d: %s has %v, %v", n, name, files, err)
+			}
+		}
+		m.Disk = hostfiles.OS{}
+		m.now = m.now.Add(time.Minute)
+		if after := m.keep(file("found"), found.Thing{Path: "/etc/gone"}); after == before || len(m.sets()) != 2 {
+			t.Errorf("killed before effect %d: %v", n, m.sets())
+		}
+		if all, err := os.ReadDir(filepath.Join(m.Root, found.Dir)); err != nil || len(all) != 2 {
+			t.Errorf("killed before effect %d: %v is left, %v", n, all, err)
+		}
+	}
+}
+
+func dies(work func()) (dead bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, expected := r.(died); !expected {
+				panic(r)
+			}
+			dead = true
+		}
+	}()
+	work()
+	return false
+}

@@ -1,0 +1,91 @@
+package hostfiles
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/selinux"
+)
+
+// passwordLock is the file whose lock everybody has who changes accounts: lckpwdf(3), by which
+// passwd(1), usermod(8) and systemd-sysusers(8) exclude each other.
+const passwordLock = "/etc/.pwd.lock"
+
+// How long others may take, as with lckpwdf(3), and how often it is asked for.
+const (
+	passwordWait  = 15 * time.Second
+	passwordRetry = 100 * time.Millisecond
+)
+
+// SetPassword sets the password at a path, as PasswordPath has it, in the system with a root
+// directory, which runs: durable once the directory is synced, and whole at each moment. Nil
+// locks it. Other lines, owner, mode and SELinux label of the file stay as they are, and
+// nobody else changes it meanwhile. temp is a name on its file system for the new file, at
+// which nothing stands.
+func SetPassword(ctx context.Context, disk Disk, root, name, temp string, password *File) (err error) {
+	unlock, err := lockPasswords(ctx, root)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	return replacePassword(disk, root, name, temp, password)
+}
+
+func replacePassword(disk Disk, root, name, temp string, password *File) error {
+	shadow, _, err := Read(root, shadowPath)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(root, shadowPath)
+	label, err := selinux.LabelOf(file)
+	if err != nil {
+		return err
+	}
+	hash := lockedHash
+	if password != nil {
+		hash = string(password.Content)
+	}
+	if shadow.Content, err = withPassword(shadow.Content, passwordOf(name), hash); err != nil {
+		return err
+	}
+	err = disk.Make(temp, shadow, label)
+	if err == nil {
+		err = disk.Sync(temp)
+	}
+	if err == nil {
+		err = disk.Rename(temp, file)
+	}
+	return err
+}
+
+// lockPasswords keeps others from changing accounts until unlock is called. The lock is one of
+// an open file, which excludes those of processes that lckpwdf(3) takes.
+func lockPasswords(ctx context.Context, root string) (unlock func() error, err error) {
+	file, err := os.OpenFile(filepath.Join(root, passwordLock), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock accounts: %w", err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, passwordWait, fmt.Errorf("somebody else changes accounts for longer than %v", passwordWait))
+	defer cancel()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	for {
+		err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock)
+		if err == nil {
+			return file.Close, nil
+		}
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
+			return nil, errors.Join(fmt.Errorf("cannot lock accounts: %w", err), file.Close())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("cannot lock accounts: %w", context.Cause(ctx)), file.Close())
+		case <-time.After(passwordRetry):
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/live"
+	"machine-pivot/internal/projection"
+	"machine-pivot/internal/varentries"
+)
+
+// ChangedOutside is Changed with entries in /var and a password, too: what the running system
+// carries changes with its /etc, and each boot projects what is carried.
+func ChangedOutside(m *Machine) { m.change = &change{outside: true} }
+
+// RefusedOutside is Refused with entries in /var and a password, too.
+func RefusedOutside(m *Machine) { m.change = &change{outside: true, refused: true} }
+
+const (
+	shadowPath   = "/etc/shadow"
+	shadowBefore = "root:*:1::::::\ncore:$y$old:1::::::\nlast:*:1::::::\n"
+	projectUnit  = "/etc/systemd/system/pivot-project.service"
+)
+
+// oldOutside and newOutside are what the MachineConfigs have outside of /etc.
+func (c *change) oldOutside() []hostfiles.File {
+	if !c.outside {
+		return nil
+	}
+	return []hostfiles.File{
+		hostfiles.NewFile("/var/app/conf", 0o644, []byte("old")),
+		hostfiles.NewFile("/var/app/gone", 0o644, []byte("old")),
+		hostfiles.NewPassword("core", "$y$old"),
+	}
+}
+
+func (c *change) newOutside() []hostfiles.File {
+	if !c.outside {
+		return nil
+	}
+	return []hostfiles.File{
+		hostfiles.NewFile("/var/app/conf", 0o600, []byte("new")),
+		hostfiles.NewDirectory("/var/app/made", 0o750),
+		hostfiles.NewFile("/var/app/made/file", 0o644, []byte("new")),
+		hostfiles.NewPassword("core", "$y$new"),
+	}
+}
+
+// carried are the entries of a system's /etc that carry the old ones outside of it, and what
+// projects them.
+func (c *change) carried() ([]hostfiles.File, error) {
+	if !c.outside {
+		return nil, nil
+	}
+	carriers, err := varentries.Set{}.Carry(c.oldOutside()[:2])
+	return append(carriers,
+		hostfiles.NewFile(shadowPath, 0o640, []byte(shadowBefore)),
+		hostfiles.NewFile(projectUnit, 0o644, nil),
+		hostfiles.NewLink("/etc/systemd/system/sysinit.target.wants/pivot-project.service", projectUnit)), err
+}
+
+// project is what the unit does early in each boot, and what it does not say is an error.
+func (m *Machine) project() error {
+	if !m.change.outside {
+		return nil
+	}
+	parts := m.parts()
+	var noted error
+	_, err := parts.Project(func(text string) { noted = fmt.Errorf("nobody has changed anything, and yet: %s", text) })
+	return errors.Join(err, noted)
+}
+
+// settle is what somebody does where the unit was killed, as a refusal of the change says.
+func (m *Machine) settle() error {
+	if settled, err := projection.Settled(m.root); err != nil || settled || live.Interrupted(m.root) {
+		return err
+	}
+	return m.project()
+}
+
+// wholeOutside is an error unless all that one MachineConfig asks for outside of /etc is there,
+// and nothing else.
+func (m *Machine) wholeOutside(isNew bool) error {
+	want, never := m.change.oldOutside(), m.change.newOutside()
+	if isNew {
+		want, never = never, want
+	}
+	known := map[string]bool{}
+	for _, f := range want {
+		known[f.Path] = true
+		got, _, err := hostfiles.Read(m.root, f.Path)
+		if err != nil || got.Entry != f.Entry {
+			return fmt.Errorf("a mixture: with the new configuration: %v, %s is a %s %q (%v)", isNew, f.Path, got.Entry, got.Content, err)
+		}
+	}
+	for _, f := range never {
+		if _, err := os.Lstat(filepath.Join(m.root, f.Path)); err == nil && !known[f.Path] {
+			return fmt.Errorf("a mixture: with the new configuration: %v, there is %s", isNew, f.Path)
+		}
+	}
+	return nil
+}
