@@ -47,6 +47,7 @@ func TestFirstBootWhole(t *testing.T) {
 	runFirstBoots(t, []firstBootCase{
 		{"both modes, separate boot, xfs root", modes},
 		{"plain image", plainInInitramfs},
+		{"a slot of a fleet's lock", inAFleet},
 		{"rpm-ostree with layered packages", layered},
 		{"rpm-ostree with layered packages, native image", layeredOnNative},
 		{"CPUs that are not there or that nosmt switches off", refusedCPUs},
