@@ -75,31 +75,45 @@ func (m *Machine) downloading(ctx context.Context, run func() (Downloaded, error
 // that both have are not fetched again.
 func (m *Machine) download(ctx context.Context, ask pivot.Ask, d pivot.Download, content []byte) (p Downloaded, err error) {
 	p.Kept = true
-	if p.Plan, err = m.converger().Plan(ctx, ask); err != nil {
+	before := m.hasDownloaded()
+	if p.Plan, err = m.pullAsked(ctx, ask, &d); err != nil {
 		return p, err
-	}
-	to := p.To()
-	d.Names = named(ask, to)
-	ask.Image, ask.Packages.Source = to.Image.Pinned(), to.Packages.Source
-	if p.Image.Changed {
-		d.Image = ask.Image
-	}
-	var before pivot.Download
-	if r := m.Progress.Record.Downloaded; r != nil {
-		before = *r
 	}
 	p.New = before.At.IsZero() || !before.Same(d)
-	if p.Plan, err = m.converger().Download(ctx, ask, func() error { return m.beginPull(before, d.Image) }); err != nil {
-		return p, err
-	}
-	if p.Image.Changed {
-		d.Image = p.To().Image
-	}
 	if d.At = before.At; p.New {
 		d.At = m.Progress.Now().UTC().Truncate(time.Second)
 	}
 	d.Left = before.Others(d.Image)
 	return p, m.completeDownload(ctx, d, content)
+}
+
+// hasDownloaded is what the journal has of downloads.
+func (m *Machine) hasDownloaded() pivot.Download {
+	if d := m.Progress.Record.Downloaded; d != nil {
+		return *d
+	}
+	return pivot.Download{}
+}
+
+// pullAsked checks and pulls what is asked for, and tells the download of it.
+func (m *Machine) pullAsked(ctx context.Context, ask pivot.Ask, d *pivot.Download) (pivot.Plan, error) {
+	plan, err := m.converger().Plan(ctx, ask)
+	if err != nil {
+		return plan, err
+	}
+	to := plan.To()
+	d.Names = named(ask, to)
+	ask.Image, ask.Packages.Source = to.Image.Pinned(), to.Packages.Source
+	plan, err = m.converger().Download(ctx, ask, func() error {
+		if !plan.Image.Changed {
+			return nil
+		}
+		return m.beginPull(ask.Image)
+	})
+	if err == nil && plan.Image.Changed {
+		d.Image = plan.To().Image
+	}
+	return plan, err
 }
 
 // named are the images that are asked for, by the names that they are asked for by.
@@ -116,8 +130,9 @@ func named(ask pivot.Ask, found pivot.Target) map[string]pivot.Image {
 
 // beginPull makes the journal know an image before it is pulled, so that what a crash leaves of
 // it goes with the next download.
-func (m *Machine) beginPull(before pivot.Download, image pivot.Image) error {
-	if image.IsZero() || image.Same(before.Image) {
+func (m *Machine) beginPull(image pivot.Image) error {
+	before := m.hasDownloaded()
+	if image.Same(before.Image) {
 		return nil
 	}
 	before.Left = append(slices.DeleteFunc(slices.Clone(before.Left), image.Same), image)
@@ -179,6 +194,9 @@ func (m *Machine) sayDownloaded(p Downloaded) {
 // releaseImages removes the refs of images that were downloaded, but for those that are
 // deployed, and what only they had of the repository.
 func (m *Machine) releaseImages(ctx context.Context, images []pivot.Image) error {
+	if len(images) == 0 {
+		return nil
+	}
 	all, err := m.Host.Sysroot().Deployments()
 	if err != nil {
 		return err
@@ -233,18 +251,21 @@ func commitOf(repo *ostree.Repo, image pivot.Image) (commit ostree.Checksum, fou
 // usedDownload ends a download once the machine, or its next boot, has what it was for. The
 // machine is well also if that fails, so it is only noted.
 func (m *Machine) usedDownload(ctx context.Context, image pivot.Image) {
-	d := m.Progress.Record.Downloaded
-	if d == nil || !m.FromDownloaded && !d.Image.Same(image) {
+	d := m.hasDownloaded()
+	used, rest := []pivot.Image{image}, &d
+	switch {
+	case m.FromDownloaded, d.Image.Same(image):
+		used, rest = d.Others(pivot.Image{}), nil
+	case !slices.ContainsFunc(d.Left, image.Same):
 		return
+	default: // it was pulled by this run, before its slot
+		if d.Left = slices.DeleteFunc(slices.Clone(d.Left), image.Same); d.At.IsZero() && len(d.Left) == 0 {
+			rest = nil
+		}
 	}
-	images := d.Others(pivot.Image{})
-	ctx = context.WithoutCancel(ctx)
-	var err error
-	if len(images) > 0 {
-		err = m.releaseImages(ctx, images)
-	}
+	err := m.releaseImages(context.WithoutCancel(ctx), used)
 	if err == nil {
-		err = m.keepDownload(nil)
+		err = m.keepDownload(rest)
 	}
 	if err != nil {
 		m.Progress.Note(fmt.Sprintf("what was downloaded stays: %v", err))

@@ -56,19 +56,19 @@ func (m *Machine) inTurn(ctx context.Context, fleet host.FleetLock, ask pivot.As
 	return changed, err
 }
 
-// fetched downloads what is asked for, unless that was done, and makes it what the machine is
-// changed by.
+// fetched pulls what is asked for, unless that was downloaded before, and makes it what the
+// machine is changed by.
 func (m *Machine) fetched(ctx context.Context, ask pivot.Ask) (pivot.Plan, error) {
 	if m.FromDownloaded {
 		return m.converger().Plan(ctx, ask)
 	}
-	p, err := m.download(ctx, ask, pivot.Download{}, nil)
-	if err != nil || !p.Changed {
-		return p.Plan, err
+	var d pivot.Download
+	plan, err := m.pullAsked(ctx, ask, &d)
+	if err == nil {
+		m.closeImage()
+		m.Images = downloadedImages{&pulledImages{Machine: m}, d}
 	}
-	m.closeImage()
-	m.FromDownloaded = true
-	return p.Plan, m.takeDownloaded()
+	return plan, err
 }
 
 // canGiveBack is an error if nobody would give a slot back.
@@ -86,8 +86,8 @@ func (m *Machine) acceptSlot(plan pivot.Plan) error {
 		return nil
 	}
 	commit := plan.To().Image.Commit
-	if d := m.Progress.Record.Downloaded; commit == "" && d != nil {
-		commit = d.Image.Commit
+	if commit == "" { // a plan does not know it
+		commit = m.hasDownloaded().Image.Commit
 	}
 	has, err := m.willHave(SlotUnit, commit)
 	if err == nil && !has {

@@ -100,7 +100,7 @@ func TestSlot(t *testing.T) {
 			t.Errorf("before the slot was granted ostree was called: %q", m.Ostree.Calls)
 		}
 		r := m.record()
-		if r.Slot == nil || r.Slot.Held || r.Downloaded == nil || r.Downloaded.At.IsZero() {
+		if r.Slot == nil || r.Slot.Held || r.Downloaded == nil || len(r.Downloaded.Left) != 1 {
 			t.Errorf("while it waits the journal has %+v, %+v", r.Slot, r.Downloaded)
 		}
 		m.Registry.Spoil(registry.Rule{Fault: registry.Status(500)}) // all is here
@@ -434,4 +434,22 @@ func (m *member) dies(effects int) (dead bool) {
 	_, err := r.Run(ctx)
 	must(m.t, err)
 	return false
+}
+
+// TestSlotLeavesDownload: what was downloaded for later is not lost by another change, and what was
+// pulled before a slot is not left.
+func TestSlotLeavesDownload(t *testing.T) {
+	m := newMember(t)
+	later := firstboot.Apply{Machine: m.machine(), File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec: {kernelArguments: [later=1]}\n")}
+	_, err := later.Download(t.Context())
+	must(t, err)
+	must(t, m.rebase())
+	r := m.record()
+	if d := r.Downloaded; d == nil || d.At.IsZero() || d.MachineConfig == "" || len(d.Left) > 0 || r.Target.Image.Commit != m.Commit {
+		t.Errorf("downloaded %+v", r.Downloaded)
+	}
+	if kept, err := filepath.Glob(m.Path("/sysroot/ostree/repo/refs/heads/pivot/*")); err != nil || len(kept) > 0 {
+		t.Errorf("refs are left: %q, %v", kept, err)
+	}
+	m.server.Asked()
 }

@@ -236,7 +236,7 @@ func printDownload(line func(name, format string, args ...any), d *pivot.Downloa
 		line("download", "%s, at %s, for --from-downloaded", strings.Join(what, ", "), d.At.Format(time.RFC3339))
 	}
 	for _, image := range d.Left {
-		line("download", "%s, interrupted; the next download goes on with it, or gives it up", image)
+		line("download", "%s, not complete or not used yet; the next download goes on with it, or gives it up", image)
 	}
 }
 

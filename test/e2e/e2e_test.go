@@ -47,6 +47,7 @@ func TestFirstBootWhole(t *testing.T) {
 		{"MachineConfigs that switch var", switchesVar},
 		{"by kexec", byKexec},
 		{"plain image", plainInInitramfs},
+		{"a slot of a fleet's lock", inAFleet},
 		{"rpm-ostree with layered packages", layered},
 		{"rpm-ostree with layered packages, native image", layeredOnNative},
 		{"CPUs that are not there or that nosmt switches off", refusedCPUs},

@@ -29,8 +29,20 @@ type Server struct {
 
 // Start starts a server over TLS with one group, "default", of so many slots.
 func Start(t testing.TB, slots int) *Server {
+	t.Helper()
+	return start(t, slots, httptest.NewTLSServer)
+}
+
+// StartPlain is Start without TLS, for clients that have another name for this machine.
+func StartPlain(t testing.TB, slots int) *Server {
+	t.Helper()
+	return start(t, slots, httptest.NewServer)
+}
+
+func start(t testing.TB, slots int, listen func(http.Handler) *httptest.Server) *Server {
+	t.Helper()
 	s := &Server{slots: map[string]int{"default": slots}, holders: map[string][]string{}}
-	s.Server = httptest.NewTLSServer(http.HandlerFunc(s.serve))
+	s.Server = listen(http.HandlerFunc(s.serve))
 	t.Cleanup(func() {
 		s.Close()
 		for _, what := range s.broken {
