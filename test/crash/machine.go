@@ -265,11 +265,11 @@ func (m *Machine) process(run func(context.Context) error) (err error) {
 func (m *Machine) parts() firstboot.Machine {
 	h := host.New(m.root)
 	h.Disk, h.Reboot = m.disk, m.reboot
-	h.Run = func(_ context.Context, argv ...string) ([]byte, error) {
+	h.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
 		if m.trial == nil {
 			return nil, errors.New("this machine has no programs")
 		}
-		return m.trial.run(m, argv)
+		return m.trial.run(ctx, m, argv)
 	}
 	journal := pivot.JournalIn(m.root)
 	journal.Disk = m.disk
