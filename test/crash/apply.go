@@ -186,10 +186,13 @@ func (m *Machine) mergeWhole(r pivot.Request) error {
 		if err != nil {
 			return err
 		}
-		if shipped, ships, err := hostfiles.Read(m.root+"/usr", path); err != nil || ships && shipped.Entry == f.Entry {
-			continue
+		shipped, ships, err := hostfiles.Read(m.root+"/usr", path)
+		if err != nil {
+			return err
 		}
-		kept = append(kept, f)
+		if !ships || shipped.Entry != f.Entry {
+			kept = append(kept, f)
+		}
 	}
 	// What an attempt before has left of it goes first.
 	if err := os.RemoveAll(m.deployment(r.Commit) + "/etc"); err != nil {
