@@ -45,6 +45,7 @@ func TestFirstBoot(t *testing.T) {
 // most: of "make nightly".
 func TestFirstBootWhole(t *testing.T) {
 	runFirstBoots(t, []firstBootCase{
+		{"power cuts of an apply", applyPowerCuts},
 		{"both modes, separate boot, xfs root", modes},
 		{"plain image", plainInInitramfs},
 		{"rpm-ostree with layered packages", layered},
