@@ -78,7 +78,7 @@ nightly: deps fuzz
 # At the end one line for each part says what it went through.
 sweep: deps
 	@mkdir -p $(BIN)
-	@rc=0; PIVOT_SWEEP=long go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestFirstBoot$$/power' \
+	@rc=0; PIVOT_SWEEP=long go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestFirstBoot(Whole)?$$/power' \
 	  ./test/crash ./test/syskill ./firstboot ./test/e2e | grep -vE '^ *(=== |\| |e2e_test.go:[0-9]+: \|)' | tee $(BIN)/sweep.log || rc=$$?; \
 	  sed -n 's/.*_test.go:[0-9]*: swept /swept /p' $(BIN)/sweep.log; exit $$rc
 

@@ -29,7 +29,11 @@ const look = 5 * time.Second
 func (t *Trial) Run(ctx context.Context) error {
 	err := t.conduct(ctx)
 	if err != nil && ctx.Err() != nil {
-		t.Progress.Note("stopped: the old system stays the default, and pivot confirm can still keep this one")
+		if t.Progress.Record.Phase == pivot.PhaseFailed {
+			t.Progress.Note("stopped: the next boot goes on with what is left of the trial that has failed")
+		} else {
+			t.Progress.Note("stopped: the old system stays the default, and pivot confirm can still keep this one")
+		}
 		return nil
 	}
 	switch {

@@ -50,6 +50,9 @@ func (m *Machine) closeTrial(ctx context.Context) error {
 		}
 	}
 	m.removeTried(ctx, record.Trial.New, booted)
+	if err := ctx.Err(); err != nil {
+		return err // stopped with the system: the next boot goes on with it
+	}
 	record.Trial = nil
 	m.Progress.Note(record.Error.Message)
 	return m.Progress.Journal.Save(*record)

@@ -278,6 +278,33 @@ func TestTryNeverCameUp(t *testing.T) {
 	}
 }
 
+// TestTryStoppedAtItsEnd (P59): a shutdown while the old system removes what has failed costs
+// nothing but time: the next boot removes it.
+func TestTryStoppedAtItsEnd(t *testing.T) {
+	h := newTried(t)
+	h.oneShot()
+	must(t, h.try(tenMinutes))
+	h.Boot()
+	stopped := firstboot.Trial{Machine: h.machine()}
+	ctx, cancel := context.WithCancel(t.Context())
+	run := stopped.Host.Run
+	stopped.Host.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
+		if slices.Contains(argv, "undeploy") {
+			cancel()
+			return nil, ctx.Err()
+		}
+		return run(ctx, argv...)
+	}
+	must(t, stopped.Run(ctx))
+	h.expect("A B", pivot.PhaseFailed, true)
+	if !strings.Contains(h.notes, "the next boot goes on") || strings.Contains(h.notes, "pivot confirm") {
+		t.Errorf("notes %s", h.notes)
+	}
+	h.Boot()
+	must(t, h.conduct())
+	h.expect("A", pivot.PhaseFailed, false)
+}
+
 // TestTryWithoutOneShot (P59): where nothing enters it once, the new system is the default
 // until its userspace makes the old one that again; it is said before.
 func TestTryWithoutOneShot(t *testing.T) {

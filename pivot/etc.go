@@ -58,7 +58,7 @@ func (e Etc) change(want hostfiles.Entry) ChangeAction {
 	switch {
 	case !found:
 		return ChangeCreate
-	case err != nil || owned != have:
+	case err != nil || !owned.MetBy(have):
 		return ChangeReplace
 	}
 	return ""

@@ -20,6 +20,7 @@ func TestDiffOfEntries(t *testing.T) {
 	named.User, named.Group = "core", "wheel"
 	owned := file
 	owned.UID, owned.GID = 1000, 10
+	of := func(e hostfiles.Entry, uid, gid int) hostfiles.Entry { e.UID, e.GID = uid, gid; return e }
 	none := hostfiles.Entry{}
 	accounts := hostfiles.Accounts{Users: map[string]int{"core": 1000}, Groups: map[string]int{"wheel": 10}}
 	for _, c := range []struct {
@@ -33,6 +34,9 @@ func TestDiffOfEntries(t *testing.T) {
 		{"another content", file, other, file, pivot.ChangeReplace, "file /etc/x: differs"},
 		{"another kind", link, dir, none, pivot.ChangeReplace, "link /etc/x: differs"},
 		{"another target", link, hostfiles.NewLink(path, "z").Entry, none, pivot.ChangeReplace, "link /etc/x: differs"},
+		{"a link of root's that is somebody's", link, of(link, 7, 8), none, "", ""},
+		{"a link of another owner", of(link, 7, 0), of(link, 7, 8), none, pivot.ChangeReplace, "link /etc/x: differs"},
+		{"a directory of another owner", dir, of(dir, 0, 8), none, pivot.ChangeReplace, "directory /etc/x: differs"},
 		{"another mode", dir, hostfiles.NewDirectory(path, 0o755).Entry, none, pivot.ChangeReplace, "directory /etc/x: differs"},
 		{"owned by name", named, owned, none, "", ""},
 		{"not owned by name", named, file, none, pivot.ChangeReplace, "file /etc/x: differs"},

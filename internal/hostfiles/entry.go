@@ -85,6 +85,16 @@ func (e Entry) Name() string {
 // Named reports whether an owner is given by its name.
 func (e Entry) Named() bool { return e.User != "" || e.Group != "" }
 
+// MetBy reports whether what stands somewhere is what the entry asks for. A link of root's may
+// be anybody's: its owner gives nobody a right, and Ignition gives a link for which no owner
+// is asked that of what it points at (SetPermissions in its internal/exec/util/file.go).
+func (e Entry) MetBy(have Entry) bool {
+	if e.Kind == KindLink && e.UID == 0 && e.GID == 0 {
+		have.UID, have.GID = 0, 0
+	}
+	return e == have
+}
+
 // File is an entry with its content, which only a regular file has. It has no JSON
 // form: where others can read, its Entry stands for it.
 type File struct {

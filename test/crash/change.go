@@ -102,22 +102,19 @@ func configOf(entries []hostfiles.File) []byte {
 		list(files), list(directories), list(links), list(users))
 }
 
-// knowEtc has the disk know what the machine came with.
-func (m *Machine) knowEtc() error {
-	root := m.deployment(commitA)
-	return filepath.WalkDir(root+"/etc", func(path string, d fs.DirEntry, err error) error {
+// know has the disk know what the machine came with, below a directory.
+func (m *Machine) know(dir string) error {
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		info, err := d.Info()
-		n := &inode{mode: info.Mode()}
-		switch {
-		case err != nil || d.IsDir():
-		case d.Type() == fs.ModeSymlink:
-			n.target, err = os.Readlink(path)
-		default:
-			n.content, err = os.ReadFile(path)
-			n.durable = n.content
+		f, _, err := hostfiles.Read(path, "")
+		n := &inode{content: f.Content, durable: f.Content, mode: f.Mode, target: f.Target, uid: f.UID, gid: f.GID}
+		switch f.Kind {
+		case hostfiles.KindDirectory:
+			n.mode |= fs.ModeDir
+		case hostfiles.KindLink:
+			n.mode |= fs.ModeSymlink
 		}
 		m.disk.now[path], m.disk.durable[path] = n, n
 		return err

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,12 +64,15 @@ func (m *Machine) changedEntries() []hostfiles.File {
 // put makes one entry of a deployment, whose image has a file of its own.
 func put(root string, f hostfiles.File) error {
 	path := root + f.Path
+	if f.OnDisk() != f.Path {
+		return setPassword(root, f)
+	}
 	switch f.Kind {
 	case hostfiles.KindDirectory:
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return err
 		}
-		return os.Chmod(path, f.Mode)
+		return errors.Join(own(path, f), os.Chmod(path, f.Mode))
 	case hostfiles.KindLink:
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
@@ -92,8 +96,11 @@ func put(root string, f hostfiles.File) error {
 	if err := writeAll(map[string]string{path: string(f.Content)}); err != nil {
 		return err
 	}
-	return os.Chmod(path, f.Mode)
+	return errors.Join(own(path, f), os.Chmod(path, f.Mode))
 }
+
+// own gives an entry its owner, as far as who runs this may.
+func own(path string, f hostfiles.File) error { return (&inode{uid: f.UID, gid: f.GID}).own(path) }
 
 // wholeEntries checks that a deployment has all of the entries, or is as it was.
 func (m *Machine) wholeEntries(root string, isB bool) error {

@@ -13,6 +13,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
 
@@ -46,7 +47,9 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(pivot.Am
 }
 
 // Arguments implements firstboot.Images.
-func (m *Machine) Arguments(string) (kargsd.Arguments, error) { return kargsd.Arguments{}, nil }
+func (m *Machine) Arguments(commit string) (kargsd.Arguments, error) {
+	return kargsd.Arguments{Line: kargs.Split(m.applying.brings(commit))}, nil
+}
 
 // Accept implements pivot.Engine.
 func (m *Machine) Accept(context.Context, ostree.PrepareRoot) error { return nil }
@@ -69,7 +72,10 @@ func (m *Machine) Prepare(ctx context.Context, r pivot.Request) error {
 	if err == nil {
 		err = ctx.Err() // the tool that staged was stopped with us
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return m.prepared(r)
 }
 
 // Commit implements pivot.Engine: with one rename at the end. LeftToShutdown only gives
@@ -101,6 +107,9 @@ func (m *Machine) finalize(r pivot.Request) error {
 
 // merge makes the new deployment, with the old one's /etc and the files.
 func (m *Machine) merge(r pivot.Request) error {
+	if m.applying != nil {
+		return m.mergeWhole(r)
+	}
 	var etc []hostfiles.File
 	err := filepath.WalkDir(filepath.Join(m.root, "etc"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -39,8 +39,9 @@ type Machine struct {
 	staged     *pivot.Request
 	locked     bool // what is staged is not finalized at shutdown
 	rebooting  bool
-	change     *change // what is changed while the system runs; nil: the life is a first boot
-	loss       Loss    // how the boot ended, if by a crash
+	change     *change   // what is changed while the system runs; nil: the life is a first boot
+	applying   *applying // somebody applies a MachineConfig; nil: nobody does
+	loss       Loss      // how the boot ended, if by a crash
 }
 
 // Variant changes how the machine, or the program on it, works.
@@ -105,6 +106,12 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 		etc = append(etc[1:], before...)
 	case m.trial != nil:
 		etc = append(etc[1:], m.trial.etc()...)
+	case m.applying != nil:
+		settled, err := m.etcOfA()
+		if err != nil {
+			return nil, err
+		}
+		etc = append(etc[1:], settled...)
 	}
 	if m.served {
 		for path, content := range pinningFiles() {
@@ -117,11 +124,14 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	if err := os.MkdirAll(filepath.Join(dir, stateroot, "var/lib"), 0o755); err != nil {
 		return nil, err
 	}
-	if err := m.switchTo(systemA()); err != nil {
+	if err := m.switchTo(m.systemBefore()); err != nil {
 		return nil, err
 	}
-	if m.change != nil {
-		return m, m.knowEtc()
+	switch {
+	case m.change != nil:
+		return m, m.know(m.deployment(commitA) + "/etc")
+	case m.applying != nil:
+		return m, errors.Join(os.Symlink(m.applying.Repo, filepath.Join(m.dir, "ostree/repo")), m.settleVar())
 	}
 	if !m.initramfs {
 		return m, nil
@@ -145,7 +155,11 @@ func (m *Machine) checkout(r pivot.Request, etc []hostfiles.File) error {
 	if err := writeAll(map[string]string{root + ".origin": origin(r)}); err != nil {
 		return err
 	}
-	if err := writeAll(map[string]string{root + "/usr" + shipped: imageHas(r.Commit)}); err != nil {
+	err := writeAll(map[string]string{root + "/usr" + shipped: imageHas(r.Commit)})
+	if m.applying != nil {
+		err = checkoutSystem(root, r.Commit)
+	}
+	if err != nil {
 		return err
 	}
 	for _, f := range etc {
@@ -255,11 +269,11 @@ func (m *Machine) process(run func(context.Context) error) (err error) {
 func (m *Machine) parts() firstboot.Machine {
 	h := host.New(m.root)
 	h.Disk, h.Reboot = m.disk, m.reboot
-	h.Run = func(_ context.Context, argv ...string) ([]byte, error) {
+	h.Run = func(ctx context.Context, argv ...string) ([]byte, error) {
 		if m.trial == nil {
 			return nil, errors.New("this machine has no programs")
 		}
-		return m.trial.run(m, argv)
+		return m.trial.run(ctx, m, argv)
 	}
 	journal := pivot.JournalIn(m.root)
 	journal.Disk = m.disk

@@ -36,6 +36,9 @@ func (m *Machine) noteState(n int) error {
 	if m.trial != nil {
 		others = append(others, fmt.Sprintf("trial %+v", *m.trial))
 	}
+	if m.applying != nil {
+		others = append(others, fmt.Sprintf("applying %+v", *m.applying))
+	}
 	return m.note(&m.State, m.disk, m.dir, others...)
 }
 

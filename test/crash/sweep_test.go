@@ -82,16 +82,34 @@ func TestSweepOfVarNotices(t *testing.T) {
 
 // report sweeps, and tells of it.
 func (s *sweep) report(name string) {
+	s.t.Helper()
+	s.tell(name, s.all)
+	if least := s.points + samplePairs; s.cases < least && !testing.Short() {
+		s.t.Errorf("only %d cases, want %d", s.cases, least)
+	}
+}
+
+// sampled sweeps each so-manyth single crash, and tells of it: all of them, and pairs, only
+// where a long sweep is asked for.
+func (s *sweep) sampled(name string, single int) {
+	s.t.Helper()
+	if long || testing.Short() {
+		s.report(name)
+		return
+	}
+	s.tell(name, func() { s.singles(single) })
+}
+
+// tell sweeps by a function, and tells of it.
+func (s *sweep) tell(name string, sweep func()) {
+	s.t.Helper()
 	start := time.Now()
-	s.all()
+	sweep()
 	for _, f := range s.failures[:min(5, len(s.failures))] {
 		s.t.Error(f)
 	}
 	s.t.Logf("swept crashes of a simulated machine, %s: %d effects, %d points, %d states after them, %d pairs, %d cases, %d boots, %d failures, %.0f s",
 		name, s.effects, s.points, s.states, s.pairs, s.cases, s.boots, len(s.failures), time.Since(start).Seconds())
-	if least := s.points + samplePairs; s.cases < least && !testing.Short() {
-		s.t.Errorf("only %d cases, want %d", s.cases, least)
-	}
 }
 
 // notices sweeps until a failure says what is wanted.

@@ -84,17 +84,25 @@ func (m *Machine) chosen(next ostree.Deployment) (ostree.Deployment, error) {
 	return next, err
 }
 
-// run is what the machine's programs do.
-func (t *trial) run(m *Machine, argv []string) ([]byte, error) {
+// run is what the machine's programs do, unless they are stopped with the process.
+func (t *trial) run(ctx context.Context, m *Machine, argv []string) ([]byte, error) {
+	unlessStopped := func(do func() error) func() error {
+		return func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return do()
+		}
+	}
 	switch line := strings.Join(argv, " "); {
 	case line == "ostree --version":
 		return []byte("libostree:\n Version: '2024.8'\n"), nil
 	case strings.HasPrefix(line, "ostree admin set-default "):
-		return nil, m.effect("set default", nil, func() error { return m.setDefault(argv[3]) })
+		return nil, m.effect("set default", nil, unlessStopped(func() error { return m.setDefault(argv[3]) }))
 	case strings.HasPrefix(line, "ostree admin undeploy "):
-		return nil, m.effect("undeploy", nil, func() error { return m.undeploy(argv[3]) })
+		return nil, m.effect("undeploy", nil, unlessStopped(func() error { return m.undeploy(argv[3]) }))
 	case strings.HasPrefix(line, "bootctl set-oneshot "):
-		return nil, m.effect("one shot", nil, func() error { t.once = argv[2]; return nil })
+		return nil, m.effect("one shot", nil, unlessStopped(func() error { t.once = argv[2]; return nil }))
 	case argv[0] == "/bin/sh" && t.outcome == TimedOut:
 		return nil, errors.New("exit status 1")
 	case argv[0] == "/bin/sh":

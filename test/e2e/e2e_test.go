@@ -43,6 +43,7 @@ func TestFirstBoot(t *testing.T) {
 // most: of "make nightly".
 func TestFirstBootWhole(t *testing.T) {
 	runFirstBoots(t, []firstBootCase{
+		{"power cuts of an apply", applyPowerCuts},
 		{"both modes, separate boot, xfs root", modes},
 		{"MachineConfigs that switch var", switchesVar},
 		{"by kexec", byKexec},

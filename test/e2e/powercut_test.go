@@ -78,6 +78,9 @@ type cutter struct {
 	mode     host.Mode
 	dir      string
 	old, new vm.DiskState
+	power    vm.BootOptions                                           // of each boot
+	files    func(m *vm.Machine, deployment string, isNew bool) error // what the systems differ in
+	arrived  func(*vm.BootResult)                                     // wants the last boot of a machine that lost its power to be right
 
 	tried, cameUpNew int
 	whole            int       // repositories that were held against ostree fsck
@@ -89,15 +92,22 @@ type cutter struct {
 // newCutter makes a machine that is on its way to an image.
 func newCutter(t *testing.T, l *lab.Lab, image cutImage, s lab.Setup) *cutter {
 	t.Helper()
-	if missing := vm.LackingToMount(); len(missing) > 0 {
-		need.Lacking(t, "cannot read such disks here: lacking "+strings.Join(missing, ", "))
-	}
+	needToCut(t)
 	c := &cutter{t: t, lab: l, image: image, want: l.Wanted(), mode: cmp.Or(s.Mode, host.ModeSystem), dir: scratch(t)}
+	c.files, c.arrived = c.checkFiles, c.expectArrived
 	c.want.Image = image.reference
 	s.Encapsulated = encapsulated(t, c.want)
 	c.machine = machineWith(t, l, s)
 	c.old = c.inspect(c.machine.Disk)
 	return c
+}
+
+// needToCut skips the test where such disks cannot be read.
+func needToCut(t *testing.T) {
+	t.Helper()
+	if missing := vm.LackingToMount(); len(missing) > 0 {
+		need.Lacking(t, "cannot read such disks here: lacking "+strings.Join(missing, ", "))
+	}
 }
 
 // recordBoth records both boots of a first boot.
@@ -118,16 +128,22 @@ func (c *cutter) recordFirst() recording {
 	first := c.record("pivot", vm.Rebooted)
 	expectPivot(c.t, first.boot)
 	expectPivotIn(c.t, first.boot, c.mode)
-	c.new = c.inspect(c.machine.Disk)
+	c.inspectNew()
 	return first
+}
+
+// inspectNew learns what the new system is, which must not look like the old one.
+func (c *cutter) inspectNew() {
+	c.t.Helper()
+	c.new = c.inspect(c.machine.Disk)
+	if c.old.Kernel == c.new.Kernel || c.old.Deployment == c.new.Deployment {
+		c.t.Fatalf("both systems look the same: %+v, %+v", c.old, c.new)
+	}
 }
 
 // cut tries recordings and then boots some of the disks that came out.
 func (c *cutter) cut(amount cuts, recordings ...recording) {
 	c.t.Helper()
-	if c.old.Kernel == c.new.Kernel || c.old.Deployment == c.new.Deployment {
-		c.t.Fatalf("both systems look the same: %+v, %+v", c.old, c.new)
-	}
 	start := time.Now()
 	for _, r := range recordings {
 		c.try(r.Recording, amount)
@@ -201,7 +217,9 @@ func (c *cutter) record(name string, end vm.Reason) recording {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		c.t.Fatal(err)
 	}
-	b := boot(c.t, c.machine, vm.BootOptions{Record: dir})
+	power := c.power
+	power.Record = dir
+	b := boot(c.t, c.machine, power)
 	if b.Exit != end {
 		c.t.Fatalf("the machine %s, want that it %s", b.Exit, end)
 	}
@@ -266,7 +284,7 @@ func (c *cutter) check(d cutDisk) error {
 	case withoutBootDir(got) != withoutBootDir(want):
 		return fmt.Errorf("a mixture: options %q, want %q", got, want)
 	}
-	if err := c.checkFiles(m, s.Deployment, isNew); err != nil {
+	if err := c.files(m, s.Deployment, isNew); err != nil {
 		return err
 	}
 	return c.checkRepo(m, d, isNew)
@@ -360,9 +378,9 @@ func (c *cutter) boot(d cutDisk) {
 	since := c.lab.Registry.Requests()
 	m := &vm.Machine{Disk: disk, Log: testLog{c.t}}
 	boots := 1
-	b := boot(c.t, m, vm.BootOptions{})
+	b := boot(c.t, m, c.power)
 	for ; b.Exit == vm.Rebooted && boots < 3; boots++ {
-		b = boot(c.t, m, vm.BootOptions{})
+		b = boot(c.t, m, c.power)
 	}
 	c.booted += boots
 	kept, pulled := d.below(layerRefs), c.lab.Registry.Pulled(since)
@@ -372,7 +390,7 @@ func (c *cutter) boot(d cutDisk) {
 			c.t.Errorf("layer %s was fetched again", digest)
 		}
 	}
-	c.expectArrived(b)
+	c.arrived(b)
 }
 
 // expectArrived is for a machine that has lost its power once: that may have cost

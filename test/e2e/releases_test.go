@@ -24,6 +24,7 @@ func TestOnNewerRelease(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
 	t.Run("system", func(t *testing.T) { thereAndBack(t, l, host.ModeSystem, "6.12.", "6.12.") })
 	t.Run("trials", func(t *testing.T) { trials(t, l) })
+	t.Run("trials, power cuts", func(t *testing.T) { cutTrials(t, l) })
 	t.Run("initramfs", func(t *testing.T) {
 		want := l.Wanted()
 		m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs})

@@ -5,25 +5,28 @@ import (
 	"strings"
 	"testing"
 
+	"machine-pivot/internal/host"
 	"machine-pivot/pivot"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/vm"
 )
 
+// closed waits for the end of the trial before, at which the old system may still be.
+const closed = "while systemctl -q is-active pivot-trial.service; do sleep 1; done"
+
+// tries has somebody try B by kexec, with options, on boots with a kernel argument of a name.
+func tries(l *lab.Lab, name, options string) []vm.TreeFile {
+	return lab.Typed("try-"+name, closed+"; pivot rebase "+l.Wanted().Image+" --reboot-method=kexec "+options, "KernelCommandLine=test."+name)
+}
+
 // trials (P59) tries B three times on one machine, whose boot loader only knows a default,
 // by kexec: a check fails, the kernel panics, and somebody confirms. Each that fails ends in
 // A without a hand on the machine, and the last one stays.
 func trials(t *testing.T, l *lab.Lab) {
-	image := l.Wanted().Image
-	tries := func(name, options string) []vm.TreeFile {
-		// The old system may still be at the close of the trial before.
-		const closed = "while systemctl -q is-active pivot-trial.service; do sleep 1; done; "
-		return lab.Typed("try-"+name, closed+"pivot rebase "+image+" --reboot-method=kexec "+options, "KernelCommandLine=test."+name)
-	}
 	m := machineWith(t, l, lab.Setup{Files: slices.Concat(
-		tries("fails", "--append-karg trial.fails --try=1s --confirm=auto --check false"),
-		tries("panics", "--append-karg mem=64M --append-karg panic=1 --try"),
-		tries("stays", "--append-karg trial.stays --try=1h"),
+		tries(l, "fails", "--append-karg trial.fails --try=1s --confirm=auto --check false"),
+		tries(l, "panics", "--append-karg mem=64M --append-karg panic=1 --try"),
+		tries(l, "stays", "--append-karg trial.stays --try=1h"),
 		lab.Typed("confirm", "pivot status && pivot confirm && pivot verify", "PathExists=/var/lib/pivot/trial\nConditionKernelCommandLine=trial.stays"),
 	)})
 	for _, c := range []struct {
@@ -54,5 +57,50 @@ func trials(t *testing.T, l *lab.Lab) {
 	}
 	if r := journal(t, m); r.Trial != nil || len(r.History) != 3 {
 		t.Errorf("the journal has the trial %+v and %d transactions", r.Trial, len(r.History))
+	}
+}
+
+// cutTrials (P59) tries B on one machine, where a unit that it needs fails, and cuts its power
+// before B is entered, while B is on trial, and when it has failed and is being left. The next
+// boot is A each time, and does not care whether the trial before was closed.
+func cutTrials(t *testing.T, l *lab.Lab) {
+	const unit = `[Unit]
+ConditionKernelCommandLine=trial.unit
+[Service]
+Type=oneshot
+ExecStart=/bin/false
+[Install]
+WantedBy=multi-user.target
+`
+	m := machineWith(t, l, lab.Setup{Files: slices.Concat(
+		[]vm.TreeFile{
+			{Path: host.SettingsPath, Mode: 0o644, Content: []byte("health=trial-health.service\n")},
+			{Path: "/etc/systemd/system/trial-health.service", Mode: 0o644, Content: []byte(unit)},
+			{Path: "/etc/systemd/system/multi-user.target.wants/trial-health.service", Symlink: "../trial-health.service"},
+		},
+		tries(l, "unit", "--append-karg trial.unit --try=1s --confirm=auto"),
+		lab.Typed("closed", closed, "KernelCommandLine=test.closed"),
+		tries(l, "waits", "--append-karg trial.unit --try=1h --confirm=auto"),
+	)})
+	const lacks = "unit trial-health.service is "
+	for _, c := range []struct{ typed, until string }{
+		{"waits", "rebooting into the system on trial"},
+		{"waits", "on trial: " + lacks + "failed"},
+		{"unit", "rebooting into the old system"},
+	} {
+		b := boot(t, m, vm.BootOptions{
+			ExtraArgs: []string{"test." + c.typed}, StopWhen: func(line string) bool { return strings.Contains(line, c.until) },
+		})
+		if b.Exit != vm.Stopped {
+			t.Fatalf("the machine %s, want its power cut when it says %q", b.Exit, c.until)
+		}
+		if next := entry(t, m); strings.Contains(next.Options, "trial.") {
+			t.Fatalf("power cut when it said %q: the next boot has the options %q, want the old system's", c.until, next.Options)
+		}
+	}
+	last := boot(t, m, vm.BootOptions{ExtraArgs: []string{"test.closed"}})
+	if r := report(t, last); last.Exit != vm.PoweredOff || r.Version != "A.1" || r.FailedUnits != "" || r.Deployments != 1 ||
+		r.Status.Phase != string(pivot.PhaseFailed) || r.Status.Error == nil || !strings.Contains(r.Status.Error.Message, lacks) {
+		t.Errorf("the machine %s: version %s, failed units %q, %d deployments, status %+v, want A alone, and why B was left", last.Exit, r.Version, r.FailedUnits, r.Deployments, r.Status)
 	}
 }

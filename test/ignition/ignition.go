@@ -15,8 +15,26 @@ import (
 // It is for root only.
 const Program = "/usr/lib/dracut/modules.d/30ignition/ignition"
 
-// Apply runs the stages that write files and units, with an empty directory as
-// the root of the machine's system. What is there afterwards Ignition has written.
+// Script is a script of the shell that runs the stages which write files and units, from a
+// config in a file, in the system below a root directory, where it looks up owners. It relabels
+// what it has written, so the script has a policy there while it runs, by which nothing is
+// labelled.
+func Script(config, root string) string {
+	return fmt.Sprintf(`set -e
+work=$(mktemp -d) policy=%[2]s/etc/selinux
+printf '#!/bin/sh\nexec cat >/dev/null\n' >$work/setfiles; chmod 755 $work/setfiles
+mkdir -p $policy/targeted/contexts/files
+echo SELINUXTYPE=targeted >$policy/config; : >$policy/targeted/contexts/files/file_contexts
+export PATH=$work:$PATH IGNITION_CONFIG_FILE=%[1]s
+for stage in fetch files; do
+	%[3]s -platform file -stage $stage -root %[2]s -log-to-stdout -config-cache $work/cache.json -state-file $work/state -neednet $work/neednet
+done
+rm -r $work $policy
+`, config, root, Program)
+}
+
+// Apply runs them with an empty directory as the root of the machine's system. What is there
+// afterwards Ignition has written.
 func Apply(ctx context.Context, config []byte, root string) (err error) {
 	work, err := os.MkdirTemp("", "ignition-*")
 	if err != nil {
@@ -24,33 +42,19 @@ func Apply(ctx context.Context, config []byte, root string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 	file, etc := filepath.Join(work, "config.ign"), filepath.Join(root, "etc")
-	// It looks owners up in the system, and relabels what it has written; here there
-	// is no policy to label by.
-	for path, text := range map[string]string{
-		file:                                 string(config),
-		filepath.Join(work, "setfiles"):      "#!/bin/sh\nexec cat >/dev/null\n",
-		filepath.Join(etc, "passwd"):         "root:x:0:0:root:/root:/bin/sh\n",
-		filepath.Join(etc, "group"):          "root:x:0:\n",
-		filepath.Join(etc, "selinux/config"): "SELINUXTYPE=targeted\n",
-		filepath.Join(etc, "selinux/targeted/contexts/files/file_contexts"): "",
-	} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-			return err
-		}
+	owners := map[string]string{filepath.Join(etc, "passwd"): "root:x:0:0:root:/root:/bin/sh\n", filepath.Join(etc, "group"): "root:x:0:\n"}
+	err = errors.Join(os.MkdirAll(etc, 0o755), os.WriteFile(file, config, 0o600))
+	for path, text := range owners {
+		err = errors.Join(err, os.WriteFile(path, []byte(text), 0o644))
 	}
-	for _, stage := range []string{"fetch", "files"} {
-		cmd := exec.CommandContext(ctx, Program, "-platform", "file", "-stage", stage, "-root", root, "-log-to-stdout",
-			"-config-cache", filepath.Join(work, "cache.json"), "-state-file", filepath.Join(work, "state"), "-neednet", filepath.Join(work, "neednet"))
-		cmd.Env = append(os.Environ(), "IGNITION_CONFIG_FILE="+file, "PATH="+work+":"+os.Getenv("PATH"))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("cannot apply the Ignition config: stage %s: %w\n%s", stage, err, out[max(0, len(out)-2000):])
-		}
+	if err != nil {
+		return err
 	}
-	for _, name := range []string{"passwd", "group", "selinux"} {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(etc, name)))
+	if out, err := exec.CommandContext(ctx, "/bin/sh", "-c", Script(file, root)).CombinedOutput(); err != nil {
+		return fmt.Errorf("cannot apply the Ignition config: %w\n%s", err, out[max(0, len(out)-2000):])
+	}
+	for path := range owners {
+		err = errors.Join(err, os.Remove(path))
 	}
 	return err
 }

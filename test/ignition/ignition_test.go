@@ -24,11 +24,11 @@ import (
 
 const root = "../.." // of the checkout
 
-// rendered is the MachineConfig of a worker, of the files in testdata.
-func rendered(t *testing.T) *machineconfig.MachineConfig {
+// rendered is the MachineConfig of a worker, of the files in a directory.
+func rendered(t *testing.T, dir string) *machineconfig.MachineConfig {
 	t.Helper()
 	rules := machineconfig.Rules{KernelArguments: kargs.DefaultPolicy()}
-	all, report, err := pool.Read([]string{"testdata"}, nil, rules)
+	all, report, err := pool.Read([]string{dir}, nil, rules)
 	if err != nil || len(report) > 0 {
 		t.Fatal(err, report)
 	}
@@ -74,7 +74,7 @@ func TestValidators(t *testing.T) {
 		'2': built(t, "github.com/coreos/ignition/validate"),
 		'3': built(t, "github.com/coreos/ignition/v2/validate"),
 	}
-	m := rendered(t)
+	m := rendered(t, "testdata")
 	for _, version := range legacy.Versions() {
 		file := filepath.Join(t.TempDir(), version+".ign")
 		if err := os.WriteFile(file, config(t, m, version), 0o644); err != nil {
@@ -105,7 +105,7 @@ func TestApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := rendered(t)
+	m := rendered(t, "testdata")
 	for _, version := range []string{"3.3.0", "3.2.0", "3.1.0", "3.0.0"} {
 		t.Run(version, func(t *testing.T) {
 			host := t.TempDir()

@@ -311,7 +311,13 @@ func (m *machine) boot(t *testing.T) {
 
 func (m *machine) run(t *testing.T, stop syskill.Stop) syskill.Result {
 	t.Helper()
-	r, err := syskill.Run(m.World, stop, "firstboot", "--no-reboot", "--engine="+cmp.Or(m.w.engine, "auto"))
+	return m.pivot(t, stop, "firstboot", "--no-reboot", "--engine="+cmp.Or(m.w.engine, "auto"))
+}
+
+// pivot runs a command of the program, which must succeed unless it is stopped.
+func (m *machine) pivot(t *testing.T, stop syskill.Stop, argv ...string) syskill.Result {
+	t.Helper()
+	r, err := syskill.Run(m.World, stop, argv...)
 	must(t, err)
 	told := stop.Signal == syscall.SIGTERM && r.Status == 69 // try again
 	if !r.Killed && r.Status != 0 && !told {

@@ -1,0 +1,150 @@
+package ignition_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/encapsulated"
+	"machine-pivot/test/booted"
+	"machine-pivot/test/hostdir"
+	realignition "machine-pivot/test/ignition"
+	"machine-pivot/test/need"
+	"machine-pivot/test/script"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(booted.Env) == "" {
+		os.Exit(m.Run())
+	}
+	fmt.Fprintln(os.Stderr, "cannot enter the machine:", booted.Shell())
+	os.Exit(125)
+}
+
+// settle is what a machine is before its Ignition runs: as its image has it, with its users.
+const settle = `set -e
+mkdir -p /var/opt /var/home/core /etc/systemd/system/sysinit.target.wants
+ln -s var/opt /opt; ln -s var/home /home
+chown 1000:1001 /var/home/core; chmod 700 /var/home/core
+printf 'root:x:0:0::/root:/bin/sh\ncore:x:1000:1001::/home/core:/bin/sh\napp:x:55:56::/:/bin/sh\n' >/etc/passwd
+printf 'root:x:0:\ncore:x:1001:\napp:x:56:\n' >/etc/group
+printf 'root:*:1::::::\ncore:*:1::::::\n' >/etc/shadow; chmod 600 /etc/shadow
+touch /etc/systemd/system/pivot-project.service
+ln -s /etc/systemd/system/pivot-project.service /etc/systemd/system/sysinit.target.wants/
+`
+
+// provisioned is a machine that real Ignition has provisioned, from its MachineConfig, and
+// that has started its system once: that presets the units that Ignition enables.
+func provisioned(t *testing.T, programs string) *booted.Machine {
+	t.Helper()
+	m := booted.New(t.TempDir(), hostdir.New(t).Physical(), programs)
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	says(t, m, settle, 0)
+	worker := rendered(t, "testdata/whole")
+	text, err := json.Marshal(worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string][]byte{"config.ign": config(t, worker, "3.3.0"), "mc.json": text} {
+		if err := os.WriteFile(filepath.Join(m.Home(), file), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says(t, m, realignition.Script("config.ign", "/"), 0)
+	says(t, m, "SYSTEMD_OFFLINE=1 systemctl preset enabled.service disabled.service", 0)
+	return m
+}
+
+// says runs a command on a machine and wants an exit status.
+func says(t *testing.T, m *booted.Machine, command string, status int) string {
+	t.Helper()
+	out, got, err := m.Run(command)
+	if err != nil || got != status {
+		t.Fatalf("%s: %v, status %d, want %d:\n%s", command, err, got, status, out)
+	}
+	return out
+}
+
+// TestHoldsIgnition (P54, P55, P57, P58): what real Ignition writes for a MachineConfig is what
+// pivot says that it asks for.
+func TestHoldsIgnition(t *testing.T) {
+	need.Ignition(t)
+	programs := script.Programs(t)
+	t.Run("applied", func(t *testing.T) { applyHolds(t, provisioned(t, programs)) })
+	t.Run("encapsulated", func(t *testing.T) { firstBootHolds(t, provisioned(t, programs)) })
+}
+
+// applyHolds applies the MachineConfig after a first boot that did not have what Ignition made
+// of it, as a cluster's: there is nothing to do, and each thing that is changed afterwards, be
+// it an owner or a mode alone, is named.
+func applyHolds(t *testing.T, m *booted.Machine) {
+	says(t, m, "pivot firstboot --no-reboot && pivot verify", 0)
+	if out := says(t, m, "pivot apply --unchanged-exit-77 mc.json", 77); !strings.Contains(out, "nothing to do") {
+		t.Errorf("applied after Ignition it says\n%s", out)
+	}
+	if out := says(t, m, "pivot verify", 0); out != "" {
+		t.Errorf("what Ignition wrote is not what was asked for:\n%s", out)
+	}
+	var commands, want []string
+	for command, named := range changes {
+		commands, want = append(commands, command), append(want, named...)
+	}
+	says(t, m, "set -e; cd /etc/systemd/system\n"+strings.Join(commands, "\n"), 0)
+	got := strings.Split(strings.TrimSpace(says(t, m, "pivot verify", 65)), "\n")
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("verify names\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// firstBootHolds has the first boot have all of it: it neither makes a system nor reboots, and
+// from then on verify goes by it.
+func firstBootHolds(t *testing.T, m *booted.Machine) {
+	says(t, m, "cp mc.json "+encapsulated.Path, 0)
+	if out := says(t, m, "pivot firstboot", 0); !strings.Contains(out, "the machine is what was asked for") || !strings.Contains(out, "first boot closed") {
+		t.Errorf("the first boot says\n%s", out)
+	}
+	says(t, m, "pivot verify", 0)
+	if out := says(t, m, "chgrp 9 /etc/whole/by-number; pivot verify", 65); out != "file /etc/whole/by-number: differs\n" {
+		t.Errorf("verify names %s", out)
+	}
+}
+
+// changes are commands that change one thing of what Ignition wrote, with what verify names
+// for it.
+var changes = map[string][]string{
+	"chgrp 0 /etc/whole":                      {"directory /etc/whole: differs"},
+	"chown 0 /etc/whole/empty":                {"directory /etc/whole/empty: differs"},
+	"rmdir /etc/default-directory":            {"directory /etc/default-directory: missing"},
+	"chmod 755 /var/lib/whole":                {"directory /var/lib/whole: differs"},
+	"chgrp 9 /etc/whole/by-number":            {"file /etc/whole/by-number: differs"},
+	"chown 0 /etc/whole/by-name":              {"file /etc/whole/by-name: differs"},
+	"chmod 700 /etc/whole/zipped":             {"file /etc/whole/zipped: differs"},
+	"echo >>/etc/whole/nothing":               {"file /etc/whole/nothing: differs"},
+	"rm /etc/default":                         {"file /etc/default: missing"},
+	"rm /etc/made/for/it":                     {"file /etc/made/for/it: missing"},
+	"chown 0 /var/lib/whole/file":             {"file /var/lib/whole/file: differs"},
+	"echo >>/opt/bin/tool":                    {"file /var/opt/bin/tool: differs"},
+	"ln -sfn by-number /etc/whole/link":       {"link /etc/whole/link: differs"},
+	"chown -h 7 /etc/whole/owned-link":        {"link /etc/whole/owned-link: differs"},
+	"rm /etc/absolute; touch /etc/absolute":   {"link /etc/absolute: differs"},
+	"sed -i 's/hash/other/' /etc/shadow":      {"password of core: differs"},
+	"chmod 644 ~core/.ssh/auth*/ignition":     {"file /var/home/core/.ssh/authorized_keys.d/ignition: differs"},
+	"chgrp 0 ~core/.ssh":                      {"directory /var/home/core/.ssh: differs"},
+	"echo >>enabled.service":                  {"file /etc/systemd/system/enabled.service: differs"},
+	"chmod 600 enabled.service.d/10-x.conf":   {"file /etc/systemd/system/enabled.service.d/10-x.conf: differs"},
+	"rm of-the-image.service.d/20-y.conf":     {"file /etc/systemd/system/of-the-image.service.d/20-y.conf: missing"},
+	"rm masked.service":                       {"link /etc/systemd/system/masked.service: missing"},
+	"rm other-name.service":                   {"link /etc/systemd/system/other-name.service: missing"},
+	"rm */enabled.service":                    {"link /etc/systemd/system/multi-user.target.wants/enabled.service: missing", "link /etc/systemd/system/sysinit.target.requires/enabled.service: missing"},
+	"ln -s ../disabled.service multi*.wants/": {"entry /etc/systemd/system/multi-user.target.wants/disabled.service: still there"},
+}
