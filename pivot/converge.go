@@ -125,7 +125,7 @@ type Outcome struct {
 // Nothing is written before the preflight is over.
 func (c *Converger) Converge(ctx context.Context, ask Ask) (Outcome, error) {
 	c.Progress.Begin(StepObserve, "looking at the host")
-	state, target, err := c.compare(ctx, ask)
+	state, target, err := c.measure(ctx, ask)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -147,7 +147,7 @@ func (c *Converger) Converge(ctx context.Context, ask Ask) (Outcome, error) {
 // Plan is what Converge would change, with what is doubtful about it. It writes
 // nothing. The progress must be open.
 func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
-	state, target, err := c.compare(ctx, ask)
+	state, target, err := c.measure(ctx, ask)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -165,8 +165,8 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	return plan, err
 }
 
-// compare is the machine, and what it shall be.
-func (c *Converger) compare(ctx context.Context, ask Ask) (State, Target, error) {
+// measure is the machine, and what it shall be.
+func (c *Converger) measure(ctx context.Context, ask Ask) (State, Target, error) {
 	target, err := c.target(ctx, ask)
 	if err != nil {
 		return State{}, target, err

@@ -72,7 +72,7 @@ func (p *Progress) Amend(change func(*Record)) error {
 // of the image. The ask must be pinned, and the progress open.
 func (c *Converger) Download(ctx context.Context, ask Ask, begin func() error) (Plan, error) {
 	c.Progress.Begin(StepObserve, "looking at the host")
-	state, target, err := c.compare(ctx, ask)
+	state, target, err := c.measure(ctx, ask)
 	if err != nil {
 		return Plan{}, err
 	}

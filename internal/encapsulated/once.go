@@ -161,6 +161,35 @@ func (d *Desired) compare(asked document.Node, host Host) {
 			d.FIPS = p.value == "true"
 		}
 	}
+	d.keepVersion(asked, host.Has)
+}
+
+// keepVersion has the record's config be of the version that the machine's is of, if parts of
+// that are kept and the new one is of an earlier version, which may not know them, or of none.
+func (d *Desired) keepVersion(asked document.Node, has *Desired) {
+	if !slices.ContainsFunc(d.kept, func(p part) bool { return p.path[0] == "config" && p.value != "" }) {
+		return
+	}
+	version := part{path: []string{"config", "ignition", "version"}}
+	var report problem.Report
+	had, ok := document.ParseJSON(has.asked, &report)
+	if was := below(had, version.path); ok && minorOf(was.Text()) > minorOf(below(asked, version.path).Text()) {
+		version.value = string(was.JSON())
+		d.kept = append(d.kept, version)
+	}
+}
+
+// minorOf is the N of the version 3.N.0 of an Ignition config; -1 of what is none.
+func minorOf(version string) int {
+	fields := strings.Split(version, ".")
+	if len(fields) != 3 {
+		return -1
+	}
+	n, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 // keep adds the machine's own entries in place of those that are left out.
@@ -221,7 +250,9 @@ func pruned(value any) any {
 			return nil
 		}
 		for i := range v {
-			v[i] = pruned(v[i])
+			if item := pruned(v[i]); item != nil {
+				v[i] = item
+			} // else it is empty now, and of its kind: no list may have null in its place
 		}
 	case map[string]any:
 		for name, member := range v {

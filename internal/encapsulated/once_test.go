@@ -261,3 +261,34 @@ func storage(t *testing.T, text []byte, kind string) int {
 	list, _ := at.([]any)
 	return len(list)
 }
+
+// TestRecordOfAnotherVersion (P58): what is left out is in the record, which can be read, though
+// the new MachineConfig has no config, or one of a version that does not know it.
+func TestRecordOfAnotherVersion(t *testing.T) {
+	old := has(t, `{"spec":{"config":{"ignition":{"version":"3.2.0"},"storage":{"luks":[{"name":"data","device":"/dev/vdb"}]}}}}`)
+	for name, c := range map[string]struct{ spec, version string }{
+		"no config":            {`{"spec":{"kernelArguments":["a=1"]}}`, "3.2.0"},
+		"a config of nothing":  {`{"spec":{"config":{"ignition":{"version":""}}}}`, "3.2.0"},
+		"an earlier version":   {`{"spec":{"config":{"ignition":{"version":"3.0.0"},"storage":{"files":[{"path":"/etc/x"}]}}}}`, "3.2.0"},
+		"a later version":      {`{"spec":{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/x"}]}}}}`, "3.4.0"},
+		"no difference at all": {`{"spec":{"config":{"ignition":{"version":"3.4.0"},"storage":{"luks":[{"name":"data","device":"/dev/vdb"}]}}}}`, "3.4.0"},
+	} {
+		d, report := encapsulated.Parse([]byte(c.spec), encapsulated.Host{Has: old, Unsupported: encapsulated.Warn})
+		if d == nil {
+			t.Errorf("%s: %s", name, report)
+			continue
+		}
+		record, err := d.Record()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, report := encapsulated.ParseRecord(record); again == nil || !strings.Contains(string(record), `"version":"`+c.version+`"`) || !strings.Contains(string(record), "luks") {
+			t.Errorf("%s: %s\n%s", name, report, record)
+		}
+	}
+	// Without anything left out of it a config is as it was.
+	d, _ := encapsulated.Parse([]byte(`{"spec":{"fips":true}}`), encapsulated.Host{Has: has(t, spec("", "")), Unsupported: encapsulated.Warn})
+	if record, err := d.Record(); err != nil || strings.Contains(string(record), "ignition") {
+		t.Errorf("%s, %v", record, err)
+	}
+}
