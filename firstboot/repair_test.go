@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -221,4 +222,33 @@ func TestRepairAfterTheFirstBoot(t *testing.T) {
 		t.Errorf("drift %s, options %s", drift, c.Options())
 	}
 	c.repairs(firstboot.RebootNever, false)
+}
+
+// TestRepairInItsWindow (P68): a repair waits for the machine's window too, and what was downloaded
+// for later stays.
+func TestRepairInItsWindow(t *testing.T) {
+	c := newChanger(t)
+	later := firstboot.Apply{Machine: c.machine(), File: "later.yaml", Data: []byte("metadata: {name: a}\nspec: {kernelArguments: [later=1]}\n")}
+	_, err := later.Download(t.Context())
+	must(t, err)
+	downloaded := func() pivot.Download {
+		r, err := pivot.JournalIn(c.Root).Load()
+		must(t, err)
+		if r.Downloaded == nil {
+			return pivot.Download{}
+		}
+		return *r.Downloaded
+	}
+	before := downloaded()
+	asked := string(c.Read("/etc/app/conf"))
+	c.Write("/etc/app/conf", []byte("mine\n"))
+	r := c.repair(firstboot.RebootNever)
+	r.Window = "00:00-24:00 UTC"
+	alone := func(f func() error) error { return f() }
+	if changed, err := r.InWindow(t.Context(), r, alone); err != nil || !changed || string(c.Read("/etc/app/conf")) != asked {
+		t.Errorf("changed %v, %v; there is %q", changed, err, c.Read("/etc/app/conf"))
+	}
+	if after := downloaded(); before.MachineConfig == "" || !reflect.DeepEqual(after, before) {
+		t.Errorf("downloaded before the repair %+v, and after it %+v", before, after)
+	}
 }
