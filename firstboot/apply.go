@@ -195,7 +195,11 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 // this system has of these. Those that the other one needs go before that. What somebody
 // has changed since is theirs, and stays.
 func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, takenOver bool, new []hostfiles.File) ([]hostfiles.File, error) {
-	before, err := a.carried(old.Entries)
+	kept, err := a.keeping(old)
+	if err != nil {
+		return nil, err
+	}
+	before, err := a.carried(kept)
 	if err != nil {
 		return nil, err
 	}

@@ -1,14 +1,23 @@
 package firstboot
 
 import (
+	"slices"
+
 	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/projection"
+	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
 )
 
 // asking is what a MachineConfig asks of the machine, in place of those that it had before.
 func (m *Machine) asking(desired *encapsulated.Desired, before ...*encapsulated.Desired) (ask pivot.Ask, err error) {
-	ask.Entries, ask.Units = m.projected(desired.Entries), desired.Units
+	entries, err := m.keeping(desired)
+	if err != nil {
+		return ask, err
+	}
+	ask.Entries, ask.Units = m.projected(entries), desired.Units
 	ask.Checks = []pivot.Check{func(pivot.Plan) error { return m.checkFIPS(desired) }}
 	ask.Kargs.Literal = desired.FromCluster
 	for _, b := range before {
@@ -25,4 +34,28 @@ func (m *Machine) asking(desired *encapsulated.Desired, before ...*encapsulated.
 	}
 	ask.Image, err = image(desired.Image)
 	return ask, err
+}
+
+// keeping are the entries of a MachineConfig, where directories that are there already keep
+// of their own what it asks nothing for.
+func (m *Machine) keeping(desired *encapsulated.Desired) ([]hostfiles.File, error) {
+	all := slices.Clone(desired.Entries)
+	for i, f := range all {
+		keeps, asked := desired.Keeps[f.Path]
+		if !asked {
+			continue
+		}
+		look := hostfiles.Read
+		if varentries.Outside(f.Path) {
+			look = projection.Look
+		}
+		have, _, err := look(m.Host.Root, f.Path)
+		if err != nil {
+			return nil, err
+		}
+		if have.Kind == hostfiles.KindDirectory {
+			all[i].Entry = keeps.Of(have.Entry, f.Entry)
+		}
+	}
+	return all, nil
 }

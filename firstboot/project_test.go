@@ -228,3 +228,42 @@ func TestVarRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestDirectoryThatIsThere (P55): a directory for which no mode or owner is asked keeps its
+// own, as with Ignition; it is a change to ask for another one, and somebody else's to be
+// there without being asked for.
+func TestDirectoryThatIsThere(t *testing.T) {
+	h := projecting(t)
+	shell(t, h, "install -d -m 700 -o 7 -g 8 etc/service var/lib/service; mkdir -p etc/systemd/system/sysinit.target.wants; ln -s "+projectUnit+" etc/systemd/system/sysinit.target.wants/")
+	directories := func(more string) string {
+		return "  config: {ignition: {version: 3.4.0}, storage: {directories: [{path: /etc/service" + more + "}, {path: /var/lib/service" + more + "}]}}\n"
+	}
+	const show = "stat -c '%a %u:%g' etc/service var/lib/service"
+	if changed, notes, err := apply(t, h, directories("")); err != nil || changed {
+		t.Errorf("what is there is changed: %v, %v, %s", changed, err, notes)
+	}
+	if drift := verify(t, h); drift != "" {
+		t.Errorf("drift %s", drift)
+	}
+	shell(t, h, "chmod 711 var/lib/service")
+	if drift := verify(t, h); drift != "directory /var/lib/service: differs" {
+		t.Errorf("drift %s", drift)
+	}
+	shell(t, h, "chmod 700 var/lib/service")
+	for more, want := range map[string]string{", mode: 488": "750 7:8\n750 7:8\n", ", user: {id: 9}": "700 9:8\n700 9:8\n"} {
+		if changed, notes, err := apply(t, h, directories(more)); err != nil || !changed {
+			t.Fatalf("%s: %v, %v, %s", more, changed, err, notes)
+		}
+		project(t, h)
+		if got := shell(t, h, show); got != want {
+			t.Errorf("%s: there is %s, want %s", more, got, want)
+		}
+		shell(t, h, "chmod 700 etc/service var/lib/service; chown 7 etc/service var/lib/service")
+	}
+	if changed, _, err := apply(t, h, directories("")); err != nil || changed {
+		t.Errorf("changed %v, %v", changed, err)
+	}
+	if changed, notes, err := apply(t, h, "  kernelArguments: [a=1]\n"); err != nil || !changed || strings.Contains(notes, "somebody has changed") {
+		t.Errorf("changed %v, %v, %s", changed, err, notes)
+	}
+}

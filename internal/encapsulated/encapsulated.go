@@ -10,9 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/machineconfig/enable"
+	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/machineconfig/extensions"
 	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/machineconfig/spec"
@@ -46,11 +45,10 @@ type Desired struct {
 	Image           string   // spec.osImageURL as given; "" keeps the booted image
 	KernelArguments []string // entries as given, each may hold several arguments
 	FIPS            bool
-	KernelType      string           // "" is the default one
-	Extensions      []string         // by their names in spec.extensions
-	ExtensionsImage string           // where their packages and those of kernels come from, as given; "" says nothing of it
-	Entries         []hostfiles.File // below /etc and /var, by spec.config
-	Units           enable.Units     // enabled, disabled, unmasked, by spec.config
+	KernelType      string   // "" is the default one
+	Extensions      []string // by their names in spec.extensions
+	ExtensionsImage string   // where their packages and those of kernels come from, as given; "" says nothing of it
+	entries.Asked            // by spec.config
 	// LeftOut names what is not applied, since only an installation can change it: not
 	// without Warn or Replace.
 	LeftOut []string
@@ -133,7 +131,7 @@ func judge(root document.Node, host Host) *Desired {
 		if host.Has != nil {
 			d.compare(asked, host)
 		}
-		d.Entries, d.Units = d.entriesOf(config, host)
+		d.Asked = d.entriesOf(config, host)
 		if host.Has != nil {
 			d.keep(host.Has)
 		}

@@ -8,7 +8,6 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/pinning"
@@ -18,18 +17,18 @@ import (
 // entriesOf are the entries that an Ignition config asks for, and what it asks of units. An
 // encapsulated file's config is normally empty, since Ignition has done its part in the
 // initramfs, and then its version does not matter: servers write the one that was asked for.
-func (d *Desired) entriesOf(config document.Node, host Host) ([]hostfiles.File, enable.Units) {
+func (d *Desired) entriesOf(config document.Node, host Host) (none entries.Asked) {
 	if !hasContent(config) {
-		return nil, enable.Units{}
+		return none
 	}
 	d.refuseOthers(config, host)
 	parsed, ok := parseIgnition(config)
 	if !ok {
-		return nil, enable.Units{}
+		return none
 	}
-	all, units := entries.Of(config, parsed, d.ours())
-	checkPinning(config.Get("storage").Get("files"), parsed, all, host)
-	return all, units
+	asked := entries.Of(config, parsed, d.ours())
+	checkPinning(config.Get("storage").Get("files"), parsed, asked.Entries, host)
+	return asked
 }
 
 // checkPinning holds the files of CPU partitioning against each other and the machine.

@@ -95,6 +95,24 @@ func (e Entry) MetBy(have Entry) bool {
 	return e == have
 }
 
+// Keeps are attributes of an entry for which nothing is asked: one that is made has the entry's,
+// one that is there keeps its own.
+type Keeps struct{ Mode, User, Group bool }
+
+// Of is an entry with what it keeps of the one that stands at its path.
+func (k Keeps) Of(have, want Entry) Entry {
+	if k.Mode {
+		want.Mode = have.Mode
+	}
+	if k.User {
+		want.UID = have.UID
+	}
+	if k.Group {
+		want.GID = have.GID
+	}
+	return want
+}
+
 // File is an entry with its content, which only a regular file has. It has no JSON
 // form: where others can read, its Entry stands for it.
 type File struct {
@@ -104,7 +122,7 @@ type File struct {
 
 // NewFile is a regular file of root's.
 func NewFile(path string, mode fs.FileMode, content []byte) File {
-	return File{Entry{Path: path, Mode: mode, Digest: DigestOf(content)}, content}
+	return File{Entry: Entry{Path: path, Mode: mode, Digest: DigestOf(content)}, Content: content}
 }
 
 // NewDirectory is a directory of root's.

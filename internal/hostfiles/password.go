@@ -24,7 +24,7 @@ func PasswordPath(user string) string { return shadowPath + "/" + user }
 
 // NewPassword is the password of a user, by its hash as crypt(5) has it.
 func NewPassword(user, hash string) File {
-	return File{Entry{Kind: KindPassword, Path: PasswordPath(user), Digest: DigestOf([]byte(hash))}, []byte(hash)}
+	return File{Entry: Entry{Kind: KindPassword, Path: PasswordPath(user), Digest: DigestOf([]byte(hash))}, Content: []byte(hash)}
 }
 
 // CheckPassword is an error for a text that is no hash of a password: nothing, which would

@@ -33,6 +33,7 @@ chown 1000:1001 /var/home/core; chmod 700 /var/home/core
 printf 'root:x:0:0::/root:/bin/sh\ncore:x:1000:1001::/home/core:/bin/sh\napp:x:55:56::/:/bin/sh\n' >/etc/passwd
 printf 'root:x:0:\ncore:x:1001:\napp:x:56:\n' >/etc/group
 printf 'root:*:1::::::\ncore:*:1::::::\n' >/etc/shadow; chmod 600 /etc/shadow
+install -d -m 700 -o 7 -g 8 /etc/service /var/lib/service /var/lib/owned /var/lib/moded
 touch /etc/systemd/system/pivot-project.service
 ln -s /etc/systemd/system/pivot-project.service /etc/systemd/system/sysinit.target.wants/
 `
@@ -130,6 +131,9 @@ var changes = map[string][]string{
 	"chown 0 /etc/whole/by-name":              {"file /etc/whole/by-name: differs"},
 	"chmod 700 /etc/whole/zipped":             {"file /etc/whole/zipped: differs"},
 	"echo >>/etc/whole/nothing":               {"file /etc/whole/nothing: differs"},
+	"chmod 755 /etc/service":                  {"directory /etc/service: differs"},
+	"chown 0 /var/lib/service":                {"directory /var/lib/service: differs"},
+	"chgrp 0 /var/lib/moded":                  {"directory /var/lib/moded: differs"},
 	"rm /etc/default":                         {"file /etc/default: missing"},
 	"rm /etc/made/for/it":                     {"file /etc/made/for/it: missing"},
 	"chown 0 /var/lib/whole/file":             {"file /var/lib/whole/file: differs"},

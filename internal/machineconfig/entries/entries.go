@@ -24,17 +24,27 @@ import (
 // maxContent bounds a file's decompressed content, in bytes.
 const maxContent = 1 << 20
 
-// Of are the entries that a config asks for, and what it asks about the links of units. N is
-// where it stands; all that is wrong is added to the report of n, and then neither is of use.
-// Files and links in without, by their places in the document, are left out.
-func Of(n document.Node, config ignition.Config, without map[string]bool) ([]hostfiles.File, enable.Units) {
-	m := maker{at: map[string]string{}, without: without}
+// Asked is what a config asks for.
+type Asked struct {
+	Entries []hostfiles.File
+	Keeps   map[string]hostfiles.Keeps // what directories keep that are there already, by their paths
+	Units   enable.Units               // what is asked about their links
+}
+
+// Of is what a config asks for. N is where it stands; all that is wrong is added to the report
+// of n, and then nothing is of use. Files and links in without, by their places in the
+// document, are left out.
+func Of(n document.Node, config ignition.Config, without map[string]bool) Asked {
+	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: without}
 	storage := n.Get("storage")
 	for i, f := range storage.Get("files").Items() {
 		m.add(f, config.Storage.Files[i].Path, func() (hostfiles.File, error) { return file(config.Storage.Files[i]) })
 	}
 	for i, d := range storage.Get("directories").Items() {
-		m.add(d, config.Storage.Directories[i].Path, func() (hostfiles.File, error) { return directory(config.Storage.Directories[i]) })
+		dir := config.Storage.Directories[i]
+		if m.add(d, dir.Path, func() (hostfiles.File, error) { return directory(dir) }) {
+			m.keeps[m.all[len(m.all)-1].Path] = keeps(dir)
+		}
 	}
 	for i, l := range storage.Get("links").Items() {
 		m.add(l, config.Storage.Links[i].Path, func() (hostfiles.File, error) { return link(config.Storage.Links[i]) })
@@ -42,40 +52,42 @@ func Of(n document.Node, config ignition.Config, without map[string]bool) ([]hos
 	m.units(n.Get("systemd").Get("units"), config.Systemd.Units)
 	m.users(n.Get("passwd").Get("users"), config.Passwd.Users)
 	m.checkParents(n)
-	return m.all, m.wished
+	return Asked{m.all, m.keeps, m.wished}
 }
 
 // maker collects entries.
 type maker struct {
 	all    []hostfiles.File
+	keeps  map[string]hostfiles.Keeps
 	at     map[string]string // where each path is asked for, in the document
 	wished enable.Units
 
 	without map[string]bool
 }
 
-// add adds an entry that a node asks for, under the one name that its path has.
-func (m *maker) add(n document.Node, name string, make func() (hostfiles.File, error)) {
+// add adds an entry that a node asks for, under the one name that its path has, if it can be.
+func (m *maker) add(n document.Node, name string, make func() (hostfiles.File, error)) bool {
 	if m.without[n.Path] {
-		return
+		return false
 	}
 	canonical, err := varentries.Canonical(name)
 	if err != nil {
 		n.Fail("%v", err)
-		return
+		return false
 	}
 	f, err := make()
 	if err != nil {
 		n.Fail("%s: %v", name, err)
-		return
+		return false
 	}
 	if other, twice := m.at[canonical]; twice {
 		n.Fail("%s is asked for twice, also by %s", canonical, other)
-		return
+		return false
 	}
 	m.at[canonical] = n.Path
 	f.Path = canonical
 	m.all = append(m.all, f)
+	return true
 }
 
 // checkParents refuses entries below what is no directory.
@@ -108,6 +120,13 @@ func file(f types.File) (hostfiles.File, error) {
 func directory(d types.Directory) (hostfiles.File, error) {
 	mode, err := modeOf(d.Mode, 0o755)
 	return owned(hostfiles.NewDirectory(d.Path, mode), d.Node), err
+}
+
+// keeps are the attributes for which a directory asks nothing: Ignition leaves those of one
+// that is there.
+func keeps(d types.Directory) hostfiles.Keeps {
+	given := func(id *int, name *string) bool { return id != nil || name != nil && *name != "" }
+	return hostfiles.Keeps{Mode: d.Mode == nil, User: !given(d.User.ID, d.User.Name), Group: !given(d.Group.ID, d.Group.Name)}
 }
 
 func link(l types.Link) (hostfiles.File, error) {

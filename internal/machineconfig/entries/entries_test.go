@@ -27,8 +27,8 @@ func of(t *testing.T, members string) ([]hostfiles.File, enable.Units, problem.R
 	if problems.Failed() {
 		t.Fatal(problems)
 	}
-	all, units := entries.Of(root, config, nil)
-	return all, units, report
+	asked := entries.Of(root, config, nil)
+	return asked.Entries, asked.Units, report
 }
 
 // TestEntries (P54, P57): what a config asks for below /etc and /var, with Ignition's
