@@ -117,9 +117,14 @@ const (
 	SlotStamp  = "slot"  // a slot of the fleet's lock: pivot-slot.service
 )
 
-// stamps are whether the record has what stamps stand for.
-func (r Record) stamps() map[string]bool {
-	return map[string]bool{TrialStamp: r.Trial != nil, SlotStamp: r.Slot != nil}
+// stamp is whether a record has what a stamp stands for.
+type stamp struct {
+	name   string
+	wanted bool
+}
+
+func (r Record) stamps() []stamp {
+	return []stamp{{TrialStamp, r.Trial != nil}, {SlotStamp, r.Slot != nil}}
 }
 
 func (j Journal) stampFile(name string) string { return filepath.Join(filepath.Dir(j.Path), name) }
@@ -222,9 +227,9 @@ func (j Journal) Save(r Record) error {
 	if err := hostfiles.MakeDir(j.Disk, filepath.Dir(j.Path), 0o755); err != nil {
 		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
 	}
-	for name, wanted := range r.stamps() {
-		if wanted {
-			if err := j.stamp(name); err != nil {
+	for _, s := range r.stamps() {
+		if s.wanted {
+			if err := j.stamp(s.name); err != nil {
 				return err
 			}
 		}
@@ -233,9 +238,9 @@ func (j Journal) Save(r Record) error {
 	if err != nil {
 		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
 	}
-	for name, wanted := range r.stamps() {
-		if !wanted {
-			if err := j.unstamp(name); err != nil {
+	for _, s := range r.stamps() {
+		if !s.wanted {
+			if err := j.unstamp(s.name); err != nil {
 				return err
 			}
 		}
