@@ -15,6 +15,7 @@ import (
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
 // downloader is a machine that is told to download.
@@ -404,7 +405,7 @@ func TestDownloadKilled(t *testing.T) {
 	_, err := d.download(here)
 	must(t, err)
 	n := 0
-	for dead := true; dead; n++ {
+	for dead := true; dead; n += sample.Step(7) {
 		dead = d.dies(other, n)
 		then := other
 		if n%2 == 0 {

@@ -94,6 +94,7 @@ func TestEngines(t *testing.T) {
 		{"the newest", "rpm-ostree", rpmostree.Control{}, hostdir.LockInState, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sample.Short(t, 3)
 			h := newHost(t)
 			h.InstallRpmOstree(c.control)
 			h.Ostree.Version = c.libostree

@@ -19,6 +19,7 @@ import (
 	"machine-pivot/internal/live"
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
+	"machine-pivot/test/sample"
 )
 
 // services stands in for systemd: units run unless it is told otherwise.
@@ -408,8 +409,8 @@ func TestLiveForward(t *testing.T) {
 	whole, actions := c.etc(), fmt.Sprint(c.calls)
 	c.apply(liveV1, true)
 	old := c.etc()
-	died, finished := 0, 0
-	for n := 0; ; n++ {
+	died, finished, step := 0, 0, sample.Step(7)
+	for n := 0; ; n += step {
 		left := n
 		c.disk, c.calls, c.services.before = dying{left: &left}, nil, func(string) { dying{left: &left}.effect() }
 		c.starting, c.units = false, nil
@@ -456,7 +457,7 @@ func TestLiveForward(t *testing.T) {
 			c.apply(liveV1, true)
 		}
 	}
-	if died < 40 || finished < 30 {
+	if died*step < 40 || finished*step < 30 {
 		t.Errorf("it died %d times and was finished %d times", died, finished)
 	}
 	if c.etc() != whole {

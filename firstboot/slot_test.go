@@ -19,6 +19,7 @@ import (
 	"machine-pivot/pivot"
 	"machine-pivot/test/fleetlock"
 	"machine-pivot/test/registry"
+	"machine-pivot/test/sample"
 )
 
 // member is a machine of a fleet, that has a lock with one slot.
@@ -398,8 +399,8 @@ func (m *member) unlocked() bool {
 // its slot back: at once if nothing is committed, else when it has booted what is.
 func TestSlotKilled(t *testing.T) {
 	m := newMember(t)
-	n, committed := 0, 0
-	for dead := true; dead; n++ {
+	n, committed, step := 0, 0, sample.Step(5)
+	for dead := true; dead; n += step {
 		dead = m.dies(n)
 		err := m.release()
 		r := m.record()
@@ -417,7 +418,7 @@ func TestSlotKilled(t *testing.T) {
 		m.has(false, "")
 		m.Boot()
 	}
-	if n < 20 || committed < 2 {
+	if n < 20 || committed*step < 2 {
 		t.Errorf("it died %d times, %d of them after the commit", n, committed)
 	}
 }

@@ -22,7 +22,7 @@ var long = os.Getenv("PIVOT_SWEEP") == "long"
 const samplePairs = 250
 
 // everySingle is the step of the sample of single crashes in a short run.
-const everySingle = 37
+const everySingle = 101
 
 // TestSweep (P1, P3, P25, P28, P56, D9, D26) crashes a whole first boot, and a whole change of
 // the running system, at each effect, before it, in

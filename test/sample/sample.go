@@ -23,6 +23,15 @@ func Rounds(n int) int {
 	return n
 }
 
+// Step is how far a test that kills a process at each of its effects goes on to the next one: 1, or
+// n in a short run. An n without small divisors meets what such a test varies with the number.
+func Step(n int) int {
+	if testing.Short() {
+		return n
+	}
+	return 1
+}
+
 // Picks reports whether a name is one of about every n-th.
 func Picks(name string, n uint32) bool {
 	h := fnv.New32a()
