@@ -17,6 +17,7 @@ import (
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/rpmostree"
+	"machine-pivot/test/sample"
 )
 
 // tried is a machine that can try a new system, and what it is told about that.
@@ -33,6 +34,7 @@ type tried struct {
 
 // newTried is a machine that boots by a loader that starts an entry once.
 func newTried(t *testing.T) *tried {
+	sample.Short(t, 3)
 	h := &tried{Host: hostdir.New(t), t: t, health: "active"}
 	h.Ostree.Version = hostdir.LockInState
 	booted, err := h.Sysroot().Booted()
