@@ -224,8 +224,10 @@ func (j Journal) Save(r Record) error {
 	if err != nil {
 		return fmt.Errorf("cannot write journal: %w", err)
 	}
-	if err := hostfiles.MakeDir(j.Disk, filepath.Dir(j.Path), 0o755); err != nil {
-		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
+	if _, err := os.Lstat(j.Path); err != nil { // whoever wrote one has made its directory durable
+		if err := hostfiles.MakeDir(j.Disk, filepath.Dir(j.Path), 0o755); err != nil {
+			return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
+		}
 	}
 	for _, s := range r.stamps() {
 		if s.wanted {
