@@ -6,8 +6,6 @@ import (
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/spec"
-	"machine-pivot/internal/projection"
-	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
 )
 
@@ -45,11 +43,7 @@ func (m *Machine) keeping(desired *encapsulated.Desired) ([]hostfiles.File, erro
 		if !asked {
 			continue
 		}
-		look := hostfiles.Read
-		if varentries.Outside(f.Path) {
-			look = projection.Look
-		}
-		have, _, err := look(m.Host.Root, f.Path)
+		have, _, err := m.standing(f.Path)
 		if err != nil {
 			return nil, err
 		}

@@ -159,12 +159,15 @@ func (m *Machine) completeDownload(ctx context.Context, d pivot.Download, conten
 
 // keepDownload makes a download, or nil for none, the journal's.
 func (m *Machine) keepDownload(d *pivot.Download) error {
-	return m.Progress.Amend(func(r *pivot.Record) {
-		r.Downloaded = nil
-		if d != nil {
-			r.Downloaded = new(*d)
-		}
-	})
+	return m.Progress.Amend(func(r *pivot.Record) { r.Downloaded = copied(d) })
+}
+
+// copied is a value of its own for the journal, as its caller may change the one that it has.
+func copied[T any](v *T) *T {
+	if v == nil {
+		return nil
+	}
+	return new(*v)
 }
 
 // sayDownloaded tells what is there, and what is left.

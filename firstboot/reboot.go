@@ -1,6 +1,7 @@
 package firstboot
 
 import (
+	"cmp"
 	"context"
 
 	"machine-pivot/internal/fault"
@@ -17,21 +18,18 @@ func (m *Machine) settings() (host.Settings, error) {
 	if m.ImageKargs != "" {
 		settings.ImageKargs = m.ImageKargs
 	}
-	switch m.Window {
-	case "":
-	case host.None:
-		settings.Window = ""
-	default:
-		settings.Window = m.Window
-	}
-	switch m.FleetLock {
-	case "":
-	case host.None:
-		settings.FleetLock.URL = ""
-	default:
-		settings.FleetLock.URL = m.FleetLock
-	}
+	settings.Window = overriding(m.Window, settings.Window)
+	settings.FleetLock.URL = overriding(m.FleetLock, settings.FleetLock.URL)
 	return settings, err
+}
+
+// overriding is a setting with what the command line says in its place: "" is nothing, and
+// host.None that there is none.
+func overriding(said, setting string) string {
+	if said == host.None {
+		return ""
+	}
+	return cmp.Or(said, setting)
 }
 
 // reboot asks for the one reboot and then waits for it: whoever is held until

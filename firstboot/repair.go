@@ -177,12 +177,12 @@ func (a *Apply) found(change pivot.EntryChange) (things []found.Thing, err error
 }
 
 // standing is what stands at the path of an entry, with what locks a password.
-func (a *Apply) standing(name string) (f hostfiles.File, there bool, err error) {
+func (m *Machine) standing(name string) (f hostfiles.File, there bool, err error) {
 	switch {
 	case varentries.Outside(name):
-		return projection.Look(a.Host.Root, name)
+		return projection.Look(m.Host.Root, name)
 	case hostfiles.Entry{Path: name}.OnDisk() != name:
-		return hostfiles.LineOfPassword(a.Host.Root, name)
+		return hostfiles.LineOfPassword(m.Host.Root, name)
 	}
-	return hostfiles.Read(a.Host.Root, name)
+	return hostfiles.Read(m.Host.Root, name)
 }

@@ -165,12 +165,7 @@ func (m *Machine) watchSlot(ctx context.Context) {
 
 // keepSlot makes a slot, or nil for none, the journal's.
 func (m *Machine) keepSlot(slot *pivot.Slot) error {
-	return m.Progress.Amend(func(r *pivot.Record) {
-		r.Slot = nil
-		if slot != nil {
-			r.Slot = new(*slot)
-		}
-	})
+	return m.Progress.Amend(func(r *pivot.Record) { r.Slot = copied(slot) })
 }
 
 // client asks the server that a slot is of.

@@ -127,8 +127,7 @@ func finishLive(cmd *cobra.Command, flags *hostFlags, unchanged77 bool) error {
 	return byHand(machine.Host, unchanged77, func() (bool, error) { return machine.Finish(cmd.Context()) })
 }
 
-// readConfig reads the MachineConfig that is given, if one is, from a file, or from the
-// standard input for "-".
+// readConfig reads a MachineConfig from a file, or from the standard input for "-".
 func readConfig(file string, stdin io.Reader) ([]byte, error) {
 	from := stdin
 	if file != "-" {

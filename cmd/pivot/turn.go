@@ -25,7 +25,7 @@ func (f *turnFlags) add(cmd *cobra.Command) {
 
 // use has the machine changed in its turn.
 func (f *turnFlags) use(m *firstboot.Machine) error {
-	if f.window != "" && f.window != host.None {
+	if f.waits() {
 		if _, err := window.Parse(f.window, time.Local); err != nil {
 			return fault.New(fault.Usage, "cannot use --window: %w", err)
 		}
