@@ -42,7 +42,7 @@ func applyPowerCuts(t *testing.T, l *lab.Lab) {
 		c := newApplyCutter(t, l)
 		only := c.recordApply("live", vm.PoweredOff)
 		c.new = c.old
-		c.newEtc = etc{c.read(c.machine, c.old), c.oldEtc.volatile}
+		c.newEtc = etc{c.readNow(c.old.Deployment), c.oldEtc.volatile}
 		c.arrived(only.boot)
 		c.cut(amount, only)
 	})
@@ -116,7 +116,6 @@ func applyIs(config string) map[string]string {
 // newApplyCutter makes a machine that has the MachineConfig one, and settles it in that.
 func newApplyCutter(t *testing.T, l *lab.Lab) *applyCutter {
 	t.Helper()
-	needToCut(t)
 	const then = "; ./says; pivot verify"
 	files, err := lab.Day2(applySays, map[string]string{
 		"one": "pivot apply -r one.json" + then, "two": "pivot apply -r two.json" + then, "live": "pivot apply --reboot=never live.json" + then,
@@ -147,9 +146,9 @@ func (c *applyCutter) recordApply(name string, end vm.Reason) recording {
 }
 
 // read is what a system has in /etc, but for what the program puts there only for a while.
-func (c *applyCutter) read(m *vm.Machine, s vm.DiskState) map[string]string {
+func (c *applyCutter) read(disk *vm.Contents, deployment string) map[string]string {
 	c.t.Helper()
-	entries, err := m.EntriesIn(c.t.Context(), s.Deployment+"/etc")
+	entries, err := disk.EntriesIn(deployment + "/etc")
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -159,11 +158,25 @@ func (c *applyCutter) read(m *vm.Machine, s vm.DiskState) map[string]string {
 	return entries
 }
 
+// readNow is read of the machine's own disk.
+func (c *applyCutter) readNow(deployment string) map[string]string {
+	c.t.Helper()
+	disk, err := c.machine.Open(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	entries := c.read(disk, deployment)
+	if err := disk.Close(); err != nil {
+		c.t.Fatal(err)
+	}
+	return entries
+}
+
 // settle learns what a system has in /etc now. What differs from what it had before the
 // system itself has changed in between.
 func (c *applyCutter) settle(e *etc, s vm.DiskState) {
 	c.t.Helper()
-	now := c.read(c.machine, s)
+	now := c.readNow(s.Deployment)
 	for path := range e.is {
 		if _, there := now[path]; !there {
 			e.volatile[path] = true
@@ -203,8 +216,8 @@ func (e etc) differs(have map[string]string) (paths []string) {
 
 // checkEtc wants a system to have all of its own /etc. One that was changed while it ran has
 // the old one or the new one, or a whole journal by which its next boot goes on.
-func (c *applyCutter) checkEtc(m *vm.Machine, deployment string, isNew bool) error {
-	have := c.read(m, vm.DiskState{Deployment: deployment})
+func (c *applyCutter) checkEtc(disk *vm.Contents, deployment string, isNew bool) error {
+	have := c.read(disk, deployment)
 	if c.old.Deployment != c.new.Deployment {
 		system := c.oldEtc
 		if isNew {
@@ -215,7 +228,7 @@ func (c *applyCutter) checkEtc(m *vm.Machine, deployment string, isNew bool) err
 		}
 		return nil
 	}
-	if journal, err := m.ReadFile(deployment + live.JournalPath); err == nil {
+	if journal, err := disk.ReadFile(deployment + live.JournalPath); err == nil {
 		if !json.Valid(journal) {
 			return fmt.Errorf("the journal of the change is not whole: %q", journal)
 		}

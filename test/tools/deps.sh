@@ -17,7 +17,6 @@ needs() {
 	mandoc                             mandoc           the check of the manual pages
 	mmdebstrap                         mmdebstrap       the guest of the boot tests
 	mkfs.ext4                          e2fsprogs        the disks of the boot tests
-	debugfs                            e2fsprogs        the disks of the boot tests
 	chattr                             e2fsprogs        the disks of the boot tests
 	sfdisk                             fdisk            the disks of the boot tests
 	mkfs.xfs                           xfsprogs         the disks of the boot tests

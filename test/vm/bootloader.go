@@ -22,16 +22,12 @@ type BootEntry struct {
 
 // BootEntries reads a powered-off machine's boot entries, the default first.
 func (m *Machine) BootEntries(ctx context.Context) ([]BootEntry, error) {
-	c, err := m.contents(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c.bootEntries(ctx)
+	return look(ctx, m, (*Contents).bootEntries)
 }
 
-func (c contents) bootEntries(ctx context.Context) ([]BootEntry, error) {
+func (c *Contents) bootEntries() ([]BootEntry, error) {
 	const dir = "/boot/loader/entries"
-	names, err := c.list(ctx, dir)
+	names, err := c.list(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +36,7 @@ func (c contents) bootEntries(ctx context.Context) ([]BootEntry, error) {
 		if filepath.Ext(name) != ".conf" {
 			continue
 		}
-		text, err := c.read(ctx, dir+"/"+name)
+		text, err := c.ReadFile(dir + "/" + name)
 		if err != nil {
 			return nil, err
 		}
@@ -85,28 +81,41 @@ func parseEntry(file, text string) (BootEntry, error) {
 	return e, nil
 }
 
-// load copies the entry's kernel and initramfs into dir.
-func (c contents) load(ctx context.Context, e BootEntry, dir string) (kernel, initramfs string, err error) {
-	kernel, initramfs = filepath.Join(dir, "linux"), filepath.Join(dir, "initrd")
-	for to, from := range map[string]string{kernel: e.linux, initramfs: e.initrd} {
-		content, err := c.readBoot(ctx, from)
+// loaded is a boot entry with the files that have its kernel and its initramfs.
+type loaded struct {
+	entry             BootEntry
+	kernel, initramfs string
+}
+
+// load copies the kernel and the initramfs of a boot entry, by its number, into dir.
+func (c *Contents) load(number int, dir string) (loaded, error) {
+	entries, err := c.bootEntries()
+	if err != nil {
+		return loaded{}, fmt.Errorf("cannot boot %s: %w", c.disk, err)
+	}
+	if number >= len(entries) {
+		return loaded{}, fmt.Errorf("cannot boot %s: it has %d boot entries, and not one more for number %d", c.disk, len(entries), number)
+	}
+	k := loaded{entries[number], filepath.Join(dir, "linux"), filepath.Join(dir, "initrd")}
+	for to, from := range map[string]string{k.kernel: k.entry.linux, k.initramfs: k.entry.initrd} {
+		content, err := c.readBoot(from)
 		if err != nil {
-			return "", "", err
+			return k, err
 		}
 		if err := os.WriteFile(to, content, 0o600); err != nil {
-			return "", "", fmt.Errorf("cannot boot: %w", err)
+			return k, fmt.Errorf("cannot boot: %w", err)
 		}
 	}
-	return kernel, initramfs, nil
+	return k, nil
 }
 
 // readBoot reads a file that a boot entry names: by its path within the file
 // system that holds /boot.
-func (c contents) readBoot(ctx context.Context, path string) ([]byte, error) {
-	if c.boot != nil || !strings.HasPrefix(path, "/boot/") {
+func (c *Contents) readBoot(path string) ([]byte, error) {
+	if len(c.parts) > 1 || !strings.HasPrefix(path, "/boot/") {
 		path = "/boot" + path
 	}
-	content, err := c.read(ctx, path)
+	content, err := c.ReadFile(path)
 	if err == nil && len(content) == 0 {
 		err = fmt.Errorf("%s, which a boot entry names, is empty", path)
 	}

@@ -17,28 +17,28 @@ type DiskState struct {
 	Kernel     string      // SHA-256 of kernel and initramfs together, in hex
 }
 
-// Inspect checks a powered-off machine's disk without booting it. It repairs
-// nothing but replays the file systems' journals, as a mount would. An error
-// says what keeps the machine from booting whole: a file system that is not
-// clean, or a boot entry that leads nowhere.
+// Inspect is Contents.State of a powered-off machine's disk.
 func (m *Machine) Inspect(ctx context.Context) (DiskState, error) {
-	var s DiskState
-	c, err := m.contents(ctx)
-	if err != nil {
-		return s, err
+	return look(ctx, m, func(c *Contents) (DiskState, error) { return c.State(ctx) })
+}
+
+// State checks a disk without booting it. An error says what keeps the machine from
+// booting whole: a file system that is not clean, or a boot entry that leads nowhere.
+func (c *Contents) State(ctx context.Context) (s DiskState, err error) {
+	for _, f := range c.parts {
+		if err := f.check(ctx, c); err != nil {
+			return s, err
+		}
 	}
-	if err := c.check(ctx); err != nil {
-		return s, err
-	}
-	if s.Entries, err = c.bootEntries(ctx); err != nil {
+	if s.Entries, err = c.bootEntries(); err != nil {
 		return s, err
 	}
 	for i, e := range s.Entries {
-		deployment, err := c.deploymentOf(ctx, e)
+		deployment, err := c.deploymentOf(e)
 		if err != nil {
 			return s, err
 		}
-		kernel, err := c.sumKernel(ctx, e)
+		kernel, err := c.sumKernel(e)
 		if err != nil {
 			return s, err
 		}
@@ -50,20 +50,20 @@ func (m *Machine) Inspect(ctx context.Context) (DiskState, error) {
 }
 
 // deploymentOf follows an entry's ostree= option to its deployment.
-func (c contents) deploymentOf(ctx context.Context, e BootEntry) (string, error) {
+func (c *Contents) deploymentOf(e BootEntry) (string, error) {
 	for option := range strings.FieldsSeq(e.Options) {
 		link, ok := strings.CutPrefix(option, "ostree=")
 		if !ok {
 			continue
 		}
 		// /ostree/boot.N is a link to boot.N.M, which is followed on the way.
-		target, err := c.readLink(ctx, link)
+		target, err := c.root.Readlink(within(link))
 		if err != nil {
 			return "", err
 		}
 		dir := path.Join(path.Dir(link), target)
 		// ../../../deploy/… from /ostree/boot.N.M/OS/BOOTCSUM, whose depth is that of the link.
-		if _, err := c.list(ctx, dir); err != nil {
+		if _, err := c.list(dir); err != nil {
 			return "", fmt.Errorf("boot entry %s leads nowhere: %w", e.File, err)
 		}
 		return dir, nil
@@ -71,10 +71,10 @@ func (c contents) deploymentOf(ctx context.Context, e BootEntry) (string, error)
 	return "", fmt.Errorf("boot entry %s names no deployment", e.File)
 }
 
-func (c contents) sumKernel(ctx context.Context, e BootEntry) (string, error) {
+func (c *Contents) sumKernel(e BootEntry) (string, error) {
 	sum := sha256.New()
 	for _, file := range []string{e.linux, e.initrd} {
-		content, err := c.readBoot(ctx, file)
+		content, err := c.readBoot(file)
 		if err != nil {
 			return "", err
 		}

@@ -26,12 +26,16 @@ func runPrivate(ctx context.Context, argv ...string) error {
 
 // outputPrivate is runPrivate for a program whose output matters.
 func outputPrivate(ctx context.Context, argv ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	return output(private(exec.CommandContext(ctx, argv[0], argv[1:]...)))
+}
+
+// private gives a program a mount namespace of its own.
+func private(cmd *exec.Cmd) *exec.Cmd {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	// For children that left the process group and hold its output open.
 	cmd.WaitDelay = 5 * time.Second
-	return output(cmd)
+	return cmd
 }
 
 // maxSaid bounds how much of a failed program's output goes into an error.

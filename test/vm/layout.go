@@ -46,16 +46,9 @@ const (
 // bootSizeMiB is room for two kernels, each with its initramfs, and one more.
 const bootSizeMiB = 384
 
-// Missing names what this machine lacks for disks of the layout beside what
-// all need; none if it can make and read them.
+// Missing names what this machine lacks to make and read disks of the layout; none if it can.
 func (l Layout) Missing() []string {
-	if !l.SeparateBoot && l.Root != XFS {
-		return nil // nothing is mounted
-	}
-	missing := lackingPrivilege()
-	if _, err := os.Stat("/dev/loop-control"); err != nil {
-		missing = append(missing, "loop devices")
-	}
+	missing := lackingToMount()
 	if l.SeparateBoot {
 		missing = append(missing, lacking("sfdisk")...)
 	}

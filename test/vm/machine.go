@@ -74,42 +74,32 @@ const tailLines = 30
 // the result has what is known.
 func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) {
 	result := &BootResult{}
-	c, err := m.contents(ctx)
-	if err != nil {
-		return result, err
-	}
-	entries, err := c.bootEntries(ctx)
-	if err != nil {
-		return result, fmt.Errorf("cannot boot %s: %w", m.Disk, err)
-	}
-	if o.Entry >= len(entries) {
-		return result, fmt.Errorf("cannot boot %s: it has %d boot entries, and not one more for number %d", m.Disk, len(entries), o.Entry)
-	}
-	result.Entry = entries[o.Entry]
-	if m.Accel == "" {
-		if m.Accel, err = accelerator(ctx); err != nil {
-			return result, err
-		}
-	}
 	dir, err := os.MkdirTemp("", "vm-boot-*")
 	if err != nil {
 		return result, fmt.Errorf("cannot boot: %w", err)
 	}
-	kernel, initramfs, err := c.load(ctx, result.Entry, dir)
+	if m.Accel == "" {
+		m.Accel, err = accelerator(ctx)
+	}
+	var k loaded
 	if err == nil {
-		err = m.power(ctx, kernel, initramfs, filepath.Join(dir, "report"), o, result)
+		k, err = look(ctx, m, func(c *Contents) (loaded, error) { return c.load(o.Entry, dir) })
+	}
+	if err == nil {
+		result.Entry = k.entry
+		err = m.power(ctx, k, filepath.Join(dir, "report"), o, result)
 	}
 	return result, errors.Join(err, os.RemoveAll(dir))
 }
 
 // power does one power-on.
-func (m *Machine) power(ctx context.Context, kernel, initramfs, report string, o BootOptions, r *BootResult) error {
+func (m *Machine) power(ctx context.Context, k loaded, report string, o BootOptions, r *BootResult) error {
 	writeLog, err := startRecording(ctx, o.Record, m.Disk)
 	if err != nil {
 		return err
 	}
 	q := qemu{
-		accel: m.Accel, disk: m.Disk, kernel: kernel, initramfs: initramfs, memoryMiB: m.MemoryMiB, extra: m.Extra, writeLog: writeLog,
+		accel: m.Accel, disk: m.Disk, kernel: k.kernel, initramfs: k.initramfs, memoryMiB: m.MemoryMiB, extra: m.Extra, writeLog: writeLog,
 		report: report, limits: o.Limits.orDefault(),
 		cmdline: strings.Join(append([]string{r.Entry.Options}, o.ExtraArgs...), " "),
 	}

@@ -32,7 +32,7 @@ func commitTree(ctx context.Context, tree, dir string) (commit string, err error
 			return "", fmt.Errorf("it has %d files usr/lib/modules/VERSION/%s, and ostree boots a system with just one", len(found), file)
 		}
 	}
-	if missing := lackingPrivilege(); len(missing) > 0 {
+	if missing := lackingToMount(); len(missing) > 0 {
 		return "", fmt.Errorf("lacking %s", strings.Join(missing, ", "))
 	}
 	if _, err := os.Lstat(filepath.Join(tree, "usr/etc")); errors.Is(err, fs.ErrNotExist) {

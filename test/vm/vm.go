@@ -12,6 +12,7 @@
 package vm
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"syscall"
@@ -22,8 +23,8 @@ import (
 // Missing names what this machine lacks to build and boot guests; none if it
 // can. Some layouts of disks want more: see Layout.Missing.
 func Missing() []string {
-	tools := lacking("qemu-system-x86_64", "mmdebstrap", "ostree", "debugfs", "mkfs.ext4", "e2fsck", "chattr", "tar", "bash")
-	return append(tools, lackingPrivilege()...)
+	tools := lacking("qemu-system-x86_64", "mmdebstrap", "ostree", "mkfs.ext4", "e2fsck", "chattr", "tar", "bash")
+	return append(tools, lackingToMount()...)
 }
 
 // lacking are those of the tools that are not installed.
@@ -34,15 +35,18 @@ func lacking(tools ...string) []string {
 	})
 }
 
-// lackingPrivilege names what this process may not do.
-func lackingPrivilege() []string {
+// lackingToMount names what this process lacks to mount a disk.
+func lackingToMount() (missing []string) {
 	if unix.Geteuid() != 0 {
 		return []string{"root"}
 	}
 	if !canMount() {
-		return []string{"the privilege to mount (CAP_SYS_ADMIN)"}
+		missing = append(missing, "the privilege to mount (CAP_SYS_ADMIN)")
 	}
-	return nil
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		missing = append(missing, "loop devices")
+	}
+	return missing
 }
 
 // canMount reports whether a process may have a mount namespace of its own. In

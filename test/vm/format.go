@@ -1,0 +1,48 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// makeExt4 makes a file system in a partition, with what is in dir.
+func makeExt4(ctx context.Context, disk string, p partition, dir string) error {
+	_, err := run(ctx, "mkfs.ext4", "-q", "-F", "-L", p.name, "-E", "offset="+strconv.FormatInt(p.offset, 10),
+		"-d", dir, disk, strconv.FormatInt(p.size>>10, 10)+"k")
+	return err
+}
+
+// makeXFS makes a file system in a partition, with what is in dir. mkfs.xfs
+// cannot make one in the middle of a file, so it is made beside and moved.
+func makeXFS(ctx context.Context, disk string, p partition, dir string) (err error) {
+	image := disk + ".xfs"
+	defer func() { err = errors.Join(err, os.RemoveAll(image)) }()
+	if err := blank(image, p.size); err != nil {
+		return err
+	}
+	if _, err := run(ctx, "mkfs.xfs", "-q", "-L", p.name, image); err != nil {
+		return err
+	}
+	if _, err := mounted(ctx, image, fileSystem{XFS, partition{size: p.size}}, `cp -a "$2/." "$1"`, dir); err != nil {
+		return err
+	}
+	_, err = run(ctx, "dd", "if="+image, "of="+disk, "bs=1M", fmt.Sprintf("seek=%d", p.offset>>20), "conv=sparse,notrunc", "status=none")
+	return err
+}
+
+// mounted runs a script with a file system of a disk mounted writable at "$1" and further
+// arguments, and returns what it prints. Nobody else sees the mount.
+func mounted(ctx context.Context, disk string, f fileSystem, script string, args ...string) (_ []byte, err error) {
+	dir, err := os.MkdirTemp("", "vm-mount-*")
+	if err != nil {
+		return nil, fmt.Errorf("cannot mount %s: %w", disk, err)
+	}
+	defer func() { err = errors.Join(err, os.Remove(dir)) }()
+	mount := `mount -o "$1" "$2" "$3"; shift 2; ` + script + `; umount "$1"`
+	argv := append([]string{"bash", "-ec", mount, filepath.Base(disk), f.options(), disk, dir}, args...)
+	return outputPrivate(ctx, argv...)
+}
