@@ -11,29 +11,9 @@ import (
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/osimage/kargsd"
-	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
-
-// Arguments implements Images.
-func (i *pulledImages) Arguments(commit string) (kargsd.Arguments, error) {
-	c, err := ostree.ParseChecksum(commit)
-	if err != nil {
-		return kargsd.Arguments{}, err
-	}
-	repo, err := i.Host.ReadRepo()
-	if err != nil {
-		return kargsd.Arguments{}, err
-	}
-	return i.Puller.Arguments(repo, c)
-}
-
-// imageKargsChoice is what is chosen for the kernel arguments that an image brings.
-func (m *Machine) imageKargsChoice() (pivot.ImageKargsChoice, error) {
-	settings, err := m.settings()
-	return pivot.ImageKargsChoice{Apply: settings.ImageKargs == host.ImageKargsApply, ForThisRun: m.ImageKargs != ""}, err
-}
 
 // imageKargs knows the kernel arguments that images bring of their own.
 type imageKargs struct{ *Machine }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/live"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/retry"
@@ -44,8 +45,8 @@ type Machine struct {
 	// FleetRoots are the authorities of the fleet's lock; nil: the system's.
 	FleetRoots *x509.CertPool
 
-	closes time.Time     // when the window ends that is open; zero: there is none
-	pulled *pulledImages // made when Images is nil and one is asked for
+	closes time.Time          // when the window ends that is open; zero: there is none
+	pulled *hostimages.Pulled // made when one is asked for
 }
 
 // open reads the journal and notes which boot this is.
@@ -83,7 +84,7 @@ func (m *Machine) openTimed(ctx context.Context) error {
 func (m *Machine) converger() *pivot.Converger {
 	return &pivot.Converger{
 		Host: m.Host, Place: m.placeOrDefault(), Contributors: append([]pivot.Contributor{partition{m.Host}, outside{m}}, m.Contributors...), Checks: []pivot.Check{m.checkUnified},
-		Images: m.imagesOrPulled(), Repositories: extensionImages{m}, Content: imageKargs{m}, Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
+		Images: m.imagesOrPulled(), Repositories: m.pulledImages().Extensions(), Content: imageKargs{m}, Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
 	}
 }
 

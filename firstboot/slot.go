@@ -13,6 +13,7 @@ import (
 	"machine-pivot/internal/fleetlock"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
@@ -65,8 +66,8 @@ func (m *Machine) fetched(ctx context.Context, ask pivot.Ask) (pivot.Plan, error
 	var d pivot.Download
 	plan, err := m.pullAsked(ctx, ask, &d)
 	if err == nil {
-		m.closeImage()
-		m.Images = downloadedImages{&pulledImages{Machine: m}, d}
+		m.pulledImages().Close()
+		m.Images = hostimages.Downloaded{Store: m.pulledImages().Store, Download: d}
 	}
 	return plan, err
 }
