@@ -82,9 +82,11 @@ func (m *Machine) openTimed(ctx context.Context) error {
 
 // converger is what brings this machine to a target.
 func (m *Machine) converger() *pivot.Converger {
+	images := m.imagesOrPulled()
 	return &pivot.Converger{
 		Host: m.Host, Place: m.placeOrDefault(), Contributors: append([]pivot.Contributor{partition{m.Host}, outside{m}}, m.Contributors...), Checks: []pivot.Check{m.checkUnified},
-		Images: m.imagesOrPulled(), Repositories: m.pulledImages().Extensions(), Content: imageKargs{m}, Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
+		Images: images, Repositories: m.pulledImages().Extensions(), Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext},
+		Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package hostimages has the images of a host: it gets OS images into the host's ostree
-// repository (Pulled, and Downloaded, which asks no registry), and gets repositories of
-// packages out of images of extensions (Extensions). These implement pivot.Images and
-// pivot.Repositories.
+// repository (Pulled, and Downloaded, which asks no registry), gets repositories of packages
+// out of images of extensions (Extensions), and tells what an OS image in the repository
+// brings (Content). These implement pivot.Images, pivot.Repositories and pivot.Content.
 //
 // How an image is read and imported is package osimage's, which knows no host. Which image a
 // host shall have, and what its journal says of that, is for the callers.
