@@ -6,6 +6,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostimages"
+	"machine-pivot/pivot"
 )
 
 // takeDownloaded makes what was downloaded what a run is about, if it asks for that: a run
@@ -39,6 +40,11 @@ func (m *Machine) takeDownloaded() error {
 	case d.At.IsZero():
 		return fault.New(fault.Refused, "cannot use what was downloaded: the download was interrupted").WithHint(hostimages.DownloadAgain)
 	}
-	m.Images = hostimages.Downloaded{Store: m.pulledImages().Store, Download: *d}
+	m.useDownloaded(*d)
 	return nil
+}
+
+// useDownloaded has images come from a download, and no registry asked for one.
+func (m *Machine) useDownloaded(d pivot.Download) {
+	m.Images = hostimages.Downloaded{Store: m.pulledImages().Store, Image: d.Image, Names: d.Names}
 }

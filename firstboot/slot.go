@@ -13,7 +13,6 @@ import (
 	"machine-pivot/internal/fleetlock"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
@@ -67,7 +66,7 @@ func (m *Machine) fetched(ctx context.Context, ask pivot.Ask) (pivot.Plan, error
 	plan, err := m.pullAsked(ctx, ask, &d)
 	if err == nil {
 		m.pulledImages().Close()
-		m.Images = hostimages.Downloaded{Store: m.pulledImages().Store, Download: d}
+		m.useDownloaded(d)
 	}
 	return plan, err
 }

@@ -19,14 +19,17 @@ const DownloadAgain = "download it: pivot apply --download-only MACHINECONFIG, o
 // or earlier in this one. No registry is asked.
 type Downloaded struct {
 	Store
-	Download pivot.Download
+	Image pivot.Image // the OS image, as it was imported; zero: there is none
+	// Names are the images, also those of extensions, by what they were asked for, perhaps by
+	// tags.
+	Names map[string]pivot.Image
 }
 
 var _ pivot.Images = Downloaded{}
 
 // Resolve implements pivot.Images: a tag names what it named when that was downloaded.
 func (d Downloaded) Resolve(_ context.Context, image pivot.Image) (pivot.Image, error) {
-	found, known := d.Download.Names[image.Reference]
+	found, known := d.Names[image.Reference]
 	if !known {
 		return image, d.other(image)
 	}
@@ -36,8 +39,8 @@ func (d Downloaded) Resolve(_ context.Context, image pivot.Image) (pivot.Image, 
 // other is an error about an image that was not downloaded.
 func (d Downloaded) other(image pivot.Image) error {
 	was := "no image"
-	if !d.Download.Image.IsZero() {
-		was = d.Download.Image.Reference
+	if !d.Image.IsZero() {
+		was = d.Image.Reference
 	}
 	return fault.New(fault.Refused, "cannot use image %s: it was not downloaded, %s was", image.Reference, was).WithHint(DownloadAgain)
 }
@@ -45,7 +48,7 @@ func (d Downloaded) other(image pivot.Image) error {
 // Check implements pivot.Images.
 func (d Downloaded) Check(ctx context.Context, image pivot.Image) error {
 	d.noteLabels()
-	if !d.Download.Image.Same(image) {
+	if !d.Image.Same(image) {
 		return d.other(image)
 	}
 	repo, err := d.Host.ReadRepo()
@@ -60,12 +63,12 @@ func (d Downloaded) Check(ctx context.Context, image pivot.Image) error {
 
 // whole is the commit that was downloaded, all of which is in the repository.
 func (d Downloaded) whole(ctx context.Context, repo *ostree.Repo) (ostree.Checksum, error) {
-	commit, err := ostree.ParseChecksum(d.Download.Image.Commit)
+	commit, err := ostree.ParseChecksum(d.Image.Commit)
 	if err == nil {
 		err = repo.HasWhole(ctx, commit)
 	}
 	if err != nil {
-		err = fault.New(fault.Refused, "cannot use image %s: it was downloaded, but is not whole any more: %w", d.Download.Image.Reference, err).WithHint(DownloadAgain)
+		err = fault.New(fault.Refused, "cannot use image %s: it was downloaded, but is not whole any more: %w", d.Image.Reference, err).WithHint(DownloadAgain)
 	}
 	return commit, err
 }
@@ -73,7 +76,7 @@ func (d Downloaded) whole(ctx context.Context, repo *ostree.Repo) (ostree.Checks
 // Import implements pivot.Images. What was checked when the image was downloaded is checked
 // again as far as the machine, or the engine, may have changed since.
 func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.Amount)) (pivot.Image, error) {
-	if !d.Download.Image.Same(image) {
+	if !d.Image.Same(image) {
 		return pivot.Image{}, d.other(image)
 	}
 	repo, view, err := d.Host.OpenRepo()
@@ -90,18 +93,18 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 		err = d.Engine.Accept(ctx, setup)
 	}
 	if err == nil {
-		err = d.spaceInBoot(repo, d.Download.Image.Commit)
+		err = d.spaceInBoot(repo, d.Image.Commit)
 	}
 	if err != nil {
 		return pivot.Image{}, err
 	}
 	var ref imageref.Reference // rpm-ostree removes the refs of images that no deployment has
-	if d.Download.Image.Container != "" {
-		if ref, err = imageref.Parse(d.Download.Image.Reference); err != nil {
+	if d.Image.Container != "" {
+		if ref, err = imageref.Parse(d.Image.Reference); err != nil {
 			return pivot.Image{}, err
 		}
 	}
-	return d.Download.Image, osimage.Keep(repo, commit, ref)
+	return d.Image, osimage.Keep(repo, commit, ref)
 }
 
 // RemoveDownloaded removes the refs of images that were downloaded, but for those that are

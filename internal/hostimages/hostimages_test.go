@@ -92,7 +92,7 @@ func bringing(text string) oscontainer.Option {
 	return oscontainer.WithDerived(oscontainer.File("usr/lib/bootc/kargs.d/10-test.toml", text))
 }
 
-// TestDownloadedAfterPulled: what was pulled is had again without the registry, by the tag too,
+// TestDownloadedAfterPulled (P77): what was pulled is had again without the registry, by the tag too,
 // and nothing else is; removed, none of it is left.
 func TestDownloadedAfterPulled(t *testing.T) {
 	i := imagesOf(t)
@@ -107,7 +107,7 @@ func TestDownloadedAfterPulled(t *testing.T) {
 	}
 
 	must(t, i.host.Registry.SetDown(true))
-	d := hostimages.Downloaded{Store: i.Store, Download: pivot.Download{Image: image, Names: map[string]pivot.Image{i.tagged().Reference: pinned}}}
+	d := hostimages.Downloaded{Store: i.Store, Image: image, Names: map[string]pivot.Image{i.tagged().Reference: pinned}}
 	found, err := d.Resolve(t.Context(), i.tagged())
 	if err != nil || found != pinned {
 		t.Errorf("the tag leads to %+v, %v", found, err)
@@ -165,7 +165,7 @@ func TestOpenUntilImported(t *testing.T) {
 	}
 }
 
-// TestNoNetwork: without a network no registry is asked, and a medium needs none.
+// TestNoNetwork (P12): without a network no registry is asked, and a medium needs none.
 func TestNoNetwork(t *testing.T) {
 	i := imagesOf(t)
 	none := errors.New("no network")
@@ -197,13 +197,13 @@ func TestEngineRefuses(t *testing.T) {
 	if _, err := i.Import(t.Context(), pinned, func(pivot.Amount) {}); !errors.Is(err, refused) {
 		t.Errorf("pulled: %v", err)
 	}
-	d := hostimages.Downloaded{Store: i.Store, Download: pivot.Download{Image: image}}
+	d := hostimages.Downloaded{Store: i.Store, Image: image}
 	if _, err := d.Import(t.Context(), pinned, nil); !errors.Is(err, refused) {
 		t.Errorf("downloaded: %v", err)
 	}
 }
 
-// TestNoSpaceInBoot: the kernel of an image that does not fit into /boot is refused when its
+// TestNoSpaceInBoot (P14): the kernel of an image that does not fit into /boot is refused when its
 // size is known.
 func TestNoSpaceInBoot(t *testing.T) {
 	i := imagesOf(t)
@@ -251,7 +251,7 @@ func TestExtensions(t *testing.T) {
 	expect(t, i.Extensions().Check(t.Context(), image), fault.CannotWrite, "1 bytes")
 }
 
-// TestContent: a plan knows what its image brings from the time on at which that is in the
+// TestContent (P49): a plan knows what its image brings from the time on at which that is in the
 // repository, and the caller's check has the last word.
 func TestContent(t *testing.T) {
 	i := imagesOf(t)

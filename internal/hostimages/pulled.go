@@ -115,7 +115,7 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	}
 	defer view.Close()
 	found.Accept = func(root ostree.PrepareRoot) error { return p.Engine.Accept(ctx, root) }
-	result, err := found.Import(ctx, repo, func(p osimage.Progress) { progress(AmountOf(p)) })
+	result, err := found.Import(ctx, repo, func(so osimage.Progress) { progress(AmountOf(so)) })
 	if err != nil {
 		return pivot.Image{}, err
 	}
