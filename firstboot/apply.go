@@ -52,7 +52,7 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	if err := a.openToChange(ctx); err != nil {
 		return false, err
 	}
-	defer a.closeImage()
+	defer a.pulledImages().Close()
 	if err := a.takeDownloaded(); err != nil {
 		return false, err
 	}
@@ -99,7 +99,7 @@ func (a *Apply) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err := a.open(); err != nil {
 		return pivot.Plan{}, err
 	}
-	defer a.closeImage()
+	defer a.pulledImages().Close()
 	if err := a.takeDownloaded(); err != nil {
 		return pivot.Plan{}, err
 	}

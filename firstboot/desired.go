@@ -4,8 +4,11 @@ import (
 	"slices"
 
 	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/spec"
+	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/pivot"
 )
 
@@ -52,4 +55,22 @@ func (m *Machine) keeping(desired *encapsulated.Desired) ([]hostfiles.File, erro
 		}
 	}
 	return all, nil
+}
+
+// imageKargsChoice is what is chosen for the kernel arguments that an image brings.
+func (m *Machine) imageKargsChoice() (pivot.ImageKargsChoice, error) {
+	settings, err := m.settings()
+	return pivot.ImageKargsChoice{Apply: settings.ImageKargs == host.ImageKargsApply, ForThisRun: m.ImageKargs != ""}, err
+}
+
+// image is what a reference names; it has no digest yet if that is a tag.
+func image(text string) (pivot.Image, error) {
+	if text == "" {
+		return pivot.Image{}, nil
+	}
+	ref, err := imageref.Parse(text)
+	if err != nil {
+		return pivot.Image{}, fault.New(fault.BadInput, "%w", err)
+	}
+	return pivot.Image{Reference: ref.String(), Digest: ref.Digest()}, nil
 }

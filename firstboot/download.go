@@ -6,11 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/imageref"
-	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
 
@@ -57,7 +53,7 @@ func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
 // alone: the machine is not changed.
 func (m *Machine) downloading(ctx context.Context, run func() (Downloaded, error)) (p Downloaded, err error) {
 	if err = m.open(); err == nil {
-		defer m.closeImage()
+		defer m.pulledImages().Close()
 		p, err = run()
 	}
 	if err = m.stopped(ctx, err); err != nil {
@@ -150,7 +146,7 @@ func (m *Machine) completeDownload(ctx context.Context, d pivot.Download, conten
 	if err := m.keepDownload(&d); err != nil || len(d.Left) == 0 {
 		return err
 	}
-	if err := m.releaseImages(ctx, d.Left); err != nil {
+	if err := m.pulledImages().RemoveDownloaded(ctx, d.Left); err != nil {
 		return err
 	}
 	d.Left = nil
@@ -194,63 +190,6 @@ func (m *Machine) sayDownloaded(p Downloaded) {
 	}
 }
 
-// releaseImages removes the refs of images that were downloaded, but for those that are
-// deployed, and what only they had of the repository.
-func (m *Machine) releaseImages(ctx context.Context, images []pivot.Image) error {
-	if len(images) == 0 {
-		return nil
-	}
-	all, err := m.Host.Sysroot().Deployments()
-	if err != nil {
-		return err
-	}
-	var deployed []ostree.Checksum
-	for _, d := range all {
-		deployed = append(deployed, d.Checksum)
-	}
-	repo, view, err := m.Host.OpenRepo()
-	if err != nil {
-		return err
-	}
-	defer view.Close()
-	unused := false
-	for _, image := range images {
-		commit, found, err := commitOf(repo, image)
-		if err == nil && found {
-			unused = unused || !slices.Contains(deployed, commit)
-			err = osimage.Release(repo, commit, deployed...)
-		}
-		if err != nil {
-			return fault.New(fault.CannotWrite, "cannot give up %s, which was downloaded before: %w", image.Reference, err)
-		}
-	}
-	if !unused {
-		return nil
-	}
-	command := []string{"ostree", "admin", "cleanup"}
-	if m.Host.Root != "/" {
-		command = append(command, "--sysroot="+m.Host.Sysroot().Physical())
-	}
-	if _, err := m.Host.Run(ctx, command...); err != nil { // the next deployment's does the same
-		m.Progress.Note(fmt.Sprintf("the space of what was downloaded before is not free yet: %v", err))
-	}
-	return nil
-}
-
-// commitOf is the commit that a downloaded image was imported as. After an interrupted pull
-// the journal does not know it yet.
-func commitOf(repo *ostree.Repo, image pivot.Image) (commit ostree.Checksum, found bool, err error) {
-	if image.Commit != "" {
-		commit, err = ostree.ParseChecksum(image.Commit)
-		return commit, err == nil, err
-	}
-	ref, err := imageref.Parse(image.Reference)
-	if err != nil {
-		return commit, false, err
-	}
-	return osimage.Imported(repo, ref)
-}
-
 // usedDownload ends a download once the machine, or its next boot, has what it was for. The
 // machine is well also if that fails, so it is only noted.
 func (m *Machine) usedDownload(ctx context.Context, image pivot.Image) {
@@ -266,7 +205,7 @@ func (m *Machine) usedDownload(ctx context.Context, image pivot.Image) {
 			rest = nil
 		}
 	}
-	err := m.releaseImages(context.WithoutCancel(ctx), used)
+	err := m.pulledImages().RemoveDownloaded(context.WithoutCancel(ctx), used)
 	if err == nil {
 		err = m.keepDownload(rest)
 	}

@@ -87,7 +87,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
 	if err := b.openToChange(ctx); err != nil {
 		return err
 	}
-	defer b.closeImage()
+	defer b.pulledImages().Close()
 	if b.Again {
 		if err := b.reopen(); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/live"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/retry"
@@ -44,8 +45,8 @@ type Machine struct {
 	// FleetRoots are the authorities of the fleet's lock; nil: the system's.
 	FleetRoots *x509.CertPool
 
-	closes time.Time     // when the window ends that is open; zero: there is none
-	pulled *pulledImages // made when Images is nil and one is asked for
+	closes time.Time          // when the window ends that is open; zero: there is none
+	pulled *hostimages.Pulled // made when one is asked for
 }
 
 // open reads the journal and notes which boot this is.
@@ -81,9 +82,11 @@ func (m *Machine) openTimed(ctx context.Context) error {
 
 // converger is what brings this machine to a target.
 func (m *Machine) converger() *pivot.Converger {
+	images := m.imagesOrPulled()
 	return &pivot.Converger{
 		Host: m.Host, Place: m.placeOrDefault(), Contributors: append([]pivot.Contributor{partition{m.Host}, outside{m}}, m.Contributors...), Checks: []pivot.Check{m.checkUnified},
-		Images: m.imagesOrPulled(), Repositories: extensionImages{m}, Content: imageKargs{m}, Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
+		Images: images, Repositories: m.pulledImages().Extensions(), Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext},
+		Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
 	}
 }
 

@@ -58,7 +58,7 @@ func (r *Rebase) attempt(ctx context.Context) (bool, error) {
 	if err := r.openToChange(ctx); err != nil {
 		return false, err
 	}
-	defer r.closeImage()
+	defer r.pulledImages().Close()
 	settings, err := r.settings()
 	if err != nil {
 		return false, err

@@ -65,8 +65,8 @@ func (m *Machine) fetched(ctx context.Context, ask pivot.Ask) (pivot.Plan, error
 	var d pivot.Download
 	plan, err := m.pullAsked(ctx, ask, &d)
 	if err == nil {
-		m.closeImage()
-		m.Images = downloadedImages{&pulledImages{Machine: m}, d}
+		m.pulledImages().Close()
+		m.useDownloaded(d)
 	}
 	return plan, err
 }

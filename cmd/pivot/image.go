@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/firstboot"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/osimage/kargsd"
@@ -272,7 +272,7 @@ func importShown(cmd *cobra.Command, image *osimage.Opened, repo *ostree.Repo, f
 	}
 	tell(pivot.Event{Kind: pivot.EventBegan, Message: "pulling " + image.Reference.String()})
 	result, err := image.Import(cmd.Context(), repo, func(p osimage.Progress) {
-		tell(pivot.Event{Kind: pivot.EventProgressed, Amount: firstboot.AmountOf(p)})
+		tell(pivot.Event{Kind: pivot.EventProgressed, Amount: hostimages.AmountOf(p)})
 	})
 	if err != nil {
 		tell(pivot.Event{Kind: pivot.EventFailing, Err: err})

@@ -106,6 +106,9 @@ var importTable = map[string]rule{
 	"plot":      {ours: []string{"pivot", "fault", "printable"}, never: slices.Concat(processes, commandLine, world)},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 
+	// The images of a host: how the core gets them, and what they bring.
+	"hostimages": {ours: []string{"fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "retry", "rpmrepo", "selinux"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+
 	"firstboot": {ours: all, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot": {ours: all, foreign: true, never: processes},
 

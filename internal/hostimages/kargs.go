@@ -1,4 +1,4 @@
-package firstboot
+package hostimages
 
 import (
 	"cmp"
@@ -7,114 +7,19 @@ import (
 	"strings"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/host"
-	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/osimage/kargsd"
-	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
 
-// Arguments implements Images.
-func (i *pulledImages) Arguments(commit string) (kargsd.Arguments, error) {
-	c, err := ostree.ParseChecksum(commit)
-	if err != nil {
-		return kargsd.Arguments{}, err
-	}
-	repo, err := i.Host.ReadRepo()
-	if err != nil {
-		return kargsd.Arguments{}, err
-	}
-	return i.Puller.Arguments(repo, c)
-}
-
-// imageKargsChoice is what is chosen for the kernel arguments that an image brings.
-func (m *Machine) imageKargsChoice() (pivot.ImageKargsChoice, error) {
-	settings, err := m.settings()
-	return pivot.ImageKargsChoice{Apply: settings.ImageKargs == host.ImageKargsApply, ForThisRun: m.ImageKargs != ""}, err
-}
-
-// imageKargs knows the kernel arguments that images bring of their own.
-type imageKargs struct{ *Machine }
-
-var _ pivot.Content = imageKargs{}
-
-// Learn implements pivot.Content.
-func (m imageKargs) Learn(plan pivot.Plan) (pivot.Plan, error) {
-	target, _, notes, err := m.withImageKargs(plan.From(), plan.To())
-	if err != nil {
-		return plan, err
-	}
-	learned, err := pivot.Diff(plan.From(), target)
-	if err != nil {
-		return learned, err
-	}
-	learned.Notes = notes
-	return learned, m.checkProjectsNext(learned)
-}
-
-// Foresee implements pivot.Content. It pulls nothing: what an image brings is known if it
-// is in the repository already.
-func (m imageKargs) Foresee(plan pivot.Plan) (pivot.Plan, error) {
-	state, target := plan.From(), plan.To()
-	own := pivot.ImageKargs{Choice: string(host.ImageKargsPrint), Arguments: kargs.Line{}}
-	if target.Kargs.Image != nil {
-		own.Choice = string(host.ImageKargsApply)
-	}
-	plan.ImageKargs = &own
-	commit, err := m.importedAs(target.Image)
-	if err != nil {
-		return plan, err
-	}
-	if commit == "" {
-		if target.Kargs.Image != nil {
-			plan.Notes = append(plan.Notes, "kernel arguments that the image brings of its own (/"+kargsd.Dir+") come to this; "+
-				"they are known when it is in the host's repository, as after: pivot image import --repo "+m.Host.Sysroot().RepoPath())
-		}
-		return plan, nil
-	}
-	target.Image.Commit = commit
-	target, now, notes, err := m.withImageKargs(state, target)
-	if err != nil {
-		return plan, err
-	}
-	if plan, err = pivot.Diff(state, target); err != nil {
-		return plan, err
-	}
-	own.Known, own.Arguments = true, slices.Concat(own.Arguments, now)
-	plan.ImageKargs, plan.Notes = &own, append(plan.Notes, notes...)
-	if err := m.checkProjectsNext(plan); err != nil {
-		return plan, err
-	}
-	return m.foreseeUnits(plan, commit)
-}
-
-// importedAs is the commit that the host's repository has of an image, or "".
-func (m *Machine) importedAs(image pivot.Image) (commit string, err error) {
-	ref, err := imageref.Parse(image.Reference)
-	if err != nil {
-		return "", err
-	}
-	repo, err := m.Host.ReadRepo()
-	if err != nil {
-		return "", err
-	}
-	c, found, err := osimage.Imported(repo, ref)
-	if !found {
-		return "", err
-	}
-	return c.String(), nil
-}
-
-// withImageKargs is a target with the kernel arguments that its image, by its commit,
+// withArguments is a target with the kernel arguments that its image, by its commit,
 // and the booted one bring, if that is chosen; now are the image's, and notes for people.
-func (m *Machine) withImageKargs(state pivot.State, target pivot.Target) (_ pivot.Target, now kargs.Line, notes []string, err error) {
-	brings, err := m.imagesOrPulled().Arguments(target.Image.Commit)
+func (c Content) withArguments(state pivot.State, target pivot.Target) (_ pivot.Target, now kargs.Line, notes []string, err error) {
+	brings, err := c.Arguments(target.Image.Commit)
 	if err != nil {
 		return target, nil, nil, err
 	}
-	brought, err := m.imagesOrPulled().Arguments(cmp.Or(state.Booted.Base, state.Booted.Commit))
+	brought, err := c.Arguments(cmp.Or(state.Booted.Base, state.Booted.Commit))
 	if err != nil {
 		return target, nil, nil, err
 	}
@@ -133,18 +38,18 @@ func (m *Machine) withImageKargs(state pivot.State, target pivot.Target) (_ pivo
 		notes = append(notes, fmt.Sprintf("warning: of the running image: %v; what cannot be read of them stays on the command line", err))
 	}
 	target.Kargs.Image = change
-	judged, err := m.judgeImage(state.Booted.Options, target.Kargs)
+	judged, err := c.judge(state.Booted.Options, target.Kargs)
 	return target, brings.Line, slices.Concat(notes, brings.Warnings, judged), err
 }
 
-// judgeImage holds what an image adds to the command line against the machine's policy,
+// judge holds what an image adds to the command line against the machine's policy,
 // and tells what the image changes.
-func (m *Machine) judgeImage(booted kargs.Line, change kargs.Change) (notes []string, err error) {
+func (c Content) judge(booted kargs.Line, change kargs.Change) (notes []string, err error) {
 	added, removed, err := ofImage(booted, change)
 	if err != nil {
 		return nil, err
 	}
-	policy, err := m.Host.KargPolicy()
+	policy, err := c.Host.KargPolicy()
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,150 @@
+package hostimages
+
+import (
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/machineconfig/enable"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/osimage/kargsd"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/kargs"
+	"machine-pivot/pivot"
+)
+
+// Content is what the OS images in a host's repository bring: kernel arguments, accounts and
+// units.
+type Content struct {
+	Host *host.Host
+	// Arguments are the kernel arguments that a deployment's commit in the repository brings:
+	// see Store.Arguments.
+	Arguments func(commit string) (kargsd.Arguments, error)
+	// Check is of a plan whose image is in the repository.
+	Check pivot.Check
+}
+
+var _ pivot.Content = Content{}
+
+// Learn implements pivot.Content.
+func (c Content) Learn(plan pivot.Plan) (pivot.Plan, error) {
+	target, _, notes, err := c.withArguments(plan.From(), plan.To())
+	if err != nil {
+		return plan, err
+	}
+	learned, err := pivot.Diff(plan.From(), target)
+	if err != nil {
+		return learned, err
+	}
+	learned.Notes = notes
+	return learned, c.Check(learned)
+}
+
+// Foresee implements pivot.Content. It pulls nothing: what an image brings is known if it
+// is in the repository already.
+func (c Content) Foresee(plan pivot.Plan) (pivot.Plan, error) {
+	state, target := plan.From(), plan.To()
+	own := pivot.ImageKargs{Choice: string(host.ImageKargsPrint), Arguments: kargs.Line{}}
+	if target.Kargs.Image != nil {
+		own.Choice = string(host.ImageKargsApply)
+	}
+	plan.ImageKargs = &own
+	commit, err := c.importedAs(target.Image)
+	if err != nil {
+		return plan, err
+	}
+	if commit == "" {
+		if target.Kargs.Image != nil {
+			plan.Notes = append(plan.Notes, "kernel arguments that the image brings of its own (/"+kargsd.Dir+") come to this; "+
+				"they are known when it is in the host's repository, as after: pivot image import --repo "+c.Host.Sysroot().RepoPath())
+		}
+		return plan, nil
+	}
+	target.Image.Commit = commit
+	target, now, notes, err := c.withArguments(state, target)
+	if err != nil {
+		return plan, err
+	}
+	if plan, err = pivot.Diff(state, target); err != nil {
+		return plan, err
+	}
+	own.Known, own.Arguments = true, slices.Concat(own.Arguments, now)
+	plan.ImageKargs, plan.Notes = &own, append(plan.Notes, notes...)
+	if err := c.Check(plan); err != nil {
+		return plan, err
+	}
+	return c.foreseeUnits(plan, commit)
+}
+
+// importedAs is the commit that the host's repository has of an image, or "".
+func (c Content) importedAs(image pivot.Image) (commit string, err error) {
+	ref, err := imageref.Parse(image.Reference)
+	if err != nil {
+		return "", err
+	}
+	repo, err := c.Host.ReadRepo()
+	if err != nil {
+		return "", err
+	}
+	imported, found, err := osimage.Imported(repo, ref)
+	if !found {
+		return "", err
+	}
+	return imported.String(), nil
+}
+
+// foreseeUnits notes which wishes for units cannot come true in the system of a commit,
+// unless packages that change may bring them.
+func (c Content) foreseeUnits(plan pivot.Plan, commit string) (pivot.Plan, error) {
+	if len(plan.Packages) > 0 {
+		return plan, nil
+	}
+	units, err := c.Units(plan, commit)
+	if wrong := units.Err(); wrong != nil {
+		plan.Notes = append(plan.Notes, "warning: in the new system: "+strings.ReplaceAll(wrong.Error(), "\n", "; "))
+	}
+	return plan, err
+}
+
+// Accounts implements pivot.Content: those that the new /etc will have, by the image in
+// the repository and what was changed in /etc.
+func (c Content) Accounts(plan pivot.Plan) (hostfiles.Accounts, error) {
+	if !plan.Image.Changed {
+		return plan.From().Etc.Accounts, nil
+	}
+	next, err := c.next(plan.To().Image.Commit)
+	if err != nil {
+		return hostfiles.Accounts{}, err
+	}
+	return host.NextAccounts(next.booted, func(name string) ([]byte, error) { return next.repo.ReadFile(next.commit, name) })
+}
+
+// Units implements pivot.Content.
+func (c Content) Units(plan pivot.Plan, commit string) (enable.Resolved, error) {
+	next, err := c.next(commit)
+	if err != nil {
+		return enable.Resolved{}, err
+	}
+	return host.NextUnits(next.booted, next.repo, next.commit, plan.To())
+}
+
+// nextSystem is what the next system is made of: a commit, and the /etc of the booted
+// deployment.
+type nextSystem struct {
+	repo   *ostree.Repo
+	commit ostree.Checksum
+	booted ostree.Deployment
+}
+
+func (c Content) next(commit string) (next nextSystem, err error) {
+	if next.commit, err = ostree.ParseChecksum(commit); err != nil {
+		return next, err
+	}
+	if next.repo, err = c.Host.ReadRepo(); err != nil {
+		return next, err
+	}
+	next.booted, err = c.Host.Sysroot().Booted()
+	return next, err
+}

@@ -1,0 +1,166 @@
+package hostimages
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+)
+
+// DownloadAgain is the remedy where what was downloaded cannot be used.
+const DownloadAgain = "download it: pivot apply --download-only MACHINECONFIG, or pivot rebase --download-only IMAGE"
+
+// Downloaded are OS images that were pulled into the host's repository before, by another run
+// or earlier in this one. No registry is asked.
+type Downloaded struct {
+	Store
+	Image pivot.Image // the OS image, as it was imported; zero: there is none
+	// Names are the images, also those of extensions, by what they were asked for, perhaps by
+	// tags.
+	Names map[string]pivot.Image
+}
+
+var _ pivot.Images = Downloaded{}
+
+// Resolve implements pivot.Images: a tag names what it named when that was downloaded.
+func (d Downloaded) Resolve(_ context.Context, image pivot.Image) (pivot.Image, error) {
+	found, known := d.Names[image.Reference]
+	if !known {
+		return image, d.other(image)
+	}
+	return found, nil
+}
+
+// other is an error about an image that was not downloaded.
+func (d Downloaded) other(image pivot.Image) error {
+	was := "no image"
+	if !d.Image.IsZero() {
+		was = d.Image.Reference
+	}
+	return fault.New(fault.Refused, "cannot use image %s: it was not downloaded, %s was", image.Reference, was).WithHint(DownloadAgain)
+}
+
+// Check implements pivot.Images.
+func (d Downloaded) Check(ctx context.Context, image pivot.Image) error {
+	d.noteLabels()
+	if !d.Image.Same(image) {
+		return d.other(image)
+	}
+	repo, err := d.Host.ReadRepo()
+	if err != nil {
+		return err
+	}
+	if _, err := d.whole(ctx, repo); err != nil {
+		return err
+	}
+	return d.Host.CheckRepoWritable()
+}
+
+// whole is the commit that was downloaded, all of which is in the repository.
+func (d Downloaded) whole(ctx context.Context, repo *ostree.Repo) (ostree.Checksum, error) {
+	commit, err := ostree.ParseChecksum(d.Image.Commit)
+	if err == nil {
+		err = repo.HasWhole(ctx, commit)
+	}
+	if err != nil {
+		err = fault.New(fault.Refused, "cannot use image %s: it was downloaded, but is not whole any more: %w", d.Image.Reference, err).WithHint(DownloadAgain)
+	}
+	return commit, err
+}
+
+// Import implements pivot.Images. What was checked when the image was downloaded is checked
+// again as far as the machine, or the engine, may have changed since.
+func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.Amount)) (pivot.Image, error) {
+	if !d.Image.Same(image) {
+		return pivot.Image{}, d.other(image)
+	}
+	repo, view, err := d.Host.OpenRepo()
+	if err != nil {
+		return pivot.Image{}, err
+	}
+	defer view.Close()
+	commit, err := d.whole(ctx, repo)
+	if err != nil {
+		return pivot.Image{}, err
+	}
+	setup, err := ostree.ReadPrepareRoot(func(path string) ([]byte, error) { return repo.ReadFile(commit, path) })
+	if err == nil {
+		err = d.Engine.Accept(ctx, setup)
+	}
+	if err == nil {
+		err = d.spaceInBoot(repo, d.Image.Commit)
+	}
+	if err != nil {
+		return pivot.Image{}, err
+	}
+	var ref imageref.Reference // rpm-ostree removes the refs of images that no deployment has
+	if d.Image.Container != "" {
+		if ref, err = imageref.Parse(d.Image.Reference); err != nil {
+			return pivot.Image{}, err
+		}
+	}
+	return d.Image, osimage.Keep(repo, commit, ref)
+}
+
+// RemoveDownloaded removes the refs of images that were downloaded, but for those that are
+// deployed, and what only they had of the repository. An image of which the pull was
+// interrupted need not have a commit.
+func (s Store) RemoveDownloaded(ctx context.Context, images []pivot.Image) error {
+	if len(images) == 0 {
+		return nil
+	}
+	all, err := s.Host.Sysroot().Deployments()
+	if err != nil {
+		return err
+	}
+	var deployed []ostree.Checksum
+	for _, d := range all {
+		deployed = append(deployed, d.Checksum)
+	}
+	repo, view, err := s.Host.OpenRepo()
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	unused := false
+	for _, image := range images {
+		commit, found, err := commitOf(repo, image)
+		if err == nil && found {
+			unused = unused || !slices.Contains(deployed, commit)
+			err = osimage.Release(repo, commit, deployed...)
+		}
+		if err != nil {
+			return fault.New(fault.CannotWrite, "cannot give up %s, which was downloaded before: %w", image.Reference, err)
+		}
+	}
+	if !unused {
+		return nil
+	}
+	command := []string{"ostree", "admin", "cleanup"}
+	if s.Host.Root != "/" {
+		command = append(command, "--sysroot="+s.Host.Sysroot().Physical())
+	}
+	if _, err := s.Host.Run(ctx, command...); err != nil { // the next deployment's does the same
+		s.Note(fmt.Sprintf("the space of what was downloaded before is not free yet: %v", err))
+	}
+	return nil
+}
+
+// commitOf is the commit that an image was imported as. After an interrupted pull the caller
+// does not know it yet.
+func commitOf(repo *ostree.Repo, image pivot.Image) (commit ostree.Checksum, found bool, err error) {
+	if image.Commit != "" {
+		commit, err = ostree.ParseChecksum(image.Commit)
+		return commit, err == nil, err
+	}
+	ref, err := imageref.Parse(image.Reference)
+	if err != nil {
+		return commit, false, err
+	}
+	return osimage.Imported(repo, ref)
+}

@@ -1,0 +1,300 @@
+package hostimages_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostimages"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/retry"
+	"machine-pivot/kargs"
+	"machine-pivot/pivot"
+	"machine-pivot/test/hostdir"
+	"machine-pivot/test/need"
+	"machine-pivot/test/oscontainer"
+)
+
+// engine is asked about images only.
+type engine struct {
+	pivot.Engine
+	refuses error
+}
+
+func (e engine) Accept(context.Context, ostree.PrepareRoot) error { return e.refuses }
+
+// images are those of a host, with what they ask for and say.
+type images struct {
+	*hostimages.Pulled
+	host     *hostdir.Host
+	networks int // how often the network was asked for
+	notes    []string
+}
+
+func imagesOf(t *testing.T) *images {
+	t.Helper()
+	i := &images{host: hostdir.New(t)}
+	i.Pulled = &hostimages.Pulled{
+		Store: hostimages.Store{
+			Host: i.host.Host, Puller: &osimage.Puller{Root: i.host.Root}, Engine: engine{},
+			Note: func(message string) { i.notes = append(i.notes, message) },
+		},
+		Network: func(context.Context) error { i.networks++; return nil },
+		Retry:   retry.Policy{Tries: 1},
+	}
+	return i
+}
+
+// tagged is the host's next image by its tag.
+func (i *images) tagged() pivot.Image {
+	return pivot.Image{Reference: i.host.Registry.Host() + "/os/native:b"}
+}
+
+// pull resolves, checks and imports the host's next image.
+func (i *images) pull(t *testing.T) (pinned, image pivot.Image) {
+	t.Helper()
+	pinned, err := i.Resolve(t.Context(), i.tagged())
+	must(t, err)
+	must(t, i.Check(t.Context(), pinned))
+	image, err = i.Import(t.Context(), pinned, func(pivot.Amount) {})
+	must(t, err)
+	return pinned, image
+}
+
+// refs are the refs of images that the host's repository has.
+func (i *images) refs() []string {
+	return slices.DeleteFunc(i.host.Refs(), func(ref string) bool {
+		return !strings.HasPrefix(ref, "pivot/") && !strings.HasPrefix(ref, "ostree/container/")
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expect(t *testing.T, err error, kind fault.Kind, text string) {
+	t.Helper()
+	if err == nil || fault.KindOf(err) != kind || !strings.Contains(err.Error(), text) {
+		t.Errorf("error %v, want one of kind %v with %q", err, kind, text)
+	}
+}
+
+// bringing is a derived layer with a file of kernel arguments.
+func bringing(text string) oscontainer.Option {
+	return oscontainer.WithDerived(oscontainer.File("usr/lib/bootc/kargs.d/10-test.toml", text))
+}
+
+// TestDownloadedAfterPulled (P77): what was pulled is had again without the registry, by the tag too,
+// and nothing else is; removed, none of it is left.
+func TestDownloadedAfterPulled(t *testing.T) {
+	i := imagesOf(t)
+	i.host.Serve(i.host.NativeImage(bringing(`kargs = ["own=1"]`)))
+	before := i.refs()
+	pinned, image := i.pull(t)
+	if image.Reference != i.host.Image || image.Commit == "" || image.Container == "" || i.networks != 2 {
+		t.Errorf("image %+v, and the network was asked for %d times", image, i.networks)
+	}
+	if own, err := i.Arguments(image.Commit); err != nil || own.Line.String() != "own=1" {
+		t.Errorf("it brings %q, %v", own.Line, err)
+	}
+
+	must(t, i.host.Registry.SetDown(true))
+	d := hostimages.Downloaded{Store: i.Store, Image: image, Names: map[string]pivot.Image{i.tagged().Reference: pinned}}
+	found, err := d.Resolve(t.Context(), i.tagged())
+	if err != nil || found != pinned {
+		t.Errorf("the tag leads to %+v, %v", found, err)
+	}
+	must(t, d.Release(image)) // as after a deployment that is gone
+	must(t, d.Check(t.Context(), pinned))
+	if again, err := d.Import(t.Context(), pinned, nil); err != nil || again != image {
+		t.Errorf("imported %+v, %v", again, err)
+	}
+	if !slices.Contains(i.refs(), osimage.KeepAliveRef(image.Commit)) {
+		t.Errorf("nothing keeps the commit: %q", i.refs())
+	}
+	other := pivot.Image{Reference: "other", Digest: "sha256:other"}
+	_, err = d.Resolve(t.Context(), other)
+	expect(t, err, fault.Refused, "cannot use image other: it was not downloaded, "+image.Reference+" was")
+	expect(t, d.Check(t.Context(), other), fault.Refused, "it was not downloaded")
+	_, err = d.Import(t.Context(), other, nil)
+	expect(t, err, fault.Refused, "it was not downloaded")
+
+	must(t, i.RemoveDownloaded(t.Context(), []pivot.Image{pinned})) // an interrupted pull has no commit
+	if left := i.refs(); !slices.Equal(left, before) {
+		t.Errorf("left %q of %q", left, before)
+	}
+	expect(t, d.Check(t.Context(), pinned), fault.Refused, "it was downloaded, but is not whole any more")
+	expect(t, i.Check(t.Context(), pinned), fault.Unavailable, "connection refused")
+}
+
+// TestOpenUntilImported: what was checked is imported without another look at the registry,
+// and looked at anew once it is closed.
+func TestOpenUntilImported(t *testing.T) {
+	i := imagesOf(t)
+	i.host.Serve(i.host.NativeImage())
+	manifests := func() (n int) {
+		for _, request := range i.host.Registry.RequestLog() {
+			if strings.Contains(request, "/manifests/") {
+				n++
+			}
+		}
+		return n
+	}
+	image := pivot.Image{Reference: i.host.Image}
+	before := manifests()
+	must(t, i.Check(t.Context(), image))
+	_, err := i.Import(t.Context(), image, func(pivot.Amount) {})
+	must(t, err)
+	if n := manifests() - before; n != 1 {
+		t.Errorf("%d requests for the manifest to check and import", n)
+	}
+	must(t, i.Check(t.Context(), image))
+	i.Close()
+	must(t, i.Check(t.Context(), image))
+	i.Close()
+	if n := manifests() - before; n != 3 {
+		t.Errorf("%d requests for the manifest after it was closed twice", n)
+	}
+}
+
+// TestNoNetwork (P12): without a network no registry is asked, and a medium needs none.
+func TestNoNetwork(t *testing.T) {
+	i := imagesOf(t)
+	none := errors.New("no network")
+	i.Network = func(context.Context) error { return none }
+	asked := len(i.host.Registry.RequestLog())
+	_, err := i.Resolve(t.Context(), i.tagged())
+	remote := pivot.Image{Reference: i.host.Image}
+	for _, err := range []error{err, i.Check(t.Context(), remote), i.Extensions().Check(t.Context(), remote)} {
+		if !errors.Is(err, none) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if n := len(i.host.Registry.RequestLog()) - asked; n != 0 {
+		t.Errorf("the registry was asked %d times", n)
+	}
+	must(t, oscontainer.WriteLayout(i.host.Path("/medium"), i.host.NativeImage()))
+	must(t, i.Check(t.Context(), pivot.Image{Reference: "oci:/medium"}))
+	i.Close()
+}
+
+// TestEngineRefuses: an image that would not boot as the engine deploys it is not imported,
+// whether it is pulled or was downloaded.
+func TestEngineRefuses(t *testing.T) {
+	i := imagesOf(t)
+	i.host.Serve(i.host.NativeImage())
+	pinned, image := i.pull(t)
+	refused := errors.New("it would not boot")
+	i.Engine = engine{refuses: refused}
+	if _, err := i.Import(t.Context(), pinned, func(pivot.Amount) {}); !errors.Is(err, refused) {
+		t.Errorf("pulled: %v", err)
+	}
+	d := hostimages.Downloaded{Store: i.Store, Image: image}
+	if _, err := d.Import(t.Context(), pinned, nil); !errors.Is(err, refused) {
+		t.Errorf("downloaded: %v", err)
+	}
+}
+
+// TestNoSpaceInBoot (P14): the kernel of an image that does not fit into /boot is refused when its
+// size is known.
+func TestNoSpaceInBoot(t *testing.T) {
+	i := imagesOf(t)
+	i.host.PutIntoNext(map[string]string{"usr/lib/modules/6.1.0/vmlinuz": "a kernel of its own"})
+	i.host.Serve(i.host.NativeImage())
+	free := i.host.Free
+	i.host.Free = func(path string) (int64, error) {
+		if path == i.host.Path("/boot") {
+			return 3, nil
+		}
+		return free(path)
+	}
+	_, err := i.Import(t.Context(), pivot.Image{Reference: i.host.Image}, func(pivot.Amount) {})
+	expect(t, err, fault.CannotWrite, "/boot has 3 bytes free")
+}
+
+// TestExtensions: the repository of an image of extensions is in a directory of the host until
+// it is released; of an image without one nothing is left.
+func TestExtensions(t *testing.T) {
+	need.Program(t, "createrepo_c")
+	i := imagesOf(t)
+	img, err := oscontainer.Extensions([]oscontainer.RPM{{Name: "usbguard", Version: "1.0"}}, oscontainer.WithWorkDir(t.TempDir()))
+	must(t, err)
+	image := pivot.Image{Reference: i.host.Push(img)}
+	must(t, i.Extensions().Check(t.Context(), image))
+	repository, err := i.Extensions().Fetch(t.Context(), image, func(pivot.Amount) {})
+	if err != nil || !slices.Equal(repository.Names, []string{"usbguard"}) {
+		t.Fatalf("%+v, %v", repository, err)
+	}
+	if _, err := os.Stat(i.host.Path(repository.Dir + "/repodata/repomd.xml")); err != nil {
+		t.Error(err)
+	}
+	must(t, i.Extensions().Release())
+	gone := func() {
+		t.Helper()
+		if _, err := os.Stat(i.host.Path(repository.Dir)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v", repository.Dir, err)
+		}
+	}
+	gone()
+	_, err = i.Extensions().Fetch(t.Context(), pivot.Image{Reference: i.host.Image}, func(pivot.Amount) {})
+	expect(t, err, fault.BadInput, "cannot read the repository of packages")
+	gone()
+	i.host.Free = func(string) (int64, error) { return 1, nil }
+	expect(t, i.Extensions().Check(t.Context(), image), fault.CannotWrite, "1 bytes")
+}
+
+// TestContent (P49): a plan knows what its image brings from the time on at which that is in the
+// repository, and the caller's check has the last word.
+func TestContent(t *testing.T) {
+	i := imagesOf(t)
+	i.host.Serve(i.host.NativeImage(bringing(`kargs = ["own=1"]`)))
+	pinned, err := i.Resolve(t.Context(), i.tagged())
+	must(t, err)
+	target := pivot.Target{Image: pinned, Kargs: kargs.Change{Image: &kargs.ImageChange{}}}
+	state, err := i.host.Observe(t.Context(), target)
+	must(t, err)
+	plan, err := pivot.Diff(state, target)
+	must(t, err)
+
+	var checked []string // the commits of checked plans
+	var refuses error
+	c := hostimages.Content{Host: i.host.Host, Arguments: i.Arguments, Check: func(p pivot.Plan) error {
+		checked = append(checked, p.To().Image.Commit)
+		return refuses
+	}}
+	before, err := c.Foresee(plan)
+	if err != nil || before.ImageKargs.Known || len(checked) > 0 || !strings.Contains(strings.Join(before.Notes, "\n"), "they are known when it is in the host's repository") {
+		t.Errorf("before the pull: %+v, %v", before, err)
+	}
+	_, image := i.pull(t)
+	after, err := c.Foresee(plan)
+	if err != nil || !after.ImageKargs.Known || after.ImageKargs.Arguments.String() != "own=1" || after.Kargs.Appended.String() != "own=1" {
+		t.Errorf("after the pull: %+v, %v", after, err)
+	}
+
+	target.Image = image
+	plan, err = pivot.Diff(state, target)
+	must(t, err)
+	learned, err := c.Learn(plan)
+	if err != nil || learned.Kargs.Appended.String() != "own=1" || !strings.Contains(strings.Join(learned.Notes, "\n"), "it adds own=1") {
+		t.Errorf("learned %+v, %v", learned, err)
+	}
+	if !slices.Equal(checked, []string{image.Commit, image.Commit}) {
+		t.Errorf("checked plans for %q", checked)
+	}
+	refuses = errors.New("not with this one")
+	if _, err := c.Foresee(plan); !errors.Is(err, refuses) {
+		t.Errorf("foreseen: %v", err)
+	}
+	if _, err := c.Learn(plan); !errors.Is(err, refuses) {
+		t.Errorf("learned: %v", err)
+	}
+}

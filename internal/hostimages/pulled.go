@@ -1,0 +1,142 @@
+package hostimages
+
+import (
+	"context"
+	"fmt"
+
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/retry"
+	"machine-pivot/pivot"
+)
+
+// Pulled are OS images that are pulled into the host's repository. The image that Check has
+// looked up stays open for Import, until Close.
+type Pulled struct {
+	Store
+	// Network is an error if there is no network and none can be had. It is called before a
+	// registry is asked.
+	Network func(ctx context.Context) error
+	Retry   retry.Policy             // of looking an image up
+	Waiting func(error, retry.Pause) // told of each wait
+
+	opened *osimage.Opened // the image that was looked up last, if it is still open
+}
+
+var _ pivot.Images = (*Pulled)(nil)
+
+// Resolve implements pivot.Images.
+func (p *Pulled) Resolve(ctx context.Context, image pivot.Image) (pivot.Image, error) {
+	ref, err := imageref.Parse(image.Reference)
+	if err != nil {
+		return image, err
+	}
+	defer p.Close() // what is imported is named by its digest, not by this tag
+	found, err := p.retrying(ctx, ref, p.lookUp)
+	if err != nil {
+		return image, err
+	}
+	return pivot.Image{Reference: found.Reference.String(), Digest: found.Digest}, nil
+}
+
+// Check implements pivot.Images. The machine's own repository comes first.
+func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
+	p.noteLabels()
+	ref, err := imageref.Parse(image.Reference)
+	if err != nil {
+		return err
+	}
+	repo, err := p.Host.ReadRepo()
+	if err != nil {
+		return err
+	}
+	if err := p.Host.CheckRepoWritable(); err != nil {
+		return err
+	}
+	found, err := p.retrying(ctx, ref, p.lookUp)
+	if err != nil {
+		return err
+	}
+	return found.Check(ctx, repo)
+}
+
+// retrying looks an image up by open, again and again while that can help.
+func (p *Pulled) retrying(ctx context.Context, ref imageref.Reference, open func(context.Context, imageref.Reference) (*osimage.Opened, error)) (found *osimage.Opened, err error) {
+	if ref.Remote() {
+		if err := p.Network(ctx); err != nil {
+			return nil, err
+		}
+	}
+	err = p.Retry.Do(ctx, p.Waiting, func(ctx context.Context) (err error) {
+		found, err = open(ctx, ref)
+		return err
+	})
+	return found, err
+}
+
+// lookUp opens an image, or finds it open: by its digest it is the same as when it
+// was looked up before.
+func (p *Pulled) lookUp(ctx context.Context, ref imageref.Reference) (*osimage.Opened, error) {
+	if p.opened != nil && p.opened.Reference == ref {
+		return p.opened, nil
+	}
+	p.Close()
+	found, err := p.Puller.Open(ctx, ref)
+	if err == nil {
+		p.opened = found
+	}
+	return found, err
+}
+
+// Close ends the connections to the image that was looked up, if it is open.
+func (p *Pulled) Close() {
+	if p.opened != nil {
+		_ = p.opened.Close() // what counts was read, or has failed already
+		p.opened = nil
+	}
+}
+
+// Import implements pivot.Images on the host's own repository. What the preflight
+// has looked up is not looked up again, but for another try after a failure.
+func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pivot.Amount)) (pivot.Image, error) {
+	defer p.Close()
+	ref, err := imageref.Parse(image.Reference)
+	if err != nil {
+		return pivot.Image{}, err
+	}
+	found, err := p.lookUp(ctx, ref)
+	if err != nil {
+		return pivot.Image{}, err
+	}
+	repo, view, err := p.Host.OpenRepo()
+	if err != nil {
+		return pivot.Image{}, fmt.Errorf("cannot import %s: %w", image.Reference, err)
+	}
+	defer view.Close()
+	found.Accept = func(root ostree.PrepareRoot) error { return p.Engine.Accept(ctx, root) }
+	result, err := found.Import(ctx, repo, func(so osimage.Progress) { progress(AmountOf(so)) })
+	if err != nil {
+		return pivot.Image{}, err
+	}
+	if err := p.spaceInBoot(repo, result.Commit); err != nil {
+		return pivot.Image{}, err
+	}
+	image.Commit, image.Version = result.Commit, result.Version
+	for _, note := range result.Notes {
+		p.Note(note)
+	}
+	if result.Format.Native() {
+		image.Container = ref.OstreeReference()
+	}
+	return image, nil
+}
+
+// AmountOf is how far an import is.
+func AmountOf(p osimage.Progress) pivot.Amount {
+	a := pivot.Amount{Stage: pivot.Fetching, Done: p.FetchedBytes, Total: p.TotalBytes, Layers: p.Layers, Of: p.TotalLayers}
+	if p.Writing {
+		a.Stage = pivot.Writing
+	}
+	return a
+}
