@@ -110,7 +110,11 @@ func (ask applyAsk) reached(plan pivot.Plan) pivot.Target {
 
 // keep writes a record where nothing else has to change, or removes it.
 func (a *Apply) keep(record hostfiles.File) error {
-	if err := a.putHere(record); err != nil {
+	labels, err := hostfiles.RunningLabels(a.Host.Root)
+	if err == nil {
+		err = a.putHere(record, labels)
+	}
+	if err != nil {
 		return fault.New(fault.CannotWrite, "cannot keep the record of the MachineConfig: %w", err)
 	}
 	return nil

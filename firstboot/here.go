@@ -13,7 +13,7 @@ import (
 
 // putHere puts one of pivot's own files or directories into the /etc that runs, or removes
 // one, durably: no deployment is made, and nobody but pivot reads it.
-func (m *Machine) putHere(f hostfiles.File) error {
+func (m *Machine) putHere(f hostfiles.File, labels hostfiles.Labels) error {
 	name, disk := m.Host.Path(f.Path), m.Host.Disk
 	dir := filepath.Dir(name)
 	if f.Removes() {
@@ -35,7 +35,7 @@ func (m *Machine) putHere(f hostfiles.File) error {
 	if have, err := os.ReadFile(name); err == nil && bytes.Equal(have, f.Content) {
 		return nil
 	}
-	if err := hostfiles.Replace(disk, name, f.Content, f.Mode); err != nil {
+	if err := hostfiles.Put(disk, m.Host.Root, f, labels); err != nil {
 		return fmt.Errorf("%s: %w", f.Path, err)
 	}
 	return nil

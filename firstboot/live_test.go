@@ -17,6 +17,8 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/live"
+	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/sample"
@@ -353,6 +355,33 @@ func TestLiveUnits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLiveLabels: what a change of the running system makes has the labels of its policy, which
+// go before what the kernel gives to what this program makes.
+func TestLiveLabels(t *testing.T) {
+	const etc, app = "system_u:object_r:etc_t:s0", "system_u:object_r:app_t:s0"
+	h := hostdir.New(t)
+	h.Policy("/etc(/.*)? "+etc, "/etc/app(/.*)? "+app)
+	h.LoadedPolicy(true, "f")
+	c := &changer{Host: h, services: &services{}, t: t, when: firstboot.RebootNever}
+	c.Write(disruption.RulesPath, []byte(liveRules))
+	labels := func(of map[string]string) {
+		t.Helper()
+		for name, want := range of {
+			if label, err := selinux.LabelOf(h.Path(name)); label != want {
+				t.Errorf("%s has the label %q (%v), want %q", name, label, err, want)
+			}
+		}
+	}
+	const entries = "  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files: [{path: /etc/app/conf, contents: {source: \"data:,%s\"}}%s]\n"
+	const outside = ", {path: /var/lib/probe, contents: {source: \"data:,x\"}}"
+	c.apply(fmt.Sprintf(entries, "one", ""), true)
+	labels(map[string]string{"/etc/app/conf": app, encapsulated.RecordPath: etc})
+	h.Write(projectUnit, nil)
+	h.Write("/var/lib/probe", []byte("x")) // so that only what carries it is made
+	c.apply(fmt.Sprintf(entries, "one", outside), true) // what carries it, and its record
+	labels(map[string]string{encapsulated.RecordPath: etc, varentries.ManifestPath: etc})
 }
 
 // dying is a disk on which the process dies before one of its effects.

@@ -167,8 +167,12 @@ func (m *Machine) carryHere(entries []hostfiles.File) error {
 	if err != nil || len(carriers) == 0 {
 		return err
 	}
+	labels, err := hostfiles.RunningLabels(m.Host.Root)
+	if err != nil {
+		return err
+	}
 	for _, f := range carriers {
-		if err := m.putHere(f); err != nil {
+		if err := m.putHere(f, labels); err != nil {
 			return fault.New(fault.CannotWrite, "cannot keep what is asked for outside of /etc: %w", err)
 		}
 	}

@@ -16,9 +16,28 @@ import (
 // directories that others read whole. Callers see to it that there is one
 // writer at a time.
 func Replace(disk Disk, path string, content []byte, mode fs.FileMode) error {
+	return replace(disk, path, func(tmp string) error { return disk.Write(tmp, content, mode) })
+}
+
+// Put makes a file the one at its path below root, as Replace does it, with the SELinux label
+// that the policy has for that place. The kernel's own choice goes by the program that makes it.
+func Put(disk Disk, root string, f File, labels Labels) error {
+	label, err := labels.Of(f.Entry)
+	if err != nil {
+		return err
+	}
+	return replace(disk, filepath.Join(root, f.Path), func(tmp string) error {
+		if err := disk.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return disk.Make(tmp, f, label)
+	})
+}
+
+func replace(disk Disk, path string, write func(tmp string) error) error {
 	// One name, so that what a crash leaves is overwritten the next time.
 	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
-	err := disk.Write(tmp, content, mode)
+	err := write(tmp)
 	if err == nil {
 		err = disk.Sync(tmp)
 	}

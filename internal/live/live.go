@@ -195,10 +195,12 @@ func (r *Runner) done(c Change) error {
 
 // arrive ends a change that is done.
 func (r *Runner) arrive(c Change) error {
-	path := r.path(c.Record.Path)
-	err := hostfiles.MakeDir(r.Disk, r.path(dir), 0o755)
+	labels, err := hostfiles.RunningLabels(r.Root)
 	if err == nil {
-		err = hostfiles.Replace(r.Disk, path, c.Record.Content, c.Record.Mode)
+		err = hostfiles.MakeDir(r.Disk, r.path(dir), 0o755)
+	}
+	if err == nil {
+		err = hostfiles.Put(r.Disk, r.Root, c.Record, labels)
 	}
 	if err != nil {
 		return fault.New(fault.CannotWrite, "cannot keep the record of the MachineConfig: %w", err).WithHint(hint)

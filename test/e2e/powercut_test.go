@@ -288,6 +288,10 @@ func (c *cutter) checkDisk(disk *vm.Contents, d cutDisk) error {
 	return c.checkRepo(disk, d, isNew)
 }
 
+// everyWhole is how often a repository is read whole whose refs are those of the cut before, if
+// all points are wanted.
+const everyWhole = 4
+
 // checkRepo wants each ref to be one to a whole commit, and the new system's image to
 // have one. The repository is read whole where its refs are others than before: when a
 // ref is new, what it leads to is the youngest that a cut can lose.
@@ -295,7 +299,7 @@ func (c *cutter) checkRepo(disk *vm.Contents, d cutDisk, isNew bool) error {
 	if images := d.below(imageRefs); c.image.built && isNew && len(images) == 0 {
 		return errors.New("the new system's image has no ref")
 	}
-	if !long() && slices.Equal(d.refs, c.refs) {
+	if slices.Equal(d.refs, c.refs) && (!long() || c.tried%everyWhole > 0) {
 		return nil
 	}
 	c.whole++

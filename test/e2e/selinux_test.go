@@ -37,6 +37,7 @@ func TestSELinuxWhole(t *testing.T) {
 		{"a type that A may store", vm.GuestSpec{SELinux: vm.NewTypeAllowed}, undividedImage, enforced(host.ModeSystem, "")},
 		{"plain, and a type that A may store", vm.GuestSpec{SELinux: vm.NewTypeAllowed}, plainImage, enforced(host.ModeSystem, "")},
 		{"a type that A may not store", vm.GuestSpec{SELinux: vm.NewType}, undividedImage, refusedType},
+		{"a MachineConfig, applied to the running system and with an image", vm.GuestSpec{SELinux: vm.Enforcing}, undividedImage, appliedEnforced},
 		{"derived layers, and a type that A may not store", vm.GuestSpec{SELinux: vm.NewType}, derivedImage, refusedType},
 	})
 }
@@ -175,11 +176,17 @@ func expectLabels(t *testing.T, r *vm.Report) {
 		}
 	}
 	for _, line := range r.Relabel {
-		// restorecon says "Would relabel PATH from LABEL to LABEL".
-		if fields := strings.Fields(line); len(fields) < 3 || !slices.ContainsFunc(guestsOwn, func(own string) bool { return strings.HasPrefix(fields[2], own) }) {
+		if !isGuestsOwn(line) {
 			t.Errorf("restorecon: %s", line)
 		}
 	}
+}
+
+// isGuestsOwn reports whether a line of restorecon, which says "Would relabel PATH from LABEL
+// to LABEL", is about one of guestsOwn.
+func isGuestsOwn(line string) bool {
+	fields := strings.Fields(line)
+	return len(fields) > 2 && slices.ContainsFunc(guestsOwn, func(own string) bool { return strings.HasPrefix(fields[2], own) })
 }
 
 // expectTypes wants the types that only B's policy gives: it labelled the pinning files,

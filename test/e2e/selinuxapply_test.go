@@ -1,0 +1,95 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"machine-pivot/internal/disruption"
+	"machine-pivot/test/lab"
+	"machine-pivot/test/vm"
+)
+
+// labelsScript is what somebody types on the machine, at its first boot and at its second. It
+// says the type of what both versions' policies label differently, and all that restorecon
+// would change.
+const labelsScript = `
+state() {
+	echo "@@$1 $(stat -c %C /etc/kubernetes/conf /var/lib/probe | cut -d: -f3 | tr '\n' ' ')$(cat /etc/kubernetes/conf /var/lib/probe /var/home/core/.ssh/authorized_keys.d/ignition | tr '\n' ' ')"
+	restorecon -nrv /etc /var/home /var/lib/probe /var/lib/pivot | sed "s/^/@@restorecon /"
+}
+if [ -e /etc/pivot/machineconfig.json ]; then
+	state second
+	echo "@@second unit $(systemctl show -P Result pivot-project.service) $(systemctl show -P ConditionResult pivot-project.service)"
+	pivot verify && echo "@@second verified"
+	exit
+fi
+echo "core:x:1000:1000::/home/core:/bin/sh" >>/etc/passwd
+echo "core:x:1000:" >>/etc/group
+echo "core:!!:1::::::" >>/etc/shadow
+install -d -m 700 -o core -g core /var/home/core
+restorecon -r /etc /var/home
+pivot apply --reboot=never /etc/one.yaml
+state first
+pivot verify && echo "@@first verified"
+pivot apply -r /etc/two.yaml
+`
+
+// appliedEnforced applies a MachineConfig to a machine that enforces its policy: first to the
+// running system, with files below /etc and /var, core's SSH keys and password, then with an
+// image. All of it gets the labels of the policy of the system that it is for, nothing is
+// denied, and the new system's projection into /var runs under its own policy. A directory
+// that is there already, and that nobody asks for, keeps its label, as in any other change of
+// systems; so this one is asked for.
+func appliedEnforced(t *testing.T, l *lab.Lab, c selinuxCase) {
+	config := func(image, word string) []byte {
+		return fmt.Appendf(nil, `spec:
+  osImageURL: %q
+  config:
+    ignition: {version: 3.4.0}
+    storage:
+      directories: [{path: /etc/kubernetes}]
+      files:
+      - {path: /etc/kubernetes/conf, contents: {source: "data:,%[2]s%%0A"}}
+      - {path: /etc/labels/made/conf, contents: {source: "data:,%[2]s%%0A"}}
+      - {path: /var/lib/probe, contents: {source: "data:,%[2]s%%0A"}}
+    passwd: {users: [{name: core, sshAuthorizedKeys: [key-%[2]s], passwordHash: $y$%[2]s}]}
+`, image, word)
+	}
+	const rules = "files: [{path: /etc/kubernetes, actions: [{type: None}]}, {path: /etc/labels, actions: [{type: None}]}, {path: /var/lib/probe, actions: [{type: None}]}]\n"
+	m := machineWith(t, l, lab.Setup{Files: append(lab.Typed("labels", ". /etc/labels.sh", "PathExists=/etc/labels.sh"),
+		vm.TreeFile{Path: "/etc/labels.sh", Mode: 0o755, Content: []byte(labelsScript)},
+		vm.TreeFile{Path: "/etc/one.yaml", Mode: 0o644, Content: config("", "one")},
+		vm.TreeFile{Path: "/etc/two.yaml", Mode: 0o644, Content: config(c.wanted(t, l).Image, "two")},
+		vm.TreeFile{Path: disruption.RulesPath, Mode: 0o644, Content: []byte(rules)})})
+	first := boot(t, m, vm.BootOptions{})
+	expectSaid(t, first, "@@first etc_runtime_t var_lib_t one one key-one", "@@first verified")
+	if first.Exit != vm.Rebooted {
+		t.Fatalf("the machine %s, want that it reboots into the new system", first.Exit)
+	}
+	second := boot(t, m, vm.BootOptions{})
+	expectSaid(t, second, "@@second cert_t var_lib_t two two key-two", "@@second unit success yes", "@@second verified")
+	r := report(t, second)
+	if r.Version != "B.2" || r.FailedUnits != "" || !r.Enforcing {
+		t.Errorf("version %s, failed units %q, enforcing %v", r.Version, r.FailedUnits, r.Enforcing)
+	}
+	expectLabels(t, r)
+	for _, b := range []*vm.BootResult{first, second} {
+		expectNothingDenied(t, b)
+		for _, line := range b.Serial {
+			if _, text, found := strings.Cut(line.Text, "@@restorecon "); found && !isGuestsOwn(text) {
+				t.Errorf("restorecon: %s", text)
+			}
+		}
+	}
+}
+
+// expectSaid wants the console to have shown some lines.
+func expectSaid(t *testing.T, b *vm.BootResult, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !b.Said(line) {
+			t.Errorf("the console does not say %q", line)
+		}
+	}
+}
