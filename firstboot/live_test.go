@@ -379,7 +379,7 @@ func TestLiveLabels(t *testing.T) {
 	c.apply(fmt.Sprintf(entries, "one", ""), true)
 	labels(map[string]string{"/etc/app/conf": app, encapsulated.RecordPath: etc})
 	h.Write(projectUnit, nil)
-	h.Write("/var/lib/probe", []byte("x")) // so that only what carries it is made
+	h.Write("/var/lib/probe", []byte("x"))              // so that only what carries it is made
 	c.apply(fmt.Sprintf(entries, "one", outside), true) // what carries it, and its record
 	labels(map[string]string{encapsulated.RecordPath: etc, varentries.ManifestPath: etc})
 }
