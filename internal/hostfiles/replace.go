@@ -16,7 +16,7 @@ import (
 // directories that others read whole. Callers see to it that there is one
 // writer at a time.
 func Replace(disk Disk, path string, content []byte, mode fs.FileMode) error {
-	return replace(disk, path, func(tmp string) error { return disk.Write(tmp, content, mode) })
+	return renameInto(disk, path, func(tmp string) error { return disk.Write(tmp, content, mode) })
 }
 
 // Put makes a file the one at its path below root, as Replace does it, with the SELinux label
@@ -26,7 +26,7 @@ func Put(disk Disk, root string, f File, labels Labels) error {
 	if err != nil {
 		return err
 	}
-	return replace(disk, filepath.Join(root, f.Path), func(tmp string) error {
+	return renameInto(disk, filepath.Join(root, f.Path), func(tmp string) error {
 		if err := disk.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -34,7 +34,8 @@ func Put(disk Disk, root string, f File, labels Labels) error {
 	})
 }
 
-func replace(disk Disk, path string, write func(tmp string) error) error {
+// renameInto makes what write makes, under a name of its own, what stands at a path.
+func renameInto(disk Disk, path string, write func(tmp string) error) error {
 	// One name, so that what a crash leaves is overwritten the next time.
 	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	err := write(tmp)
