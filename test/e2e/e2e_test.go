@@ -322,12 +322,8 @@ func byHand(t *testing.T, l *lab.Lab) {
 	if first.Exit != vm.Rebooted {
 		t.Fatalf("the machine %s, want a reboot", first.Exit)
 	}
-	for _, line := range []string{"+ " + want.Image, "+ nosmt", "create /etc/kubernetes/openshift-workload-pinning", "reboots: 1",
-		"PIVOT_PHASE=committed", "PIVOT_IMAGE=" + want.Image} {
-		if !first.Said(line) {
-			t.Errorf("the console does not say %q", line)
-		}
-	}
+	expectSaid(t, first, "+ "+want.Image, "+ nosmt", "create /etc/kubernetes/openshift-workload-pinning", "reboots: 1",
+		"PIVOT_PHASE=committed", "PIVOT_IMAGE="+want.Image)
 	nextVersion(t, l, m, want, next)
 }
 
@@ -539,4 +535,14 @@ func (l testLog) Write(p []byte) (int, error) {
 		}
 	}
 	return len(p), nil
+}
+
+// expectSaid wants the console to have shown some lines.
+func expectSaid(t *testing.T, b *vm.BootResult, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !b.Said(line) {
+			t.Errorf("the console does not say %q", line)
+		}
+	}
 }

@@ -53,11 +53,7 @@ pivot apply -r /etc/v1.yaml
 		if b.Exit != exit {
 			t.Fatalf("the machine %s, want that it %s", b.Exit, exit)
 		}
-		for _, line := range lines {
-			if !b.Said(line) {
-				t.Errorf("the console does not say %q", line)
-			}
-		}
+		expectSaid(t, b, lines...)
 	}
 	found := func(name string) []string {
 		return []string{"found lib/probe 640 root:core " + name, "found home/core/.ssh/authorized_keys.d/ignition 600 core:core key-of-" + name,

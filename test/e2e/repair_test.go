@@ -69,22 +69,13 @@ func repairsDrift(t *testing.T, l *lab.Lab) {
 		vm.TreeFile{Path: "/etc/systemd/system/drift-watch.service", Mode: 0o644, Content: []byte(watch)})
 	m := machineWith(t, l, lab.Setup{Files: files})
 	first := boot(t, m, vm.BootOptions{StopWhen: inTheMiddle})
-	for _, line := range []string{
+	expectSaid(t, first,
 		"@@applied 600 core key-of-core ours $y$hash", "@@applied verified",
 		"@@watch status 65, metric pivot_differences 2", "@@event warning: the machine has come to differ: ",
 		"what was found at 2 paths is kept in /var/lib/pivot/found/2",
-		"@@repaired 600 core key-of-core ours $y$hash", "@@repaired verified", "@@found mine 700", "nothing to repair",
-	} {
-		if !first.Said(line) {
-			t.Errorf("the console of the first boot does not say %q", line)
-		}
-	}
+		"@@repaired 600 core key-of-core ours $y$hash", "@@repaired verified", "@@found mine 700", "nothing to repair")
 	second := boot(t, m, vm.BootOptions{})
-	for _, line := range []string{"finishing a change of the running system, which was interrupted", "@@second 600 core next-key next $y$next", "@@second verified", "@@second unit success yes"} {
-		if !second.Said(line) {
-			t.Errorf("the console of the second boot does not say %q", line)
-		}
-	}
+	expectSaid(t, second, "finishing a change of the running system, which was interrupted", "@@second 600 core next-key next $y$next", "@@second verified", "@@second unit success yes")
 	if r := report(t, second); first.Exit != vm.Stopped || r.Version != "A.1" || r.Deployments != 1 || r.FailedUnits != "" || r.Status.Phase != string(pivot.PhaseDone) {
 		t.Errorf("the machine %s; version %s, %d deployments, failed units %q, status %+v", first.Exit, r.Version, r.Deployments, r.FailedUnits, r.Status)
 	}

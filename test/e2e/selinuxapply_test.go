@@ -83,13 +83,3 @@ func appliedEnforced(t *testing.T, l *lab.Lab, c selinuxCase) {
 		}
 	}
 }
-
-// expectSaid wants the console to have shown some lines.
-func expectSaid(t *testing.T, b *vm.BootResult, lines ...string) {
-	t.Helper()
-	for _, line := range lines {
-		if !b.Said(line) {
-			t.Errorf("the console does not say %q", line)
-		}
-	}
-}
