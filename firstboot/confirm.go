@@ -17,7 +17,7 @@ type Confirm struct{ Machine }
 func (c *Confirm) Run(ctx context.Context) error {
 	// The trial's unit has the lock now and then.
 	wait := func(ctx context.Context) error { return retry.Sleep(ctx, time.Second) }
-	err := c.locked(ctx, wait, func() error { return c.attempt(ctx) })
+	err := c.Host.WithLock(ctx, wait, func() error { return c.attempt(ctx) })
 	if err != nil {
 		c.Progress.Fail(err)
 	}

@@ -93,6 +93,9 @@ func (m *Machine) move(ctx context.Context, ask pivot.Ask, settings host.Setting
 
 func (m *Machine) moveNow(ctx context.Context, ask pivot.Ask, settings host.Settings, reboot bool) (changed bool, err error) {
 	if m.Try != nil {
+		if err := m.firstBootIsOver("try a new system"); err != nil {
+			return false, err
+		}
 		if err := m.trying(ctx, &ask, settings.RebootMethod); err != nil {
 			return false, err
 		}

@@ -82,28 +82,11 @@ func (t *Trial) wait(ctx context.Context) error {
 
 // alone does a step while no other pivot is at work, such as one that confirms.
 func (t *Trial) alone(ctx context.Context, step func(context.Context) (bool, error)) (runs bool, err error) {
-	err = t.locked(ctx, t.wait, func() (err error) {
+	err = t.Host.WithLock(ctx, t.wait, func() (err error) {
 		runs, err = step(ctx)
 		return err
 	})
 	return runs, err
-}
-
-// locked runs what changes the machine as soon as no other pivot does.
-func (m *Machine) locked(ctx context.Context, sleep func(context.Context) error, run func() error) error {
-	for {
-		unlock, err := m.Host.Lock()
-		if err == nil {
-			defer func() { _ = unlock() }() // also if run panics
-			return run()
-		}
-		if fault.KindOf(err).Transient() {
-			err = sleep(ctx)
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // begin is the first look at the trial, in whichever system runs.

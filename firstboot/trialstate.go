@@ -54,32 +54,11 @@ func (m *Machine) lacks(ctx context.Context) []string {
 	if staged, err := m.Host.Sysroot().Staged(); err != nil || staged != nil {
 		lacks = append(lacks, "a deployment is staged, which would be the next boot")
 	}
-	lacks = append(lacks, m.unhealthy(ctx)...)
+	lacks = append(lacks, m.Host.Unhealthy(ctx)...)
 	for _, check := range m.Progress.Record.Trial.Checks {
 		if _, err := m.Host.Run(ctx, "/bin/sh", "-c", check); err != nil {
 			lacks = append(lacks, fmt.Sprintf("check %q fails: %s", check, strings.TrimSpace(strings.TrimPrefix(err.Error(), "/bin/sh -c "+check+":"))))
 		}
 	}
 	return lacks
-}
-
-// unhealthy names the units of the setting "health" that are not active.
-func (m *Machine) unhealthy(ctx context.Context) (lacks []string) {
-	settings, err := m.Host.Settings()
-	if err != nil {
-		lacks = append(lacks, err.Error())
-	}
-	for _, unit := range settings.Health {
-		if state, err := m.Host.UnitState(ctx, unit); err != nil || state != "active" {
-			lacks = append(lacks, fmt.Sprintf("unit %s is %s", unit, orUnknown(state)))
-		}
-	}
-	return lacks
-}
-
-func orUnknown(state string) string {
-	if state == "" {
-		return "of an unknown state"
-	}
-	return state
 }

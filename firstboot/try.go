@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"strings"
 	"time"
 
 	"machine-pivot/internal/fault"
@@ -61,11 +58,12 @@ func (m *Machine) trying(ctx context.Context, ask *pivot.Ask, method host.Reboot
 
 // canTry is an error if this machine could not go back, or nobody would conduct the trial.
 func (m *Machine) canTry(ctx context.Context, booted ostree.Deployment) error {
-	if m.is(EncapsulatedPath) {
-		return fault.New(fault.Refused, "the first boot is not over, %s is there", EncapsulatedPath).WithHint("complete it first: pivot firstboot")
+	enabled, err := m.Host.Has(trialWants)
+	if err == nil && !enabled {
+		err = fault.New(fault.Refused, "%s is not enabled, which would conduct the trial", TrialUnit).WithHint("systemctl enable %s", TrialUnit)
 	}
-	if !m.is(trialWants) {
-		return fault.New(fault.Refused, "%s is not enabled, which would conduct the trial", TrialUnit).WithHint("systemctl enable %s", TrialUnit)
+	if err != nil {
+		return err
 	}
 	staged, err := m.Host.Sysroot().Staged()
 	if err == nil && staged != nil && !staged.Locked {
@@ -77,39 +75,14 @@ func (m *Machine) canTry(ctx context.Context, booted ostree.Deployment) error {
 	return m.defaultTo(booted.DeploymentRef).Check(ctx)
 }
 
-func (m *Machine) is(path string) bool {
-	_, err := os.Lstat(m.Host.Path(path))
-	return err == nil
-}
-
 // acceptTried is an error if the system of a commit has nobody who would conduct its trial.
 func (m *Machine) acceptTried(commit string) error {
-	has, err := m.willHave(TrialUnit, commit)
+	has, err := m.Host.WillHaveUnit(TrialUnit, commit)
 	if err == nil && !has {
-		err = fault.New(fault.Refused, "cannot try the new system: it has no %s, so nobody would conduct the trial", unitPaths(TrialUnit)[1]).
+		err = fault.New(fault.Refused, "cannot try the new system: it has no %s, so nobody would conduct the trial", host.UnitInImage(TrialUnit)).
 			WithHint("put this release of pivot into the image, or go there without --try")
 	}
 	return err
-}
-
-// willHave reports whether the system of a commit, which is in the repository, has a unit of
-// pivot's.
-func (m *Machine) willHave(unit, commit string) (bool, error) {
-	if m.is(unitPaths(unit)[0]) { // it goes along
-		return true, nil
-	}
-	c, err := ostree.ParseChecksum(commit)
-	if err != nil {
-		return false, err
-	}
-	repo, err := m.Host.ReadRepo()
-	if err != nil {
-		return false, err
-	}
-	if _, err = repo.ReadFile(c, strings.TrimPrefix(unitPaths(unit)[1], "/")); errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // sayCovered tells what happens if the new kernel does not come as far as systemd.
