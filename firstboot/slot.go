@@ -225,7 +225,7 @@ func (m *Machine) slotNeeded(ctx context.Context) (why string, err error) {
 	case pivot.SlotWaits:
 		return "deployment " + state.Default.ID() + " is committed and waits for its reboot", nil
 	case pivot.SlotProves:
-		lacks, err := m.converger().Differences(ctx, record.Target)
+		lacks, err := m.differences(ctx)
 		return strings.Join(append(lacks, m.Host.Unhealthy(ctx)...), "; "), err
 	}
 	return "", nil
