@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"machine-pivot/internal/encapsulated"
-	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/live"
 	"machine-pivot/internal/varentries"
@@ -143,9 +141,8 @@ func (a *Apply) read(ctx context.Context) (applyAsk, error) {
 		return applyAsk{}, err
 	}
 	a.Progress.Begin(pivot.StepRead, "reading "+a.File)
-	if _, err := os.Lstat(a.Host.Path(EncapsulatedPath)); !errors.Is(err, fs.ErrNotExist) {
-		return applyAsk{}, fault.New(fault.Refused, "cannot apply a MachineConfig: the first boot is not over, %s is there", EncapsulatedPath).
-			WithHint("complete it first: pivot firstboot")
+	if err := a.firstBootIsOver("apply a MachineConfig"); err != nil {
+		return applyAsk{}, err
 	}
 	return a.ask(ctx)
 }

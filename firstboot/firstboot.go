@@ -210,6 +210,16 @@ func (b *FirstBoot) close(out pivot.Outcome) error {
 	return nil
 }
 
+// firstBootIsOver is an error, that VERB OBJECT cannot be done, while the first boot is open.
+func (m *Machine) firstBootIsOver(what string) error {
+	open, err := m.Host.Has(EncapsulatedPath)
+	if open {
+		err = fault.New(fault.Refused, "cannot %s: the first boot is not over, %s is there", what, EncapsulatedPath).
+			WithHint("complete it first: pivot firstboot")
+	}
+	return err
+}
+
 // moveAway lets no program find the file any more, by which a first boot is open.
 func (b *FirstBoot) moveAway() error {
 	file := b.Host.Path(b.File)

@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/live"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/retry"
+	"machine-pivot/internal/trial"
 	"machine-pivot/pivot"
 )
 
@@ -31,8 +32,8 @@ type Machine struct {
 	// ImageKargs goes before the one of the machine's settings, unless it is "".
 	ImageKargs host.ImageKargs
 
-	// Try is that a new system has to prove itself; nil: it is kept.
-	Try *Try
+	// Try is how a new system has to prove itself; nil: it is kept without that.
+	Try *trial.Terms
 
 	// FromDownloaded is that images come from what an earlier run has downloaded, and no
 	// registry is asked for one.
@@ -63,7 +64,7 @@ func (m *Machine) openToChange(ctx context.Context) error {
 	if err := m.openTimed(ctx); err != nil {
 		return err
 	}
-	if err := m.withoutTrial(ctx); err != nil {
+	if err := m.conductor().AllowChange(ctx); err != nil {
 		return err
 	}
 	return m.stillOpen()
@@ -97,5 +98,10 @@ func (m *Machine) Verify(ctx context.Context) ([]string, error) {
 	if err := m.Progress.Open(); err != nil {
 		return nil, err
 	}
+	return m.differences(ctx)
+}
+
+// differences are those of the system that runs from the journal's target.
+func (m *Machine) differences(ctx context.Context) ([]string, error) {
 	return m.converger().Differences(ctx, m.Progress.Record.Target)
 }

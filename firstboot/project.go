@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/live"
 	"machine-pivot/internal/ostree"
@@ -20,12 +21,6 @@ const (
 	projectUnit    = "pivot-project.service"
 	projectEnabled = "/etc/systemd/system/sysinit.target.wants/" + projectUnit
 )
-
-// unitPaths are where a unit of pivot's can be: an administrator's, or a machine's without
-// pivot in its image, goes before the image's.
-func unitPaths(unit string) []string {
-	return []string{"/etc/systemd/system/" + unit, "/usr/lib/systemd/system/" + unit}
-}
 
 // Project makes /var what the system that runs asks of it, and returns the paths that it
 // changed: see projection.Projector. No other program may be changing the machine.
@@ -46,9 +41,9 @@ func (m *Machine) projected(entries []hostfiles.File) []hostfiles.File {
 	}
 	target, err := os.Readlink(m.Host.Path(projectEnabled))
 	if err != nil {
-		target = unitPaths(projectUnit)[1]
-		if _, err := os.Stat(m.Host.Path(unitPaths(projectUnit)[0])); err == nil {
-			target = unitPaths(projectUnit)[0]
+		target = host.UnitInImage(projectUnit)
+		if _, err := os.Stat(m.Host.Path(host.UnitInEtc(projectUnit))); err == nil {
+			target = host.UnitInEtc(projectUnit)
 		}
 	}
 	return append(slices.Clone(entries), hostfiles.NewLink(projectEnabled, target))
@@ -72,7 +67,7 @@ func (o outside) Check(plan pivot.Plan, entries []hostfiles.File) ([]string, err
 	if plan.Image.Changed {
 		return nil, nil
 	}
-	return nil, o.checkProjects(hostfiles.Entries(entries), o.hasDirectory, o.has)
+	return nil, o.checkProjects(hostfiles.Entries(entries), o.hasDirectory, o.Host.Has)
 }
 
 // Drift implements pivot.Contributor.
@@ -105,7 +100,7 @@ func (m *Machine) checkProjects(entries []hostfiles.Entry, isDir, has func(strin
 	if !someOutside(entries) {
 		return nil
 	}
-	inEtc, err := os.Stat(m.Host.Path(unitPaths(projectUnit)[0]))
+	inEtc, err := os.Stat(m.Host.Path(host.UnitInEtc(projectUnit)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -113,7 +108,7 @@ func (m *Machine) checkProjects(entries []hostfiles.Entry, isDir, has func(strin
 		return fault.New(fault.Refused, "cannot apply what is not below /etc: %s is masked, which would project it", projectUnit).
 			WithHint("systemctl unmask %s", projectUnit)
 	}
-	shipped, herr := has(unitPaths(projectUnit)[1])
+	shipped, herr := has(host.UnitInImage(projectUnit))
 	if herr != nil {
 		return herr
 	}
@@ -138,14 +133,6 @@ func (m *Machine) checkProjects(entries []hostfiles.Entry, isDir, has func(strin
 	return nil
 }
 
-func (m *Machine) has(name string) (bool, error) {
-	_, err := os.Lstat(m.Host.Path(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 func (m *Machine) hasDirectory(name string) (bool, error) {
 	info, err := os.Lstat(m.Host.Path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +147,7 @@ func (m *Machine) carryHere(entries []hostfiles.File) error {
 	if !someOutside(hostfiles.Entries(entries)) {
 		return nil
 	}
-	if err := m.checkProjects(hostfiles.Entries(entries), m.hasDirectory, m.has); err != nil {
+	if err := m.checkProjects(hostfiles.Entries(entries), m.hasDirectory, m.Host.Has); err != nil {
 		return err
 	}
 	carriers, err := m.carriers(entries, false)

@@ -93,7 +93,10 @@ func (m *Machine) move(ctx context.Context, ask pivot.Ask, settings host.Setting
 
 func (m *Machine) moveNow(ctx context.Context, ask pivot.Ask, settings host.Settings, reboot bool) (changed bool, err error) {
 	if m.Try != nil {
-		if err := m.trying(ctx, &ask, settings.RebootMethod); err != nil {
+		if err := m.firstBootIsOver("try a new system"); err != nil {
+			return false, err
+		}
+		if err := m.conductor().Try(ctx, &ask, *m.Try, settings.RebootMethod); err != nil {
 			return false, err
 		}
 	}
@@ -110,7 +113,7 @@ func (m *Machine) moveNow(ctx context.Context, ask pivot.Ask, settings host.Sett
 	}
 	m.usedDownload(ctx, out.Target.Image)
 	if m.Try != nil {
-		return true, m.enterTrial(ctx, settings.RebootMethod)
+		return true, m.conductor().Enter(ctx, settings.RebootMethod)
 	}
 	if !reboot {
 		m.Progress.Note("the new system is committed; until the reboot leave /etc and rpm-ostree alone: changes made to /etc stay behind, " +

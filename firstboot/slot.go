@@ -73,8 +73,8 @@ func (m *Machine) fetched(ctx context.Context, ask pivot.Ask) (pivot.Plan, error
 
 // canGiveBack is an error if nobody would give a slot back.
 func (m *Machine) canGiveBack() error {
-	if m.is(slotWants) {
-		return nil
+	if enabled, err := m.Host.Has(slotWants); err != nil || enabled {
+		return err
 	}
 	return fault.New(fault.Refused, "cannot take a slot of the fleet's lock: %s is not enabled, which would give it back", SlotUnit).
 		WithHint("systemctl enable %s", SlotUnit)
@@ -89,9 +89,9 @@ func (m *Machine) acceptSlot(plan pivot.Plan) error {
 	if commit == "" { // a plan does not know it
 		commit = m.hasDownloaded().Image.Commit
 	}
-	has, err := m.willHave(SlotUnit, commit)
+	has, err := m.Host.WillHaveUnit(SlotUnit, commit)
 	if err == nil && !has {
-		err = fault.New(fault.Refused, "cannot take a slot of the fleet's lock: the new system has no %s, so nobody would give it back", unitPaths(SlotUnit)[1]).
+		err = fault.New(fault.Refused, "cannot take a slot of the fleet's lock: the new system has no %s, so nobody would give it back", host.UnitInImage(SlotUnit)).
 			WithHint("put this release of pivot into the image, or go there with --fleetlock=none")
 	}
 	return err
@@ -225,8 +225,8 @@ func (m *Machine) slotNeeded(ctx context.Context) (why string, err error) {
 	case pivot.SlotWaits:
 		return "deployment " + state.Default.ID() + " is committed and waits for its reboot", nil
 	case pivot.SlotProves:
-		lacks, err := m.converger().Differences(ctx, record.Target)
-		return strings.Join(append(lacks, m.unhealthy(ctx)...), "; "), err
+		lacks, err := m.differences(ctx)
+		return strings.Join(append(lacks, m.Host.Unhealthy(ctx)...), "; "), err
 	}
 	return "", nil
 }
@@ -242,9 +242,9 @@ type ReleaseSlot struct {
 // has not proven itself, or the server is away.
 func (s *ReleaseSlot) Run(ctx context.Context) error {
 	// Between two tries another pivot may be at work, such as one that confirms a trial.
-	wait := func(ctx context.Context) error { return s.Retry.Pause(ctx, look) }
+	wait := func(ctx context.Context) error { return s.Retry.Pause(ctx, 5*time.Second) }
 	err := s.Retry.Do(ctx, s.Progress.Waiting, func(ctx context.Context) error {
-		return s.locked(ctx, wait, func() error { return s.attempt(ctx) })
+		return s.Host.WithLock(ctx, wait, func() error { return s.attempt(ctx) })
 	})
 	if err != nil && ctx.Err() == nil {
 		s.Progress.Fail(err)

@@ -16,6 +16,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/trial"
 	"machine-pivot/pivot"
 	"machine-pivot/test/fleetlock"
 	"machine-pivot/test/registry"
@@ -229,7 +230,7 @@ func TestSlotOfTrial(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		m := newMember(t)
 		machine := m.machine()
-		machine.Try = &firstboot.Try{For: 10 * time.Minute, Confirm: pivot.ConfirmByHand}
+		machine.Try = &trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmByHand}
 		ctx := stoppedByReboot(t, &machine, m.Host)
 		r := firstboot.Rebase{Machine: machine, Image: m.Image}
 		_, err := r.Run(ctx)

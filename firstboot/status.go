@@ -50,7 +50,7 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 
 // observedTrial tells of a trial by the journal and by the system that runs.
 func (m *Machine) observedTrial(s *status.Status) error {
-	state, booted, err := m.trialState()
+	state, failed, err := m.conductor().State()
 	if err != nil {
 		return err
 	}
@@ -64,10 +64,7 @@ func (m *Machine) observedTrial(s *status.Status) error {
 	case pivot.TrialLost:
 		s.Notes = append(s.Notes, "this system has failed its trial: a reboot goes back")
 	case pivot.TrialOver:
-		if why := pivot.WhyTrialOver(record, booted); why != "" {
-			s.Error = pivot.FailureOf(trialOver(why))
-		}
-		s.Phase = pivot.PhaseFailed
+		s.Phase, s.Error = pivot.PhaseFailed, failed
 	}
 	return nil
 }

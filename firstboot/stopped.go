@@ -6,6 +6,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/live"
+	"machine-pivot/internal/trial"
 	"machine-pivot/pivot"
 )
 
@@ -17,7 +18,7 @@ func (m *Machine) stopped(ctx context.Context, err error) error {
 		return err
 	}
 	if m.Progress.Record.Trial != nil {
-		return fault.New(fault.Unavailable, "stopped before the trial: %w", context.Cause(ctx)).WithHint(tryAgain)
+		return fault.New(fault.Unavailable, "stopped before the trial: %w", context.Cause(ctx)).WithHint(trial.TryAgain)
 	}
 	if m.Progress.Record.Phase == pivot.PhaseCommitted {
 		return fault.New(fault.Unavailable, "stopped after the commit: %w", context.Cause(ctx)).

@@ -14,6 +14,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/trial"
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/rpmostree"
@@ -40,10 +41,10 @@ func newTried(t *testing.T) *tried {
 	booted, err := h.Sysroot().Booted()
 	must(t, err)
 	h.old = booted.Checksum
-	h.Write("/etc/systemd/system/"+firstboot.TrialUnit, []byte("[Service]\n"))
+	h.Write("/etc/systemd/system/"+trial.Unit, []byte("[Service]\n"))
 	h.Write("/etc/pivot/firstboot.conf", []byte("health=a.service\n"))
-	link := h.Path("/etc/systemd/system/sysinit.target.wants/" + firstboot.TrialUnit)
-	must(t, errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("/etc/systemd/system/"+firstboot.TrialUnit, link)))
+	link := h.Path("/etc/systemd/system/sysinit.target.wants/" + trial.Unit)
+	must(t, errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("/etc/systemd/system/"+trial.Unit, link)))
 	return h
 }
 
@@ -89,7 +90,7 @@ func stoppedByReboot(t *testing.T, m *firstboot.Machine, h *hostdir.Host) contex
 }
 
 // try commits a new system and enters it, as far as the reboot.
-func (h *tried) try(try firstboot.Try) error {
+func (h *tried) try(try trial.Terms) error {
 	h.t.Helper()
 	m := h.machine()
 	m.Try = &try
@@ -156,7 +157,7 @@ func (h *tried) record() pivot.Record {
 	return r
 }
 
-var tenMinutes = firstboot.Try{For: 10 * time.Minute, Confirm: pivot.ConfirmByHand, Checks: []string{"check x"}}
+var tenMinutes = trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmByHand, Checks: []string{"check x"}}
 
 // TestTryConfirmed (P59): the new system is committed, the old one stays the default, and
 // the new one is entered once; confirmed, it is the default for good.
@@ -402,12 +403,12 @@ func TestTryWithTheImagesUnit(t *testing.T) {
 	h := newTried(t)
 	h.oneShot()
 	shell(t, h.Host, "mkdir -p usr/lib/systemd/system && mv etc/systemd/system/pivot-trial.service usr/lib/systemd/system")
-	h.ExtendNext("usr/lib/systemd/system/" + firstboot.TrialUnit)
+	h.ExtendNext("usr/lib/systemd/system/" + trial.Unit)
 	h.Image = h.Push(h.NativeImage())
 	must(t, h.try(tenMinutes))
 	h.expect("A B", pivot.PhaseCommitted, true)
 	h.enter()
-	if _, err := os.Lstat(h.Path("/etc/systemd/system/sysinit.target.wants/" + firstboot.TrialUnit)); err != nil {
+	if _, err := os.Lstat(h.Path("/etc/systemd/system/sysinit.target.wants/" + trial.Unit)); err != nil {
 		t.Errorf("the unit is not enabled in the new system: %v", err)
 	}
 	must(t, h.confirm())

@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/trial"
 	"machine-pivot/pivot"
 )
 
@@ -46,7 +47,7 @@ func (f *tryFlags) use(m *firstboot.Machine) error {
 	case slices.Contains(f.checks, ""):
 		return fault.New(fault.Usage, "cannot use --check: it is empty")
 	}
-	m.Try = &firstboot.Try{For: f.limit, Confirm: pivot.Confirm(f.confirm), Checks: f.checks}
+	m.Try = &trial.Terms{For: f.limit, Confirm: pivot.Confirm(f.confirm), Checks: f.checks}
 	return nil
 }
 
@@ -85,7 +86,7 @@ func trialCommand() *cobra.Command {
 	var flags hostFlags
 	cmd := &cobra.Command{
 		Use:     "trial",
-		Short:   "Conduct the trial of the system that runs, or close one that has failed; for " + firstboot.TrialUnit,
+		Short:   "Conduct the trial of the system that runs, or close one that has failed; for " + trial.Unit,
 		Example: "  pivot trial",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -93,8 +94,8 @@ func trialCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			trial := firstboot.Trial{Machine: machine}
-			return reported(trial.Run(cmd.Context()))
+			story := firstboot.Trial{Machine: machine}
+			return reported(story.Run(cmd.Context()))
 		},
 	}
 	flags.addRoot(cmd)

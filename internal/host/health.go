@@ -23,3 +23,25 @@ func (h *Host) UnitState(ctx context.Context, name string) (string, error) {
 	out, err := h.Run(ctx, "systemctl", "show", "--property=ActiveState", "--value", "--", name)
 	return strings.TrimSpace(string(out)), err
 }
+
+// Unhealthy names the units of the setting "health" that are not active. That something cannot
+// be found out is among it.
+func (h *Host) Unhealthy(ctx context.Context) (lacks []string) {
+	settings, err := h.Settings()
+	if err != nil {
+		lacks = append(lacks, err.Error())
+	}
+	for _, unit := range settings.Health {
+		if state, err := h.UnitState(ctx, unit); err != nil || state != "active" {
+			lacks = append(lacks, fmt.Sprintf("unit %s is %s", unit, orUnknown(state)))
+		}
+	}
+	return lacks
+}
+
+func orUnknown(state string) string {
+	if state == "" {
+		return "of an unknown state"
+	}
+	return state
+}

@@ -96,6 +96,18 @@ func (h *Host) CheckRepoWritable() error {
 // Path is the path of a file of the machine.
 func (h *Host) Path(path string) string { return filepath.Join(h.Root, path) }
 
+// Has reports whether there is something at a path, be it a link that leads nowhere.
+func (h *Host) Has(path string) (bool, error) {
+	_, err := os.Lstat(h.Path(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot observe the host: %w", err)
+	}
+	return true, nil
+}
+
 // BootID is the kernel's id of this boot.
 func (h *Host) BootID() (string, error) { return h.readLine("/proc/sys/kernel/random/boot_id") }
 

@@ -111,7 +111,11 @@ func (h *Host) expanded(line kargs.Line) (kargs.Line, error) {
 	for _, arg := range line {
 		switch {
 		case arg == ignitionVariable:
-			if h.is(ignitionStamp) {
+			stamped, err := h.Has(ignitionStamp)
+			if err != nil {
+				return nil, err
+			}
+			if stamped {
 				return nil, fmt.Errorf("there is %s: the boot loader shall have Ignition run", ignitionStamp)
 			}
 		case strings.Contains(arg, "$"):
@@ -155,32 +159,31 @@ func (h *Host) mayKexec() error {
 // locked reports whether the running kernel is locked down.
 func (h *Host) locked() (bool, error) {
 	lockdown, err := h.optional(lockdownPath)
-	if err == nil && lockdown == "" && h.is(securityPath) && h.empty(securityPath) {
+	if err != nil || lockdown != "" {
+		return !strings.Contains(lockdown, "[none]"), err
+	}
+	there, err := h.Has(securityPath)
+	if there && h.empty(securityPath) {
 		err = fmt.Errorf("lockdown is not known: nothing is mounted on %s", securityPath)
 	}
-	return lockdown != "" && !strings.Contains(lockdown, "[none]"), err
+	return false, err
 }
 
 // secureBoot reports whether the firmware starts only what is signed.
 func (h *Host) secureBoot() (bool, error) {
 	text, err := os.ReadFile(h.Path(secureBootPath))
 	if errors.Is(err, fs.ErrNotExist) {
-		if variables := filepath.Dir(secureBootPath); h.is(efiPath) && h.empty(variables) {
-			return false, fmt.Errorf("whether Secure Boot is on is not known: there is nothing in %s", variables)
+		efi, err := h.Has(efiPath)
+		if variables := filepath.Dir(secureBootPath); efi && h.empty(variables) {
+			err = fmt.Errorf("whether Secure Boot is on is not known: there is nothing in %s", variables)
 		}
-		return false, nil // no EFI, or one without Secure Boot
+		return false, err // no EFI, or one without Secure Boot
 	}
 	if err != nil {
 		return false, fmt.Errorf("cannot observe the host: %w", err)
 	}
 	const attributes = 4 // bytes of the variable's attributes, before its value
 	return len(text) > attributes && text[attributes] == 1, nil
-}
-
-// is reports whether there is something at a path.
-func (h *Host) is(path string) bool {
-	_, err := os.Lstat(h.Path(path))
-	return err == nil
 }
 
 // empty reports whether a directory has nothing in it that can be seen.

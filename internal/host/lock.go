@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -31,4 +32,22 @@ func (h *Host) Lock() (unlock func() error, err error) {
 			WithHint("wait for it; pivot status shows how far it is")
 	}
 	return nil, errors.Join(err, f.Close())
+}
+
+// WithLock runs what changes the machine as soon as no other pivot does. It calls wait between
+// two looks at the lock; an error of that ends it.
+func (h *Host) WithLock(ctx context.Context, wait func(context.Context) error, run func() error) error {
+	for {
+		unlock, err := h.Lock()
+		if err == nil {
+			defer func() { _ = unlock() }() // also if run panics
+			return run()
+		}
+		if fault.KindOf(err).Transient() {
+			err = wait(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }

@@ -25,17 +25,17 @@ type Machine struct {
 	State   State
 
 	disk       *disk
-	dir        string // the physical root
-	root       string // of the running deployment
-	late       bool   // an orderly shutdown finalizes what is staged, after the first boot was closed
-	initramfs  bool   // the first boot runs there first
-	served     bool   // Ignition has written the pinning files
-	built      bool   // a container build has made the image
-	configured bool   // entries of each kind are wanted
-	back       bool   // once it has arrived, somebody goes back to the old system, and later forward
-	again      bool   // on the old system somebody asks to go forward
-	trial      *trial // the system is asked for on trial; nil: in a first boot
-	entries    int    // boot entries written so far: the last is the default
+	dir        string    // the physical root
+	root       string    // of the running deployment
+	late       bool      // an orderly shutdown finalizes what is staged, after the first boot was closed
+	initramfs  bool      // the first boot runs there first
+	served     bool      // Ignition has written the pinning files
+	built      bool      // a container build has made the image
+	configured bool      // entries of each kind are wanted
+	back       bool      // once it has arrived, somebody goes back to the old system, and later forward
+	again      bool      // on the old system somebody asks to go forward
+	trial      *trialRun // the system is asked for on trial; nil: in a first boot
+	entries    int       // boot entries written so far: the last is the default
 	staged     *pivot.Request
 	locked     bool // what is staged is not finalized at shutdown
 	rebooting  bool

@@ -15,11 +15,12 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/trial"
 	"machine-pivot/pivot"
 )
 
-// trial is a machine whose first boot is over, and on which somebody tries the new system.
-type trial struct {
+// trialRun is a machine whose first boot is over, and on which somebody tries the new system.
+type trialRun struct {
 	outcome Outcome
 	once    string        // the boot entry that the boot loader starts once
 	up      time.Duration // since the kernel started
@@ -42,7 +43,7 @@ const (
 // that starts an entry once.
 func Tried(outcome Outcome) Variant {
 	return func(m *Machine) {
-		m.trial = &trial{outcome: outcome, loader: true}
+		m.trial = &trialRun{outcome: outcome, loader: true}
 		m.configured = true
 	}
 }
@@ -54,14 +55,14 @@ func WithoutOneShot(m *Machine) { m.trial.loader = false }
 // confirmed, on a machine of Tried. Broken.
 func DefaultTooEarly(m *Machine) { m.trial.early = true }
 
-const unitPath = "/etc/systemd/system/" + firstboot.TrialUnit
+const unitPath = "/etc/systemd/system/" + trial.Unit
 
 // etc is what the machine has for trials.
-func (t *trial) etc() []hostfiles.File {
+func (t *trialRun) etc() []hostfiles.File {
 	return []hostfiles.File{
 		hostfiles.NewFile(unitPath, 0o644, nil),
 		hostfiles.NewDirectory("/etc/systemd/system/sysinit.target.wants", 0o755),
-		hostfiles.NewLink("/etc/systemd/system/sysinit.target.wants/"+firstboot.TrialUnit, unitPath),
+		hostfiles.NewLink("/etc/systemd/system/sysinit.target.wants/"+trial.Unit, unitPath),
 	}
 }
 
@@ -85,7 +86,7 @@ func (m *Machine) chosen(next ostree.Deployment) (ostree.Deployment, error) {
 }
 
 // run is what the machine's programs do, unless they are stopped with the process.
-func (t *trial) run(ctx context.Context, m *Machine, argv []string) ([]byte, error) {
+func (t *trialRun) run(ctx context.Context, m *Machine, argv []string) ([]byte, error) {
 	unlessStopped := func(do func() error) func() error {
 		return func() error {
 			if err := ctx.Err(); err != nil {
@@ -249,7 +250,7 @@ func (m *Machine) program() (over bool, program func(context.Context) error) {
 	} else if m.decided(parts.Progress.Journal) {
 		return true, nil
 	}
-	parts.Try = &firstboot.Try{For: 10 * time.Minute, Confirm: pivot.ConfirmAuto, Checks: []string{"check"}}
+	parts.Try = &trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmAuto, Checks: []string{"check"}}
 	r := firstboot.Rebase{Machine: parts, Image: imageB, Append: []string{"nosmt", `acpi_osi="!Windows 2020"`}}
 	return false, func(ctx context.Context) error { _, err := r.Run(ctx); return err }
 }

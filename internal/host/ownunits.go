@@ -1,0 +1,36 @@
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+
+	"machine-pivot/internal/ostree"
+)
+
+// UnitInEtc is where a unit of pivot's is that an administrator has put there, or whoever brings
+// pivot to a machine that has none in its image. It goes before UnitInImage.
+func UnitInEtc(unit string) string { return "/etc/systemd/system/" + unit }
+
+// UnitInImage is where the image has a unit of pivot's.
+func UnitInImage(unit string) string { return "/usr/lib/systemd/system/" + unit }
+
+// WillHaveUnit reports whether the system of a commit, which is in the repository, has a unit of
+// pivot's: its own, or the one that is in /etc here, which goes along.
+func (h *Host) WillHaveUnit(unit, commit string) (bool, error) {
+	if here, err := h.Has(UnitInEtc(unit)); err != nil || here {
+		return here, err
+	}
+	c, err := ostree.ParseChecksum(commit)
+	if err != nil {
+		return false, err
+	}
+	repo, err := h.ReadRepo()
+	if err != nil {
+		return false, err
+	}
+	if _, err = repo.ReadFile(c, strings.TrimPrefix(UnitInImage(unit), "/")); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}

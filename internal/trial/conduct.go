@@ -1,0 +1,163 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/pivot"
+)
+
+// Conduct conducts the trial of the system that runs, or closes one that is over: the program
+// of Unit. It returns when there is nothing on trial any more: the system is confirmed, or an
+// earlier trial is closed. It ends with a reboot into the old system if the trial fails.
+//
+// The trial goes on for minutes, in which somebody may confirm it. So the caller has neither the
+// lock nor opened the journal: alone does a step with both. wait waits between two looks.
+func (c *Conductor) Conduct(ctx context.Context, alone func(step func() error) error, wait func(context.Context) error) error {
+	var runs bool
+	err := alone(func() (err error) {
+		runs, err = c.begin(ctx)
+		return err
+	})
+	for runs && err == nil {
+		lacks := c.lacks(ctx)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err = alone(func() (err error) {
+			runs, err = c.decide(ctx, lacks)
+			return err
+		})
+		if runs && err == nil {
+			err = wait(ctx)
+		}
+	}
+	return err
+}
+
+// say tells what the system lacks, whenever that changes.
+func (c *Conductor) say(lacks []string) {
+	text := "the system has proven itself"
+	if len(lacks) > 0 {
+		text = strings.Join(lacks, "; ")
+	}
+	if text != c.said {
+		c.said = text
+		c.Progress.Note("on trial: " + text)
+	}
+}
+
+// begin is the first look at the trial, in whichever system runs.
+func (c *Conductor) begin(ctx context.Context) (runs bool, err error) {
+	state, _, err := c.judge()
+	if err != nil {
+		return false, err
+	}
+	switch state {
+	case pivot.TrialNone:
+		return false, c.Progress.Journal.Save(c.Progress.Record) // without its stamp
+	case pivot.TrialWaits:
+		c.Progress.Note("the system on trial waits for the reboot into it")
+		return false, nil
+	case pivot.TrialOver:
+		return false, c.close(ctx)
+	case pivot.TrialRuns:
+		if c.Progress.Record.Phase == pivot.PhaseTrial && c.Progress.Record.BootID == c.Progress.BootID {
+			return true, nil // begun already: this program was started again
+		}
+		return true, c.open(ctx)
+	}
+	return false, c.end(ctx, state)
+}
+
+// end ends a trial that is decided, in the system on trial.
+func (c *Conductor) end(ctx context.Context, state pivot.TrialState) error {
+	switch state {
+	case pivot.TrialKept:
+		return c.settle(ctx)
+	case pivot.TrialLost:
+		return c.goBack(ctx)
+	}
+	return nil // somebody has confirmed it
+}
+
+// decide goes on with a trial, given what the system lacks. It reports whether that goes on.
+func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err error) {
+	state, _, err := c.judge()
+	if err != nil {
+		return false, err
+	}
+	if state != pivot.TrialRuns {
+		return false, c.end(ctx, state)
+	}
+	c.say(lacks)
+	since, err := c.Host.Uptime()
+	if err != nil {
+		return false, err
+	}
+	switch trial := c.Progress.Record.Trial; {
+	case since >= trial.Limit():
+		return false, c.fail(ctx, lacks)
+	case len(lacks) == 0 && trial.Confirm == pivot.ConfirmAuto:
+		return false, c.keep(ctx)
+	}
+	return true, nil
+}
+
+// open begins the trial of the system that runs. The old one is the default from here on
+// at the latest.
+func (c *Conductor) open(ctx context.Context) error {
+	trial := c.Progress.Record.Trial
+	c.Progress.Begin(pivot.StepProve, fmt.Sprintf("on trial until %v after the start of the kernel; pivot confirm keeps this system, a reboot goes back", trial.Limit()))
+	if err := c.makeDefault(ctx, trial.Old); err != nil {
+		return err
+	}
+	return c.Progress.Enter(pivot.PhaseTrial, c.Progress.BootID)
+}
+
+// fail ends the trial of the system that runs. The journal first: whatever comes then
+// finds the old system the default.
+func (c *Conductor) fail(ctx context.Context, lacks []string) error {
+	trial := c.Progress.Record.Trial
+	why := strings.Join(lacks, "; ")
+	switch {
+	case why != "":
+	case trial.Confirm == pivot.ConfirmAuto:
+		why = "it has proven itself too late"
+	default:
+		why = "nobody has confirmed it"
+	}
+	err := fault.New(fault.Refused, "the new system has failed its trial of %v: %s", trial.Limit(), why).WithHint(failedHint)
+	c.Progress.Record.Error = pivot.FailureOf(err)
+	c.Progress.Note(err.Error())
+	if err := c.Progress.Enter(pivot.PhaseFailed, c.Progress.BootID); err != nil {
+		return err
+	}
+	return c.goBack(ctx)
+}
+
+// goBack boots the old system, past nothing: by the firmware, for it is this kernel that is
+// not trusted.
+func (c *Conductor) goBack(ctx context.Context) error {
+	old := c.Progress.Record.Trial.Old
+	if err := c.unstage(ctx); err != nil {
+		return err
+	}
+	if err := c.makeDefault(ctx, old); err != nil {
+		return err
+	}
+	return c.Reboot(ctx, "the old system, deployment "+old, "reboot by hand to go back to it", c.Host.Reboot)
+}
+
+// unstage removes what somebody has staged meanwhile, which would be the next boot.
+func (c *Conductor) unstage(ctx context.Context) error {
+	staged, err := c.Host.Sysroot().Staged()
+	if err != nil || staged == nil {
+		return err
+	}
+	c.Progress.Note(fmt.Sprintf("deployment %s, which somebody has staged on the system on trial, is removed", staged.Target.ID()))
+	_, err = c.Host.Run(ctx, "ostree", "admin", "undeploy", "0")
+	return err
+}

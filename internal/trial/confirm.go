@@ -1,0 +1,55 @@
+package trial
+
+import (
+	"context"
+	"strings"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/pivot"
+)
+
+// Confirm makes the system that runs the default for good, if it has proven itself. What it
+// lacks is named in an error of kind fault.Unavailable: the trial goes on.
+func (c *Conductor) Confirm(ctx context.Context) error {
+	state, _, err := c.judge()
+	if err != nil {
+		return err
+	}
+	switch state {
+	case pivot.TrialRuns:
+	case pivot.TrialKept:
+		return c.settle(ctx)
+	case pivot.TrialWaits:
+		return fault.New(fault.Refused, "cannot confirm: the new system has not been booted")
+	case pivot.TrialLost:
+		return fault.New(fault.Refused, "cannot confirm: %s", c.Progress.Record.Error.Message)
+	default:
+		return fault.New(fault.Refused, "cannot confirm: no system is on trial here").WithHint("pivot status says what became of it")
+	}
+	c.Progress.Begin(pivot.StepProve, "looking at the system on trial")
+	if lacks := c.lacks(ctx); len(lacks) > 0 {
+		return fault.New(fault.Unavailable, "cannot confirm: %s", strings.Join(lacks, "; ")).
+			WithHint("the trial goes on: correct that and confirm again before its time is over, see pivot status")
+	}
+	return c.keep(ctx)
+}
+
+// keep keeps the system that runs. The journal first: a boot into the old system then
+// knows that it was wanted, and one into this one that it is.
+func (c *Conductor) keep(ctx context.Context) error {
+	c.Progress.Record.Trial.Confirmed = true
+	if err := c.Progress.Keep(); err != nil {
+		return err
+	}
+	return c.settle(ctx)
+}
+
+// settle makes a confirmed system the default, and ends its trial.
+func (c *Conductor) settle(ctx context.Context) error {
+	if err := c.makeDefault(context.WithoutCancel(ctx), c.Progress.Record.Trial.New); err != nil {
+		return err
+	}
+	c.Progress.Begin(pivot.StepProve, "the new system is confirmed, and the default from now on")
+	c.Progress.Record.Trial, c.Progress.Record.Error = nil, nil
+	return c.Progress.Enter(pivot.PhaseDone, c.Progress.BootID)
+}

@@ -1,0 +1,105 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+)
+
+// AllowChange is an error if the system that runs is on trial: nothing else may change the
+// machine then. A trial that is over is closed, and one that waits for its reboot gives way.
+func (c *Conductor) AllowChange(ctx context.Context) error {
+	state, _, err := c.judge()
+	switch {
+	case err != nil:
+		return err
+	case state == pivot.TrialOver:
+		return c.close(ctx)
+	case state == pivot.TrialWaits:
+		return c.replace(ctx, c.Progress.Record.Trial)
+	case state == pivot.TrialRuns, state == pivot.TrialKept, state == pivot.TrialLost:
+		return fault.New(fault.Refused, "cannot change this machine: the system that runs is on trial").
+			WithHint("pivot confirm keeps it; a reboot goes back to the system before")
+	}
+	return nil
+}
+
+// close ends a trial that has failed, in another system: what it was about is
+// removed, so that nobody rolls back to it and /boot has room.
+func (c *Conductor) close(ctx context.Context) error {
+	_, booted, err := c.judge()
+	if err != nil {
+		return err
+	}
+	record := &c.Progress.Record
+	if booted == record.Trial.Old {
+		if err := c.reclaim(ctx, record.Trial); err != nil {
+			return err
+		}
+	}
+	if failed := c.failure(booted); failed != record.Error {
+		record.Error = failed
+		if err := c.Progress.Enter(pivot.PhaseFailed, c.Progress.BootID); err != nil {
+			return err
+		}
+	}
+	c.remove(ctx, record.Trial.New, booted)
+	if err := ctx.Err(); err != nil {
+		return err // stopped with the system: the next boot goes on with it
+	}
+	record.Trial = nil
+	c.Progress.Note(record.Error.Message)
+	return c.Progress.Journal.Save(*record)
+}
+
+// replace lets another transaction take the place of a trial that waits for its
+// reboot: what it has committed may not boot any more, as its trial is forgotten.
+func (c *Conductor) replace(ctx context.Context, trial *pivot.Trial) error {
+	if _, err := c.Host.OneShot(); err == nil && trial.Entered {
+		if err := c.Host.ForgetOnce(ctx); err != nil {
+			return err
+		}
+	}
+	return c.reclaim(ctx, trial)
+}
+
+// reclaim makes the old system, which runs, the default again, where it was chosen by hand
+// because the one on trial was the default and did not come up.
+func (c *Conductor) reclaim(ctx context.Context, trial *pivot.Trial) error {
+	all, err := c.Host.Sysroot().Deployments()
+	if err != nil {
+		return err
+	}
+	if first := all[0].ID(); trial.New == "" && first != trial.Old { // a crash right after the commit
+		trial.New = first
+	}
+	if all[0].ID() != trial.New {
+		return nil
+	}
+	return c.makeDefault(ctx, trial.Old)
+}
+
+// remove removes the deployment of a failed trial. The machine is well also if that
+// fails, so it is only noted.
+func (c *Conductor) remove(ctx context.Context, id, booted string) {
+	staged, err := c.Host.Sysroot().Staged()
+	if err == nil && staged != nil { // the others' numbers are different then
+		err = fmt.Errorf("deployment %s is staged", staged.Target.ID())
+	}
+	var all []ostree.Deployment
+	if err == nil {
+		all, err = c.Host.Sysroot().Deployments()
+	}
+	for i, d := range all {
+		if d.ID() == id && id != booted && i > 0 {
+			_, err = c.Host.Run(ctx, "ostree", "admin", "undeploy", strconv.Itoa(i))
+		}
+	}
+	if err != nil {
+		c.Progress.Note(fmt.Sprintf("the deployment of the trial stays: %v", err))
+	}
+}

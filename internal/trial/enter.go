@@ -1,0 +1,56 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/ostree"
+)
+
+// Enter reboots into the system on trial, so that the boot after that one is the old
+// system again, if that can be.
+func (c *Conductor) Enter(ctx context.Context, method host.RebootMethod) error {
+	trial := c.Progress.Record.Trial
+	next, err := c.deployment(trial.New)
+	if err != nil {
+		return err
+	}
+	trial.Entered = true // if it never comes up, this is all that is known
+	if err := c.Progress.Keep(); err != nil {
+		return err
+	}
+	return c.Reboot(ctx, "the system on trial, deployment "+trial.New, TryAgain, func(ctx context.Context) error {
+		return c.once(ctx, next, method)
+	})
+}
+
+// once enters a deployment by the first way that there is.
+func (c *Conductor) once(ctx context.Context, next ostree.Deployment, method host.RebootMethod) error {
+	if method == host.RebootKexec {
+		kernel, err := c.Host.KernelOf(next)
+		if err == nil {
+			err = c.Host.Kexec(ctx, kernel)
+		}
+		if err == nil || fault.KindOf(err).Transient() {
+			return err
+		}
+		c.Progress.Note("no kexec but an ordinary reboot: " + err.Error())
+	}
+	forget := c.Host.ForgetOnce
+	if err := c.Host.BootOnce(ctx, next); err != nil {
+		c.Progress.Note(fmt.Sprintf("the new system is the default until it comes up: %v", err))
+		old := c.Progress.Record.Trial.Old
+		forget = func(ctx context.Context) error { return c.makeDefault(ctx, old) }
+		if err := c.makeDefault(ctx, c.Progress.Record.Trial.New); err != nil {
+			return err
+		}
+	}
+	err := c.Host.Reboot(ctx)
+	if err != nil { // whoever reboots meanwhile does not enter it
+		err = errors.Join(err, forget(context.WithoutCancel(ctx)))
+	}
+	return err
+}

@@ -1,0 +1,33 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// lacks names what keeps the system that runs from being confirmed. That something cannot
+// be found out is among it, and that it takes longer than the trial may, but for the last
+// look, which may take as long as the time between two.
+func (c *Conductor) lacks(ctx context.Context) []string {
+	if since, err := c.Host.Uptime(); err == nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, max(c.Progress.Record.Trial.Limit()-since, Look), errors.New("the trial is over"))
+		defer cancel()
+	}
+	lacks, err := c.Differences(ctx)
+	if err != nil {
+		lacks = append(lacks, err.Error())
+	}
+	if staged, err := c.Host.Sysroot().Staged(); err != nil || staged != nil {
+		lacks = append(lacks, "a deployment is staged, which would be the next boot")
+	}
+	lacks = append(lacks, c.Host.Unhealthy(ctx)...)
+	for _, check := range c.Progress.Record.Trial.Checks {
+		if _, err := c.Host.Run(ctx, "/bin/sh", "-c", check); err != nil {
+			lacks = append(lacks, fmt.Sprintf("check %q fails: %s", check, strings.TrimSpace(strings.TrimPrefix(err.Error(), "/bin/sh -c "+check+":"))))
+		}
+	}
+	return lacks
+}

@@ -1,0 +1,89 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+)
+
+// Try makes a trial one of what is asked for. It writes nothing, and tells before
+// the commit what the trial does not cover, given how Enter will reboot.
+func (c *Conductor) Try(ctx context.Context, ask *pivot.Ask, terms Terms, method host.RebootMethod) error {
+	booted, err := c.Host.Sysroot().Booted()
+	if err != nil {
+		return err
+	}
+	if err := c.possible(ctx, booted); err != nil {
+		return fault.New(fault.Refused, "cannot try a new system: %w", err)
+	}
+	link, _, err := hostfiles.Read(c.Host.Root, unitWants)
+	if err != nil {
+		return err
+	}
+	// The image's own default could be that the unit is not enabled.
+	ask.Entries = append(ask.Entries, link)
+	ask.Trying = &pivot.Trying{
+		Trial:  pivot.Trial{Old: booted.ID(), Seconds: int(terms.For.Seconds()), Confirm: terms.Confirm, Checks: terms.Checks},
+		Accept: c.accept,
+		Hold:   func(ctx context.Context) (string, error) { return c.hold(ctx, booted) },
+	}
+	c.sayCovered(method)
+	return nil
+}
+
+// possible is an error if this machine could not go back, or nobody would conduct the trial.
+func (c *Conductor) possible(ctx context.Context, booted ostree.Deployment) error {
+	enabled, err := c.Host.Has(unitWants)
+	if err == nil && !enabled {
+		err = fault.New(fault.Refused, "%s is not enabled, which would conduct the trial", Unit).WithHint("systemctl enable %s", Unit)
+	}
+	if err != nil {
+		return err
+	}
+	staged, err := c.Host.Sysroot().Staged()
+	if err == nil && staged != nil && !staged.Locked {
+		err = fault.New(fault.Refused, "deployment %s is staged", staged.Target.ID()).WithHint("remove it first: ostree admin undeploy 0")
+	}
+	if err != nil {
+		return err
+	}
+	return c.defaultTo(booted.DeploymentRef).Check(ctx)
+}
+
+// accept is an error if the system of a commit has nobody who would conduct its trial.
+func (c *Conductor) accept(commit string) error {
+	has, err := c.Host.WillHaveUnit(Unit, commit)
+	if err == nil && !has {
+		err = fault.New(fault.Refused, "cannot try the new system: it has no %s, so nobody would conduct the trial", host.UnitInImage(Unit)).
+			WithHint("put this release of pivot into the image, or go there without --try")
+	}
+	return err
+}
+
+// sayCovered tells what happens if the new kernel does not come as far as systemd.
+func (c *Conductor) sayCovered(method host.RebootMethod) {
+	if method == host.RebootKexec && c.Host.CheckKexec() == nil {
+		c.Progress.Note("the new system is entered once, by kexec: if it does not come up, the next power cycle boots the old one")
+		return
+	}
+	loader, err := c.Host.OneShot()
+	if err != nil {
+		c.Progress.Note(fmt.Sprintf("warning: the new system is the default until it comes as far as systemd, so a kernel that hangs before that takes a hand at the boot menu: %v; --reboot-method=kexec enters it once", err))
+		return
+	}
+	c.Progress.Note("the new system is entered once, by " + loader + ": if it does not come up, the next power cycle boots the old one")
+}
+
+// hold makes the system that runs the default again, and returns what was committed.
+func (c *Conductor) hold(ctx context.Context, booted ostree.Deployment) (onTrial string, err error) {
+	all, err := c.Host.Sysroot().Deployments()
+	if err != nil {
+		return "", err
+	}
+	return all[0].ID(), c.defaultTo(booted.DeploymentRef).Commit(ctx, pivot.Request{})
+}
