@@ -1,6 +1,9 @@
 package firstboot
 
 import (
+	"errors"
+	"io/fs"
+	"runtime"
 	"slices"
 
 	"machine-pivot/internal/encapsulated"
@@ -9,8 +12,19 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
+
+// judge is what must be known of this machine to judge a MachineConfig.
+func (m *Machine) judge() (encapsulated.Host, error) {
+	cpus, err := m.Host.PresentCPUs()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return encapsulated.Host{}, err
+	}
+	policy, err := m.Host.KargPolicy()
+	return encapsulated.Host{CPUs: cpus, CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}, err
+}
 
 // asking is what a MachineConfig asks of the machine, in place of those that it had before.
 func (m *Machine) asking(desired *encapsulated.Desired, before ...*encapsulated.Desired) (ask pivot.Ask, err error) {
@@ -73,4 +87,17 @@ func image(text string) (pivot.Image, error) {
 		return pivot.Image{}, fault.New(fault.BadInput, "%w", err)
 	}
 	return pivot.Image{Reference: ref.String(), Digest: ref.Digest()}, nil
+}
+
+// arguments are the kernel arguments of entries, which must meet the machine's policy.
+func (m *Machine) arguments(entries []string) (kargs.Line, error) {
+	policy, err := m.Host.KargPolicy()
+	if err != nil {
+		return nil, err
+	}
+	line, err := policy.ParseEntries(entries)
+	if err != nil {
+		return nil, fault.New(fault.BadInput, "%w", err)
+	}
+	return line, nil
 }

@@ -10,13 +10,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime"
 
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
-	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/pivot"
 )
 
@@ -167,16 +164,6 @@ func (b *FirstBoot) Read() (*encapsulated.Desired, error) {
 	return desired, nil
 }
 
-// judge is what must be known of this machine to judge a MachineConfig.
-func (m *Machine) judge() (encapsulated.Host, error) {
-	cpus, err := m.Host.PresentCPUs()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return encapsulated.Host{}, err
-	}
-	policy, err := m.Host.KargPolicy()
-	return encapsulated.Host{CPUs: cpus, CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}, err
-}
-
 // nothingAsked ends a run without a file: fine on a host that pivot is for.
 func (b *FirstBoot) nothingAsked(ctx context.Context, err error) error {
 	if b.File != EncapsulatedPath {
@@ -207,24 +194,5 @@ func (b *FirstBoot) close(out pivot.Outcome) error {
 	}
 	b.converger().Release() // again: a power cut may have come between the commit and this
 	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
-	return nil
-}
-
-// firstBootIsOver is an error, that VERB OBJECT cannot be done, while the first boot is open.
-func (m *Machine) firstBootIsOver(what string) error {
-	open, err := m.Host.Has(EncapsulatedPath)
-	if open {
-		err = fault.New(fault.Refused, "cannot %s: the first boot is not over, %s is there", what, EncapsulatedPath).
-			WithHint("complete it first: pivot firstboot")
-	}
-	return err
-}
-
-// moveAway lets no program find the file any more, by which a first boot is open.
-func (b *FirstBoot) moveAway() error {
-	file := b.Host.Path(b.File)
-	if err := hostfiles.Rename(b.Host.Disk, file, file+closedSuffix); err != nil {
-		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
-	}
 	return nil
 }

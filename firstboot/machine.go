@@ -5,7 +5,9 @@ import (
 	"crypto/x509"
 	"time"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/live"
 	"machine-pivot/internal/osimage"
@@ -68,6 +70,25 @@ func (m *Machine) openToChange(ctx context.Context) error {
 		return err
 	}
 	return m.stillOpen()
+}
+
+// firstBootIsOver is an error, that VERB OBJECT cannot be done, while the first boot is open.
+func (m *Machine) firstBootIsOver(what string) error {
+	open, err := m.Host.Has(EncapsulatedPath)
+	if open {
+		err = fault.New(fault.Refused, "cannot %s: the first boot is not over, %s is there", what, EncapsulatedPath).
+			WithHint("complete it first: pivot firstboot")
+	}
+	return err
+}
+
+// moveAway lets no program find the file any more, by which a first boot is open.
+func (b *FirstBoot) moveAway() error {
+	file := b.Host.Path(b.File)
+	if err := hostfiles.Rename(b.Host.Disk, file, file+closedSuffix); err != nil {
+		return fault.New(fault.CannotWrite, "cannot close the first boot: %w", err)
+	}
+	return nil
 }
 
 // openTimed is open for a run that may write the journal, which then tells how the boot
