@@ -66,11 +66,11 @@ test: deps check
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
 	@TMPDIR=$$(go run ./test/tools/tmpdir) $(GOTEST) -timeout 3h -p 2 -skip '$(NIGHTLY)' $(BOOTS) ./... | $(BIN)/summary
 
-# Twice as many packages at a time as there are processors: some tests wait. The longest ones come
-# first. GOGC is for the linker, a fifth of the work. Two packages have nothing for a short run.
+# Three times as many packages at a time as there are processors: some tests wait. The longest ones come
+# first. GOGC is for the linker, a fifth of the work. Three packages have nothing for a short run.
 LONG = ./internal/osimage ./firstboot ./rpmostree ./cmd/pivot ./internal/ostree
 unit:
-	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test -short $(TESTFLAGS) -p $$((2 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/(e2e|syskill)$$')
+	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test -short $(TESTFLAGS) -p $$((3 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/(booted|e2e|syskill)$$')
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz

@@ -405,7 +405,7 @@ func TestDownloadKilled(t *testing.T) {
 	_, err := d.download(here)
 	must(t, err)
 	n := 0
-	for dead := true; dead; n += sample.Step(7) {
+	for dead := true; dead; n += sample.Step(13) {
 		dead = d.dies(other, n)
 		then := other
 		if n%2 == 0 {

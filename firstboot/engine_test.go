@@ -94,7 +94,7 @@ func TestEngines(t *testing.T) {
 		{"the newest", "rpm-ostree", rpmostree.Control{}, hostdir.LockInState, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			sample.Short(t, 3)
+			sample.Short(t, 6)
 			h := newHost(t)
 			h.InstallRpmOstree(c.control)
 			h.Ostree.Version = c.libostree
@@ -268,7 +268,7 @@ func TestCommitInterrupted(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			for _, power := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s after %v power cut %v", engine, after, power), func(t *testing.T) {
-					sample.Short(t, 4)
+					sample.Short(t, 8)
 					h := newHost(t)
 					h.InstallRpmOstree(rpmostree.Control{Version: "2024.5"})
 					h.Ostree.Fail = func(call int, now bool) error {

@@ -46,7 +46,7 @@ func TestImageKargs(t *testing.T) {
 		{name: "named by rpm-ostree", engine: "rpm-ostree"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			h := newHost(t)
 			if c.engine != "ostree" {
 				h.InstallRpmOstree(rpmostree.Control{Version: "2026.2"})

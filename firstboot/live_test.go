@@ -438,7 +438,7 @@ func TestLiveForward(t *testing.T) {
 	whole, actions := c.etc(), fmt.Sprint(c.calls)
 	c.apply(liveV1, true)
 	old := c.etc()
-	died, finished, step := 0, 0, sample.Step(7)
+	died, finished, step := 0, 0, sample.Step(13)
 	for n := 0; ; n += step {
 		left := n
 		c.disk, c.calls, c.services.before = dying{left: &left}, nil, func(string) { dying{left: &left}.effect() }

@@ -192,7 +192,7 @@ func TestLiveVarForward(t *testing.T) {
 	second := c.outside()
 	c.apply(liveVar1, true)
 	first := c.outside()
-	died, finished, step := 0, 0, sample.Step(7)
+	died, finished, step := 0, 0, sample.Step(13)
 	for n := 0; ; n += step {
 		left := n
 		c.disk = dying{left: &left}

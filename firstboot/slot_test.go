@@ -400,7 +400,7 @@ func (m *member) unlocked() bool {
 // its slot back: at once if nothing is committed, else when it has booted what is.
 func TestSlotKilled(t *testing.T) {
 	m := newMember(t)
-	n, committed, step := 0, 0, sample.Step(5)
+	n, committed, step := 0, 0, sample.Step(11)
 	for dead := true; dead; n += step {
 		dead = m.dies(n)
 		err := m.release()

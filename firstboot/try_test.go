@@ -35,7 +35,7 @@ type tried struct {
 
 // newTried is a machine that boots by a loader that starts an entry once.
 func newTried(t *testing.T) *tried {
-	sample.Short(t, 3)
+	sample.Short(t, 6)
 	h := &tried{Host: hostdir.New(t), t: t, health: "active"}
 	h.Ostree.Version = hostdir.LockInState
 	booted, err := h.Sysroot().Booted()

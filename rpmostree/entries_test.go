@@ -98,7 +98,7 @@ func TestEntriesThatAreRefused(t *testing.T) {
 	} {
 		for _, name := range []string{"ostree", "direct"} {
 			t.Run(name+", "+c.name, func(t *testing.T) {
-				sample.Short(t, 4)
+				sample.Short(t, 8)
 				h := hostdir.New(t)
 				shell(t, h, "mkdir etc/full && echo x >etc/full/file")
 				h.ExtendNext("usr/etc/brought/file")

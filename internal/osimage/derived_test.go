@@ -135,7 +135,7 @@ func TestPlain(t *testing.T) {
 	o := newOSTree(t)
 	for n, c := range plainCases() {
 		t.Run(c.name, func(t *testing.T) {
-			sample.Short(t, 2)
+			sample.Short(t, 4)
 			h.t, o.t = t, t
 			img := plainImage(t, o, c.layers, oscontainer.WithCompression(c.compression))
 			if h.recordReference(c.name, img, "") {
@@ -217,7 +217,7 @@ func TestGuessedLabels(t *testing.T) {
 		"none": "", "the same": contexts, "another": strings.ReplaceAll(contexts, "bin_t", "other_bin_t"), "one that cannot be read": "/x -z x\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			sample.Short(t, 2)
+			sample.Short(t, 4)
 			h := newHost(t, registry.Options{})
 			if policy != "" {
 				h.givePolicy(policy)

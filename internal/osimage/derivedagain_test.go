@@ -61,7 +61,7 @@ func TestInterruptedDerived(t *testing.T) {
 	for _, kind := range builtKinds(t, o) {
 		for _, cut := range []bool{false, true} {
 			t.Run(kind.name+map[bool]string{false: ", interrupted", true: ", power cut"}[cut], func(t *testing.T) {
-				sample.Short(t, 2)
+				sample.Short(t, 4)
 				o.t = t
 				h := newHost(t, registry.Options{})
 				h.givePolicy(contexts)

@@ -61,7 +61,7 @@ func TestImportLegacy(t *testing.T) {
 		"no-label": {oscontainer.WithLabel("com.coreos.ostree-commit", ""), oscontainer.WithLabel("version", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			h := newHost(t, registry.Options{})
 			ref, digest := h.push(name, legacy(t, repo, commit, opts...))
 			var last osimage.Progress
@@ -287,7 +287,7 @@ func TestImportDamagedLayer(t *testing.T) {
 	repo, commit := archive(t)
 	for name, offset := range map[string]int64{"header": 1, "middle": 20000, "checksum": -6, "length": -2} {
 		t.Run(name, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			h := newHost(t, registry.Options{})
 			ref, _ := h.push("x", legacy(t, repo, commit))
 			image, err := h.lookUp(t.Context(), ref)

@@ -72,7 +72,7 @@ func TestLocalImport(t *testing.T) {
 	img := legacy(t, repo, commit)
 	for _, transport := range localMedia() {
 		t.Run(transport, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			h := newLocalHost(t)
 			ref := parse(t, transport+":"+writeMedium(t, transport, img))
 			image, err := h.lookUp(t.Context(), ref)
@@ -101,7 +101,7 @@ func TestLocalDerived(t *testing.T) {
 	o.write("usr/bin/tool", "new")
 	for _, transport := range localMedia() {
 		t.Run(transport, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			h := newLocalHost(t)
 			o.t = t
 			image, err := h.lookUp(t.Context(), parse(t, transport+":"+writeMedium(t, transport, img)))

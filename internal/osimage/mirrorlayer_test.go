@@ -136,7 +136,7 @@ func TestNextEndpointRefuses(t *testing.T) {
 		}, fault.Refused, "  ORIGIN/test/os: the signature policy rejects it by "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			m, _, image := mirroredOS(t)
 			last := image.Layers[len(image.Layers)-1].Digest
 			m.mirror.Spoil(registry.Rule{On: last, Fault: registry.EndAt(300)})

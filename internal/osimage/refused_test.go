@@ -49,7 +49,7 @@ func TestPlainRefused(t *testing.T) {
 		{"signed", []entry{regular(prepareRoot, "[composefs]\nenabled = signed\n")}, fault.Refused, "boots only what is signed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			h.t, o.t = t, t
 			img, err := oscontainer.Derive(plainImage(t, o, 3), oscontainer.WithDerived(c.layer...), oscontainer.WithWorkDir(t.TempDir()))
 			if err != nil {

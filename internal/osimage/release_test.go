@@ -42,7 +42,7 @@ func TestReleaseAsLibostree(t *testing.T) {
 		{"an empty value", []entry{regular(usr, "ID=\n")}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			sample.Short(t, 4)
+			sample.Short(t, 8)
 			h.t, usual.t = t, t
 			img, err := oscontainer.Derive(image, oscontainer.WithDerived(c.layer...), oscontainer.WithWorkDir(t.TempDir()))
 			if err != nil {

@@ -133,7 +133,7 @@ func TestTokenExpires(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sample.Short(t, 2)
+			sample.Short(t, 4)
 			h.t = t
 			h.registry.Spoil(rules...)
 			before := h.registry.BytesServed()
