@@ -16,6 +16,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/slot"
 	"machine-pivot/internal/trial"
 	"machine-pivot/pivot"
 	"machine-pivot/test/fleetlock"
@@ -35,9 +36,9 @@ type member struct {
 func newMember(t *testing.T) *member {
 	m := &member{tried: newTried(t), server: fleetlock.Start(t, 1), clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	m.Write("/etc/pivot/firstboot.conf", []byte("health=a.service\nfleetlock="+m.server.URL+"\nfleetlock-id=this\n"))
-	m.Write("/etc/systemd/system/"+firstboot.SlotUnit, []byte("[Service]\n"))
-	link := m.Path("/etc/systemd/system/multi-user.target.wants/" + firstboot.SlotUnit)
-	must(t, errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("/etc/systemd/system/"+firstboot.SlotUnit, link)))
+	m.Write("/etc/systemd/system/"+slot.Unit, []byte("[Service]\n"))
+	link := m.Path("/etc/systemd/system/multi-user.target.wants/" + slot.Unit)
+	must(t, errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("/etc/systemd/system/"+slot.Unit, link)))
 	return m
 }
 
@@ -185,7 +186,7 @@ func TestSlotOfFailure(t *testing.T) {
 	}
 	m.has(false, "pre-reboot steady-state")
 	m.Ostree.Fail = func(int, bool) error { m.server.Down(1); return errors.New("no") }
-	if err := m.rebase(); err == nil || !strings.Contains(m.notes, firstboot.SlotUnit+" tries it again") {
+	if err := m.rebase(); err == nil || !strings.Contains(m.notes, slot.Unit+" tries it again") {
 		t.Errorf("%v, notes %s", err, m.notes)
 	}
 	m.has(true, "pre-reboot steady-state")
@@ -257,12 +258,12 @@ func TestSlotOfTrial(t *testing.T) {
 // TestSlotRefused: what cannot come true is told before a slot is taken.
 func TestSlotRefused(t *testing.T) {
 	m := newMember(t)
-	must(t, os.Remove(m.Path("/etc/systemd/system/"+firstboot.SlotUnit)))
-	if err := m.rebase(); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "the new system has no /usr/lib/systemd/system/"+firstboot.SlotUnit) {
+	must(t, os.Remove(m.Path("/etc/systemd/system/"+slot.Unit)))
+	if err := m.rebase(); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "the new system has no /usr/lib/systemd/system/"+slot.Unit) {
 		t.Errorf("a system without the unit: %v", err)
 	}
-	must(t, os.Remove(m.Path("/etc/systemd/system/multi-user.target.wants/"+firstboot.SlotUnit)))
-	if err := m.rebase(); fault.KindOf(err) != fault.Refused || !strings.Contains(fault.HintOf(err), "systemctl enable "+firstboot.SlotUnit) {
+	must(t, os.Remove(m.Path("/etc/systemd/system/multi-user.target.wants/"+slot.Unit)))
+	if err := m.rebase(); fault.KindOf(err) != fault.Refused || !strings.Contains(fault.HintOf(err), "systemctl enable "+slot.Unit) {
 		t.Errorf("the unit is not enabled: %v", err)
 	}
 	m.has(false, "")

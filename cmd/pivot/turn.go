@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/fleetlock"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/slot"
 	"machine-pivot/internal/window"
 )
 
@@ -57,7 +58,7 @@ func releaseSlotCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "release-slot",
-		Short: "Give the slot of the fleet's lock back, when the machine has proven itself; for " + firstboot.SlotUnit,
+		Short: "Give the slot of the fleet's lock back, when the machine has proven itself; for " + slot.Unit,
 		Long: "Give the slot of the fleet's lock back, when the machine has proven itself: what runs is what was asked for, the\n" +
 			"units of the setting \"health\" are active, and no trial goes on. As long as that is not so, or the server is away,\n" +
 			"it is tried again; then the status is 69.",

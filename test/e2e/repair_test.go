@@ -11,6 +11,13 @@ import (
 	"machine-pivot/test/vm"
 )
 
+// coreUser makes the user core, as a machine has it by its Ignition.
+const coreUser = `echo "core:x:1000:1000::/home/core:/bin/sh" >>/etc/passwd
+echo "core:x:1000:" >>/etc/group
+echo "core:!!:1::::::" >>/etc/shadow
+install -d -m 700 -o core -g core /var/home/core
+`
+
 // driftScript is what somebody types on the machine, at its first boot and at its second.
 const driftScript = `
 key=/var/home/core/.ssh/authorized_keys.d/ignition
@@ -21,11 +28,7 @@ if [ -e /etc/pivot/machineconfig.json ]; then
 	pivot verify && echo "@@second verified"
 	exit
 fi
-echo "core:x:1000:1000::/home/core:/bin/sh" >>/etc/passwd
-echo "core:x:1000:" >>/etc/group
-echo "core:!!:1::::::" >>/etc/shadow
-install -d -m 700 -o core -g core /var/home/core
-boot=$(cat /proc/sys/kernel/random/boot_id)
+` + coreUser + `boot=$(cat /proc/sys/kernel/random/boot_id)
 pivot apply --reboot=never /etc/one.yaml
 state applied
 pivot verify && echo "@@applied verified"

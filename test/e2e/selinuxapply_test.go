@@ -24,11 +24,7 @@ if [ -e /etc/pivot/machineconfig.json ]; then
 	pivot verify && echo "@@second verified"
 	exit
 fi
-echo "core:x:1000:1000::/home/core:/bin/sh" >>/etc/passwd
-echo "core:x:1000:" >>/etc/group
-echo "core:!!:1::::::" >>/etc/shadow
-install -d -m 700 -o core -g core /var/home/core
-restorecon -r /etc /var/home
+` + coreUser + `restorecon -r /etc /var/home
 pivot apply --reboot=never /etc/one.yaml
 state first
 pivot verify && echo "@@first verified"

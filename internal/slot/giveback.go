@@ -1,0 +1,76 @@
+package slot
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/pivot"
+)
+
+// GiveBack gives the journal's slot back, unless it is needed still and force is not wanted.
+func (h *Holder) GiveBack(ctx context.Context, force bool) error {
+	if !force {
+		why, err := h.needed(ctx)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return fault.New(fault.Unavailable, "cannot give the slot of the fleet's lock back yet: %s", why).
+				WithHint("correct that, and it is given back; pivot release-slot --force gives it back as it is")
+		}
+	}
+	return h.unlock(ctx)
+}
+
+// unlock gives the journal's slot back.
+func (h *Holder) unlock(ctx context.Context) error {
+	slot := h.Progress.Record.Slot
+	if slot == nil {
+		return nil
+	}
+	if err := h.client(*slot).Unlock(ctx); err != nil {
+		return fmt.Errorf("cannot give the slot of group %s back: %w", slot.Group, err)
+	}
+	if err := h.keep(nil); err != nil {
+		return err
+	}
+	h.Progress.Note("the slot of the fleet's lock is given back")
+	return nil
+}
+
+// GiveBackUnused gives a slot back that was taken for a change that has failed. After a commit
+// it stays: the machine may reboot at any time.
+func (h *Holder) GiveBackUnused(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	why, err := h.needed(ctx)
+	if err == nil && why == "" {
+		err = h.unlock(ctx)
+	}
+	switch {
+	case err != nil:
+		h.Progress.Note(fmt.Sprintf("%v; %s tries it again", err, Unit))
+	case why != "":
+		h.Progress.Note("the slot of the fleet's lock stays: " + why)
+	}
+}
+
+// needed is why the journal's slot cannot be given back yet; "" if it can.
+func (h *Holder) needed(ctx context.Context) (why string, err error) {
+	record := h.Progress.Record
+	state, err := h.Host.Observe(ctx, record.Target)
+	if err != nil {
+		return "", err
+	}
+	switch pivot.JudgeSlot(record, state.BootID, state.Pending()) {
+	case pivot.SlotTried:
+		return "the new system is on trial", nil
+	case pivot.SlotWaits:
+		return "deployment " + state.Default.ID() + " is committed and waits for its reboot", nil
+	case pivot.SlotProves:
+		lacks, err := h.Differences(ctx)
+		return strings.Join(append(lacks, h.Host.Unhealthy(ctx)...), "; "), err
+	}
+	return "", nil
+}

@@ -1,0 +1,102 @@
+package slot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"machine-pivot/internal/fleetlock"
+	"machine-pivot/internal/host"
+	"machine-pivot/internal/osimage/source"
+	"machine-pivot/internal/retry"
+	"machine-pivot/pivot"
+)
+
+// Take waits until the fleet's lock grants a slot. Others have theirs for as long as their reboots
+// take, so there is no bound but closes, unless that is zero.
+func (h *Holder) Take(ctx context.Context, fleet host.FleetLock, closes time.Time) error {
+	slot, err := h.askedFor(fleet)
+	if err != nil {
+		return err
+	}
+	if had := h.Progress.Record.Slot; had != nil && (had.URL != slot.URL || had.Group != slot.Group || had.ID != slot.ID) {
+		if err := h.unlock(ctx); err != nil {
+			return err
+		}
+	}
+	if err := h.keep(&slot); err != nil {
+		return err
+	}
+	h.startUnit(ctx)
+	h.Progress.Begin(pivot.StepWait, fmt.Sprintf("asking the fleet's lock at %s for a slot of group %s", slot.URL, slot.Group))
+	err = h.policy(closes).Do(ctx, h.Progress.Waiting, h.client(slot).Lock)
+	if err != nil {
+		h.GiveBackUnused(ctx)
+		return err
+	}
+	slot.Held = true
+	if err := h.keep(&slot); err != nil {
+		h.GiveBackUnused(ctx)
+		return err
+	}
+	h.Progress.Note("the fleet's lock has granted a slot; it is given back when the machine has proven itself after the reboot")
+	return nil
+}
+
+func (h *Holder) policy(closes time.Time) retry.Policy {
+	p := h.Retry
+	p.First, p.Cap, p.Bound, p.Tries = 5*time.Second, 2*time.Minute, 0, math.MaxInt
+	if !closes.IsZero() {
+		p.Bound = max(closes.Sub(h.Progress.Now()), time.Nanosecond)
+	}
+	return p
+}
+
+// askedFor is the slot that is asked for.
+func (h *Holder) askedFor(fleet host.FleetLock) (pivot.Slot, error) {
+	slot := pivot.Slot{URL: fleet.URL, Group: cmp.Or(fleet.Group, fleetlock.DefaultGroup), ID: fleet.ID, Since: h.Progress.Now().UTC().Truncate(time.Second), Boot: h.Progress.BootID, Phase: h.Progress.Record.BootID}
+	if slot.ID != "" {
+		return slot, nil
+	}
+	machineID, err := os.ReadFile(h.Host.Path("/etc/machine-id"))
+	if err != nil {
+		return slot, fmt.Errorf("cannot derive this machine's ID for the fleet's lock: %w", err)
+	}
+	slot.ID, err = fleetlock.ID(string(machineID))
+	return slot, err
+}
+
+// startUnit has the unit wait for the end of this run: if that is killed, the unit gives the
+// slot back. Else it finds nothing to do, or the machine reboots.
+func (h *Holder) startUnit(ctx context.Context) {
+	if !h.Host.Runs() {
+		return
+	}
+	if _, err := h.Host.Run(ctx, "systemctl", "start", "--no-block", Unit); err != nil {
+		h.Progress.Note(fmt.Sprintf("warning: if this run is killed, its slot is given back at the next boot only: %v", err))
+	}
+}
+
+// keep makes a slot, or nil for none, the journal's.
+func (h *Holder) keep(slot *pivot.Slot) error {
+	var own *pivot.Slot // the journal's, whatever becomes of the caller's
+	if slot != nil {
+		own = new(*slot)
+	}
+	return h.Progress.Amend(func(r *pivot.Record) { r.Slot = own })
+}
+
+// client asks the server that a slot is of.
+func (h *Holder) client(slot pivot.Slot) fleetlock.Client {
+	c := fleetlock.Client{URL: slot.URL, Group: slot.Group, ID: slot.ID, Roots: h.Roots}
+	proxy, err := source.Proxies(h.Host.Root)
+	if err != nil {
+		h.Progress.Note("warning: no proxy is used for the fleet's lock: " + err.Error())
+		return c
+	}
+	c.Proxy = proxy
+	return c
+}
