@@ -37,19 +37,13 @@ type Holder struct {
 }
 
 // Allow is an error if nobody would give a slot back, in this system. What it returns has to be asked
-// of the next one: the link that enables the unit, as the image's own default could be that it is not
-// enabled.
+// of the next one.
 func (h *Holder) Allow() (hostfiles.File, error) {
-	enabled, err := h.Host.Has(unitWants)
-	if err == nil && !enabled {
-		err = fault.New(fault.Refused, "cannot take a slot of the fleet's lock: %s is not enabled, which would give it back", Unit).
-			WithHint("systemctl enable %s", Unit)
-	}
+	link, err := h.Host.Enablement(unitWants, "give it back")
 	if err != nil {
-		return hostfiles.File{}, err
+		return link, fault.New(fault.Refused, "cannot take a slot of the fleet's lock: %w", err)
 	}
-	link, _, err := hostfiles.Read(h.Host.Root, unitWants)
-	return link, err
+	return link, nil
 }
 
 // Accept is an error if the system of a commit, which is in the repository, has nobody who would

@@ -6,7 +6,6 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
-	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
@@ -18,14 +17,13 @@ func (c *Conductor) Try(ctx context.Context, ask *pivot.Ask, terms Terms, method
 	if err != nil {
 		return err
 	}
-	if err := c.possible(ctx, booted); err != nil {
+	link, err := c.Host.Enablement(unitWants, "conduct the trial")
+	if err == nil {
+		err = c.returns(ctx, booted)
+	}
+	if err != nil {
 		return fault.New(fault.Refused, "cannot try a new system: %w", err)
 	}
-	link, _, err := hostfiles.Read(c.Host.Root, unitWants)
-	if err != nil {
-		return err
-	}
-	// The image's own default could be that the unit is not enabled.
 	ask.Entries = append(ask.Entries, link)
 	ask.Trying = &pivot.Trying{
 		Trial:  pivot.Trial{Old: booted.ID(), Seconds: int(terms.For.Seconds()), Confirm: terms.Confirm, Checks: terms.Checks},
@@ -36,15 +34,8 @@ func (c *Conductor) Try(ctx context.Context, ask *pivot.Ask, terms Terms, method
 	return nil
 }
 
-// possible is an error if this machine could not go back, or nobody would conduct the trial.
-func (c *Conductor) possible(ctx context.Context, booted ostree.Deployment) error {
-	enabled, err := c.Host.Has(unitWants)
-	if err == nil && !enabled {
-		err = fault.New(fault.Refused, "%s is not enabled, which would conduct the trial", Unit).WithHint("systemctl enable %s", Unit)
-	}
-	if err != nil {
-		return err
-	}
+// returns is an error if this machine could not go back to the system that runs.
+func (c *Conductor) returns(ctx context.Context, booted ostree.Deployment) error {
 	staged, err := c.Host.Sysroot().Staged()
 	if err == nil && staged != nil && !staged.Locked {
 		err = fault.New(fault.Refused, "deployment %s is staged", staged.Target.ID()).WithHint("remove it first: ostree admin undeploy 0")
