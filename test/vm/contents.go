@@ -48,12 +48,17 @@ func (m *Machine) Open(ctx context.Context) (*Contents, error) {
 }
 
 // holdScript mounts file systems of the disk $1, at a path below the directory $2 and with options
-// each, says so, and unmounts them at the end of its input.
+// each, says so, and unmounts them at the end of its input. What has just been read may be in use for
+// a moment more: a program that starts has all that this one has open, until it is executed.
 const holdScript = `disk=$1 dir=$2; shift 2
 while [ $# -gt 0 ]; do
 	mount -o "rw,$2" "$disk" "$dir$1"; umount "$dir$1"; mount -o "ro,$2" "$disk" "$dir$1"; shift 2
 done
-echo mounted; read -r _ || umount -R "$dir"`
+echo mounted; read -r _ || for _ in {1..200}; do
+	! umount -R "$dir" 2>/dev/null || exit 0
+	sleep 0.05
+done
+umount -R "$dir"`
 
 // mount starts the holder and waits until it has mounted all.
 func (c *Contents) mount(ctx context.Context) (err error) {
