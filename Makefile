@@ -53,10 +53,7 @@ completions:
 # beside them, one at a time. What hangs in a machine is found by what it does (Limits
 # in test/vm), so that a busy host may take its time.
 BOOTS = ./test/e2e ./test/vm
-
-# vet is for "make check". Without what only a debugger reads, linking takes two thirds of the time.
-TESTFLAGS = -vet=off -ldflags=-w
-GOTEST = go test -json $(TESTFLAGS) -count 1
+GOTEST = go test -json -vet=off -count 1
 
 # What "make nightly" runs in place of "make test": the one place that says so. docs/testing.md
 # has each case under the one of the two that runs it.
@@ -66,11 +63,11 @@ test: deps check
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
 	@TMPDIR=$$(go run ./test/tools/tmpdir) $(GOTEST) -timeout 3h -p 2 -skip '$(NIGHTLY)' $(BOOTS) ./... | $(BIN)/summary
 
-# Three times as many packages at a time as there are processors: some tests wait. The longest ones come
-# first. GOGC is for the linker, a fifth of the work. Three packages have nothing for a short run.
+# Without vet, which "make check" runs, and three times as many packages at a time as there are processors:
+# some tests wait. The longest ones come first. GOGC is for the linker, a fifth of the work. Three packages have nothing for a short run.
 LONG = ./internal/osimage ./firstboot ./rpmostree ./cmd/pivot ./internal/ostree
 unit:
-	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test -short $(TESTFLAGS) -p $$((3 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/(booted|e2e|syskill)$$')
+	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test -short -vet=off -p $$((3 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/(booted|e2e|syskill)$$')
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
