@@ -202,7 +202,7 @@ func testFaults(t *testing.T, img *spoilt) {
 		"token is a web page":    {on("/token", 0, page), denied("", 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sample.Short(t, 30)
+			sample.Short(t, 60)
 			t.Parallel()
 			h := startHost(t, registry.Options{Bearer: true})
 			ref, _ := h.push("x", img.Image)

@@ -96,6 +96,9 @@ func TestLateSigns(t *testing.T) {
 
 // TestWatch watches real processes.
 func TestWatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("uses the processor for seconds; not in a short run")
+	}
 	const spin = "while :; do :; done"
 	for _, c := range []struct {
 		name   string

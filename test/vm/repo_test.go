@@ -14,6 +14,9 @@ import (
 // TestRepository makes disks with a repository that is whole, one whose ref was set
 // before its commit was there, and others that lack an object or have one of zeros.
 func TestRepository(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes disks; not in a short run")
+	}
 	need.Ostree(t)
 	whole := func(string) error { return nil }
 	for _, c := range []struct {
