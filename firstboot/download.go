@@ -143,7 +143,7 @@ func (m *Machine) completeDownload(ctx context.Context, d pivot.Download, conten
 			return err
 		}
 	}
-	if err := m.keepDownload(&d); err != nil || len(d.Left) == 0 {
+	if err := m.keepDownload(new(d)); err != nil || len(d.Left) == 0 {
 		return err
 	}
 	if err := m.pulledImages().RemoveDownloaded(ctx, d.Left); err != nil {
@@ -153,17 +153,9 @@ func (m *Machine) completeDownload(ctx context.Context, d pivot.Download, conten
 	return m.keepDownload(&d)
 }
 
-// keepDownload makes a download, or nil for none, the journal's.
+// keepDownload makes a download, or nil for none, the journal's: the caller changes it no more.
 func (m *Machine) keepDownload(d *pivot.Download) error {
-	return m.Progress.Amend(func(r *pivot.Record) { r.Downloaded = copied(d) })
-}
-
-// copied is a value of its own for the journal, as its caller may change the one that it has.
-func copied[T any](v *T) *T {
-	if v == nil {
-		return nil
-	}
-	return new(*v)
+	return m.Progress.Amend(func(r *pivot.Record) { r.Downloaded = d })
 }
 
 // sayDownloaded tells what is there, and what is left.

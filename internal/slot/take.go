@@ -27,7 +27,7 @@ func (h *Holder) Take(ctx context.Context, fleet host.FleetLock, closes time.Tim
 			return err
 		}
 	}
-	if err := h.keep(&slot); err != nil {
+	if err := h.keep(new(slot)); err != nil {
 		return err
 	}
 	h.startUnit(ctx)
@@ -38,7 +38,7 @@ func (h *Holder) Take(ctx context.Context, fleet host.FleetLock, closes time.Tim
 		return err
 	}
 	slot.Held = true
-	if err := h.keep(&slot); err != nil {
+	if err := h.keep(new(slot)); err != nil {
 		h.GiveBackUnused(ctx)
 		return err
 	}
@@ -80,13 +80,9 @@ func (h *Holder) startUnit(ctx context.Context) {
 	}
 }
 
-// keep makes a slot, or nil for none, the journal's.
+// keep makes a slot, or nil for none, the journal's: the caller changes it no more.
 func (h *Holder) keep(slot *pivot.Slot) error {
-	var own *pivot.Slot // the journal's, whatever becomes of the caller's
-	if slot != nil {
-		own = new(*slot)
-	}
-	return h.Progress.Amend(func(r *pivot.Record) { r.Slot = own })
+	return h.Progress.Amend(func(r *pivot.Record) { r.Slot = slot })
 }
 
 // client asks the server that a slot is of.
