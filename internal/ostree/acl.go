@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The form of POSIX ACLs in extended attributes (linux/posix_acl_xattr.h): a
+// The format of POSIX ACLs in extended attributes (linux/posix_acl_xattr.h): a
 // version, then entries, all little-endian.
 const (
 	aclVersion  = 2
@@ -25,15 +25,15 @@ const (
 
 var errACL = errors.New("it is no access control list that the kernel takes")
 
-// acl is a checked access control list, as far as it stands for a file's mode.
+// acl is the part of a valid access control list that determines the file's mode.
 type acl struct {
-	permissions map[uint16]uint32 // of the entries without an ID, by tag
-	named       bool              // it has entries for named users or groups
+	permissions map[uint16]uint32 // permissions of the entries without an ID, by tag
+	named       bool              // whether there are entries for named users or groups
 }
 
-// checkACL checks an attribute of the namespace system, in which only ACLs can be set. An
-// ACL that differs from the file's mode would change the mode, and one that says no more
-// than the mode is dropped by the kernel; either way the object on disk would be another.
+// checkACL checks an attribute in the namespace "system", where only ACLs can be set. An
+// ACL that disagrees with the file's mode would change the mode, and the kernel drops an ACL
+// that only repeats the mode. In both cases the object on disk would have another checksum.
 func (x xattr) checkACL(mode uint32) error {
 	kind := mode & unix.S_IFMT
 	list, err := parseACL(x.value)
@@ -44,7 +44,7 @@ func (x xattr) checkACL(mode uint32) error {
 		return fmt.Errorf("such a file cannot have it")
 	case err != nil:
 		return err
-	case kind == unix.S_IFDIR: // a directory's object is not read back from the file system
+	case kind == unix.S_IFDIR: // a DirMeta is stored as data, not read back from the file system
 		return nil
 	case len(list.permissions) == 3:
 		return fmt.Errorf("it says no more than the mode")
@@ -54,7 +54,7 @@ func (x xattr) checkACL(mode uint32) error {
 	return nil
 }
 
-// mode is the mode of a file with the list.
+// mode returns the permission bits of a file that has the list.
 func (l acl) mode() uint32 {
 	group, masked := l.permissions[aclMask]
 	if !masked {
@@ -63,9 +63,9 @@ func (l acl) mode() uint32 {
 	return l.permissions[aclUserObj]<<6 | group<<3 | l.permissions[aclOther]
 }
 
-// parseACL reads a list by the kernel's rules (posix_acl_valid in fs/posix_acl.c). Its
-// entries are for the owner, named users, the group, named groups, the mask (required if
-// there are named ones), and all others, in this order.
+// parseACL parses a list and applies the kernel's rules (posix_acl_valid in fs/posix_acl.c).
+// The entries must be in this order: owner, named users, group, named groups, mask (required
+// if there are named entries), others.
 func parseACL(data []byte) (acl, error) {
 	list := acl{permissions: map[uint16]uint32{}}
 	if len(data) <= aclHeader || (len(data)-aclHeader)%aclEntry != 0 || binary.LittleEndian.Uint32(data) != aclVersion {
@@ -90,8 +90,8 @@ func parseACL(data []byte) (acl, error) {
 	return list, nil
 }
 
-// add adds an entry. It returns false if the entry may not follow one with the tag last:
-// entries are in the order of their tags' numbers.
+// add adds an entry and reports whether it is valid after an entry with the tag last: entries
+// must be sorted by tag number.
 func (l *acl) add(tag, last uint16, permissions, id uint32) bool {
 	switch tag {
 	case aclUser, aclGroup:
@@ -110,14 +110,14 @@ const (
 	capEffective  = 1
 	capRevision2  = 0x02000000
 	capSize2      = 20
-	capRevision3  = 0x03000000 // with the ID of a namespace's root at its end
+	capRevision3  = 0x03000000 // ends with the UID of a user namespace's root
 	capSize3      = 24
 	capRootOffset = 20
 )
 
-// checkCapability checks the value of security.capability by the kernel's rules
-// (validheader in security/commoncap.c). A third revision for the root of the host
-// reads back as the second.
+// checkCapability checks the value of security.capability against the kernel's rules
+// (validheader in security/commoncap.c). Revision 3 with the host's root UID is refused,
+// because it reads back as revision 2.
 func checkCapability(value []byte) error {
 	if len(value) >= 4 {
 		switch magic := binary.LittleEndian.Uint32(value) &^ capEffective; {

@@ -18,13 +18,14 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// apart is a file object as the layers of ostree-native containers have it.
-type apart struct {
+// fileObject is a file object with separate metadata and content, as in the layers of
+// ostree-native containers.
+type fileObject struct {
 	info    ostree.FileInfo
 	content []byte
 }
 
-// bare is the source's commit in a bare repository, made by libostree.
+// bare pulls the source's commit into a new bare repository with libostree.
 func (s *source) bare() (repo string) {
 	s.t.Helper()
 	repo = filepath.Join(s.t.TempDir(), "bare")
@@ -33,10 +34,10 @@ func (s *source) bare() (repo string) {
 	return repo
 }
 
-// apart are the file objects of a bare repository, read with lstat and getxattr.
-func readApart(t testing.TB, repo string) map[ostree.Checksum]apart {
+// readFileObjects reads the file objects of a bare repository with lstat and getxattr.
+func readFileObjects(t testing.TB, repo string) map[ostree.Checksum]fileObject {
 	t.Helper()
-	all := map[ostree.Checksum]apart{}
+	all := map[ostree.Checksum]fileObject{}
 	root := filepath.Join(repo, "objects")
 	check(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".file") {
@@ -50,7 +51,7 @@ func readApart(t testing.TB, repo string) map[ostree.Checksum]apart {
 	return all
 }
 
-func readFile(t testing.TB, path string) (a apart) {
+func readFile(t testing.TB, path string) (a fileObject) {
 	t.Helper()
 	info, err := os.Lstat(path)
 	check(t, err)
@@ -66,7 +67,7 @@ func readFile(t testing.TB, path string) (a apart) {
 	return a
 }
 
-// xattrs are a file's extended attributes as a GVariant.
+// xattrs returns a file's extended attributes as a GVariant.
 func xattrs(t testing.TB, path string) []byte {
 	t.Helper()
 	list, value := make([]byte, 4096), make([]byte, 4096)
@@ -98,7 +99,7 @@ func TestFilesApart(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	bare := s.bare()
 	im := begin(t, r)
-	for c, a := range readApart(t, bare) {
+	for c, a := range readFileObjects(t, bare) {
 		check(t, im.AddFile(t.Context(), c, a.info, bytes.NewReader(a.content)))
 	}
 	metadata := s.objects()
@@ -119,17 +120,17 @@ func TestFilesApart(t *testing.T) {
 
 func TestFilesApartDamaged(t *testing.T) {
 	s := newSource(t)
-	for c, a := range readApart(t, s.bare()) {
-		for what, change := range map[string]func(a *apart){
-			"owner":        func(a *apart) { a.info.UID++ },
-			"mode":         func(a *apart) { a.info.Mode ^= 1 },
-			"a device":     func(a *apart) { a.info.Mode = unix.S_IFCHR | 0o644 },
-			"xattrs":       func(a *apart) { a.info.Xattrs = []byte("user.x\x00y\x07\x09") },
-			"bad xattrs":   func(a *apart) { a.info.Xattrs = []byte{0xff} },
-			"target":       func(a *apart) { a.info.Target += "x" },
-			"longer":       func(a *apart) { a.content = append(slices.Clone(a.content), 'x') },
-			"longer, says": func(a *apart) { a.content = append(slices.Clone(a.content), 'x'); a.info.Size++ },
-			"shorter": func(a *apart) {
+	for c, a := range readFileObjects(t, s.bare()) {
+		for what, change := range map[string]func(a *fileObject){
+			"owner":        func(a *fileObject) { a.info.UID++ },
+			"mode":         func(a *fileObject) { a.info.Mode ^= 1 },
+			"a device":     func(a *fileObject) { a.info.Mode = unix.S_IFCHR | 0o644 },
+			"xattrs":       func(a *fileObject) { a.info.Xattrs = []byte("user.x\x00y\x07\x09") },
+			"bad xattrs":   func(a *fileObject) { a.info.Xattrs = []byte{0xff} },
+			"target":       func(a *fileObject) { a.info.Target += "x" },
+			"longer":       func(a *fileObject) { a.content = append(slices.Clone(a.content), 'x') },
+			"longer, says": func(a *fileObject) { a.content = append(slices.Clone(a.content), 'x'); a.info.Size++ },
+			"shorter": func(a *fileObject) {
 				a.content = a.content[:max(0, len(a.content)-1)]
 				a.info.Size += 1 - min(1, a.info.Size)
 			},
@@ -148,13 +149,13 @@ func TestFilesApartDamaged(t *testing.T) {
 	}
 }
 
-// TestObjectSet makes the commit that ostree-ext makes of the same objects; the
-// checksum is the one that libostree gives the same content.
+// TestObjectSet makes the commit that ostree-ext makes of the same objects, and checks
+// it with libostree.
 func TestObjectSet(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	im := begin(t, r)
 	var set []ostree.Checksum
-	for c, a := range readApart(t, s.bare()) {
+	for c, a := range readFileObjects(t, s.bare()) {
 		check(t, im.AddFile(t.Context(), c, a.info, bytes.NewReader(a.content)))
 		set = append(set, c)
 	}
@@ -179,7 +180,7 @@ func TestObjectSet(t *testing.T) {
 	}
 }
 
-// TestMadeTree makes a tree that lacks one file of another one.
+// TestMadeTree makes a copy of a tree without one of its files.
 func TestMadeTree(t *testing.T) {
 	dir, r := t.TempDir(), newRepo(t)
 	for name, content := range map[string]string{"usr/etc/hostname": "", "usr/etc/keep": "", "usr/x": ""} {

@@ -12,20 +12,21 @@ import (
 // BootEntry is a boot entry (type 1 of the Boot Loader Specification, BLS) as ostree
 // writes it.
 type BootEntry struct {
-	File    string // its name in the directory of entries
+	File    string // file name in loader/entries
 	Title   string
-	Version int // ostree's order: the highest is booted by default
+	Version int // ostree's sort key: the entry with the highest version is the default
 	Options string
 	Linux   string
 	Initrds []string
-	// Board are the keys that only some boot loaders support: device trees of the board.
+	// Board lists the device tree keys in the entry, which only some boot loaders support.
 	Board []string
-	// Aboot is the path of Android's boot image. libostree names one in each entry, where it
-	// would be if the image had it (ostree-sysroot-deploy.c).
+	// Aboot is the path of the Android boot image. libostree writes this key into every entry,
+	// even if the image has no such file (ostree-sysroot-deploy.c).
 	Aboot string
 }
 
-// Ostree is the value of the kernel argument ostree=: the symbolic link to the deployment.
+// Ostree returns the value of the kernel argument ostree=, the path of the symbolic link to
+// the deployment, or "".
 func (e BootEntry) Ostree() string {
 	for option := range strings.FieldsSeq(e.Options) {
 		if link, ok := strings.CutPrefix(option, "ostree="); ok {
@@ -35,7 +36,7 @@ func (e BootEntry) Ostree() string {
 	return ""
 }
 
-// BootEntries reads the host's boot entries, the default first.
+// BootEntries reads the host's boot entries and returns them with the default first.
 func (s *Sysroot) BootEntries() ([]BootEntry, error) {
 	dir := s.bootDir()
 	files, err := filepath.Glob(filepath.Join(dir, "loader/entries/*.conf"))
@@ -56,8 +57,8 @@ func (s *Sysroot) BootEntries() ([]BootEntry, error) {
 	return entries, nil
 }
 
-// bootDir is the directory with boot entries: the host's /boot, or the boot directory of a
-// sysroot that is not booted.
+// bootDir returns the directory that contains loader/entries: the host's /boot, or the boot
+// directory of a sysroot that is not booted.
 func (s *Sysroot) bootDir() string {
 	dir := filepath.Join(s.root, "boot")
 	if _, err := os.Stat(filepath.Join(dir, "loader")); err != nil && s.physical != s.root {
@@ -66,8 +67,9 @@ func (s *Sysroot) bootDir() string {
 	return dir
 }
 
-// BootPath is the path of a file that a boot entry names. Entries have paths on the file
-// system of /boot; if that is the root file system, some begin with /boot.
+// BootPath returns the path on the host of a file named in a boot entry. Paths in entries are
+// relative to the file system of /boot. If /boot is on the root file system, some of them
+// begin with /boot.
 func (s *Sysroot) BootPath(name string) string {
 	return filepath.Join(s.bootDir(), strings.TrimPrefix(name, "/boot/"))
 }
@@ -81,7 +83,7 @@ func parseBootEntry(text string) BootEntry {
 		case "title":
 			e.Title = value
 		case "version":
-			// A version that is no number sorts last, as in libostree.
+			// A version that is not a number counts as 0 and sorts last, as in libostree.
 			e.Version, _ = strconv.Atoi(value)
 		case "options":
 			e.Options = value

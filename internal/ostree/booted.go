@@ -9,12 +9,12 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// backingRoot is the key in /run/ostree-booted with device and inode of the deployment's
-// directory. It is needed if "/" is a composefs or overlay (libotcore/otcore.h).
+// backingRoot is the key in /run/ostree-booted for the device and inode of the deployment
+// directory. It is needed if "/" is a composefs or an overlay (libotcore/otcore.h).
 const backingRoot = "backing-root-device-inode"
 
-// bootedInode is device and inode of the booted deployment's directory: those that
-// ostree-prepare-root has written down, or else those of the root directory.
+// bootedInode returns the device and inode of the booted deployment's directory: those that
+// ostree-prepare-root has recorded, or else those of the root directory.
 func (s *Sysroot) bootedInode() (inode, error) {
 	data, err := os.ReadFile(filepath.Join(s.root, "run/ostree-booted"))
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 
 // BootFile is a file that libostree copies to /boot when it deploys a commit.
 type BootFile struct {
-	Name   string // below usr/lib/modules/KERNEL
+	Name   string // path relative to usr/lib/modules/KERNEL
 	Object Checksum
 	Size   int64 // in bytes
 }
 
-// modulesDir is where a commit has its kernel (ostree's adapting guide, "Kernel
-// and initramfs").
+// modulesDir is the directory in a commit that contains its kernel (ostree's adapting
+// guide, "Kernel and initramfs").
 const modulesDir = "usr/lib/modules"
 
-// BootFiles are the kernel, initramfs and device trees of a whole commit; none if they are
-// not in modulesDir, as in old commits. libostree keeps one copy on /boot for all commits
-// with the same files.
+// BootFiles returns the kernel, initramfs and device trees of a complete commit, or none if
+// they are not in modulesDir, as in old commits. libostree keeps one copy on /boot for all
+// commits with the same files.
 func (r *Repo) BootFiles(c Checksum) ([]BootFile, error) {
 	tree, found, err := locator(r.objectPath).directory(c, modulesDir)
 	if err != nil || !found {
@@ -37,7 +37,9 @@ func (r *Repo) BootFiles(c Checksum) ([]BootFile, error) {
 	return files, nil
 }
 
-// kernelFiles are the files of a kernel's directory that libostree copies to /boot.
+// kernelFiles returns the files in a kernel's directory that libostree copies to /boot. below
+// is the path of the directory relative to the kernel's: "", or one in the device tree
+// directory.
 func (r *Repo) kernelFiles(c Checksum, below string) ([]BootFile, error) {
 	tree, err := r.loadTree(c)
 	if err != nil {

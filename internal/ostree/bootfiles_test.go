@@ -8,7 +8,8 @@ import (
 	"machine-pivot/test/need"
 )
 
-// TestBootFiles: what a real commit brings to /boot, and nothing that stays in /usr.
+// TestBootFiles: BootFiles returns the files of a real commit that belong to /boot, and no
+// others.
 func TestBootFiles(t *testing.T) {
 	need.Ostree(t)
 	dir := t.TempDir()

@@ -5,47 +5,47 @@ import (
 	"os"
 )
 
-// maxExpanded bounds how many files and directories a directory may have below it when it
-// is checked out. An object is stored once, but may be named many times: few small ones
-// that name each other stand for more files than a disk can have. Large systems have a
-// hundredth of it.
+// maxExpanded limits the number of files and directories below a directory when it is checked
+// out. An object is stored once but may be referenced many times, so a few small DirTree
+// objects that refer to each other can expand to more files than a disk can hold. Large
+// systems have about a hundredth of this limit.
 const maxExpanded = 10_000_000
 
-// walk goes from commits to everything that they are made of, and checks that it is
-// there, and not more than can be checked out.
+// walk visits all objects that commits refer to, and checks that they exist and do not
+// expand to more than maxExpanded files.
 type walk struct {
-	find  func(ObjectName) (objectState, error) // absent: the object is not there
-	read  func(ObjectName) ([]byte, error)      // a metadata object that is there
-	whole map[ObjectName]bool                   // known to be there with all that they refer to
+	find  func(ObjectName) (objectState, error) // absent if the object does not exist
+	read  func(ObjectName) ([]byte, error)      // reads an existing metadata object
+	whole map[ObjectName]bool                   // objects known to exist with all that they refer to
 
-	// expanded is how many files and directories are below a directory, each counted as
-	// often as it is named; of the directories that have been walked over.
+	// expanded is the number of files and directories below each directory that has been
+	// visited, each counted as often as it is referenced.
 	expanded map[Checksum]int
 
 	seen   map[ObjectName]bool
-	todo   []step
-	within []count      // the directories that are being walked over, the innermost last
-	staged []ObjectName // those that are in the staging directory
+	todo   []step       // a stack
+	within []count      // the directories being visited, the innermost last
+	staged []ObjectName // the visited objects that are in the staging directory
 }
 
-// step is an object to be visited, or the end of the innermost directory.
+// step is an object to visit, or the end of the innermost directory.
 type step struct {
 	ObjectName
 	end bool
 }
 
-// count counts what is below a directory.
+// count is the number of files and directories found so far below a directory.
 type count struct {
 	tree  Checksum
 	below int
 }
 
-// newWalk is a walk over the repository.
+// newWalk returns a walk over the objects of the repository.
 func (r *Repo) newWalk() *walk {
 	return &walk{find: r.find, read: r.readMetadata, expanded: map[Checksum]int{}, seen: map[ObjectName]bool{}}
 }
 
-// newWalk is a walk over the objects of this import and of the repository.
+// newWalk returns a walk over the objects of this import and of the repository.
 func (im *Import) newWalk() *walk {
 	return &walk{find: im.find, read: im.readMetadata, whole: im.whole, expanded: im.expanded, seen: map[ObjectName]bool{}}
 }
@@ -71,8 +71,8 @@ func (im *Import) readMetadata(n ObjectName) ([]byte, error) {
 	return os.ReadFile(im.objectPath(n))
 }
 
-// HasWhole is an error if a commit or an object that it is made of is not in the
-// repository. Contents of files are not read.
+// HasWhole returns an error unless a commit and all objects that it refers to are in the
+// repository and the commit is not marked as partial. It does not read the contents of files.
 func (r *Repo) HasWhole(ctx context.Context, c Checksum) error {
 	if r.HasPartial(c) {
 		return corrupt(ObjectName{c, Commit}, "it is marked as partial")
@@ -80,7 +80,7 @@ func (r *Repo) HasWhole(ctx context.Context, c Checksum) error {
 	return r.newWalk().commit(ctx, c)
 }
 
-// commit walks over a commit and all that it is made of.
+// commit visits a commit and all objects that it refers to.
 func (w *walk) commit(ctx context.Context, c Checksum) error {
 	root := ObjectName{c, Commit}
 	if w.seen[root] { // another root of the same call
@@ -96,7 +96,7 @@ func (w *walk) commit(ctx context.Context, c Checksum) error {
 	}
 	w.add(ObjectName{info.RootTree, DirTree})
 	w.add(ObjectName{info.RootMeta, DirMeta})
-	meta := ObjectName{c, CommitMeta} // which a commit need not have
+	meta := ObjectName{c, CommitMeta} // optional
 	if state, err := w.find(meta); err != nil {
 		return err
 	} else if state != absent {
@@ -115,7 +115,7 @@ func (w *walk) commit(ctx context.Context, c Checksum) error {
 	return nil
 }
 
-// add adds an object to be visited.
+// add schedules an object to be visited.
 func (w *walk) add(n ObjectName) { w.todo = append(w.todo, step{ObjectName: n}) }
 
 func (w *walk) take(next step) error {
@@ -146,7 +146,8 @@ func (w *walk) visit(n ObjectName) error {
 	return w.enter(n, tree)
 }
 
-// enter begins with a directory: until its end is reached all that is visited is below it.
+// enter begins a directory and schedules its entries. Everything visited before its end step
+// is below it.
 func (w *walk) enter(n ObjectName, tree treeObject) error {
 	w.within = append(w.within, count{tree: n.Checksum})
 	w.todo = append(w.todo, step{n, true})
@@ -162,12 +163,12 @@ func (w *walk) enter(n ObjectName, tree treeObject) error {
 		if meta := (ObjectName{d.meta, DirMeta}); !w.seen[meta] {
 			w.add(meta)
 		}
-		w.add(ObjectName{d.tree, DirTree}) // also if it was seen: it counts again
+		w.add(ObjectName{d.tree, DirTree}) // even if it was seen: its files count again
 	}
 	return w.grow(names)
 }
 
-// leave ends the innermost directory.
+// leave ends the innermost directory and adds its count to its parent's.
 func (w *walk) leave() error {
 	last := w.within[len(w.within)-1]
 	w.within = w.within[:len(w.within)-1]
@@ -175,8 +176,8 @@ func (w *walk) leave() error {
 	return w.grow(last.below)
 }
 
-// grow counts more files and directories below the innermost directory. Neither number is
-// above the bound, so that the sum cannot overflow.
+// grow counts more files and directories below the innermost directory. Neither operand
+// exceeds maxExpanded, so the sum cannot overflow.
 func (w *walk) grow(more int) error {
 	if len(w.within) == 0 {
 		return nil
@@ -188,7 +189,7 @@ func (w *walk) grow(more int) error {
 	return nil
 }
 
-// require checks that an object is there.
+// require checks that an object exists.
 func (w *walk) require(n ObjectName) error {
 	w.seen[n] = true
 	state, err := w.find(n)

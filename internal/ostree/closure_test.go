@@ -10,8 +10,8 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// TestExpandedTree: a tree whose directories name the same one many times is small in the
-// repository and huge when it is checked out. Each has the one before ten times.
+// TestExpandedTree: a tree in which each directory contains the previous one ten times is
+// small in the repository and huge when it is checked out.
 func TestExpandedTree(t *testing.T) {
 	r := newRepo(t)
 	im := begin(t, r)
@@ -63,7 +63,7 @@ func TestExpandedTree(t *testing.T) {
 	if _, err := finish(tree); err == nil || !strings.Contains(err.Error(), "more than 10000000") {
 		t.Errorf("10^66 directories: %v", err)
 	}
-	// What an earlier import has published is counted again.
+	// A directory that an earlier Finish has published counts again.
 	large, err := finish(directory(tree, 1, 1))
 	if err == nil {
 		t.Errorf("commit %s was published", large)

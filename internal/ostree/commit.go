@@ -15,11 +15,11 @@ type CommitInfo struct {
 	RootTree  Checksum // of a DirTree
 	RootMeta  Checksum // of a DirMeta
 
-	metadata gvariant.Value // an a{sv}, whose values are decoded when they are asked for
+	metadata gvariant.Value // an a{sv}; Metadata decodes its values
 }
 
-// Metadata is a value of the commit's metadata in the Go type to which package gvariant
-// maps it; nil if there is no such key or the type cannot be mapped.
+// Metadata returns a value of the commit's metadata in the Go type to which package gvariant
+// maps it, or nil if there is no such key or the type cannot be mapped.
 func (c *CommitInfo) Metadata(key string) any {
 	raw, found := c.lookUp(key)
 	if !found {
@@ -32,7 +32,7 @@ func (c *CommitInfo) Metadata(key string) any {
 	return value
 }
 
-// lookUp finds a value of the metadata; if a key occurs twice, the last value counts.
+// lookUp returns a value of the metadata. If a key occurs twice, the last value counts.
 func (c *CommitInfo) lookUp(key string) (value gvariant.Value, found bool) {
 	for entry := range c.metadata.Members() {
 		if entry.Field(0).Text() == key {
@@ -42,8 +42,8 @@ func (c *CommitInfo) lookUp(key string) (value gvariant.Value, found bool) {
 	return value, found
 }
 
-// Base is the commit to which rpm-ostree has added packages or changes; zero if this is not
-// a commit that it made on a host. The base is the parent of such a commit
+// Base returns the commit to which rpm-ostree has added packages or changes, which is the
+// parent of a commit that rpm-ostree made on a host. For other commits it is zero
 // (rust/src/daemon.rs, deployment_layeredmeta_from_commit_impl).
 func (c *CommitInfo) Base() Checksum {
 	layered, known := c.Metadata("rpmostree.clientlayer").(bool)
@@ -56,13 +56,13 @@ func (c *CommitInfo) Base() Checksum {
 	return c.Parent
 }
 
-// Version is the commit's version as its maker calls it, or "".
+// Version returns the value of the metadata key "version", or "".
 func (c *CommitInfo) Version() string {
 	version, _ := c.Metadata("version").(string)
 	return version
 }
 
-// parseCommit checks a commit object and reads it. The result refers to data.
+// parseCommit validates and parses a commit object. The result refers to data.
 func parseCommit(data []byte) (*CommitInfo, error) {
 	v, err := commitType.Open(data)
 	if err != nil {
@@ -84,8 +84,8 @@ func parseCommit(data []byte) (*CommitInfo, error) {
 	return c, err
 }
 
-// dictionary is an a{sv} as a map. If a key occurs twice, the last value counts; entries of
-// other types are left out.
+// dictionary converts a decoded a{sv} to a map. If a key occurs twice, the last value counts.
+// Entries of other types are left out.
 func dictionary(value any) map[string]any {
 	m := map[string]any{}
 	entries, _ := value.([]any)
@@ -111,7 +111,7 @@ type NewCommit struct {
 	RootMeta  Checksum
 }
 
-// encode is the commit object.
+// encode returns the serialized commit object.
 func (c NewCommit) encode() ([]byte, error) {
 	metadata := []any{}
 	for _, pair := range c.Metadata {

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// Directory is the content of a DirTree: the names in a directory.
+// Directory is the content of a DirTree: the entries of a directory, by name.
 type Directory struct {
 	Files map[string]Checksum
 	Dirs  map[string]DirChecksums
@@ -38,7 +38,7 @@ func (im *Import) ReadDirectory(tree Checksum) (*Directory, error) {
 	return d, nil
 }
 
-// AddDirectory adds a directory.
+// AddDirectory adds a DirTree and returns its checksum.
 func (im *Import) AddDirectory(ctx context.Context, d *Directory) (Checksum, error) {
 	files, dirs := []any{}, []any{}
 	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
@@ -59,7 +59,7 @@ func (im *Import) AddDirectory(ctx context.Context, d *Directory) (Checksum, err
 // DirInfo is the content of a DirMeta: owner, mode and extended attributes of a directory.
 type DirInfo struct {
 	UID, GID uint32
-	Mode     uint32 // the type bits may be missing
+	Mode     uint32 // the file type bits are optional
 	Xattrs   map[string][]byte
 }
 
@@ -89,8 +89,8 @@ func (at locator) dirInfo(meta Checksum) (DirInfo, error) {
 	return d, nil
 }
 
-// AddDirInfo adds a DirMeta. For an info that no object can have the error is an
-// InvalidError.
+// AddDirInfo adds a DirMeta and returns its checksum. If no object can have these attributes,
+// the error is an InvalidError.
 func (im *Import) AddDirInfo(ctx context.Context, d DirInfo) (Checksum, error) {
 	data, err := dirMetaType.Encode(
 		gvariant.Tuple{bigEndian(d.UID), bigEndian(d.GID), bigEndian(unix.S_IFDIR | d.Mode&0o7777), xattrValue(d.Xattrs)})
@@ -98,7 +98,7 @@ func (im *Import) AddDirInfo(ctx context.Context, d DirInfo) (Checksum, error) {
 		return Checksum{}, fmt.Errorf("cannot make directory metadata: %w", err)
 	}
 	n := ObjectName{Checksum(sha256.Sum256(data)), DirMeta}
-	if im.state(n) != absent { // most directories have the same: it was checked for the first
+	if im.state(n) != absent { // most directories share one DirMeta, which has been checked already
 		return n.Checksum, nil
 	}
 	if err := checkDirMeta(data); err != nil {
@@ -110,7 +110,7 @@ func (im *Import) AddDirInfo(ctx context.Context, d DirInfo) (Checksum, error) {
 	return im.addMade(DirMeta, data)
 }
 
-// FilesBelow are the file objects of a directory and of those below it.
+// FilesBelow returns the file objects in a directory and in all directories below it.
 func (im *Import) FilesBelow(tree Checksum) (map[Checksum]bool, error) {
 	files, seen := map[Checksum]bool{}, map[Checksum]bool{}
 	for todo := []Checksum{tree}; len(todo) > 0; {

@@ -11,26 +11,26 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// treeObject is a checked DirTree object, in its serialised form: decoded, the names of a
-// hostile directory could take far more memory.
+// treeObject is a validated DirTree object. It stays serialized, because decoding a
+// maliciously constructed object could take far more memory.
 type treeObject struct{ files, dirs gvariant.Value }
 
-// fileEntry is a file or symbolic link in a directory; raw is the serialised entry.
+// fileEntry is a file or symbolic link in a directory; raw is the serialized entry.
 type fileEntry struct {
 	name []byte
 	file Checksum
 	raw  gvariant.Value
 }
 
-// dirEntry is a directory in a directory; raw is the serialised entry.
+// dirEntry is a subdirectory of a directory; raw is the serialized entry.
 type dirEntry struct {
 	name       []byte
 	tree, meta Checksum
 	raw        gvariant.Value
 }
 
-// openTree checks a DirTree object: the names of files and those of directories must be
-// sorted, and no name may occur twice.
+// openTree validates a DirTree object: the names of files and the names of directories must
+// each be sorted, and no name may occur twice.
 func openTree(data []byte) (treeObject, error) {
 	value, err := dirTreeType.Open(data)
 	if err != nil {
@@ -46,7 +46,7 @@ func openTree(data []byte) (treeObject, error) {
 	return d, d.checkKinds()
 }
 
-// checkEntries checks entries that consist of a name and so many checksums.
+// checkEntries checks entries that consist of a name and the given number of checksums.
 func checkEntries(entries gvariant.Value, checksums int) error {
 	var last []byte
 	for entry := range entries.Members() {
@@ -64,7 +64,8 @@ func checkEntries(entries gvariant.Value, checksums int) error {
 	return nil
 }
 
-// checkKinds refuses a name that is both a file's and a directory's. Both lists are sorted.
+// checkKinds returns an error if a name is both a file and a directory. Both lists must be
+// sorted.
 func (d treeObject) checkKinds() error {
 	var dirs [][]byte
 	for e := range d.dirs.Members() {
@@ -82,7 +83,7 @@ func (d treeObject) checkKinds() error {
 	return nil
 }
 
-// checkName checks a name: it must be one path component, and sort behind the last one.
+// checkName checks that a name is a single path component and sorts after the last one.
 func checkName(name, last []byte) error {
 	switch {
 	case len(name) == 0, string(name) == ".", string(name) == "..", bytes.IndexByte(name, '/') >= 0, !utf8.Valid(name):
@@ -95,10 +96,10 @@ func checkName(name, last []byte) error {
 	return nil
 }
 
-// nameOf is the name of an entry.
+// nameOf returns the name of an entry.
 func nameOf(entry gvariant.Value) []byte { return bytes.TrimSuffix(entry.Field(0).Bytes(), []byte{0}) }
 
-// allFiles are the files and symbolic links, by name.
+// allFiles iterates over the files and symbolic links, sorted by name.
 func (d treeObject) allFiles() iter.Seq[fileEntry] {
 	return func(yield func(fileEntry) bool) {
 		for e := range d.files.Members() {
@@ -109,7 +110,7 @@ func (d treeObject) allFiles() iter.Seq[fileEntry] {
 	}
 }
 
-// allDirs are the directories, by name.
+// allDirs iterates over the directories, sorted by name.
 func (d treeObject) allDirs() iter.Seq[dirEntry] {
 	return func(yield func(dirEntry) bool) {
 		for e := range d.dirs.Members() {

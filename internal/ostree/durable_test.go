@@ -13,10 +13,11 @@ import (
 	"machine-pivot/test/need"
 )
 
-// tracedRepo names the repository of the process that TestDurable looks at.
+// tracedRepo is the environment variable with the repository for the process that TestDurable
+// traces.
 const tracedRepo = "PIVOT_TRACED_REPO"
 
-// publish publishes two commits with two refs each, and sets another ref by itself.
+// publish publishes two commits with two refs each, and sets another ref with SetRefs.
 func publish(t *testing.T, repo string) {
 	r, err := ostree.OpenRepo(repo)
 	check(t, err)
@@ -38,9 +39,9 @@ func publish(t *testing.T, repo string) {
 	check(t, im.Discard())
 }
 
-// TestDurable looks at the system calls of an import. What a rename gives its name must have
-// been made durable before, and each step before the next: contents, directories, commits,
-// the refs of all roots but the last, and those of the last.
+// TestDurable traces the system calls of an import. A file must be durable before it is
+// renamed to its final name, and each step must be durable before the next one: contents,
+// directories, commits, the refs of all roots but the last, and those of the last.
 func TestDurable(t *testing.T) {
 	if repo := os.Getenv(tracedRepo); repo != "" {
 		publish(t, repo)
@@ -67,7 +68,7 @@ func TestDurable(t *testing.T) {
 			if len(d.renamed) > 0 || d.steps != "1 2 3 4 5 6 " {
 				t.Errorf("steps %s, want 1 to 6; %v are not durable in the end", d.steps, d.renamed)
 			}
-			// One sync is for the files of all refs, but for that of SetRefs.
+			// One sync covers the files of all refs, except that of SetRefs.
 			if refs, want := d.fsyncs["ref"], map[string]int{"together": 1, "each": 5}[name]; refs != want {
 				t.Errorf("%d files of refs were synced by themselves, want %d", refs, want)
 			}
@@ -75,12 +76,12 @@ func TestDurable(t *testing.T) {
 	}
 }
 
-// disk is what is durable of a repository.
+// disk tracks which parts of a repository are durable.
 type disk struct {
 	t                *testing.T
 	repo             string
 	written, renamed map[string]bool // not durable yet: files, and directories with new names
-	fsyncs           map[string]int  // of files of refs
+	fsyncs           map[string]int  // number of fsyncs of ref files, under the key "ref"
 	steps            string
 }
 
@@ -121,7 +122,7 @@ func (d *disk) rename(c call) {
 	d.renamed[filepath.Dir(c.to)] = true
 }
 
-// stepOf is the step to which a new name belongs.
+// stepOf returns the step in which a file gets its name.
 func stepOf(path string) string {
 	for step, part := range map[string]string{"1": ".file", "3": ".commit", "4": "/refs/heads/first/", "5": "/refs/heads/last/", "6": "/refs/heads/other/"} {
 		if strings.Contains(path, part) {
@@ -131,7 +132,7 @@ func stepOf(path string) string {
 	return "2"
 }
 
-// call is a system call that has succeeded, and the paths that it is about.
+// call is a successful system call with its paths.
 type call struct{ name, path, to string }
 
 var (
@@ -140,7 +141,7 @@ var (
 	renameCall = regexp.MustCompile(`^(renameat2?)\([^<]*<([^>]*)>, "([^"]*)", [^<]*<([^>]*)>, "([^"]*)".*\) += 0$`)
 )
 
-// callsIn are the calls in the output of strace, in the order in which they end.
+// callsIn parses the output of strace and returns the calls in the order in which they end.
 func callsIn(text string) (calls []call) {
 	join := func(dir, name string) string {
 		if filepath.IsAbs(name) {

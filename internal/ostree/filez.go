@@ -15,8 +15,8 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// The GVariant types of file headers. In archive repositories the size stands in front;
-// the checksum of a file object is computed over the header without it, and the content.
+// The GVariant types of file headers. In archive repositories the header begins with the
+// size. The checksum of a file object covers the header without the size, and the content.
 var (
 	archiveHeaderType = gvariant.MustType("(tuuuusa(ayay))")
 	headerType        = gvariant.MustType("(uuuusa(ayay))")
@@ -29,7 +29,7 @@ type fileHeader struct {
 	size      uint64 // of the content, in bytes
 	target    string // of a symbolic link
 	xattrs    []xattr
-	canonical []byte // the form of the header over which the checksum is computed
+	canonical []byte // the serialized header that the checksum covers
 }
 
 func (h *fileHeader) isLink() bool { return h.mode&unix.S_IFMT == unix.S_IFLNK }
@@ -68,16 +68,16 @@ func parseArchiveHeader(data []byte) (*fileHeader, error) {
 	return h, h.complete(v.Field(6))
 }
 
-// FileInfo is the metadata of a file object that comes apart from its content.
+// FileInfo is the metadata of a file object, without its content.
 type FileInfo struct {
 	UID, GID uint32
 	Mode     uint32 // with the type bits
 	Size     uint64 // of the content, in bytes
 	Target   string // of a symbolic link
-	Xattrs   []byte // a GVariant of type a(ayay), as in file-xattrs objects; none if empty
+	Xattrs   []byte // a GVariant of type a(ayay), as in file-xattrs objects; empty: none
 }
 
-// header is the file header for an info.
+// header returns the validated file header for an info.
 func (i FileInfo) header() (*fileHeader, error) {
 	h := &fileHeader{size: i.Size, owned: owned{i.UID, i.GID, i.Mode}, target: i.Target}
 	v, err := xattrsType.Open(i.Xattrs)
@@ -87,7 +87,7 @@ func (i FileInfo) header() (*fileHeader, error) {
 	return h, h.complete(v)
 }
 
-// complete sets the extended attributes, checks the header, and makes its canonical form.
+// complete sets the extended attributes, checks the header, and sets its canonical form.
 func (h *fileHeader) complete(xattrs gvariant.Value) (err error) {
 	if h.xattrs, err = parseXattrs(xattrs); err != nil {
 		return err
@@ -95,7 +95,7 @@ func (h *fileHeader) complete(xattrs gvariant.Value) (err error) {
 	if err := h.check(); err != nil {
 		return err
 	}
-	// Encoded anew and not copied: ostree fsck makes it from the file on disk, too.
+	// Encoded again instead of copied, because ostree fsck rebuilds it from the file on disk.
 	list := make([]any, len(h.xattrs))
 	for i, x := range h.xattrs {
 		list[i] = gvariant.Tuple{[]byte(x.name + "\x00"), x.value}
@@ -105,8 +105,9 @@ func (h *fileHeader) complete(xattrs gvariant.Value) (err error) {
 	return err
 }
 
-// check refuses what ostree has no objects for, and metadata that no file on a disk can
-// have: the kernel would refuse it, or change it, and then the checksum would not match.
+// check returns an error for file types that ostree does not store, and for metadata that no
+// file on disk can have: the kernel would refuse or change it, and then the checksum would
+// not match.
 func (h *fileHeader) check() error {
 	switch kind := h.mode & unix.S_IFMT; {
 	case kind != unix.S_IFREG && kind != unix.S_IFLNK:
@@ -130,7 +131,8 @@ func (h *fileHeader) check() error {
 	return checkXattrs(h.xattrs, h.mode)
 }
 
-// sum is the checksum after the header, with its length in front; the content follows.
+// sum returns a hash to which the header, preceded by its length, has been written. The
+// caller writes the content.
 func (h *fileHeader) sum() hash.Hash {
 	sum := sha256.New()
 	var prefix [8]byte
@@ -140,8 +142,8 @@ func (h *fileHeader) sum() hash.Hash {
 	return sum
 }
 
-// copyContent copies the content to w. It must have the size that the header says, and
-// nothing may follow it.
+// copyContent copies the content from r to w. The content must have exactly the size given in
+// the header.
 func (h *fileHeader) copyContent(w io.Writer, r io.Reader) error {
 	n, err := io.Copy(w, io.LimitReader(r, int64(min(h.size, 1<<62))))
 	if err != nil {

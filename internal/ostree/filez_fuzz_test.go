@@ -20,9 +20,8 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// FuzzArchiveFile: a .filez stream is taken only if it has the checksum that a
-// plain reading of the format gives, and what has no owner, attributes or size to
-// quarrel about is taken.
+// FuzzArchiveFile: a .filez stream is accepted only if a simple reader of the format computes
+// the same checksum, and a valid regular file without extended attributes is not corrupt.
 func FuzzArchiveFile(f *testing.F) {
 	user := []any{gvariant.Tuple{[]byte("user.a\x00"), []byte("first")}}
 	f.Add(filez(f, unix.S_IFREG|0o644, "", nil, ""))
@@ -42,7 +41,7 @@ func FuzzArchiveFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		want, simple, wrong := readFilez(data)
 		if had[want] {
-			return // an import reads an object once
+			return // an import reads an object only once
 		}
 		err := im.AddArchiveFile(t.Context(), want, bytes.NewReader(data))
 		_, corrupt := errors.AsType[*ostree.CorruptError](err)
@@ -53,7 +52,7 @@ func FuzzArchiveFile(f *testing.F) {
 	})
 }
 
-// filez is a file object as archive repositories have it.
+// filez returns a file object in the format of archive repositories.
 func filez(t testing.TB, mode uint32, target string, xattrs []any, content string) []byte {
 	t.Helper()
 	header, err := gvariant.Encode("(tuuuusa(ayay))", gvariant.Tuple{
@@ -72,9 +71,9 @@ func filez(t testing.TB, mode uint32, target string, xattrs []any, content strin
 	return b.Bytes()
 }
 
-// readFilez reads a .filez stream to the checksum of the object, even if there is
-// something wrong with it. simple is a regular file without attributes, whose
-// header cannot be wrong.
+// readFilez computes the checksum of the object in a .filez stream, if possible even with an
+// error. simple reports whether it is a regular file without extended attributes, rdev or
+// link target.
 func readFilez(data []byte) (c ostree.Checksum, simple bool, err error) {
 	if len(data) < 8 || binary.BigEndian.Uint32(data[4:]) != 0 || uint64(binary.BigEndian.Uint32(data)) > uint64(len(data)-8) {
 		return c, false, errors.New("bad prefix")

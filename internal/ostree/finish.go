@@ -18,23 +18,23 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// Root is a commit that an import publishes, and the refs to set to it.
+// Root is a commit that an import publishes, and the refs that will point to it.
 type Root struct {
 	Commit Checksum
 	Refs   []string
 }
 
-// Finish publishes commits and sets their refs. All that the commits are made of must be
-// there, from this import or from before; if an object is missing, the error names it and
-// no ref is set. Finish may be called several times, also while objects are being added.
-// The roots of one call are synced together.
+// Finish publishes commits and sets their refs. All objects that the commits refer to must
+// exist, in this import or in the repository. If one is missing, the error names it and no
+// ref is set. Finish may be called several times, also while objects are being added. It
+// needs at least one root. The roots of one call are synced together.
 //
 // As in libostree, objects are made durable under temporary names and renamed, then the
-// directories are synced, and then the refs are set; those of the last root when the refs
-// of the others are durable. So after a kill or a power cut each ref leads to a whole
-// commit. libostree marks commits as partial meanwhile, because it writes them first. Here
-// they are published last, without a mark: one that outlived the process would make
-// others take a whole commit for incomplete.
+// directories are synced, and then the refs are set. The refs of the last root are set after
+// those of the others are durable. So after a kill or a power cut every ref leads to a
+// complete commit. libostree marks commits as partial in the meantime, because it writes
+// them first. Here commits are published last and need no mark, which could outlive the
+// process and make a complete commit look incomplete.
 func (im *Import) Finish(ctx context.Context, roots ...Root) error {
 	im.finishing.Lock()
 	defer im.finishing.Unlock()
@@ -77,9 +77,9 @@ func (im *Import) finishRoots(ctx context.Context, roots []Root) (err error) {
 	return os.Chtimes(im.repo.path, now, now)
 }
 
-// clearMarks removes marks as partial that an interrupted pull of another program has left:
-// all that the commits are made of is there now. Marks of ostree fsck, which are not
-// empty, stay: they are about damaged objects, and old objects have not been read.
+// clearMarks removes the commitpartial marks that an interrupted pull by another program has
+// left, since the commits are now complete. It keeps marks set by ostree fsck, which are not
+// empty: they stand for damaged objects, and existing objects have not been read.
 func (r *Repo) clearMarks(roots []Root) error {
 	marked := map[string]bool{} // the directory, if a mark was removed
 	for _, root := range roots {
@@ -99,8 +99,9 @@ func (r *Repo) clearMarks(roots []Root) error {
 	return r.syncDirs(marked)
 }
 
-// sync makes what is staged and the files of refs durable: all at once, unless each object
-// is synced by itself or nothing is staged.
+// sync makes the staged objects and the ref files durable. One sync of the file system does
+// it, unless objects are synced individually or none is staged: then only the ref files are
+// synced.
 func (im *Import) sync(staged []ObjectName, refs newRefs) error {
 	if len(staged) == 0 || im.repo.config.perObjectFsync {
 		return im.repo.syncRefs(refs)
@@ -111,10 +112,10 @@ func (im *Import) sync(staged []ObjectName, refs newRefs) error {
 	return im.staging.sync()
 }
 
-// publish renames staged objects into the repository: contents first, the commit last, so
-// that no object refers to one that is not there yet. Sorted by directory, since the file
-// system then writes each directory to its journal once. In one goroutine, since the
-// kernel has one lock for all renames between directories.
+// publish renames staged objects into the repository: files first, commits last, so that no
+// object refers to one that does not exist yet. Objects are sorted by directory, so that the
+// file system writes each directory to its journal once. One goroutine does all renames,
+// because the kernel serializes renames between directories.
 func (im *Import) publish(objects []ObjectName) error {
 	root, err := os.Open(filepath.Join(im.repo.path, "objects"))
 	if err != nil {
@@ -158,8 +159,8 @@ func rank(t ObjectType) int {
 	return 3
 }
 
-// makeShard makes the directory of an object, if it is missing, and adds to touched which
-// directories must be synced.
+// makeShard creates the directory of an object if it is missing, and adds the directories that
+// must be synced to touched.
 func makeShard(root string, n ObjectName, touched map[string]bool) error {
 	dir := filepath.Dir(filepath.Join(root, n.path()))
 	err := os.Mkdir(dir, 0o755)
@@ -174,8 +175,9 @@ func makeShard(root string, n ObjectName, touched map[string]bool) error {
 	return selinux.Inherit(dir)
 }
 
-// place renames one object to its path in the repository. If another program has put the
-// object there meanwhile, that one stays: it is the same.
+// place renames one object to its path in the repository. If another program has already
+// written the object, that one is kept, since it is identical. Detached metadata is not
+// content addressed and is replaced.
 func (im *Import) place(n ObjectName, objects int) error {
 	flags := uint(unix.RENAME_NOREPLACE)
 	if n.Type == CommitMeta {

@@ -16,7 +16,7 @@ import (
 	"machine-pivot/test/ostreetree"
 )
 
-// run runs a program and returns what it printed.
+// run runs a program and returns its output.
 func run(t testing.TB, argv ...string) string {
 	t.Helper()
 	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
@@ -26,7 +26,7 @@ func run(t testing.TB, argv ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// source is an archive repository with one commit of everything a tree can hold.
+// source is an archive repository with one commit of a tree with all kinds of files.
 type source struct {
 	t      testing.TB
 	repo   string
@@ -51,7 +51,7 @@ func newSource(t testing.TB) *source {
 	check(t, unix.Setxattr(filepath.Join(tree, "usr/bin/hello"), "user.zz", []byte("last"), 0))
 	check(t, unix.Setxattr(filepath.Join(tree, "usr/bin/hello"), "user.aa", []byte{0, 1, 255}, 0))
 	check(t, unix.Setxattr(filepath.Join(tree, "usr/lib/x"), "user.dir", []byte("d"), 0))
-	// cap_net_raw+ep, as ping has it.
+	// cap_net_raw+ep, the capability of ping.
 	check(t, unix.Setxattr(filepath.Join(tree, "usr/lib/same2"), "security.capability", []byte("\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 0))
 	s := &source{t: t, repo: filepath.Join(dir, "archive")}
 	run(t, "ostree", "init", "--repo="+s.repo, "--mode=archive")
@@ -62,7 +62,7 @@ func newSource(t testing.TB) *source {
 	return s
 }
 
-// objects are all loose objects by their path below objects/.
+// objects returns all loose objects by their path relative to objects/.
 func (s *source) objects() map[string][]byte {
 	s.t.Helper()
 	all := map[string][]byte{}
@@ -78,7 +78,7 @@ func (s *source) objects() map[string][]byte {
 	return all
 }
 
-// newRepo is an empty repository as a host has it.
+// newRepo creates an empty bare repository. config holds pairs of keys and values.
 func newRepo(t testing.TB, config ...string) *ostree.Repo {
 	t.Helper()
 	need.Ostree(t)
@@ -110,7 +110,7 @@ func add(t testing.TB, im *ostree.Import, objects map[string][]byte) error {
 	return nil
 }
 
-// importAll imports objects as one commit.
+// importAll imports objects and publishes a commit with refs.
 func importAll(t testing.TB, r *ostree.Repo, commit ostree.Checksum, objects map[string][]byte, refs ...string) (ostree.ImportStats, error) {
 	t.Helper()
 	im, err := r.BeginImport(t.Context())

@@ -21,22 +21,22 @@ import (
 
 type tuple = gvariant.Tuple
 
-// forged is a commit of one directory that is made by hand, so that anything in it
-// can be wrong and each checksum is right.
+// forged is a handmade commit of one directory. Any part of it can be invalid, while all
+// checksums are correct.
 type forged struct {
-	uid, gid, mode uint32 // of its file, beside what file says
+	uid, gid, mode uint32 // of the file object
 	target         string
 	xattrs         []any
 
 	dirUID, dirMode uint32
 	dirXattrs       []any
 
-	files, dirs []string // names beside "file"
+	files, dirs []string // names in the root directory
 	metadata    []any    // of the commit
-	raw         []byte   // metadata in place of that
+	raw         []byte   // a serialized variant, used instead of metadata
 }
 
-// objects are those of the commit, by path, as an archive repository has them.
+// objects returns the objects of the commit by path, in the format of archive repositories.
 func (f forged) objects(t *testing.T) (ostree.Checksum, map[string][]byte) {
 	t.Helper()
 	all := map[string][]byte{}
@@ -65,7 +65,7 @@ func (f forged) objects(t *testing.T) (ostree.Checksum, map[string][]byte) {
 	if f.raw == nil {
 		return meta(".commit", commitType, commit), all
 	}
-	// It takes the place of another variant of its length, in a variant.
+	// raw replaces an encoded variant of the same length, inside a variant.
 	other := bytes.Repeat([]byte{0xa5}, len(f.raw)-len("\x00ay"))
 	commit[0] = []any{tuple{"k", gvariant.Variant{Type: "v", Value: gvariant.Variant{Type: "ay", Value: other}}}}
 	data, err := gvariant.Encode(commitType, commit)
@@ -80,7 +80,7 @@ func bigEndian(n uint32) uint32 {
 	return binary.LittleEndian.Uint32(binary.BigEndian.AppendUint32(nil, n))
 }
 
-// file is the commit's file and its checksum.
+// file returns the checksum of the commit's file object, and the object.
 func (f forged) file(t *testing.T) (ostree.Checksum, []byte) {
 	t.Helper()
 	content := ""
@@ -100,7 +100,8 @@ func (f forged) file(t *testing.T) (ostree.Checksum, []byte) {
 
 func attribute(name, value string) []any { return []any{tuple{[]byte(name + "\x00"), []byte(value)}} }
 
-// accessList is a POSIX ACL in an extended attribute, of triples tag, permissions, ID.
+// accessList encodes a POSIX ACL for an extended attribute. entries are triples of tag,
+// permissions and ID.
 func accessList(entries ...uint32) string {
 	data := binary.LittleEndian.AppendUint32(nil, 2)
 	for i := 0; i < len(entries); i += 3 {
@@ -111,18 +112,18 @@ func accessList(entries ...uint32) string {
 	return string(data)
 }
 
-// verdict is what becomes of a commit.
+// verdict is whether a commit is accepted.
 type verdict int
 
 const (
 	refused  verdict = iota
-	accepted         // by ostree and by us
-	stricter         // refused by us; some releases of ostree take it
+	accepted         // by ostree and by an import
+	stricter         // refused by an import; some releases of ostree accept it
 )
 
-// TestSameAsFsck: what the real ostree takes and afterwards finds to be right is
-// imported, and nothing that it finds to be wrong. It is stricter in what would
-// fail, or become root's, only when it is deployed.
+// TestSameAsFsck: an import accepts a commit if the real ostree pulls it and ostree fsck finds
+// no error, and refuses it otherwise. An import is stricter about errors that ostree would
+// notice only when it deploys the commit, or not at all.
 func TestSameAsFsck(t *testing.T) {
 	need.Root(t)
 	need.Ostree(t)
@@ -268,8 +269,8 @@ func TestSameAsFsck(t *testing.T) {
 	}
 }
 
-// fsckAfterPull lets the real ostree pull a commit from an archive repository into
-// a bare one, and check that.
+// fsckAfterPull pulls a commit from an archive repository into a bare one with the real ostree
+// and runs ostree fsck there.
 func fsckAfterPull(t *testing.T, templates map[string]string, commit ostree.Checksum, objects map[string][]byte) error {
 	t.Helper()
 	archive, bare := copyOf(t, templates["archive"]), copyOf(t, templates["bare"])
@@ -287,7 +288,7 @@ func fsckAfterPull(t *testing.T, templates map[string]string, commit ostree.Chec
 	return nil
 }
 
-// emptyRepos are repositories to copy, by mode.
+// emptyRepos creates empty repositories of several modes, as templates for copyOf.
 func emptyRepos(t *testing.T, modes ...string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

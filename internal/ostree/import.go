@@ -17,12 +17,12 @@ import (
 	"machine-pivot/internal/guard"
 )
 
-// Import writes commits into a repository. Objects are added in any order and by any
-// goroutine. Each is verified while it streams into a staging directory. Finish then
-// publishes a commit with all objects that it is made of, or nothing.
+// Import writes commits into a repository. Objects may be added in any order and by any
+// goroutine. Each is verified while it is streamed into a staging directory. Finish then
+// publishes a commit with all objects that it refers to, or nothing.
 //
-// It may run beside libostree: the repository's lock is held shared until Close or
-// Discard, so that nobody prunes objects that no ref protects yet.
+// An import may run alongside libostree: it holds the repository's lock in shared mode until
+// Close or Discard, so that no other program prunes objects that no ref protects yet.
 type Import struct {
 	repo     *Repo
 	lock     *os.File
@@ -35,53 +35,54 @@ type Import struct {
 	large     sync.Mutex // held by the goroutine that has a large metadata object or header in memory
 
 	finishing sync.Mutex          // held by Finish
-	whole     map[ObjectName]bool // published, with all that they refer to
-	expanded  map[Checksum]int    // what is below directories: see walk
+	whole     map[ObjectName]bool // objects published with all that they refer to
+	expanded  map[Checksum]int    // see walk.expanded
 
 	mu           sync.Mutex
-	stateChanged *sync.Cond // signals that an object is not beingWritten any more
+	stateChanged *sync.Cond // signals that an object is no longer beingWritten
 	objects      map[ObjectName]objectState
-	adopted      map[ObjectName]bool // staged by an interrupted import, and not added by this one yet
+	adopted      map[ObjectName]bool // staged by an interrupted import, not yet added by this one
 	stats        ImportStats
 	room         int64            // bytes that may still be written
-	flushAt      int64            // flush when so many bytes are written
-	labels       map[string]error // results of CheckLabels' function, by label
+	flushAt      int64            // value of stats.BytesWritten at which to flush next
+	labels       map[string]error // results of label checks, by label
 }
 
-// objectState is where an object of an import is.
+// objectState is the state of an object of an import.
 type objectState uint8
 
 const (
 	absent       objectState = iota
 	beingWritten             // into the staging directory
-	isStaged                 // whole and verified in the staging directory
+	isStaged                 // complete and verified in the staging directory
 	inRepo                   // in the repository
 )
 
 // ImportStats counts objects and bytes of an import.
 type ImportStats struct {
-	ObjectsTotal int   // different objects that were added
-	ObjectsNew   int   // of these, how many the repository lacked
+	ObjectsTotal int   // distinct objects that were added
+	ObjectsNew   int   // how many of these the repository did not have
 	BytesWritten int64 // contents and metadata objects written by this import
 }
 
-// Bounds.
+// Limits.
 const (
-	// maxMetadata bounds a metadata object of an image, in bytes. ostree-ext takes 10 MiB
-	// and libostree 128 MiB. A directory of some 370,000 files with short names has 16 MiB;
-	// no other object comes near.
+	// maxMetadata is the maximum size of a metadata object of an image, in bytes. ostree-ext
+	// accepts 10 MiB and libostree 128 MiB. A DirTree of about 370,000 files with short names
+	// has 16 MiB; no other object comes close.
 	maxMetadata = 16 << 20
-	// maxMade bounds a metadata object that this program makes. It is libostree's bound.
+	// maxMade is the maximum size of a metadata object made by this program, in bytes. It is
+	// libostree's limit.
 	maxMade = 128 << 20
-	// largeFrom is the size from which only one metadata object is in memory at a time, in
-	// bytes.
+	// largeFrom is the size, in bytes, from which only one metadata object at a time is held
+	// in memory.
 	largeFrom = 256 << 10
-	// flushEvery is after how many written bytes the kernel is asked to write them to the
-	// disk, so that the disk does not idle until the final sync.
+	// flushEvery is the number of written bytes after which they are flushed to the disk, so
+	// that the disk is not idle until the final sync.
 	flushEvery = 256 << 20
 )
 
-// BeginImport starts an import, which must be ended with Close or Discard.
+// BeginImport starts an import. The caller must end it with Close or Discard.
 func (r *Repo) BeginImport(ctx context.Context) (_ *Import, err error) {
 	im := &Import{
 		repo: r, flushAt: flushEvery,
@@ -112,9 +113,9 @@ func (im *Import) begin() (err error) {
 	return err
 }
 
-// Room is how many bytes an import may write: the free space, less the reserve that the
-// repository's configuration demands, plus what interrupted imports have left, which the
-// next import uses or removes. Nothing is written.
+// Room returns how many bytes an import may write: the free space, minus the reserve required
+// by the repository's configuration, plus the size of the files left by interrupted imports,
+// which the next import uses or removes. Room writes nothing.
 func (r *Repo) Room() (int64, error) {
 	free, err := r.freeAboveReserve()
 	if err != nil {
@@ -127,7 +128,8 @@ func (r *Repo) Room() (int64, error) {
 	return max(free, 0) + left, nil
 }
 
-// freeAboveReserve is how many bytes may be written without using the repository's reserve.
+// freeAboveReserve returns how many bytes may be written without using the repository's
+// reserve. It is negative if the reserve is already in use.
 func (r *Repo) freeAboveReserve() (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(r.path, &st); err != nil {
@@ -138,15 +140,15 @@ func (r *Repo) freeAboveReserve() (int64, error) {
 	return int64(st.Bavail*block) - int64(reserve), nil
 }
 
-// Stats are the counts so far.
+// Stats returns the counts so far.
 func (im *Import) Stats() ImportStats {
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	return im.stats
 }
 
-// claim registers an object that is to be added. It reports whether the caller must write
-// it, and then set its state.
+// claim registers an object to be added. It reports whether the caller must write the object
+// and then set its state.
 func (im *Import) claim(n ObjectName) (bool, error) {
 	im.mu.Lock()
 	if im.objects[n] != absent {
@@ -184,7 +186,7 @@ func (im *Import) setState(n ObjectName, state objectState) {
 	im.stateChanged.Broadcast()
 }
 
-// forget removes a staged object that has been turned into another one.
+// forget removes a staged object that has been changed into another one.
 func (im *Import) forget(n ObjectName) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -193,7 +195,7 @@ func (im *Import) forget(n ObjectName) {
 	im.stats.ObjectsNew--
 }
 
-// state is the state of an object, when it is not being written any more.
+// state returns the state of an object. If it is being written, state waits until it is not.
 func (im *Import) state(n ObjectName) objectState {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -219,7 +221,7 @@ func (im *Import) reserve(size uint64) error {
 	return nil
 }
 
-// release gives back the room for an object that was there already.
+// release gives back room that was reserved for an object but not used.
 func (im *Import) release(size uint64) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -227,7 +229,8 @@ func (im *Import) release(size uint64) {
 	im.stats.BytesWritten -= int64(size)
 }
 
-// flush starts writing to the disk. Its errors are ignored, since Finish syncs again.
+// flush starts a sync in the background, unless one is running. Errors are ignored, since
+// Finish syncs again.
 func (im *Import) flush() {
 	if !im.repo.config.fsync || im.repo.config.perObjectFsync || !im.flushing.CompareAndSwap(false, true) {
 		return
@@ -240,15 +243,15 @@ func (im *Import) flush() {
 	})
 }
 
-// add calls write to write and verify an object, unless the object is there already. write
-// returns the state that the object has reached. The state is set in any case, also if
-// write panics: other goroutines may wait for it.
+// add calls write to write and verify an object, unless the object exists already. write
+// returns the new state of the object. add sets the state even if write panics, since other
+// goroutines may be waiting for it.
 func (im *Import) add(n ObjectName, write func() (objectState, error)) (err error) {
 	if wanted, err := im.claim(n); err != nil || !wanted {
 		return err
 	}
 	state := absent
-	defer func() { // also if it panics
+	defer func() { // even if write panics
 		if state == absent {
 			err = errors.Join(err, im.staging.drop(n))
 		}
@@ -261,8 +264,9 @@ func (im *Import) add(n ObjectName, write func() (objectState, error)) (err erro
 	return err
 }
 
-// oneLarge waits, before large metadata are read into memory, until no other goroutine
-// has some there; done ends the use. size is in bytes, or -1 if it is not known.
+// oneLarge limits large metadata in memory to one goroutine at a time: it waits for its turn,
+// and done ends the turn. size is in bytes, or -1 if it is unknown. Small metadata do not
+// wait.
 func (im *Import) oneLarge(size int64) (done func()) {
 	if size >= 0 && size < largeFrom {
 		return func() {}
@@ -271,10 +275,10 @@ func (im *Import) oneLarge(size int64) (done func()) {
 	return im.large.Unlock
 }
 
-// AddMetadata adds a commit, dirtree, dirmeta or commitmeta object. The content
-// must have the checksum and structure that the name says, else the error is a
-// CorruptError. A body whose size can be told (*bytes.Reader, *io.LimitedReader)
-// takes less memory: it is read into a buffer of that size.
+// AddMetadata adds a commit, dirtree, dirmeta or commitmeta object. If the content does
+// not match the checksum and type in the name, the error is a CorruptError. A body of
+// known size (*bytes.Reader, *io.LimitedReader) takes less memory: it is read into a
+// buffer of that size.
 func (im *Import) AddMetadata(ctx context.Context, n ObjectName, body io.Reader) error {
 	return im.add(n, func() (objectState, error) {
 		size := sizeOf(body)
@@ -283,7 +287,7 @@ func (im *Import) AddMetadata(ctx context.Context, n ObjectName, body io.Reader)
 		if err != nil {
 			return absent, err
 		}
-		if n.Type == CommitMeta && im.repo.holds(n, data) { // others are equal if their names are
+		if n.Type == CommitMeta && im.repo.holds(n, data) { // other types are equal if their names are
 			return inRepo, nil
 		}
 		if n.Type == DirMeta {
@@ -317,7 +321,7 @@ func (r *Repo) holds(n ObjectName, data []byte) bool {
 	return err == nil && bytes.Equal(have, data)
 }
 
-// sizeOf is how many bytes a stream has at most, or -1 if it does not say.
+// sizeOf returns the maximum size of a stream in bytes, or -1 if it is unknown.
 func sizeOf(body io.Reader) int64 {
 	switch r := body.(type) {
 	case *bytes.Reader:
@@ -328,15 +332,15 @@ func sizeOf(body io.Reader) int64 {
 	return -1
 }
 
-// readMetadata reads and verifies a metadata object. It has at most size bytes, unless that
-// is -1.
+// readMetadata reads and verifies a metadata object. size is its maximum size in bytes, or -1
+// if it is unknown.
 func readMetadata(n ObjectName, body io.Reader, size int64) ([]byte, error) {
 	if size > maxMetadata {
 		return nil, corrupt(n, "it has %d bytes, more than %d", size, maxMetadata)
 	}
 	var b bytes.Buffer
 	if size >= 0 {
-		b.Grow(int(size) + bytes.MinRead) // else ReadFrom doubles the buffer to find the end
+		b.Grow(int(size) + bytes.MinRead) // otherwise ReadFrom doubles the buffer to find the end
 	}
 	if _, err := b.ReadFrom(io.LimitReader(body, maxMetadata+1)); err != nil {
 		return nil, fmt.Errorf("cannot read object %s: %w", n, err)
@@ -354,7 +358,7 @@ func readMetadata(n ObjectName, body io.Reader, size int64) ([]byte, error) {
 	return data, nil
 }
 
-// durable syncs a written file, if the repository is configured to sync each object.
+// durable syncs a written file if the repository is configured to sync each object.
 func (im *Import) durable(f *os.File) error {
 	if im.repo.config.perObjectFsync {
 		return f.Sync()
@@ -362,11 +366,11 @@ func (im *Import) durable(f *os.File) error {
 	return nil
 }
 
-// Close ends the import and releases the lock. Objects that are whole but not published
-// stay in the staging directory, where the next import of this boot finds them.
+// Close ends the import and releases the lock. Complete objects that are not published stay in
+// the staging directory, where the next import in the same boot finds them.
 func (im *Import) Close() error { return im.end(true) }
 
-// Discard ends the import, removes objects that are not published, and releases the lock.
+// Discard ends the import, removes all objects that are not published, and releases the lock.
 func (im *Import) Discard() error { return im.end(false) }
 
 func (im *Import) end(keep bool) error {

@@ -35,7 +35,7 @@ func TestImportIsWhatLibostreeImports(t *testing.T) {
 		if got, want := list(r.Path(), "pivot/"+s.commit.String()), list(reference.Path(), "os"); got != want {
 			t.Errorf("tree is\n%s\nwant\n%s", got, want)
 		}
-		// Not only the content: also owner, mode, xattrs and time of each file.
+		// Compare also owner, mode, xattrs and time of each file.
 		stat := func(repo string) string {
 			return run(t, "sh", "-c", "cd "+repo+"/objects && find . ! -type d | sort | xargs stat -c '%n %f %u:%g %s' && find . -name '*.file' -type f | sort | xargs stat -c '%n %Y' && find . -type f | sort | xargs getfattr -m - -d 2>/dev/null || true")
 		}
@@ -46,7 +46,7 @@ func TestImportIsWhatLibostreeImports(t *testing.T) {
 	}
 }
 
-// nothingLeft checks that an import leaves neither temporary files nor partial marks.
+// nothingLeft checks that an import has left neither temporary files nor partial marks.
 func nothingLeft(t *testing.T, r *ostree.Repo) {
 	t.Helper()
 	for _, dir := range []string{"tmp", "state"} {
@@ -76,8 +76,8 @@ func TestImportTwiceWritesNothingAgain(t *testing.T) {
 	}
 }
 
-// TestDetachedMetadata: it has the commit's name, not its content's. Other content
-// replaces it, equal content is there already.
+// TestDetachedMetadata: detached metadata is named after the commit, not after its own
+// content. Different content replaces it; equal content is not written again.
 func TestDetachedMetadata(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	objects, name := s.objects(), s.commit.String()[:2]+"/"+s.commit.String()[2:]+".commitmeta"
@@ -99,7 +99,7 @@ func TestDetachedMetadata(t *testing.T) {
 	}
 }
 
-// TestDamage changes each object in several ways; none may come through.
+// TestDamage damages each object in several ways. Every damage must be detected.
 func TestDamage(t *testing.T) {
 	s := newSource(t)
 	for path, data := range s.objects() {
@@ -154,7 +154,7 @@ func TestMissingObject(t *testing.T) {
 		if out, _ := exec.Command("find", filepath.Join(r.Path(), "objects"), "-type", "f").Output(); len(out) > 0 {
 			t.Errorf("without %s objects came there: %s", path, out)
 		}
-		// What was missing comes, and all is well.
+		// With the missing object the import succeeds.
 		_, err = importAll(t, r, s.commit, s.objects(), "ref")
 		check(t, err)
 	}
@@ -182,8 +182,8 @@ func TestReserveIsKept(t *testing.T) {
 	}
 }
 
-// TestDiskFillsUp lets somebody else take the room while a large object is
-// written: that is no fault of the object's, and it can be added again later.
+// TestDiskFillsUp fills the disk while a large object is written: the error is ENOSPC, not a
+// CorruptError, and the object can be added again later.
 func TestDiskFillsUp(t *testing.T) {
 	need.Root(t)
 	s, dir := newSource(t), t.TempDir()
@@ -253,7 +253,7 @@ func TestLoadCommit(t *testing.T) {
 	}
 }
 
-// BenchmarkImport measures many small objects: files/s is what counts.
+// BenchmarkImport imports many small objects. The relevant metric is files/s.
 func BenchmarkImport(b *testing.B) {
 	need.Ostree(b)
 	tree, archive := b.TempDir(), filepath.Join(b.TempDir(), "archive")

@@ -10,28 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AddArchiveFile adds a file or symbolic link from a .filez stream, the form of archive
-// repositories. It is stored as in bare repositories: a file with its owner, mode and
-// extended attributes. The content is streamed; if it is wrong the error is a
-// CorruptError.
+// AddArchiveFile adds a file or symbolic link from a .filez stream, the format of archive
+// repositories. It is stored as in bare repositories: as a file with its owner, mode and
+// extended attributes. The content is streamed. If it does not match the checksum, the error
+// is a CorruptError.
 func (im *Import) AddArchiveFile(ctx context.Context, c Checksum, body io.Reader) error {
 	n := ObjectName{c, File}
 	return im.add(n, func() (objectState, error) {
-		source := &noting{from: body}
+		source := &trackedStream{from: body}
 		size, err := readHeaderLength(source)
 		if err != nil {
-			return absent, source.blame(n, err)
+			return absent, source.readError(n, err)
 		}
 		defer im.oneLarge(int64(size))()
 		h, err := readArchiveHeader(source, size)
 		if err != nil {
-			return absent, source.blame(n, err)
+			return absent, source.readError(n, err)
 		}
 		return isStaged, im.writeObject(n, h, source, im.inflateContent(h))
 	})
 }
 
-// AddFile adds a file or symbolic link whose metadata come apart from its content, as in
+// AddFile adds a file or symbolic link whose metadata are separate from its content, as in
 // the layers of ostree-native containers.
 func (im *Import) AddFile(ctx context.Context, c Checksum, info FileInfo, body io.Reader) error {
 	n := ObjectName{c, File}
@@ -41,13 +41,13 @@ func (im *Import) AddFile(ctx context.Context, c Checksum, info FileInfo, body i
 		if err != nil {
 			return absent, corrupt(n, "%v", err)
 		}
-		return isStaged, im.writeObject(n, h, &noting{from: body}, h.copyContent)
+		return isStaged, im.writeObject(n, h, &trackedStream{from: body}, h.copyContent)
 	})
 }
 
-// writeObject writes a file or link with a header; content copies its content from the
-// source.
-func (im *Import) writeObject(n ObjectName, h *fileHeader, source *noting, content func(io.Writer, io.Reader) error) error {
+// writeObject writes a file or link with the given header. The function content copies its
+// content from source.
+func (im *Import) writeObject(n ObjectName, h *fileHeader, source *trackedStream, content func(io.Writer, io.Reader) error) error {
 	if err := im.checkLabels(n, h.xattrs); err != nil {
 		return err
 	}
@@ -63,12 +63,12 @@ func (im *Import) writeObject(n ObjectName, h *fileHeader, source *noting, conte
 	}
 	defer f.Close()
 	sum := h.sum()
-	out := &noting{to: f}
-	if err := content(&hashing{to: out, sum: sum}, source); err != nil {
+	out := &trackedStream{to: f}
+	if err := content(&hashWriter{to: out, sum: sum}, source); err != nil {
 		if out.failed != nil {
 			return fmt.Errorf("cannot write object %s: %w", n, out.failed)
 		}
-		return source.blame(n, err)
+		return source.readError(n, err)
 	}
 	if got := Checksum(sum.Sum(nil)); got != n.Checksum {
 		return corrupt(n, "its content has the checksum %s", got)
@@ -76,7 +76,7 @@ func (im *Import) writeObject(n ObjectName, h *fileHeader, source *noting, conte
 	return im.complete(n, f, h)
 }
 
-// complete sets a written file's metadata, and closes it.
+// complete sets the metadata of a written file and closes it.
 func (im *Import) complete(n ObjectName, f *os.File, h *fileHeader) error {
 	if err := im.applyMetadata(n, f, h); err != nil {
 		return err
@@ -87,9 +87,9 @@ func (im *Import) complete(n ObjectName, f *os.File, h *fileHeader) error {
 	return nil
 }
 
-// applyMetadata sets owner, mode, extended attributes and time. The order matters: changing
-// the owner clears the set-id bits and security.capability, and the time marks the file
-// as whole (staging.whole).
+// applyMetadata sets owner, mode, extended attributes and modification time. The order
+// matters: changing the owner clears the set-ID bits and security.capability, and the time
+// marks the file as complete (see staging.whole).
 func (im *Import) applyMetadata(n ObjectName, f *os.File, h *fileHeader) error {
 	fd := int(f.Fd())
 	if err := unix.Fchown(fd, int(h.uid), int(h.gid)); err != nil {
@@ -109,11 +109,11 @@ func (im *Import) applyMetadata(n ObjectName, f *os.File, h *fileHeader) error {
 	return nil
 }
 
-// writeLink makes a symbolic link and verifies its checksum.
-func (im *Import) writeLink(n ObjectName, h *fileHeader, source *noting, content func(io.Writer, io.Reader) error) error {
+// writeLink verifies the checksum of a symbolic link and creates it.
+func (im *Import) writeLink(n ObjectName, h *fileHeader, source *trackedStream, content func(io.Writer, io.Reader) error) error {
 	sum := h.sum()
 	if err := content(io.Discard, source); err != nil {
-		return source.blame(n, err)
+		return source.readError(n, err)
 	}
 	if got := Checksum(sum.Sum(nil)); got != n.Checksum {
 		return corrupt(n, "its content has the checksum %s", got)
@@ -121,11 +121,11 @@ func (im *Import) writeLink(n ObjectName, h *fileHeader, source *noting, content
 	return im.makeLink(n, h)
 }
 
-// makeLink makes the object of a symbolic link.
+// makeLink creates the object of a symbolic link.
 func (im *Import) makeLink(n ObjectName, h *fileHeader) error {
 	path := im.staging.path(n)
 	switch err := os.Symlink(h.target, path); {
-	case errors.Is(err, unix.ENAMETOOLONG): // the target, not our path: some file systems take fewer bytes than the kernel
+	case errors.Is(err, unix.ENAMETOOLONG): // due to the target, not our path: some file systems allow less than the kernel
 		return corrupt(n, "its link target has %d bytes, more than the file system takes", len(h.target))
 	case err != nil:
 		return fmt.Errorf("cannot write object: %w", err)

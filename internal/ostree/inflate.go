@@ -7,7 +7,7 @@ import (
 	"machine-pivot/internal/inflate"
 )
 
-// inflateContent is h.copyContent for a compressed stream.
+// inflateContent returns a function that does what h.copyContent does, for a compressed stream.
 func (im *Import) inflateContent(h *fileHeader) func(io.Writer, io.Reader) error {
 	return func(w io.Writer, r io.Reader) error {
 		if h.isLink() {
@@ -26,7 +26,7 @@ func (im *Import) inflateContent(h *fileHeader) func(io.Writer, io.Reader) error
 	}
 }
 
-// empty is an error if the stream has any data.
+// empty returns an error if the stream has any data.
 func empty(r io.Reader) error {
 	switch n, err := io.ReadFull(r, make([]byte, 1)); {
 	case n > 0:

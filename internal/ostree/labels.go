@@ -10,11 +10,12 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// SELinux labels in a repository. A file object has the label that is part of its checksum,
-// or none. All else (other objects, directories, refs) gets the label of its directory, if
-// the kernel has not given it one: see selinux.Inherit.
+// SELinux labels in a repository. The label of a file object is one of its extended
+// attributes, and so part of its checksum. Other files (metadata objects, directories, refs)
+// get the label of their directory, unless the kernel has given them one: see selinux.Inherit.
 
-// LabelError is the error of an object with an SELinux label that cannot be stored here.
+// LabelError is the error for an object with an SELinux label that cannot be stored on this
+// host.
 type LabelError struct {
 	Object ObjectName
 	Label  string
@@ -29,26 +30,27 @@ func (e *LabelError) Error() string {
 // Unwrap returns the cause.
 func (e *LabelError) Unwrap() error { return e.Cause }
 
-// CheckLabels sets the function that says why a label cannot be stored (nil: it can).
-// Without it the policy of the running kernel is asked.
+// CheckLabels sets the function that checks whether a label can be stored; it returns nil if
+// so, and the reason otherwise. The default checks with the running kernel's policy.
 func (r *Repo) CheckLabels(check func(label string) error) { r.checkLabel = check }
 
-// checkLabels is a LabelError if an object's label cannot be stored. Each label is checked
-// once for an import.
+// checkLabels returns a LabelError if an object's label cannot be stored. Each label is checked
+// once per import.
 func (im *Import) checkLabels(n ObjectName, xattrs []xattr) error {
 	for _, x := range xattrs {
 		if x.name != selinux.Attribute {
 			continue
 		}
 		label := strings.TrimRight(string(x.value), "\x00")
-		if err := im.askLabel(label); err != nil {
+		if err := im.checkLabelOnce(label); err != nil {
 			return &LabelError{n, label, err}
 		}
 	}
 	return nil
 }
 
-func (im *Import) askLabel(label string) error {
+// checkLabelOnce checks one label and caches the result.
+func (im *Import) checkLabelOnce(label string) error {
 	im.mu.Lock()
 	err, known := im.labels[label]
 	im.mu.Unlock()
@@ -66,8 +68,8 @@ func (im *Import) askLabel(label string) error {
 	return err
 }
 
-// checkDirLabel is checkLabels for a DirMeta. The label is only set when the directory is
-// deployed, but then the failure would come too late.
+// checkDirLabel does what checkLabels does, for a DirMeta. The label is set only when the
+// directory is checked out, which would be too late to fail.
 func (im *Import) checkDirLabel(n ObjectName, data []byte) error {
 	v, err := dirMetaType.Open(data)
 	if err != nil {
@@ -80,8 +82,9 @@ func (im *Import) checkDirLabel(n ObjectName, data []byte) error {
 	return im.checkLabels(n, xattrs)
 }
 
-// cannotSet is the error for an attribute that could not be set. EINVAL for a label means
-// that the policy does not know it: not every policy answers the question beforehand.
+// cannotSet returns the error for an attribute that could not be set. EINVAL for a label means
+// that the policy does not know it. That can happen although checkLabels has passed: not
+// every policy lets this process check a label.
 func cannotSet(n ObjectName, x xattr, err error) error {
 	if x.name == selinux.Attribute && errors.Is(err, unix.EINVAL) {
 		return &LabelError{n, strings.TrimRight(string(x.value), "\x00"), selinux.ErrUnknown}

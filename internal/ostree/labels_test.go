@@ -14,9 +14,9 @@ import (
 	"machine-pivot/test/need"
 )
 
-// TestLabels: an object whose SELinux label cannot be stored is refused by name before
-// it is written, a directory's too, although that only gets it when it is deployed. Of
-// each label the policy is asked once.
+// TestLabels: an object whose SELinux label cannot be stored is refused before it is written,
+// and the error names the label. This includes directories, although their label is set only
+// when they are checked out. Each label is checked once.
 func TestLabels(t *testing.T) {
 	need.Ostree(t)
 	const known = "system_u:object_r:known_t:s0"
@@ -71,7 +71,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestHasPath: files, links and directories are there, and nothing behind a link is.
+// TestHasPath: HasPath finds files, links and directories, and does not follow links.
 func TestHasPath(t *testing.T) {
 	dir, r := t.TempDir(), newRepo(t)
 	write(t, filepath.Join(dir, "usr/bin/file"), "content")
@@ -88,7 +88,7 @@ func TestHasPath(t *testing.T) {
 	}
 }
 
-// TestReadFileOfALink: a link of a commit leads nowhere on this machine.
+// TestReadFileOfALink: a link in a commit is not followed on this machine.
 func TestReadFileOfALink(t *testing.T) {
 	dir, r := t.TempDir(), newRepo(t)
 	check(t, os.Mkdir(filepath.Join(dir, "usr"), 0o755))
@@ -101,8 +101,8 @@ func TestReadFileOfALink(t *testing.T) {
 	}
 }
 
-// TestLabelsInherited: where the kernel gives files no labels, what an import makes
-// beside file objects has the label of the repository.
+// TestLabelsInherited: if the kernel does not label new files, all files of an import get the
+// label of the repository, except file objects.
 func TestLabelsInherited(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	const label = "system_u:object_r:usr_t:s0"
@@ -115,7 +115,7 @@ func TestLabelsInherited(t *testing.T) {
 		check(t, filepath.WalkDir(filepath.Join(r.Path(), below), func(path string, d fs.DirEntry, err error) error {
 			want := label
 			if filepath.Ext(path) == ".file" {
-				want = "" // as its commit has it
+				want = "" // as in the commit
 			}
 			if got, lerr := selinux.LabelOf(path); got != want || lerr != nil {
 				t.Errorf("%s has the label %q, want %q (%v)", path, got, want, lerr)

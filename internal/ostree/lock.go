@@ -12,8 +12,8 @@ import (
 )
 
 // lockShared takes the repository's lock in shared mode, as libostree's writers do: writers
-// do not exclude one another, but all of them exclude pruning. It is an open file
-// description lock on .lock; closing the file releases it.
+// do not exclude each other, but they exclude pruning. The lock is an open file description
+// lock on the file .lock. Closing the returned file releases it.
 func (r *Repo) lockShared(ctx context.Context) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(r.path, ".lock"), os.O_CREATE|os.O_RDWR, 0o660)
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *Repo) lockShared(ctx context.Context) (*os.File, error) {
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
 			return nil, errors.Join(fmt.Errorf("cannot lock repository: %w", err), f.Close())
 		}
-		// Polled: one cannot wait for such a lock and for a context at once.
+		// Polled, because waiting in the kernel cannot be cancelled by a context.
 		select {
 		case <-ctx.Done():
 			return nil, errors.Join(fmt.Errorf("cannot lock repository: another program holds it: %w", ctx.Err()), f.Close())

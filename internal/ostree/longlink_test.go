@@ -13,8 +13,8 @@ import (
 	"machine-pivot/test/need"
 )
 
-// TestLinkTooLongForTheFileSystem: a link target that the kernel takes but XFS does
-// not is the image's fault.
+// TestLinkTooLongForTheFileSystem: a link target that is valid for the kernel but too long
+// for XFS is a CorruptError.
 func TestLinkTooLongForTheFileSystem(t *testing.T) {
 	need.Root(t)
 	need.Ostree(t)

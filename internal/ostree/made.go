@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// AddCommit adds a new commit.
+// AddCommit adds a new commit and returns its checksum.
 func (im *Import) AddCommit(ctx context.Context, c NewCommit) (Checksum, error) {
 	data, err := c.encode()
 	if err != nil {
@@ -23,7 +23,7 @@ func (im *Import) AddCommit(ctx context.Context, c NewCommit) (Checksum, error) 
 	return im.addMade(Commit, data)
 }
 
-// addMade adds a metadata object that this program has made. It is not verified.
+// addMade adds a metadata object that this program has made, without verifying it.
 func (im *Import) addMade(t ObjectType, data []byte) (Checksum, error) {
 	n := ObjectName{Checksum(sha256.Sum256(data)), t}
 	if len(data) > maxMade {
@@ -31,23 +31,23 @@ func (im *Import) addMade(t ObjectType, data []byte) (Checksum, error) {
 	}
 	return n.Checksum, im.add(n, func() (objectState, error) {
 		err := im.writeMetadata(n, data)
-		if err == nil && t != DirMeta { // Finish does not read those
+		if err == nil && t != DirMeta { // Finish does not read DirMeta objects
 			im.recent.keep(n, data)
 		}
 		return isStaged, err
 	})
 }
 
-// maxRecent bounds the metadata objects that are kept in memory until Finish has read
-// them, in bytes. Those of a layer have some 10 KiB, and Finish soon follows.
+// maxRecent limits the total size, in bytes, of the metadata objects that are kept in memory
+// until Finish has read them. Those of a layer have about 10 KiB, and Finish soon follows.
 const maxRecent = 2 << 20
 
-// recent are metadata objects that this import has just made and written, so that Finish
-// need not read them from the disk. It may lack any.
+// recent caches metadata objects that this import has just made and written, so that Finish
+// need not read them from the disk. Any object may be missing from the cache.
 type recent struct {
 	mu   sync.Mutex
 	data map[ObjectName][]byte
-	size int // of all data, in bytes
+	size int // total size of data, in bytes
 }
 
 // keep adds an object, if there is room for it.
@@ -64,7 +64,7 @@ func (r *recent) keep(n ObjectName, data []byte) {
 	r.size += len(data)
 }
 
-// take removes an object and returns it; nil if it is not there.
+// take removes an object and returns it, or nil if it is not cached.
 func (r *recent) take(n ObjectName) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,10 +74,10 @@ func (r *recent) take(n ObjectName) []byte {
 	return data
 }
 
-// AddObjectSet adds a commit that lists file objects: its one directory has each of them
-// with its checksum as name. ostree-ext records the objects of a layer so
-// (crates/ostree-ext/src/tar/import.rs). The same set makes the same commit. The slice is
-// sorted in place.
+// AddObjectSet adds a commit that lists file objects: its only directory contains each of them
+// under its checksum as the name. ostree-ext records the objects of a layer in this way
+// (crates/ostree-ext/src/tar/import.rs). Equal sets give the same commit. AddObjectSet sorts
+// the slice in place.
 func (im *Import) AddObjectSet(ctx context.Context, set []Checksum) (Checksum, error) {
 	slices.SortFunc(set, func(a, b Checksum) int { return bytes.Compare(a[:], b[:]) })
 	var files iter.Seq[any] = func(yield func(any) bool) {
@@ -102,8 +102,8 @@ func (im *Import) AddObjectSet(ctx context.Context, set []Checksum) (Checksum, e
 	return im.AddCommit(ctx, NewCommit{RootTree: root, RootMeta: rootMeta, Timestamp: time.Unix(0, 0)})
 }
 
-// HasObjectSet is an error if a file object of a commit made by AddObjectSet is not in the
-// repository; the error names it.
+// HasObjectSet returns an error unless all file objects of a commit made by AddObjectSet are
+// in the repository. The error names a missing object.
 func (r *Repo) HasObjectSet(c Checksum) error {
 	info, err := r.LoadCommit(c)
 	if err != nil {

@@ -17,7 +17,7 @@ var (
 	dirMetaType = gvariant.MustType("(uuua(ayay))")
 )
 
-// checkDirMeta checks the structure of a DirMeta.
+// checkDirMeta validates a DirMeta object.
 func checkDirMeta(data []byte) error {
 	v, err := dirMetaType.Open(data)
 	if err != nil {
@@ -37,11 +37,11 @@ func checkDirMeta(data []byte) error {
 	return checkXattrs(xattrs, o.mode)
 }
 
-// owned is owner and mode of a file or directory; the mode has the type bits.
+// owned is the owner and mode of a file or directory; the mode includes the file type bits.
 type owned struct{ uid, gid, mode uint32 }
 
-// check refuses what the kernel would not store: chown(2) takes the ID -1 for "no change",
-// which leaves root as owner, and chmod(2) drops bits that are no mode bits.
+// check returns an error for values that the kernel would not store: chown(2) takes the ID -1
+// as "no change", which would leave root as the owner, and chmod(2) drops unknown mode bits.
 func (o owned) check() error {
 	const unchanged = ^uint32(0)
 	if o.uid == unchanged || o.gid == unchanged {
@@ -53,7 +53,7 @@ func (o owned) check() error {
 	return nil
 }
 
-// checkMetadata checks the structure of a metadata object.
+// checkMetadata validates the structure of a metadata object.
 func checkMetadata(t ObjectType, data []byte) (err error) {
 	switch t {
 	case Commit:
@@ -70,11 +70,12 @@ func checkMetadata(t ObjectType, data []byte) (err error) {
 	return err
 }
 
-// bigEndian converts a number from or to ostree's form: big-endian in a little-endian GVariant.
+// bigEndian converts a number from or to ostree's encoding: big-endian inside a little-endian
+// GVariant.
 func bigEndian(n uint32) uint32 { return bits.ReverseBytes32(n) }
 
-// headerLength reads the length in front of a file header: 4 bytes, big-endian, and 4
-// zeroes (_ostree_write_variant_with_size).
+// headerLength parses the length that precedes a file header: 4 bytes, big-endian, followed by
+// 4 zero bytes (_ostree_write_variant_with_size).
 func headerLength(prefix [8]byte) (int, error) {
 	n := binary.BigEndian.Uint32(prefix[:4])
 	if binary.BigEndian.Uint32(prefix[4:]) != 0 || n > maxHeader {
@@ -83,6 +84,6 @@ func headerLength(prefix [8]byte) (int, error) {
 	return int(n), nil
 }
 
-// maxHeader bounds the header of a file object, in bytes: 1 MiB of extended attributes, more
-// than file systems take, and the longest link target.
+// maxHeader is the maximum size of a file object's header, in bytes: 1 MiB of extended
+// attributes, which is more than file systems allow, and the longest link target.
 const maxHeader = 1<<20 + 8<<10

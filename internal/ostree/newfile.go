@@ -30,8 +30,8 @@ func xattrValue(xattrs map[string][]byte) []any {
 }
 
 // AddNewFile adds a file or symbolic link whose checksum is not known in advance, as in a
-// derived layer, and returns the checksum. For an info that no object can have the error
-// is an InvalidError.
+// derived layer, and returns the checksum. If no object can have this metadata, the error is
+// an InvalidError.
 func (im *Import) AddNewFile(ctx context.Context, info FileInfo, body io.Reader) (Checksum, error) {
 	h, err := info.header()
 	if err != nil {
@@ -43,13 +43,13 @@ func (im *Import) AddNewFile(ctx context.Context, info FileInfo, body io.Reader)
 	return im.addStream(h, body)
 }
 
-// InvalidError is the error of a file or directory that cannot be an ostree object.
+// InvalidError is the error for a file or directory that cannot be an ostree object.
 type InvalidError struct{ Reason string }
 
 func (e *InvalidError) Error() string { return "cannot make an object of it: " + e.Reason }
 
-// addKnown adds an object whose content is in memory: its checksum is computed first, so
-// that an object that exists is not written.
+// addKnown adds an object whose content is in memory. It computes the checksum first, so that
+// an existing object is not written again.
 func (im *Import) addKnown(h *fileHeader, content *bytes.Reader) (Checksum, error) {
 	sum := h.sum()
 	if !h.isLink() {
@@ -75,15 +75,15 @@ func (im *Import) addKnown(h *fileHeader, content *bytes.Reader) (Checksum, erro
 	})
 }
 
-// hashContent adds content to a checksum. It can be read again afterwards.
+// hashContent writes content to a hash and then rewinds the content.
 func hashContent(sum hash.Hash, content *bytes.Reader) {
 	start := *content
 	_, _ = content.WriteTo(sum) // cannot fail
 	*content = start
 }
 
-// addStream writes content to a file with a temporary name, and renames it when the checksum
-// is known.
+// addStream writes content to a file with a temporary name, and renames the file when the
+// checksum is known.
 func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err error) {
 	if err := im.reserve(h.size); err != nil {
 		return c, err
@@ -117,11 +117,11 @@ func (im *Import) addStream(h *fileHeader, body io.Reader) (c Checksum, err erro
 	})
 }
 
-// hashInto writes content and returns the checksum of the object that it makes.
+// hashInto writes content to a file and returns the checksum of the resulting object.
 func hashInto(f *os.File, h *fileHeader, body io.Reader) (c Checksum, err error) {
 	sum := h.sum()
-	source, out := &noting{from: body}, &noting{to: f}
-	err = h.copyContent(&hashing{to: out, sum: sum}, source)
+	source, out := &trackedStream{from: body}, &trackedStream{to: f}
+	err = h.copyContent(&hashWriter{to: out, sum: sum}, source)
 	switch {
 	case err == nil:
 		return Checksum(sum.Sum(nil)), nil

@@ -1,10 +1,11 @@
-// Package ostree reads and writes objects and the bare repository of a host, and reads its
-// deployments, boot entries and staged state. It does not use libostree, but can run
-// beside it: it takes the same locks, and writes every file as libostree would.
+// Package ostree reads and writes objects and the bare repository of a host, and reads the
+// host's deployments, boot entries and staged deployment. It does not use libostree, but can
+// run alongside it: it takes the same locks, and writes every file as libostree does.
 //
-// Sources: libostree's ostree-core.h, ostree-core.c and ostree-repo-commit.c for the
-// formats, checked against its command line. Limits: the only repository mode is bare;
-// objects are also read in the form that archive repositories have.
+// The formats are those of libostree's ostree-core.h, ostree-core.c and
+// ostree-repo-commit.c; tests compare the results with ostree's command line. Only
+// repositories of mode bare are supported. Objects can also be read in the format of archive
+// repositories.
 package ostree
 
 import (
@@ -18,7 +19,7 @@ import (
 // Checksum is the SHA-256 that names an object.
 type Checksum [32]byte
 
-// ParseChecksum reads 64 lower-case hexadecimal digits.
+// ParseChecksum parses a checksum of 64 lower-case hexadecimal digits.
 func ParseChecksum(s string) (Checksum, error) {
 	var c Checksum
 	if len(s) != 64 || strings.ToLower(s) != s {
@@ -30,10 +31,10 @@ func ParseChecksum(s string) (Checksum, error) {
 	return c, nil
 }
 
-// String is the checksum as 64 hexadecimal digits.
+// String returns the checksum as 64 lower-case hexadecimal digits.
 func (c Checksum) String() string { return hex.EncodeToString(c[:]) }
 
-// checksumIn reads a checksum from an ay.
+// checksumIn reads a checksum from a GVariant of type ay.
 func checksumIn(v gvariant.Value) (Checksum, error) {
 	raw := v.Bytes()
 	if len(raw) != len(Checksum{}) {
@@ -42,10 +43,10 @@ func checksumIn(v gvariant.Value) (Checksum, error) {
 	return Checksum(raw), nil
 }
 
-// ObjectType is the kind of an object, with libostree's numbers.
+// ObjectType is the type of an object. The values are libostree's.
 type ObjectType uint8
 
-// The types of objects that an image's commit is made of.
+// The object types that occur in the commit of an image.
 const (
 	File       ObjectType = 1 // a regular file or symbolic link, with owner, mode and xattrs
 	DirTree    ObjectType = 2 // the names in a directory
@@ -54,7 +55,7 @@ const (
 	CommitMeta ObjectType = 6 // detached metadata of a commit, such as signatures; not content addressed
 )
 
-// suffix is the ending of an object's file name in a bare repository.
+// suffix returns the file name extension of an object in a bare repository.
 func (t ObjectType) suffix() string {
 	switch t {
 	case File:
@@ -71,16 +72,16 @@ func (t ObjectType) suffix() string {
 	return fmt.Sprintf("type-%d", t)
 }
 
-// ObjectName names an object.
+// ObjectName identifies an object.
 type ObjectName struct {
 	Checksum Checksum
 	Type     ObjectType
 }
 
-// String is CHECKSUM.TYPE, as libostree prints it.
+// String returns the name as CHECKSUM.TYPE, like libostree.
 func (n ObjectName) String() string { return n.Checksum.String() + "." + n.Type.suffix() }
 
-// path is the object's path below objects/.
+// path returns the object's path relative to objects/.
 func (n ObjectName) path() string {
 	path := make([]byte, 0, len("/.commitmeta")+2*len(n.Checksum))
 	path = append(hex.AppendEncode(path, n.Checksum[:1]), '/')
@@ -88,8 +89,8 @@ func (n ObjectName) path() string {
 	return string(append(path, n.Type.suffix()...))
 }
 
-// ParseLoosePath reads the path of an object below objects/. archive says that the file has
-// the form of archive repositories (.filez).
+// ParseLoosePath parses the path of an object relative to objects/. archive reports whether
+// the file has the format of archive repositories (.filez).
 func ParseLoosePath(path string) (name ObjectName, archive bool, err error) {
 	base, suffix, _ := strings.Cut(path, ".")
 	if len(base) != 65 || base[2] != '/' {
@@ -111,8 +112,8 @@ func ParseLoosePath(path string) (name ObjectName, archive bool, err error) {
 	return name, false, fmt.Errorf("cannot parse object path %q: unknown type", path)
 }
 
-// CorruptError is the error of an object that is missing, malformed, or has another checksum
-// than its name.
+// CorruptError is the error for an object that is missing or malformed, or whose content does
+// not have the checksum in its name.
 type CorruptError struct {
 	Name   ObjectName
 	Reason string

@@ -8,32 +8,33 @@ import (
 	"machine-pivot/internal/ostree/keyfile"
 )
 
-// Origin says where a deployment came from: the key file beside it.
+// Origin is the content of a deployment's .origin file, which records where the deployment
+// came from.
 type Origin struct{ file keyfile.File }
 
 // transientGroup is the group that a new deployment does not inherit
 // (ostree-sysroot-deploy.c).
 const transientGroup = "libostree-transient"
 
-// LegacyOrigin is the origin of a commit from a legacy OS image, as rpm-ostree
-// writes and accepts it (rust/src/origin.rs): the commit is the refspec, and the
+// LegacyOrigin returns the origin of a commit from a legacy OS image, as rpm-ostree
+// writes and accepts it (rust/src/origin.rs): the refspec is the commit, and the
 // custom URL names the image.
 func LegacyOrigin(commit, url, description string) Origin {
 	return originOf([]keyfile.Setting{{Key: "refspec", Value: commit}, {Key: "custom-url", Value: url}, {Key: "custom-description", Value: description}})
 }
 
-// ContainerOrigin is the origin of an ostree-native container, named by an ostree
+// ContainerOrigin returns the origin of an ostree-native container, named by an ostree
 // image reference such as "ostree-unverified-registry:quay.io/a/b:tag".
 func ContainerOrigin(reference string) Origin {
 	return originOf([]keyfile.Setting{{Key: "container-image-reference", Value: reference}})
 }
 
-// originOf is an origin with settings in the group [origin], followed by other groups.
+// originOf returns an origin with settings in the group [origin], followed by other groups.
 func originOf(origin []keyfile.Setting, others ...keyfile.Group) Origin {
 	return Origin{keyfile.Of(append([]keyfile.Group{{Name: "origin", Settings: origin}}, others...)...)}
 }
 
-// ParseOrigin reads an origin. All of its groups are kept: a new deployment inherits those
+// ParseOrigin parses an origin. It keeps all groups, because a new deployment inherits those
 // that this program does not interpret, such as layered packages.
 func ParseOrigin(text []byte) (Origin, error) {
 	file, err := keyfile.Parse(text)
@@ -43,22 +44,24 @@ func ParseOrigin(text []byte) (Origin, error) {
 	return Origin{file}, nil
 }
 
-// Get is the value of a key in the group [origin], or "".
+// Get returns the value of a key in the group [origin], or "".
 func (o Origin) Get(key string) string { return o.Value("origin", key) }
 
-// Value is the value of a key in a group, or "".
+// Value returns the value of a key in a group, or "".
 func (o Origin) Value(group, key string) string {
 	value, _ := o.file.Value(group, key)
 	return value
 }
 
-// ContainerImageReference names the image of a deployment made from an ostree-native container.
+// ContainerImageReference returns the image reference of a deployment made from an
+// ostree-native container, or "".
 func (o Origin) ContainerImageReference() string { return o.Get("container-image-reference") }
 
-// CustomURL names the image of a deployment made from a legacy one.
+// CustomURL returns the custom URL, which names the image of a deployment made from a legacy
+// OS image, or "".
 func (o Origin) CustomURL() string { return o.Get("custom-url") }
 
-// Commit is the commit that the origin is pinned to, or "".
+// Commit returns the commit to which the origin is pinned, or "".
 func (o Origin) Commit() string {
 	for _, key := range []string{"refspec", "baserefspec"} {
 		if _, err := ParseChecksum(o.Get(key)); err == nil {
@@ -68,8 +71,8 @@ func (o Origin) Commit() string {
 	return ""
 }
 
-// WithContainer is the origin with an image reference as the source of the deployment, in
-// place of any other source. Layered packages stay.
+// WithContainer returns the origin with an image reference as the only source of the
+// deployment. Layered packages stay.
 func (o Origin) WithContainer(reference string) Origin {
 	settings := []keyfile.Setting{{Key: "container-image-reference", Value: reference}}
 	var others []keyfile.Group
@@ -87,9 +90,9 @@ func (o Origin) WithContainer(reference string) Origin {
 	return originOf(settings, others...)
 }
 
-// Layered reports whether the origin asks rpm-ostree for more than the image:
-// packages, overrides, an initramfs of its own (rust/src/origin.rs). Only
-// rpm-ostree can make a new deployment that keeps them.
+// Layered reports whether the origin requests changes to the image: packages,
+// overrides, or a local initramfs (rust/src/origin.rs). Only rpm-ostree can make
+// a new deployment that keeps them.
 func (o Origin) Layered() bool {
 	for _, g := range o.file.Groups() {
 		if g.Name != "packages" && g.Name != "overrides" && g.Name != "rpmostree" {
@@ -104,8 +107,8 @@ func (o Origin) Layered() bool {
 	return o.Get("baserefspec") != ""
 }
 
-// LayeredPackages are the names of packages that the origin asks rpm-ostree to add to the
-// image, from repositories or from files (rust/src/origin.rs).
+// LayeredPackages returns the names of the packages that rpm-ostree adds to the image, from
+// repositories or from local files (rust/src/origin.rs).
 func (o Origin) LayeredPackages() []string {
 	names := o.list("packages", "requested")
 	for _, group := range []string{"requested-local", "requested-local-fileoverride"} {
@@ -117,17 +120,16 @@ func (o Origin) LayeredPackages() []string {
 	return names
 }
 
-// RemovedPackages are the names of packages of the image that the origin asks rpm-ostree
-// to leave out.
+// RemovedPackages returns the names of the packages that rpm-ostree removes from the image.
 func (o Origin) RemovedPackages() []string { return o.list("overrides", "remove") }
 
-// list is a value of several parts.
+// list returns the parts of a value that is a list separated by semicolons.
 func (o Origin) list(group, key string) []string {
 	return slices.DeleteFunc(strings.Split(o.Value(group, key), ";"), func(s string) bool { return s == "" })
 }
 
-// PackageName is the name in NAME-[EPOCH:]VERSION-RELEASE.ARCH; what has not that form is
-// a name itself.
+// PackageName returns the name in NAME-[EPOCH:]VERSION-RELEASE.ARCH. It returns any other text
+// unchanged.
 func PackageName(nevra string) string {
 	if release := strings.LastIndexByte(nevra, '-'); release > 0 {
 		if version := strings.LastIndexByte(nevra[:release], '-'); version > 0 {
@@ -137,7 +139,7 @@ func PackageName(nevra string) string {
 	return nevra
 }
 
-// Bytes is the key file for a new deployment, without the transient group.
+// Bytes returns the .origin file for a new deployment, without the transient group.
 func (o Origin) Bytes() []byte {
 	kept := slices.DeleteFunc(slices.Clone(o.file.Groups()), func(g keyfile.Group) bool { return g.Name == transientGroup })
 	return keyfile.Of(kept...).Bytes()

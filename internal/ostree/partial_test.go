@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// TestMarksOfOthers: a pull by somebody else that was interrupted leaves its commit
-// marked as partial. An import that finds or makes it whole takes the mark away; one
-// that ostree fsck has set stays.
+// TestMarksOfOthers: an interrupted pull by another program leaves its commit marked as
+// partial. An import that completes the commit or finds it complete removes the mark, but
+// keeps a mark that ostree fsck has set.
 func TestMarksOfOthers(t *testing.T) {
 	for _, c := range []struct {
 		name, mark   string
-		before, stay bool // the commit was there before
+		before, stay bool // the commit is imported before; the mark must stay
 	}{
 		{"before the commit came", "", false, false},
 		{"of a commit that is there", "", true, false},

@@ -11,42 +11,43 @@ import (
 	"machine-pivot/internal/ostree/keyfile"
 )
 
-// prepareRootPaths are the paths of prepare-root.conf in a commit, the one that counts
-// first. ostree-prepare-root reads both with GLib, which forgets the first file when it
-// reads the second, so they are never combined.
+// prepareRootPaths returns the paths of prepare-root.conf in a commit, in order of
+// precedence. ostree-prepare-root loads both into one GKeyFile. Loading a file replaces what
+// was loaded before, so the files are never merged.
 func prepareRootPaths() []string {
 	return []string{"usr/etc/ostree/prepare-root.conf", "usr/lib/ostree/prepare-root.conf"}
 }
 
-// ComposefsArgument is the kernel argument that goes before composefs.enabled, since
-// libostree 2024.7.
+// ComposefsArgument is the kernel argument that overrides composefs.enabled since libostree
+// 2024.7.
 const ComposefsArgument = "ostree.prepare-root.composefs"
 
-// ComposefsFile is the composefs image in a deployment's root directory. libostree makes it
-// when it checks the commit out.
+// ComposefsFile is the composefs image in a deployment's root directory. libostree creates it
+// when it checks out the commit.
 const ComposefsFile = ".ostree.cfs"
 
-// PrepareRoot is how a system's initramfs mounts its root (ostree-prepare-root(1)). The
-// initramfs has its own copy of prepare-root.conf; libostree reads the commit's when it
-// makes a deployment, and so does this program.
+// PrepareRoot describes how a system's initramfs mounts the root file system
+// (ostree-prepare-root(1)). The initramfs contains a copy of prepare-root.conf. When
+// libostree makes a deployment it reads the file in the commit, and so does this program.
 type PrepareRoot struct {
-	composefs     string // enabled: "no", "maybe", "yes", "verity" or "signed"
+	composefs     string // composefs.enabled: "no", "maybe", "yes", "verity" or "signed"
 	rootTransient bool
 	etcTransient  bool
 }
 
-// Demands are what a deployment must have to boot, and what it must do without.
+// Demands are the requirements on a deployment so that it boots, and the limits of the booted
+// system.
 type Demands struct {
-	Composefs    bool // ComposefsFile
-	Verity       bool // fs-verity on it, and on each file's object
-	TransientEtc bool // /etc has only the commit's files, whatever the deployment has there
+	Composefs    bool // the deployment must have ComposefsFile
+	Verity       bool // ComposefsFile and all file objects must have fs-verity
+	TransientEtc bool // /etc has only the commit's files, not those in the deployment's /etc
 }
 
-// ErrPrepareRoot is the error of a prepare-root.conf that ostree-prepare-root does not accept.
-// Such a system does not boot.
+// ErrPrepareRoot is the error for a prepare-root.conf that ostree-prepare-root does not accept.
+// A system with such a file does not boot.
 var ErrPrepareRoot = errors.New("cannot understand prepare-root.conf")
 
-// ParsePrepareRoot reads prepare-root.conf. The error is an ErrPrepareRoot.
+// ParsePrepareRoot parses prepare-root.conf. Errors are an ErrPrepareRoot.
 func ParsePrepareRoot(text []byte) (PrepareRoot, error) {
 	f, err := keyfile.Parse(text)
 	if err != nil {
@@ -78,7 +79,7 @@ func ParsePrepareRoot(text []byte) (PrepareRoot, error) {
 	return p, nil
 }
 
-// composefsState is the value of composefs.enabled with one word for each boolean.
+// composefsState normalizes a value of composefs.enabled: booleans become "yes" or "no".
 func composefsState(value string) (string, error) {
 	if slices.Contains([]string{"maybe", "verity", "signed"}, value) {
 		return value, nil
@@ -87,7 +88,7 @@ func composefsState(value string) (string, error) {
 	return map[bool]string{true: "yes", false: "no"}[on], err
 }
 
-// parseBool reads a boolean as ostree does (ot-keyfile-utils.c).
+// parseBool parses a boolean as ostree does (ot-keyfile-utils.c).
 func parseBool(value string) (bool, error) {
 	switch value {
 	case "yes", "true", "1":
@@ -98,18 +99,18 @@ func parseBool(value string) (bool, error) {
 	return false, fmt.Errorf("%q is no value for it", value)
 }
 
-// SeesRoot reports whether the system sees other top-level directories of the commit than
-// usr (ostree-ext's overlayfs_enabled_in_config).
+// SeesRoot reports whether the booted system sees top-level directories of the commit other
+// than usr (ostree-ext's overlayfs_enabled_in_config).
 func (p PrepareRoot) SeesRoot() bool { return p.rootTransient || p.composefs != "no" }
 
-// Signed reports whether only a signed commit boots.
+// Signed reports whether the system boots only if the commit is signed.
 func (p PrepareRoot) Signed() bool { return p.composefs == "signed" }
 
-// Demands are those of the configuration and of kernel arguments, given as the values of
-// ComposefsArgument. An argument that lifts a demand does not count, since an initramfs
-// from before libostree 2024.7 ignores it.
+// Demands returns the demands of the configuration and of kernel arguments, given as values of
+// ComposefsArgument. An argument can add demands but not remove them, because an initramfs
+// with a libostree older than 2024.7 ignores it.
 func (p PrepareRoot) Demands(arguments ...string) Demands {
-	// A transient root without composefs is an error since libostree 2024.3.
+	// Since libostree 2024.3 a transient root without composefs is an error.
 	d := Demands{Composefs: p.rootTransient, TransientEtc: p.etcTransient}
 	for _, value := range append([]string{p.composefs}, arguments...) {
 		state, err := composefsState(value)
@@ -122,12 +123,12 @@ func (p PrepareRoot) Demands(arguments ...string) Demands {
 	return d
 }
 
-// ReadPrepareRoot reads a commit's prepare-root.conf. read reads a file of the commit; for
-// one that does not exist it returns an fs.ErrNotExist.
+// ReadPrepareRoot reads a commit's prepare-root.conf, or returns the defaults if it has none.
+// read reads a file of the commit and returns an fs.ErrNotExist if it does not exist.
 func ReadPrepareRoot(read func(path string) ([]byte, error)) (PrepareRoot, error) {
 	for _, path := range prepareRootPaths() {
 		text, err := read(path)
-		// A symbolic link is skipped: it could only lead to the other file.
+		// A symbolic link is skipped: it can only lead to the other file.
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 			continue
 		}

@@ -7,8 +7,8 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// TestPrepareRoot: what a tree's prepare-root.conf demands of whoever deploys it, with
-// the kernel argument that goes before it.
+// TestPrepareRoot: the demands of a commit's prepare-root.conf on its deployment, combined
+// with the kernel argument that overrides it.
 func TestPrepareRoot(t *testing.T) {
 	no, composefs, verity := ostree.Demands{}, ostree.Demands{Composefs: true}, ostree.Demands{Composefs: true, Verity: true}
 	for _, c := range []struct {

@@ -15,23 +15,23 @@ import (
 )
 
 // ReadFile reads a regular file of a commit in the repository by its path, such as
-// "usr/etc/fstab". If there is no such file the error is an fs.ErrNotExist.
+// "usr/etc/fstab". If it does not exist, the error is an fs.ErrNotExist.
 func (r *Repo) ReadFile(c Checksum, name string) ([]byte, error) {
 	return r.ReadFileUpTo(c, name, math.MaxInt64)
 }
 
-// ReadFileUpTo is ReadFile for a file that must not be larger than most bytes.
+// ReadFileUpTo is like ReadFile, but returns an error if the file has more than most bytes.
 func (r *Repo) ReadFileUpTo(c Checksum, name string, most int64) ([]byte, error) {
 	return locator(r.objectPath).readFile(c, name, most)
 }
 
-// ReadFile is Repo.ReadFile for a commit of this import or of the repository.
+// ReadFile is like Repo.ReadFile, for a commit of this import or of the repository.
 func (im *Import) ReadFile(c Checksum, name string) ([]byte, error) {
 	return locator(im.objectPath).readFile(c, name, math.MaxInt64)
 }
 
-// FileNames are the names of the files and symbolic links in a directory of a commit,
-// in order; none if there is no such directory.
+// FileNames returns the names of the files and symbolic links in a directory of a commit,
+// sorted, or none if there is no such directory.
 func (r *Repo) FileNames(c Checksum, dir string) ([]string, error) {
 	tree, found, err := locator(r.objectPath).directory(c, dir)
 	if err != nil || !found {
@@ -44,8 +44,8 @@ func (r *Repo) FileNames(c Checksum, dir string) ([]string, error) {
 	return names, nil
 }
 
-// Names are the names of all that is in a directory of a commit; none if there is no such
-// directory.
+// Names returns the names of all entries in a directory of a commit, directories last, or none
+// if there is no such directory.
 func (r *Repo) Names(c Checksum, dir string) ([]string, error) {
 	names, err := r.FileNames(c, dir)
 	if err != nil {
@@ -61,7 +61,7 @@ func (r *Repo) Names(c Checksum, dir string) ([]string, error) {
 	return names, nil
 }
 
-// Found is what a commit has at a path: a directory, a file with its content, or a
+// Found is the entry at a path of a commit: a directory, a file with its content, or a
 // symbolic link with its target.
 type Found struct {
 	IsDir  bool
@@ -69,8 +69,8 @@ type Found struct {
 	File   []byte
 }
 
-// Look reads what a commit in the repository has at a path; false if it has nothing there.
-// Links are not followed.
+// Look reads the entry at a path of a commit in the repository. It returns false if there is
+// none. Symbolic links are not followed.
 func (r *Repo) Look(c Checksum, name string) (Found, bool, error) {
 	at := locator(r.objectPath)
 	tree, found, err := at.directory(c, path.Dir(name))
@@ -92,16 +92,16 @@ func (r *Repo) Look(c Checksum, name string) (Found, bool, error) {
 	return Found{File: content}, err == nil, err
 }
 
-// DirTree is the checksum of a directory's DirTree in a commit: it is equal for directories
-// with the same names and files, whatever the directory's own owner and mode. It is zero
-// if there is no such directory.
+// DirTree returns the checksum of a directory's DirTree in a commit, or zero if there is no
+// such directory. Directories with equal contents have equal checksums, even if their own
+// owner or mode differ.
 func (r *Repo) DirTree(c Checksum, dir string) (Checksum, error) {
 	tree, _, err := locator(r.objectPath).find(c, dir)
 	return tree, err
 }
 
-// DirInfo reads the attributes of a directory in a commit by its path; found is false if
-// there is no such directory.
+// DirInfo reads the attributes of a directory in a commit by its path. found reports whether
+// the directory exists.
 func (r *Repo) DirInfo(c Checksum, name string) (info DirInfo, found bool, err error) {
 	at := locator(r.objectPath)
 	parent, found, err := at.directory(c, path.Dir(name))
@@ -116,8 +116,8 @@ func (r *Repo) DirInfo(c Checksum, name string) (info DirInfo, found bool, err e
 	return info, err == nil, err
 }
 
-// HasPath reports whether a commit in the repository has a file, link or directory with a
-// path, such as "usr/etc/fstab". Links on the way are not followed.
+// HasPath reports whether a commit in the repository has a file, link or directory at a path
+// such as "usr/etc/fstab". Symbolic links in the path are not followed.
 func (r *Repo) HasPath(c Checksum, name string) (bool, error) {
 	tree, found, err := locator(r.objectPath).directory(c, path.Dir(name))
 	if err != nil || !found {
@@ -146,7 +146,7 @@ func (at locator) readFile(c Checksum, name string, most int64) ([]byte, error) 
 	return nil, fmt.Errorf("cannot read %s of commit %s: %w", name, c, fs.ErrNotExist)
 }
 
-// directory loads a directory of a commit by its path; false if it does not exist.
+// directory loads a directory of a commit by its path. It returns false if there is none.
 func (at locator) directory(c Checksum, dir string) (treeObject, bool, error) {
 	sum, found, err := at.find(c, dir)
 	if err != nil || !found {
@@ -156,7 +156,7 @@ func (at locator) directory(c Checksum, dir string) (treeObject, bool, error) {
 	return tree, err == nil, err
 }
 
-// find finds a directory of a commit by its path; false if it does not exist.
+// find returns the DirTree of a directory of a commit by its path, and whether it exists.
 func (at locator) find(c Checksum, dir string) (Checksum, bool, error) {
 	info, err := at.loadCommit(c)
 	if err != nil {
@@ -164,7 +164,7 @@ func (at locator) find(c Checksum, dir string) (Checksum, bool, error) {
 	}
 	sum := info.RootTree
 	for name := range strings.SplitSeq(dir, "/") {
-		if name == "." { // of a name in the root directory
+		if name == "." { // path.Dir of a name in the root directory
 			continue
 		}
 		tree, err := at.loadTree(sum)
@@ -206,8 +206,8 @@ func (at locator) loadCommit(c Checksum) (*CommitInfo, error) {
 	return info, nil
 }
 
-// readRegular reads a file, but does not follow a symbolic link: the object of a link would
-// lead to a file of the running system.
+// readRegular reads a file of at most most bytes. It does not follow a symbolic link, because
+// the object of a link would lead to a file of the running system.
 func readRegular(name string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ELOOP) {

@@ -14,10 +14,10 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// refName is the grammar of ref names (ostree-core.c, OSTREE_REF_REGEXP).
+// refName matches valid ref names (ostree-core.c, OSTREE_REF_REGEXP).
 var refName = regexp.MustCompile(`^[\w\d][-._\w\d]*(/[\w\d][-._\w\d]*)*$`)
 
-// ResolveRef reads a local ref.
+// ResolveRef returns the commit that a local ref points to.
 func (r *Repo) ResolveRef(ref string) (Checksum, error) {
 	if !refName.MatchString(ref) {
 		return Checksum{}, fmt.Errorf("cannot resolve ref %q: bad name", ref)
@@ -29,15 +29,15 @@ func (r *Repo) ResolveRef(ref string) (Checksum, error) {
 	return ParseChecksum(strings.TrimSpace(string(data)))
 }
 
-// RefsTo lists the local refs below a directory of refs that resolve to c.
+// RefsTo returns the names of the local refs below a directory of refs that point to c, sorted.
 func (r *Repo) RefsTo(below string, c Checksum) ([]string, error) {
 	all, err := r.Refs(below)
 	maps.DeleteFunc(all, func(_ string, to Checksum) bool { return to != c })
 	return slices.Sorted(maps.Keys(all)), err
 }
 
-// Refs are the local refs below a directory of refs, and what they resolve to. Other files
-// are ignored.
+// Refs returns the local refs below a directory of refs, and the commits they point to. Other
+// files are ignored.
 func (r *Repo) Refs(below string) (map[string]Checksum, error) {
 	refs := map[string]Checksum{}
 	err := filepath.WalkDir(r.refPath(below), func(path string, d fs.DirEntry, err error) error {
@@ -74,15 +74,16 @@ func (r *Repo) SetRefs(c Checksum, refs ...string) (err error) {
 
 func (r *Repo) refPath(ref string) string { return filepath.Join(r.path, "refs/heads", ref) }
 
-// newRef is the file of a ref under a temporary name.
+// newRef is a ref whose file has been written under a temporary name. file is "" once the ref
+// has been placed.
 type newRef struct{ ref, file string }
 
-// newRefs are files of refs that are not placed yet.
+// newRefs are refs to be placed.
 type newRefs []newRef
 
-// writeRefs writes the files of all refs of roots under temporary names. They are not
-// durable: so one sync of the file system can be for all of them, and for the objects.
-// Those that were written are returned also with an error.
+// writeRefs writes the files of all refs of roots under temporary names. It does not sync
+// them, so that one sync of the file system can cover all of them and the objects. With an
+// error it returns the refs that were written.
 func (r *Repo) writeRefs(roots []Root) (written newRefs, err error) {
 	for _, root := range roots {
 		for _, ref := range root.Refs {
@@ -100,7 +101,7 @@ func (r *Repo) writeRef(ref string, c Checksum) (string, error) {
 	if !refName.MatchString(ref) {
 		return "", fmt.Errorf("bad name")
 	}
-	// Not in the ref's directory: every file below refs/heads is a ref.
+	// Not in the ref's directory, because every file below refs/heads is a ref.
 	tmp, err := os.CreateTemp(filepath.Join(r.path, "tmp"), "pivot-ref-*")
 	if err != nil {
 		return "", err
@@ -112,7 +113,7 @@ func (r *Repo) writeRef(ref string, c Checksum) (string, error) {
 	return tmp.Name(), nil
 }
 
-// syncRefs makes the files of refs durable, each by itself.
+// syncRefs syncs the files of refs one by one.
 func (r *Repo) syncRefs(written newRefs) error {
 	if !r.config.fsync {
 		return nil
@@ -125,7 +126,8 @@ func (r *Repo) syncRefs(written newRefs) error {
 	return nil
 }
 
-// placeRefs sets refs, durably: their files, which are durable, get their names.
+// placeRefs sets refs durably: it renames their files, which must be synced already, and syncs
+// the directories.
 func (r *Repo) placeRefs(written newRefs) error {
 	touched := map[string]bool{}
 	for i, n := range written {
@@ -143,7 +145,7 @@ func (r *Repo) placeRefs(written newRefs) error {
 	return r.syncDirs(touched)
 }
 
-// drop removes the files of refs that were not placed.
+// drop removes the temporary files of refs that have not been placed.
 func (written newRefs) drop() (err error) {
 	for _, n := range written {
 		if n.file != "" {
@@ -153,8 +155,8 @@ func (written newRefs) drop() (err error) {
 	return err
 }
 
-// makeRefDir makes a directory of refs and its parents, and adds to touched which
-// directories must be synced: all up to refs/heads, since they may be new.
+// makeRefDir creates a directory of refs and its parents. It adds all directories up to
+// refs/heads to touched, since they may be new and must be synced.
 func (r *Repo) makeRefDir(dir string, touched map[string]bool) error {
 	if err := os.MkdirAll(r.refPath(dir), 0o755); err != nil {
 		return err
@@ -171,7 +173,7 @@ func (r *Repo) makeRefDir(dir string, touched map[string]bool) error {
 	return nil
 }
 
-// DeleteRef deletes a local ref. It is no error if the ref does not exist.
+// DeleteRef deletes a local ref durably. It is a no-op if the ref does not exist.
 func (r *Repo) DeleteRef(ref string) error {
 	if !refName.MatchString(ref) {
 		return fmt.Errorf("cannot delete ref %q: bad name", ref)

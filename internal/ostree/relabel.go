@@ -13,7 +13,7 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// SetLabel sets the label in extended attributes, or removes it if it is "".
+// SetLabel sets the SELinux label in extended attributes, or removes it if label is "".
 func SetLabel(xattrs map[string][]byte, label string) {
 	delete(xattrs, selinux.Attribute)
 	if label != "" {
@@ -21,14 +21,14 @@ func SetLabel(xattrs map[string][]byte, label string) {
 	}
 }
 
-// FileStat is what can be known of a file object without reading its content.
+// FileStat describes a file object as far as it is known without reading its content.
 type FileStat struct {
 	Mode  uint32 // with the type bits
 	Size  int64  // of a regular file's content, in bytes
 	Label string // the SELinux label, or ""
 }
 
-// StatFile looks at a file object of this import or of the repository.
+// StatFile returns the FileStat of a file object of this import or of the repository.
 func (im *Import) StatFile(c Checksum) (FileStat, error) {
 	path := im.objectPath(ObjectName{c, File})
 	var st unix.Stat_t
@@ -43,7 +43,7 @@ func (im *Import) StatFile(c Checksum) (FileStat, error) {
 	return FileStat{st.Mode, st.Size, label}, nil
 }
 
-// ReadLink is the target of a symbolic link, by its object.
+// ReadLink returns the target of a symbolic link, given its file object.
 func (im *Import) ReadLink(c Checksum) (string, error) {
 	target, err := os.Readlink(im.objectPath(ObjectName{c, File}))
 	if err != nil {
@@ -52,8 +52,8 @@ func (im *Import) ReadLink(c Checksum) (string, error) {
 	return target, nil
 }
 
-// Relabel adds an object that differs from another one, of this import or of the
-// repository, only in its label, and returns it. The other object stays.
+// Relabel adds a copy of a file object of this import or of the repository, with another
+// SELinux label, and returns the copy's checksum. The original object stays.
 func (im *Import) Relabel(ctx context.Context, c Checksum, label string) (Checksum, error) {
 	made, err := im.addLabelled(ctx, c, label, im.AddNewFile)
 	if err != nil {
@@ -62,8 +62,8 @@ func (im *Import) Relabel(ctx context.Context, c Checksum, label string) (Checks
 	return made, nil
 }
 
-// MoveLabel is Relabel for an object that nothing needs with its old label any more. If it
-// is only staged, it is changed in place and not copied.
+// MoveLabel is like Relabel, for an object that is no longer needed with its old label. If the
+// object is only staged, it is changed in place instead of copied.
 func (im *Import) MoveLabel(ctx context.Context, c Checksum, label string) (Checksum, error) {
 	n := ObjectName{c, File}
 	if im.state(n) != isStaged {
@@ -81,7 +81,7 @@ func (im *Import) MoveLabel(ctx context.Context, c Checksum, label string) (Chec
 	return made, nil
 }
 
-// addLabelled calls add with an object's content and metadata, with another label.
+// addLabelled calls add with an object's content and its metadata with another label.
 func (im *Import) addLabelled(ctx context.Context, c Checksum, label string, add func(context.Context, FileInfo, io.Reader) (Checksum, error)) (Checksum, error) {
 	path := im.objectPath(ObjectName{c, File})
 	info, xattrs, err := readInfo(path)
@@ -103,9 +103,9 @@ func (im *Import) addLabelled(ctx context.Context, c Checksum, label string, add
 	return add(ctx, info, f)
 }
 
-// moveStaged changes the label of a staged object, and renames it. Until it has its new
-// name its time says that it is not whole, so that the next import does not use it after
-// a crash.
+// moveStaged changes the label of a staged object and renames it. Until it has its new name,
+// its modification time marks it as incomplete, so that after a crash the next import does
+// not use it.
 func (im *Import) moveStaged(from ObjectName, info FileInfo, content io.Reader, label string) (Checksum, error) {
 	h, err := info.header()
 	if err != nil {
@@ -129,7 +129,7 @@ func (im *Import) moveStaged(from ObjectName, info FileInfo, content io.Reader, 
 	return n.Checksum, err
 }
 
-// objectPath is the path of an object, staged or in the repository.
+// objectPath returns the path of an object, staged or in the repository.
 func (im *Import) objectPath(n ObjectName) string {
 	if im.state(n) == isStaged {
 		return im.staging.path(n)
@@ -137,12 +137,12 @@ func (im *Import) objectPath(n ObjectName) string {
 	return im.repo.objectPath(n)
 }
 
-// OpenFile opens the content of a file object of this import or of the repository.
+// OpenFile opens a regular file object of this import or of the repository for reading.
 func (im *Import) OpenFile(c Checksum) (io.ReadCloser, error) {
 	return os.Open(im.objectPath(ObjectName{c, File}))
 }
 
-// readInfo reads the metadata of a file object of a bare repository.
+// readInfo reads the metadata of a file object in a bare repository. info.Xattrs is not set.
 func readInfo(path string) (info FileInfo, xattrs map[string][]byte, err error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
@@ -180,7 +180,7 @@ func readXattrs(path string) (map[string][]byte, error) {
 	return xattrs, nil
 }
 
-// maxXattrList is how long the kernel's list of a file's attributes may be (XATTR_LIST_MAX), in bytes.
+// maxXattrList is the maximum length of the list of attribute names, in bytes (XATTR_LIST_MAX).
 const maxXattrList = 64 << 10
 
 func readXattr(path, name string) ([]byte, error) {

@@ -13,23 +13,23 @@ import (
 	"machine-pivot/internal/ostree/keyfile"
 )
 
-// Repo is a repository of mode bare, as hosts have it.
+// Repo is a repository of mode bare, the mode used on hosts.
 type Repo struct {
 	path       string
-	settings   keyfile.File // its config file
+	settings   keyfile.File // the config file
 	config     repoConfig
 	checkLabel func(label string) error // see CheckLabels
 }
 
-// repoConfig are the supported settings of a repository (ostree.repo-config(5)).
+// repoConfig holds the supported settings of a repository (ostree.repo-config(5)).
 type repoConfig struct {
 	fsync, perObjectFsync bool
 	minFreePercent        uint64        // of the file system; 0 if minFreeBytes is set
 	minFreeBytes          uint64        //
-	lockTimeout           time.Duration // how long to wait for the lock; negative: for ever
+	lockTimeout           time.Duration // how long to wait for the lock; negative: forever
 }
 
-// OpenRepo opens a repository.
+// OpenRepo opens a repository. It reads only the configuration.
 func OpenRepo(path string) (*Repo, error) {
 	r := &Repo{path: path}
 	text, err := os.ReadFile(filepath.Join(path, "config"))
@@ -45,18 +45,18 @@ func OpenRepo(path string) (*Repo, error) {
 	return r, nil
 }
 
-// Path is where the repository is.
+// Path returns the path of the repository.
 func (r *Repo) Path() string { return r.path }
 
-// BootLoader is the host's boot loader by the repository's configuration
-// (sysroot.bootloader), such as "none" or "zipl"; "" leaves the choice to libostree.
+// BootLoader returns the host's boot loader according to the repository's configuration
+// (sysroot.bootloader), such as "none" or "zipl". "" means that libostree detects it.
 func (r *Repo) BootLoader() string {
 	name, _ := r.settings.Value("sysroot", "bootloader")
 	return name
 }
 
-// WantsComposefs reports whether the configuration makes libostree write composefs images
-// (ex-integrity.composefs).
+// WantsComposefs reports whether libostree creates composefs images because of the
+// configuration (ex-integrity.composefs).
 func (r *Repo) WantsComposefs() bool {
 	value, _ := r.settings.Value("ex-integrity", "composefs")
 	state, err := composefsState(value)

@@ -14,8 +14,8 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// TestInterruptedImportGoesOn ends an import before it is finished: what was whole
-// is there for the next one, what was not is written again.
+// TestInterruptedImportGoesOn ends an import before Finish: the next import reuses complete
+// objects and writes incomplete ones again.
 func TestInterruptedImportGoesOn(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	objects := s.objects()
@@ -24,7 +24,7 @@ func TestInterruptedImportGoesOn(t *testing.T) {
 	first := im.Stats()
 	check(t, im.Close())
 
-	// One file as a killed process leaves it: begun, not whole.
+	// One file as a killed process leaves it: incomplete.
 	left, err := filepath.Glob(filepath.Join(r.Path(), "tmp/pivot-import-*/*/*.file"))
 	check(t, err)
 	spoiled := ""
@@ -47,7 +47,8 @@ func TestInterruptedImportGoesOn(t *testing.T) {
 	nothingLeft(t, r)
 }
 
-// TestEarlierBootIsNotTrusted: after a power cut, what was never synced may be anything.
+// TestEarlierBootIsNotTrusted: after a power cut, files that were never synced can have any
+// content.
 func TestEarlierBootIsNotTrusted(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	im := begin(t, r)
@@ -77,12 +78,12 @@ func TestTwoImportsAtOnce(t *testing.T) {
 	nothingLeft(t, r)
 }
 
-// TestFinishWhileAdding finishes one commit again and again while another is added.
+// TestFinishWhileAdding finishes commits while objects are being added.
 func TestFinishWhileAdding(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	im := begin(t, r)
 	var set []ostree.Checksum
-	files := readApart(t, s.bare())
+	files := readFileObjects(t, s.bare())
 	for c := range files {
 		set = append(set, c)
 	}
@@ -93,7 +94,7 @@ func TestFinishWhileAdding(t *testing.T) {
 			if err := im.AddFile(ctx, c, a.info, bytes.NewReader(a.content)); err != nil {
 				return err
 			}
-			// Claimed, perhaps still being written by the other: Finish waits for it.
+			// The other goroutine may still be writing the object: Finish waits for it.
 			commit, err := im.AddObjectSet(ctx, []ostree.Checksum{c})
 			if err != nil {
 				return err
@@ -112,7 +113,8 @@ func TestFinishWhileAdding(t *testing.T) {
 	}
 }
 
-// TestFinishEqualRoots: layers with the same objects have the same object set.
+// TestFinishEqualRoots: equal object sets, as of layers with the same objects, are the same
+// commit, and both of its refs are set.
 func TestFinishEqualRoots(t *testing.T) {
 	r := newRepo(t)
 	im := begin(t, r)

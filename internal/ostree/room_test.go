@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// TestRoom: what an interrupted import has left may be brought once more.
+// TestRoom: the files that an interrupted import has left count as room.
 func TestRoom(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	im := begin(t, r)
@@ -37,7 +37,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// staged are the regular files that an interrupted import has left.
+// staged returns the regular files that an interrupted import has left.
 func staged(t *testing.T, r *ostree.Repo) (paths []string) {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(r.Path(), "tmp/pivot-import-*/*/*"))
@@ -50,8 +50,8 @@ func staged(t *testing.T, r *ostree.Repo) (paths []string) {
 	return paths
 }
 
-// TestHasWhole: a commit counts as whole if no object of it is missing, whatever
-// refs there are.
+// TestHasWhole: HasWhole succeeds if no object of the commit is missing and the commit is not
+// marked as partial, regardless of refs.
 func TestHasWhole(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	missing := func(what string) {

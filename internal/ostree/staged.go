@@ -10,30 +10,30 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// Staged is the staged deployment, which has no boot entry yet: the content of
-// /run/ostree/staged-deployment.
+// Staged is the content of /run/ostree/staged-deployment. It describes the staged deployment,
+// which has no boot entry yet.
 type Staged struct {
 	Target             DeploymentRef
-	Merge              DeploymentRef // the merge deployment: its /etc is inherited and, without KernelArguments, its kernel arguments
+	Merge              DeploymentRef // the merge deployment: source of /etc and, without KernelArguments, of the kernel arguments
 	KernelArguments    []string
 	HasKernelArguments bool
-	Locked             bool // libostree will not finalize it
+	Locked             bool // libostree does not finalize a locked deployment
 
 	entries []any // all entries of the file's dictionary, in order
 }
 
-// The names of the staged state's two files in RunDir.
+// The names of the two files in RunDir that describe the staged deployment.
 const (
 	StagedFile = "staged-deployment"
-	// LockFile locks the staged deployment before libostree 2023.8, and in all versions if
-	// it exists.
+	// LockFile locks the staged deployment if it exists. libostree older than 2023.8 knows no
+	// other lock; all versions honour the file.
 	LockFile = "staged-deployment-locked"
 )
 
-// RunDir is where libostree has files that last until the next boot.
+// RunDir returns the directory in which libostree keeps files until the next boot.
 func (s *Sysroot) RunDir() string { return filepath.Join(s.root, "run/ostree") }
 
-// Staged reads the staged deployment; nil if there is none.
+// Staged reads the staged deployment. It returns nil if there is none.
 func (s *Sysroot) Staged() (*Staged, error) {
 	data, err := os.ReadFile(filepath.Join(s.RunDir(), StagedFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,8 +52,8 @@ func (s *Sysroot) Staged() (*Staged, error) {
 	return staged, nil
 }
 
-// ParseStaged reads the staged state (an a{sv} in the host's byte order, which
-// on the supported hosts is little-endian).
+// ParseStaged parses the content of StagedFile, an a{sv} in the host's byte order,
+// which is little-endian on all supported hosts.
 func ParseStaged(data []byte) (*Staged, error) {
 	value, err := gvariant.Decode("a{sv}", data)
 	if err != nil {
@@ -80,7 +80,7 @@ func ParseStaged(data []byte) (*Staged, error) {
 	return s, nil
 }
 
-// stagedRef reads the name of a deployment in the staged state.
+// stagedRef returns the name of a deployment in StagedFile.
 func stagedRef(value any) (ref DeploymentRef, err error) {
 	dict := dictionary(value)
 	name, _ := dict["name"].(string)
@@ -89,8 +89,8 @@ func stagedRef(value any) (ref DeploymentRef, err error) {
 	return ref, err
 }
 
-// Unlocked is the staged state with these kernel arguments and without a lock, so that
-// libostree finalizes it. All other entries are unchanged.
+// Unlocked returns the content of StagedFile with the given kernel arguments and without a
+// lock, so that libostree finalizes the deployment. All other entries are unchanged.
 func (s *Staged) Unlocked(arguments []string) ([]byte, error) {
 	list := make([]any, len(arguments))
 	for i, arg := range arguments {

@@ -16,30 +16,30 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// stagingPrefix is the prefix of our directories below the repository's tmp/. It is not
-// "staging-", since libostree would take such a directory over. libostree removes ours
-// after a day, like all files there.
+// stagingPrefix is the prefix of our directories below the repository's tmp/. It must not be
+// "staging-", since libostree would reuse such a directory. libostree removes ours after a
+// day, like all files there.
 const stagingPrefix = "pivot-import-"
 
 // staging is a directory with objects that are not published yet, under their final names.
 // It belongs to the process that holds its lock.
 //
-// The boot ID is in its name. An interrupted import leaves it, and the next import of the
-// same boot uses what is in it. After a reboot its files cannot be trusted, since they
-// were never synced.
+// The name of the directory contains the boot ID. An interrupted import leaves the directory
+// behind, and the next import in the same boot reuses its files. After a reboot the files
+// cannot be trusted, since they were never synced.
 type staging struct {
-	dir *os.File // locked while open
-	own bool     // a directory for this import alone, which no other one uses
+	dir     *os.File // locked while open
+	private bool     // used by this import only; no other import reuses it
 
 	created atomic.Uint64 // counter for the names of createNew
 
 	labelling sync.Once
-	label     string // what inherit gives to files; "": they have their label, or there is none
-	failed    error  // why that is not known
+	label     string // the label that inherit sets; "" if there is nothing to set
+	failed    error  // why label could not be determined
 }
 
-// openStaging opens the staging directory of this boot, which may be new, and removes those
-// of earlier boots.
+// openStaging opens or creates the staging directory of this boot, and removes those of earlier
+// boots. If another import uses it, openStaging creates a private one.
 func openStaging(tmp string) (*staging, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -57,7 +57,7 @@ func openStaging(tmp string) (*staging, error) {
 		return nil, err
 	}
 	if s.dir == nil { // another import is running
-		s.own = true
+		s.private = true
 		if path, err = os.MkdirTemp(tmp, stagingPrefix+"*"); err != nil {
 			return nil, err
 		}
@@ -71,8 +71,8 @@ func openStaging(tmp string) (*staging, error) {
 	return s, s.makeShards()
 }
 
-// leftSize is the size of all files in staging directories, in bytes. Files may disappear
-// meanwhile if an import is running.
+// leftSize returns the total size of all files in staging directories, in bytes. It ignores
+// files that disappear during the walk because an import is running.
 func leftSize(tmp string) (sum int64, err error) {
 	found, err := filepath.Glob(filepath.Join(tmp, stagingPrefix+"*"))
 	for _, path := range found {
@@ -93,7 +93,7 @@ func leftSize(tmp string) (sum int64, err error) {
 	return sum, err
 }
 
-// lockDir opens a directory and takes its lock. It returns nil if another process has the
+// lockDir opens a directory and takes its lock. It returns nil if another process holds the
 // lock or has just removed the directory.
 func lockDir(path string) (*os.File, error) {
 	dir, err := os.Open(path)
@@ -144,8 +144,8 @@ func removeStale(tmp, keep string) error {
 	return nil
 }
 
-// makeShards makes a directory for each first byte of checksums, as in objects/. In a
-// single directory many writers would wait for the kernel's lock of it.
+// makeShards creates a directory for each first byte of a checksum, as in objects/. In a
+// single directory, writers would contend for the kernel's lock on it.
 func (s *staging) makeShards() error {
 	for i := range 256 {
 		name := fmt.Sprintf("%02x", i)
@@ -165,8 +165,9 @@ func (s *staging) makeShards() error {
 
 func (s *staging) fd() int { return int(s.dir.Fd()) }
 
-// whole lists the file objects that an interrupted import left whole, and removes all other
-// files. A regular file is whole if its modification time is the epoch, which is set last.
+// whole returns the complete file objects that an interrupted import has left, and removes all
+// other files. A regular file is complete if its modification time is the epoch, which is set
+// last.
 func (s *staging) whole() ([]ObjectName, error) {
 	var names []ObjectName
 	root := s.dir.Name()
@@ -199,8 +200,8 @@ func (s *staging) create(n ObjectName, mode uint32) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// inherit is selinux.Inherit for the file of an object. All files here are alike, so the
-// first one says what is to be done for each.
+// inherit does what selinux.Inherit does, for the file of an object. The kernel treats all
+// files here alike, so the first file determines the label for all.
 func (s *staging) inherit(n ObjectName) error {
 	path := s.path(n)
 	s.labelling.Do(func() {
@@ -216,8 +217,8 @@ func (s *staging) inherit(n ObjectName) error {
 	return selinux.SetLabel(path, s.label)
 }
 
-// createNew creates a file for an object whose name is not known yet. After a crash whole
-// removes it.
+// createNew creates a file for an object whose name is not known yet. After a crash, whole
+// removes the file.
 func (s *staging) createNew() (*os.File, error) {
 	name := fmt.Sprintf("new-%d", s.created.Add(1))
 	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o600)
@@ -227,7 +228,8 @@ func (s *staging) createNew() (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// rename turns an object into another one: it changes the file and renames it.
+// rename changes the file of an object with change and renames it to that of another object.
+// In the meantime the file is marked as incomplete.
 func (s *staging) rename(from, to ObjectName, change func(path string) error) error {
 	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
 	if err := unix.UtimesNanoAt(s.fd(), from.path(), now, 0); err != nil {
@@ -242,15 +244,15 @@ func (s *staging) rename(from, to ObjectName, change func(path string) error) er
 	return s.markWhole(to.path())
 }
 
-// markWhole sets the modification time by which whole recognizes a file.
+// markWhole marks a file as complete by setting its modification time to the epoch.
 func (s *staging) markWhole(name string) error {
 	return unix.UtimesNanoAt(s.fd(), name, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {}}, 0)
 }
 
-// path is the path of an object's file.
+// path returns the path of an object's file.
 func (s *staging) path(n ObjectName) string { return filepath.Join(s.dir.Name(), n.path()) }
 
-// drop removes an object that could not be written.
+// drop removes the file of an object that could not be written.
 func (s *staging) drop(n ObjectName) error {
 	if err := unix.Unlinkat(s.fd(), n.path(), 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("cannot remove %s: %w", s.path(n), err)
@@ -258,14 +260,14 @@ func (s *staging) drop(n ObjectName) error {
 	return nil
 }
 
-// sync makes everything in the file system durable.
+// sync makes everything on the file system of the directory durable.
 func (s *staging) sync() error { return unix.Syncfs(s.fd()) }
 
-// close releases the lock. The files stay for the next import of this boot if keep is set,
-// unless the directory is own, which no other import would find.
+// close releases the lock. If keep is set, the files stay for the next import in the same boot,
+// unless the directory is private: no other import would find it.
 func (s *staging) close(keep bool) error {
 	var err error
-	if !keep || s.own {
+	if !keep || s.private {
 		err = os.RemoveAll(s.dir.Name())
 	}
 	return errors.Join(err, s.dir.Close())

@@ -9,16 +9,16 @@ import (
 	"machine-pivot/internal/guard"
 )
 
-// noting remembers the error of a stream, so that it can be distinguished from wrong
-// content.
-type noting struct {
+// trackedStream records the error of a reader or writer, so that an I/O error can be
+// distinguished from invalid content.
+type trackedStream struct {
 	from   io.Reader
 	to     io.Writer
 	failed error
 }
 
 // Read implements io.Reader.
-func (s *noting) Read(p []byte) (int, error) {
+func (s *trackedStream) Read(p []byte) (int, error) {
 	n, err := s.from.Read(p)
 	if err != nil && err != io.EOF {
 		s.failed = err
@@ -27,15 +27,15 @@ func (s *noting) Read(p []byte) (int, error) {
 }
 
 // Write implements io.Writer.
-func (s *noting) Write(p []byte) (int, error) {
+func (s *trackedStream) Write(p []byte) (int, error) {
 	n, err := s.to.Write(p)
 	s.failed = err
 	return n, err
 }
 
-// blame is the error to return for an object that could not be read: that of the stream, if
-// it failed, or a panic of this program, or else a CorruptError.
-func (s *noting) blame(n ObjectName, err error) error {
+// readError returns the error for an object that could not be read: the error of the stream if
+// it failed, a panic of this program, or otherwise a CorruptError.
+func (s *trackedStream) readError(n ObjectName, err error) error {
 	if s.failed != nil {
 		return fmt.Errorf("cannot read object %s: %w", n, s.failed)
 	}
@@ -45,14 +45,14 @@ func (s *noting) blame(n ObjectName, err error) error {
 	return corrupt(n, "%v", err)
 }
 
-// hashing is a writer that also feeds a checksum.
-type hashing struct {
+// hashWriter writes its data to another writer and to a hash.
+type hashWriter struct {
 	to  io.Writer
 	sum hash.Hash
 }
 
 // Write implements io.Writer.
-func (h *hashing) Write(p []byte) (int, error) {
+func (h *hashWriter) Write(p []byte) (int, error) {
 	h.sum.Write(p)
 	return h.to.Write(p)
 }

@@ -14,15 +14,15 @@ import (
 
 // Sysroot reads the deployments of a host. It never writes; libostree does.
 type Sysroot struct {
-	root     string // what the host sees as "/"
+	root     string // the host's "/"
 	physical string // the root of the file system that holds /ostree
 }
 
-// ErrNotBooted is the error on a system that is not booted from an ostree deployment.
+// ErrNotBooted is returned on a system that is not booted from an ostree deployment.
 var ErrNotBooted = errors.New("not booted from an ostree deployment")
 
-// OpenSysroot is the sysroot of the host with a root directory. On a booted host the
-// physical root is /sysroot below it; otherwise the directory is itself the physical root.
+// OpenSysroot returns the sysroot of the host with the given root directory. On a booted host
+// the physical root is ROOT/sysroot; otherwise it is the root directory itself.
 func OpenSysroot(root string) *Sysroot {
 	s := &Sysroot{root: root, physical: root}
 	if _, err := os.Stat(filepath.Join(root, "sysroot/ostree/deploy")); err == nil {
@@ -31,36 +31,37 @@ func OpenSysroot(root string) *Sysroot {
 	return s
 }
 
-// Root is what the host sees as "/".
+// Root returns the directory that is the host's "/".
 func (s *Sysroot) Root() string { return s.root }
 
-// Physical is the root of the file system that holds /ostree; on a booted host a mount point.
+// Physical returns the root of the file system that holds /ostree. On a booted host it is a
+// mount point.
 func (s *Sysroot) Physical() string { return s.physical }
 
-// RepoPath is where the host's repository is.
+// RepoPath returns the path of the host's repository.
 func (s *Sysroot) RepoPath() string { return filepath.Join(s.physical, "ostree/repo") }
 
 // Deployment is one deployed commit.
 type Deployment struct {
 	DeploymentRef
-	Path   string    // its root directory
-	Origin Origin    // where it came from
-	Entry  BootEntry // its boot entry; zero if it has none
-	Base   Checksum  // the commit below layered packages; the deployed one if there are none
+	Path   string    // the root directory of the deployment
+	Origin Origin    // zero if there is no .origin file
+	Entry  BootEntry // zero if the deployment has none or it was not read
+	Base   Checksum  // the commit without layered packages; the deployed one if there are none
 }
 
 // DeploymentRef names a deployment.
 type DeploymentRef struct {
 	Stateroot string
 	Checksum  Checksum // of the commit
-	Serial    int      // counts the deployments of the same commit
+	Serial    int      // distinguishes deployments of the same commit
 }
 
-// ID is STATEROOT-CHECKSUM.SERIAL, as rpm-ostree names it.
+// ID returns STATEROOT-CHECKSUM.SERIAL, the ID that rpm-ostree uses.
 func (d DeploymentRef) ID() string { return fmt.Sprintf("%s-%s.%d", d.Stateroot, d.Checksum, d.Serial) }
 
-// Booted is the booted deployment: the one whose directory is the root directory, by device
-// and inode (ostree-sysroot.c).
+// Booted returns the booted deployment: the one whose directory has the device and inode of
+// the root directory (ostree-sysroot.c).
 func (s *Sysroot) Booted() (Deployment, error) {
 	if _, err := os.Stat(filepath.Join(s.root, "run/ostree-booted")); err != nil {
 		return Deployment{}, ErrNotBooted
@@ -79,7 +80,7 @@ func (s *Sysroot) Booted() (Deployment, error) {
 		}
 		ref, err := refOf(dir)
 		if err != nil {
-			continue // an .origin file, or not ostree's
+			continue // not a deployment
 		}
 		return s.Deployment(ref)
 	}
@@ -97,7 +98,7 @@ func statInode(path string) (inode, error) {
 	return inode{st.Dev, st.Ino}, nil
 }
 
-// refOf reads a deployment's name from its path …/STATEROOT/deploy/CHECKSUM.SERIAL.
+// refOf parses a deployment's path …/STATEROOT/deploy/CHECKSUM.SERIAL.
 func refOf(dir string) (ref DeploymentRef, err error) {
 	ref.Stateroot = filepath.Base(filepath.Dir(filepath.Dir(dir)))
 	checksum, serial, err := parseTargetName(filepath.Base(dir))
@@ -105,7 +106,7 @@ func refOf(dir string) (ref DeploymentRef, err error) {
 	return ref, err
 }
 
-// parseTargetName reads CHECKSUM.SERIAL.
+// parseTargetName parses CHECKSUM.SERIAL.
 func parseTargetName(name string) (Checksum, int, error) {
 	text, number, _ := strings.Cut(name, ".")
 	c, err := ParseChecksum(text)
@@ -135,8 +136,8 @@ func (s *Sysroot) Deployment(ref DeploymentRef) (Deployment, error) {
 	return d, nil
 }
 
-// base is the commit to which packages were added to make another commit, or that commit
-// itself: an origin may ask for changes that need no new commit.
+// base returns the base of a commit with layered packages, or the commit itself if it has
+// none: an origin may request changes that need no new commit.
 func (s *Sysroot) base(commit Checksum) (Checksum, error) {
 	repo, err := OpenRepo(s.RepoPath())
 	if err != nil {
@@ -152,8 +153,8 @@ func (s *Sysroot) base(commit Checksum) (Checksum, error) {
 	return commit, nil
 }
 
-// Deployments lists the deployments that have boot entries; the first is the
-// one that the next boot starts.
+// Deployments returns the deployments that have boot entries, the default
+// deployment first.
 func (s *Sysroot) Deployments() ([]Deployment, error) {
 	entries, err := s.BootEntries()
 	if err != nil {
@@ -163,7 +164,7 @@ func (s *Sysroot) Deployments() ([]Deployment, error) {
 	for _, e := range entries {
 		link := e.Ostree()
 		if link == "" {
-			continue // not ostree's
+			continue // not an entry of ostree
 		}
 		dir, err := filepath.EvalSymlinks(filepath.Join(s.physical, link))
 		if err != nil {

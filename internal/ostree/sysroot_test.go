@@ -13,7 +13,7 @@ import (
 	"machine-pivot/test/need"
 )
 
-// newSysroot is a scratch sysroot that real ostree made, with two deployments.
+// newSysroot creates a sysroot with one deployment, made by the real ostree.
 func newSysroot(t *testing.T) string {
 	t.Helper()
 	need.Ostree(t)
@@ -66,7 +66,7 @@ func TestBooted(t *testing.T) {
 	all, err := ostree.OpenSysroot(root).Deployments()
 	check(t, err)
 	deployed := all[0].Path
-	// What ostree-prepare-root makes: the deployment is "/", the physical root is below /sysroot.
+	// As after ostree-prepare-root: the deployment is "/", and the physical root is at /sysroot.
 	run(t, "chattr", "-i", deployed)
 	check(t, os.RemoveAll(filepath.Join(deployed, "sysroot")))
 	check(t, os.Symlink(root, filepath.Join(deployed, "sysroot")))
@@ -93,7 +93,8 @@ func encode(t *testing.T, typ string, value any) []byte {
 	return data
 }
 
-// stagedState is what libostree writes when it stages.
+// stagedState returns the file that libostree writes when it stages a deployment, with more
+// entries.
 func stagedState(t *testing.T, more ...any) []byte {
 	t.Helper()
 	type tuple = gvariant.Tuple
@@ -147,7 +148,8 @@ func sameStaged(a, b *ostree.Staged) bool {
 		a.HasKernelArguments == b.HasKernelArguments && slices.Equal(a.KernelArguments, b.KernelArguments)
 }
 
-// TestUnlocked: other arguments and no lock; what this program knows nothing of stays.
+// TestUnlocked: Unlocked replaces the kernel arguments, removes the lock, and keeps unknown
+// entries.
 func TestUnlocked(t *testing.T) {
 	extra := gvariant.Tuple{"bootconfig-extra", gvariant.Variant{Type: "a{ss}", Value: []any{gvariant.Tuple{"x-a", "b"}}}}
 	locked := gvariant.Tuple{"locked", gvariant.Variant{Type: "b", Value: true}}
@@ -196,7 +198,8 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// TestOriginOfContainer: what the deployment is made from is replaced, all else stays.
+// TestOriginOfContainer: WithContainer replaces the source of the deployment and keeps
+// everything else.
 func TestOriginOfContainer(t *testing.T) {
 	commit := strings.Repeat("a", 64)
 	for text, want := range map[string]string{

@@ -6,28 +6,27 @@ import (
 	"machine-pivot/internal/guard"
 )
 
-// How much a writeBehind holds: so many blocks of so many bytes.
 const (
-	writeBehindBlocks = 4
-	writeBehindSize   = 128 << 10
-	// writeBehindFrom is the size from which an object is written through one, in bytes.
+	writeBehindBlocks = 4         // number of buffers
+	writeBehindSize   = 128 << 10 // size of a buffer in bytes
+	// writeBehindFrom is the object size, in bytes, from which a writeBehind is used.
 	writeBehindFrom = 2 << 20
 )
 
-// writeBehind is a writer that passes its data to another writer in a goroutine of its own,
-// some blocks later. So the next part of a large object is decompressed while the last
-// one is hashed and written.
+// writeBehind is a writer that buffers its data and writes it to another writer in a separate
+// goroutine. So the next part of a large object is decompressed while the previous one is
+// hashed and written.
 type writeBehind struct {
 	full   chan []byte
 	empty  chan []byte
 	ended  chan struct{}
-	failed error // why it ended, once it has
+	failed error // error of the other writer; valid once ended is closed
 
 	current []byte
 }
 
-// withWriteBehind calls produce with a writer whose data are written to to, and waits until
-// all of them are. Errors of to are returned as they are.
+// withWriteBehind calls produce with a writer that passes its data on to to, and waits until
+// all data are written. Errors of to are returned unchanged.
 func withWriteBehind(to io.Writer, produce func(io.Writer) error) error {
 	b := &writeBehind{full: make(chan []byte, writeBehindBlocks), empty: make(chan []byte, writeBehindBlocks), ended: make(chan struct{})}
 	for range writeBehindBlocks {
@@ -77,7 +76,7 @@ func (b *writeBehind) Write(p []byte) (written int, err error) {
 		b.current = append(b.current, p[written:written+n]...)
 		written += n
 		if len(b.current) == cap(b.current) {
-			b.full <- b.current // does not block: it has room for all blocks
+			b.full <- b.current // does not block: the channel has room for all blocks
 			b.current = nil
 		}
 	}

@@ -13,7 +13,8 @@ type panicking struct{}
 
 func (panicking) Write([]byte) (int, error) { panic("write") }
 
-// TestWriteBehindPanics: a panic on either side is the error, and the other side ends.
+// TestWriteBehindPanics: a panic on either side is returned as the error, and the other side
+// ends.
 func TestWriteBehindPanics(t *testing.T) {
 	for name, c := range map[string]struct {
 		to      io.Writer

@@ -10,12 +10,12 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// The kernel's bounds of extended attributes, in bytes (linux/limits.h). A file system may
-// take less.
+// The kernel's limits for extended attributes, in bytes (linux/limits.h). A file system may
+// allow less.
 const (
 	maxXattrName  = 255
 	maxXattrValue = 64 << 10
-	maxXattrNames = 64 << 10 // all names of a file, each with a NUL
+	maxXattrNames = 64 << 10 // all names of a file, each with its NUL
 )
 
 // xattr is one extended attribute.
@@ -24,8 +24,8 @@ type xattr struct {
 	value []byte
 }
 
-// parseXattrs reads an a(ayay). The names must be sorted and unique, and within the kernel's
-// bounds.
+// parseXattrs parses an a(ayay). The names must be sorted and unique, and everything must be
+// within the kernel's limits.
 func parseXattrs(v gvariant.Value) ([]xattr, error) {
 	var xattrs []xattr
 	last, names := "", 0
@@ -49,8 +49,9 @@ func parseXattrs(v gvariant.Value) ([]xattr, error) {
 	return xattrs, nil
 }
 
-// checkXattrs refuses attributes that the kernel does not accept on any file system for a
-// file of this mode, or would change: then the object on disk would have another checksum.
+// checkXattrs returns an error for attributes that the kernel does not accept on any file
+// system for a file of this mode, or would change: then the object on disk would have another
+// checksum.
 func checkXattrs(xattrs []xattr, mode uint32) error {
 	for _, x := range xattrs {
 		if err := x.check(mode); err != nil {
@@ -62,7 +63,7 @@ func checkXattrs(xattrs []xattr, mode uint32) error {
 
 func (x xattr) check(mode uint32) error {
 	kind := mode & unix.S_IFMT
-	if len(x.value) == 0 && kind != unix.S_IFDIR { // a directory's object is not read back from the file system
+	if len(x.value) == 0 && kind != unix.S_IFDIR { // a DirMeta is stored as data, not read back from the file system
 		return fmt.Errorf("it is empty, and ostree knows no empty ones")
 	}
 	namespace, rest, _ := strings.Cut(x.name, ".")

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// maxDecoded bounds how many values Decode makes; each takes some 64 bytes.
+// maxDecoded is the maximum number of values that Decode creates. Each takes about 64 bytes.
 const maxDecoded = 1 << 18
 
-// Decode reads data as a value of the type.
+// Decode decodes data as a value of the type.
 func Decode(text string, data []byte) (any, error) {
 	v, err := Open(text, data)
 	if err != nil {
@@ -17,8 +17,8 @@ func Decode(text string, data []byte) (any, error) {
 	return v.Decode()
 }
 
-// Decode maps the value to Go. A type that the package has no mapping for is an
-// error, and so are more than 2¹⁸ values.
+// Decode converts the value to Go. It returns an error if the package has no mapping
+// for a type, or if there are more than 2¹⁸ values.
 func (v Value) Decode() (any, error) {
 	d := decoder{left: maxDecoded}
 	value, err := d.decode(v)
@@ -28,7 +28,7 @@ func (v Value) Decode() (any, error) {
 	return value, nil
 }
 
-// decoder counts the values that it may still make.
+// decoder decodes values; left is how many it may still create.
 type decoder struct{ left int }
 
 func (d *decoder) decode(v Value) (any, error) {
@@ -62,7 +62,7 @@ func (d *decoder) decode(v Value) (any, error) {
 	return nil, fmt.Errorf("the type %s has no mapping to Go", v.Type())
 }
 
-// members decodes those of a container and appends them.
+// members decodes the members of a container and appends them to a slice.
 func (d *decoder) members(v Value, to []any) ([]any, error) {
 	for m := range v.Members() {
 		value, err := d.decode(m)

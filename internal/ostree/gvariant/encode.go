@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Encode writes a value of the type in normal form. The value must be made of the
+// Encode serializes a value of the type in normal form. The value must consist of the
 // Go types that Decode returns. It may also contain a Value, which is copied, and an
-// iter.Seq[any] for an array whose elements are not all in memory.
+// iter.Seq[any] for an array whose elements are not all in memory at once.
 func Encode(text string, value any) ([]byte, error) {
 	t, err := parseType(text)
 	if err != nil {
@@ -18,7 +18,7 @@ func Encode(text string, value any) ([]byte, error) {
 	return Type{t}.Encode(value)
 }
 
-// Encode is the function Encode for this type.
+// Encode does what the function Encode does, for this type.
 func (t Type) Encode(value any) ([]byte, error) {
 	data, err := appendValue(nil, t.typ, value)
 	if err != nil {
@@ -31,8 +31,8 @@ func cannotEncode(text string, err error) error {
 	return fmt.Errorf("cannot encode GVariant of type %s: %w", text, err)
 }
 
-// appendValue appends a value. The end of data must be aligned for the type: then what is
-// aligned in data is aligned in each container, too.
+// appendValue appends a value. len(data) must be aligned for the type: then alignment in data
+// is also alignment within each container.
 func appendValue(data []byte, t *typ, value any) ([]byte, error) {
 	switch v := value.(type) {
 	case byte:
@@ -61,7 +61,7 @@ func appendValue(data []byte, t *typ, value any) ([]byte, error) {
 	return nil, mismatch(t, value)
 }
 
-// expect is an error unless t is the type with the string is.
+// expect returns an error unless t is the type with the type string is.
 func expect(t *typ, is string, value any) error {
 	if t.text == is {
 		return nil
@@ -71,7 +71,7 @@ func expect(t *typ, is string, value any) error {
 
 func mismatch(t *typ, value any) error { return fmt.Errorf("%T is not a %s", value, t.text) }
 
-// pad appends zeroes up to the alignment of a type.
+// pad appends zeros until the length is aligned for a type.
 func pad(data []byte, t *typ) []byte {
 	for len(data)%t.align != 0 {
 		data = append(data, 0)
@@ -116,7 +116,7 @@ func appendTuple(data []byte, t *typ, values Tuple) ([]byte, error) {
 		return nil, mismatch(t, values)
 	}
 	start := len(data)
-	var few [8]int // as many as ostree's types need, so that nothing is allocated
+	var few [8]int // enough for ostree's types, so that nothing is allocated
 	ends := few[:0]
 	for i, m := range t.members {
 		var err error
@@ -134,8 +134,8 @@ func appendTuple(data []byte, t *typ, values Tuple) ([]byte, error) {
 	return appendOffsets(data, start, ends), nil
 }
 
-// appendOffsets appends the framing offsets of a container that begins at start, as narrow
-// as the whole container allows.
+// appendOffsets appends the framing offsets of a container that begins at start, with the
+// smallest width that the size of the whole container allows.
 func appendOffsets(data []byte, start int, ends []int) []byte {
 	width, size := 1, len(data)-start
 	for width < 8 && offsetWidth(size+len(ends)*width) > width {

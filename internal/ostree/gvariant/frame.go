@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// errNotNormal is any deviation from the normal form.
+// errNotNormal is the error for any deviation from the normal form.
 var errNotNormal = errors.New("not in normal form")
 
 // frame iterates over the members of a container and checks their framing: alignment,
@@ -15,20 +15,20 @@ type frame struct {
 	of   *typ
 	data []byte // the container
 
-	count int // of members
-	limit int // where the last one ends: offsets or padding follow
-	width int // of an offset
+	count int // number of members
+	limit int // end of the last member; offsets or padding follow
+	width int // size of a framing offset in bytes
 
 	given  int    // how many members next has returned
 	framed int    // how many of these, in a tuple, have a framing offset
-	at     int    // where the last one ends
-	typ    *typ   // the type of the last one
-	value  []byte // the bytes of the last one
+	at     int    // end of the member that next returned last
+	typ    *typ   // its type
+	value  []byte // its bytes
 	err    error
 }
 
-// openFrame is a frame before the first member. data must have the size of the type, if that
-// is fixed.
+// openFrame returns a frame positioned before the first member. If the type has a fixed size,
+// data must have that size.
 func openFrame(t *typ, data []byte) frame {
 	f := frame{of: t, data: data, limit: len(data), width: offsetWidth(len(data))}
 	switch t.kind {
@@ -82,7 +82,7 @@ func (f *frame) openMaybe() error {
 }
 
 func (f *frame) openVariant() error {
-	// The type string stands at the end and is bounded, so only so much is searched.
+	// The type string is at the end and has a maximum length, so only that part is searched.
 	from := max(len(f.data)-maxType-1, 0)
 	i := bytes.LastIndexByte(f.data[from:], 0)
 	if i < 0 {
@@ -105,7 +105,8 @@ func (f *frame) offset(pos int) (end int, ok bool) {
 	return int(n), n <= uint64(len(f.data))
 }
 
-// next goes to the next member. It returns false at the end and on an error (err).
+// next advances to the next member. It returns false at the end and on an error, which is in
+// f.err.
 func (f *frame) next() bool {
 	if f.err != nil {
 		return false
@@ -136,7 +137,7 @@ func (f *frame) memberType() *typ {
 	return f.of.members[f.given]
 }
 
-// memberEnd is where the next member ends, which begins at start.
+// memberEnd returns the end of the next member, which begins at start.
 func (f *frame) memberEnd(start int) (end int, ok bool) {
 	switch {
 	case f.typ.size > 0:
@@ -146,12 +147,12 @@ func (f *frame) memberEnd(start int) (end int, ok bool) {
 	case f.given == f.count-1:
 		return f.limit, true
 	}
-	f.framed++ // a tuple has its offsets in reverse order
+	f.framed++ // a tuple stores its offsets in reverse order
 	return f.offset(len(f.data) - f.framed*f.width)
 }
 
-// checkEnd checks that nothing is between the last member and the offsets, or
-// that it is the padding of a tuple of fixed size.
+// checkEnd checks that there is nothing between the last member and the offsets,
+// except the padding of a tuple of fixed size.
 func (f *frame) checkEnd() error {
 	rest := f.data[f.at:f.limit]
 	if f.of.size == 0 && len(rest) > 0 || !zeroes(rest) {

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// The byte strings are from GLib's own serialisation and from objects that libostree wrote.
+// The byte strings come from GLib's serializer and from objects written by libostree.
 func TestRoundTrip(t *testing.T) {
 	type tuple = gvariant.Tuple
 	for _, c := range []struct {
@@ -46,8 +46,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestNested: what is aligned stays so in containers that do not begin at 0, and a parsed
-// type can be used again.
+// TestNested: members are aligned in containers that do not begin at offset 0, and a parsed
+// type can be used several times.
 func TestNested(t *testing.T) {
 	type tuple = gvariant.Tuple
 	for typ, value := range map[string]any{
@@ -104,7 +104,7 @@ func TestNotNormal(t *testing.T) {
 	}
 }
 
-// TestOpen: values of all types are checked, also of those that are never decoded.
+// TestOpen: Open validates values of all types, including those that Decode does not support.
 func TestOpen(t *testing.T) {
 	for _, c := range []struct {
 		typ, hex string
@@ -132,14 +132,14 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenTakesNoMemory opens large values of many small ones.
+// TestOpenTakesNoMemory opens large values with many small members.
 func TestOpenTakesNoMemory(t *testing.T) {
 	const size = 1 << 20
 	variants := bytes.Repeat([]byte("\x00\x00y\x00\x00\x00\x00\x00"), size/8)
 	for name, c := range map[string]struct {
 		typ   string
 		data  []byte
-		bound uint64 // bytes that are allocated all in all
+		bound uint64 // maximum number of allocated bytes
 	}{
 		"bytes":    {"ay", make([]byte, size), 1 << 12},
 		"booleans": {"ab", make([]byte, size), 1 << 12},
@@ -148,7 +148,7 @@ func TestOpenTakesNoMemory(t *testing.T) {
 		"arrays":   {"aay", make([]byte, size), 1 << 12}, // each of them empty
 		"variants": {"av", framed(variants, 8, 3), size * 40},
 	} {
-		// The least of several: the runtime and its collector allocate now and then, too.
+		// The minimum of several runs, because the runtime sometimes allocates, too.
 		least := uint64(math.MaxUint64)
 		for range 5 {
 			var before, after runtime.MemStats
@@ -169,7 +169,7 @@ func TestOpenTakesNoMemory(t *testing.T) {
 	}
 }
 
-// framed is an array of members that begin each so many bytes and are length bytes long.
+// framed returns an array of members that begin every each bytes and are length bytes long.
 func framed(members []byte, each, length int) []byte {
 	data := members[:len(members)-each+length]
 	for body, end := len(data), length; end <= body; end += each {
@@ -178,7 +178,7 @@ func framed(members []byte, each, length int) []byte {
 	return data
 }
 
-// FuzzDecode: whatever decodes is in normal form, so it encodes to the same bytes.
+// FuzzDecode: data that can be decoded is in normal form, so it encodes to the same bytes.
 func FuzzDecode(f *testing.F) {
 	types := []string{"a{sv}", "(a{sv}aya(say)sstayay)", "(a(say)a(sayay))", "(tuuuusa(ayay))", "v", "a(yu)", "(sbu)"}
 	for i := range types {

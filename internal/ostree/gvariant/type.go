@@ -1,18 +1,19 @@
-// Package gvariant reads and writes GLib's GVariant serialisation as ostree uses
+// Package gvariant reads and writes GLib's GVariant serialization as ostree uses
 // it: little-endian and in normal form. The format is described in GLib's "GVariant
 // Specification".
 //
-// Open checks a value of any type without decoding it; its members are read in place.
-// Decode and Encode map the types of ostree's own structures to Go, and no others:
+// Open validates a value of any type without decoding it; its members are read in place.
+// Decode and Encode map the types used by ostree to Go, and no others:
 //
 //	y byte    b bool    u uint32    t uint64    s string    ay []byte
 //	v Variant    a… []any    (…) and {…} Tuple
 //
 // ostree stores some integers byte-swapped; this package does not swap them back.
 //
-// Input may be hostile: no function panics on it, and only the normal form is accepted.
-// Open takes time in proportion to the input and hardly any memory. A decoded value takes
-// about twelve times the memory of its input, so Decode bounds how many values it makes.
+// Input may be malicious: no function panics on it, and only the normal form is accepted.
+// Open takes time proportional to the size of the input and hardly any memory. A decoded
+// value takes about twelve times the memory of its input, so Decode limits the number of
+// values.
 package gvariant
 
 import (
@@ -29,29 +30,30 @@ type Variant struct {
 	Value any
 }
 
-// Bounds. GLib's own depth is 128; ostree's structures and what rpm-ostree puts
-// into commits stay below 10.
+// Limits. GLib's maximum depth is 128; ostree's structures and the metadata that
+// rpm-ostree adds to commits stay below 10.
 const (
-	maxDepth = 32   // of types in types, and of values in values
-	maxType  = 1024 // bytes of a type string
+	maxDepth = 32   // nesting of types and of values
+	maxType  = 1024 // length of a type string in bytes
 )
 
 // typ is a parsed type.
 type typ struct {
 	text    string
 	kind    byte // its first letter
-	align   int  // of its values, in bytes
-	size    int  // of its values, in bytes; 0 if it varies
-	basic   bool // not made of other types
-	any     bool // all bytes of that size are a valid value
+	align   int  // alignment of a value, in bytes
+	size    int  // size of a value, in bytes; 0 if it varies
+	basic   bool // not a container
+	any     bool // any data of that size is a valid value
 	members []*typ
-	offsets int // framing offsets in its values, of a tuple
+	offsets int // number of framing offsets in a tuple
 }
 
-// Type is a parsed type, for those who have many values of it. It never changes.
+// Type is a parsed type. It saves parsing the type string for every value, and is immutable.
 type Type struct{ typ *typ }
 
-// MustType parses a type that is known to be one, such as a constant; it panics otherwise.
+// MustType parses a type string that is known to be valid, such as a constant. It panics if the
+// string is not valid.
 func MustType(text string) Type {
 	t, err := parseType(text)
 	if err != nil {
@@ -60,7 +62,7 @@ func MustType(text string) Type {
 	return Type{t}
 }
 
-// parseType reads a text that is one complete type.
+// parseType parses a text that must be exactly one complete type.
 func parseType(text string) (*typ, error) {
 	if len(text) > maxType {
 		return nil, fmt.Errorf("a type string has %d bytes, more than %d", len(text), maxType)
@@ -74,11 +76,11 @@ func parseType(text string) (*typ, error) {
 
 func badType(text string) error { return fmt.Errorf("bad type string %q", text) }
 
-// basicTypes are the types that are not made of other types.
+// basicTypes are the types that are not containers.
 const basicTypes = "ybnqiuhxtdsog"
 
-// basicSize is the size of a basic type's values, or 0 if it varies. It is also their
-// alignment.
+// basicSize returns the size of a basic type's values, or 0 if it varies. A fixed size is also
+// the alignment.
 func basicSize(kind byte) int {
 	switch kind {
 	case 'y', 'b':
@@ -93,7 +95,7 @@ func basicSize(kind byte) int {
 	return 0
 }
 
-// splitType parses the first complete type of a text; rest is what follows it.
+// splitType parses the first complete type of a text; rest is the remaining text.
 func splitType(text string, depth int) (t *typ, rest string, err error) {
 	if text == "" || depth > maxDepth {
 		return nil, "", badType(text)
@@ -123,7 +125,7 @@ func splitType(text string, depth int) (t *typ, rest string, err error) {
 	return t, rest, nil
 }
 
-// parseMembers reads the members of a tuple or dictionary entry and its end.
+// parseMembers parses the members of a tuple or dictionary entry and the closing bracket.
 func (t *typ) parseMembers(rest string, depth int) (string, error) {
 	end := map[byte]byte{'(': ')', '{': '}'}[t.kind]
 	for rest != "" && rest[0] != end {
@@ -142,8 +144,8 @@ func (t *typ) parseMembers(rest string, depth int) (string, error) {
 	return rest[1:], nil
 }
 
-// layOut computes the size of a tuple's values and how many framing offsets they have: one
-// for each member of varying size, except the last member.
+// layOut computes the size of a tuple's values and the number of framing offsets: one for each
+// member of varying size, except the last member.
 func (t *typ) layOut() {
 	fixed, size, sum := true, 0, 0
 	t.any = len(t.members) > 0
@@ -158,7 +160,7 @@ func (t *typ) layOut() {
 		}
 	}
 	if fixed {
-		t.size = max(align(size, t.align), 1) // that of the empty tuple is 1
+		t.size = max(align(size, t.align), 1) // the empty tuple has size 1
 	}
 	t.any = t.any && t.size == sum // without padding
 }
@@ -166,7 +168,7 @@ func (t *typ) layOut() {
 // align rounds n up to a multiple of to.
 func align(n, to int) int { return (n + to - 1) / to * to }
 
-// offsetWidth is the size of one framing offset in a container of size bytes.
+// offsetWidth returns the size of a framing offset in a container of size bytes.
 func offsetWidth(size int) int {
 	switch {
 	case size <= 0xff:

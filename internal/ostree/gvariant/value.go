@@ -10,13 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// Value is a serialised value in normal form.
+// Value is a serialized value in normal form.
 type Value struct {
 	typ  *typ
 	data []byte
 }
 
-// Open checks that data is a value of the type in normal form. The Value refers to data.
+// Open checks that data is a value of the type in normal form. The returned Value refers to
+// data.
 func Open(text string, data []byte) (Value, error) {
 	t, err := parseType(text)
 	if err != nil {
@@ -25,7 +26,7 @@ func Open(text string, data []byte) (Value, error) {
 	return Type{t}.Open(data)
 }
 
-// Open is the function Open for this type.
+// Open does what the function Open does, for this type.
 func (t Type) Open(data []byte) (Value, error) {
 	if err := check(t.typ, data, 0); err != nil {
 		return Value{}, cannotRead(t.typ.text, err)
@@ -37,19 +38,20 @@ func cannotRead(text string, err error) error {
 	return fmt.Errorf("cannot read GVariant of type %s: %w", text, err)
 }
 
-// Type is the type of the value.
+// Type returns the type string of the value.
 func (v Value) Type() string { return v.typ.text }
 
-// Bytes is the serialised value; of an ay that is its content. It must not be changed.
+// Bytes returns the serialized value. For an ay this is its content. The caller must not
+// modify it.
 func (v Value) Bytes() []byte { return v.data }
 
-// Text is the text of an s; of other types it has no meaning.
+// Text returns the text of an s. For other types the result has no meaning.
 func (v Value) Text() string { return string(bytes.TrimSuffix(v.data, []byte{0})) }
 
-// Uint32 is the number of a u; of other types it has no meaning.
+// Uint32 returns the number of a u. For other types the result has no meaning.
 func (v Value) Uint32() uint32 { return uint32(v.number()) }
 
-// Uint64 is the number of a t; of other types it has no meaning.
+// Uint64 returns the number of a t. For other types the result has no meaning.
 func (v Value) Uint64() uint64 { return v.number() }
 
 func (v Value) number() uint64 {
@@ -58,9 +60,9 @@ func (v Value) number() uint64 {
 	return binary.LittleEndian.Uint64(wide[:])
 }
 
-// Members are the members of a container, in order: the elements of an array, the fields of
-// a tuple or dictionary entry, the value in a variant or maybe. Other values, and the zero
-// Value, have none.
+// Members iterates over the members of a container, in order: the elements of an array, the
+// fields of a tuple or dictionary entry, or the value in a variant or maybe. Other values, and
+// the zero Value, have none.
 func (v Value) Members() iter.Seq[Value] {
 	return func(yield func(Value) bool) {
 		if v.typ == nil || v.typ.basic {
@@ -74,8 +76,8 @@ func (v Value) Members() iter.Seq[Value] {
 	}
 }
 
-// Field is the nth field of a tuple or dictionary entry, counted from 0, or the value in a
-// variant (n is 0). It must exist.
+// Field returns the nth field of a tuple or dictionary entry, counted from 0, or the value in
+// a variant (n is 0). The field must exist.
 func (v Value) Field(n int) Value {
 	f := openFrame(v.typ, v.data)
 	for range n + 1 {
@@ -84,7 +86,7 @@ func (v Value) Field(n int) Value {
 	return Value{f.typ, f.value}
 }
 
-// check checks a value and its members.
+// check validates a value and its members.
 func check(t *typ, data []byte, depth int) error {
 	if depth > maxDepth {
 		return errors.New("nested too deep")
@@ -110,7 +112,7 @@ func check(t *typ, data []byte, depth int) error {
 	return f.err
 }
 
-// checkBasic checks a value of a basic type, whose size is right if it has one.
+// checkBasic validates a value of a basic type. If the type has a fixed size, data has it.
 func checkBasic(kind byte, data []byte) error {
 	switch kind {
 	case 'b':
@@ -129,13 +131,13 @@ func checkBasic(kind byte, data []byte) error {
 	return nil
 }
 
-// isObjectPath reports whether a text is an object path of D-Bus: "/", or elements of
-// letters, digits and underscores, each after a slash.
+// isObjectPath reports whether a text is a D-Bus object path: "/", or elements of letters,
+// digits and underscores, each preceded by a slash.
 func isObjectPath(path []byte) bool {
 	if string(path) == "/" {
 		return true
 	}
-	slash := true // an element may not begin here
+	slash := true // the last character was a slash, so no other one may follow
 	for i, c := range path {
 		switch {
 		case c == '/' && (i == 0 || !slash):
@@ -149,7 +151,7 @@ func isObjectPath(path []byte) bool {
 	return !slash
 }
 
-// isSignature reports whether a text is a signature of D-Bus: a sequence of types other than
+// isSignature reports whether a text is a D-Bus signature: a sequence of types other than
 // maybe.
 func isSignature(types string) bool {
 	if len(types) > maxType || strings.Contains(types, "m") {

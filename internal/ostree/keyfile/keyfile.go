@@ -1,10 +1,10 @@
 // Package keyfile reads ostree's key files: a repository's config, the origin of a
 // deployment, prepare-root.conf. ostree reads them with GLib (GKeyFile), so GLib's rules
-// apply: groups of the same name are one group, and of a key that occurs twice the last
-// value counts.
+// apply: groups with the same name are merged, and if a key occurs twice, the last value
+// counts.
 //
 // There is one difference: spaces at the end of a value are removed, since ostree's own
-// code strips or refuses them.
+// code strips or rejects them.
 package keyfile
 
 import (
@@ -18,20 +18,20 @@ import (
 // File is a key file: groups of settings, in the order in which they first occur.
 type File struct{ groups []Group }
 
-// Group is a group of settings. No key is there twice.
+// Group is a group of settings with unique keys.
 type Group struct {
 	Name     string
 	Settings []Setting
 }
 
-// Setting is a key and its value as they are written; escapes are not interpreted.
+// Setting is a key and its value as written in the file. Escapes are not interpreted.
 type Setting struct{ Key, Value string }
 
-// Of is a file of these groups.
+// Of returns a file with the given groups.
 func Of(groups ...Group) File { return File{groups} }
 
-// Parse reads a key file. A line that GLib does not accept is an error for the whole file,
-// as it is for ostree.
+// Parse parses a key file. If GLib does not accept a line, the whole file is an error, as it is
+// for ostree.
 func Parse(text []byte) (File, error) {
 	var f File
 	if !utf8.Valid(text) {
@@ -60,7 +60,7 @@ func Parse(text []byte) (File, error) {
 	return f, nil
 }
 
-// group is the group with a name; it is made if it is missing.
+// group returns the group with a name and adds it if it is missing.
 func (f *File) group(name string) *Group {
 	i := f.index(name)
 	if i < 0 {
@@ -86,10 +86,10 @@ func (g Group) index(key string) int {
 	return slices.IndexFunc(g.Settings, func(s Setting) bool { return s.Key == key })
 }
 
-// Groups are all groups.
+// Groups returns all groups.
 func (f File) Groups() []Group { return f.groups }
 
-// Value is the value of a key in a group, and whether it is there.
+// Value returns the value of a key in a group, and whether it exists.
 func (f File) Value(group, key string) (value string, found bool) {
 	if i := f.index(group); i >= 0 {
 		if k := f.groups[i].index(key); k >= 0 {
@@ -99,7 +99,7 @@ func (f File) Value(group, key string) (value string, found bool) {
 	return "", false
 }
 
-// Bytes is the file's text, without comments.
+// Bytes returns the text of the file, without comments.
 func (f File) Bytes() []byte {
 	var b strings.Builder
 	for _, g := range f.groups {

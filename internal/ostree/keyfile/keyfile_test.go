@@ -11,7 +11,7 @@ import (
 	"machine-pivot/test/need"
 )
 
-// forms are the ways in which a setting may be written, with the value of group.key.
+// forms are key files that write a setting in different ways, with the value of group.key.
 var forms = []struct {
 	name, text, want string
 	none             bool // there is no such setting
@@ -47,7 +47,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// broken are texts that GLib refuses as a whole.
+// broken are key files that GLib rejects.
 var broken = map[string]string{
 	"a key before any group":    "key=value\n[group]\n",
 	"no sign":                   "[group]\nkey\n",
@@ -68,7 +68,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestAgainstGLib asks the real ostree, which has GLib read its repository's config.
+// TestAgainstGLib compares with the real ostree, which reads its repository's config with GLib.
 func TestAgainstGLib(t *testing.T) {
 	need.Ostree(t)
 	repo := filepath.Join(t.TempDir(), "repo")
@@ -98,7 +98,7 @@ func TestAgainstGLib(t *testing.T) {
 	}
 }
 
-// TestBytes: what was read is written as it was, in the same order.
+// TestBytes: Bytes writes groups and settings in the order in which they were first read.
 func TestBytes(t *testing.T) {
 	const text = "[b]\nx=1\ny = 2\nx=3\n\n# comment\n[a]\nz=4\n[b]\nw=5\n"
 	f, err := keyfile.Parse([]byte(text))
