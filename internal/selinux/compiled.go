@@ -10,26 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Versions of compiled contexts (libselinux, label_file.h). No supported OS has older ones.
+// Versions of compiled contexts (libselinux, label_file.h). No supported OS uses older ones.
 const (
 	compiledMagic = 0xf97cff8a
-	compiledList  = 5 // one list of patterns, numbers in the machine's order
-	compiledTree  = 6 // patterns by directory, numbers big-endian
+	compiledList  = 5 // a list of patterns, in the byte order of the machine
+	compiledTree  = 6 // a tree of directories with patterns, big-endian
 )
 
-// errUnknownVersion is the error of a compiled file in an unknown version. The text is then
+// errUnknownVersion is the error for a compiled file of an unknown version. The text is then
 // read instead, as libselinux does.
 var errUnknownVersion = errors.New("unknown version")
 
-// line is a line of a file of patterns, from its text or its compiled form.
+// line is a line of a pattern file, read from the text or the compiled form.
 type line struct {
 	pattern string
-	mode    uint32 // the file type (S_IFMT), 0 for any
+	mode    uint32 // file type (S_IFMT), 0 for any
 	label   string // may be "<<none>>"
-	number  uint32 // of the line in its file; not used for literal patterns
+	number  uint32 // position in the file, which determines precedence; not set for literal patterns of a tree
 }
 
-// parseCompiled reads compiled contexts (sefcontext_compile(8)). They have the same patterns
+// parseCompiled parses compiled contexts (sefcontext_compile(8)). They have the same patterns
 // and labels as the text, in the same order.
 func parseCompiled(data []byte) ([]line, error) {
 	r := &compiledReader{data: data, order: binary.LittleEndian}
@@ -58,7 +58,7 @@ func parseCompiled(data []byte) ([]line, error) {
 	return r.lines, r.err
 }
 
-// compiledReader reads from the start of data. After the first error it returns zeroes.
+// compiledReader consumes data from its start. After the first error all reads return zeros.
 type compiledReader struct {
 	data     []byte
 	order    binary.ByteOrder
@@ -89,7 +89,7 @@ func (r *compiledReader) text(n uint64) string {
 	return strings.TrimSuffix(string(r.take(n)), "\x00")
 }
 
-// list reads version 5: the directories in which patterns lie, then the patterns.
+// list reads version 5: a list of directories, then the patterns.
 func (r *compiledReader) list() {
 	for range r.u32() {
 		if r.skip(uint64(r.u32()) + 1); r.failed() {
@@ -110,7 +110,7 @@ func (r *compiledReader) list() {
 
 // tree reads version 6: the labels, then a tree of directories with their patterns.
 func (r *compiledReader) tree() {
-	r.u64() // how many patterns
+	r.u64() // number of patterns
 	for range r.u32() {
 		if r.contexts = append(r.contexts, r.text(uint64(r.u16()))); r.failed() {
 			return
@@ -120,7 +120,7 @@ func (r *compiledReader) tree() {
 	slices.SortStableFunc(r.lines, func(a, b line) int { return int(int64(a.number) - int64(b.number)) })
 }
 
-// maxNodes bounds the depth of directories. libselinux writes three levels.
+// maxNodes is the maximum depth of directories. libselinux writes three levels.
 const maxNodes = 16
 
 func (r *compiledReader) node(depth int) {
@@ -132,7 +132,7 @@ func (r *compiledReader) node(depth int) {
 	for count := r.u32(); count > 0 && !r.failed(); count-- {
 		l := line{label: r.context()}
 		l.pattern = r.text(uint64(r.u16()))
-		r.skip(uint64(r.u16())) // the path that it stands for
+		r.skip(uint64(r.u16())) // the literal path
 		l.mode = r.kind()
 		r.lines = append(r.lines, l)
 	}
@@ -149,7 +149,7 @@ func (r *compiledReader) node(depth int) {
 	}
 }
 
-// context reads the number of a label, counted from 1, and returns the label.
+// context reads the index of a label, counted from 1, and returns the label.
 func (r *compiledReader) context() string {
 	n := int(r.u32())
 	if r.failed() || n < 1 || n > len(r.contexts) {
@@ -159,7 +159,7 @@ func (r *compiledReader) context() string {
 	return r.contexts[n-1]
 }
 
-// kind reads the number of a file type, and returns the type (S_IFMT).
+// kind reads the number of a file type and returns the type (S_IFMT), 0 for any.
 func (r *compiledReader) kind() uint32 {
 	kinds := [...]uint32{0, unix.S_IFDIR, unix.S_IFCHR, unix.S_IFBLK, unix.S_IFSOCK, unix.S_IFIFO, unix.S_IFLNK, unix.S_IFREG}
 	n := int(r.u8())

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/test/need"
 )
 
-// compile lets the real tool compile the contexts in a directory.
+// compile compiles the contexts in a directory with the real sefcontext_compile.
 func compile(t *testing.T, dir string, more ...string) {
 	t.Helper()
 	if _, err := exec.LookPath("sefcontext_compile"); err != nil {
@@ -24,8 +24,8 @@ func compile(t *testing.T, dir string, more ...string) {
 	}
 }
 
-// TestCompiled: compiled contexts say the same as their text, with regular
-// expressions in them and without; where both are there, they are what counts.
+// TestCompiled: compiled contexts give the same labels as their text, whether they
+// contain compiled regular expressions or not. If both exist, the compiled form is used.
 func TestCompiled(t *testing.T) {
 	contexts := madeContexts()
 	for _, more := range [][]string{nil, {"-r"}} {
@@ -46,8 +46,8 @@ func TestCompiled(t *testing.T) {
 	}
 }
 
-// tree is compiled contexts of version 6, which the libselinux of this machine does
-// not write.
+// tree returns compiled contexts of version 6, which older releases of libselinux do not
+// write.
 func tree() []byte {
 	var b []byte
 	u16 := func(n int) { b = binary.BigEndian.AppendUint16(b, uint16(n)) }
@@ -111,8 +111,8 @@ func TestCompiledTree(t *testing.T) {
 	}
 }
 
-// TestBadCompiled: what is cut short or wrong is an error; a newer version is not, for
-// libselinux reads the text then.
+// TestBadCompiled: truncated compiled contexts are an error. For a newer version the text is
+// read instead, as in libselinux.
 func TestBadCompiled(t *testing.T) {
 	whole := tree()
 	for n := range whole {
@@ -131,7 +131,7 @@ func TestBadCompiled(t *testing.T) {
 	}
 }
 
-// FuzzCompiled: nothing in a file makes reading it end otherwise than with an error.
+// FuzzCompiled: reading compiled contexts never panics.
 func FuzzCompiled(f *testing.F) {
 	f.Add(tree())
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -1,8 +1,8 @@
-// Package selinux finds the label that a system's SELinux policy has for a file, and asks
-// the running kernel whether it knows a label.
+// Package selinux looks up the label that a system's SELinux policy assigns to a file, and
+// checks whether the running kernel's policy knows a label.
 //
-// It reads file_contexts(5) itself. setfiles(8) cannot be used: it fails unless the running
-// policy knows each label, and it does not know all of a newer system's.
+// It parses file_contexts(5) itself. setfiles(8) cannot be used: it fails unless the running
+// policy knows every label, but it may not know all labels of a newer system.
 //
 // Sources: selinux_config(5), file_contexts(5), selabel_file(5). The precedence of patterns
 // is that of libselinux (label_file.c); tests compare the results.
@@ -17,12 +17,12 @@ import (
 	"strings"
 )
 
-// Files reads a file of an SELinux configuration by its name below /etc/selinux. For one
-// that does not exist the error is an fs.ErrNotExist.
+// Files reads a file of an SELinux configuration by its path relative to /etc/selinux. If the
+// file does not exist, the error is an fs.ErrNotExist.
 type Files func(name string) ([]byte, error)
 
-// In reads the configuration in a directory, such as /etc/selinux. Compiled contexts that
-// are older than their text count as missing, as for libselinux.
+// In returns Files that read the configuration in a directory such as /etc/selinux. Compiled
+// contexts that are older than their text count as missing, as in libselinux.
 func In(dir string) Files {
 	return func(name string) ([]byte, error) {
 		file := filepath.Join(dir, name)
@@ -39,13 +39,13 @@ func olderThan(file, other string) bool {
 	return err == nil && berr == nil && a.ModTime().Before(b.ModTime())
 }
 
-// Config is what /etc/selinux/config says (selinux_config(5)).
+// Config holds the settings in /etc/selinux/config (selinux_config(5)).
 type Config struct {
-	Mode   string // SELINUX=: enforcing, permissive, disabled; "" if there is no configuration
-	Policy string // SELINUXTYPE=: the name of the policy
+	Mode   string // SELINUX: enforcing, permissive or disabled; "" if it is not set
+	Policy string // SELINUXTYPE: the name of the policy
 }
 
-// Config reads the file "config".
+// Config reads the file "config". If it does not exist, the Config is zero.
 func (f Files) Config() (Config, error) {
 	text, err := f("config")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,8 +66,8 @@ func (f Files) Config() (Config, error) {
 	return c, nil
 }
 
-// On reports whether a system with this configuration runs with SELinux, if its kernel
-// supports it.
+// On reports whether SELinux is enabled on a system with this configuration, provided that its
+// kernel supports it.
 func (c Config) On() bool {
 	return strings.HasPrefix(c.Mode, "enforcing") || strings.HasPrefix(c.Mode, "permissive") // as libselinux reads it
 }

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// contextsDir is the directory of a policy with its file contexts.
+// contextsDir is the directory in a policy that contains the file contexts.
 const contextsDir = "contexts/files"
 
-// The files there. Of two patterns that match, the one in the later file counts.
+// The names of the files in contextsDir.
 const (
 	contextsFile = "file_contexts"
 	subsFile     = contextsFile + ".subs"
@@ -22,24 +22,26 @@ const (
 	compiledSuffix = ".bin"
 )
 
+// patternFiles returns the names of the pattern files. If several patterns match, the one in the
+// later file counts.
 func patternFiles() []string {
 	return []string{contextsFile, contextsFile + ".homedirs", contextsFile + ".local"}
 }
 
-// Contexts are the file contexts of a policy: which path has which label. They may be used
-// by several goroutines at once.
+// Contexts are the file contexts of a policy, which map paths to labels. They are safe for
+// concurrent use.
 type Contexts struct {
 	digest         [sha256.Size]byte  // of all files that were read
-	literals       map[string][]*spec // patterns that match one path only, by that path, in order
+	literals       map[string][]*spec // patterns that match a single path, by that path, in order
 	patterns       *stem
 	subs, distSubs substitutions
 }
 
 // Contexts reads the file contexts of a policy. Only the file file_contexts must exist.
 //
-// If there is a compiled form (".bin") of a file, it is read in place of the text. So does
-// libselinux, unless the compiled form is older; in an ostree tree all files have the same
-// time.
+// If a pattern file has a compiled form (".bin"), that is read instead of the text. libselinux
+// does the same, unless the compiled form is older; in an ostree tree all files have the same
+// modification time.
 func (f Files) Contexts(policy string) (*Contexts, error) {
 	if policy == "" {
 		return nil, errors.New("cannot read SELinux's file contexts: /etc/selinux/config names no SELINUXTYPE")
@@ -74,13 +76,13 @@ func (f Files) Contexts(policy string) (*Contexts, error) {
 	return c, nil
 }
 
-// Same reports whether two contexts were read from the same files, so that they have the
-// same labels. Either may be nil.
+// Same reports whether two contexts were read from identical files and therefore assign the
+// same labels. It returns false if either is nil.
 func (c *Contexts) Same(other *Contexts) bool {
 	return c != nil && other != nil && c.digest == other.digest
 }
 
-// readLines reads a file of patterns, in its compiled form if there is one.
+// readLines reads a pattern file, in its compiled form if there is one.
 func readLines(read func(name string) ([]byte, error), name string) ([]line, error) {
 	compiled, err := read(name + compiledSuffix)
 	if err == nil {
@@ -103,8 +105,8 @@ func readLines(read func(name string) ([]byte, error), name string) ([]line, err
 	return lines, nil
 }
 
-// Label is the label of a file with an absolute path and a type. known is false if the
-// policy has none for it. If a pattern cannot be evaluated the error is a PatternError.
+// Label returns the label for an absolute path and a file type. known is false if the policy
+// has no label for it. If a pattern cannot be evaluated, the error is a PatternError.
 func (c *Contexts) Label(name string, mode fs.FileMode) (label string, known bool, err error) {
 	name = bytewise(c.distSubs.apply(c.subs.apply(squeeze(name))))
 	kind := unixType(mode)
@@ -125,7 +127,7 @@ func (c *Contexts) Label(name string, mode fs.FileMode) (label string, known boo
 	return "", false, nil
 }
 
-// squeeze replaces several slashes by one, and removes those at the end.
+// squeeze replaces repeated slashes by one, and removes a slash at the end.
 func squeeze(path string) string {
 	for strings.Contains(path, "//") {
 		path = strings.ReplaceAll(path, "//", "/")
@@ -136,8 +138,8 @@ func squeeze(path string) string {
 	return path
 }
 
-// bytewise is a text with one character for each byte of s, so that "." in a pattern matches
-// a byte, as in libselinux, and not a character of several bytes.
+// bytewise returns a text with one character for each byte of s, so that "." in a pattern
+// matches one byte, as in libselinux, instead of a multi-byte character.
 func bytewise(s string) string {
 	for i := range len(s) {
 		if s[i] < 0x80 {

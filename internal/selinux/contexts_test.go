@@ -19,7 +19,7 @@ func read(files map[string]string) (*selinux.Contexts, error) {
 	}).Contexts("any")
 }
 
-// TestPrecedence has what a policy's order decides.
+// TestPrecedence: the order of files and patterns determines the label.
 func TestPrecedence(t *testing.T) {
 	c, err := read(map[string]string{
 		"file_contexts":          "/usr/.*  first\n/usr/exact  exact\n/usr/e.*  second\n/usr/d\\.d(/.*)?  -d  dir\n/usr/n.*  <<none>>\n",
@@ -49,7 +49,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestUnknownPatterns are those that only libselinux knows.
+// TestUnknownPatterns: patterns that only libselinux supports are errors.
 func TestUnknownPatterns(t *testing.T) {
 	if _, err := read(map[string]string{"file_contexts": "/ü label\n"}); err == nil || !strings.Contains(err.Error(), "not of ASCII") {
 		t.Errorf("error %v", err)

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileTypes are the types of files, as the kernel's mode has them and as Go's.
+// fileTypes maps the kernel's file types (S_IFMT) to Go's.
 var fileTypes = [...]struct {
 	unix uint32
 	mode fs.FileMode
@@ -16,7 +16,7 @@ var fileTypes = [...]struct {
 	{unix.S_IFIFO, fs.ModeNamedPipe}, {unix.S_IFSOCK, fs.ModeSocket},
 }
 
-// Type is the file type in a mode of the kernel (S_IFMT).
+// Type returns the file type of a kernel mode (S_IFMT), or fs.ModeIrregular if it is unknown.
 func Type(mode uint32) fs.FileMode {
 	for _, t := range fileTypes {
 		if t.unix == mode&unix.S_IFMT {
@@ -26,7 +26,7 @@ func Type(mode uint32) fs.FileMode {
 	return fs.ModeIrregular
 }
 
-// unixType is the reverse of Type; 0 if there is no such type.
+// unixType is the inverse of Type. It returns 0 if there is no such type.
 func unixType(mode fs.FileMode) uint32 {
 	for _, t := range fileTypes {
 		if t.mode == mode.Type() {

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel asks the running kernel's SELinux through its file system (Documentation/ABI of the
-// kernel; libselinux's security_check_context and security_compute_av).
+// Kernel queries the running kernel's SELinux through selinuxfs (the kernel's
+// Documentation/ABI; libselinux's security_check_context and security_compute_av).
 type Kernel struct {
-	Dir  string // its file system: /sys/fs/selinux
+	Dir  string // selinuxfs: /sys/fs/selinux
 	Self string // the file with the process's label: /proc/self/attr/current
 }
 
-// Running is the kernel of the system with a root directory.
+// Running returns the Kernel of the system with the given root directory.
 func Running(root string) Kernel {
 	return Kernel{Dir: filepath.Join(root, "sys/fs/selinux"), Self: filepath.Join(root, "proc/self/attr/current")}
 }
@@ -29,12 +29,13 @@ func (k Kernel) Loaded() bool {
 	return err == nil
 }
 
-// ErrUnknown is the error for a label that cannot be stored because the running policy does
-// not know it.
+// ErrUnknown is returned for a label that cannot be stored because the running policy does not
+// know it.
 var ErrUnknown = errors.New("the running SELinux policy does not know the label, and does not let this program store what it does not know")
 
-// Check returns ErrUnknown if this process cannot give a file a label because the policy
-// does not know it. It asks and does not try: a failed try would be logged as a denial.
+// Check returns ErrUnknown if this process cannot set a label because the policy does not know
+// it. It queries the policy instead of trying, since a failed attempt would be logged as a
+// denial.
 func (k Kernel) Check(label string) error {
 	if k.Knows(label) {
 		return nil
@@ -45,8 +46,8 @@ func (k Kernel) Check(label string) error {
 	return ErrUnknown
 }
 
-// Knows reports whether the policy knows a label, or no policy is loaded. It also returns
-// true if the policy does not let this process ask; storing the label then decides.
+// Knows reports whether the policy knows a label. It also returns true if no policy is loaded,
+// or if the policy does not allow the query; in that case storing the label may still fail.
 func (k Kernel) Knows(label string) bool {
 	if !k.Loaded() {
 		return true
@@ -60,8 +61,8 @@ func (k Kernel) Knows(label string) bool {
 	return !errors.Is(err, unix.EINVAL)
 }
 
-// StoresUnknown reports whether this process may store labels that the policy does not know:
-// it has the permission mac_admin, or the policy is not enforced.
+// StoresUnknown reports whether this process may store labels that the policy does not know,
+// because it has the permission mac_admin or the policy is not enforced.
 func (k Kernel) StoresUnknown() (bool, error) {
 	enforce, err := k.number("enforce")
 	if err != nil || enforce == 0 {
@@ -79,7 +80,8 @@ func (k Kernel) StoresUnknown() (bool, error) {
 	return allowed&(1<<(permission-1)) != 0, err
 }
 
-// allowed are the permissions, as bits, that this process has for a class on its own label.
+// allowed returns the permissions, as a bit set, that this process has for a class on its own
+// label. In a permissive domain these are all.
 func (k Kernel) allowed(class uint64) (uint64, error) {
 	self, err := os.ReadFile(k.Self)
 	if err != nil {
@@ -99,7 +101,7 @@ func (k Kernel) allowed(class uint64) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot ask SELinux: %w", err)
 	}
-	fields := strings.Fields(string(answer[:n])) // allowed, …, flags
+	fields := strings.Fields(string(answer[:n])) // allowed, four others, flags
 	if len(fields) < 1 {
 		return 0, fmt.Errorf("cannot ask SELinux: it says %q", answer[:n])
 	}
@@ -110,7 +112,7 @@ func (k Kernel) allowed(class uint64) (uint64, error) {
 	return strconv.ParseUint(fields[0], 16, 64)
 }
 
-// number reads a file with a number.
+// number reads a file that contains a decimal number.
 func (k Kernel) number(name string) (uint64, error) {
 	text, err := os.ReadFile(filepath.Join(k.Dir, name))
 	if err != nil {
@@ -123,6 +125,6 @@ func (k Kernel) number(name string) (uint64, error) {
 	return number, nil
 }
 
-// UnknownHint is what to do about ErrUnknown.
+// UnknownHint tells the administrator how to resolve ErrUnknown.
 const UnknownHint = "the new system's SELinux policy is newer than the running one: give the program /usr/bin/pivot a type that may store such labels, " +
 	"as install_exec_t (semodule -i /usr/share/selinux/packages/pivot.cil, then restorecon /usr/bin/pivot), or have the first boot done in the initramfs, which may (pivot.mode=initramfs)"

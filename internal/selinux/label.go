@@ -15,7 +15,7 @@ import (
 // Attribute is the extended attribute that holds a file's label.
 const Attribute = "security.selinux"
 
-// LabelOf is the label of a file or link; "" if it has none.
+// LabelOf returns the label of a file, or "" if it has none. It does not follow a symbolic link.
 func LabelOf(file string) (string, error) {
 	buffer := make([]byte, 4096)
 	n, err := unix.Lgetxattr(file, Attribute, buffer)
@@ -28,7 +28,8 @@ func LabelOf(file string) (string, error) {
 	return strings.TrimRight(string(buffer[:n]), "\x00"), nil
 }
 
-// SetLabel sets the label of a file or link, unless it has that label already.
+// SetLabel sets the label of a file, unless the file has that label already. It does not follow
+// a symbolic link.
 func SetLabel(file, label string) error {
 	have, err := LabelOf(file)
 	if err != nil || have == label {
@@ -48,8 +49,8 @@ func Label(file *os.File, label string) error {
 	return nil
 }
 
-// Inherit gives a file without a label its directory's, if that has one. This is what most
-// policies do for new files.
+// Inherit sets the label of a file without a label to that of its directory, if it has one.
+// This is what most policies do for new files.
 func Inherit(file string) error {
 	have, err := LabelOf(file)
 	if err != nil || have != "" {
@@ -62,10 +63,10 @@ func Inherit(file string) error {
 	return SetLabel(file, label)
 }
 
-// Each calls f with a file, and each file below it on the same file system, and the label
-// that the policy has for it. name is the path that the first file will have in the new
-// system. Files for which the policy has no label are skipped, and so are regular files
-// with several hard links, whose label may be that of another name.
+// Each calls f for a file, and for all files below it on the same file system, with the label
+// that the policy has for each. name is the path of file in the new system. Each skips files
+// for which the policy has no label, and regular files with several hard links, because
+// another name may have a different label.
 func (c *Contexts) Each(file, name string, f func(file, label string) error) error {
 	var device uint64
 	return filepath.WalkDir(file, func(found string, d fs.DirEntry, err error) error {
@@ -92,13 +93,13 @@ func (c *Contexts) Each(file, name string, f func(file, label string) error) err
 	})
 }
 
-// Apply sets the policy's labels for a file and those below it, as Each finds them.
+// Apply sets the policy's labels on the files that Each visits.
 func (c *Contexts) Apply(file, name string) error { return c.Each(file, name, SetLabel) }
 
-// Check is an error if one of these files has another label.
+// Check returns an error if one of the files that Each visits has another label.
 func (c *Contexts) Check(file, name string) error { return c.Each(file, name, CheckLabel) }
 
-// CheckLabel is an error if a file does not have the label.
+// CheckLabel returns an error if a file does not have the label.
 func CheckLabel(file, label string) error {
 	have, err := LabelOf(file)
 	if err == nil && have != label {

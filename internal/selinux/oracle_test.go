@@ -22,8 +22,9 @@ import (
 	"machine-pivot/test/need"
 )
 
-// TestAgainstLibselinux asks the real library for the labels of 140,000 paths, a ninth in a
-// short run, as files of different types, by Debian's policy and by one that is made here.
+// TestAgainstLibselinux compares the labels of 140,000 paths (with -short, of every 9th) with
+// those of the real library, for several file types, with Debian's policy and with a
+// generated one.
 func TestAgainstLibselinux(t *testing.T) {
 	if _, err := exec.LookPath("matchpathcon"); err != nil {
 		need.Lacking(t, "needs libselinux's matchpathcon: "+err.Error())
@@ -37,7 +38,7 @@ func TestAgainstLibselinux(t *testing.T) {
 			write(t, dir, "file_contexts.subs_dist", "# equivalences\n/usr/etc /etc\n/lib64 /usr/lib\n/var/home /home\n/sysroot/x /\n/data/deep /srv\n")
 			paths := append(pathsOf(contexts, 50000), filesHere(t, 20000)...)
 			if testing.Short() {
-				paths = everyNinth(paths) // the forms of a path repeat after eight
+				paths = everyNinth(paths) // 9, because the forms of paths have period 8
 			}
 			compare(t, dir, paths)
 		})
@@ -58,7 +59,7 @@ func write(t testing.TB, dir, name, content string) {
 	}
 }
 
-// types are those that a tree of ostree can have, as matchpathcon(8) names them.
+// types returns the file types that occur in an ostree tree, by their name for matchpathcon(8).
 func types() map[string]fs.FileMode {
 	return map[string]fs.FileMode{"file": 0, "dir": fs.ModeDir, "lnk_file": fs.ModeSymlink}
 }
@@ -73,7 +74,8 @@ func contextsIn(t testing.TB, dir string) *selinux.Contexts {
 	return c
 }
 
-// compare holds the labels of all paths, each as a file of one type, against libselinux's.
+// compare compares the labels of all paths with libselinux's. Each path is looked up with one
+// file type.
 func compare(t *testing.T, dir string, paths []string) {
 	t.Helper()
 	c := contextsIn(t, dir)
@@ -103,7 +105,7 @@ func compare(t *testing.T, dir string, paths []string) {
 	}
 }
 
-// libselinux asks the real library.
+// libselinux returns the labels that the real library has for paths.
 func libselinux(t *testing.T, dir, fileType string, paths []string) []string {
 	t.Helper()
 	cmd := exec.Command("matchpathcon", append([]string{"-f", filepath.Join(dir, "file_contexts"), "-n", "-m", fileType}, paths...)...)
@@ -125,7 +127,7 @@ func libselinux(t *testing.T, dir, fileType string, paths []string) []string {
 	return labels
 }
 
-// debianContexts are the contexts of all modules of Debian's policy.
+// debianContexts returns the contexts of all modules of Debian's policy.
 func debianContexts(t testing.TB) string {
 	t.Helper()
 	contexts, err := debianpolicy.Contexts()
@@ -135,8 +137,8 @@ func debianContexts(t testing.TB) string {
 	return contexts
 }
 
-// madeContexts has patterns of the forms that Fedora's policy has, about 3,000 of
-// them, in an order that makes many match one path.
+// madeContexts generates about 3,000 patterns of the forms in Fedora's policy. Many of
+// them match the same path.
 func madeContexts() string {
 	r := rand.New(rand.NewPCG(3, 4))
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
@@ -155,8 +157,8 @@ func madeContexts() string {
 	return b.String()
 }
 
-// pathsOf makes n paths of patterns: such as match them, such as nearly do, and the
-// same in forms that are looked up as others.
+// pathsOf generates n paths from patterns: paths that match, paths that nearly match, and
+// forms of them that are normalized or substituted before the lookup.
 func pathsOf(contexts string, n int) []string {
 	r := rand.New(rand.NewPCG(1, 2))
 	var patterns []*syntax.Regexp
@@ -197,7 +199,7 @@ func pathsOf(contexts string, n int) []string {
 	return paths
 }
 
-// oneOf is a string that an expression matches.
+// oneOf returns a string that an expression matches.
 func oneOf(re *syntax.Regexp, r *rand.Rand) string {
 	some := func(least, most int) string {
 		var b strings.Builder
@@ -240,7 +242,7 @@ func oneOf(re *syntax.Regexp, r *rand.Rand) string {
 	return ""
 }
 
-// inClass reports whether pairs of a first and a last character have one between them.
+// inClass reports whether a character is in one of the ranges, given as pairs of first and last.
 func inClass(pairs []rune, c rune) bool {
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i] <= c && c <= pairs[i+1] {
@@ -250,7 +252,7 @@ func inClass(pairs []rune, c rune) bool {
 	return false
 }
 
-// filesHere are the paths of up to n files of this machine.
+// filesHere returns the paths of up to n files of this machine.
 func filesHere(t testing.TB, n int) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir("/usr", func(path string, _ fs.DirEntry, err error) error {
@@ -260,7 +262,7 @@ func filesHere(t testing.TB, n int) (paths []string) {
 		if err == nil && !strings.Contains(path, "\n") {
 			paths = append(paths, path)
 		}
-		return nil // what cannot be read is not needed
+		return nil // skip unreadable directories
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -268,8 +270,8 @@ func filesHere(t testing.TB, n int) (paths []string) {
 	return paths
 }
 
-// BenchmarkLabel is the time for 50,000 paths by Debian's policy, the policy's reading
-// included: on the clock, and of the processor, which other programs do not change.
+// BenchmarkLabel measures reading Debian's policy and looking up 50,000 paths: wall-clock time
+// and CPU time, which does not depend on other programs.
 func BenchmarkLabel(b *testing.B) {
 	dir := b.TempDir()
 	contexts := debianContexts(b)
@@ -291,7 +293,7 @@ func BenchmarkLabel(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used of it.
+// processorTime returns the CPU time used by this process.
 func processorTime(b *testing.B) time.Duration {
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {

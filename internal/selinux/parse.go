@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// none stands in place of a label where files get no label.
+// none is written instead of a label for files that get no label.
 const none = "<<none>>"
 
-// parseText reads a file of patterns: "PATTERN [-TYPE] LABEL".
+// parseText parses a pattern file with lines "PATTERN [-TYPE] LABEL".
 func parseText(text string) (lines []line, err error) {
 	number := uint32(0)
 	for l := range strings.Lines(text) {
@@ -29,7 +29,7 @@ func parseText(text string) (lines []line, err error) {
 	return lines, nil
 }
 
-// add adds lines behind those that were added before.
+// add appends lines. Later lines have precedence over earlier ones.
 func (c *Contexts) add(lines []line) {
 	for _, l := range lines {
 		s := newSpec(l)
@@ -63,7 +63,7 @@ func parseLine(fields []string) (line, error) {
 	return l, nil
 }
 
-// fileType is the type that a flag of file_contexts(5) stands for.
+// fileType returns the file type (S_IFMT) for a flag of file_contexts(5).
 func fileType(flag string) (uint32, bool) {
 	switch flag {
 	case "--":
@@ -84,11 +84,11 @@ func fileType(flag string) (uint32, bool) {
 	return 0, false
 }
 
-// substitutions are equivalent paths: a path that begins with from is looked up as if it
+// substitutions are path equivalences: a path that begins with from is looked up as if it
 // began with to.
 type substitutions []struct{ from, to string }
 
-// parseSubstitutions reads the lines "FROM TO".
+// parseSubstitutions parses lines "FROM TO".
 func parseSubstitutions(text string) (subs substitutions) {
 	for line := range strings.Lines(text) {
 		fields := strings.FieldsFunc(line, isBlank)
@@ -100,7 +100,7 @@ func parseSubstitutions(text string) (subs substitutions) {
 	return subs
 }
 
-// apply replaces the beginning of a path once, by the last line that matches.
+// apply applies the last substitution that matches the beginning of a path, if there is one.
 func (subs substitutions) apply(path string) string {
 	for i := len(subs) - 1; i >= 0; i-- {
 		rest, ok := strings.CutPrefix(path, subs[i].from)

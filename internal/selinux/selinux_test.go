@@ -14,10 +14,10 @@ import (
 	"machine-pivot/test/need"
 )
 
-// label is what the test's policy calls a type.
+// label returns the label for a type in the test policy.
 func label(kind string) string { return "system_u:object_r:" + kind + "_t:s0" }
 
-// contexts are file contexts with all that their format has.
+// contexts are file contexts that use all features of the format.
 var contexts = map[string]string{
 	"file_contexts": `# a comment
 /.*		` + label("default") + `
@@ -44,8 +44,8 @@ var contexts = map[string]string{
 	"file_contexts.subs_dist": "/lib /usr/lib\n/usr/etc /etc\n/var/home /home\n/lib/other /etc/local\n",
 }
 
-// policy writes the contexts to a directory, and returns the one of the configuration
-// and the name of file_contexts.
+// policy writes the contexts to a directory. It returns the configuration directory and the path
+// of file_contexts.
 func policy(t *testing.T) (dir, file string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -57,8 +57,8 @@ func policy(t *testing.T) (dir, file string) {
 	return dir, filepath.Join(files, "file_contexts")
 }
 
-// looked are paths with the kinds and labels that they have.
-var looked = []struct {
+// lookups are paths and file types with the expected label.
+var lookups = []struct {
 	path string
 	mode fs.FileMode
 	want string // the type; "": none
@@ -104,12 +104,12 @@ var looked = []struct {
 	{"/var/home/me/x", 0, "home"},
 }
 
-// TestLabel: the rules of file_contexts(5) and of what stands beside it.
+// TestLabel: the rules of file_contexts(5) and its companion files.
 func TestLabel(t *testing.T) {
 	dir, _ := policy(t)
 	c, err := selinux.In(dir).Contexts("test")
 	check(t, err)
-	for _, l := range looked {
+	for _, l := range lookups {
 		want := ""
 		if l.want != "" {
 			want = label(l.want)
@@ -121,7 +121,7 @@ func TestLabel(t *testing.T) {
 	}
 }
 
-// TestLabelAsLibselinux: its own program finds the same.
+// TestLabelAsLibselinux: libselinux's matchpathcon returns the same labels.
 func TestLabelAsLibselinux(t *testing.T) {
 	if _, err := exec.LookPath("matchpathcon"); err != nil {
 		need.Lacking(t, "lacking matchpathcon (selinux-utils)")
@@ -131,8 +131,8 @@ func TestLabelAsLibselinux(t *testing.T) {
 		0: "file", fs.ModeDir: "dir", fs.ModeSymlink: "lnk_file", fs.ModeSocket: "sock_file", fs.ModeNamedPipe: "pipe",
 		fs.ModeDevice: "blk_file", fs.ModeDevice | fs.ModeCharDevice: "chr_file",
 	}
-	for _, l := range looked {
-		// It says "<<none>>", too, where nothing fits.
+	for _, l := range lookups {
+		// It also prints "<<none>>" if no pattern matches.
 		out, err := exec.Command("matchpathcon", "-n", "-f", file, "-m", kinds[l.mode], l.path).Output()
 		want := "<<none>>"
 		if l.want != "" {
@@ -144,7 +144,7 @@ func TestLabelAsLibselinux(t *testing.T) {
 	}
 }
 
-// TestBadContexts: what cannot be understood is an error that names the place.
+// TestBadContexts: an invalid file is an error that names the line.
 func TestBadContexts(t *testing.T) {
 	for text, want := range map[string]string{
 		"/a b:c:d:s0 x y\n":   "line 1: it has 4 fields",
@@ -187,8 +187,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestApply: all files below a directory get their labels; not those that have another
-// name, too, or that the policy says nothing of.
+// TestApply: all files below a directory get their labels, except files with several hard links
+// and files for which the policy has no label.
 func TestApply(t *testing.T) {
 	policyDir, _ := policy(t)
 	c, err := selinux.In(policyDir).Contexts("test")
@@ -220,7 +220,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestInherit: a file without a label gets its directory's, one that has one keeps it.
+// TestInherit: a file without a label gets its directory's label; a file with a label keeps it.
 func TestInherit(t *testing.T) {
 	dir := t.TempDir()
 	plain, labelled := filepath.Join(dir, "plain"), filepath.Join(dir, "labelled")
@@ -240,7 +240,7 @@ func TestInherit(t *testing.T) {
 	}
 }
 
-// kernel is one with the policy's answers in files.
+// kernel returns a Kernel whose selinuxfs consists of regular files.
 func kernel(t *testing.T, files map[string]string) selinux.Kernel {
 	t.Helper()
 	root := t.TempDir()
@@ -252,8 +252,8 @@ func kernel(t *testing.T, files map[string]string) selinux.Kernel {
 	return selinux.Running(root)
 }
 
-// TestKernel: only where the policy does not know a label, is enforced, and does not
-// give the process mac_admin, a label cannot be stored.
+// TestKernel: a label cannot be stored only if the policy does not know it, is enforced, and
+// does not grant the process mac_admin.
 func TestKernel(t *testing.T) {
 	const self, fs = "u:r:t:s0", "sys/fs/selinux/"
 	question := fmt.Sprintf("%s %s 69", self, self)
@@ -280,7 +280,7 @@ func TestKernel(t *testing.T) {
 			if c.knows {
 				check(t, os.WriteFile(context, nil, 0o644))
 			} else {
-				// A file of the kernel's that takes numbers alone, and says EINVAL to all else.
+				// A kernel file that accepts only numbers and returns EINVAL for anything else.
 				check(t, os.Symlink("/proc/self/oom_score_adj", context))
 			}
 			if err := k.Check("u:object_r:x_t:s0"); (err == nil) != c.want || err != nil && !errors.Is(err, selinux.ErrUnknown) {

@@ -9,23 +9,23 @@ import (
 	"sync"
 )
 
-// spec is a pattern and the label of the paths that match it.
+// spec is a pattern and the label for the paths that match it.
 type spec struct {
 	pattern string
-	mode    uint32 // the file type that it is for (S_IFMT), 0 for any
+	mode    uint32 // file type to which the pattern applies (S_IFMT), 0 for any
 	label   string // "" for no label
-	order   int    // among all patterns; of those that match the highest counts
+	order   int    // position among all patterns; the last pattern that matches counts
 
-	prefix string // with which all matching paths begin
+	prefix string // all matching paths begin with it
 	tree   bool   // the pattern is prefix(/.*)?, which needs no regular expression
 
-	compile sync.Once // regular expressions are compiled when they are first needed
-	part    string    // a text that all matching paths contain
+	compile sync.Once // compiles the regular expression when it is first needed
+	part    string    // all matching paths contain it
 	regex   *regexp.Regexp
 	err     error
 }
 
-// fits reports whether the pattern is for files of a type (S_IFMT).
+// fits reports whether the pattern applies to files of a type (S_IFMT).
 func (s *spec) fits(mode uint32) bool {
 	return s.mode == 0 || s.mode == mode
 }
@@ -50,7 +50,7 @@ func newSpec(l line) *spec {
 func (s *spec) matches(path string) (bool, error) {
 	rest, ok := strings.CutPrefix(path, s.prefix)
 	if !ok || s.tree {
-		// "$" of PCRE matches before a newline at the end, too.
+		// In PCRE, "$" also matches before a newline at the end.
 		return ok && (rest == "" || rest == "\n" || rest[0] == '/'), nil
 	}
 	s.compile.Do(func() {
@@ -64,12 +64,12 @@ func (s *spec) matches(path string) (bool, error) {
 		}
 		s.part = literalPart(s.pattern)
 	})
-	// Most paths that do not match lack the part, which is faster to find out.
+	// Most paths that do not match do not contain the part, and that check is faster.
 	return s.err == nil && strings.Contains(path, s.part) && s.regex.MatchString(path), s.err
 }
 
-// PatternError is the error of a pattern that libselinux may accept, but this package does
-// not.
+// PatternError is the error for a pattern that this package does not support, although
+// libselinux may.
 type PatternError struct {
 	Pattern string
 	Err     error
@@ -83,10 +83,11 @@ func (e *PatternError) Unwrap() error { return e.Err }
 
 const (
 	meta    = `.^$?*+|[({])}` // characters with a special meaning in a pattern
-	escaped = meta + `\-_,/`  // characters that stand for themselves after a backslash
+	escaped = meta + `\-_,/`  // characters that match themselves after a backslash
 )
 
-// literal is the only path that a pattern without metacharacters matches.
+// literal returns the only path that a pattern without metacharacters matches. ok is false for
+// other patterns.
 func literal(pattern string) (path string, ok bool) {
 	path, rest := scanLiteral(pattern)
 	return path, rest == ""
@@ -109,17 +110,17 @@ func scanLiteral(pattern string) (path, rest string) {
 	return b.String(), ""
 }
 
-// literalPrefix is the text with which all matches of a pattern begin.
+// literalPrefix returns a text with which all matches of a pattern begin.
 func literalPrefix(pattern string) string {
 	prefix, rest := scanLiteral(pattern)
 	if rest != "" && strings.IndexByte("?*{", rest[0]) >= 0 && prefix != "" {
-		prefix = prefix[:len(prefix)-1] // the last character may be absent
+		prefix = prefix[:len(prefix)-1] // the last character is optional
 	}
 	return prefix
 }
 
-// literalPart is the longest text that all matches of a pattern contain after their
-// literalPrefix. The pattern must be a valid one.
+// literalPart returns the longest literal text that all matches of a pattern contain after
+// their literalPrefix, or "". The pattern must be valid.
 func literalPart(pattern string) (part string) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil || re.Op != syntax.OpConcat {
@@ -133,9 +134,9 @@ func literalPart(pattern string) (part string) {
 	return part
 }
 
-// hasAlternatives reports whether "|" stands outside of parentheses. Releases of libselinux
-// differ in what that means: some take the prefix of the first alternative for that of
-// all.
+// hasAlternatives reports whether a pattern has "|" outside of parentheses. Releases of
+// libselinux treat such patterns differently: some apply the prefix of the first alternative
+// to all of them.
 func hasAlternatives(pattern string) bool {
 	depth, class := 0, false
 	for i := 0; i < len(pattern); i++ {
@@ -149,7 +150,7 @@ func hasAlternatives(pattern string) bool {
 			if strings.HasPrefix(pattern[i+1:], "^") {
 				i++
 			}
-			i++ // a bracket as first member of a class does not close it
+			i++ // a bracket as the first member of a class does not close it
 		case c == '(':
 			depth++
 		case c == ')':

@@ -2,19 +2,19 @@ package selinux
 
 import "strings"
 
-// maxStems is by how many leading directories patterns are indexed.
+// maxStems is the number of leading directories by which patterns are indexed.
 const maxStems = 3
 
-// stem is a node of a tree of directories, with the patterns all of whose matches lie in
-// that directory. With it a path is matched against few of a policy's thousands of
-// patterns.
+// stem is a node in a tree of directories. It holds the patterns whose matches are all below
+// that directory. The tree is an index: a path needs to be matched against only few of a
+// policy's thousands of patterns.
 type stem struct {
 	specs []*spec // in order
 	below map[string]*stem
-	count int // of all patterns; in the root only
+	count int // number of patterns in the tree; in the root only
 }
 
-// add adds a pattern behind all others.
+// add adds a pattern after all others.
 func (root *stem) add(s *spec) {
 	s.order = root.count
 	root.count++
@@ -33,17 +33,17 @@ func (root *stem) add(s *spec) {
 	at.specs = append(at.specs, s)
 }
 
-// stems are the leading directories of a path or of a prefix.
+// stems returns up to maxStems leading directories of a path or a prefix.
 func stems(path string) []string {
 	parts := strings.SplitN(strings.TrimPrefix(path, "/"), "/", maxStems+1)
 	return parts[:len(parts)-1]
 }
 
-// candidates are the patterns that may match a path.
+// candidates returns the patterns that may match a path.
 func (root *stem) candidates(path string) (c candidates) {
 	c[0] = root.specs
 	at, rest := root, strings.TrimPrefix(path, "/")
-	for i := range maxStems { // like stems, but without memory for its result
+	for i := range maxStems { // like stems, but without allocating a result
 		name, after, inside := strings.Cut(rest, "/")
 		if !inside {
 			break
@@ -56,10 +56,11 @@ func (root *stem) candidates(path string) (c candidates) {
 	return c
 }
 
-// candidates are lists of patterns, each in order.
+// candidates holds lists of patterns, each in order.
 type candidates [maxStems + 1][]*spec
 
-// next removes and returns the last pattern of all lists; nil if there is none.
+// next removes and returns the pattern with the highest order of all lists, or nil if there is
+// none.
 func (c *candidates) next() *spec {
 	var last *spec
 	from := 0
