@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Accounts are the users and groups of a system: their numbers by name.
+// Accounts are the users and groups of a system: their IDs by name.
 type Accounts struct {
 	Users, Groups map[string]int
 }
 
-// ReadAccounts reads the accounts of a system whose files read returns by their path
-// from its root, as "etc/passwd". /etc goes before /usr/lib, where images keep those of
-// their own (nss-altfiles). A file that is not there has none; a line that has no number
-// is passed over, as the C library does.
+// ReadAccounts reads the accounts of a system. read returns a file by its path relative to
+// the system's root, such as "etc/passwd". /etc takes precedence over /usr/lib, where images
+// keep their accounts (nss-altfiles). Missing files are skipped, and so are lines without a
+// number, as in the C library.
 func ReadAccounts(read func(name string) ([]byte, error)) (Accounts, error) {
 	users, err := accountsIn(read, "passwd")
 	if err != nil {
@@ -55,7 +55,8 @@ func accountsIn(read func(name string) ([]byte, error), file string) (map[string
 	return numbers, nil
 }
 
-// Owned is the entry with the numbers of its owner's names.
+// Owned returns the entry with its user and group names resolved to IDs. It returns an error
+// if a name does not exist.
 func (a Accounts) Owned(e Entry) (Entry, error) {
 	var err error
 	if e.UID, err = numberOf(a.Users, "user", e.User, e.UID); err != nil {

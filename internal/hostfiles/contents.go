@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// Contents is a directory of contents of files, which only root can read: one file for
-// each, named by its digest.
+// Contents is a content-addressed store of file contents, readable by root only: a directory
+// with one file per content, named by its digest.
 type Contents struct {
 	Dir  string
 	Disk Disk
 }
 
-// path is that of a content.
+// path returns the path of a content.
 func (c Contents) path(d Digest) string {
 	return filepath.Join(c.Dir, strings.TrimPrefix(string(d), "sha256:"))
 }
 
-// Keep keeps a content durably.
+// Keep stores a content durably. It is a no-op if the content is stored already.
 func (c Contents) Keep(content []byte) error {
 	d := DigestOf(content)
 	if _, err := c.Read(d); err == nil {
@@ -38,7 +38,8 @@ func (c Contents) Keep(content []byte) error {
 	return err
 }
 
-// Read reads a content. One that does not have its digest is not there.
+// Read reads a content. If it does not exist, or does not match its digest, the error is an
+// fs.ErrNotExist.
 func (c Contents) Read(d Digest) ([]byte, error) {
 	content, err := os.ReadFile(c.path(d))
 	if err != nil {
@@ -50,7 +51,7 @@ func (c Contents) Read(d Digest) ([]byte, error) {
 	return content, nil
 }
 
-// Release removes the contents that are not named, and what a crash left.
+// Release removes all contents that are not in named, and temporary files that a crash has left.
 func (c Contents) Release(named []Digest) error {
 	left, err := os.ReadDir(c.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -62,6 +63,6 @@ func (c Contents) Release(named []Digest) error {
 		}
 		err = errors.Join(err, c.Disk.Remove(filepath.Join(c.Dir, file.Name())))
 	}
-	// Also if nothing had to go: an earlier run may have been killed before this.
+	// Sync even if nothing was removed: an earlier run may have been killed before the sync.
 	return errors.Join(err, c.Disk.Sync(c.Dir))
 }

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyTree copies a directory with all that is in it to a new name: content,
-// owners, modes, times of files, links and extended attributes, with them the
-// labels. Sockets are left out.
+// copyTree copies a file, or a directory with everything in it, to a new path: contents,
+// symbolic links, owners, modes, times, and extended attributes including SELinux labels.
+// It skips sockets.
 func copyTree(from, to string) error {
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -76,8 +76,8 @@ func copyContent(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// copyOwn copies the attributes of a directory to another one.
-func copyOwn(from, to string) error {
+// copyDirAttributes copies the attributes of a directory to another one.
+func copyDirAttributes(from, to string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(from, &st); err != nil {
 		return fmt.Errorf("%s: %w", from, err)
@@ -85,8 +85,8 @@ func copyOwn(from, to string) error {
 	return copyAttributes(from, to, &st)
 }
 
-// copyAttributes copies what is not content. Owner before mode: chown clears the
-// set-id bits. Times last.
+// copyAttributes copies owner, extended attributes, mode and times. The owner must be set
+// before the mode, because chown clears the set-ID bits, and the times last.
 func copyAttributes(from, to string, st *unix.Stat_t) error {
 	if err := os.Lchown(to, int(st.Uid), int(st.Gid)); err != nil {
 		return err
@@ -115,7 +115,7 @@ func copyXattrs(from, to string) error {
 		if err == nil {
 			err = unix.Lsetxattr(to, name, value, 0)
 		}
-		// Memory has no place for user.* before Linux 6.6; libostree ignores them in /etc.
+		// tmpfs does not support user.* before Linux 6.6; libostree ignores them in /etc.
 		if errors.Is(err, unix.EOPNOTSUPP) && strings.HasPrefix(name, "user.") {
 			err = nil
 		}
@@ -126,10 +126,11 @@ func copyXattrs(from, to string) error {
 	return nil
 }
 
-// maxXattr is the kernel's bound for a value and for a list of names, in bytes.
+// maxXattr is the kernel's limit for a value and for a list of names, in bytes.
 const maxXattr = 64 << 10
 
-// readXattr calls one of the kernel's reading calls with a buffer that is large enough.
+// readXattr calls read, a getxattr or listxattr call, with a buffer that is large enough. It
+// returns nothing if the file system has no extended attributes.
 func readXattr(read func([]byte) (int, error)) ([]byte, error) {
 	buffer := make([]byte, maxXattr)
 	n, err := read(buffer)

@@ -10,21 +10,22 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// Disk is where files are changed. Each method is one effect, after which a
-// machine can lose its power. What was not synced may then be lost: a file's
-// content until Sync of the file, its name until Sync of its directory.
+// Disk is the interface through which files are changed. Each method has a single
+// effect, so that tests can simulate a power cut between any two of them. A power cut
+// may lose what was not synced: a file's content until Sync of the file, and its name
+// until Sync of its directory.
 type Disk interface {
 	Mkdir(path string, mode fs.FileMode) error
-	// Make makes an entry at a path where nothing stands, whole: with its content, and with
-	// its owner and mode before anybody else can use it, and with an SELinux label unless
-	// that is "". The directory need not be root's own.
+	// Make creates an entry at a path that does not exist, with its content, owner and mode.
+	// Until it has its owner and mode, other users cannot use it. It gets the SELinux label,
+	// unless label is "". The directory may belong to another user than root.
 	Make(path string, f File, label string) error
-	// Own gives the directory at a path the owner and mode of an entry. No link is followed.
+	// Own sets the owner and mode of an existing directory. It does not follow a symbolic link.
 	Own(path string, e Entry) error
-	// Write creates a file, or replaces the content of one.
+	// Write creates a file, or replaces the content of an existing one.
 	Write(path string, content []byte, mode fs.FileMode) error
-	Sync(path string) error // of a file or a directory
-	// SyncAll syncs all that is on the file system of a path, names and contents.
+	Sync(path string) error // syncs a file or a directory
+	// SyncAll syncs the file system of a path, with all names and contents.
 	SyncAll(path string) error
 	Rename(from, to string) error
 	Remove(path string) error
@@ -32,8 +33,8 @@ type Disk interface {
 
 // OS is the Disk of the running system.
 //
-// What it makes has an SELinux label even where the kernel gives none, which is so
-// until it has a policy, as in an initramfs: that of the directory it is in.
+// While the kernel has no SELinux policy, as in an initramfs, it does not label new
+// files. Mkdir and Write then set the label of the parent directory.
 type OS struct{}
 
 // Mkdir implements Disk.
@@ -44,8 +45,9 @@ func (OS) Mkdir(path string, mode fs.FileMode) error {
 	return selinux.Inherit(path)
 }
 
-// Make implements Disk. All is done by the descriptor of what was made: whoever owns the
-// directory can give its name to something else, which stays untouched then.
+// Make implements Disk. It changes files and directories through a descriptor, because the
+// owner of the parent directory may move something else to the path, which must not be
+// changed. Links have no descriptor and are changed by their path, which is not followed.
 func (OS) Make(path string, f File, label string) error {
 	switch f.Kind {
 	case KindLink:
@@ -53,7 +55,7 @@ func (OS) Make(path string, f File, label string) error {
 			return err
 		}
 		var err error
-		if f.UID != 0 || f.GID != 0 { // it is root's already
+		if f.UID != 0 || f.GID != 0 { // otherwise it has the right owner already
 			err = os.Lchown(path, f.UID, f.GID)
 		}
 		if label != "" {
@@ -76,20 +78,20 @@ func (OS) Make(path string, f File, label string) error {
 
 // Own implements Disk.
 func (OS) Own(path string, e Entry) error {
-	return withOpen(path, unix.O_DIRECTORY, func(dir *os.File) error { return own(dir, e) })
+	return withOpen(path, unix.O_DIRECTORY, func(dir *os.File) error { return setOwnership(dir, e) })
 }
 
-// finish gives an open file its label, owner and mode.
+// finish sets the label, owner and mode of an open file.
 func finish(file *os.File, e Entry, label string) error {
 	if label != "" {
 		if err := selinux.Label(file, label); err != nil {
 			return err
 		}
 	}
-	return own(file, e)
+	return setOwnership(file, e)
 }
 
-// withOpen calls work with what is at a path, no link followed.
+// withOpen opens a path without following a symbolic link, and calls work with the file.
 func withOpen(path string, flags int, work func(*os.File) error) error {
 	file, err := os.OpenFile(path, flags|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -98,14 +100,14 @@ func withOpen(path string, flags int, work func(*os.File) error) error {
 	return errors.Join(work(file), file.Close())
 }
 
-// Write implements Disk. It follows no link.
+// Write implements Disk. It does not follow a symbolic link.
 func (OS) Write(path string, content []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, mode)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	// Whatever the umask is, and before the content: what stood there may have been for all to read.
+	// Set the mode before writing: the umask may have changed it, and an existing file may be readable by all.
 	if err := f.Chmod(mode); err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
-// Package hostfiles puts entries of directories on the host (files, directories,
-// symbolic links): durably, whole or not at all, and never with a temporary file in a
-// directory that other programs read whole (CRI-O loads every file of its drop-in
-// directory).
+// Package hostfiles reads and writes directory entries on the host (files, directories,
+// symbolic links). Entries are written durably and atomically, and without a temporary
+// file in a directory of which other programs read all files (CRI-O loads every file in
+// its drop-in directory).
 package hostfiles
 
 import (
@@ -11,24 +11,24 @@ import (
 	"strconv"
 )
 
-// Kind is what an entry is.
+// Kind is the type of an entry.
 type Kind string
 
 const (
 	KindFile      Kind = ""          // a regular file
-	KindDirectory Kind = "directory" // its own mode and owner; what is in it are other entries
+	KindDirectory Kind = "directory" // mode and owner of a directory; its contents are separate entries
 	KindLink      Kind = "link"      // a symbolic link
-	// KindDefault asks for what the image has at a path: its own file, or nothing. It is
-	// how an entry is removed: where it stood in place of the image's, that shows again.
+	// KindDefault requests what the image has at a path, which may be nothing. It removes an
+	// entry: if the entry had replaced one of the image, that one is restored.
 	KindDefault Kind = "default"
-	// KindAbsent asks for nothing at a path, though the image may have something there.
+	// KindAbsent requests that nothing exists at a path, even if the image has something there.
 	KindAbsent Kind = "absent"
 	// KindPassword is a user's password: its content is the hash. See PasswordPath.
 	KindPassword Kind = "password"
-	KindOther    Kind = "other" // nobody can ask for it: a device, a fifo, a socket
+	KindOther    Kind = "other" // a device, a FIFO or a socket; only found, never requested
 )
 
-// String is the kind's name for people.
+// String returns a readable name of the kind.
 func (k Kind) String() string {
 	if k == KindFile {
 		return "file"
@@ -36,23 +36,23 @@ func (k Kind) String() string {
 	return string(k)
 }
 
-// Entry is what stands at a path, or shall stand there: everything about it but a
-// file's content, which may be secret. Two entries are the same if they are equal.
+// Entry describes the existing or requested directory entry at a path, except for a file's
+// content, which may be secret. Entries can be compared with ==.
 type Entry struct {
 	Kind Kind        `json:"kind,omitempty"`
 	Path string      `json:"path"` // absolute, clean
-	Mode fs.FileMode `json:"mode"` // permission bits, in their places of chmod(2); 0 of a link
+	Mode fs.FileMode `json:"mode"` // mode bits as in chmod(2), up to 07777; 0 for a link
 	UID  int         `json:"uid"`
 	GID  int         `json:"gid"`
-	// User and Group go before UID and GID if they are not "". They are names in the
-	// system that the entry shall be in, and are never in an entry that stands somewhere.
+	// User and Group take precedence over UID and GID if they are not "". They are names in
+	// the system for which the entry is requested. Existing entries do not have them.
 	User   string `json:"user,omitempty"`
 	Group  string `json:"group,omitempty"`
 	Digest Digest `json:"digest,omitempty"` // of a file's content
 	Target string `json:"target,omitempty"` // of a symbolic link
 }
 
-// String says what the entry is and whose, for people.
+// String returns a readable description of the entry with its mode and owner.
 func (e Entry) String() string {
 	if e.Kind == KindPassword {
 		return e.Name()
@@ -71,7 +71,7 @@ func (e Entry) String() string {
 	return text
 }
 
-// Name is what the entry is and where, for people.
+// Name returns a readable name of the entry: its kind and path.
 func (e Entry) Name() string {
 	if user := passwordOf(e.Path); user != "" {
 		return "password of " + user
@@ -82,12 +82,13 @@ func (e Entry) Name() string {
 	return e.Kind.String() + " " + e.Path
 }
 
-// Named reports whether an owner is given by its name.
+// Named reports whether the user or group is given by name.
 func (e Entry) Named() bool { return e.User != "" || e.Group != "" }
 
-// MetBy reports whether what stands somewhere is what the entry asks for. A link of root's may
-// be anybody's: its owner gives nobody a right, and Ignition gives a link for which no owner
-// is asked that of what it points at (SetPermissions in its internal/exec/util/file.go).
+// MetBy reports whether an existing entry is the requested one. If a link is requested with
+// owner root, any owner is accepted: the owner of a link grants no rights, and Ignition gives
+// a link without a configured owner the owner of its target (SetPermissions in its
+// internal/exec/util/file.go).
 func (e Entry) MetBy(have Entry) bool {
 	if e.Kind == KindLink && e.UID == 0 && e.GID == 0 {
 		have.UID, have.GID = 0, 0
@@ -95,11 +96,11 @@ func (e Entry) MetBy(have Entry) bool {
 	return e == have
 }
 
-// Keeps are attributes of an entry for which nothing is asked: one that is made has the entry's,
-// one that is there keeps its own.
+// Keeps marks attributes of an entry that are not requested: a new entry gets the values in
+// Entry, an existing one keeps its own.
 type Keeps struct{ Mode, User, Group bool }
 
-// Of is an entry with what it keeps of the one that stands at its path.
+// Of returns the requested entry with the kept attributes of the existing entry at its path.
 func (k Keeps) Of(have, want Entry) Entry {
 	if k.Mode {
 		want.Mode = have.Mode
@@ -113,38 +114,38 @@ func (k Keeps) Of(have, want Entry) Entry {
 	return want
 }
 
-// File is an entry with its content, which only a regular file has. It has no JSON
-// form: where others can read, its Entry stands for it.
+// File is an entry with its content, which only regular files and passwords have. It must not
+// be encoded as JSON where others can read it; encode its Entry instead.
 type File struct {
 	Entry
 	Content []byte
 }
 
-// NewFile is a regular file of root's.
+// NewFile returns a regular file owned by root.
 func NewFile(path string, mode fs.FileMode, content []byte) File {
 	return File{Entry: Entry{Path: path, Mode: mode, Digest: DigestOf(content)}, Content: content}
 }
 
-// NewDirectory is a directory of root's.
+// NewDirectory returns a directory owned by root.
 func NewDirectory(path string, mode fs.FileMode) File {
 	return File{Entry: Entry{Kind: KindDirectory, Path: path, Mode: mode}}
 }
 
-// NewLink is a symbolic link of root's.
+// NewLink returns a symbolic link owned by root.
 func NewLink(path, target string) File {
 	return File{Entry: Entry{Kind: KindLink, Path: path, Target: target}}
 }
 
-// Default asks for what the image has at a path.
+// Default returns an entry of KindDefault.
 func Default(path string) File { return File{Entry: Entry{Kind: KindDefault, Path: path}} }
 
-// Absent asks for nothing at a path.
+// Absent returns an entry of KindAbsent.
 func Absent(path string) File { return File{Entry: Entry{Kind: KindAbsent, Path: path}} }
 
-// Removes reports whether the entry asks for less rather than for something.
+// Removes reports whether the entry requests a removal (KindDefault or KindAbsent).
 func (e Entry) Removes() bool { return e.Kind == KindDefault || e.Kind == KindAbsent }
 
-// Entries are those of files, without their contents.
+// Entries returns the entries of files, without their contents.
 func Entries(files []File) []Entry {
 	entries := make([]Entry, len(files))
 	for i, f := range files {
@@ -153,13 +154,14 @@ func Entries(files []File) []Entry {
 	return entries
 }
 
-// ModeOf are the permission bits of a mode as the kernel has it.
+// ModeOf returns the mode bits (07777) of a kernel mode, in the kernel's encoding instead of
+// Go's.
 func ModeOf(mode uint32) fs.FileMode { return fs.FileMode(mode & 0o7777) }
 
 // Digest is a content's SHA-256: "sha256:" and 64 hexadecimal digits.
 type Digest string
 
-// DigestOf is the digest of a content.
+// DigestOf returns the digest of a content.
 func DigestOf(content []byte) Digest {
 	sum := sha256.Sum256(content)
 	return Digest("sha256:" + hex.EncodeToString(sum[:]))

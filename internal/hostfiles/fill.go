@@ -13,16 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fill makes the mounted overlay show what it is for. What the image has comes first,
-// since entries may stand where something is removed; then directories, since other
-// entries may be in them.
+// fill writes the files into the mounted overlay. Removals come first, since other entries may
+// replace what is removed; then directories, since other entries may be in them.
 func (o Overlay) fill() error {
-	root, err := os.OpenRoot(o.Dir) // no link in it leads out
+	root, err := os.OpenRoot(o.Dir) // symbolic links cannot escape from it
 	if err != nil {
 		return fmt.Errorf("cannot overlay %s: %w", o.Dir, err)
 	}
 	defer root.Close()
-	for _, f := range slices.SortedStableFunc(slices.Values(o.Files), inOrder) {
+	for _, f := range slices.SortedStableFunc(slices.Values(o.Files), byFillOrder) {
 		rel, ok := strings.CutPrefix(f.Path, o.At+"/")
 		if !ok {
 			return fmt.Errorf("cannot put %s: not below %s", f.Path, o.At)
@@ -34,9 +33,9 @@ func (o Overlay) fill() error {
 	return nil
 }
 
-// inOrder compares files by when they are put: what is removed from the bottom up,
-// directories from the top down.
-func inOrder(a, b File) int {
+// byFillOrder compares files by the order in which fill writes them. Removals are ordered from
+// the bottom up, directories from the top down.
+func byFillOrder(a, b File) int {
 	turn := map[Kind]int{KindDefault: 0, KindAbsent: 0, KindDirectory: 1, KindFile: 2, KindLink: 2, KindPassword: 3}
 	switch order := cmp.Compare(turn[a.Kind], turn[b.Kind]); {
 	case order != 0:
@@ -80,7 +79,7 @@ func (o Overlay) put(root *os.Root, rel string, f File) error {
 }
 
 func putFile(root *os.Root, rel string, f File) error {
-	// A new inode: what stands there may be a link, or a hard link to something shared.
+	// Create a new inode: the existing entry may be a symbolic link, or a hard link to a shared file.
 	if err := remove(root, rel); err != nil {
 		return err
 	}
@@ -92,10 +91,10 @@ func putFile(root *os.Root, rel string, f File) error {
 	if _, err := file.Write(f.Content); err != nil {
 		return err
 	}
-	return own(file, f.Entry)
+	return setOwnership(file, f.Entry)
 }
 
-// putDirectory makes a directory, or gives the one that stands there its mode and owner.
+// putDirectory creates a directory, or sets the mode and owner of an existing one.
 func putDirectory(root *os.Root, rel string, e Entry) error {
 	if info, err := root.Lstat(rel); err != nil || !info.IsDir() {
 		if err := remove(root, rel); err != nil {
@@ -110,7 +109,7 @@ func putDirectory(root *os.Root, rel string, e Entry) error {
 		return err
 	}
 	defer dir.Close()
-	return own(dir, e)
+	return setOwnership(dir, e)
 }
 
 func putLink(root *os.Root, rel string, e Entry) error {
@@ -123,12 +122,13 @@ func putLink(root *os.Root, rel string, e Entry) error {
 	return root.Lchown(rel, e.UID, e.GID)
 }
 
-// own gives an open file the entry's owner and then its mode: chown clears the set-id bits.
-func own(file *os.File, e Entry) error {
+// setOwnership sets the owner and then the mode of an open file. The order matters, because
+// chown clears the set-ID bits.
+func setOwnership(file *os.File, e Entry) error {
 	return errors.Join(file.Chown(e.UID, e.GID), unix.Fchmod(int(file.Fd()), uint32(e.Mode)))
 }
 
-// remove removes a file, or a directory that is empty, if it is there.
+// remove removes a file or an empty directory. It is a no-op if there is none.
 func remove(root *os.Root, rel string) error {
 	err := root.Remove(rel)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -137,8 +137,8 @@ func remove(root *os.Root, rel string) error {
 	return err
 }
 
-// restore makes a path what the image has there. libostree takes that for unmodified,
-// and has what the next image has.
+// restore copies what the image has at a path, or removes the path if the image has nothing
+// there. libostree then considers it unmodified, and its merge uses what the next image has.
 func (o Overlay) restore(root *os.Root, rel string) error {
 	image := filepath.Join(o.Image, rel)
 	shipped, err := os.Lstat(image)
@@ -157,8 +157,8 @@ func (o Overlay) restore(root *os.Root, rel string) error {
 	}
 	defer dir.Close()
 	to := filepath.Join(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), filepath.Base(rel))
-	if info, err := os.Lstat(to); err == nil && info.IsDir() && shipped.IsDir() { // what is in it stays
-		return copyOwn(image, to)
+	if info, err := os.Lstat(to); err == nil && info.IsDir() && shipped.IsDir() { // keep its contents
+		return copyDirAttributes(image, to)
 	}
 	if err := remove(root, rel); err != nil {
 		return err

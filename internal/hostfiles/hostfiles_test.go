@@ -17,7 +17,7 @@ import (
 
 func TestWithOverlays(t *testing.T) {
 	need.Root(t)
-	// A name with a comma is none that overlayfs takes: there a copy is made.
+	// Overlayfs does not accept a name with a comma, so a copy is mounted instead.
 	for _, name := range []string{"etc", "a,copy"} {
 		t.Run(name, func(t *testing.T) {
 			etc := filepath.Join(t.TempDir(), name)
@@ -105,7 +105,7 @@ func withOverlays(t *testing.T, etc string) {
 	if entries, _ := os.ReadDir(run); len(entries) != 1 || entries[0].Name() != "lock" {
 		t.Errorf("outside, the second directory has %v", entries)
 	}
-	// Of this process: tests of other packages have overlays of their own meanwhile.
+	// Only of this process: tests of other packages may have overlays at the same time.
 	if left, _ := filepath.Glob(fmt.Sprintf("/run/pivot-overlay-%d-*", os.Getpid())); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -143,7 +143,8 @@ func owned(f hostfiles.File, uid, gid int) hostfiles.File {
 	return f
 }
 
-// TestDefault: what is removed is what the image has there, whatever it was.
+// TestDefault: an entry of KindDefault is replaced by what the image has there, whatever it
+// was before.
 func TestDefault(t *testing.T) {
 	need.Root(t)
 	root := t.TempDir()
@@ -192,7 +193,7 @@ default
 	}
 }
 
-// TestAccounts: the names of a system are in /etc and, on image-based systems, in /usr/lib.
+// TestAccounts: accounts are in /etc and, on image-based systems, in /usr/lib.
 func TestAccounts(t *testing.T) {
 	files := map[string]string{
 		"etc/passwd":     "root:x:0:0::/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\ncore:x:7:7:::\n+nis\nbad:x:many:0:::\n",
@@ -276,8 +277,8 @@ func TestOpenWritable(t *testing.T) {
 	}
 }
 
-// TestWithTmpfs: a program can write to a directory in which nobody else can, and
-// nobody else sees it.
+// TestWithTmpfs: a child process can write to a directory that is otherwise read-only, and
+// other threads do not see it.
 func TestWithTmpfs(t *testing.T) {
 	need.Root(t)
 	dir := t.TempDir()
@@ -348,7 +349,7 @@ func TestReadTellsAbsentFromUnusable(t *testing.T) {
 	}
 }
 
-// listing is all that a directory's files are, but for their content.
+// listing returns the attributes of a directory and its files, and some contents.
 func listing(t *testing.T, dir string) string {
 	t.Helper()
 	out, err := exec.Command("sh", "-c", "cd "+"'"+dir+"'"+" && stat -c '%n %F %a %u %g' . && stat -c '%n %F %a %u %g %s %y' * && readlink dangling && cat setid").CombinedOutput()

@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// maxLinks is how many links the kernel follows in one name (path_resolution(7)).
+// maxLinks is the number of symbolic links that the kernel follows in a path
+// (path_resolution(7)).
 const maxLinks = 40
 
-// ResolveIn is the path of what a program that had root as its "/" would find at
-// name, all links followed: none leads out of root. A name that is not there is
-// fs.ErrNotExist.
+// ResolveIn resolves name as if root were "/", following all symbolic links, and
+// returns the resulting path below root. No link can escape from root. If name does not
+// exist, the error is an fs.ErrNotExist.
 //
-// By hand, not by openat2(2), which old boot images' kernels lack. Nobody else
-// changes the tree meanwhile.
+// It does not use openat2(2), because the kernels of old boot images do not have it. The
+// tree must not be changed concurrently.
 func ResolveIn(root, name string) (string, error) {
 	at, todo := "/", strings.Split(name, "/")
 	for links := 0; len(todo) > 0; {

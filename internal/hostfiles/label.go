@@ -8,10 +8,10 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// Labels are those that the SELinux policy of a system that runs has for what is made.
-type Labels struct{ contexts *selinux.Contexts } // nil: it has none
+// Labels looks up the labels that the running system's SELinux policy has for new files.
+type Labels struct{ contexts *selinux.Contexts } // nil: no SELinux
 
-// RunningLabels are the labels of the system with a root directory.
+// RunningLabels returns the Labels of the running system with the given root directory.
 func RunningLabels(root string) (Labels, error) {
 	if !selinux.Running(root).Loaded() {
 		return Labels{}, nil
@@ -28,7 +28,7 @@ func RunningLabels(root string) (Labels, error) {
 	return Labels{contexts}, nil
 }
 
-// Of is the label of an entry; "" if it gets the one that the kernel gives.
+// Of returns the label for an entry, or "" if the kernel's choice is to be kept.
 func (l Labels) Of(e Entry) (string, error) {
 	if l.contexts == nil {
 		return "", nil

@@ -8,7 +8,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// killed is a disk on which the process dies at a sync, and which knows what was synced.
+// killed is a Disk that panics at a given sync and records which paths were synced.
 type killed struct {
 	hostfiles.OS
 	at     int
@@ -23,8 +23,8 @@ func (k *killed) Sync(path string) error {
 	return k.OS.Sync(path)
 }
 
-// TestMakeDirAfterAKill: whoever needs a directory makes its name durable, though it is there:
-// who made it may have been killed before that.
+// TestMakeDirAfterAKill: MakeDir makes the name of an existing directory durable, because the
+// process that created it may have been killed before its sync.
 func TestMakeDirAfterAKill(t *testing.T) {
 	for kill := 1; kill <= 3; kill++ {
 		dir := t.TempDir()
@@ -42,7 +42,7 @@ func TestMakeDirAfterAKill(t *testing.T) {
 		if err := makes(second); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{dir, filepath.Join(dir, "a")} { // those that a name was made in
+		for _, name := range []string{dir, filepath.Join(dir, "a")} { // the directories with a new name
 			if !slices.Contains(first.synced, name) && !slices.Contains(second.synced, name) {
 				t.Errorf("killed at sync %d: nobody synced %s, but %q and then %q", kill, name, first.synced, second.synced)
 			}

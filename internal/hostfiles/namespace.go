@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inNamespace calls work on a thread with a mount namespace of its own, whose
-// mounts nobody else sees. Both end with work.
+// inNamespace calls work on a thread with a private mount namespace, whose mounts are
+// invisible elsewhere. The thread and the namespace end with work.
 func inNamespace(work func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -26,9 +26,10 @@ func inNamespace(work func() error) error {
 	return <-done
 }
 
-// WithTmpfs calls work in a private mount namespace in which a directory is empty
-// and can be written to, in memory. Processes that work starts see it so too;
-// goroutines that it starts do not. A directory that is not there stays so.
+// WithTmpfs calls work in a private mount namespace in which a tmpfs is mounted over a
+// directory, so that it is empty and writable. Processes that work starts see the tmpfs
+// too; goroutines that it starts do not. If the directory does not exist, nothing is
+// mounted.
 func WithTmpfs(dir string, work func() error) error {
 	return inNamespace(func() error {
 		err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777")
@@ -39,8 +40,8 @@ func WithTmpfs(dir string, work func() error) error {
 	})
 }
 
-// EnterNamespace gives the calling thread a mount namespace of its own, whose
-// mounts nobody else sees. The goroutine must be locked to the thread.
+// EnterNamespace gives the calling thread a private mount namespace, whose mounts are
+// invisible elsewhere. The goroutine must be locked to the thread.
 func EnterNamespace() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("cannot make a private mount namespace: %w", err)
@@ -51,8 +52,8 @@ func EnterNamespace() error {
 	return nil
 }
 
-// RemountWritable makes a mount writable if it is not. It cannot where the file
-// system itself is read-only.
+// RemountWritable makes a read-only mount writable. It fails if the file system itself
+// is read-only. If the mount is writable already, it is a no-op.
 func RemountWritable(mountPoint string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(mountPoint, &st); err != nil {
@@ -61,7 +62,7 @@ func RemountWritable(mountPoint string) error {
 	if st.Flags&unix.ST_RDONLY == 0 {
 		return nil
 	}
-	// What the mount has, a remount would take away; these flags have the same bits in both calls.
+	// A remount clears flags that are not repeated. These have the same values as ST_ and MS_ flags.
 	flags := uintptr(st.Flags) & (unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME)
 	if err := unix.Mount("", mountPoint, "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
 		return fmt.Errorf("cannot make a writable view of %s: %w", mountPoint, err)
@@ -69,11 +70,11 @@ func RemountWritable(mountPoint string) error {
 	return nil
 }
 
-// OpenWritable opens a directory such that what is below it can be written
-// through /proc/self/fd even where its mount is read-only, as /sysroot is on
-// hosts with sysroot.readonly. It is libostree's own way: a writable view in a
-// private mount namespace. The view lives as long as the file is open; the
-// host's mount stays as it is. below is the mount point that holds the directory.
+// OpenWritable opens a directory so that files below it can be written through
+// /proc/self/fd even if its mount is read-only, like /sysroot on hosts with
+// sysroot.readonly. Like libostree, it remounts in a private mount namespace. The
+// writable mount exists as long as the file is open; the host's mount does not
+// change. below is the mount point that contains the directory.
 func OpenWritable(below, dir string) (*os.File, error) {
 	var f *os.File
 	err := inNamespace(func() (err error) {

@@ -10,21 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Overlay is what a directory of the host shows besides its own content.
+// Overlay describes changes to a directory of the host.
 type Overlay struct {
 	Dir   string // the directory
-	At    string // its name in the paths below, as "/etc"
-	Image string // the directory of what the image has in Dir; "" if it has nothing
-	Files []File // what Dir also shows, or shows instead
+	At    string // its path in the paths of Files, such as "/etc"
+	Image string // the directory with the image's version of Dir, for KindDefault; "" if there is none
+	Files []File // entries to add, replace or remove
 }
 
-// WithOverlays calls work in a private mount namespace in which directories show
-// overlays, whose upper layers live in memory; where the kernel has none, copies.
-// Outside of it, and after it, they are untouched. Processes that work starts see the
-// overlays too; goroutines that it starts do not.
+// WithOverlays calls work in a private mount namespace in which overlays with their
+// upper layers in memory are mounted over directories. If overlayfs cannot be used, a
+// copy is mounted instead. Outside of the namespace, and afterwards, the directories are
+// unchanged. Processes that work starts see the overlays too; goroutines that it starts
+// do not.
 //
-// It is how files join an atomic step of another program: libostree merges the
-// /etc it sees into the new deployment.
+// This makes files part of an atomic step of another program: libostree merges the /etc
+// that it sees into the new deployment.
 func WithOverlays(work func() error, overlays ...Overlay) error {
 	return inNamespace(func() error { return overlaid(work, overlays) })
 }
@@ -41,7 +42,7 @@ func mountCopy(dir, scratch string) error {
 	return nil
 }
 
-// overlaid mounts the first overlay and goes on with the others.
+// overlaid mounts the first overlay, then the others, and then calls work.
 func overlaid(work func() error, overlays []Overlay) (err error) {
 	if len(overlays) == 0 {
 		return work()
@@ -55,10 +56,10 @@ func overlaid(work func() error, overlays []Overlay) (err error) {
 	if err := unix.Mount("tmpfs", scratch, "tmpfs", 0, "mode=0700"); err != nil {
 		return fmt.Errorf("cannot overlay %s: cannot mount tmpfs: %w", o.Dir, err)
 	}
-	// Lazily, since the overlay, which outlives this function, still uses it.
+	// Unmount lazily, because the overlay still uses it until the namespace ends.
 	defer func() { err = errors.Join(err, unix.Unmount(scratch, unix.MNT_DETACH)) }()
 	if err := mountOverlay(o.Dir, scratch); err != nil {
-		// A kernel without overlayfs, or a file system that it does not take.
+		// The kernel has no overlayfs, or overlayfs does not support the file system.
 		if cerr := mountCopy(o.Dir, scratch); cerr != nil {
 			return fmt.Errorf("%w, and no copy of it: %w", err, cerr)
 		}
@@ -89,8 +90,8 @@ func mountOverlay(dir, scratch string) error {
 	return nil
 }
 
-// copyOwnership gives the upper layer's root what the directory below it has:
-// an overlay's root shows the upper one's.
+// copyOwnership copies owner and mode of the lower directory to the upper one, because
+// the root of an overlay has those of its upper directory.
 func copyOwnership(from, to string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(from, &st); err != nil {

@@ -14,21 +14,23 @@ import (
 	"time"
 )
 
-// shadowPath is the file of passwords: shadow(5).
+// shadowPath is the file with the passwords: shadow(5).
 const shadowPath = "/etc/shadow"
 
-// PasswordPath is the path of a user's password, by which an entry of KindPassword is named.
-// It is a line of /etc/shadow, and no file of its own. A user who cannot log in with a
-// password has none there: whose line is locked, or who has no line.
+// PasswordPath returns the path of a user's password, which identifies an entry of
+// KindPassword. The path is not a file but stands for the user's line in /etc/shadow. The
+// entry does not exist if the user cannot log in with a password, because the line is locked
+// or missing.
 func PasswordPath(user string) string { return shadowPath + "/" + user }
 
-// NewPassword is the password of a user, by its hash as crypt(5) has it.
+// NewPassword returns the password of a user, given its hash in the format of crypt(5).
 func NewPassword(user, hash string) File {
 	return File{Entry: Entry{Kind: KindPassword, Path: PasswordPath(user), Digest: DigestOf([]byte(hash))}, Content: []byte(hash)}
 }
 
-// CheckPassword is an error for a text that is no hash of a password: nothing, which would
-// let everybody in, what locks, and what is no field of a line.
+// CheckPassword returns an error for a text that is not the hash of a password: an empty one,
+// which would let anyone log in, one that locks the password, and one that is not valid as a
+// field of a line.
 func CheckPassword(hash string) error {
 	switch {
 	case hash == "":
@@ -41,16 +43,16 @@ func CheckPassword(hash string) error {
 	return nil
 }
 
-// lockedHash is what locks a password: the hash of none.
+// lockedHash locks a password: it is not the hash of any password.
 const lockedHash = "*"
 
-// isLocked reports whether nobody can log in with the password of a line.
+// isLocked reports whether a hash locks the password.
 func isLocked(hash string) bool { return strings.HasPrefix(hash, "!") || strings.HasPrefix(hash, "*") }
 
-// Locks reports whether a file is a password that nobody can log in with.
+// Locks reports whether a file is a locked password.
 func (f File) Locks() bool { return f.Kind == KindPassword && isLocked(string(f.Content)) }
 
-// passwordOf is the user whose password is at a path; "" if it is that of something else.
+// passwordOf returns the user of a password path, or "" for any other path.
 func passwordOf(name string) string {
 	if path.Dir(name) == shadowPath {
 		return path.Base(name)
@@ -58,7 +60,8 @@ func passwordOf(name string) string {
 	return ""
 }
 
-// OnDisk is the path of the file that an entry is, or is in.
+// OnDisk returns the path of the file that holds the entry: /etc/shadow for a password, and
+// the entry's own path otherwise.
 func (e Entry) OnDisk() string {
 	if passwordOf(e.Path) != "" {
 		return shadowPath
@@ -66,14 +69,15 @@ func (e Entry) OnDisk() string {
 	return e.Path
 }
 
-// readPassword reads the password of a user below root: none if it is locked.
+// readPassword reads the password of a user of the system at root. ok is false if it is locked
+// or the user has no line.
 func readPassword(root, user string) (f File, ok bool, err error) {
 	f, ok, err = LineOfPassword(root, PasswordPath(user))
 	return f, ok && !isLocked(string(f.Content)), err
 }
 
-// LineOfPassword is the password at a path, as PasswordPath has it, also if it is locked; ok is
-// false if the user has no line.
+// LineOfPassword reads the password at a path returned by PasswordPath, even if it is locked.
+// ok is false if the user has no line.
 func LineOfPassword(root, name string) (f File, ok bool, err error) {
 	data, err := os.ReadFile(filepath.Join(root, shadowPath))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,11 +95,11 @@ func LineOfPassword(root, name string) (f File, ok bool, err error) {
 	return f, false, nil
 }
 
-// errNoUser is why there is no line to change.
+// errNoUser is the error for a user without a line.
 var errNoUser = errors.New("/etc/shadow has no line for this user")
 
-// putPassword sets the password of a user in the file below root that is named, and the day
-// on which that was done, as usermod(8) does. Other lines stay as they are.
+// putPassword sets the password of a user, and the date of the change, in the shadow file at
+// rel, as usermod(8) does. Other lines do not change.
 func putPassword(root *os.Root, rel, user, hash string) error {
 	file, err := root.Open(rel)
 	if err != nil {
@@ -118,7 +122,8 @@ func putPassword(root *os.Root, rel, user, hash string) error {
 	return putFile(root, rel, have)
 }
 
-// withPassword is the file of passwords with another one for a user.
+// withPassword returns the content of a shadow file with another password for a user, changed
+// today.
 func withPassword(data []byte, user, hash string) ([]byte, error) {
 	var lines bytes.Buffer
 	found := false
@@ -136,7 +141,7 @@ func withPassword(data []byte, user, hash string) ([]byte, error) {
 	return lines.Bytes(), nil
 }
 
-// lockPassword lets nobody log in with the password of a user, if there is such a user.
+// lockPassword locks the password of a user. It is a no-op if the user has no line.
 func lockPassword(root *os.Root, rel, user string) error {
 	err := putPassword(root, rel, user, lockedHash)
 	if errors.Is(err, errNoUser) || errors.Is(err, fs.ErrNotExist) {

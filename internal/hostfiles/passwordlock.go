@@ -13,21 +13,20 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// passwordLock is the file whose lock everybody has who changes accounts: lckpwdf(3), by which
-// passwd(1), usermod(8) and systemd-sysusers(8) exclude each other.
+// passwordLock is the lock file of lckpwdf(3), with which passwd(1), usermod(8) and
+// systemd-sysusers(8) exclude each other while they change accounts.
 const passwordLock = "/etc/.pwd.lock"
 
-// How long others may take, as with lckpwdf(3), and how often it is asked for.
 const (
-	passwordWait  = 15 * time.Second
-	passwordRetry = 100 * time.Millisecond
+	passwordWait  = 15 * time.Second       // how long to wait for the lock, as in lckpwdf(3)
+	passwordRetry = 100 * time.Millisecond // interval between attempts
 )
 
-// SetPassword sets the password at a path, as PasswordPath has it, in the system with a root
-// directory, which runs: durable once the directory is synced, and whole at each moment. Nil
-// locks it. Other lines, owner, mode and SELinux label of the file stay as they are, and
-// nobody else changes it meanwhile. temp is a name on its file system for the new file, at
-// which nothing stands.
+// SetPassword sets the password at a path returned by PasswordPath, in the running system with
+// the given root directory. If password is nil, it locks the password. The file is replaced
+// atomically; the caller must sync the directory to make the change durable. Other lines and
+// the owner, mode and SELinux label of the file do not change, and the file is locked against
+// changes by other programs. temp is an unused path on the same file system for the new file.
 func SetPassword(ctx context.Context, disk Disk, root, name, temp string, password *File) (err error) {
 	unlock, err := lockPasswords(ctx, root)
 	if err != nil {
@@ -64,8 +63,8 @@ func replacePassword(disk Disk, root, name, temp string, password *File) error {
 	return err
 }
 
-// lockPasswords keeps others from changing accounts until unlock is called. The lock is one of
-// an open file, which excludes those of processes that lckpwdf(3) takes.
+// lockPasswords prevents other programs from changing accounts until unlock is called. It takes
+// an open file description lock, which conflicts with the process lock taken by lckpwdf(3).
 func lockPasswords(ctx context.Context, root string) (unlock func() error, err error) {
 	file, err := os.OpenFile(filepath.Join(root, passwordLock), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

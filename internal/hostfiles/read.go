@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRead bounds the files that are compared whole, in bytes.
+// maxRead is the maximum size of a file that Read accepts, in bytes.
 const maxRead = 16 << 20
 
-// Read reads what stands at path below root; ok is false if nothing does. Links are not
-// followed. At the path of a password that stands which is not locked. A file that is too large to compare is an error.
+// Read reads the entry at path below root. ok is false if there is none. If path is a symbolic
+// link, Read returns the link. A locked password counts as absent. A file that is too large to
+// be compared is an error.
 func Read(root, path string) (f File, ok bool, err error) {
 	if user := passwordOf(path); user != "" {
 		return readPassword(root, user)
@@ -42,7 +43,7 @@ func Read(root, path string) (f File, ok bool, err error) {
 	return f, true, nil
 }
 
-// fileOf is what the kernel tells of an entry.
+// fileOf returns an entry from its stat data.
 func fileOf(path string, st *unix.Stat_t) File {
 	f := File{Entry: Entry{Kind: kindOf(st), Path: path, Mode: ModeOf(st.Mode), UID: int(st.Uid), GID: int(st.Gid)}}
 	if f.Kind == KindLink {
@@ -51,8 +52,9 @@ func fileOf(path string, st *unix.Stat_t) File {
 	return f
 }
 
-// readFile reads a regular file, all of it by one descriptor: where its directory is not
-// root's own, somebody could put a link in its place meanwhile.
+// readFile reads the attributes and the content of a regular file through one descriptor. If
+// the directory belongs to another user, that user could replace the file with a link in the
+// meantime.
 func readFile(name, path string) (f File, err error) {
 	file, err := os.OpenFile(name, unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -84,8 +86,8 @@ func kindOf(st *unix.Stat_t) Kind {
 	return KindOther
 }
 
-// ReadEntries reads what stands at paths below root, and forgets contents. A path at
-// which nothing stands is absent.
+// ReadEntries reads the entries at paths below root, without contents. Paths without an entry
+// are not in the map.
 func ReadEntries(root string, paths []string) (map[string]Entry, error) {
 	files, err := ReadAll(root, paths)
 	if err != nil {
@@ -98,7 +100,7 @@ func ReadEntries(root string, paths []string) (map[string]Entry, error) {
 	return entries, nil
 }
 
-// ReadAll reads what stands at paths below root.
+// ReadAll reads the entries at paths below root. Paths without an entry are not in the map.
 func ReadAll(root string, paths []string) (map[string]File, error) {
 	files := make(map[string]File, len(paths))
 	for _, path := range paths {

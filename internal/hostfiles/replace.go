@@ -10,17 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace writes a whole file durably: the temporary file beside it is synced,
-// renamed over the old one, and the directory is synced. At each moment a reader
-// or a power cut finds the old content or the new, never a part. Not for
-// directories that others read whole. Callers see to it that there is one
-// writer at a time.
+// Replace writes a file atomically and durably: it writes and syncs a temporary
+// file in the same directory, renames it over the old file, and syncs the directory.
+// Readers, and the system after a power cut, find either the old content or the new.
+// Do not use Replace in a directory of which other programs read all files. Callers
+// must not write the same file concurrently.
 func Replace(disk Disk, path string, content []byte, mode fs.FileMode) error {
 	return renameInto(disk, path, func(tmp string) error { return disk.Write(tmp, content, mode) })
 }
 
-// Put makes a file the one at its path below root, as Replace does it, with the SELinux label
-// that the policy has for that place. The kernel's own choice goes by the program that makes it.
+// Put writes a file at its path below root, atomically and durably like Replace, with the
+// SELinux label that the policy has for the path. The kernel's default label would depend on
+// the label of this program.
 func Put(disk Disk, root string, f File, labels Labels) error {
 	label, err := labels.Of(f.Entry)
 	if err != nil {
@@ -34,9 +35,9 @@ func Put(disk Disk, root string, f File, labels Labels) error {
 	})
 }
 
-// renameInto makes what write makes, under a name of its own, what stands at a path.
+// renameInto calls write with a temporary path, syncs the file, and renames it to path.
 func renameInto(disk Disk, path string, write func(tmp string) error) error {
-	// One name, so that what a crash leaves is overwritten the next time.
+	// A fixed name, so that the next attempt overwrites a file left by a crash.
 	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	err := write(tmp)
 	if err == nil {
@@ -62,9 +63,9 @@ func Rename(disk Disk, from, to string) error {
 	return syncParent(disk, to)
 }
 
-// MakeDir makes a directory and what is missing of those above it, durably: a
-// file in it is only as durable as its name and theirs. That of one that is there is made so
-// too: who made it may have been killed before that.
+// MakeDir creates a directory and its missing parents durably, since a file is only as
+// durable as the names of its directories. It also syncs the parent of a directory that
+// exists already, because the process that created it may have been killed before its sync.
 func MakeDir(disk Disk, path string, mode fs.FileMode) error {
 	if _, err := os.Stat(path); err == nil {
 		return syncParent(disk, path)
@@ -78,9 +79,9 @@ func MakeDir(disk Disk, path string, mode fs.FileMode) error {
 	return syncParent(disk, path)
 }
 
-// CheckWritable is an error if nothing can be made in a directory, or, where that is
-// not there, in the one that it would be made in: most likely its file system is
-// read-only. Nothing is written.
+// CheckWritable returns an error if a directory is not writable, most likely because its file
+// system is read-only. If the directory does not exist, CheckWritable checks its nearest
+// existing parent. It writes nothing.
 func CheckWritable(dir string) error {
 	err := unix.Access(dir, unix.W_OK)
 	if errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
@@ -92,7 +93,7 @@ func CheckWritable(dir string) error {
 	return nil
 }
 
-// syncParent makes the name of a file durable.
+// syncParent makes the name of a file durable by syncing its directory.
 func syncParent(disk Disk, path string) error {
 	if err := disk.Sync(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("cannot sync directory: %w", err)

@@ -22,8 +22,8 @@ const (
 	compiledSuffix = ".bin"
 )
 
-// patternFiles returns the names of the pattern files. If several patterns match, the one in the
-// later file counts.
+// patternFiles returns the names of the pattern files, in order. If several patterns match, a
+// literal one takes precedence, and then the last one of the last file.
 func patternFiles() []string {
 	return []string{contextsFile, contextsFile + ".homedirs", contextsFile + ".local"}
 }
