@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Compare lets ostree say whether a bare repository has a commit as another one
-// has it: the repository is sound, and its listing with owners, modes, extended
-// attributes and checksums is the same. Then it looks whether each object of the
-// other is there, in a file of the same kind. It returns the objects that the
-// repository has besides, as Objects names them.
+// Compare checks that a bare repository has the same commit as another one. The real
+// ostree must find no error in the repository and list the commit with the same owners,
+// modes, extended attributes and checksums. Then every object of the other repository
+// must exist in repo, in a file with the same attributes. Compare returns the additional
+// objects of repo, as named by Objects.
 func Compare(repo, other, commit string) (besides []string, err error) {
 	if _, err := Ostree("fsck", "--repo="+repo); err != nil {
 		return nil, err
@@ -34,12 +34,12 @@ func Compare(repo, other, commit string) (besides []string, err error) {
 	return compareObjects(repo, other)
 }
 
-// List is all of a commit's tree, as ostree lists it.
+// List returns the tree of a commit as listed by ostree.
 func List(repo, commit string) (string, error) {
 	return Ostree("ls", "--repo="+repo, "-R", "-C", "-X", commit)
 }
 
-// Objects are the loose objects of a repository, "ab/cdef….file", sorted.
+// Objects returns the loose objects of a repository, such as "ab/cdef….file", sorted.
 func Objects(repo string) ([]string, error) {
 	var names []string
 	root := filepath.Join(repo, "objects")
@@ -81,11 +81,11 @@ func compareObjects(repo, other string) (besides []string, err error) {
 	}), nil
 }
 
-// objectFile is what counts of an object's file besides its content.
+// objectFile holds the attributes of an object's file that must be equal.
 type objectFile struct {
 	mode, uid, gid uint32
 	size           int64
-	mtime          int64 // in seconds, of regular files' content; of others it is the time of writing
+	mtime          int64 // in seconds; 0 except for regular file objects, since for others it is the time of writing
 }
 
 func fileOf(repo, object string) (objectFile, error) {

@@ -13,17 +13,17 @@ import (
 	"testing/fstest"
 )
 
-// Branch and Version are of every commit made here.
+// Branch and Version are the branch and version of every commit made by Commit.
 const (
 	Branch  = "test/os"
 	Version = "1.2.3"
 )
 
-// Ostree runs the real ostree and returns what it prints. An error has its complaints;
-// what a library of it complains of otherwise is left out.
+// Ostree runs the real ostree and returns its standard output. The error includes its standard
+// error; without an error that is ignored, since libraries may print warnings there.
 func Ostree(args ...string) (string, error) {
 	cmd := exec.Command("ostree", args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8") // else it does not print names as they are
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8") // otherwise it escapes non-ASCII names
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
@@ -34,8 +34,8 @@ func Ostree(args ...string) (string, error) {
 	return text, nil
 }
 
-// Init makes a repository; mode is "bare" or "archive". The real ostree makes the first one of
-// a process, of which later ones are copies.
+// Init makes an empty repository; mode is "bare" or "archive". The real ostree makes a template
+// once per process, and Init copies it.
 func Init(repo, mode string) error {
 	made := emptyBare
 	if mode == "archive" {
@@ -53,16 +53,16 @@ var (
 	emptyArchive = sync.OnceValues(func() (fs.FS, error) { return emptyRepo("archive") })
 )
 
-// emptyRepo is a repository without anything in it.
+// emptyRepo returns an empty repository made by the real ostree.
 func emptyRepo(mode string) (fs.FS, error) {
-	return held(func(dir string) error {
+	return inMemory(func(dir string) error {
 		_, err := Ostree("init", "--repo="+dir, "--mode="+mode)
 		return err
 	})
 }
 
-// Archive makes an archive repository with one commit, of a tree with something big in it.
-// The real ostree makes the first one of a process, of which later ones are copies.
+// Archive makes an archive repository with one commit, of a tree with big files. The real ostree
+// makes a template once per process, and Archive copies it.
 func Archive(repo string) (commit string, err error) {
 	made, err := bigArchive()
 	if err != nil {
@@ -78,7 +78,7 @@ type archive struct {
 }
 
 var bigArchive = sync.OnceValues(func() (a archive, err error) {
-	a.repo, err = held(func(repo string) (err error) {
+	a.repo, err = inMemory(func(repo string) (err error) {
 		tree, err := os.MkdirTemp("", "ostreetree-*")
 		if err != nil {
 			return err
@@ -93,9 +93,9 @@ var bigArchive = sync.OnceValues(func() (a archive, err error) {
 	return a, err
 })
 
-// held is what a function makes in a new directory, held in memory: regular files and
-// directories.
-func held(make func(dir string) error) (_ fs.FS, err error) {
+// inMemory calls make with the path of a directory to create, and returns the contents of the
+// directory, held in memory. Only regular files and directories are supported.
+func inMemory(make func(dir string) error) (_ fs.FS, err error) {
 	parent, err := os.MkdirTemp("", "ostreetree-*")
 	if err != nil {
 		return nil, err
@@ -123,8 +123,8 @@ func held(make func(dir string) error) (_ fs.FS, err error) {
 	})
 }
 
-// Commit commits a tree as the next one of Branch and returns its checksum. The
-// commit is that of an OS, with detached metadata and a fixed time.
+// Commit commits a tree to Branch with the real ostree and returns the checksum. The
+// commit is bootable and has detached metadata and a fixed timestamp.
 func Commit(repo, tree string, args ...string) (checksum string, err error) {
 	return Ostree(append([]string{
 		"commit", "--repo=" + repo, "--branch=" + Branch, "--subject=a test", "--timestamp=@1700000000", "--bootable",

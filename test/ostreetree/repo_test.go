@@ -11,7 +11,7 @@ import (
 	"machine-pivot/test/ostreetree"
 )
 
-// TestInit wants each repository to be as the real ostree makes one.
+// TestInit: each repository equals one made by the real ostree.
 func TestInit(t *testing.T) {
 	need.Ostree(t)
 	for _, mode := range []string{"bare", "archive"} {
@@ -31,7 +31,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// listing has a line for each file, with its mode and content.
+// listing returns a line for each file, with its mode and content.
 func listing(t *testing.T, root string) (lines string) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {

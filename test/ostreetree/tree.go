@@ -1,5 +1,5 @@
-// Package ostreetree makes file trees that hold everything ostree has objects
-// for, commits them with the real ostree, and compares repositories by it.
+// Package ostreetree makes file trees with everything that ostree can store,
+// commits them with the real ostree, and compares repositories with it.
 //
 // The same tree gives the same commit on every machine, unless a security module
 // labels the files.
@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Contents says what a tree holds besides the small things.
+// Contents selects large files that a tree has in addition to the small ones.
 type Contents struct {
-	Big    bool // some files of several MB, one of which does not compress
-	Sparse bool // a file of more than 2 GiB, all holes but its ends
+	Big    bool // two files of several MB, one of which does not compress
+	Sparse bool // a file of more than 2 GiB that is a hole except for its first and last byte
 }
 
-// file is one file of the tree, owned by root and with mode 0644 or 0755 if it
-// does not say otherwise.
+// file is one file of the tree. By default it is owned by root and has mode 0644; missing
+// parent directories have 0755.
 type file struct {
 	path     string
-	mode     uint32 // permission bits, and unix.S_IFDIR for a directory
+	mode     uint32 // mode bits, and unix.S_IFDIR for a directory; 0 is the default and 01000 means mode 0
 	uid, gid int
 	content  string
 	symlink  string // target
@@ -32,11 +32,10 @@ type file struct {
 	xattrs   map[string]string
 }
 
-// capability is cap_net_raw+ep, as ping has it.
+// capability is cap_net_raw+ep, the capability of ping.
 const capability = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
-// small are the files that every tree has. It is a small OS that no machine can
-// boot.
+// small returns the files of every tree. They form a small OS that cannot boot.
 func small() []file {
 	long := strings.Repeat("n", 255)
 	deep := "usr/lib/deep" + strings.Repeat("/a-directory-with-a-name", 15)
@@ -85,7 +84,7 @@ func small() []file {
 		{path: "usr/lib/far-away", symlink: "../" + strings.Repeat("far/", 60) + "away"},
 		{path: "usr/lib/very-far-away", symlink: strings.Repeat("0123456789/", 360)},
 
-		// Empty files and equal ones.
+		// Empty and equal files.
 		{path: "usr/share/empty"},
 		{path: "usr/share/empty-too"},
 		{path: "usr/share/empty-owned", uid: 12, gid: 34},
@@ -110,7 +109,7 @@ func small() []file {
 	}
 }
 
-// Write makes a tree in a directory that is there, or not yet. It needs root.
+// Write makes a tree in a directory, which it creates if necessary. It needs root.
 func Write(dir string, c Contents) error {
 	files := small()
 	if c.Big {
@@ -131,8 +130,8 @@ func Write(dir string, c Contents) error {
 	return nil
 }
 
-// write makes one file. Content and owner come first: both take bits and
-// attributes away.
+// write makes one file. Content and owner are set first, because setting them clears
+// mode bits and attributes.
 func (f file) write(dir string) error {
 	path := filepath.Join(dir, f.path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -163,13 +162,13 @@ func (f file) write(dir string) error {
 	if f.symlink != "" || f.mode == 0 {
 		return nil
 	}
-	if f.mode == 0o1000 { // no file has this mode: it stands for 0, which stands for the usual one
+	if f.mode == 0o1000 { // stands for mode 0, since 0 stands for the default
 		f.mode = 0
 	}
 	return unix.Chmod(path, f.mode&0o7777)
 }
 
-// noise does not compress.
+// noise returns data that does not compress.
 func noise(size int) string {
 	b := make([]byte, size)
 	for i, x := 0, uint32(1); i < len(b); i++ {
@@ -179,7 +178,7 @@ func noise(size int) string {
 	return string(b)
 }
 
-// sparse makes a file that is all holes but its first and last byte.
+// sparse makes a file that is a hole except for its first and last byte.
 func sparse(path string, size int64) error {
 	f, err := os.Create(path)
 	if err != nil {
