@@ -107,7 +107,8 @@ func (OS) Write(path string, content []byte, mode fs.FileMode) error {
 		return err
 	}
 	defer f.Close()
-	// Set the mode before writing: the umask may have changed it, and an existing file may be readable by all.
+	// Set the mode before writing: the umask may have changed it, and an existing file may be
+	// readable by all.
 	if err := f.Chmod(mode); err != nil {
 		return err
 	}

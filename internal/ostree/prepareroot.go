@@ -35,8 +35,7 @@ type PrepareRoot struct {
 	etcTransient  bool
 }
 
-// Demands are the requirements on a deployment so that it boots, and the limits of the booted
-// system.
+// Demands lists what a deployment must have in order to boot, and whether its /etc is ignored.
 type Demands struct {
 	Composefs    bool // the deployment must have ComposefsFile
 	Verity       bool // ComposefsFile and all file objects must have fs-verity

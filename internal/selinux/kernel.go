@@ -125,6 +125,6 @@ func (k Kernel) number(name string) (uint64, error) {
 	return number, nil
 }
 
-// UnknownHint tells the administrator how to resolve ErrUnknown.
+// UnknownHint explains how to resolve ErrUnknown.
 const UnknownHint = "the new system's SELinux policy is newer than the running one: give the program /usr/bin/pivot a type that may store such labels, " +
 	"as install_exec_t (semodule -i /usr/share/selinux/packages/pivot.cil, then restorecon /usr/bin/pivot), or have the first boot done in the initramfs, which may (pivot.mode=initramfs)"
