@@ -47,7 +47,7 @@ func (OS) Mkdir(path string, mode fs.FileMode) error {
 
 // Make implements Disk. It changes files and directories through a descriptor, because the
 // owner of the parent directory may move something else to the path, which must not be
-// changed. Links have no descriptor and are changed by their path, which is not followed.
+// changed. A symbolic link is changed by its path, without following it.
 func (OS) Make(path string, f File, label string) error {
 	switch f.Kind {
 	case KindLink:

@@ -83,7 +83,7 @@ func (r *Repo) HasWhole(ctx context.Context, c Checksum) error {
 // commit visits a commit and all objects that it refers to.
 func (w *walk) commit(ctx context.Context, c Checksum) error {
 	root := ObjectName{c, Commit}
-	if w.seen[root] { // another root of the same call
+	if w.seen[root] { // visited already, as another root
 		return nil
 	}
 	data, err := w.load(root)

@@ -81,7 +81,7 @@ func (im *Import) finishRoots(ctx context.Context, roots []Root) (err error) {
 // left, since the commits are now complete. It keeps marks set by ostree fsck, which are not
 // empty: they stand for damaged objects, and existing objects have not been read.
 func (r *Repo) clearMarks(roots []Root) error {
-	marked := map[string]bool{} // the directory, if a mark was removed
+	marked := map[string]bool{} // directories from which a mark was removed
 	for _, root := range roots {
 		mark := r.partialPath(root.Commit)
 		info, err := os.Lstat(mark)

@@ -25,7 +25,7 @@ type Repo struct {
 type repoConfig struct {
 	fsync, perObjectFsync bool
 	minFreePercent        uint64        // of the file system; 0 if minFreeBytes is set
-	minFreeBytes          uint64        //
+	minFreeBytes          uint64        // 0 if minFreePercent is used
 	lockTimeout           time.Duration // how long to wait for the lock; negative: forever
 }
 

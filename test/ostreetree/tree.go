@@ -45,7 +45,7 @@ func small() []file {
 		{path: "boot", mode: unix.S_IFDIR | 0o700},
 		{path: "ostree", symlink: "sysroot/ostree"},
 		{path: "usr/etc/passwd", content: "root:x:0:0::/root:/bin/sh\n"},
-		{path: "usr/etc/shadow", mode: 0o1000, content: "root:!::0:::::\n"}, // 01000: see write
+		{path: "usr/etc/shadow", mode: 0o1000, content: "root:!::0:::::\n"}, // 01000: see file.mode
 		{path: "usr/etc/sub/conf", content: "key=value\n"},
 		{path: "usr/lib/os-release", content: "ID=test\nVERSION_ID=1\n"},
 		{path: "usr/lib/modules/6.1.0/vmlinuz", content: "not a kernel\n"},
