@@ -13,8 +13,8 @@ import (
 	"machine-pivot/test/script"
 )
 
-// systemctl stands in for the program: a service reads /etc/app.conf when it is reloaded,
-// and goes on with the same process. Told so it kills whoever called it, or fails.
+// systemctl is a stand-in. On reload the service reads /etc/app.conf. With a file "kill" it kills
+// its caller, and with a file "broken" it fails.
 const systemctl = `#!/bin/sh
 cd /var/home || exit
 case "$*" in
@@ -38,8 +38,8 @@ spec:
       - {path: /etc/app.conf, contents: {source: "data:,CONTENT"}}
 `
 
-// TestLive (P56): the real program, its plan, a change of what runs, one that a service
-// does not take, and one in the middle of which the program is killed.
+// TestLive (P56) runs the real program: its plan, a change of the running system, one that a
+// service refuses, and one during which the program is killed.
 func TestLive(t *testing.T) {
 	h := hostdir.New(t)
 	programs := script.Programs(t)
@@ -89,7 +89,7 @@ func TestLive(t *testing.T) {
 		"a reboot is needed: kernelArguments: only a reboot changes it", "rebooting into")
 	says(0, "cat /proc/sys/kernel/random/boot_id; ! test -e /etc/app.conf && pivot verify", "00000002-")
 
-	// Told to reboot it does, and what runs is not changed before.
+	// With -r it reboots, and does not change the running system before.
 	says(0, "pivot apply -r three.yaml; echo not reached", "rebooting into")
 	says(0, "cat /proc/sys/kernel/random/boot_id /etc/app.conf loaded; pivot verify", "00000003-", "threetwo")
 }

@@ -23,9 +23,9 @@ spec:
     passwd: {users: [{name: core, sshAuthorizedKeys: [key NAME], passwordHash: $y$NAME}]}
 `
 
-// TestRepair (P56, P68): the real program changes SSH keys, a password and a file in /var while
-// the system runs, killed in the middle once; it finds what somebody has changed, and puts that
-// right with what was there kept.
+// TestRepair (P56, P68): the real program changes SSH keys, a password and a file in /var of the
+// running system, and is killed once in between. Then it finds and repairs local changes, and keeps
+// a copy of what it replaced.
 func TestRepair(t *testing.T) {
 	h := hostdir.New(t)
 	programs := script.Programs(t)

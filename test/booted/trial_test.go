@@ -11,8 +11,8 @@ import (
 	"machine-pivot/test/script"
 )
 
-// setDefault is an ostree that can make a deployment the default, as libostree does since
-// 2023.6, which the testing machine's may not be: that entry gets the highest version.
+// setDefault is an ostree with "admin set-default", which libostree has since 2023.6 and the
+// testing machine may lack. It gives the boot entry the highest version.
 const setDefault = `#!/bin/sh
 set -e
 case "$1 $2" in
@@ -27,8 +27,8 @@ case "$1 $2" in
 esac
 `
 
-// TestTrial (P59): the real program tries a new system: confirmed it stays; one that fails
-// is left for the one before, which says why.
+// TestTrial (P59): the real program tries a new system. If confirmed it stays; if it fails, the old
+// system runs again and reports the reason.
 func TestTrial(t *testing.T) {
 	h := hostdir.New(t)
 	programs := script.Programs(t)
@@ -57,7 +57,7 @@ func TestTrial(t *testing.T) {
 	says("pivot rebase --try "+h.Image, 78, "pivot-trial.service is not enabled", "hint: systemctl enable pivot-trial.service")
 	says("mkdir -p /etc/systemd/system/sysinit.target.wants && touch /etc/systemd/system/pivot-trial.service && "+
 		"ln -s /etc/systemd/system/pivot-trial.service /etc/systemd/system/sysinit.target.wants/", 0)
-	// The kernel that runs started long ago.
+	// The testing machine's kernel started long ago.
 	says("pivot rebase --try=1000000h --check 'test -e /run/ready' "+h.Image, 0, "takes a hand at the boot menu", "rebooting into the system on trial")
 	says("cat /proc/sys/kernel/random/boot_id; pivot rollback", 78, "00000002-", "the system that runs is on trial")
 	says("pivot confirm", 69, `check "test -e /run/ready" fails`, "the trial goes on")
