@@ -109,7 +109,7 @@ func layOut(files []source) []placed {
 	places := make([]placed, len(files))
 	for i, f := range files {
 		n := int(before * components / max(total, 1))
-		within := before*components - int64(n)*total // of the component's share, in parts of total
+		within := before*components - int64(n)*total // position in the component, from 0 to total
 		name := filepath.Join(component(n), f.path)
 		if f.again > 0 {
 			name += fmt.Sprintf(".%d", f.again)

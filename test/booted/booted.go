@@ -145,8 +145,8 @@ const HomeDir = "/var/home"
 // Home returns the directory HomeDir of the machine.
 func (m *Machine) Home() string { return filepath.Join(m.Var, "home") }
 
-// hangs is the time limit for a command.
-const hangs = 3 * time.Minute
+// commandTimeout is the time limit for a command.
+const commandTimeout = 3 * time.Minute
 
 // Run runs a shell command and returns its output and exit status. A command that asks systemd for
 // a reboot is killed, and the machine is rebooted. Run boots the machine if necessary.
@@ -179,7 +179,7 @@ func (m *Machine) Run(command string) (output string, status int, err error) {
 		_ = cmd.Process.Kill() // fails if it has ended
 		<-ended
 		err = m.restart()
-	case <-time.After(hangs):
+	case <-time.After(commandTimeout):
 		_ = cmd.Process.Kill()
 		<-ended
 		err = errors.New("it does not end")

@@ -91,9 +91,9 @@ func (m *Machine) applyBoot() (over bool, err error) {
 		arrived := false
 		err := m.process(func(ctx context.Context) (err error) {
 			if !m.applying.Projected {
-				return m.projects()
+				return m.projectOnBoot()
 			}
-			changed, err := m.applies(ctx)
+			changed, err := m.runApply(ctx)
 			arrived = err == nil && !changed
 			return err
 		})
@@ -117,8 +117,8 @@ func (m *Machine) applyBoot() (over bool, err error) {
 	return false, fmt.Errorf("still at it after %d starts", maxStarts)
 }
 
-// projects does what the unit does before services start. It is repeated if it was killed.
-func (m *Machine) projects() error {
+// projectOnBoot does what the unit does before services start. It is repeated if it was killed.
+func (m *Machine) projectOnBoot() error {
 	parts := m.parts()
 	_, err := parts.Project(func(string) {})
 	if err == nil {
@@ -128,7 +128,7 @@ func (m *Machine) projects() error {
 	return err
 }
 
-func (m *Machine) applies(ctx context.Context) (changed bool, err error) {
+func (m *Machine) runApply(ctx context.Context) (changed bool, err error) {
 	parts := m.parts()
 	parts.ImageKargs = host.ImageKargsApply
 	a := firstboot.Apply{Machine: parts, File: "mc.json", Data: []byte(secondConfig()), When: firstboot.RebootNow, Unsupported: encapsulated.Warn}

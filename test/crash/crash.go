@@ -20,7 +20,7 @@ const (
 	None      Loss = iota
 	Kill           // the process is killed; the same boot continues and starts it again
 	Terminate      // SIGTERM: the process exits by itself; the same boot continues
-	Leave          // the process is killed, then the machine is rebooted in order
+	Leave          // the process is killed, then follows an orderly reboot
 	Reset          // the machine is reset; everything written survives
 	PowerCut       // the machine loses power, and everything not synced
 	Scramble       // the machine loses power, and unsynced file contents; names survive

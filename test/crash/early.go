@@ -45,8 +45,8 @@ func (m *Machine) ignite() error {
 	return writeAll(map[string]string{path: ignited})
 }
 
-// startSystem starts the system after the first boot in the initramfs: the system itself removes
-// the stamp.
+// startSystem starts the system after the first boot in the initramfs: the system syncs and
+// removes the stamp.
 func (m *Machine) startSystem() error {
 	if !m.initramfs {
 		return nil

@@ -112,7 +112,7 @@ func (m *Switching) Live() error {
 				return err
 			}
 			if m.settled {
-				if err := m.right(); err != nil {
+				if err := m.checkVar(); err != nil {
 					return fmt.Errorf("while deployment %d runs, %w", m.runs, err)
 				}
 			}
@@ -166,8 +166,8 @@ func (m *Switching) project(root string) error {
 	return err
 }
 
-// right checks that /var has the entries of the running deployment, and is otherwise unchanged.
-func (m *Switching) right() error {
+// checkVar checks that /var has the entries of the running deployment, and is otherwise unchanged.
+func (m *Switching) checkVar() error {
 	want := map[string]hostfiles.File{}
 	for _, f := range slices.Concat(ownOfVar(), m.sets[m.runs]) {
 		want[f.Path] = f

@@ -188,19 +188,19 @@ type life struct {
 	state   crash.State
 }
 
-// live runs the lives, with one worker per processor.
-func (s *sweep) live(lives []life) {
+// runAll runs the lives, with one worker per processor.
+func (s *sweep) runAll(lives []life) {
 	next := make(chan *life)
 	var workers sync.WaitGroup
 	for range runtime.NumCPU() {
 		workers.Go(func() {
 			for l := range next {
-				s.one(l)
+				s.runOne(l)
 			}
 		})
 	}
 	for i := range lives {
-		if s.enough() {
+		if s.done() {
 			break
 		}
 		next <- &lives[i]
@@ -209,13 +209,13 @@ func (s *sweep) live(lives []life) {
 	workers.Wait()
 }
 
-func (s *sweep) enough() bool {
+func (s *sweep) done() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.noticed != nil
 }
 
-func (s *sweep) one(l *life) {
+func (s *sweep) runOne(l *life) {
 	dir, err := os.MkdirTemp(s.dir, "")
 	if err != nil {
 		s.t.Error(err)
@@ -228,15 +228,15 @@ func (s *sweep) one(l *life) {
 		return
 	}
 	err = m.Live()
-	lived := m.Lived()
-	if err == nil && len(l.points) == 0 && lived.Reboots != s.reboots {
-		err = fmt.Errorf("%d reboots, want %d", lived.Reboots, s.reboots)
+	result := m.Lived()
+	if err == nil && len(l.points) == 0 && result.Reboots != s.reboots {
+		err = fmt.Errorf("%d reboots, want %d", result.Reboots, s.reboots)
 	}
-	l.effects, l.state = lived.Effects, lived.State
+	l.effects, l.state = result.Effects, result.State
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cases++
-	s.boots += lived.Boots
+	s.boots += result.Boots
 	if err == nil {
 		return
 	}
@@ -266,7 +266,7 @@ func after(done int, effects []crash.Effect) []crash.Point {
 // singles tries every step-th single crash and returns the lives.
 func (s *sweep) singles(step int) []life {
 	undisturbed := []life{{}}
-	s.live(undisturbed)
+	s.runAll(undisturbed)
 	s.effects = len(undisturbed[0].effects)
 	var lives []life
 	for n, p := range after(0, undisturbed[0].effects) {
@@ -278,7 +278,7 @@ func (s *sweep) singles(step int) []life {
 	if s.until != "" {
 		lives = spread(lives)
 	}
-	s.live(lives)
+	s.runAll(lives)
 	return lives
 }
 
@@ -306,7 +306,7 @@ func (s *sweep) all() {
 	for _, l := range s.singles(1) {
 		like, again := states[l.state.Digest]
 		if again = again && l.state.Digest != ""; again {
-			s.alike(like, l)
+			s.expectAlike(like, l)
 		} else {
 			states[l.state.Digest] = l
 		}
@@ -323,11 +323,11 @@ func (s *sweep) all() {
 		rand.New(rand.NewPCG(1, 2)).Shuffle(len(pairs), func(i, j int) { pairs[i], pairs[j] = pairs[j], pairs[i] })
 		pairs = pairs[:min(samplePairs, len(pairs))]
 	}
-	s.live(pairs)
+	s.runAll(pairs)
 }
 
-// alike fails the test if two lives with the same state continue with different effects.
-func (s *sweep) alike(a, b life) {
+// expectAlike fails the test if two lives with the same state continue with different effects.
+func (s *sweep) expectAlike(a, b life) {
 	if !slices.Equal(a.effects[a.state.Effects:], b.effects[b.state.Effects:]) {
 		s.t.Errorf("the state after %v is that after %v, and the lives go on with\n%v\n%v", b.points, a.points, b.effects[b.state.Effects:], a.effects[a.state.Effects:])
 	}

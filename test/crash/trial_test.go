@@ -18,10 +18,10 @@ func TestTrialCutBeforeOldIsDefault(t *testing.T) {
 				s := newSweep(t, []crash.Variant{crash.Tried(outcome)})
 				s.reboots = map[crash.Outcome]int{crash.Confirmed: 1, crash.TimedOut: 2, crash.Panics: 1}[outcome]
 				lives := []life{{}}
-				s.live(lives)
+				s.runAll(lives)
 				commit := slices.IndexFunc(lives[0].effects, func(e crash.Effect) bool { return e.Name == "finalize" }) + 1
 				lives = []life{{points: []crash.Point{{Effect: commit, When: crash.After, Loss: loss}}}}
-				s.live(lives)
+				s.runAll(lives)
 				if len(s.failures) > 0 {
 					t.Fatal(s.failures)
 				}

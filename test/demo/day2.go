@@ -38,7 +38,7 @@ const rules = `files:
   actions: [{type: Reload, reload: {serviceName: demo.service}}]
 `
 
-const says = `say image $(cat /usr/share/openshift/metadata)
+const reportScript = `say image $(cat /usr/share/openshift/metadata)
 say file $(cat ` + greeting + ` 2>/dev/null)
 say service $(cat /run/demo)
 say process $(systemctl show -P MainPID demo.service)
@@ -55,7 +55,7 @@ func dayTwoFiles(first lab.Want, image string) ([]vm.TreeFile, error) {
 		Name: "whole", Image: image, Kargs: append([]string{argument}, first.Kargs...),
 		Units: []lab.Unit{{Name: newUnit, Enabled: true, Contents: lab.Day2Unit}},
 	}
-	files, err := lab.Day2(says, map[string]string{
+	files, err := lab.Day2(reportScript, map[string]string{
 		// The last report counts, which is the one after the change without a reboot.
 		"whole": "pivot apply live.json; ./says; pivot apply -r whole.json", "back": "pivot rollback -r", "nothing": "true",
 	}, live, whole)
@@ -119,7 +119,7 @@ func dayTwo(ctx context.Context, w io.Writer, machine *vm.Machine) error {
 		claims.Add(boot.Exit == step.end, "the machine %s after %.0f s", boot.Exit, boot.Duration.Seconds())
 		step.claim(claims, said, before)
 		if err := claims.Err(); err != nil {
-			return err // the next steps go on from this one
+			return err // the next steps depend on this one
 		}
 	}
 	return nil

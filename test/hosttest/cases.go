@@ -64,9 +64,9 @@ func (s settings) try(ctx context.Context, dir string, c hostCase, access []vm.T
 
 // boots powers the machine on three times: it pivots; it has arrived and rolls back; it runs the
 // old system again.
-func (s settings) boots(ctx context.Context, said string, m machine, want lab.Want) (bool, error) {
+func (s settings) boots(ctx context.Context, reportFile string, m machine, want lab.Want) (bool, error) {
 	claims := claims{lab.Claims{To: s.stdout}}
-	first, reported, err := boot(ctx, said, m, vm.BootOptions{ExtraArgs: []string{"ignition.firstboot", "rd.neednet=1"}})
+	first, reported, err := boot(ctx, reportFile, m, vm.BootOptions{ExtraArgs: []string{"ignition.firstboot", "rd.neednet=1"}})
 	if err != nil {
 		return false, err
 	}
@@ -74,7 +74,7 @@ func (s settings) boots(ctx context.Context, said string, m machine, want lab.Wa
 	if claims.Failed > 0 {
 		return false, explain(s, reported, first)
 	}
-	second, arrived, err := boot(ctx, said, m, vm.BootOptions{})
+	second, arrived, err := boot(ctx, reportFile, m, vm.BootOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -83,7 +83,7 @@ func (s settings) boots(ctx context.Context, said string, m machine, want lab.Wa
 	if claims.Failed > 0 {
 		return false, explain(s, arrived, second)
 	}
-	third, back, err := boot(ctx, said, m, vm.BootOptions{})
+	third, back, err := boot(ctx, reportFile, m, vm.BootOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -96,14 +96,14 @@ func (s settings) boots(ctx context.Context, said string, m machine, want lab.Wa
 }
 
 // boot powers the machine on once and reads its report.
-func boot(ctx context.Context, said string, m machine, o vm.BootOptions) (*vm.BootResult, report, error) {
+func boot(ctx context.Context, reportFile string, m machine, o vm.BootOptions) (*vm.BootResult, report, error) {
 	result, err := m.Boot(ctx, o)
 	if err != nil {
 		console, keepErr := result.Keep()
 		return result, nil, errors.Join(fmt.Errorf("%w; its console is in %s", err, console), keepErr)
 	}
-	r, err := readReport(said)
-	return result, r, errors.Join(err, os.Remove(said))
+	r, err := readReport(reportFile)
+	return result, r, errors.Join(err, os.Remove(reportFile))
 }
 
 // explain prints the report of a boot whose claims failed.

@@ -180,7 +180,7 @@ func (w *world) killAll(t *testing.T, name, sysroot string, effects []string, at
 }
 
 // TestTerminate sends SIGTERM instead: the program completes or undoes the deployment, never leaves
-// a half, and exits by itself.
+// it half done, and exits by itself.
 func TestTerminate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the whole binary")

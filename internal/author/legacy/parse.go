@@ -179,7 +179,7 @@ func unsupported(config old.Config) problem.Report {
 // appended reports files that are made of several entries. Neither version 3 nor the machine-config
 // operator supports that.
 func appended(files []old.File) problem.Report {
-	appends := map[string]bool{} // by path: whether an entry before does
+	appends := map[string]bool{} // by path: whether an earlier entry appends
 	var problems problem.Report
 	for i, f := range files {
 		before, again := appends[f.Path]

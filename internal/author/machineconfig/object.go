@@ -23,7 +23,7 @@ const RoleLabel = "machineconfiguration.openshift.io/role"
 // thisAPI describes, in errors about unknown members, the type that lacks them.
 const thisAPI = "a MachineConfig of the API version v1"
 
-// MachineConfig is a MachineConfig as an operator writes it.
+// MachineConfig is a MachineConfig as its author writes it.
 type MachineConfig struct {
 	Name        string
 	Labels      map[string]string

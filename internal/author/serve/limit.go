@@ -10,8 +10,8 @@ import (
 const sendBuffer = 64 << 10
 
 // limited returns a listener that accepts connections only while fewer than n are open. Others wait
-// in the kernel's queue, where they cost nothing. More than each connections from one address are
-// reset, because in the queue they would block other clients.
+// in the kernel's queue, where they cost nothing. Connections from one address beyond the limit
+// each are reset, because in the queue they would block other clients.
 func limited(listener net.Listener, n, each int) net.Listener {
 	return &limit{Listener: listener, free: make(chan struct{}, n), closed: make(chan struct{}), each: each, open: map[netip.Addr]int{}}
 }

@@ -72,7 +72,7 @@ func (s *Server) Reload(ctx context.Context) error {
 // tick, because it may still be in progress. A failed reload is retried, and the same error is
 // logged once.
 func (s *Server) Watch(ctx context.Context, ticks <-chan time.Time) {
-	seen, told := s.current.Load().stamp, ""
+	seen, logged := s.current.Load().stamp, ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -89,11 +89,11 @@ func (s *Server) Watch(ctx context.Context, ticks <-chan time.Time) {
 			continue
 		}
 		if err := s.Reload(ctx); err == nil {
-			told = ""
+			logged = ""
 			s.Log("reloaded")
-		} else if err.Error() != told {
-			told = err.Error()
-			s.Log("not reloaded, what was served is served on: " + told)
+		} else if err.Error() != logged {
+			logged = err.Error()
+			s.Log("not reloaded, what was served is served on: " + logged)
 		}
 	}
 }

@@ -107,8 +107,8 @@ func (t *Taker) fetch(ctx context.Context, r ignition.Resource, roots string) ([
 	return ignition.Unpack(r, f.body, maxBody)
 }
 
-// first reports whether this is the first warning about a URL.
-func (t *Taker) first(url string) bool {
+// firstWarning reports whether this is the first warning about a URL.
+func (t *Taker) firstWarning(url string) bool {
 	before := t.warned[url]
 	t.warned[url] = true
 	return !before

@@ -96,7 +96,7 @@ func (s source) inline(ctx context.Context, p ignition.Place) ([]byte, bool) {
 		err = fmt.Errorf("the server gave a web page, perhaps one to log in; if the page is what is wanted, say so by verification.hash")
 	}
 	if err != nil {
-		s.failed(p, err)
+		s.fetchFailed(p, err)
 		return nil, false
 	}
 	*p.Resource = inline(*p.Resource, content)
@@ -106,7 +106,7 @@ func (s source) inline(ctx context.Context, p ignition.Place) ([]byte, bool) {
 // fetch returns the content of a remote resource. It warns if the content could be tampered with or
 // could change unnoticed.
 func (s source) fetch(ctx context.Context, p ignition.Place) ([]byte, error) {
-	if p.Resource.Verification.Hash == nil && s.taker.first(*p.Resource.Source) {
+	if p.Resource.Verification.Hash == nil && s.taker.firstWarning(*p.Resource.Source) {
 		switch {
 		case strings.HasPrefix(*p.Resource.Source, "http:"):
 			s.add(problem.Warningf(p.Path, "fetched over http and without verification.hash: anybody on the way can change it"))
@@ -121,7 +121,7 @@ func (s source) fetch(ctx context.Context, p ignition.Place) ([]byte, error) {
 func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, bool) {
 	content, err := s.read(ctx, p)
 	if err != nil {
-		s.failed(p, err)
+		s.fetchFailed(p, err)
 		return ignition.Config{}, false
 	}
 	below := s
@@ -162,8 +162,8 @@ func (s source) read(ctx context.Context, p ignition.Place) ([]byte, error) {
 	return content, err
 }
 
-// failed reports a resource that cannot be used, and remembers a temporary failure.
-func (s source) failed(p ignition.Place, err error) {
+// fetchFailed reports a resource that cannot be used, and remembers a temporary failure.
+func (s source) fetchFailed(p ignition.Place, err error) {
 	name := ignition.Address(*p.Resource.Source)
 	s.fail(p.Path, "cannot use %s: %v", problem.Quoted(name), err)
 	if fault.KindOf(err) == fault.Unavailable && s.taker.failed == nil {
