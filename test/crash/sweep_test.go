@@ -88,15 +88,15 @@ func (s *sweep) report(name string) {
 	}
 }
 
-// sampled tries every single-th crash and logs the result. A long sweep tries all of them, and all
-// pairs.
-func (s *sweep) sampled(name string, single int) {
+// sampled tries every step-th single crash and logs the result. A long sweep tries all of them, and
+// all pairs.
+func (s *sweep) sampled(name string, step int) {
 	s.t.Helper()
 	if long || testing.Short() {
 		s.report(name)
 		return
 	}
-	s.logged(name, func() { s.singles(single) })
+	s.logged(name, func() { s.singles(step) })
 }
 
 // logged runs the sweep function and logs the result.
@@ -247,7 +247,7 @@ func (s *sweep) runOne(l *life) {
 	}
 }
 
-// after returns all points at the effects after the first done ones.
+// after returns all points at effects[done:].
 func after(done int, effects []crash.Effect) []crash.Point {
 	var points []crash.Point
 	for i := done; i < len(effects); i++ {

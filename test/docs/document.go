@@ -2,8 +2,8 @@
 //
 // The language of a fenced block determines its use: "console" has commands, after "$ ", with their
 // output; "sh" has commands without output; blocks in other languages have no commands. A word
-// after the language is a file name: the block is the content of that file. A comment <!-- test:
-// WORD --> names an action that the test performs at this point.
+// after the language is a file name: the block is the content of that file. A comment
+// <!-- test: WORD --> names an action that the test performs at this point.
 package docs
 
 import (

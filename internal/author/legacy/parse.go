@@ -192,7 +192,7 @@ func appended(files []old.File) problem.Report {
 	return problems
 }
 
-// collapse removes duplicates, which version 2 allows and version 3 does not. It sorts the rest
+// collapse removes duplicates, which version 2 allows and version 3 does not. It orders the rest
 // like the machine-config operator, because the name of a rendered MachineConfig has a hash of it:
 // files and units are in reverse order. The last file wins, and the last unit, which inherits
 // drop-ins from earlier ones unless it has one of the same name. The keys of the user core are
