@@ -14,7 +14,7 @@ import (
 	"machine-pivot/test/need"
 )
 
-// TestMain lets the test's binary be what the benchmark starts itself for.
+// TestMain lets the test binary run the child processes of the benchmark.
 func TestMain(m *testing.M) {
 	mine, err := asChild(context.Background(), os.Args[1:])
 	switch {
@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestShort is the benchmark in small: that it measures what it says, and what no
-// noise on the machine can change.
+// TestShort runs a small benchmark and checks the figures that do not depend on the load of the
+// machine.
 func TestShort(t *testing.T) {
 	if testing.Short() {
 		t.Skip("imports some GB")
@@ -60,8 +60,8 @@ func short(t *testing.T) *report {
 	return r
 }
 
-// check holds the figures against what must be so. That each contender got the
-// commit whole is checked while it is measured.
+// check checks the plausibility of the figures. verify has already checked that the contender
+// imported the whole commit.
 func (one result) check(t *testing.T, r *report) {
 	m := one.Median
 	if m.Wall <= 0 || m.CPU <= 0 || m.Peak < 1e6 {
@@ -73,11 +73,11 @@ func (one result) check(t *testing.T, r *report) {
 	if one.Contender == "floor" {
 		return
 	}
-	// What share of an image an update changes depends on this machine's files, and on
-	// how well they compress. That no other layer is fetched does not.
+	// The share of an image that an update changes depends on this machine's files and how well
+	// they compress. That no other layers are fetched does not.
 	i := r.image(one.Image)
 	wanted := i.Bytes
-	if i.Name == updatedImage { // only it finds another image there
+	if i.Name == updatedImage { // only here the repository already has another image
 		wanted = i.New
 	}
 	if fetched := m.Fetched; fetched < wanted || fetched > wanted+i.Bytes/50 {
@@ -88,7 +88,7 @@ func (one result) check(t *testing.T, r *report) {
 	}
 }
 
-// text is the report for people; its JSON form can be read back.
+// text returns the report as text, after a round trip through JSON.
 func text(t *testing.T, r *report) string {
 	t.Helper()
 	data, err := json.Marshal(r)

@@ -13,36 +13,36 @@ import (
 	"time"
 )
 
-// phase is a part of what a contender does, as a shell script.
+// phase is a part of a contender's step, as a shell script.
 type phase struct {
 	Name   string `json:"name"`
 	Script string `json:"script"`
 }
 
-// job is what the launcher gets. All runs in a mount namespace of its own: what
-// a phase mounts is there for the next one and gone with the last.
+// job is the input of the child process "measure". Everything runs in one mount namespace: mounts
+// of a phase persist in the following ones and disappear at the end.
 type job struct {
-	Before string   `json:"before"` // a script that is not measured
+	Before string   `json:"before"` // a script that runs first, not measured
 	Phases []phase  `json:"phases"`
-	Env    []string `json:"env"` // all of it but BENCH, this program
+	Env    []string `json:"env"` // the whole environment except BENCH, the path of this program
 	Dir    string   `json:"dir"`
 }
 
-// usage is what a phase used, with all processes that it started and waited for.
+// usage is the resources used by a phase, including all processes that it started and waited for.
 type usage struct {
 	Phase string  `json:"phase"`
 	Wall  float64 `json:"wall_seconds"`
-	CPU   float64 `json:"cpu_seconds"` // user and system
+	CPU   float64 `json:"cpu_seconds"` // user and system time
 	Peak  int64   `json:"peak_bytes"`  // resident memory of the largest process
 
-	// As in /proc/PID/io: what they made dirty in the page cache (write_bytes),
-	// and what they handed to write(2), be it a file, pipe or socket (wchar).
+	// As in /proc/PID/io: bytes made dirty in the page cache (write_bytes), and bytes passed to
+	// write(2), for any file, pipe or socket (wchar).
 	Written int64 `json:"written_bytes"`
 	Handed  int64 `json:"write_call_bytes"`
 }
 
-// asChild does what this program starts itself for, if it was started for that:
-// "measure" reads a job and writes its usages, "floor PACK OUT" is the floor.
+// asChild runs as a child process, if the arguments ask for it: "measure" reads a job from stdin
+// and writes its usages, "floor PACK OUT" runs the floor.
 func asChild(ctx context.Context, args []string) (mine bool, err error) {
 	switch {
 	case len(args) == 1 && args[0] == "measure":
@@ -61,9 +61,9 @@ func asChild(ctx context.Context, args []string) (mine bool, err error) {
 	return false, nil
 }
 
-// launch runs a job from a fresh process of this program. The kernel counts the
-// memory of whoever starts a process as that process's peak: started from here,
-// with a registry in it, each contender would seem to need at least our own.
+// launch runs a job in a fresh process of this program. The kernel counts the memory of the parent
+// at the start of a process as that process's peak: started from here, with the registry in memory,
+// each contender would seem to need at least that.
 func launch(ctx context.Context, j job) ([]usage, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -129,8 +129,8 @@ func (j job) phase(ctx context.Context, p phase) (usage, error) {
 	}, err
 }
 
-// readIO reads our /proc/PID/io, in which the processes that we waited for count
-// too, and those that they waited for.
+// readIO reads /proc/self/io, which includes the processes that this one has waited for, and
+// recursively theirs.
 func readIO() (map[string]int64, error) {
 	data, err := os.ReadFile("/proc/self/io")
 	if err != nil {

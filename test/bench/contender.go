@@ -9,42 +9,42 @@ import (
 	"strings"
 )
 
-// contender is a way to bring an image into a repository.
+// contender is a way to import an image into a repository.
 type contender struct {
 	name        string
-	tools       string // versions and the like
-	unavailable string // why it cannot run
-	rival       bool   // not ours
-	steps       []step // on one repository, which is empty before
+	tools       string // versions of its tools
+	unavailable string // the reason why it cannot run
+	rival       bool   // not pivot
+	steps       []step // run on one repository, which is empty at first
 }
 
-// step is what is measured as one.
+// step is one measurement.
 type step struct {
 	image   image
-	output  string // the directory with what it makes, below the trial's
+	output  string // output directory, relative to the trial's directory
 	phases  []phase
 	samples []sample
 }
 
-// Where a trial has its repository and the floor's output.
+// Directories of a trial: the repository, and the floor's output.
 const (
 	repoDir  = "repo"
 	floorDir = "floor"
 )
 
-// The scripts run in the trial's directory; job says what their variables are.
+// The scripts run in the trial's directory. Their variables are set by world.job.
 const (
 	pivotScript = `exec "$PIVOT" image import -o json --root "$HOST" --authfile "$REGISTRY_AUTH_FILE" --repo repo "docker://$TARGET" >result`
 	floorScript = `exec "$BENCH" floor "$PACKS" floor`
 
-	// The storage driver follows, then one of the next two.
+	// The storage driver follows, then podmanPull or podmanMount.
 	podman      = `podman --root storage --runroot run --storage-driver `
 	podmanPull  = ` pull -q --cert-dir "$CERTS" "$TARGET"`
 	podmanMount = ` image mount "$TARGET" >mounted`
 	podmanLocal = `exec ostree pull-local --repo=repo "$(cat mounted)/srv/repo" "$COMMIT"`
 
-	// Of an image whose layers are not those of a commit: all files of the container
-	// but what its base brings a second time, the repository in it.
+	// For an image whose layers are not those of a commit: commit all files of the container,
+	// except /sysroot, which has the base's repository with the same files again.
 	ostreeCommit = `echo /sysroot >skip
 ostree init --repo=made --mode=bare
 exec ostree commit --repo=made --branch=os --skip-list=skip --selinux-policy="$(cat mounted)" --tree=dir="$(cat mounted)"`
@@ -55,7 +55,7 @@ exec ostree commit --repo=made --branch=os --skip-list=skip --selinux-policy="$(
 	skopeoLocal = `exec ostree pull-local --repo=repo rootfs/srv/repo "$COMMIT"`
 )
 
-// containersConf keeps podman from what it shares with others on the machine.
+// containersConf keeps podman away from state that it shares with other uses on the machine.
 const containersConf = `[engine]
 cgroup_manager = "cgroupfs"
 events_logger = "none"
@@ -87,8 +87,8 @@ func ours(i image) step {
 	return step{image: i, output: repoDir, phases: []phase{{"import", pivotScript}}}
 }
 
-// podman is podman with the fastest storage driver that it can use here, and what
-// brings its mounted image into the repository.
+// podman returns podman with the fastest storage driver that works here. The phases in after import
+// the mounted image into the repository.
 func (w *world) podman(ctx context.Context, i image, after ...phase) *contender {
 	c := &contender{name: "podman", rival: true, steps: []step{{image: i, output: repoDir}}}
 	version, err := toolVersion(ctx, "podman")
@@ -109,7 +109,7 @@ func (w *world) podman(ctx context.Context, i image, after ...phase) *contender 
 	return c
 }
 
-// skopeo is skopeo with what there is to unpack an image.
+// skopeo returns skopeo with an available tool to unpack the image.
 func (w *world) skopeo(ctx context.Context, i image) *contender {
 	c := &contender{name: "skopeo", rival: true, steps: []step{{image: i, output: repoDir}}}
 	version, err := toolVersion(ctx, "skopeo")
@@ -130,7 +130,7 @@ func (w *world) skopeo(ctx context.Context, i image) *contender {
 	return c
 }
 
-// toolVersion is the version line of a program.
+// toolVersion returns the version line of a program.
 func toolVersion(ctx context.Context, tool string) (string, error) {
 	out, err := exec.CommandContext(ctx, tool, "--version").Output()
 	if err != nil {
@@ -140,8 +140,8 @@ func toolVersion(ctx context.Context, tool string) (string, error) {
 	return strings.TrimSpace(first), nil
 }
 
-// job is what the launcher gets for a step. Whatever podman and skopeo remember
-// beyond their stores is kept below the trial's directory too.
+// job returns the job for a step. Whatever podman and skopeo write outside of their stores is also
+// kept below the trial's directory.
 func (w *world) job(s step) job {
 	env := map[string]string{
 		"PATH":               os.Getenv("PATH"),

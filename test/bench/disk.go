@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// blockSize is the unit of stat(2)'s st_blocks and of a device's sectors, in bytes.
+// blockSize is the unit of stat(2)'s st_blocks and the sector size of block devices, in bytes.
 const blockSize = 512
 
-// sizes are of the regular files below a directory.
+// sizes is the total size of the regular files below a directory.
 type sizes struct {
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
-	Disk  int64 `json:"disk_bytes"` // whole blocks, as the file system holds them
+	Disk  int64 `json:"disk_bytes"` // allocated blocks
 }
 
 func (s sizes) minus(other sizes) sizes {
 	return sizes{s.Files - other.Files, s.Bytes - other.Bytes, s.Disk - other.Disk}
 }
 
-// sizesOf adds up what is below a directory, which need not be there.
+// sizesOf returns the sizes below a directory. A missing directory is empty.
 func sizesOf(dir string) (s sizes, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if path == dir && errors.Is(err, fs.ErrNotExist) {
@@ -49,17 +49,17 @@ func sizesOf(dir string) (s sizes, err error) {
 
 func syncAll() { unix.Sync() }
 
-// dropCaches empties the page cache and those of names and inodes.
+// dropCaches drops the page cache, dentries and inodes.
 func dropCaches() error {
 	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
 }
 
-// sectorsWritten is the place in a block device's stat, from 0, of the number of
-// sectors written (Documentation/admin-guide/iostats.rst).
+// sectorsWritten is the index of the number of sectors written in a block device's stat file
+// (Documentation/admin-guide/iostats.rst).
 const sectorsWritten = 6
 
-// deviceWritten is how many bytes were written so far to the block device that a
-// directory is on, or 0 where the kernel does not tell.
+// deviceWritten returns the number of bytes written so far to the block device of a directory, or 0
+// if the kernel does not report it.
 func deviceWritten(dir string) int64 {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {

@@ -19,17 +19,16 @@ import (
 	"machine-pivot/internal/inflate"
 )
 
-// The floor is what no import can do without: each object's content is
-// decompressed, hashed and written, on all processors. It has no network, no
-// archive, no files but one for each processor, and nothing to compare a hash
-// with. Its input are packs, one for each processor: records of two lengths (8
-// bytes each, big-endian), decompressed and compressed, and a deflate stream,
-// those of the legacy image.
+// The floor is the work that no import can avoid: it decompresses, hashes and writes the content of
+// each object, on all processors. It uses no network, parses no archive, writes only one file for
+// each processor, and does not compare the hashes. Its input is the content of the legacy image in
+// packs, one for each processor. A pack consists of records: the decompressed and the compressed
+// length (8 bytes each, big-endian), and a deflate stream.
 
 const bufferSize = 256 << 10 // bytes
 
-// makePacks makes packs of an archive repository's contents and returns how many
-// bytes they have when decompressed.
+// makePacks writes packs with the contents of an archive repository. It returns their total
+// decompressed size in bytes.
 func makePacks(repo, dir string) (content int64, err error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return 0, err
@@ -60,14 +59,14 @@ func makePacks(repo, dir string) (content int64, err error) {
 	return content, err
 }
 
-// pack is a pack that is being made.
+// pack is a pack that is being written.
 type pack struct {
 	out  io.Writer
-	size int64 // decompressed
+	size int64 // total decompressed size
 }
 
-// add adds the content of a .filez object: a length, 4 bytes of nothing, a header
-// of that length which begins with the size of the content, a deflate stream.
+// add adds the content of a .filez object. Its format: the length of a header, 4 bytes of padding,
+// the header, which begins with the size of the content, and a deflate stream.
 func (p *pack) add(path string) (size int64, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -86,7 +85,7 @@ func (p *pack) add(path string) (size int64, err error) {
 	return size, nil
 }
 
-// floor does the work on each pack of a directory at the same time.
+// floor processes all packs of a directory concurrently.
 func floor(dir, out string) error {
 	packs, err := filepath.Glob(filepath.Join(dir, "pack-*"))
 	if err != nil {
@@ -110,8 +109,7 @@ func floor(dir, out string) error {
 	return unix.Syncfs(int(d.Fd()))
 }
 
-// unpack decompresses and hashes the records of a pack and writes them one after
-// the other.
+// unpack decompresses and hashes the records of a pack and writes their contents to one file.
 func unpack(path, out string) (err error) {
 	in, err := os.Open(path)
 	if err != nil {

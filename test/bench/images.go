@@ -21,39 +21,38 @@ const (
 	legacyImage  = "legacy"  // machine-os-content: one layer with an archive repository
 	chunkedImage = "chunked" // ostree-native, a layer for each component
 	updatedImage = "updated" // the same after an update of the tree
-	derivedImage = "derived" // the tree of chunked: a part of it in chunks, the rest in derived layers
-	plainImage   = "plain"   // the same without an ostree commit, in as many layers as tools make
+	derivedImage = "derived" // the tree of chunked: a part in chunks, the rest in derived layers
+	plainImage   = "plain"   // the tree of chunked without an ostree commit, in as many layers as tools make
 )
 
-// plainLayers is how many layers the plain image has.
+// plainLayers is the number of layers of the plain image.
 const plainLayers = 300
 
-// The parts of a benchmark: each has the chunked image.
+// The parts of a benchmark. Each includes the chunked image.
 const (
 	basePart    = "base"    // legacy and updated images
 	derivedPart = "derived" // derived and plain images
 )
 
-// has reports whether a part is to be run.
+// has reports whether to run a part.
 func (s settings) has(part string) bool { return s.only == "" || s.only == part }
 
-// builder makes the images of a run.
+// builder builds the images of a run.
 type builder struct {
 	settings
 	dir  string
 	tree treeFacts
 
-	// The place of an archive repository with what the legacy image has.
+	// The path of an archive repository with the content of the legacy image.
 	archive string
 
 	root, listing string // of the tree before the update: see rootOf and list
 
-	// take is called with each image as soon as it is there; its layers are
-	// removed afterwards.
+	// take is called with each image as soon as it is built. The layers are removed afterwards.
 	take func(name, commit string, img v1.Image) error
 }
 
-// build makes the tree and all images. Only the archive repository is left behind.
+// build builds the tree and all images. Only the archive repository remains.
 func (b *builder) build(ctx context.Context) error {
 	tree, repo := filepath.Join(b.dir, "tree"), filepath.Join(b.dir, "repo")
 	b.archive = filepath.Join(b.dir, "archive")
@@ -114,10 +113,10 @@ func (b *builder) update(ctx context.Context, repo, tree string, files []source)
 	return b.chunked(ctx, updatedImage, repo, commit)
 }
 
-// componentLayer is the layer that an object is in, by its paths: that of a component.
+// componentLayer assigns an object to the layer of the component that its first path is in.
 func componentLayer(_ string, paths []string) int { return componentOf(paths[0]) + 1 }
 
-// makeArchive makes what the legacy image has, and the floor's input is made of.
+// makeArchive makes the repository for the legacy image and for the input of the floor.
 func (b *builder) makeArchive(repo, commit string) error {
 	if err := ostreetree.Init(b.archive, "archive"); err != nil {
 		return err
@@ -132,16 +131,15 @@ func (b *builder) legacy(ctx context.Context, commit string) error {
 	})
 }
 
-// chunked is chunked as the reference exporter does it on a package manager's
-// word: what belongs together is in one layer.
+// chunked builds an image in chunks, like the reference exporter with the data of a package
+// manager: each component is in one layer.
 func (b *builder) chunked(ctx context.Context, name, repo, commit string) error {
 	return b.image(ctx, name, commit, func(dir oscontainer.Option) (v1.Image, error) {
 		return oscontainer.Encapsulated(repo, commit, dir, oscontainer.WithChunking(components, componentLayer))
 	})
 }
 
-// divided makes the images with ordinary layers. Their contents are those of the
-// chunked image.
+// divided builds the images with ordinary layers, with the contents of the chunked image.
 func (b *builder) divided(ctx context.Context, repo, tree string, files []source) error {
 	entries, err := oscontainer.FromTree(tree)
 	if err != nil {
@@ -153,7 +151,7 @@ func (b *builder) divided(ctx context.Context, repo, tree string, files []source
 	if err != nil {
 		return err
 	}
-	layers := map[string]int{} // by the names of what is in derived layers
+	layers := map[string]int{} // by the names of the files in derived layers
 	skip := filepath.Join(b.dir, "skip")
 	var names strings.Builder
 	for _, p := range layOut(files) {
@@ -194,7 +192,7 @@ func (b *builder) image(ctx context.Context, name, commit string, build func(dir
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// keepImages makes the images and leaves each in a directory of its own.
+// keepImages builds the images and writes each into a directory of its own.
 func (s settings) keepImages(ctx context.Context, dir string) (err error) {
 	b := builder{settings: s}
 	if b.dir, err = os.MkdirTemp(s.dir, "pivot-bench-*"); err != nil {

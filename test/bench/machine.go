@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is where it was measured.
+// machine describes the machine of the benchmark.
 type machine struct {
 	Processor  string `json:"processor"`
 	CPUs       int    `json:"cpus"`
@@ -18,7 +18,7 @@ type machine struct {
 	FileSystem string `json:"file_system"`
 }
 
-// machine leaves empty what the machine does not tell.
+// machine returns the description of this machine. Unknown fields stay empty.
 func (w *world) machine() machine {
 	m := machine{CPUs: runtime.NumCPU(), Processor: "processor unknown", FileSystem: "file system unknown"}
 	var info unix.Sysinfo_t

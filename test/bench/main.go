@@ -1,10 +1,10 @@
-// Command bench measures `pivot image import` against what it replaces, side by
-// side: the same image from the same registry on the same machine. "make bench"
-// runs it; docs/benchmark.md says what is measured and how.
+// Command bench compares `pivot image import` with what it replaces: the same image from the same
+// registry on the same machine. "make bench" runs it; docs/benchmark.md describes what is measured
+// and how.
 //
-// A run builds a tree from the machine's own files, commits it with the real
-// ostree, makes OS images of it, serves them over TLS, and lets each contender
-// bring them into an empty bare repository, in turns.
+// A run builds a tree from the machine's own files, commits it with the real ostree, builds OS
+// images from it, serves them over TLS, and has the contenders import them in turn, each into an
+// empty bare repository.
 package main
 
 import (
@@ -35,22 +35,22 @@ func main() {
 	}
 }
 
-// diskDir is on a disk where /tmp may be memory.
+// diskDir is a directory on disk, even where /tmp is in memory.
 const diskDir = "/var/tmp"
 
-// settings are what a run can be told.
+// settings are the settings of a run.
 type settings struct {
-	dir    string // its file system is what is measured
-	pivot  string // the binary
+	dir    string // on the file system to measure
+	pivot  string // the binary to measure
 	files  int
 	bytes  int64
 	rounds int
 	seed   uint64
-	only   string // the one part to run; "": all
+	only   string // the only part to run; "": all
 	log    io.Writer
 }
 
-// say tells people what goes on.
+// say logs the progress.
 func (s settings) say(format string, args ...any) { fmt.Fprintf(s.log, format+"\n", args...) }
 
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -93,7 +93,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	return r.print(stdout)
 }
 
-// parseSize reads a number of bytes with an optional kB, MB or GB after it.
+// parseSize parses a number of bytes with an optional suffix kB, MB or GB.
 func parseSize(text string) (int64, error) {
 	factor := 1.0
 	for unit, f := range map[string]float64{"kB": 1e3, "MB": 1e6, "GB": 1e9} {
@@ -108,7 +108,7 @@ func parseSize(text string) (int64, error) {
 	return int64(n * factor), err
 }
 
-// run is a whole benchmark in a directory of its own below s.dir.
+// run runs a benchmark in a temporary directory below s.dir.
 func run(ctx context.Context, s settings) (_ *report, err error) {
 	if s.pivot, err = filepath.Abs(s.pivot); err != nil {
 		return nil, err

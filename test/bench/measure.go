@@ -14,21 +14,21 @@ import (
 	"machine-pivot/test/ostreetree"
 )
 
-// sample is what one step used.
+// sample is the measurement of one step.
 type sample struct {
 	Wall    float64 `json:"wall_seconds"`
 	CPU     float64 `json:"cpu_seconds"`
 	Peak    int64   `json:"peak_bytes"`
 	Written int64   `json:"written_bytes"`    // see usage
 	Handed  int64   `json:"write_call_bytes"` // see usage
-	Device  int64   `json:"device_bytes"`     // written to the block device, by whomever; 0 if it has no counter
+	Device  int64   `json:"device_bytes"`     // written to the block device by all processes; 0 if it has no counter
 	Fetched int64   `json:"fetched_bytes"`    // sent by the registry
 	Objects sizes   `json:"new_objects"`
-	Serving float64 `json:"registry_cpu_seconds"` // meanwhile, in nobody's figure
+	Serving float64 `json:"registry_cpu_seconds"` // CPU time of this process meanwhile, not in the other figures
 	Phases  []usage `json:"phases"`
 }
 
-// measure lets the contenders run in turns.
+// measure runs the contenders in turn.
 func (w *world) measure(ctx context.Context) (*report, error) {
 	contenders := w.contenders(ctx)
 	for round := range w.rounds {
@@ -50,7 +50,7 @@ func (w *world) measure(ctx context.Context) (*report, error) {
 	return w.report(contenders), nil
 }
 
-// inTrial calls f while the trial's directory is there.
+// inTrial calls f with an empty trial directory and removes it afterwards.
 func (w *world) inTrial(f func() error) (err error) {
 	if err := os.Mkdir(w.trial(), 0o700); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (w *world) inTrial(f func() error) (err error) {
 	return f()
 }
 
-// run lets a contender run once. Its first results are verified.
+// run runs a contender once. The result of each step's first run is verified.
 func (w *world) run(ctx context.Context, c *contender) error {
 	if err := ostreetree.Init(filepath.Join(w.trial(), repoDir), "bare"); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (w *world) step(ctx context.Context, s step) (sample, error) {
 	return got, err
 }
 
-// ownCPU is what this process, which has the registry in it, used so far.
+// ownCPU returns the CPU time used so far by this process, which includes the registry.
 func ownCPU() float64 {
 	var used unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &used) != nil {
@@ -116,8 +116,8 @@ func ownCPU() float64 {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano()).Seconds()
 }
 
-// cool empties the page cache. What comes from the network in real life is then
-// read into it again: the registry's disk is not what is measured.
+// cool drops the page cache. It then reads the registry's files into the cache again, because they
+// stand for the network: the registry's disk is not to be measured.
 func (w *world) cool(i image) error {
 	syncAll()
 	if err := dropCaches(); err != nil {
@@ -135,7 +135,7 @@ func (w *world) cool(i image) error {
 	return nil
 }
 
-// inputs are the files that an image consists of; the floor has packs.
+// inputs returns the files of an image; for the floor, the packs.
 func (w *world) inputs(i image) (paths []string, err error) {
 	for _, layer := range i.Layers {
 		paths = append(paths, filepath.Join(w.blobs(), "sha256", layer))

@@ -9,20 +9,19 @@ import (
 	"slices"
 )
 
-// source is a file of this machine that the tree takes its content from.
+// source is a file of this machine, used as a source of content for the tree.
 type source struct {
 	path  string
 	size  int64
-	again int // how often it was taken before; each time one byte is another
+	again int // how often it was picked before; each time another byte is changed
 }
 
-// runLength is how many neighbours are taken at once: so directories have about as many
-// files as they have on the machine.
+// runLength is the number of neighbouring files picked together, so that directories have about as
+// many files as on the machine.
 const runLength = 32
 
-// pick takes about count files with about total bytes from the machine's own, in
-// the order of their paths. Where it has too few, files come again with a changed
-// byte.
+// pick picks about count files with about total bytes from the machine's own files, sorted by path.
+// If the machine has too few, files are picked again, to be copied with a changed byte.
 func pick(dirs []string, count int, total int64, seed uint64) []source {
 	random := rand.New(rand.NewPCG(seed, 0))
 	mean := total / int64(count)
@@ -64,7 +63,7 @@ func bytesOf(files []source) (sum int64) {
 	return sum
 }
 
-// supply hands out runs of files, and after the last the first again.
+// supply hands out runs of files, starting over after the last one.
 type supply struct {
 	runs  [][]source
 	taken int
@@ -79,8 +78,8 @@ func (s *supply) next() []source {
 	return run
 }
 
-// machineFiles lists the regular files below dirs that are not empty and not
-// larger than limit. What cannot be looked into is left out.
+// machineFiles lists the regular files below dirs with a size of 1 to limit bytes. Unreadable files
+// and directories are skipped.
 func machineFiles(dirs []string, limit int64) []source {
 	var files []source
 	for _, dir := range dirs {
@@ -97,7 +96,7 @@ func machineFiles(dirs []string, limit int64) []source {
 	return files
 }
 
-// copyTo copies the file, its middle byte changed by change.
+// copyTo copies the file. change is added to its middle byte.
 func (s source) copyTo(path string, change byte) error {
 	data, err := os.ReadFile(s.path)
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"machine-pivot/test/debianpolicy"
 )
 
-// policyName is that of package debianpolicy.
+// policyName is the name of the policy in package debianpolicy.
 const policyName = "debian"
 
-// writePolicy writes Debian's SELinux policy as it is below /etc/selinux. What a
-// component has is labelled as if it were at its place on the machine that it is from.
+// writePolicy writes Debian's SELinux policy as below /etc/selinux. Files of a component are
+// labelled like the files of the machine that they are copied from.
 func writePolicy(dir string) error {
 	files, err := debianpolicy.Files()
 	if err != nil {
@@ -28,7 +28,7 @@ func writePolicy(dir string) error {
 	return writeFiles(dir, files)
 }
 
-// applyPolicy labels a tree by its own policy.
+// applyPolicy labels a tree by the policy in it.
 func applyPolicy(tree string) error {
 	contexts, err := selinux.In(filepath.Join(tree, "usr/etc/selinux")).Contexts(policyName)
 	if err != nil {
@@ -37,7 +37,7 @@ func applyPolicy(tree string) error {
 	return contexts.Apply(tree, "/")
 }
 
-// writeFiles writes small files below a directory.
+// writeFiles writes files below a directory.
 func writeFiles(dir string, files map[string]string) error {
 	for name, text := range files {
 		path := filepath.Join(dir, name)

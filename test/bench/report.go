@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// report is what a run found out.
+// report is the result of a run.
 type report struct {
 	Machine machine   `json:"machine"`
 	Tree    treeFacts `json:"tree"`
@@ -19,25 +19,25 @@ type report struct {
 	Targets []target  `json:"targets"`
 }
 
-// result is what one contender used for one image.
+// result is the result of one contender with one image.
 type result struct {
 	Contender   string   `json:"contender"`
-	Image       string   `json:"image"` // "floor" for the floor, which has none
+	Image       string   `json:"image"` // "floor" for the floor
 	Tools       string   `json:"tools,omitempty"`
 	Unavailable string   `json:"unavailable,omitempty"`
 	Samples     []sample `json:"samples,omitempty"`
-	Median      sample   `json:"median,omitzero"` // of each figure for itself
+	Median      sample   `json:"median,omitzero"` // median of each figure, independently
 }
 
-// target is what we want to reach.
+// target is a target for a figure.
 type target struct {
 	What  string  `json:"what"`
-	Bound float64 `json:"bound"` // at most
+	Bound float64 `json:"bound"` // maximum
 	Value float64 `json:"value"` // 0: not measured
 	Met   bool    `json:"met"`
 
-	// CPU is the same of CPU time, where the value is of wall time, for machines on which
-	// others work.
+	// CPU is the same ratio for CPU time if Value is one of wall times. It is more reliable on a
+	// busy machine.
 	CPU float64 `json:"cpu,omitempty"`
 }
 
@@ -62,7 +62,7 @@ func (w *world) report(contenders []*contender) *report {
 	return r
 }
 
-// find is the median of a contender with an image; zero if it did not run.
+// find returns the median of a contender with an image; zero if it did not run.
 func (r *report) find(contender, image string) sample {
 	for _, one := range r.Results {
 		if one.Contender == contender && one.Image == image {
@@ -72,7 +72,7 @@ func (r *report) find(contender, image string) sample {
 	return sample{}
 }
 
-// image is the image of that name.
+// image returns the image with that name.
 func (r *report) image(name string) image {
 	return r.Images[slices.IndexFunc(r.Images, func(i image) bool { return i.Name == name })]
 }
@@ -84,7 +84,7 @@ func (r *report) targets() []target {
 		s := r.find("pivot", i.Name)
 		peak = max(peak, float64(s.Peak))
 		handed = max(handed, ratio(s.Handed, s.Objects.Bytes))
-		if i.Name != updatedImage { // of an update most is the file system's metadata
+		if i.Name != updatedImage { // an update mostly writes file system metadata
 			written = max(written, ratio(s.Written, s.Objects.Disk))
 		}
 	}
@@ -110,7 +110,7 @@ func (r *report) targets() []target {
 	return targets
 }
 
-// compared is a bound of one wall time in shares of another.
+// compared returns a target for the ratio of the wall times of a and b.
 func compared(what string, bound float64, a, b sample) target {
 	t := target{What: "wall time, " + what, Bound: bound}
 	if a.Wall > 0 {
@@ -119,7 +119,7 @@ func compared(what string, bound float64, a, b sample) target {
 	return t
 }
 
-// podman is what podman used, by the image.
+// podman returns the medians of podman by image.
 func (r *report) podman() map[string]sample {
 	return map[string]sample{legacyImage: r.find("podman", legacyImage), derivedImage: r.find("podman", derivedImage)}
 }
@@ -159,8 +159,8 @@ func (r *report) print(out io.Writer) error {
 	return err
 }
 
-// comparable is the image that podman has to import where another one is imported: it
-// knows only two kinds of its own.
+// comparable returns the image with which podman is compared for the given image. Podman only runs
+// with two of them.
 func comparable(image string) string {
 	switch image {
 	case derivedImage, plainImage:
@@ -197,8 +197,8 @@ func (r *report) table(out io.Writer) {
 	_ = w.Flush() // out is memory
 }
 
-// details says with what the others did it and where their time went, or why
-// they did not.
+// details prints the tools of the other contenders and the time of each phase, or why they did not
+// run.
 func (r *report) details(out io.Writer) {
 	fmt.Fprintln(out)
 	for _, one := range r.Results {

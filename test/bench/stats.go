@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// median is the middle one, or the lower of two.
+// median returns the median, or the lower of the two middle values.
 func median[T cmp.Ordered](values []T) T {
 	values = slices.Sorted(slices.Values(values))
 	return values[(len(values)-1)/2]
 }
 
-// middle is the median of a figure of each sample.
+// middle returns the median of a figure over all samples.
 func middle[S any, T cmp.Ordered](samples []S, figure func(S) T) T {
 	values := make([]T, len(samples))
 	for n, s := range samples {
@@ -21,8 +21,8 @@ func middle[S any, T cmp.Ordered](samples []S, figure func(S) T) T {
 	return median(values)
 }
 
-// medians is a sample with the median of each figure. Phases are those of the
-// sample with the median wall time, so that they add up.
+// medians returns a sample with the median of each figure. Phases are those of the sample with the
+// median wall time, so that they add up.
 func medians(samples []sample) sample {
 	m := sample{
 		Wall:    middle(samples, func(s sample) float64 { return s.Wall }),
@@ -40,7 +40,7 @@ func medians(samples []sample) sample {
 	return m
 }
 
-// spread is a median wall time with the least and the most.
+// spread formats the median wall time with the minimum and the maximum.
 func spread(samples []sample) string {
 	wall := func(a, b sample) int { return cmp.Compare(a.Wall, b.Wall) }
 	return fmt.Sprintf("%.2f (%.2f-%.2f)", medians(samples).Wall, slices.MinFunc(samples, wall).Wall, slices.MaxFunc(samples, wall).Wall)
@@ -48,7 +48,7 @@ func spread(samples []sample) string {
 
 func ratio(a, b int64) float64 { return quotient(float64(a), float64(b)) }
 
-// quotient is 0 where there is nothing to compare with.
+// quotient returns a/b, or 0 if b is 0.
 func quotient(a, b float64) float64 {
 	if b == 0 {
 		return 0

@@ -9,9 +9,8 @@ import (
 	"machine-pivot/test/ostreetree"
 )
 
-// The tree is cut into components, as an OS consists of packages: files that are
-// neighbours on the machine, in parts of equal size. An update changes most files
-// of a few components, 5 % of all content.
+// The tree is divided into components, like an OS into packages: neighbouring files, in parts of
+// equal size. An update changes most files of a few components, 5 % of all content.
 const (
 	components    = 64
 	touched       = 4
@@ -19,16 +18,15 @@ const (
 	updatePercent = 5
 )
 
-// Of each component the base of an image with derived layers has 10 parts in 13, as
-// 1 GB of 1.3 GB; the others are in three layers. As in the images of nodes, the first
-// one has most of it.
+// In an image with derived layers, the base has 10/13 of each component, as with 1 GB of 1.3 GB.
+// The rest is in three layers, of which the first is the largest, as in the images of nodes.
 const (
 	baseParts     = 10
 	wholeParts    = 13
 	derivedLayers = 3
 )
 
-// derivedLayer is the derived layer that has a component's files.
+// derivedLayer returns the index of the derived layer for a component's files.
 func derivedLayer(component int) int {
 	switch {
 	case component < components*8/12:
@@ -39,19 +37,19 @@ func derivedLayer(component int) int {
 	return 2
 }
 
-// treeFacts say what the tree is.
+// treeFacts describes the tree.
 type treeFacts struct {
 	Files      int   `json:"files"`
 	Bytes      int64 `json:"bytes"`
 	Components int   `json:"components"`
-	Derived    int64 `json:"derived_bytes"` // of the files that derived layers have
-	Changed    int64 `json:"changed_bytes"` // of the files that the update changes
+	Derived    int64 `json:"derived_bytes"` // size of the files in derived layers
+	Changed    int64 `json:"changed_bytes"` // size of the files that the update changes
 }
 
-// component names the directory of the nth component.
+// component returns the directory of the nth component.
 func component(n int) string { return fmt.Sprintf("usr/component-%02d", n) }
 
-// componentOf is the number of the component that a path of the tree is in.
+// componentOf returns the number of the component that a path of the tree is in.
 func componentOf(path string) int {
 	rest, _ := strings.CutPrefix(path, "usr/component-")
 	n, err := strconv.Atoi(rest[:min(len(rest), 2)])
@@ -61,7 +59,7 @@ func componentOf(path string) int {
 	return n
 }
 
-// writeTree writes the picked files as a tree that can be booted.
+// writeTree writes the picked files as a bootable tree.
 func writeTree(dir string, files []source) (treeFacts, error) {
 	facts := treeFacts{Files: len(files), Components: components}
 	for _, p := range layOut(files) {
@@ -79,12 +77,12 @@ func writeTree(dir string, files []source) (treeFacts, error) {
 	return facts, writePolicy(filepath.Join(dir, "usr/etc/selinux"))
 }
 
-// changeTree makes the tree that of the update and returns how many bytes the
-// changed files have.
+// changeTree applies the update to the tree. It returns the total size of the changed files in
+// bytes.
 func changeTree(dir string, files []source) (changed int64, err error) {
-	share := bytesOf(files) * updatePercent / 100 / touched // of each touched component
+	share := bytesOf(files) * updatePercent / 100 / touched // for each touched component
 	for _, p := range layOut(files) {
-		due := share * int64(p.component/touchEvery+1) // what one lacks the next makes up for
+		due := share * int64(p.component/touchEvery+1) // what one component lacks is made up for by the next
 		if p.component%touchEvery != 0 || changed+p.size > due {
 			continue
 		}
@@ -101,17 +99,17 @@ type placed struct {
 	source
 	component int
 	name      string
-	derived   bool // of an image with derived layers it is in one of these
+	derived   bool // in an image with derived layers, it is in one of these
 }
 
-// layOut gives each file its place.
+// layOut assigns a place to each file.
 func layOut(files []source) []placed {
 	var before int64
 	total := bytesOf(files)
 	places := make([]placed, len(files))
 	for i, f := range files {
 		n := int(before * components / max(total, 1))
-		within := before*components - int64(n)*total // of the component's share, in parts of total
+		within := before*components - int64(n)*total // position in the component, from 0 to total
 		name := filepath.Join(component(n), f.path)
 		if f.again > 0 {
 			name += fmt.Sprintf(".%d", f.again)
@@ -122,8 +120,7 @@ func layOut(files []source) []placed {
 	return places
 }
 
-// commit commits a tree, labelled by its own policy, into a repository and returns the
-// checksum.
+// commit commits a tree, labelled by its own policy, and returns the checksum.
 func commit(repo, tree, version string, args ...string) (string, error) {
 	if err := applyPolicy(tree); err != nil {
 		return "", err

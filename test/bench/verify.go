@@ -10,8 +10,8 @@ import (
 	"machine-pivot/test/ostreetree"
 )
 
-// verify asks the real ostree whether the whole commit is there, and counts the
-// floor's output.
+// verify checks with the real ostree that the commit is complete. For the floor it checks the size
+// of the output.
 func (w *world) verify(c *contender, s step) error {
 	if s.output == floorDir {
 		made, err := sizesOf(filepath.Join(w.trial(), floorDir))
@@ -40,8 +40,8 @@ func (w *world) verify(c *contender, s step) error {
 	return err
 }
 
-// sameTree is an error unless pivot's commit has the tree that was divided, to the
-// last attribute and label.
+// sameTree returns an error unless pivot's commit has exactly the original tree, including
+// attributes and labels.
 func (w *world) sameTree(repo string) error {
 	data, err := os.ReadFile(filepath.Join(w.trial(), "result"))
 	if err != nil {
@@ -58,7 +58,7 @@ func (w *world) sameTree(repo string) error {
 	return err
 }
 
-// sameFiles is an error unless a rival's commit has the files that were divided.
+// sameFiles returns an error unless another contender's commit has the files of the original tree.
 func (w *world) sameFiles(repo string) error {
 	listing, err := list(repo, "os")
 	if err == nil && listing != w.listing {
@@ -67,12 +67,12 @@ func (w *world) sameFiles(repo string) error {
 	return err
 }
 
-// rootOf is a line with the checksums of a commit's root.
+// rootOf returns the line of "ostree ls" with the checksums of a commit's root.
 func rootOf(repo, commit string) (string, error) {
 	return ostreetree.Ostree("ls", "--repo="+repo, "-dC", commit, "/")
 }
 
-// list lists the files of all components with their modes, owners and sizes.
+// list returns a listing of the files of all components with modes, owners and sizes.
 func list(repo, commit string) (string, error) {
 	args := []string{"ls", "--repo=" + repo, "-R", commit}
 	for n := range components {

@@ -12,17 +12,17 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// world is what the contenders find: images in a registry.
+// world is the environment of the contenders: the images in a registry.
 type world struct {
 	settings
 	registry *registry.Registry
 	tree     treeFacts
 	images   map[string]image
 
-	root, listing string // of the tree that all images but the updated one have: see builder
+	root, listing string // of the tree of all images except the updated one; see builder
 
 	coldCache bool  // the page cache is empty when a contender starts
-	content   int64 // bytes of all content objects of the legacy image
+	content   int64 // total size of the content objects of the legacy image
 }
 
 const containersConfPath = "etc/containers/containers.conf"
@@ -31,15 +31,15 @@ const containersConfPath = "etc/containers/containers.conf"
 type image struct {
 	Name   string   `json:"name"`
 	Digest string   `json:"digest"`
-	Commit string   `json:"commit,omitempty"` // that it carries, if it does
-	Bytes  int64    `json:"bytes"`            // of the layers as they are in the registry
-	New    int64    `json:"new"`              // of them those that no image before had
-	Layers []string `json:"layers"`           // their digests, in hex
+	Commit string   `json:"commit,omitempty"` // the commit that it carries, if any
+	Bytes  int64    `json:"bytes"`            // size of the layers in the registry
+	New    int64    `json:"new"`              // size of the layers that no earlier image has
+	Layers []string `json:"layers"`           // digests in hex
 }
 
-// The places of a run below its directory.
+// Paths of a run.
 func (w *world) blobs() string { return filepath.Join(w.dir, "registry") }
-func (w *world) host() string  { return filepath.Join(w.dir, "host") } // a root directory for configuration
+func (w *world) host() string  { return filepath.Join(w.dir, "host") } // root directory with the configuration
 func (w *world) trial() string { return filepath.Join(w.dir, "trial") }
 func (w *world) packs() string { return filepath.Join(w.dir, "packs") }
 func (w *world) certs() string {
@@ -54,7 +54,7 @@ func newWorld(ctx context.Context, s settings) (_ *world, err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = w.registry.Close() // the other error says more
+			_ = w.registry.Close() // the other error is more relevant
 		}
 	}()
 	if err := w.configure(); err != nil {
@@ -76,8 +76,8 @@ func newWorld(ctx context.Context, s settings) (_ *world, err error) {
 	return w, nil
 }
 
-// configure writes what a host has to know of the registry, and what keeps
-// podman's stores below our directory.
+// configure writes the host configuration for the registry, and for podman to keep its stores below
+// the run's directory.
 func (w *world) configure() error {
 	files := map[string]string{
 		filepath.Join(w.certs(), "ca.crt"):                    string(w.registry.CA()),
@@ -96,7 +96,7 @@ func (w *world) configure() error {
 	return writePolicy(filepath.Join(w.host(), "etc/selinux"))
 }
 
-// publish puts an image into the registry.
+// publish pushes an image.
 func (w *world) publish(ctx context.Context, name, commit string, img v1.Image) error {
 	digest, err := w.registry.Push(ctx, "os", name, img)
 	if err != nil {
@@ -118,7 +118,7 @@ func (w *world) publish(ctx context.Context, name, commit string, img v1.Image) 
 	return nil
 }
 
-// hasLayer reports whether a published image has a layer.
+// hasLayer reports whether a published image has the layer.
 func (w *world) hasLayer(digest string) bool {
 	for _, i := range w.images {
 		if slices.Contains(i.Layers, digest) {
@@ -128,7 +128,7 @@ func (w *world) hasLayer(digest string) bool {
 	return false
 }
 
-// reference names an image.
+// reference returns the reference of an image by digest.
 func (w *world) reference(i image) string {
 	return fmt.Sprintf("%s/os@%s", w.registry.Host(), i.Digest)
 }

@@ -1,7 +1,6 @@
-// Package booted makes a sysroot in a directory, as test/hostdir makes it, a machine that
-// runs as far as processes can see. Its default deployment is their root directory, with
-// the testing machine's /usr, read-only, so that the real pivot and the real ostree run
-// there; they can end the boot, and the next one begins.
+// Package booted boots a sysroot from test/hostdir, as far as processes can see. They run with the
+// default deployment as their root directory and the testing machine's /usr, read-only, so that the
+// real pivot and the real ostree work. They can reboot the machine.
 package booted
 
 import (
@@ -20,27 +19,27 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// World is what a machine's processes see in one boot: directories and files that are
-// mounted where they belong.
+// World is what the processes of a machine see in one boot: the directories and files that are
+// mounted for them.
 type World struct {
-	Physical string // the root of the file system that holds the deployments
-	Root     string // the directory of the deployment that runs
+	Physical string // root directory of the file system that holds the deployments
+	Root     string // root directory of the running deployment
 	Var      string
 	RunDir   string // becomes /run
-	Programs string // a directory of programs; becomes ProgramsDir
-	BootID   string // a file that holds it
-	Cmdline  string // a file that holds it
-	CPUs     string // a directory that becomes /sys/devices/system/cpu; "": the testing machine's
+	Programs string // directory of programs, mounted at ProgramsDir
+	BootID   string // file with the boot ID
+	Cmdline  string // file with the kernel command line
+	CPUs     string // directory mounted at /sys/devices/system/cpu; "": the testing machine's
 }
 
-// ProgramsDir is where a machine's processes find World.Programs.
+// ProgramsDir is where World.Programs is mounted.
 const ProgramsDir = "/run/programs"
 
-// Env is the variable that tells a child of Command the world that it has to enter.
+// Env is the environment variable that passes the world to a child of Command.
 const Env = "PIVOT_TEST_WORLD"
 
-// Command starts the program that runs now, with arguments, as the first process of a
-// process namespace, in a mount namespace of its own. It has to call Enter.
+// Command returns a command that runs the current executable with arguments, as the first process
+// of a PID namespace and in a new mount namespace. The executable must call Enter.
 func (w World) Command(args ...string) (*exec.Cmd, error) {
 	world, err := json.Marshal(w)
 	if err != nil {
@@ -52,8 +51,8 @@ func (w World) Command(args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Enter makes the deployment of the world that Env tells the root directory of this
-// process, and returns the environment that programs have there.
+// Enter mounts the world passed in Env, makes its deployment the root directory of this process,
+// and returns the environment for programs.
 func Enter() (env []string, err error) {
 	var w World
 	if err := json.Unmarshal([]byte(os.Getenv(Env)), &w); err != nil {
@@ -62,10 +61,10 @@ func Enter() (env []string, err error) {
 	return []string{"PATH=" + ProgramsDir + ":/usr/bin:/usr/sbin", "HOME=/"}, w.enter()
 }
 
-// mount says what is mounted where below the root.
+// mount is one mount; to is relative to the deployment.
 type mount struct {
 	from, to string
-	flags    uintptr // beside MS_BIND; MS_RDONLY takes a second call
+	flags    uintptr // in addition to MS_BIND; MS_RDONLY takes a second call
 }
 
 func (w World) enter() error {
@@ -97,7 +96,7 @@ func (w World) enter() error {
 	return errors.Join(unix.Chroot(w.Root), unix.Chdir("/"))
 }
 
-// Machine is a machine that can be booted again and again.
+// Machine is a machine that can be rebooted.
 type Machine struct {
 	World
 	dir     string
@@ -105,8 +104,8 @@ type Machine struct {
 	systemd *systemd
 }
 
-// New is a machine with the sysroot in physical and the programs in a directory. What is
-// the machine's own besides is kept in dir, which is empty. It is not booted.
+// New returns a machine with the sysroot in physical and the given directory of programs. It keeps
+// its other state in dir, which must be empty. The machine is not booted yet.
 func New(dir, physical, programs string) *Machine {
 	return &Machine{dir: dir, World: World{
 		Physical: physical, Programs: programs, Var: filepath.Join(physical, "ostree/deploy/os/var"),
@@ -114,7 +113,7 @@ func New(dir, physical, programs string) *Machine {
 	}}
 }
 
-// Next is the deployment that the machine boots next.
+// Next returns the default deployment.
 func (m *Machine) Next() (ostree.Deployment, error) {
 	all, err := ostree.OpenSysroot(m.Physical).Deployments()
 	if err == nil && len(all) == 0 {
@@ -126,8 +125,8 @@ func (m *Machine) Next() (ostree.Deployment, error) {
 	return all[0], nil
 }
 
-// Shell becomes the shell that runs a command of Run. It only returns if it cannot. A
-// TestMain has to call it where Env is set.
+// Shell enters the machine and executes the shell for a command of Run. It returns only on failure.
+// A TestMain must call it if Env is set.
 func Shell() error {
 	env, err := Enter()
 	if err != nil {
@@ -139,18 +138,18 @@ func Shell() error {
 	return syscall.Exec("/bin/sh", append([]string{"sh", "-c"}, os.Args[1:]...), env)
 }
 
-// HomeDir is where the commands of Run run; it outlives a boot. Home is its place here.
+// HomeDir is the working directory of commands of Run. It persists over reboots. Home returns its
+// path on the testing machine.
 const HomeDir = "/var/home"
 
-// Home is the directory HomeDir of the machine.
+// Home returns the directory HomeDir of the machine.
 func (m *Machine) Home() string { return filepath.Join(m.Var, "home") }
 
-// hangs is after how long a command is ended that does not end by itself.
-const hangs = 3 * time.Minute
+// commandTimeout is the time limit for a command.
+const commandTimeout = 3 * time.Minute
 
-// Run runs a command of the shell and returns what it prints and its exit status. A command
-// that asks systemd for a reboot is ended with the boot that it runs in, and the next one
-// begins. Machines that are not booted yet are.
+// Run runs a shell command and returns its output and exit status. A command that asks systemd for
+// a reboot is killed, and the machine is rebooted. Run boots the machine if necessary.
 func (m *Machine) Run(command string) (output string, status int, err error) {
 	if m.systemd == nil {
 		if err := m.restart(); err != nil {
@@ -173,14 +172,14 @@ func (m *Machine) Run(command string) (output string, status int, err error) {
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			status, err = exit.ExitCode(), nil
 		}
-		if len(m.systemd.reboots) > 0 { // asked for just before the end
+		if len(m.systemd.reboots) > 0 { // requested just before the command ended
 			err = errors.Join(err, m.restart())
 		}
 	case <-m.systemd.reboots:
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // fails if it has ended
 		<-ended
 		err = m.restart()
-	case <-time.After(hangs):
+	case <-time.After(commandTimeout):
 		_ = cmd.Process.Kill()
 		<-ended
 		err = errors.New("it does not end")
@@ -188,7 +187,7 @@ func (m *Machine) Run(command string) (output string, status int, err error) {
 	return printed.String(), status, err
 }
 
-// restart ends a boot and begins the next one.
+// restart ends the current boot, if any, and begins the next one.
 func (m *Machine) restart() error {
 	if err := m.Close(); err != nil {
 		return err
@@ -200,7 +199,7 @@ func (m *Machine) restart() error {
 	return err
 }
 
-// Close powers a machine off that Run has booted.
+// Close powers off a machine that Run has booted.
 func (m *Machine) Close() error {
 	if m.systemd == nil {
 		return nil
@@ -210,7 +209,7 @@ func (m *Machine) Close() error {
 	return err
 }
 
-// Start boots the default deployment; nothing is left of the old /run.
+// Start boots the default deployment, with an empty /run.
 func (m *Machine) Start() error {
 	next, err := m.Next()
 	if err != nil {
@@ -235,7 +234,7 @@ func (m *Machine) Start() error {
 
 func (m *Machine) path(name string) string { return filepath.Join(m.Root, name) }
 
-// withoutLinks removes the absolute links that hostdir has in place of mounts.
+// withoutLinks removes the absolute links that hostdir uses instead of mounts.
 func withoutLinks(root string, names ...string) error {
 	for _, name := range names {
 		link := filepath.Join(root, name)

@@ -19,8 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(125)
 }
 
-// TestBoots: the real programs make a next system on a machine and ask for a reboot, which
-// starts that system.
+// TestBoots checks that the real programs can deploy a new system on a machine and reboot into it.
 func TestBoots(t *testing.T) {
 	h := hostdir.New(t)
 	m := booted.New(t.TempDir(), h.Physical(), script.Programs(t))
@@ -29,17 +28,17 @@ func TestBoots(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	says := func(command, want string, status int) {
+	expect := func(command, want string, status int) {
 		t.Helper()
 		out, got, err := m.Run(command)
 		if err != nil || got != status || !strings.Contains(out, want) {
 			t.Fatalf("%s: %v, status %d, want %d with %q:\n%s", command, err, got, status, want, out)
 		}
 	}
-	says("cat /proc/sys/kernel/random/boot_id; exit 5", "00000001-", 5)
-	says("touch /usr/written 2>&1 || :", "Read-only file system", 0) // it is this machine's
-	says("pivot status", "phase    idle", 0)
-	says("pivot rebase -r "+h.Image+"; echo not reached", "rebooting into", 0)
-	says("cat /proc/sys/kernel/random/boot_id", "00000002-", 0)
-	says("pivot verify && pivot status", "phase    done", 0)
+	expect("cat /proc/sys/kernel/random/boot_id; exit 5", "00000001-", 5)
+	expect("touch /usr/written 2>&1 || :", "Read-only file system", 0) // it is the testing machine's
+	expect("pivot status", "phase    idle", 0)
+	expect("pivot rebase -r "+h.Image+"; echo not reached", "rebooting into", 0)
+	expect("cat /proc/sys/kernel/random/boot_id", "00000002-", 0)
+	expect("pivot verify && pivot status", "phase    done", 0)
 }

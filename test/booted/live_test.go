@@ -13,8 +13,8 @@ import (
 	"machine-pivot/test/script"
 )
 
-// systemctl stands in for the program: a service reads /etc/app.conf when it is reloaded,
-// and goes on with the same process. Told so it kills whoever called it, or fails.
+// systemctl is a stand-in. On reload the service reads /etc/app.conf. With a file "kill" it kills
+// its caller, and with a file "broken" it fails.
 const systemctl = `#!/bin/sh
 cd /var/home || exit
 case "$*" in
@@ -38,8 +38,8 @@ spec:
       - {path: /etc/app.conf, contents: {source: "data:,CONTENT"}}
 `
 
-// TestLive (P56): the real program, its plan, a change of what runs, one that a service
-// does not take, and one in the middle of which the program is killed.
+// TestLive (P56) runs the real program: its plan, a change of the running system, one that a
+// service refuses, and one during which the program is killed.
 func TestLive(t *testing.T) {
 	h := hostdir.New(t)
 	programs := script.Programs(t)
@@ -53,7 +53,7 @@ func TestLive(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	says := func(status int, command string, wants ...string) (out string) {
+	expect := func(status int, command string, wants ...string) (out string) {
 		t.Helper()
 		out, got, err := m.Run(command)
 		for _, want := range wants {
@@ -64,32 +64,32 @@ func TestLive(t *testing.T) {
 		return out
 	}
 	for _, name := range []string{"one", "two", "three"} {
-		says(0, "cat >"+name+".yaml <<'EOF'\n"+strings.ReplaceAll(liveConfig, "CONTENT", name)+"EOF\n", "")
+		expect(0, "cat >"+name+".yaml <<'EOF'\n"+strings.ReplaceAll(liveConfig, "CONTENT", name)+"EOF\n", "")
 	}
-	says(0, "pivot apply --dry-run one.yaml", "without a reboot\n  /etc/app.conf: reload app.service (rule for /etc/app.conf)\nin this order\n  reload app.service\nreboots: 0\n")
-	document := says(0, "pivot apply --dry-run -o json one.yaml", `"reboots": 0`, `"type": "Reload"`)
+	expect(0, "pivot apply --dry-run one.yaml", "without a reboot\n  /etc/app.conf: reload app.service (rule for /etc/app.conf)\nin this order\n  reload app.service\nreboots: 0\n")
+	document := expect(0, "pivot apply --dry-run -o json one.yaml", `"reboots": 0`, `"type": "Reload"`)
 	if err := schema.Validate(api.Plan, []byte(document)); err != nil {
 		t.Error(err)
 	}
-	says(0, "pivot apply --reboot=never one.yaml", "nothing needs a reboot")
-	says(0, "cat loaded; pivot verify && pivot status", "onephase    done")
-	says(77, "pivot apply --reboot=if-needed --unchanged-exit-77 one.yaml", "nothing to do")
+	expect(0, "pivot apply --reboot=never one.yaml", "nothing needs a reboot")
+	expect(0, "cat loaded; pivot verify && pivot status", "onephase    done")
+	expect(77, "pivot apply --reboot=if-needed --unchanged-exit-77 one.yaml", "nothing to do")
 
-	says(78, "touch broken; pivot apply two.yaml", "cannot reload app.service: systemctl --no-ask-password reload: Job for app.service failed.", "all of the change is taken back", "hint: ")
-	says(0, "rm broken; cat /etc/app.conf loaded; wc -l <calls; pivot verify", "oneone3\n")
+	expect(78, "touch broken; pivot apply two.yaml", "cannot reload app.service: systemctl --no-ask-password reload: Job for app.service failed.", "all of the change is taken back", "hint: ")
+	expect(0, "rm broken; cat /etc/app.conf loaded; wc -l <calls; pivot verify", "oneone3\n")
 
-	says(137, "touch kill; pivot apply two.yaml; exit $?", "")
-	says(0, "stat -c %a /etc/pivot/live.json; cat /etc/app.conf loaded", "600\ntwoone")
-	says(0, "pivot status", "pivot apply --finish finishes it")
-	says(0, "pivot apply --finish", "finishing a change of the running system")
-	says(0, "cat loaded; ls -A /etc/pivot; pivot verify", "twodisruption.yaml\nmachineconfig.json\n")
-	says(77, "pivot apply --finish --unchanged-exit-77", "nothing to finish")
+	expect(137, "touch kill; pivot apply two.yaml; exit $?", "")
+	expect(0, "stat -c %a /etc/pivot/live.json; cat /etc/app.conf loaded", "600\ntwoone")
+	expect(0, "pivot status", "pivot apply --finish finishes it")
+	expect(0, "pivot apply --finish", "finishing a change of the running system")
+	expect(0, "cat loaded; ls -A /etc/pivot; pivot verify", "twodisruption.yaml\nmachineconfig.json\n")
+	expect(77, "pivot apply --finish --unchanged-exit-77", "nothing to finish")
 
-	says(0, "sed 's/^spec:/spec: {kernelArguments: [a=1]}/;/^  /d' one.yaml >four.yaml; pivot apply --reboot=if-needed four.yaml; echo not reached",
+	expect(0, "sed 's/^spec:/spec: {kernelArguments: [a=1]}/;/^  /d' one.yaml >four.yaml; pivot apply --reboot=if-needed four.yaml; echo not reached",
 		"a reboot is needed: kernelArguments: only a reboot changes it", "rebooting into")
-	says(0, "cat /proc/sys/kernel/random/boot_id; ! test -e /etc/app.conf && pivot verify", "00000002-")
+	expect(0, "cat /proc/sys/kernel/random/boot_id; ! test -e /etc/app.conf && pivot verify", "00000002-")
 
-	// Told to reboot it does, and what runs is not changed before.
-	says(0, "pivot apply -r three.yaml; echo not reached", "rebooting into")
-	says(0, "cat /proc/sys/kernel/random/boot_id /etc/app.conf loaded; pivot verify", "00000003-", "threetwo")
+	// With -r it reboots, and does not change the running system before.
+	expect(0, "pivot apply -r three.yaml; echo not reached", "rebooting into")
+	expect(0, "cat /proc/sys/kernel/random/boot_id /etc/app.conf loaded; pivot verify", "00000003-", "threetwo")
 }

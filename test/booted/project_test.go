@@ -9,8 +9,8 @@ import (
 	"machine-pivot/test/script"
 )
 
-// TestProjects (P57): the real programs, over several boots of one machine: what is asked
-// for outside of /etc switches with the MachineConfigs, forward and back.
+// TestProjects (P57) runs the real programs over several boots of one machine: entries outside of
+// /etc follow the MachineConfigs, forward and back.
 func TestProjects(t *testing.T) {
 	h := hostdir.New(t)
 	m := booted.New(t.TempDir(), h.Physical(), script.Programs(t))
@@ -26,7 +26,7 @@ func TestProjects(t *testing.T) {
 			t.Fatalf("%s: %v, status %d, want %d with %q:\n%s", command, err, got, status, want, out)
 		}
 	}
-	// What a machine has that was provisioned with the program: a user, and the unit.
+	// A provisioned machine has a user, and the unit.
 	run(`mkdir -p /etc/systemd/system core && touch /etc/systemd/system/pivot-project.service &&
 		echo core:x:1000:1001::/home/core:/bin/sh >>/etc/passwd && echo core:x:1001: >>/etc/group &&
 		chown 1000:1001 core && chmod 700 core && echo own >/var/lib/settings`, "", 0)

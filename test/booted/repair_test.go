@@ -23,9 +23,9 @@ spec:
     passwd: {users: [{name: core, sshAuthorizedKeys: [key NAME], passwordHash: $y$NAME}]}
 `
 
-// TestRepair (P56, P68): the real program changes SSH keys, a password and a file in /var while
-// the system runs, killed in the middle once; it finds what somebody has changed, and puts that
-// right with what was there kept.
+// TestRepair (P56, P68): the real program changes SSH keys, a password and a file in /var of the
+// running system, and is killed once in between. Then it finds and repairs local changes, and keeps
+// a copy of what it replaced.
 func TestRepair(t *testing.T) {
 	h := hostdir.New(t)
 	programs := script.Programs(t)
@@ -43,7 +43,7 @@ func TestRepair(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	says := func(status int, command string, wants ...string) {
+	expect := func(status int, command string, wants ...string) {
 		t.Helper()
 		out, got, err := m.Run(command)
 		for _, want := range wants {
@@ -53,24 +53,24 @@ func TestRepair(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"one", "two"} {
-		says(0, "cat >"+name+".yaml <<'EOF'\n"+strings.ReplaceAll(keysConfig, "NAME", name)+"EOF\n", "")
+		expect(0, "cat >"+name+".yaml <<'EOF'\n"+strings.ReplaceAll(keysConfig, "NAME", name)+"EOF\n", "")
 	}
 	const show = "cat /var/home/core/.ssh/authorized_keys.d/ignition /var/opt/app/conf; cut -d: -f1,2 /etc/shadow; cat loaded"
-	says(78, "pivot apply --repair", "pivot has applied no MachineConfig to this machine", "hint: ")
-	says(64, "pivot apply --repair one.yaml", "cannot tell what to apply")
-	says(0, "pivot apply --dry-run one.yaml", "/ignition: nothing (default rule for SSH keys and password of core)", "reboots: 0")
-	says(0, "pivot apply --reboot=never one.yaml", "nothing needs a reboot")
-	says(0, show+"; pivot verify", "key one\nonecore:$y$one\none")
-	says(137, "touch kill; pivot apply two.yaml; exit $?", "")
-	says(0, "pivot apply --finish", "finishing a change of the running system")
-	says(0, show+"; pivot verify", "key two\ntwocore:$y$two\ntwo")
+	expect(78, "pivot apply --repair", "pivot has applied no MachineConfig to this machine", "hint: ")
+	expect(64, "pivot apply --repair one.yaml", "cannot tell what to apply")
+	expect(0, "pivot apply --dry-run one.yaml", "/ignition: nothing (default rule for SSH keys and password of core)", "reboots: 0")
+	expect(0, "pivot apply --reboot=never one.yaml", "nothing needs a reboot")
+	expect(0, show+"; pivot verify", "key one\nonecore:$y$one\none")
+	expect(137, "touch kill; pivot apply two.yaml; exit $?", "")
+	expect(0, "pivot apply --finish", "finishing a change of the running system")
+	expect(0, show+"; pivot verify", "key two\ntwocore:$y$two\ntwo")
 
-	says(77, "pivot apply --repair --unchanged-exit-77", "nothing to repair: the machine is what it was last asked for")
-	says(0, "ls /var/lib/pivot", "journal.json")
-	says(0, "! test -e /var/lib/pivot/found; echo mine >/etc/app.conf; chmod 4755 /var/opt/app/conf; rm /var/home/core/.ssh/authorized_keys.d/ignition", "")
-	says(65, "pivot verify", "file /etc/app.conf: differs\n", "file /var/opt/app/conf: differs\n", "ignition: missing\n")
-	says(0, "pivot apply --repair --dry-run", "replace /etc/app.conf", "create /var/home/core/.ssh/authorized_keys.d/ignition", "reload app.service", "reboots: 0")
-	says(0, "pivot apply --repair --reboot=never", "differs: file /etc/app.conf: differs", "what was found at 3 paths is kept in /var/lib/pivot/found/2", "nothing needs a reboot")
-	says(0, show+"; pivot verify; stat -c %a /var/opt/app/conf", "key two\ntwocore:$y$two\ntwo644\n")
-	says(0, "cd /var/lib/pivot/found/2*; stat -c %a . ..; cat *; grep -c '\"missing\": true' manifest.json", "700\n700\n", "mine\n", "\"mode\": 2541", "\n1\n")
+	expect(77, "pivot apply --repair --unchanged-exit-77", "nothing to repair: the machine is what it was last asked for")
+	expect(0, "ls /var/lib/pivot", "journal.json")
+	expect(0, "! test -e /var/lib/pivot/found; echo mine >/etc/app.conf; chmod 4755 /var/opt/app/conf; rm /var/home/core/.ssh/authorized_keys.d/ignition", "")
+	expect(65, "pivot verify", "file /etc/app.conf: differs\n", "file /var/opt/app/conf: differs\n", "ignition: missing\n")
+	expect(0, "pivot apply --repair --dry-run", "replace /etc/app.conf", "create /var/home/core/.ssh/authorized_keys.d/ignition", "reload app.service", "reboots: 0")
+	expect(0, "pivot apply --repair --reboot=never", "differs: file /etc/app.conf: differs", "what was found at 3 paths is kept in /var/lib/pivot/found/2", "nothing needs a reboot")
+	expect(0, show+"; pivot verify; stat -c %a /var/opt/app/conf", "key two\ntwocore:$y$two\ntwo644\n")
+	expect(0, "cd /var/lib/pivot/found/2*; stat -c %a . ..; cat *; grep -c '\"missing\": true' manifest.json", "700\n700\n", "mine\n", "\"mode\": 2541", "\n1\n")
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// systemd stands in for the systemd of one boot: it takes the jobs that it is asked for on
-// its private socket, /run/systemd/private, and does none but to end the boot.
+// systemd is a stand-in for systemd during one boot. It accepts jobs on its private socket,
+// /run/systemd/private, and ignores all of them except a reboot.
 type systemd struct {
 	listener net.Listener
-	reboots  chan struct{} // a reboot was asked for
+	reboots  chan struct{} // receives when a reboot is requested
 }
 
-// startSystemd starts one in the boot that runs. Close it.
+// startSystemd starts the stand-in for the current boot. The caller must close it.
 func (m *Machine) startSystemd() (*systemd, error) {
 	socket := filepath.Join(m.RunDir, "systemd/private")
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
@@ -44,14 +44,13 @@ func (m *Machine) startSystemd() (*systemd, error) {
 	return s, nil
 }
 
-// Close ends it.
 func (s *systemd) Close() error { return s.listener.Close() }
 
-// serve speaks D-Bus with one client, until that goes.
+// serve speaks D-Bus with one client until that disconnects.
 func (s *systemd) serve(conn net.Conn) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
-	if err := letIn(in, conn); err != nil {
+	if err := authenticate(in, conn); err != nil {
 		return
 	}
 	for {
@@ -65,8 +64,8 @@ func (s *systemd) serve(conn net.Conn) {
 	}
 }
 
-// letIn is the server's part of D-Bus' authentication: whoever can open the socket may.
-func letIn(in *bufio.Reader, out io.Writer) error {
+// authenticate is the server side of D-Bus authentication. It accepts every client.
+func authenticate(in *bufio.Reader, out io.Writer) error {
 	if nul, err := in.ReadByte(); err != nil || nul != 0 {
 		return errors.Join(errors.New("no NUL byte first"), err)
 	}
@@ -90,7 +89,7 @@ func letIn(in *bufio.Reader, out io.Writer) error {
 	}
 }
 
-// answer accepts the job that StartUnit asks for.
+// answer accepts the job that StartUnit requests, and rejects every other method.
 func (s *systemd) answer(msg *dbus.Message) *dbus.Message {
 	reply := &dbus.Message{Type: dbus.TypeMethodReply, Headers: map[dbus.HeaderField]dbus.Variant{
 		dbus.FieldReplySerial: dbus.MakeVariant(msg.Serial()),
@@ -99,7 +98,7 @@ func (s *systemd) answer(msg *dbus.Message) *dbus.Message {
 		if unit == "reboot.target" {
 			select {
 			case s.reboots <- struct{}{}:
-			default: // it is asked for already
+			default: // already requested
 			}
 		}
 		job := dbus.ObjectPath("/org/freedesktop/systemd1/job/1")

@@ -11,8 +11,8 @@ import (
 	"machine-pivot/test/script"
 )
 
-// setDefault is an ostree that can make a deployment the default, as libostree does since
-// 2023.6, which the testing machine's may not be: that entry gets the highest version.
+// setDefault is an ostree with "admin set-default", which libostree has since 2023.6 and the
+// testing machine may lack. It gives the boot entry the highest version.
 const setDefault = `#!/bin/sh
 set -e
 case "$1 $2" in
@@ -27,8 +27,8 @@ case "$1 $2" in
 esac
 `
 
-// TestTrial (P59): the real program tries a new system: confirmed it stays; one that fails
-// is left for the one before, which says why.
+// TestTrial (P59): the real program tries a new system. If confirmed it stays; if it fails, the old
+// system runs again and reports the reason.
 func TestTrial(t *testing.T) {
 	h := hostdir.New(t)
 	programs := script.Programs(t)
@@ -41,7 +41,7 @@ func TestTrial(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	says := func(command string, status int, wants ...string) {
+	expect := func(command string, status int, wants ...string) {
 		t.Helper()
 		out, got, err := m.Run(command)
 		if err != nil || got != status {
@@ -53,18 +53,18 @@ func TestTrial(t *testing.T) {
 			}
 		}
 	}
-	says("pivot confirm", 78, "no system is on trial here")
-	says("pivot rebase --try "+h.Image, 78, "pivot-trial.service is not enabled", "hint: systemctl enable pivot-trial.service")
-	says("mkdir -p /etc/systemd/system/sysinit.target.wants && touch /etc/systemd/system/pivot-trial.service && "+
+	expect("pivot confirm", 78, "no system is on trial here")
+	expect("pivot rebase --try "+h.Image, 78, "pivot-trial.service is not enabled", "hint: systemctl enable pivot-trial.service")
+	expect("mkdir -p /etc/systemd/system/sysinit.target.wants && touch /etc/systemd/system/pivot-trial.service && "+
 		"ln -s /etc/systemd/system/pivot-trial.service /etc/systemd/system/sysinit.target.wants/", 0)
-	// The kernel that runs started long ago.
-	says("pivot rebase --try=1000000h --check 'test -e /run/ready' "+h.Image, 0, "takes a hand at the boot menu", "rebooting into the system on trial")
-	says("cat /proc/sys/kernel/random/boot_id; pivot rollback", 78, "00000002-", "the system that runs is on trial")
-	says("pivot confirm", 69, `check "test -e /run/ready" fails`, "the trial goes on")
-	says("pivot trial & sleep 1; pivot status; touch /run/ready; pivot confirm && wait $! && pivot verify && pivot status", 0,
+	// The testing machine's kernel started long ago.
+	expect("pivot rebase --try=1000000h --check 'test -e /run/ready' "+h.Image, 0, "takes a hand at the boot menu", "rebooting into the system on trial")
+	expect("cat /proc/sys/kernel/random/boot_id; pivot rollback", 78, "00000002-", "the system that runs is on trial")
+	expect("pivot confirm", 69, `check "test -e /run/ready" fails`, "the trial goes on")
+	expect("pivot trial & sleep 1; pivot status; touch /run/ready; pivot confirm && wait $! && pivot verify && pivot status", 0,
 		"phase    trial", "trial    1000000h0m0s from the start of the kernel, confirmed by pivot confirm", "pivot confirm keeps it", "phase    done")
-	says("pivot rebase --try=1s --check false --append-karg bad=1", 0, "rebooting into the system on trial")
-	says("cat /proc/cmdline; pivot trial", 0, "bad=1", `the new system has failed its trial of 1s: check "false" fails`, "rebooting into the old system")
-	says("cat /proc/sys/kernel/random/boot_id /proc/cmdline; pivot status --exit-code", 3, "00000004-", "phase    failed", `check "false" fails`)
-	says("pivot trial && pivot status && ostree admin status; grep -c bad=1 /boot/loader/entries/*", 1, "phase    failed", "the same again tries it again")
+	expect("pivot rebase --try=1s --check false --append-karg bad=1", 0, "rebooting into the system on trial")
+	expect("cat /proc/cmdline; pivot trial", 0, "bad=1", `the new system has failed its trial of 1s: check "false" fails`, "rebooting into the old system")
+	expect("cat /proc/sys/kernel/random/boot_id /proc/cmdline; pivot status --exit-code", 3, "00000004-", "phase    failed", `check "false" fails`)
+	expect("pivot trial && pivot status && ostree admin status; grep -c bad=1 /boot/loader/entries/*", 1, "phase    failed", "the same again tries it again")
 }

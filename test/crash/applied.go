@@ -15,8 +15,8 @@ import (
 	"machine-pivot/test/ostreetree"
 )
 
-// NewSystems makes a repository with the commits of A and B, which have their names in
-// place of their checksums.
+// NewSystems creates a repository with the commits A and B, which are stored under their made-up
+// names instead of their checksums.
 func NewSystems(dir string) (repo string, err error) {
 	repo = filepath.Join(dir, "repo")
 	if err := ostreetree.Init(repo, "bare"); err != nil {
@@ -46,8 +46,8 @@ func NewSystems(dir string) (repo string, err error) {
 	return repo, nil
 }
 
-// systemHas are the files of a commit's image. Both enable both.service by another link, only
-// B enables preset.service by default, and only B has only.service.
+// systemHas returns the files of a commit's image. Both images have both.service, with different
+// install targets; only B enables preset.service by default; only B has only.service.
 func systemHas(commit string) map[string]string {
 	const units = "/usr/lib/systemd/system/"
 	install := func(target string) string { return "[Install]\nWantedBy=" + target + ".target\n" }
@@ -67,10 +67,11 @@ func systemHas(commit string) map[string]string {
 	return files
 }
 
-// The unit of both MachineConfigs that goes by the presets, as an Ignition config has it.
+// presetUnit is a unit in both MachineConfigs that is enabled or not by the presets, in the form of
+// an Ignition config.
 const presetUnit = `{"name":"preset.service","contents":"[Install]\nWantedBy=multi-user.target\n"}`
 
-// firstConfig is the MachineConfig that the machine has.
+// firstConfig is the MachineConfig that the machine starts with.
 const firstConfig = `{"metadata":{"name":"first"},"spec":{"kernelArguments":["first=1"],"config":{"ignition":{"version":"3.4.0"},
 "storage":{"files":[
  {"path":"/etc/app/conf","mode":420,"contents":{"source":"data:,first"}},
@@ -84,7 +85,7 @@ const firstConfig = `{"metadata":{"name":"first"},"spec":{"kernelArguments":["fi
  {"name":"dropped.service","enabled":true,"contents":"[Install]\nWantedBy=multi-user.target\n"},` + presetUnit + `]},
 "passwd":{"users":[{"name":"core","passwordHash":"$6$first","sshAuthorizedKeys":["first"]}]}}}}`
 
-// secondConfig is the one that is applied. The group is what cannot be changed.
+// secondConfig returns the MachineConfig that is applied. Its group cannot be applied.
 func secondConfig() string {
 	pinned := ""
 	files := pinningFiles()
@@ -103,7 +104,7 @@ func secondConfig() string {
 "passwd":{"groups":[{"name":"left-out"}],"users":[{"name":"core","passwordHash":"$6$second","sshAuthorizedKeys":["second"]}]}}}}`, imageB, argsB, pinned, presetUnit)
 }
 
-// shown is an entry as "KIND MODE OWNER CONTENT", where a link has its target alone.
+// shown is an entry as "KIND MODE OWNER CONTENT"; for a link, "link TARGET".
 type shown string
 
 func (s shown) file(path string) (f hostfiles.File) {
@@ -124,7 +125,7 @@ func (s shown) file(path string) (f hostfiles.File) {
 	return f
 }
 
-// describe shows all that is below a directory; what it cannot read is missing.
+// describe returns all entries below a directory, except those that it cannot read.
 func describe(root, dir string) map[string]shown {
 	all := map[string]shown{}
 	_ = filepath.WalkDir(root+dir, func(name string, _ fs.DirEntry, err error) error {
@@ -160,8 +161,8 @@ const (
 
 func shadowWith(hash string) string { return "core:" + hash + ":1::::::\n" }
 
-// etcA is what A has in /etc, but for its record, the passwords, and what it carries: what
-// its image has, what the first MachineConfig asks for, and what somebody has changed.
+// etcA is the /etc of A without the record, passwords and carriers: the image's files, those of the
+// first MachineConfig, and local changes.
 var etcA = map[string]shown{
 	"/etc/app": "directory 755 0", "/etc/app/conf": "file 644 0 first", "/etc/app/gone": "file 644 0 first", "/etc/app/link": "link conf",
 	"/etc/pivot": "directory 755 0", "/etc/mine": "file 644 0 changed by hand", "/etc/shipped": "file 644 0 first",
@@ -172,7 +173,7 @@ var etcA = map[string]shown{
 	"/etc/systemd/system/sysinit.target.wants/pivot-project.service": unitOf + "pivot-project.service",
 }
 
-// etcB is how B's differs.
+// etcB is the differences of B to etcA.
 var etcB = map[string]shown{
 	"/etc/app": "directory 750 0", "/etc/app/conf": "file 600 1000 second", "/etc/app/gone": noEntry, "/etc/app/link": "link made/file",
 	"/etc/app/made": "directory 755 0", "/etc/app/made/file": "file 644 0 second", "/etc/shipped": shown("file 644 0 " + imageHas(commitB)),
@@ -181,7 +182,7 @@ var etcB = map[string]shown{
 	wants + "preset.service": "link /etc/systemd/system/preset.service", "/etc/systemd/system/masked.service": "link /dev/null",
 }
 
-// ownVar is what the machine has in /var of its own, and varA and varB how the systems' differ.
+// ownVar is the machine's own /var; varA and varB are the differences in the two systems.
 var (
 	ownVar = map[string]shown{"/var/lib": "directory 755 0", "/var/lib/own": "file 644 0 own", "/var/home": "directory 755 0", "/var/home/core": "directory 700 1000"}
 	keys   = map[string]shown{"/var/home/core/.ssh": "directory 700 1000", "/var/home/core/.ssh/authorized_keys.d": "directory 700 1000"}
@@ -195,7 +196,7 @@ var (
 	}
 )
 
-// carriersOf are what a deployment has in /etc for entries outside of it.
+// carriersOf returns the entries in /etc that carry those outside of it.
 func carriersOf(entries []hostfiles.File) ([]hostfiles.File, error) {
 	outside := slices.DeleteFunc(slices.Clone(entries), func(f hostfiles.File) bool { return !varentries.Outside(f.Path) })
 	return varentries.Set{}.Carry(outside)

@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// wholeApplied checks that a system has one MachineConfig's /etc, and what it is to carry.
+// wholeApplied checks that a system has the /etc of exactly one MachineConfig, and its carriers.
 func (m *Machine) wholeApplied(root string) error {
 	isB := strings.HasPrefix(filepath.Base(root), commitB)
 	want, name, carries, hash := maps.Clone(etcA), "first", varA, "$6$first"
@@ -38,8 +38,8 @@ func (m *Machine) wholeApplied(root string) error {
 	return errors.Join(m.wholeArguments(root, isB), carriedBy(root, carries), differ(filepath.Base(root)[:1], have, want))
 }
 
-// wholeArguments checks that a system has the kernel arguments of one MachineConfig and its
-// own image alone. Those that only the second one asks for are whole's to check.
+// wholeArguments checks that a system has the kernel arguments of its MachineConfig and its image,
+// and not those of the other. The arguments of the second MachineConfig are checked by whole.
 func (m *Machine) wholeArguments(root string, isB bool) error {
 	d, err := m.entryOf(root)
 	for arg, wanted := range map[string]bool{"first=1": !isB, m.applying.brings(commitA): !isB, m.applying.brings(commitB): isB} {
@@ -50,8 +50,7 @@ func (m *Machine) wholeArguments(root string, isB bool) error {
 	return err
 }
 
-// carriedBy is an error unless a system carries entries of /var that are not the machine's
-// own, with their contents.
+// carriedBy returns an error unless a system carries exactly the wanted entries of /var.
 func carriedBy(root string, want map[string]shown) error {
 	set, err := varentries.Read(root)
 	files := 0
@@ -71,7 +70,7 @@ func carriedBy(root string, want map[string]shown) error {
 	return err
 }
 
-// wholeVar checks that /var is what the running system asks for.
+// wholeVar checks that /var is as the running system demands.
 func (m *Machine) wholeVar() error {
 	want := maps.Clone(ownVar)
 	maps.Copy(want, keys)
@@ -87,8 +86,8 @@ func (m *Machine) wholeVar() error {
 	return differ("/var while "+filepath.Base(m.root)[:1]+" runs", have, want)
 }
 
-// differ is an error if something has other entries than it is to have, apart from
-// directories of root that those are in.
+// differ returns an error if the entries differ from the wanted ones, apart from parent directories
+// with mode 0755 and owner root.
 func differ(what string, have, want map[string]shown) error {
 	for path, w := range want {
 		if have[path] != w {

@@ -17,25 +17,25 @@ import (
 	"machine-pivot/pivot"
 )
 
-// applying is a machine whose first boot is over. It runs image A from one MachineConfig, and
-// somebody applies another one, which brings image B with its own kernel arguments and
-// changes a thing of each kind.
+// applying is a machine whose first boot is closed. It runs image A with one MachineConfig. Another
+// one is applied, which selects image B with kernel arguments of its own and changes entries of
+// every kind.
 type applying struct {
-	Repo      string // with the commits of both images
-	Projected bool   // this boot has projected what its system carries
-	Early     bool   // the record is written before the commit. Broken.
+	Repo      string // has the commits of both images
+	Projected bool   // this boot has projected the entries that its system carries
+	Early     bool   // see RecordedTooEarly
 }
 
-// Applied is such a machine. The repository is one of NewSystems.
+// Applied is such a machine. repo is a repository made by NewSystems.
 func Applied(repo string) Variant {
 	return func(m *Machine) { m.applying = &applying{Repo: repo} }
 }
 
-// RecordedTooEarly is a program that records a MachineConfig before the commit, on a machine
-// of Applied. Broken.
+// RecordedTooEarly is a program broken on purpose: it records a MachineConfig before the commit. It
+// needs the variant Applied.
 func RecordedTooEarly(m *Machine) { m.applying.Early = true }
 
-// brings is the kernel argument that the image of a commit brings; "" if it brings none.
+// brings returns the kernel argument in the image of a commit; "" if it has none.
 func (a *applying) brings(commit string) string {
 	if a == nil {
 		return ""
@@ -43,7 +43,7 @@ func (a *applying) brings(commit string) string {
 	return "of.image=" + commit[:1]
 }
 
-// prepared is what a program that records too early does before the commit.
+// prepared writes the record before the commit, for RecordedTooEarly.
 func (m *Machine) prepared(r pivot.Request) error {
 	if m.applying == nil || !m.applying.Early {
 		return nil
@@ -52,14 +52,13 @@ func (m *Machine) prepared(r pivot.Request) error {
 	return hostfiles.Replace(m.disk, m.root+encapsulated.RecordPath, r.Entries[record].Content, 0o600)
 }
 
-// liveApply powers the machine on, again and again, until somebody who applies the second
-// MachineConfig is told that the machine is what it asks for. Promises beside those of a
-// first boot:
+// liveApply powers the machine on until the second MachineConfig is applied. It checks, in addition
+// to the promises of a first boot:
 //
-//   - the /etc of each system that runs, or would be booted next, is that of one of the
-//     MachineConfigs, entry by entry, with its record, and the arguments are its own;
-//   - once a boot has projected what its system carries, /var is what that asks for;
-//   - in the end verify has nothing to say.
+//   - the /etc of each system that runs or is the default is exactly that of one MachineConfig,
+//     with its record and its kernel arguments;
+//   - once a boot has projected what its system carries, /var matches;
+//   - in the end verify finds no difference.
 func (m *Machine) liveApply() error {
 	bound := 2
 	for _, p := range m.points {
@@ -83,7 +82,7 @@ func (m *Machine) liveApply() error {
 	return fmt.Errorf("not applied after %d boots", m.Boots)
 }
 
-// applyBoot is one boot, to its end or until there is nothing left to apply.
+// applyBoot runs one boot, until it ends or nothing is left to apply.
 func (m *Machine) applyBoot() (over bool, err error) {
 	for n := range maxStarts {
 		if err := m.noteState(n); err != nil {
@@ -92,9 +91,9 @@ func (m *Machine) applyBoot() (over bool, err error) {
 		arrived := false
 		err := m.process(func(ctx context.Context) (err error) {
 			if !m.applying.Projected {
-				return m.projects()
+				return m.projectOnBoot()
 			}
-			changed, err := m.applies(ctx)
+			changed, err := m.runApply(ctx)
 			arrived = err == nil && !changed
 			return err
 		})
@@ -118,8 +117,8 @@ func (m *Machine) applyBoot() (over bool, err error) {
 	return false, fmt.Errorf("still at it after %d starts", maxStarts)
 }
 
-// projects is what the unit does before services start, and who finds it killed.
-func (m *Machine) projects() error {
+// projectOnBoot does what the unit does before services start. It is repeated if it was killed.
+func (m *Machine) projectOnBoot() error {
 	parts := m.parts()
 	_, err := parts.Project(func(string) {})
 	if err == nil {
@@ -129,14 +128,14 @@ func (m *Machine) projects() error {
 	return err
 }
 
-func (m *Machine) applies(ctx context.Context) (changed bool, err error) {
+func (m *Machine) runApply(ctx context.Context) (changed bool, err error) {
 	parts := m.parts()
 	parts.ImageKargs = host.ImageKargsApply
 	a := firstboot.Apply{Machine: parts, File: "mc.json", Data: []byte(secondConfig()), When: firstboot.RebootNow, Unsupported: encapsulated.Warn}
 	return a.Run(ctx)
 }
 
-// wholeNow checks the system that runs, and the one that would be booted next.
+// wholeNow checks the running system and the default one.
 func (m *Machine) wholeNow() error {
 	next, err := m.next()
 	if err != nil {
@@ -147,10 +146,10 @@ func (m *Machine) wholeNow() error {
 			return err
 		}
 	}
-	return m.secretly()
+	return m.secretHiddenIfAny()
 }
 
-// verified is an error if the program finds a difference.
+// verified returns an error if verify finds a difference.
 func (m *Machine) verified() error {
 	parts := m.parts()
 	differences, err := parts.Verify(context.Background())
@@ -160,8 +159,8 @@ func (m *Machine) verified() error {
 	return err
 }
 
-// checkoutSystem makes what a commit's image has in its deployment, and in /etc the files
-// that it ships there.
+// checkoutSystem writes the files of a commit's image into its deployment, and copies /usr/etc to
+// /etc.
 func checkoutSystem(root, commit string) error {
 	all := map[string]string{}
 	for path, content := range systemHas(commit) {
@@ -173,8 +172,8 @@ func checkoutSystem(root, commit string) error {
 	return writeAll(all)
 }
 
-// mergeWhole is merge where links of units and removals count: as libostree merges, what
-// the running system has as its image ships it is as the next image ships it.
+// mergeWhole is merge for a machine of Applied, where unit links and removals matter. It merges
+// like libostree: entries that equal the running image's are taken from the new image.
 func (m *Machine) mergeWhole(r pivot.Request) error {
 	r, err := r.ForCommit(r.Commit)
 	if err != nil {
@@ -194,16 +193,16 @@ func (m *Machine) mergeWhole(r pivot.Request) error {
 			kept = append(kept, f)
 		}
 	}
-	// What an attempt before has left of it goes first.
+	// Remove what an earlier attempt left.
 	if err := os.RemoveAll(m.deployment(r.Commit) + "/etc"); err != nil {
 		return err
 	}
-	return m.checkout(r, slices.Concat(inTurn(kept), inTurn(r.Entries)))
+	return m.checkout(r, slices.Concat(ordered(kept), ordered(r.Entries)))
 }
 
-// inTurn are entries in the order in which they can be made: removals from the bottom up, and
-// then directories before what is in them.
-func inTurn(entries []hostfiles.File) []hostfiles.File {
+// ordered sorts entries into an order in which they can be created: removals from the bottom up,
+// then directories before their contents.
+func ordered(entries []hostfiles.File) []hostfiles.File {
 	return slices.SortedFunc(slices.Values(entries), func(a, b hostfiles.File) int {
 		switch {
 		case a.Removes() != b.Removes():
@@ -215,7 +214,7 @@ func inTurn(entries []hostfiles.File) []hostfiles.File {
 	})
 }
 
-// setPassword sets the password of the one user of /etc/shadow.
+// setPassword sets the password of the only user in /etc/shadow.
 func setPassword(root string, f hostfiles.File) error {
 	hash := "*"
 	if f.Kind == hostfiles.KindPassword {
@@ -224,7 +223,8 @@ func setPassword(root string, f hostfiles.File) error {
 	return os.WriteFile(root+f.OnDisk(), []byte(shadowWith(hash)), 0o600)
 }
 
-// etcOfA is what the running system has in /etc before the second MachineConfig is applied.
+// etcOfA returns the entries of the running system's /etc before the second MachineConfig is
+// applied.
 func (m *Machine) etcOfA() ([]hostfiles.File, error) {
 	desired, report := encapsulated.ParseRecord([]byte(firstConfig))
 	if report.Failed() {
@@ -238,10 +238,10 @@ func (m *Machine) etcOfA() ([]hostfiles.File, error) {
 	for path, d := range etcA {
 		etc = append(etc, d.file(path))
 	}
-	return inTurn(append(etc, carriers...)), err
+	return ordered(append(etc, carriers...)), err
 }
 
-// settleVar makes the machine's own /var, and projects what A carries.
+// settleVar creates the machine's own /var and projects what A carries.
 func (m *Machine) settleVar() error {
 	root := m.deployment(commitA)
 	shared := filepath.Join(m.dir, stateroot, "var")
@@ -255,7 +255,7 @@ func (m *Machine) settleVar() error {
 	return errors.Join(err, m.know(root+"/etc"), m.know(shared))
 }
 
-// systemBefore is the old system, as the first MachineConfig has made it.
+// systemBefore returns the old system, with the kernel arguments of the first MachineConfig.
 func (m *Machine) systemBefore() pivot.Request {
 	r := systemA()
 	if m.applying != nil {

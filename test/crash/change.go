@@ -19,24 +19,24 @@ import (
 	"machine-pivot/internal/live"
 )
 
-// change is a change of the system that runs, and the service that reads what is changed.
+// change is a change of the running system, with the service that reads the changed files.
 type change struct {
-	refused bool   // the service does not take the new configuration
-	runs    bool   // the service
-	loaded  string // its configuration
-	units   string // systemd's
-	outside bool   // entries outside of /etc change too
+	refused bool   // the service rejects the new configuration
+	runs    bool   // the service is running
+	loaded  string // the configuration that the service has loaded
+	units   string // the unit file that systemd has loaded
+	outside bool   // entries outside of /etc change, too
 }
 
-// Changed is a machine that runs, on which somebody applies a MachineConfig that needs no
-// reboot: with entries of each kind, and a service that reloads. At each boot a unit
-// finishes what was interrupted before the service starts.
+// Changed is a machine on which a MachineConfig that needs no reboot is applied: with entries of
+// every kind, and a service that reloads. In each boot a unit finishes an interrupted change before
+// the service starts.
 func Changed(m *Machine) { m.change = &change{} }
 
-// Refused is Changed with a service that does not take the change while it runs.
+// Refused is Changed with a service that rejects the change at runtime.
 func Refused(m *Machine) { m.change = &change{refused: true} }
 
-// Unjournaled is a program that changes what runs without a journal. Broken.
+// Unjournaled is a program broken on purpose: it changes the running system without a journal.
 func Unjournaled(m *Machine) { m.disk.Without = filepath.Base(live.JournalPath) }
 
 const changeRules = `
@@ -52,7 +52,7 @@ units:
   actions: [{type: Reload, reload: {serviceName: app.service}}]
 `
 
-// before are the entries of the running system.
+// before returns the entries of the running system before the change.
 func (c *change) before() ([]hostfiles.File, error) {
 	carried, err := c.carried()
 	return slices.Concat(oldEntries(), carried, []hostfiles.File{
@@ -82,7 +82,7 @@ func newEntries() []hostfiles.File {
 	}
 }
 
-// configOf is a MachineConfig that asks for entries.
+// configOf returns a MachineConfig with the given entries.
 func configOf(entries []hostfiles.File) []byte {
 	var files, directories, links, users string
 	for _, f := range entries {
@@ -102,7 +102,7 @@ func configOf(entries []hostfiles.File) []byte {
 		list(files), list(directories), list(links), list(users))
 }
 
-// know has the disk know what the machine came with, below a directory.
+// know registers the existing files below a directory with the disk, as durable.
 func (m *Machine) know(dir string) error {
 	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
@@ -121,15 +121,15 @@ func (m *Machine) know(dir string) error {
 	})
 }
 
-// liveChange powers the machine on, again and again, until the MachineConfig is applied or
-// refused. An error says which promise was broken on the way:
+// liveChange powers the machine on until the MachineConfig is applied or refused. The error names
+// the promise that was broken:
 //
-//   - a service starts with the old configuration or the new one, whole, unless the unit
-//     that sees to it was itself killed;
-//   - whoever applies the MachineConfig, also after a crash, ends with all of the new, the
-//     record of it, and a service that has read it; or, where the service refuses, with all
-//     of the old;
-//   - what only root may read is nowhere readable by others, and no copy of it is left.
+//   - a service starts with the old configuration or the new one, complete, unless the unit that
+//     finishes the change was itself killed;
+//   - the command that applies the MachineConfig, also after a crash, ends with the new
+//     configuration, its record, and a service that has loaded it; or, if the service refuses, with
+//     the old configuration;
+//   - the secret is never readable by others than root, and no copy of it is left.
 func (m *Machine) liveChange() error {
 	for m.Boots <= len(m.points)+m.crashes+1 {
 		if err := m.powerOn(); err != nil {
@@ -150,7 +150,7 @@ func (m *Machine) liveChange() error {
 	return fmt.Errorf("not applied after %d boots", m.Boots)
 }
 
-// changedBoot is one boot: the unit, the service, and somebody who applies.
+// changedBoot runs one boot: the unit, the service, and the command that applies.
 func (m *Machine) changedBoot() (ended bool, err error) {
 	if err := m.noteState(0); err != nil {
 		return false, err
@@ -163,7 +163,7 @@ func (m *Machine) changedBoot() (ended bool, err error) {
 	killed := m.loss == Kill || fault.KindOf(err).Transient()
 	switch {
 	case m.loss.reboots():
-		return false, m.secretly()
+		return false, m.secretHiddenIfAny()
 	case err != nil && !killed:
 		return false, err
 	}
@@ -183,7 +183,7 @@ func (m *Machine) changedBoot() (ended bool, err error) {
 			_, err := a.Run(ctx)
 			return err
 		})
-		if serr := m.secretly(); serr != nil {
+		if serr := m.secretHiddenIfAny(); serr != nil {
 			return false, serr
 		}
 		switch {
@@ -199,16 +199,16 @@ func (m *Machine) changedBoot() (ended bool, err error) {
 	return false, fmt.Errorf("still at it after %d starts", maxStarts)
 }
 
-// secretly is secretive where there may be no secret yet.
-func (m *Machine) secretly() error {
-	if err := m.secretive(); err != nil && !strings.Contains(err.Error(), "nowhere") {
+// secretHiddenIfAny is secretHidden, but no secret at all is no error.
+func (m *Machine) secretHiddenIfAny() error {
+	if err := m.secretHidden(); err != nil && !strings.Contains(err.Error(), "nowhere") {
 		return err
 	}
 	return nil
 }
 
-// wholeChange is an error unless the running system has all that one MachineConfig asks
-// for; isNew says which.
+// wholeChange returns an error unless the running system has exactly what one MachineConfig asks
+// for. isNew says which one.
 func (m *Machine) wholeChange() (isNew bool, err error) {
 	content, err := os.ReadFile(m.root + "/etc/app/conf")
 	if err != nil {
@@ -223,7 +223,7 @@ func (m *Machine) wholeChange() (isNew bool, err error) {
 	for _, f := range want {
 		known[f.Path] = true
 		got, _, err := hostfiles.Read(m.root, f.Path)
-		got.UID, got.GID = 0, 0 // of whoever runs this
+		got.UID, got.GID = 0, 0 // the test may not run as root
 		if err != nil || got.Entry != f.Entry {
 			return isNew, fmt.Errorf("a mixture: with %.3q in /etc/app/conf %s is a %s (%v)", content, f.Path, got.Entry, err)
 		}
@@ -243,8 +243,8 @@ func (m *Machine) wholeChange() (isNew bool, err error) {
 	return isNew, err
 }
 
-// changeArrived checks a machine on which the program says that it is done, or that the
-// change is taken back.
+// changeArrived checks the machine after the program reported success, or that the change was taken
+// back.
 func (m *Machine) changeArrived(refused bool) error {
 	isNew, err := m.wholeChange()
 	switch {
@@ -258,13 +258,13 @@ func (m *Machine) changeArrived(refused bool) error {
 		return errors.New("systemd does not know the unit that is there")
 	}
 	left, err := os.ReadDir(m.root + filepath.Dir(live.JournalPath))
-	if err != nil || len(left) != map[bool]int{false: 2, true: 3}[m.change.outside] { // the rules, the record, what is carried
+	if err != nil || len(left) != map[bool]int{false: 2, true: 3}[m.change.outside] { // the rules, the record, the carriers
 		return fmt.Errorf("something is left: %v (%v)", left, err)
 	}
 	return nil
 }
 
-// configuration is what the service reads.
+// configuration returns the file that the service reads.
 func (m *Machine) configuration() string {
 	content, err := os.ReadFile(m.root + "/etc/app/conf")
 	return fmt.Sprint(string(content), err)
@@ -275,7 +275,7 @@ func (m *Machine) unitText() string {
 	return fmt.Sprint(string(text), err != nil)
 }
 
-// manager is the machine's systemd.
+// manager is the machine's service manager.
 type manager struct{ *Machine }
 
 var _ live.Services = manager{}

@@ -12,11 +12,11 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// ChangedOutside is Changed with entries in /var and a password, too: what the running system
-// carries changes with its /etc, and each boot projects what is carried.
+// ChangedOutside is Changed with entries in /var and a password. The entries that the running
+// system carries change with its /etc, and each boot projects them.
 func ChangedOutside(m *Machine) { m.change = &change{outside: true} }
 
-// RefusedOutside is Refused with entries in /var and a password, too.
+// RefusedOutside is Refused with entries in /var and a password.
 func RefusedOutside(m *Machine) { m.change = &change{outside: true, refused: true} }
 
 const (
@@ -25,7 +25,7 @@ const (
 	projectUnit  = "/etc/systemd/system/pivot-project.service"
 )
 
-// oldOutside and newOutside are what the MachineConfigs have outside of /etc.
+// oldOutside and newOutside return the entries of the two MachineConfigs outside of /etc.
 func (c *change) oldOutside() []hostfiles.File {
 	if !c.outside {
 		return nil
@@ -49,7 +49,7 @@ func (c *change) newOutside() []hostfiles.File {
 	}
 }
 
-// carried are the entries of a system's /etc that carry the old ones outside of it, and what
+// carried returns the entries in /etc that carry the old entries outside of it, and the unit that
 // projects them.
 func (c *change) carried() ([]hostfiles.File, error) {
 	if !c.outside {
@@ -62,7 +62,7 @@ func (c *change) carried() ([]hostfiles.File, error) {
 		hostfiles.NewLink("/etc/systemd/system/sysinit.target.wants/pivot-project.service", projectUnit)), err
 }
 
-// project is what the unit does early in each boot, and what it does not say is an error.
+// project does what the unit does early in each boot. A note in its output is an error.
 func (m *Machine) project() error {
 	if !m.change.outside {
 		return nil
@@ -73,7 +73,7 @@ func (m *Machine) project() error {
 	return errors.Join(err, noted)
 }
 
-// settle is what somebody does where the unit was killed, as a refusal of the change says.
+// settle runs the projection again if it was killed. The error of a refused change asks for this.
 func (m *Machine) settle() error {
 	if settled, err := projection.Settled(m.root); err != nil || settled || live.Interrupted(m.root) {
 		return err
@@ -81,8 +81,8 @@ func (m *Machine) settle() error {
 	return m.project()
 }
 
-// wholeOutside is an error unless all that one MachineConfig asks for outside of /etc is there,
-// and nothing else.
+// wholeOutside returns an error unless exactly the entries of one MachineConfig exist outside of
+// /etc.
 func (m *Machine) wholeOutside(isNew bool) error {
 	want, never := m.change.oldOutside(), m.change.newOutside()
 	if isNew {

@@ -7,9 +7,9 @@ import (
 	"machine-pivot/test/need"
 )
 
-// TestSweepOfLiveVar (P56) crashes a change of the running system that is also outside of /etc,
-// and of a password, at each effect: services start with the old or the new, and in the end all
-// is new, or, where a service refuses, old.
+// TestSweepOfLiveVar (P56) crashes, at each effect, a change of the running system that includes
+// entries outside of /etc and a password. Services start with the old or the new configuration,
+// complete. In the end everything is new or, if a service refuses, old.
 func TestSweepOfLiveVar(t *testing.T) {
 	need.Root(t)
 	for _, machine := range []struct {
@@ -27,7 +27,7 @@ func TestSweepOfLiveVar(t *testing.T) {
 	}
 }
 
-// TestSweepOfLiveVarNotices (P56): the sweep finds a change outside of /etc that has no journal.
+// TestSweepOfLiveVarNotices (P56): the sweep finds a change outside of /etc without a journal.
 func TestSweepOfLiveVarNotices(t *testing.T) {
 	need.Root(t)
 	newSweep(t, []crash.Variant{crash.ChangedOutside, crash.Unjournaled}).notices("a mixture")

@@ -1,10 +1,10 @@
-// Package crash is a simulated machine that can lose its process or its power
-// at each effect that a first boot has on it, in the middle of one too.
+// Package crash simulates a machine that can lose its process or its power before, during and after
+// each effect that a first boot has on it.
 //
-// The first boot itself is the product's: its story, its journal, its durable
-// replacement of files, its way to observe a host. Simulated are what is beyond
-// the process: a disk that forgets what was not synced, libostree, the arrival
-// of an image, the reboot. The machine is a value; nothing here is global.
+// The first boot is the product's code: its steps, its journal, its durable replacement of files,
+// its inspection of the host. Simulated is everything outside of the process: a disk that forgets
+// what was not synced, libostree, the import of an image, the reboot. All state is in the machine
+// value; the package has no globals.
 package crash
 
 import (
@@ -18,34 +18,34 @@ type Loss int
 
 const (
 	None      Loss = iota
-	Kill           // the process: the same boot goes on and starts it again
-	Terminate      // SIGTERM: the process ends by itself; the same boot goes on
-	Leave          // the process, and then somebody reboots the machine in order
-	Reset          // the machine; all that was written is there afterwards
-	PowerCut       // the machine, with all that was not synced
-	Scramble       // the machine, with what was not synced of the files' contents; their names stay
+	Kill           // the process is killed; the same boot continues and starts it again
+	Terminate      // SIGTERM: the process exits by itself; the same boot continues
+	Leave          // the process is killed, then follows an orderly reboot
+	Reset          // the machine is reset; everything written survives
+	PowerCut       // the machine loses power, and everything not synced
+	Scramble       // the machine loses power, and unsynced file contents; names survive
 )
 
-// Losses are all that a crash can be.
+// Losses returns every kind of crash.
 func Losses() []Loss { return []Loss{Kill, Terminate, Leave, Reset, PowerCut, Scramble} }
 
 func (l Loss) String() string {
 	return [...]string{"none", "kill", "terminate", "leave", "reset", "power cut", "scramble"}[l]
 }
 
-// reboots reports whether a new boot follows.
+// reboots reports whether a new boot follows the loss.
 func (l Loss) reboots() bool { return l >= Leave }
 
-// When is the moment of a crash.
+// When is the moment of a crash, relative to an effect.
 type When int
 
 const (
 	Before When = iota
-	Within      // what is left of the effect is for the effect to say
+	Within      // halfway; each effect defines what is done by then
 	After
 )
 
-// Point is one crash: at an effect, counted from 1 over the machine's whole life.
+// Point is one crash. Effect counts from 1 over the whole life of the machine.
 type Point struct {
 	Effect int
 	When   When
@@ -56,28 +56,28 @@ func (p Point) String() string {
 	return fmt.Sprintf("%s %s effect %d", p.Loss, [...]string{"before", "within", "after"}[p.When], p.Effect)
 }
 
-// crashed is what unwinds the process that is killed.
+// crashed is the panic value that unwinds the killed process.
 type crashed struct{ loss Loss }
 
-// Effect is one thing that the program did to the machine.
+// Effect is one change that the program made to the machine.
 type Effect struct {
 	Name  string
-	Parts bool // it has a middle
+	Parts bool // it can be interrupted halfway: Within applies
 }
 
-// power is what brings the crashes about.
+// power counts the effects and triggers the crashes.
 type power struct {
 	points  []Point  // still to come, in order
 	Effects []Effect // so far
-	crashes int      // that have been
+	crashes int      // number of crashes so far
 	cancel  context.CancelFunc
-	dead    bool // the process is killed: what its deferred calls do has no effect
+	dead    bool // the process is killed: effects of its deferred calls are refused
 }
 
 var errDead = errors.New("the process is dead")
 
-// effect does one effect, and crashes if it is time. half, if not nil, does a
-// part of it.
+// effect runs do as one effect, and crashes if a crash is due. half does a part of the effect; nil
+// means that the effect is atomic.
 func (p *power) effect(name string, half func(), do func() error) error {
 	if p.dead {
 		return errDead

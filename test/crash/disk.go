@@ -12,15 +12,15 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// disk is a hostfiles.Disk that knows what is durable. The strictest file
-// system there could be: a content is durable when its file was synced, a name
-// when its directory was, and nothing before.
+// disk is a hostfiles.Disk that tracks what is durable, with the weakest guarantees a file system
+// could give: contents are durable only after a sync of the file, names only after a sync of the
+// directory.
 type disk struct {
 	*power
-	Lying     bool   // Sync of a file does nothing: to see that a sweep notices
-	Forgetful bool   // the same for SyncAll
-	Careless  bool   // everybody may read what is written: to see that a sweep notices
-	Without   string // the file of this name is never written: to see that a sweep notices
+	Lying     bool   // fault: Sync of a file does nothing
+	Forgetful bool   // fault: SyncAll does nothing
+	Careless  bool   // fault: everything written is world-readable
+	Without   string // fault: the file with this base name is never written
 
 	now, durable map[string]*inode // by path
 }
@@ -32,22 +32,22 @@ type inode struct {
 	uid, gid         int
 }
 
-// name is the one name of a file, whichever deployment's it was called by: /var and
-// /boot are links to what all of them share.
+// name returns the canonical path of a file. Each deployment reaches the shared /var and /boot
+// through links of its own.
 func name(path string) string {
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		return filepath.Join(dir, filepath.Base(path))
 	}
-	return path // its directory is not there
+	return path // the directory does not exist
 }
 
-// left reports whether what is to be done to a file is left out.
-func (d *disk) left(path string) bool {
+// skipped reports whether operations on the path do nothing because of Without.
+func (d *disk) skipped(path string) bool {
 	return d.Without != "" && strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "."), ".new") == d.Without
 }
 
-// permit is the mode that something gets.
-func (d *disk) permit(mode fs.FileMode) fs.FileMode {
+// effectiveMode returns the mode that a file or directory really gets.
+func (d *disk) effectiveMode(mode fs.FileMode) fs.FileMode {
 	switch {
 	case d.Careless && mode.IsDir():
 		return mode | 0o755
@@ -63,7 +63,7 @@ var _ hostfiles.Disk = (*disk)(nil)
 func (d *disk) Mkdir(path string, mode fs.FileMode) error {
 	path = name(path)
 	return d.effect("mkdir "+filepath.Base(path), nil, func() error {
-		d.now[path] = &inode{mode: d.permit(fs.ModeDir | mode)}
+		d.now[path] = &inode{mode: d.effectiveMode(fs.ModeDir | mode)}
 		return os.Mkdir(path, d.now[path].mode.Perm())
 	})
 }
@@ -71,7 +71,7 @@ func (d *disk) Mkdir(path string, mode fs.FileMode) error {
 // Write implements hostfiles.Disk.
 func (d *disk) Write(path string, content []byte, mode fs.FileMode) error {
 	path = name(path)
-	if d.left(path) {
+	if d.skipped(path) {
 		return nil
 	}
 	write := func(content []byte) error {
@@ -79,7 +79,7 @@ func (d *disk) Write(path string, content []byte, mode fs.FileMode) error {
 		if old := d.now[path]; old != nil {
 			n = old
 		}
-		n.content, n.mode = content, d.permit(mode)
+		n.content, n.mode = content, d.effectiveMode(mode)
 		d.now[path] = n
 		return n.write(path)
 	}
@@ -87,8 +87,8 @@ func (d *disk) Write(path string, content []byte, mode fs.FileMode) error {
 	return d.effect("write "+filepath.Base(path), half, func() error { return write(content) })
 }
 
-// Make implements hostfiles.Disk. Half of it is a file with half of its content, and a
-// directory without its owner.
+// Make implements hostfiles.Disk. Halfway, a file has half of its content, and a directory is there
+// with neither its mode nor its owner.
 func (d *disk) Make(path string, f hostfiles.File, _ string) error {
 	path = name(path)
 	put := func(n *inode) error {
@@ -98,7 +98,7 @@ func (d *disk) Make(path string, f hostfiles.File, _ string) error {
 		d.now[path] = n
 		return n.write(path)
 	}
-	whole := &inode{content: f.Content, mode: d.permit(f.Mode), target: f.Target, uid: f.UID, gid: f.GID}
+	whole := &inode{content: f.Content, mode: d.effectiveMode(f.Mode), target: f.Target, uid: f.UID, gid: f.GID}
 	half := func() { _ = put(&inode{content: f.Content[:len(f.Content)/2], mode: 0o600}) }
 	switch f.Kind {
 	case hostfiles.KindDirectory:
@@ -128,7 +128,7 @@ func (d *disk) Own(path string, e hostfiles.Entry) error {
 
 // Sync implements hostfiles.Disk.
 func (d *disk) Sync(path string) error {
-	if d.left(path) {
+	if d.skipped(path) {
 		return nil
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -141,7 +141,7 @@ func (d *disk) Sync(path string) error {
 			}
 			return nil
 		}
-		if n, was := d.now[path], d.durable[path]; n != nil && was != nil && was.mode.IsDir() { // its own mode and owner
+		if n, was := d.now[path], d.durable[path]; n != nil && was != nil && was.mode.IsDir() { // the mode and owner of the directory itself
 			d.durable[path] = n
 		}
 		for _, names := range []map[string]*inode{d.now, d.durable} {
@@ -174,17 +174,17 @@ func (d *disk) SyncAll(string) error {
 	})
 }
 
-// copy is what is there now.
+// copy returns a copy of the current names.
 func (d *disk) copy() map[string]*inode { return maps.Clone(d.now) }
 
 // Rename implements hostfiles.Disk.
 func (d *disk) Rename(from, to string) error {
 	from, to = name(from), name(to)
-	if d.left(to) {
+	if d.skipped(to) {
 		return nil
 	}
 	return d.effect("rename "+filepath.Base(to), nil, func() error {
-		if _, known := d.now[from]; !known { // the machine came with it
+		if _, known := d.now[from]; !known { // the file was there before the disk tracked it
 			content, err := os.ReadFile(from)
 			if err != nil {
 				return err
@@ -205,7 +205,7 @@ func (d *disk) Rename(from, to string) error {
 // Remove implements hostfiles.Disk.
 func (d *disk) Remove(path string) error {
 	path = name(path)
-	if d.left(path) {
+	if d.skipped(path) {
 		return nil
 	}
 	return d.effect("remove "+filepath.Base(path), nil, func() error {
@@ -214,7 +214,7 @@ func (d *disk) Remove(path string) error {
 	})
 }
 
-// lose makes the disk what it is after a crash of the machine.
+// lose reduces the disk to what survives a crash of the machine.
 func (d *disk) lose(loss Loss) error {
 	known := maps.Clone(d.now)
 	maps.Copy(known, d.durable)
@@ -236,13 +236,13 @@ func (d *disk) lose(loss Loss) error {
 	return nil
 }
 
-// project makes the real files what the disk says; paths are all that may differ.
+// project makes the real files match d.now. Only the given paths can differ.
 func (d *disk) project(paths []string) error {
 	for _, path := range paths {
 		n, there := d.now[path]
 		_, err := os.Stat(filepath.Dir(path))
 		switch {
-		case err != nil: // its directory was lost, and the file with it
+		case err != nil: // the directory was lost, and the file with it
 			delete(d.now, path)
 			err = nil
 		case !there:
@@ -257,7 +257,7 @@ func (d *disk) project(paths []string) error {
 	return nil
 }
 
-// write makes what is really there what the inode says.
+// write makes the real file match the inode.
 func (n *inode) write(path string) error {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != n.mode.Type() {
 		if err := os.RemoveAll(path); err != nil {
@@ -269,7 +269,7 @@ func (n *inode) write(path string) error {
 	case n.mode.IsDir():
 		err = os.MkdirAll(path, n.mode.Perm())
 	case n.mode&fs.ModeSymlink != 0:
-		_ = os.Remove(path) // another one
+		_ = os.Remove(path) // an earlier link
 		return errors.Join(os.Symlink(n.target, path), n.own(path))
 	default:
 		err = os.WriteFile(path, n.content, n.mode.Perm())
@@ -277,7 +277,7 @@ func (n *inode) write(path string) error {
 	return errors.Join(err, n.own(path), os.Chmod(path, n.mode.Perm()))
 }
 
-// own gives what is really there its owner, as far as who runs this may.
+// own sets the owner of the real file. It does nothing unless it runs as root.
 func (n *inode) own(path string) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -13,28 +13,28 @@ import (
 	"machine-pivot/pivot"
 )
 
-// FromInitramfs is a machine that runs the first boot in its initramfs first, right
-// after Ignition, which its boot loader starts as long as its stamp is there.
+// FromInitramfs is a machine that runs the first boot first in the initramfs, right after Ignition.
+// The boot loader requests Ignition as long as its stamp file exists.
 func FromInitramfs(m *Machine) { m.initramfs = true }
 
-// IgnitionUnsynced is a program that closes Ignition's part before what Ignition
-// wrote is durable. Broken.
+// IgnitionUnsynced is a program broken on purpose: it removes the stamp before the files that
+// Ignition wrote are durable.
 func IgnitionUnsynced(m *Machine) { m.disk.Forgetful = true }
 
-// ignited is what Ignition wrote.
+// ignited is the file that Ignition wrote.
 const ignited = "/etc/ignited"
 
-// stamp is what has the boot loader start Ignition.
+// stamp returns the path of the file that makes the boot loader request Ignition.
 func (m *Machine) stamp() string { return filepath.Join(m.dir, "boot/ignition.firstboot") }
 
-// putStamp makes the machine one that was never booted.
+// putStamp makes this the first boot of the machine.
 func (m *Machine) putStamp() error {
 	n := &inode{mode: 0o644}
 	m.disk.now[m.stamp()], m.disk.durable[m.stamp()] = n, n
 	return writeAll(map[string]string{m.stamp(): ""})
 }
 
-// ignite is Ignition's part of a boot: nothing of it is durable.
+// ignite does what Ignition does in a boot. Nothing that it writes is durable.
 func (m *Machine) ignite() error {
 	if _, err := os.Stat(m.stamp()); err != nil {
 		return nil
@@ -45,8 +45,8 @@ func (m *Machine) ignite() error {
 	return writeAll(map[string]string{path: ignited})
 }
 
-// startSystem is the boot after the initramfs has stepped aside: the system closes
-// Ignition's part by itself.
+// startSystem starts the system after the first boot in the initramfs: the system syncs and
+// removes the stamp.
 func (m *Machine) startSystem() error {
 	if !m.initramfs {
 		return nil
@@ -62,8 +62,8 @@ func (m *Machine) startSystem() error {
 	return nil
 }
 
-// wholeIgnition checks that what Ignition wrote is there, or will be written again,
-// and never on a system that it was not meant for.
+// wholeIgnition checks that Ignition's file exists or will be written again, and that Ignition will
+// never run on the new system.
 func (m *Machine) wholeIgnition(root string, isB bool) error {
 	if !m.initramfs {
 		return nil
@@ -80,7 +80,7 @@ func (m *Machine) wholeIgnition(root string, isB bool) error {
 	return nil
 }
 
-// place is the machine's initramfs, whose mounts and network are there.
+// place is the machine's initramfs. Mounts and network are always there.
 type place struct{ *initramfs.Initramfs }
 
 // Mount implements firstboot.Early.
@@ -89,7 +89,7 @@ func (place) Mount() error { return nil }
 // Network implements firstboot.Early.
 func (place) Network(context.Context) error { return nil }
 
-// direct is the engine there: it makes nothing before it commits.
+// direct is the engine in the initramfs. It does nothing before the commit.
 type direct struct{ *Machine }
 
 // Preflight implements pivot.Engine.
@@ -101,7 +101,8 @@ func (direct) Accept(context.Context, ostree.PrepareRoot) error { return nil }
 // Prepare implements pivot.Engine.
 func (direct) Prepare(ctx context.Context, _ pivot.Request) error { return ctx.Err() }
 
-// Commit implements pivot.Engine: made whole and durable, then one rename.
+// Commit implements pivot.Engine. The deployment is complete and durable before it is committed by
+// one rename.
 func (d direct) Commit(_ context.Context, r pivot.Request) error {
 	half := func() { _ = d.merge(r) }
 	return d.effect("deploy", half, func() error { return d.finalize(r) })

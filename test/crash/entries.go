@@ -10,18 +10,18 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Configured is a machine for which a contributor wants entries of each kind in the new
-// system's /etc: beside a file, a directory, a link, and three that are removed.
+// Configured is a machine for which a contributor wants entries of every kind in the new system's
+// /etc: a directory, a file, a link, and the removal of three local changes.
 func Configured(m *Machine) { m.configured = true }
 
-// The paths of what is removed: one shows what the image has, the others nothing.
+// The paths that are removed. With shipped, the image's file reappears; with the others, nothing.
 const (
 	shipped = "/etc/shipped"
 	added   = "/etc/added"
 	unasked = "/etc/unasked"
 )
 
-// entries contributes them.
+// entries is that contributor.
 type entries struct{}
 
 var _ pivot.Contributor = entries{}
@@ -42,7 +42,7 @@ func (entries) Check(pivot.Plan, []hostfiles.File) ([]string, error) { return ni
 // Drift implements pivot.Contributor.
 func (entries) Drift(pivot.State, pivot.Target) ([]string, error) { return nil, nil }
 
-// contributors are those of this machine, beside the program's own.
+// contributors returns the machine's contributors, besides the program's own.
 func (m *Machine) contributors() []pivot.Contributor {
 	if m.configured {
 		return []pivot.Contributor{entries{}}
@@ -50,7 +50,7 @@ func (m *Machine) contributors() []pivot.Contributor {
 	return nil
 }
 
-// changedEntries are what somebody has changed in the old system's /etc.
+// changedEntries returns the local changes in the old system's /etc.
 func (m *Machine) changedEntries() []hostfiles.File {
 	if !m.configured {
 		return nil
@@ -61,7 +61,7 @@ func (m *Machine) changedEntries() []hostfiles.File {
 	}
 }
 
-// put makes one entry of a deployment, whose image has a file of its own.
+// put creates one entry in a deployment that already has the image's files.
 func put(root string, f hostfiles.File) error {
 	path := root + f.Path
 	if f.OnDisk() != f.Path {
@@ -99,10 +99,10 @@ func put(root string, f hostfiles.File) error {
 	return errors.Join(own(path, f), os.Chmod(path, f.Mode))
 }
 
-// own gives an entry its owner, as far as who runs this may.
+// own sets the owner of an entry. It does nothing unless it runs as root.
 func own(path string, f hostfiles.File) error { return (&inode{uid: f.UID, gid: f.GID}).own(path) }
 
-// wholeEntries checks that a deployment has all of the entries, or is as it was.
+// wholeEntries checks that B has all of the entries, and that A is unchanged.
 func (m *Machine) wholeEntries(root string, isB bool) error {
 	if !m.configured {
 		return nil
@@ -122,7 +122,7 @@ func (m *Machine) wholeEntries(root string, isB bool) error {
 		case want.Path == added, want.Path == unasked:
 			whole = !there
 		default:
-			got.UID, got.GID = 0, 0 // of whoever runs this
+			got.UID, got.GID = 0, 0 // the test may not run as root
 			whole = got.Entry == want.Entry
 		}
 		if !whole {
@@ -132,7 +132,7 @@ func (m *Machine) wholeEntries(root string, isB bool) error {
 	return nil
 }
 
-// before is what the old system has at a path.
+// before returns the old system's entry at a path.
 func (m *Machine) before(path string) hostfiles.File {
 	for _, f := range m.changedEntries() {
 		if f.Path == path {
@@ -143,5 +143,5 @@ func (m *Machine) before(path string) hostfiles.File {
 	return hostfiles.File{}
 }
 
-// imageHas is what a commit's image has in the file that it ships.
+// imageHas returns the content of the shipped file in a commit's image.
 func imageHas(commit string) string { return "of " + commit[:1] }

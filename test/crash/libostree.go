@@ -17,7 +17,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Resolve implements pivot.Images: no image here is named by a tag.
+// Resolve implements pivot.Images. The tests do not use tags.
 func (m *Machine) Resolve(_ context.Context, image pivot.Image) (pivot.Image, error) {
 	return image, fmt.Errorf("cannot resolve %s", image.Reference)
 }
@@ -25,14 +25,14 @@ func (m *Machine) Resolve(_ context.Context, image pivot.Image) (pivot.Image, er
 // Preflight implements pivot.Engine.
 func (m *Machine) Preflight(ctx context.Context, _ pivot.Plan) error { return ctx.Err() }
 
-// builtLayers is how many layers a container build's image has.
+// builtLayers is the number of layers in the image of a container build.
 const builtLayers = 3
 
 // Check implements pivot.Images.
 func (m *Machine) Check(ctx context.Context, _ pivot.Image) error { return ctx.Err() }
 
-// Import implements pivot.Images: the repository is whole or lacks the
-// commit, so that half an import is none.
+// Import implements pivot.Images. The repository has the whole commit or nothing: half an import
+// has no effect.
 func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(pivot.Amount)) (pivot.Image, error) {
 	image.Commit, image.Version = commitB, "B.2"
 	if m.built {
@@ -59,8 +59,8 @@ func (m *Machine) Release(pivot.Image) error {
 	return m.effect("release", nil, func() error { return nil })
 }
 
-// Prepare implements pivot.Engine as libostree stages: a checkout on disk, and
-// a locked note of it in /run.
+// Prepare implements pivot.Engine. Like libostree it stages a checkout on disk, with a locked
+// marker in /run.
 func (m *Machine) Prepare(ctx context.Context, r pivot.Request) error {
 	err := m.effect("stage", func() { _ = os.MkdirAll(m.deployment(r.Commit), 0o755) }, func() error {
 		if err := os.MkdirAll(m.deployment(r.Commit), 0o755); err != nil {
@@ -70,7 +70,7 @@ func (m *Machine) Prepare(ctx context.Context, r pivot.Request) error {
 		return nil
 	})
 	if err == nil {
-		err = ctx.Err() // the tool that staged was stopped with us
+		err = ctx.Err() // the program that staged was stopped together with us
 	}
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ func (m *Machine) Prepare(ctx context.Context, r pivot.Request) error {
 	return m.prepared(r)
 }
 
-// Commit implements pivot.Engine: with one rename at the end. LeftToShutdown only gives
-// leave to do that at shutdown.
+// Commit implements pivot.Engine with one rename at the end. With LeftToShutdown it only unlocks
+// the staged deployment, for the shutdown to finalize.
 func (m *Machine) Commit(_ context.Context, r pivot.Request) error {
 	if m.staged == nil {
 		return fmt.Errorf("nothing is staged")
@@ -87,7 +87,7 @@ func (m *Machine) Commit(_ context.Context, r pivot.Request) error {
 	if m.late {
 		return m.effect("unlock", nil, func() error { m.locked = false; return nil })
 	}
-	// Made whole and durable before the rename.
+	// The deployment is complete and durable before the rename.
 	half := func() { _ = m.merge(r) }
 	return m.effect("finalize", half, func() error { return m.finalize(r) })
 }
@@ -105,7 +105,7 @@ func (m *Machine) finalize(r pivot.Request) error {
 	return m.switchTo(r)
 }
 
-// merge makes the new deployment, with the old one's /etc and the files.
+// merge creates the new deployment: the files of the old /etc, and the request's entries over them.
 func (m *Machine) merge(r pivot.Request) error {
 	if m.applying != nil {
 		return m.mergeWhole(r)
@@ -125,7 +125,7 @@ func (m *Machine) merge(r pivot.Request) error {
 	return m.checkout(r, append(etc, r.Entries...))
 }
 
-// next is the deployment that the next boot starts.
+// next returns the default deployment for the next boot.
 func (m *Machine) next() (ostree.Deployment, error) {
 	all, err := ostree.OpenSysroot(m.dir).Deployments()
 	if err == nil && len(all) == 0 {
@@ -137,13 +137,13 @@ func (m *Machine) next() (ostree.Deployment, error) {
 	return all[0], nil
 }
 
-// secret is what nobody but root may read.
+// secret is content that only root may read.
 const secret = "nobody shall read this"
 
-// pinningMode is that of the pinning files.
+// pinningMode is the mode of the pinning files.
 const pinningMode = 0o600
 
-// pinningFiles are the content of the files that are asked for.
+// pinningFiles returns the contents of the requested pinning files, by path.
 func pinningFiles() map[string]string {
 	return map[string]string{
 		dropIn:  "# " + secret + "\n[crio.runtime.workloads.management]\nactivation_annotation = \"target.workload.openshift.io/management\"\nannotation_prefix = \"resources.workload.openshift.io\"\nresources = { \"cpushares\" = 0, \"cpuset\" = \"0-1\" }\n",
@@ -151,7 +151,7 @@ func pinningFiles() map[string]string {
 	}
 }
 
-// encapsulated is the MachineConfig that Ignition left.
+// encapsulated returns the MachineConfig that Ignition wrote.
 func (m *Machine) encapsulated() []byte {
 	type object = map[string]any
 	files := []object{}

@@ -13,17 +13,17 @@ import (
 	"machine-pivot/pivot"
 )
 
-// maxStarts bounds the starts of the program in one boot, as its unit does.
+// maxStarts limits the starts of the program in one boot, like the start limit of its unit.
 const maxStarts = 10
 
-// Live powers the machine on, again and again, until its first boot is closed.
-// An error says which promise was broken on the way:
+// Live powers the machine on until the first boot is closed. The error names the promise that was
+// broken:
 //
-//   - each boot starts the old system, unchanged, or the new one, whole;
-//   - what only root may read is nowhere readable by others;
-//   - there is one boot ID more than crashes of the machine cost, at most;
-//   - the first boot is closed on the new system, and the journal says done;
-//   - who goes back to the old system stays there until told to go forward.
+//   - each boot starts the old system, unchanged, or the new one, complete;
+//   - the secret is never readable by others than root;
+//   - each crash of the machine costs at most one additional boot;
+//   - the first boot is closed on the new system, with the journal in phase done;
+//   - after a rollback the machine stays on the old system until asked to go forward.
 func (m *Machine) Live() error {
 	switch {
 	case m.change != nil:
@@ -58,14 +58,14 @@ func (m *Machine) Live() error {
 	return nil
 }
 
-// until powers the machine on until its program has nothing left to do, at most until
-// it has had a number of boots in all, and then holds it against a promise.
+// until powers the machine on until its program has nothing left to do, and then checks the
+// promise. bound limits the total number of boots of the machine.
 func (m *Machine) until(promise func() error, bound int) error {
 	for m.Boots < bound {
 		if err := m.powerOn(); err != nil {
 			return err
 		}
-		if err := errors.Join(m.whole(m.root), m.secretive()); err != nil {
+		if err := errors.Join(m.whole(m.root), m.secretHidden()); err != nil {
 			return fmt.Errorf("boot %d: %w", m.Boots, err)
 		}
 		closed, err := m.boot()
@@ -79,7 +79,7 @@ func (m *Machine) until(promise func() error, bound int) error {
 	return fmt.Errorf("not closed after %d boots", m.Boots)
 }
 
-// boot is one boot, to its end or to the close of the first boot.
+// boot runs one boot, until it ends or the first boot is closed.
 func (m *Machine) boot() (closed bool, err error) {
 	for n := range maxStarts {
 		early := m.initramfs && n == 0
@@ -96,7 +96,7 @@ func (m *Machine) boot() (closed bool, err error) {
 		if nerr == nil {
 			nerr = m.whole(next.Path)
 		}
-		if serr := m.secretive(); serr != nil {
+		if serr := m.secretHidden(); serr != nil {
 			return false, serr
 		}
 		switch {
@@ -117,7 +117,7 @@ func (m *Machine) boot() (closed bool, err error) {
 	return false, fmt.Errorf("still at it after %d starts", maxStarts)
 }
 
-// down is what follows a crash of more than the process.
+// down does what follows a crash that ends the boot.
 func (m *Machine) down() error {
 	if m.loss == Leave {
 		return m.shutdown()
@@ -125,8 +125,8 @@ func (m *Machine) down() error {
 	return m.disk.lose(m.loss)
 }
 
-// shutdown is an orderly one: all is synced, and what is staged and not locked
-// is finalized.
+// shutdown is an orderly shutdown: everything is synced, and the staged deployment is finalized
+// unless it is locked.
 func (m *Machine) shutdown() error {
 	if m.staged != nil && !m.locked {
 		if err := m.finalize(*m.staged); err != nil {
@@ -171,7 +171,7 @@ func (m *Machine) whole(root string) error {
 	return nil
 }
 
-// pinned are the pinning files that the new system has.
+// pinned returns the pinning files that the new system must have.
 func (m *Machine) pinned() map[string]string {
 	if m.trial != nil {
 		return nil
@@ -189,10 +189,10 @@ func (m *Machine) entryOf(root string) (ostree.Deployment, error) {
 	return ostree.Deployment{}, errors.Join(err, fmt.Errorf("no boot entry leads to %s", root))
 }
 
-// runs reports whether the running system is of a commit.
+// runs reports whether the running system is that commit's.
 func (m *Machine) runs(commit string) bool { return m.root == m.deployment(commit) }
 
-// stayed checks a machine that somebody went back on.
+// stayed checks that the machine stays on the old system after a rollback.
 func (m *Machine) stayed() error {
 	if !m.runs(commitA) || m.rebooting {
 		return errors.New("the program went forward by itself")
@@ -207,7 +207,7 @@ func (m *Machine) stayed() error {
 	return nil
 }
 
-// arrived checks a machine whose program says that there is nothing left to do.
+// arrived checks the machine after the program reported that nothing is left to do.
 func (m *Machine) arrived() error {
 	if !m.runs(commitB) {
 		return errors.New("stranded: the program is content with the old system")
@@ -222,5 +222,5 @@ func (m *Machine) arrived() error {
 	if r.Phase != pivot.PhaseDone {
 		return fmt.Errorf("the journal says %s, want done", r.Phase)
 	}
-	return m.nothingKept()
+	return m.noCopiesLeft()
 }

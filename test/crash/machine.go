@@ -17,60 +17,59 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Machine is the simulated machine. It boots system A and is asked to become B.
+// Machine is the simulated machine. It boots system A and is to become system B.
 type Machine struct {
 	power
-	Boots   int // new boot IDs so far
-	Reboots int // that the process asked for and that came about
+	Boots   int // number of boot IDs so far
+	Reboots int // reboots that the process asked for and that happened
 	State   State
 
 	disk       *disk
-	dir        string    // the physical root
-	root       string    // of the running deployment
-	late       bool      // an orderly shutdown finalizes what is staged, after the first boot was closed
-	initramfs  bool      // the first boot runs there first
-	served     bool      // Ignition has written the pinning files
-	built      bool      // a container build has made the image
-	configured bool      // entries of each kind are wanted
-	back       bool      // once it has arrived, somebody goes back to the old system, and later forward
-	again      bool      // on the old system somebody asks to go forward
-	trial      *trialRun // the system is asked for on trial; nil: in a first boot
-	entries    int       // boot entries written so far: the last is the default
+	dir        string    // the physical root directory
+	root       string    // root directory of the running deployment
+	late       bool      // see LeftToShutdown
+	initramfs  bool      // the first boot runs in the initramfs first
+	served     bool      // see Served
+	built      bool      // see Built
+	configured bool      // see Configured
+	back       bool      // see TakenBack
+	again      bool      // the administrator asks to go forward again
+	trial      *trialRun // the new system is deployed on trial; nil: no trial
+	entries    int       // number of boot entries written; the last is the default
 	staged     *pivot.Request
-	locked     bool // what is staged is not finalized at shutdown
+	locked     bool // the staged deployment is not finalized at shutdown
 	rebooting  bool
-	change     *change   // what is changed while the system runs; nil: the life is a first boot
-	applying   *applying // somebody applies a MachineConfig; nil: nobody does
+	change     *change   // a change of the running system; nil: a first boot
+	applying   *applying // a MachineConfig is applied; nil: none
 	loss       Loss      // how the boot ended, if by a crash
 }
 
-// Variant changes how the machine, or the program on it, works.
+// Variant changes how the machine, or the program on it, behaves.
 type Variant func(*Machine)
 
-// TakenBack is a machine on which somebody, after the first boot, makes the old system
-// the default again, as rpm-ostree rollback does, and later asks to go forward.
+// TakenBack is a machine whose administrator, after the first boot, makes the old system the
+// default again, like rpm-ostree rollback, and later asks to go forward.
 func TakenBack(m *Machine) { m.back = true }
 
-// LeftToShutdown is a program that does not commit: what is staged becomes the next boot in
-// an orderly shutdown, or never, and the first boot is closed before that. Broken.
+// LeftToShutdown is a program broken on purpose: it does not commit. The staged deployment becomes
+// the default only in an orderly shutdown, and the first boot is closed before that.
 func LeftToShutdown(m *Machine) { m.late = true }
 
-// Unsynced is a program that syncs no file. Broken.
+// Unsynced is a program broken on purpose: it syncs no file.
 func Unsynced(m *Machine) { m.disk.Lying = true }
 
-// Served is a machine whose MachineConfig came from a config server: Ignition has
-// written the pinning files, which only root may read, and the encapsulated
-// MachineConfig has none.
+// Served is a machine whose MachineConfig came from a config server: Ignition has written the
+// pinning files, readable by root only, and the encapsulated MachineConfig has none.
 func Served(m *Machine) { m.served = true }
 
-// Built is a machine that is asked for an image that a container build has made: it comes
-// layer by layer, each of which is kept, and the origin names it as a container.
+// Built is a machine whose new image is the result of a container build: it is imported layer by
+// layer, each imported layer is kept, and the origin names a container image.
 func Built(m *Machine) { m.built = true }
 
-// Careless is a program that lets everybody read what it writes. Broken.
+// Careless is a program broken on purpose: everything that it writes is world-readable.
 func Careless(m *Machine) { m.disk.Careless = true }
 
-// The systems A and B, as ostree commits.
+// The commit checksums of the systems A and B.
 var (
 	commitA = strings.Repeat("a", 64)
 	commitB = strings.Repeat("b", 64)
@@ -85,7 +84,7 @@ const (
 	stateroot = "ostree/deploy/os"
 )
 
-// New makes the machine in an empty directory, with the crashes that it will see.
+// New creates the machine in an empty directory. points are the crashes that it will suffer.
 func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	m := &Machine{dir: dir}
 	m.points = points
@@ -139,17 +138,17 @@ func New(dir string, points []Point, variants ...Variant) (*Machine, error) {
 	return m, m.putStamp()
 }
 
-// systemA is the old system, as a deployment is asked for.
+// systemA returns the old system in the form of a deployment request.
 func systemA() pivot.Request {
 	return pivot.Request{Commit: commitA, Kargs: kargs.Split(optionsA)}
 }
 
-// deployment is the root directory of what is deployed of a commit.
+// deployment returns the root directory of a commit's deployment.
 func (m *Machine) deployment(commit string) string {
 	return filepath.Join(m.dir, stateroot, "deploy", commit+".0")
 }
 
-// checkout makes a deployment that no boot entry names.
+// checkout creates a deployment, without a boot entry.
 func (m *Machine) checkout(r pivot.Request, etc []hostfiles.File) error {
 	root := m.deployment(r.Commit)
 	if err := writeAll(map[string]string{root + ".origin": origin(r)}); err != nil {
@@ -175,7 +174,7 @@ func (m *Machine) checkout(r pivot.Request, etc []hostfiles.File) error {
 	return nil
 }
 
-// origin is what the deployment's origin says of a request.
+// origin returns the content of the deployment's origin file.
 func origin(r pivot.Request) string {
 	switch {
 	case r.Image.Container != "":
@@ -186,7 +185,7 @@ func origin(r pivot.Request) string {
 	return "[origin]\nrefspec=" + r.Commit + "\n"
 }
 
-// switchTo makes a deployment the one that the next boot starts.
+// switchTo makes a deployment the default for the next boot.
 func (m *Machine) switchTo(r pivot.Request) error {
 	link := "ostree/boot.1/os/" + r.Commit[:8] + "/0"
 	if err := os.MkdirAll(filepath.Dir(filepath.Join(m.dir, link)), 0o755); err != nil {
@@ -211,7 +210,7 @@ func withoutOstree(l kargs.Line) kargs.Line {
 	return rest
 }
 
-// powerOn starts the default deployment: what was in /run is gone.
+// powerOn boots the default deployment. The old contents of /run are lost.
 func (m *Machine) powerOn() error {
 	m.Boots++
 	m.staged, m.rebooting, m.loss = nil, false, None
@@ -235,8 +234,8 @@ func (m *Machine) powerOn() error {
 	})
 }
 
-// start runs the first boot's program once, in the initramfs or in the started
-// system. It returns its error; whether it was killed is in m.loss.
+// start runs the first boot once, in the initramfs if early, else in the booted system. It returns
+// the error of the first boot; m.loss says whether it was killed.
 func (m *Machine) start(early bool) error {
 	return m.process(func(ctx context.Context) error {
 		b := firstboot.FirstBoot{Machine: m.parts(), File: firstboot.EncapsulatedPath}
@@ -248,7 +247,7 @@ func (m *Machine) start(early bool) error {
 	})
 }
 
-// process runs a program once. It returns its error; whether it was killed is in m.loss.
+// process runs a program once. It returns the program's error; m.loss says whether it was killed.
 func (m *Machine) process(run func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -265,7 +264,7 @@ func (m *Machine) process(run func(context.Context) error) (err error) {
 	return run(ctx)
 }
 
-// parts are what the program works with.
+// parts returns the dependencies of the program.
 func (m *Machine) parts() firstboot.Machine {
 	h := host.New(m.root)
 	h.Disk, h.Reboot = m.disk, m.reboot
@@ -304,7 +303,7 @@ func (m *Machine) reboot(ctx context.Context) error {
 	})
 }
 
-// close closes the first boot without a look at what runs.
+// close closes the first boot without checking which system runs.
 func (m *Machine) close() error {
 	journal := m.parts().Progress.Journal
 	r, err := journal.Load()

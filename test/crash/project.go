@@ -14,9 +14,8 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// Switching is a simulated machine that boots several deployments one after the other, forward
-// and back, each of which carries entries for the /var that they share. The projection is
-// the product's.
+// Switching is a simulated machine that boots several deployments in turn, forward and back. Each
+// carries entries for the shared /var. The projection is the product's code.
 type Switching struct {
 	power
 	Boots int
@@ -24,22 +23,23 @@ type Switching struct {
 
 	disk    *disk
 	dir     string
-	sets    [][]hostfiles.File // what the deployments carry
-	runs    int                // the deployment that runs, by its place in the order in which they are booted
-	next    int                // what the boot loader starts
-	settled bool               // this boot has projected
-	hasty   bool               // the next one's entries are projected before its commit
+	sets    [][]hostfiles.File // the entries that each deployment carries
+	runs    int                // index of the running deployment, in boot order
+	next    int                // index of the default deployment
+	settled bool               // the projection of this boot is done
+	hasty   bool               // see Hasty
 	loss    Loss
 }
 
-// Hasty is a program that projects what the next system asks for before that is committed.
-// Broken.
+// Hasty is a program broken on purpose: it projects the entries of the next system before that is
+// committed.
 func Hasty(m *Switching) { m.hasty = true }
 
-// UnsyncedVar is a program that syncs no file of /var. Broken.
+// UnsyncedVar is a program broken on purpose: it syncs no file in /var.
 func UnsyncedVar(m *Switching) { m.disk.Lying = true }
 
-// NewSwitching makes the machine in an empty directory, with the crashes that it will see.
+// NewSwitching creates the machine in an empty directory. points are the crashes that it will
+// suffer.
 func NewSwitching(dir string, points []Point, variants ...func(*Switching)) (*Switching, error) {
 	m := &Switching{dir: dir, sets: switched()}
 	m.points = points
@@ -63,15 +63,15 @@ func NewSwitching(dir string, points []Point, variants ...func(*Switching)) (*Sw
 	return m, err
 }
 
-// ownOfVar is what the machine has in /var of its own.
+// ownOfVar returns the machine's own entries in /var.
 func ownOfVar() []hostfiles.File {
 	own := hostfiles.NewFile("/var/data/own", 0o640, []byte("own"))
 	own.UID = 7
 	return []hostfiles.File{hostfiles.NewDirectory("/var/data", 0o755), own, hostfiles.NewDirectory("/var/empty", 0o711)}
 }
 
-// switched are the sets of the deployments in the order in which they are booted: forward,
-// back, and to one that carries nothing.
+// switched returns the entries of the deployments, in boot order: forward, back, and then a
+// deployment without entries.
 func switched() [][]hostfiles.File {
 	first := []hostfiles.File{
 		hostfiles.NewFile("/var/data/own", 0o600, []byte("first")), hostfiles.NewFile("/var/a/b/file", 0o600, []byte("first")),
@@ -85,10 +85,10 @@ func switched() [][]hostfiles.File {
 	return [][]hostfiles.File{first, second, first, nil}
 }
 
-// root is the root directory of a deployment.
+// root returns the root directory of a deployment.
 func (m *Switching) root(i int) string { return filepath.Join(m.dir, fmt.Sprint("deployment-", i)) }
 
-// deploy makes a deployment that carries entries, whole.
+// deploy creates a deployment that carries the entries.
 func (m *Switching) deploy(root string, set []hostfiles.File) error {
 	carriers, err := varentries.Set{}.Carry(set)
 	files := map[string]string{}
@@ -100,7 +100,7 @@ func (m *Switching) deploy(root string, set []hostfiles.File) error {
 	return errors.Join(err, os.MkdirAll(root, 0o755), writeAll(files), os.Symlink(filepath.Join(m.dir, "var"), filepath.Join(root, "var")))
 }
 
-// Live is the machine's life until it runs the last of its deployments.
+// Live runs the machine until it runs the last deployment.
 func (m *Switching) Live() error {
 	for m.Boots = 1; m.Boots < 50; m.Boots++ {
 		m.runs, m.settled = m.next, false
@@ -112,7 +112,7 @@ func (m *Switching) Live() error {
 				return err
 			}
 			if m.settled {
-				if err := m.right(); err != nil {
+				if err := m.checkVar(); err != nil {
 					return fmt.Errorf("while deployment %d runs, %w", m.runs, err)
 				}
 			}
@@ -133,8 +133,7 @@ func (m *Switching) Live() error {
 	return errors.New("it does not arrive")
 }
 
-// start is one start of the program in a boot: it projects, and then commits what is to be
-// booted next.
+// start runs the program once: it projects, and then commits the next deployment.
 func (m *Switching) start() (err error) {
 	m.cancel, m.dead, m.loss = func() {}, false, None
 	defer func() {
@@ -167,8 +166,8 @@ func (m *Switching) project(root string) error {
 	return err
 }
 
-// right checks that /var is what the deployment that runs asks for, and else as it was.
-func (m *Switching) right() error {
+// checkVar checks that /var has the entries of the running deployment, and is otherwise unchanged.
+func (m *Switching) checkVar() error {
 	want := map[string]hostfiles.File{}
 	for _, f := range slices.Concat(ownOfVar(), m.sets[m.runs]) {
 		want[f.Path] = f
@@ -204,5 +203,5 @@ func (m *Switching) right() error {
 	return err
 }
 
-// Lived is the life of the machine.
+// Lived returns the result of the machine's life.
 func (m *Switching) Lived() Life { return Life{m.Effects, m.State, m.Boots, m.next} }

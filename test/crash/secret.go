@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// secretive checks that what only root may read is in no file of the machine that
-// others can read, neither as it is nor as JSON has it.
-func (m *Machine) secretive() error {
+// secretHidden checks that no file that others than root can read holds the secret, as it is or
+// base64-encoded.
+func (m *Machine) secretHidden() error {
 	return m.withSecret(func(path string) error {
 		if m.readable(path) {
 			return fmt.Errorf("everybody may read the secret in %s", strings.TrimPrefix(path, m.dir))
@@ -22,9 +22,9 @@ func (m *Machine) secretive() error {
 	})
 }
 
-// nothingKept checks that no copies of the pinning files are left beside those in
-// the deployments and the encapsulated MachineConfig.
-func (m *Machine) nothingKept() error {
+// noCopiesLeft checks that the pinning files are only in the deployments and in the encapsulated
+// MachineConfig: nothing below /var holds the secret.
+func (m *Machine) noCopiesLeft() error {
 	return m.withSecret(func(path string) error {
 		if strings.HasPrefix(path, filepath.Join(m.dir, stateroot, "var")+"/") {
 			return fmt.Errorf("the secret is still kept in %s", strings.TrimPrefix(path, m.dir))
@@ -33,8 +33,8 @@ func (m *Machine) nothingKept() error {
 	})
 }
 
-// withSecret calls found for each file that holds the secret; there must be one,
-// but on a machine that tries a system: there only that has it.
+// withSecret calls found for each file that holds the secret. It is an error if there is none,
+// except in a trial, where only the new system has it.
 func (m *Machine) withSecret(found func(path string) error) error {
 	encoded := []byte(base64.StdEncoding.EncodeToString([]byte(pinningFiles()[dropIn])))
 	n := 0
@@ -55,8 +55,8 @@ func (m *Machine) withSecret(found func(path string) error) error {
 	return err
 }
 
-// readable reports whether somebody else than root can read a file: by its mode
-// and by those of the directories that lead to it.
+// readable reports whether users other than root can read a file, by its mode and the modes of its
+// parent directories.
 func (m *Machine) readable(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode()&0o044 == 0 {

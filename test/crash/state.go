@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// State is the machine at the first start of its program after its last crash: all that
-// decides about the rest of its life. Two lives with one state go on alike.
+// State describes the machine at the first start of its program after the last crash: everything
+// that decides the rest of its life. Machines in the same state continue alike.
 type State struct {
-	Digest  string // "" if the program did not start again
-	Effects int    // so far
+	Digest  string // SHA-256 in hex; "" if the program did not start again
+	Effects int    // number of effects so far
 }
 
-// now is the one time that the machine's clock shows: a state must not depend on it.
+// now is the machine's clock. It stands still, so that a state does not depend on the time.
 func now() time.Time { return time.Unix(1_800_000_000, 0) }
 
-// noteState notes the state before the nth start of a boot, if its time has come.
+// noteState records the state before the nth start of a boot, unless crashes are still to come.
 func (m *Machine) noteState(n int) error {
 	staged, err := json.Marshal(m.staged)
 	if err != nil {
@@ -42,18 +42,18 @@ func (m *Machine) noteState(n int) error {
 	return m.note(&m.State, m.disk, m.dir, others...)
 }
 
-// note notes the state of a machine whose files are below dir, if its time has come: others
-// are what is not in files.
+// note records the state of a machine whose files are below dir, at the first call after the last
+// crash. others is the part of the state that is not in files.
 func (p *power) note(state *State, disk *disk, dir string, others ...string) error {
 	if state.Digest != "" || p.crashes == 0 || len(p.points) > 0 {
 		return nil
 	}
 	sum := sha256.New()
-	tell := func(format string, args ...any) {
+	hash := func(format string, args ...any) {
 		fmt.Fprintf(sum, "%q\n", strings.ReplaceAll(fmt.Sprintf(format, args...), dir, ""))
 	}
 	for _, other := range others {
-		tell("%s", other)
+		hash("%s", other)
 	}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -72,7 +72,7 @@ func (p *power) note(state *State, disk *disk, dir string, others ...string) err
 		case 0:
 			content, err = os.ReadFile(path)
 		}
-		tell("%s %s %s", path, info.Mode(), content)
+		hash("%s %s %s", path, info.Mode(), content)
 		return err
 	})
 	if err != nil {
@@ -81,19 +81,19 @@ func (p *power) note(state *State, disk *disk, dir string, others ...string) err
 	for i, names := range []map[string]*inode{disk.now, disk.durable} {
 		for _, path := range slices.Sorted(maps.Keys(names)) {
 			n := names[path]
-			tell("%d %s %s %d:%d %s %s %s %v", i, path, n.mode, n.uid, n.gid, n.target, n.content, n.durable, n == disk.now[path])
+			hash("%d %s %s %d:%d %s %s %s %v", i, path, n.mode, n.uid, n.gid, n.target, n.content, n.durable, n == disk.now[path])
 		}
 	}
 	*state = State{fmt.Sprintf("%x", sum.Sum(nil)), len(p.Effects)}
 	return nil
 }
 
-// Life is what a machine has lived through.
+// Life is the result of a machine's life.
 type Life struct {
 	Effects        []Effect
 	State          State
-	Boots, Reboots int // Reboots: that the program asked for and that came about
+	Boots, Reboots int // Reboots counts those that the program asked for and that happened
 }
 
-// Lived is the life of the machine.
+// Lived returns the result of the machine's life.
 func (m *Machine) Lived() Life { return Life{m.Effects, m.State, m.Boots, m.Reboots} }

@@ -15,18 +15,17 @@ import (
 	"machine-pivot/test/need"
 )
 
-// long asks for every pair of crashes instead of a sample.
+// long enables every pair of crashes instead of a sample.
 var long = os.Getenv("PIVOT_SWEEP") == "long"
 
-// samplePairs is how many pairs of crashes are tried where not all are.
+// samplePairs is the size of the sample of pairs.
 const samplePairs = 250
 
-// everySingle is the step of the sample of single crashes in a short run.
-const everySingle = 101
+// singleStep is the step of the sample of single crashes in a short run.
+const singleStep = 101
 
-// TestSweep (P1, P3, P25, P28, P56, D9, D26) crashes a whole first boot, and a whole change of
-// the running system, at each effect, before it, in
-// the middle of it and after it, in each way there is, once and twice.
+// TestSweep (P1, P3, P25, P28, P56, D9, D26) crashes a whole first boot, and a whole change of the
+// running system, before, during and after each effect, with each kind of loss, once and twice.
 func TestSweep(t *testing.T) {
 	for _, machine := range []struct {
 		name     string
@@ -53,7 +52,7 @@ func TestSweep(t *testing.T) {
 }
 
 // TestSweepOfVar (P57) crashes a machine that boots deployments forward and back, each of which
-// projects entries of its own into the /var that they share.
+// projects entries of its own into the shared /var.
 func TestSweepOfVar(t *testing.T) {
 	need.Root(t)
 	s := sweepOf(t, func(dir string, points []crash.Point) (machine, error) { return crash.NewSwitching(dir, points) })
@@ -61,8 +60,8 @@ func TestSweepOfVar(t *testing.T) {
 	s.report("that switches /var")
 }
 
-// TestSweepOfVarNotices (P57): the sweep finds a program that projects what the next system
-// asks for before the rename that commits it, and one that syncs nothing.
+// TestSweepOfVarNotices (P57): the sweep finds a program that projects the entries of the next
+// system before the rename that commits it, and one that syncs nothing.
 func TestSweepOfVarNotices(t *testing.T) {
 	need.Root(t)
 	for name, broken := range map[string]struct {
@@ -80,28 +79,28 @@ func TestSweepOfVarNotices(t *testing.T) {
 	}
 }
 
-// report sweeps, and tells of it.
+// report runs the sweep, logs the result, and checks the number of cases.
 func (s *sweep) report(name string) {
 	s.t.Helper()
-	s.tell(name, s.all)
+	s.logged(name, s.all)
 	if least := s.points + samplePairs; s.cases < least && !testing.Short() {
 		s.t.Errorf("only %d cases, want %d", s.cases, least)
 	}
 }
 
-// sampled sweeps each so-manyth single crash, and tells of it: all of them, and pairs, only
-// where a long sweep is asked for.
-func (s *sweep) sampled(name string, single int) {
+// sampled tries every step-th single crash and logs the result. A long sweep tries all of them, and
+// all pairs.
+func (s *sweep) sampled(name string, step int) {
 	s.t.Helper()
 	if long || testing.Short() {
 		s.report(name)
 		return
 	}
-	s.tell(name, func() { s.singles(single) })
+	s.logged(name, func() { s.singles(step) })
 }
 
-// tell sweeps by a function, and tells of it.
-func (s *sweep) tell(name string, sweep func()) {
+// logged runs the sweep function and logs the result.
+func (s *sweep) logged(name string, sweep func()) {
 	s.t.Helper()
 	start := time.Now()
 	sweep()
@@ -112,7 +111,7 @@ func (s *sweep) tell(name string, sweep func()) {
 		name, s.effects, s.points, s.states, s.pairs, s.cases, s.boots, len(s.failures), time.Since(start).Seconds())
 }
 
-// notices sweeps until a failure says what is wanted.
+// notices sweeps until a failure contains want, and fails the test if none does.
 func (s *sweep) notices(want string) {
 	s.until = want
 	s.singles(1)
@@ -122,8 +121,8 @@ func (s *sweep) notices(want string) {
 	s.t.Logf("noticed within %d cases: %v", s.cases, s.noticed)
 }
 
-// TestSweepNotices (P7, P24, P56) shows that the sweep is worth something: it finds
-// what is wrong with programs that lack one guarantee.
+// TestSweepNotices (P7, P24, P56) tests the sweep itself: it finds programs that lack one
+// guarantee.
 func TestSweepNotices(t *testing.T) {
 	for _, broken := range []struct {
 		name     string
@@ -151,19 +150,19 @@ type machine interface {
 	Lived() crash.Life
 }
 
-// sweep goes through cases and counts.
+// sweep runs the cases and counts them.
 type sweep struct {
 	t       *testing.T
 	dir     string
 	make    func(dir string, points []crash.Point) (machine, error)
-	reboots int    // of a life without crashes
-	until   string // no more lives once a failure says this; "": all
+	reboots int    // wanted for a life without crashes
+	until   string // stop at the first failure that contains this; "": run all cases
 
 	mu                            sync.Mutex
 	effects, points, cases, boots int
-	states, pairs                 int // states after one crash, and pairs that are not two of the same
+	states, pairs                 int // distinct states after one crash, and pairs that are not duplicates
 	failures                      []error
-	noticed                       error // the failure that says until
+	noticed                       error // the failure that contains until
 }
 
 func newSweep(t *testing.T, variants []crash.Variant) *sweep {
@@ -174,7 +173,7 @@ func newSweep(t *testing.T, variants []crash.Variant) *sweep {
 func sweepOf(t *testing.T, make func(dir string, points []crash.Point) (machine, error)) *sweep {
 	t.Helper()
 	s := &sweep{t: t, dir: t.TempDir(), make: make, reboots: 1}
-	// In memory where there is a place for that: a case is some hundred small files.
+	// Use memory if possible: each case writes some hundred small files.
 	if dir, err := os.MkdirTemp("/dev/shm", "pivot-sweep-*"); err == nil {
 		s.dir = dir
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -182,26 +181,26 @@ func sweepOf(t *testing.T, make func(dir string, points []crash.Point) (machine,
 	return s
 }
 
-// life is the crashes that one machine sees, and what it does till it arrives.
+// life is the crashes of one machine, with the resulting effects and state.
 type life struct {
 	points  []crash.Point
 	effects []crash.Effect
 	state   crash.State
 }
 
-// live lives each of the lives, as many at a time as there are processors.
-func (s *sweep) live(lives []life) {
+// runAll runs the lives, with one worker per processor.
+func (s *sweep) runAll(lives []life) {
 	next := make(chan *life)
 	var workers sync.WaitGroup
 	for range runtime.NumCPU() {
 		workers.Go(func() {
 			for l := range next {
-				s.one(l)
+				s.runOne(l)
 			}
 		})
 	}
 	for i := range lives {
-		if s.enough() {
+		if s.done() {
 			break
 		}
 		next <- &lives[i]
@@ -210,13 +209,13 @@ func (s *sweep) live(lives []life) {
 	workers.Wait()
 }
 
-func (s *sweep) enough() bool {
+func (s *sweep) done() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.noticed != nil
 }
 
-func (s *sweep) one(l *life) {
+func (s *sweep) runOne(l *life) {
 	dir, err := os.MkdirTemp(s.dir, "")
 	if err != nil {
 		s.t.Error(err)
@@ -229,15 +228,15 @@ func (s *sweep) one(l *life) {
 		return
 	}
 	err = m.Live()
-	lived := m.Lived()
-	if err == nil && len(l.points) == 0 && lived.Reboots != s.reboots {
-		err = fmt.Errorf("%d reboots, want %d", lived.Reboots, s.reboots)
+	result := m.Lived()
+	if err == nil && len(l.points) == 0 && result.Reboots != s.reboots {
+		err = fmt.Errorf("%d reboots, want %d", result.Reboots, s.reboots)
 	}
-	l.effects, l.state = lived.Effects, lived.State
+	l.effects, l.state = result.Effects, result.State
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cases++
-	s.boots += lived.Boots
+	s.boots += result.Boots
 	if err == nil {
 		return
 	}
@@ -248,7 +247,7 @@ func (s *sweep) one(l *life) {
 	}
 }
 
-// after are all points at the effects of a life that come after number done.
+// after returns all points at effects[done:].
 func after(done int, effects []crash.Effect) []crash.Point {
 	var points []crash.Point
 	for i := done; i < len(effects); i++ {
@@ -264,10 +263,10 @@ func after(done int, effects []crash.Effect) []crash.Point {
 	return points
 }
 
-// singles tries one crash at each point whose number divides by step, and returns the lives.
+// singles tries every step-th single crash and returns the lives.
 func (s *sweep) singles(step int) []life {
 	undisturbed := []life{{}}
-	s.live(undisturbed)
+	s.runAll(undisturbed)
 	s.effects = len(undisturbed[0].effects)
 	var lives []life
 	for n, p := range after(0, undisturbed[0].effects) {
@@ -279,27 +278,27 @@ func (s *sweep) singles(step int) []life {
 	if s.until != "" {
 		lives = spread(lives)
 	}
-	s.live(lives)
+	s.runAll(lives)
 	return lives
 }
 
-// spread orders lives so that any first few of them crash all over a life: what one of
-// them shall notice is then noticed after fewer.
+// spread reorders lives so that the first few crash all over a life. A defect is then found after
+// fewer cases.
 func spread(lives []life) []life {
 	spread := make([]life, 0, len(lives))
-	for first := range everySingle {
-		for n := first; n < len(lives); n += everySingle {
+	for first := range singleStep {
+		for n := first; n < len(lives); n += singleStep {
 			spread = append(spread, lives[n])
 		}
 	}
 	return spread
 }
 
-// all tries each crash alone, and a sample of the pairs; in a short run a sample of the
-// former, and no pairs.
+// all tries each single crash and a sample of the pairs. A short run tries a sample of the single
+// crashes, and no pairs.
 func (s *sweep) all() {
 	if testing.Short() {
-		s.singles(everySingle)
+		s.singles(singleStep)
 		return
 	}
 	var pairs []life
@@ -307,28 +306,28 @@ func (s *sweep) all() {
 	for _, l := range s.singles(1) {
 		like, again := states[l.state.Digest]
 		if again = again && l.state.Digest != ""; again {
-			s.alike(like, l)
+			s.expectAlike(like, l)
 		} else {
 			states[l.state.Digest] = l
 		}
 		for _, second := range after(l.points[0].Effect, l.effects) {
 			if again && second.Effect > l.state.Effects {
-				continue // one life with this state goes on to crash there
+				continue // an earlier life with the same state crashes there
 			}
 			pairs = append(pairs, life{points: []crash.Point{l.points[0], second}})
 		}
 	}
 	s.states, s.pairs = len(states), len(pairs)
 	if !long {
-		// Random, the same each time: each so-manyth would meet the same losses again and again.
+		// Random but reproducible: every nth pair would always have the same losses.
 		rand.New(rand.NewPCG(1, 2)).Shuffle(len(pairs), func(i, j int) { pairs[i], pairs[j] = pairs[j], pairs[i] })
 		pairs = pairs[:min(samplePairs, len(pairs))]
 	}
-	s.live(pairs)
+	s.runAll(pairs)
 }
 
-// alike is an error if two lives with the same state do not go on with the same effects.
-func (s *sweep) alike(a, b life) {
+// expectAlike fails the test if two lives with the same state continue with different effects.
+func (s *sweep) expectAlike(a, b life) {
 	if !slices.Equal(a.effects[a.state.Effects:], b.effects[b.state.Effects:]) {
 		s.t.Errorf("the state after %v is that after %v, and the lives go on with\n%v\n%v", b.points, a.points, b.effects[b.state.Effects:], a.effects[a.state.Effects:])
 	}

@@ -19,28 +19,28 @@ import (
 	"machine-pivot/pivot"
 )
 
-// trialRun is a machine whose first boot is over, and on which somebody tries the new system.
+// trialRun is a machine whose first boot is closed and that tries the new system.
 type trialRun struct {
 	outcome Outcome
-	once    string        // the boot entry that the boot loader starts once
+	once    string        // the boot entry for the next boot only
 	up      time.Duration // since the kernel started
-	kept    bool          // the new system has said that it is kept
-	early   bool          // the program makes the new system the default before it is confirmed. Broken.
-	loader  bool          // the boot loader starts an entry once
-	hand    bool          // somebody chooses the old system in the boot menu
+	kept    bool          // the journal says that the new system is kept
+	early   bool          // see DefaultTooEarly
+	loader  bool          // the boot loader supports one-shot entries
+	hand    bool          // the user selects the old system in the boot menu
 }
 
-// Outcome is what becomes of the new system.
+// Outcome is how the trial of the new system ends.
 type Outcome int
 
 const (
-	Confirmed Outcome = iota // it proves itself
-	TimedOut                 // a check fails until the time is over
-	Panics                   // its kernel does not come up; somebody switches the machine off and on
+	Confirmed Outcome = iota // the new system passes its checks
+	TimedOut                 // a check fails until the time limit
+	Panics                   // the kernel does not come up; the user power-cycles the machine
 )
 
-// Tried is a machine on which the new system is tried, with an outcome, and a boot loader
-// that starts an entry once.
+// Tried is a machine that tries the new system with the given outcome. Its boot loader supports
+// one-shot entries.
 func Tried(outcome Outcome) Variant {
 	return func(m *Machine) {
 		m.trial = &trialRun{outcome: outcome, loader: true}
@@ -48,16 +48,16 @@ func Tried(outcome Outcome) Variant {
 	}
 }
 
-// WithoutOneShot is a boot loader that starts only its default, on a machine of Tried.
+// WithoutOneShot is a boot loader that always boots its default. It needs the variant Tried.
 func WithoutOneShot(m *Machine) { m.trial.loader = false }
 
-// DefaultTooEarly is a program that makes the new system the default before it is
-// confirmed, on a machine of Tried. Broken.
+// DefaultTooEarly is a program broken on purpose: it makes the new system the default before it is
+// confirmed. It needs the variant Tried.
 func DefaultTooEarly(m *Machine) { m.trial.early = true }
 
 const unitPath = "/etc/systemd/system/" + trial.Unit
 
-// etc is what the machine has for trials.
+// etc returns the trial's unit, enabled.
 func (t *trialRun) etc() []hostfiles.File {
 	return []hostfiles.File{
 		hostfiles.NewFile(unitPath, 0o644, nil),
@@ -66,8 +66,8 @@ func (t *trialRun) etc() []hostfiles.File {
 	}
 }
 
-// chosen is the deployment that the boot loader starts: the default, unless another is to
-// be started once.
+// chosen returns the deployment that the boot loader boots: the default, unless there is a one-shot
+// entry or a selection in the boot menu.
 func (m *Machine) chosen(next ostree.Deployment) (ostree.Deployment, error) {
 	t := m.trial
 	if t == nil {
@@ -85,7 +85,7 @@ func (m *Machine) chosen(next ostree.Deployment) (ostree.Deployment, error) {
 	return next, err
 }
 
-// run is what the machine's programs do, unless they are stopped with the process.
+// run runs one of the machine's programs. Programs are stopped together with the process.
 func (t *trialRun) run(ctx context.Context, m *Machine, argv []string) ([]byte, error) {
 	unlessStopped := func(do func() error) func() error {
 		return func() error {
@@ -121,7 +121,7 @@ func (m *Machine) indexed(index string) (ostree.Deployment, error) {
 	return all[i], nil
 }
 
-// setDefault gives a boot entry the highest version, in one rename.
+// setDefault gives a boot entry the highest version, atomically.
 func (m *Machine) setDefault(index string) error {
 	d, err := m.indexed(index)
 	if err != nil {
@@ -145,24 +145,25 @@ func (m *Machine) undeploy(index string) error {
 	return errors.Join(os.Remove(filepath.Join(m.dir, "boot/loader/entries", d.Entry.File)), os.RemoveAll(d.Path), os.Remove(d.Path+".origin"))
 }
 
-// liveTrial powers the machine on until the trial has come to its end. Promises beside
-// those of a first boot:
+// liveTrial powers the machine on until the trial has ended. It checks, in addition to the promises
+// of a first boot:
 //
-//   - the new system boots by itself only if it is confirmed, or to be tried;
-//   - one that fails or never comes up ends in the old one, with the reason, and is removed;
-//   - one that says that it is kept boots for good.
+//   - the new system is the default only if it is confirmed or on trial;
+//   - if the new system fails or never comes up, the old one runs, with the reason in the journal,
+//     and the new one is removed;
+//   - once the journal says that the new system is kept, it stays the default.
 func (m *Machine) liveTrial() error {
 	bound := 4
 	for _, p := range m.points {
 		if p.Loss.reboots() {
-			bound += 3 // what is tried, the old system again, and the next try
+			bound += 3 // the trial, the old system again, and the next trial
 		}
 	}
 	for m.Boots < bound {
 		if err := m.powerOn(); err != nil {
 			return err
 		}
-		if err := errors.Join(m.whole(m.root), m.secretive(), m.loaderFile()); err != nil {
+		if err := errors.Join(m.whole(m.root), m.secretHidden(), m.loaderFile()); err != nil {
 			return fmt.Errorf("boot %d: %w", m.Boots, err)
 		}
 		if m.trial.outcome == Panics && m.runs(commitB) {
@@ -182,9 +183,9 @@ func (m *Machine) liveTrial() error {
 	return fmt.Errorf("the trial never ends: %d boots", m.Boots)
 }
 
-// panicked is a boot of a kernel that does not come up. It takes a hand at the boot menu
-// if it was the default: where the boot loader starts nothing else, and after a crash
-// between the commit and what makes the old system the default again.
+// panicked is a boot whose kernel does not come up. The user has to select the old system in the
+// boot menu if the new one was the default: without one-shot entries, or after a crash between the
+// commit and the step that makes the old system the default again.
 func (m *Machine) panicked() error {
 	r, err := pivot.JournalIn(m.root).Load()
 	if err != nil {
@@ -201,7 +202,7 @@ func (m *Machine) loaderFile() error {
 	return writeAll(map[string]string{m.root + "/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f": "\x06\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00"})
 }
 
-// bootTrial is one boot, to its end or to the end of the trial.
+// bootTrial runs one boot, until it or the trial ends.
 func (m *Machine) bootTrial() (over bool, err error) {
 	for n := range maxStarts {
 		if err := m.noteState(n); err != nil {
@@ -217,7 +218,7 @@ func (m *Machine) bootTrial() (over bool, err error) {
 		}
 		next, nerr := m.next()
 		if nerr == nil {
-			nerr = errors.Join(m.whole(next.Path), m.mayBoot(next), m.secretive())
+			nerr = errors.Join(m.whole(next.Path), m.mayBoot(next), m.secretHidden())
 		}
 		switch {
 		case nerr != nil:
@@ -235,15 +236,15 @@ func (m *Machine) bootTrial() (over bool, err error) {
 	return false, fmt.Errorf("still at it after %d starts", maxStarts)
 }
 
-// program is what runs next in this boot: the trial's unit where its stamp is, else
-// somebody who tries the new system, until there is an outcome.
+// program returns what runs next in this boot: the trial's unit if its stamp exists, else the
+// command that starts the trial, until the trial has ended.
 func (m *Machine) program() (over bool, program func(context.Context) error) {
 	parts := m.parts()
 	parts.Host.Uptime = func() (time.Duration, error) { return m.trial.up, nil }
 	if _, err := os.Stat(filepath.Join(m.root, pivot.StateDir, pivot.TrialStamp)); err == nil {
 		t := firstboot.Trial{Machine: parts}
 		t.Sleep = func(ctx context.Context, _ time.Duration) error { m.trial.up += 5 * time.Minute; return ctx.Err() }
-		// A trial that waits for its reboot has ended with the process that would ask for it.
+		// A trial that waits for its reboot has ended with the process that asks for the reboot.
 		if r, err := parts.Progress.Journal.Load(); err != nil || r.Phase != pivot.PhaseCommitted || !m.runs(commitA) || r.BootID != fmt.Sprintf("boot-%d", m.Boots) {
 			return false, t.Run
 		}
@@ -255,7 +256,7 @@ func (m *Machine) program() (over bool, program func(context.Context) error) {
 	return false, func(ctx context.Context) error { _, err := r.Run(ctx); return err }
 }
 
-// decided reports whether a trial has come to its end.
+// decided reports whether the trial has ended as the outcome demands.
 func (m *Machine) decided(journal pivot.Journal) bool {
 	r, err := journal.Load()
 	if err != nil {
@@ -272,14 +273,13 @@ func (m *Machine) decided(journal pivot.Journal) bool {
 		m.trial.outcome == Panics && strings.Contains(r.Error.Message, "it never came up")
 }
 
-// mayBoot is an error if the new system is the default and is neither to be tried nor
-// confirmed.
+// mayBoot returns an error if the new system is the default but neither on trial nor confirmed.
 func (m *Machine) mayBoot(next ostree.Deployment) error {
 	if next.Checksum.String() != commitB {
 		return nil
 	}
 	if m.trial.early {
-		return nil // the machine has to notice
+		return nil // later checks of the sweep must notice
 	}
 	r, err := pivot.JournalIn(m.root).Load()
 	switch {
@@ -291,7 +291,7 @@ func (m *Machine) mayBoot(next ostree.Deployment) error {
 	return fmt.Errorf("the new system is the default, and the journal says %s", r.Phase)
 }
 
-// ended checks a machine whose trial is over.
+// ended checks a machine whose trial has ended.
 func (m *Machine) ended() error {
 	all, err := ostree.OpenSysroot(m.dir).Deployments()
 	if err != nil {
@@ -304,5 +304,5 @@ func (m *Machine) ended() error {
 	case !m.trial.kept && (!m.runs(commitA) || def != commitA || len(all) != 1):
 		return fmt.Errorf("the trial has failed in %.1s, %.1s is the default of %d", filepath.Base(m.root), def, len(all))
 	}
-	return m.nothingKept()
+	return m.noCopiesLeft()
 }

@@ -7,10 +7,10 @@ import (
 	"machine-pivot/test/crash"
 )
 
-// TestTrialCutBeforeOldIsDefault (P59): the power goes after the commit of a system on trial
-// and before the old one is the default again. So the new one boots by itself. It is on trial
-// all the same: the first that it does is to make the old one the default, and then what
-// becomes of it is what its checks say.
+// TestTrialCutBeforeOldIsDefault (P59): the machine crashes after the commit of a system on trial
+// and before the old one is the default again. The new system then boots as the default, and is
+// still on trial: its first effect is to make the old one the default, and its checks decide the
+// outcome.
 func TestTrialCutBeforeOldIsDefault(t *testing.T) {
 	for name, outcome := range map[string]crash.Outcome{"confirmed": crash.Confirmed, "fails": crash.TimedOut, "panics": crash.Panics} {
 		for _, loss := range []crash.Loss{crash.Leave, crash.Reset, crash.PowerCut, crash.Scramble} {
@@ -18,10 +18,10 @@ func TestTrialCutBeforeOldIsDefault(t *testing.T) {
 				s := newSweep(t, []crash.Variant{crash.Tried(outcome)})
 				s.reboots = map[crash.Outcome]int{crash.Confirmed: 1, crash.TimedOut: 2, crash.Panics: 1}[outcome]
 				lives := []life{{}}
-				s.live(lives)
+				s.runAll(lives)
 				commit := slices.IndexFunc(lives[0].effects, func(e crash.Effect) bool { return e.Name == "finalize" }) + 1
 				lives = []life{{points: []crash.Point{{Effect: commit, When: crash.After, Loss: loss}}}}
-				s.live(lives)
+				s.runAll(lives)
 				if len(s.failures) > 0 {
 					t.Fatal(s.failures)
 				}

@@ -1,5 +1,5 @@
-// Package debianpolicy has what Debian's SELinux policy says of files, for tests that
-// want as many patterns as an OS has. test/tools/deps.sh unpacks Debian's package.
+// Package debianpolicy reads the file contexts of Debian's SELinux policy, for tests that need as
+// many patterns as a real OS has. test/tools/deps.sh unpacks the Debian package.
 package debianpolicy
 
 import (
@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// Contexts are the file contexts of all of the policy's modules, in the form of
-// file_contexts(5). An error means that the package is not there.
+// Contexts returns the file contexts of all policy modules, in the format of file_contexts(5). It
+// fails if the package is not unpacked.
 func Contexts() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -40,8 +40,8 @@ func Contexts() (string, error) {
 	return all.String(), nil
 }
 
-// Files are the policy as a system has it below /etc/selinux, switched on. Patterns are
-// in an order like that of an installed policy, the special ones last.
+// Files returns the enabled policy as files below /etc/selinux. Like in an installed policy, more
+// specific patterns come last.
 func Files() (map[string]string, error) {
 	contexts, err := Contexts()
 	if err != nil {
@@ -57,11 +57,11 @@ func Files() (map[string]string, error) {
 	}, nil
 }
 
-// fixed is how many characters of a pattern stand for themselves, to its first other one.
+// fixed returns the length of a pattern's literal prefix.
 func fixed(line string) int { return strings.IndexAny(line, ".^$?*+|[({\t ") }
 
-// moduleContexts are the file contexts in a policy module package: a header of
-// numbers, and sections that begin with one of their own.
+// moduleContexts returns the file contexts in a policy module package: a header of numbers, then
+// sections that each begin with a magic number.
 func moduleContexts(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -85,5 +85,5 @@ func moduleContexts(path string) (string, error) {
 			return string(section[4:]), nil
 		}
 	}
-	return "", nil // it has none
+	return "", nil // the module has none
 }

@@ -9,20 +9,20 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// The second act goes on with the machine of the first one: MachineConfigs for a machine
-// that runs. One changes a file for which nothing has to reboot, one changes all else, and
-// at last somebody goes back.
+// The second act continues with the machine of the first: it applies MachineConfigs to a running
+// machine. One changes a file that needs no reboot, one changes everything else, and finally the
+// machine is rolled back.
 
-// What the MachineConfigs of the second act ask for.
+// What the MachineConfigs of the second act change.
 const (
 	greeting = "/etc/demo/greeting"
 	argument = "demo.day2"
 	newUnit  = "demo-new.service"
 )
 
-// service reads the file at its start and when it is reloaded, and keeps what it has read
-// in /run, with its process. What systemd says of its start must not come in the midst of
-// the report.
+// service reads the file when it starts and reloads. It writes its PID and what it has read to
+// /run. It starts before the report, so that systemd's messages about it do not interrupt the
+// report.
 const service = `[Unit]
 Before=boot-report.service
 [Service]
@@ -32,13 +32,13 @@ ExecReload=/bin/sh -c 'kill -HUP $MAINPID'
 WantedBy=multi-user.target
 `
 
-// rules say that a change of the file needs a reload only.
+// rules require only a reload for a change of the file.
 const rules = `files:
 - path: /etc/demo
   actions: [{type: Reload, reload: {serviceName: demo.service}}]
 `
 
-const says = `say image $(cat /usr/share/openshift/metadata)
+const reportScript = `say image $(cat /usr/share/openshift/metadata)
 say file $(cat ` + greeting + ` 2>/dev/null)
 say service $(cat /run/demo)
 say process $(systemctl show -P MainPID demo.service)
@@ -47,16 +47,16 @@ say argument $(grep -o ` + argument + ` /proc/cmdline)
 say verify $(pivot verify >/dev/null && echo same || echo differs)
 `
 
-// dayTwoFiles are what the machine has for the second act. first is what the first act's
-// MachineConfig asks for, image another one that the machine can go to.
+// dayTwoFiles returns the files for the second act. first is what the first act's MachineConfig
+// asks for; image is the next image.
 func dayTwoFiles(first lab.Want, image string) ([]vm.TreeFile, error) {
 	live := lab.Config{Name: "live", Image: first.Image, Kargs: first.Kargs, Files: map[string]string{greeting: "hello"}}
 	whole := lab.Config{
 		Name: "whole", Image: image, Kargs: append([]string{argument}, first.Kargs...),
 		Units: []lab.Unit{{Name: newUnit, Enabled: true, Contents: lab.Day2Unit}},
 	}
-	files, err := lab.Day2(says, map[string]string{
-		// What it says after the change without a reboot comes last, and counts.
+	files, err := lab.Day2(reportScript, map[string]string{
+		// The last report counts, which is the one after the change without a reboot.
 		"whole": "pivot apply live.json; ./says; pivot apply -r whole.json", "back": "pivot rollback -r", "nothing": "true",
 	}, live, whole)
 	const units = "/etc/systemd/system/"
@@ -67,11 +67,11 @@ func dayTwoFiles(first lab.Want, image string) ([]vm.TreeFile, error) {
 	), err
 }
 
-// dayTwoStep is a power-on of the second act.
+// dayTwoStep is one power-on of the second act.
 type dayTwoStep struct {
 	title, typed string
 	end          vm.Reason
-	claim        func(claims *lab.Claims, said, before map[string]string) // before: the first step of the act
+	claim        func(claims *lab.Claims, said, before map[string]string) // before is the report of the act's first step
 }
 
 func dayTwoSteps() []dayTwoStep {
@@ -102,7 +102,7 @@ func wentBack(claims *lab.Claims, said, before map[string]string) {
 	}
 }
 
-// dayTwo goes through the second act.
+// dayTwo runs the second act.
 func dayTwo(ctx context.Context, w io.Writer, machine *vm.Machine) error {
 	claims := &lab.Claims{To: w}
 	var before map[string]string
@@ -119,7 +119,7 @@ func dayTwo(ctx context.Context, w io.Writer, machine *vm.Machine) error {
 		claims.Add(boot.Exit == step.end, "the machine %s after %.0f s", boot.Exit, boot.Duration.Seconds())
 		step.claim(claims, said, before)
 		if err := claims.Err(); err != nil {
-			return err // the next steps go on from this one
+			return err // the next steps depend on this one
 		}
 	}
 	return nil

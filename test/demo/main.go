@@ -1,7 +1,7 @@
-// Command demo shows the main job on a real machine, live: an OS A boots in
-// QEMU, finds an encapsulated MachineConfig, pivots to its successor B, an image
-// with derived layers as most are, with one reboot, and proves it. Then that machine goes
-// from one MachineConfig to another, without a reboot, with one, and back. "make demo" runs it.
+// Command demo shows pivot's main task live on a virtual machine: an OS A boots in QEMU, finds an
+// encapsulated MachineConfig, pivots with one reboot to its successor B, an image with derived
+// layers, and proves it. Then the machine changes from one MachineConfig to another without a
+// reboot, with one, and back. "make demo" runs it.
 package main
 
 import (
@@ -35,7 +35,7 @@ func demo(ctx context.Context, w io.Writer) (err error) {
 	}
 	start := time.Now()
 	heading(w, "building pivot, OS A, its successor B, and a registry that serves B (some minutes the first time)")
-	// The oldest release whose libostree can go back.
+	// The oldest release whose libostree can roll back.
 	world, err := lab.NewOf(ctx, ".", vm.GuestSpec{Suite: vm.Trixie}, w)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func demo(ctx context.Context, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	machine.Extra = []string{"-smp", "2"} // one for management, one for the other pods
+	machine.Extra = []string{"-smp", "2"} // one CPU for management, one for the other pods
 
 	heading(w, powerOn)
 	first, story, err := live(ctx, w, machine, vm.BootOptions{})
@@ -100,10 +100,10 @@ func demo(ctx context.Context, w io.Writer) (err error) {
 	return nil
 }
 
-// pictureFile is beside the programs that are built, where git looks for nothing.
+// pictureFile is in the directory of the built programs, which git ignores.
 const pictureFile = "bin/firstboot.svg"
 
-// picture keeps what the machine's own "pivot plot" drew of the first boot.
+// picture saves the output of the machine's "pivot plot" of the first boot.
 func picture(w io.Writer, second *vm.BootResult) error {
 	r, err := second.Report()
 	if err != nil {
@@ -119,7 +119,7 @@ func picture(w io.Writer, second *vm.BootResult) error {
 	return nil
 }
 
-// What the README shows of what is said, beside the consoles.
+// Headings that the README shows, too.
 const (
 	powerOn = "power on: A boots, and this is its first boot"
 	proven  = "the proof"
@@ -135,21 +135,21 @@ func served(image string, base, derived int) string {
 
 func heading(w io.Writer, text string) { fmt.Fprintf(w, "\n=== %s\n", text) }
 
-// live powers the machine on and prints its story as it happens.
+// live powers the machine on and prints its console story as it happens.
 func live(ctx context.Context, w io.Writer, machine *vm.Machine, o vm.BootOptions) (*vm.BootResult, *lab.Story, error) {
 	start := time.Now()
-	story := &lab.Story{Tell: func(line string) { fmt.Fprintln(w, told(time.Since(start), line)) }}
+	story := &lab.Story{Tell: func(line string) { fmt.Fprintln(w, timed(time.Since(start), line)) }}
 	o.OnLine = story.Line
 	result, err := machine.Boot(ctx, o)
 	return result, story, err
 }
 
-// told is a line of the console, and when it came.
-func told(at time.Duration, line string) string {
+// timed returns a console line with its time.
+func timed(at time.Duration, line string) string {
 	return fmt.Sprintf("%6.1f s  %.150s", at.Seconds(), line)
 }
 
-// prove prints each claim with what the machine says about it, and fails if one does not hold.
+// prove prints each claim with the machine's report of it. It fails if a claim does not hold.
 func prove(w io.Writer, want lab.Want, first, second *vm.BootResult) error {
 	r, err := second.Report()
 	if err != nil {

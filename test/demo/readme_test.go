@@ -17,7 +17,7 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// sample is what the README shows of the demonstration.
+// sample returns the README's excerpt of the demonstration.
 func sample(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../README.md")
@@ -32,9 +32,9 @@ func sample(t *testing.T) []string {
 	return strings.Split(block, "\n")
 }
 
-// TestReadme holds each line of the README's sample against what the demonstration
-// says, in its order: itself, and from the machine's consoles, as they were recorded of a
-// real first boot. What differs between runs may differ.
+// TestReadme checks that each line of the README's excerpt is in the output of the demonstration,
+// in order. The consoles are recordings of a real first boot. Parts that differ between runs are
+// ignored.
 func TestReadme(t *testing.T) {
 	first := &vm.BootResult{Exit: vm.Rebooted, Duration: 49 * time.Second}
 	said := []string{served("10.0.2.2:1/os/derived@sha256:"+strings.Repeat("0", 64), 9, 3), "=== " + powerOn}
@@ -59,7 +59,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// timeless is a line without times, ports, image names and checksums.
+// timeless removes times, ports, image names and checksums from a line.
 func timeless(line string) string {
 	for _, differs := range [][2]string{
 		{`^ *[0-9.]+ s  `, "T "}, {`after [0-9]+ s`, "after T"}, {`\[ *[0-9.]+\] echo\[[0-9]+\]`, "echo"},
@@ -70,21 +70,21 @@ func timeless(line string) string {
 	return line
 }
 
-// console are the lines that are told of a recorded power-on.
+// console returns the lines that are printed for a recorded power-on.
 func console(t *testing.T, name string) (lines []string) {
 	t.Helper()
 	text, err := os.ReadFile("../lab/testdata/" + name + ".console")
 	if err != nil {
 		t.Fatal(err)
 	}
-	story := lab.Story{Tell: func(line string) { lines = append(lines, told(0, line)) }}
+	story := lab.Story{Tell: func(line string) { lines = append(lines, timed(0, line)) }}
 	for line := range strings.Lines(string(text)) {
 		story.Line(strings.TrimSuffix(line, "\n"))
 	}
 	return lines
 }
 
-// proof is what is said of two boots that came to what was wanted.
+// proof returns the output for two successful boots.
 func proof(t *testing.T, first *vm.BootResult) []string {
 	t.Helper()
 	set, err := pinning.ParseCPUSet("0")
@@ -100,7 +100,7 @@ func proof(t *testing.T, first *vm.BootResult) []string {
 	return strings.Split(strings.TrimSpace(out.String()), "\n")
 }
 
-// secondAct is what is said of power-ons that came to what the second act is to show.
+// secondAct returns the output for a successful second act.
 func secondAct(t *testing.T) []string {
 	t.Helper()
 	live := map[string]string{"file": "hello", "process": "7", "service": "7 read hello", "image": "1", "unit": "inactive"}
@@ -118,7 +118,7 @@ func secondAct(t *testing.T) []string {
 	return strings.Split(strings.TrimSpace(out.String()), "\n")
 }
 
-// report is what a guest reports that is what was wanted.
+// report returns the report of a guest that has reached the wanted state.
 func report(t *testing.T, want lab.Want) string {
 	t.Helper()
 	encode := func(v any) []byte {
@@ -136,6 +136,6 @@ func report(t *testing.T, want lab.Want) string {
 	if err := json.Unmarshal(encode(r), &fields); err != nil {
 		t.Fatal(err)
 	}
-	fields["Status"] = encode(vm.Status{Phase: "done", Attempt: 1}) // in base64
+	fields["Status"] = encode(vm.Status{Phase: "done", Attempt: 1}) // base64 in JSON
 	return "@@report " + string(encode(fields))
 }

@@ -10,7 +10,7 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// disconnected is a machine in front of a mirror, and later one that reaches nothing else.
+// disconnected sets up a machine that reaches a registry and a mirror, and later only the mirror.
 func disconnected(m *machine) {
 	m.notes["a mirror without images"] = func() {
 		empty, err := registry.Start(registry.Options{})
@@ -20,17 +20,17 @@ func disconnected(m *machine) {
 		m.names["mirror.example:5000"] = empty.Host()
 		m.write("etc/containers/certs.d/"+empty.Host()+"/ca.crt", string(empty.CA()))
 		m.secrets(m.host.Registry, empty)
-		// Where skopeo looks for what podman login has stored for root.
-		m.expects("mkdir -p /run/containers/0 && cp /var/lib/kubelet/config.json /run/containers/0/auth.json")
+		// skopeo looks here for root's credentials from podman login.
+		m.mustRun("mkdir -p /run/containers/0 && cp /var/lib/kubelet/config.json /run/containers/0/auth.json")
 	}
 	m.notes["Ignition has written its files, and the registry cannot be reached"] = func() {
-		m.expects("rm -r /run/containers /var/lib/kubelet")
+		m.mustRun("rm -r /run/containers /var/lib/kubelet")
 		m.must(m.host.Registry.SetDown(true))
 		m.ignite("worker.ign")
 	}
 }
 
-// ignite writes the files of an Ignition config, as Ignition does it before a first boot.
+// ignite writes the files of an Ignition config, like Ignition before a first boot.
 func (m *machine) ignite(name string) {
 	m.t.Helper()
 	data, err := os.ReadFile(filepath.Join(m.dir, name))
@@ -58,7 +58,7 @@ func (m *machine) ignite(name string) {
 	}
 }
 
-// decoded is the content of a data URL that is not compressed.
+// decoded returns the content of an uncompressed data URL.
 func (m *machine) decoded(source string) string {
 	m.t.Helper()
 	_, text, found := strings.Cut(source, ",")

@@ -1,9 +1,9 @@
-// Package docs reads the documents of the project, so that tests can run what they show.
+// Package docs parses the documents of the project, so that tests can run their commands.
 //
-// The language of a fenced block says what it is: "console" is what somebody types, after
-// "$ ", and what is printed; "sh" is what somebody types, without what it prints; the
-// others are no commands. A word behind the language is the name of the file that the
-// block is. A comment <!-- test: WORD --> names something that a test does at this place.
+// The language of a fenced block determines its use: "console" has commands, after "$ ", with their
+// output; "sh" has commands without output; blocks in other languages have no commands. A word
+// after the language is a file name: the block is the content of that file. A comment
+// <!-- test: WORD --> names an action that the test performs at this point.
 package docs
 
 import (
@@ -12,22 +12,22 @@ import (
 	"strings"
 )
 
-// Part is a part of a document: a block, a note to the test, or other text, which is Text.
+// Part is a part of a document: a block, a note to the test, or other text.
 type Part struct {
 	Block *Block
-	Note  string // of a comment for the test
-	Text  string // as it stands in the document; of a block: its first line
-	Line  int    // the number of the first line
+	Note  string // name of an action of the test
+	Text  string // the source text; for a block, its first line
+	Line  int    // number of the first line
 }
 
-// Block is what stands between two fences.
+// Block is a fenced block.
 type Block struct {
 	Language, Name string
-	Lines          []string // with their line feeds
+	Lines          []string // including line feeds
 	end            string
 }
 
-// First is the first line of the first command, which names a block in tests.
+// First returns the first line of the first command, which identifies a block in tests.
 func (b *Block) First() string {
 	for _, command := range b.Commands() {
 		first, _, _ := strings.Cut(command, "\n")
@@ -36,11 +36,11 @@ func (b *Block) First() string {
 	return ""
 }
 
-// Content is what is between the fences.
+// Content returns the text between the fences.
 func (b *Block) Content() string { return strings.Join(b.Lines, "") }
 
-// Commands are what is typed in a block: of a console, what is behind "$ ". A line that
-// ends with a backslash goes on in the next one.
+// Commands returns the commands of a block: for a console, the text after "$ ". A line that ends
+// with a backslash continues in the next one.
 func (b *Block) Commands() (commands []string) {
 	joined := ""
 	for _, line := range b.Lines {
@@ -65,7 +65,7 @@ func (b *Block) Commands() (commands []string) {
 	return commands
 }
 
-// Parse takes a document apart. Render puts it together.
+// Parse splits a document into parts. Render is its inverse.
 func Parse(text string) (parts []Part) {
 	var open *Part
 	n := 0
@@ -91,7 +91,7 @@ func Parse(text string) (parts []Part) {
 	return parts
 }
 
-// Render is the text of a document.
+// Render returns the text of a document.
 func Render(parts []Part) string {
 	var text strings.Builder
 	for _, p := range parts {
@@ -103,8 +103,8 @@ func Render(parts []Part) string {
 	return text.String()
 }
 
-// Find returns the documents of a checkout: the Markdown files in its directories, without
-// hidden ones and test data.
+// Find returns the documents of a checkout: the Markdown files, except those in hidden directories,
+// testdata, bin and vendor.
 func Find(root string) (paths []string, err error) {
 	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		name := d.Name()

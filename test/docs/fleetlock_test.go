@@ -12,10 +12,10 @@ import (
 	"machine-pivot/test/fleetlock"
 )
 
-// slotUnit is the unit that gives a slot back.
+// slotUnit is the unit that releases the slot.
 const slotUnit = "pivot-slot.service"
 
-// fleetLock is a machine whose fleet has one slot.
+// fleetLock sets up a machine in a fleet with one slot.
 func fleetLock(m *machine) {
 	server := fleetlock.Start(m.t, 1)
 	m.names["https://fleetlock.example"] = server.URL
@@ -32,28 +32,28 @@ func fleetLock(m *machine) {
 		unit, err := os.ReadFile(filepath.Join(root, "systemd-units", slotUnit))
 		m.must(err)
 		m.write("etc/systemd/system/"+slotUnit, string(unit))
-		m.expects("mkdir -p /etc/systemd/system/multi-user.target.wants && ln -s /etc/systemd/system/" + slotUnit + " /etc/systemd/system/multi-user.target.wants/")
+		m.mustRun("mkdir -p /etc/systemd/system/multi-user.target.wants && ln -s /etc/systemd/system/" + slotUnit + " /etc/systemd/system/multi-user.target.wants/")
 		server.Down(1)
 	}
 	m.notes["this machine has the slot and runs the new system"] = func() {
 		wants("after the reboot", 1, "pre-reboot pre-reboot")
-		m.expects("systemctl start " + slotUnit)
+		m.mustRun("systemctl start " + slotUnit)
 		wants("when the new system is proven", 0, "steady-state")
-		m.expects("systemctl start os-update.service")
+		m.mustRun("systemctl start os-update.service")
 		wants("with nothing to change", 0, "")
 
-		works := m.failingOstree()
-		m.expects(`sed -i "s|os:stable|os:4.14|" /etc/systemd/system/os-update.service`)
+		restore := m.failingOstree()
+		m.mustRun(`sed -i "s|os:stable|os:4.14|" /etc/systemd/system/os-update.service`)
 		if out, status := m.run("systemctl start os-update.service"); status == 0 {
 			m.t.Errorf("a commit that fails: exit status 0\n%s", out)
 		}
 		wants("after a commit that failed", 0, "pre-reboot steady-state")
-		works()
+		restore()
 	}
 }
 
-// failingOstree lets no deployment be made until works is called.
-func (m *machine) failingOstree() (works func()) {
+// failingOstree makes all deployments fail until restore is called.
+func (m *machine) failingOstree() (restore func()) {
 	m.t.Helper()
 	const script = "#!/bin/sh\n[ \"$1 $2\" != \"admin deploy\" ] || { echo no >&2; exit 1; }\nexec /usr/bin/ostree \"$@\"\n"
 	path := filepath.Join(m.Programs, "ostree")
@@ -61,7 +61,8 @@ func (m *machine) failingOstree() (works func()) {
 	return func() { m.must(os.Remove(path)) }
 }
 
-// verifyUnit asks systemd about a unit. The programs that it names are the machine's.
+// verifyUnit checks a unit with systemd-analyze. The programs in it exist only on the machine, so
+// they are replaced.
 func verifyUnit(t *testing.T, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -15,16 +15,16 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// machine is a stage on a machine that runs an old system, beside a registry that serves
-// newer ones as registry.example/os: stable, a container build with kernel arguments of its own, and
-// 4.14, a legacy image. mirror.example:5000 has the second one.
+// machine is a stage on a machine with an old system. A registry serves newer systems as
+// registry.example/os: stable, a container build with kernel arguments of its own, and 4.14, a
+// legacy image. mirror.example:5000 has only 4.14.
 type machine struct {
 	*stage
 	*booted.Machine
 	host   *hostdir.Host
 	mirror *registry.Registry
-	stable string // the digest of stable
-	legacy string // and of 4.14
+	stable string // digest of stable
+	legacy string // digest of 4.14
 }
 
 func newMachine(s *stage, bin string) *machine {
@@ -46,12 +46,12 @@ func newMachine(s *stage, bin string) *machine {
 	m.names["registry.example"], m.names["mirror.example:5000"] = h.Registry.Host(), m.mirror.Host()
 	m.dir = m.Home()
 	m.sh, m.absolute = m.Run, m.write
-	m.expects("true") // that boots it
+	m.mustRun("true") // boots the machine
 	m.serve()
 	return m
 }
 
-// serve puts the images into the registries.
+// serve pushes the images to the registries.
 func (m *machine) serve() {
 	m.t.Helper()
 	stable := m.host.NativeImage(oscontainer.WithChunks(2), oscontainer.WithDerived(
@@ -72,7 +72,7 @@ func (m *machine) serve() {
 	m.secrets(m.host.Registry, m.mirror)
 }
 
-// secrets gives the machine the pull secrets of registries, and no others.
+// secrets replaces the machine's pull secrets by those of the given registries.
 func (m *machine) secrets(registries ...*registry.Registry) {
 	m.t.Helper()
 	all := map[string]any{}
@@ -86,7 +86,7 @@ func (m *machine) secrets(registries ...*registry.Registry) {
 	m.write("var/lib/kubelet/config.json", string(data))
 }
 
-// write writes a file of the system that runs.
+// write writes a file of the running system.
 func (m *machine) write(path, text string) {
 	m.t.Helper()
 	root := m.Root
@@ -100,8 +100,8 @@ func (m *machine) write(path, text string) {
 	m.must(os.WriteFile(file, []byte(m.actual(text)), mode(text)))
 }
 
-// expects runs a command that is not in the document.
-func (m *machine) expects(command string) {
+// mustRun runs a command that is not in the document. It must succeed.
+func (m *machine) mustRun(command string) {
 	m.t.Helper()
 	if out, status := m.run(command); status != 0 {
 		m.t.Fatalf("%s: exit status %d\n%s", command, status, out)
@@ -115,7 +115,7 @@ func (m *machine) must(err error) {
 	}
 }
 
-// withStandIns is a directory with the programs, and with stand-ins for ssh and systemctl.
+// withStandIns returns a directory with the programs and stand-ins for ssh and systemctl.
 func withStandIns(t *testing.T, bin string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -139,7 +139,7 @@ func eightCPUs(t *testing.T) string {
 	return dir
 }
 
-// shortDir is a directory whose path is short enough for sockets in it.
+// shortDir returns a directory with a path that is short enough for Unix sockets.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "m")

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// reason says why a block is not run, and which test shows what it shows.
+// reason is the reason why a block is not run, and the test that covers it instead.
 type reason struct{ why, test string }
 
-// notRun are the blocks that TestDocuments does not run, by document and first line.
+// notRun is the blocks that TestDocuments does not run, by document and first line.
 var notRun = map[string]reason{
 	"README.md: make demo":          {"they boot machines, for minutes, and run this test too", "test/demo.TestReadme"},
 	"docs/benchmark.md: make bench": {"it takes an hour and wants the machine for itself", "test/bench.TestShort"},
@@ -22,7 +22,7 @@ var notRun = map[string]reason{
 	"packaging/README.md: go mod edit -module example.org/pivot":                                                                 {"it renames the module in all files", "test/rules.TestImports"},
 }
 
-// TestNotRun: what is not run is shown by a test that is there.
+// TestNotRun: each block that is not run is covered by an existing test.
 func TestNotRun(t *testing.T) {
 	for name, r := range notRun {
 		dir, function, ok := strings.Cut(r.test, ".")
@@ -37,7 +37,7 @@ func TestNotRun(t *testing.T) {
 	}
 }
 
-// contains reports whether a test file in a directory has a text.
+// contains reports whether a test file in a directory contains a text.
 func contains(t *testing.T, dir, text string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))

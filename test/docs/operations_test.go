@@ -9,7 +9,7 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// onMachines are the documents whose commands run on a machine, with what they find there.
+// onMachines is the documents whose commands run on a machine, with the setup of the machine.
 var onMachines = map[string]func(*machine){
 	"README.md":          byHand,
 	"docs/operations.md": operations,
@@ -18,8 +18,7 @@ var onMachines = map[string]func(*machine){
 	"docs/recipes/fleetlock.md":    fleetLock,
 }
 
-// proxied has a registry that is reached through a proxy only, and counts what that was
-// asked for.
+// proxied sets up a registry that is reachable only through a proxy, and checks the proxy's log.
 func proxied(m *machine) {
 	var proxy *registry.Proxy
 	m.notes["a registry that only the proxy reaches"] = func() {
@@ -43,7 +42,7 @@ func proxied(m *machine) {
 	}
 }
 
-// byHand has a MachineConfig to apply.
+// byHand provides a MachineConfig to apply.
 func byHand(m *machine) {
 	m.notes["a MachineConfig"] = func() {
 		m.put("worker.yaml", "metadata: {name: rendered-worker-1}\nspec:\n  osImageURL: registry.example/os@"+m.legacy+"\n"+
@@ -51,14 +50,14 @@ func byHand(m *machine) {
 	}
 }
 
-// operations has the situations of docs/operations.md.
+// operations provides the situations of docs/operations.md.
 func operations(m *machine) {
 	const mirrored = "[[registry]]\nlocation = \"registry.example/os\"\n[[registry.mirror]]\nlocation = \"mirror.example:5000/os\"\n"
-	m.notes["a pivot before"] = func() { m.expects("pivot rebase -r registry.example/os:stable") }
-	m.notes["the machine as it was installed"] = func() { m.expects("rm -rf /var/lib/pivot") }
+	m.notes["a pivot before"] = func() { m.mustRun("pivot rebase -r registry.example/os:stable") }
+	m.notes["the machine as it was installed"] = func() { m.mustRun("rm -rf /var/lib/pivot") }
 	proxied(m)
 	m.notes["a first boot that is refused"] = func() {
-		m.expects("rm -rf /var/lib/pivot")
+		m.mustRun("rm -rf /var/lib/pivot")
 		m.write("etc/ignition-machine-config-encapsulated.json", `{"metadata":{"name":"rendered-worker-1"},"spec":{"fips":true,"osImageURL":"registry.example/os@`+m.stable+`"}}`)
 		m.run("pivot firstboot")
 	}

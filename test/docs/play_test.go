@@ -24,10 +24,10 @@ func TestMain(m *testing.M) {
 	os.Exit(125)
 }
 
-// TestDocuments (P76) runs what the documents show: each command of a block "console", with what
-// it prints, and each of a block "sh", which must succeed; but for those that notRun has a
-// reason for. A block with a file's name is that file. UPDATE_GOLDEN=1 writes into the
-// documents what is printed.
+// TestDocuments (P76) runs the commands of the documents, except those in notRun: each command of a
+// "console" block must print the output that follows it, and each command of an "sh" block must
+// succeed. A block with a file name is written to that file. UPDATE_GOLDEN=1 updates the output in
+// the documents.
 func TestDocuments(t *testing.T) {
 	paths, err := docs.Find(root)
 	if err != nil || len(paths) < 20 {
@@ -48,7 +48,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// runs reports whether a document has something to run, and notes what it excuses.
+// runs reports whether a document has something to run. It adds the blocks that are not run to
+// excused.
 func runs(path string, parts []docs.Part, excused map[string]bool) (something bool) {
 	for _, p := range parts {
 		if p.Block == nil || len(p.Block.Commands()) == 0 || !isTyped(p.Block) {
@@ -105,10 +106,10 @@ func play(t *testing.T, path string, parts []docs.Part, bin string) {
 	}
 }
 
-// session runs the commands of a block, and returns it with what they print. What differs
-// only in what differs from run to run is left as it stands.
+// session runs the commands of a block and returns its lines with the actual output. Output that
+// differs only in volatile parts is left unchanged.
 func session(s *stage, b *docs.Block) (lines []string) {
-	var shown []string // for each command what the block shows of it
+	var shown []string // for each command, the text after its first line
 	for _, line := range b.Lines {
 		if strings.HasPrefix(line, "$ ") {
 			shown = append(shown, "")
@@ -121,13 +122,13 @@ func session(s *stage, b *docs.Block) (lines []string) {
 		s.t.Fatalf("%d commands in %q", len(shown), b.Content())
 	}
 	for i, command := range commands {
-		out, _ := s.run(command) // its status is told by what it prints
+		out, _ := s.run(command) // the output shows failures
 		_, more, _ := strings.Cut(command, "\n")
 		before, ok := strings.CutPrefix(shown[i], more)
 		if more != "" && ok {
 			before = strings.TrimPrefix(before, "\n")
 		}
-		if s.anyRun(before) == s.anyRun(out) {
+		if s.normalized(before) == s.normalized(out) {
 			out = before
 		}
 		lines = append(lines, "$ "+command+"\n", out)
@@ -135,9 +136,9 @@ func session(s *stage, b *docs.Block) (lines []string) {
 	return lines
 }
 
-// anyRun is a text without what differs from run to run: times, numbers of bytes, and
+// normalized replaces the parts of a text that vary between runs: times, numbers of bytes, and
 // checksums that have no name in the document.
-func (s *stage) anyRun(text string) string {
+func (s *stage) normalized(text string) string {
 	for _, differs := range [][2]string{
 		{`\b[0-9.]+ s\b`, "T s"}, {`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?Z?`, "DATE"}, {`\b\d+ (bytes|written)\b`, "N $1"},
 	} {
@@ -151,7 +152,7 @@ func (s *stage) anyRun(text string) string {
 	})
 }
 
-// TestBlocks: each block says what it is, and commands are in those that are run.
+// TestBlocks: each block has a known language, and all commands are in blocks that are run.
 func TestBlocks(t *testing.T) {
 	paths, err := docs.Find(root)
 	if err != nil {
@@ -169,11 +170,10 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// languages are those of the documents' blocks. Pictures and files have their own; what
-// has none is text.
+// languages is the languages of the documents' blocks. Plain text is "text".
 var languages = []string{"console", "sh", "text", "mermaid", "yaml", "json", "toml", "ini", "dockerfile", "kickstart"}
 
-// typed matches what looks like a command.
+// typed matches lines that look like a command.
 var typed = regexp.MustCompile(`^(\$ |# )?((sudo )?(pivot|pivotctl|make|go|git|ostree|rpm-ostree|semodule|systemctl|journalctl|curl|oc|skopeo|podman|ssh) \S|\$ )`)
 
 func wrong(b *docs.Block) (problems []string) {
@@ -191,7 +191,7 @@ func wrong(b *docs.Block) (problems []string) {
 	return problems
 }
 
-// TestWrongBlocks: what could pass by the test unseen.
+// TestWrongBlocks: mistakes that would hide a command from the test are found.
 func TestWrongBlocks(t *testing.T) {
 	for text, wanted := range map[string]int{
 		"```\nx\n```\n": 1, "```bash\npivot status\n```\n": 1, "```text\n$ pivot status\n```\n": 1, "```text\npivot status\n```\n": 1,

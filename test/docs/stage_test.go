@@ -13,19 +13,19 @@ import (
 	"testing"
 )
 
-// stage is where the commands of one document run.
+// stage is the environment for the commands of one document.
 type stage struct {
 	t     *testing.T
-	dir   string                                                      // where files without a directory belong
+	dir   string                                                      // directory of files with relative names
 	sh    func(command string) (output string, status int, err error) // runs a command there
-	names map[string]string                                           // what names and digests in the document stand for
-	notes map[string]func()                                           // what the document's notes do
+	names map[string]string                                           // maps names and digests in the document to the actual ones
+	notes map[string]func()                                           // the actions for the document's notes
 
-	// absolute writes a file by its path from /; nil where there is no machine.
+	// absolute writes a file by its absolute path without the leading /; nil without a machine.
 	absolute func(path, text string)
 }
 
-// newStage makes the stage of a document: a machine for those of onMachines, else an empty
+// newStage returns the stage of a document: a machine if it is in onMachines, else an empty
 // directory.
 func newStage(t *testing.T, path, bin string) *stage {
 	t.Helper()
@@ -39,7 +39,7 @@ func newStage(t *testing.T, path, bin string) *stage {
 	return s
 }
 
-// plain is a stage in a directory, with a server that is asked as a proxy.
+// plain sets the stage up in a directory, with a web server as the HTTP proxy.
 func (s *stage) plain(bin string) {
 	s.t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -59,7 +59,7 @@ func (s *stage) plain(bin string) {
 	}
 }
 
-// machineConfigs has a directory with one, and the program beside it.
+// machineConfigs creates a directory with a MachineConfig, and bin/pivot beside it.
 func (s *stage) machineConfigs() {
 	s.t.Helper()
 	s.put("conf/50-worker.yaml", "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  name: 50-worker\n"+
@@ -69,7 +69,8 @@ func (s *stage) machineConfigs() {
 	}
 }
 
-// run runs a command of the document. What it prints has the document's names.
+// run runs a command of the document. In the output, actual names are replaced by those of the
+// document.
 func (s *stage) run(command string) (output string, status int) {
 	s.t.Helper()
 	command = s.actual(command)
@@ -83,8 +84,8 @@ func (s *stage) run(command string) (output string, status int) {
 	return s.asShown(output), status
 }
 
-// untilItServes ends a server as soon as it says that it serves: on a port of its own, so
-// that the document's may be taken.
+// untilItServes stops a server as soon as it reports that it serves. It uses another port, because
+// the document's port may be in use.
 func untilItServes(command string) string {
 	command = regexp.MustCompile(`:\d+ `).ReplaceAllString(command, ":0 ")
 	return ": >.served; " + command + ` >.served 2>&1 & server=$!
@@ -92,7 +93,7 @@ while kill -0 $server 2>/dev/null && ! grep -q '^serving on ' .served; do sleep 
 kill $server 2>/dev/null; wait $server; sed 's/^serving on 127\.0\.0\.1:[0-9]*/serving on 127.0.0.1:22624/' .served`
 }
 
-// actual is a text of the document with what its names stand for.
+// actual replaces the names of the document by the actual ones.
 func (s *stage) actual(text string) string {
 	for shown, is := range s.names {
 		text = strings.ReplaceAll(text, shown, is)
@@ -100,7 +101,7 @@ func (s *stage) actual(text string) string {
 	return text
 }
 
-// asShown is the opposite of actual.
+// asShown is the inverse of actual.
 func (s *stage) asShown(text string) string {
 	for shown, is := range s.names {
 		text = strings.ReplaceAll(text, is, shown)
@@ -124,7 +125,7 @@ func (s *stage) put(name, text string) {
 	}
 }
 
-// mode is that of a file with a text: scripts are programs.
+// mode returns the mode for a file with this text: scripts are executable.
 func mode(text string) os.FileMode {
 	if strings.HasPrefix(text, "#!") {
 		return 0o755

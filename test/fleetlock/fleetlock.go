@@ -1,5 +1,5 @@
-// Package fleetlock is a FleetLock server for tests, strict about the protocol: a request that
-// breaks it is refused and remembered.
+// Package fleetlock is a FleetLock server for tests. It refuses requests that violate the protocol,
+// and fails the test.
 package fleetlock
 
 import (
@@ -16,24 +16,24 @@ import (
 	"testing"
 )
 
-// Server is a server with groups of slots.
+// Server is a FleetLock server with groups of slots.
 type Server struct {
 	*httptest.Server
 	mu      sync.Mutex
-	slots   map[string]int      // of each group
-	holders map[string][]string // IDs, by group
-	asked   []string            // the paths of requests that keep the protocol
-	broken  []string            // what was wrong with the others
-	down    int                 // requests that are answered by 503
+	slots   map[string]int      // number of slots by group
+	holders map[string][]string // machine IDs by group
+	asked   []string            // operations of valid requests
+	broken  []string            // errors of invalid requests
+	down    int                 // number of requests still to be answered with 503
 }
 
-// Start starts a server over TLS with one group, "default", of so many slots.
+// Start starts a server over TLS with one group, "default", that has the given number of slots.
 func Start(t testing.TB, slots int) *Server {
 	t.Helper()
 	return start(t, slots, httptest.NewTLSServer)
 }
 
-// StartPlain is Start without TLS, for clients that have another name for this machine.
+// StartPlain is Start without TLS, for clients that know this machine by another name.
 func StartPlain(t testing.TB, slots int) *Server {
 	t.Helper()
 	return start(t, slots, httptest.NewServer)
@@ -52,40 +52,40 @@ func start(t testing.TB, slots int, listen func(http.Handler) *httptest.Server) 
 	return s
 }
 
-// CA is the certificate by which the server can be trusted, in PEM.
+// CA returns the server's certificate in PEM.
 func (s *Server) CA() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }
 
-// Give gives a slot to a machine, as if it had asked; Take takes it away.
+// Give gives a slot of a group to a machine, as if it had requested it.
 func (s *Server) Give(group, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holders[group] = append(s.holders[group], id)
 }
 
-// Take takes all slots of a group from their holders.
+// Take removes all holders of a group.
 func (s *Server) Take(group string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.holders, group)
 }
 
-// Down answers the next n requests by 503.
+// Down answers the next n requests with 503.
 func (s *Server) Down(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = n
 }
 
-// Holders are the IDs of the machines that have a slot of a group.
+// Holders returns the IDs of the machines that hold a slot of a group.
 func (s *Server) Holders(group string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.holders[group])
 }
 
-// Asked are the requests since the last call, as "pre-reboot" and "steady-state".
+// Asked returns the valid requests since the last call, like "pre-reboot steady-state".
 func (s *Server) Asked() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read is a request's group and ID, or what is wrong with it.
+// read returns the group and ID of a request, or how it violates the protocol.
 func read(r *http.Request) (group, id string, err error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

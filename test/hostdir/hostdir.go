@@ -1,9 +1,8 @@
-// Package hostdir makes a directory that is a booted ostree host as far as pivot
-// can see: a sysroot that the real ostree made, the deployment that "runs" with
-// /run, /proc and /sys of its own, and a stand-in for "ostree admin" at the
-// process boundary. What the real ostree does only on a booted machine (staging
-// and its finalization) the stand-in keeps as the staged state and carries out
-// with the real "ostree admin deploy". Tests can cut the power at any call.
+// Package hostdir creates a directory that looks to pivot like a booted ostree host: a sysroot made
+// by the real ostree, a "running" deployment with a /run, /proc and /sys of its own, and a stand-in
+// for "ostree admin". What ostree does only on a booted machine, staging and finalization, the
+// stand-in records as the staged state and carries out with the real "ostree admin deploy". Tests
+// can fail it at any call.
 package hostdir
 
 import (
@@ -27,15 +26,15 @@ import (
 	"machine-pivot/test/rpmostree"
 )
 
-// Host is such a host, with a registry that serves its next system.
+// Host is such a host, with a registry that serves the next system.
 type Host struct {
 	*host.Host
 	Registry *registry.Registry
-	Image    string        // of the next system, by digest
+	Image    string        // reference of the next system, by digest
 	Commit   string        // of the next system
-	Archive  string        // the repository that it is in
-	Reboots  int           // asked for so far
-	Kexecs   []host.Kernel // the kernels of those that were asked for without the firmware
+	Archive  string        // repository with the next system
+	Reboots  int           // number of reboots requested
+	Kexecs   []host.Kernel // the kernels of the requested kexec reboots
 	Ostree   Standin
 
 	t         testing.TB
@@ -45,8 +44,8 @@ type Host struct {
 	rpmOstree bool
 }
 
-// New makes a host that has booted its first system. It skips, or on CI fails,
-// where the real ostree cannot be used.
+// New returns a host that has booted the first system. Where the real ostree cannot be used, it
+// skips the test, or fails it on CI.
 func New(t testing.TB) *Host {
 	t.Helper()
 	need.Ostree(t)
@@ -66,8 +65,7 @@ func New(t testing.TB) *Host {
 	return h
 }
 
-// ExtendNext puts files, whose content does not matter, into the next system. The
-// images that the registry has stay without them.
+// ExtendNext adds empty files to the next system. Images already in the registry do not change.
 func (h *Host) ExtendNext(files ...string) {
 	h.t.Helper()
 	contents := map[string]string{}
@@ -77,7 +75,7 @@ func (h *Host) ExtendNext(files ...string) {
 	h.PutIntoNext(contents)
 }
 
-// PutIntoNext is ExtendNext for files with contents, by their paths.
+// PutIntoNext is ExtendNext for files with contents, by path.
 func (h *Host) PutIntoNext(files map[string]string) {
 	h.t.Helper()
 	tree := h.t.TempDir()
@@ -87,7 +85,7 @@ func (h *Host) PutIntoNext(files map[string]string) {
 	h.putTree(tree)
 }
 
-// LinkIntoNext is PutIntoNext for symbolic links, with what they point at by their paths.
+// LinkIntoNext is PutIntoNext for symbolic links: targets by path.
 func (h *Host) LinkIntoNext(links map[string]string) {
 	h.t.Helper()
 	tree := h.t.TempDir()
@@ -99,13 +97,13 @@ func (h *Host) LinkIntoNext(links map[string]string) {
 	h.putTree(tree)
 }
 
-// putTree puts a directory tree into the next system.
+// putTree adds a directory tree to the next system.
 func (h *Host) putTree(tree string) {
 	h.t.Helper()
 	h.Commit = h.run("ostree", "commit", "--repo="+h.Archive, "--orphan", "--tree=ref="+h.Commit, "--tree=dir="+tree, "--add-metadata-string=version=B.2")
 }
 
-// serve starts a registry with the next system in it.
+// serve starts a registry that has the next system.
 func (h *Host) serve() {
 	h.t.Helper()
 	r, err := registry.Start(registry.Options{})
@@ -115,7 +113,7 @@ func (h *Host) serve() {
 	h.Image = h.pushContent()
 }
 
-// pushContent puts a legacy image of the next system into the registry.
+// pushContent pushes a legacy image of the next system.
 func (h *Host) pushContent(options ...oscontainer.Option) (reference string) {
 	h.t.Helper()
 	img, err := oscontainer.Legacy(h.Archive, h.Commit, "B.2", append(options, oscontainer.WithWorkDir(h.t.TempDir()))...)
@@ -125,14 +123,14 @@ func (h *Host) pushContent(options ...oscontainer.Option) (reference string) {
 	return h.Registry.Host() + "/os/content@" + digest
 }
 
-// Boot starts the default deployment: what was in /run is gone.
+// Boot boots the default deployment. The old contents of /run are lost.
 func (h *Host) Boot() {
 	h.t.Helper()
 	h.BootEntry(0)
 }
 
-// BootEntry is Boot into the deployment of another boot entry, as somebody chooses
-// it in the boot loader's menu: 0 is the default.
+// BootEntry boots the deployment of the ith boot entry, like a selection in the boot menu. 0 is the
+// default.
 func (h *Host) BootEntry(i int) {
 	h.t.Helper()
 	all, err := ostree.OpenSysroot(h.physical).Deployments()
@@ -160,8 +158,7 @@ func (h *Host) BootEntry(i int) {
 	h.Write("/sys/devices/system/cpu/present", []byte("0-3\n"))
 }
 
-// Shutdown is an orderly one, with Boot behind it: what is staged and not locked is
-// finalized.
+// Shutdown is an orderly reboot: the staged deployment is finalized unless it is locked, then Boot.
 func (h *Host) Shutdown() {
 	h.t.Helper()
 	_, err := h.Ostree.run(h.t.Context(), "ostree", "admin", "finalize-staged")
@@ -169,11 +166,10 @@ func (h *Host) Shutdown() {
 	h.Boot()
 }
 
-// Physical is the root of the file system that holds the deployments.
+// Physical returns the root directory of the file system that holds the deployments.
 func (h *Host) Physical() string { return h.physical }
 
-// InstallRpmOstree makes it a host of rpm-ostree: of the stand-in, which is what
-// the control file says.
+// InstallRpmOstree installs the stand-in for rpm-ostree, configured by c.
 func (h *Host) InstallRpmOstree(c rpmostree.Control) {
 	h.t.Helper()
 	h.rpmOstree = true
@@ -181,14 +177,14 @@ func (h *Host) InstallRpmOstree(c rpmostree.Control) {
 	h.must(c.Write(h.Root))
 }
 
-// RemoveRpmOstree makes it a host without rpm-ostree again.
+// RemoveRpmOstree removes the stand-in for rpm-ostree.
 func (h *Host) RemoveRpmOstree() {
 	h.t.Helper()
 	h.rpmOstree = false
 	h.must(os.Remove(h.Path("/usr/bin/rpm-ostree")))
 }
 
-// Lock takes the lock of the sysroot, as another program on the host.
+// Lock takes the sysroot lock, like another program on the host.
 func (h *Host) Lock() (unlock func()) {
 	h.t.Helper()
 	lock, err := os.OpenFile(filepath.Join(h.physical, "ostree/lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -197,7 +193,7 @@ func (h *Host) Lock() (unlock func()) {
 	return func() { h.must(lock.Close()) }
 }
 
-// ReadOnlyTmp makes the running system's /tmp one that nobody can write to.
+// ReadOnlyTmp mounts the running system's /tmp read-only.
 func (h *Host) ReadOnlyTmp() {
 	h.t.Helper()
 	dir := h.Path("/tmp")
@@ -205,7 +201,7 @@ func (h *Host) ReadOnlyTmp() {
 	h.t.Cleanup(func() { h.must(unix.Unmount(dir, unix.MNT_DETACH)) })
 }
 
-// RepoConfig sets a key of the repository's configuration, as GROUP.KEY.
+// RepoConfig sets a key of the repository's configuration, given as GROUP.KEY.
 func (h *Host) RepoConfig(key, value string) {
 	h.t.Helper()
 	h.run("ostree", "config", "--repo="+h.repo(), "set", key, value)
@@ -219,8 +215,8 @@ func (h *Host) SetOrigin(text string) {
 	h.must(os.WriteFile(booted.Path+".origin", []byte(text), 0o644))
 }
 
-// PullCommit puts the next system's commit into the host's repository, as an
-// import does, and returns it.
+// PullCommit pulls the next system's commit into the host's repository, as an import does, and
+// returns it.
 func (h *Host) PullCommit() string {
 	h.t.Helper()
 	if h.Commit == h.made.next {
@@ -234,15 +230,15 @@ func (h *Host) PullCommit() string {
 
 func (h *Host) repo() string { return filepath.Join(h.physical, "ostree/repo") }
 
-// setRef makes a ref of the repository name a commit. It is a file, which is written
-// without a run of ostree: nearly each host has two.
+// setRef sets a ref of the repository. It writes the file directly, because running ostree twice
+// for each host is slow.
 func (h *Host) setRef(name, commit string) {
 	h.t.Helper()
 	writeFile(h.t, filepath.Join(h.repo(), "refs/heads", name), []byte(commit+"\n"))
 }
 
-// ImageRef sets the ref that says that an image, by its ostree reference, is in
-// the repository as the commit.
+// ImageRef sets the ref that marks an image as imported, by its ostree reference, and returns the
+// ref.
 func (h *Host) ImageRef(reference, commit string) string {
 	h.t.Helper()
 	ref := rpmostree.ImageRef(reference)
@@ -250,13 +246,13 @@ func (h *Host) ImageRef(reference, commit string) string {
 	return ref
 }
 
-// Refs are the refs of the repository.
+// Refs returns the refs of the repository.
 func (h *Host) Refs() []string {
 	h.t.Helper()
 	return strings.Fields(h.run("ostree", "refs", "--repo="+h.repo()))
 }
 
-// Layer makes the running system one on which rpm-ostree is to layer packages.
+// Layer writes an origin with requested packages for the running system.
 func (h *Host) Layer(packages string) {
 	h.t.Helper()
 	booted, err := h.Sysroot().Booted()
@@ -264,7 +260,7 @@ func (h *Host) Layer(packages string) {
 	h.SetOrigin("[origin]\nrefspec=" + booted.Checksum.String() + "\n[packages]\nrequested=" + packages + "\n")
 }
 
-// runProgram implements the host's way to run programs.
+// runProgram is the host's Run function.
 func (h *Host) runProgram(ctx context.Context, argv ...string) ([]byte, error) {
 	if _, played := h.Ostree.Programs[argv[0]]; argv[0] == "rpm-ostree" && !h.rpmOstree && !played {
 		return nil, fmt.Errorf("cannot run rpm-ostree: %w", host.ErrNotInstalled)
@@ -283,12 +279,12 @@ func (h *Host) runProgram(ctx context.Context, argv ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// RpmOstree is the stand-in on this host.
+// RpmOstree returns the host's stand-in for rpm-ostree.
 func (h *Host) RpmOstree() *rpmostree.Standin {
 	return &rpmostree.Standin{Root: h.Root, Ostree: h.Ostree.run, Reboot: func(ctx context.Context) error { return h.Reboot(ctx) }}
 }
 
-// Version is that of the running system.
+// Version returns the version of the running system.
 func (h *Host) Version() string {
 	text := string(h.Read("/usr/lib/os-release"))
 	_, after, _ := strings.Cut(text, "VERSION=")
@@ -296,7 +292,7 @@ func (h *Host) Version() string {
 	return version
 }
 
-// Options is the running system's boot entry.
+// Options returns the kernel arguments in the running system's boot entry.
 func (h *Host) Options() string {
 	h.t.Helper()
 	booted, err := h.Sysroot().Booted()
@@ -318,7 +314,7 @@ func (h *Host) Write(path string, content []byte) {
 	writeFile(h.t, h.Path(path), content)
 }
 
-// Read reads a file of the host; nil if it is not there.
+// Read returns the content of a file on the host; nil if it does not exist.
 func (h *Host) Read(path string) []byte {
 	data, err := os.ReadFile(h.Path(path))
 	if err != nil {
@@ -334,7 +330,7 @@ func (h *Host) must(err error) {
 	}
 }
 
-// run runs a program and returns what it printed.
+// run runs a program and returns its output.
 func (h *Host) run(argv ...string) string {
 	h.t.Helper()
 	out, err := run(argv...)
@@ -352,7 +348,7 @@ func writeFile(t testing.TB, path string, content []byte) {
 	}
 }
 
-// Undeploy takes the deployment of a boot entry away: 0 is the default.
+// Undeploy removes the deployment of a boot entry. 0 is the default.
 func (h *Host) Undeploy(entry int) error {
 	out, err := exec.Command("ostree", "admin", "undeploy", "--sysroot="+h.physical, strconv.Itoa(entry)).CombinedOutput()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"machine-pivot/test/oscontainer"
 )
 
-// NativeImage is the host's next system as an ostree-native container.
+// NativeImage returns the next system as an ostree-native container image.
 func (h *Host) NativeImage(opts ...oscontainer.Option) v1.Image {
 	h.t.Helper()
 	bare := filepath.Join(h.t.TempDir(), "bare")
@@ -22,8 +22,8 @@ func (h *Host) NativeImage(opts ...oscontainer.Option) v1.Image {
 	return img
 }
 
-// PlainImage is the host's next system as an image without an ostree commit: n layers,
-// and those of opts on top.
+// PlainImage returns the next system as an image without an ostree commit, with n layers and those
+// of opts on top.
 func (h *Host) PlainImage(n int, opts ...oscontainer.Option) v1.Image {
 	h.t.Helper()
 	tree := filepath.Join(h.t.TempDir(), "tree")
@@ -33,14 +33,13 @@ func (h *Host) PlainImage(n int, opts ...oscontainer.Option) v1.Image {
 	return img
 }
 
-// NoOS puts an image without an ostree commit, nor a system, into the registry and returns
-// its reference.
+// NoOS pushes an image with neither an ostree commit nor a system, and returns its reference.
 func (h *Host) NoOS() (reference string) {
 	h.t.Helper()
 	return h.pushContent(oscontainer.WithoutRepo(), oscontainer.WithLabel("com.coreos.ostree-commit", ""))
 }
 
-// Push puts an image into the registry and returns its reference.
+// Push pushes an image and returns its reference.
 func (h *Host) Push(img v1.Image) (reference string) {
 	h.t.Helper()
 	digest, err := h.Registry.Push(h.t.Context(), "os/native", "b", img)
@@ -48,5 +47,5 @@ func (h *Host) Push(img v1.Image) (reference string) {
 	return h.Registry.Host() + "/os/native@" + digest
 }
 
-// Serve puts an image into the registry as the one that holds the next system.
+// Serve pushes an image and makes it the host's next system.
 func (h *Host) Serve(img v1.Image) { h.Image = h.Push(img) }

@@ -17,35 +17,34 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// Standin plays "ostree admin" on the host. All else that is asked of ostree the
-// real one does.
+// Standin simulates "ostree admin" on the host. All other ostree commands run the real one.
 type Standin struct {
 	Calls    []string // the verbs of "ostree admin", in order
-	Version  string   // of libostree; "": one that locks by a file
-	Features string   // further lines of its features
+	Version  string   // version of libostree; "": one that uses the lock file
+	Features string   // additional lines of the feature list
 
-	// Composefs makes an image of composefs in each deployment, as a libostree does that
-	// lists the feature. It is not one that could be mounted.
+	// Composefs creates a composefs file in each deployment, like a libostree with that feature.
+	// The file is not a mountable image.
 	Composefs bool
 
-	// Fail, if not nil, is asked at each call, before it takes effect and after.
-	// An error ends the call there.
+	// Fail, if not nil, is called before and after each call takes effect. The call returns its
+	// error.
 	Fail func(call int, after bool) error
 
 	Programs map[string]string // what other programs print, by name
 
 	host   *Host
-	staged []string // the arguments of the staged deployment
-	name   string   // of the staged deployment
+	staged []string // arguments of the staged deployment
+	name   string   // name of the staged deployment
 }
 
-// The versions of libostree that differ in how they lock.
+// Versions of libostree with different ways to lock finalization.
 const (
 	lockByFile  = "2022.7"
-	LockInState = "2023.8" // the first with a lock in the staged state
+	LockInState = "2023.8" // the first that stores the lock in the staged state
 )
 
-// run implements the host's way to run programs.
+// run is the Run function of the host for ostree.
 func (s *Standin) run(ctx context.Context, argv ...string) ([]byte, error) {
 	if out, known := s.Programs[argv[0]]; known {
 		return []byte(out), nil
@@ -104,7 +103,7 @@ func (s *Standin) do(ctx context.Context, verb string, args []string) error {
 			return errors.Join(err, s.host.Undeploy(index))
 		}
 		return errors.Join(os.Remove(s.stateFile()), os.Remove(s.originFile()), os.RemoveAll(filepath.Join(s.deployDir(), s.name)))
-	case "cleanup": // of the sysroot that it is told
+	case "cleanup": // args name the sysroot
 		_, err := output(ctx, append([]string{"ostree", "admin", verb}, args...)...)
 		return err
 	case "set-default":
@@ -120,18 +119,17 @@ func (s *Standin) deployDir() string {
 }
 func (s *Standin) originFile() string { return filepath.Join(s.deployDir(), s.name+".origin") }
 
-// finalOrigin is where the origin is kept while the deployment is finalized.
+// finalOrigin returns the path of the origin file during finalization.
 func (s *Standin) finalOrigin() string { return filepath.Join(s.host.physical, "origin") }
 
-// stage keeps the arguments and writes the staged state and its origin as
-// libostree does.
+// stage keeps the arguments and writes the staged state and its origin, like libostree.
 func (s *Standin) stage(args []string) error {
 	commit := args[len(args)-1]
 	others, err := filepath.Glob(filepath.Join(s.deployDir(), commit+".[0-9]"))
 	if err != nil {
 		return err
 	}
-	serial := 0 // as libostree counts: one more than each that is there
+	serial := 0 // like libostree, one more than the highest existing one
 	for _, other := range others {
 		n, err := strconv.Atoi(strings.TrimPrefix(filepath.Ext(other), "."))
 		if err != nil {
@@ -153,7 +151,7 @@ func (s *Standin) stage(args []string) error {
 			locked = true
 			continue
 		case "--origin-file":
-			// Read now: whoever staged may remove it.
+			// Copy it now: the caller may remove it after staging.
 			if err := copyFile(value, s.originFile()); err != nil {
 				return err
 			}
@@ -172,8 +170,8 @@ func (s *Standin) stage(args []string) error {
 	return s.writeState(kargs, locked, replaces)
 }
 
-// compose makes the image of composefs in a deployment's directory: libostree does it
-// when it checks the commit out, which is before it finalizes.
+// compose creates the composefs file in a deployment. libostree creates it at checkout, before
+// finalization.
 func (s *Standin) compose(dir string) error {
 	if !s.Composefs {
 		return nil
@@ -181,11 +179,11 @@ func (s *Standin) compose(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	_ = exec.Command("chattr", "-f", "-i", dir).Run() // it may be none that ostree has made
+	_ = exec.Command("chattr", "-f", "-i", dir).Run() // fails on a directory that ostree has not made
 	return os.WriteFile(filepath.Join(dir, ostree.ComposefsFile), []byte("stand-in"), 0o644)
 }
 
-// composeAll does it in all deployments.
+// composeAll calls compose for all deployments.
 func (s *Standin) composeAll() error {
 	all, err := filepath.Glob(filepath.Join(s.deployDir(), "*.[0-9]"))
 	for _, dir := range all {
@@ -215,7 +213,7 @@ func (s *Standin) writeState(kargs []any, locked bool, replaces string) error {
 	}
 	if locked {
 		entries = append(entries, entry("locked", "b", true))
-		// For older versions, also the file (ot-admin-builtin-deploy.c).
+		// For older versions write the file, too (ot-admin-builtin-deploy.c).
 		if err := os.WriteFile(s.lockFile(), nil, 0o640); err != nil {
 			return err
 		}
@@ -226,7 +224,7 @@ func (s *Standin) writeState(kargs []any, locked bool, replaces string) error {
 	}
 	_, err = os.Stat(s.stateFile())
 	if err == nil && replaces != s.name && s.version() >= LockInState {
-		// Whatever was staged before takes the lock file with it, since 2023.7.
+		// Since 2023.7, replacing a staged deployment removes the lock file.
 		if err := os.Remove(s.lockFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -234,14 +232,14 @@ func (s *Standin) writeState(kargs []any, locked bool, replaces string) error {
 	return os.WriteFile(s.stateFile(), state, 0o644)
 }
 
-// finalize lets the real ostree deploy what was staged, with the arguments that
-// the staged state names. What is locked stays as it is.
+// finalize has the real ostree deploy the staged deployment, with the kernel arguments in the
+// staged state. It does nothing if that is locked.
 func (s *Standin) finalize(ctx context.Context) error {
 	staged, err := s.host.Sysroot().Staged()
 	if err != nil || staged == nil || staged.Locked {
 		return err
 	}
-	// As it is now: libostree reads it anew (ostree-sysroot.c).
+	// libostree reads the origin again at this point (ostree-sysroot.c).
 	if err := errors.Join(os.Remove(s.stateFile()), os.Rename(s.originFile(), s.finalOrigin()), os.RemoveAll(filepath.Join(s.deployDir(), s.name))); err != nil {
 		return err
 	}
@@ -257,10 +255,10 @@ func (s *Standin) finalize(ctx context.Context) error {
 	return s.deploy(ctx, argv)
 }
 
-// deploy lets the real ostree make a deployment. On a booted host it merges the /etc
-// that runs; here, where nothing is booted for it, that of the first deployment.
-// SELinux's configuration has another name until it has merged /etc: it would refresh
-// the policy, with programs that this directory does not have.
+// deploy has the real ostree make a deployment. On a booted host ostree merges the running /etc.
+// Here nothing is booted for ostree and it merges that of the default deployment, so the running
+// one is made the default first. SELinux's configuration is hidden during the merge: otherwise
+// ostree would refresh the policy with programs that this directory lacks.
 func (s *Standin) deploy(ctx context.Context, args []string) error {
 	booted, err := s.host.Sysroot().Booted()
 	if err != nil {
@@ -293,8 +291,8 @@ func (s *Standin) deploy(ctx context.Context, args []string) error {
 	return errors.Join(err, gerr)
 }
 
-// setDefault makes a deployment the default, as a libostree does that can (2023.6):
-// the one here may not.
+// setDefault makes a deployment the default, like libostree since 2023.6, which may be newer than
+// the testing machine's.
 func (s *Standin) setDefault(index string) error {
 	all, err := s.host.Sysroot().Deployments()
 	if err != nil {

@@ -15,21 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// systems are a sysroot that the real ostree made, with the first system deployed, and an
-// archive with the next one: as a tarball, since each host has its own.
+// systems is a sysroot made by the real ostree, with the first system deployed, and an archive
+// repository with the next system. It is kept as a tarball, from which each host unpacks its own
+// copy.
 type systems struct {
 	tarball []byte
-	next    string // the commit in the archive
-	bare    []byte // tarball of a bare repository with that commit
+	next    string // commit in the archive
+	bare    []byte // tarball of a bare repository with the commit
 }
 
-// Where systems are in the tarball.
+// The directories in the tarball.
 const (
 	sysrootDir = "physical"
 	archiveDir = "archive"
 )
 
-// madeSystems are made once: a dozen runs of ostree took most of a host's time.
+// madeSystems makes the systems once per process, because it runs ostree a dozen times.
 var madeSystems = sync.OnceValues(makeSystems)
 
 func makeSystems() (s systems, err error) {
@@ -59,10 +60,10 @@ func makeSystems() (s systems, err error) {
 	return s, err
 }
 
-// unpack puts them into a directory.
+// unpack unpacks the sysroot and the archive into a directory.
 func (s systems) unpack(dir string) error { return unpack(s.tarball, dir) }
 
-// unpackBare makes a bare repository with the next system.
+// unpackBare creates a bare repository with the next system.
 func (s systems) unpackBare(repo string) error {
 	if err := os.Mkdir(repo, 0o755); err != nil {
 		return err
@@ -70,12 +71,12 @@ func (s systems) unpackBare(repo string) error {
 	return unpack(s.bare, repo)
 }
 
-// unpackNext puts the objects of the next system into a bare repository that is there.
+// unpackNext adds the objects of the next system to an existing bare repository.
 func (s systems) unpackNext(repo string) error {
 	return unpack(s.bare, repo, "--skip-old-files", "./objects")
 }
 
-// pack is a tarball of files of a directory.
+// pack returns a tarball of files in a directory.
 func pack(dir string, names ...string) ([]byte, error) {
 	tarball, err := exec.Command("tar", append([]string{"-C", dir, "--numeric-owner", "-cf", "-"}, names...)...).Output()
 	if err != nil {
@@ -93,7 +94,7 @@ func unpack(tarball []byte, dir string, args ...string) error {
 	return nil
 }
 
-// makeBare makes a bare repository with a commit of another repository.
+// makeBare creates a bare repository with a commit from another repository.
 func makeBare(repo, from, commit string) error {
 	if _, err := run("ostree", "init", "--repo="+repo, "--mode=bare"); err != nil {
 		return err
@@ -102,8 +103,7 @@ func makeBare(repo, from, commit string) error {
 	return err
 }
 
-// makeSysroot makes a sysroot with the first system deployed. dir is for what is to be
-// committed.
+// makeSysroot creates a sysroot with the first system deployed. dir is a working directory.
 func makeSysroot(dir, physical string) error {
 	repo := filepath.Join(physical, "ostree/repo")
 	if err := os.Mkdir(physical, 0o755); err != nil {
@@ -126,14 +126,14 @@ func makeSysroot(dir, physical string) error {
 		`--karg-append=keep="a b"`, "--karg-append=$ignition_firstboot", first); err != nil {
 		return err
 	}
-	// Else it cannot be removed. Each host takes the flag from what it boots.
+	// The immutable flag would prevent removal. Each host removes the flag from what it boots.
 	return mutableAll(physical)
 }
 
 // immutable is FS_IMMUTABLE_FL of linux/fs.h.
 const immutable = 0x10
 
-// mutable takes the immutable flag, which ostree sets, from a deployment.
+// mutable removes the immutable flag, which ostree sets, from a deployment.
 func mutable(deployment string) (err error) {
 	dir, err := os.Open(deployment)
 	if err != nil {
@@ -150,7 +150,8 @@ func mutable(deployment string) (err error) {
 	return nil
 }
 
-// mutableAll does so for all deployments of a sysroot, so that they can be removed.
+// mutableAll removes the immutable flag from all deployments of a sysroot, so that they can be
+// removed.
 func mutableAll(physical string) error {
 	all, err := filepath.Glob(filepath.Join(physical, "ostree/deploy/os/deploy/*.[0-9]"))
 	for _, deployment := range all {
@@ -159,7 +160,7 @@ func mutableAll(physical string) error {
 	return err
 }
 
-// commit makes a small system of a version, in a directory below dir, and commits it.
+// commit builds a small system with a version, in a directory below dir, and commits it.
 func commit(dir, repo, version string) (string, error) {
 	tree := filepath.Join(dir, "tree-"+version)
 	for path, content := range map[string]string{
@@ -188,7 +189,7 @@ func commit(dir, repo, version string) (string, error) {
 	return run("ostree", "commit", "--repo="+repo, "--orphan", "--tree=dir="+tree, "--add-metadata-string=version="+version)
 }
 
-// run runs a program and returns what it printed.
+// run runs a program and returns its output.
 func run(argv ...string) (string, error) {
 	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
 	if err != nil {

@@ -13,17 +13,17 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// marker is a kernel argument that means nothing to a kernel.
+// marker is a kernel argument without meaning to the kernel.
 const marker = "hosttest.arrived"
 
-// hostCase is a first boot, and the way back.
+// hostCase is a first boot, followed by a rollback.
 type hostCase struct {
 	name string
 	want lab.Want
 }
 
-// cases are those that can be tried: without an OS image the system's own stays. The OS
-// image is copied to where machines find it.
+// cases returns the cases that can be run. Without an OS image the system keeps its own. The OS
+// image is copied to the registry for the machines.
 func (s settings) cases(ctx context.Context, dir string, images *registry.Registry) ([]hostCase, error) {
 	set, err := pinning.ParseCPUSet("0")
 	if err != nil {
@@ -40,8 +40,8 @@ func (s settings) cases(ctx context.Context, dir string, images *registry.Regist
 	return cases, nil
 }
 
-// try goes through a case, and reports whether all is as it should be. access are the
-// files that let the machine pull the image.
+// try runs a case and reports whether all claims hold. access is the files that let the machine
+// pull the image.
 func (s settings) try(ctx context.Context, dir string, c hostCase, access []vm.TreeFile) (holds bool, err error) {
 	config, err := machineConfig(c.want, access)
 	if err == nil {
@@ -62,11 +62,11 @@ func (s settings) try(ctx context.Context, dir string, c hostCase, access []vm.T
 	return s.boots(ctx, reportIn(dir), machine, c.want)
 }
 
-// boots powers the machine on three times: it pivots, it has arrived and goes back, and
-// it is back.
-func (s settings) boots(ctx context.Context, said string, m machine, want lab.Want) (bool, error) {
+// boots powers the machine on three times: it pivots; it has arrived and rolls back; it runs the
+// old system again.
+func (s settings) boots(ctx context.Context, reportFile string, m machine, want lab.Want) (bool, error) {
 	claims := claims{lab.Claims{To: s.stdout}}
-	first, reported, err := boot(ctx, said, m, vm.BootOptions{ExtraArgs: []string{"ignition.firstboot", "rd.neednet=1"}})
+	first, reported, err := boot(ctx, reportFile, m, vm.BootOptions{ExtraArgs: []string{"ignition.firstboot", "rd.neednet=1"}})
 	if err != nil {
 		return false, err
 	}
@@ -74,7 +74,7 @@ func (s settings) boots(ctx context.Context, said string, m machine, want lab.Wa
 	if claims.Failed > 0 {
 		return false, explain(s, reported, first)
 	}
-	second, arrived, err := boot(ctx, said, m, vm.BootOptions{})
+	second, arrived, err := boot(ctx, reportFile, m, vm.BootOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -83,7 +83,7 @@ func (s settings) boots(ctx context.Context, said string, m machine, want lab.Wa
 	if claims.Failed > 0 {
 		return false, explain(s, arrived, second)
 	}
-	third, back, err := boot(ctx, said, m, vm.BootOptions{})
+	third, back, err := boot(ctx, reportFile, m, vm.BootOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -95,18 +95,18 @@ func (s settings) boots(ctx context.Context, said string, m machine, want lab.Wa
 	return true, nil
 }
 
-// boot powers the machine on once, and reads what it said.
-func boot(ctx context.Context, said string, m machine, o vm.BootOptions) (*vm.BootResult, report, error) {
+// boot powers the machine on once and reads its report.
+func boot(ctx context.Context, reportFile string, m machine, o vm.BootOptions) (*vm.BootResult, report, error) {
 	result, err := m.Boot(ctx, o)
 	if err != nil {
 		console, keepErr := result.Keep()
 		return result, nil, errors.Join(fmt.Errorf("%w; its console is in %s", err, console), keepErr)
 	}
-	r, err := readReport(said)
-	return result, r, errors.Join(err, os.Remove(said))
+	r, err := readReport(reportFile)
+	return result, r, errors.Join(err, os.Remove(reportFile))
 }
 
-// explain shows what the machine said in a boot that was not as it should be.
+// explain prints the report of a boot whose claims failed.
 func explain(s settings, r report, b *vm.BootResult) error {
 	for _, name := range []string{"status", "verify", "failed", "journal"} {
 		if r[name] != "" {

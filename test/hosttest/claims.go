@@ -6,10 +6,10 @@ import (
 	"machine-pivot/test/lab"
 )
 
-// claims are what must hold of a machine that is tried.
+// claims are the claims about the machine under test.
 type claims struct{ lab.Claims }
 
-// arrived is about the boot after the first boot's reboot.
+// arrived checks the boot after the first boot's reboot.
 func (c *claims) arrived(r report, want lab.Want) {
 	if c.Add(r != nil, "it reports: %s", r["system"]); r == nil {
 		return
@@ -28,7 +28,7 @@ func (c *claims) arrived(r report, want lab.Want) {
 	c.Add(strings.HasSuffix(r["verify"], "yes"), "pivot verify finds no difference")
 }
 
-// back is about the boot after the way back from a boot that was reported as arrived.
+// back checks the boot after the rollback. arrived is the report from before the rollback.
 func (c *claims) back(r, arrived report, want lab.Want) {
 	if c.Add(r != nil, "it reports: %s", r["system"]); r == nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"machine-pivot/test/lab"
 )
 
-// want is what the reports below are about.
+// want returns what the reports below should satisfy.
 func want(t *testing.T) lab.Want {
 	t.Helper()
 	set, err := pinning.ParseCPUSet("0")
@@ -24,8 +24,8 @@ func want(t *testing.T) lab.Want {
 	return lab.Want{Image: "10.0.2.2:1/os@sha256:12", Kargs: []string{"nohz=on", marker}, Pinning: pinning.Workloads{"management": set}}
 }
 
-// arrivedReport is what a machine says that has arrived, and oldReport what it says after
-// it went back.
+// arrivedReport returns the report of a machine that has arrived; oldReport that of one after the
+// rollback.
 func arrivedReport(t *testing.T) report {
 	r := report{
 		"cmdline": "root=x nohz=on " + marker, "deployment": "bb.0", "origin": "[origin]\ncustom-url=pivot://10.0.2.2:1/os@sha256:12",
@@ -41,8 +41,7 @@ func oldReport() report {
 	return report{"cmdline": "root=x", "deployment": "aa.0", "closed": "/etc/x.bak", "unit": "success"}
 }
 
-// TestClaims: a machine that is as it should be fails no claim, and one that differs in
-// anything fails one.
+// TestClaims: a correct machine fails no claim, and any difference fails at least one.
 func TestClaims(t *testing.T) {
 	wrong := func(good report, name, value string) report {
 		r := maps.Clone(good)
@@ -80,7 +79,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestReadReport reads what a terminal makes of the machine's lines.
+// TestReadReport reads reports with the line ends of a terminal.
 func TestReadReport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report")
 	packed := base64.StdEncoding.EncodeToString([]byte("a b\nc\n"))
@@ -104,8 +103,7 @@ func TestReadReport(t *testing.T) {
 	}
 }
 
-// TestWithoutDisk says what is wanted, and finds a disk or an image that is not there
-// before anything boots.
+// TestWithoutDisk: missing arguments, disks and images are reported before anything boots.
 func TestWithoutDisk(t *testing.T) {
 	for _, args := range [][]string{{}, {"-image", ""}, {"-image", "/dev/null/x", "-programs", "/dev/null"}, {"x"}} {
 		if err := command(t.Context(), args, io.Discard, io.Discard); err == nil {

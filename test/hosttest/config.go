@@ -20,8 +20,7 @@ import (
 //go:embed report.sh
 var reportScript string
 
-// reportUnit runs the script at the end of each boot; a first boot that reboots does not
-// get there.
+// reportUnit runs the script at the end of each boot. A first boot that reboots does not reach it.
 const reportUnit = `[Unit]
 Description=Say on the second serial port what this boot came to
 After=multi-user.target pivot-firstboot.service
@@ -34,7 +33,7 @@ WantedBy=multi-user.target
 
 type object = map[string]any
 
-// machineConfig asks for what w says, and for the report and files of access.
+// machineConfig returns a MachineConfig for w, with the report unit and the files of access.
 func machineConfig(w lab.Want, access []vm.TreeFile) ([]byte, error) {
 	var names []string
 	for _, f := range w.PinningFiles() {
@@ -61,7 +60,8 @@ func machineConfig(w lab.Want, access []vm.TreeFile) ([]byte, error) {
 
 const role = "worker"
 
-// ignitionConfig is the Ignition config that pivotctl makes of a MachineConfig, with pivot in it.
+// ignitionConfig returns the Ignition config that pivotctl renders for a MachineConfig, with pivot
+// embedded.
 func (s settings) ignitionConfig(ctx context.Context, dir, image string, config []byte) ([]byte, error) {
 	file := filepath.Join(dir, "machineconfig.json")
 	if err := os.WriteFile(file, config, 0o600); err != nil {
@@ -75,9 +75,8 @@ func (s settings) ignitionConfig(ctx context.Context, dir, image string, config 
 	return out, err
 }
 
-// pointer is an Ignition config that stands for the one served at url. What is given by
-// fw_cfg the kernel reads in quadratic time, as Ignition itself warns: too slow for one
-// with a program in it.
+// pointer returns an Ignition config that is replaced by the one served at url. The config itself
+// is too large to pass by fw_cfg, which the kernel reads in quadratic time, as Ignition warns.
 func pointer(url string, config []byte) ([]byte, error) {
 	return json.Marshal(object{"ignition": object{"version": "3.0.0", "config": object{"replace": object{
 		"source": url, "verification": object{"hash": fmt.Sprintf("sha512-%x", sha512.Sum512(config))},

@@ -10,15 +10,15 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// machine is what the system runs on.
+// machine is the virtual machine under test.
 type machine interface {
 	Boot(ctx context.Context, o vm.BootOptions) (*vm.BootResult, error)
 }
 
-// reportIn is the file in a machine's directory that gets what its second serial port says.
+// reportIn returns the file, in a machine's directory, with the output of the second serial port.
 func reportIn(dir string) string { return filepath.Join(dir, "report") }
 
-// machine is one with the system on a disk in dir, and with the Ignition config.
+// machine returns a machine with the Ignition config and the system on a disk in dir.
 func (s settings) machine(ctx context.Context, dir, url string, config []byte) (machine, error) {
 	text, err := pointer(url, config)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s settings) machine(ctx context.Context, dir, url string, config []byte) (
 		return nil, err
 	}
 	extra := append([]string{
-		// The second: messages of the kernel and of others go to the first.
+		// The second port: the first one has the messages of the kernel and others.
 		"-serial", "file:" + reportIn(dir),
 		"-fw_cfg", "name=opt/com.coreos/config,file=" + file,
 	}, s.qemu...)
@@ -42,12 +42,11 @@ func (s settings) machine(ctx context.Context, dir, url string, config []byte) (
 	return &vm.Installed{Disk: disk, MemoryMiB: s.memoryMiB, Log: s.console, Extra: extra}, nil
 }
 
-// treeDiskMiB is room for a system as large as any, twice, and the image between. The disk
-// is sparse.
+// treeDiskMiB is enough for two large systems and the image in between. The disk is sparse.
 const treeDiskMiB = 24 << 10
 
-// diskOf makes a disk with the system of a directory, as an installer does: deployed by
-// ostree, with a boot partition, on its first boot. The harness is its boot loader.
+// diskOf creates a disk with the system in a directory, like an installer: deployed by ostree, with
+// a boot partition, before its first boot. The harness acts as the boot loader.
 func (s settings) diskOf(ctx context.Context, dir, disk string) error {
 	layout := vm.Layout{SeparateBoot: true}
 	if missing := layout.Missing(); len(missing) > 0 {
@@ -61,7 +60,7 @@ func (s settings) diskOf(ctx context.Context, dir, disk string) error {
 		Layout: layout, SizeMiB: treeDiskMiB,
 		KernelArgs: append([]string{"ignition.platform.id=qemu"}, s.kargs...),
 		RepoConfig: []string{"sysroot.readonly=true"},
-		// So systemd knows the first boot, on which units are enabled by presets.
+		// systemd then detects the first boot and enables units by presets.
 		Files: []vm.TreeFile{{Path: "/etc/machine-id", Mode: 0o444, Content: []byte("uninitialized\n")}},
 	})
 }

@@ -1,8 +1,8 @@
-// Command hosttest runs first boots of pivot on a real system: a disk image with a boot
-// loader, ostree and Ignition, as Fedora CoreOS and RHCOS are given out, or a directory
-// with the files of one. It knows nothing of what is in it: Ignition brings it pivot, a
-// MachineConfig, and a unit that says on the second serial port what each boot came to. "make test-host" runs it;
-// docs/testing.md says how.
+// Command hosttest runs first boots of pivot on a real system: a disk image with a boot loader,
+// ostree and Ignition, like the published images of Fedora CoreOS and RHCOS, or a directory with
+// the files of such a system. It makes no assumptions about the contents: Ignition adds pivot, a
+// MachineConfig, and a unit that writes a report of each boot to the second serial port. "make
+// test-host" runs it; docs/testing.md describes how.
 package main
 
 import (
@@ -30,16 +30,16 @@ func main() {
 	}
 }
 
-// settings are what a run is told.
+// settings are the settings of a run.
 type settings struct {
-	image, osImage string // the system (a disk or a directory), and what to pivot to
-	programs       string // the directory of pivot and pivotctl
-	version        string // of the Ignition specification
+	image, osImage string // the system (a disk or a directory), and the image to pivot to
+	programs       string // directory with pivot and pivotctl
+	version        string // version of the Ignition specification
 	memoryMiB      int
-	qemu           []string  // further arguments
-	kargs          []string  // further kernel arguments of a system in a directory
-	stdout         io.Writer // what holds and what does not
-	console        io.Writer // the machine's console; nil: nobody looks at it
+	qemu           []string  // additional arguments
+	kargs          []string  // additional kernel arguments of a system in a directory
+	stdout         io.Writer // for the results of the claims
+	console        io.Writer // for the machine's console; nil: discard
 }
 
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) error {

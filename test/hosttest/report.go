@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// report is what a machine says of a boot, by the names that report.sh gives; nil if it
-// said nothing.
+// report is a machine's report of a boot, with the keys of report.sh; nil if there was none.
 type report map[string]string
 
 func readReport(file string) (report, error) {
@@ -37,17 +36,17 @@ func (r report) has(argument string) bool {
 	return strings.Contains(" "+r["cmdline"]+" ", " "+argument+" ")
 }
 
-// commit is that of the booted deployment.
+// commit returns the commit of the booted deployment.
 func (r report) commit() string {
 	commit, _, _ := strings.Cut(r["deployment"], ".")
 	return commit
 }
 
-// phase is the phase that "pivot status" says.
+// phase returns the phase in the output of "pivot status".
 func (r report) phase() string {
 	var status struct{ Phase string }
 	if err := json.Unmarshal([]byte(r["status"]), &status); err != nil {
-		return r["status"] // what it said instead
+		return r["status"] // not JSON
 	}
 	return status.Phase
 }

@@ -17,7 +17,7 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// serve serves content to machines until close is called, at url.
+// serve serves content to machines at url until close is called.
 func serve(content []byte) (url string, close func() error, err error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -31,8 +31,8 @@ func serve(content []byte) (url string, close func() error, err error) {
 	return "http://" + net.JoinHostPort(lab.GuestHost, port) + "/config.ign", server.Close, err
 }
 
-// copyImage copies an image, by skopeo, into a registry, and returns its reference for
-// machines, by digest.
+// copyImage copies an image into a registry with skopeo. It returns the reference by digest for
+// machines.
 func copyImage(ctx context.Context, dir, image string, to *registry.Registry) (string, error) {
 	certs, digest := filepath.Join(dir, "certs"), filepath.Join(dir, "digest")
 	auth := filepath.Join(dir, "auth.json")

@@ -1,5 +1,4 @@
-// Package ignition runs the real Ignition as it runs in a machine's initramfs, on
-// a directory.
+// Package ignition runs the real Ignition on a directory, as in a machine's initramfs.
 package ignition
 
 import (
@@ -11,13 +10,12 @@ import (
 	"path/filepath"
 )
 
-// Program is Debian's Ignition, which knows the versions up to 3.3.0 of its configs.
-// It is for root only.
+// Program is Debian's Ignition, which supports config versions up to 3.3.0. Only root can run it.
 const Program = "/usr/lib/dracut/modules.d/30ignition/ignition"
 
-// Script is a script of the shell that runs the stages which write files and units, from a
-// config in a file, in the system below a root directory, where it looks up owners. It relabels
-// what it has written, so the script has a policy there while it runs, by which nothing is
+// Script returns a shell script that runs the Ignition stages that write files and units, for a
+// config file and the system below a root directory, where owners are looked up. Ignition relabels
+// what it writes; the script provides an empty SELinux policy during the run, so that nothing is
 // labelled.
 func Script(config, root string) string {
 	return fmt.Sprintf(`set -e
@@ -33,8 +31,8 @@ rm -r $work $policy
 `, config, root, Program)
 }
 
-// Apply runs them with an empty directory as the root of the machine's system. What is there
-// afterwards Ignition has written.
+// Apply runs the script with an empty root directory. Afterwards it contains only what Ignition has
+// written.
 func Apply(ctx context.Context, config []byte, root string) (err error) {
 	work, err := os.MkdirTemp("", "ignition-*")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package ignition_test gives real Ignition what pivot makes for it.
+// Package ignition_test checks pivot's output with the real Ignition.
 package ignition_test
 
 import (
@@ -24,7 +24,7 @@ import (
 
 const root = "../.." // of the checkout
 
-// rendered is the MachineConfig of a worker, of the files in a directory.
+// rendered returns the MachineConfig of a worker, rendered from the files in a directory.
 func rendered(t *testing.T, dir string) *machineconfig.MachineConfig {
 	t.Helper()
 	rules := machineconfig.Rules{KernelArguments: kargs.DefaultPolicy()}
@@ -42,7 +42,7 @@ func rendered(t *testing.T, dir string) *machineconfig.MachineConfig {
 	return merged
 }
 
-// built is a program of the module's dependencies or our own, static.
+// built builds a static program of this module or its dependencies and returns its path.
 func built(t *testing.T, pkg string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(pkg))
@@ -55,7 +55,7 @@ func built(t *testing.T, pkg string) string {
 	return path
 }
 
-// config is the config of a version.
+// config returns the Ignition config in a version.
 func config(t *testing.T, m *machineconfig.MachineConfig, version string, more ...ignition.Config) []byte {
 	t.Helper()
 	raw, report := provision.Config(m, version, more...)
@@ -65,7 +65,7 @@ func config(t *testing.T, m *machineconfig.MachineConfig, version string, more .
 	return raw
 }
 
-// The validators of both generations find nothing to say about any version.
+// Ignition's validators of both generations accept each version.
 func TestValidators(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds Ignition's validators")
@@ -89,8 +89,8 @@ func TestValidators(t *testing.T) {
 	}
 }
 
-// Debian's Ignition knows versions up to 3.3 and applies them to a directory: files,
-// units and the program are there, and a first boot can begin.
+// Debian's Ignition applies all versions that it supports, up to 3.3, to a directory: files, units
+// and the program are there, and a first boot can start.
 func TestApply(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the whole program, and applies it four times")

@@ -11,8 +11,7 @@ import (
 	"machine-pivot/test/need"
 )
 
-// TestRecipe: the Ignition config of docs/recipes gives a machine the settings that it is
-// there for.
+// TestRecipe: the Ignition config in docs/recipes gives a machine the intended settings.
 func TestRecipe(t *testing.T) {
 	need.Ignition(t)
 	text, err := os.ReadFile("../../docs/recipes/ignition.md")

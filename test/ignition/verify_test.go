@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(125)
 }
 
-// settle is what a machine is before its Ignition runs: as its image has it, with its users.
+// settle prepares a machine before Ignition runs: the state of its image, with its users.
 const settle = `set -e
 mkdir -p /var/opt /var/home/core /etc/systemd/system/sysinit.target.wants
 ln -s var/opt /opt; ln -s var/home /home
@@ -38,8 +38,8 @@ touch /etc/systemd/system/pivot-project.service
 ln -s /etc/systemd/system/pivot-project.service /etc/systemd/system/sysinit.target.wants/
 `
 
-// provisioned is a machine that real Ignition has provisioned, from its MachineConfig, and
-// that has started its system once: that presets the units that Ignition enables.
+// provisioned returns a machine that the real Ignition has provisioned from a MachineConfig, after
+// the presets of its first system start, which enable units for Ignition.
 func provisioned(t *testing.T, programs string) *booted.Machine {
 	t.Helper()
 	m := booted.New(t.TempDir(), hostdir.New(t).Physical(), programs)
@@ -48,7 +48,7 @@ func provisioned(t *testing.T, programs string) *booted.Machine {
 			t.Error(err)
 		}
 	})
-	says(t, m, settle, 0)
+	run(t, m, settle, 0)
 	worker := rendered(t, "testdata/whole")
 	text, err := json.Marshal(worker)
 	if err != nil {
@@ -59,13 +59,13 @@ func provisioned(t *testing.T, programs string) *booted.Machine {
 			t.Fatal(err)
 		}
 	}
-	says(t, m, realignition.Script("config.ign", "/"), 0)
-	says(t, m, "SYSTEMD_OFFLINE=1 systemctl preset enabled.service disabled.service", 0)
+	run(t, m, realignition.Script("config.ign", "/"), 0)
+	run(t, m, "SYSTEMD_OFFLINE=1 systemctl preset enabled.service disabled.service", 0)
 	return m
 }
 
-// says runs a command on a machine and wants an exit status.
-func says(t *testing.T, m *booted.Machine, command string, status int) string {
+// run runs a command on a machine. It must have this exit status.
+func run(t *testing.T, m *booted.Machine, command string, status int) string {
 	t.Helper()
 	out, got, err := m.Run(command)
 	if err != nil || got != status {
@@ -74,8 +74,8 @@ func says(t *testing.T, m *booted.Machine, command string, status int) string {
 	return out
 }
 
-// TestHoldsIgnition (P54, P55, P57, P58): what real Ignition writes for a MachineConfig is what
-// pivot says that it asks for.
+// TestHoldsIgnition (P54, P55, P57, P58): pivot verify accepts what the real Ignition writes for a
+// MachineConfig.
 func TestHoldsIgnition(t *testing.T) {
 	need.Ignition(t)
 	programs := script.Programs(t)
@@ -83,23 +83,22 @@ func TestHoldsIgnition(t *testing.T) {
 	t.Run("encapsulated", func(t *testing.T) { firstBootHolds(t, provisioned(t, programs)) })
 }
 
-// applyHolds applies the MachineConfig after a first boot that did not have what Ignition made
-// of it, as a cluster's: there is nothing to do, and each thing that is changed afterwards, be
-// it an owner or a mode alone, is named.
+// applyHolds applies the MachineConfig after a first boot without the encapsulated one. There is
+// nothing to do, and verify then names each later change, even of only an owner or a mode.
 func applyHolds(t *testing.T, m *booted.Machine) {
-	says(t, m, "pivot firstboot --no-reboot && pivot verify", 0)
-	if out := says(t, m, "pivot apply --unchanged-exit-77 mc.json", 77); !strings.Contains(out, "nothing to do") {
+	run(t, m, "pivot firstboot --no-reboot && pivot verify", 0)
+	if out := run(t, m, "pivot apply --unchanged-exit-77 mc.json", 77); !strings.Contains(out, "nothing to do") {
 		t.Errorf("applied after Ignition it says\n%s", out)
 	}
-	if out := says(t, m, "pivot verify", 0); out != "" {
+	if out := run(t, m, "pivot verify", 0); out != "" {
 		t.Errorf("what Ignition wrote is not what was asked for:\n%s", out)
 	}
 	var commands, want []string
 	for command, named := range changes {
 		commands, want = append(commands, command), append(want, named...)
 	}
-	says(t, m, "set -e; cd /etc/systemd/system\n"+strings.Join(commands, "\n"), 0)
-	got := strings.Split(strings.TrimSpace(says(t, m, "pivot verify", 65)), "\n")
+	run(t, m, "set -e; cd /etc/systemd/system\n"+strings.Join(commands, "\n"), 0)
+	got := strings.Split(strings.TrimSpace(run(t, m, "pivot verify", 65)), "\n")
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
@@ -107,21 +106,20 @@ func applyHolds(t *testing.T, m *booted.Machine) {
 	}
 }
 
-// firstBootHolds has the first boot have all of it: it neither makes a system nor reboots, and
-// from then on verify goes by it.
+// firstBootHolds runs a first boot with the whole MachineConfig, as Ignition has applied it. It
+// neither deploys nor reboots, and from then on verify checks against this MachineConfig.
 func firstBootHolds(t *testing.T, m *booted.Machine) {
-	says(t, m, "cp mc.json "+encapsulated.Path, 0)
-	if out := says(t, m, "pivot firstboot", 0); !strings.Contains(out, "the machine is what was asked for") || !strings.Contains(out, "first boot closed") {
+	run(t, m, "cp mc.json "+encapsulated.Path, 0)
+	if out := run(t, m, "pivot firstboot", 0); !strings.Contains(out, "the machine is what was asked for") || !strings.Contains(out, "first boot closed") {
 		t.Errorf("the first boot says\n%s", out)
 	}
-	says(t, m, "pivot verify", 0)
-	if out := says(t, m, "chgrp 9 /etc/whole/by-number; pivot verify", 65); out != "file /etc/whole/by-number: differs\n" {
+	run(t, m, "pivot verify", 0)
+	if out := run(t, m, "chgrp 9 /etc/whole/by-number; pivot verify", 65); out != "file /etc/whole/by-number: differs\n" {
 		t.Errorf("verify names %s", out)
 	}
 }
 
-// changes are commands that change one thing of what Ignition wrote, with what verify names
-// for it.
+// changes maps commands that change one thing that Ignition wrote to the lines of verify about it.
 var changes = map[string][]string{
 	"chgrp 0 /etc/whole":                      {"directory /etc/whole: differs"},
 	"chown 0 /etc/whole/empty":                {"directory /etc/whole/empty: differs"},

@@ -13,8 +13,7 @@ import (
 	"machine-pivot/test/need"
 )
 
-// Check holds a page in man/ against its program. UPDATE_GOLDEN=1 writes into the page
-// what the program says.
+// Check compares a page in man/ with its program. UPDATE_GOLDEN=1 updates the page.
 func Check(t *testing.T, name string, root *cobra.Command) {
 	t.Helper()
 	path := filepath.Join("../../man", name)
@@ -35,7 +34,7 @@ func Check(t *testing.T, name string, root *cobra.Command) {
 	}
 }
 
-// CheckExamples requires of each command an example that its own command line takes.
+// CheckExamples requires that each command has an example, and that the command accepts it.
 func CheckExamples(t *testing.T, root *cobra.Command) {
 	t.Helper()
 	for _, cmd := range Commands(root) {
@@ -48,8 +47,8 @@ func CheckExamples(t *testing.T, root *cobra.Command) {
 	}
 }
 
-// ownPart is the part of an example that is the program's: not what comes before and after
-// it in a pipe, nor where its output goes.
+// ownPart returns the part of an example that runs the program, without the rest of a pipe and
+// without redirections.
 func ownPart(program, line string) string {
 	for part := range strings.SplitSeq(line, "|") {
 		part, _, _ = strings.Cut(strings.TrimSpace(part), " >")
@@ -57,7 +56,7 @@ func ownPart(program, line string) string {
 			return part
 		}
 	}
-	return "''" // of no program
+	return "''" // the example does not run the program
 }
 
 func checkExample(t *testing.T, root, cmd *cobra.Command, line string) {
@@ -82,12 +81,12 @@ func checkExample(t *testing.T, root, cmd *cobra.Command, line string) {
 	}
 }
 
-// Lint has mandoc look at a page. It knows only the pages of the machine that it runs
-// on, and which operating system a page is of is for packages to say.
+// Lint checks a page with mandoc. It ignores references to pages that are not installed, and
+// messages about the operating system, which packages set.
 func Lint(t *testing.T, path string) {
 	t.Helper()
 	need.Program(t, "mandoc")
-	out, _ := exec.Command("mandoc", "-Tlint", "-Wstyle", path).CombinedOutput() // its status says what it prints
+	out, _ := exec.Command("mandoc", "-Tlint", "-Wstyle", path).CombinedOutput() // its output says enough
 	ignored := []string{"referenced manual not found", "outdated mandoc.db", "operating system explicitly specified", "Mdocdate missing", "RCS id missing"}
 	for line := range strings.Lines(string(out)) {
 		if !slices.ContainsFunc(ignored, func(text string) bool { return strings.Contains(line, text) }) {

@@ -1,6 +1,6 @@
-// Package manual makes the parts of the manual pages that the programs' own definitions
-// tell: each command with its flags and examples. The rest of a page is written by hand.
-// A page is checked in, and a test holds it against the program.
+// Package manual generates the parts of the manual pages that follow from the programs' own
+// definitions: each command with its flags and examples. The rest of a page is written by hand. The
+// pages are checked in, and a test compares them with the programs.
 package manual
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The lines of a page between which the commands stand.
+// The lines of a page that enclose the commands.
 const (
 	begin = ".\\\" The commands are made of the program's definitions: UPDATE_GOLDEN=1 go test -run TestManual ./cmd/...\n"
 	end   = ".\\\" The commands end here.\n"
 )
 
-// Update is a page of a program with its commands as they are now.
+// Update returns a page with the current commands of the program.
 func Update(page string, root *cobra.Command) (string, error) {
 	before, rest, ok := strings.Cut(page, begin)
 	_, after, alsoOK := strings.Cut(rest, end)
@@ -31,8 +31,8 @@ func Update(page string, root *cobra.Command) (string, error) {
 	return before + begin + b.String() + end + after, nil
 }
 
-// Commands are those that do something, in order of their names. What cobra adds, and
-// what is hidden, is left out.
+// Commands returns the commands that do something, sorted by name, except hidden ones and those
+// that cobra adds.
 func Commands(root *cobra.Command) (commands []*cobra.Command) {
 	for _, cmd := range root.Commands() {
 		switch {
@@ -79,7 +79,7 @@ func describeFlag(b *strings.Builder, flag *pflag.Flag) {
 	fmt.Fprintf(b, "Fl \\-%s", escaped(flag.Name))
 	switch {
 	case value == "":
-	case flag.NoOptDefVal != "": // it need not be given
+	case flag.NoOptDefVal != "": // the value is optional
 		fmt.Fprintf(b, " Ns Op = Ns Ar %s", escaped(value))
 	default:
 		fmt.Fprintf(b, " Ar %s", escaped(value))
@@ -93,10 +93,10 @@ func describeFlag(b *strings.Builder, flag *pflag.Flag) {
 	paragraph(b, strings.ToUpper(usage[:1])+usage[1:])
 }
 
-// width is how long mandoc(1) wants lines to be at most.
+// width is the maximum line length that mandoc(1) recommends.
 const width = 72
 
-// paragraph writes a sentence or more, with a full stop, in short lines.
+// paragraph writes one or more sentences in short lines. It ends them with a full stop.
 func paragraph(b *strings.Builder, said string) {
 	line := ""
 	for word := range strings.FieldsSeq(strings.TrimSuffix(said, ".") + ".") {
@@ -108,7 +108,7 @@ func paragraph(b *strings.Builder, said string) {
 			line += " "
 		}
 		line += word
-		if strings.HasSuffix(word, ".") { // the formatter tells the end of a sentence by the line's
+		if strings.HasSuffix(word, ".") { // the formatter recognizes the end of a sentence only at the end of a line
 			b.WriteString(escaped(line) + "\n")
 			line = ""
 		}
@@ -118,7 +118,7 @@ func paragraph(b *strings.Builder, said string) {
 	}
 }
 
-// escaped is a line none of whose characters is one of the formatter's.
+// escaped escapes the formatter's special characters in a line.
 func escaped(line string) string {
 	line = strings.NewReplacer(`\`, `\e`, "…", `\[u2026]`, "-", `\-`, "'", `\[aq]`, `"`, `\[dq]`).Replace(line)
 	if strings.HasPrefix(line, ".") {

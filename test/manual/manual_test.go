@@ -10,7 +10,7 @@ import (
 	"machine-pivot/test/manual"
 )
 
-// TestPages (P61): the pages are what formatters and their readers take them for.
+// TestPages (P61): mandoc finds nothing wrong with the pages.
 func TestPages(t *testing.T) {
 	pages, err := filepath.Glob("../../man/*.[1-8]")
 	if err != nil || len(pages) < 5 {
@@ -21,7 +21,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestUpdate: texts of a program that would be something to the formatter are text.
+// TestUpdate: texts of a program are escaped for the formatter.
 func TestUpdate(t *testing.T) {
 	root := &cobra.Command{Use: "x"}
 	cmd := &cobra.Command{Use: "do FILE…", Short: ".hidden 'a' \\ \"b\"", Example: "  x do -f a", Run: func(*cobra.Command, []string) {}}

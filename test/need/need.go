@@ -1,5 +1,5 @@
-// Package need says what a test cannot do without. Where it lacks the test is
-// skipped with the reason; under CI=true that is a failure.
+// Package need declares the prerequisites of tests. A test without one is skipped with the reason;
+// with CI=true it fails.
 package need
 
 import (
@@ -10,7 +10,7 @@ import (
 	"machine-pivot/test/ignition"
 )
 
-// Ostree needs the real ostree and the right to use it.
+// Ostree requires ostree's command line, and root.
 func Ostree(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("ostree"); err != nil {
@@ -19,7 +19,7 @@ func Ostree(t testing.TB) {
 	Root(t)
 }
 
-// Ignition needs Debian's Ignition, and root, for whom it is made.
+// Ignition requires Debian's Ignition, and root, which it must run as.
 func Ignition(t testing.TB) {
 	t.Helper()
 	if _, err := os.Stat(ignition.Program); err != nil {
@@ -28,7 +28,7 @@ func Ignition(t testing.TB) {
 	Root(t)
 }
 
-// Root needs root: owners of files are set, and mounts made.
+// Root requires root, for file owners and mounts.
 func Root(t testing.TB) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -36,7 +36,7 @@ func Root(t testing.TB) {
 	}
 }
 
-// Program needs a program.
+// Program requires a program in PATH.
 func Program(t testing.TB, name string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -44,7 +44,7 @@ func Program(t testing.TB, name string) {
 	}
 }
 
-// File needs a file of a package.
+// File requires a file of some package.
 func File(t testing.TB, name string) {
 	t.Helper()
 	if _, err := os.Stat(name); err != nil {
@@ -52,7 +52,7 @@ func File(t testing.TB, name string) {
 	}
 }
 
-// Lacking skips the test for a reason, or fails it under CI=true.
+// Lacking skips the test with a reason, or fails it with CI=true.
 func Lacking(t testing.TB, reason string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {

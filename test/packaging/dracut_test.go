@@ -6,16 +6,15 @@ import (
 	"testing"
 )
 
-// TestDracutModule: the module is never part of an initramfs by itself, and cannot be
-// asked for where a program that it needs is not there. What it installs the booting
-// tests use.
+// TestDracutModule: the module is never included by default, and cannot be requested if a required
+// program is missing. The boot tests cover what it installs.
 func TestDracutModule(t *testing.T) {
 	for _, c := range []struct{ there, want string }{
 		{"/usr/bin/pivot mount", "255"}, // dracut.modules(7): only on request
 		{"mount", "1"},
 		{"/usr/bin/pivot", "1"},
 	} {
-		// dracut's own: fails if one of the programs is not there.
+		// Like dracut's own function: fails if one of the programs is missing.
 		script := `require_binaries() { for b in "$@"; do case " $THERE " in *" $b "*) ;; *) return 1 ;; esac; done; }
 . ./module-setup.sh
 check

@@ -11,9 +11,8 @@ import (
 	"machine-pivot/test/need"
 )
 
-// TestPackages builds two versions of the packages of each format, looks at them with
-// the distributions' own checkers, and installs, upgrades and removes them in a copy of
-// this system.
+// TestPackages builds two versions of the packages in each format, checks them with the
+// distributions' own linters, and installs, upgrades and removes them in a copy of this system.
 func TestPackages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds packages")
@@ -63,7 +62,7 @@ func installed(t *testing.T, format, dist string) {
 	}
 }
 
-// accepted are the tags that packaging/README.md gives a reason for.
+// accepted returns the linter tags for which packaging/README.md gives a reason.
 func accepted(t *testing.T) map[string]bool {
 	t.Helper()
 	tags := map[string]bool{}
@@ -82,10 +81,10 @@ func accepted(t *testing.T) map[string]bool {
 	return tags
 }
 
-// checked wants no tag of a checker but those that are accepted.
+// checked runs a linter, which must report only accepted tags.
 func checked(t *testing.T, dir, checker string, args ...string) {
 	t.Helper()
-	// Either fails for each error that it finds. The shell knows the files' names.
+	// Both linters exit with a failure for each error found. The shell expands the file names.
 	out, _ := command(t, dir, nil, "sh", "-c", checker+" "+strings.Join(args, " ")).CombinedOutput()
 	// "E: package: tag text" and "package.arch: E: tag text"
 	found := regexp.MustCompile(`(?m)^(?:[EW]: \S+|\S+: [EW]): ?([a-z%-]+)`).FindAllStringSubmatch(string(out), -1)

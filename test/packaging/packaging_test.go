@@ -1,5 +1,5 @@
-// Package packaging holds the tests of what others install pivot from: versions, "make
-// install", the source archive and the packages.
+// Package packaging tests the ways to install pivot: versions, "make install", the source archive
+// and the packages.
 package packaging
 
 import (
@@ -15,13 +15,13 @@ import (
 
 const root = "../.." // of the checkout
 
-// run runs a program in a directory and returns what it prints.
+// run runs a program in a directory and returns its output.
 func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	return runWith(t, dir, nil, name, args...)
 }
 
-// runWith is run with variables of the environment.
+// runWith is run with additional environment variables.
 func runWith(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	out, err := command(t, dir, env, name, args...).Output()
@@ -31,7 +31,7 @@ func runWith(t *testing.T, dir string, env []string, name string, args ...string
 	return string(out)
 }
 
-// command runs where git takes any owner of a checkout, and make knows nothing of a make
+// command returns a command for which git accepts checkouts of any owner, and make ignores a make
 // that runs this test.
 func command(t *testing.T, dir string, env []string, name string, args ...string) *exec.Cmd {
 	t.Helper()
@@ -50,7 +50,7 @@ func stderr(err error) []byte {
 	return nil
 }
 
-// clone makes a checkout of another's last commit in a directory of its own.
+// clone clones the last commit of another checkout into a temporary directory.
 func clone(t *testing.T, source string) string {
 	t.Helper()
 	source, err := filepath.Abs(source)
@@ -62,7 +62,7 @@ func clone(t *testing.T, source string) string {
 	return dir
 }
 
-// release gives the checkout's commit a version.
+// release tags the checkout's commit with a version.
 func release(t *testing.T, dir, tag string) {
 	t.Helper()
 	run(t, dir, "git", "-c", "user.name=a", "-c", "user.email=a@example.org", "tag", "-a", "-m", tag, tag)
@@ -127,7 +127,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestVersionsAreSorted: the packages' own tools see an update where there is one.
+// TestVersionsAreSorted: package managers sort the versions in the order of the releases.
 func TestVersionsAreSorted(t *testing.T) {
 	if _, err := exec.LookPath("dpkg"); err != nil {
 		t.Skip("no dpkg here")
@@ -140,7 +140,7 @@ func TestVersionsAreSorted(t *testing.T) {
 	}
 }
 
-// built stands in for what "make build" has built.
+// built returns a directory with stand-ins for the output of "make build".
 func built(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
@@ -153,13 +153,13 @@ func built(t *testing.T) string {
 	return bin
 }
 
-// TestInstall: what is there is installed, nothing is built, each directory can be
-// chosen, and the unit can be enabled and disabled.
+// TestInstall: everything is installed, nothing is built, each directory can be configured, and the
+// files refer to the configured program.
 func TestInstall(t *testing.T) {
 	dest := t.TempDir()
 	run(t, root, "make", "-s", "install", "BIN="+built(t), "DESTDIR="+dest, "PREFIX=/opt/p",
 		"UNITDIR=/lib/units", "PRESETDIR=/lib/presets", "DRACUTDIR=/lib/modules.d", "POLICYDIR=/share/policy")
-	want := map[string]string{ // a line that each file must have
+	want := map[string]string{ // a line that each file must contain
 		"/opt/p/bin/pivot":                                     "#!/bin/true pivot",
 		"/opt/p/bin/pivotctl":                                  "#!/bin/true pivotctl",
 		"/lib/units/pivot-firstboot.service":                   "ExecStart=/opt/p/bin/pivot firstboot",
@@ -186,8 +186,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestInstallBelowARelativeDirectory: DESTDIR may be relative, as debhelper's is; each file
-// is there as if it were absolute.
+// TestInstallBelowARelativeDirectory: DESTDIR may be relative, as in debhelper. The result is the
+// same as with an absolute one.
 func TestInstallBelowARelativeDirectory(t *testing.T) {
 	bin, absolute, other := built(t), t.TempDir(), t.TempDir()
 	from, err := filepath.Abs(root)
@@ -218,7 +218,8 @@ func TestInstallDoesNotBuild(t *testing.T) {
 	}
 }
 
-// TestEnable: as an image's build does it, and as an administrator undoes it.
+// TestEnable: units can be enabled by presets, as in an image build, and disabled and enabled by an
+// administrator.
 func TestEnable(t *testing.T) {
 	if _, err := exec.LookPath("systemctl"); err != nil {
 		t.Skip("no systemctl here")
@@ -248,7 +249,7 @@ func enable(t *testing.T, dest, unit string) {
 	systemctl("enable", "enabled")
 }
 
-// TestFilesOfPackages: each file that is installed is in one package.
+// TestFilesOfPackages: each installed file is in exactly one package.
 func TestFilesOfPackages(t *testing.T) {
 	dest := t.TempDir()
 	run(t, root, "make", "-s", "install", "BIN="+built(t), "DESTDIR="+dest)
@@ -279,9 +280,9 @@ func TestFilesOfPackages(t *testing.T) {
 	}
 }
 
-// TestReproducible: two checkouts in different directories make the same archive, and
-// that, unpacked in different directories, without a network, without modules and with
-// nothing compiled yet, makes the same programs, which know their version.
+// TestReproducible: two checkouts in different directories produce the same archive. The archive,
+// unpacked in different directories, without network, modules or build cache, produces the same
+// programs, which have the right version.
 func TestReproducible(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds everything twice, from nothing")

@@ -1,4 +1,4 @@
-// Package sample takes a sample of a table's cases where a test is to be fast.
+// Package sample selects a part of a test's cases for short runs.
 package sample
 
 import (
@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Short has a short run (go test -short) skip a case of a table that another of its cases is
-// like: about one of n is run, the same ones each time. Other runs have all of them.
+// Short skips a case of a table in a short run (go test -short), unless it is in the sample: about
+// one of n cases, always the same ones.
 func Short(t testing.TB, n uint32) {
 	t.Helper()
 	if testing.Short() && !Picks(t.Name(), n) {
@@ -15,7 +15,7 @@ func Short(t testing.TB, n uint32) {
 	}
 }
 
-// Rounds is how many random inputs a test tries: n, or a fourth of them in a short run.
+// Rounds returns how many random inputs a test tries: n, or a quarter of them in a short run.
 func Rounds(n int) int {
 	if testing.Short() {
 		return n / 4
@@ -23,8 +23,9 @@ func Rounds(n int) int {
 	return n
 }
 
-// Step is how far a test that kills a process at each of its effects goes on to the next one: 1, or
-// n in a short run. An n without small divisors meets what such a test varies with the number.
+// Step returns the step between the effects at which a test kills a process: 1, or n in a short
+// run. n should have no small divisors, so that the sample covers everything that such a test
+// varies with the number.
 func Step(n int) int {
 	if testing.Short() {
 		return n
@@ -32,7 +33,7 @@ func Step(n int) int {
 	return 1
 }
 
-// Picks reports whether a name is one of about every n-th.
+// Picks reports whether a name is in a sample of about one in n.
 func Picks(name string, n uint32) bool {
 	h := fnv.New32a()
 	h.Write([]byte(name)) // never fails

@@ -7,7 +7,7 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// TestPicks wants about every n-th name, the same ones each time.
+// TestPicks checks that about one name in n is picked, always the same ones.
 func TestPicks(t *testing.T) {
 	const names = 1000
 	for n := uint32(1); n <= 10; n++ {

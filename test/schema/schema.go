@@ -1,5 +1,5 @@
-// Package schema holds documents that the programs write against the published schemas
-// in docs/schema.
+// Package schema validates documents that the programs write against the published schemas in
+// docs/schema.
 package schema
 
 import (
@@ -16,15 +16,14 @@ import (
 	"machine-pivot/internal/api"
 )
 
-// Dir is where the schemas are.
+// Dir returns the directory of the schemas.
 func Dir() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "../../docs/schema")
 }
 
-// Validate holds a document against the schema of its kind. A member that the schema
-// does not know is an error here, as it would be one that nobody has documented; for
-// the schemas' readers it is not.
+// Validate validates a document against the schema of its kind. Properties that are not in the
+// schema are errors here, because they are undocumented, although the published schemas allow them.
 func Validate(kind api.Kind, document []byte) error {
 	schema, err := compile(kind)
 	if err != nil {
@@ -37,7 +36,7 @@ func Validate(kind api.Kind, document []byte) error {
 	return schema.Validate(value)
 }
 
-// ValidateLines is Validate for each line of a text, of which there must be one.
+// ValidateLines validates each line of a text. There must be at least one.
 func ValidateLines(kind api.Kind, text []byte) error {
 	var failed error
 	n := 0
@@ -73,7 +72,7 @@ func compile(kind api.Kind) (*jsonschema.Schema, error) {
 	return compiler.Compile(name)
 }
 
-// closeObjects lets each schema of an object with properties know no others.
+// closeObjects disallows additional properties in each object schema that has properties.
 func closeObjects(schema any) {
 	switch s := schema.(type) {
 	case map[string]any:

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Programs builds pivot and pivotctl as users have them, and returns the directory that
-// holds them. Short tests build nothing: it skips them.
+// Programs builds pivot and pivotctl and returns the directory with them. It
+// skips short tests.
 func Programs(t *testing.T) (dir string) {
 	t.Helper()
 	if testing.Short() {

@@ -1,11 +1,11 @@
-// Package script runs the commands of test scripts (testscript's txtar files) as the
-// users of a program do. It adds to testscript's own commands:
+// Package script runs the commands in test scripts (txtar files of testscript) as users do. It adds
+// these commands and conditions to testscript's:
 //
 //	exits STATUS COMMAND ARG…   runs a command and requires its exit status
 //	envsubst FILE…              replaces variables in files
-//	documents KIND FILE         each line of the file is such a document
-//	document KIND FILE          the file holds a document of that kind, as its schema says
-//	[root]                      the script runs as root
+//	document KIND FILE          requires that the file is a valid document of this kind
+//	documents KIND FILE         requires that each line is a valid document of this kind
+//	[root]                      is true if the script runs as root
 package script
 
 import (
@@ -21,8 +21,8 @@ import (
 	"machine-pivot/test/schema"
 )
 
-// Params are the parameters for the scripts in a directory. UPDATE_SCRIPTS=1 writes
-// into the scripts what the commands print.
+// Params returns the parameters for the scripts in a directory. With UPDATE_SCRIPTS set, the
+// scripts are updated with the actual output.
 func Params(dir string) testscript.Params {
 	return testscript.Params{
 		Dir:                 dir,
@@ -79,7 +79,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// statusOf is the exit status in the error of a command that ran.
+// statusOf returns the exit status in the error of a command.
 func statusOf(err error) string {
 	if e, ok := errors.AsType[*exec.ExitError](err); ok {
 		return strconv.Itoa(e.ExitCode())

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// Transcript runs each command of a transcript, a line that begins with "$ ", and holds
-// what it prints and its exit status against the lines that follow. The commands run in
-// dir, and see vars in their environment; values of those are shown by their names.
-// UPDATE_GOLDEN=1 writes into the transcript what happens.
+// Transcript runs each command of a transcript, that is each line that begins with "$ ", and
+// compares its output with the lines that follow. judge checks the output and the exit status. The
+// commands run in dir with vars in their environment; in the output the values of vars are replaced
+// by their names. UPDATE_GOLDEN=1 updates the transcript.
 func Transcript(t *testing.T, path, dir string, vars map[string]string, judge func(command, output string, status int)) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -55,9 +55,9 @@ func Transcript(t *testing.T, path, dir string, vars map[string]string, judge fu
 	}
 }
 
-// WrongUses is Transcript for commands that are used wrongly. Whatever they say, each
-// ends with an exit status that says so, names what is wrong, and what to do where the
-// command line is at fault; nobody has to know what the program is made with.
+// WrongUses is Transcript for wrong uses of commands. Each must fail with a specific exit status
+// and an error message, and with a hint if the command line is wrong. Messages must not expose
+// implementation details. least is the minimum number of commands.
 func WrongUses(t *testing.T, path, dir string, vars map[string]string, least int) {
 	t.Helper()
 	n := 0

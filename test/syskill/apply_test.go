@@ -21,8 +21,8 @@ import (
 	"machine-pivot/test/syskill"
 )
 
-// The MachineConfigs of a machine that is killed while it goes from the first to another one:
-// to one with an image and a change of each kind, or to one that needs no reboot.
+// The MachineConfigs of the killed machines: all start with firstConfig. imageConfig selects an
+// image and changes entries of every kind; liveConfig needs no reboot.
 const (
 	firstConfig = `{"metadata":{"name":"first"},"spec":{"kernelArguments":["first=1"],"config":{"ignition":{"version":"3.4.0"},
 "storage":{"files":[{"path":"/etc/app.conf","mode":420,"contents":{"source":"data:,first"}},{"path":"/etc/app.gone","contents":{"source":"data:,first"}},
@@ -52,8 +52,8 @@ files:
 units:
 - {name: app.service, actions: [{type: Restart, restart: {serviceName: app.service}}]}
 `
-	// systemctl stands in for the program: a service reads its configuration when it is told
-	// to, and systemd its unit. Both forget it with the boot.
+	// systemctl is a stand-in: on reload the service reads its configuration, and on daemon-reload
+	// systemd reads the unit. Both are forgotten with the boot.
 	systemctl = `#!/bin/sh
 case "$*" in
 show*SystemState) echo SystemState=running ;;
@@ -65,24 +65,24 @@ esac
 `
 )
 
-// Where the MachineConfigs are on a machine.
+// The paths of the MachineConfigs on a machine.
 const (
 	firstPath = "/var/first.json"
 	nextPath  = "/var/next.json"
 )
 
-// applier kills machines that go from one MachineConfig to another one.
+// applier kills machines that change from one MachineConfig to another.
 type applier struct {
 	w        *world
-	sysroot  string // of the machine before
-	old, new system // it then, and when it has arrived
+	sysroot  string // of the machine before the change
+	old, new system // before the change, and after it
 }
 
-// system is what a machine has when it runs a system, each entry in one line.
+// system is the content of a running system by path, one line for each entry.
 type system struct{ etc, vars map[string]string }
 
-// TestKillsOfApply (P55, P56, P57, P58) kills "pivot apply" at its system calls, and those of
-// what it runs. Whatever was done by then, who applies the MachineConfig again arrives.
+// TestKillsOfApply (P55, P56, P57, P58) kills "pivot apply", and the programs that it runs, at
+// system calls. Wherever it was killed, the next "pivot apply" must complete the change.
 func TestKillsOfApply(t *testing.T) {
 	programs := script.Programs(t)
 	must(t, os.WriteFile(filepath.Join(programs, "systemctl"), []byte(systemctl), 0o755))
@@ -90,8 +90,8 @@ func TestKillsOfApply(t *testing.T) {
 	t.Run("live", func(t *testing.T) { killLive(t, programs) })
 }
 
-// killCommit applies a MachineConfig with an image, units, /var, a password and removals: the
-// next boot is the old system or the new one, entry by entry.
+// killCommit applies a MachineConfig with an image, units, /var, a password and removals. After a
+// kill the default is the old system or the new one, checked entry by entry.
 func killCommit(t *testing.T, programs string) {
 	w, image := newApplierWorld(t, programs)
 	a := w.applier(t, fmt.Sprintf(imageConfig, image))
@@ -126,11 +126,12 @@ func killCommit(t *testing.T, programs string) {
 			a.arrived(t, m)
 		})
 	}
-	w.tell(t, "an apply", effects, start)
+	w.report(t, "an apply", effects, start)
 }
 
-// killLive applies one that needs no reboot: what was interrupted is finished, in the same
-// boot or before services start in the next one, and is then the old /etc or the new one.
+// killLive applies a MachineConfig that needs no reboot. After a kill the interrupted change is
+// finished, in the same boot or before services start in the next one. /etc is then the old or the
+// new one, complete.
 func killLive(t *testing.T, programs string) {
 	w, _ := newApplierWorld(t, programs)
 	w.host.Write(disruption.RulesPath, []byte(liveRules))
@@ -140,7 +141,7 @@ func killLive(t *testing.T, programs string) {
 	a.new = system{entriesOf(t, m.Root, "/etc"), a.old.vars}
 	a.expectNew(t, m, map[string]string{
 		"/etc/app.conf": "600 0:0 live", "/etc/app.gone": "", "/etc/app.link": "-> app/made", "/etc/app/made": "644 0:0 live",
-		"/etc/default": "", // the /usr that runs is the testing machine's
+		"/etc/default": "", // the mounted /usr is the testing machine's, without usr/etc/default
 		"/etc/systemd/system/multi-user.target.wants/app.service": "",
 	}, nil)
 	for n, at := range points(effects, few) {
@@ -165,11 +166,11 @@ func killLive(t *testing.T, programs string) {
 			}
 		})
 	}
-	w.tell(t, "a live apply", effects, start)
+	w.report(t, "a live apply", effects, start)
 }
 
-// afterImport are points from when ostree is run first, whose exec is the second one: kills
-// before that are for TestKills. A long run kills at all.
+// afterImport returns points from the first run of ostree on, which is the second exec. TestKills
+// covers kills before that. A long run returns all points.
 func afterImport(effects []string) (at []int) {
 	if long() {
 		return points(effects, few)
@@ -181,8 +182,8 @@ func afterImport(effects []string) (at []int) {
 	return at
 }
 
-// newApplierWorld is a machine with what units, /var and passwords need, and the reference of
-// an image with a unit of its own.
+// newApplierWorld returns a world whose host has what units, /var and passwords need, and the
+// reference of an image with a unit of its own.
 func newApplierWorld(t *testing.T, programs string) (w *world, image string) {
 	t.Helper()
 	w = &world{host: hostdir.New(t), programs: programs}
@@ -201,7 +202,7 @@ func newApplierWorld(t *testing.T, programs string) (w *world, image string) {
 	return w, h.Image
 }
 
-// applier makes the machine that is killed: it has the first MachineConfig.
+// applier prepares the machine that is copied and killed: it has the first MachineConfig applied.
 func (w *world) applier(t *testing.T, next string) *applier {
 	t.Helper()
 	w.host.Write(nextPath, []byte(next))
@@ -215,7 +216,8 @@ func (w *world) applier(t *testing.T, next string) *applier {
 	return &applier{w: w, sysroot: m.Physical, old: system{entriesOf(t, m.Root, "/etc"), entriesOf(t, m.Var, "")}}
 }
 
-// killed is a machine whose apply is killed at an effect. What runs is as it was.
+// killed returns a machine whose apply was killed at an effect. The machine is still in the same
+// boot.
 func (a *applier) killed(t *testing.T, at int, options ...string) *machine {
 	t.Helper()
 	m := a.w.machine(t, a.sysroot)
@@ -229,11 +231,12 @@ func (a *applier) killed(t *testing.T, at int, options ...string) *machine {
 	return m
 }
 
-// known are the files of /run in which the stand-ins keep what they have read, and of what.
+// known maps the files in /run where the stand-ins keep what they have read to the paths of the
+// originals.
 var known = map[string]string{"loaded": "/etc/app.conf", "unit": "/etc/systemd/system/app.service"}
 
-// startService is the start of the service in a boot: it reads its configuration, and systemd
-// its unit.
+// startService simulates the service's start in a boot: the service reads its configuration, and
+// systemd the unit.
 func (m *machine) startService(t *testing.T) {
 	t.Helper()
 	for file, of := range known {
@@ -243,7 +246,7 @@ func (m *machine) startService(t *testing.T) {
 	}
 }
 
-// expectNext wants what runs, and what would be booted next, to be one of the systems.
+// expectNext checks that the running and the default deployment each are the old or the new system.
 func (a *applier) expectNext(t *testing.T, m *machine) {
 	t.Helper()
 	next := m.next(t)
@@ -261,7 +264,7 @@ func (a *applier) expectNext(t *testing.T, m *machine) {
 	}
 }
 
-// expectOne wants an /etc to be that of the new system, or of the old one if it may be.
+// expectOne checks that an /etc is the new system's or, unless isNew, the old system's.
 func (a *applier) expectOne(t *testing.T, what string, etc map[string]string, isNew bool) {
 	t.Helper()
 	if isNew || !maps.Equal(etc, a.old.etc) && maps.Equal(etc, a.new.etc) {
@@ -271,7 +274,7 @@ func (a *applier) expectOne(t *testing.T, what string, etc map[string]string, is
 	same(t, what, etc, a.old.etc)
 }
 
-// arrived wants a machine to run the new system, and nothing to be left to do.
+// arrived checks that the machine runs the new system and nothing is left to apply.
 func (a *applier) arrived(t *testing.T, m *machine) {
 	t.Helper()
 	if r := m.pivot(t, syskill.Stop{}, "apply", nextPath); !strings.Contains(r.Output, "nothing to do") {
@@ -284,7 +287,7 @@ func (a *applier) arrived(t *testing.T, m *machine) {
 	}
 }
 
-// expectNew wants the new system to be what its MachineConfig asks for; "": nothing.
+// expectNew checks the new system against its MachineConfig; "" means that there is no entry.
 func (a *applier) expectNew(t *testing.T, m *machine, etc, vars map[string]string) {
 	t.Helper()
 	for path, want := range etc {
@@ -300,8 +303,8 @@ func (a *applier) expectNew(t *testing.T, m *machine, etc, vars map[string]strin
 	a.arrived(t, m)
 }
 
-// tell tells of what was killed.
-func (w *world) tell(t *testing.T, what string, effects []string, start time.Time) {
+// report checks the number of kills and logs the result.
+func (w *world) report(t *testing.T, what string, effects []string, start time.Time) {
 	t.Helper()
 	if w.killed < w.cases*9/10 || w.killed == 0 {
 		t.Errorf("only %d kills in %d cases", w.killed, w.cases)
@@ -309,7 +312,7 @@ func (w *world) tell(t *testing.T, what string, effects []string, start time.Tim
 	t.Logf("swept kills of the real program, %s: %d effects, %d cases, %d kills, %.0f s", what, len(effects), w.cases, w.killed, time.Since(start).Seconds())
 }
 
-// entriesOf shows what is below a directory, but for pivot's own part of /var.
+// entriesOf returns the entries below a directory, without pivot's own state in /var.
 func entriesOf(t *testing.T, root, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -327,7 +330,7 @@ func entriesOf(t *testing.T, root, dir string) map[string]string {
 	return all
 }
 
-// same wants two trees to be the same, and names an entry that differs.
+// same compares two trees and names each entry that differs.
 func same(t *testing.T, what string, got, want map[string]string) {
 	t.Helper()
 	for path, text := range want {

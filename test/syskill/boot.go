@@ -11,17 +11,17 @@ import (
 	"machine-pivot/test/booted"
 )
 
-// Listener is the descriptor on which a child hands over its filter's listener.
+// listenerSocket is the descriptor over which the child passes its seccomp listener.
 const listenerSocket = 3
 
-// Child is the rest of the process that Run starts: it enters the machine's world
-// and becomes the program. It only returns if it could not.
+// Child continues the process that Run starts: it enters the machine and executes the program. It
+// returns only on failure.
 func Child(argv []string) error {
 	env, err := booted.Enter()
 	if err != nil {
 		return err
 	}
-	// The filter is the thread's, and exec goes with the thread.
+	// The filter belongs to the thread, so exec must run on the same thread.
 	runtime.LockOSThread()
 	listener, err := install()
 	if err != nil {

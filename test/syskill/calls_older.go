@@ -4,8 +4,8 @@ package syskill
 
 import "golang.org/x/sys/unix"
 
-// effectsWithoutDirectory are the calls that take a path without a directory's
-// descriptor. Younger architectures do not have them.
+// effectsWithoutDirectory returns the calls that take a path without a directory descriptor. Newer
+// architectures lack them.
 func effectsWithoutDirectory() map[uint32]call {
 	return map[uint32]call{
 		unix.SYS_RENAME: {effect: "rename"}, unix.SYS_LINK: {effect: "link"}, unix.SYS_SYMLINK: {effect: "symlink"},

@@ -15,11 +15,11 @@ import (
 	"machine-pivot/test/syskill"
 )
 
-// asEffects is the argument that makes this program one that does each effect on a file.
+// asEffects is the argument that makes the test binary run doEffects.
 const asEffects = "do-each-effect"
 
-// doEffects changes a file in each way that a first boot changes files, and reads and talks in
-// between, which is no effect.
+// doEffects changes a file in each way that a first boot does. In between it reads and prints,
+// which are no effects.
 func doEffects() error {
 	const file, other = "/var/file", "/var/other"
 	if _, err := os.ReadFile("/proc/cmdline"); err != nil {
@@ -42,14 +42,14 @@ func doEffects() error {
 	err = errors.Join(err, r.Close(), w.Close())
 	_, werr := unix.Write(fd, []byte("content"))
 	_, perr := unix.Pwrite(nameless, []byte("content"), 0)
-	// Not each file system has extended attributes or flags: only that they are asked for counts.
+	// Some file systems lack extended attributes or flags: only the attempt counts.
 	_ = unix.Fsetxattr(fd, "user.test", []byte("x"), 0)
 	_ = unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, 0)
 	return errors.Join(err, werr, perr, unix.Fchmod(fd, 0o644), unix.Fchown(fd, 0, 0), unix.Ftruncate(fd, 2), unix.Fsync(fd),
 		unix.Rename(file, other), unix.Unlink(other))
 }
 
-// TestEffects wants the filter to stop at each call that changes something, and at no other.
+// TestEffects checks that the filter stops at each call that changes something, and at no other.
 func TestEffects(t *testing.T) {
 	if testing.Short() {
 		t.Skip("mounts")
@@ -67,7 +67,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// bare is a world with nothing but a program in it, which is there as pivot.
+// bare returns a world that contains only the program, under the name pivot.
 func bare(t *testing.T, program string) booted.World {
 	t.Helper()
 	dir := t.TempDir()

@@ -13,24 +13,24 @@ import (
 	"machine-pivot/test/booted"
 )
 
-// Stop is a signal that the program gets when it begins an effect; 0 is none.
-// SIGKILL ends it, and all that it started, before the effect happens; after
-// another one it goes on.
+// Stop is a signal that is sent when the program begins an effect. SIGKILL ends the program and its
+// children before the effect happens. After any other signal the effect continues. The zero value
+// sends no signal.
 type Stop struct {
-	At     int // counted from 1; 0 never
+	At     int // the effect, counted from 1; 0: never
 	Signal syscall.Signal
 }
 
-// Result is what became of one run of the program.
+// Result is the result of one run of the program.
 type Result struct {
-	Effects []string // that it began, in order
+	Effects []string // effects begun, in order
 	Killed  bool
-	Status  int // its exit status, if it was not killed
+	Status  int // the exit status, if not killed
 	Output  string
 }
 
-// Run runs pivot once on a machine, as the first process of a process namespace, and
-// stops it there.
+// Run runs pivot once on a machine, as the first process of a PID namespace, and signals it as stop
+// says.
 func Run(world booted.World, stop Stop, argv ...string) (r Result, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -74,7 +74,7 @@ func Run(world booted.World, stop Stop, argv ...string) (r Result, err error) {
 	return r, err
 }
 
-// follow takes the listener that the child hands over and watches it.
+// follow receives the listener from the child and watches it.
 func follow(socket *os.File, visit func(effect string) bool) error {
 	control := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(int(socket.Fd()), make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)

@@ -1,7 +1,6 @@
-// Package syskill kills the real program at its system calls: a seccomp filter
-// stops pivot, and the real ostree that it runs, at each call that changes
-// something, and the test decides whether it goes on or dies there. The program
-// knows nothing of it.
+// Package syskill kills the real program at its system calls. A seccomp filter stops pivot, and the
+// real ostree that it runs, at each call that changes something; the test then lets the call
+// continue or kills the program. The program needs no support for this.
 package syskill
 
 import (
@@ -14,21 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// call is a system call that the filter stops.
+// call is a system call that the filter stops at.
 type call struct {
 	effect string
-	// flags, if not 0, are those of which one must be set in argument flagsIn, counted from 0;
-	// or with exactly what that must be.
+	// flags, if not 0, restricts the call: argument flagsIn, counted from 0, must have one of them
+	// set or, with exactly, be equal to flags.
 	flags   uint32
 	flagsIn uint32
 	exactly bool
-	// file is one more than the argument with the descriptor of a file: only then the call
-	// changes something. Else it is 0.
+	// file is one more than the index of the argument that is a file descriptor. The call is then
+	// an effect only if that is a regular file. 0: no such argument.
 	file int
 }
 
-// effects are the system calls that change what is on disk or mounted, make it
-// durable, or start a program.
+// effects returns the system calls that change disk contents or mounts, sync, or execute a program.
 func effects() map[uint32]call {
 	calls := map[uint32]call{}
 	for number, effect := range map[uint32]string{
@@ -56,10 +54,10 @@ func effects() map[uint32]call {
 	return calls
 }
 
-// creates are the flags of open that make a file, or empty it.
+// creates is the set of flags with which open creates or truncates a file.
 const creates = unix.O_CREAT | unix.O_TRUNC | unix.O_TMPFILE&^unix.O_DIRECTORY
 
-// BPF's instructions that the filter is made of (linux/bpf_common.h).
+// The BPF instructions of the filter (linux/bpf_common.h).
 const (
 	loadWord    = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 	jumpIfEqual = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
@@ -67,15 +65,15 @@ const (
 	returnValue = unix.BPF_RET | unix.BPF_K
 )
 
-// What the filter reads of struct seccomp_data (linux/seccomp.h): the number of the call, and
-// its arguments, of which the lower half comes first.
+// Offsets in struct seccomp_data (linux/seccomp.h): the call number, and the arguments, of 8 bytes
+// each. In little endian, the lower half of an argument comes first.
 const (
 	numberAt   = 0
 	argumentAt = 16
 	argument   = 8
 )
 
-// filter is the program that stops at the effects.
+// filter returns the BPF program that stops at the effects.
 func filter() []unix.SockFilter {
 	allow := unix.SockFilter{Code: returnValue, K: unix.SECCOMP_RET_ALLOW}
 	notify := unix.SockFilter{Code: returnValue, K: unix.SECCOMP_RET_USER_NOTIF}
@@ -95,8 +93,8 @@ func filter() []unix.SockFilter {
 	return append(program, allow)
 }
 
-// install makes the calling thread, and what it becomes and starts, stop at the
-// effects. Who reads the returned descriptor lets them go on.
+// install makes the calling thread and its children stop at each effect, until a reader of the
+// listener lets them continue.
 func install() (listener int, err error) {
 	program := filter()
 	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
@@ -108,7 +106,7 @@ func install() (listener int, err error) {
 	return int(fd), nil
 }
 
-// notification is struct seccomp_notif of linux/seccomp.h.
+// notification is struct seccomp_notif (linux/seccomp.h).
 type notification struct {
 	id         uint64
 	pid, flags uint32
@@ -118,8 +116,8 @@ type notification struct {
 	args       [6]uint64
 }
 
-// changes reports whether a call that was stopped is an effect: what is written to a terminal,
-// a pipe or a socket is none.
+// changes reports whether the stopped call is an effect. Writes to terminals, pipes and sockets are
+// not.
 func (n notification) changes(c call) bool {
 	if c.file == 0 {
 		return true
@@ -136,8 +134,8 @@ type response struct {
 	flags uint32
 }
 
-// watch tells visit of each effect and lets it go on, until visit says stop or
-// no process is left that the filter is on.
+// watch calls visit for each effect and lets it continue, until visit returns true or no process
+// with the filter is left.
 func watch(listener *os.File, visit func(effect string) (stop bool)) error {
 	fd, calls := int(listener.Fd()), effects()
 	for {
@@ -154,7 +152,7 @@ func watch(listener *os.File, visit func(effect string) (stop bool)) error {
 		var n notification
 		switch err := ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)); {
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINTR):
-			continue // whoever stopped there is gone
+			continue // the stopped process is gone
 		case err != nil:
 			return err
 		}

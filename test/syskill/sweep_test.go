@@ -43,19 +43,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// About how many kills a short run tries: in a whole first boot, and while an image is
-// imported.
+// The approximate number of kills in a short run: in a whole first boot, and during an image
+// import.
 const (
 	short = 30
 	few   = 8
 )
 
-// long reports whether all points are wanted, not a sample.
+// long reports whether to try all points instead of a sample.
 func long() bool { return os.Getenv("PIVOT_SWEEP") == "long" }
 
-// TestKills (P3, P25, P28) kills the real binary, with the real ostree it
-// runs, at its system calls. Afterwards the next boot must be the old system or
-// the new one, whole; and starting again, in the same boot or the next, must arrive.
+// TestKills (P3, P25, P28) kills the real binary, and the real ostree that it runs, at system
+// calls. Afterwards the default must be the old system or the new one, complete, and the next run,
+// in the same boot or the next, must complete the first boot.
 func TestKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the whole binary")
@@ -81,7 +81,7 @@ func TestKills(t *testing.T) {
 			if name == "derived layers" && w.midway == 0 {
 				t.Error("no kill came between two layers")
 			}
-			// Not each run has as many writes: the last points may be beyond its end.
+			// The number of writes varies between runs: the last points may be beyond the end.
 			if w.killed < w.cases*9/10 || w.killed == 0 {
 				t.Errorf("only %d kills in %d cases", w.killed, w.cases)
 			}
@@ -91,8 +91,8 @@ func TestKills(t *testing.T) {
 	}
 }
 
-// TestKillsWithPackages (P80) does the same where rpm-ostree, that is its stand-in, makes the
-// deployment and changes its packages: it dies with the program.
+// TestKillsWithPackages (P80) does the same with the stand-in for rpm-ostree, which deploys and
+// changes packages. It is killed together with the program.
 func TestKillsWithPackages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the whole binary")
@@ -112,7 +112,7 @@ func TestKillsWithPackages(t *testing.T) {
 	w.ask(t)
 	effects := w.machine(t, w.host.Physical()).run(t, syskill.Stop{}).Effects
 	at := points(effects, few)
-	if long() { // most of them are the stand-in's own
+	if long() { // most effects are the stand-in's
 		at = everyNth(at, 12)
 	}
 	w.killAll(t, "packages", w.host.Physical(), effects, at)
@@ -130,10 +130,10 @@ func everyNth(all []int, n int) (some []int) {
 	return some
 }
 
-// realtime is the release of the kernel that packages bring.
+// realtime is the kernel release in the packages.
 const realtime = "6.1+rt"
 
-// withRpmOstree is a directory with those of another one and the stand-in for rpm-ostree.
+// withRpmOstree returns a copy of the programs directory with the stand-in for rpm-ostree added.
 func withRpmOstree(t *testing.T, programs string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -148,8 +148,8 @@ func withRpmOstree(t *testing.T, programs string) string {
 	return dir
 }
 
-// killAll kills machines that start from a sysroot at some of these effects. No layer
-// that a machine had by then is fetched again.
+// killAll kills machines that start from a sysroot, each at one of the effects. The next run must
+// not fetch layers again that the killed one had imported.
 func (w *world) killAll(t *testing.T, name, sysroot string, effects []string, at []int) {
 	for n, at := range at {
 		t.Run(fmt.Sprintf("%s %d %s", name, at, effects[at-1]), func(t *testing.T) {
@@ -179,15 +179,15 @@ func (w *world) killAll(t *testing.T, name, sysroot string, effects []string, at
 	}
 }
 
-// TestTerminate sends SIGTERM instead: the program finishes what it is at or
-// takes it back, never half, and ends by itself.
+// TestTerminate sends SIGTERM instead: the program completes or undoes the deployment, never leaves
+// it half done, and exits by itself.
 func TestTerminate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the whole binary")
 	}
 	w, start := newWorld(t, nil), time.Now()
 	effects := w.machine(t, w.host.Physical()).run(t, syskill.Stop{}).Effects
-	all := points(effects, short)[1:] // at the first, its exec, it is not there yet
+	all := points(effects, short)[1:] // at the first, its own exec, it cannot handle signals yet
 	finished := 0
 	for i := 0; i < len(all); i += 3 {
 		t.Run(fmt.Sprintf("%d %s", all[i], effects[all[i]-1]), func(t *testing.T) {
@@ -212,8 +212,8 @@ func TestTerminate(t *testing.T) {
 		len(effects), (len(all)+2)/3, finished, time.Since(start).Seconds())
 }
 
-// points are the effects to kill at: all of them, or for a short run about so many of
-// those that begin something, where ten files are removed the first.
+// points returns the effects to kill at: all of them in a long run, else about that many, sampled
+// from the effects that differ from the one before (so a series of ten unlinks counts once).
 func points(effects []string, about int) []int {
 	var all, begin []int
 	for i := range effects {
@@ -232,8 +232,8 @@ func points(effects []string, about int) []int {
 	return some
 }
 
-// importing are points from when the first layer is made durable, which the first
-// syncfs does, to when ostree is run: its exec is the second one.
+// importing returns points between the first syncfs, which makes the first layer durable, and the
+// first run of ostree, which is the second exec.
 func importing(effects []string) (at []int) {
 	from := slices.Index(effects, "syncfs")
 	to := 1 + slices.Index(effects[1:], "exec")
@@ -248,15 +248,15 @@ type world struct {
 	host     *hostdir.Host
 	want     lab.Want
 	programs string
-	engine   string // "": the one that the program chooses
-	layers   int    // of an image that is not undivided
+	engine   string // "": the program chooses
+	layers   int    // number of layers of the image; 0: undivided
 
 	cases  int
-	killed int // of them
-	midway int // those that left some layers of an image
+	killed int // number of cases that were killed
+	midway int // number of kills that left only some layers of an image
 }
 
-// newWorld serves the next system as an image; nil: undivided.
+// newWorld serves the next system as an image; nil means undivided.
 func newWorld(t *testing.T, image func(*hostdir.Host) v1.Image) *world {
 	t.Helper()
 	w := &world{host: hostdir.New(t), programs: script.Programs(t)}
@@ -274,7 +274,7 @@ func newWorld(t *testing.T, image func(*hostdir.Host) v1.Image) *world {
 	return w
 }
 
-// ask writes the MachineConfig that asks for what is wanted.
+// ask writes the encapsulated MachineConfig for w.want.
 func (w *world) ask(t *testing.T) {
 	t.Helper()
 	data, err := w.want.Encapsulated()
@@ -282,13 +282,13 @@ func (w *world) ask(t *testing.T) {
 	w.host.Write(firstboot.EncapsulatedPath, data)
 }
 
-// machine is one that boots the old system, and dies a lot.
+// machine is a machine that is killed and restarted.
 type machine struct {
 	*booted.Machine
 	w *world
 }
 
-// machine is one with a copy of a sysroot, powered on.
+// machine returns a booted machine with a copy of the sysroot.
 func (w *world) machine(t *testing.T, sysroot string) *machine {
 	t.Helper()
 	dir := t.TempDir()
@@ -314,19 +314,19 @@ func (m *machine) run(t *testing.T, stop syskill.Stop) syskill.Result {
 	return m.pivot(t, stop, "firstboot", "--no-reboot", "--engine="+cmp.Or(m.w.engine, "auto"))
 }
 
-// pivot runs a command of the program, which must succeed unless it is stopped.
+// pivot runs a command of the program. It must succeed unless it is stopped.
 func (m *machine) pivot(t *testing.T, stop syskill.Stop, argv ...string) syskill.Result {
 	t.Helper()
 	r, err := syskill.Run(m.World, stop, argv...)
 	must(t, err)
-	told := stop.Signal == syscall.SIGTERM && r.Status == 69 // try again
-	if !r.Killed && r.Status != 0 && !told {
+	terminated := stop.Signal == syscall.SIGTERM && r.Status == 69 // try again
+	if !r.Killed && r.Status != 0 && !terminated {
 		t.Fatalf("exit status %d\n%s", r.Status, r.Output)
 	}
 	return r
 }
 
-// arrive boots, and wants the new system and the first boot closed.
+// arrive reboots, and checks that the new system runs and the first boot is closed.
 func (m *machine) arrive(t *testing.T) {
 	t.Helper()
 	m.boot(t)
@@ -351,7 +351,7 @@ func (m *machine) next(t *testing.T) ostree.Deployment {
 	return next
 }
 
-// refs are those of the repository for containers: "image", or "blob" for layers.
+// refs returns the repository's refs for container images: kind is "image", or "blob" for layers.
 func (m *machine) refs(t *testing.T, kind string) (names []string) {
 	t.Helper()
 	refs, err := filepath.Glob(filepath.Join(m.repo(), "refs/heads/ostree/container", kind, "*"))
@@ -364,9 +364,9 @@ func (m *machine) refs(t *testing.T, kind string) (names []string) {
 
 func (m *machine) repo() string { return filepath.Join(m.Physical, "ostree/repo") }
 
-// referred is the repository. Where ostree's own "commit" was killed with the program, it is a copy
-// of what refs lead to: libostree may move a commit into the repository before what that consists
-// of, and forgets both at its next cleanup.
+// referred returns the repository to check. With rpm-ostree it is a copy pruned to what refs reach:
+// if "ostree commit" is killed, libostree may leave a commit object without all of its contents,
+// which its next cleanup removes.
 func (m *machine) referred(t *testing.T) string {
 	t.Helper()
 	if m.w.engine != "rpm-ostree" {
@@ -379,9 +379,9 @@ func (m *machine) referred(t *testing.T) string {
 	return repo
 }
 
-// expectWhole holds what boots next, and what runs, against the two that may be, and
-// all that the repository refers to against ostree fsck, to which a commit that is marked
-// as partial is none. An image has a ref only if all of its layers have one.
+// expectWhole checks that the running and the default deployment each are the old or the new
+// system, and that the repository passes ostree fsck without partial commits. An image may have a
+// ref only if all of its layers have one.
 func (m *machine) expectWhole(t *testing.T) {
 	t.Helper()
 	if said, err := ostreetree.Ostree("fsck", "--repo="+m.referred(t)); err != nil || strings.Contains(said, "partial") {

@@ -1,10 +1,9 @@
-// Package containerruntime turns ContainerRuntimeConfigs, the few settings of
-// CRI-O that a cluster's administrator may choose, into MachineConfigs. It does
-// no I/O.
+// Package containerruntime converts ContainerRuntimeConfigs, the CRI-O settings that a cluster
+// administrator may change, to MachineConfigs. It does no I/O.
 //
-// Sources: the proposal "ContainerRuntimeConfig"; the type of that name in the
-// OpenShift API; the machine-config operator's pkg/controller/container-runtime-config.
-// Other than there, what cannot be merged is an error and not a success without effect.
+// Sources: the proposal "ContainerRuntimeConfig"; the type of that name in the OpenShift API; the
+// machine-config operator's pkg/controller/container-runtime-config. Unlike there, a failed merge
+// is an error, not a success without effect.
 package containerruntime
 
 import (
@@ -20,8 +19,8 @@ import (
 
 const apiVersion = "machineconfiguration.openshift.io/v1"
 
-// suffixAnnotation keeps the number in the name of the MachineConfig that is
-// made of a ContainerRuntimeConfig.
+// suffixAnnotation holds the number in the name of the MachineConfig that is generated from a
+// ContainerRuntimeConfig.
 const suffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
 
 // Config is a ContainerRuntimeConfig.
@@ -32,37 +31,37 @@ type Config struct {
 	suffix   *string // nil: not numbered yet
 }
 
-// Settings are what a ContainerRuntimeConfig sets; nil or "" is not set.
+// Settings are the settings of a ContainerRuntimeConfig. nil or "" means not set.
 type Settings struct {
-	PidsLimit      *int64             // processes in a container; 0 is no limit
-	LogLevel       string             // of CRI-O
-	LogSizeMax     *resource.Quantity // of a container's log, in bytes; negative is no limit
-	OverlaySize    *resource.Quantity // of a container's own file system, in bytes; 0 is not set
+	PidsLimit      *int64             // maximum number of processes in a container; 0: unlimited
+	LogLevel       string             // log level of CRI-O
+	LogSizeMax     *resource.Quantity // maximum size of a container's log, in bytes; 0: not set; negative: unlimited
+	OverlaySize    *resource.Quantity // maximum size of a container's file system, in bytes; 0: not set
 	DefaultRuntime string             // crun or runc
 }
 
-// Pool is a MachineConfigPool: its name is the role of its machines.
+// Pool is a MachineConfigPool. Its name is the role of its machines.
 type Pool struct {
 	Name   string
 	Labels map[string]string
 }
 
-// Objects are what files hold.
+// Objects are the objects read from files.
 type Objects struct {
 	Configs []Config
 	Pools   []Pool
 }
 
-// Decode reads the ContainerRuntimeConfigs and MachineConfigPools of a file, in
-// YAML or JSON: one or several documents, or lists. The report holds everything
-// that is wrong and what a cluster takes but does not do as it says.
+// Decode reads the ContainerRuntimeConfigs and MachineConfigPools of a file in YAML or JSON: one or
+// several documents, or lists. The report has all errors, and warnings about settings that a
+// cluster accepts but does not apply as written.
 func Decode(file string, data []byte) (Objects, problem.Report) {
 	var all Objects
 	report := document.Read(file, data, all.decode)
 	return all, report
 }
 
-// decode takes one document in.
+// decode adds the objects of one document.
 func (all *Objects) decode(n document.Node) {
 	if !n.Object() {
 		return
@@ -89,14 +88,14 @@ func (all *Objects) decode(n document.Node) {
 	if metadata.Object(); name == "" {
 		metadata.Get("name").Fail("it is missing")
 	}
-	if kind == kindPool { // nothing but its labels matters here
+	if kind == kindPool { // only the name and the labels matter here
 		all.Pools = append(all.Pools, Pool{name, metadata.Get("labels").Texts()})
 		return
 	}
 	all.Configs = append(all.Configs, decodeConfig(name, metadata, n.Get("spec")))
 }
 
-// The kinds of objects that matter here.
+// The supported kinds.
 const (
 	kindConfig = "ContainerRuntimeConfig"
 	kindPool   = "MachineConfigPool"
@@ -126,7 +125,7 @@ func decodeConfig(name string, metadata, spec document.Node) Config {
 	return c
 }
 
-// integer is a whole number, nil if there is none.
+// integer returns an integer; nil if the node is null or invalid.
 func integer(n document.Node) *int64 {
 	if n.IsNull() {
 		return nil
@@ -140,7 +139,7 @@ func integer(n document.Node) *int64 {
 	return &i
 }
 
-// amount is a quantity; nil if there is none.
+// amount returns a quantity; nil if the node is null or invalid.
 func amount(n document.Node) *resource.Quantity {
 	if q, ok := quantity.Read(n); ok {
 		return &q
@@ -165,7 +164,7 @@ func decodeSelector(n document.Node) Selector {
 	return s
 }
 
-// wrong says what is wrong with an expression, or nothing.
+// wrong returns what is wrong with an expression; "" if it is valid.
 func (r Requirement) wrong() string {
 	switch {
 	case r.Key == "":

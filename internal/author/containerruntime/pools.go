@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Selector is a label selector: all of it must match. An empty one selects nothing.
+// Selector is a label selector. All of it must match; an empty one matches nothing.
 type Selector struct {
 	Labels      map[string]string
 	Expressions []Requirement
@@ -20,7 +20,7 @@ type Requirement struct {
 	Values   []string
 }
 
-// matches reports whether the labels are selected.
+// matches reports whether the selector matches the labels.
 func (s Selector) matches(labels map[string]string) bool {
 	for key, want := range s.Labels {
 		if value, ok := labels[key]; !ok || value != want {
@@ -37,15 +37,15 @@ func (s Selector) matches(labels map[string]string) bool {
 	return len(s.Labels)+len(s.Expressions) > 0
 }
 
-// Assigned are the ContainerRuntimeConfigs of one pool, in their order.
+// Assigned is the ContainerRuntimeConfigs of one pool, in input order.
 type Assigned struct {
 	Pool    string
 	Configs []Config
 }
 
-// Assign finds the pools that each ContainerRuntimeConfig is for. Without any
-// pool given all are for the role; with pools their labels decide, and a role
-// that is given leaves only its pool.
+// Assign assigns ContainerRuntimeConfigs to pools. Without pools, all are assigned to the role.
+// With pools, their labels decide, and a non-empty role restricts the result to the pool of that
+// name.
 func (all Objects) Assign(role string) ([]Assigned, error) {
 	if len(all.Pools) == 0 {
 		return []Assigned{{role, all.Configs}}, nil

@@ -16,21 +16,21 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// dropInDir is read whole by CRI-O, in lexical order of the names.
+// dropInDir is the directory of CRI-O's drop-ins, which are read in lexical order.
 const dropInDir = "/etc/crio/crio.conf.d/"
 
-// maxSuffix is the highest number in a name: of "-10" and "-2" the wrong one would win.
+// maxSuffix is the highest number in a name: "-10" would sort before "-2".
 const maxSuffix = 9
 
-// Rendered are the MachineConfigs of a pool.
+// Rendered is the MachineConfigs of a pool.
 type Rendered struct {
 	Manifests []machineconfig.Manifest
 	Warnings  []string
 }
 
-// Render makes one MachineConfig of each ContainerRuntimeConfig. Base holds the
-// files of the pool's rendered MachineConfig by path, as far as it is known; what
-// is changed within a file is changed in the one there. Later ones win.
+// Render renders one MachineConfig for each ContainerRuntimeConfig. base is the files of the pool's
+// rendered MachineConfig by path, as far as known. A setting in an existing file is changed in a
+// copy of the file. Later ContainerRuntimeConfigs override earlier ones.
 func (a Assigned) Render(base map[string][]byte) (Rendered, error) {
 	suffixes, err := a.suffixes()
 	if err != nil {
@@ -52,8 +52,8 @@ func (a Assigned) Render(base map[string][]byte) (Rendered, error) {
 	return r, errors.Join(problems...)
 }
 
-// name is that of the MachineConfig, with the number of the ContainerRuntimeConfig
-// among those of the pool.
+// name returns the name of the MachineConfig. suffix is the number of the ContainerRuntimeConfig in
+// its pool.
 func name(pool string, suffix int) string {
 	name := "99-" + pool + "-generated-containerruntime"
 	if suffix > 0 {
@@ -62,9 +62,9 @@ func name(pool string, suffix int) string {
 	return name
 }
 
-// suffixes numbers the ContainerRuntimeConfigs of a pool: those that have a number
-// keep it, the others come after the highest. Numbers of deleted ones below it
-// stay unused, so that a newer one always wins.
+// suffixes numbers the ContainerRuntimeConfigs of a pool. Existing numbers are kept; the others
+// continue after the highest one. Lower numbers that are free are not reused, so that a newer one
+// always takes precedence.
 func (a Assigned) suffixes() ([]int, error) {
 	numbers := make([]int, len(a.Configs))
 	taken := map[int]string{}
@@ -95,7 +95,7 @@ func (a Assigned) suffixes() ([]int, error) {
 	return numbers, nil
 }
 
-// files are the files that the settings come to.
+// files returns the files for the settings.
 func (s Settings) files(base map[string][]byte) ([]hostfiles.File, error) {
 	var files []hostfiles.File
 	if s.OverlaySize != nil && s.OverlaySize.Sign() > 0 {
@@ -106,7 +106,7 @@ func (s Settings) files(base map[string][]byte) ([]hostfiles.File, error) {
 		files = append(files, hostfiles.NewFile(StoragePath, 0o644, storage))
 	}
 	for _, setting := range s.settings() {
-		// A file for each: a merge of MachineConfigs is one of whole files.
+		// One file for each setting, because MachineConfigs merge whole files.
 		content, err := encode(map[string]any{"crio": map[string]any{"runtime": map[string]any{setting.key: setting.value}}})
 		if err != nil {
 			return nil, err
@@ -118,11 +118,11 @@ func (s Settings) files(base map[string][]byte) ([]hostfiles.File, error) {
 
 // setting is one key of CRI-O's configuration.
 type setting struct {
-	field, key string // in the ContainerRuntimeConfig, in CRI-O's [crio.runtime]
+	field, key string // names in the ContainerRuntimeConfig and in CRI-O's [crio.runtime]
 	value      any
 }
 
-// settings are those that are set, in the order of a cluster's.
+// settings returns the settings that are set, in the order that a cluster uses.
 func (s Settings) settings() []setting {
 	var all []setting
 	if s.LogLevel != "" {
@@ -140,8 +140,8 @@ func (s Settings) settings() []setting {
 	return all
 }
 
-// wholeBytes is an amount of bytes, rounded away from zero. Of large negative amounts
-// Kubernetes' own Value is arbitrary.
+// wholeBytes returns an amount in bytes, rounded away from zero. It does not use Value for negative
+// amounts: Kubernetes returns arbitrary values for large ones.
 func wholeBytes(q resource.Quantity) int64 {
 	if q.Sign() < 0 {
 		q.Neg()
@@ -150,7 +150,7 @@ func wholeBytes(q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// encode writes TOML as a cluster does: sorted, two spaces for each level.
+// encode writes TOML like a cluster: sorted, indented by two spaces.
 func encode(tree map[string]any) ([]byte, error) {
 	var b bytes.Buffer
 	e := toml.NewEncoder(&b)
@@ -159,7 +159,7 @@ func encode(tree map[string]any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// overridden finds drop-ins that CRI-O reads later and that set the same.
+// overridden returns warnings about drop-ins that CRI-O reads later and that set the same key.
 func overridden(files []hostfiles.File, base map[string][]byte) []string {
 	var found []string
 	for _, f := range files {
@@ -177,7 +177,7 @@ func overridden(files []hostfiles.File, base map[string][]byte) []string {
 	return found
 }
 
-// runtimeKeys are the keys that a drop-in sets in [crio.runtime].
+// runtimeKeys returns the keys that a drop-in sets in [crio.runtime].
 func runtimeKeys(dropIn []byte) []string {
 	var tree struct {
 		Crio struct {
@@ -185,7 +185,7 @@ func runtimeKeys(dropIn []byte) []string {
 		}
 	}
 	if _, err := toml.Decode(string(dropIn), &tree); err != nil {
-		return nil // CRI-O will say so
+		return nil // CRI-O will report it
 	}
 	return slices.Sorted(maps.Keys(tree.Crio.Runtime))
 }

@@ -7,13 +7,12 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// StoragePath configures the storage of containers, for CRI-O and podman.
+// StoragePath is the configuration of container storage, for CRI-O and podman.
 const StoragePath = "/etc/containers/storage.conf"
 
-// withSize is a storage.conf with another size of a container's own file system.
-// It keeps all that the file says, also what this program does not know; its
-// comments are lost. Without a file there is nothing to change: what a machine
-// has by default is the operating system's business.
+// withSize returns a storage.conf with another size for a container's file system. Everything else
+// in the file is kept, unknown keys included, except comments. Without a file it fails: the
+// defaults are up to the operating system.
 func withSize(storage []byte, size string) ([]byte, error) {
 	if storage == nil {
 		return nil, errors.New("overlaySize changes " + StoragePath + ", but there is none: give the pool's rendered MachineConfig, which has it")
@@ -27,7 +26,7 @@ func withSize(storage []byte, size string) ([]byte, error) {
 		return nil, fmt.Errorf("cannot merge into %s: %w", StoragePath, err)
 	}
 	options["size"] = size
-	// Where the driver's own table has a size, that one wins.
+	// A size in the driver's own table takes precedence.
 	if overlay, ok := options["overlay"].(map[string]any); ok {
 		if old, ok := overlay["size"].(string); ok && old != "" {
 			overlay["size"] = size
@@ -36,7 +35,7 @@ func withSize(storage []byte, size string) ([]byte, error) {
 	return encode(tree)
 }
 
-// table is the table at a path, made if it is absent.
+// table returns the table at a path. It is created if it does not exist.
 func table(tree map[string]any, path ...string) (map[string]any, error) {
 	for _, name := range path {
 		switch next := tree[name].(type) {

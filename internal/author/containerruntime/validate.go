@@ -8,22 +8,22 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// The limits of a cluster.
+// Limits in a cluster.
 const (
 	minPidsLimit = 20
-	minLogSize   = 8192 // bytes; this itself is refused, though CRI-O takes it
-	// kubeletPidsLimit is podPidsLimit in a cluster's kubelet configuration: the
-	// limit of the pod's cgroup holds whatever CRI-O allows its containers.
+	minLogSize   = 8192 // bytes; this size itself is refused, though CRI-O accepts it
+	// kubeletPidsLimit is podPidsLimit in a cluster's kubelet configuration. It limits the pod's
+	// cgroup, whatever CRI-O allows for the containers.
 	kubeletPidsLimit = 4096
 )
 
-// logLevels are those of CRI-O's logging library.
+// logLevels returns the log levels of CRI-O's logging library.
 func logLevels() []string {
 	return []string{"error", "fatal", "panic", "warn", "info", "debug", "trace"}
 }
 
-// judge reports everything that a cluster refuses, in its words, and what it takes
-// but does not do as it says. N is where the settings stand.
+// judge reports what a cluster refuses, in the cluster's words, and warns about what it accepts but
+// does not apply as written. n is the node of the settings.
 func (s Settings) judge(n document.Node) {
 	if p := s.PidsLimit; p != nil && *p != 0 && *p < minPidsLimit {
 		n.Get("pidsLimit").Fail("invalid PidsLimit %d: it is at least %d, or 0 for no limit", *p, minPidsLimit)

@@ -1,11 +1,10 @@
-// Package installconfig makes MachineConfigs of what an install-config says about
-// its machine pools: kernel arguments, hyperthreading, FIPS mode, and the CPUs of
-// workloads.
+// Package installconfig converts the machine pools of an install-config to MachineConfigs: kernel
+// arguments, hyperthreading, FIPS mode, and the CPUs of workloads.
 //
-// Hyperthreading and FIPS mode are as in the OpenShift installer, and so are the
-// MachineConfigs that come of them. kernelArguments and workload.partitions are
-// what was proposed for the pools of an install-config and that installer does
-// not have. Everything else in an install-config is its own business.
+// Hyperthreading and FIPS mode are those of the OpenShift installer, and result in the same
+// MachineConfigs. kernelArguments and workload.partitions were proposed for the pools of an
+// install-config, but the installer does not have them. Everything else in an install-config is
+// ignored.
 package installconfig
 
 import (
@@ -23,8 +22,8 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Decode makes the MachineConfigs of an install-config, in the order of its pools.
-// There are none if the report has an error.
+// Decode returns the MachineConfigs of an install-config, in the order of its pools; none if the
+// report has an error.
 func Decode(file string, data []byte, rules machineconfig.Rules) ([]*machineconfig.MachineConfig, problem.Report) {
 	var pools []pool
 	documents := 0
@@ -54,7 +53,7 @@ func Decode(file string, data []byte, rules machineconfig.Rules) ([]*machineconf
 	return all, report
 }
 
-// pool is what an install-config says about the machines of a role.
+// pool is the settings for the machines of a role.
 type pool struct {
 	at        document.Node
 	role      string
@@ -90,8 +89,8 @@ func readPools(root document.Node, rules machineconfig.Rules) []pool {
 	return pools
 }
 
-// readCompute reads the compute pools, worker and edge. The machines of both are
-// of the role worker, and so there is one pool of them at most.
+// readCompute reads the compute pools, worker and edge. The machines of both have the role worker,
+// so it returns at most one pool.
 func readCompute(n document.Node, policy kargs.Policy) []pool {
 	var pools []pool
 	names := map[string]bool{}
@@ -119,13 +118,13 @@ func readCompute(n document.Node, policy kargs.Policy) []pool {
 	return pools
 }
 
-// sameAs reports whether both ask for the same.
+// sameAs reports whether both pools have the same settings.
 func (p pool) sameAs(other pool) bool {
 	return p.noThreads == other.noThreads && slices.Equal(p.arguments, other.arguments) &&
 		maps.EqualFunc(p.workloads, other.workloads, pinning.CPUSet.Equal)
 }
 
-// readPool reads one pool; there may be none.
+// readPool reads one pool, which may be absent.
 func readPool(n document.Node, role string, policy kargs.Policy) (pool, bool) {
 	if !n.Object() {
 		return pool{}, false
@@ -136,7 +135,7 @@ func readPool(n document.Node, role string, policy kargs.Policy) (pool, bool) {
 	return p, true
 }
 
-// readHyperthreading reports whether it is switched off.
+// readHyperthreading reports whether hyperthreading is disabled.
 func readHyperthreading(n document.Node, line kargs.Line) bool {
 	switch value := n.Text(); {
 	case value == "Disabled":
@@ -176,7 +175,7 @@ func readPartitions(n document.Node) pinning.Workloads {
 	return workloads
 }
 
-// machineConfigs are the pool's, each for one thing that it says.
+// machineConfigs returns the MachineConfigs of the pool, one for each setting.
 func (p pool) machineConfigs() []*machineconfig.MachineConfig {
 	var all []*machineconfig.MachineConfig
 	add := func(what string, spec machineconfig.Spec) {
@@ -187,7 +186,7 @@ func (p pool) machineConfigs() []*machineconfig.MachineConfig {
 		})
 	}
 	if p.noThreads {
-		add("disable-hyperthreading", machineconfig.Spec{KernelArguments: []string{"nosmt", "smt-enabled=off"}}) // on POWER it is the second
+		add("disable-hyperthreading", machineconfig.Spec{KernelArguments: []string{"nosmt", "smt-enabled=off"}}) // the second is for POWER
 	}
 	if p.fips {
 		add("fips", machineconfig.Spec{FIPS: true})
@@ -197,7 +196,7 @@ func (p pool) machineConfigs() []*machineconfig.MachineConfig {
 	}
 	if len(p.workloads) > 0 {
 		config := ignition.Empty()
-		config.Ignition.Version = "3.2.0" // enough for it, and older clusters read it too
+		config.Ignition.Version = "3.2.0" // sufficient here, and supported by older clusters
 		config.Storage.Files = []ignition.File{
 			ignition.NewFile(pinning.DropInPath, 0o644, pinning.DropIn(p.workloads)),
 			ignition.NewFile(pinning.KubeletPath, 0o644, pinning.KubeletFile(p.workloads)),
@@ -207,7 +206,7 @@ func (p pool) machineConfigs() []*machineconfig.MachineConfig {
 	return all
 }
 
-// together judges what the pool's MachineConfigs make together.
+// together checks the MachineConfigs of the pool in combination.
 func (p pool) together(rules machineconfig.Rules) {
 	all := p.machineConfigs()
 	if len(all) == 0 {

@@ -17,8 +17,8 @@ func rules() machineconfig.Rules {
 	return machineconfig.Rules{KernelArguments: kargs.DefaultPolicy()}
 }
 
-// Files of testdata, each with what comes of it beside it: MachineConfigs, or the
-// report. UPDATE_GOLDEN=1 writes those anew.
+// Each file of testdata has the expected MachineConfigs or report in a golden file. UPDATE_GOLDEN=1
+// rewrites the golden files.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) < 5 {
@@ -53,7 +53,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// The pinning files are those that the pinning package checks and a machine applies.
+// The pinning package accepts the generated pinning files.
 func TestPartitionsRoundTrip(t *testing.T) {
 	all, report := installconfig.Decode("a", []byte("compute: [{name: worker, workload: {partitions: [{name: management, cpuIDs: '0-1,52-53'}]}}]"), rules())
 	if len(all) != 1 || len(report) > 0 {
@@ -90,7 +90,7 @@ func FuzzDecode(f *testing.F) {
 		if report.Failed() && len(all) > 0 {
 			t.Error("MachineConfigs of what was refused")
 		}
-		// What comes out is accepted by everything that reads MachineConfigs.
+		// Whatever Decode returns can be decoded as MachineConfigs.
 		for _, mc := range all {
 			text, err := mc.YAML()
 			if err != nil {

@@ -8,11 +8,11 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Versions are those that a config can be written in, the newest first.
+// Versions returns the config versions that Down can write, newest first.
 func Versions() []string { return append(ignition.Versions(), newest2) }
 
-// Down writes a config in one of Versions. It refuses, with all the places, what that
-// version has no words for.
+// Down writes a config in one of Versions. It refuses everything that this version does not
+// support, with the paths.
 func Down(config Config, version string) ([]byte, problem.Report) {
 	if version != newest2 {
 		return ignition.Down(config, version)

@@ -80,7 +80,7 @@ func text(problems problem.Report) string {
 	return b.String()
 }
 
-// In version 2 the last of several entries counts.
+// In version 2 the last of several entries wins.
 func TestVersion2Repetitions(t *testing.T) {
 	config := parse(t, `{"ignition":{"version":"2.2.0"},
 "passwd":{"users":[{"name":"core","sshAuthorizedKeys":["a","b"]},{"name":"core","sshAuthorizedKeys":["b","c"]}]},
@@ -98,7 +98,7 @@ func TestVersion2Repetitions(t *testing.T) {
 	}
 }
 
-// TestVersion2Keys (D12): a key that is there twice is there once.
+// TestVersion2Keys (D12): duplicate keys are removed.
 func TestVersion2Keys(t *testing.T) {
 	config := parse(t, `{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["a","b","a"]}]}}`)
 	if u := config.Passwd.Users; len(u) != 1 || !reflect.DeepEqual(u[0].SSHAuthorizedKeys, []types.SSHAuthorizedKey{"a", "b"}) {
@@ -106,7 +106,7 @@ func TestVersion2Keys(t *testing.T) {
 	}
 }
 
-// TestVersion2Order (D14): in the reverse order, as the machine-config operator.
+// TestVersion2Order (D14): the order is reversed, like in the machine-config operator.
 func TestVersion2Order(t *testing.T) {
 	node := func(path string) string { return `{"filesystem":"root","path":"` + path + `"}` }
 	config := parse(t, `{"ignition":{"version":"2.2.0"},"storage":{"files":[`+strings.Join([]string{node("/a"), node("/b"), node("/b"), node("/c")}, ",")+`],
@@ -135,7 +135,7 @@ func parse(t *testing.T, in string) ignition.Config {
 	return config
 }
 
-// file is a config of one file with these members.
+// file returns a config with one file that has these members.
 func file(t *testing.T, members string) ignition.Config {
 	t.Helper()
 	return parse(t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a",`+members+`}]}}`)
@@ -163,7 +163,7 @@ func TestMergedFile(t *testing.T) {
 	}
 }
 
-// random makes valid configs in which paths and names often meet.
+// random returns valid configs in which paths and names often collide.
 func random(r *rand.Rand, kind func(path string) int) ignition.Config {
 	c := ignition.Empty()
 	used := map[string]bool{}
@@ -211,8 +211,8 @@ func random(r *rand.Rand, kind func(path string) int) ignition.Config {
 	return c
 }
 
-// naive merges as Ignition does, one config after the other and whole. Files
-// whose contents are replaced lose them first.
+// naive merges like Ignition, one config after the other. Contents that are replaced are removed
+// first.
 func naive(configs []ignition.Config) ignition.Config {
 	result := ignition.Empty()
 	for _, c := range configs {
@@ -249,9 +249,8 @@ func TestMergeIsIgnitions(t *testing.T) {
 	}
 }
 
-// Merging a part first changes nothing as long as what is at a path stays of one
-// kind. (A link between two files makes the later forget the earlier only if it
-// is merged before.)
+// Merging a part first changes nothing as long as the entries at a path have the same kind. (A link
+// between two files hides the earlier file only if the link is merged before the later one.)
 func TestMergeIsAssociative(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range sample.Rounds(2000) {
@@ -302,8 +301,7 @@ func TestDownRefusesWhatIsLost(t *testing.T) {
 	}
 }
 
-// The time grows with the config, not with its square: what is wrong with a large
-// config of version 2 is told in no time too.
+// The time is linear in the size of the config, also for a large config of version 2 with an error.
 func TestLargeVersion2(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 20,000 files, twice")
@@ -325,7 +323,7 @@ func TestLargeVersion2(t *testing.T) {
 	}
 }
 
-// TestAddress (D19): a URL is shown without what may be secret in it.
+// TestAddress (D19): URLs are shown without possible secrets.
 func TestAddress(t *testing.T) {
 	for source, want := range map[string]string{
 		"https://host.example:8443/a/b": "https://host.example:8443/a/b",

@@ -1,6 +1,6 @@
-// Package legacy extends package ignition to version 2 of Ignition's specification,
-// which old machines and old MachineConfigs speak. Machines of today that are asked
-// to change have no use for it, so it is a package of its own.
+// Package legacy extends package ignition by version 2 of the Ignition specification, which old
+// machines and old MachineConfigs use. It is a separate package because pivot on a machine does not
+// need it.
 package legacy
 
 import (
@@ -27,8 +27,8 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Parse reads a config of the versions 2.0 to 2.2, or one that ignition.Parse reads. It
-// reports everything that is wrong.
+// Parse reads a config of version 2.0 to 2.2, or of a version that ignition.Parse reads. The report
+// has all errors.
 func Parse(raw []byte) (Config, problem.Report) {
 	version, wrong := ignition.VersionOf(raw)
 	if wrong.Failed() || !strings.HasPrefix(version, "2.") {
@@ -56,7 +56,7 @@ func parse2(raw []byte, version string) (Config, problem.Report) {
 		return Config{}, problems
 	}
 	collapse(&parsed)
-	// The file system "root" is the one that is booted.
+	// The file system "root" is the booted one.
 	v30, err := v23tov30.Translate(v23.Translate(parsed), map[string]string{"root": "/"})
 	if err != nil {
 		problems.Fail("", "it cannot be translated to version 3: %v", err)
@@ -66,11 +66,11 @@ func parse2(raw []byte, version string) (Config, problem.Report) {
 	return config, append(problems, validate3(config)...)
 }
 
-// maxPlaced bounds the text whose problems version 2's own parser places, in
-// bytes: for each value it counts the lines before it anew.
+// maxPlaced is the maximum size, in bytes, of a text that is given to version 2's own parser to
+// find the places of problems. For each value it counts the lines again from the start.
 const maxPlaced = 256 << 10
 
-// read2 reads a config of version 2 and lets its own package judge it.
+// read2 reads a config of version 2 and validates it with Ignition's package for version 2.
 func read2(raw []byte, version string) (old.Config, problem.Report) {
 	if config, problems, ok := readUnplaced2(raw); ok && version == newest2 && (len(problems) == 0 || len(raw) > maxPlaced) {
 		return config, problems
@@ -86,8 +86,8 @@ func read2(raw []byte, version string) (old.Config, problem.Report) {
 	return parsed, problems
 }
 
-// readUnplaced2 reads a config of version 2.2, if it is one, and says what is wrong
-// but not where, each thing once.
+// readUnplaced2 reads a config of version 2.2, if it is one. It reports problems without their
+// places, each only once.
 func readUnplaced2(raw []byte) (old.Config, problem.Report, bool) {
 	var config old.Config
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -111,16 +111,16 @@ func readUnplaced2(raw []byte) (old.Config, problem.Report, bool) {
 	return config, problems, true
 }
 
-// newest2 is the newest of version 2 that there is for machine-config servers.
+// newest2 is the newest version 2 that machine-config servers use.
 const newest2 = "2.2.0"
 
-// validate3 lets Ignition judge what was not parsed but made.
+// validate3 validates a translated config like a parsed one.
 func validate3(config Config) problem.Report {
 	_, problems := ignition.Parse(ignition.Marshal(config))
 	return problems
 }
 
-// problems2 is the report of version 2's parser, which knows lines and columns.
+// problems2 converts the report of version 2's parser, which has lines and columns.
 func problems2(raw []byte, rep oldreport.Report) problem.Report {
 	var problems problem.Report
 	for _, e := range rep.Entries {
@@ -140,7 +140,7 @@ func problems2(raw []byte, rep oldreport.Report) problem.Report {
 	return problems
 }
 
-// offset is the place of a line and a column, both from 1.
+// offset returns the byte offset of a line and a column, both counted from 1.
 func offset(raw []byte, line, column int) int64 {
 	at := 0
 	for ; line > 1; line-- {
@@ -149,9 +149,8 @@ func offset(raw []byte, line, column int) int64 {
 	return int64(min(at+column, len(raw)))
 }
 
-// unsupported names what would end up elsewhere or be lost: entries on other file
-// systems than the one that is booted, other users than core, and several parts of
-// one file.
+// unsupported reports what would be lost or misplaced: entries on other file systems than the
+// booted one, users other than core, and files in several parts.
 func unsupported(config old.Config) problem.Report {
 	var problems problem.Report
 	node := func(list string, i int, n old.Node) {
@@ -177,10 +176,10 @@ func unsupported(config old.Config) problem.Report {
 	return problems
 }
 
-// appended names the files that several entries make together: neither version 3
-// nor the machine-config operator can say that.
+// appended reports files that are made of several entries. Neither version 3 nor the machine-config
+// operator supports that.
 func appended(files []old.File) problem.Report {
-	appends := map[string]bool{} // by path: whether an entry before does
+	appends := map[string]bool{} // by path: whether an earlier entry appends
 	var problems problem.Report
 	for i, f := range files {
 		before, again := appends[f.Path]
@@ -193,11 +192,11 @@ func appended(files []old.File) problem.Report {
 	return problems
 }
 
-// collapse removes what version 2 may name several times and version 3 may not, and
-// orders what is left as the machine-config operator does, for the name of a
-// rendered MachineConfig has a hash of it: files and units stand in reverse. Of
-// files the last one counts; of units too, but drop-ins of earlier ones stay if the
-// last one has none of their name; the keys of the user core are united.
+// collapse removes duplicates, which version 2 allows and version 3 does not. It orders the rest
+// like the machine-config operator, because the name of a rendered MachineConfig has a hash of it:
+// files and units are in reverse order. The last file wins, and the last unit, which inherits
+// drop-ins from earlier ones unless it has one of the same name. The keys of the user core are
+// merged.
 func collapse(config *old.Config) {
 	config.Storage.Files = lastOf(config.Storage.Files, func(f old.File) string { return f.Path },
 		func(later, _ old.File) old.File { return later })
@@ -209,8 +208,8 @@ func collapse(config *old.Config) {
 	}
 }
 
-// lastOf keeps the last entry of each key, in reverse order. Join makes the entry
-// that stays of it and an earlier one.
+// lastOf keeps the last entry of each key, in reverse order. join merges an earlier entry into the
+// one that is kept.
 func lastOf[T any](list []T, key func(T) string, join func(later, earlier T) T) []T {
 	at := map[string]int{}
 	var kept []T
@@ -240,7 +239,7 @@ func uniteKeys(later, earlier old.PasswdUser) old.PasswdUser {
 	return later
 }
 
-// unique is a list with each element once, where it stands first.
+// unique removes duplicates from a list; the first of each element is kept.
 func unique[T comparable](list []T) []T {
 	seen := map[T]bool{}
 	return slices.DeleteFunc(slices.Clone(list), func(element T) bool {

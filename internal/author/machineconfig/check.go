@@ -16,24 +16,20 @@ import (
 	"machine-pivot/kargs"
 )
 
-// The kernel types beside the default one.
-const ()
-
-// maxInline bounds the decompressed content of one file, in bytes.
+// maxInline limits the decompressed content of one file, in bytes.
 const maxInline = 16 << 20
 
-// maxRendered is the largest object that etcd takes, in bytes of JSON.
+// maxRendered is the maximum size of an object in etcd, in bytes of JSON.
 const maxRendered = 1_572_864
 
-// CheckConfig checks of a config what Ignition leaves open or the machine-config
-// daemon is stricter about. N is where the config stands.
+// CheckConfig checks a config for what Ignition does not check, and where the machine-config daemon
+// is stricter. n is the node of the config.
 func CheckConfig(n document.Node, config ignition.Config) {
 	checkFiles(n, config)
 	checkNames(n, config)
 }
 
-// checkNames refuses names that no file can have: Ignition would fail on them when
-// the machine boots.
+// checkNames refuses names that no file can have. Ignition would fail on them during the boot.
 func checkNames(n document.Node, config ignition.Config) {
 	check := func(name string, slash bool, steps ...any) {
 		if strings.ContainsFunc(name, unicode.IsControl) || !slash && strings.Contains(name, "/") {
@@ -77,8 +73,8 @@ func checkFiles(n document.Node, config ignition.Config) {
 	}
 }
 
-// Check judges a merged MachineConfig: what only all of its parts together can
-// get wrong. The paths are those of the merged object.
+// Check checks a merged MachineConfig for what only the combination of its parts can get wrong.
+// Paths are those of the merged object.
 func Check(m *MachineConfig, rules Rules) problem.Report {
 	var report problem.Report
 	spec.Contradictions("$.spec", m.Spec.KernelArguments, m.Spec.FIPS, &report)
@@ -95,17 +91,17 @@ func Check(m *MachineConfig, rules Rules) problem.Report {
 	return report
 }
 
-// checkMerged lets Ignition judge the merged config, which can be wrong though
-// each part was right, and checks the pinning files in it.
+// checkMerged has Ignition validate the merged config, which can be invalid though each part is
+// valid, and checks the pinning files in it.
 func checkMerged(config ignition.Config, line kargs.Line, rules Rules, report *problem.Report) {
 	n := document.Node{Path: "$.spec.config", Report: report}
 	_, problems := legacy.Parse(ignition.Marshal(config))
-	report.Add(problems.Errors().Below(n.Path)...) // the warnings are told of each part
+	report.Add(problems.Errors().Below(n.Path)...) // warnings were reported for each part
 	checkPinning(n.At(".storage.files"), config, line, rules)
 }
 
-// checkPinning holds all of CRI-O's drop-ins and kubelet's file against each other
-// and against the machines. N is where the files stand.
+// checkPinning checks all of CRI-O's drop-ins and the kubelet's file against each other and against
+// the machines. n is the node of the files.
 func checkPinning(n document.Node, config ignition.Config, line kargs.Line, rules Rules) {
 	contents := map[string][]byte{}
 	for _, f := range config.Storage.Files {
@@ -126,7 +122,7 @@ func checkPinning(n document.Node, config ignition.Config, line kargs.Line, rule
 	}
 }
 
-// checkThreads finds arguments that switch threads both on and off.
+// checkThreads reports arguments that both enable and disable hyperthreading.
 func checkThreads(line kargs.Line, report *problem.Report) {
 	on := slices.Contains(line.Values("smt-enabled"), "on") || slices.Contains(line.Values("smt-enabled"), "1")
 	if on && line.DisablesThreads() {
@@ -134,7 +130,7 @@ func checkThreads(line kargs.Line, report *problem.Report) {
 	}
 }
 
-// checkSize holds the object against what a cluster can store.
+// checkSize compares the size of the object with what a cluster can store.
 func checkSize(m *MachineConfig, report *problem.Report) {
 	data, err := m.MarshalJSON()
 	switch {

@@ -12,10 +12,9 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Decode reads all MachineConfigs of a file: YAML or JSON, one or several
-// documents or lists of them. The report holds everything that is wrong with
-// any, with file and line; what could be read is returned nevertheless, so that
-// more can be said about it.
+// Decode reads all MachineConfigs of a file in YAML or JSON: one or several documents, or lists.
+// The report has all problems, with file and line. MachineConfigs with problems are returned as far
+// as they could be read, for further checks.
 func Decode(file string, data []byte, rules Rules) ([]*MachineConfig, problem.Report) {
 	var all []*MachineConfig
 	report := document.Read(file, data, func(root document.Node) {
@@ -32,8 +31,7 @@ func Decode(file string, data []byte, rules Rules) ([]*MachineConfig, problem.Re
 	return all, report.In(file)
 }
 
-// SameNames reports MachineConfigs that have one name: a cluster could hold only
-// one of them.
+// SameNames reports MachineConfigs with the same name: a cluster can hold only one of them.
 func SameNames(all []*MachineConfig) problem.Report {
 	var report problem.Report
 	files := map[string]string{}
@@ -48,7 +46,7 @@ func SameNames(all []*MachineConfig) problem.Report {
 	return report
 }
 
-// objects are the objects of a document, which may be a list of them.
+// objects returns the objects of a document, which may be a list.
 func objects(root document.Node) []document.Node {
 	if !root.Object() {
 		if root.IsNull() {
@@ -63,13 +61,13 @@ func objects(root document.Node) []document.Node {
 	return []document.Node{root}
 }
 
-// decodeObject reads one MachineConfig; nil if there is none.
+// decodeObject reads one MachineConfig; nil if it is none.
 func decodeObject(n document.Node, rules Rules) *MachineConfig {
 	if !spec.Identity(n) {
 		return nil
 	}
 	if kind := n.Get("kind"); kind.IsText() && !kind.Is("", spec.Kind) {
-		return nil // all that follows would be about another thing
+		return nil // it is another kind: further errors would be misleading
 	}
 	n.Known(thisAPI, "kind", "apiVersion", "metadata", "spec")
 	for _, key := range []string{"kind", "apiVersion"} {
@@ -90,8 +88,8 @@ func decodeObject(n document.Node, rules Rules) *MachineConfig {
 	return mc
 }
 
-// objectName is an object's name in Kubernetes: RFC 1123, section 2.1, as its
-// API server has it.
+// objectName matches an object name in Kubernetes: RFC 1123, section 2.1, as implemented by the API
+// server.
 var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
 func decodeMetadata(n document.Node, mc *MachineConfig) {
@@ -126,7 +124,7 @@ func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
 		KernelType:      spec.KernelType(n.Get("kernelType"), ""),
 		Config:          decodeConfig(n.Get("config")),
 	}
-	if mc.Spec.FIPS { // else another MachineConfig may say so; and many writers say false where nobody asked
+	if mc.Spec.FIPS { // if not, another MachineConfig may set it; and many writers emit false by default
 		spec.Contradictions(n.Path, mc.Spec.KernelArguments, mc.Spec.FIPS, n.Report)
 	}
 }

@@ -14,8 +14,7 @@ import (
 
 func rules() machineconfig.Rules { return machineconfig.Rules{KernelArguments: kargs.DefaultPolicy()} }
 
-// Files of testdata/operator, each with its report beside it. UPDATE_GOLDEN=1
-// writes the reports anew.
+// Each file of testdata/operator has its report beside it. UPDATE_GOLDEN=1 rewrites the reports.
 func TestDecodeGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/operator/*[nl]")
 	if err != nil || len(files) < 40 {
@@ -54,7 +53,7 @@ func TestDecodeTooLarge(t *testing.T) {
 	}
 }
 
-// An input that is nothing but problems gives a report of bounded size, in time.
+// An input that consists of problems gives a report of limited size, quickly.
 func TestDecodeManyProblems(t *testing.T) {
 	for _, item := range []string{"7,", "{},"} {
 		in := `{"kind":"MachineConfig","metadata":{"name":"a"},"spec":{"kernelArguments":[` + strings.Repeat(item, 200_000) + `7]}}`
@@ -96,7 +95,7 @@ func FuzzDecode(f *testing.F) {
 		if report.Failed() {
 			return
 		}
-		// What was accepted is written and read again as the same.
+		// Accepted MachineConfigs survive a round trip.
 		for _, mc := range all {
 			text, err := mc.YAML()
 			if err != nil {
@@ -113,7 +112,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestUnknownMember (D10): in what people write it is an error, for it may be a slip.
+// TestUnknownMember (D10): an unknown member in user input is an error, because it may be a typo.
 func TestUnknownMember(t *testing.T) {
 	const written = `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"rendered-worker-0"},
 "spec":{"osImageStream":{"name":"rhel-10"},"kernelArgs":["quiet"],"later":null,"kernelArguments":["nosmt"]}}`

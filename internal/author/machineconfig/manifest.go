@@ -11,20 +11,19 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// manifestVersion is the Ignition version of a manifest: the oldest that has all
-// that it needs, so that every machine and cluster of the last years reads it.
+// manifestVersion is the Ignition version of a manifest: the oldest one that suffices, so that all
+// machines and clusters of recent years can read it.
 const manifestVersion = "3.2.0"
 
-// Manifest is a MachineConfig that puts files onto the machines of a role, owned
-// by root, and asks for nothing else. It is written without the members that it
-// does not need, as people write one by hand.
+// Manifest is a MachineConfig that only writes files, owned by root, to the machines of a role. It
+// is written without unneeded members, like a handwritten one.
 type Manifest struct {
 	Name  string
 	Role  string
 	Files []hostfiles.File
 }
 
-// Check reports whether name and role are such as a cluster takes.
+// Check returns an error unless a cluster accepts the name and the role.
 func (m Manifest) Check() error {
 	for what, name := range map[string]string{"name": m.Name, "role": m.Role} {
 		if len(name) > 63 && what == "role" || len(name) > 253 || !objectName.MatchString(name) {
@@ -34,13 +33,13 @@ func (m Manifest) Check() error {
 	return nil
 }
 
-// YAML is the manifest as kubectl writes it: members sorted, lists not indented.
+// YAML returns the manifest in the format of kubectl: members sorted, lists not indented.
 func (m Manifest) YAML() ([]byte, error) { return marshalYAML(m.tree()) }
 
-// JSON is the manifest, indented.
+// JSON returns the manifest as indented JSON.
 func (m Manifest) JSON() ([]byte, error) { return indentedJSON(m.tree()) }
 
-// Ignition is the manifest's Ignition config alone, as JSON.
+// Ignition returns only the manifest's Ignition config, as JSON.
 func (m Manifest) Ignition() ([]byte, error) { return indentedJSON(m.config()) }
 
 func indentedJSON(v any) ([]byte, error) {

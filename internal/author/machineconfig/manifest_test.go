@@ -22,7 +22,7 @@ func pinningManifest(t *testing.T, more ...hostfiles.File) machineconfig.Manifes
 	)}
 }
 
-// What is written is read back, in both forms, and found to be right.
+// A manifest can be decoded again, in both formats, without problems.
 func TestManifestIsReadBack(t *testing.T) {
 	m := pinningManifest(t)
 	for name, write := range map[string]func() ([]byte, error){"yaml": m.YAML, "json": m.JSON} {
@@ -45,7 +45,7 @@ func TestManifestIsReadBack(t *testing.T) {
 	}
 }
 
-// A cluster's own drop-in sets much else, and a workload that is no partition.
+// A cluster's own drop-in sets many other keys, and a workload that is not a partition.
 func TestCheckTakesAClustersDropIns(t *testing.T) {
 	const builder = "[crio]\ninternal_wipe = true\n[crio.runtime.workloads.openshift-builder]\nactivation_annotation = \"io.openshift.builder\"\n[crio.runtime.workloads.openshift-builder.resources]\n"
 	check := func(m machineconfig.Manifest, args ...string) string {

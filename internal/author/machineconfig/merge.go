@@ -10,15 +10,14 @@ import (
 	"machine-pivot/internal/machineconfig/spec"
 )
 
-// Images are what a merged MachineConfig starts from.
+// Images are the default images of a merged MachineConfig.
 type Images struct {
-	OS         string // "" if nothing but a MachineConfig names one
+	OS         string // "" if there is no default
 	Extensions string
 }
 
-// Select is the MachineConfigs that a machine of a role gets. The roles master,
-// worker and arbiter have their own only; every other one is a pool made of
-// workers and has theirs too.
+// Select returns the MachineConfigs for a machine of a role. The roles master, worker and arbiter
+// get only their own. Every other role is a custom pool of workers and gets those of worker, too.
 func Select(all []*MachineConfig, role string) []*MachineConfig {
 	roles := []string{role}
 	if !slices.Contains([]string{"master", "worker", "arbiter"}, role) {
@@ -35,10 +34,9 @@ func Select(all []*MachineConfig, role string) []*MachineConfig {
 
 const workerRole = "worker"
 
-// Merge makes one MachineConfig of several, as the machine-config operator does:
-// those of the role worker first, so that every other role overrides it, and
-// within that by name, in byte order. The result has no name yet. The
-// MachineConfigs are not changed; none at all is an error.
+// Merge merges MachineConfigs like the machine-config operator: those of the role worker first, so
+// that every other role overrides them; within that by name, in byte order. The result has no name.
+// The arguments are not changed. An empty list is an error.
 func Merge(all []*MachineConfig, base Images) (*MachineConfig, error) {
 	if len(all) == 0 {
 		return nil, fault.New(fault.BadInput, "cannot merge MachineConfigs: there are none for this role").
@@ -68,10 +66,10 @@ func Merge(all []*MachineConfig, base Images) (*MachineConfig, error) {
 	return merged, nil
 }
 
-// osImageOverridden marks an OS image that is not the base's.
+// osImageOverridden marks an OS image other than the default.
 const osImageOverridden = "machineconfiguration.openshift.io/os-image-url-overridden"
 
-// rank is 0 for what is merged first.
+// rank is the primary sort key for merging.
 func rank(mc *MachineConfig) int {
 	if mc.Role() == workerRole {
 		return 0
@@ -79,7 +77,7 @@ func rank(mc *MachineConfig) int {
 	return 1
 }
 
-// add merges all but the Ignition config.
+// add merges everything except the Ignition config.
 func (s *Spec) add(mc *MachineConfig) {
 	s.FIPS = s.FIPS || mc.Spec.FIPS
 	s.KernelArguments = append(s.KernelArguments, mc.Spec.KernelArguments...)
@@ -87,7 +85,7 @@ func (s *Spec) add(mc *MachineConfig) {
 	if kind := mc.Spec.KernelType; kind == extensions.KernelRealtime || kind == extensions.Kernel64k {
 		s.KernelType = kind
 	}
-	// The cluster's own MachineConfigs name no images; the base does.
+	// The cluster's generated MachineConfigs do not override the default images.
 	if _, generated := mc.Annotations[spec.GeneratedBy]; generated {
 		return
 	}
@@ -95,9 +93,8 @@ func (s *Spec) add(mc *MachineConfig) {
 	s.ExtensionsImage = cmp.Or(mc.Spec.ExtensionsImage, s.ExtensionsImage)
 }
 
-// overwrite says for each file that does not say it itself that it replaces what
-// is there. A file without contents only sets owner and mode of what is there:
-// for Ignition that contradicts overwriting.
+// overwrite sets overwrite for each file that does not set it. Files without contents only set the
+// owner and mode of an existing file, and Ignition refuses overwrite for them.
 func overwrite(config *ignition.Config) {
 	yes := true
 	for i := range config.Storage.Files {

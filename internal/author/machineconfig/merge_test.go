@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/pinning"
 )
 
-// mc is a MachineConfig of a role with this spec, in YAML flow style.
+// mc returns a MachineConfig of a role with this spec, in YAML flow style.
 func mc(t testing.TB, role, name, spec string) *machineconfig.MachineConfig {
 	t.Helper()
 	all, report := machineconfig.Decode(name, fmt.Appendf(nil, `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig",
@@ -94,12 +94,12 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// files is the spec of a MachineConfig with files.
+// files returns the spec of a MachineConfig with files.
 func files(list ...string) string {
 	return `{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[` + strings.Join(list, ",") + `]}}}`
 }
 
-// Only files with contents can overwrite: Ignition refuses others.
+// Only files with contents get overwrite: Ignition refuses it for others.
 func TestOverwrite(t *testing.T) {
 	a := mc(t, "worker", "a", files(`{"path":"/a","contents":{"source":"data:,x"}}`, `{"path":"/b","mode":384}`,
 		`{"path":"/c","overwrite":false,"contents":{"source":"data:,x"}}`))
@@ -116,8 +116,8 @@ func TestOverwrite(t *testing.T) {
 	}
 }
 
-// TestRenderedName (D14): the vectors are ones that the machine-config operator's own
-// code named, the second with a config of version 2, which it reorders.
+// TestRenderedName (D14): the names were computed by the machine-config operator's own code. The
+// second input has a config of version 2, which is reordered.
 func TestRenderedName(t *testing.T) {
 	for want, specs := range map[string][]string{
 		"rendered-worker-f2324011d8e25d12c389b40290ee3f10": {
@@ -147,7 +147,7 @@ func TestRenderedName(t *testing.T) {
 	}
 }
 
-// The order of the input does not matter.
+// The input order does not matter.
 func TestRenderIsDeterministic(t *testing.T) {
 	var all []*machineconfig.MachineConfig
 	for i := range 20 {
@@ -171,8 +171,8 @@ func TestRenderIsDeterministic(t *testing.T) {
 	}
 }
 
-// Merging a part first changes nothing, as long as the part keeps its place in the
-// order and no file says itself whether it overwrites.
+// Merging a part first changes nothing, as long as the part keeps its place in the order and no
+// file sets overwrite.
 func TestMergeIsAssociative(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	pick := func(options ...string) string { return options[r.IntN(len(options))] }
@@ -236,8 +236,8 @@ func TestCheckMerged(t *testing.T) {
 	}
 }
 
-// Time and memory grow with what is merged, not with its square. Allocations are
-// what both come from, and the same on every machine.
+// Time and memory grow linearly with the input. The test counts allocations, which are the same on
+// every machine and dominate both.
 func TestMergeGrowsLinearly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("merges a thousand configs")
@@ -257,7 +257,8 @@ func TestMergeGrowsLinearly(t *testing.T) {
 	}
 }
 
-// many are MachineConfigs of that many files each, and one that all of them have.
+// many returns MachineConfigs with the given number of files each, plus one file that all of them
+// share.
 func many(t testing.TB, configs, each int) []*machineconfig.MachineConfig {
 	t.Helper()
 	var all []*machineconfig.MachineConfig
@@ -305,7 +306,8 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// TestNotFromCluster (D4): what is rendered here does not claim that a cluster did it.
+// TestNotFromCluster (D4): a MachineConfig that is rendered here does not claim to come from a
+// cluster.
 func TestNotFromCluster(t *testing.T) {
 	ours := mc(t, "worker", "00-worker", `{"kernelArguments":["nosmt"]}`)
 	ours.Annotations = map[string]string{"machineconfiguration.openshift.io/generated-by-controller-version": "2d8f1b0"}
@@ -320,7 +322,7 @@ func TestNotFromCluster(t *testing.T) {
 
 const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// pinned are the two files of a CPU set, both with more members.
+// pinned returns the two files of a CPU set, both with additional members.
 func pinned(set, more string) string {
 	file := func(path, content string) string {
 		return `{"path":"` + path + `","overwrite":true,"contents":{"source":"data:;base64,` +

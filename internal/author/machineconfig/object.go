@@ -1,10 +1,9 @@
-// Package machineconfig knows MachineConfigs as those have them who write them: of many
-// it makes the one that a machine gets: decode, merge, name. Whatever is wrong is
-// reported at once.
+// Package machineconfig decodes, merges and names MachineConfigs as their authors write them, and
+// renders the one that a machine gets. It reports all problems at once.
 //
-// Sources: the MachineConfig type of the OpenShift API, the machine-config operator's
-// way to merge and name, and Ignition's own parser and validation for what is in
-// spec.config. The package does no I/O.
+// Sources: the MachineConfig type of the OpenShift API, the machine-config operator's code for
+// merging and naming, and Ignition's own parser and validation for spec.config. The package does no
+// I/O.
 package machineconfig
 
 import (
@@ -21,45 +20,45 @@ import (
 // RoleLabel is the label that names a MachineConfig's role.
 const RoleLabel = "machineconfiguration.openshift.io/role"
 
-// thisAPI is what an object with unknown members is not of.
+// thisAPI describes, in errors about unknown members, the type that lacks them.
 const thisAPI = "a MachineConfig of the API version v1"
 
-// MachineConfig is a MachineConfig as an operator writes it.
+// MachineConfig is a MachineConfig as its author writes it.
 type MachineConfig struct {
 	Name        string
 	Labels      map[string]string
 	Annotations map[string]string
 	Spec        Spec
 
-	file string // it was read from
+	file string // the file that it was read from
 }
 
-// File is the file that the MachineConfig was read from; "" if it was made.
+// File returns the file that the MachineConfig was read from; "" if it was not read from a file.
 func (m *MachineConfig) File() string { return m.file }
 
-// Role is the role that the MachineConfig is for; "" if it has no role label.
+// Role returns the role of the MachineConfig; "" if it has no role label.
 func (m *MachineConfig) Role() string { return m.Labels[RoleLabel] }
 
-// Spec is what a MachineConfig asks for.
+// Spec is the spec of a MachineConfig.
 type Spec struct {
 	OSImageURL      string
 	ExtensionsImage string           // spec.baseOSExtensionsContainerImage
 	Config          *ignition.Config // nil: none
-	KernelArguments []string         // entries as given, each may hold several arguments
+	KernelArguments []string         // as given; an entry may hold several arguments
 	Extensions      []string
 	FIPS            bool
 	KernelType      string // "", default, realtime or 64k-pages
 }
 
-// Rules are what MachineConfigs are judged by, beyond what holds always.
+// Rules are the configurable rules for MachineConfigs.
 type Rules struct {
 	KernelArguments kargs.Policy
-	CheckImage      func(image string) error // whether a reference can be used; nil: by the grammar of registries
-	CPUs            pinning.CPUSet           // of the machines; none: not known, not checked
+	CheckImage      func(image string) error // returns an error for an unusable reference; nil: check the registry grammar only
+	CPUs            pinning.CPUSet           // CPUs of the machines; empty: unknown, not checked
 }
 
-// MarshalJSON writes the whole object. All seven members of spec are there, as
-// in what a cluster gives out: readers insist on some of them.
+// MarshalJSON writes the whole object. It always writes all seven members of spec, like a cluster
+// does, because some readers require them.
 func (m *MachineConfig) MarshalJSON() ([]byte, error) {
 	return marshalPlain(struct {
 		Kind       string   `json:"kind"`
@@ -69,8 +68,8 @@ func (m *MachineConfig) MarshalJSON() ([]byte, error) {
 	}{spec.Kind, spec.APIVersion, metadata{m.Name, m.Labels, m.Annotations}, m.Spec.tree()})
 }
 
-// MarshalList writes MachineConfigs in JSON, indented: one as itself, several or
-// none as a list.
+// MarshalList writes MachineConfigs as indented JSON: one as the object itself, otherwise as a
+// List.
 func MarshalList(all []*MachineConfig) ([]byte, error) {
 	var value any = struct {
 		Kind       string           `json:"kind"`
@@ -95,7 +94,7 @@ type metadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// specTree is a spec to be written. Config is absent if the MachineConfig has none.
+// specTree is the JSON form of a spec. config is omitted if there is none.
 type specTree struct {
 	OSImageURL      string   `json:"osImageURL"`
 	ExtensionsImage string   `json:"baseOSExtensionsContainerImage"`
@@ -106,7 +105,7 @@ type specTree struct {
 	KernelType      string   `json:"kernelType"`
 }
 
-// tree is the spec to be written.
+// tree returns the JSON form of the spec.
 func (s Spec) tree() specTree {
 	t := specTree{s.OSImageURL, s.ExtensionsImage, nil, s.KernelArguments, s.Extensions, s.FIPS, s.KernelType}
 	if s.Config != nil {
@@ -115,7 +114,7 @@ func (s Spec) tree() specTree {
 	return t
 }
 
-// marshalPlain writes JSON in one line, without escapes meant for HTML.
+// marshalPlain writes JSON in one line, without HTML escapes.
 func marshalPlain(v any) ([]byte, error) {
 	var b strings.Builder
 	e := json.NewEncoder(&b)

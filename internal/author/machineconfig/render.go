@@ -11,11 +11,11 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// renderedPrefix begins the name of every rendered MachineConfig.
+// renderedPrefix is the prefix of the names of rendered MachineConfigs.
 const renderedPrefix = "rendered-"
 
-// Render gives a merged MachineConfig the name that the machine-config operator
-// would give it: rendered-ROLE-HASH, with a hash of all that it asks for.
+// Render sets the name of a merged MachineConfig like the machine-config operator:
+// rendered-ROLE-HASH, with a hash of the spec.
 func (m *MachineConfig) Render(role string) error {
 	hash, err := m.Spec.hash()
 	if err != nil {
@@ -25,9 +25,8 @@ func (m *MachineConfig) Render(role string) error {
 	return nil
 }
 
-// hash is the MD5 of a salt and the spec as YAML. Neither is for security: it
-// tells different configurations apart, and equal ones are equal for the
-// operator too.
+// hash returns the MD5 of a salt and the spec as YAML. It is not for security: it distinguishes
+// configurations, and must be the same as the operator's.
 func (s Spec) hash() (string, error) {
 	text, err := marshalYAML(s.tree())
 	if err != nil {
@@ -36,7 +35,7 @@ func (s Spec) hash() (string, error) {
 	return fmt.Sprintf("%x", md5.Sum(append(salt(), text...))), nil
 }
 
-// salt is the operator's (pkg/controller/render/hash.go), which never changes.
+// salt is the operator's salt (pkg/controller/render/hash.go), which never changes.
 func salt() []byte {
 	return []byte{
 		16, 124, 206, 228, 139, 56, 175, 175, 79, 229, 134, 118, 157, 154, 211, 110,
@@ -47,12 +46,12 @@ func salt() []byte {
 	}
 }
 
-// YAML is the whole object as kubectl writes it.
+// YAML returns the whole object in the format of kubectl.
 func (m *MachineConfig) YAML() ([]byte, error) { return marshalYAML(m) }
 
-// marshalYAML writes what v is in JSON as YAML, members sorted. It is version 2
-// of the YAML library that does it, as in the operator: version 3 breaks and
-// indents lines otherwise, and the hash is one of the text.
+// marshalYAML writes v's JSON form as YAML, with sorted members. It uses version 2 of the YAML
+// library, like the operator: version 3 breaks and indents lines differently, which would change
+// the hash.
 func marshalYAML(v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -67,7 +66,7 @@ func marshalYAML(v any) ([]byte, error) {
 	return yamlv2.Marshal(yamlNumbers(tree))
 }
 
-// yamlNumbers makes numbers of the numbers' texts, which YAML would quote.
+// yamlNumbers converts json.Number values to numbers; YAML would quote their text.
 func yamlNumbers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -12,40 +12,38 @@ import (
 	"machine-pivot/internal/pinning"
 )
 
-// Syntax is how a container's resources are written into a pod's annotations.
+// Syntax is the syntax of resource annotations.
 type Syntax int
 
 const (
-	// JSONSyntax is that of CRI-O since April 2021:
+	// JSONSyntax is used by CRI-O since April 2021:
 	// resources.workload.openshift.io/CONTAINER: {"cpushares":N,"cpulimit":M}
 	JSONSyntax Syntax = iota
-	// PlainSyntax is that of CRI-O 1.21.0, which knows no limit:
+	// PlainSyntax is used by CRI-O 1.21.0, which has no limit:
 	// resources.workload.openshift.io.cpushares/CONTAINER: "N"
 	PlainSyntax
 )
 
-// warningAnnotation says to people why a pod was not pinned as it asks.
+// warningAnnotation explains to users why a pod was not pinned.
 const warningAnnotation = "workload.openshift.io/warning"
 
-// oldestPrefix is how resources were written before both syntaxes.
+// oldestPrefix is the prefix of resource annotations before both syntaxes.
 const oldestPrefix = "io.openshift.workload."
 
-// isResource reports whether an annotation gives CRI-O a container's resources,
-// in any syntax that ever was.
+// isResource reports whether an annotation is a resource annotation in any syntax.
 func isResource(key string) bool {
 	return strings.HasPrefix(key, pinning.AnnotationPrefix+"/") || strings.HasPrefix(key, pinning.AnnotationPrefix+".") ||
 		strings.HasPrefix(key, oldestPrefix)
 }
 
-// Shares are the CPU shares of a request in thousandths of a CPU, as kubelet and
-// the API server reckon them (MilliCPUToShares): 1024 for a whole CPU.
+// Shares returns the CPU shares for a request in millicores, computed like in the kubelet and the
+// API server (MilliCPUToShares): 1024 for a whole CPU.
 func Shares(milli int64) int64 { return clampShares(milli/1000*1024 + milli%1000*1024/1000) }
 
-// SeedShares are the CPU shares as the enhancement's examples have them: the
-// thousandths themselves.
+// SeedShares returns the CPU shares used in the enhancement's examples: the millicores themselves.
 func SeedShares(milli int64) int64 { return clampShares(milli) }
 
-// clampShares keeps shares within what the kernel takes.
+// clampShares limits shares to the range that the kernel accepts.
 func clampShares(n int64) int64 { return min(max(n, minShares), maxShares) }
 
 const (
@@ -53,8 +51,7 @@ const (
 	maxShares = 262144
 )
 
-// annotation is the key and value that give a container shares and a limit; a
-// limit of 0 is none.
+// annotation returns the key and value that give a container shares and a limit; 0 means no limit.
 func (s Syntax) annotation(name string, shares, limit int64) (key, value string) {
 	if s == PlainSyntax {
 		return pinning.AnnotationPrefix + ".cpushares/" + name, strconv.FormatInt(shares, 10)
@@ -66,7 +63,7 @@ func (s Syntax) annotation(name string, shares, limit int64) (key, value string)
 	return pinning.AnnotationPrefix + "/" + name, value
 }
 
-// limitOf is the limit that an annotation of an earlier run carries, or 0.
+// limitOf returns the limit in an annotation from an earlier run, or 0.
 func limitOf(annotations map[string]string, name string) int64 {
 	var value struct {
 		Limit int64 `json:"cpulimit"`
@@ -77,8 +74,8 @@ func limitOf(annotations map[string]string, name string) int64 {
 	return max(value.Limit, 0)
 }
 
-// setsCPUs reports whether an annotation tries to choose CPUs, which only the
-// machine's configuration may.
+// setsCPUs reports whether an annotation chooses CPUs, which is reserved for the machine's
+// configuration.
 func setsCPUs(key, value string) bool {
 	if strings.HasPrefix(key, pinning.AnnotationPrefix+".cpuset/") || strings.HasPrefix(key, oldestPrefix) && strings.Contains(key, ".cpuset/") {
 		return true
@@ -95,7 +92,7 @@ func setsCPUs(key, value string) bool {
 	return false
 }
 
-// target is the workload type that a pod's annotations choose; "" if none.
+// target returns the workload type that a pod's annotations choose; "" if none.
 func target(annotations document.Node) string {
 	var keys []string
 	for key := range annotations.Members() {
@@ -118,9 +115,8 @@ func target(annotations document.Node) string {
 	return workload
 }
 
-// checkEffect checks the value of the annotation that chooses a workload. The only
-// effect there is is also the default; kubelet reads none, while the API server
-// wants it to be there.
+// checkEffect checks the value of the annotation that chooses a workload. Only one effect is
+// supported, which is also the default. The kubelet ignores it; the API server requires it.
 func checkEffect(annotation document.Node) {
 	var value map[string]string
 	if err := json.Unmarshal([]byte(annotation.Text()), &value); err != nil {
@@ -140,5 +136,5 @@ func checkEffect(annotation document.Node) {
 	}
 }
 
-// preferred is the value with the only effect there is.
+// preferred is the value with the only supported effect.
 const preferred = `{"effect": "PreferredDuringScheduling"}`

@@ -1,14 +1,13 @@
-// Package pods changes the manifests of static pods that belong to a workload of
-// CPU partitioning, as OpenShift's kubelet and API server do: CPU requests become
-// requests of the workload's own resource, and CRI-O gets each container's CPU
-// shares by an annotation. So a kubelet without that patch runs the same pods.
-// It does no I/O.
+// Package pods changes the manifests of static pods that belong to a workload of CPU partitioning,
+// like OpenShift's kubelet and API server: CPU requests become requests of the workload's own
+// resource, and an annotation gives CRI-O the CPU shares of each container. So a kubelet without
+// that patch can run the same pods. It does no I/O.
 //
 // Sources: the enhancement "management workload partitioning"; openshift/kubernetes,
 // pkg/kubelet/managed and openshift-kube-apiserver/admission/autoscaling/managementcpusoverride.
-// Where those two differ, the API server's rule holds: it leaves a pod alone with
-// a warning where kubelet refuses to run it. Only a missing effect is taken as
-// kubelet takes it.
+// Where those two differ, this package follows the API server, which leaves a pod alone with a
+// warning where the kubelet refuses to run it. Only a missing effect is handled like in the
+// kubelet.
 package pods
 
 import (
@@ -23,46 +22,46 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Options say how manifests are changed.
+// Options are the options of Mutate.
 type Options struct {
 	Syntax Syntax
-	Shares func(milli int64) int64 // Shares if nil
-	// Allowed are the workload types that each namespace allows, in the form of
-	// its annotation; nil if that is not to be checked: kubelet does not.
+	Shares func(milli int64) int64 // default: Shares
+	// Allowed maps namespaces to the value of AllowedAnnotation, the workload types that they
+	// allow. nil: not checked, like in the kubelet.
 	Allowed map[string]string
 }
 
-// Decision is what became of a manifest, and why.
+// Decision is the result for a manifest, with the reason.
 type Decision struct {
 	Pod        string              `json:"pod"`      // NAMESPACE/NAME
-	Workload   string              `json:"workload"` // that it chooses; "" for none
+	Workload   string              `json:"workload"` // the workload that the pod chooses; "": none
 	Changed    bool                `json:"changed"`
 	Reason     string              `json:"reason"`
 	Warning    string              `json:"warning,omitempty"` // as in the pod's annotation
-	QoS        Quality             `json:"qos"`               // before and after
+	QoS        Quality             `json:"qos"`               // the same before and after
 	Containers []ContainerDecision `json:"containers"`
 	Removed    []RemovedAnnotation `json:"removed"`
 }
 
-// ContainerDecision is what became of a container.
+// ContainerDecision is the result for a container.
 type ContainerDecision struct {
 	Name   string `json:"name"`
 	Init   bool   `json:"init,omitempty"`
-	Cores  int64  `json:"cores"`              // of the workload's resource, in thousandths of a CPU
+	Cores  int64  `json:"cores"`              // of the workload's resource, in millicores
 	Shares int64  `json:"cpushares"`          // 0: no annotation
-	Limit  int64  `json:"cpulimit,omitempty"` // in thousandths of a CPU
+	Limit  int64  `json:"cpulimit,omitempty"` // in millicores
 	Reason string `json:"reason"`
 }
 
-// RemovedAnnotation is one that the pod came with and does not keep.
+// RemovedAnnotation is an annotation that was removed from the pod.
 type RemovedAnnotation struct {
 	Key    string `json:"key"`
 	Reason string `json:"reason"`
 }
 
-// Mutate changes the manifest of one pod, in YAML or JSON. A manifest that needs
-// no change comes back byte for byte. The report has an error, and there is no manifest,
-// if the API server would refuse such a pod, or if it is none. File is its name there.
+// Mutate changes the manifest of one pod, in YAML or JSON. A manifest that needs no change is
+// returned byte for byte. If it is not a pod, or one that the API server would refuse, the report
+// has an error and no manifest is returned. file names the manifest in the report.
 func Mutate(file string, manifest []byte, o Options) ([]byte, Decision, problem.Report) {
 	if o.Shares == nil {
 		o.Shares = Shares
@@ -80,14 +79,14 @@ func Mutate(file string, manifest []byte, o Options) ([]byte, Decision, problem.
 // pod is a manifest that is being changed.
 type pod struct {
 	metadata, annotations document.Node
-	texts                 map[string]string // the annotations, as they were
+	texts                 map[string]string // the original annotations
 	containers            []container
 	namespace             string
-	written               map[string]bool // resource annotations
+	written               map[string]bool // keys of the resource annotations that were written
 	decision              Decision
 }
 
-// read reads a manifest, of which nothing is changed if the report fails.
+// read reads a manifest. If the report has an error, the manifest must not be changed.
 func (p *pod) read(root document.Node) {
 	if !root.Object() {
 		return
@@ -139,12 +138,12 @@ func (p *pod) mutate(o Options) {
 	}
 }
 
-// resourceOf is the resource that stands for the CPUs of a workload.
+// resourceOf returns the name of the resource that represents the CPUs of a workload.
 func resourceOf(workload string) string { return workload + "." + resourceSuffix }
 
 const resourceSuffix = "workload.openshift.io/cores"
 
-// checkUnpinned refuses a pod of no workload that requests the resource of one.
+// checkUnpinned refuses a pod without a workload that requests a workload's resource.
 func (p *pod) checkUnpinned() {
 	for _, c := range p.containers {
 		for _, resource := range slices.Sorted(maps.Keys(c.requests)) {
@@ -155,9 +154,8 @@ func (p *pod) checkUnpinned() {
 	}
 }
 
-// judgeAnnotations notes which resource annotations the pod came with and may
-// not keep: what a container gets is worked out from its requests, and which
-// CPUs is nobody's choice but the machine's.
+// judgeAnnotations records which existing resource annotations are removed. A container's resources
+// are computed from its requests, and only the machine's configuration chooses the CPUs.
 func (p *pod) judgeAnnotations() {
 	for key, annotation := range p.annotations.Members() {
 		switch {
@@ -178,7 +176,7 @@ func (p *pod) annotate(key, value string) {
 	p.written[key] = true
 }
 
-// strip takes all resource annotations away but those that were written.
+// strip removes all resource annotations except those that were written.
 func (p *pod) strip() {
 	p.annotations.RemoveMembers(func(key string) bool { return isResource(key) && !p.written[key] })
 }
@@ -187,14 +185,14 @@ func (p *pod) removed(key, reason string) {
 	p.decision.Removed = append(p.decision.Removed, RemovedAnnotation{key, reason})
 }
 
-// ownAnnotation reports whether a resource annotation is of a container of the pod.
+// ownAnnotation reports whether a resource annotation belongs to a container of the pod.
 func (p *pod) ownAnnotation(key string) bool {
 	_, name, _ := strings.Cut(key, "/")
 	return slices.ContainsFunc(p.containers, func(c container) bool { return c.name == name })
 }
 
-// obstacle is why the pod is left as it is, or "". What it reports are errors that the
-// API server would give.
+// obstacle returns the reason to leave the pod unchanged; "" if there is none. It reports errors
+// where the API server would refuse the pod.
 func (p *pod) obstacle(workload string, o Options) string {
 	if o.Allowed != nil {
 		allowed, ok := o.Allowed[p.namespace]
@@ -216,7 +214,7 @@ func (p *pod) obstacle(workload string, o Options) string {
 	return ""
 }
 
-// withoutCPU is the containers as they would be.
+// withoutCPU returns the containers as they would be without CPU requests and limits.
 func withoutCPU(all []container) []container {
 	var changed []container
 	for _, c := range all {
@@ -227,15 +225,15 @@ func withoutCPU(all []container) []container {
 	return changed
 }
 
-// leave takes the pod out of partitioning and says so in it.
+// leave excludes the pod from partitioning and annotates it with the warning.
 func (p *pod) leave(warning string) {
 	p.annotations.RemoveMembers(func(key string) bool { return strings.HasPrefix(key, pinning.ActivationPrefix) })
 	p.annotations.SetText(warningAnnotation, warning)
 	p.decision.Reason, p.decision.Warning = "it stays outside of partitioning", warning
 }
 
-// pin moves a container's CPU request to the workload's resource and gives CRI-O
-// its shares and limit.
+// pin moves a container's CPU request to the workload's resource and annotates the pod with the
+// container's shares and limit for CRI-O.
 func (p *pod) pin(c *container, resource string, o Options) {
 	d := ContainerDecision{Name: c.name, Init: c.init}
 	request, asks := c.requests[resourceCPU]
@@ -262,8 +260,8 @@ func (p *pod) pin(c *container, resource string, o Options) {
 	p.decision.Containers = append(p.decision.Containers, d)
 }
 
-// move rewrites a container's requests and limits: the resource is one of those
-// whose limit must be what is requested.
+// move moves a container's CPU request to the resource. For an extended resource the limit must
+// equal the request.
 func (c *container) move(resource string, milli int64) {
 	resources := c.at.Ensure("resources")
 	for _, list := range []string{"requests", "limits"} {

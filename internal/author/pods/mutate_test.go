@@ -17,7 +17,7 @@ import (
 	"machine-pivot/internal/author/pods"
 )
 
-// etcd is a static pod as clusters have them, with a comment of its author.
+// etcd is a static pod of a cluster, with a comment of its author.
 const etcd = `apiVersion: v1
 kind: Pod
 metadata:
@@ -77,7 +77,7 @@ spec:
 	if !d.Changed || d.QoS != pods.Burstable || d.Pod != "openshift-etcd/etcd" || len(d.Containers) != 2 || d.Containers[0].Shares != 409 {
 		t.Errorf("decision %+v", d)
 	}
-	// In the enhancement's own numbers.
+	// With the shares of the enhancement's examples.
 	if got, _ = mutate(t, etcd, pods.Options{Shares: pods.SeedShares}); got != strings.NewReplacer("409", "400", ":102,", ":100,").Replace(want) {
 		t.Errorf("with the enhancement's shares it is\n%s", got)
 	}
@@ -90,8 +90,8 @@ spec:
 	}
 }
 
-// mutate changes a manifest, and checks what must hold of every one: the result
-// is a pod that Kubernetes takes, of the same class, and a second run changes nothing.
+// mutate changes a manifest and checks invariants: the result is a pod that Kubernetes accepts, has
+// the same QoS class, and is not changed by a second run.
 func mutate(t *testing.T, manifest string, o pods.Options) (string, pods.Decision) {
 	t.Helper()
 	out, d, report := pods.Mutate("p.yaml", []byte(manifest), o)
@@ -113,8 +113,8 @@ func mutate(t *testing.T, manifest string, o pods.Options) (string, pods.Decisio
 	return string(out), d
 }
 
-// typed reads a manifest strictly as the type of Kubernetes, with the requests
-// that follow from limits, in OpenShift's way: where CPU is missing or zero.
+// typed strictly decodes a manifest into the Kubernetes type and applies OpenShift's defaults for
+// requests: the limit, where the request is missing or, for CPU, zero.
 func typed(t *testing.T, manifest []byte) *v1.Pod {
 	t.Helper()
 	var tree any
@@ -154,7 +154,7 @@ func containers(p *v1.Pod) []*v1.Container {
 	return all
 }
 
-// classOf is the class as Kubernetes sums it up: over all containers.
+// classOf computes the QoS class like Kubernetes, from the sums over all containers.
 func classOf(p *v1.Pod) v1.PodQOSClass {
 	requests, limits := v1.ResourceList{}, v1.ResourceList{}
 	all := true
@@ -187,7 +187,7 @@ func classOf(p *v1.Pod) v1.PodQOSClass {
 	return v1.PodQOSBurstable
 }
 
-// accepted checks what the API server checks of what is changed.
+// accepted checks the changed parts of a pod like the API server.
 func accepted(t *testing.T, p *v1.Pod) {
 	t.Helper()
 	for _, e := range validation.ValidateAnnotations(p.Annotations, field.NewPath("metadata", "annotations")) {
@@ -209,14 +209,14 @@ func accepted(t *testing.T, p *v1.Pod) {
 	}
 }
 
-// of is a pod with annotations and containers in short form.
+// of returns a pod with annotations and containers in YAML flow style.
 func of(annotations, containers string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  namespace: ns\n  annotations: " + annotations + "\nspec:\n  containers: " + containers + "\n"
 }
 
 const management = `{target.workload.openshift.io/management: '{"effect":"PreferredDuringScheduling"}'}`
 
-// managed adds an annotation to that of the workload.
+// managed adds an annotation to the one that chooses the workload.
 func managed(more string) string { return strings.TrimSuffix(management, "}") + ", " + more + "}" }
 
 func TestDecisions(t *testing.T) {
@@ -266,7 +266,7 @@ func TestDecisions(t *testing.T) {
 			if text := fmt.Sprintf("%+v", d); !strings.Contains(text, c.reason) {
 				t.Errorf("decision %s, want %q", text, c.reason)
 			}
-			// In JSON it is the same.
+			// JSON input gives the same result.
 			other, _ := mutate(t, asJSON(t, c.manifest), pods.Options{})
 			if asJSON(t, other) != asJSON(t, out) {
 				t.Errorf("as JSON it is\n%s", other)
@@ -288,7 +288,7 @@ func asJSON(t *testing.T, manifest string) string {
 	return string(data)
 }
 
-// What needs no change comes back as it was, to the byte.
+// A manifest that needs no change is returned byte for byte.
 func TestUntouched(t *testing.T) {
 	for _, manifest := range []string{
 		"{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"x\\u00e9\\/\\ud83d\\ude00\"},\t\"spec\":{\"containers\":[{\"name\":\"c\"}]}}",
@@ -301,7 +301,7 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// Static pods of clusters are JSON: order and numbers stay, in one line or several.
+// Static pods of clusters are JSON: order, numbers and line format are kept.
 func TestJSONStaysJSON(t *testing.T) {
 	one := `{"kind":"Pod","apiVersion":"v1","metadata":{"annotations":{"target.workload.openshift.io/management":"{\"effect\": \"PreferredDuringScheduling\"}"},"name":"<&>"},"spec":{"containers":[{"name":"c","ports":[{"containerPort":6443}],"resources":{"requests":{"cpu":"265m","memory":"1Gi"}}}]}}`
 	want := strings.NewReplacer(`"cpu":"265m",`, "", `"1Gi"}`, `"1Gi","management.workload.openshift.io/cores":265},"limits":{"management.workload.openshift.io/cores":265}`,
@@ -379,7 +379,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestAmounts: CPUs are read as Kubernetes reads them.
+// TestAmounts: CPU amounts are parsed like in Kubernetes.
 func TestAmounts(t *testing.T) {
 	for amount, cores := range map[string]string{
 		"400m": "400", "0.4": "400", ".4": "400", "4.": "4000", "1": "1000", "+5": "5000", "1.5": "1500", "1k": "1000000", "1Ki": "1024000", "1e3": "1000000",
@@ -405,7 +405,7 @@ func TestInitContainers(t *testing.T) {
 	}
 }
 
-// Whatever is changed stays a pod of its class, and a second run changes nothing.
+// A changed pod keeps its QoS class, and a second run changes nothing.
 func FuzzMutate(f *testing.F) {
 	f.Add([]byte(etcd), false)
 	f.Add([]byte(of(management, "[{name: c}]")), true)

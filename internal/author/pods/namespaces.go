@@ -8,8 +8,8 @@ import (
 // AllowedAnnotation lists the workload types that pods of a namespace may choose.
 const AllowedAnnotation = "workload.openshift.io/allowed"
 
-// Namespaces reads the manifests of namespaces, one or several documents in YAML or
-// JSON, and returns what each that has AllowedAnnotation allows.
+// Namespaces reads manifests of namespaces, one or several documents in YAML or JSON, and returns
+// the value of AllowedAnnotation for each namespace that has it.
 func Namespaces(file string, manifests []byte) (map[string]string, problem.Report) {
 	allowed := map[string]string{}
 	report := document.Read(file, manifests, func(root document.Node) {

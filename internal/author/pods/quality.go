@@ -9,10 +9,10 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 )
 
-// Quality is a pod's quality of service class.
+// Quality is a pod's quality of service (QoS) class.
 type Quality string
 
-// The classes.
+// The QoS classes.
 const (
 	Guaranteed Quality = "Guaranteed"
 	Burstable  Quality = "Burstable"
@@ -22,12 +22,12 @@ const (
 // amounts are the requests or limits of a container.
 type amounts map[string]resource.Quantity
 
-// container is one container of a pod, with what it asks for.
+// container is one container of a pod, with its resources.
 type container struct {
 	at       document.Node
 	name     string
 	init     bool
-	requests amounts // with the limit where only that is given, as the API server defaults it
+	requests amounts // a missing request defaults to the limit, like in the API server
 	limits   amounts
 }
 
@@ -84,10 +84,10 @@ func readAmounts(n document.Node) amounts {
 	return read
 }
 
-// classOf is the class of a pod with these containers, as OpenShift's kubelet and
-// API server work it out for workloads: by CPU and memory only, and zero is
-// nothing. As Kubernetes does (pkg/apis/core/v1/helper/qos), but that a limit of
-// CPU stands for a request of zero too, not only for one that is missing.
+// classOf returns the QoS class of a pod with these containers, computed for workloads like in
+// OpenShift's kubelet and API server: only CPU and memory count, and zero counts as not set. The
+// rules are those of Kubernetes (pkg/apis/core/v1/helper/qos), except that a CPU limit also
+// replaces a request of zero, not only a missing one.
 func classOf(all []container) Quality {
 	counted := []string{resourceCPU, resourceMemory}
 	anything, guaranteed := false, true
@@ -108,8 +108,8 @@ func classOf(all []container) Quality {
 	return Burstable
 }
 
-// milli is an amount in thousandths, rounded up; at most what 64 bits hold, beyond which
-// Kubernetes' own result is arbitrary.
+// milli returns an amount in thousandths, rounded up, and at most MaxInt64: Kubernetes returns
+// arbitrary values for larger amounts.
 func milli(q resource.Quantity) int64 {
 	if q.CmpInt64(math.MaxInt64/1000) > 0 {
 		return math.MaxInt64

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/author/pods"
 )
 
-// sized is a container with requests and limits of CPU and memory; "" is none.
+// sized returns a container with requests and limits of CPU and memory; "" means none.
 func sized(name, cpuLimit, cpuRequest, memoryLimit, memoryRequest string) string {
 	list := func(name, cpu, memory string) string {
 		var members []string
@@ -26,7 +26,7 @@ func sized(name, cpuLimit, cpuRequest, memoryLimit, memoryRequest string) string
 	return "{name: " + name + ", resources: {" + list("limits", cpuLimit, memoryLimit) + ", " + list("requests", cpuRequest, memoryRequest) + "}}"
 }
 
-// alike is a pod with a container and an init container of the same size.
+// alike returns a pod with a container and an init container of the same size.
 func alike(annotations, cpuLimit, cpuRequest, memoryLimit, memoryRequest string) string {
 	return of(annotations, "["+sized("app", cpuLimit, cpuRequest, memoryLimit, memoryRequest)+"]\n  initContainers: ["+
 		sized("init", cpuLimit, cpuRequest, memoryLimit, memoryRequest)+"]")
@@ -38,25 +38,24 @@ const (
 	leftNamespace  = "is not annotated with workload.openshift.io/allowed"
 )
 
-// The cases are those of OpenShift's own tables: of its API server's admission of
-// workload partitioning, and of its kubelet's change of static pods. Where they
-// differ from each other the admission's holds, and where pivot differs from both
-// the case says why.
+// The cases are from OpenShift's own tables: of its API server's admission of workload
+// partitioning, and of its kubelet's change of static pods. Where they differ, the admission's
+// result is expected. Where pivot differs from both, a comment at the case gives the reason.
 func TestOpenShiftsCases(t *testing.T) {
 	limited := of(management, "["+sized("a", "200m", "100m", "100Mi", "100Mi")+", "+sized("b", "", "1", "", "100Mi")+", "+sized("c", "1", "1", "100Mi", "100Mi")+"]")
 	namespaces := map[string]string{"ns": "management,test"}
 	for _, c := range []struct {
 		name, manifest string
-		allowed        map[string]string // nil: not asked
-		shares         map[string]string // resource annotation of each container that has one
-		left           string            // in the warning: requests stay, the workload's annotation goes
+		allowed        map[string]string // nil: not checked
+		shares         map[string]string // resource annotations by container
+		left           string            // in the warning; requests stay, and the workload's annotation is removed
 		class          v1.PodQOSClass
 	}{
-		// The admission.
+		// The admission's cases.
 		{name: "no workload", manifest: alike("{}", "500m", "250m", "500Mi", "250Mi"), allowed: namespaces, class: v1.PodQOSBurstable},
 		{name: "burstable", manifest: alike(management, "", "250m", "500Mi", "250Mi"), allowed: namespaces,
 			shares: map[string]string{"app": `{"cpushares":256}`, "init": `{"cpushares":256}`}, class: v1.PodQOSBurstable},
-		// Without the blank that the admission writes here only.
+		// The admission writes a blank here, and only here.
 		{name: "best effort", manifest: alike(management, "", "", "", ""), allowed: namespaces,
 			shares: map[string]string{"app": `{"cpushares":2}`, "init": `{"cpushares":2}`}, class: v1.PodQOSBestEffort},
 		{name: "guaranteed", manifest: alike(management, "500m", "500m", "500Mi", "500Mi"), allowed: namespaces, left: leftGuaranteed, class: v1.PodQOSGuaranteed},
@@ -69,22 +68,22 @@ func TestOpenShiftsCases(t *testing.T) {
 		{name: "a request of no CPU with a limit", manifest: alike(management, "100m", "0", "100Mi", "100Mi"), left: leftGuaranteed, class: v1.PodQOSGuaranteed},
 		{name: "a request of no memory with a limit", manifest: alike(management, "100m", "100m", "100Mi", "0"),
 			shares: map[string]string{"app": `{"cpushares":102,"cpulimit":100}`, "init": `{"cpushares":102,"cpulimit":100}`}, class: v1.PodQOSBurstable},
-		// The namespace is asked before the effect is read.
+		// The namespace is checked before the effect.
 		{name: "a namespace without annotation", manifest: alike(`{target.workload.openshift.io/management: '{"test": "test"}'}`, "500m", "250m", "500Mi", "250Mi"),
 			allowed: map[string]string{}, left: leftNamespace, class: v1.PodQOSBurstable},
-		// The admission takes shares away and works them out anew.
+		// The admission removes shares and computes them again.
 		{name: "shares of its own", manifest: alike(managed(`resources.workload.openshift.io/app: '{"cpushares": 7}'`), "500m", "250m", "500Mi", "250Mi"), allowed: namespaces,
 			shares: map[string]string{"app": `{"cpushares":256,"cpulimit":500}`, "init": `{"cpushares":256,"cpulimit":500}`}, class: v1.PodQOSBurstable},
-		// And so it takes a set away, though its validation alone would refuse one.
+		// In the same way it removes a set, though its validation alone would refuse one.
 		{name: "a set of its own", manifest: alike(managed(`resources.workload.openshift.io/app: '{"cpuset": 1}'`), "500m", "250m", "500Mi", "250Mi"), allowed: namespaces,
 			shares: map[string]string{"app": `{"cpushares":256,"cpulimit":500}`, "init": `{"cpushares":256,"cpulimit":500}`}, class: v1.PodQOSBurstable},
 		{name: "shares without a workload", manifest: alike(`{resources.workload.openshift.io/app: '{"cpushares": 2}'}`, "500m", "250m", "500Mi", "250Mi"), class: v1.PodQOSBurstable},
-		// The admission leaves mirrors of static pods alone, since kubelet has changed
-		// them. What is given here is what kubelet reads, whose own mark counts nothing.
+		// The admission leaves mirror pods of static pods alone, because the kubelet has changed
+		// them. The input here is what the kubelet reads, so this mark has no effect.
 		{name: "marked as a static pod", manifest: alike(managed("kubernetes.io/config.source: file"), "500m", "250m", "500Mi", "250Mi"),
 			shares: map[string]string{"app": `{"cpushares":256,"cpulimit":500}`, "init": `{"cpushares":256,"cpulimit":500}`}, class: v1.PodQOSBurstable},
 
-		// Kubelet.
+		// The kubelet's cases.
 		{name: "kubelet: one container", manifest: of(management, "["+sized("a", "", "100m", "", "100m")+"]"),
 			shares: map[string]string{"a": `{"cpushares":102}`}, class: v1.PodQOSBurstable},
 		{name: "kubelet: several", manifest: of(management, "["+sized("a", "", "100m", "", "100m")+", "+sized("b", "", "1", "", "100m")+"]"),
@@ -93,7 +92,7 @@ func TestOpenShiftsCases(t *testing.T) {
 			shares: map[string]string{"a": `{"cpushares":20,"cpulimit":100}`}, class: v1.PodQOSBurstable},
 		{name: "kubelet: limits of some", manifest: limited,
 			shares: map[string]string{"a": `{"cpushares":102,"cpulimit":200}`, "b": `{"cpushares":1024}`, "c": `{"cpushares":1024,"cpulimit":1000}`}, class: v1.PodQOSBurstable},
-		// Kubelet gives containers of these no annotation, the admission does.
+		// The kubelet gives containers of such pods no annotation; the admission does.
 		{name: "kubelet: other resources only", manifest: of(management, "[{name: a, resources: {requests: {dummy: 20m}}}]"),
 			shares: map[string]string{"a": `{"cpushares":2}`}, class: v1.PodQOSBestEffort},
 		{name: "kubelet: guaranteed with shares of its own", manifest: of(managed(`resources.workload.openshift.io/a: '{"cpushares":20}'`), "["+sized("a", "100m", "100m", "100m", "100m")+"]"),
@@ -102,10 +101,11 @@ func TestOpenShiftsCases(t *testing.T) {
 		{name: "kubelet: a request of no CPU with a limit", manifest: of(management, "["+sized("a", "100m", "0m", "100m", "100m")+"]"), left: leftGuaranteed, class: v1.PodQOSGuaranteed},
 		{name: "kubelet: another workload", manifest: strings.ReplaceAll(limited, "management", "throttle"),
 			shares: map[string]string{"a": `{"cpushares":102,"cpulimit":200}`, "b": `{"cpushares":1024}`, "c": `{"cpushares":1024,"cpulimit":1000}`}, class: v1.PodQOSBurstable},
-		// Kubelet refuses both of these, the admission takes them.
+		// The kubelet refuses both of these; the admission accepts them.
 		{name: "kubelet: memory without CPU", manifest: of(management, "["+sized("a", "", "", "", "100m")+"]"), class: v1.PodQOSBurstable},
 		{name: "kubelet: CPU without memory", manifest: of(management, "["+sized("a", "", "100m", "", "")+"]"), left: leftClass, class: v1.PodQOSBurstable},
-		// Kubelet reads no effect, and the enhancement has a default; the admission refuses it.
+		// The kubelet ignores the effect, and the enhancement has a default; the admission refuses
+		// it.
 		{name: "no effect", manifest: alike("{target.workload.openshift.io/management: '{}'}", "", "250m", "500Mi", "250Mi"),
 			shares: map[string]string{"app": `{"cpushares":256}`, "init": `{"cpushares":256}`}, class: v1.PodQOSBurstable},
 	} {
@@ -139,13 +139,13 @@ func TestOpenShiftsCases(t *testing.T) {
 	}
 }
 
-// targets are the workloads that a pod chooses.
+// targets returns the annotation keys of the workloads that a pod chooses.
 func targets(p *v1.Pod) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(p.Annotations)), func(key string) bool { return !strings.HasPrefix(key, "target.") })
 }
 
-// expectCPU checks that a container with shares for a request of CPU has that
-// request as the workload's resource and no CPU, and that any other is as it was.
+// expectCPU checks that containers with shares have their CPU request moved to the workload's
+// resource, and that others are unchanged.
 func expectCPU(t *testing.T, before, after *v1.Pod, shares map[string]string) {
 	t.Helper()
 	now := containers(after)

@@ -13,8 +13,8 @@ import (
 	"machine-pivot/internal/pinning"
 )
 
-// operatorConfig is a MachineConfig in the form of the node tuning operator's: the
-// members that Ignition's own types always write, and contents after an empty line.
+// operatorConfig returns a MachineConfig in the form that the node tuning operator writes: with the
+// members that Ignition's Go types always emit, and an empty line before the contents of files.
 func operatorConfig(role, name string, files ...string) string {
 	return object(role, name, `{"config":{"ignition":{"config":{"replace":{"verification":{}}},"proxy":{},"security":{"tls":{}},"timeouts":{},"version":"3.2.0"},`+
 		`"passwd":{},"storage":{"files":[`+strings.Join(files, ",")+`]},"systemd":{}}}`)
@@ -25,7 +25,7 @@ func operatorFile(path, lines string) string {
 		path, base64.StdEncoding.EncodeToString([]byte("\n"+lines)))
 }
 
-// operatorSet are the two files of a management set, with the name of the drop-in.
+// operatorSet returns the two files of a management set. name is the file name of the drop-in.
 func operatorSet(t *testing.T, name, set string) []string {
 	t.Helper()
 	cpus, err := pinning.ParseCPUSet(set)
@@ -39,8 +39,8 @@ func operatorSet(t *testing.T, name, set string) []string {
 	}
 }
 
-// A pool gets the MachineConfigs of the role worker and its own over them. So its
-// own empty kubelet file replaces that of a profile for worker, whose drop-in stays.
+// A custom pool gets the MachineConfigs of the role worker and its own over them. So its own empty
+// kubelet file replaces that of a worker profile, whose drop-in stays.
 func TestNodeTuningOperator(t *testing.T) {
 	bootstrap := func(role string) string {
 		return operatorConfig(role, "01-"+role+"-cpu-partitioning", operatorSet(t, pinning.ClusterDropIn, "")...)
@@ -73,8 +73,8 @@ func TestNodeTuningOperator(t *testing.T) {
 	}
 }
 
-// The same without the profile's other settings, as the file that a machine reads
-// on its first boot.
+// The same without the profile's other settings, as the encapsulated MachineConfig that a machine
+// reads on its first boot.
 func TestNodeTuningOperatorEncapsulated(t *testing.T) {
 	pool := []string{
 		operatorConfig("worker", "01-worker-cpu-partitioning", operatorSet(t, pinning.ClusterDropIn, "")...),

@@ -23,7 +23,7 @@ func object(role, name, spec string) string {
 		`","labels":{"machineconfiguration.openshift.io/role":"` + role + `"}},"spec":` + spec + `}`
 }
 
-// tree writes files into a directory of the test's.
+// tree writes files into a temporary directory and returns it.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,8 +39,8 @@ func tree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// A directory is read in the order of its names, through links, as Kubernetes
-// mounts a ConfigMap.
+// A directory is read in the order of file names. Links are followed, because Kubernetes mounts a
+// ConfigMap as links.
 func TestRead(t *testing.T) {
 	dir := tree(t, map[string]string{
 		"b.yaml": object("worker", "b", "{}"), "a.yml": object("worker", "a", "{}"),
@@ -83,7 +83,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// inline takes MachineConfigs as they are.
+// inline returns MachineConfigs unchanged.
 func inline(_ context.Context, all []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, problem.Report, error) {
 	return all, nil, nil
 }
@@ -116,7 +116,7 @@ func TestMergeAll(t *testing.T) {
 	}
 }
 
-// What would still be fetched by the machine is refused.
+// A merged MachineConfig that still refers to remote resources is refused.
 func TestMergeIsWhole(t *testing.T) {
 	r := pool.Renderer{Rules: rules(), Inline: inline}
 	all := read(t, object("worker", "w", `{"config":{"ignition":{"version":"3.4.0","config":{"merge":[{"source":"https://x/y"}]}},

@@ -1,6 +1,5 @@
-// Package pool makes of files of MachineConfigs what the machines of each role
-// get: it reads the files and directories, takes the snapshot of what is remote,
-// merges, judges the result and names it.
+// Package pool renders files of MachineConfigs to the MachineConfig of each role: it reads files
+// and directories, inlines remote resources, merges, checks the result and names it.
 package pool
 
 import (
@@ -17,16 +16,15 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// maxTotal bounds all files together, in bytes.
+// maxTotal limits the total size of all files, in bytes.
 const maxTotal = 64 << 20
 
-// Stdin is the path that stands for the standard input.
+// Stdin is the path of the standard input.
 const Stdin = "-"
 
-// Read reads all MachineConfigs of files, and of the directories among the paths:
-// there it takes what ends in .yaml, .yml or .json, hidden files and deeper
-// directories left out. The report holds everything that is wrong with any file;
-// the error says which one cannot be read at all.
+// Read reads all MachineConfigs in files, and in directories: there it reads files that end in
+// .yaml, .yml or .json, except hidden files and subdirectories. The report has the problems in all
+// files. An error means that a file cannot be read.
 func Read(paths []string, stdin io.Reader, rules machineconfig.Rules) ([]*machineconfig.MachineConfig, problem.Report, error) {
 	files, err := Files(paths)
 	if err != nil {
@@ -50,8 +48,7 @@ func Read(paths []string, stdin io.Reader, rules machineconfig.Rules) ([]*machin
 	return all, append(report, machineconfig.SameNames(all)...), nil
 }
 
-// Files are the files that Read reads for these paths, those of a directory in
-// the order of their names.
+// Files returns the files that Read reads for these paths, those of a directory sorted by name.
 func Files(paths []string) ([]string, error) {
 	var files []string
 	for _, path := range paths {
@@ -87,7 +84,7 @@ func inDirectory(dir string) ([]string, error) {
 		if strings.HasPrefix(e.Name(), ".") || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
 			continue
 		}
-		// Through links: what Kubernetes mounts into a container is made of them.
+		// Follow links: Kubernetes mounts volumes as links.
 		if info, err := os.Stat(path); err != nil {
 			return nil, fault.New(fault.BadInput, "cannot read MachineConfigs: %w", err)
 		} else if info.IsDir() {
@@ -101,7 +98,8 @@ func inDirectory(dir string) ([]string, error) {
 	return files, nil
 }
 
-// ReadFile reads a file, or so much of it that it is known to be too large.
+// ReadFile reads a file. It stops after document.MaxSize+1 bytes, which is enough to know that the
+// file is too large.
 func ReadFile(path string, stdin io.Reader) ([]byte, error) {
 	from := stdin
 	if path != Stdin {
@@ -119,8 +117,8 @@ func ReadFile(path string, stdin io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// openRegular opens a file that cannot make its reader wait. A pipe is asked for
-// by name and so is meant, as the shell's <(command).
+// openRegular opens a file that cannot block the reader. Named pipes are allowed, because the user
+// names them on purpose, as with the shell's <(command).
 func openRegular(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {

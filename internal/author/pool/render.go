@@ -11,15 +11,15 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Renderer says how MachineConfigs become the one that a machine gets.
+// Renderer renders MachineConfigs.
 type Renderer struct {
 	Rules machineconfig.Rules
 	Base  machineconfig.Images
-	// Inline takes the snapshot of what MachineConfigs fetch from elsewhere.
+	// Inline fetches and inlines remote resources, see package snapshot.
 	Inline func(context.Context, []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, problem.Report, error)
 }
 
-// Roles are the roles that any of the MachineConfigs is for, in the order of their names.
+// Roles returns the roles of the MachineConfigs, sorted.
 func Roles(all []*machineconfig.MachineConfig) []string {
 	roles := map[string]bool{}
 	for _, mc := range all {
@@ -30,8 +30,8 @@ func Roles(all []*machineconfig.MachineConfig) []string {
 	return slices.Sorted(maps.Keys(roles))
 }
 
-// Merge makes the MachineConfig of a role, with a name by its content. It is nil
-// if the report has an error, which may be of all its parts together only.
+// Merge returns the rendered MachineConfig of a role, with a name derived from its content. It is
+// nil if the report has an error, which may concern only the combination of all parts.
 func (r Renderer) Merge(ctx context.Context, all []*machineconfig.MachineConfig, role string) (*machineconfig.MachineConfig, problem.Report, error) {
 	chosen, report, err := r.Inline(ctx, machineconfig.Select(all, role))
 	if err != nil || report.Failed() {
@@ -56,8 +56,8 @@ func (r Renderer) Merge(ctx context.Context, all []*machineconfig.MachineConfig,
 	return merged, report, nil
 }
 
-// MergeAll makes the MachineConfig of every role that there are any for. There are
-// none if the report has an error: half of a configuration is none.
+// MergeAll returns the rendered MachineConfig of every role. If the report has an error there are
+// none: a partial configuration is useless.
 func (r Renderer) MergeAll(ctx context.Context, all []*machineconfig.MachineConfig) (map[string]*machineconfig.MachineConfig, problem.Report, error) {
 	merged := map[string]*machineconfig.MachineConfig{}
 	var report problem.Report
@@ -78,7 +78,7 @@ func (r Renderer) MergeAll(ctx context.Context, all []*machineconfig.MachineConf
 	return merged, report, nil
 }
 
-// Validate judges what the MachineConfigs of each role make together. It fetches nothing.
+// Validate checks the merged MachineConfigs of each role. It fetches nothing.
 func Validate(all []*machineconfig.MachineConfig, rules machineconfig.Rules) (problem.Report, error) {
 	var report problem.Report
 	for _, role := range Roles(all) {
@@ -91,10 +91,10 @@ func Validate(all []*machineconfig.MachineConfig, rules machineconfig.Rules) (pr
 	return report, nil
 }
 
-// judge is what only all parts together can get wrong.
+// judge checks what only the combination of all parts can get wrong.
 func judge(merged *machineconfig.MachineConfig, role string, rules machineconfig.Rules) problem.Report {
 	return machineconfig.Check(merged, rules).In(mergedFor(role))
 }
 
-// mergedFor names in reports what was read from no file.
+// mergedFor returns the name for a merged MachineConfig in reports, in place of a file.
 func mergedFor(role string) string { return "merged for role " + role }

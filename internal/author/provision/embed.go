@@ -18,12 +18,12 @@ import (
 	systemdunits "machine-pivot/systemd-units"
 )
 
-// embeddedPath is where an embedded program goes: /usr is read-only on the hosts
-// it is for, but not /usr/local, which is in /var and stays when the OS changes.
+// embeddedPath is the path of an embedded program. On the intended hosts /usr is read-only except
+// /usr/local, which is in /var and persists when the OS changes.
 const embeddedPath = "/usr/local/bin/pivot"
 
-// Embed is the config that gives a machine the program, compressed, and the units
-// that start it: for machines whose boot image has none.
+// Embed returns the config that writes the program, compressed, and the units that start it, for
+// machines whose boot image does not have them.
 func Embed(program []byte) (ignition.Config, error) {
 	if err := runsAnywhere(program); err != nil {
 		return ignition.Config{}, fault.New(fault.BadInput, "cannot embed the program: %w", err).
@@ -39,15 +39,15 @@ func Embed(program []byte) (ignition.Config, error) {
 	return config, nil
 }
 
-// KargPolicy is the config that gives a machine the policy by which its MachineConfigs
-// were judged: its first boot judges their kernel arguments again.
+// KargPolicy returns the config that writes the policy for kernel arguments, because the first boot
+// checks the arguments again.
 func KargPolicy(text []byte) ignition.Config {
 	config := ignition.Empty()
 	config.Storage.Files = append(config.Storage.Files, ignition.NewFile(kargs.PolicyPath, 0o644, text))
 	return config
 }
 
-// runsAnywhere reports why a program does not run on a host that has nothing of it.
+// runsAnywhere returns an error unless the program is a static binary for Linux.
 func runsAnywhere(program []byte) error {
 	file, err := elf.NewFile(bytes.NewReader(program))
 	if err != nil {
@@ -73,14 +73,14 @@ func programFile(program []byte) ignition.File {
 	}
 	f := ignition.NewFile(embeddedPath, 0o755, nil)
 	source := "data:;base64," + base64.StdEncoding.EncodeToString(packed.Bytes())
-	// SHA-512 is the hash that every version knows.
+	// Every version supports SHA-512.
 	compression, hash := "gzip", fmt.Sprintf("sha512-%x", sha512.Sum512(program))
 	f.Contents = ignition.Resource{Source: &source, Compression: &compression}
 	f.Contents.Verification.Hash = &hash
 	return f
 }
 
-// units are the units, starting the program from where it is put, and the drop-ins.
+// units returns the units, changed to start the program at its embedded path, and the drop-ins.
 func units() ([]ignition.Unit, error) {
 	var all []ignition.Unit
 	err := fs.WalkDir(systemdunits.Files, ".", func(file string, entry fs.DirEntry, err error) error {

@@ -1,7 +1,7 @@
-// Package provision makes the Ignition config that a new machine asks for: that
-// of its role's MachineConfig, and in it the MachineConfig itself, encapsulated,
-// for what Ignition cannot do. It follows the machine-config server, whose
-// machines must understand it: path, mode, encoding and order are its.
+// Package provision renders the Ignition config for a new machine: the config of its role's
+// MachineConfig plus the MachineConfig itself, encapsulated, for what Ignition cannot do. Path,
+// mode, encoding and order are those of the machine-config server, whose machines must understand
+// the result.
 package provision
 
 import (
@@ -16,25 +16,25 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// annotationsPath is where the machine-config daemon looks for what a node's
-// annotations will be, before there is a node.
+// annotationsPath is where the machine-config daemon finds the annotations for the node before the
+// node object exists.
 const annotationsPath = "/etc/machine-config-daemon/node-annotations.json"
 
-// withKernelArguments is the first version that knows kernel arguments.
+// withKernelArguments is the first version that has kernel arguments.
 const withKernelArguments = "3.3.0"
 
-// Config is the Ignition config, of one of legacy.Versions, for a machine that
-// gets m, which must be rendered. What a machine needs beside it is merged over
-// it. The report says what the version has no words for; then there is no config.
+// Config returns the Ignition config, of one of legacy.Versions, for a machine with the rendered
+// MachineConfig m. Additional configs are merged over it. What the version does not support is an
+// error in the report; then there is no config.
 //
-// The server's debugging copy, mcs-machine-config-content.json, is left out: it
-// gives every user of the machine what files of mode 0600 hold.
+// The server's debugging copy, mcs-machine-config-content.json, is left out: it would let every
+// user of the machine read files of mode 0600.
 func Config(m *machineconfig.MachineConfig, version string, more ...ignition.Config) ([]byte, problem.Report) {
 	var report problem.Report
 	config := ignition.Merge(append([]ignition.Config{*m.Spec.Config}, more...)...)
 	reserved(config, &report)
 	machine := *m
-	if version < withKernelArguments { // each digit counts ten at most, so that texts compare as versions
+	if version < withKernelArguments { // a string comparison works, because no number has more than one digit
 		machine.Spec.KernelArguments = migrate(machine.Spec.KernelArguments, &config, &report)
 	}
 	text := encapsulate(machine, version, &report)
@@ -51,8 +51,8 @@ func Config(m *machineconfig.MachineConfig, version string, more ...ignition.Con
 	return raw, report.In(m.Name)
 }
 
-// encapsulate writes the text of the encapsulated MachineConfig: its config is empty,
-// for Ignition has done what it says.
+// encapsulate returns the encapsulated MachineConfig. Its Ignition config is empty, because
+// Ignition has already applied it.
 func encapsulate(m machineconfig.MachineConfig, version string, report *problem.Report) []byte {
 	empty := ignition.Empty()
 	empty.Ignition.Version = version
@@ -64,8 +64,8 @@ func encapsulate(m machineconfig.MachineConfig, version string, report *problem.
 	return text
 }
 
-// FirstBoot judges m as this program does on a machine's first boot: what it would
-// refuse there had better not be given to a machine.
+// FirstBoot checks m like pivot's first boot on a machine. What that would refuse must not be given
+// to a machine.
 func FirstBoot(m *machineconfig.MachineConfig, host encapsulated.Host) problem.Report {
 	var report problem.Report
 	_, refused := encapsulated.Parse(encapsulate(*m, ignition.Version, &report), host)
@@ -75,7 +75,7 @@ func FirstBoot(m *machineconfig.MachineConfig, host encapsulated.Host) problem.R
 	return report.In(m.Name)
 }
 
-// reserved refuses what is in the place of the files that are added.
+// reserved refuses entries at the paths of the files that are added.
 func reserved(config ignition.Config, report *problem.Report) {
 	paths := []string{annotationsPath, encapsulated.Path}
 	for i, f := range config.Storage.Files {
@@ -90,9 +90,8 @@ func reserved(config ignition.Config, report *problem.Report) {
 	}
 }
 
-// migrate makes the kernel arguments that an older Ignition cannot set such that
-// are set later, with those of the MachineConfig. Those that Ignition should
-// remove are refused: nothing later would.
+// migrate moves kernel arguments that an older Ignition cannot set to those of the MachineConfig,
+// which are set later. Arguments to be removed are refused: nothing would remove them later.
 func migrate(entries []string, config *ignition.Config, report *problem.Report) []string {
 	entries = slices.Clone(entries)
 	for _, arg := range config.KernelArguments.ShouldExist {
@@ -105,7 +104,7 @@ func migrate(entries []string, config *ignition.Config, report *problem.Report) 
 	return entries
 }
 
-// annotations are those of a node that is what its MachineConfig says.
+// annotations returns the annotations of a node that is up to date with its MachineConfig.
 func annotations(name string) []byte {
 	const prefix = "machineconfiguration.openshift.io/"
 	text, err := json.Marshal(map[string]string{

@@ -21,7 +21,7 @@ import (
 	"machine-pivot/kargs"
 )
 
-// rendered is the MachineConfig of a worker with this spec.
+// rendered returns the MachineConfig of a worker with this spec.
 func rendered(t testing.TB, spec string) *machineconfig.MachineConfig {
 	t.Helper()
 	all, report := machineconfig.Decode("a.json", []byte(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig",
@@ -39,7 +39,7 @@ func rendered(t testing.TB, spec string) *machineconfig.MachineConfig {
 	return merged
 }
 
-// written is what a served config has to be taken apart to.
+// written is a served config, as far as the test needs it.
 type written struct {
 	Ignition struct{ Version string }
 	Storage  struct {
@@ -56,8 +56,8 @@ const spec = `{"kernelArguments":["nosmt","a=\"b c\""],"extensions":["usbguard"]
 "storage":{"files":[{"path":"/etc/motd","mode":420,"contents":{"source":"data:,hi"}}]},
 "systemd":{"units":[{"name":"kubelet.service","dropins":[{"name":"20-own.conf","contents":"[Unit]\nDescription=x\n"}]}]}}}`
 
-// The encapsulated file is the last one, as the server writes it: one line, all
-// seven members, the config empty but for its version.
+// The encapsulated file is the last one, as the server writes it: one line, all seven members, an
+// empty config with only its version.
 func TestEncapsulatedInEveryVersion(t *testing.T) {
 	m := rendered(t, spec)
 	for _, version := range legacy.Versions() {
@@ -93,7 +93,7 @@ func TestEncapsulatedInEveryVersion(t *testing.T) {
 	}
 }
 
-// A first boot reads what was encapsulated.
+// A first boot can read the encapsulated MachineConfig.
 func TestRoundTrip(t *testing.T) {
 	m := rendered(t, `{"kernelArguments":["nosmt","a=\"b c\""],"fips":true}`)
 	raw, report := provision.Config(m, "3.2.0")
@@ -111,7 +111,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// What a first boot would refuse is known before there is a machine.
+// What a first boot would refuse is reported beforehand.
 func TestFirstBoot(t *testing.T) {
 	report := provision.FirstBoot(rendered(t, `{"kernelType":"64k-pages"}`), encapsulated.Host{Architecture: "amd64"})
 	if len(report) != 1 || !report.Failed() || !strings.Contains(report.String(), "$.spec.kernelType: pivot's first boot refuses it: 64k-pages exists on arm64 only") {
@@ -151,7 +151,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// program is the smallest that is one: a header, and zeros behind it.
+// program returns a minimal ELF program: a header followed by zeros.
 func program() []byte {
 	header := elf.Header64{
 		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},

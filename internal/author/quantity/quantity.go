@@ -1,8 +1,8 @@
-// Package quantity reads the amounts of Kubernetes objects, such as 400m of a CPU or
-// 8Gi of memory. Kubernetes' own package decides what an amount means. This one refuses
-// what that package accepts and no author means: a text without digits, which is 0 there;
-// an amount beyond 64 bits, which is cut down; and an exponent so large that computing
-// its power of ten takes hours. It does no I/O.
+// Package quantity parses the amounts in Kubernetes objects, such as 400m of a CPU or 8Gi of
+// memory. Kubernetes' own package defines what an amount means. This package refuses what that one
+// accepts although no author means it: a text without digits, which it reads as 0; an amount beyond
+// 64 bits, which it truncates; and an exponent so large that computing the power of ten takes
+// hours. It does no I/O.
 package quantity
 
 import (
@@ -17,19 +17,19 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// maxText bounds the text of an amount, in bytes.
+// maxText limits the length of an amount, in bytes.
 const maxText = 64
 
-// shape is what the text of an amount looks like. Kubernetes takes one without digits
-// for 0, and works out the powers of ten of an exponent with as many digits.
+// shape matches the text of an amount. Kubernetes reads a text without digits as 0, and computes
+// any power of ten; so digits are required and exponents have at most three.
 var shape = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([A-Za-z]*|[eE][+-]?[0-9]{1,3})$`)
 
-// Read reads an amount, which may be a number or text. ok is false if the node is null, or
-// if it holds no amount; then its report says why.
+// Read reads an amount, given as a number or as text. ok is false if the node is null, or if it is
+// not an amount; the latter is reported.
 func Read(n document.Node) (q resource.Quantity, ok bool) {
 	text, isNumber := n.Number()
 	if !isNumber && !n.IsText() {
-		n.Text() // says what it is instead
+		n.Text() // reports what it is instead
 		return q, false
 	}
 	if !isNumber {
@@ -42,11 +42,10 @@ func Read(n document.Node) (q resource.Quantity, ok bool) {
 	return q, err == nil
 }
 
-// Parse reads an amount: a decimal number with a suffix of the SI (n, u, m, k, M,
-// G, T, P, E), a binary one (Ki … Ei), or an exponent (e3, E-3). Digits beyond a
-// billionth are rounded up, away from zero. Amounts that 64 bits do not hold, which
-// Kubernetes cuts down, are refused. The amount's String is its canonical form: no
-// fraction, and the largest suffix of the kind that it was written with.
+// Parse parses an amount: a decimal number with an SI suffix (n, u, m, k, M, G, T, P, E), a binary
+// suffix (Ki … Ei), or an exponent (e3, E-3). Digits beyond 10^-9 are rounded up, away from zero.
+// Amounts beyond 64 bits, which Kubernetes truncates, are refused. String returns the canonical
+// form of the amount: no fraction, and the largest suffix of the kind in the input.
 func Parse(text string) (resource.Quantity, error) {
 	q, err := parseBounded(text)
 	if err != nil {
@@ -70,12 +69,12 @@ func parseBounded(text string) (resource.Quantity, error) {
 	if size.Sign() < 0 {
 		size.Neg()
 	}
-	// An amount with a binary suffix that was cut down is exactly this number; no amount
-	// with such a suffix is, as it is odd.
+	// Kubernetes truncates an amount with a binary suffix to exactly MaxInt64. No valid amount with
+	// such a suffix has this value, because it is odd.
 	most := size.CmpInt64(math.MaxInt64)
 	if most > 0 || most == 0 && q.Format == resource.BinarySI {
 		return q, errors.New("it is beyond 64 bits")
 	}
-	q.Add(resource.Quantity{}) // drops the cached text, which String would return as it is
+	q.Add(resource.Quantity{}) // drops the cached input text, which String would return
 	return q, nil
 }

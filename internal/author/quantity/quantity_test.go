@@ -8,8 +8,8 @@ import (
 	"machine-pivot/internal/author/quantity"
 )
 
-// refused are texts that are no amounts, and what Kubernetes takes for one: cut down, as
-// 0, or after hours of arithmetic.
+// refused returns texts that are not amounts, including those that Kubernetes truncates, reads as
+// 0, or computes for hours.
 func refused() []string {
 	return []string{
 		"", " ", "1 k", "1K", "1ki", "1KB", "--1", "+-1", "1.2.3", "1-2", "1e", "1ee3", "0x1", "a", "1\n", "٣", "1,5", "1mm", // Kubernetes refuses these too
@@ -26,7 +26,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestBounds: what 64 bits hold is exact.
+// TestBounds: amounts within 64 bits are exact.
 func TestBounds(t *testing.T) {
 	for in, want := range map[string]int64{
 		"9223372036854775807": 1<<63 - 1, "7Ei": 7 << 60, "9E": 9e18, "9e18": 9e18, "0.000000001": 1, "1n": 1, "0.1n": 1, "1e-999": 1,
@@ -37,7 +37,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Whatever is taken is a number that 64 bits hold, and its own canonical form is the same amount.
+// Every accepted amount fits in 64 bits, and its canonical form is the same amount.
 func FuzzParse(f *testing.F) {
 	for _, in := range append(refused(), "400m", "1.5Gi", "12e6", "-8G", "+5", "0.1n", "1e-999") {
 		f.Add(in)

@@ -7,15 +7,15 @@ import (
 	"machine-pivot/internal/author/provision"
 )
 
-// generation is the content between two reloads. Each role's config is written
-// once in each version that is asked for, and then only sent.
+// generation is the content between two reloads. Each role's config is rendered at most once for
+// each version.
 type generation struct {
 	content Content
-	stamp   string                        // of the input
-	answers map[string]map[string]*answer // by role and version; the maps are never changed
+	stamp   string                        // stamp of the input
+	answers map[string]map[string]*answer // by role and version; the maps never change
 }
 
-// answer is a config in one version, or why there is none.
+// answer is a config in one version, or the reason why there is none.
 type answer struct {
 	once    sync.Once
 	body    []byte
@@ -34,7 +34,7 @@ func newGeneration(content Content, stamp string) *generation {
 	return g
 }
 
-// find is the answer for a role; nil if there is no such role.
+// find returns the answer for a role; nil if there is no such role.
 func (g *generation) find(role, version string) *answer {
 	a := g.answers[role][version]
 	if a == nil {

@@ -6,26 +6,25 @@ import (
 	"sync"
 )
 
-// sendBuffer bounds what the system keeps of an answer that nobody reads, in bytes.
+// sendBuffer limits the kernel's send buffer, in bytes, for clients that do not read.
 const sendBuffer = 64 << 10
 
-// limited is a listener that accepts a connection only while fewer than n are
-// open. More wait in the system's queue, where they cost nothing. Of one address,
-// no more than each are open; what it opens beyond that is reset, for in the queue
-// it would be in everybody's way.
+// limited returns a listener that accepts connections only while fewer than n are open. Others wait
+// in the kernel's queue, where they cost nothing. Connections from one address beyond the limit
+// each are reset, because in the queue they would block other clients.
 func limited(listener net.Listener, n, each int) net.Listener {
 	return &limit{Listener: listener, free: make(chan struct{}, n), closed: make(chan struct{}), each: each, open: map[netip.Addr]int{}}
 }
 
 type limit struct {
 	net.Listener
-	free   chan struct{} // holds one for each open connection
+	free   chan struct{} // has one element for each open connection
 	closed chan struct{}
 	once   sync.Once
 	each   int
 
 	mu   sync.Mutex
-	open map[netip.Addr]int // connections, by machine
+	open map[netip.Addr]int // number of connections by machine
 }
 
 func (l *limit) Accept() (net.Conn, error) {
@@ -43,7 +42,7 @@ func (l *limit) Accept() (net.Conn, error) {
 		from := machine(c.RemoteAddr())
 		if l.enter(from) {
 			if tcp, ok := c.(*net.TCPConn); ok {
-				_ = tcp.SetWriteBuffer(sendBuffer) // else the system's own bound, megabytes, counts
+				_ = tcp.SetWriteBuffer(sendBuffer) // the kernel's default limit is megabytes
 			}
 			return &limitedConn{Conn: c, release: sync.OnceFunc(func() { l.leave(from); <-l.free })}, nil
 		}
@@ -51,7 +50,8 @@ func (l *limit) Accept() (net.Conn, error) {
 	}
 }
 
-// enter counts a connection of a machine, unless it has as many as it may.
+// enter counts a new connection of a machine. It returns false if the machine has reached its
+// limit.
 func (l *limit) enter(from netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,8 +75,8 @@ func (l *limit) Close() error {
 	return l.Listener.Close()
 }
 
-// machine is what stands for the machine that an address is of: of IPv6, where a
-// machine may choose from 64 bits, its network.
+// machine returns the address that identifies a machine: for IPv6 the /64 network, within which a
+// machine can choose its addresses.
 func machine(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -89,8 +89,7 @@ func machine(a net.Addr) netip.Addr {
 	return from
 }
 
-// reset closes a connection without the good-bye after which the system would
-// remember it for a while.
+// reset closes a connection with a RST, so that the kernel keeps no TIME_WAIT state for it.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

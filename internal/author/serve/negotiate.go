@@ -8,21 +8,19 @@ import (
 	"machine-pivot/internal/author/legacy"
 )
 
-// oldest is what a machine gets that does not say what it understands: old
-// versions of Ignition do not.
+// oldest is the version for clients that do not send theirs, as old versions of Ignition do not.
 const oldest = "2.2.0"
 
-// subtype is what Ignition calls its configs.
+// subtype is the media subtype of Ignition configs.
 const subtype = "vnd.coreos.ignition+json"
 
-// negotiate chooses the version to serve by an Accept header, as the
-// machine-config server does, except that 3.0 is served too. Of the entries that
-// name a version of Ignition's the preferred one decides; it is "" if there is no
-// config of that version, whatever else the header accepts: a machine that says what
-// it understands would fail on anything else.
+// negotiate chooses the config version for an Accept header like the machine-config server, except
+// that 3.0 is served, too. The preferred entry with an Ignition version decides. The result is ""
+// if that version cannot be served, whatever else the header accepts: a machine that states its
+// version would fail on any other.
 //
-// The header is read as that server reads it, which is less than RFC 9110, section
-// 12.5.1: parameters are not quoted, and a quality of 0 is only the least.
+// The header is parsed like in that server, which implements less than RFC 9110, section 12.5.1:
+// parameters are not quoted, and a quality of 0 means only the lowest preference.
 func negotiate(accept string) string {
 	var preferred mediaRange
 	for entry := range strings.SplitSeq(accept, ",") {
@@ -39,7 +37,7 @@ func negotiate(accept string) string {
 
 // mediaRange is one entry of an Accept header.
 type mediaRange struct {
-	version *version // of Ignition's configs: the first parameter of that name that is one
+	version *version // the first valid parameter of this name; nil: none
 	quality float64
 }
 
@@ -63,24 +61,24 @@ func parseMediaRange(entry string) mediaRange {
 	return m
 }
 
-// version is one that a machine understands; only these two numbers of it count.
+// version is an Ignition version; the patch number does not matter.
 type version struct{ major, minor int }
 
-// semantic is a version number, of which a machine may say more than the numbers.
+// semantic matches a semantic version.
 var semantic = regexp.MustCompile(`^([0-9]{1,9})\.([0-9]{1,9})\.[0-9]{1,9}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
-// parseVersion reads a version number; nil if it is none.
+// parseVersion parses a version; nil if it is invalid.
 func parseVersion(text string) *version {
 	parts := semantic.FindStringSubmatch(text)
 	if parts == nil {
 		return nil
 	}
-	major, _ := strconv.Atoi(parts[1]) // nine digits at most
+	major, _ := strconv.Atoi(parts[1]) // at most nine digits
 	minor, _ := strconv.Atoi(parts[2])
 	return &version{major, minor}
 }
 
-// serve is the version to serve to a machine that understands v; "" if there is none.
+// serve returns the version to serve to a client that supports v; "" if there is none.
 func (v version) serve() string {
 	switch {
 	case v.major == 2 && v.minor >= 2:
@@ -91,7 +89,7 @@ func (v version) serve() string {
 	return ""
 }
 
-// newestUpTo is the newest version 3 that one of this minor version understands.
+// newestUpTo returns the newest version 3.x with a minor number of at most minor.
 func newestUpTo(minor int) string {
 	for _, v := range legacy.Versions() {
 		if have, err := strconv.Atoi(strings.Split(v, ".")[1]); err == nil && strings.HasPrefix(v, "3.") && have <= minor {

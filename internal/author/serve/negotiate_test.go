@@ -10,8 +10,8 @@ import (
 	"machine-pivot/internal/author/legacy"
 )
 
-// TestNegotiation (D11): the answers of the machine-config server's own code, but for
-// 3.0.0, which is an error there. The first entry that names a version decides.
+// TestNegotiation (D11): the results are those of the machine-config server's own code, except for
+// 3.0.0, which it refuses. The first entry with a version decides.
 func TestNegotiation(t *testing.T) {
 	s := server(t, nil)
 	const kind = "application/vnd.coreos.ignition+json"
@@ -63,7 +63,7 @@ func TestNegotiation(t *testing.T) {
 	}
 }
 
-// Whatever a machine says, it gets a config of a version that there is, or is refused.
+// Any Accept header gets a config of a known version, or is refused.
 func FuzzAccept(f *testing.F) {
 	f.Add("application/vnd.coreos.ignition+json;version=3.6.0, */*;q=0.1")
 	f.Add("a/b;q=0.5;version=\"3.4.0\", */*;q=nan")

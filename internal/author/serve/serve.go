@@ -1,7 +1,6 @@
-// Package serve gives machines their Ignition configs at first boot, as the
-// machine-config server does: GET /config/ROLE, in the version that the machine
-// accepts. It only reads, everything in it is bounded, and what it serves stays
-// the last that was right when the input changes for the worse.
+// Package serve serves Ignition configs to machines on their first boot, like the machine-config
+// server: GET /config/ROLE, in the version that the machine accepts. It is read-only and limits all
+// resources. If the input becomes invalid, it continues to serve the last valid content.
 package serve
 
 import (
@@ -21,41 +20,41 @@ import (
 	"machine-pivot/internal/machineconfig/ignition"
 )
 
-// The bounds of a connection. Machines ask for one thing, and retry. Only the time
-// for a whole answer is long, since a boot's first seconds on a network are slow; but
-// each 32 KiB of it must be taken within stallTimeout.
+// Limits of a connection. Clients send one request, and retry. Only the timeout for a whole
+// response is long, because the network can be slow early in a boot; but each 32 KiB must be
+// received within stallTimeout.
 const (
 	maxHeader    = 16 << 10
-	readTimeout  = 10 * time.Second // for a whole request, with TLS's handshake
+	readTimeout  = 10 * time.Second // for a whole request, including the TLS handshake
 	stallTimeout = 10 * time.Second
 	writeTimeout = 5 * time.Minute
 	idleTimeout  = 5 * time.Second
 	stopTimeout  = 10 * time.Second
 )
 
-// Content is what a server serves.
+// Content is what a Server serves.
 type Content struct {
-	Roles       map[string]*machineconfig.MachineConfig // rendered, by role
-	More        []ignition.Config                       // for every machine, merged over the role's own
+	Roles       map[string]*machineconfig.MachineConfig // rendered MachineConfigs by role
+	More        []ignition.Config                       // merged over the config of every role
 	Certificate *tls.Certificate                        // nil: plain HTTP
 }
 
-// Server serves what Load gives. Reload must have succeeded once before it does.
+// Server serves what Load returns. Reload must succeed once before Serve or Handler is used.
 type Server struct {
 	Load  func(context.Context) (Content, error)
-	Stamp func() (string, error) // another one whenever Load would give something else
-	Log   func(line string)      // may be called by several at once
+	Stamp func() (string, error) // changes whenever the result of Load would change
+	Log   func(line string)      // may be called concurrently
 
-	MaxConnections int // that are open at once; more wait
-	MaxPerAddress  int // that one address has open at once; more are reset
+	MaxConnections int // maximum number of open connections; others wait
+	MaxPerAddress  int // maximum number of open connections from one address; others are reset
 
 	current atomic.Pointer[generation]
-	refused atomic.Bool // the newest input is not served
+	refused atomic.Bool // the newest input is invalid and not served
 }
 
-// Reload takes the input anew. If it fails, what is served stays as it was.
+// Reload loads the input again. On failure the served content does not change.
 func (s *Server) Reload(ctx context.Context) error {
-	stamp, err := s.Stamp() // before: what changes while it is read is read again
+	stamp, err := s.Stamp() // first, so that a change during Load causes another reload
 	var content Content
 	if err == nil {
 		content, err = s.Load(ctx)
@@ -69,11 +68,11 @@ func (s *Server) Reload(ctx context.Context) error {
 	return nil
 }
 
-// Watch reloads what has changed, at each tick. A change counts when the next
-// tick finds it as it was: what is being copied is not whole yet. What failed is
-// tried again, and told once.
+// Watch reloads changed input, at each tick. A change counts only if it is unchanged at the next
+// tick, because it may still be in progress. A failed reload is retried, and the same error is
+// logged once.
 func (s *Server) Watch(ctx context.Context, ticks <-chan time.Time) {
-	seen, told := s.current.Load().stamp, ""
+	seen, logged := s.current.Load().stamp, ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -90,17 +89,17 @@ func (s *Server) Watch(ctx context.Context, ticks <-chan time.Time) {
 			continue
 		}
 		if err := s.Reload(ctx); err == nil {
-			told = ""
+			logged = ""
 			s.Log("reloaded")
-		} else if err.Error() != told {
-			told = err.Error()
-			s.Log("not reloaded, what was served is served on: " + told)
+		} else if err.Error() != logged {
+			logged = err.Error()
+			s.Log("not reloaded, what was served is served on: " + logged)
 		}
 	}
 }
 
-// Serve answers on the listener until the context ends, and then lets running
-// answers finish for a while.
+// Serve serves on the listener until the context ends. It then waits up to stopTimeout for running
+// requests.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler: s.Handler(), MaxHeaderBytes: maxHeader,
@@ -125,7 +124,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// certificate is the newest, so that it can be renewed without a restart.
+// certificate returns the current certificate, so that it can be renewed without a restart.
 func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c := s.current.Load().content.Certificate; c != nil {
 		return c, nil
@@ -133,7 +132,7 @@ func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New("there is no certificate any more")
 }
 
-// Handler answers requests.
+// Handler returns the handler for requests.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /config/{role}", s.config)
@@ -144,8 +143,8 @@ func (s *Server) Handler() http.Handler {
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if s.refused.Load() {
-		// Machines get what they need: that the newest input is bad is no reason to stop this
-		// server. Why is told to those who may read the log: it quotes the input.
+		// Machines are still served, so an invalid input is no reason to restart this server. The
+		// error is only in the log, because it quotes the input.
 		fmt.Fprintln(w, "ok, but the newest input is not served: see the log")
 		return
 	}
@@ -159,7 +158,7 @@ func (s *Server) config(w http.ResponseWriter, r *http.Request) {
 	s.Log(fmt.Sprintf("%s %q version %q: %d (%.100q)", r.RemoteAddr, role, version, status, r.UserAgent()))
 }
 
-// answer writes the answer to a request for a role's config; it is the status.
+// answer writes the response to a request for a role's config. It returns the status.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, role, version string) int {
 	w.Header().Set("Vary", "Accept")
 	if version == "" {
@@ -185,15 +184,15 @@ func refuse(w http.ResponseWriter, status int, text string) int {
 	return status
 }
 
-// recorder keeps the status of an answer, and ends one that is not taken.
+// recorder records the status of a response, and sets the deadline for each write.
 type recorder struct {
 	http.ResponseWriter
 	status int
-	end    time.Time // of the whole answer
+	end    time.Time // deadline of the whole response
 }
 
-// Write is called with a part of the answer after the other. A connection that
-// knows no deadline, as in tests, has none.
+// Write is called for each part of the response. Connections without deadlines, as in tests, are
+// not limited.
 func (r *recorder) Write(part []byte) (int, error) {
 	deadline := time.Now().Add(stallTimeout)
 	if deadline.After(r.end) {
@@ -208,7 +207,7 @@ func (r *recorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// tag is the ETag of a body.
+// tag returns the ETag of a body.
 func tag(body []byte) string {
 	sum := sha256.Sum256(body)
 	return fmt.Sprintf("%q", fmt.Sprintf("%x", sum[:16]))

@@ -25,7 +25,7 @@ import (
 	"machine-pivot/kargs"
 )
 
-// input is what a server under test serves.
+// input is the input of a server under test.
 type input struct {
 	mu     sync.Mutex
 	stamp  string
@@ -61,7 +61,7 @@ func (in *input) load(context.Context) (serve.Content, error) {
 	return serve.Content{Roles: map[string]*machineconfig.MachineConfig{"worker": merged}, Certificate: in.cert}, err
 }
 
-// testServer is a server under test and its input.
+// testServer is a server under test with its input.
 type testServer struct {
 	*serve.Server
 	in  *input
@@ -150,7 +150,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// What a version has no words for is refused, with the place.
+// What a version does not support is refused, with its path.
 func TestNotInThatVersion(t *testing.T) {
 	s := server(t, func(in *input) {
 		in.spec = `{"config":{"ignition":{"version":"3.4.0"},"storage":{"luks":[{"name":"x","device":"/dev/x","keyFile":{"source":"data:,x"}}]}}}`
@@ -164,7 +164,7 @@ func TestNotInThatVersion(t *testing.T) {
 	}
 }
 
-// A change is taken once it has settled; a bad one leaves what was served.
+// A change is loaded once it has settled. An invalid one leaves the served content.
 func TestWatch(t *testing.T) {
 	s := server(t, nil)
 	_, first, _ := s.get(t, "/config/worker", http.Header{})
@@ -172,7 +172,7 @@ func TestWatch(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
 	watching.Go(func() { s.Watch(ctx, ticks) })
-	tick := func() { ticks <- time.Time{}; ticks <- time.Time{}; ticks <- time.Time{} } // the third is taken when the second is done
+	tick := func() { ticks <- time.Time{}; ticks <- time.Time{}; ticks <- time.Time{} } // the third is received after the second is handled
 	tick()
 	s.in.set(func() { s.in.stamp, s.in.spec = "1", `{"kernelArguments":["quiet"]}` })
 	ticks <- time.Time{}
@@ -217,7 +217,7 @@ func TestFirstLoadMustSucceed(t *testing.T) {
 	}
 }
 
-// Over TLS, with the newest certificate, until the context ends.
+// The server uses TLS, with the newest certificate, until the context ends.
 func TestServeTLS(t *testing.T) {
 	source := httptest.NewTLSServer(nil)
 	defer source.Close()
@@ -231,13 +231,13 @@ func TestServeTLS(t *testing.T) {
 	source.Client().CloseIdleConnections()
 }
 
-// More connections than allowed wait, and come in when others are over.
+// Connections beyond the limit wait until others are closed.
 func TestConnectionLimit(t *testing.T) {
 	s := server(t, nil)
 	s.MaxConnections = 2
 	address := s.listening(t)
 	var idle []net.Conn
-	for range 2 { // they come in, and ask for nothing
+	for range 2 { // they connect, and stay open
 		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
@@ -270,13 +270,13 @@ func TestConnectionLimit(t *testing.T) {
 	idle[1].Close()
 }
 
-// crowd are connections from one address, each of which says something and then
-// waits. Those that the server turns away are left as they are.
+// crowd opens n connections from one address, each of which sends say and then waits. Connections
+// that the server resets are ignored.
 func crowd(t *testing.T, from, to string, n int, say string) []net.Conn {
 	t.Helper()
 	dialer := net.Dialer{
 		LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: time.Minute,
-		// What is not read fills a small buffer only.
+		// A small receive buffer, so that unread responses block the server early.
 		Control: func(_, _ string, c syscall.RawConn) error {
 			return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
 		},
@@ -297,16 +297,16 @@ func crowd(t *testing.T, from, to string, n int, say string) []net.Conn {
 	return all
 }
 
-// request asks for the config of the workers.
+// request is an HTTP request for the config of workers.
 const request = "GET /config/worker HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// largeConfig makes answers larger than what sockets hold.
+// largeConfig makes responses larger than the socket buffers.
 func largeConfig(in *input) {
 	in.spec = `{"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/large","contents":{"source":"data:,` + strings.Repeat("x", 1_000_000) + `"}}]}}}`
 }
 
-// listening is the address of a server that runs until the test is over, and then
-// ends without an error.
+// listening starts the server for the duration of the test and returns its address. The server must
+// end without an error.
 func (s testServer) listening(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -325,14 +325,15 @@ func (s testServer) listening(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// TestOneAddressDelaysNobodyElse (D19): 2,000 idle and 2,000 unread connections of one
-// client would fill the server; another one is served within a second.
+// TestOneAddressDelaysNobodyElse (D19): 2,000 idle connections and 2,000 with unread responses, all
+// from one address, would fill the server. A client with another address must still be served
+// within a second.
 func TestOneAddressDelaysNobodyElse(t *testing.T) {
 	const each = 2000
 	s := server(t, largeConfig)
 	s.MaxConnections, s.MaxPerAddress = 2*each, each/2
 	address := s.listening(t)
-	// answer is how long an answer takes from another address.
+	// answer returns the duration of a request from another address.
 	answer := func() time.Duration {
 		t.Helper()
 		client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
@@ -349,7 +350,7 @@ func TestOneAddressDelaysNobodyElse(t *testing.T) {
 		}
 		return time.Since(start)
 	}
-	answer() // makes the config
+	answer() // renders the config
 	alone := answer()
 	crowd(t, "127.0.0.1", address, each, "")
 	crowd(t, "127.0.0.1", address, each, request)
@@ -360,8 +361,8 @@ func TestOneAddressDelaysNobodyElse(t *testing.T) {
 	}
 }
 
-// TestWaitingConnectionsEnd (D19): who asks for nothing, or reads nothing, is let go
-// of within seconds.
+// TestWaitingConnectionsEnd (D19): clients that send no request, or do not read the response, are
+// disconnected within seconds.
 func TestWaitingConnectionsEnd(t *testing.T) {
 	s := server(t, largeConfig)
 	s.MaxPerAddress = 10
@@ -394,7 +395,7 @@ func TestWaitingConnectionsEnd(t *testing.T) {
 	t.Log("after", time.Since(start))
 }
 
-// Of IPv6 a network of 64 bits is one address: that is what one machine may choose from.
+// For IPv6 the limit applies to a /64 network, within which one machine can choose its addresses.
 func TestAddressesOfOneMachine(t *testing.T) {
 	s := server(t, nil)
 	s.MaxPerAddress = 2
@@ -413,7 +414,7 @@ func TestAddressesOfOneMachine(t *testing.T) {
 	}
 }
 
-// addresses is a listener to which these addresses come, and wait.
+// addresses is a listener that accepts one idle connection from each address.
 type addresses struct {
 	remote []string
 	all    []*waiting
@@ -441,7 +442,7 @@ type waiting struct {
 func (c *waiting) RemoteAddr() net.Addr { return c.remote }
 func (c *waiting) Close() error         { c.closed.Store(true); return c.Conn.Close() }
 
-// Thousands of machines boot at once, each with a connection of its own.
+// Thousands of machines boot at once, each with its own connection.
 func TestLoad(t *testing.T) {
 	machines := 3000
 	if testing.Short() {
@@ -479,7 +480,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// boot asks for a config as a machine does.
+// boot requests a config like a machine does.
 func boot(url string) error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * time.Minute}
 	request, err := http.NewRequest(http.MethodGet, url, nil)

@@ -18,7 +18,7 @@ import (
 	"machine-pivot/internal/retry"
 )
 
-// The bounds of one fetch.
+// Limits of one fetch.
 const (
 	maxBody      = 16 << 20 // bytes, as sent and when decompressed
 	maxRedirects = 10
@@ -26,14 +26,14 @@ const (
 	tries        = 4
 )
 
-// request is one thing to fetch.
+// request is one resource to fetch.
 type request struct {
 	url     *url.URL
 	headers http.Header
-	roots   string // PEM: certificate authorities beside those of the system
+	roots   string // PEM: certificate authorities in addition to the system's
 }
 
-// newRequest checks what a resource asks to fetch.
+// newRequest returns the request for a remote resource, or an error if it cannot be fetched.
 func newRequest(r ignition.Resource, roots string) (request, error) {
 	u, err := url.Parse(*r.Source)
 	if err != nil {
@@ -51,7 +51,8 @@ func newRequest(r ignition.Resource, roots string) (request, error) {
 	return request{u, headers, roots}, nil
 }
 
-// fetchable refuses URLs that only the machine itself could fetch, or nobody should.
+// fetchable returns an error for URLs of other schemes than http and https, and for URLs without a
+// host.
 func fetchable(u *url.URL) error {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return fmt.Errorf("cannot fetch %s: only http and https URLs are fetched", ignition.Address(u.String()))
@@ -59,10 +60,10 @@ func fetchable(u *url.URL) error {
 	return nil
 }
 
-// key is the same for what gives the same bytes.
+// key identifies requests that return the same content.
 func (q request) key() string { return fmt.Sprint(q.url, q.headers, q.roots) }
 
-// get fetches, again after a while if the reason of a failure may pass.
+// get fetches the request, with retries if the failure may be temporary.
 func (t *Taker) get(ctx context.Context, q request) (body []byte, err error) {
 	client, err := newClient(q)
 	if err != nil {
@@ -77,7 +78,7 @@ func (t *Taker) get(ctx context.Context, q request) (body []byte, err error) {
 	return body, err
 }
 
-// newClient is a client that trusts the request's certificate authorities.
+// newClient returns a client that trusts the request's certificate authorities.
 func newClient(q request) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if q.roots != "" {
@@ -95,11 +96,11 @@ func newClient(q request) (*http.Client, error) {
 	}}, nil
 }
 
-// errRedirect is in the chain of errors about where a server sends us.
+// errRedirect marks errors about a redirect that is not followed.
 var errRedirect = errors.New("the server redirects")
 
-// follow says whether to go where a server sends us. What the configuration says
-// to tell one host is told no other.
+// follow decides whether to follow a redirect. The configured headers are sent only to the original
+// host.
 func follow(next *http.Request, via []*http.Request, headers http.Header) error {
 	first := via[0].URL
 	switch {
@@ -118,13 +119,13 @@ func follow(next *http.Request, via []*http.Request, headers http.Header) error 
 	return nil
 }
 
-// once is one try.
+// once is one attempt.
 func once(ctx context.Context, client *http.Client, q request) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, q.url.String(), nil)
 	if err != nil {
 		return nil, withoutURL(err)
 	}
-	// A config server chooses the version by it; what serves files ignores it.
+	// A config server chooses the config version by it. File servers ignore it.
 	request.Header.Set("Accept", "application/vnd.coreos.ignition+json;version="+ignition.Version+", */*;q=0.1")
 	request.Header.Set("User-Agent", "pivot")
 	for name, values := range q.headers {
@@ -148,7 +149,7 @@ func once(ctx context.Context, client *http.Client, q request) ([]byte, error) {
 	return body, nil
 }
 
-// statusKind says whether an answer may be another one later.
+// statusKind reports whether a request with this response status may succeed later.
 func statusKind(status int) fault.Kind {
 	if status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout {
 		return fault.Unavailable
@@ -156,8 +157,8 @@ func statusKind(status int) fault.Kind {
 	return fault.BadInput
 }
 
-// classified says of a failed exchange whether it may pass: all does but a
-// certificate that is not trusted and a server that sends us astray.
+// classified reports of a failed request whether a retry may help: always, except for an untrusted
+// certificate or a refused redirect.
 func classified(err error) error {
 	err = withoutURL(err)
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
@@ -167,8 +168,7 @@ func classified(err error) error {
 	return fault.New(fault.Unavailable, "%w", err)
 }
 
-// withoutURL is an error without the URL that it is about, which is named by whoever
-// reports it, without what is secret in it.
+// withoutURL removes the URL from an error. Callers report the URL themselves, without its secrets.
 func withoutURL(err error) error {
 	if inner, ok := errors.AsType[*url.Error](err); ok {
 		return inner.Err

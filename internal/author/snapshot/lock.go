@@ -13,38 +13,37 @@ import (
 	"machine-pivot/internal/machineconfig/ignition"
 )
 
-// Lock records what was fetched, so that a later snapshot is the same or says
-// what changed. It is kept where others can read it, and so knows URLs only by what
-// is no secret: with different queries or headers one URL may have given several
-// contents.
+// Lock records what was fetched, so that a later snapshot is either the same or reports what
+// changed. The lock file may be readable by others, so URLs are stored without their secrets. One
+// such URL can have several contents, for different queries or headers.
 type Lock struct {
 	entries map[string][]known // by URL
 }
 
-// known is an entry and what it is to this snapshot.
+// known is an entry and its status in this snapshot.
 type known struct {
 	Entry
-	fresh bool // it was not there before
-	seen  bool // it was fetched
+	fresh bool // it is new in this snapshot
+	seen  bool // it was fetched in this snapshot
 }
 
-// Entry is a content that a URL gave.
+// Entry is a content that was fetched from a URL.
 type Entry struct {
-	URL     string    `json:"url"`     // see ignition.Address
-	Digest  string    `json:"digest"`  // sha256:HEX of what the server gave, compressed if that is
-	Bytes   int       `json:"bytes"`   // of the same
-	Fetched time.Time `json:"fetched"` // when it was first seen like this
+	URL     string    `json:"url"`     // without secrets, see ignition.Address
+	Digest  string    `json:"digest"`  // sha256:HEX of the response body, before decompression
+	Bytes   int       `json:"bytes"`   // size of the response body, before decompression
+	Fetched time.Time `json:"fetched"` // when this content was first fetched
 }
 
 var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// lockFile is the form of a lock on disk.
+// lockFile is the format of a lock on disk.
 type lockFile struct {
 	Version   int     `json:"version"`
 	Resources []Entry `json:"resources"`
 }
 
-// ParseLock reads a lock that JSON wrote; no data at all is an empty one.
+// ParseLock reads a lock written by JSON. Empty data is an empty lock.
 func ParseLock(data []byte) (*Lock, error) {
 	lock := &Lock{entries: map[string][]known{}}
 	if len(data) == 0 {
@@ -71,8 +70,8 @@ func ParseLock(data []byte) (*Lock, error) {
 	return lock, nil
 }
 
-// JSON is the lock as a file, its entries in the order of their URLs. Of a URL that
-// has given something new, what it did not give any more is left out.
+// JSON returns the content of the lock file, sorted by URL. If a URL has a new content, its
+// contents that were not fetched this time are dropped.
 func (l *Lock) JSON() []byte {
 	file := lockFile{1, []Entry{}}
 	for _, url := range slices.Sorted(maps.Keys(l.entries)) {
@@ -94,8 +93,8 @@ func (l *Lock) JSON() []byte {
 	return b.Bytes()
 }
 
-// record takes what was fetched. Something else than was there before is an error,
-// unless it shall be accepted.
+// record adds a fetched content. A content that is not in the lock is an error if the URL is,
+// unless accept is set.
 func (l *Lock) record(found Entry, accept bool) error {
 	all := l.entries[found.URL]
 	if i := l.find(found); i >= 0 {
@@ -111,7 +110,8 @@ func (l *Lock) record(found Entry, accept bool) error {
 	return nil
 }
 
-// find is the index, among those of its URL, of an entry with the same content; -1 if there is none.
+// find returns the index of the entry with the same URL and digest, among those of its URL; -1 if
+// there is none.
 func (l *Lock) find(e Entry) int {
 	return slices.IndexFunc(l.entries[e.URL], func(k known) bool { return k.Digest == e.Digest })
 }

@@ -1,10 +1,10 @@
-// Package snapshot makes MachineConfigs whole: everything that they would have
-// machines fetch from elsewhere is fetched now, once, verified and put in its
-// place, so that every machine gets the same. Configs that a config names are
-// merged into it as Ignition would; files, keys and certificates become data URLs.
+// Package snapshot makes MachineConfigs self-contained: everything that machines would fetch is
+// fetched now, once, verified and inlined, so that every machine gets the same. Configs that a
+// config refers to are merged into it, as Ignition does; files, keys and certificates become data
+// URLs.
 //
-// The sources are http and https. Each fetch is bounded in time, size and
-// redirects, and repeated where the reason of a failure may pass.
+// Only http and https are supported. Each fetch is limited in time, size and redirects, and is
+// retried if the failure may be temporary.
 package snapshot
 
 import (
@@ -21,26 +21,26 @@ import (
 	"machine-pivot/internal/retry"
 )
 
-// The bounds of one snapshot, beside those of each fetch.
+// Limits of one snapshot, in addition to those of each fetch.
 const (
-	maxTotal   = 256 << 20 // bytes of all that is fetched
-	maxConfigs = 1000      // configs that are merged, each counted as often as it is
-	maxDepth   = 10        // configs that name configs
+	maxTotal   = 256 << 20 // bytes fetched in total
+	maxConfigs = 1000      // configs merged, counted each time they are merged
+	maxDepth   = 10        // depth of references between configs
 )
 
-// Taker takes snapshots. Its zero value cannot be used; see New.
+// Taker takes snapshots. Use New: the zero value is not usable.
 type Taker struct {
-	Lock   *Lock  // what was fetched before, and now; nil records nothing
-	Accept bool   // take content that is another than the lock has
-	Roots  string // PEM: certificate authorities beside the system's and a config's own
+	Lock   *Lock  // contents fetched before, and in this snapshot; nil: no lock
+	Accept bool   // accept contents that differ from the lock
+	Roots  string // PEM: certificate authorities in addition to the system's and those in a config
 	Now    func() time.Time
-	Wait   func(context.Context, time.Duration) error // between two tries
+	Wait   func(context.Context, time.Duration) error // sleeps between two attempts
 
 	seen    map[string]fetched // by request
 	warned  map[string]bool    // by URL
 	bytes   int
 	configs int
-	failed  error // the first failure that may pass
+	failed  error // the first temporary failure
 }
 
 type fetched struct {
@@ -48,13 +48,13 @@ type fetched struct {
 	err  error
 }
 
-// New is a taker without a lock.
+// New returns a Taker without a lock.
 func New() *Taker {
 	return &Taker{Now: time.Now, Wait: retry.Sleep, seen: map[string]fetched{}, warned: map[string]bool{}}
 }
 
-// Inline makes MachineConfigs whole; those given are not changed. The report
-// holds everything that cannot be had; the error says that trying again may help.
+// Inline returns self-contained copies of MachineConfigs; the arguments are not changed. The report
+// has every resource that cannot be used. The error is not nil if a later attempt may succeed.
 func (t *Taker) Inline(ctx context.Context, all []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, problem.Report, error) {
 	t.failed, t.configs = nil, 0
 	var report problem.Report
@@ -77,8 +77,8 @@ func (t *Taker) Inline(ctx context.Context, all []*machineconfig.MachineConfig) 
 	return whole, report, nil
 }
 
-// fetch is the content of a remote resource: decompressed, verified against its
-// hash, and recorded in the lock.
+// fetch returns the content of a remote resource, decompressed, verified against its hash, and
+// recorded in the lock.
 func (t *Taker) fetch(ctx context.Context, r ignition.Resource, roots string) ([]byte, error) {
 	q, err := newRequest(r, roots)
 	if err != nil {
@@ -107,15 +107,15 @@ func (t *Taker) fetch(ctx context.Context, r ignition.Resource, roots string) ([
 	return ignition.Unpack(r, f.body, maxBody)
 }
 
-// first reports whether a URL has not been warned of before, and takes it that it is now.
-func (t *Taker) first(url string) bool {
+// firstWarning reports whether this is the first warning about a URL.
+func (t *Taker) firstWarning(url string) bool {
 	before := t.warned[url]
 	t.warned[url] = true
 	return !before
 }
 
-// inline is a resource that holds the content, in the shorter of the forms that
-// a data URL can have.
+// inline returns a resource that contains the content, in the shorter of the two forms of a data
+// URL.
 func inline(r ignition.Resource, content []byte) ignition.Resource {
 	held := ignition.Inline(content)
 	if encoded := ";base64," + base64.StdEncoding.EncodeToString(content); len("data:"+encoded) < len(*held.Source) {

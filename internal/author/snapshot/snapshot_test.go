@@ -23,7 +23,7 @@ import (
 	"machine-pivot/kargs"
 )
 
-// web is a server of fixed answers, by path.
+// web is a server with fixed responses by path.
 type web map[string]string
 
 func (w web) ServeHTTP(out http.ResponseWriter, in *http.Request) {
@@ -47,7 +47,7 @@ func serve(t *testing.T, handler http.Handler) string {
 	return server.URL
 }
 
-// taker never waits, and says that it is noon of the first day of 2026.
+// taker returns a Taker that does not sleep, with a fixed clock.
 func taker() *snapshot.Taker {
 	taker := snapshot.New()
 	taker.Wait = func(context.Context, time.Duration) error { return nil }
@@ -55,7 +55,7 @@ func taker() *snapshot.Taker {
 	return taker
 }
 
-// mc is a MachineConfig with an Ignition config of these members.
+// mc returns a MachineConfig with an Ignition config that has these members.
 func mc(t *testing.T, members string) *machineconfig.MachineConfig {
 	t.Helper()
 	all, report := machineconfig.Decode("mc.json", []byte(`{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig",
@@ -67,8 +67,8 @@ func mc(t *testing.T, members string) *machineconfig.MachineConfig {
 	return all[0]
 }
 
-// config is an Ignition config of these members; IGNITION{} among them stands for
-// the version and what follows it.
+// config returns an Ignition config with these members. A leading IGNITION{ opens the member
+// "ignition" and sets its version.
 func config(members string) string {
 	if rest, ok := strings.CutPrefix(members, "IGNITION{"); ok {
 		return `{"ignition":{"version":"3.4.0",` + rest + `}`
@@ -88,7 +88,7 @@ func fileFrom(contents string) string {
 	return `"storage":{"files":[{"path":"/etc/a","mode":420,"contents":{` + contents + `}}]}`
 }
 
-// inlined is the config of a MachineConfig made whole.
+// inlined returns the self-contained config of a MachineConfig with these members.
 func inlined(t *testing.T, taker *snapshot.Taker, members string) (string, problem.Report, error) {
 	t.Helper()
 	in := mc(t, members)
@@ -109,8 +109,8 @@ func inlined(t *testing.T, taker *snapshot.Taker, members string) (string, probl
 	return string(ignition.Marshal(*all[0].Spec.Config)), report, nil
 }
 
-// A later config counts over an earlier one, what names over what is named, and
-// files of any depth are inline in the end.
+// Later configs override earlier ones, a config overrides those that it refers to, and in the end
+// files of any depth are inline.
 func TestMergesWhatConfigsName(t *testing.T) {
 	url := serve(t, web{
 		"/first":  config(`"storage":{"files":[{"path":"/a","contents":{"source":"data:,first"}},{"path":"/b","contents":{"source":"SERVER/text"}}]}`),
@@ -119,7 +119,7 @@ func TestMergesWhatConfigsName(t *testing.T) {
 		"/text":   "text of b",
 	})
 	got, report, err := inlined(t, taker(), strings.TrimSuffix(merges(url+"/first", url+"/second"), "}")+`},"storage":{"files":[{"path":"/d","contents":{"source":"`+url+`/text"}}]}`)
-	// Version 2 says of every file that it overwrites.
+	// Translated from version 2, every file has overwrite.
 	const want = `{"ignition":{"version":"3.5.0"},"storage":{"files":[` +
 		`{"contents":{"source":"data:,second"},"overwrite":true,"path":"/a"},` +
 		`{"contents":{"source":"data:,text%20of%20b"},"path":"/b"},` +
@@ -146,7 +146,7 @@ func gzipped(text string) string {
 	return b.String()
 }
 
-// The hash covers the decompressed content, which is what becomes inline.
+// The hash is that of the decompressed content, which is inlined.
 func TestHashAndCompression(t *testing.T) {
 	url := serve(t, web{"/gz": gzipped("hello"), "/plain": "hello", "/binary": strings.Repeat("\xff\x00", 50)})
 	sum := fmt.Sprintf("sha256-%x", sha256.Sum256([]byte("hello")))
@@ -163,7 +163,7 @@ func TestHashAndCompression(t *testing.T) {
 	}
 }
 
-// Everything that cannot be had is told at once, and where it stands.
+// All failures are reported at once, with their places.
 func TestRefused(t *testing.T) {
 	url := serve(t, web{
 		"/page":   "<!DOCTYPE html><html><body>Log in</body></html>",
@@ -205,7 +205,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A chain of configs ends, though each names another URL.
+// A chain of configs is limited even if each refers to a new URL.
 func TestDepth(t *testing.T) {
 	var n atomic.Int64
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -216,7 +216,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// What grows by the power of its depth ends too.
+// A tree of configs that grows exponentially is limited, too.
 func TestWidth(t *testing.T) {
 	all := web{"/9": config(`"storage":{}`)}
 	for i := range 9 {
@@ -255,7 +255,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestCancelledBetweenTries: the report says why the waiting ended, and what failed before.
+// TestCancelledBetweenTries: the report has the reason for the end of the retries, and the last
+// failure.
 func TestCancelledBetweenTries(t *testing.T) {
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
 	cancelled := taker()
@@ -284,8 +285,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// A config's certificate authorities count for what it fetches, and its headers
-// are told the host they are meant for and no other.
+// A config's certificate authorities are used for its fetches, and configured headers are sent only
+// to the host that they are for.
 func TestCertificatesAndHeaders(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "token %q", r.Header.Get("X-Token"))
@@ -380,7 +381,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestSecretsOfURLs (D19): what a URL is signed with, or logged in by, is shown nowhere.
+// TestSecretsOfURLs (D19): signatures and credentials in URLs are never shown.
 func TestSecretsOfURLs(t *testing.T) {
 	answers := web{
 		"/ok": "text", "/away": "redirect ftp://name:S3CRET@127.0.0.1/x?sig=S3CRET",
@@ -414,8 +415,8 @@ func must(lock *snapshot.Lock, err error) *snapshot.Lock {
 	return lock
 }
 
-// TestLockWithoutQueries (D19): the lock knows a URL without its query, under which
-// there can be several contents; signing it anew is no change.
+// TestLockWithoutQueries (D19): the lock stores URLs without their queries, so a URL can have
+// several contents, and a new signature is no change.
 func TestLockWithoutQueries(t *testing.T) {
 	answers := map[string]string{"a": "one", "b": "two"}
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, answers[r.URL.Query().Get("file")]) }))
@@ -447,14 +448,14 @@ func TestLockWithoutQueries(t *testing.T) {
 	if report.Failed() || accepted == first || strings.Count(accepted, `"url"`) != 2 {
 		t.Errorf("accepted: %s\n%s", report, accepted)
 	}
-	// What an earlier version wrote loses its queries.
+	// Queries in a lock file of an earlier version are removed.
 	old := strings.Replace(first, url+`/x"`, url+`/x?file=a&sig=S0"`, 1)
 	if again, report := take(old, "S4", true); report.Failed() || strings.Contains(again, "S0") {
 		t.Errorf("of an earlier version: %s\n%s", report, again)
 	}
 }
 
-// One URL is one entry, however its content is used.
+// One URL has one entry, however its content is used.
 func TestLockOfOneURLTwice(t *testing.T) {
 	url := serve(t, web{"/gz": gzipped("hello")})
 	tk := taker()

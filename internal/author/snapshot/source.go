@@ -17,17 +17,17 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// source is a config and where it came from.
+// source is a config with its origin.
 type source struct {
 	taker  *Taker
 	report *problem.Report
-	file   string   // of the MachineConfig
-	path   string   // in it
-	chain  []string // sources of the configs from the MachineConfig's down to this one
-	roots  string   // PEM: certificate authorities that count for what it fetches
+	file   string   // file of the MachineConfig
+	path   string   // path of the config in that file
+	chain  []string // URLs of the configs from the MachineConfig's down to this one
+	roots  string   // PEM: certificate authorities for its fetches
 }
 
-// fail reports what is wrong at a path of the config.
+// fail reports an error at a path of the config.
 func (s source) fail(path, format string, args ...any) {
 	s.add(problem.Errorf(path, format, args...))
 }
@@ -36,7 +36,7 @@ func (s source) fail(path, format string, args ...any) {
 func (s source) add(problems ...problem.Problem) {
 	for _, p := range problems {
 		if len(s.chain) > 0 {
-			// The report's place is in the file that a person can change.
+			// Report the place in the MachineConfig's file, which the user can edit.
 			inside := problem.Problem{Path: strings.TrimPrefix(p.Path, "."), Message: p.Message}
 			p.Path, p.Message = "", "in "+ignition.Address(s.chain[len(s.chain)-1])+": "+inside.Text()
 		}
@@ -45,7 +45,8 @@ func (s source) add(problems ...problem.Problem) {
 	}
 }
 
-// whole is a config without anything to fetch: what it names is merged into it.
+// whole returns the config with nothing left to fetch: configs that it refers to are merged into
+// it.
 func (s source) whole(ctx context.Context, config ignition.Config) ignition.Config {
 	config = ignition.Clone(config)
 	if s.taker.configs++; s.taker.configs > maxConfigs {
@@ -59,7 +60,7 @@ func (s source) whole(ctx context.Context, config ignition.Config) ignition.Conf
 			all = append(all, child)
 		}
 	}
-	if config.Ignition.Config.Replace.Source != nil { // instead of all that it says itself
+	if config.Ignition.Config.Replace.Source != nil { // it replaces this config
 		return ignition.Merge(all...)
 	}
 	config.Ignition.Config = ignition.Empty().Ignition.Config
@@ -69,8 +70,8 @@ func (s source) whole(ctx context.Context, config ignition.Config) ignition.Conf
 	return ignition.Merge(append(all, config)...)
 }
 
-// trust is the certificate authorities that count for what a config fetches: the
-// source's and its own, which come first and are inline afterwards.
+// trust returns the certificate authorities for what the config fetches: those of the source and of
+// the config. The config's are inlined first.
 func (s source) trust(ctx context.Context, config *ignition.Config) string {
 	roots := s.roots
 	for i := range config.Ignition.Security.TLS.CertificateAuthorities {
@@ -83,29 +84,29 @@ func (s source) trust(ctx context.Context, config *ignition.Config) string {
 	return roots
 }
 
-// inline makes a resource hold what it would have fetched. It is the content, if
-// that can be had.
+// inline replaces a remote resource by its content. It returns the content, and false if that
+// cannot be had.
 func (s source) inline(ctx context.Context, p ignition.Place) ([]byte, bool) {
 	if !ignition.IsRemote(*p.Resource) {
 		content, err := ignition.Content(*p.Resource, maxBody)
-		return content, err == nil // what is wrong with it has been told when it was read
+		return content, err == nil // parsing the config has reported the error
 	}
 	content, err := s.fetch(ctx, p)
 	if err == nil && p.Resource.Verification.Hash == nil && isPage(content) && !strings.HasPrefix(path.Ext(urlPath(*p.Resource.Source)), ".htm") {
 		err = fmt.Errorf("the server gave a web page, perhaps one to log in; if the page is what is wanted, say so by verification.hash")
 	}
 	if err != nil {
-		s.failed(p, err)
+		s.fetchFailed(p, err)
 		return nil, false
 	}
 	*p.Resource = inline(*p.Resource, content)
 	return content, true
 }
 
-// fetch is the content of a remote resource. It warns of content that anybody
-// could have changed on its way.
+// fetch returns the content of a remote resource. It warns if the content could be tampered with or
+// could change unnoticed.
 func (s source) fetch(ctx context.Context, p ignition.Place) ([]byte, error) {
-	if p.Resource.Verification.Hash == nil && s.taker.first(*p.Resource.Source) {
+	if p.Resource.Verification.Hash == nil && s.taker.firstWarning(*p.Resource.Source) {
 		switch {
 		case strings.HasPrefix(*p.Resource.Source, "http:"):
 			s.add(problem.Warningf(p.Path, "fetched over http and without verification.hash: anybody on the way can change it"))
@@ -116,11 +117,11 @@ func (s source) fetch(ctx context.Context, p ignition.Place) ([]byte, error) {
 	return s.taker.fetch(ctx, *p.Resource, s.roots)
 }
 
-// child is a config that this one names, whole.
+// child returns a config that this one refers to, self-contained.
 func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, bool) {
 	content, err := s.read(ctx, p)
 	if err != nil {
-		s.failed(p, err)
+		s.fetchFailed(p, err)
 		return ignition.Config{}, false
 	}
 	below := s
@@ -139,7 +140,7 @@ func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, b
 	return below.whole(ctx, config), true
 }
 
-// read is the text of a config that this one names.
+// read returns the text of a config that this one refers to.
 func (s source) read(ctx context.Context, p ignition.Place) ([]byte, error) {
 	if len(s.chain) >= maxDepth {
 		return nil, fmt.Errorf("more than %d configs name one another", maxDepth)
@@ -161,8 +162,8 @@ func (s source) read(ctx context.Context, p ignition.Place) ([]byte, error) {
 	return content, err
 }
 
-// failed reports what cannot be had, and keeps that trying again may help.
-func (s source) failed(p ignition.Place, err error) {
+// fetchFailed reports a resource that cannot be used, and remembers a temporary failure.
+func (s source) fetchFailed(p ignition.Place, err error) {
 	name := ignition.Address(*p.Resource.Source)
 	s.fail(p.Path, "cannot use %s: %v", problem.Quoted(name), err)
 	if fault.KindOf(err) == fault.Unavailable && s.taker.failed == nil {
@@ -170,7 +171,7 @@ func (s source) failed(p ignition.Place, err error) {
 	}
 }
 
-// isPage reports whether content is for a browser.
+// isPage reports whether content is a web page.
 func isPage(content []byte) bool {
 	return strings.HasPrefix(http.DetectContentType(content), "text/html")
 }

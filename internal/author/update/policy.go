@@ -8,7 +8,7 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// ActionType is what is done to a machine, by its name in a NodeDisruptionPolicy.
+// ActionType is an action on a machine, named as in a NodeDisruptionPolicy.
 type ActionType string
 
 const (
@@ -18,18 +18,18 @@ const (
 	Reload       ActionType = "Reload"
 	Restart      ActionType = "Restart"
 	Reboot       ActionType = "Reboot"
-	// Special is the change of registries.conf: CRI-O is reloaded, and the node drained
-	// first unless mirrors by digest alone are added.
+	// Special is the action for registries.conf: reload CRI-O, after draining the node unless the
+	// change only adds mirrors by digest.
 	Special ActionType = "Special"
 )
 
-// Action is one thing that is done to a machine for a change.
+// Action is one action that a change needs on a machine.
 type Action struct {
 	Type    ActionType `json:"type"`
-	Service string     `json:"service,omitempty"` // of Reload and Restart
+	Service string     `json:"service,omitempty"` // for Reload and Restart
 }
 
-// String is the action for people.
+// String describes the action for users.
 func (a Action) String() string {
 	switch a.Type {
 	case None:
@@ -46,20 +46,19 @@ func (a Action) String() string {
 	return "reboot"
 }
 
-// turn orders actions: a node is drained before, and units are read again before a
-// service starts with them.
-func (a Action) turn() int {
+// order returns the position of the action: drain first, and reload units before services start.
+func (a Action) order() int {
 	order := map[ActionType]int{Drain: 1, DaemonReload: 2, Reload: 3, Special: 3, Restart: 4, Reboot: 5}
 	return order[a.Type]
 }
 
-// Policy says what happens for a change of a file, a unit or SSH keys.
+// Policy selects the actions for a change of a file, a unit or SSH keys.
 type Policy struct {
 	files, units map[string][]Action
 	keys         []Action
 }
 
-// DefaultPolicy is that of a cluster in which nobody has set another one.
+// DefaultPolicy returns the policy of a cluster without a policy of its own.
 func DefaultPolicy() Policy {
 	reload := func(services ...string) (all []Action) {
 		for _, s := range services {
@@ -87,7 +86,8 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// ofFile is what a change of a file needs, by the longest path that is it or above it.
+// ofFile returns the actions for a change of a file, by the longest path that is the file or a
+// parent of it.
 func (p Policy) ofFile(name string) (actions []Action, because string) {
 	for at := name; ; at = path.Dir(at) {
 		if actions, ok := p.files[at]; ok {
@@ -110,9 +110,8 @@ func (p Policy) ofKeys() (actions []Action, because string) {
 	return p.keys, "the policy for SSH keys"
 }
 
-// ReadPolicy reads the policy of a cluster: a MachineConfiguration, whose
-// spec.nodeDisruptionPolicy goes before the defaults, entry by entry. The report holds
-// everything that is wrong with it.
+// ReadPolicy reads the policy of a cluster: a MachineConfiguration, whose spec.nodeDisruptionPolicy
+// overrides the defaults entry by entry. The report has all errors.
 func ReadPolicy(file string, data []byte) (Policy, problem.Report) {
 	p := DefaultPolicy()
 	report := document.Read(file, data, func(root document.Node) {
@@ -138,7 +137,7 @@ func ReadPolicy(file string, data []byte) (Policy, problem.Report) {
 	return p, report
 }
 
-// actionsOf reads a policy's actions.
+// actionsOf reads the actions of an entry.
 func actionsOf(n document.Node) []Action {
 	var all []Action
 	for _, item := range n.Items() {

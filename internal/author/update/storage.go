@@ -12,16 +12,16 @@ import (
 	"machine-pivot/internal/machineconfig/ignition"
 )
 
-// maxContent bounds a file's decompressed content, in bytes.
+// maxContent limits a file's decompressed content, in bytes.
 const maxContent = 16 << 20
 
 // forceFile makes the machine-config daemon skip its checks.
 const forceFile = "/run/machine-config-daemon-force"
 
-// file is what a config asks of a file, in the form in which two can be compared.
+// file is a file of a config, in a form that can be compared.
 type file struct {
 	content     []byte
-	remote      string // where the content comes from, with its hash, if it is not inline
+	remote      string // source and hash of the content, if it is not inline
 	mode, owner string
 	appends     bool
 }
@@ -68,7 +68,7 @@ func (d *differ) file(path string, old, new *file) {
 	d.add(c)
 }
 
-// differsFrom says in what two files differ; "" is in nothing.
+// differsFrom returns the differences between two files; "" if there are none.
 func (f *file) differsFrom(old *file) string {
 	var what string
 	for _, part := range []struct {
@@ -108,7 +108,7 @@ func filesOf(c ignition.Config) (map[string]*file, error) {
 	return files, nil
 }
 
-// ownerOf is a user or a group: root, if nothing is said.
+// ownerOf returns a user or a group; root by default.
 func ownerOf(id *int, name *string) string {
 	switch {
 	case id != nil && *id != 0:
@@ -126,7 +126,7 @@ func modeOf(mode *int, otherwise fs.FileMode) string {
 	return "0" + strconv.FormatUint(uint64(otherwise), 8)
 }
 
-// refused adds a change for each thing that differs, by its name and what it is.
+// refused adds a refused change for each name whose values differ.
 func (d *differ) refused(kind string, old, new map[string]string, why string) {
 	for _, name := range union(old, new) {
 		was, had := old[name]
@@ -140,7 +140,7 @@ func (d *differ) refused(kind string, old, new map[string]string, why string) {
 		case !has:
 			c.Action, c.Detail = actionRemove, ""
 		}
-		if kind == disk { // it is JSON
+		if kind == disk { // the values are JSON
 			c.Detail = ""
 		}
 		d.add(c)
@@ -167,10 +167,10 @@ func linksOf(c ignition.Config) map[string]string {
 	return found
 }
 
-// disk is the kind of changes of disks and what is on them.
+// disk is the kind of changes to disks and their contents.
 const disk = "disk"
 
-// disksOf are disks, arrays and file systems by their names, each as Ignition has it.
+// disksOf returns disks, arrays and file systems by name, each as Ignition's JSON.
 func disksOf(c ignition.Config) map[string]string {
 	found := map[string]string{}
 	for _, d := range c.Storage.Disks {
@@ -188,14 +188,14 @@ func disksOf(c ignition.Config) map[string]string {
 	return found
 }
 
-// union are the names in either of two maps, in order.
+// union returns the names in either of two maps, sorted.
 func union[V any](a, b map[string]V) []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// value is what a pointer points at, or nothing.
+// value dereferences a pointer; nil is the zero value.
 func value[V cmp.Ordered](p *V) V {
 	if p == nil {
 		var none V

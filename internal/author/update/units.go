@@ -11,11 +11,11 @@ import (
 	"machine-pivot/internal/machineconfig/ignition"
 )
 
-// unit is what a config asks of a systemd unit.
+// unit is a systemd unit of a config, in a form that can be compared.
 type unit struct {
 	content string
 	dropins map[string]string
-	state   string // enabled, disabled or "" (as presets say), masked or not
+	state   string // "enabled", "disabled" or "" (by the presets), then "masked" if it is
 }
 
 func unitsOf(c ignition.Config) map[string]*unit {
@@ -23,7 +23,7 @@ func unitsOf(c ignition.Config) map[string]*unit {
 	for _, u := range c.Systemd.Units {
 		one := &unit{content: value(u.Contents), dropins: map[string]string{}}
 		for _, d := range u.Dropins {
-			if value(d.Contents) != "" { // an empty one is none: the machine-config daemon removes it
+			if value(d.Contents) != "" { // the machine-config daemon removes an empty one
 				one.dropins[d.Name] = *d.Contents
 			}
 		}
@@ -90,7 +90,7 @@ func (d *differ) accounts(old, new ignition.Config) {
 	}
 }
 
-// coreUser is the one user that changes on a machine that runs.
+// coreUser is the only user that can change on a running machine.
 const coreUser = "core"
 
 func usersOf(c ignition.Config) map[string]*types.PasswdUser {
@@ -132,7 +132,7 @@ func (d *differ) core(old, new *types.PasswdUser) {
 	}
 }
 
-// canonical is a value's JSON, of which equal values have the same.
+// canonical returns a value's JSON, which is equal for equal values.
 func canonical(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

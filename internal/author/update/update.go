@@ -1,6 +1,6 @@
-// Package update says what it means for a machine of a cluster to go from one
-// MachineConfig to another: what really differs, what the machine-config daemon refuses,
-// whether it reboots, and what it does instead.
+// Package update describes what an update from one MachineConfig to another means for a machine in
+// a cluster: the real differences, what the machine-config daemon refuses, whether it reboots, and
+// what it does instead.
 //
 // Sources: the machine-config operator's reconcile.go, update.go and apihelpers.go, and
 // its NodeDisruptionPolicy.md, at commit 7ff337a4. The package does no I/O.
@@ -18,32 +18,32 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Update is what differs between two MachineConfigs and what follows.
+// Update is the differences between two MachineConfigs and their consequences.
 type Update struct {
 	Changes []Change `json:"changes"`
-	// Refused reports whether a change is one that the machine-config daemon makes on no
-	// machine that runs. Then it makes none of them.
+	// Refused reports whether the machine-config daemon refuses a change on a running machine. It
+	// then makes none of the changes.
 	Refused bool `json:"refused"`
 	Reboot  bool `json:"reboot"`
-	// Actions are what happens instead of a reboot, in order.
+	// Actions are the actions instead of a reboot, in order.
 	Actions []Action `json:"actions"`
-	// Notes are differences that are none: the same in another form.
+	// Notes are differences in form only.
 	Notes []string `json:"notes"`
 }
 
-// Change is one thing that differs.
+// Change is one difference.
 type Change struct {
 	Kind   string `json:"kind"`             // image, kernel arguments, file, directory, link, unit, …
 	Name   string `json:"name,omitempty"`   // a path, or a unit's name
 	Action string `json:"action"`           // add, change or remove
 	Detail string `json:"detail,omitempty"` // what is different
-	// Actions are what the change needs; a reboot, or none if it is refused.
+	// Actions are the actions that the change needs, or a reboot; empty if it is refused.
 	Actions []Action `json:"actions"`
-	Because string   `json:"because,omitempty"` // the rule that asks for them
-	Refused string   `json:"refused,omitempty"` // why the machine-config daemon does not make it
+	Because string   `json:"because,omitempty"` // the rule that selects the actions
+	Refused string   `json:"refused,omitempty"` // why the machine-config daemon refuses it
 }
 
-// String is the change in one line.
+// String describes the change in one line.
 func (c Change) String() string {
 	text := c.Action + " " + c.Kind
 	if c.Name != "" {
@@ -55,14 +55,14 @@ func (c Change) String() string {
 	return text
 }
 
-// What happens to a thing.
+// Values of Change.Action.
 const (
 	actionAdd    = "add"
 	actionChange = "change"
 	actionRemove = "remove"
 )
 
-// Between is the update from one MachineConfig to another.
+// Between returns the update from one MachineConfig to another.
 func Between(old, new *machineconfig.MachineConfig, policy Policy) (Update, error) {
 	d := differ{policy: policy, update: Update{Changes: []Change{}, Actions: []Action{}, Notes: []string{}}}
 	d.system(old.Spec, new.Spec)
@@ -111,7 +111,7 @@ func (d *differ) reboots(kind, from, to string) {
 	d.add(c)
 }
 
-// system compares what is not in spec.config.
+// system compares everything outside of spec.config.
 func (d *differ) system(old, new machineconfig.Spec) {
 	d.reboots("image", old.OSImageURL, new.OSImageURL)
 	d.arguments(old.KernelArguments, new.KernelArguments)
@@ -134,13 +134,13 @@ func kernelType(s machineconfig.Spec) string {
 	return s.KernelType
 }
 
-// names is a list of names as a set.
+// names returns a list of names, sorted and without duplicates.
 func names(list []string) string {
 	sorted := slices.Compact(slices.Sorted(slices.Values(list)))
 	return strings.Join(sorted, ", ")
 }
 
-// arguments compares kernel arguments as a machine with the old ones would.
+// arguments computes the change of kernel arguments on a machine that has the old ones.
 func (d *differ) arguments(old, new []string) {
 	have, want := spec.CommandLine(old), spec.CommandLine(new)
 	result, err := kargs.Change{Delete: have, New: want, Literal: true}.Apply(have)
@@ -168,8 +168,8 @@ func (d *differ) note(format string, args ...any) {
 	d.update.Notes = append(d.update.Notes, fmt.Sprintf(format, args...))
 }
 
-// conclude says what follows from all changes: a reboot makes all other actions
-// needless. Each action is done once.
+// conclude derives the result from all changes. A reboot replaces all other actions. Each action is
+// done once.
 func (d *differ) conclude() {
 	u := &d.update
 	for _, c := range u.Changes {
@@ -187,5 +187,5 @@ func (d *differ) conclude() {
 	if u.Refused || u.Reboot {
 		u.Actions = []Action{}
 	}
-	slices.SortStableFunc(u.Actions, func(a, b Action) int { return a.turn() - b.turn() })
+	slices.SortStableFunc(u.Actions, func(a, b Action) int { return a.order() - b.order() })
 }

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/kargs"
 )
 
-// of is a MachineConfig with this spec, without the braces.
+// of returns a MachineConfig with the given members of spec.
 func of(t *testing.T, spec string) *machineconfig.MachineConfig {
 	t.Helper()
 	text := `{"kind":"MachineConfig","apiVersion":"machineconfiguration.openshift.io/v1","metadata":{"name":"rendered-worker-a"},"spec":{` + spec + `}}`
@@ -22,7 +22,7 @@ func of(t *testing.T, spec string) *machineconfig.MachineConfig {
 	return all[0]
 }
 
-// config is a spec.config with these members.
+// config returns a spec.config with the given members.
 func config(members string) string {
 	return `"config":{"ignition":{"version":"3.4.0"},` + members + `}`
 }
@@ -36,15 +36,15 @@ const (
 	encoded = `,"contents":{"source":"data:;base64,aGVsbG8="}`
 )
 
-// TestBetween: what a change means for a machine, by the machine-config operator's table
-// of what it reconciles and its default node disruption policy.
+// TestBetween checks changes against the machine-config operator's table of what it reconciles and
+// its default node disruption policy.
 func TestBetween(t *testing.T) {
 	const digest = "@sha256:1111111111111111111111111111111111111111111111111111111111111111"
 	for _, c := range []struct {
 		name     string
 		old, new string
-		changes  []string // each in one line
-		verdict  string   // nothing, refused, reboot, or what happens live
+		changes  []string // String of each change
+		verdict  string   // nothing, refused, reboot, or the live actions
 		note     string
 	}{
 		{"nothing", `"fips":false`, ``, nil, "nothing", ""},
@@ -119,7 +119,7 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// verdict is what an update means in the words of the table.
+// verdict describes the update in the words of the table.
 func verdict(u update.Update) string {
 	switch {
 	case u.Refused:
@@ -139,7 +139,8 @@ func verdict(u update.Update) string {
 	return strings.Join(actions, "; ")
 }
 
-// TestPolicyOfACluster: a cluster's policy goes before the defaults, by the longest path.
+// TestPolicyOfACluster: a cluster's policy overrides the defaults; the longest path takes
+// precedence.
 func TestPolicyOfACluster(t *testing.T) {
 	text := `
 apiVersion: operator.openshift.io/v1

@@ -1,7 +1,6 @@
-// Command completions writes the shells' completions of both programs into a directory,
-// named as the shells look for them. They ask the program for what can follow, so their
-// text depends on nothing but its name: this runs where the programs are built, also
-// when those are for another architecture.
+// Command completions writes the shell completions of both programs into a directory, under the
+// names that the shells expect. The completions call the program at runtime, so their text depends
+// only on its name: this command can run during cross-compilation, too.
 package main
 
 import (

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// failure is a test that failed, and what it said of that.
+// failure is a failed test with its messages.
 type failure struct {
 	name string
 	said []string
 }
 
-// most is how many lines of one test the end repeats: its whole output is above.
+// most is the maximum number of lines of one test in the report. The whole output is above.
 const most = 20
 
 type failures []failure
 
-// report repeats at the end, where a long run is looked at first, what failed and why. It
-// is "" if nothing failed.
+// report returns the failed tests with their messages, to be repeated at the end of the output,
+// where readers of a long run look first. It is "" if nothing failed.
 func (f failures) report() string {
 	var b strings.Builder
 	for _, one := range f {
@@ -31,11 +31,11 @@ func (f failures) report() string {
 	return b.String()
 }
 
-// said is what the testing package prints before a message: the file and its line.
+// said matches the prefix of a test message: file and line.
 var said = regexp.MustCompile(`^ +[a-z0-9_]+\.go:[0-9]+: `)
 
-// messages are the messages of a test among its output, with the lines that go on with
-// one, but without lines of a console, which begin with "| ".
+// messages returns the messages of a test from its output, with their continuation lines, except
+// lines of a console, which begin with "| ".
 func messages(output []string) (lines []string) {
 	within := false
 	for line := range strings.Lines(strings.Join(output, "")) {

@@ -1,10 +1,8 @@
-// Command summary reads the stream of go test -json on its standard input and
-// tells it as it comes: a line for each package, the whole output of what
-// failed, the reason of what was skipped; at the end, if nothing failed, how long
-// the slow tests took, as the table in docs/testing.md, or else what failed tests said
-// themselves, and one line with the counts.
-// It fails if anything failed, if nothing ran and, with CI=true, if anything
-// was skipped.
+// Command summary reads the output of go test -json from standard input and prints a summary while
+// it arrives: a line for each package, the whole output of failed tests, and the reason for skipped
+// ones. At the end it prints the messages of failed tests or, if there are none, the duration of
+// slow tests as the table in docs/testing.md, and one line with the counts. It fails if a test
+// failed, if none ran and, with CI=true, if any was skipped.
 package main
 
 import (

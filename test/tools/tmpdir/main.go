@@ -1,6 +1,6 @@
-// Command tmpdir says where tests put their temporary files: in memory if what they
-// do works there and fits, else where the system has them. The tests make thousands
-// of small repositories and sync each again and again, which a disk makes slow.
+// Command tmpdir prints the directory for the tests' temporary files: in memory if that is large
+// enough and supports what the tests do, else the system's default. The tests create and sync
+// thousands of small repositories, which is slow on a disk.
 package main
 
 import (
@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is a file system in memory on each Linux.
+// memory is a tmpfs on every Linux.
 const memory = "/dev/shm"
 
-// room is what a whole run needs, machines and their disks included.
+// room is the space for a whole test run, including virtual machines and their disks, in bytes.
 const room = 12 << 30
 
 func main() {
@@ -27,8 +27,8 @@ func main() {
 	fmt.Println(dir)
 }
 
-// usable says why a directory cannot have the tests' files, if it cannot: they run
-// programs there, and ostree gives files attributes and the immutable flag.
+// usable returns an error if the directory is not suitable: the tests execute programs there, and
+// ostree sets extended attributes and the immutable flag.
 func usable(dir string, room uint64) (err error) {
 	probe, err := os.MkdirTemp(dir, "probe-*")
 	if err != nil {
@@ -45,14 +45,14 @@ func usable(dir string, room uint64) (err error) {
 		exec.Command("chattr", "-i", probe).Run())
 }
 
-// fits says how much room a file system in memory lacks.
+// fits returns an error if a file system in memory is too small.
 func fits(dir string, room uint64) error {
 	var files unix.Statfs_t
 	var memory unix.Sysinfo_t
 	if err := errors.Join(unix.Statfs(dir, &files), unix.Sysinfo(&memory)); err != nil {
 		return err
 	}
-	// What the kernel caches is not free, but can be had: total memory is the measure.
+	// Cached memory is not free but reclaimable, so use the total memory.
 	if free := min(files.Bavail*uint64(files.Bsize), memory.Totalram*uint64(memory.Unit)); free < room {
 		return fmt.Errorf("%s has room for %d bytes, %d are wanted", dir, free, room)
 	}
