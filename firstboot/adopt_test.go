@@ -18,14 +18,14 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// askServed writes the encapsulated MachineConfig as a config server has it: its
-// config is empty, for Ignition has written the files.
+// askServed writes the encapsulated MachineConfig as a config server provides it: its
+// Ignition config is empty, because Ignition has already written the files.
 func askServed(h *hostdir.Host, argument string) {
 	h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil,
 		`{"spec":{"osImageURL":%q,"kernelArguments":[%q],"fips":false,"config":{"ignition":{"version":"9.9.9"}}}}`, h.Image, argument))
 }
 
-// served is a host on which Ignition has done its part.
+// served returns a host on which Ignition has done its part.
 func served(t *testing.T) *hostdir.Host {
 	t.Helper()
 	h := hostdir.New(t)
@@ -35,7 +35,7 @@ func served(t *testing.T) *hostdir.Host {
 	return h
 }
 
-// targetFiles are the paths in the journal's target.
+// targetFiles returns the paths in the journal's target.
 func targetFiles(t *testing.T, h *hostdir.Host) []string {
 	t.Helper()
 	r, err := pivot.JournalIn(h.Root).Load()
@@ -55,8 +55,8 @@ func verify(t *testing.T, h *hostdir.Host) string {
 	return strings.Join(differences, "\n")
 }
 
-// What Ignition wrote arrives in the new system, costs no change of its own, and
-// is verified from then on.
+// TestFilesOfIgnition: files that Ignition wrote are carried over to the new system, are no
+// change of their own, and are verified from then on.
 func TestFilesOfIgnition(t *testing.T) {
 	h := served(t)
 	plan := firstboot.FirstBoot{Machine: machine(t, h), File: firstboot.EncapsulatedPath}
@@ -89,8 +89,8 @@ func TestFilesOfIgnition(t *testing.T) {
 	}
 }
 
-// TestFilesOfIgnitionAfterAPivotByHand (D8): the target of a later pivot by hand takes
-// over what is there, and a file that is lost then is named.
+// TestFilesOfIgnitionAfterAPivotByHand (D8): the target of a later pivot by hand includes
+// the existing files, and a file that is lost after that is named.
 func TestFilesOfIgnitionAfterAPivotByHand(t *testing.T) {
 	h := served(t)
 	if err := boot(t, h); err != nil {
@@ -119,9 +119,9 @@ func TestFilesOfIgnitionAfterAPivotByHand(t *testing.T) {
 	}
 }
 
-// TestFilesOfIgnitionLost (D9): a new system that comes up without them is not what
-// was asked for. They are put back, also by a try after one that failed, and also
-// if the journal is an earlier program's.
+// TestFilesOfIgnitionLost (D9): a new system that comes up without them is not at its
+// target. They are restored, also by the try after one that failed, and also from the
+// journal of an earlier version.
 func TestFilesOfIgnitionLost(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -174,7 +174,7 @@ func TestFilesOfIgnitionLost(t *testing.T) {
 	}
 }
 
-// failOnce is a try that fails before its commit, and a reboot.
+// failOnce makes one try that fails before its commit, and reboots.
 func failOnce(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	h.Ostree.Fail = func(int, bool) error { return errors.New("error: power cut") }
@@ -185,8 +185,8 @@ func failOnce(t *testing.T, h *hostdir.Host) {
 	h.Boot()
 }
 
-// ageJournal makes the journal what an earlier program wrote, which has contents in
-// it and keeps none elsewhere.
+// ageJournal rewrites the journal in the format of an earlier version, which has the contents
+// inside and keeps none elsewhere.
 func ageJournal(t *testing.T, h *hostdir.Host, dropIn string) {
 	t.Helper()
 	path := pivot.JournalIn(h.Root).Path
@@ -205,7 +205,7 @@ func ageJournal(t *testing.T, h *hostdir.Host, dropIn string) {
 	}
 }
 
-// Files that are refused can be corrected where they are.
+// TestFilesOfIgnitionCorrected: files that are refused can be corrected in place.
 func TestFilesOfIgnitionCorrected(t *testing.T) {
 	h := served(t)
 	pin(t, h, "0-9")
@@ -226,7 +226,7 @@ func TestFilesOfIgnitionCorrected(t *testing.T) {
 	}
 }
 
-// What the old image brings the new one need not bring.
+// TestFilesOfTheImage: unchanged files of the old image are not carried over.
 func TestFilesOfTheImage(t *testing.T) {
 	h := served(t)
 	for _, path := range []string{pinning.DropInPath, pinning.KubeletPath} {

@@ -15,9 +15,10 @@ import (
 	"machine-pivot/pivot"
 )
 
-// applied is the MachineConfig that the machine has: by its record, or, if none was ever
-// applied, by the machine-config-daemon's, or the one of its first boot. A machine that
-// never had one has an empty one. FIPS mode is what the kernel says.
+// applied returns the machine's current MachineConfig: from its record, or, if none was ever
+// applied, from the machine-config-daemon's, or from the first boot. It is empty for a machine
+// that never had one. FIPS mode is that of the running kernel. takenOver reports whether the
+// MachineConfig is the daemon's.
 func (a *Apply) applied() (desired *encapsulated.Desired, takenOver bool, err error) {
 	fips, err := a.Host.FIPS()
 	if err != nil {
@@ -33,7 +34,7 @@ func (a *Apply) applied() (desired *encapsulated.Desired, takenOver bool, err er
 	return desired, takenOver, err
 }
 
-// recorded is the newest record that there is, and its path.
+// recorded returns the newest record and its path, which is "" if there is none.
 func (a *Apply) recorded() (desired *encapsulated.Desired, path string, err error) {
 	for _, path := range []string{encapsulated.RecordPath, daemonRecord, EncapsulatedPath + closedSuffix} {
 		data, err := os.ReadFile(a.Host.Path(path))
@@ -53,9 +54,10 @@ func (a *Apply) recorded() (desired *encapsulated.Desired, path string, err erro
 	return &encapsulated.Desired{}, "", nil
 }
 
-// leaveOut is the file with the names of what is left out of a MachineConfig; none is
-// needed if that is nothing. A machine that must be replaced for it is an error.
-func (a *Apply) leaveOut(desired *encapsulated.Desired) (hostfiles.File, error) {
+// leftOutFile returns the file that lists what is left out of a MachineConfig; if nothing is
+// left out, the entry that removes the file. With encapsulated.Replace it returns an error
+// instead of leaving anything out.
+func (a *Apply) leftOutFile(desired *encapsulated.Desired) (hostfiles.File, error) {
 	if len(desired.LeftOut) == 0 {
 		return hostfiles.Default(encapsulated.LeftOutPath), nil
 	}
@@ -68,7 +70,7 @@ func (a *Apply) leaveOut(desired *encapsulated.Desired) (hostfiles.File, error) 
 	return hostfiles.NewFile(encapsulated.LeftOutPath, 0o644, append(names, '\n')), err
 }
 
-// leftOut are the names of what was left out of the MachineConfig that the machine has.
+// leftOut returns the names of what was left out of the current MachineConfig.
 func (m *Machine) leftOut() (names []string, err error) {
 	data, err := os.ReadFile(m.Host.Path(encapsulated.LeftOutPath))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,19 +85,19 @@ func (m *Machine) leftOut() (names []string, err error) {
 	return names, nil
 }
 
-// recordOnly writes the records of a MachineConfig that the machine is what it asks for. The
-// journal learns of them, too: later comparisons go by it, unless another system waits for
-// its reboot.
+// recordOnly writes the records of a MachineConfig that the machine already matches. It also
+// sets the journal's target, which later comparisons use, unless another system waits for its
+// reboot.
 func (a *Apply) recordOnly(plan pivot.Plan, ask applyAsk) error {
-	if err := errors.Join(a.keep(ask.record), a.keep(ask.leftOut)); err != nil || plan.From().Pending() {
+	if err := errors.Join(a.saveRecord(ask.record), a.saveRecord(ask.leftOut)); err != nil || plan.From().Pending() {
 		return err
 	}
-	return a.arrived(ask.reached(plan))
+	return a.recordTarget(ask.finalTarget(plan))
 }
 
-// reached is the target of a plan with the records of its MachineConfig. Of the links that the
-// one before asked for it leaves out those that units need still.
-func (ask applyAsk) reached(plan pivot.Plan) pivot.Target {
+// finalTarget returns the plan's target with the records of its MachineConfig. It drops the
+// removals of links that units still need. For a repair it returns the last target.
+func (ask applyAsk) finalTarget(plan pivot.Plan) pivot.Target {
 	if ask.last != nil {
 		return *ask.last
 	}
@@ -108,11 +110,11 @@ func (ask applyAsk) reached(plan pivot.Plan) pivot.Target {
 	return target
 }
 
-// keep writes a record where nothing else has to change, or removes it.
-func (a *Apply) keep(record hostfiles.File) error {
+// saveRecord writes a record into the running /etc, or removes it.
+func (a *Apply) saveRecord(record hostfiles.File) error {
 	labels, err := hostfiles.RunningLabels(a.Host.Root)
 	if err == nil {
-		err = a.putHere(record, labels)
+		err = a.putInRunningEtc(record, labels)
 	}
 	if err != nil {
 		return fault.New(fault.CannotWrite, "cannot keep the record of the MachineConfig: %w", err)

@@ -16,30 +16,30 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Apply brings a machine that runs from the MachineConfig that it has to another one:
-// image, kernel arguments and what is below /etc and /var in one transaction with one reboot,
-// or, where no change needs one, in the running system (live.go).
+// Apply moves a machine from its current MachineConfig to another one: image, kernel
+// arguments and entries below /etc and /var in one transaction with one reboot, or, if no
+// change needs a reboot, in the running system (live.go).
 //
-// What the machine has is in its own /etc (encapsulated.RecordPath), committed with all
-// else: who goes back to an older deployment goes back to its MachineConfig too.
+// The current MachineConfig is recorded in the deployment's own /etc (encapsulated.RecordPath)
+// and committed with everything else, so a rollback to an older deployment also goes back to
+// the MachineConfig of that deployment.
 type Apply struct {
 	Machine
-	File string // its name, for messages
+	File string // the MachineConfig's name, for messages
 	Data []byte // the MachineConfig, in JSON or YAML
 	When When   // "": RebootLater
-	// Unsupported is what becomes of what cannot be changed on a machine that runs.
+	// Unsupported selects what to do about changes that only an installation can make.
 	Unsupported encapsulated.Unsupported
-	// Repair is that only what came to differ is put right: the MachineConfig is the one that
-	// the machine has, whatever File and Data are (repair.go).
+	// Repair only repairs drift. It applies the machine's current MachineConfig and ignores
+	// File and Data (repair.go).
 	Repair bool
 }
 
-// Run makes the MachineConfig's system the next boot, and reboots if that is asked for; or
-// it makes it the one that runs.
-// It reports whether anything had to change.
+// Run makes the MachineConfig's system the next boot, and reboots if When asks for that; or
+// it changes the running system. It reports whether anything had to change.
 func (a *Apply) Run(ctx context.Context) (changed bool, err error) {
 	changed, err = a.apply(ctx)
-	err = a.stopped(ctx, err)
+	err = a.explainStop(ctx, err)
 	if err != nil {
 		a.Progress.Fail(err)
 	}
@@ -69,19 +69,19 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	}
 	if !plan.Changed {
 		a.Progress.Note("nothing to do: the machine is what the MachineConfig asks for")
-		a.warnOfNext(plan)
-		if err := a.carryHere(ask.Entries); err != nil {
+		a.warnAboutNextBoot(plan)
+		if err := a.carryInRunningSystem(ask.Entries); err != nil {
 			return false, err
 		}
 		if err := a.recordOnly(plan, ask); err != nil {
 			return false, err
 		}
-		a.usedDownload(ctx, plan.To().Image)
+		a.dropUsedDownload(ctx, plan.To().Image)
 		return false, nil
 	}
 	switch {
 	case plan.Reboots == 0:
-		return true, a.change(ctx, plan, ask)
+		return true, a.applyLive(ctx, plan, ask)
 	case a.When == RebootNever:
 		return false, a.refuse(plan)
 	}
@@ -92,7 +92,7 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	return a.move(ctx, ask.Ask, settings, a.When == RebootNow || a.When == RebootIfNeeded)
 }
 
-// Plan works out what Run would change and writes nothing.
+// Plan returns what Run would change. It writes nothing.
 func (a *Apply) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err := a.open(); err != nil {
 		return pivot.Plan{}, err
@@ -109,17 +109,17 @@ func (a *Apply) Plan(ctx context.Context) (pivot.Plan, error) {
 	return plan, err
 }
 
-// applyAsk is what a MachineConfig asks of the machine, with the record of it and of what
-// was left out.
+// applyAsk is what a MachineConfig asks of the machine, with the record of the MachineConfig
+// and the list of what was left out.
 type applyAsk struct {
 	pivot.Ask
 	record, leftOut hostfiles.File
-	notes           []string         // on the MachineConfig
-	last            *pivot.Target    // of a repair: what the machine was last asked for
-	converger       *pivot.Converger // that has compared
+	notes           []string         // from the validation of the MachineConfig
+	last            *pivot.Target    // for a repair: what the machine was last asked for
+	converger       *pivot.Converger // the one that compare used
 }
 
-// compare works out what really differs, of which the record is no part.
+// compare plans the change. The record is not part of the plan, so it never counts as a change.
 func (a *Apply) compare(ctx context.Context) (pivot.Plan, applyAsk, error) {
 	ask, err := a.read(ctx)
 	if err != nil {
@@ -130,27 +130,26 @@ func (a *Apply) compare(ctx context.Context) (pivot.Plan, applyAsk, error) {
 	if err == nil {
 		plan, err = a.judged(plan, ask.Entries)
 	}
-	// What a tag named is what was compared, and is not asked for again.
+	// Pin what the tags resolved to: what was compared is what will be deployed.
 	ask.Image, ask.Packages.Source = plan.To().Image.Pinned(), plan.To().Packages.Source
 	return plan, ask, err
 }
 
-// read reads the MachineConfig, and is what has to be asked for it.
+// read reads the MachineConfig and returns what it asks of the machine.
 func (a *Apply) read(ctx context.Context) (applyAsk, error) {
 	if err := a.readRecord(); err != nil {
 		return applyAsk{}, err
 	}
 	a.Progress.Begin(pivot.StepRead, "reading "+a.File)
-	if err := a.firstBootIsOver("apply a MachineConfig"); err != nil {
+	if err := a.requireClosedFirstBoot("apply a MachineConfig"); err != nil {
 		return applyAsk{}, err
 	}
 	return a.ask(ctx)
 }
 
-// ask is what has to be asked to go from the MachineConfig that the machine has to the
-// other one.
+// ask returns what to ask for to get from the current MachineConfig to the new one.
 func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
-	judge, err := a.judge()
+	facts, err := a.hostFacts()
 	if err != nil {
 		return ask, err
 	}
@@ -158,8 +157,8 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	if err != nil {
 		return ask, err
 	}
-	judge.Has, judge.Unsupported = old, a.Unsupported
-	desired, report := encapsulated.Read(a.File, a.Data, judge)
+	facts.Has, facts.Unsupported = old, a.Unsupported
+	desired, report := encapsulated.Read(a.File, a.Data, facts)
 	if report.Failed() {
 		return ask, report.Err("MachineConfig " + a.File)
 	}
@@ -167,10 +166,10 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 		ask.notes = append(ask.notes, p.Text())
 		a.Progress.Note(p.Text())
 	}
-	if ask.leftOut, err = a.leaveOut(desired); err != nil {
+	if ask.leftOut, err = a.leftOutFile(desired); err != nil {
 		return ask, err
 	}
-	if ask.Ask, err = a.asking(desired, old); err != nil {
+	if ask.Ask, err = a.askFor(desired, old); err != nil {
 		return ask, err
 	}
 	ask.ByHand = true
@@ -182,17 +181,18 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	record, err := desired.Record()
 	ask.record = hostfiles.NewFile(encapsulated.RecordPath, 0o600, record)
 	if a.Repair && err == nil {
-		err = a.sameAgain(&ask)
+		err = a.askForLast(&ask)
 	}
 	return ask, err
 }
 
-// removed asks that what the machine's MachineConfig asked for, and the other does not,
-// is as the image has it, or in /var as it was: also the links of units, which go by what
-// this system has of these. Those that the other one needs go before that. What somebody
-// has changed since is theirs, and stays.
+// removed returns entries that undo what the current MachineConfig, old, asked for and the
+// new one does not: below /etc they restore the image's default, in /var what was there
+// before. This includes the links of units, as the running system's unit files define them;
+// links that the new MachineConfig needs take precedence. What has been changed locally since
+// stays.
 func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, takenOver bool, new []hostfiles.File) ([]hostfiles.File, error) {
-	kept, err := a.keeping(old)
+	kept, err := a.entriesOf(old)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, takenOve
 	}
 	changed := map[string]bool{}
 	for _, change := range state.Etc.Changes(gone) {
-		// What nobody asked for, and is there again, is somebody's too.
+		// ChangeRemove: old wanted nothing at this path, so what exists now was made locally.
 		changed[change.Path] = change.Action == pivot.ChangeReplace || change.Action == pivot.ChangeRemove
 	}
 	var removed []hostfiles.File
@@ -225,16 +225,16 @@ func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, takenOve
 		switch {
 		case changed[f.Path]:
 			stays = "somebody has changed it"
-		case f.Kind == hostfiles.KindDirectory && !a.emptied(f.Path, paths):
+		case f.Kind == hostfiles.KindDirectory && !a.containsOnly(f.Path, paths):
 			stays = "there is more in it"
 		}
 		if stays != "" {
 			a.Progress.Note(fmt.Sprintf("%s stays, though no MachineConfig asks for it any more: %s", f.Name(), stays))
 			if !varentries.Outside(f.Path) {
 				continue
-			} // else what the machine carries must not have it, and its projection leaves it
+			} // otherwise remove it from what the machine carries; the projection leaves the changed file
 		}
-		file, err := a.without(f.Path, takenOver)
+		file, err := a.replacementAt(f.Path, takenOver)
 		if err != nil {
 			return nil, err
 		}
@@ -243,13 +243,14 @@ func (a *Apply) removed(ctx context.Context, old *encapsulated.Desired, takenOve
 	return removed, nil
 }
 
-// emptied reports whether a directory has nothing but what is removed.
-func (a *Apply) emptied(dir string, removed []string) bool {
+// containsOnly reports whether a directory contains nothing but the given paths, of which it
+// must be one itself.
+func (a *Apply) containsOnly(dir string, paths []string) bool {
 	err := filepath.WalkDir(a.Host.Path(dir), func(name string, _ fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err == nil && !slices.Contains(removed, "/"+strings.TrimPrefix(strings.TrimPrefix(name, a.Host.Path("/")), "/")) {
+		if err == nil && !slices.Contains(paths, "/"+strings.TrimPrefix(strings.TrimPrefix(name, a.Host.Path("/")), "/")) {
 			err = errors.New("there is more")
 		}
 		return err

@@ -15,8 +15,8 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// apply applies a MachineConfig by its spec, in YAML, and reboots the machine if anything
-// changes. It returns what was noted.
+// apply applies a MachineConfig with the given spec, in YAML, and reboots the machine if
+// anything changes. It returns the notes.
 func apply(t *testing.T, h *hostdir.Host, spec string) (changed bool, notes string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,9 +51,9 @@ const withFiles = `
       units: [{name: a.service, enabled: true, contents: "[Service]\nExecStart=/bin/a\n[Install]\nWantedBy=multi-user.target\n"}]
 `
 
-// TestApply (P55): from one MachineConfig to another and back, image, arguments and /etc
-// in one transaction each; what is no longer asked for is gone, defaults are the new
-// image's, what somebody changed stays, and each system has its own record.
+// TestApply (P55): from one MachineConfig to another and back, with image, arguments and
+// /etc in one transaction each. What is no longer asked for is removed, defaults are the new
+// image's, local changes stay, and each system has its own record.
 func TestApply(t *testing.T) {
 	h := hostdir.New(t)
 	list := func() string {
@@ -67,7 +67,7 @@ func TestApply(t *testing.T) {
 		!strings.HasSuffix(h.Options(), " a=1 b=2") {
 		t.Errorf("/etc has %q, options %s", got, h.Options())
 	}
-	// The same in another form, and a name that only names, change nothing.
+	// The same MachineConfig in another form changes nothing.
 	record := h.Read(encapsulated.RecordPath)
 	if changed, notes, err := apply(t, h, strings.NewReplacer(`"data:,one"`, `"data:;base64,b25l"`, "[a=1, b=2]", "[b=2, a=1]").Replace(withFiles)); err != nil || changed {
 		t.Errorf("changed %v, %v: %s", changed, err, notes)
@@ -98,14 +98,14 @@ func TestApply(t *testing.T) {
 	if drift := verify(t, h); drift != "" {
 		t.Errorf("drift %s", drift)
 	}
-	// Back to the deployment before, which has its own record.
+	// The previous deployment has its own record.
 	h.BootEntry(1)
 	if !strings.Contains(string(h.Read(encapsulated.RecordPath)), "/etc/ours/file") {
 		t.Errorf("the record is %s", h.Read(encapsulated.RecordPath))
 	}
 }
 
-// TestApplyAgain (P55): the same MachineConfig again puts right what somebody has changed.
+// TestApplyAgain (P55): applying the same MachineConfig again undoes local changes.
 func TestApplyAgain(t *testing.T) {
 	h := hostdir.New(t)
 	for _, changes := range []string{"true", "echo mine >etc/ours/file"} {
@@ -119,8 +119,8 @@ func TestApplyAgain(t *testing.T) {
 	}
 }
 
-// TestApplyRecord (P55): the record of what a machine has is a MachineConfig, which puts
-// right what somebody has changed.
+// TestApplyRecord (P55): a machine's record is a MachineConfig, and applying it undoes local
+// changes.
 func TestApplyRecord(t *testing.T) {
 	h := hostdir.New(t)
 	if _, _, err := apply(t, h, withFiles); err != nil {
@@ -140,8 +140,8 @@ func TestApplyRecord(t *testing.T) {
 	}
 }
 
-// TestApplyAfterTheFirstBoot (P55): the MachineConfig of the first boot is the one that
-// the machine has until another is applied.
+// TestApplyAfterTheFirstBoot (P55): the MachineConfig of the first boot is the
+// machine's current one until another is applied.
 func TestApplyAfterTheFirstBoot(t *testing.T) {
 	h := hostdir.New(t)
 	h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil,
@@ -160,9 +160,9 @@ func TestApplyAfterTheFirstBoot(t *testing.T) {
 	}
 }
 
-// TestTakeOver (P55): on a machine of the machine-config-daemon what its MachineConfig asked
-// for and the new one does not goes: what the administrator had there before comes back, an
-// image's default is the image's, and pivot's own record counts from then on.
+// TestTakeOver (P55): on a machine of the machine-config-daemon, what its MachineConfig asked
+// for and the new one does not is removed. The administrator's earlier files come back,
+// defaults are the image's, and pivot's own record counts from then on.
 func TestTakeOver(t *testing.T) {
 	h := projecting(t)
 	const file = `{"path":"/etc/%s","contents":{"source":"data:,daemon"}}`
@@ -191,7 +191,7 @@ func TestTakeOver(t *testing.T) {
 	if drift := verify(t, h); drift != "" {
 		t.Errorf("drift %s", drift)
 	}
-	// The administrator's is not pivot's: it stays.
+	// The administrator's file is not pivot's, so it stays.
 	if _, notes, err = apply(t, h, "  kernelArguments: [b=2]\n  config: {ignition: {version: 3.4.0}, storage: {disks: [{device: /dev/vda}]}}\n"); err != nil || strings.Contains(notes, "taking over") {
 		t.Fatalf("%v: %s", err, notes)
 	}
@@ -200,8 +200,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestApplyRefuses (P55): one report for all that is wrong with a MachineConfig, with its
-// lines, and nothing is changed.
+// TestApplyRefuses (P55): one report names everything that is wrong with a MachineConfig, with
+// line numbers, and nothing is changed.
 func TestApplyRefuses(t *testing.T) {
 	h := hostdir.New(t)
 	_, _, err := apply(t, h, "  kernelArguments: [ostree=/x]\n  extensions: [wasm]\n  config:\n    ignition: {version: 3.4.0}\n    storage: {files: [{path: /run/x}]}\n")
@@ -219,8 +219,8 @@ func TestApplyRefuses(t *testing.T) {
 	}
 }
 
-// TestApplyPinsTags (P55): what a tag names is looked up once: what was found to differ is
-// what is deployed, though the tag moves meanwhile.
+// TestApplyPinsTags (P55): a tag is resolved once. The image that was compared is deployed
+// even if the tag moves meanwhile.
 func TestApplyPinsTags(t *testing.T) {
 	h := hostdir.New(t)
 	name, _, _ := strings.Cut(h.Image, "@")

@@ -10,7 +10,7 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// An administrator's policy decides on the machine, too.
+// TestKargPolicy: the machine applies the administrator's policy for kernel arguments.
 func TestKargPolicy(t *testing.T) {
 	const root = "root=/dev/disk/by-label/dm-mpath-root"
 	for _, c := range []struct{ name, policy, argument, want string }{

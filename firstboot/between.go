@@ -19,9 +19,9 @@ type Config struct {
 	Data []byte // in YAML or JSON
 }
 
-// Between is what Apply would change on a machine that is what one MachineConfig asks for, to
-// be what another one does, by rules. It needs no machine. LeftOut names what differs and only
-// an installation can change.
+// Between returns what Apply would change, judged by rules, on a machine that matches one
+// MachineConfig to make it match another. It needs no machine. leftOut names the differences
+// that only an installation can change.
 func Between(from, to Config, rules disruption.Rules) (plan pivot.Plan, leftOut []string, report problem.Report, err error) {
 	host := encapsulated.Host{CheckImage: imageref.Check, Architecture: runtime.GOARCH}
 	had, report := encapsulated.ReadApplied(from.File, from.Data, host)
@@ -45,7 +45,8 @@ func Between(from, to Config, rules disruption.Rules) (plan pivot.Plan, leftOut 
 	return plan, desired.LeftOut, report, err
 }
 
-// targetOf is the target that a MachineConfig means on any machine.
+// targetOf returns the target of a MachineConfig, independent of a machine. before are the
+// MachineConfigs that it replaces.
 func targetOf(desired *encapsulated.Desired, before ...*encapsulated.Desired) (t pivot.Target, err error) {
 	t.Entries, t.Units = hostfiles.Entries(desired.Entries), desired.Units
 	t.Kargs.New, t.Kargs.Literal = spec.CommandLine(desired.KernelArguments), desired.FromCluster
@@ -55,7 +56,7 @@ func targetOf(desired *encapsulated.Desired, before ...*encapsulated.Desired) (t
 	return t, err
 }
 
-// packagesOf are the packages of a system that is what a MachineConfig asks for.
+// packagesOf returns the packages of a system that matches a MachineConfig.
 func packagesOf(asked pivot.Packages, desired *encapsulated.Desired) (p pivot.SystemPackages) {
 	if desired.KernelType == "" || desired.KernelType == extensions.KernelDefault {
 		p.Installed = extensions.Kernel(extensions.KernelDefault).Needed

@@ -16,8 +16,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// judge is what must be known of this machine to judge a MachineConfig.
-func (m *Machine) judge() (encapsulated.Host, error) {
+// hostFacts returns what must be known about this machine to validate a MachineConfig.
+func (m *Machine) hostFacts() (encapsulated.Host, error) {
 	cpus, err := m.Host.PresentCPUs()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return encapsulated.Host{}, err
@@ -26,9 +26,10 @@ func (m *Machine) judge() (encapsulated.Host, error) {
 	return encapsulated.Host{CPUs: cpus, CheckImage: imageref.Check, Policy: &policy, Architecture: runtime.GOARCH}, err
 }
 
-// asking is what a MachineConfig asks of the machine, in place of those that it had before.
-func (m *Machine) asking(desired *encapsulated.Desired, before ...*encapsulated.Desired) (ask pivot.Ask, err error) {
-	entries, err := m.keeping(desired)
+// askFor returns what a MachineConfig asks of the machine. before are the MachineConfigs that
+// it replaces.
+func (m *Machine) askFor(desired *encapsulated.Desired, before ...*encapsulated.Desired) (ask pivot.Ask, err error) {
+	entries, err := m.entriesOf(desired)
 	if err != nil {
 		return ask, err
 	}
@@ -51,16 +52,16 @@ func (m *Machine) asking(desired *encapsulated.Desired, before ...*encapsulated.
 	return ask, err
 }
 
-// keeping are the entries of a MachineConfig, where directories that are there already keep
-// of their own what it asks nothing for.
-func (m *Machine) keeping(desired *encapsulated.Desired) ([]hostfiles.File, error) {
+// entriesOf returns the entries of a MachineConfig. Existing directories keep the attributes
+// that it does not set.
+func (m *Machine) entriesOf(desired *encapsulated.Desired) ([]hostfiles.File, error) {
 	all := slices.Clone(desired.Entries)
 	for i, f := range all {
 		keeps, asked := desired.Keeps[f.Path]
 		if !asked {
 			continue
 		}
-		have, _, err := m.standing(f.Path)
+		have, _, err := m.readEntry(f.Path)
 		if err != nil {
 			return nil, err
 		}
@@ -71,13 +72,13 @@ func (m *Machine) keeping(desired *encapsulated.Desired) ([]hostfiles.File, erro
 	return all, nil
 }
 
-// imageKargsChoice is what is chosen for the kernel arguments that an image brings.
+// imageKargsChoice returns whether to apply the kernel arguments that an image brings.
 func (m *Machine) imageKargsChoice() (pivot.ImageKargsChoice, error) {
 	settings, err := m.settings()
 	return pivot.ImageKargsChoice{Apply: settings.ImageKargs == host.ImageKargsApply, ForThisRun: m.ImageKargs != ""}, err
 }
 
-// image is what a reference names; it has no digest yet if that is a tag.
+// image parses a reference. A tag gives an image without a digest, and "" the zero image.
 func image(text string) (pivot.Image, error) {
 	if text == "" {
 		return pivot.Image{}, nil
@@ -89,7 +90,8 @@ func image(text string) (pivot.Image, error) {
 	return pivot.Image{Reference: ref.String(), Digest: ref.Digest()}, nil
 }
 
-// arguments are the kernel arguments of entries, which must meet the machine's policy.
+// arguments parses entries of kernel arguments. It returns an error if they violate the
+// machine's policy.
 func (m *Machine) arguments(entries []string) (kargs.Line, error) {
 	policy, err := m.Host.KargPolicy()
 	if err != nil {

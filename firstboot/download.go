@@ -10,19 +10,19 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Downloaded is what came of a download.
+// Downloaded is the result of a download.
 type Downloaded struct {
-	pivot.Plan      // what it is for
-	New        bool // it was not downloaded already
+	pivot.Plan      // of the change that it is for
+	New        bool // false: it was downloaded before
 	Kept       bool // for a run with FromDownloaded
 }
 
-// Download does of Run what neither the running system nor the next boot sees: it checks the
-// MachineConfig against the machine, pulls the image, and keeps both for a run with
-// FromDownloaded.
+// Download does the part of Run that changes neither the running system nor the next boot: it
+// checks the MachineConfig against the machine, pulls the image, and keeps both for a run with
+// FromDownloaded. A repair only checks.
 func (a *Apply) Download(ctx context.Context) (Downloaded, error) {
-	return a.downloading(ctx, func() (p Downloaded, err error) {
-		if a.Repair { // what was downloaded for later stays
+	return a.runDownload(ctx, func() (p Downloaded, err error) {
+		if a.Repair { // keep what was downloaded for another run
 			p.Plan, _, err = a.compare(ctx)
 			return p, err
 		}
@@ -38,9 +38,10 @@ func (a *Apply) Download(ctx context.Context) (Downloaded, error) {
 	})
 }
 
-// Download does of Run what neither the running system nor the next boot sees.
+// Download does the part of Run that changes neither the running system nor the next boot: it
+// checks what is asked for, pulls the image, and keeps it for a run with FromDownloaded.
 func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
-	return r.downloading(ctx, func() (p Downloaded, err error) {
+	return r.runDownload(ctx, func() (p Downloaded, err error) {
 		ask, err := r.read()
 		if err != nil {
 			return p, err
@@ -49,29 +50,29 @@ func (r *Rebase) Download(ctx context.Context) (Downloaded, error) {
 	})
 }
 
-// downloading runs what only downloads. Trials and changes that were interrupted are left
-// alone: the machine is not changed.
-func (m *Machine) downloading(ctx context.Context, run func() (Downloaded, error)) (p Downloaded, err error) {
+// runDownload runs a download. It does not touch trials and interrupted changes, because a
+// download does not change the machine.
+func (m *Machine) runDownload(ctx context.Context, run func() (Downloaded, error)) (p Downloaded, err error) {
 	if err = m.open(); err == nil {
 		defer m.pulledImages().Close()
 		p, err = run()
 	}
-	if err = m.stopped(ctx, err); err != nil {
+	if err = m.explainStop(ctx, err); err != nil {
 		m.Progress.Fail(err)
 		return p, err
 	}
 	if p.Kept {
-		m.sayDownloaded(p)
+		m.noteDownloaded(p)
 	}
 	return p, nil
 }
 
-// download pulls what is asked for, and keeps it with the content of the MachineConfig that
-// asks for it. What was downloaded before stays until this is complete: it may fail, and layers
-// that both have are not fetched again.
+// download pulls what is asked for, and keeps it with the content of the MachineConfig. The
+// previous download stays until this one is complete, because this one may fail, and so that
+// layers that both have are not fetched again.
 func (m *Machine) download(ctx context.Context, ask pivot.Ask, d pivot.Download, content []byte) (p Downloaded, err error) {
 	p.Kept = true
-	before := m.hasDownloaded()
+	before := m.recordedDownload()
 	if p.Plan, err = m.pullAsked(ctx, ask, &d); err != nil {
 		return p, err
 	}
@@ -83,22 +84,22 @@ func (m *Machine) download(ctx context.Context, ask pivot.Ask, d pivot.Download,
 	return p, m.completeDownload(ctx, d, content)
 }
 
-// hasDownloaded is what the journal has of downloads.
-func (m *Machine) hasDownloaded() pivot.Download {
+// recordedDownload returns the download in the journal; zero if there is none.
+func (m *Machine) recordedDownload() pivot.Download {
 	if d := m.Progress.Record.Downloaded; d != nil {
 		return *d
 	}
 	return pivot.Download{}
 }
 
-// pullAsked checks and pulls what is asked for, and tells the download of it.
+// pullAsked checks and pulls what is asked for, and sets the names and the image of d.
 func (m *Machine) pullAsked(ctx context.Context, ask pivot.Ask, d *pivot.Download) (pivot.Plan, error) {
 	plan, err := m.converger().Plan(ctx, ask)
 	if err != nil {
 		return plan, err
 	}
 	to := plan.To()
-	d.Names = named(ask, to)
+	d.Names = imagesByName(ask, to)
 	ask.Image, ask.Packages.Source = to.Image.Pinned(), to.Packages.Source
 	plan, err = m.converger().Download(ctx, ask, func() error {
 		if !plan.Image.Changed {
@@ -112,8 +113,8 @@ func (m *Machine) pullAsked(ctx context.Context, ask pivot.Ask, d *pivot.Downloa
 	return plan, err
 }
 
-// named are the images that are asked for, by the names that they are asked for by.
-func named(ask pivot.Ask, found pivot.Target) map[string]pivot.Image {
+// imagesByName maps the requested references, which may be tags, to the images that were found.
+func imagesByName(ask pivot.Ask, found pivot.Target) map[string]pivot.Image {
 	names := map[string]pivot.Image{}
 	if !ask.Image.IsZero() {
 		names[ask.Image.Reference] = found.Image.Pinned()
@@ -124,42 +125,43 @@ func named(ask pivot.Ask, found pivot.Target) map[string]pivot.Image {
 	return names
 }
 
-// beginPull makes the journal know an image before it is pulled, so that what a crash leaves of
-// it goes with the next download.
+// beginPull records an image in the journal before it is pulled, so that the next download
+// removes what a crash leaves behind.
 func (m *Machine) beginPull(image pivot.Image) error {
-	before := m.hasDownloaded()
+	before := m.recordedDownload()
 	if image.Same(before.Image) {
 		return nil
 	}
 	before.Left = append(slices.DeleteFunc(slices.Clone(before.Left), image.Same), image)
-	return m.keepDownload(&before)
+	return m.saveDownload(&before)
 }
 
-// completeDownload makes a download the machine's, in place of the one before, of which
-// nothing stays.
+// completeDownload records a download in the journal, and removes what is left of the
+// previous one.
 func (m *Machine) completeDownload(ctx context.Context, d pivot.Download, content []byte) error {
 	if content != nil {
 		if err := m.Progress.Journal.Store(content); err != nil {
 			return err
 		}
 	}
-	if err := m.keepDownload(new(d)); err != nil || len(d.Left) == 0 {
+	if err := m.saveDownload(new(d)); err != nil || len(d.Left) == 0 {
 		return err
 	}
 	if err := m.pulledImages().RemoveDownloaded(ctx, d.Left); err != nil {
 		return err
 	}
 	d.Left = nil
-	return m.keepDownload(&d)
+	return m.saveDownload(&d)
 }
 
-// keepDownload makes a download, or nil for none, the journal's: the caller changes it no more.
-func (m *Machine) keepDownload(d *pivot.Download) error {
+// saveDownload sets the journal's download; nil removes it. The caller must not change d
+// afterwards.
+func (m *Machine) saveDownload(d *pivot.Download) error {
 	return m.Progress.Amend(func(r *pivot.Record) { r.Downloaded = d })
 }
 
-// sayDownloaded tells what is there, and what is left.
-func (m *Machine) sayDownloaded(p Downloaded) {
+// noteDownloaded notes what was downloaded and which command applies it.
+func (m *Machine) noteDownloaded(p Downloaded) {
 	d := m.Progress.Record.Downloaded
 	what := "no image has to be pulled"
 	if !d.Image.IsZero() {
@@ -182,24 +184,24 @@ func (m *Machine) sayDownloaded(p Downloaded) {
 	}
 }
 
-// usedDownload ends a download once the machine, or its next boot, has what it was for. The
-// machine is well also if that fails, so it is only noted.
-func (m *Machine) usedDownload(ctx context.Context, image pivot.Image) {
-	d := m.hasDownloaded()
+// dropUsedDownload removes a download once the machine, or its next boot, has what it was for.
+// A failure is only noted, since it does not affect the machine.
+func (m *Machine) dropUsedDownload(ctx context.Context, image pivot.Image) {
+	d := m.recordedDownload()
 	used, rest := []pivot.Image{image}, &d
 	switch {
 	case m.FromDownloaded, d.Image.Same(image):
 		used, rest = d.Others(pivot.Image{}), nil
 	case !slices.ContainsFunc(d.Left, image.Same):
 		return
-	default: // it was pulled by this run, before its slot
+	default: // this run pulled the image before it took its slot
 		if d.Left = slices.DeleteFunc(slices.Clone(d.Left), image.Same); d.At.IsZero() && len(d.Left) == 0 {
 			rest = nil
 		}
 	}
 	err := m.pulledImages().RemoveDownloaded(context.WithoutCancel(ctx), used)
 	if err == nil {
-		err = m.keepDownload(rest)
+		err = m.saveDownload(rest)
 	}
 	if err != nil {
 		m.Progress.Note(fmt.Sprintf("what was downloaded stays: %v", err))

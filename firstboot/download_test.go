@@ -18,7 +18,7 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// downloader is a machine that is told to download.
+// downloader is a machine that downloads and applies downloads.
 type downloader struct {
 	*hostdir.Host
 	t     *testing.T
@@ -36,8 +36,8 @@ func (d *downloader) machine() firstboot.Machine {
 	return m
 }
 
-// asksFor is a MachineConfig of an image, with a file that only root may read.
-func asksFor(image, content string) []byte {
+// configFor returns a MachineConfig for an image, with a file that only root may read.
+func configFor(image, content string) []byte {
 	return []byte("metadata: {name: a}\nspec:\n  osImageURL: " + image + "\n  kernelArguments: [a=1]\n  config:\n    ignition: {version: 3.4.0}\n" +
 		"    storage: {files: [{path: /etc/secret, mode: 0600, contents: {source: \"data:," + content + "\"}}]}\n")
 }
@@ -49,7 +49,8 @@ func (d *downloader) download(data []byte) (changed bool, err error) {
 	return p.New, err
 }
 
-// use applies what was downloaded; without data the MachineConfig that was.
+// use applies what was downloaded: with the MachineConfig in data, or, if that is nil, with the
+// downloaded one.
 func (d *downloader) use(data []byte) error {
 	d.t.Helper()
 	a := firstboot.Apply{Machine: d.machine(), File: "given.yaml", Data: data}
@@ -58,7 +59,7 @@ func (d *downloader) use(data []byte) error {
 	return err
 }
 
-// move commits another system by hand.
+// move commits another system with a pivot by hand.
 func (d *downloader) move(image string, appended ...string) {
 	d.t.Helper()
 	r := firstboot.Rebase{Machine: d.machine(), Image: image, Append: appended}
@@ -73,20 +74,20 @@ func (d *downloader) record() pivot.Record {
 	return r
 }
 
-// seen is all that the running system and the next boot have: boot entries, deployments,
-// what is staged, and the running /etc.
+// seen lists everything that the running system and the next boot use: boot entries,
+// deployments, the staged state, and the running /etc.
 func (d *downloader) seen() string {
 	d.t.Helper()
 	return shell(d.t, d.Host, "find sysroot/boot/ sysroot/ostree/deploy/os/deploy/ etc/ run/ ! -path '*/deploy/*/sysroot/*' ! -path '*/run/ostree-booted' ! -path '*/run/pivot*' -printf '%p %i %T@\\n' | sort")
 }
 
-// contents are the files that only root may read, with their modes.
+// contents returns the kept contents, which only root may read, after their modes.
 func (d *downloader) contents() string {
 	d.t.Helper()
 	return shell(d.t, d.Host, "cd var/lib/pivot && find contents -printf '%m\\n' 2>/dev/null; cat contents/* 2>/dev/null || true")
 }
 
-// refs are the refs of images that the repository has.
+// refs returns the refs of images in the repository.
 func (d *downloader) refs() (refs []string) {
 	for _, ref := range d.Refs() {
 		if strings.HasPrefix(ref, "pivot/") || strings.HasPrefix(ref, "ostree/container/") {
@@ -96,15 +97,15 @@ func (d *downloader) refs() (refs []string) {
 	return refs
 }
 
-// TestDownload (P77): all is pulled and kept, nothing that runs or boots has changed; then it
-// is applied without a registry, and nothing is left of it.
+// TestDownload (P77): a download pulls and keeps everything, and changes neither the running
+// system nor the next boot. It is then applied without a registry, and leaves nothing behind.
 func TestDownload(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
 	tag := d.Registry.Host() + "/os/content:b"
 	before := d.seen()
 	for _, again := range []bool{false, true} {
 		fetched := d.Registry.BytesServed()
-		if changed, err := d.download(asksFor(tag, "one")); err != nil || changed == again {
+		if changed, err := d.download(configFor(tag, "one")); err != nil || changed == again {
 			t.Fatalf("again %v: changed %v, %v", again, changed, err)
 		}
 		if again && d.Registry.BytesServed()-fetched > 20_000 {
@@ -130,7 +131,7 @@ func TestDownload(t *testing.T) {
 	}
 	shell(t, d.Host, "ostree prune --repo=sysroot/ostree/repo --refs-only")
 
-	d.Registry.Spoil(registry.Rule{Fault: registry.Status(500)}) // nobody may ask it
+	d.Registry.Spoil(registry.Rule{Fault: registry.Status(500)}) // must not be asked
 	asked := len(d.Registry.RequestLog())
 	if err := d.use(nil); err != nil {
 		t.Fatal(err)
@@ -150,12 +151,12 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// TestDownloadedTagMoved: what a tag named when it was downloaded is applied, also for
-// another MachineConfig of that tag; another image is refused by name.
+// TestDownloadedTagMoved: a tag stays what it resolved to at the download, also for another
+// MachineConfig with that tag. Another image is refused by name.
 func TestDownloadedTagMoved(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
 	name := d.Registry.Host() + "/os/content:b"
-	_, err := d.download(asksFor(name, "one"))
+	_, err := d.download(configFor(name, "one"))
 	must(t, err)
 	d.ExtendNext("usr/share/more")
 	img, err := oscontainer.Legacy(d.Archive, d.Commit, "C.3", oscontainer.WithWorkDir(t.TempDir()))
@@ -163,20 +164,19 @@ func TestDownloadedTagMoved(t *testing.T) {
 	moved, err := d.Registry.Push(t.Context(), "os/content", "b", img)
 	must(t, err)
 	other := d.Registry.Host() + "/os/content@" + moved
-	err = d.use(asksFor(other, "one"))
+	err = d.use(configFor(other, "one"))
 	if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), other) || !strings.Contains(err.Error(), d.Image) {
 		t.Errorf("another image: %v", err)
 	}
-	must(t, d.use(asksFor(name, "two")))
+	must(t, d.use(configFor(name, "two")))
 	d.Boot()
 	if string(d.Read("/etc/secret")) != "two" || d.record().Target.Image.Reference != d.Image {
 		t.Errorf("%s is booted", d.record().Target.Image.Reference)
 	}
 }
 
-// TestDownloadReplaced: a download takes the place of the one before; of that neither refs
-// nor contents are left, but for layers that both have. A machine that waits for its reboot
-// goes on waiting, and other refs stay.
+// TestDownloadReplaced: a download replaces the previous one, of which neither refs nor
+// contents are left, except for layers that both have. A pending commit and other refs stay.
 func TestDownloadReplaced(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
 	first := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
@@ -184,10 +184,10 @@ func TestDownloadReplaced(t *testing.T) {
 	d.ExtendNext("usr/share/more")
 	second := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
 
-	_, err := d.download(asksFor(first, "one"))
+	_, err := d.download(configFor(first, "one"))
 	must(t, err)
 	old := d.refs()
-	_, err = d.download(asksFor(second, "two"))
+	_, err = d.download(configFor(second, "two"))
 	must(t, err)
 	r := d.record()
 	if r.Phase != pivot.PhaseCommitted || r.Downloaded.Image.Reference != second || len(r.Downloaded.Left) > 0 {
@@ -206,7 +206,7 @@ func TestDownloadReplaced(t *testing.T) {
 		t.Errorf("refs before:\n%s\nafter:\n%s", strings.Join(old, "\n"), now)
 	}
 
-	// One without an image keeps only its MachineConfig; of the image nothing is left.
+	// A download without an image keeps only its MachineConfig, and nothing of the earlier image.
 	_, err = d.download([]byte("metadata: {name: a}\nspec: {kernelArguments: [b=2]}\n"))
 	must(t, err)
 	if got := d.refs(); len(got) > 0 {
@@ -218,11 +218,11 @@ func TestDownloadReplaced(t *testing.T) {
 	}
 }
 
-// TestDownloadedThenApplied: who applies what was downloaded in the ordinary way has used it;
-// who applies something else has not.
+// TestDownloadedThenApplied: an ordinary run that applies the downloaded image uses up the
+// download; a run that applies something else keeps it.
 func TestDownloadedThenApplied(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
-	_, err := d.download(asksFor(d.Image, "one"))
+	_, err := d.download(configFor(d.Image, "one"))
 	must(t, err)
 	d.move("", "other=1")
 	if d.record().Downloaded == nil || len(d.refs()) != 1 {
@@ -234,46 +234,47 @@ func TestDownloadedThenApplied(t *testing.T) {
 	}
 }
 
-// TestDownloadInterrupted: a download that was interrupted is no download, and nothing of it
-// stays once there is another one.
+// TestDownloadInterrupted: an interrupted download cannot be used, and the next download
+// removes everything that it has left.
 func TestDownloadInterrupted(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
 	image := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
 	d.Registry.Spoil(registry.Rule{On: "/blobs/", Skip: 1, Times: 1000, Fault: registry.Status(401)})
-	if _, err := d.download(asksFor(image, "one")); err == nil {
+	if _, err := d.download(configFor(image, "one")); err == nil {
 		t.Fatal("no error")
 	}
 	d.Registry.Spoil()
 	if err := d.use(nil); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "was interrupted") {
 		t.Errorf("an interrupted download: %v", err)
 	}
-	_, err := d.download(asksFor(image, "one"))
+	_, err := d.download(configFor(image, "one"))
 	must(t, err)
 	// Killed between the import and the journal.
 	r := d.record()
 	commit := r.Downloaded.Image.Commit
 	r.Downloaded = &pivot.Download{Left: []pivot.Image{r.Downloaded.Image.Pinned()}}
 	must(t, pivot.JournalIn(d.Root).Save(r))
-	_, err = d.download(asksFor(d.Image, "two"))
+	_, err = d.download(configFor(d.Image, "two"))
 	must(t, err)
 	if got := d.refs(); len(got) != 1 || got[0] == "pivot/"+commit {
 		t.Errorf("refs %q", got)
 	}
 }
 
-// TestDownloadFails: a download that fails leaves the one before to be used, and nothing of itself.
+// TestDownloadFails: a download that fails leaves nothing behind, and the previous one can still
+// be used.
 func TestDownloadFails(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
 	first := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
 	d.ExtendNext("usr/share/more")
 	second := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
-	_, err := d.download(asksFor(first, "one"))
+	_, err := d.download(configFor(first, "one"))
 	must(t, err)
 	before := d.record().Downloaded
 	for name, data := range map[string][]byte{
 		"wrong":        []byte("spec: {osImageURL: x}"),
 		"refused":      []byte("metadata: {name: a}\nspec: {osImageURL: \"" + second + "\", fips: true}"),
-		"unit lacking": []byte(strings.Replace(string(asksFor(second, "two")), "    storage:", "    systemd: {units: [{name: lost.service, enabled: true}]}\n    storage:", 1)),
+		"unit lacking": []byte(strings.Replace(string(configFor(second, "two")), "    storage:", "    systemd: {units: [{name: lost.service, enabled: true}]}\n    storage:", 1)),
 	} {
 		if _, err := d.download(data); err == nil {
 			t.Errorf("%s: no error", name)
@@ -293,11 +294,10 @@ func TestDownloadFails(t *testing.T) {
 	}
 }
 
-// TestDownloadedDamaged: what was downloaded and is not whole any more is refused, with what
-// to do.
+// TestDownloadedDamaged: a damaged download is refused, with a hint.
 func TestDownloadedDamaged(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
-	_, err := d.download(asksFor(d.Image, "one"))
+	_, err := d.download(configFor(d.Image, "one"))
 	must(t, err)
 	kept, err := filepath.Glob(d.Path("/var/lib/pivot/contents/*"))
 	must(t, err)
@@ -306,16 +306,16 @@ func TestDownloadedDamaged(t *testing.T) {
 		t.Errorf("the MachineConfig is damaged: %v", err)
 	}
 	shell(t, d.Host, "ostree refs --repo=sysroot/ostree/repo --delete "+osimage.KeepAliveRef(d.Commit)+" && ostree prune --repo=sysroot/ostree/repo --refs-only")
-	if err := d.use(asksFor(d.Image, "one")); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "is not whole any more") {
+	if err := d.use(configFor(d.Image, "one")); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "is not whole any more") {
 		t.Errorf("the image is damaged: %v", err)
 	}
-	if _, err := d.download(asksFor(d.Image, "one")); err != nil {
+	if _, err := d.download(configFor(d.Image, "one")); err != nil {
 		t.Errorf("to download it again: %v", err)
 	}
 	must(t, d.use(nil))
 }
 
-// TestDownloadOfRebase: an image alone, without a MachineConfig.
+// TestDownloadOfRebase downloads only an image, without a MachineConfig.
 func TestDownloadOfRebase(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
 	r := firstboot.Rebase{Machine: d.machine(), Image: d.Image}
@@ -336,14 +336,14 @@ func TestDownloadOfRebase(t *testing.T) {
 	}
 }
 
-// TestDownloadAndFirstBootAgain: who opens the first boot again forgets neither what was downloaded
-// nor a slot of the fleet's lock.
+// TestDownloadAndFirstBootAgain: opening the first boot again drops neither a download nor a slot
+// of the fleet's lock.
 func TestDownloadAndFirstBootAgain(t *testing.T) {
 	d := &downloader{Host: newHost(t), t: t}
 	must(t, boot(t, d.Host))
 	d.Boot()
 	must(t, boot(t, d.Host))
-	_, err := d.download(asksFor(d.Image, "one"))
+	_, err := d.download(configFor(d.Image, "one"))
 	must(t, err)
 	r := d.record()
 	r.Slot = &pivot.Slot{ID: "this"}
@@ -354,14 +354,14 @@ func TestDownloadAndFirstBootAgain(t *testing.T) {
 	}
 }
 
-// TestDownloadChecks: what could be known to fail is told when it is downloaded; nothing is kept.
+// TestDownloadChecks: a download fails early if applying it would fail, and keeps nothing.
 func TestDownloadChecks(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
-	unit := strings.Replace(string(asksFor(d.Image, "one")), "    storage:", "    systemd: {units: [{name: lost.service, enabled: true}]}\n    storage:", 1)
+	unit := strings.Replace(string(configFor(d.Image, "one")), "    storage:", "    systemd: {units: [{name: lost.service, enabled: true}]}\n    storage:", 1)
 	if _, err := d.download([]byte(unit)); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "lost.service") {
 		t.Errorf("a unit that the new image lacks: %v", err)
 	}
-	if _, err := d.download(asksFor("registry.example/none@sha256:x", "one")); fault.KindOf(err) != fault.BadInput {
+	if _, err := d.download(configFor("registry.example/none@sha256:x", "one")); fault.KindOf(err) != fault.BadInput {
 		t.Errorf("no reference: %v", err)
 	}
 	var r pivot.Record
@@ -371,11 +371,11 @@ func TestDownloadChecks(t *testing.T) {
 	}
 }
 
-// dies downloads, and reports whether the process died of it, before one of the effects on the
-// journal and on what is kept beside it.
+// dies downloads on a disk on which the process dies after some effects on the journal and the
+// kept contents. It reports whether the process died.
 func (d *downloader) dies(data []byte, effects int) (dead bool) {
 	d.t.Helper()
-	defer dyingOf(&dead)
+	defer recoverDeath(&dead)
 	m := d.machine()
 	m.Progress.Journal.Disk = dying{left: &effects}
 	a := firstboot.Apply{Machine: m, File: "mc.yaml", Data: data}
@@ -384,8 +384,8 @@ func (d *downloader) dies(data []byte, effects int) (dead bool) {
 	return false
 }
 
-// dyingOf notes that a process died, as it was meant to.
-func dyingOf(dead *bool) {
+// recoverDeath sets dead if the process has died as intended. It must be deferred.
+func recoverDeath(dead *bool) {
 	if r := recover(); r != nil {
 		if _, expected := r.(died); !expected {
 			panic(r)
@@ -394,14 +394,14 @@ func dyingOf(dead *bool) {
 	}
 }
 
-// TestDownloadKilled (P77): killed at any point, a download goes on; or another one takes its
-// place. Nothing is left but what that needs.
+// TestDownloadKilled (P77): killed at any point, a download can be continued, or replaced by
+// another one. Nothing is left but what the last download needs.
 func TestDownloadKilled(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
 	first := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
 	d.ExtendNext("usr/share/more")
 	second := d.Push(d.NativeImage(oscontainer.WithChunks(2)))
-	here, other := asksFor(first, "one"), asksFor(second, "two")
+	here, other := configFor(first, "one"), configFor(second, "two")
 	_, err := d.download(here)
 	must(t, err)
 	n := 0
@@ -409,7 +409,7 @@ func TestDownloadKilled(t *testing.T) {
 		dead = d.dies(other, n)
 		then := other
 		if n%2 == 0 {
-			then = here // somebody thinks better of it
+			then = here // the other download is abandoned
 		}
 		_, err := d.download(then)
 		must(t, err)

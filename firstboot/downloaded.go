@@ -9,8 +9,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// takeDownloaded makes what was downloaded what a run is about, if it asks for that: a run
-// without a MachineConfig applies the one that was downloaded.
+// takeDownloaded makes the run use what was downloaded, if FromDownloaded is set. A run
+// without a MachineConfig then applies the downloaded one.
 func (a *Apply) takeDownloaded() error {
 	if err := a.Machine.takeDownloaded(); err != nil || !a.FromDownloaded || a.Data != nil {
 		return err
@@ -28,7 +28,7 @@ func (a *Apply) takeDownloaded() error {
 	return err
 }
 
-// takeDownloaded is Apply.takeDownloaded for the images alone.
+// takeDownloaded is Apply.takeDownloaded for the images only.
 func (m *Machine) takeDownloaded() error {
 	if !m.FromDownloaded {
 		return nil
@@ -44,7 +44,7 @@ func (m *Machine) takeDownloaded() error {
 	return nil
 }
 
-// useDownloaded has images come from a download, and no registry asked for one.
+// useDownloaded takes images from a download, so that no registry is asked for one.
 func (m *Machine) useDownloaded(d pivot.Download) {
 	m.Images = hostimages.Downloaded{Store: m.pulledImages().Store, Image: d.Image, Names: d.Names}
 }

@@ -18,17 +18,17 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// place is an initramfs whose mounts are there already, with failures of its own.
+// place is an initramfs whose file systems are mounted already. It can be made to fail.
 type place struct {
 	*initramfs.Initramfs
 	mount, network error
-	networked      int // how often the network was asked for
+	networked      int // how often Network was called
 }
 
 func (p *place) Mount() error                  { return p.mount }
 func (p *place) Network(context.Context) error { p.networked++; return p.network }
 
-// bootEarly runs the first boot's program in the initramfs once.
+// bootEarly runs the first boot in the initramfs once.
 func bootEarly(t *testing.T, h *hostdir.Host, p *place) (notes string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -52,8 +52,8 @@ func bootEarly(t *testing.T, h *hostdir.Host, p *place) (notes string, err error
 	return notes, b.Run(ctx)
 }
 
-// TestEarly (P1) is the whole job from the initramfs: one reboot, before which
-// Ignition's part is closed too. The proof is the started system's.
+// TestEarly (P1) is a complete first boot from the initramfs: one reboot, before which
+// Ignition's part is closed too. The started system proves the result.
 func TestEarly(t *testing.T) {
 	h := newHost(t)
 	h.Write("/boot/ignition.firstboot", nil)
@@ -90,8 +90,8 @@ func TestEarly(t *testing.T) {
 	}
 }
 
-// TestEarlyLabels: with SELinux the new system's files, and what this boot wrote and
-// writes after the commit, have labels, and it is the default only then.
+// TestEarlyLabels: with SELinux the new deployment becomes the default only after its files
+// are labeled. What this boot writes before and after the commit has labels too.
 func TestEarlyLabels(t *testing.T) {
 	const etc, state = "system_u:object_r:etc_t:s0", "system_u:object_r:var_lib_t:s0"
 	h := newHost(t)
@@ -114,7 +114,7 @@ func TestEarlyLabels(t *testing.T) {
 	expectNew(t, h)
 }
 
-// TestEarlyNeedsNoNetwork where no image must be fetched.
+// TestEarlyNeedsNoNetwork: without an image to fetch no network is needed.
 func TestEarlyNeedsNoNetwork(t *testing.T) {
 	h := hostdir.New(t)
 	h.Write(firstboot.EncapsulatedPath, []byte(`{"spec":{"kernelArguments":["nosmt"],"fips":false}}`))
@@ -128,15 +128,15 @@ func TestEarlyNeedsNoNetwork(t *testing.T) {
 	}
 }
 
-// TestEarlyStepsAside: where the initramfs cannot, the started system does the job,
-// with one reboot all the same.
+// TestEarlyStepsAside: if the initramfs cannot do the work, the started system does it, still
+// with one reboot.
 func TestEarlyStepsAside(t *testing.T) {
 	later := func(text string) error { return fault.New(fault.Later, "%s", text) }
 	for _, c := range []struct {
 		name    string
 		place   place
 		prepare func(*hostdir.Host)
-		mend    func(*hostdir.Host) // what the started system does not have
+		mend    func(*hostdir.Host) // removes the obstacle for the started system
 		want    string
 	}{
 		{"chosen", place{}, func(h *hostdir.Host) { h.Write("/etc/pivot/firstboot.conf", []byte("mode=system\n")) }, nil, "pivot.mode is system"},
@@ -184,7 +184,8 @@ func TestEarlyStepsAside(t *testing.T) {
 	}
 }
 
-// TestEarlyLeaves what only another engine, or another boot, can do.
+// TestEarlyLeaves: the initramfs leaves to the started system what only another engine, or
+// another boot, can do.
 func TestEarlyLeaves(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -210,8 +211,8 @@ func TestEarlyLeaves(t *testing.T) {
 	}
 }
 
-// TestEarlyStops: what the started system could not do either stops the boot, or is
-// left to it to report, as the administrator wants.
+// TestEarlyStops: an error that the started system would have too stops the boot, or is left
+// to the started system to report, as the administrator chooses.
 func TestEarlyStops(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -243,8 +244,8 @@ func TestEarlyStops(t *testing.T) {
 	}
 }
 
-// TestEarlyCommitFails: the deployment could not be made, for a reason that nobody
-// foresaw. The started system tries it again.
+// TestEarlyCommitFails: if the deployment fails with an unexpected error, the started system
+// tries again.
 func TestEarlyCommitFails(t *testing.T) {
 	h := newHost(t)
 	h.Ostree.Fail = func(int, bool) error { return errors.New("error: no bubblewrap here") }
@@ -269,7 +270,7 @@ func config(h *hostdir.Host, from, to string) {
 	h.Write(path, []byte(strings.Replace(string(h.Read(path)), from, to, 1)))
 }
 
-// entry changes all boot entries.
+// entry replaces text in all boot entries.
 func entry(h *hostdir.Host, from, to string) {
 	files, _ := filepath.Glob(h.Path("/boot/loader/entries/*.conf"))
 	for _, file := range files {

@@ -7,9 +7,9 @@ import (
 	"machine-pivot/rpmostree"
 )
 
-// UseEngine chooses what makes the machine's deployments: "rpm-ostree",
-// "ostree", or "auto" for the one that fits the host. In an initramfs there is only
-// one. The other fields of the machine must be set.
+// UseEngine sets the engine that makes the machine's deployments: "rpm-ostree",
+// "ostree", or "auto" for the one that fits the host. An initramfs has only one, which is
+// used whatever the name. The other fields of the machine must be set before the call.
 func (m *Machine) UseEngine(name string) error {
 	if engine, only := m.placeOrDefault().Engine(m.Host); only {
 		m.Engine = engine

@@ -18,7 +18,7 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// bootWith is boot with an engine chosen by name. It returns what was noted.
+// bootWith is boot with an engine chosen by name. It returns the notes.
 func bootWith(t *testing.T, h *hostdir.Host, engine string, changes ...func(*firstboot.Machine)) (notes string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -42,7 +42,7 @@ func bootWith(t *testing.T, h *hostdir.Host, engine string, changes ...func(*fir
 	return notes, err
 }
 
-// arrive boots until the first boot is over and wants that it took one reboot.
+// arrive completes the first boot, and checks that it took one reboot.
 func arrive(t *testing.T, h *hostdir.Host, engine string) (notes string) {
 	t.Helper()
 	notes, err := bootWith(t, h, engine)
@@ -62,7 +62,7 @@ func arrive(t *testing.T, h *hostdir.Host, engine string) (notes string) {
 	return notes
 }
 
-// verbsOf are the verbs that the stand-in was called with in this boot.
+// verbsOf returns the verbs that the stand-in was called with in this boot.
 func verbsOf(t *testing.T, h *hostdir.Host) (verbs []string) {
 	t.Helper()
 	calls, err := rpmostree.Calls(h.Root)
@@ -76,8 +76,8 @@ func verbsOf(t *testing.T, h *hostdir.Host) (verbs []string) {
 	return verbs
 }
 
-// TestEngines: the machine arrives with one reboot, whatever release of
-// rpm-ostree and libostree it has and whoever makes the deployment (P1, P5).
+// TestEngines: the machine reaches its target with one reboot, with any release of rpm-ostree
+// and libostree and whichever of them makes the deployment (P1, P5).
 func TestEngines(t *testing.T) {
 	for _, c := range []struct {
 		name, engine string
@@ -119,8 +119,7 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// TestLayered: packages that are layered move along, and the layered commit is
-// proven by its base.
+// TestLayered: layered packages are kept, and the layered commit is proven by its base.
 func TestLayered(t *testing.T) {
 	h := newHost(t)
 	h.InstallRpmOstree(rpmostree.Control{})
@@ -138,8 +137,8 @@ func TestLayered(t *testing.T) {
 	}
 }
 
-// TestInTheWay: a transaction is waited for, a driver named (P38), a daemon that
-// does not come up does no harm where it is not needed and is waited for where it is.
+// TestInTheWay: pivot waits for a transaction and names an update driver (P38). A daemon that
+// does not come up does no harm if it is not needed; otherwise pivot waits for it.
 func TestInTheWay(t *testing.T) {
 	for _, c := range []struct {
 		name, engine string
@@ -169,8 +168,8 @@ func TestInTheWay(t *testing.T) {
 	}
 }
 
-// TestHangingDaemon: a daemon that never answers does no harm where it is not
-// needed; where it is, the first boot ends in bounded time and may be tried again.
+// TestHangingDaemon: a daemon that never answers does no harm if it is not needed. Otherwise
+// the first boot fails in bounded time and can be tried again.
 func TestHangingDaemon(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a daemon that hangs; not in a short run")
@@ -196,9 +195,8 @@ func TestHangingDaemon(t *testing.T) {
 	expectNew(t, h)
 }
 
-// TestRebaseInterrupted: rpm-ostree's rebase fails for a passing reason or its
-// client is killed, at each of its points; or pivot is killed with it, and the power
-// goes.
+// TestRebaseInterrupted: rpm-ostree's rebase has a transient failure, or its client is killed,
+// at each of its points; or pivot is killed with it, with or without a power cut.
 func TestRebaseInterrupted(t *testing.T) {
 	for _, at := range []string{"start", "locked", "staged", "end"} {
 		passing := rpmostree.Fault{Verb: "rebase", Nth: 1, At: at, Do: "fail", Message: "Bus owner changed, aborting. This likely means the daemon crashed"}
@@ -244,7 +242,7 @@ func TestRebaseInterrupted(t *testing.T) {
 	}
 }
 
-// killedInRebase lets nothing run any more once rpm-ostree was asked to rebase.
+// killedInRebase makes every command fail once rpm-ostree was asked to rebase.
 func killedInRebase(h *hostdir.Host) func(*firstboot.Machine) {
 	killed := error(nil)
 	return func(m *firstboot.Machine) {
@@ -261,8 +259,8 @@ func killedInRebase(h *hostdir.Host) func(*firstboot.Machine) {
 	}
 }
 
-// TestCommitInterrupted: killed in the middle of the commit, when the staged state
-// is gone from the host already, or right after it; with and without a power cut.
+// TestCommitInterrupted kills pivot during the commit, when the host's staged state is gone
+// already, or right after it, with and without a power cut.
 func TestCommitInterrupted(t *testing.T) {
 	for _, engine := range []string{"ostree", "rpm-ostree"} {
 		for _, after := range []bool{false, true} {
@@ -305,7 +303,7 @@ func TestCommitInterrupted(t *testing.T) {
 	}
 }
 
-// TestBlockedReboot: while somebody blocks a shutdown the machine waits, committed.
+// TestBlockedReboot: while a shutdown is inhibited, the committed machine waits.
 func TestBlockedReboot(t *testing.T) {
 	h := newHost(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -331,12 +329,12 @@ func TestBlockedReboot(t *testing.T) {
 	expectNew(t, h)
 }
 
-// TestForeignReboot: somebody reboots in order between staging and commit, so that
-// libostree finalizes at shutdown what is staged. It must not be: the new system
-// would come up without its files.
+// TestForeignReboot: an orderly reboot between staging and commit makes libostree finalize the
+// staged deployment at shutdown. The lock must prevent that, because the new system would
+// come up without its files.
 func TestForeignReboot(t *testing.T) {
 	for _, engine := range []string{"ostree", "auto", "rpm-ostree"} {
-		// A release of rpm-ostree that locks as its libostree does.
+		// A release of rpm-ostree that uses the same lock as its libostree.
 		for libostree, version := range map[string]string{"": "2024.5", hostdir.LockInState: "2024.6"} {
 			t.Run(engine+" "+version, func(t *testing.T) {
 				sample.Short(t, 8)
@@ -348,11 +346,11 @@ func TestForeignReboot(t *testing.T) {
 						return nil
 					}
 					h.Ostree.Fail = nil
-					// systemd stops ostree-finalize-staged.service
+					// systemd stops ostree-finalize-staged.service ...
 					if _, err := h.Run(t.Context(), "ostree", "admin", "finalize-staged"); err != nil {
 						t.Fatal(err)
 					}
-					// and all that is at work.
+					// ... and all running programs.
 					h.Ostree.Fail = func(int, bool) error { return errors.New("terminated") }
 					return errors.New("terminated")
 				}

@@ -17,7 +17,7 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// contributor wants entries, and has nothing to say about them.
+// contributor adds entries and has no checks.
 type contributor []hostfiles.File
 
 func (c contributor) Entries() ([]hostfiles.File, error) { return c, nil }
@@ -26,8 +26,8 @@ func (contributor) Check(pivot.Plan, []hostfiles.File) ([]string, error) { retur
 
 func (contributor) Drift(pivot.State, pivot.Target) ([]string, error) { return nil, nil }
 
-// configured is a host whose next system has a user of its own, and its first boot, with
-// entries.
+// configured returns a host whose next system has an additional user, and its first boot with
+// the given entries.
 func configured(t *testing.T, entries ...hostfiles.File) (*hostdir.Host, firstboot.FirstBoot) {
 	t.Helper()
 	h := hostdir.New(t)
@@ -40,13 +40,14 @@ func configured(t *testing.T, entries ...hostfiles.File) (*hostdir.Host, firstbo
 	return h, firstboot.FirstBoot{Machine: m, File: firstboot.EncapsulatedPath}
 }
 
-// TestEntriesOfAContributor (P53): entries join a first boot's one transaction, owned by
-// users of the new system, are proven and verified; drift of them is named.
+// TestEntriesOfAContributor (P53): entries of a contributor are part of a first boot's one
+// transaction. Their owners are users of the new system; they are proven and verified, and
+// their drift is named.
 func TestEntriesOfAContributor(t *testing.T) {
 	key := hostfiles.NewFile("/etc/chrony/key", 0o640, []byte("secret"))
 	key.User, key.Group = "chrony", "wheel"
 	mine := hostfiles.NewLink("/etc/mine", "chrony/key")
-	mine.User = "admin" // of this machine
+	mine.User = "admin" // a user of this machine
 	entries := []hostfiles.File{key, mine, hostfiles.NewDirectory("/etc/chrony", 0o750), hostfiles.Default("/etc/default")}
 	h, b := configured(t, entries...)
 	h.Write("/etc/default", []byte("changed"))
@@ -94,8 +95,8 @@ func TestEntriesOfAContributor(t *testing.T) {
 	}
 }
 
-// TestOwnerThatIsNotThere (P53): a user whom the new system does not have is named before
-// the commit.
+// TestOwnerThatIsNotThere (P53): an owner that the new system does not have is named before the
+// commit.
 func TestOwnerThatIsNotThere(t *testing.T) {
 	file := hostfiles.NewFile("/etc/x", 0o600, nil)
 	file.User = "nobody-knows"
@@ -109,8 +110,8 @@ func TestOwnerThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestWholeMachineConfig (P54): what a MachineConfig asks for below /etc arrives with image
-// and arguments, after one reboot, and is proven.
+// TestWholeMachineConfig (P54): what a MachineConfig asks for below /etc is applied together with
+// image and arguments, with one reboot, and is proven.
 func TestWholeMachineConfig(t *testing.T) {
 	h := hostdir.New(t)
 	h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil, `{"spec":{"osImageURL":%q,"kernelArguments":["quiet"],"config":{"ignition":{"version":"3.4.0"},
@@ -133,9 +134,9 @@ func TestWholeMachineConfig(t *testing.T) {
 	}
 }
 
-// TestPassword (P57): core's password is one line of the new system's /etc/shadow, whose other
-// lines are as they are; one that nobody asks for any more is locked, never empty, and one
-// that somebody has changed stays.
+// TestPassword (P57): core's password is set in its line of the new system's /etc/shadow; the
+// other lines stay as they are. A password that is not asked for any more is locked, never
+// empty, and one that was changed locally stays.
 func TestPassword(t *testing.T) {
 	h := hostdir.New(t)
 	h.Write("/etc/shadow", []byte("root:!:19000::::::\ncore:*:19000:0:99999:7:::\nother:$6$other:19000:0:99999:7:::\n"))
@@ -157,7 +158,7 @@ func TestPassword(t *testing.T) {
 		return shell(t, h, "stat -c '%a %u:%g' etc/shadow; cut -d: -f1,2,4- etc/shadow")
 	}
 	must(asked)
-	shell(t, h, `sed -i 's/^root:!/root:$6$root/' etc/shadow`) // before the next commit
+	shell(t, h, `sed -i 's/^root:!/root:$6$root/' etc/shadow`) // a local change before the next commit
 	const others = "640 0:42\nroot:$6$root:::::\n%s:0:99999:7:::\nother:$6$other:0:99999:7:::\n"
 	must(fmt.Sprintf("  osImageURL: %s\n", h.Image) + strings.Replace(asked, "one", "two", 1))
 	if got, want := lines(), fmt.Sprintf(strings.Replace(others, "root:::::", "root::::::", 1), "core:$y$two"); got != want || h.Version() != "B.2" || strings.Contains(string(h.Read("/etc/shadow")), "two:19000:") {

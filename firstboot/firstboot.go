@@ -1,6 +1,6 @@
-// Package firstboot tells the stories of a machine's move to another system: its first
-// boot (this file, top to bottom), an administrator's pivot by hand (rebase.go), the move
-// to another MachineConfig (apply.go). All are the same few steps on the same parts.
+// Package firstboot implements the ways in which a machine moves to another system: its
+// first boot (this file, top to bottom), an administrator's pivot by hand (rebase.go), and
+// another MachineConfig (apply.go). All of them run the same few steps on the same parts.
 package firstboot
 
 import (
@@ -17,37 +17,41 @@ import (
 	"machine-pivot/pivot"
 )
 
-// EncapsulatedPath is where Ignition leaves the encapsulated MachineConfig. That
-// it is there means that the first boot is not over.
+// EncapsulatedPath is where Ignition leaves the encapsulated MachineConfig. The first
+// boot is open as long as this file exists.
 const EncapsulatedPath = encapsulated.Path
 
-// closedSuffix is what the file's name gets at its end once the first boot is closed.
+// closedSuffix is appended to the file's name when the first boot is closed.
 const closedSuffix = ".bak"
 
-// FirstBoot is the first boot of a machine: one attempt to its end.
+// FirstBoot is one attempt at the first boot of a machine.
 type FirstBoot struct {
 	Machine
 	File     string // the encapsulated MachineConfig
-	NoReboot bool   // stop where only the reboot is missing
+	NoReboot bool   // commit, but do not reboot
 	Again    bool   // go forward although the first boot was completed, or given up, before
 
-	request string // the file's digest, once it is read
+	request string // the file's digest, set by Read
 }
 
 // Run brings the machine to what the encapsulated MachineConfig asks for. It
 // ends in one of three ways: the machine is proven to be at its target and the
-// first boot is closed; the target is committed and the machine reboots; or an
-// error says why neither could be.
+// first boot is closed; the target is committed and the machine reboots; or Run
+// returns an error that says why neither was possible.
 //
-// In an initramfs there is a fourth: it steps aside, and the started system does
-// the same (place.go).
+// In an initramfs there is a fourth: Run steps aside, and the started system does
+// the same work (place.go).
+//
+// Run changes nothing if the first boot is switched off or if there is no file. If the
+// machine was rolled back to this system after its first boot, Run leaves it as it is
+// (takenback.go).
 func (b *FirstBoot) Run(ctx context.Context) error {
 	settings, err := b.settings()
-	if b.saysOff(settings, err) {
+	if b.noteIfOff(settings, err) {
 		return nil
 	}
 	if err == nil {
-		err = b.stopped(ctx, b.attempt(ctx, settings))
+		err = b.explainStop(ctx, b.attempt(ctx, settings))
 	}
 	aside, err := b.placeOrDefault().Conclude(err, settings.OnFailure)
 	if aside != nil {
@@ -59,16 +63,16 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 	return err
 }
 
-// Off reports, and tells, whether the administrator has switched the first boot off.
-// Then Run does nothing. Callers ask before what may fail, as the machine's lock:
-// with a first boot that is off nobody is held.
-func (b *FirstBoot) Off() bool { return b.saysOff(b.settings()) }
+// Off reports whether the administrator has switched the first boot off, and notes it in
+// the progress if so. Run then does nothing. Callers check this before steps that can fail,
+// such as taking the lock, so that a disabled first boot never blocks the boot.
+func (b *FirstBoot) Off() bool { return b.noteIfOff(b.settings()) }
 
-func (b *FirstBoot) saysOff(settings host.Settings, err error) bool {
+func (b *FirstBoot) noteIfOff(settings host.Settings, err error) bool {
 	if settings.Mode != host.ModeOff {
 		return false
 	}
-	for _, err := range []error{err, b.open()} { // the journal for the status' sake
+	for _, err := range []error{err, b.open()} { // the status includes the journal
 		if err != nil {
 			b.Progress.Note("warning: " + err.Error())
 		}
@@ -93,7 +97,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
 	ask, err := b.ask()
 	if errors.Is(err, fs.ErrNotExist) {
-		return b.nothingAsked(ctx, err)
+		return b.endWithoutFile(ctx, err)
 	}
 	if err != nil {
 		return err
@@ -104,14 +108,14 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
 	}
 	switch out.Action {
 	case pivot.ActionClose:
-		if err := b.carryHere(ask.Entries); err != nil {
+		if err := b.carryInRunningSystem(ask.Entries); err != nil {
 			return err
 		}
 		return b.close(out)
 	case pivot.ActionHold:
 		return b.hold(out)
 	case pivot.ActionGiveUp:
-		return b.gaveUp(ctx, out)
+		return b.giveUp(ctx, out)
 	}
 	if b.NoReboot {
 		b.Progress.Note("the new system is committed: only the reboot is missing")
@@ -120,7 +124,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
 	return b.reboot(ctx, settings.RebootMethod)
 }
 
-// Plan works out what the first boot would change and writes nothing.
+// Plan returns what the first boot would change. It writes nothing.
 func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err := b.open(); err != nil {
 		return pivot.Plan{}, err
@@ -132,29 +136,29 @@ func (b *FirstBoot) Plan(ctx context.Context) (pivot.Plan, error) {
 	return b.converger().Plan(ctx, ask)
 }
 
-// ask is what the file asks of the machine.
+// ask returns what the file asks of the machine.
 func (b *FirstBoot) ask() (pivot.Ask, error) {
 	desired, err := b.Read()
 	if err != nil {
 		return pivot.Ask{}, err
 	}
-	ask, err := b.asking(desired)
+	ask, err := b.askFor(desired)
 	ask.TakenBack = b.takenBack
 	return ask, err
 }
 
-// Read reads and validates the file; the error reports every problem of it.
+// Read reads and validates the file. The error reports all problems in it.
 func (b *FirstBoot) Read() (*encapsulated.Desired, error) {
 	data, err := os.ReadFile(b.Host.Path(b.File))
 	if err != nil {
 		return nil, fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err)
 	}
 	b.request = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
-	judge, err := b.judge()
+	facts, err := b.hostFacts()
 	if err != nil {
 		return nil, err
 	}
-	desired, report := encapsulated.Parse(data, judge)
+	desired, report := encapsulated.Parse(data, facts)
 	if report.Failed() {
 		return nil, report.Err("MachineConfig " + b.File)
 	}
@@ -164,8 +168,9 @@ func (b *FirstBoot) Read() (*encapsulated.Desired, error) {
 	return desired, nil
 }
 
-// nothingAsked ends a run without a file: fine on a host that pivot is for.
-func (b *FirstBoot) nothingAsked(ctx context.Context, err error) error {
+// endWithoutFile ends a run that found no file. This is no error if File is the default
+// path and the host is one that pivot can change.
+func (b *FirstBoot) endWithoutFile(ctx context.Context, err error) error {
 	if b.File != EncapsulatedPath {
 		return err
 	}
@@ -176,7 +181,7 @@ func (b *FirstBoot) nothingAsked(ctx context.Context, err error) error {
 	return nil
 }
 
-// close ends the first boot: the machine is what was asked for.
+// close ends the first boot of a machine that is at its target.
 func (b *FirstBoot) close(out pivot.Outcome) error {
 	state, target := out.State, out.Target
 	b.Progress.Begin(pivot.StepProve, "the machine is what was asked for")
@@ -185,14 +190,15 @@ func (b *FirstBoot) close(out pivot.Outcome) error {
 	}
 	b.Progress.Record.Error = nil
 	b.Progress.Record.Closed = &pivot.Closing{Deployment: state.Booted.ID(), Request: b.request}
-	// The journal first: a file that is left makes this boot's work be done again, a missing one does not.
+	// Write the journal first. As long as the file is there, the next run closes again after a
+	// crash; without the file no run would.
 	if err := b.Progress.Enter(pivot.PhaseDone, state.BootID); err != nil {
 		return err
 	}
 	if err := b.moveAway(); err != nil {
 		return err
 	}
-	b.converger().Release() // again: a power cut may have come between the commit and this
+	b.converger().Release() // again: power may have failed between the commit and its Release
 	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
 	return nil
 }

@@ -26,11 +26,11 @@ import (
 	"machine-pivot/test/oscontainer"
 )
 
-// boot runs the first boot's program once, as the unit does at each boot, until
-// it ends or waits for the reboot.
+// boot runs the first boot once, as the unit does at each boot, until it ends or waits for
+// the reboot.
 func boot(t *testing.T, h *hostdir.Host) error { t.Helper(); return run(t, h, firstboot.FirstBoot{}) }
 
-// run is boot with a first boot's choices.
+// run is boot with the options of a first boot.
 func run(t *testing.T, h *hostdir.Host, b firstboot.FirstBoot) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -43,7 +43,7 @@ func run(t *testing.T, h *hostdir.Host, b firstboot.FirstBoot) error {
 
 func machine(t *testing.T, h *hostdir.Host) firstboot.Machine {
 	t.Helper()
-	clock := time.Now() // moves only when the retry sleeps
+	clock := time.Now() // advances only when the retry sleeps
 	return firstboot.Machine{
 		Host:   h.Host,
 		Puller: &osimage.Puller{Root: h.Root},
@@ -63,7 +63,8 @@ func machine(t *testing.T, h *hostdir.Host) firstboot.Machine {
 	}
 }
 
-// ask writes the encapsulated MachineConfig of the main job.
+// ask writes the encapsulated MachineConfig that most tests use: image, kernel arguments and
+// CPU pinning files.
 func ask(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	set, err := pinning.ParseCPUSet("0-1")
@@ -87,7 +88,7 @@ func ask(t *testing.T, h *hostdir.Host) {
 	h.Write(firstboot.EncapsulatedPath, data)
 }
 
-// expectOld checks that the running system is the old one, untouched.
+// expectOld checks that the running system is the old one, unchanged.
 func expectOld(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	if v := h.Version(); v != "A.1" {
@@ -103,7 +104,7 @@ func expectOld(t *testing.T, h *hostdir.Host) {
 	}
 }
 
-// expectNew checks that the running system is the new one, whole.
+// expectNew checks that the running system is the new one, complete.
 func expectNew(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	if v := h.Version(); v != "B.2" {
@@ -134,8 +135,8 @@ func ostreeOption(h *hostdir.Host) string {
 	return "no ostree="
 }
 
-// expectAccount (P16) checks what is kept of the one transaction: what each step
-// took, in which boot.
+// expectAccount (P16) checks the history of the one transaction: what each step took, in
+// which boot.
 func expectAccount(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	r, err := pivot.JournalIn(h.Root).Load()
@@ -174,14 +175,14 @@ func newHost(t *testing.T) *hostdir.Host {
 	return h
 }
 
-// TestFirstBoot (P1, P2, P4, P16, P20) is the whole job: one reboot, before which
-// nothing is left to do, and none when it is asked for again.
+// TestFirstBoot (P1, P2, P4, P16, P20) is a complete first boot: one reboot, with all work done
+// before it, and none when the same is asked for again.
 func TestFirstBoot(t *testing.T) {
 	h := newHost(t)
 	if err := boot(t, h); err != nil {
 		t.Fatal(err)
 	}
-	expectOld(t, h) // the running system is never touched
+	expectOld(t, h) // the running system never changes
 	if h.Reboots != 1 {
 		t.Errorf("%d reboots asked for", h.Reboots)
 	}
@@ -202,7 +203,7 @@ func TestFirstBoot(t *testing.T) {
 		t.Errorf("%d reboots asked for in all", h.Reboots)
 	}
 
-	// The same is asked for again: no write, no reboot, not one request.
+	// The same is asked for again: no call of ostree, no reboot, no request.
 	calls, requests := len(h.Ostree.Calls), h.Registry.Requests()
 	ask(t, h)
 	if err := boot(t, h); err != nil {
@@ -214,9 +215,9 @@ func TestFirstBoot(t *testing.T) {
 	}
 }
 
-// TestPowerCuts cuts the power once, at each call of ostree, before it takes
-// effect and after. The next boot must be the old system or the new one, whole;
-// and the boots after it must arrive, with no more reboots than they need.
+// TestPowerCuts cuts the power once, before or after each call of ostree takes effect. The
+// next boot must be the old system or the complete new one, and the boots after it must
+// reach the target, with no more reboots than they need.
 func TestPowerCuts(t *testing.T) {
 	for call := 1; call <= 2; call++ {
 		for _, after := range []bool{false, true} {
@@ -256,11 +257,11 @@ func TestPowerCuts(t *testing.T) {
 }
 
 // TestCommitThatDoesNotHold (P7, P24): a machine that keeps coming up on its old
-// system tries three times, says each time why, then stops and never reboots again.
+// system tries three times, reports each time why, then stops and never reboots again.
 func TestCommitThatDoesNotHold(t *testing.T) {
 	h := newHost(t)
 	h.Write("/boot/ostree/finalize-failure.stamp", []byte("During /etc merge: clash\n"))
-	// Between commit and reboot somebody takes the new deployment away.
+	// The new deployment is removed between commit and reboot.
 	forget := func() {
 		if err := h.Undeploy(0); err != nil {
 			t.Fatal(err)
@@ -296,7 +297,7 @@ func TestCommitThatDoesNotHold(t *testing.T) {
 	expectAgain(t, h) // as the hint says
 }
 
-// foreign puts an image into the registry that is for another architecture.
+// foreign pushes an image for another architecture.
 func foreign(t *testing.T, h *hostdir.Host) (reference string) {
 	t.Helper()
 	img, err := oscontainer.Legacy(h.Archive, h.Commit, "B.2", oscontainer.WithWorkDir(t.TempDir()))
@@ -319,8 +320,8 @@ func foreign(t *testing.T, h *hostdir.Host) (reference string) {
 	return h.Registry.Host() + "/os/content@" + digest
 }
 
-// TestRefusals (P10, P14, P15, P31, P34, P35, D5): what can be known to fail is found
-// before the host is changed.
+// TestRefusals (P10, P14, P15, P31, P34, P35, D5): errors that can be foreseen are
+// found before the host is changed.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -367,7 +368,7 @@ func TestRefusals(t *testing.T) {
 			if h.Reboots != 0 || len(h.Ostree.Calls) != 0 {
 				t.Errorf("%d reboots, calls %v", h.Reboots, h.Ostree.Calls)
 			}
-			// What only the imported commit can tell is found after the pull, before a deployment is made.
+			// What depends on the imported commit is found after the pull, before a deployment is made.
 			if r, err := pivot.JournalIn(h.Root).Load(); err != nil || (r.Phase != pivot.PhaseIdle) != c.afterPull {
 				t.Errorf("journal %+v, %v", r, err)
 			}

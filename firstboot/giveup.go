@@ -7,9 +7,9 @@ import (
 	"machine-pivot/pivot"
 )
 
-// gaveUp ends the transaction of a machine that stays on its old system, and
-// says why.
-func (b *FirstBoot) gaveUp(ctx context.Context, out pivot.Outcome) error {
+// giveUp ends the transaction of a machine that keeps coming up on its old system. It
+// returns an error that says why.
+func (b *FirstBoot) giveUp(ctx context.Context, out pivot.Outcome) error {
 	err := fault.New(fault.Refused, "cannot pivot this machine: after %d attempts it still comes up without the target: %s",
 		b.Progress.Record.Attempt, b.converger().Missing(ctx, out))
 	if b.Progress.Record.Phase != pivot.PhaseFailed {

@@ -11,9 +11,9 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// putHere puts one of pivot's own files or directories into the /etc that runs, or removes
-// one, durably: no deployment is made, and nobody but pivot reads it.
-func (m *Machine) putHere(f hostfiles.File, labels hostfiles.Labels) error {
+// putInRunningEtc durably writes one of pivot's own files or directories to the running /etc,
+// or removes it. This needs no new deployment, because only pivot reads these files.
+func (m *Machine) putInRunningEtc(f hostfiles.File, labels hostfiles.Labels) error {
 	name, disk := m.Host.Path(f.Path), m.Host.Disk
 	dir := filepath.Dir(name)
 	if f.Removes() {
@@ -24,7 +24,7 @@ func (m *Machine) putHere(f hostfiles.File, labels hostfiles.Labels) error {
 		if _, err := os.Lstat(dir); err != nil {
 			return nil
 		}
-		return disk.Sync(dir) // also what an earlier run has removed
+		return disk.Sync(dir) // also for a removal that an earlier run did not sync
 	}
 	if err := hostfiles.MakeDir(disk, dir, 0o755); err != nil {
 		return err

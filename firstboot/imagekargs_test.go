@@ -18,16 +18,16 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// bringing is a derived layer with a file of kernel arguments.
-func bringing(text string) oscontainer.Option {
+// withImageKargs adds a derived layer with a kargs.d file.
+func withImageKargs(text string) oscontainer.Option {
 	return oscontainer.WithDerived(oscontainer.File("usr/lib/bootc/kargs.d/10-test.toml", text))
 }
 
 func applying(m *firstboot.Machine) { m.ImageKargs = host.ImageKargsApply }
 
-// TestImageKargs: a first boot names the kernel arguments that an image brings, or
-// applies them in its one transaction, whoever makes the deployment and however that
-// was chosen; the next boot proves them.
+// TestImageKargs: a first boot names the kernel arguments that an image brings, or applies
+// them in its one transaction, with any engine and any way to choose. The next boot proves
+// them.
 func TestImageKargs(t *testing.T) {
 	const own = "loglevel=4 image.only=1"
 	for _, c := range []struct {
@@ -54,7 +54,7 @@ func TestImageKargs(t *testing.T) {
 			if c.packages != "" {
 				h.Layer(c.packages)
 			}
-			serve(t, h, h.NativeImage(bringing(`kargs = ["loglevel=4", "image.only=1"]`)))
+			serve(t, h, h.NativeImage(withImageKargs(`kargs = ["loglevel=4", "image.only=1"]`)))
 			if c.conf != "" {
 				h.Write(host.SettingsPath, []byte(c.conf+"\n"))
 			}
@@ -72,7 +72,7 @@ func TestImageKargs(t *testing.T) {
 			}
 			expectOld(t, h)
 			h.Boot()
-			// The unit of the next boot has no flags: what was committed is proven.
+			// The next boot's unit has no flags: it proves what was committed.
 			if _, err := bootWith(t, h, c.engine); err != nil {
 				t.Fatal(err)
 			}
@@ -97,10 +97,10 @@ func TestImageKargs(t *testing.T) {
 	}
 }
 
-// TestImageKargsCommitFails: the next attempt does what was chosen for the first.
+// TestImageKargsCommitFails: the next attempt keeps the choice of the first.
 func TestImageKargsCommitFails(t *testing.T) {
 	h := newHost(t)
-	serve(t, h, h.NativeImage(bringing(`kargs = ["loglevel=4"]`)))
+	serve(t, h, h.NativeImage(withImageKargs(`kargs = ["loglevel=4"]`)))
 	if notes, err := bootWith(t, h, "ostree", applying); err != nil {
 		t.Fatal(err, notes)
 	}
@@ -120,7 +120,7 @@ func TestImageKargsCommitFails(t *testing.T) {
 	}
 }
 
-// rebaseTo moves the host by hand and boots it, and returns what the plan said before.
+// rebaseTo moves the host with a pivot by hand and boots it. It returns the plan.
 func rebaseTo(t *testing.T, h *hostdir.Host, r firstboot.Rebase) pivot.Plan {
 	t.Helper()
 	r.Machine = machine(t, h)
@@ -152,7 +152,7 @@ func rebaseTo(t *testing.T, h *hostdir.Host, r firstboot.Rebase) pivot.Plan {
 	return plan
 }
 
-// pull puts an image into the host's repository, as "pivot image import" does.
+// pull imports an image into the host's repository, as "pivot image import" does.
 func pull(t *testing.T, h *hostdir.Host, name string) {
 	t.Helper()
 	ref, err := imageref.Parse(name)
@@ -174,13 +174,13 @@ func pull(t *testing.T, h *hostdir.Host, name string) {
 	}
 }
 
-// withoutOSTree are a boot entry's arguments but for the one that names the deployment.
+// withoutOSTree returns a boot entry's arguments without the one that names the deployment.
 func withoutOSTree(line kargs.Line) string {
 	return slices.DeleteFunc(slices.Clone(line), func(arg string) bool { return strings.HasPrefix(arg, "ostree=") }).String()
 }
 
-// TestImageKargsFollow: over pivots by hand the command line follows what images bring,
-// and keeps what was changed by hand. Each plan shows what then happens.
+// TestImageKargsFollow: over several pivots by hand the command line follows what the images
+// bring, and keeps manual changes. Each plan shows the later result.
 func TestImageKargsFollow(t *testing.T) {
 	h := hostdir.New(t)
 	const inherited = `root=LABEL=root rw keep="a b" $ignition_firstboot`
@@ -196,7 +196,7 @@ func TestImageKargsFollow(t *testing.T) {
 	} {
 		var opts []oscontainer.Option
 		if step.brings != "" {
-			opts = append(opts, bringing(step.brings))
+			opts = append(opts, withImageKargs(step.brings))
 		}
 		step.rebase.Image = h.Push(h.NativeImage(append(opts, oscontainer.WithDerived(oscontainer.File("usr/share/step", step.name)))...))
 		plan := rebaseTo(t, h, step.rebase)
@@ -210,8 +210,7 @@ func TestImageKargsFollow(t *testing.T) {
 	}
 }
 
-// TestImageKargsNamed: where they are left out, plan and pivot say what it would mean to
-// apply them.
+// TestImageKargsNamed: if they are left out, the plan notes what applying them would change.
 func TestImageKargsNamed(t *testing.T) {
 	h := hostdir.New(t)
 	for _, step := range []struct{ brings, want string }{
@@ -222,7 +221,7 @@ func TestImageKargsNamed(t *testing.T) {
 		{`kargs = ["rw"]`, ""},
 		{`kargs = ["rw"`, "warning: cannot use the kernel arguments that the image brings"},
 	} {
-		image := h.Push(h.NativeImage(bringing(step.brings)))
+		image := h.Push(h.NativeImage(withImageKargs(step.brings)))
 		pull(t, h, image)
 		r := firstboot.Rebase{Machine: machine(t, h), Image: image}
 		plan, err := r.Plan(t.Context())
@@ -239,8 +238,8 @@ func TestImageKargsNamed(t *testing.T) {
 	}
 }
 
-// TestImageKargsRefused: what an image must not ask for is refused by name before
-// anything is deployed; where it is left out, it is no obstacle.
+// TestImageKargsRefused: arguments that an image must not bring are refused by name before
+// anything is deployed. If they are left out, they are no obstacle.
 func TestImageKargsRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, brings string
@@ -254,7 +253,7 @@ func TestImageKargsRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t)
-			serve(t, h, h.NativeImage(bringing(c.brings)))
+			serve(t, h, h.NativeImage(withImageKargs(c.brings)))
 			_, err := bootWith(t, h, "ostree", applying)
 			if fault.KindOf(err) != c.kind || err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
@@ -269,21 +268,21 @@ func TestImageKargsRefused(t *testing.T) {
 			expectNew(t, h)
 		})
 	}
-	// The machine's own policy allows, and one that only weakens is a warning.
+	// The machine's own policy can allow an argument; one that only weakens it is a warning.
 	h := newHost(t)
 	h.Write(kargs.PolicyPath, []byte("allow init\n"))
-	serve(t, h, h.NativeImage(bringing(`kargs = ["init=/bin/sh", "mitigations=off"]`)))
+	serve(t, h, h.NativeImage(withImageKargs(`kargs = ["init=/bin/sh", "mitigations=off"]`)))
 	notes, err := bootWith(t, h, "ostree", applying)
 	if err != nil || !strings.Contains(notes, "warning: kernel argument mitigations=off of the image switches every") {
 		t.Errorf("notes %s, %v", notes, err)
 	}
 }
 
-// TestImageKargsAndCPUs: what an image asks of the kernel is held against the CPU
-// partitioning, like what the MachineConfig asks.
+// TestImageKargsAndCPUs: kernel arguments of an image are checked against the CPU
+// partitioning, like those of the MachineConfig.
 func TestImageKargsAndCPUs(t *testing.T) {
 	h := newHost(t)
-	serve(t, h, h.NativeImage(bringing(`kargs = ["isolcpus=0-1"]`)))
+	serve(t, h, h.NativeImage(withImageKargs(`kargs = ["isolcpus=0-1"]`)))
 	notes, err := bootWith(t, h, "ostree", applying)
 	if err != nil || !strings.Contains(notes, "isolcpus") || !strings.Contains(notes, "warning: ") {
 		t.Errorf("notes %s, %v", notes, err)

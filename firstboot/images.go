@@ -9,12 +9,12 @@ import (
 // Images gets OS images into the host's repository.
 type Images interface {
 	pivot.Images
-	// Arguments are the kernel arguments that a deployment's commit in the repository
-	// brings of its own.
+	// Arguments returns the kernel arguments that a deployment's commit in the repository
+	// brings.
 	Arguments(commit string) (kargsd.Arguments, error)
 }
 
-// imagesOrPulled are where a transaction's image comes from.
+// imagesOrPulled returns the source of a transaction's image.
 func (m *Machine) imagesOrPulled() Images {
 	if m.Images != nil {
 		return m.Images
@@ -22,7 +22,7 @@ func (m *Machine) imagesOrPulled() Images {
 	return m.pulledImages()
 }
 
-// pulledImages are what the machine's Puller pulls into the host's repository.
+// pulledImages returns the images that Puller pulls into the host's repository.
 func (m *Machine) pulledImages() *hostimages.Pulled {
 	if m.pulled == nil {
 		m.pulled = &hostimages.Pulled{

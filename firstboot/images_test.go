@@ -13,12 +13,12 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// manifests is how often the registry was asked for a manifest.
+// manifests counts the requests for manifests.
 func manifests(r *registry.Registry) int {
 	return len(slices.DeleteFunc(r.RequestLog(), func(request string) bool { return !strings.Contains(request, "/manifests/") }))
 }
 
-// bootNoting is boot that returns what the image's source notes.
+// bootNoting is boot without the reboot. It returns the notes of the Puller.
 func bootNoting(t *testing.T, h *hostdir.Host) (notes []string) {
 	t.Helper()
 	m := machine(t, h)
@@ -33,8 +33,8 @@ func bootNoting(t *testing.T, h *hostdir.Host) (notes []string) {
 	return notes
 }
 
-// TestOneResolution (P17): preflight and import are one look at the registry, and
-// nothing is asked for but the OS image.
+// TestOneResolution (P17): preflight and import request the manifest only once, and request
+// nothing but the OS image.
 func TestOneResolution(t *testing.T) {
 	h := newHost(t)
 	notes := bootNoting(t, h)
@@ -51,8 +51,8 @@ func TestOneResolution(t *testing.T) {
 	}
 }
 
-// TestResolvedAnew: a try that follows a failed one, and a run that follows a
-// failed one, look at the registry for themselves.
+// TestResolvedAnew: a try after a failed one, and a run after a failed one, request the
+// manifest again.
 func TestResolvedAnew(t *testing.T) {
 	h := newHost(t)
 	h.Registry.Spoil(registry.Rule{On: "/blobs/", Skip: 1, Times: 1, Fault: registry.Status(502)}) // not the config
@@ -74,14 +74,14 @@ func TestResolvedAnew(t *testing.T) {
 	}
 }
 
-// TestMachineIsNoImages: a machine has a source of images, and is none itself.
+// TestMachineIsNoImages: a Machine has a source of images, but is not one itself.
 func TestMachineIsNoImages(t *testing.T) {
 	if _, is := any(&firstboot.Machine{}).(pivot.Images); is {
 		t.Error("a Machine implements pivot.Images")
 	}
 }
 
-// TestTagIsPinned: a tag is looked up once; what is checked and pulled is its content then.
+// TestTagIsPinned: a tag is resolved once. The digest found then is checked and pulled.
 func TestTagIsPinned(t *testing.T) {
 	h := hostdir.New(t)
 	name, _, _ := strings.Cut(h.NoOS(), "@")

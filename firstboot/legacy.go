@@ -10,16 +10,16 @@ import (
 	"machine-pivot/kargs"
 )
 
-// The files of the old pivot tool that count for a pivot by hand. What they ask
-// for joins the one transaction. The first two stay where they are: asked for
-// again, they change nothing.
+// The files of the old pivot tool that a pivot by hand honors. What they ask for becomes
+// part of the one transaction. The first two are not removed: the same request again
+// changes nothing.
 const (
 	PullspecPath     = "/etc/pivot/image-pullspec" // the image, if none is given
 	KernelArgsPath   = "/etc/pivot/kernel-args"    // changes of kernel arguments: see kargs.ParseLegacy
-	rebootNeededPath = "/run/pivot/reboot-needed"  // its presence asks for the reboot
+	rebootNeededPath = "/run/pivot/reboot-needed"  // if it exists, the machine reboots
 )
 
-// legacyFile reads one of the old tool's files; "" if it is not there.
+// legacyFile returns the content of one of the old tool's files; "" if it does not exist.
 func (r *Rebase) legacyFile(path string) (string, error) {
 	text, err := os.ReadFile(r.Host.Path(path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -28,8 +28,8 @@ func (r *Rebase) legacyFile(path string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// reference is the image that is asked for: on the command line, or in the old
-// tool's file; "" keeps the booted one.
+// reference returns the requested image, from the command line or else from the old tool's
+// file; "" keeps the booted one.
 func (r *Rebase) reference() (string, error) {
 	if r.Image != "" {
 		return r.Image, nil
@@ -37,8 +37,8 @@ func (r *Rebase) reference() (string, error) {
 	return r.legacyFile(PullspecPath)
 }
 
-// kargs are the changes of kernel arguments that are asked for. Of one argument
-// the command line, being later, wins over the file.
+// kargs returns the requested changes of kernel arguments. The command line comes after the
+// file, so it takes precedence for an argument that both set.
 func (r *Rebase) kargs() (kargs.Change, error) {
 	text, err := r.legacyFile(KernelArgsPath)
 	if err != nil {

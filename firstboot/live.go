@@ -17,21 +17,21 @@ import (
 	"machine-pivot/pivot"
 )
 
-// change carries out a plan that needs no reboot, in the running system.
-func (a *Apply) change(ctx context.Context, plan pivot.Plan, ask applyAsk) error {
+// applyLive carries out a plan that needs no reboot, in the running system.
+func (a *Apply) applyLive(ctx context.Context, plan pivot.Plan, ask applyAsk) error {
 	files, err := ask.converger.Live(ask.Ask, plan)
 	if err != nil {
 		return err
 	}
-	c := live.Change{BootID: a.Progress.BootID, Actions: plan.Actions, Record: ask.record, Target: ask.reached(plan)}
-	if files, c.Projects, err = a.carrying(files, ask.Entries); err != nil {
+	c := live.Change{BootID: a.Progress.BootID, Actions: plan.Actions, Record: ask.record, Target: ask.finalTarget(plan)}
+	if files, c.Projects, err = a.withCarriers(files, ask.Entries); err != nil {
 		return err
 	}
-	if c.Entries, err = a.entries(files); err != nil {
+	if c.Entries, err = a.liveEntries(files); err != nil {
 		return err
 	}
 	if c.Projects {
-		if c.Drifted, err = a.drifted(plan.From().Etc.Accounts); err != nil {
+		if c.Drifted, err = a.driftedOutside(plan.From().Etc.Accounts); err != nil {
 			return err
 		}
 	}
@@ -40,20 +40,21 @@ func (a *Apply) change(ctx context.Context, plan pivot.Plan, ask applyAsk) error
 		return err
 	}
 	a.Progress.Note("the running system is what the MachineConfig asks for; nothing needs a reboot")
-	a.usedDownload(ctx, plan.To().Image)
-	return errors.Join(a.keep(ask.leftOut), a.afterRepair(ctx, ask))
+	a.dropUsedDownload(ctx, plan.To().Image)
+	return errors.Join(a.saveRecord(ask.leftOut), a.afterRepair(ctx, ask))
 }
 
-// carrying are entries that change with those by which the system carries them in place of
-// those that are not below /etc; projects says whether there are any.
-func (a *Apply) carrying(changed, asked []hostfiles.File) (below []hostfiles.File, projects bool, err error) {
+// withCarriers returns the changed entries below /etc, with the entries that carry those outside
+// of /etc in their place. projects reports whether there are any. asked are all entries that
+// are asked for.
+func (a *Apply) withCarriers(changed, asked []hostfiles.File) (below []hostfiles.File, projects bool, err error) {
 	below = slices.DeleteFunc(slices.Clone(changed), func(f hostfiles.File) bool { return varentries.Outside(f.Path) })
 	carriers, err := a.carriers(asked, len(below) < len(changed))
 	return append(below, carriers...), len(carriers) > 0, err
 }
 
-// drifted is what stands outside of /etc otherwise than the system asks.
-func (a *Apply) drifted(accounts hostfiles.Accounts) (all []live.Entry, err error) {
+// driftedOutside returns what is outside of /etc and differs from what the system carries.
+func (a *Apply) driftedOutside(accounts hostfiles.Accounts) (all []live.Entry, err error) {
 	found, err := projection.Drifted(a.Host.Root, accounts)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		all = append(all, live.Entry{Path: name, Old: found[name]})
@@ -61,16 +62,16 @@ func (a *Apply) drifted(accounts hostfiles.Accounts) (all []live.Entry, err erro
 	return all, err
 }
 
-// entries are what stands at the paths of files, and what shall, with the directories
-// that are made for them.
-func (a *Apply) entries(files []hostfiles.File) ([]live.Entry, error) {
+// liveEntries returns the old and the new entry at the path of each file, and the parent
+// directories that are missing.
+func (a *Apply) liveEntries(files []hostfiles.File) ([]live.Entry, error) {
 	var all []live.Entry
 	known := map[string]bool{}
 	for _, f := range files {
 		known[f.Path] = true
 	}
 	for _, f := range files {
-		e, err := a.entry(f)
+		e, err := a.liveEntry(f)
 		if err != nil {
 			return nil, err
 		}
@@ -87,8 +88,8 @@ func (a *Apply) entries(files []hostfiles.File) ([]live.Entry, error) {
 	return all, nil
 }
 
-// entry is what stands at the path of a file, and what shall.
-func (a *Apply) entry(f hostfiles.File) (live.Entry, error) {
+// liveEntry returns the old and the new entry at the path of a file.
+func (a *Apply) liveEntry(f hostfiles.File) (live.Entry, error) {
 	if f.OnDisk() != f.Path {
 		return a.passwordEntry(f)
 	}
@@ -113,8 +114,9 @@ func (a *Apply) entry(f hostfiles.File) (live.Entry, error) {
 	return e, err
 }
 
-// passwordEntry is entry for a password. One that nobody asks for is locked, whatever the image
-// has; what locked it before comes back if the change is taken back.
+// passwordEntry is liveEntry for a password. A password that is not asked for any more is locked,
+// whatever the image has. Taking the change back restores the exact field in /etc/shadow, also
+// of a locked password.
 func (a *Apply) passwordEntry(f hostfiles.File) (live.Entry, error) {
 	e := live.Entry{Path: f.Path}
 	old, there, err := hostfiles.LineOfPassword(a.Host.Root, f.Path)
@@ -130,7 +132,8 @@ func (a *Apply) passwordEntry(f hostfiles.File) (live.Entry, error) {
 	return e, err
 }
 
-// services are those of the running system; nil if the machine is not what runs.
+// services returns the services of the running system; nil if the machine is not the running
+// system.
 func (m *Machine) services() live.Services {
 	if m.Systemd == nil && m.Host.Runs() {
 		return m.Host.Services()
@@ -138,17 +141,17 @@ func (m *Machine) services() live.Services {
 	return m.Systemd
 }
 
-// runner carries out changes of the running system.
+// runner returns the live.Runner that changes the running system.
 func (m *Machine) runner() *live.Runner {
 	return &live.Runner{
-		Root: m.Host.Root, Disk: m.Host.Disk, Services: m.services(), Outside: outsideHere{m}, BootID: m.Progress.BootID, Note: m.Progress.Note,
-		Arrived: func(c live.Change) error { return m.arrived(c.Target) },
+		Root: m.Host.Root, Disk: m.Host.Disk, Services: m.services(), Outside: liveOutside{m}, BootID: m.Progress.BootID, Note: m.Progress.Note,
+		Arrived: func(c live.Change) error { return m.recordTarget(c.Target) },
 	}
 }
 
-// arrived makes a target, which the running system has reached, what the machine was last
-// asked for.
-func (m *Machine) arrived(target pivot.Target) error {
+// recordTarget records in the journal a target that the running system has reached, as what the
+// machine was last asked for.
+func (m *Machine) recordTarget(target pivot.Target) error {
 	if r := m.Progress.Record; r.Phase == pivot.PhaseDone && r.Target.Same(target) {
 		return nil
 	}
@@ -156,8 +159,8 @@ func (m *Machine) arrived(target pivot.Target) error {
 	return m.Progress.Enter(pivot.PhaseDone, m.Progress.BootID)
 }
 
-// finishLive finishes a change of the running system that was interrupted, and reports
-// whether there was one. In an initramfs it is left to the system.
+// finishLive finishes a change of the running system that was interrupted, and reports whether
+// there was one. An initramfs leaves that to the started system.
 func (m *Machine) finishLive(ctx context.Context) (found bool, err error) {
 	if _, early := m.Place.(Initramfs); early {
 		return false, nil
@@ -172,15 +175,15 @@ func (m *Machine) finishLive(ctx context.Context) (found bool, err error) {
 	return m.runner().Finish(ctx)
 }
 
-// Finish finishes a change of the running system that was interrupted, if one was, and
-// reports whether.
+// Finish finishes a change of the running system that was interrupted, and reports whether
+// there was one.
 func (m *Machine) Finish(ctx context.Context) (found bool, err error) {
 	m.Progress.Boot = m.Host.BootTimes(ctx)
 	if err = m.open(); err == nil {
 		m.Progress.Begin(pivot.StepCommit, "looking for a change of the running system that was interrupted")
 		found, err = m.finishLive(ctx)
 	}
-	if err = m.stopped(ctx, err); err != nil {
+	if err = m.explainStop(ctx, err); err != nil {
 		m.Progress.Fail(err)
 		return found, err
 	}

@@ -24,13 +24,13 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// services stands in for systemd: units run unless it is told otherwise.
+// services stands in for systemd: units that are not in units are active.
 type services struct {
 	calls    []string
-	units    map[string]live.UnitState // those that are not simply active
+	units    map[string]live.UnitState // units in another state
 	fails    map[string]error          // calls that fail
 	starting bool
-	before   func(call string) // of each call
+	before   func(call string) // runs before each call
 }
 
 func (s *services) call(what string) error {
@@ -63,7 +63,7 @@ type changer struct {
 	notes string
 }
 
-// newChanger is one for a machine that has rules, and a first MachineConfig.
+// newChanger returns one for a machine that has rules, and a first MachineConfig.
 func newChanger(t *testing.T) *changer {
 	t.Helper()
 	c := &changer{Host: hostdir.New(t), services: &services{}, t: t}
@@ -94,7 +94,7 @@ func (c *changer) story(spec string) *firstboot.Apply {
 	return &firstboot.Apply{Machine: c.machine(), File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + spec), When: c.when}
 }
 
-// apply applies a MachineConfig that is fit for the machine.
+// apply applies a MachineConfig without an error.
 func (c *changer) apply(spec string, changes bool) {
 	c.t.Helper()
 	if changed, err := c.story(spec).Run(c.t.Context()); err != nil || changed != changes {
@@ -142,14 +142,14 @@ const liveV2 = `
       - {name: app.service, enabled: true, contents: "[Service]\nExecStart=/bin/app\n[Install]\nWantedBy=multi-user.target\n", dropins: [{name: x.conf, contents: "[Unit]\n"}]}
 `
 
-// etc is all that the running system has below /etc that the MachineConfigs are about.
+// etc lists everything below the running /etc that the MachineConfigs change.
 func (c *changer) etc() string {
 	c.t.Helper()
 	return shell(c.t, c.Host, `cd etc && find app link default systemd pivot -printf '%p %y %m %l\n' 2>/dev/null | sort; cat app/conf default; true`)
 }
 
-// TestLive (P56): where no change needs a reboot what runs is changed: no deployment, no
-// reboot, each action once and in its order, then the record; and back.
+// TestLive (P56): if no change needs a reboot, the running system is changed: no deployment, no
+// reboot, each action once and in order, then the record. The way back works the same.
 func TestLive(t *testing.T) {
 	c := newChanger(t)
 	c.when = firstboot.RebootNever
@@ -186,7 +186,7 @@ func TestLive(t *testing.T) {
 	c.before, c.calls = nil, nil
 	c.apply(liveV2, false)
 	c.apply(liveV1, true)
-	// Directories that were made on the way stay, as they do with a deployment.
+	// Parent directories that were created stay, as they do with a deployment.
 	for line := range strings.Lines(v1) {
 		if got := c.etc(); !strings.Contains(got, line) || strings.Contains(got, " l ") || len(c.calls) != 4 {
 			t.Fatalf("back: %q,\n%s\nwant\n%s", c.calls, got, v1)
@@ -194,9 +194,9 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestLivePlan (P56): a plan says what each change needs and why, and what is done about
-// services; one that needs a reboot is refused where none may be, before anything is
-// written, and is committed otherwise, as a whole.
+// TestLivePlan (P56): a plan says what each change needs and why, and which actions services
+// need. A plan that needs a reboot is refused, before anything is written, if none is
+// allowed; otherwise it is committed as a whole.
 func TestLivePlan(t *testing.T) {
 	c := newChanger(t)
 	plan := func(spec string) pivot.Plan {
@@ -232,17 +232,17 @@ func TestLivePlan(t *testing.T) {
 	if len(c.calls) > 0 || c.etc() != before {
 		t.Errorf("calls %q, /etc\n%s", c.calls, c.etc())
 	}
-	// Later: all of it is in the new deployment, and nothing of it in the one that runs.
+	// RebootLater: the new deployment has all of the change, the running system none.
 	c.apply(liveV2+"  kernelArguments: [a=1]\n", true)
 	if c.etc() != before || c.Reboots != 0 || len(c.calls) > 0 || !strings.Contains(c.notes, "a reboot is needed: kernelArguments") {
 		t.Errorf("calls %q, %d reboots, notes %s", c.calls, c.Reboots, c.notes)
 	}
-	// To be as it is asks for nothing, but the next boot would be another system.
+	// The running system needs no change, but the next boot would be another system.
 	c.apply(liveV1, false)
 	if !strings.Contains(c.notes, "warning: the next boot starts deployment ") || !strings.Contains(c.notes, "pivot rollback takes it back") {
 		t.Errorf("notes %s", c.notes)
 	}
-	// What waits for its reboot would not have a change of what runs: it is made anew.
+	// A pending deployment would lack a live change, so a new deployment replaces it.
 	p = plan(liveV2)
 	if len(p.RebootReasons()) != 1 || !strings.Contains(p.RebootReasons()[0], "is committed and waits for its reboot") {
 		t.Errorf("reasons %q", p.RebootReasons())
@@ -252,7 +252,7 @@ func TestLivePlan(t *testing.T) {
 	if got := string(c.Read("/etc/app/conf")); got != "two" || strings.Contains(c.Options(), "a=1") {
 		t.Errorf("/etc/app/conf is %q, options %s", got, c.Options())
 	}
-	// Now: by a reboot, whatever the rules say, and none of them is asked for.
+	// RebootNow: always by a reboot, without reading the rules.
 	c.Write(disruption.RulesPath, []byte("files: x"))
 	if _, err := c.story(liveV1).Run(t.Context()); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "/etc/pivot/disruption.yaml:1: error: $.files") {
 		t.Errorf("bad rules: %v", err)
@@ -263,8 +263,8 @@ func TestLivePlan(t *testing.T) {
 	}
 }
 
-// TestLiveRules (P56): the rules that a machine has when it is asked count; those that a
-// MachineConfig brings count from the next one on, and are judged before they are written.
+// TestLiveRules (P56): a MachineConfig is judged by the rules that the machine has already. Rules
+// that it brings apply from the next one on, and are validated before they are written.
 func TestLiveRules(t *testing.T) {
 	c := newChanger(t)
 	c.when = firstboot.RebootNever
@@ -286,8 +286,8 @@ func TestLiveRules(t *testing.T) {
 	}
 }
 
-// TestLiveGoesBack (P56): a service that does not take the change takes it back: all files
-// are as before, and the services that were told are told again.
+// TestLiveGoesBack (P56): if a service does not accept the change, the change is taken back: all
+// files are as before, and the actions that were carried out are repeated.
 func TestLiveGoesBack(t *testing.T) {
 	c := newChanger(t)
 	c.when = firstboot.RebootNever
@@ -309,7 +309,7 @@ func TestLiveGoesBack(t *testing.T) {
 			t.Errorf("%s: calls %q, /etc\n%s\nwant\n%s", r.call, c.calls, got, before)
 		}
 	}
-	// Reloaded, but dead of it.
+	// The reload succeeds, but the service dies.
 	c.fails, c.calls = nil, nil
 	c.units = map[string]live.UnitState{}
 	c.services.before = func(call string) {
@@ -322,7 +322,7 @@ func TestLiveGoesBack(t *testing.T) {
 	}
 }
 
-// TestLiveUnits (P56): what is done about units that do not run, or are not there.
+// TestLiveUnits (P56): actions on units that are not running or do not exist.
 func TestLiveUnits(t *testing.T) {
 	absent, masked := live.UnitState{Load: "not-found", Active: "inactive"}, live.UnitState{Load: "masked", Active: "inactive"}
 	stopped := live.UnitState{Load: "loaded", Active: "inactive", Type: "notify"}
@@ -357,8 +357,8 @@ func TestLiveUnits(t *testing.T) {
 	}
 }
 
-// TestLiveLabels: what a change of the running system makes has the labels of its policy, which
-// go before what the kernel gives to what this program makes.
+// TestLiveLabels: a live change labels files by the policy of the running system, whatever label
+// the kernel gives to files that this program creates.
 func TestLiveLabels(t *testing.T) {
 	const etc, app = "system_u:object_r:etc_t:s0", "system_u:object_r:app_t:s0"
 	h := hostdir.New(t)
@@ -379,12 +379,12 @@ func TestLiveLabels(t *testing.T) {
 	c.apply(fmt.Sprintf(entries, "one", ""), true)
 	labels(map[string]string{"/etc/app/conf": app, encapsulated.RecordPath: etc})
 	h.Write(projectUnit, nil)
-	h.Write("/var/lib/probe", []byte("x"))              // so that only what carries it is made
-	c.apply(fmt.Sprintf(entries, "one", outside), true) // what carries it, and its record
+	h.Write("/var/lib/probe", []byte("x"))              // so that only its carrier is written
+	c.apply(fmt.Sprintf(entries, "one", outside), true) // the carrier and the record
 	labels(map[string]string{encapsulated.RecordPath: etc, varentries.ManifestPath: etc})
 }
 
-// dying is a disk on which the process dies before one of its effects.
+// dying is a disk on which the process dies after a number of effects.
 type dying struct {
 	hostfiles.OS
 	left *int
@@ -404,7 +404,7 @@ func (d dying) Mkdir(path string, mode fs.FileMode) error {
 }
 
 func (d dying) Write(path string, content []byte, mode fs.FileMode) error {
-	if *d.left == 0 { // in the middle of it
+	if *d.left == 0 { // dies halfway through the write
 		_ = d.OS.Write(path, content[:len(content)/2], mode)
 	}
 	d.effect()
@@ -412,7 +412,7 @@ func (d dying) Write(path string, content []byte, mode fs.FileMode) error {
 }
 
 func (d dying) Make(path string, f hostfiles.File, label string) error {
-	if *d.left == 0 && f.Kind == hostfiles.KindFile { // in the middle of it
+	if *d.left == 0 && f.Kind == hostfiles.KindFile { // dies halfway through the write
 		f.Content = f.Content[:len(f.Content)/2]
 		_ = d.OS.Make(path, f, label)
 	}
@@ -428,10 +428,9 @@ func (d dying) Own(path string, e hostfiles.Entry) error {
 	return d.OS.Own(path, e)
 }
 
-// TestLiveForward (P56): killed at any effect, the change is finished by the next start in
-// the same boot, with all that services have to be told, or was never begun. In the next
-// boot only services that run already are told, by a restart: the others start with what
-// is there.
+// TestLiveForward (P56): killed at any effect, the change was never begun, or the next run in the
+// same boot finishes it with all its actions. In the next boot only services that run already
+// are restarted: the others start with the new files.
 func TestLiveForward(t *testing.T) {
 	c := newChanger(t)
 	c.apply(liveV2, true)
@@ -454,7 +453,7 @@ func TestLiveForward(t *testing.T) {
 			c.units = map[string]live.UnitState{"other.service": {Load: "loaded", Active: "inactive"}, "crio.service": {Load: "loaded", Active: "inactive"}}
 		}
 		c.disk, c.calls, c.services.before = nil, nil, nil
-		told := strings.Contains(string(c.Read(live.JournalPath)), `"done":true`) // all services, before it died
+		told := strings.Contains(string(c.Read(live.JournalPath)), `"done":true`) // all actions were done before it died
 		m := c.machine()
 		found, err := m.Finish(t.Context())
 		must(t, err)
@@ -494,17 +493,17 @@ func TestLiveForward(t *testing.T) {
 	}
 }
 
-// dies applies a MachineConfig and reports whether the process died of it.
+// dies applies a MachineConfig and reports whether the process died.
 func (c *changer) dies(spec string) (dead bool) {
 	c.t.Helper()
-	defer dyingOf(&dead)
+	defer recoverDeath(&dead)
 	_, err := c.story(spec).Run(c.t.Context())
 	must(c.t, err)
 	return false
 }
 
-// TestLiveStopped (P56): who is told to stop while a service takes its time leaves the
-// change to the next start of any command that changes the machine.
+// TestLiveStopped (P56): a run that is stopped during a slow action leaves the change to the
+// next run of any command that changes the machine.
 func TestLiveStopped(t *testing.T) {
 	c := newChanger(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -51,8 +51,8 @@ const liveVar2 = `
 
 const shadowLines = "root:*:1::::::\ncore:!!:1:0:99999:7:::\nlast:$y$kept:1::::::\n"
 
-// newVarChanger is a machine with rules for what is outside of /etc, which has files of its own
-// there and has not had a MachineConfig yet.
+// newVarChanger returns a machine with rules for entries outside of /etc, which has files there
+// and has not had a MachineConfig yet.
 func newVarChanger(t *testing.T) *changer {
 	t.Helper()
 	c := &changer{Host: projecting(t), services: &services{}, t: t, when: firstboot.RebootNever}
@@ -63,17 +63,17 @@ func newVarChanger(t *testing.T) *changer {
 	return c
 }
 
-// outside is all that the running system has of what liveVar1 and liveVar2 are about, and
-// what it carries of that.
+// outside lists everything in the running system that liveVar1 and liveVar2 change outside of
+// /etc, and how much of it is carried.
 func (c *changer) outside() string {
 	c.t.Helper()
 	return shell(c.t, c.Host, `cd var && find opt data home lib/kubelet -type d -printf '%p %y %m %U:%G\n' -o -printf '%p %y %m %U:%G ' -exec cat {} ';' -printf '\n' 2>/dev/null | sort || :
 cd .. && stat -c '%n %a %U:%G' etc/shadow && cut -d: -f1,2 etc/shadow; ls -A etc/pivot etc/pivot/var 2>/dev/null | grep -v -E '^[0-9a-f]{64}$' || :; ls etc/pivot/var 2>/dev/null | grep -c -E '^[0-9a-f]{64}$' || :`)
 }
 
-// TestLiveVar (P56): where rules say so, what is outside of /etc and core's password change
-// in the running system too, by what the deployment carries: so it is there after a reboot,
-// and goes with the MachineConfig.
+// TestLiveVar (P56): if the rules allow it, entries outside of /etc and core's password change in
+// the running system too. The deployment carries the entries, so they are there after a
+// reboot and go with their MachineConfig.
 func TestLiveVar(t *testing.T) {
 	c := newVarChanger(t)
 	before, deployments := c.outside(), shell(t, c.Host, "ls sysroot/ostree/deploy/os/deploy")
@@ -113,7 +113,7 @@ func TestLiveVar(t *testing.T) {
 		t.Errorf("drift %s", drift)
 	}
 	c.apply(liveVar1, false)
-	// The next boot projects what is carried, which is there already.
+	// The next boot projects what is carried, which is already in place.
 	c.Boot()
 	if notes := project(t, c.Host); notes != "" || c.outside() != first {
 		t.Errorf("notes %s, after a reboot\n%s", notes, c.outside())
@@ -131,11 +131,11 @@ func TestLiveVar(t *testing.T) {
 	if drift := verify(t, c.Host); drift != "" {
 		t.Errorf("drift %s", drift)
 	}
-	// What somebody has changed stays, when nobody asks for it any more.
+	// What was changed locally stays when it is not asked for any more.
 	c.Write("/var/opt/app/new/file", []byte("mine"))
 	c.apply("  config: {ignition: {version: 3.4.0}}\n", true)
 	want := strings.NewReplacer("core:!!", "core:*").Replace(before)
-	for line := range strings.Lines(want) { // directories that were made for what stays are there, too
+	for line := range strings.Lines(want) { // parent directories of what stays remain, too
 		if !strings.Contains(c.outside(), line) {
 			t.Errorf("nothing asked for: there is no %q:\n%s", line, c.outside())
 		}
@@ -148,8 +148,8 @@ func TestLiveVar(t *testing.T) {
 	}
 }
 
-// TestLiveVarGoesBack (P56): a service that does not take a change has all of it taken back,
-// also outside of /etc: what somebody had changed there by hand is so again.
+// TestLiveVarGoesBack (P56): if a service does not accept a change, all of it is taken back,
+// also outside of /etc: earlier local changes there are restored.
 func TestLiveVarGoesBack(t *testing.T) {
 	c := newVarChanger(t)
 	fails := func(spec string) {
@@ -165,7 +165,7 @@ func TestLiveVarGoesBack(t *testing.T) {
 		}
 		c.fails = nil
 	}
-	// The directories and the projection's own link were never there, and are not again.
+	// The directories and the link of the projecting unit did not exist before, and are removed.
 	fails(strings.Replace(liveVar1, "/var/data/file", "/var/data/other", 1))
 	fails(liveVar1)
 	c.apply(liveVar1, true)
@@ -174,7 +174,7 @@ func TestLiveVarGoesBack(t *testing.T) {
 	must(t, os.Remove(c.Path("/var/lib/kubelet/config.json")))
 	shell(t, c.Host, "chmod 640 var/opt/app/gone")
 	fails(liveVar2)
-	// One that cannot be projected is taken back the same way.
+	// A change that cannot be projected is taken back in the same way.
 	shell(t, c.Host, "mkdir var/data/dir && touch var/data/dir/mine")
 	before := c.outside()
 	_, err := c.story(strings.Replace(liveVar2, "/opt/app/new/file", "/var/data/dir", 1)).Run(t.Context())
@@ -183,8 +183,8 @@ func TestLiveVarGoesBack(t *testing.T) {
 	}
 }
 
-// TestLiveVarForward (P56): killed at any effect, a change outside of /etc and of a password
-// is finished by the next start, or was never begun.
+// TestLiveVarForward (P56): killed at any effect, a change outside of /etc and of a password was
+// never begun, or the next run finishes it.
 func TestLiveVarForward(t *testing.T) {
 	c := newVarChanger(t)
 	c.apply(liveVar1, true)
@@ -205,7 +205,7 @@ func TestLiveVarForward(t *testing.T) {
 			c.Boot()
 		}
 		if n%2 == 0 {
-			project(t, c.Host) // as the boot does, in whatever order
+			project(t, c.Host) // a boot may project before or after the change is finished
 		}
 		m := c.machine()
 		found, err := m.Finish(t.Context())
@@ -229,7 +229,7 @@ func TestLiveVarForward(t *testing.T) {
 	}
 }
 
-// TestLiveVarNeeds (P56): what keeps a change outside of /etc from being made in what runs.
+// TestLiveVarNeeds (P56): the reasons why a change outside of /etc needs a reboot.
 func TestLiveVarNeeds(t *testing.T) {
 	c := newVarChanger(t)
 	c.apply(liveVar1, true)
@@ -247,7 +247,7 @@ func TestLiveVarNeeds(t *testing.T) {
 		t.Errorf("reasons %s", got)
 	}
 	c.Write(disruption.RulesPath, []byte(liveVarRules))
-	// A committed deployment that waits is made anew, with what it carries.
+	// A pending deployment is replaced by a new one, with what it carries.
 	c.when = ""
 	c.apply(liveVar1+"  kernelArguments: [a=1]\n", true)
 	if got := reasons(liveVar2); !strings.Contains(got, "is committed and waits for its reboot") {
@@ -259,15 +259,15 @@ func TestLiveVarNeeds(t *testing.T) {
 	if drift := verify(t, c.Host); drift != "" || string(c.Read("/var/opt/app/conf")) != "two" || !strings.Contains(c.outside(), "core:$y$two") {
 		t.Errorf("drift %s, there is\n%s", drift, c.outside())
 	}
-	// What could not be projected before could not be taken back either.
+	// If the present entries cannot be projected, a change could not be taken back.
 	shell(t, c.Host, "echo '{\"format\":1}' >var/lib/pivot/projection/record.json")
 	if got := reasons(liveVar1); !strings.Contains(got, "not all is there that this system asks for outside of /etc") {
 		t.Errorf("reasons %s", got)
 	}
 }
 
-// TestLivePassword (P56): a change of a password excludes others that change accounts, keeps
-// their lines, and says who is missing before anything is changed.
+// TestLivePassword (P56): a change of a password excludes other programs that change accounts,
+// keeps their lines, and names a missing user before anything is changed.
 func TestLivePassword(t *testing.T) {
 	c := newVarChanger(t)
 	const spec = "  config: {ignition: {version: 3.4.0}, passwd: {users: [{name: core, passwordHash: $y$one}]}}\n"
@@ -278,7 +278,7 @@ func TestLivePassword(t *testing.T) {
 	changed := make(chan struct{})
 	go func() {
 		defer close(changed)
-		time.Sleep(300 * time.Millisecond) // the change waits for it
+		time.Sleep(300 * time.Millisecond) // the change waits for the lock
 		c.Write("/etc/shadow", []byte("new:x:::::::\n"+shadowLines))
 		_ = lock.Close()
 	}()

@@ -16,64 +16,66 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Machine is what a pivot works on and with.
+// Machine is the host that a pivot changes, with the parts that it uses.
 type Machine struct {
 	Host     *host.Host
 	Puller   *osimage.Puller
-	Images   Images // nil: what Puller pulls, in the host's repository
+	Images   Images // nil: Puller pulls them into the host's repository
 	Engine   pivot.Engine
 	Retry    retry.Policy
 	Progress *pivot.Progress
 	Place    Place // nil: the started system
-	// Systemd is told of changes of the running system; nil: the machine's, if that is what runs.
+	// Systemd applies changes of the running system to its services; nil: the host's systemd,
+	// if the host is the running system.
 	Systemd live.Services
-	// Contributors of entries, beside CPU partitioning and what is projected into /var.
+	// Contributors are those besides CPU partitioning and what is projected into /var.
 	Contributors []pivot.Contributor
-	// RebootMethod goes before the one of the machine's settings, unless it is "".
+	// RebootMethod overrides the machine's setting unless it is "".
 	RebootMethod host.RebootMethod
-	// ImageKargs goes before the one of the machine's settings, unless it is "".
+	// ImageKargs overrides the machine's setting unless it is "".
 	ImageKargs host.ImageKargs
 
-	// Try is how a new system has to prove itself; nil: it is kept without that.
+	// Try has the terms of a new system's trial; nil: it is kept without a trial.
 	Try *trial.Terms
 
-	// FromDownloaded is that images come from what an earlier run has downloaded, and no
-	// registry is asked for one.
+	// FromDownloaded takes images from an earlier run's download. No registry is asked
+	// for one.
 	FromDownloaded bool
-	// Window goes before the one of the machine's settings, unless it is "": package window has its
-	// form, or it is host.None.
+	// Window overrides the machine's setting unless it is "". It is in the format of package
+	// window, or host.None.
 	Window string
-	// FleetLock goes before the one of the machine's settings, unless it is "": a URL, or host.None.
+	// FleetLock overrides the machine's setting unless it is "". It is a URL, or host.None.
 	FleetLock string
-	// FleetRoots are the authorities of the fleet's lock; nil: the system's.
+	// FleetRoots are the CAs trusted for the fleet's lock; nil: the system's.
 	FleetRoots *x509.CertPool
 
-	closes time.Time          // when the window ends that is open; zero: there is none
-	pulled *hostimages.Pulled // made when one is asked for
+	windowEnd time.Time          // of the open window; zero: there is no window
+	pulled    *hostimages.Pulled // created on first use
 }
 
-// open reads the journal and notes which boot this is.
+// open loads the journal and sets the ID of this boot.
 func (m *Machine) open() error {
-	if id, err := m.Host.BootID(); err == nil { // if not, Observe says so
+	if id, err := m.Host.BootID(); err == nil { // otherwise Observe returns the error
 		m.Progress.BootID = id
 	}
 	return m.Progress.Open()
 }
 
-// openToChange is open for a run that may change the machine, which none may while the
-// system that runs is on trial.
+// openToChange is open for a run that may change the machine. It returns an error if the
+// running system is on trial, or if the window that the run waited for has closed.
 func (m *Machine) openToChange(ctx context.Context) error {
-	if err := m.openTimed(ctx); err != nil {
+	if err := m.openToWrite(ctx); err != nil {
 		return err
 	}
 	if err := m.conductor().AllowChange(ctx); err != nil {
 		return err
 	}
-	return m.stillOpen()
+	return m.checkWindow()
 }
 
-// firstBootIsOver is an error, that VERB OBJECT cannot be done, while the first boot is open.
-func (m *Machine) firstBootIsOver(what string) error {
+// requireClosedFirstBoot returns an error if the first boot is still open. what is the
+// action that is refused, as VERB OBJECT.
+func (m *Machine) requireClosedFirstBoot(what string) error {
 	open, err := m.Host.Has(EncapsulatedPath)
 	if open {
 		err = fault.New(fault.Refused, "cannot %s: the first boot is not over, %s is there", what, EncapsulatedPath).
@@ -82,7 +84,7 @@ func (m *Machine) firstBootIsOver(what string) error {
 	return err
 }
 
-// moveAway lets no program find the file any more, by which a first boot is open.
+// moveAway renames the file, so that no program takes the first boot for open any more.
 func (b *FirstBoot) moveAway() error {
 	file := b.Host.Path(b.File)
 	if err := hostfiles.Rename(b.Host.Disk, file, file+closedSuffix); err != nil {
@@ -91,9 +93,9 @@ func (b *FirstBoot) moveAway() error {
 	return nil
 }
 
-// openTimed is open for a run that may write the journal, which then tells how the boot
-// came up, too. A change of the running system that was interrupted is finished first.
-func (m *Machine) openTimed(ctx context.Context) error {
+// openToWrite is open for a run that may write the journal. It also collects the times of
+// this boot for the journal, and finishes an interrupted change of the running system.
+func (m *Machine) openToWrite(ctx context.Context) error {
 	m.Progress.Boot = m.Host.BootTimes(ctx)
 	if err := m.open(); err != nil {
 		return err
@@ -102,7 +104,7 @@ func (m *Machine) openTimed(ctx context.Context) error {
 	return err
 }
 
-// converger is what brings this machine to a target.
+// converger returns the Converger for this machine.
 func (m *Machine) converger() *pivot.Converger {
 	images := m.imagesOrPulled()
 	return &pivot.Converger{
@@ -112,9 +114,8 @@ func (m *Machine) converger() *pivot.Converger {
 	}
 }
 
-// Verify compares what runs with what was last asked for and names each
-// difference. That is the encapsulated MachineConfig's target while the first
-// boot is open, and the journal's after it.
+// Verify compares the running system with the journal's target, which is what was last
+// asked for, and names each difference.
 func (m *Machine) Verify(ctx context.Context) ([]string, error) {
 	if err := m.Progress.Open(); err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func (m *Machine) Verify(ctx context.Context) ([]string, error) {
 	return m.differences(ctx)
 }
 
-// differences are those of the system that runs from the journal's target.
+// differences is Verify for a journal that is open.
 func (m *Machine) differences(ctx context.Context) ([]string, error) {
 	return m.converger().Differences(ctx, m.Progress.Record.Target)
 }

@@ -14,8 +14,8 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// manyEntries is a MachineConfig with 2,000 files and 200 units, half of which have contents
-// and are enabled. What it says differs between versions.
+// manyEntries returns a MachineConfig with 2,000 files and 200 units, half of which have
+// contents and are enabled. Contents differ between versions.
 func manyEntries(version int) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "metadata: {name: many-%d}\nspec:\n  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files:\n", version)
@@ -31,8 +31,8 @@ func manyEntries(version int) []byte {
 }
 
 // BenchmarkApply plans and applies MachineConfigs of 2,000 files and 200 units, one after the
-// other, in one transaction without another image. Of the transaction "own-s" is what ostree's
-// own programs did not take.
+// other, each in one transaction that keeps the image. "own-s" is the time of a transaction
+// without that of ostree's programs.
 func BenchmarkApply(b *testing.B) {
 	h := hostdir.New(b)
 	var ostree time.Duration

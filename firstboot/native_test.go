@@ -18,7 +18,7 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// serve puts an image into the registry and asks for it.
+// serve pushes an image and asks for it.
 func serve(t *testing.T, h *hostdir.Host, img v1.Image) {
 	t.Helper()
 	h.Serve(img)
@@ -35,9 +35,9 @@ func ostreeTool(t *testing.T, args ...string) string {
 	return out
 }
 
-// TestComposefsDemanded: an image that boots only with composefs is refused, before anything is
-// deployed, where ostree does not have it; nothing is left of it. So is one for which
-// ostree makes none, though it says it could.
+// TestComposefsDemanded: an image that boots only with composefs is refused before anything is
+// deployed, and leaves nothing behind, if ostree does not support composefs. It is also
+// refused if ostree claims support but makes no composefs image.
 func TestComposefsDemanded(t *testing.T) {
 	demands := oscontainer.WithDerived(oscontainer.File("usr/lib/ostree/prepare-root.conf", "[composefs]\nenabled = yes\n"))
 	h := newHost(t)
@@ -74,10 +74,10 @@ func TestComposefsDemanded(t *testing.T) {
 }
 
 // TestNativeImage: an ostree-native container, with or without derived layers, and an
-// image without an ostree commit are imported once, and rpm-ostree deploys what is
-// there. Its daemon cannot ask the registry: the pull secret is kubelet's alone (D23).
-// One that knows no containers is not asked (P5). Each time there is one reboot, and
-// rpm-ostree and bootc find the image as one of theirs.
+// image without an ostree commit are imported once, and rpm-ostree deploys the imported
+// commit. Its daemon cannot ask the registry, because only kubelet has the pull secret (D23).
+// An rpm-ostree without container support is not used (P5). Each time there is one reboot,
+// and rpm-ostree and bootc recognize the image as one that they imported.
 func TestNativeImage(t *testing.T) {
 	changes := oscontainer.WithDerived(oscontainer.File("usr/share/derived", "derived"), oscontainer.File("etc/derived.conf", "derived"))
 	native := func(h *hostdir.Host) v1.Image { return h.NativeImage() }
@@ -124,7 +124,7 @@ func TestNativeImage(t *testing.T) {
 			if h.Reboots != 1 {
 				t.Errorf("%d reboots asked for", h.Reboots)
 			}
-			booted := expectTheirs(t, h)
+			booted := expectRecognized(t, h)
 			if got := string(h.Read("/etc/derived.conf")); c.changed != (got == "derived") {
 				t.Errorf("the derived layer's file: %q", got)
 			}
@@ -135,11 +135,10 @@ func TestNativeImage(t *testing.T) {
 	}
 }
 
-// expectTheirs wants the booted deployment and the repository to be what rpm-ostree and
-// bootc know an image by: the origin names it, its ref leads to a commit that has its
-// manifest, and each layer of that has a ref to a whole commit. By them the next update
-// finds what it need not fetch.
-func expectTheirs(t *testing.T, h *hostdir.Host) ostree.Deployment {
+// expectRecognized checks that rpm-ostree and bootc recognize the booted image: the origin names
+// it, its ref leads to a commit that has its manifest, and each layer in the manifest has a
+// ref to a complete commit. From these the next update knows what it need not fetch.
+func expectRecognized(t *testing.T, h *hostdir.Host) ostree.Deployment {
 	t.Helper()
 	booted, err := h.Sysroot().Booted()
 	if err != nil {
@@ -172,12 +171,12 @@ func expectTheirs(t *testing.T, h *hostdir.Host) ostree.Deployment {
 			t.Errorf("layer %s has no ref", layer.Digest)
 		}
 	}
-	ostreeTool(t, "fsck", repo) // which wants each ref to lead to a whole commit
+	ostreeTool(t, "fsck", repo) // checks that each ref leads to a complete commit
 	return booted
 }
 
-// TestDerivedRefused (P6): an image that could not boot is refused before anything is
-// deployed, and the machine stays as it is.
+// TestDerivedRefused (P6): an image that cannot boot is refused before anything is
+// deployed, and the machine does not change.
 func TestDerivedRefused(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -17,19 +17,19 @@ import (
 	"machine-pivot/pivot"
 )
 
-// When is when a machine reboots for another MachineConfig.
+// When says when a machine reboots for another MachineConfig.
 type When string
 
-// The choices. Where no change needs a reboot, and none is asked for, what runs is changed.
+// The choices. Except with RebootNow, the running system is changed if no change needs a reboot.
 const (
-	RebootNever    When = "never"     // what needs a reboot is refused
-	RebootLater    When = "later"     // what needs one is committed, and somebody else reboots
-	RebootIfNeeded When = "if-needed" // at once, if there is need
-	RebootNow      When = "now"       // all is committed, whatever the rules say, and the machine reboots
+	RebootNever    When = "never"     // refuse changes that need a reboot
+	RebootLater    When = "later"     // commit changes that need a reboot, but do not reboot
+	RebootIfNeeded When = "if-needed" // reboot at once if a change needs it
+	RebootNow      When = "now"       // commit all changes, whatever the rules say, and reboot
 )
 
-// judged is a plan with what its changes need, by the rules that the machine has now: a
-// MachineConfig that brings others is not judged by them.
+// judged adds to a plan what its changes need, by the machine's present rules. Rules that the
+// MachineConfig brings are only validated: they do not apply to that MachineConfig itself.
 func (a *Apply) judged(plan pivot.Plan, entries []hostfiles.File) (pivot.Plan, error) {
 	for _, f := range entries {
 		if f.Path == disruption.RulesPath && f.Kind == hostfiles.KindFile {
@@ -48,10 +48,10 @@ func (a *Apply) judged(plan pivot.Plan, entries []hostfiles.File) (pivot.Plan, e
 	if err != nil {
 		return plan, err
 	}
-	return plan.Judged(rules, a.hindrances(plan)...), nil
+	return plan.Judged(rules, a.liveBlockers(plan)...), nil
 }
 
-// rules are those of the machine.
+// rules returns the machine's rules, or the defaults if it has none.
 func (a *Apply) rules() (disruption.Rules, error) {
 	data, err := os.ReadFile(a.Host.Path(disruption.RulesPath))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,9 +71,9 @@ func (a *Apply) rules() (disruption.Rules, error) {
 	return rules, nil
 }
 
-// hindrances are why a plan cannot be carried out in the running system, whatever the
+// liveBlockers returns why a plan cannot be carried out in the running system, whatever the
 // rules say.
-func (a *Apply) hindrances(plan pivot.Plan) []pivot.Need {
+func (a *Apply) liveBlockers(plan pivot.Plan) []pivot.Need {
 	var all []pivot.Need
 	state := plan.From()
 	if state.Pending() && !state.Default.Staged {
@@ -87,15 +87,15 @@ func (a *Apply) hindrances(plan pivot.Plan) []pivot.Need {
 		changes[e.Path] = true
 	}
 	if slices.ContainsFunc(plan.Entries, func(e pivot.EntryChange) bool { return varentries.Outside(e.Path) }) {
-		outside = a.unsettled()
+		outside = a.outsideBlocker()
 	}
-	for _, e := range state.Etc.Of(plan.To()) { // with the links of units
+	for _, e := range state.Etc.Of(plan.To()) { // includes the links of units
 		if !changes[e.Path] {
 			continue
 		}
 		why := outside
 		if !varentries.Outside(e.Path) {
-			why = a.hindrance(state.Etc, e)
+			why = a.liveBlocker(state.Etc, e)
 		}
 		if why != "" {
 			all = append(all, pivot.NeedReboot(e.Path, why))
@@ -104,15 +104,16 @@ func (a *Apply) hindrances(plan pivot.Plan) []pivot.Need {
 	return all
 }
 
-// hindrance is why an entry below /etc cannot be changed in the running system; "" if it can.
-func (a *Apply) hindrance(etc pivot.Etc, want hostfiles.Entry) string {
+// liveBlocker returns why an entry below /etc cannot be changed in the running system; "" if it
+// can.
+func (a *Apply) liveBlocker(etc pivot.Etc, want hostfiles.Entry) string {
 	have, there := etc.Entries[want.Path]
 	wanted := want.Kind
 	if want.Removes() {
 		shipped, ships := etc.Image[want.Path]
 		wanted = shipped.Kind
 		if !ships || want.Kind == hostfiles.KindAbsent {
-			wanted = have.Kind // it goes, and nothing comes
+			wanted = have.Kind // removed and not replaced
 		}
 	}
 	switch {
@@ -128,18 +129,19 @@ func (a *Apply) hindrance(etc pivot.Etc, want hostfiles.Entry) string {
 	return live.Unreachable(a.Host.Root, want.Path)
 }
 
-// unsettled is why nothing can be changed outside of /etc; "" if it can. What cannot be made
-// fails then, and all is taken back: which would fail too if it was so before.
-func (a *Apply) unsettled() string {
+// outsideBlocker returns why nothing outside of /etc can be changed in the running system; "" if
+// it can. A change that fails is taken back, which projects the present entries again. So
+// these must be projected without a failure before the change.
+func (a *Apply) outsideBlocker() string {
 	if settled, err := projection.Settled(a.Host.Root); err != nil || !settled {
 		return "not all is there that this system asks for outside of /etc: pivot project says why"
 	}
 	return ""
 }
 
-// warnOfNext says where the system that runs is what the MachineConfig asks for, but the
-// next boot is not.
-func (a *Apply) warnOfNext(plan pivot.Plan) {
+// warnAboutNextBoot warns if the running system matches the MachineConfig but the next boot
+// will not.
+func (a *Apply) warnAboutNextBoot(plan pivot.Plan) {
 	state := plan.From()
 	if !state.Pending() {
 		return
@@ -150,7 +152,7 @@ func (a *Apply) warnOfNext(plan pivot.Plan) {
 	}
 }
 
-// refuse is an error for a plan that needs a reboot where none may be.
+// refuse returns the error for a plan that needs a reboot when none is allowed.
 func (a *Apply) refuse(plan pivot.Plan) error {
 	return fault.New(fault.Refused, "cannot apply the MachineConfig without a reboot: %s", strings.Join(plan.RebootReasons(), "; ")).
 		WithHint("allow one (--reboot=later, if-needed or now), or say in %s that a change needs none; nothing was changed", disruption.RulesPath)

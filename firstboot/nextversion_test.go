@@ -13,9 +13,9 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// TestNextVersion: after a first boot into an image that a container build has made, a
-// pivot to the next version, which has another last layer, fetches the manifest, the
-// config and that layer.
+// TestNextVersion: after a first boot into an image from a container build, a pivot to the next
+// version, in which only the last layer differs, fetches the manifest, the config and that
+// layer.
 func TestNextVersion(t *testing.T) {
 	kept := []oscontainer.Option{
 		oscontainer.WithDerived(oscontainer.File("usr/share/first", "first"), oscontainer.File("usr/share/version", "0")),
@@ -36,7 +36,7 @@ func TestNextVersion(t *testing.T) {
 				t.Skip("hundreds of layers")
 			}
 			h := newHost(t)
-			h.RepoConfig("core.fsync", "false") // each layer would be waited for
+			h.RepoConfig("core.fsync", "false") // syncing every layer is slow
 			serve(t, h, image(h, 1))
 			arrive(t, h, "ostree")
 			expectVersion(t, h, "1")
@@ -53,12 +53,12 @@ func TestNextVersion(t *testing.T) {
 			h.Boot()
 			expectNew(t, h)
 			expectVersion(t, h, "2")
-			expectTheirs(t, h)
+			expectRecognized(t, h)
 		})
 	}
 }
 
-// expectVersion wants the derived layers of a version to be what runs.
+// expectVersion checks that the running system has the derived layers of a version.
 func expectVersion(t *testing.T, h *hostdir.Host, version string) {
 	t.Helper()
 	for path, want := range map[string]string{"/usr/share/version": version, "/usr/share/first": "first", "/etc/second.conf": "second"} {
@@ -71,8 +71,8 @@ func expectVersion(t *testing.T, h *hostdir.Host, version string) {
 	}
 }
 
-// expectFetchedLast wants the registry to have given, since it had been asked and had
-// sent so much, the manifest, the config and the last layer of an image, each once.
+// expectFetchedLast checks that the registry has served the manifest, the config and the last
+// layer of an image, each once. since and before are its earlier counts of requests and bytes.
 func expectFetchedLast(t *testing.T, h *hostdir.Host, img v1.Image, since int, before int64) {
 	t.Helper()
 	want, err := registry.LastLayer(img)

@@ -17,7 +17,7 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// silent is a registry that takes connections and never answers.
+// silent is a registry that accepts connections and never answers.
 type silent struct {
 	net.Listener
 	connections atomic.Int64
@@ -44,18 +44,18 @@ func newSilent(t *testing.T) *silent {
 	return s
 }
 
-// wrong is a situation in which a pivot cannot succeed, whatever a registry says.
-type wrong struct {
+// obstacle is a situation in which a pivot cannot succeed, whatever a registry answers.
+type obstacle struct {
 	name    string
 	prepare func(*testing.T, *hostdir.Host)
 	ask     string // more of the MachineConfig's spec
 	rebase  func(*firstboot.Rebase)
 	kind    fault.Kind
 	want    string
-	not     []string // the stories, or ways to name an image, that it is no obstacle for, or is not known to be
+	not     []string // commands, or kinds of image references, that do not meet or cannot foresee the obstacle
 }
 
-// immutable makes a directory one in which nothing can be made, until the test ends.
+// immutable makes a directory immutable until the test ends.
 func immutable(t *testing.T, dir string) {
 	t.Helper()
 	if out, err := exec.Command("chattr", "+i", dir).CombinedOutput(); err != nil {
@@ -64,13 +64,13 @@ func immutable(t *testing.T, dir string) {
 	t.Cleanup(func() { _ = exec.Command("chattr", "-i", dir).Run() })
 }
 
-func wrongs() []wrong {
+func obstacles() []obstacle {
 	write := func(path, content string) func(*testing.T, *hostdir.Host) {
 		return func(_ *testing.T, h *hostdir.Host) { h.Write(path, []byte(content)) }
 	}
 	append7 := func(r *firstboot.Rebase) { r.Append = []string{"loglevel=7"} }
 	asked7 := `,"kernelArguments":["loglevel=7"]`
-	return []wrong{
+	return []obstacle{
 		{name: "not booted from ostree", prepare: func(_ *testing.T, h *hostdir.Host) { _ = os.Remove(h.Path("/run/ostree-booted")) },
 			kind: fault.Refused, want: "not booted from an ostree"},
 		{name: "no boot entry", prepare: func(_ *testing.T, h *hostdir.Host) { _ = os.RemoveAll(h.Path("/boot/loader/entries")) },
@@ -125,13 +125,13 @@ func wrongs() []wrong {
 	}
 }
 
-// TestNothingIsAskedInVain (D7): what can be known without the network is told before
-// the registry is asked once, in each story, by digest and by tag.
+// TestNothingIsAskedInVain (D7): errors that can be found without the network are
+// reported before any request to the registry, by each command, by digest and by tag.
 func TestNothingIsAskedInVain(t *testing.T) {
-	for _, w := range wrongs() {
+	for _, w := range obstacles() {
 		t.Run(w.name, func(t *testing.T) {
 			registry := newSilent(t)
-			h := hostdir.New(t) // none of the stories changes it
+			h := hostdir.New(t) // no command changes it
 			if w.prepare != nil {
 				w.prepare(t, h)
 			}
@@ -140,7 +140,7 @@ func TestNothingIsAskedInVain(t *testing.T) {
 					if slices.ContainsFunc(w.not, func(not string) bool { return not == story || not == by || not == story+"/"+by }) {
 						continue
 					}
-					err := tell(t, h, story, registry.Addr().String()+"/os"+name, w)
+					err := runStory(t, h, story, registry.Addr().String()+"/os"+name, w)
 					if err == nil || fault.KindOf(err) != w.kind || !strings.Contains(err.Error(), w.want) {
 						t.Errorf("%s by %s: error %v, want %q", story, by, err, w.want)
 					}
@@ -153,8 +153,8 @@ func TestNothingIsAskedInVain(t *testing.T) {
 	}
 }
 
-// tell tells one story to its end.
-func tell(t *testing.T, h *hostdir.Host, story, image string, w wrong) error {
+// runStory runs one of firstboot, rebase and plan.
+func runStory(t *testing.T, h *hostdir.Host, story, image string, w obstacle) error {
 	t.Helper()
 	if conf := h.Read("/etc/containers/registries.conf"); conf != nil {
 		h.Write("/etc/containers/registries.conf", []byte(strings.Replace(string(conf), "REGISTRY", strings.Split(image, "/")[0], 1)))

@@ -9,8 +9,8 @@ import (
 	"machine-pivot/internal/pinning"
 )
 
-// What the node tuning operator leaves on a machine does not hold its first boot
-// up, arrives, and is no drift.
+// TestNodeTuningOperator: files of the node tuning operator do not stop a first boot, are
+// carried over, and are no drift.
 func TestNodeTuningOperator(t *testing.T) {
 	set := func(text string) pinning.Workloads {
 		cpus, err := pinning.ParseCPUSet(text)

@@ -6,8 +6,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// packages are what a MachineConfig asks of packages. What others asked for before it, and
-// this one does not, shall be as the image has it.
+// packages returns what a MachineConfig asks of packages. Packages that the MachineConfigs in
+// before asked for, and this one does not, return to the image's default.
 func packages(asked *encapsulated.Desired, before ...*encapsulated.Desired) (pivot.Packages, error) {
 	p := packagesFor(asked.KernelType, asked.Extensions)
 	for _, b := range before {
@@ -20,8 +20,8 @@ func packages(asked *encapsulated.Desired, before ...*encapsulated.Desired) (piv
 	return p, err
 }
 
-// packagesFor are what a kernel type and extensions mean for packages. The default kernel is
-// the image's own, so it is no wish.
+// packagesFor returns the package wishes of a kernel type and extensions. The default kernel is
+// the image's own, so it adds no wish.
 func packagesFor(kernelType string, names []string) (p pivot.Packages) {
 	add := func(of extensions.Packages) {
 		p.Add(pivot.PackagePresent, of.Needed...)

@@ -30,7 +30,8 @@ var rpms = []oscontainer.RPM{
 	{Name: "usbguard", Version: "1.0", Files: map[string][]byte{"/usr/bin/usbguard": []byte("usbguard")}},
 }
 
-// extensionsHost is a host of rpm-ostree whose registry has an image of extensions.
+// extensionsHost returns a host with rpm-ostree, and the reference of an extensions image in its
+// registry.
 func extensionsHost(t *testing.T, packages []oscontainer.RPM) (h *hostdir.Host, image string) {
 	t.Helper()
 	need.Program(t, "createrepo_c")
@@ -49,15 +50,15 @@ func askPackages(h *hostdir.Host, image, kernel, extensions string) {
 		`{"spec":{"osImageURL":%q,"baseOSExtensionsContainerImage":%q,"kernelType":%q,"extensions":[%s],"kernelArguments":["nosmt"]}}`, h.Image, image, kernel, extensions))
 }
 
-// bootAuto is boot with the engine that the machine would choose.
+// bootAuto is boot with the engine "auto".
 func bootAuto(t *testing.T, h *hostdir.Host) error {
 	t.Helper()
 	_, err := bootWith(t, h, "auto")
 	return err
 }
 
-// expectPackages sees a system with the realtime kernel, or without, and nothing left of
-// the way there.
+// expectPackages checks that the running system has only the given kernel, and that no temporary
+// repository is left.
 func expectPackages(t *testing.T, h *hostdir.Host, kernel string) {
 	t.Helper()
 	kernels, err := filepath.Glob(h.Path("/usr/lib/modules/*/vmlinuz"))
@@ -72,8 +73,8 @@ func expectPackages(t *testing.T, h *hostdir.Host, kernel string) {
 }
 
 // TestWithPackages (P80) is a first boot with a realtime kernel and an extension: one reboot, one
-// call of rpm-ostree that changes anything. It ends closed, is verified, and notices a
-// package that somebody takes away.
+// call of rpm-ostree that changes anything. The first boot is closed and verified, and the
+// next MachineConfig takes the packages away again.
 func TestWithPackages(t *testing.T) {
 	h, image := extensionsHost(t, rpms)
 	askPackages(h, image, "realtime", `"usbguard"`)
@@ -123,7 +124,7 @@ func TestWithPackages(t *testing.T) {
 }
 
 // TestPackagesEarly (P80): the initramfs imports the image and leaves the packages to the
-// started system, which has the one reboot.
+// started system, which does the one reboot.
 func TestPackagesEarly(t *testing.T) {
 	h, image := extensionsHost(t, rpms)
 	askPackages(h, image, "realtime", "")
@@ -148,7 +149,8 @@ func TestPackagesEarly(t *testing.T) {
 	}
 }
 
-// TestPackagesRefused (P80): each by name, before the reboot, with nothing left of it.
+// TestPackagesRefused (P80): packages that cannot be installed are refused by name, before the
+// reboot, and leave nothing behind.
 func TestPackagesRefused(t *testing.T) {
 	const rejects = `{"default":[{"type":"reject"}],"transports":{"docker":{"%s":[{"type":"insecureAcceptAnything"}]}}}`
 	for _, c := range []struct {
@@ -189,7 +191,7 @@ func TestPackagesRefused(t *testing.T) {
 	}
 }
 
-// TestPackagesNoRoom (P80): known before anything is pulled.
+// TestPackagesNoRoom (P80): a lack of space is found before anything is pulled.
 func TestPackagesNoRoom(t *testing.T) {
 	h, image := extensionsHost(t, rpms)
 	askPackages(h, image, "realtime", "")
@@ -200,7 +202,8 @@ func TestPackagesNoRoom(t *testing.T) {
 	expectOld(t, h)
 }
 
-// TestPackagesByHand (P80): flags ask for the same, and for what is there nothing happens.
+// TestPackagesByHand (P80): flags of a pivot by hand ask for the same, and what is installed
+// already is no change.
 func TestPackagesByHand(t *testing.T) {
 	h, image := extensionsHost(t, rpms)
 	rebase := func(r firstboot.Rebase) bool {

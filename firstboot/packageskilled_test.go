@@ -15,18 +15,18 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// death is where a life of the program ends: before or after its nth call of another one.
+// death says where the program is killed: before or after its nth call of another program.
 type death struct {
 	call  int
 	after bool
 }
 
-// mutant changes a call of a program; nil is the program as it is.
+// mutant changes the calls of other programs; nil changes none.
 type mutant func(argv []string) []string
 
-// runUntil runs the first boot's program until it ends, or dies as it is told. It returns its
-// error, and how many calls it made. Who dies never returns from a call: nothing that it
-// deferred runs.
+// runUntil runs the first boot until it ends, or is killed at d. It returns the number of calls
+// of other programs, and the error. A killed run never returns from its last call, so that its
+// deferred functions do not run.
 func runUntil(t *testing.T, h *hostdir.Host, d death, m mutant) (calls int, died bool, err error) {
 	t.Helper()
 	run, dead, ended := h.Run, make(chan struct{}), make(chan error, 1)
@@ -61,9 +61,9 @@ func runUntil(t *testing.T, h *hostdir.Host, d death, m mutant) (calls int, died
 	return calls, died, err
 }
 
-// whole is an error unless the running system is the old one, or the new one with all that
-// was asked for.
-func whole(h *hostdir.Host) error {
+// checkWhole returns an error unless the running system is the old one, or the new one with
+// everything that was asked for.
+func checkWhole(h *hostdir.Host) error {
 	kernels, err := filepath.Glob(h.Path("/usr/lib/modules/*/vmlinuz"))
 	if err != nil || len(kernels) != 1 {
 		return fmt.Errorf("kernels %q, %v", kernels, err)
@@ -83,9 +83,9 @@ func askAll(h *hostdir.Host, image string) {
 "kernelArguments":["nosmt"],"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/asked","contents":{"source":"data:,for"}}]}}}}`, h.Image, image))
 }
 
-// hostToDieOn is a host that is asked for all of that, and whose libostree keeps a lock with
-// what is staged.
-func hostToDieOn(t *testing.T) *hostdir.Host {
+// packagesHost returns a host with the request of askAll. Its libostree keeps the lock in the
+// staged state.
+func packagesHost(t *testing.T) *hostdir.Host {
 	t.Helper()
 	h, image := extensionsHost(t, rpms)
 	h.Ostree.Version = hostdir.LockInState
@@ -93,23 +93,24 @@ func hostToDieOn(t *testing.T) *hostdir.Host {
 	return h
 }
 
-// after is what follows a death.
-var after = map[string]func(h *hostdir.Host){
+// afterDeath has what can happen to the host after the program was killed.
+var afterDeath = map[string]func(h *hostdir.Host){
 	"started again": func(*hostdir.Host) {},
 	"shut down":     func(h *hostdir.Host) { h.Shutdown() },
 	"power cut":     func(h *hostdir.Host) { h.Boot() },
 }
 
-// lived is how a machine fared on which the program died once.
-func lived(t *testing.T, d death, then string, m mutant) error {
+// recoverFrom kills the program once, then boots until the machine is at its target. It returns
+// an error if the machine does not get there, or boots a mixture of both systems.
+func recoverFrom(t *testing.T, d death, then string, m mutant) error {
 	t.Helper()
-	h := hostToDieOn(t)
+	h := packagesHost(t)
 	if _, died, err := runUntil(t, h, d, m); !died {
 		return err
 	}
-	after[then](h)
+	afterDeath[then](h)
 	for range 4 {
-		if err := whole(h); err != nil {
+		if err := checkWhole(h); err != nil {
 			return err
 		}
 		reboots := h.Reboots
@@ -129,17 +130,17 @@ func lived(t *testing.T, d death, then string, m mutant) error {
 			return fmt.Errorf("%s is left", path)
 		}
 	}
-	return whole(h)
+	return checkWhole(h)
 }
 
-// TestPackagesKilled (P80): killed before or after any call of another program, and then
-// started again, shut down or without power, each boot is of the old system or of the new
-// one, whole, and the machine arrives with nothing left.
+// TestPackagesKilled (P80): pivot is killed before or after any call of another program, and then
+// started again, shut down or without power. Each boot is the old system or the complete new
+// one, and the machine reaches its target with nothing left behind.
 func TestPackagesKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("lives many lives")
 	}
-	h := hostToDieOn(t)
+	h := packagesHost(t)
 	calls, _, err := runUntil(t, h, death{}, nil)
 	if err != nil || calls < 8 {
 		t.Fatalf("%d calls, %v", calls, err)
@@ -147,13 +148,13 @@ func TestPackagesKilled(t *testing.T) {
 	lives := 0
 	for n := 1; n <= calls; n++ {
 		for _, d := range []death{{n, false}, {n, true}} {
-			for then := range after {
+			for then := range afterDeath {
 				name := fmt.Sprintf("call %d after %v, %s", n, d.after, then)
 				if os.Getenv("PIVOT_SWEEP") != "long" && !sample.Picks(name, 4) {
 					continue
 				}
 				lives++
-				if err := lived(t, d, then, nil); err != nil {
+				if err := recoverFrom(t, d, then, nil); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -165,8 +166,8 @@ func TestPackagesKilled(t *testing.T) {
 	}
 }
 
-// TestPackagesMutants: the sweep notices an engine whose chain is not locked, and one whose
-// last call changes nothing.
+// TestPackagesMutants: the sweep catches an engine that does not lock the staged deployment, and
+// one whose last call changes nothing.
 func TestPackagesMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("lives many lives")
@@ -180,17 +181,17 @@ func TestPackagesMutants(t *testing.T) {
 		}
 		return argv
 	}
-	if err := lived(t, death{call: -1}, "", changesNothing); err == nil || !strings.Contains(err.Error(), "still needs") {
+	if err := recoverFrom(t, death{call: -1}, "", changesNothing); err == nil || !strings.Contains(err.Error(), "still needs") {
 		t.Errorf("a call that changes nothing: %v", err)
 	}
-	h := hostToDieOn(t)
+	h := packagesHost(t)
 	calls, _, err := runUntil(t, h, death{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	noticed := 0
 	for n := 1; n <= calls; n++ {
-		if err := lived(t, death{n, true}, "shut down", unlocked); err != nil && strings.Contains(err.Error(), "mixture") {
+		if err := recoverFrom(t, death{n, true}, "shut down", unlocked); err != nil && strings.Contains(err.Error(), "mixture") {
 			noticed++
 		}
 	}

@@ -15,14 +15,14 @@ import (
 	"machine-pivot/pivot"
 )
 
-// partition is the machine's CPU partitioning, which Ignition writes before a first
-// boot and which is there when somebody pivots by hand.
+// partition contributes the machine's CPU partitioning. Ignition writes it before a first
+// boot; a pivot by hand finds it in place.
 type partition struct{ host *host.Host }
 
 var _ pivot.Contributor = partition{}
 
-// Entries implements pivot.Contributor. What the image brings too, and nobody changed, is
-// the next image's to bring.
+// Entries implements pivot.Contributor. It leaves out unchanged files of the image, because the
+// next image brings its own.
 func (p partition) Entries() ([]hostfiles.File, error) {
 	in, err := p.input(nil)
 	if err != nil {
@@ -46,9 +46,9 @@ func (p partition) Entries() ([]hostfiles.File, error) {
 	return own, nil
 }
 
-// Check implements pivot.Contributor: it holds CPU partitioning as it will be after
-// the reboot against the CPUs that will be online then. What would keep CRI-O from
-// starting, or leave pods without a CPU, is an error; what is only doubtful is a warning.
+// Check implements pivot.Contributor. It checks CPU partitioning as it will be after the
+// reboot against the CPUs that will be online then. What would keep CRI-O from starting, or
+// leave pods without a CPU, is an error; anything else that looks wrong is a warning.
 func (p partition) Check(plan pivot.Plan, entries []hostfiles.File) (warnings []string, err error) {
 	in, err := p.input(plan.Kargs.Final)
 	if err != nil {
@@ -81,7 +81,7 @@ func (p partition) Check(plan pivot.Plan, entries []hostfiles.File) (warnings []
 	return warnings, nil
 }
 
-// Drift implements pivot.Contributor: another drop-in that replaces the target's, CPUs
+// Drift implements pivot.Contributor. It names drop-ins that override the target's, and CPUs
 // that are offline.
 func (p partition) Drift(state pivot.State, target pivot.Target) ([]string, error) {
 	if !slices.ContainsFunc(target.Paths(), pinning.IsPinningPath) {
@@ -104,8 +104,8 @@ func (p partition) Drift(state pivot.State, target pivot.Target) ([]string, erro
 	return drift, nil
 }
 
-// input is what the machine has of CPU partitioning, with a command line. Where there
-// is no sysfs its CPUs are not known.
+// input returns the machine's CPU partitioning, with a kernel command line. Without sysfs its
+// CPUs are not known.
 func (p partition) input(line kargs.Line) (pinning.Input, error) {
 	files, err := p.host.PartitionFiles()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// threads makes the four CPUs of a host threads of two cores.
+// threads makes the four CPUs of a host hardware threads of the given cores.
 func threads(h *hostdir.Host, cores ...string) {
 	for cpu := range 4 {
 		for _, core := range cores {
@@ -34,7 +34,8 @@ func pin(t *testing.T, h *hostdir.Host, set string) {
 	h.Write(pinning.KubeletPath, pinning.KubeletFile(w))
 }
 
-// What pods could not run with is refused before anything is pulled.
+// TestPartitionIsCheckedFirst: CPU partitioning with which pods could not run is refused before
+// anything is pulled.
 func TestPartitionIsCheckedFirst(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -74,7 +75,7 @@ func TestPartitionIsCheckedFirst(t *testing.T) {
 	}
 }
 
-// By hand too, also where only the arguments change.
+// TestRebaseChecksThePartition: a pivot by hand checks too, even if only arguments change.
 func TestRebaseChecksThePartition(t *testing.T) {
 	h := hostdir.New(t)
 	threads(h, "0,2", "1,3")

@@ -17,18 +17,18 @@ import (
 // the system starts (Initramfs).
 type Place interface {
 	pivot.Place
-	// Enter begins a first boot here, if that is the administrator's choice.
+	// Enter prepares a first boot here. It returns an error if the mode selects another place.
 	Enter(mode host.Mode) error
-	// Network is an error if there is no network here and none can be had.
+	// Network returns an error if there is no network here and none can be brought up.
 	Network(ctx context.Context) error
-	// Engine makes this place's deployments; false: the caller chooses.
+	// Engine returns the engine that makes deployments here; false: the caller chooses one.
 	Engine(h *host.Host) (pivot.Engine, bool)
-	// Conclude decides about the end of a first boot here: an error, or none, with the
-	// reason, where the first boot goes on elsewhere.
+	// Conclude turns the error of a first boot into its result here: the error itself
+	// (failure), or the reason why the first boot goes on elsewhere (aside).
 	Conclude(err error, on host.OnFailure) (aside, failure error)
 }
 
-// placeOrDefault is where the machine's runs happen.
+// placeOrDefault returns the place where the machine's runs happen.
 func (m *Machine) placeOrDefault() Place {
 	if m.Place != nil {
 		return m.Place
@@ -36,7 +36,7 @@ func (m *Machine) placeOrDefault() Place {
 	return System{}
 }
 
-// System is the started system. It takes whatever comes.
+// System is the started system. It accepts every decision.
 type System struct{}
 
 var _ Place = System{}
@@ -50,7 +50,7 @@ func (System) Leave(context.Context) error { return nil }
 // Enter implements Place.
 func (System) Enter(host.Mode) error { return nil }
 
-// Network implements Place: systemd has ordered the run behind it.
+// Network implements Place: systemd orders the run after the network.
 func (System) Network(context.Context) error { return nil }
 
 // Engine implements Place.
@@ -59,7 +59,7 @@ func (System) Engine(*host.Host) (pivot.Engine, bool) { return nil, false }
 // Conclude implements Place.
 func (System) Conclude(err error, _ host.OnFailure) (aside, failure error) { return nil, err }
 
-// Initramfs is an initramfs, for a first boot that runs before the system starts.
+// Initramfs is an initramfs, in which a first boot runs before the system starts.
 type Initramfs struct {
 	Early Early
 	Disk  hostfiles.Disk // of the system
@@ -67,15 +67,15 @@ type Initramfs struct {
 
 var _ Place = Initramfs{}
 
-// Early is what an initramfs has to do about mounts, network and Ignition. What it
-// cannot do is of kind fault.Later.
+// Early handles mounts, network and Ignition in an initramfs. An error is of kind fault.Later
+// if the initramfs cannot do what is needed.
 type Early interface {
-	// Mount completes the system's file systems.
+	// Mount mounts what the system's file systems lack.
 	Mount() error
-	// Network brings the network up, unless it is.
+	// Network brings the network up, unless it is up already.
 	Network(ctx context.Context) error
-	// KeepNetwork lets the system have the initramfs's network settings, if it would
-	// have got them when it starts. There may be no network afterwards.
+	// KeepNetwork writes the initramfs's network settings into the system, if they would
+	// be written before the system starts. There may be no network afterwards.
 	KeepNetwork(ctx context.Context) error
 	// CloseIgnition makes what Ignition wrote durable, and keeps the next boot from
 	// running it again.
@@ -93,12 +93,12 @@ func (p Initramfs) Enter(mode host.Mode) error {
 // Network implements Place.
 func (p Initramfs) Network(ctx context.Context) error { return p.Early.Network(ctx) }
 
-// Engine implements Place: there is only one that works on a system that has not started.
+// Engine implements Place: only one engine works on a system that has not started.
 func (p Initramfs) Engine(h *host.Host) (pivot.Engine, bool) {
 	return &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run, State: []string{pivot.StateDir}}, true
 }
 
-// Accept implements pivot.Place: only what changes the system can be done here.
+// Accept implements pivot.Place: only a change of the system can be carried out here.
 func (p Initramfs) Accept(decision pivot.Decision, state pivot.State) error {
 	switch {
 	case decision.Action == pivot.ActionClose:
@@ -114,9 +114,8 @@ func (p Initramfs) Accept(decision pivot.Decision, state pivot.State) error {
 	return nil
 }
 
-// Leave implements pivot.Place: it does what else happens between Ignition and the
-// system's start, for a system that is left before it starts is all that the new one
-// inherits from.
+// Leave implements pivot.Place. It does what normally happens between Ignition and the start
+// of the system, because this system never starts and the new one inherits from it as it is.
 func (p Initramfs) Leave(ctx context.Context) error {
 	if err := p.Early.KeepNetwork(ctx); err != nil {
 		return err
@@ -124,26 +123,26 @@ func (p Initramfs) Leave(ctx context.Context) error {
 	return p.Early.CloseIgnition(p.Disk)
 }
 
-// Conclude implements Place. It steps aside where the started system may succeed: that
-// is told why, and what was imported is kept. What is known to fail there too stops
-// the boot, unless the administrator wants the started system to tell of it.
+// Conclude implements Place. It steps aside, with the reason, if the started system may
+// succeed; what was imported is kept. An error that the started system would have too
+// stops the boot, unless the administrator wants the started system to report it.
 func (p Initramfs) Conclude(err error, on host.OnFailure) (aside, failure error) {
-	if err == nil || !passes(err) && on != host.OnFailureSystem {
+	if err == nil || !systemMaySucceed(err) && on != host.OnFailureSystem {
 		return nil, err
 	}
 	return fmt.Errorf("stepping aside for the started system: %w", err), nil
 }
 
-// passes reports whether the started system may succeed where an initramfs failed.
-func passes(err error) bool {
+// systemMaySucceed reports whether the started system may succeed where an initramfs failed.
+func systemMaySucceed(err error) bool {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return true // it updates what it trusts when it first starts
+		return true // the system updates its trust store when it first starts
 	}
 	switch fault.KindOf(err) {
 	case fault.BadInput, fault.Refused, fault.CannotWrite:
 		return false
 	}
-	return true // also what nobody foresaw: it may be the initramfs
+	return true // also for unexpected errors, which the initramfs may cause
 }
 
 func later(format string, args ...any) error {

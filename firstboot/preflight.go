@@ -8,11 +8,12 @@ import (
 	"machine-pivot/pivot"
 )
 
-// stubInfo is the EFI variable that systemd-stub sets (systemd-stub(7)): it is
-// there if the running kernel came out of a unified kernel image.
+// stubInfo is the EFI variable that systemd-stub sets (systemd-stub(7)). It exists if the
+// running kernel was started from a unified kernel image.
 const stubInfo = "/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
-// checkUnified is an error if a plan's kernel arguments could have no effect.
+// checkUnified returns an error if a plan changes kernel arguments that a unified kernel image
+// would ignore.
 func (m *Machine) checkUnified(plan pivot.Plan) error {
 	if _, err := os.Stat(m.Host.Path(stubInfo)); plan.Kargs.Changed && err == nil {
 		return fault.New(fault.Refused, "cannot change the kernel arguments: this machine was started from a unified kernel image, whose arguments are built in").
@@ -21,7 +22,7 @@ func (m *Machine) checkUnified(plan pivot.Plan) error {
 	return nil
 }
 
-// checkFIPS holds what is asked for against the running kernel.
+// checkFIPS returns an error if the requested FIPS mode is not that of the running kernel.
 func (m *Machine) checkFIPS(d *encapsulated.Desired) error {
 	fips, err := m.Host.FIPS()
 	if err != nil || fips == d.FIPS {

@@ -16,14 +16,14 @@ import (
 	"machine-pivot/pivot"
 )
 
-// The unit that projects what a system carries, and what enables it.
+// The unit that projects what a system carries, and the link that enables it.
 const (
 	projectUnit    = "pivot-project.service"
 	projectEnabled = "/etc/systemd/system/sysinit.target.wants/" + projectUnit
 )
 
-// Project makes /var what the system that runs asks of it, and returns the paths that it
-// changed: see projection.Projector. No other program may be changing the machine.
+// Project makes /var match what the running system carries, and returns the paths that it
+// changed: see projection.Projector. No other program may change the machine meanwhile.
 func (m *Machine) Project(note func(string)) (changed []string, err error) {
 	p := projection.Projector{Root: m.Host.Root, Disk: m.Host.Disk, Note: note}
 	if changed, err = p.Project(); err != nil {
@@ -33,10 +33,10 @@ func (m *Machine) Project(note func(string)) (changed []string, err error) {
 	return changed, nil
 }
 
-// projected are entries with what makes the next system project those that are not below
-// /etc: the link that enables the unit for it, unless that stands there.
+// projected returns entries, and if any of them is outside of /etc, also the link that enables
+// the projecting unit in the next system. A link that already exists keeps its target.
 func (m *Machine) projected(entries []hostfiles.File) []hostfiles.File {
-	if !someOutside(hostfiles.Entries(entries)) {
+	if !anyOutside(hostfiles.Entries(entries)) {
 		return entries
 	}
 	target, err := os.Readlink(m.Host.Path(projectEnabled))
@@ -49,11 +49,12 @@ func (m *Machine) projected(entries []hostfiles.File) []hostfiles.File {
 	return append(slices.Clone(entries), hostfiles.NewLink(projectEnabled, target))
 }
 
-func someOutside(entries []hostfiles.Entry) bool {
+func anyOutside(entries []hostfiles.Entry) bool {
 	return slices.ContainsFunc(entries, func(e hostfiles.Entry) bool { return varentries.Outside(e.Path) })
 }
 
-// outside are the machine's entries outside of /etc: it has none but those that it carries.
+// outside is the Contributor for entries outside of /etc. It adds none: it checks that the next
+// system can project those that are asked for.
 type outside struct{ *Machine }
 
 var _ pivot.Contributor = outside{}
@@ -61,8 +62,8 @@ var _ pivot.Contributor = outside{}
 // Entries implements pivot.Contributor.
 func (outside) Entries() ([]hostfiles.File, error) { return nil, nil }
 
-// Check implements pivot.Contributor, where the image stays: of another one
-// checkProjectsNext judges, once it is there.
+// Check implements pivot.Contributor for a plan that keeps the image. For another image
+// checkProjectsNext does so, once the image is in the repository.
 func (o outside) Check(plan pivot.Plan, entries []hostfiles.File) ([]string, error) {
 	if plan.Image.Changed {
 		return nil, nil
@@ -73,10 +74,10 @@ func (o outside) Check(plan pivot.Plan, entries []hostfiles.File) ([]string, err
 // Drift implements pivot.Contributor.
 func (outside) Drift(pivot.State, pivot.Target) ([]string, error) { return nil, nil }
 
-// checkProjectsNext is an error if the system that a plan leads to, whose image is in the
-// repository, could not project the plan's entries.
+// checkProjectsNext returns an error if the system that a plan leads to cannot project the
+// plan's entries. Its image must be in the repository.
 func (m *Machine) checkProjectsNext(plan pivot.Plan) error {
-	if !someOutside(plan.To().Entries) {
+	if !anyOutside(plan.To().Entries) {
 		return nil
 	}
 	repo, err := m.Host.ReadRepo()
@@ -94,10 +95,10 @@ func (m *Machine) checkProjectsNext(plan pivot.Plan) error {
 	return m.checkProjects(plan.To().Entries, isDir, func(name string) (bool, error) { return repo.HasPath(commit, name[1:]) })
 }
 
-// checkProjects is an error if a system cannot project entries: by which directories its
-// image has, and which files.
+// checkProjects returns an error if a system cannot project entries. isDir and has report
+// whether its image has a directory, or anything, at a path.
 func (m *Machine) checkProjects(entries []hostfiles.Entry, isDir, has func(string) (bool, error)) error {
-	if !someOutside(entries) {
+	if !anyOutside(entries) {
 		return nil
 	}
 	inEtc, err := os.Stat(m.Host.Path(host.UnitInEtc(projectUnit)))
@@ -141,10 +142,10 @@ func (m *Machine) hasDirectory(name string) (bool, error) {
 	return err == nil && info.IsDir(), err
 }
 
-// carryHere has the system that runs carry entries of those that are not below /etc, where
-// all is as they say: so that what is asked for later finds them to be ours.
-func (m *Machine) carryHere(entries []hostfiles.File) error {
-	if !someOutside(hostfiles.Entries(entries)) {
+// carryInRunningSystem makes the running system carry the entries outside of /etc, which must all
+// be in place already, so that later runs know that they are pivot's.
+func (m *Machine) carryInRunningSystem(entries []hostfiles.File) error {
+	if !anyOutside(hostfiles.Entries(entries)) {
 		return nil
 	}
 	if err := m.checkProjects(hostfiles.Entries(entries), m.hasDirectory, m.Host.Has); err != nil {
@@ -159,7 +160,7 @@ func (m *Machine) carryHere(entries []hostfiles.File) error {
 		return err
 	}
 	for _, f := range carriers {
-		if err := m.putHere(f, labels); err != nil {
+		if err := m.putInRunningEtc(f, labels); err != nil {
 			return fault.New(fault.CannotWrite, "cannot keep what is asked for outside of /etc: %w", err)
 		}
 	}
@@ -167,9 +168,9 @@ func (m *Machine) carryHere(entries []hostfiles.File) error {
 	return err
 }
 
-// carriers are the entries below /etc by which the system that runs carries those of entries
-// that are not; none if it carries them already. With anew they are those of another set even
-// so, of which the projection puts right what somebody has changed.
+// carriers returns the entries below /etc by which the running system carries those that are
+// outside of /etc; none if it carries them already. With anew it returns a new set in any case,
+// so that the projection undoes local changes.
 func (m *Machine) carriers(entries []hostfiles.File, anew bool) ([]hostfiles.File, error) {
 	have, err := varentries.Read(m.Host.Root)
 	if err != nil || !anew && slices.Equal(have.With(entries), have.Entries) {
@@ -183,25 +184,26 @@ func (m *Machine) carriers(entries []hostfiles.File, anew bool) ([]hostfiles.Fil
 	return carriers, nil
 }
 
-// outsideHere is what is not below /etc, for changes of the system that runs.
-type outsideHere struct{ *Machine }
+// liveOutside changes what is outside of /etc in the running system.
+type liveOutside struct{ *Machine }
 
-var _ live.Outside = outsideHere{}
+var _ live.Outside = liveOutside{}
 
-// Project implements live.Outside. What stays was named when the change was worked out.
-func (o outsideHere) Project() error {
+// Project implements live.Outside. It drops the notes on what stays, which were given when the
+// change was planned.
+func (o liveOutside) Project() error {
 	_, err := o.Machine.Project(func(string) {})
 	return err
 }
 
 // PutBack implements live.Outside.
-func (o outsideHere) PutBack(path string, f *hostfiles.File) error {
+func (o liveOutside) PutBack(path string, f *hostfiles.File) error {
 	p := projection.Projector{Root: o.Host.Root, Disk: o.Host.Disk}
 	return p.PutBack(path, f)
 }
 
-// carried are the entries outside of /etc that a system's MachineConfigs asked for, by what
-// it carries and by the last of them.
+// carried returns old, the entries of the current MachineConfig, with the other entries that
+// the running system carries outside of /etc, which earlier MachineConfigs asked for.
 func (m *Machine) carried(old []hostfiles.File) ([]hostfiles.File, error) {
 	all := slices.Clone(old)
 	carried, err := varentries.Read(m.Host.Root)

@@ -15,7 +15,7 @@ import (
 
 const projectUnit = "/etc/systemd/system/pivot-project.service"
 
-// projecting is a host whose systems have the unit that projects, and a user core.
+// projecting returns a host whose systems have the projecting unit, and a user core.
 func projecting(t *testing.T) *hostdir.Host {
 	t.Helper()
 	h := hostdir.New(t)
@@ -28,7 +28,7 @@ func projecting(t *testing.T) *hostdir.Host {
 	return h
 }
 
-// project is what the unit does early in a boot. It returns what was noted.
+// project does what the unit does early in a boot. It returns the notes.
 func project(t *testing.T, h *hostdir.Host) (notes string) {
 	t.Helper()
 	m := machine(t, h)
@@ -47,14 +47,14 @@ const inVar = `
     passwd: {users: [{name: core, sshAuthorizedKeys: [key one]}]}
 `
 
-// inOfVar is what TestVarSwitches has below /var.
-func inOfVar(t *testing.T, h *hostdir.Host) string {
+// listVar lists what TestVarSwitches puts below /var.
+func listVar(t *testing.T, h *hostdir.Host) string {
 	return shell(t, h, "cd var/ && find lib/kubelet/settings usrlocal home/core/.ssh ! -type d -printf '%p %m %U:%G ' -exec cat {} ';' -printf ';' 2>/dev/null || :")
 }
 
-// TestVarSwitches (P57): what a MachineConfig asks for outside of /etc is there in the boot
-// of the system that it made, and not before; the next one's in the next system, and who
-// boots the one before has what that asked for.
+// TestVarSwitches (P57): what a MachineConfig asks for outside of /etc is in place once its
+// system is booted, and not before. The next system has that of the next MachineConfig, and
+// booting the previous system restores its own.
 func TestVarSwitches(t *testing.T) {
 	h := projecting(t)
 	plan, err := (&firstboot.Apply{Machine: machine(t, h), File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec:\n" + inVar)}).Plan(t.Context())
@@ -68,11 +68,11 @@ func TestVarSwitches(t *testing.T) {
 	if got := strings.Join(planned, ", "); got != want {
 		t.Errorf("planned: %s, want %s", got, want)
 	}
-	before := inOfVar(t, h)
+	before := listVar(t, h)
 	if changed, _, err := apply(t, h, inVar); err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
-	if got := inOfVar(t, h); got != before {
+	if got := listVar(t, h); got != before {
 		t.Errorf("before the projection there is %s", got)
 	}
 	if drift := verify(t, h); !strings.Contains(drift, "file /var/usrlocal/bin/tool: missing") {
@@ -80,7 +80,7 @@ func TestVarSwitches(t *testing.T) {
 	}
 	project(t, h)
 	const v1 = "lib/kubelet/settings 600 0:0 one;usrlocal/bin/tool 755 0:0 tool;home/core/.ssh/authorized_keys.d/ignition 600 1000:1001 key one\n;"
-	if got := inOfVar(t, h); got != v1 {
+	if got := listVar(t, h); got != v1 {
 		t.Errorf("there is %s, want %s", got, v1)
 	}
 	if got := shell(t, h, "stat -c '%a %U:%G' var/home/core/.ssh var/home/core/.ssh/authorized_keys.d etc/pivot/var; readlink "+"etc/systemd/system/sysinit.target.wants/pivot-project.service"); !strings.HasSuffix(got, "700 root:root\n"+projectUnit+"\n") || strings.Count(got, "700") != 3 {
@@ -96,23 +96,23 @@ func TestVarSwitches(t *testing.T) {
 	if drift := verify(t, h); drift != "file /var/lib/kubelet/settings: differs\nfile /var/usrlocal/bin/tool: missing" {
 		t.Errorf("drift %s", drift)
 	}
-	// The same asked for again is a change then, and what was asked for arrives.
+	// With drift, the same MachineConfig is a change, and restores everything.
 	if changed, _, err := apply(t, h, inVar); err != nil || !changed {
 		t.Fatalf("changed %v, %v", changed, err)
 	}
 	project(t, h)
-	if got, drift := inOfVar(t, h), verify(t, h); got != v1 || drift != "" {
+	if got, drift := listVar(t, h), verify(t, h); got != v1 || drift != "" {
 		t.Errorf("there is %s, want %s; drift %s", got, v1, drift)
 	}
 
-	// The next one, with another image.
+	// The next MachineConfig, with another image.
 	changed, _, err := apply(t, h, fmt.Sprintf("  osImageURL: %s\n", h.Image)+strings.NewReplacer("data:,one", "data:,two", "key one", "key two", "/usr/local/bin/tool", "/opt/new").Replace(inVar))
 	if err != nil || !changed || h.Version() != "B.2" {
 		t.Fatalf("changed %v, version %s, %v", changed, h.Version(), err)
 	}
 	project(t, h)
 	const v2 = "lib/kubelet/settings 600 0:0 two;home/core/.ssh/authorized_keys.d/ignition 600 1000:1001 key two\n;"
-	if got := inOfVar(t, h); got != v2 || string(h.Read("/var/opt/new")) != "tool" {
+	if got := listVar(t, h); got != v2 || string(h.Read("/var/opt/new")) != "tool" {
 		t.Errorf("there is %s, want %s", got, v2)
 	}
 	if drift := verify(t, h); drift != "" {
@@ -120,13 +120,13 @@ func TestVarSwitches(t *testing.T) {
 	}
 	h.BootEntry(1)
 	project(t, h)
-	if got := inOfVar(t, h); got != v1 || h.Read("/var/opt/new") != nil {
+	if got := listVar(t, h); got != v1 || h.Read("/var/opt/new") != nil {
 		t.Errorf("back there is %s, want %s", got, v1)
 	}
 	h.BootEntry(0)
 	project(t, h)
 
-	// Nothing is asked for any more; somebody has changed one file.
+	// Nothing is asked for any more; one file was changed locally.
 	shell(t, h, "echo mine >var/opt/new")
 	changed, notes, err := apply(t, h, fmt.Sprintf("  osImageURL: %s\n", h.Image))
 	const stays = "file /var/opt/new stays, though no MachineConfig asks for it any more: somebody has changed it\n"
@@ -136,7 +136,7 @@ func TestVarSwitches(t *testing.T) {
 	if notes := project(t, h); notes != stays {
 		t.Errorf("notes %s", notes)
 	}
-	if got := inOfVar(t, h); got != "lib/kubelet/settings 644 0:0 own;" || string(h.Read("/var/opt/new")) != "mine\n" {
+	if got := listVar(t, h); got != "lib/kubelet/settings 644 0:0 own;" || string(h.Read("/var/opt/new")) != "mine\n" {
 		t.Errorf("there is %s", got)
 	}
 	if drift := verify(t, h); drift != "" {
@@ -144,8 +144,8 @@ func TestVarSwitches(t *testing.T) {
 	}
 }
 
-// TestVarOfIgnition (P57): what Ignition wrote on the first boot is found to be as it is
-// asked for, and belongs to the MachineConfig: it goes with it.
+// TestVarOfIgnition (P57): what Ignition wrote on the first boot matches the MachineConfig and
+// belongs to it: the next MachineConfig removes it.
 func TestVarOfIgnition(t *testing.T) {
 	h := projecting(t)
 	h.Write("/var/opt/first", []byte("first"))
@@ -170,8 +170,8 @@ func TestVarOfIgnition(t *testing.T) {
 	}
 }
 
-// TestVarThatIsThere (P57): a MachineConfig that asks for what is there already needs no
-// reboot, and what it asked for goes all the same when the next one does not.
+// TestVarThatIsThere (P57): a MachineConfig that asks for what exists already needs no reboot. What
+// it asked for is still removed if the next one does not ask for it.
 func TestVarThatIsThere(t *testing.T) {
 	h := projecting(t)
 	h.Write("/etc/systemd/system/sysinit.target.wants/x", nil)
@@ -190,8 +190,8 @@ func TestVarThatIsThere(t *testing.T) {
 	}
 }
 
-// TestVarRefused (P57): a system that could not project, or whose links lead elsewhere, is
-// refused before anything is changed.
+// TestVarRefused (P57): a system that cannot project, or whose image has a directory where a
+// link into /var is needed, is refused before anything is changed.
 func TestVarRefused(t *testing.T) {
 	const inOpt = "  config: {ignition: {version: 3.4.0}, storage: {files: [{path: /opt/x}]}}\n"
 	const named = "  config: {ignition: {version: 3.4.0}, storage: {files: [{path: /var/x, user: {name: nobody-knows}}]}}\n"
@@ -207,7 +207,7 @@ func TestVarRefused(t *testing.T) {
 		}},
 		{inOpt, "the new system has no pivot-project.service", true, func(h *hostdir.Host) {
 			must(t, os.Remove(h.Path(projectUnit)))
-			h.Write("/usr/lib/systemd/system/pivot-project.service", nil) // of the old system
+			h.Write("/usr/lib/systemd/system/pivot-project.service", nil) // only in the old system
 		}},
 		{inOpt, "the new system has /opt as a directory of its image", false, func(h *hostdir.Host) { h.Write("/opt/image", nil) }},
 		{inOpt, "the new system has /opt as a directory of its image", true, func(h *hostdir.Host) { h.ExtendNext("opt/image"); h.Serve(h.NativeImage()) }},
@@ -229,9 +229,9 @@ func TestVarRefused(t *testing.T) {
 	}
 }
 
-// TestDirectoryThatIsThere (P55): a directory for which no mode or owner is asked keeps its
-// own, as with Ignition; it is a change to ask for another one, and somebody else's to be
-// there without being asked for.
+// TestDirectoryThatIsThere (P55): an existing directory keeps its mode and owner unless the
+// MachineConfig sets them, as with Ignition. Setting others is a change. A directory that is
+// not asked for any more is no local change.
 func TestDirectoryThatIsThere(t *testing.T) {
 	h := projecting(t)
 	shell(t, h, "install -d -m 700 -o 7 -g 8 etc/service var/lib/service; mkdir -p etc/systemd/system/sysinit.target.wants; ln -s "+projectUnit+" etc/systemd/system/sysinit.target.wants/")

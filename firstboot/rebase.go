@@ -19,18 +19,18 @@ import (
 // Rebase is an administrator's pivot by hand.
 type Rebase struct {
 	Machine
-	Image   string // "": as PullspecPath says, else the booted image stays
+	Image   string // "": the one in PullspecPath, or else the booted one
 	Append  []string
 	Delete  []string
-	Pinning pinning.Workloads // none: no pinning file is touched
-	// KernelType and Extensions are those of a MachineConfig; "" and none change nothing.
+	Pinning pinning.Workloads // none: pinning files are not changed
+	// KernelType and Extensions are as in a MachineConfig; "" and none change nothing.
 	KernelType      string
 	Extensions      []string
-	ExtensionsImage string // where their packages come from; "": the machine's own repositories
+	ExtensionsImage string // has their packages; "": they come from the machine's own repositories
 	Reboot          bool
 }
 
-// Asked reports whether anything is asked for at all.
+// Asked reports whether anything is asked for, by a field or by the old tool's files.
 func (r *Rebase) Asked() bool {
 	if r.Image != "" || r.KernelType != "" || len(r.Append)+len(r.Delete)+len(r.Pinning)+len(r.Extensions) > 0 {
 		return true
@@ -43,11 +43,11 @@ func (r *Rebase) Asked() bool {
 	return false
 }
 
-// Run makes the asked-for system the next boot, and reboots if that is asked
-// for. It reports whether anything had to change.
+// Run makes the requested system the next boot, and reboots if that is asked for. It reports
+// whether anything had to change.
 func (r *Rebase) Run(ctx context.Context) (changed bool, err error) {
 	changed, err = r.attempt(ctx)
-	err = r.stopped(ctx, err)
+	err = r.explainStop(ctx, err)
 	if err != nil {
 		r.Progress.Fail(err)
 	}
@@ -70,7 +70,7 @@ func (r *Rebase) attempt(ctx context.Context) (bool, error) {
 	return r.move(ctx, ask, settings, r.Reboot || r.rebootNeeded())
 }
 
-// read is what is asked for, by what was downloaded if that is so.
+// read returns what is asked for. With FromDownloaded the image defaults to the downloaded one.
 func (r *Rebase) read() (pivot.Ask, error) {
 	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
 	if err := r.takeDownloaded(); err != nil {
@@ -82,18 +82,19 @@ func (r *Rebase) read() (pivot.Ask, error) {
 	return r.ask()
 }
 
-// move brings the machine to what somebody asks for who waits for the end, and reboots if
-// that is wanted, in the fleet's turn if it has a lock. It reports whether anything had to change.
+// move brings the machine to what an administrator asks for, and reboots if reboot is set. If
+// the fleet has a lock, a move with a reboot or a trial takes a slot first. move reports whether
+// anything had to change.
 func (m *Machine) move(ctx context.Context, ask pivot.Ask, settings host.Settings, reboot bool) (changed bool, err error) {
 	if settings.FleetLock.URL == "" || !reboot && m.Try == nil {
 		return m.moveNow(ctx, ask, settings, reboot)
 	}
-	return m.inTurn(ctx, settings.FleetLock, ask, func(ask pivot.Ask) (bool, error) { return m.moveNow(ctx, ask, settings, reboot) })
+	return m.withSlot(ctx, settings.FleetLock, ask, func(ask pivot.Ask) (bool, error) { return m.moveNow(ctx, ask, settings, reboot) })
 }
 
 func (m *Machine) moveNow(ctx context.Context, ask pivot.Ask, settings host.Settings, reboot bool) (changed bool, err error) {
 	if m.Try != nil {
-		if err := m.firstBootIsOver("try a new system"); err != nil {
+		if err := m.requireClosedFirstBoot("try a new system"); err != nil {
 			return false, err
 		}
 		if err := m.conductor().Try(ctx, &ask, *m.Try, settings.RebootMethod); err != nil {
@@ -106,12 +107,12 @@ func (m *Machine) moveNow(ctx context.Context, ask pivot.Ask, settings host.Sett
 		return false, err
 	case out.Action == pivot.ActionClose:
 		m.Progress.Note("nothing to do: the machine is what was asked for")
-		m.usedDownload(ctx, out.Target.Image)
+		m.dropUsedDownload(ctx, out.Target.Image)
 		return false, nil
 	case out.Action == pivot.ActionReboot:
 		m.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
 	}
-	m.usedDownload(ctx, out.Target.Image)
+	m.dropUsedDownload(ctx, out.Target.Image)
 	if m.Try != nil {
 		return true, m.conductor().Enter(ctx, settings.RebootMethod)
 	}
@@ -123,7 +124,7 @@ func (m *Machine) moveNow(ctx context.Context, ask pivot.Ask, settings host.Sett
 	return true, m.reboot(ctx, settings.RebootMethod)
 }
 
-// Plan works out what a pivot by hand would change and writes nothing.
+// Plan returns what a pivot by hand would change. It writes nothing.
 func (r *Rebase) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err := r.open(); err != nil {
 		return pivot.Plan{}, err
@@ -135,7 +136,7 @@ func (r *Rebase) Plan(ctx context.Context) (pivot.Plan, error) {
 	return r.converger().Plan(ctx, ask)
 }
 
-// ask is what the command line, with the old tool's files, asks of the machine.
+// ask returns what the command line and the old tool's files ask of the machine.
 func (r *Rebase) ask() (pivot.Ask, error) {
 	change, err := r.kargs()
 	if err != nil {
@@ -161,8 +162,8 @@ func (r *Rebase) ask() (pivot.Ask, error) {
 	return pivot.Ask{Image: image, ImageKargs: choice, Kargs: change, Entries: files, Packages: packages, ByHand: true}, err
 }
 
-// packages are what is asked for of packages. The default kernel is one that is asked for
-// in place of any other.
+// packages returns what is asked of packages. Asking for the default kernel replaces any other
+// kernel type.
 func (r *Rebase) packages() (pivot.Packages, error) {
 	err := errors.Join(spec.CheckKernelType(r.KernelType, runtime.GOARCH), spec.CheckTogether(r.KernelType, r.Extensions))
 	for _, name := range r.Extensions {
@@ -181,8 +182,8 @@ func (r *Rebase) packages() (pivot.Packages, error) {
 	return packages(&asked, before...)
 }
 
-// pinningFiles are the files of the asked-for CPU partitioning, held against
-// the CPUs that the machine has.
+// pinningFiles returns the files of the requested CPU partitioning. It returns an error if the
+// machine lacks one of the CPUs.
 func (r *Rebase) pinningFiles() ([]hostfiles.File, error) {
 	if len(r.Pinning) == 0 {
 		return nil, nil

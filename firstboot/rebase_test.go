@@ -12,8 +12,8 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// TestLegacyInputs (P1): what the old tool's files ask for joins the one
-// transaction and its one reboot.
+// TestLegacyInputs (P1): what the old tool's files ask for is part of the one
+// transaction with its one reboot.
 func TestLegacyInputs(t *testing.T) {
 	h := hostdir.New(t)
 	rebase := func(appended ...string) (bool, error) {
@@ -50,8 +50,8 @@ func TestLegacyInputs(t *testing.T) {
 	}
 }
 
-// TestRebaseAgain: after the commit of a pivot by hand was taken back the same can be asked
-// for again, on a machine with files that are carried over and that nobody asks for.
+// TestRebaseAgain: after the commit of a pivot by hand was taken back, the same can be asked
+// for again, on a machine with files that are carried over without being asked for.
 func TestRebaseAgain(t *testing.T) {
 	h := hostdir.New(t)
 	h.Write(pinning.DropInPath, pinning.DropIn(management(t, "0-1")))

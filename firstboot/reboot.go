@@ -9,7 +9,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// settings are the machine's, but for what the command line says.
+// settings returns the machine's settings, overridden by the command line.
 func (m *Machine) settings() (host.Settings, error) {
 	settings, err := m.Host.Settings()
 	if m.RebootMethod != "" {
@@ -18,22 +18,22 @@ func (m *Machine) settings() (host.Settings, error) {
 	if m.ImageKargs != "" {
 		settings.ImageKargs = m.ImageKargs
 	}
-	settings.Window = overriding(m.Window, settings.Window)
-	settings.FleetLock.URL = overriding(m.FleetLock, settings.FleetLock.URL)
+	settings.Window = override(m.Window, settings.Window)
+	settings.FleetLock.URL = override(m.FleetLock, settings.FleetLock.URL)
 	return settings, err
 }
 
-// overriding is a setting with what the command line says in its place: "" is nothing, and
-// host.None that there is none.
-func overriding(said, setting string) string {
-	if said == host.None {
+// override returns the value of a flag if it is given, else the setting. The flag host.None
+// clears the setting.
+func override(flag, setting string) string {
+	if flag == host.None {
 		return ""
 	}
-	return cmp.Or(said, setting)
+	return cmp.Or(flag, setting)
 }
 
-// reboot asks for the one reboot and then waits for it: whoever is held until
-// this program ends stays held.
+// reboot requests the one reboot and then blocks until systemd stops this program, so that
+// units ordered after it do not start.
 func (m *Machine) reboot(ctx context.Context, method host.RebootMethod) error {
 	into := "a new deployment of the same image"
 	if image := m.Progress.Record.Target.Image; !image.IsZero() {
@@ -46,8 +46,8 @@ func (m *Machine) reboot(ctx context.Context, method host.RebootMethod) error {
 	return m.rebootBy(ctx, into, "the new system is ready; reboot by hand to enter it", reboot)
 }
 
-// rebootBy is reboot in a way of its own, into what it names. The hint is what to do if it
-// cannot be had.
+// rebootBy is reboot by a given method. into names the next system in messages; hint is the
+// remedy if the reboot fails.
 func (m *Machine) rebootBy(ctx context.Context, into, hint string, reboot func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -56,11 +56,11 @@ func (m *Machine) rebootBy(ctx context.Context, into, hint string, reboot func(c
 	if err := m.Retry.Do(ctx, m.Progress.Waiting, reboot); err != nil {
 		return fault.New(fault.KindOf(err), "%w", err).WithHint("%s", hint)
 	}
-	<-ctx.Done() // systemd stops us on its way down
+	<-ctx.Done() // systemd stops this program on its way down
 	return nil
 }
 
-// kexec reboots past the firmware, or, where that cannot be, through it.
+// kexec reboots without the firmware, or, if that is not possible, through it.
 func (m *Machine) kexec(ctx context.Context) error {
 	next, err := m.Host.NextKernel()
 	if err == nil {

@@ -15,8 +15,8 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// enter runs the first boot until it has asked for a way into the next boot, and
-// returns what it noted. Each try by kexec ends as the next of tries says, or well.
+// enter runs the first boot until it has requested the reboot, and returns its notes. Each try
+// of kexec returns the next error in tries; without one it succeeds.
 func enter(t *testing.T, h *hostdir.Host, method host.RebootMethod, tries ...error) (notes []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -47,8 +47,8 @@ func enter(t *testing.T, h *hostdir.Host, method host.RebootMethod, tries ...err
 	return notes
 }
 
-// TestKexec (P46): the next boot is entered without the firmware where that is
-// wanted and safe, else through it, and the reason is told. The proof is the same.
+// TestKexec (P46): with kexec the next boot starts without the firmware if that is wanted
+// and safe, else through it, and the reason is noted. The proof is the same.
 func TestKexec(t *testing.T) {
 	h := newHost(t)
 	h.Write(host.SettingsPath, []byte("reboot-method=kexec\n"))
@@ -57,7 +57,7 @@ func TestKexec(t *testing.T) {
 		name   string
 		method host.RebootMethod
 		tries  []error // of kexec
-		file   string  // one of the host, with "1" in it
+		file   string  // a file of the host to set to "1"
 		kexec  bool
 		why    string // noted where kexec was wanted
 	}{
@@ -67,7 +67,7 @@ func TestKexec(t *testing.T) {
 		{name: "the kernel refuses", tries: []error{errors.New("operation not permitted")}, why: "operation not permitted"},
 		{name: "switched off", file: disabled, why: "kexec_load_disabled"},
 	} {
-		// All but the first find everything committed: only the reboot is missing.
+		// For all cases but the first everything is committed, and only the reboot is missing.
 		reboots, kexecs := h.Reboots, len(h.Kexecs)
 		if c.file != "" {
 			h.Write(c.file, []byte("1\n"))
@@ -99,8 +99,8 @@ func TestKexec(t *testing.T) {
 	expectClosed(t, h)
 }
 
-// TestModes (P45): off means that nothing happens; a setting that cannot be understood
-// stops the first boot before anything does.
+// TestModes (P45): with mode off nothing happens. An invalid setting stops the first boot
+// before it changes anything.
 func TestModes(t *testing.T) {
 	h := newHost(t)
 	h.Write(host.SettingsPath, []byte("mode=off\n"))
@@ -121,7 +121,7 @@ func TestModes(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	expectIdle()
-	// A pivot by hand is not a first boot.
+	// The mode does not apply to a pivot by hand.
 	h.Write(host.SettingsPath, []byte("mode=off\n"))
 	r := firstboot.Rebase{Machine: machine(t, h), Append: []string{"loglevel=7"}}
 	if changed, err := r.Run(t.Context()); err != nil || !changed {
@@ -129,7 +129,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestRebootSaysInto: what is rebooted into is named, also where no image was asked for.
+// TestRebootSaysInto: the reboot names the next system, also if no image was asked for.
 func TestRebootSaysInto(t *testing.T) {
 	h := hostdir.New(t)
 	for image, want := range map[string]string{"": "a new deployment of the same image", h.Image: h.Image + " (B.2)"} {

@@ -19,14 +19,14 @@ import (
 	"machine-pivot/pivot"
 )
 
-// A repair applies the MachineConfig that the machine has once more: so what differs is worked
-// out, and put right, as any change is, by the same rules. A service that has read what
-// somebody wrote has to be told of what comes back, too.
+// A repair applies the machine's current MachineConfig again. So drift is found and repaired
+// like any other change, by the same rules: a service that has read a drifted file must be
+// reloaded when the file is restored.
 //
-// What differs is what a verification names: the journal's target decides, and the
-// MachineConfig has the contents for it. So the two must be of one request.
+// Drift is what Verify names: the journal's target decides, and the MachineConfig supplies
+// the contents. So both must come from the same request.
 
-// readRecord makes the MachineConfig of a repair the one that the machine has.
+// readRecord sets File and Data to the machine's current MachineConfig, for a repair.
 func (a *Apply) readRecord() error {
 	if !a.Repair {
 		return nil
@@ -43,30 +43,30 @@ func (a *Apply) readRecord() error {
 	return err
 }
 
-// sameAgain makes an ask for the MachineConfig that the machine has one for just what it was
-// last asked for. It is an error if that was something else.
-func (a *Apply) sameAgain(ask *applyAsk) error {
+// askForLast changes an ask for the current MachineConfig into one for exactly what the machine
+// was last asked for. It returns an error if that was not this MachineConfig.
+func (a *Apply) askForLast(ask *applyAsk) error {
 	last := a.Progress.Record
 	i := slices.IndexFunc(last.Target.Entries, func(e hostfiles.Entry) bool { return e.Path == encapsulated.RecordPath })
 	have, there, err := hostfiles.Read(a.Host.Root, encapsulated.RecordPath)
 	known := i >= 0
-	itself := known && there && have.Digest == last.Target.Entries[i].Digest
+	unchanged := known && there && have.Digest == last.Target.Entries[i].Digest
 	switch {
 	case err != nil:
 		return err
-	case !reached(last, a.Progress.BootID) && !(itself && last.Phase == pivot.PhaseFailed): // an earlier repair
-		return notSame(fmt.Sprintf("what it was last asked for is %s, and not what runs", last.Phase))
-	case known && !itself:
-		return notSame(encapsulated.RecordPath + ", which says what this machine has, is not as it was written")
+	case !expectsTarget(last, a.Progress.BootID) && !(unchanged && last.Phase == pivot.PhaseFailed): // an earlier repair may have failed
+		return cannotRepair(fmt.Sprintf("what it was last asked for is %s, and not what runs", last.Phase))
+	case known && !unchanged:
+		return cannotRepair(encapsulated.RecordPath + ", which says what this machine has, is not as it was written")
 	case !asksFor(ask.Ask, last.Target):
-		return notSame("it was last asked for something else than its MachineConfig")
+		return cannotRepair("it was last asked for something else than its MachineConfig")
 	}
 	ask.last = &last.Target
 	ask.Image = last.Target.Image.Pinned()
 	ask.Kargs.Old, ask.Kargs.Delete = last.Target.Kargs.Old, last.Target.Kargs.Delete
 	for _, e := range last.Target.Entries {
 		named := slices.ContainsFunc(ask.Entries, func(f hostfiles.File) bool { return f.Path == e.Path })
-		if e.Removes() && !named { // what the MachineConfig before asked for
+		if e.Removes() && !named { // undoes what the previous MachineConfig asked for
 			ask.Entries = append(ask.Entries, hostfiles.File{Entry: e})
 		}
 	}
@@ -78,20 +78,21 @@ func (a *Apply) sameAgain(ask *applyAsk) error {
 	return nil
 }
 
-func notSame(why string) error {
+func cannotRepair(why string) error {
 	return fault.New(fault.Refused, "cannot repair this machine: %s", why).
 		WithHint("pivot status and pivot verify say more; pivot apply FILE makes it what a MachineConfig asks for")
 }
 
-// asksFor reports whether an ask is that for a target, by image and kernel arguments. What a
-// tag names now may be another image.
+// asksFor reports whether an ask is for a target, by image and kernel arguments. An image that
+// is named by a tag matches any image, because the tag may have moved since.
 func asksFor(ask pivot.Ask, target pivot.Target) bool {
 	sameImage := ask.Image.Same(target.Image) || ask.Image.IsZero() == target.Image.IsZero() && ask.Image.Digest == ""
 	return sameImage && ask.Kargs.New.Equal(target.Kargs.New)
 }
 
-// beforeRepair says what differs, and keeps what is there in its place. If nothing that could
-// be put right differs, but something else does, that is an error.
+// beforeRepair notes what differs, and keeps a copy of what the repair will replace. It returns
+// an error if nothing of what differs can be repaired, or if the repair needs a reboot and
+// none is allowed.
 func (a *Apply) beforeRepair(ctx context.Context, plan pivot.Plan, ask applyAsk) error {
 	differences, err := ask.converger.Differences(ctx, *ask.last)
 	switch {
@@ -112,10 +113,10 @@ func (a *Apply) beforeRepair(ctx context.Context, plan pivot.Plan, ask applyAsk)
 	return a.keepFound(plan)
 }
 
-// byHandHint is the remedy for what a repair cannot put right.
+// byHandHint is the remedy for what a repair cannot fix.
 const byHandHint = "put it right by hand: it is no entry of the MachineConfig, nobody has kept what was there, or only a reboot changes it"
 
-// afterRepair names what differs still, behind a repair of the running system.
+// afterRepair warns about what still differs after a repair of the running system.
 func (a *Apply) afterRepair(ctx context.Context, ask applyAsk) error {
 	if !a.Repair {
 		return nil
@@ -127,7 +128,7 @@ func (a *Apply) afterRepair(ctx context.Context, ask applyAsk) error {
 	return err
 }
 
-// keepFound keeps what stands where a plan changes something, before it does.
+// keepFound keeps a copy of what is at the paths that a plan changes, before they change.
 func (a *Apply) keepFound(plan pivot.Plan) error {
 	if len(plan.Entries) == 0 {
 		return nil
@@ -148,10 +149,10 @@ func (a *Apply) keepFound(plan pivot.Plan) error {
 	return err
 }
 
-// found is what stands at the path of a change; of a directory that makes room for something
-// else all that is in it, too.
+// found returns what is at the path of a change, and the contents of a directory that something
+// else replaces.
 func (a *Apply) found(change pivot.EntryChange) (things []found.Thing, err error) {
-	have, there, err := a.standing(change.Path)
+	have, there, err := a.readEntry(change.Path)
 	if err != nil || !there {
 		return []found.Thing{{Path: change.Path}}, err
 	}
@@ -167,7 +168,7 @@ func (a *Apply) found(change pivot.EntryChange) (things []found.Thing, err error
 		if err != nil {
 			return err
 		}
-		f, there, err := a.standing(change.Path + strings.TrimPrefix(name, top))
+		f, there, err := a.readEntry(change.Path + strings.TrimPrefix(name, top))
 		if there {
 			things = append(things, found.Thing{Path: f.Path, File: &f})
 		}
@@ -176,8 +177,8 @@ func (a *Apply) found(change pivot.EntryChange) (things []found.Thing, err error
 	return things, err
 }
 
-// standing is what stands at the path of an entry, with what locks a password.
-func (m *Machine) standing(name string) (f hostfiles.File, there bool, err error) {
+// readEntry reads what is at the path of an entry. A password is returned even if it is locked.
+func (m *Machine) readEntry(name string) (f hostfiles.File, there bool, err error) {
 	switch {
 	case varentries.Outside(name):
 		return projection.Look(m.Host.Root, name)

@@ -19,21 +19,22 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// repair is a story that puts right what drifted.
+// repair returns an Apply that repairs drift.
 func (c *changer) repair(when firstboot.When) *firstboot.Apply {
 	c.notes = ""
 	return &firstboot.Apply{Machine: c.machine(), When: when, Repair: true}
 }
 
-// repairs lets it run, and wants no error.
-func (c *changer) repairs(when firstboot.When, changes bool) {
+// runRepair runs a repair without an error.
+func (c *changer) runRepair(when firstboot.When, changes bool) {
 	c.t.Helper()
 	if changed, err := c.repair(when).Run(c.t.Context()); err != nil || changed != changes {
 		c.t.Fatalf("changed %v, want %v, %v", changed, changes, err)
 	}
 }
 
-// found is what was kept: the last manifest's entries by path, and content of a file.
+// found returns what the last repair has kept: the manifest's entries by path, the paths that
+// had nothing, and a function that returns the content of a file.
 func (c *changer) found() (entries map[string]hostfiles.Entry, missing []string, content func(path string) string) {
 	c.t.Helper()
 	sets, err := filepath.Glob(c.Path(found.Dir) + "/2*")
@@ -68,12 +69,12 @@ func (c *changer) found() (entries map[string]hostfiles.Entry, missing []string,
 	}
 }
 
-// TestRepair (P68): what somebody has changed is as it was asked for again, and nothing else is
-// touched; what was there is kept before; services are told by the same rules.
+// TestRepair (P68): a repair restores what was changed locally and nothing else. It first keeps
+// what it replaces, and services are reloaded by the same rules as for other changes.
 func TestRepair(t *testing.T) {
 	c := newVarChanger(t)
 	c.Write(disruption.RulesPath, []byte(strings.Replace(liveRules, "files:", "files:"+strings.TrimPrefix(liveVarRules, "\nfiles:"), 1)))
-	// Two, so that what the first asked for and the second does not is gone for good.
+	// Two MachineConfigs: a repair also removes what only the first one asked for.
 	spec := strings.Replace(liveV2, "    storage:\n", "    passwd: {users: [{name: core, sshAuthorizedKeys: [key one], passwordHash: $y$one}]}\n    storage:\n", 1)
 	spec = strings.Replace(spec, "      files:\n", "      files:\n      - {path: /opt/app/conf, contents: {source: \"data:,var\"}}\n", 1)
 	c.when = ""
@@ -87,7 +88,7 @@ func TestRepair(t *testing.T) {
 		return shell(t, c.Host, "find etc var boot sysroot/ostree/deploy -not -path '*/proc/*' -printf '%p %i %C@\\n' | sort")
 	}
 	before := all()
-	c.repairs(firstboot.RebootNever, false)
+	c.runRepair(firstboot.RebootNever, false)
 	if got := all(); got != before || !strings.Contains(c.notes, "nothing to repair") {
 		t.Errorf("notes %s; it wrote something", c.notes)
 	}
@@ -101,7 +102,7 @@ cd ..; echo mine >var/opt/app/conf; rm var/home/core/.ssh/authorized_keys.d/igni
 		t.Errorf("reboots %d, entries %v, needs %v", plan.Reboots, plan.Entries, plan.RebootReasons())
 	}
 	c.calls = nil
-	c.repairs(firstboot.RebootNever, true)
+	c.runRepair(firstboot.RebootNever, true)
 	if got := strings.ReplaceAll(c.etc(), "app/other f 644 \n", ""); got != strings.ReplaceAll(etc, "\n\n", "\n") || c.outside() != outside || string(c.Read("/etc/app/other")) != "other\n" {
 		t.Errorf("there is\n%s%s\nwant\n%s%s", got, c.outside(), etc, outside)
 	}
@@ -126,8 +127,9 @@ cd ..; echo mine >var/opt/app/conf; rm var/home/core/.ssh/authorized_keys.d/igni
 	}
 }
 
-// TestRepairByReboot (P68): what needs a reboot is refused where none may be, with nothing kept,
-// and else committed whole; also kernel arguments, of which one was added and one is missing.
+// TestRepairByReboot (P68): a repair that needs a reboot is refused, and keeps nothing, if none is
+// allowed; otherwise it is committed as a whole. It also repairs kernel arguments, of which
+// one was added and one is missing.
 func TestRepairByReboot(t *testing.T) {
 	c := newChanger(t)
 	c.when = ""
@@ -149,7 +151,7 @@ func TestRepairByReboot(t *testing.T) {
 	if content == nil || content("/etc/motd") != "mine\n" || content("/etc/thing/below/file") != "mine\n" || entries["/etc/thing"].Kind != hostfiles.KindDirectory {
 		t.Errorf("found %v", entries)
 	}
-	// A directory with something in it makes room for nothing; once it is away all is committed.
+	// A directory that is not empty is not replaced; once its contents are removed, it is.
 	if err == nil || !strings.Contains(err.Error(), "directory not empty") {
 		t.Errorf("error %v", err)
 	}
@@ -158,7 +160,7 @@ func TestRepairByReboot(t *testing.T) {
 	if drift := verify(t, c.Host); !strings.Contains(drift, "kernel argument b=2: not in effect") || !strings.Contains(drift, "kernel argument a=1: still in") {
 		t.Fatalf("drift %s", drift)
 	}
-	c.repairs(firstboot.RebootLater, true)
+	c.runRepair(firstboot.RebootLater, true)
 	if string(c.Read("/etc/motd")) != "mine\n" {
 		t.Error("what runs was changed")
 	}
@@ -169,11 +171,11 @@ func TestRepairByReboot(t *testing.T) {
 	if drift := verify(t, c.Host); drift != "" || string(c.Read("/etc/thing")) != "ours" {
 		t.Errorf("drift %s", drift)
 	}
-	c.repairs(firstboot.RebootNever, false)
+	c.runRepair(firstboot.RebootNever, false)
 }
 
-// TestRepairRefuses (P68): a repair goes by what the machine was last asked for, and only if its
-// own record is of that.
+// TestRepairRefuses (P68): a repair restores what the machine was last asked for, and only if that is
+// what its record says.
 func TestRepairRefuses(t *testing.T) {
 	c := newChanger(t)
 	refused := func(want string) {
@@ -187,7 +189,7 @@ func TestRepairRefuses(t *testing.T) {
 	c.Write(encapsulated.RecordPath, []byte(`{"spec":{}}`))
 	refused("which says what this machine has, is not as it was written")
 	c.Write(encapsulated.RecordPath, record)
-	c.repairs("", false)
+	c.runRepair("", false)
 	rebase := firstboot.Rebase{Machine: c.machine(), Append: []string{"x=1"}}
 	_, err := rebase.Run(t.Context())
 	must(t, err)
@@ -197,35 +199,35 @@ func TestRepairRefuses(t *testing.T) {
 	refused("pivot has applied no MachineConfig to this machine")
 }
 
-// TestRepairAfterTheFirstBoot (P68): a machine that never had another MachineConfig than that of
-// its first boot is repaired by that.
+// TestRepairAfterTheFirstBoot (P68): a machine with no MachineConfig but that of its first boot is
+// repaired by that one.
 func TestRepairAfterTheFirstBoot(t *testing.T) {
 	c := &changer{Host: hostdir.New(t), services: &services{}, t: t}
 	c.Write(firstboot.EncapsulatedPath, []byte(`{"spec":{"kernelArguments":["first=1"],"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/crio/policies/a","contents":{"source":"data:,ours"}}]}}}}`))
 	must(t, boot(t, c.Host))
 	c.Boot()
 	must(t, boot(t, c.Host))
-	c.repairs(firstboot.RebootNever, false)
+	c.runRepair(firstboot.RebootNever, false)
 	c.Write("/etc/crio/policies/a", []byte("mine"))
-	c.repairs(firstboot.RebootNever, true)
+	c.runRepair(firstboot.RebootNever, true)
 	if got := string(c.Read("/etc/crio/policies/a")); got != "ours" || strings.Join(c.calls, " ") != "reload crio.service" {
 		t.Errorf("there is %q, calls %q", got, c.calls)
 	}
 	if drift := verify(t, c.Host); drift != "" {
 		t.Errorf("drift %s", drift)
 	}
-	c.repairs(firstboot.RebootNever, false)
+	c.runRepair(firstboot.RebootNever, false)
 	shell(t, c.Host, "sed -i 's/ first=1//' boot/loader/entries/*.conf")
-	c.repairs(firstboot.RebootLater, true)
+	c.runRepair(firstboot.RebootLater, true)
 	c.Boot()
 	if drift := verify(t, c.Host); drift != "" || !strings.Contains(c.Options(), "first=1") {
 		t.Errorf("drift %s, options %s", drift, c.Options())
 	}
-	c.repairs(firstboot.RebootNever, false)
+	c.runRepair(firstboot.RebootNever, false)
 }
 
-// TestRepairInItsWindow (P68): a repair waits for the machine's window too, and what was downloaded
-// for later stays.
+// TestRepairInItsWindow (P68): a repair also waits for the machine's window, and keeps an earlier
+// download.
 func TestRepairInItsWindow(t *testing.T) {
 	c := newChanger(t)
 	later := firstboot.Apply{Machine: c.machine(), File: "later.yaml", Data: []byte("metadata: {name: a}\nspec: {kernelArguments: [later=1]}\n")}

@@ -17,18 +17,18 @@ import (
 	"machine-pivot/rpmostree"
 )
 
-// Rollback is an administrator's way back to the previous deployment: a
-// transaction of its own.
+// Rollback is an administrator's rollback to the previous deployment, in a separate
+// transaction.
 type Rollback struct {
 	Machine
 	Reboot bool
 }
 
-// Run makes the previous deployment, with its kernel arguments and its /etc, the
-// next boot. Where another than the running one is the next boot already, the way
-// back is that the running one stays.
+// Run makes the previous deployment, with its kernel arguments and its /etc, the next boot. If
+// a deployment other than the running one is the next boot already, Run makes the running one
+// the next boot instead.
 func (r *Rollback) Run(ctx context.Context) error {
-	err := r.stopped(ctx, r.attempt(ctx))
+	err := r.explainStop(ctx, r.attempt(ctx))
 	if err != nil {
 		r.Progress.Fail(err)
 	}
@@ -53,7 +53,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 		return err
 	}
 	if !state.Pending() {
-		if err := closeIn(r.Host.Sysroot().Physical(), r.Host.Disk, previous.Path); err != nil {
+		if err := closeFirstBootIn(r.Host.Sysroot().Physical(), r.Host.Disk, previous.Path); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	return nil
 }
 
-// previous is the deployment to go back to.
+// previous returns the deployment to roll back to.
 func (r *Rollback) previous(state pivot.State) (ostree.Deployment, error) {
 	all, err := r.Host.Sysroot().Deployments()
 	if err != nil {
@@ -92,8 +92,8 @@ func (r *Rollback) previous(state pivot.State) (ostree.Deployment, error) {
 	return ostree.Deployment{}, fault.New(fault.Refused, "cannot roll back: there is no deployment but the running one")
 }
 
-// target is what the machine shall be after the way back, so that the next boot
-// can be held against it.
+// target returns the machine's target after the rollback, which the next boot is verified
+// against, and the deployment.
 func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (pivot.Target, pivot.Deployment, error) {
 	to, err := r.Host.Deployment(previous)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (pivot.
 		return pivot.Target{}, to, err
 	}
 	target := pivot.Target{Image: to.Image, Kargs: kargs.Change{
-		New: lacking(to.Options, state.Booted.Options), Delete: lacking(state.Booted.Options, to.Options),
+		New: onlyIn(to.Options, state.Booted.Options), Delete: onlyIn(state.Booted.Options, to.Options),
 	}}
 	target.Image.Commit = to.Commit
 	for _, path := range pinningPaths() {
@@ -112,14 +112,14 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (pivot.
 			target.Entries = append(target.Entries, f)
 		}
 	}
-	carried, err := varentries.Read(previous.Path) // which it projects when it boots
+	carried, err := varentries.Read(previous.Path) // projected when it boots
 	target.Entries = append(target.Entries, carried.Entries...)
 	return target, to, err
 }
 
-// lacking are the arguments of one line that another has not, but for those that
-// belong to the deployment: no configuration may have them.
-func lacking(line, other kargs.Line) kargs.Line {
+// onlyIn returns the arguments that line has and other lacks, except those that belong to the
+// deployment: no configuration may set them.
+func onlyIn(line, other kargs.Line) kargs.Line {
 	var rest kargs.Line
 	for _, arg := range line {
 		if !slices.Contains(other, arg) && !kargs.Check(arg).Failed() {
@@ -131,9 +131,9 @@ func lacking(line, other kargs.Line) kargs.Line {
 
 func pinningPaths() []string { return []string{pinning.DropInPath, pinning.KubeletPath} }
 
-// closeIn closes the first boot in a deployment that does not run: otherwise it
-// would pivot forward again once it does. Which system boots does not change.
-func closeIn(sysroot string, disk hostfiles.Disk, deployment string) error {
+// closeFirstBootIn closes the first boot in a deployment that is not running. Otherwise that
+// deployment would pivot forward again once it is booted. The next boot does not change.
+func closeFirstBootIn(sysroot string, disk hostfiles.Disk, deployment string) error {
 	file := filepath.Join(deployment, EncapsulatedPath)
 	if _, err := os.Lstat(file); os.IsNotExist(err) {
 		return nil

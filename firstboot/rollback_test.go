@@ -16,7 +16,7 @@ import (
 	"machine-pivot/test/rpmostree"
 )
 
-// arrived is a machine whose first boot is over.
+// arrived returns a machine whose first boot is over.
 func arrived(t *testing.T) *hostdir.Host {
 	t.Helper()
 	h := newHost(t)
@@ -24,7 +24,7 @@ func arrived(t *testing.T) *hostdir.Host {
 	return h
 }
 
-// finish lives a first boot to its end.
+// finish runs a first boot to its end.
 func finish(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	for range 2 {
@@ -45,7 +45,7 @@ func rollback(t *testing.T, h *hostdir.Host) error {
 	return r.Run(t.Context())
 }
 
-// expectStatus wants the last transaction to be proven by the booted system.
+// expectStatus checks that the booted system proves the last transaction.
 func expectStatus(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	m := machine(t, h)
@@ -57,13 +57,13 @@ func expectStatus(t *testing.T, h *hostdir.Host) {
 	}
 }
 
-// TestRollback (P26): back to the old system, whole, and forward again.
+// TestRollback (P26): back to the complete old system, and forward again.
 func TestRollback(t *testing.T) {
 	h := arrived(t)
 	if err := rollback(t, h); err != nil {
 		t.Fatal(err)
 	}
-	expectNew(t, h) // the running system is not touched
+	expectNew(t, h) // the running system does not change
 	expectStatusAt(t, h, pivot.PhaseCommitted)
 	h.Boot()
 	expectOld(t, h)
@@ -79,7 +79,7 @@ func TestRollback(t *testing.T) {
 	expectStatus(t, h)
 }
 
-// TestRollbackBeforeTheReboot takes back what is committed: the running system stays.
+// TestRollbackBeforeTheReboot takes back a pending commit: the running system stays.
 func TestRollbackBeforeTheReboot(t *testing.T) {
 	h := hostdir.New(t)
 	r := firstboot.Rebase{Machine: machine(t, h), Image: h.Image}
@@ -118,8 +118,8 @@ func TestRollbackInterrupted(t *testing.T) {
 	}
 }
 
-// TestRollbackByRpmOstree: libostree does not know how, rpm-ostree does. Its client
-// has no /tmp, or fails when all is done (D25).
+// TestRollbackByRpmOstree: rpm-ostree does the rollback if libostree has no command for it. It
+// succeeds with a read-only /tmp, and if its client fails when the work is done (D25).
 func TestRollbackByRpmOstree(t *testing.T) {
 	for _, faults := range [][]rpmostree.Fault{
 		nil,
@@ -154,7 +154,7 @@ func TestRollbackRefusals(t *testing.T) {
 	}
 	h = arrived(t)
 	h.Ostree.Fail = func(int, bool) error { return errors.New("error: Unknown command 'set-default'") }
-	h.Ostree.Programs = map[string]string{"rpm-ostree": ""} // that does nothing
+	h.Ostree.Programs = map[string]string{"rpm-ostree": ""} // does nothing
 	if err := rollback(t, h); err == nil || !strings.Contains(err.Error(), "is not the default") {
 		t.Errorf("a rollback that is none: %v", err)
 	}

@@ -24,12 +24,12 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// member is a machine of a fleet, that has a lock with one slot.
+// member is a machine of a fleet whose lock has one slot.
 type member struct {
 	*tried
 	server *fleetlock.Server
-	waited int          // how often it has slept
-	wait   func() error // is called each time
+	waited int          // number of sleeps
+	wait   func() error // called at each sleep
 	clock  time.Time
 }
 
@@ -59,7 +59,7 @@ func (m *member) machine() firstboot.Machine {
 	return machine
 }
 
-// rebase moves to the new system, as far as the reboot.
+// rebase moves to the new system, up to the reboot.
 func (m *member) rebase() error {
 	m.t.Helper()
 	machine := m.machine()
@@ -69,16 +69,16 @@ func (m *member) rebase() error {
 	return err
 }
 
-// release runs the unit that gives a slot back.
+// release does what the unit that gives a slot back does.
 func (m *member) release() error {
 	m.t.Helper()
 	r := firstboot.ReleaseSlot{Machine: m.machine()}
 	return r.Run(m.t.Context())
 }
 
-// has wants that the machine, by its journal, its stamp, its status and the server, has a slot or
-// has none, and that the server was asked so since the last time.
-func (m *member) has(slot bool, asked string) {
+// expectSlot checks in the journal, the stamp, the status and the server whether the machine has
+// a slot, and which requests the server got since the last check.
+func (m *member) expectSlot(slot bool, asked string) {
 	m.t.Helper()
 	_, stamp := os.Stat(m.Path(pivot.StateDir + "/" + pivot.SlotStamp))
 	machine := m.machine()
@@ -92,8 +92,8 @@ func (m *member) has(slot bool, asked string) {
 	}
 }
 
-// TestSlot (P79): a slot is taken after the pull and before the commit, waited for while others have
-// it, held over the reboot, and given back when the new system has proven itself.
+// TestSlot (P79): a slot is taken after the pull and before the commit, after a wait while others
+// have it. It is held over the reboot, and given back when the new system has proven itself.
 func TestSlot(t *testing.T) {
 	m := newMember(t)
 	m.server.Give("default", "another")
@@ -106,7 +106,7 @@ func TestSlot(t *testing.T) {
 		if r.Slot == nil || r.Slot.Held || r.Downloaded == nil || len(r.Downloaded.Left) != 1 {
 			t.Errorf("while it waits the journal has %+v, %+v", r.Slot, r.Downloaded)
 		}
-		m.Registry.Spoil(registry.Rule{Fault: registry.Status(500)}) // all is here
+		m.Registry.Spoil(registry.Rule{Fault: registry.Status(500)}) // everything is downloaded
 		if m.waited == 3 {
 			m.server.Take("default")
 		}
@@ -117,48 +117,48 @@ func TestSlot(t *testing.T) {
 		t.Errorf("waited %d times, %d reboots, notes %s", m.waited, m.Reboots, m.notes)
 	}
 	m.wait = nil
-	m.has(true, "pre-reboot pre-reboot pre-reboot pre-reboot")
-	// In the same boot it waits for its reboot.
+	m.expectSlot(true, "pre-reboot pre-reboot pre-reboot pre-reboot")
+	// Before the reboot the slot stays.
 	if err := m.release(); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "waits for its reboot") {
 		t.Errorf("before the reboot: %v", err)
 	}
-	m.has(true, "")
+	m.expectSlot(true, "")
 	m.Boot()
 	m.health = "activating"
 	if err := m.release(); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "unit a.service is activating") {
 		t.Errorf("before it is healthy: %v", err)
 	}
-	m.has(true, "")
+	m.expectSlot(true, "")
 	m.health = "active"
 	m.server.Down(2)
 	must(t, m.release())
-	m.has(false, "steady-state steady-state steady-state")
+	m.expectSlot(false, "steady-state steady-state steady-state")
 	must(t, m.release())
-	m.has(false, "")
-	// With nothing to do nobody is asked.
+	m.expectSlot(false, "")
+	// Without a change the server is not asked.
 	m.Registry.Spoil()
 	must(t, m.rebase())
-	m.has(false, "")
+	m.expectSlot(false, "")
 }
 
-// TestSlotKept: a machine that came up as something else keeps its slot, until somebody
-// has put it right, or gives it back by force.
+// TestSlotKept: a machine that came up without its target keeps its slot until it is repaired,
+// or the slot is given back by force.
 func TestSlotKept(t *testing.T) {
 	m := newMember(t)
 	must(t, m.rebase())
-	m.has(true, "pre-reboot")
+	m.expectSlot(true, "pre-reboot")
 	m.BootEntry(1) // the old system again
 	if err := m.release(); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "kernel argument new=1") || !strings.Contains(fault.HintOf(err), "--force") {
 		t.Errorf("the old system: %v", err)
 	}
-	m.has(true, "")
+	m.expectSlot(true, "")
 	r := firstboot.ReleaseSlot{Machine: m.machine(), Force: true}
 	must(t, r.Run(t.Context()))
-	m.has(false, "steady-state")
+	m.expectSlot(false, "steady-state")
 }
 
-// TestSlotOfRollback: who goes back from a system that has not proven itself keeps the slot until
-// the old one runs.
+// TestSlotOfRollback: a rollback from a system that has not proven itself keeps the slot until
+// the old system runs.
 func TestSlotOfRollback(t *testing.T) {
 	m := newMember(t)
 	must(t, m.rebase())
@@ -170,28 +170,28 @@ func TestSlotOfRollback(t *testing.T) {
 	if err := m.release(); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "waits for its reboot") {
 		t.Errorf("before the reboot: %v", err)
 	}
-	m.has(true, "pre-reboot")
+	m.expectSlot(true, "pre-reboot")
 	m.Boot()
 	must(t, m.release())
-	m.has(false, "steady-state")
+	m.expectSlot(false, "steady-state")
 }
 
-// TestSlotOfFailure: a change that fails before its commit gives the slot back; if the server is
-// away, the unit does. One that is committed keeps it.
+// TestSlotOfFailure: a change that fails before its commit gives the slot back; if the server
+// cannot be reached, the unit does that. A change that is committed keeps the slot.
 func TestSlotOfFailure(t *testing.T) {
 	m := newMember(t)
 	m.Ostree.Fail = func(int, bool) error { return errors.New("no") }
 	if err := m.rebase(); err == nil {
 		t.Fatal("no error")
 	}
-	m.has(false, "pre-reboot steady-state")
+	m.expectSlot(false, "pre-reboot steady-state")
 	m.Ostree.Fail = func(int, bool) error { m.server.Down(1); return errors.New("no") }
 	if err := m.rebase(); err == nil || !strings.Contains(m.notes, slot.Unit+" tries it again") {
 		t.Errorf("%v, notes %s", err, m.notes)
 	}
-	m.has(true, "pre-reboot steady-state")
+	m.expectSlot(true, "pre-reboot steady-state")
 	must(t, m.release())
-	m.has(false, "steady-state")
+	m.expectSlot(false, "steady-state")
 
 	m.Ostree.Fail = nil
 	machine := m.machine()
@@ -200,15 +200,15 @@ func TestSlotOfFailure(t *testing.T) {
 	if _, err := r.Run(t.Context()); err == nil {
 		t.Error("a reboot that is blocked: no error")
 	}
-	m.has(true, "pre-reboot")
+	m.expectSlot(true, "pre-reboot")
 	back := firstboot.Rollback{Machine: m.machine()}
 	must(t, back.Run(t.Context()))
 	must(t, m.release())
-	m.has(false, "steady-state")
+	m.expectSlot(false, "steady-state")
 }
 
-// TestSlotOfCrash: a run that dies with a slot leaves it to the unit, which gives it back if nothing
-// was committed, whatever the machine is like by then.
+// TestSlotOfCrash: after a run dies with a slot, the unit gives it back if nothing was committed,
+// even if the machine is not healthy.
 func TestSlotOfCrash(t *testing.T) {
 	m := newMember(t)
 	must(t, m.rebase())
@@ -219,14 +219,14 @@ func TestSlotOfCrash(t *testing.T) {
 	r.Slot = &pivot.Slot{URL: m.server.URL, Group: "default", ID: "this", Boot: "boot-2", Phase: "boot-1"}
 	m.server.Give("default", "this")
 	must(t, pivot.JournalIn(m.Root).Save(r))
-	m.has(true, "")
+	m.expectSlot(true, "")
 	m.health = "failed"
 	must(t, m.release())
-	m.has(false, "steady-state")
+	m.expectSlot(false, "steady-state")
 }
 
-// TestSlotOfTrial: a system on trial keeps its slot until it is confirmed, or the old one runs
-// again.
+// TestSlotOfTrial: a system on trial keeps its slot until it is confirmed, or until the old one
+// runs again.
 func TestSlotOfTrial(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		m := newMember(t)
@@ -236,7 +236,7 @@ func TestSlotOfTrial(t *testing.T) {
 		r := firstboot.Rebase{Machine: machine, Image: m.Image}
 		_, err := r.Run(ctx)
 		must(t, err)
-		m.has(true, "pre-reboot")
+		m.expectSlot(true, "pre-reboot")
 		m.enter()
 		if err := m.release(); !fault.KindOf(err).Transient() || !strings.Contains(err.Error(), "is on trial") {
 			t.Errorf("on trial: %v", err)
@@ -249,13 +249,13 @@ func TestSlotOfTrial(t *testing.T) {
 			m.BootEntry(slices.IndexFunc(all, func(d ostree.Deployment) bool { return d.Checksum == m.old }))
 			must(t, m.conduct())
 		}
-		m.has(true, "")
+		m.expectSlot(true, "")
 		must(t, m.release())
-		m.has(false, "steady-state")
+		m.expectSlot(false, "steady-state")
 	}
 }
 
-// TestSlotRefused: what cannot come true is told before a slot is taken.
+// TestSlotRefused: no slot is taken if it could not be given back, or if the group is unknown.
 func TestSlotRefused(t *testing.T) {
 	m := newMember(t)
 	must(t, os.Remove(m.Path("/etc/systemd/system/"+slot.Unit)))
@@ -266,7 +266,7 @@ func TestSlotRefused(t *testing.T) {
 	if err := m.rebase(); fault.KindOf(err) != fault.Refused || !strings.Contains(fault.HintOf(err), "systemctl enable "+slot.Unit) {
 		t.Errorf("the unit is not enabled: %v", err)
 	}
-	m.has(false, "")
+	m.expectSlot(false, "")
 
 	m = newMember(t)
 	m.Write("/etc/pivot/firstboot.conf", []byte("fleetlock="+m.server.URL+"\nfleetlock-group=none\nfleetlock-id=this\n"))
@@ -278,7 +278,7 @@ func TestSlotRefused(t *testing.T) {
 	}
 }
 
-// TestSlotOnlyForReboots: who does not reboot needs no slot, and who asks for none has none.
+// TestSlotOnlyForReboots: no slot is taken without a reboot, or if the lock is switched off.
 func TestSlotOnlyForReboots(t *testing.T) {
 	m := newMember(t)
 	r := firstboot.Rebase{Machine: m.machine(), Append: []string{"a=1"}}
@@ -290,25 +290,25 @@ func TestSlotOnlyForReboots(t *testing.T) {
 	r = firstboot.Rebase{Machine: machine, Append: []string{"a=2"}, Reboot: true}
 	_, err = r.Run(ctx)
 	must(t, err)
-	m.has(false, "")
+	m.expectSlot(false, "")
 	if m.Reboots != 1 {
 		t.Errorf("%d reboots", m.Reboots)
 	}
 }
 
-// TestSlotOfMachineID: the machine is known to the server as Zincati would make it.
+// TestSlotOfMachineID: by default the machine has the ID that Zincati would give it.
 func TestSlotOfMachineID(t *testing.T) {
 	m := newMember(t)
 	m.Write("/etc/pivot/firstboot.conf", []byte("fleetlock="+m.server.URL+"\n"))
 	m.Write("/etc/machine-id", []byte("3d1219c7c4c5404aaa1f6d2a48adfda4\n"))
 	must(t, m.rebase())
-	if got := m.server.Holders("default"); len(got) != 1 || got[0] != "975228d46dc94622b9bbe16671e2b58d" { // of systemd-id128
+	if got := m.server.Holders("default"); len(got) != 1 || got[0] != "975228d46dc94622b9bbe16671e2b58d" { // from systemd-id128
 		t.Errorf("holders %q", got)
 	}
 }
 
-// TestWindow (P78): all is pulled at once; outside of its window the machine does not change,
-// and in the window no registry is asked.
+// TestWindow (P78): everything is pulled at once. Outside of its window the machine does not
+// change, and in the window no registry is asked.
 func TestWindow(t *testing.T) {
 	m := newMember(t)
 	m.Write("/etc/pivot/firstboot.conf", []byte("window=Mon 02:00-04:00 UTC\n"))
@@ -330,7 +330,7 @@ func TestWindow(t *testing.T) {
 	if m.Version() != "B.2" || m.Reboots != 1 {
 		t.Errorf("version %s, %d reboots", m.Version(), m.Reboots)
 	}
-	// With nothing to do nobody waits.
+	// Without a change there is no wait.
 	m.Registry.Spoil()
 	m.waited = 0
 	if changed, err := m.inWindow(nil); err != nil || changed || m.waited > 0 {
@@ -338,7 +338,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestWindowCloses: if no slot is granted while the window is open, the next one is waited for.
+// TestWindowCloses: if no slot is granted while the window is open, the run waits for the next
+// window.
 func TestWindowCloses(t *testing.T) {
 	m := newMember(t)
 	m.server.Give("default", "another")
@@ -355,10 +356,10 @@ func TestWindowCloses(t *testing.T) {
 	if asked := strings.Fields(m.server.Asked()); len(asked) < 20 || asked[len(asked)-1] != "pre-reboot" || strings.Count(strings.Join(asked, " "), "steady-state") != 1 {
 		t.Errorf("the server was asked %q", asked)
 	}
-	m.has(true, "")
+	m.expectSlot(true, "")
 }
 
-// TestWindowStopped: who stops the wait has changed nothing, and goes on later.
+// TestWindowStopped: stopping the wait changes nothing and keeps the download for later.
 func TestWindowStopped(t *testing.T) {
 	m := newMember(t)
 	stop := errors.New("stop")
@@ -371,7 +372,7 @@ func TestWindowStopped(t *testing.T) {
 	}
 }
 
-// inWindow moves to the new system in the machine's window, as far as the reboot.
+// inWindow moves to the new system in the machine's window, up to the reboot.
 func (m *member) inWindow(change func(*firstboot.Machine)) (bool, error) {
 	m.t.Helper()
 	machine := m.machine()
@@ -388,7 +389,7 @@ func (m *member) inWindow(change func(*firstboot.Machine)) (bool, error) {
 	})
 }
 
-// unlocked reports whether another pivot could work.
+// unlocked reports whether another pivot could take the lock.
 func (m *member) unlocked() bool {
 	unlock, err := m.Host.Host.Lock()
 	if err == nil {
@@ -398,7 +399,7 @@ func (m *member) unlocked() bool {
 }
 
 // TestSlotKilled (P79): killed at any point between the download and the reboot, the machine gives
-// its slot back: at once if nothing is committed, else when it has booted what is.
+// its slot back: at once if nothing is committed, else after it has booted the commit.
 func TestSlotKilled(t *testing.T) {
 	m := newMember(t)
 	n, committed, step := 0, 0, sample.Step(11)
@@ -417,7 +418,7 @@ func TestSlotKilled(t *testing.T) {
 			t.Errorf("killed before effect %d: %v", n, err)
 		}
 		m.server.Asked()
-		m.has(false, "")
+		m.expectSlot(false, "")
 		m.Boot()
 	}
 	if n < 20 || committed*step < 2 {
@@ -425,10 +426,11 @@ func TestSlotKilled(t *testing.T) {
 	}
 }
 
-// dies moves to other arguments, and reports whether the process died of it.
+// dies changes the kernel arguments on a disk on which the process dies after some effects on
+// the journal. It reports whether the process died.
 func (m *member) dies(effects int) (dead bool) {
 	m.t.Helper()
-	defer dyingOf(&dead)
+	defer recoverDeath(&dead)
 	machine := m.machine()
 	number := strconv.Itoa(effects)
 	machine.Progress.Journal.Disk = dying{left: &effects}
@@ -439,8 +441,8 @@ func (m *member) dies(effects int) (dead bool) {
 	return false
 }
 
-// TestSlotLeavesDownload: what was downloaded for later is not lost by another change, and what was
-// pulled before a slot is not left.
+// TestSlotLeavesDownload: another change does not drop an earlier download, and does not leave
+// behind what it pulled before it took a slot.
 func TestSlotLeavesDownload(t *testing.T) {
 	m := newMember(t)
 	later := firstboot.Apply{Machine: m.machine(), File: "mc.yaml", Data: []byte("metadata: {name: a}\nspec: {kernelArguments: [later=1]}\n")}

@@ -9,16 +9,16 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// encapsulate writes an encapsulated MachineConfig with these members of metadata and spec.
+// encapsulate writes an encapsulated MachineConfig with the given members of metadata and spec.
 func encapsulate(h *hostdir.Host, metadata, spec string) {
 	h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil, `{"metadata":{%s},"spec":{%s}}`, metadata, spec))
 }
 
-// rendered is what the machine-config operator marks its MachineConfigs with.
+// rendered is how the machine-config operator marks its MachineConfigs.
 const rendered = `"annotations":{"machineconfiguration.openshift.io/generated-by-controller-version":"x"}`
 
-// TestSpelling (D4): the machine-config daemon looks for kernel arguments to the
-// letter on its first start. Without one, a spelling is not worth a reboot.
+// TestSpelling (D4): the machine-config daemon compares kernel arguments literally
+// on its first start. Without a cluster, another spelling is not worth a reboot.
 func TestSpelling(t *testing.T) {
 	for _, c := range []struct {
 		name, metadata string
@@ -47,8 +47,8 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
-// TestSpellingWithTheImage (D4): a deployment that is made anyway has the arguments as
-// they are asked for; and the way back, to the other spelling, is proven too.
+// TestSpellingWithTheImage (D4): a deployment that is made anyway has the arguments in
+// the requested spelling. A rollback to the other spelling is proven too.
 func TestSpellingWithTheImage(t *testing.T) {
 	h := hostdir.New(t)
 	encapsulate(h, "", fmt.Sprintf(`"osImageURL":%q,"kernelArguments":["\"keep=a b\"","mitigations=off"]`, h.Image))
@@ -77,7 +77,7 @@ func TestSpellingWithTheImage(t *testing.T) {
 	expectStatus(t, h)
 }
 
-// machineTarget is the target that the journal has.
+// machineTarget returns the target in the status.
 func machineTarget(t *testing.T, h *hostdir.Host) string {
 	t.Helper()
 	m := machine(t, h)

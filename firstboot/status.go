@@ -10,9 +10,9 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Status is what this boot's run, or else the journal, tells, with what is
-// booted and what the next boot starts. Where the host says otherwise the host
-// counts: see observed.
+// Status returns the status of this boot's run, or else of the journal, with what is booted
+// and what the next boot starts. Where the host contradicts them the host decides: see
+// correctPhase.
 func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 	s, err := status.Read(m.Host.Root)
 	if err != nil {
@@ -21,12 +21,12 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 	if s.LeftOut, err = m.leftOut(); err != nil {
 		s.Notes = append(s.Notes, err.Error())
 	}
-	if record, err := m.Progress.Journal.Load(); err == nil { // if not, that is said below
+	if record, err := m.Progress.Journal.Load(); err == nil { // otherwise Open below returns the error
 		s.Downloaded, s.Slot = record.Downloaded, record.Slot
 	}
 	state, err := m.Host.Observe(ctx, s.Target)
 	if err != nil {
-		return s, nil // on a host that cannot pivot the rest still tells something
+		return s, nil // the rest is useful also on a host that cannot pivot
 	}
 	s.Booted = &state.Booted
 	if state.Pending() {
@@ -39,17 +39,17 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 		return s, err
 	}
 	if s.Step == pivot.StepCommit && s.Error == nil {
-		return s, nil // the commit is going on: it is journalled before it takes effect
+		return s, nil // a commit is running: it is journaled before it takes effect
 	}
 	if s.Trial = m.Progress.Record.Trial; s.Trial != nil {
-		return s, m.observedTrial(&s)
+		return s, m.trialStatus(&s)
 	}
-	m.observed(&s, state)
+	m.correctPhase(&s, state)
 	return s, nil
 }
 
-// observedTrial tells of a trial by the journal and by the system that runs.
-func (m *Machine) observedTrial(s *status.Status) error {
+// trialStatus sets the status of a trial from the journal and the running system.
+func (m *Machine) trialStatus(s *status.Status) error {
 	state, failed, err := m.conductor().State()
 	if err != nil {
 		return err
@@ -69,11 +69,11 @@ func (m *Machine) observedTrial(s *status.Status) error {
 	return nil
 }
 
-// observed corrects the phase of a transaction that is committed or over by what the
-// host is. A pivot by hand, which no later run closes, is done once the booted system
-// proves to be its target. What somebody else took back, or put another deployment
-// in front of, is undone.
-func (m *Machine) observed(s *status.Status, state pivot.State) {
+// correctPhase corrects the phase of a transaction that is committed or over by the state of
+// the host. A pivot by hand, which no later run closes, is done once the booted system
+// matches its target. A transaction is undone if another tool took it back, or made another
+// deployment the next boot.
+func (m *Machine) correctPhase(s *status.Status, state pivot.State) {
 	undone := func(what string, found pivot.State) {
 		s.Phase = pivot.PhaseUndone
 		s.Notes = append(s.Notes, what+": "+strings.Join(pivot.Prove(found, s.Target), "; "))
@@ -91,12 +91,12 @@ func (m *Machine) observed(s *status.Status, state pivot.State) {
 	case s.Phase == pivot.PhaseCommitted && !state.Pending():
 		undone("what was committed is gone, and the next boot is the running system again", state)
 	case s.Phase == pivot.PhaseCommitted && len(pivot.Prove(state.AsIfRebooted(), s.Target)) > 0:
-		undone(fmt.Sprintf("the next boot starts deployment %s, %s", state.Default.ID(), inFront(state.Default)), state.AsIfRebooted())
+		undone(fmt.Sprintf("the next boot starts deployment %s, %s", state.Default.ID(), describeUnexpected(state.Default)), state.AsIfRebooted())
 	}
 }
 
-// inFront says how a deployment came in front of the one that pivot committed.
-func inFront(d pivot.Deployment) string {
+// describeUnexpected describes a default deployment that is not the one that pivot committed.
+func describeUnexpected(d pivot.Deployment) string {
 	if d.Staged {
 		return "which somebody staged on top of what was committed, with the /etc that runs"
 	}

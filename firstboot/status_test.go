@@ -14,8 +14,8 @@ import (
 	"machine-pivot/test/rpmostree"
 )
 
-// TestStatusBeforeAnything (D28): an initramfs that steps aside before it has looked at
-// the journal leaves a status all the same.
+// TestStatusBeforeAnything (D28): an initramfs that steps aside before it has loaded
+// the journal still leaves a status.
 func TestStatusBeforeAnything(t *testing.T) {
 	h := newHost(t)
 	h.Write("/etc/pivot/firstboot.conf", []byte("mode=system\n"))
@@ -31,7 +31,7 @@ func TestStatusBeforeAnything(t *testing.T) {
 	}
 }
 
-// committed is a machine with rpm-ostree that is moved by hand and not rebooted yet.
+// committed returns a machine with rpm-ostree after a pivot by hand and before its reboot.
 func committed(t *testing.T) *hostdir.Host {
 	t.Helper()
 	h := hostdir.New(t)
@@ -71,8 +71,8 @@ func expectStatusAt(t *testing.T, h *hostdir.Host, phase pivot.Phase) {
 	}
 }
 
-// expectUndone wants the status to say that the target is not what runs, or what
-// the next boot starts, and why.
+// expectUndone checks that the status is undone: neither the running system nor the next
+// boot is the target. why must be in its notes.
 func expectUndone(t *testing.T, h *hostdir.Host, why string) {
 	t.Helper()
 	m := machine(t, h)
@@ -89,7 +89,7 @@ func rpmOstree(t *testing.T, h *hostdir.Host, args ...string) {
 	}
 }
 
-// TestCommittedTakenAway (D27): what was committed is removed before the reboot.
+// TestCommittedTakenAway (D27): the committed deployment is removed before the reboot.
 func TestCommittedTakenAway(t *testing.T) {
 	h := committed(t)
 	rpmOstree(t, h, "cleanup", "-p")
@@ -100,8 +100,8 @@ func TestCommittedTakenAway(t *testing.T) {
 	expectStatusAt(t, h, pivot.PhaseDone)
 }
 
-// TestStagedOnTop (D27): what rpm-ostree stages on top of a pivot by hand takes the
-// /etc that runs. It is told before the reboot, and what is missing after it.
+// TestStagedOnTop (D27): what rpm-ostree stages on top of a pivot by hand gets the
+// running /etc. The status says so before the reboot, and names what is missing after it.
 func TestStagedOnTop(t *testing.T) {
 	h := committed(t)
 	rpmOstree(t, h, "kargs", "--append=foo=1")
@@ -131,8 +131,8 @@ func TestStagedOnTop(t *testing.T) {
 }
 
 // TestStagedOnTopOfAFirstBoot (D27): the same between a first boot's commit and its
-// reboot, which an inhibitor can hold up. The next boot's proof names what is
-// missing, and the next attempt puts it right.
+// reboot, which an inhibitor can delay. The next boot's proof names what is
+// missing, and the next attempt repairs it.
 func TestStagedOnTopOfAFirstBoot(t *testing.T) {
 	h := newHost(t)
 	h.InstallRpmOstree(rpmostree.Control{})
@@ -161,8 +161,8 @@ func TestStagedOnTopOfAFirstBoot(t *testing.T) {
 	}
 }
 
-// TestStagedOnTopInTheSameBoot (D27): a first boot that is started again while it waits
-// for its reboot does not reboot into what somebody staged in between.
+// TestStagedOnTopInTheSameBoot (D27): a first boot that is started again before its reboot
+// does not reboot into what was staged in between.
 func TestStagedOnTopInTheSameBoot(t *testing.T) {
 	h := newHost(t)
 	h.InstallRpmOstree(rpmostree.Control{})

@@ -10,10 +10,10 @@ import (
 	"machine-pivot/pivot"
 )
 
-// stopped says of a run that somebody told to stop, by ^C or a stop of its unit, what it
-// has left and how to go on. Any other error stays what it is, and so does one that says
-// so itself.
-func (m *Machine) stopped(ctx context.Context, err error) error {
+// explainStop replaces the error of a run that was stopped, by ^C or with its unit, by one that
+// says what the run has left and how to go on. It returns any other error as it is, also one
+// that explains the stop already.
+func (m *Machine) explainStop(ctx context.Context, err error) error {
 	if err == nil || !errors.Is(ctx.Err(), context.Canceled) || !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(ctx)) {
 		return err
 	}

@@ -12,21 +12,20 @@ import (
 	"machine-pivot/pivot"
 )
 
-// takenBack reports whether this first boot was completed in another deployment of
-// the host, so that somebody must have gone back to the one that runs. A host with a
-// single deployment has nothing to have come from: it was installed anew and has
-// kept its /var.
+// takenBack reports whether this first boot was completed in another deployment of the
+// host, which means that the host was rolled back to the running one. A host with a
+// single deployment cannot have been rolled back: it was reinstalled and has kept its /var.
 func (b *FirstBoot) takenBack(state pivot.State) bool {
 	closed := b.Progress.Record.Closed
 	return closed != nil && closed.Request == b.request && closed.Deployment != state.Booted.ID() && state.Entries > 1
 }
 
-// goForward is what somebody can do about it.
+// goForward is the remedy for a host that was rolled back.
 const goForward = "to go forward: pivot firstboot --again; or boot the other deployment, if it is still there"
 
-// hold leaves a system that somebody went back to as it is, on this boot and on the
-// next ones: the first boot is closed here too, as "pivot rollback" does it. With
-// the file there also the machine-config-daemon's own first boot would go forward.
+// hold leaves a host that was rolled back as it is, on this boot and on later ones. It closes
+// the first boot in this deployment too, as "pivot rollback" does: if the file stayed, the
+// machine-config-daemon's first boot would also go forward.
 func (b *FirstBoot) hold(out pivot.Outcome) error {
 	state, target := out.State, out.Target
 	b.Progress.Begin(pivot.StepProve, "the machine is what it was before its first boot")
@@ -43,8 +42,8 @@ func (b *FirstBoot) hold(out pivot.Outcome) error {
 	return nil
 }
 
-// reopen makes a first boot that is over, or was given up, one that is asked for:
-// what was meant is forgotten, but for its history, and what is beside the transaction.
+// reopen opens a first boot again that was completed or given up. It clears the record,
+// except for the history and for what is independent of the transaction.
 func (b *FirstBoot) reopen() error {
 	before := b.Progress.Record
 	b.Progress.Record = pivot.Record{Phase: pivot.PhaseIdle, History: before.History, Downloaded: before.Downloaded, Slot: before.Slot}
@@ -53,7 +52,7 @@ func (b *FirstBoot) reopen() error {
 		return nil
 	}
 	if _, err := os.Lstat(file + closedSuffix); errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing was ever asked for: reading the file says so
+		return nil // there never was a file: reading it returns the error
 	}
 	if err := hostfiles.Rename(b.Host.Disk, file+closedSuffix, file); err != nil {
 		return fault.New(fault.CannotWrite, "cannot open the first boot again: %w", err)

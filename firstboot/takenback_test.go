@@ -8,8 +8,8 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// expectHeld wants a system that somebody went back to to be left alone: nothing is
-// made, no reboot, and kubelet's unit no longer finds a first boot that is open.
+// expectHeld checks that the first boot leaves a rolled-back system alone: it makes no
+// deployment and no reboot, and closes the first boot, so that kubelet's unit finds none open.
 func expectHeld(t *testing.T, h *hostdir.Host, reboots int) {
 	t.Helper()
 	calls := len(h.Ostree.Calls)
@@ -32,8 +32,9 @@ func expectHeld(t *testing.T, h *hostdir.Host, reboots int) {
 	expectUndone(t, h, "image: booted")
 }
 
-// TestTakenBack (D26): who boots the old system after a first boot, by the boot menu
-// or because another tool made it the default again, stays there until told otherwise.
+// TestTakenBack (D26): a machine that boots the old system after its first boot, by the boot
+// menu or because another tool made it the default again, stays there until it is told to go
+// forward.
 func TestTakenBack(t *testing.T) {
 	h := arrived(t)
 	h.BootEntry(1)
@@ -65,7 +66,7 @@ func goBack(t *testing.T, h *hostdir.Host) {
 	h.Boot()
 }
 
-// expectAgain wants a machine to go forward because it is told to.
+// expectAgain checks that a machine goes forward when it is told to.
 func expectAgain(t *testing.T, h *hostdir.Host) {
 	t.Helper()
 	reboots := h.Reboots
@@ -87,9 +88,9 @@ func expectAgain(t *testing.T, h *hostdir.Host) {
 	}
 }
 
-// TestTakenBackInEarnest is the same with the old system as the default and the new
-// one still there, asked to go forward at once; and with a MachineConfig that somebody
-// has changed in the old system, which asks for itself.
+// TestTakenBackInEarnest: the old system is the default and the new deployment still exists.
+// The machine goes forward when told to; it does so without being told if the
+// MachineConfig was changed in the old system.
 func TestTakenBackInEarnest(t *testing.T) {
 	h := arrived(t)
 	goBack(t, h)
@@ -107,8 +108,8 @@ func TestTakenBackInEarnest(t *testing.T) {
 	expectClosed(t, h)
 }
 
-// TestReinstalled: a machine that was installed anew, with its /var, is not one that
-// somebody went back on: the journal tells of a system that is gone.
+// TestReinstalled: a machine that was reinstalled and kept its /var counts as new, not as
+// rolled back: the journal is about a system that does not exist any more.
 func TestReinstalled(t *testing.T) {
 	h := arrived(t)
 	h.BootEntry(1)
@@ -119,7 +120,7 @@ func TestReinstalled(t *testing.T) {
 	finish(t, h)
 }
 
-// TestPutBack: the file that closing moved away, put back on the new system, asks for
+// TestPutBack: if the closed file is renamed back on the new system, the first boot restores
 // what is missing there.
 func TestPutBack(t *testing.T) {
 	h := arrived(t)

@@ -5,22 +5,23 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// A machine that the machine-config-daemon managed is taken over by the first "pivot apply":
-// what it has is in that daemon's own files, which stay as they are.
+// The first "pivot apply" takes over a machine that the machine-config-daemon managed. The
+// machine's MachineConfig is in the daemon's own files, which pivot does not change.
 // Source: pkg/daemon/file_writers.go and constants.go of the machine-config operator.
 const (
 	// daemonRecord is the MachineConfig that the daemon applied last.
 	daemonRecord = "/etc/machine-config-daemon/currentconfig"
-	// daemonOriginals has what stood at a path before the daemon's first file there, below its
-	// own path and with this suffix. Where nothing did there is none.
+	// daemonOriginals has the file that was at a path before the daemon first wrote there, at
+	// the same path below this directory and with daemonOrigSuffix. It has none for a path
+	// that had no file.
 	daemonOriginals  = "/etc/machine-config-daemon/orig"
 	daemonOrigSuffix = ".mcdorig"
 )
 
-// without is what shall stand at a path that no MachineConfig asks for any more: what the
-// image has; on a machine that is taken over what its administrator had there, where the
-// daemon has kept that and it is not an image's default.
-func (a *Apply) without(path string, takenOver bool) (hostfiles.File, error) {
+// replacementAt returns the entry for a path that no MachineConfig asks for any more. It is the
+// image's default; on a machine that is taken over, the administrator's file that the daemon
+// has kept, unless that is the image's default.
+func (a *Apply) replacementAt(path string, takenOver bool) (hostfiles.File, error) {
 	none := hostfiles.Default(path)
 	if !takenOver || varentries.Outside(path) || none.OnDisk() != path {
 		return none, nil

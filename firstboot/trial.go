@@ -9,34 +9,35 @@ import (
 	"machine-pivot/pivot"
 )
 
-// conductor is what tries a new system on this machine.
+// conductor returns the Conductor of trials on this machine.
 func (m *Machine) conductor() *trial.Conductor {
 	return &trial.Conductor{Host: m.Host, Progress: m.Progress, Differences: m.differences, Reboot: m.rebootBy}
 }
 
-// alone does a step of a trial, with the journal open, as soon as no other pivot is at work.
-func (m *Machine) alone(ctx context.Context, wait func(context.Context) error, step func() error) error {
+// locked runs a step of a trial under the machine's lock, with the journal open. It calls wait
+// between two tries to take the lock.
+func (m *Machine) locked(ctx context.Context, wait func(context.Context) error, step func() error) error {
 	return m.Host.WithLock(ctx, wait, func() error {
-		if err := m.openTimed(ctx); err != nil {
+		if err := m.openToWrite(ctx); err != nil {
 			return err
 		}
 		return step()
 	})
 }
 
-// Trial conducts the trial of the system that runs, or closes one that is over: the
-// program of pivot-trial.service.
+// Trial conducts the trial of the running system, or closes one that is over. It is the program
+// of pivot-trial.service.
 type Trial struct {
 	Machine
-	// Sleep waits between two looks; nil: retry.Sleep.
+	// Sleep waits between two checks; nil: retry.Sleep.
 	Sleep func(ctx context.Context, d time.Duration) error
 }
 
-// Run returns when there is nothing on trial any more, or ends with a reboot: see
+// Run returns when nothing is on trial any more, or ends with a reboot: see
 // trial.Conductor.
 func (t *Trial) Run(ctx context.Context) error {
-	alone := func(step func() error) error { return t.alone(ctx, t.wait, step) }
-	err := t.conductor().Conduct(ctx, alone, t.wait)
+	locked := func(step func() error) error { return t.locked(ctx, t.wait, step) }
+	err := t.conductor().Conduct(ctx, locked, t.wait)
 	failed := t.Progress.Record.Phase == pivot.PhaseFailed
 	switch {
 	case err == nil:
@@ -47,7 +48,7 @@ func (t *Trial) Run(ctx context.Context) error {
 		t.Progress.Note("stopped: the old system stays the default, and pivot confirm can still keep this one")
 		return nil
 	case failed:
-		t.Progress.Note(err.Error()) // why the trial has failed stays in the journal
+		t.Progress.Note(err.Error()) // the journal keeps the reason why the trial failed
 	default:
 		t.Progress.Fail(err)
 	}
@@ -64,11 +65,11 @@ func (t *Trial) wait(ctx context.Context) error {
 // Confirm keeps a system that is on trial.
 type Confirm struct{ Machine }
 
-// Run makes the system that runs the default for good, if it has proven itself.
+// Run makes the running system the default permanently, if it has proven itself.
 func (c *Confirm) Run(ctx context.Context) error {
-	// The trial's unit has the lock now and then.
+	// The trial's unit takes the lock from time to time.
 	wait := func(ctx context.Context) error { return retry.Sleep(ctx, time.Second) }
-	err := c.alone(ctx, wait, func() error { return c.conductor().Confirm(ctx) })
+	err := c.locked(ctx, wait, func() error { return c.conductor().Confirm(ctx) })
 	if err != nil {
 		c.Progress.Fail(err)
 	}

@@ -21,19 +21,19 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// tried is a machine that can try a new system, and what it is told about that.
+// tried is a machine that can try a new system.
 type tried struct {
 	*hostdir.Host
 	t      *testing.T
 	up     time.Duration // since the kernel's start
 	health string        // the state of each unit
-	broken bool          // whether checks fail
-	asked  []string      // what boot loader and shell were asked to do
+	broken bool          // checks fail
+	asked  []string      // commands for the boot loader, and checks
 	notes  string
-	old    ostree.Checksum // of the system that it has
+	old    ostree.Checksum // commit of the old system
 }
 
-// newTried is a machine that boots by a loader that starts an entry once.
+// newTried returns a machine with the trial's unit. No boot loader is known: see oneShot.
 func newTried(t *testing.T) *tried {
 	sample.Short(t, 6)
 	h := &tried{Host: hostdir.New(t), t: t, health: "active"}
@@ -48,7 +48,7 @@ func newTried(t *testing.T) *tried {
 	return h
 }
 
-// oneShot is what an EFI variable says of a boot loader that starts an entry once.
+// oneShot sets the EFI variable of a boot loader that supports one-shot entries.
 func (h *tried) oneShot() {
 	h.Write("/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", []byte{6, 0, 0, 0, 0x18, 0, 0, 0, 0, 0, 0, 0})
 }
@@ -80,7 +80,7 @@ func (h *tried) machine() firstboot.Machine {
 	return m
 }
 
-// stoppedByReboot is a context that ends when the machine is asked to reboot.
+// stoppedByReboot returns a context that ends when the machine is asked to reboot.
 func stoppedByReboot(t *testing.T, m *firstboot.Machine, h *hostdir.Host) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -89,7 +89,7 @@ func stoppedByReboot(t *testing.T, m *firstboot.Machine, h *hostdir.Host) contex
 	return ctx
 }
 
-// try commits a new system and enters it, as far as the reboot.
+// try commits a new system on trial, up to the reboot.
 func (h *tried) try(try trial.Terms) error {
 	h.t.Helper()
 	m := h.machine()
@@ -100,7 +100,7 @@ func (h *tried) try(try trial.Terms) error {
 	return err
 }
 
-// enter boots the system on trial, as its boot loader does that is told to.
+// enter boots the system on trial, as the boot loader does with a one-shot entry.
 func (h *tried) enter() {
 	h.t.Helper()
 	all, err := h.Sysroot().Deployments()
@@ -112,7 +112,7 @@ func (h *tried) enter() {
 	}
 }
 
-// conduct runs the trial's unit; each look takes five minutes.
+// conduct does what the trial's unit does, with five minutes between checks.
 func (h *tried) conduct() error {
 	h.t.Helper()
 	t := firstboot.Trial{Machine: h.machine()}
@@ -127,8 +127,8 @@ func (h *tried) confirm() error {
 	return c.Run(h.t.Context())
 }
 
-// expect wants the versions of the boot entries, the default first, the phase of the
-// journal and of the status, and whether there is a trial's stamp.
+// expect checks the boot entries, the default first (A is the old system, B the new one), the
+// phase in the status, and whether there is a trial's stamp.
 func (h *tried) expect(entries string, phase pivot.Phase, stamp bool) {
 	h.t.Helper()
 	all, err := h.Sysroot().Deployments()
@@ -160,7 +160,7 @@ func (h *tried) record() pivot.Record {
 var tenMinutes = trial.Terms{For: 10 * time.Minute, Confirm: pivot.ConfirmByHand, Checks: []string{"check x"}}
 
 // TestTryConfirmed (P59): the new system is committed, the old one stays the default, and
-// the new one is entered once; confirmed, it is the default for good.
+// the new one is booted once. When it is confirmed, it becomes the default permanently.
 func TestTryConfirmed(t *testing.T) {
 	h := newTried(t)
 	h.oneShot()
@@ -191,7 +191,8 @@ func TestTryConfirmed(t *testing.T) {
 	h.expect("B A", pivot.PhaseDone, false)
 }
 
-// TestTryByItself (P59): the proof confirms where nobody has to, once all of it holds.
+// TestTryByItself (P59): with automatic confirmation the system is confirmed as soon as it has
+// proven itself.
 func TestTryByItself(t *testing.T) {
 	h := newTried(t)
 	h.oneShot()
@@ -217,8 +218,8 @@ func TestTryByItself(t *testing.T) {
 	h.expect("B A", pivot.PhaseDone, false)
 }
 
-// TestTryFails (P59): what keeps the new system from being confirmed is why the old one is
-// booted again, which removes it.
+// TestTryFails (P59): if the new system is not confirmed in time, the old one is booted again and
+// removes it. The journal has the reason.
 func TestTryFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*tried)
@@ -255,8 +256,8 @@ func TestTryFails(t *testing.T) {
 	}
 }
 
-// TestTryNeverCameUp (P59): a kernel that hangs is found by the old system, which the next
-// power cycle boots.
+// TestTryNeverCameUp (P59): if the new kernel hangs, the next power cycle boots the old system,
+// which ends the trial.
 func TestTryNeverCameUp(t *testing.T) {
 	for _, kexec := range []bool{true, false} {
 		h := newTried(t)
@@ -270,7 +271,7 @@ func TestTryNeverCameUp(t *testing.T) {
 			t.Errorf("kexec %+v", h.Kexecs)
 		}
 		h.Boot()
-		h.expect("A B", pivot.PhaseFailed, true) // what pivot status says before the unit runs
+		h.expect("A B", pivot.PhaseFailed, true) // pivot status before the unit runs
 		must(t, h.conduct())
 		h.expect("A", pivot.PhaseFailed, false)
 		if r := h.record(); r.Error == nil || !strings.Contains(r.Error.Message, "it never came up") {
@@ -281,8 +282,8 @@ func TestTryNeverCameUp(t *testing.T) {
 	}
 }
 
-// TestTryStoppedAtItsEnd (P59): a shutdown while the old system removes what has failed costs
-// nothing but time: the next boot removes it.
+// TestTryStoppedAtItsEnd (P59): after a shutdown while the old system removes the failed one, the
+// next boot removes it.
 func TestTryStoppedAtItsEnd(t *testing.T) {
 	h := newTried(t)
 	h.oneShot()
@@ -308,8 +309,8 @@ func TestTryStoppedAtItsEnd(t *testing.T) {
 	h.expect("A", pivot.PhaseFailed, false)
 }
 
-// TestTryWithoutOneShot (P59): where nothing enters it once, the new system is the default
-// until its userspace makes the old one that again; it is said before.
+// TestTryWithoutOneShot (P59): without a one-shot entry the new system is the default until its
+// userspace makes the old one the default again. A note says so before.
 func TestTryWithoutOneShot(t *testing.T) {
 	h := newTried(t)
 	must(t, h.try(tenMinutes))
@@ -325,8 +326,8 @@ func TestTryWithoutOneShot(t *testing.T) {
 	h.expect("A", pivot.PhaseFailed, false)
 }
 
-// TestTryByTheBootMenu (P59): who chooses the old system in the boot menu, because the new
-// one is the default and does not come up, has it as the default from then on.
+// TestTryByTheBootMenu (P59): if the old system is chosen in the boot menu, because the new one is
+// the default and does not come up, it is the default from then on.
 func TestTryByTheBootMenu(t *testing.T) {
 	h := newTried(t)
 	must(t, h.try(tenMinutes))
@@ -340,8 +341,8 @@ func TestTryByTheBootMenu(t *testing.T) {
 	}
 }
 
-// TestTryRebootRefused (P59): while somebody holds the reboot off, no other reboot enters
-// the new system.
+// TestTryRebootRefused (P59): if the reboot is inhibited, no other reboot enters the new
+// system.
 func TestTryRebootRefused(t *testing.T) {
 	for _, oneShot := range []bool{true, false} {
 		h := newTried(t)
@@ -365,8 +366,8 @@ func TestTryRebootRefused(t *testing.T) {
 	}
 }
 
-// TestTryMeanwhile (P59): nothing else changes a machine on trial; what somebody stages is
-// removed before it could be booted, and what somebody boots stays.
+// TestTryMeanwhile (P59): nothing else changes a machine on trial. What another tool stages is
+// removed before it can be booted. After the trial, a change of the old system closes it.
 func TestTryMeanwhile(t *testing.T) {
 	h := newTried(t)
 	h.oneShot()
@@ -390,7 +391,7 @@ func TestTryMeanwhile(t *testing.T) {
 		t.Errorf("staged %+v, %v", staged, err)
 	}
 	h.Boot()
-	// A change of the old system closes the trial too.
+	// A change of the old system also closes the trial.
 	m := h.machine()
 	r := firstboot.Rebase{Machine: m, Append: []string{"y=1"}}
 	_, err = r.Run(t.Context())
@@ -398,7 +399,7 @@ func TestTryMeanwhile(t *testing.T) {
 	h.expect("A A", pivot.PhaseCommitted, false)
 }
 
-// TestTryWithTheImagesUnit (P59): the unit that conducts the trial may be the image's own.
+// TestTryWithTheImagesUnit (P59): the unit that conducts the trial may come from the image.
 func TestTryWithTheImagesUnit(t *testing.T) {
 	h := newTried(t)
 	h.oneShot()
@@ -414,8 +415,8 @@ func TestTryWithTheImagesUnit(t *testing.T) {
 	must(t, h.confirm())
 }
 
-// TestTryByRpmOstree (P59): where libostree cannot make a deployment the default,
-// rpm-ostree does.
+// TestTryByRpmOstree (P59): if libostree cannot make a deployment the default, rpm-ostree
+// does.
 func TestTryByRpmOstree(t *testing.T) {
 	h := newTried(t)
 	h.oneShot()
@@ -426,12 +427,12 @@ func TestTryByRpmOstree(t *testing.T) {
 		if h.Ostree.Calls[call-1] != "set-default" || after {
 			return nil
 		}
-		if direct = !direct; direct { // else it is rpm-ostree that asks
+		if direct = !direct; direct { // otherwise the caller is rpm-ostree
 			return errors.New("error: Unknown command 'set-default'")
 		}
 		return nil
 	}
-	asked := func() { // each system has its own record
+	asked := func() { // the record of calls is per boot
 		t.Helper()
 		if verbs := verbsOf(t, h.Host); !slices.Equal(verbs, []string{"rollback"}) {
 			t.Errorf("rpm-ostree was asked to %q", verbs)
@@ -446,7 +447,7 @@ func TestTryByRpmOstree(t *testing.T) {
 	asked()
 }
 
-// TestTryRefused (P59): what could not be tried is refused before anything is written.
+// TestTryRefused (P59): a system that cannot be tried is refused before anything is written.
 func TestTryRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*tried)

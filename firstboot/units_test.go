@@ -15,11 +15,11 @@ import (
 	"machine-pivot/test/oscontainer"
 )
 
-// unit is the text of a unit that a target wants.
+// unit returns the text of a unit with an [Install] section.
 func unit(install string) string { return "[Service]\nExecStart=/bin/a\n[Install]\n" + install + "\n" }
 
-// withUnits is a host whose next image has units: in its /usr/etc it enables new.service and
-// beside.service and masks masked.service; and another image, without any units.
+// withUnits returns a host whose next image has units, and another image without them. In its
+// /usr/etc the next image enables new.service and beside.service and masks masked.service.
 func withUnits(t *testing.T) (h *hostdir.Host, without string) {
 	t.Helper()
 	h = hostdir.New(t)
@@ -41,7 +41,7 @@ func withUnits(t *testing.T) (h *hostdir.Host, without string) {
 	return h, without
 }
 
-// enablement are all links below a host's directory of units.
+// enablement lists all links below a host's /etc/systemd/system.
 func enablement(t *testing.T, h *hostdir.Host) string {
 	t.Helper()
 	return shell(t, h, "mkdir -p etc/systemd/system; cd etc/systemd/system; find . -type l -printf '%P -> %l\n' | sort")
@@ -49,8 +49,9 @@ func enablement(t *testing.T, h *hostdir.Host) string {
 
 const onlyEnabled = "dbus-only.service -> /usr/lib/systemd/system/only.service\n"
 
-// TestUnitsOfTheNextImage (P58): a unit that only the new image ships is enabled, one that
-// it enables is disabled, one that it masks is not; the next MachineConfig takes that back.
+// TestUnitsOfTheNextImage (P58): a unit that only the new image ships is enabled, one that it
+// enables is disabled, and one that it masks is unmasked. The next MachineConfig takes that
+// back.
 func TestUnitsOfTheNextImage(t *testing.T) {
 	h, _ := withUnits(t)
 	const asked = `
@@ -111,7 +112,7 @@ func TestUnitsOfTheNextImage(t *testing.T) {
 	}
 }
 
-// units is a spec that asks for units, and an image if it is not "".
+// units returns a spec that asks for units, and for an image if it is not "".
 func units(image, some string) string {
 	spec := "  config: {ignition: {version: 3.4.0}, systemd: {units: [" + some + "]}}\n"
 	if image != "" {
@@ -120,9 +121,9 @@ func units(image, some string) string {
 	return spec
 }
 
-// TestUnitThatChanges (P58): a unit that is enabled and that the new image lacks, or masks,
-// is named before the commit, with what to do; nothing is to be done about one that is
-// disabled. Where the new image's unit asks for other links, the old ones go.
+// TestUnitThatChanges (P58): an enabled unit that the new image lacks or masks is named before
+// the commit, with a hint. A disabled one needs nothing. If the new image's unit has other
+// links, the old ones are removed.
 func TestUnitThatChanges(t *testing.T) {
 	h, without := withUnits(t)
 	if changed, notes, err := apply(t, h, units(h.Image, "{name: early.service, enabled: true}")); err != nil || !changed {
@@ -146,7 +147,7 @@ func TestUnitThatChanges(t *testing.T) {
 	if h.Boot(); !strings.Contains(enablement(t, h), "early.service") {
 		t.Error("another system is booted")
 	}
-	// The image is in the repository now, so a plan knows too.
+	// The image is in the repository now, so a plan reports it, too.
 	plan, err := (&firstboot.Apply{Machine: machine(t, h), File: "mc", Data: []byte("spec:\n" + lost)}).Plan(t.Context())
 	if note := "warning: in the new system: unit early.service: there is no such unit; unit only.service: there is no such unit"; err != nil || !slices.Contains(plan.Notes, note) {
 		t.Errorf("the plan notes %q, %v", plan.Notes, err)
@@ -156,8 +157,8 @@ func TestUnitThatChanges(t *testing.T) {
 	}
 }
 
-// TestUnitsOfAFirstBoot (P58): a first boot does the same, in the started system and in an
-// initramfs.
+// TestUnitsOfAFirstBoot (P58): a first boot applies wishes for units too, in the started system
+// and in an initramfs.
 func TestUnitsOfAFirstBoot(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		t.Run(fmt.Sprintf("early %v", early), func(t *testing.T) {
@@ -181,8 +182,8 @@ func TestUnitsOfAFirstBoot(t *testing.T) {
 	}
 }
 
-// TestUnitOfAnExtension (P58): a unit that comes with a package, which rpm-ostree layers on
-// top of the image, is enabled in the same transaction.
+// TestUnitOfAnExtension (P58): a unit from a package that rpm-ostree layers on top of the image is
+// enabled in the same transaction.
 func TestUnitOfAnExtension(t *testing.T) {
 	packages := []oscontainer.RPM{{Name: "usbguard", Version: "1.0", Files: map[string][]byte{"/usr/lib/systemd/system/usbguard.service": []byte(unit("WantedBy=basic.target"))}}}
 	h, image := extensionsHost(t, packages)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestApplyUnsupported (P58): what only an installation can change stops an apply with one
-// report, or is left out by name until the machine has it, or asks for another machine.
+// report, or is left out and named until the machine has it, or requires a new machine.
 func TestApplyUnsupported(t *testing.T) {
 	const disks = `
   fips: true
@@ -69,7 +69,7 @@ func TestApplyUnsupported(t *testing.T) {
 	if drift := verify(t, h); drift != "" {
 		t.Errorf("drift %q", drift)
 	}
-	// It is still not what the machine has; nothing else differs.
+	// What was left out still differs; nothing else does.
 	if _, _, err := applyAs(encapsulated.Stop, disks); fault.KindOf(err) != fault.BadInput {
 		t.Errorf("the second time: %v", err)
 	}
@@ -80,7 +80,7 @@ func TestApplyUnsupported(t *testing.T) {
 	if changed, _, err := applyAs(encapsulated.Stop, without+"    storage: {files: [{path: /etc/ours}]}\n"); err != nil || changed || leftOut() != "" {
 		t.Errorf("without it: changed %v, %v, left out %q", changed, err, leftOut())
 	}
-	// What the first boot's MachineConfig has is there.
+	// What the current MachineConfig has is in place.
 	h.Write(encapsulated.RecordPath, []byte(`{"spec":{"config":{"ignition":{"version":"3.4.0"},"storage":{"disks":[{"device":"/dev/vda"}]}}}}`))
 	if changed, _, err := applyAs(encapsulated.Stop, "  config: {ignition: {version: 3.4.0}, storage: {disks: [{device: /dev/vda}]}}\n  kernelArguments: [b=1]\n"); err != nil || !changed {
 		t.Errorf("with the disks that are there: changed %v, %v", changed, err)

@@ -9,36 +9,36 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Watch compares what runs with what was last asked for, again and again, and tells what
-// comes to differ.
+// Watch repeatedly compares the running system with what was last asked for, and reports the
+// differences.
 type Watch struct {
 	Machine
-	// Every is the longest time between two looks: not all that counts is a file. What
-	// happens to one is seen at once.
+	// Every is the longest time between two comparisons. Changes of files are noticed at
+	// once, but not everything that is compared is a file.
 	Every      time.Duration
-	UntilDrift bool // it ends as soon as something differs
-	// Tell is called after each look at a machine that should be what was asked for; it is
-	// not nil.
+	UntilDrift bool // return as soon as something differs
+	// Tell is called after each comparison, unless the machine is not expected to be at its
+	// target. It must not be nil.
 	Tell func(differences []string)
 }
 
-// bootEntries are where the kernel arguments of the next boot stand.
+// bootEntries is the directory of the boot entries, with the kernel arguments of the next boot.
 const bootEntries = "/boot/loader/entries"
 
-// Run looks until ctx is done, and returns what differed in the last look.
+// Run compares until ctx is done, and returns the differences of the last comparison.
 func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
 	watcher, err := watch.New()
 	if err != nil {
 		return nil, err
 	}
 	defer watcher.Close()
-	var paths []string // that the look before was for
+	var paths []string // of the previous comparison
 	for {
 		if err := w.open(); err != nil {
 			return nil, err
 		}
 		record := w.Progress.Record
-		// Watched before it is looked at: nothing happens unseen in between.
+		// Watch before comparing, so that no change is missed in between.
 		if err := watcher.Paths(w.Host.Path("/"), paths); err != nil {
 			return nil, err
 		}
@@ -46,12 +46,12 @@ func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if other := counting(state, record.Target); !slices.Equal(other, paths) { // as at the first look
+		if other := watchedPaths(state, record.Target); !slices.Equal(other, paths) { // always so the first time
 			paths = other
 			continue
 		}
 		differences = nil
-		if reached(record, w.Progress.BootID) {
+		if expectsTarget(record, w.Progress.BootID) {
 			differences = found
 			w.Tell(differences)
 		}
@@ -60,24 +60,24 @@ func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
 		}
 		if err := watcher.Wait(ctx, w.Every); err != nil {
 			if ctx.Err() != nil {
-				err = nil // that is how it ends
+				err = nil // the normal end
 			}
 			return differences, err
 		}
 	}
 }
 
-// counting are the paths at which something that counts can happen.
-func counting(state pivot.State, target pivot.Target) []string {
+// watchedPaths returns the paths whose changes can make a difference.
+func watchedPaths(state pivot.State, target pivot.Target) []string {
 	paths := []string{pivot.StateDir + "/journal.json", bootEntries}
-	for _, e := range state.Etc.Of(target) { // with the links of units
+	for _, e := range state.Etc.Of(target) { // includes the links of units
 		paths = append(paths, e.OnDisk())
 	}
 	return paths
 }
 
-// reached reports whether this boot should be what a record's target says: not before the
-// reboot into it, nor after an end without one.
-func reached(r pivot.Record, bootID string) bool {
+// expectsTarget reports whether this boot should be at a record's target. It should not before
+// the reboot into it, during its trial, or if the transaction failed or was undone.
+func expectsTarget(r pivot.Record, bootID string) bool {
 	return r.Phase == pivot.PhaseDone || r.Phase == pivot.PhaseCommitted && r.BootID != bootID
 }

@@ -11,32 +11,32 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Move is a change of the machine of which the longest part can be done before.
+// Move is a change of the machine whose longest part can be done in advance.
 type Move interface {
 	Download(ctx context.Context) (Downloaded, error)
 	Run(ctx context.Context) (changed bool, err error)
 }
 
-// errWindowClosed says that the window closed before the machine was changed.
+// errWindowClosed is the error of a run whose window closed before it changed the machine.
 var errWindowClosed = errors.New("the window closed before that")
 
-// InWindow makes a move of the machine within its window: all is downloaded before, and until the
-// window opens neither the running system nor the next boot changes. alone runs a part while
-// no other pivot is at work; the wait is none. A window that closes too early is followed by
-// the next one. It reports whether anything had to change.
-func (m *Machine) InWindow(ctx context.Context, move Move, alone func(func() error) error) (changed bool, err error) {
-	times, err := m.times()
+// InWindow makes a move within the machine's window. It downloads everything first; until the
+// window opens neither the running system nor the next boot changes. locked runs a step while
+// no other pivot runs; it is not called for the wait. If the window closes too early, InWindow
+// waits for the next one. It reports whether anything had to change.
+func (m *Machine) InWindow(ctx context.Context, move Move, locked func(func() error) error) (changed bool, err error) {
+	w, err := m.changeWindow()
 	run := func() (err error) {
 		changed, err = move.Run(ctx)
 		return err
 	}
-	if err != nil || times == nil { // settings that cannot be read are the run's to tell
-		err = alone(run)
+	if err != nil || w == nil { // the run reports settings that cannot be read
+		err = locked(run)
 		return changed, err
 	}
 	waits := true
 	if !m.FromDownloaded {
-		err := alone(func() error {
+		err := locked(func() error {
 			d, err := move.Download(ctx)
 			waits, m.FromDownloaded = d.Changed, d.Kept
 			return err
@@ -47,18 +47,18 @@ func (m *Machine) InWindow(ctx context.Context, move Move, alone func(func() err
 	}
 	for {
 		if waits {
-			if err := m.awaitWindow(ctx, *times); err != nil {
-				return false, m.stopped(ctx, err)
+			if err := m.awaitWindow(ctx, *w); err != nil {
+				return false, m.explainStop(ctx, err)
 			}
 		}
-		if err = alone(run); !errors.Is(err, errWindowClosed) {
+		if err = locked(run); !errors.Is(err, errWindowClosed) {
 			return changed, err
 		}
 	}
 }
 
-// times is when the machine may be changed; nil: at any time.
-func (m *Machine) times() (*window.Window, error) {
+// changeWindow returns when the machine may be changed; nil: at any time.
+func (m *Machine) changeWindow() (*window.Window, error) {
 	settings, err := m.settings()
 	if err != nil || settings.Window == "" {
 		return nil, err
@@ -70,14 +70,15 @@ func (m *Machine) times() (*window.Window, error) {
 	return &w, nil
 }
 
-// awaitWindow waits until the window is open, by the wall clock: it may be set meanwhile, and the
-// machine may sleep. After a span that was not enough it is the next one.
+// awaitWindow waits until the window opens. It looks at the wall clock at least every minute,
+// because the clock may be set, or the machine suspended, meanwhile. If a window was too short,
+// it waits for the one after.
 func (m *Machine) awaitWindow(ctx context.Context, w window.Window) error {
 	for said := false; ; said = true {
 		now := m.Progress.Now()
-		opens, closes := w.Next(latest(now, m.closes))
+		opens, closes := w.Next(latest(now, m.windowEnd))
 		if !opens.After(now) {
-			m.closes = closes
+			m.windowEnd = closes
 			return nil
 		}
 		if !said {
@@ -97,17 +98,18 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// stillOpen is an error if the window that was waited for has closed.
-func (m *Machine) stillOpen() error {
-	if m.closes.IsZero() || m.Progress.Now().Before(m.closes) {
+// checkWindow returns an error if the window that was waited for has closed.
+func (m *Machine) checkWindow() error {
+	if m.windowEnd.IsZero() || m.Progress.Now().Before(m.windowEnd) {
 		return nil
 	}
 	return fault.New(fault.Unavailable, "cannot change this machine: %w", errWindowClosed)
 }
 
-// inTime is the error of a wait that the window's end has ended, if that is the reason.
-func (m *Machine) inTime(ctx context.Context, err error) error {
-	if m.closes.IsZero() || ctx.Err() != nil || !fault.KindOf(err).Transient() {
+// asWindowClosed wraps the error of a wait in errWindowClosed, if the end of the window ended the
+// wait. Otherwise it returns the error as it is.
+func (m *Machine) asWindowClosed(ctx context.Context, err error) error {
+	if m.windowEnd.IsZero() || ctx.Err() != nil || !fault.KindOf(err).Transient() {
 		return err
 	}
 	return fault.New(fault.Unavailable, "%w: %w", errWindowClosed, err)
