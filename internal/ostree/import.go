@@ -229,6 +229,13 @@ func (im *Import) release(size uint64) {
 	im.stats.BytesWritten -= int64(size)
 }
 
+// releaseIf gives back room that was reserved for an object if writing it has failed.
+func (im *Import) releaseIf(failed *error, size uint64) {
+	if *failed != nil {
+		im.release(size)
+	}
+}
+
 // flush starts a sync in the background, unless one is running. Errors are ignored, since
 // Finish syncs again.
 func (im *Import) flush() {
@@ -300,10 +307,11 @@ func (im *Import) AddMetadata(ctx context.Context, n ObjectName, body io.Reader)
 }
 
 // writeMetadata writes a verified metadata object.
-func (im *Import) writeMetadata(n ObjectName, data []byte) error {
+func (im *Import) writeMetadata(n ObjectName, data []byte) (err error) {
 	if err := im.reserve(uint64(len(data))); err != nil {
 		return err
 	}
+	defer im.releaseIf(&err, uint64(len(data)))
 	f, err := im.staging.create(n, 0o644)
 	if err != nil {
 		return fmt.Errorf("cannot write object: %w", err)

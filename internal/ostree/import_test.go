@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,6 +59,47 @@ func nothingLeft(t *testing.T, r *ostree.Repo) {
 			}
 		}
 	}
+}
+
+// TestImportsBeginTogether: imports that begin and end at the same time do not disturb each
+// other, although each removes what older imports have left.
+func TestImportsBeginTogether(t *testing.T) {
+	r := newRepo(t)
+	var imports sync.WaitGroup
+	for range 8 {
+		imports.Go(func() {
+			for range 25 {
+				im, err := r.BeginImport(t.Context())
+				if err != nil {
+					t.Errorf("cannot begin: %v", err)
+					return
+				}
+				if err := im.Discard(); err != nil {
+					t.Errorf("cannot end: %v", err)
+				}
+			}
+		})
+	}
+	imports.Wait()
+	nothingLeft(t, r)
+}
+
+// TestFailedObjectTakesNoRoom: an object that cannot be written is not counted.
+func TestFailedObjectTakesNoRoom(t *testing.T) {
+	s, r := newSource(t), newRepo(t)
+	im := begin(t, r)
+	for path, data := range s.objects() {
+		hash, kind, _ := strings.Cut(path, ".")
+		other := map[bool]string{true: "1", false: "0"}[strings.HasSuffix(hash, "0")]
+		wrong := strings.TrimSuffix(hash, hash[len(hash)-1:]) + other + "." + kind
+		if err := add(t, im, map[string][]byte{wrong: data}); err == nil && kind != "commitmeta" {
+			t.Errorf("%s is accepted as %s", path, wrong)
+		}
+	}
+	if written := im.Stats().BytesWritten; written != 0 {
+		t.Errorf("%d bytes are counted as written", written)
+	}
+	check(t, im.Discard())
 }
 
 func TestImportTwiceWritesNothingAgain(t *testing.T) {

@@ -47,13 +47,14 @@ func (im *Import) AddFile(ctx context.Context, c Checksum, info FileInfo, body i
 
 // writeObject writes a file or link with the given header. The function content copies its
 // content from source.
-func (im *Import) writeObject(n ObjectName, h *fileHeader, source *trackedStream, content func(io.Writer, io.Reader) error) error {
+func (im *Import) writeObject(n ObjectName, h *fileHeader, source *trackedStream, content func(io.Writer, io.Reader) error) (err error) {
 	if err := im.checkLabels(n, h.xattrs); err != nil {
 		return err
 	}
 	if err := im.reserve(h.size); err != nil {
 		return err
 	}
+	defer im.releaseIf(&err, h.size)
 	if h.isLink() {
 		return im.writeLink(n, h, source, content)
 	}

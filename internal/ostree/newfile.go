@@ -56,10 +56,14 @@ func (im *Import) addKnown(h *fileHeader, content *bytes.Reader) (Checksum, erro
 		hashContent(sum, content)
 	}
 	n := ObjectName{Checksum(sum.Sum(nil)), File}
-	return n.Checksum, im.add(n, func() (objectState, error) {
-		if err := errors.Join(im.checkLabels(n, h.xattrs), im.reserve(h.size)); err != nil {
+	return n.Checksum, im.add(n, func() (_ objectState, err error) {
+		if err := im.checkLabels(n, h.xattrs); err != nil {
 			return absent, err
 		}
+		if err := im.reserve(h.size); err != nil {
+			return absent, err
+		}
+		defer im.releaseIf(&err, h.size)
 		if h.isLink() {
 			return isStaged, im.makeLink(n, h)
 		}

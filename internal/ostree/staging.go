@@ -56,7 +56,7 @@ func openStaging(tmp string) (*staging, error) {
 	if s.dir, err = lockDir(path); err != nil {
 		return nil, err
 	}
-	if s.dir == nil { // another import is running
+	for s.dir == nil { // another import is running, or has just removed our unlocked directory
 		s.private = true
 		if path, err = os.MkdirTemp(tmp, stagingPrefix+"*"); err != nil {
 			return nil, err
@@ -65,10 +65,10 @@ func openStaging(tmp string) (*staging, error) {
 			return nil, err
 		}
 	}
-	if err := selinux.Inherit(path); err != nil {
-		return nil, err
+	if err := errors.Join(selinux.Inherit(path), s.makeShards()); err != nil {
+		return nil, errors.Join(err, s.dir.Close())
 	}
-	return s, s.makeShards()
+	return s, nil
 }
 
 // leftSize returns the total size of all files in staging directories, in bytes. It ignores
