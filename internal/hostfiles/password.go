@@ -88,7 +88,7 @@ func LineOfPassword(root, name string) (f File, ok bool, err error) {
 	}
 	user := passwordOf(name)
 	for line := range bytes.Lines(data) { // the first line counts
-		if fields := strings.Split(string(line), ":"); fields[0] == user && len(fields) > 1 {
+		if fields := shadowFields(string(line)); fields[0] == user && len(fields) > 1 {
 			return NewPassword(user, fields[1]), true, nil
 		}
 	}
@@ -128,10 +128,10 @@ func withPassword(data []byte, user, hash string) ([]byte, error) {
 	var lines bytes.Buffer
 	found := false
 	for line := range strings.Lines(string(data)) {
-		if fields := strings.Split(line, ":"); !found && fields[0] == user && len(fields) > 2 {
+		if fields := shadowFields(line); !found && fields[0] == user && len(fields) > 2 {
 			found = true
 			fields[1], fields[2] = hash, strconv.FormatInt(time.Now().Unix()/86400, 10)
-			line = strings.Join(fields, ":")
+			line = strings.Join(fields, ":") + "\n"
 		}
 		lines.WriteString(line)
 	}
@@ -140,6 +140,9 @@ func withPassword(data []byte, user, hash string) ([]byte, error) {
 	}
 	return lines.Bytes(), nil
 }
+
+// shadowFields returns the fields of a line of a shadow file.
+func shadowFields(line string) []string { return strings.Split(strings.TrimSuffix(line, "\n"), ":") }
 
 // lockPassword locks the password of a user. It is a no-op if the user has no line.
 func lockPassword(root *os.Root, rel, user string) error {
