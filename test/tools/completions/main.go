@@ -1,7 +1,7 @@
-// Command completions writes the shells' completions of both programs into a directory,
-// named as the shells look for them. They ask the program for what can follow, so their
-// text depends on nothing but its name: this runs where the programs are built, also
-// when those are for another architecture.
+// Command completions writes the shell completions of both programs into a directory, with the file
+// names that the shells expect. The completion scripts call the program for its suggestions, so their
+// text depends only on its name. So this can run on the build host even when the programs are for
+// another architecture.
 package main
 
 import (

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestFailuresAgain wants the end to repeat what failed tests said themselves, and not
-// what a machine's console said in between.
+// TestFailuresAgain checks that the report has the messages of failed tests, but not the lines of a
+// machine's console between them.
 func TestFailuresAgain(t *testing.T) {
 	s, err := summarize(strings.NewReader(`{"Action":"output","Package":"p","Test":"A/x","Output":"=== RUN   A/x\n"}
 {"Action":"output","Package":"p","Test":"A/x","Output":"    a_test.go:7: | 1.0 pivot: read\n"}

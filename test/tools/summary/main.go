@@ -1,8 +1,8 @@
-// Command summary reads the stream of go test -json on its standard input and
-// tells it as it comes: a line for each package, the whole output of what
-// failed, the reason of what was skipped; at the end, if nothing failed, how long
-// the slow tests took, as the table in docs/testing.md, or else what failed tests said
-// themselves, and one line with the counts.
+// Command summary reads the output of go test -json from its standard input and
+// summarizes it as it arrives: a line for each package, the whole output of each
+// failed test, and the reason for each skipped test. At the end it prints the times
+// of the slow tests, in the form of the tables in docs/testing.md, or if any tests
+// failed, their messages; and then one line with the counts.
 // It fails if anything failed, if nothing ran and, with CI=true, if anything
 // was skipped.
 package main

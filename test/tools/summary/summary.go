@@ -15,15 +15,15 @@ import (
 type event struct {
 	Action      string
 	Package     string
-	ImportPath  string // of build events
+	ImportPath  string // only in build events
 	Test        string
 	Elapsed     float64
 	Output      string
 	FailedBuild string
 }
 
-// slow is from how many seconds on a test that passed has a line of its own:
-// packages that boot machines would else be silent for many minutes.
+// slow is the duration in seconds from which a passed test gets its own line. Otherwise
+// packages that boot machines would print nothing for many minutes.
 const slow = 5
 
 type totals struct{ passed, failed, skipped int }
@@ -34,9 +34,9 @@ func (t *totals) add(u totals) {
 	t.skipped += u.skipped
 }
 
-// test is one test that runs or ran. One with subtests counts by them, and by
-// itself only if it failed or was skipped and none of them was: each count is
-// of things to look at.
+// test is a running or finished test. For a test with subtests only the subtests are
+// counted, unless the test failed or was skipped and none of its subtests did: each
+// count is a number of things to look at.
 type test struct {
 	output   []string
 	subtests totals
@@ -47,7 +47,7 @@ type test struct {
 type pkg struct {
 	totals
 	tests  map[string]*test
-	output []string // of no test: panics, timeouts, TestMain
+	output []string // output outside of tests: panics, timeouts, TestMain
 }
 
 func (p *pkg) test(name string) *test {
@@ -71,7 +71,7 @@ type summary struct {
 	builds   map[string][]string // output by import path
 }
 
-// summarize tells the stream r on w and returns what it came to.
+// summarize prints a summary of the stream r to w as it arrives, and returns the result.
 func summarize(r io.Reader, w io.Writer) (*summary, error) {
 	s := &summary{w: w, packages: map[string]*pkg{}, builds: map[string][]string{}}
 	lines := bufio.NewReader(r)
@@ -94,7 +94,7 @@ func summarize(r io.Reader, w io.Writer) (*summary, error) {
 func (s *summary) line(line []byte) {
 	var e event
 	if err := json.Unmarshal(line, &e); err != nil || e.Action == "" {
-		s.w.Write(line) // not of the stream: shown as it is
+		s.w.Write(line) // not JSON: print it as it is
 		return
 	}
 	switch {
@@ -143,12 +143,12 @@ func (s *summary) test(e event) {
 	}
 	if one.passed > 0 && e.Elapsed >= slow {
 		fmt.Fprintf(s.w, "    ok %s (%.0fs)\n", e.Test, e.Elapsed)
-		_, within, _ := strings.Cut(e.Package, "/")                                     // after the module
+		_, within, _ := strings.Cut(e.Package, "/")                                     // the part after the module
 		within = strings.TrimPrefix(strings.TrimPrefix(within, "internal/"), "author/") // as documents name packages
 		s.times = append(s.times, timed{within, e.Test, e.Elapsed})
 	}
 	if one.failed > 0 {
-		if total.failed > t.subtests.failed { // by itself
+		if total.failed > t.subtests.failed { // it failed itself, not only a subtest
 			s.failures = append(s.failures, failure{e.Package + " " + e.Test, messages(t.output)})
 		}
 		fmt.Fprintf(s.w, "--- FAIL %s %s (%.1fs)\n%s", e.Package, e.Test, e.Elapsed, strings.Join(t.output, ""))
@@ -185,7 +185,7 @@ func (s *summary) pkg(e event) {
 	}
 }
 
-// packageFailed shows why a package failed where that is no test's own failure.
+// packageFailed reports why a package failed if the reason is not the failure of a test.
 func (s *summary) packageFailed(p *pkg, e event) {
 	if e.FailedBuild != "" {
 		s.failures = append(s.failures, failure{e.Package + " does not build", nil})
@@ -193,7 +193,7 @@ func (s *summary) packageFailed(p *pkg, e event) {
 		p.failed++
 		return
 	}
-	// Tests still running when the process died, by a panic or a timeout.
+	// Tests that were still running when the process ended, by a panic or a timeout.
 	for _, name := range slices.Sorted(maps.Keys(p.tests)) {
 		t := p.tests[name]
 		p.totals.add(t.subtests)
@@ -210,26 +210,26 @@ func (s *summary) packageFailed(p *pkg, e event) {
 	}
 }
 
-// unfinished counts packages whose end never came: go test itself was killed.
+// unfinished counts packages without a final event as failed, because go test was killed.
 func (s *summary) unfinished() {
 	for name := range s.packages {
 		s.pkg(event{Action: "fail", Package: name})
 	}
 }
 
-// reason is what a skipped test said, without the frame lines of the testing
-// package.
+// reason returns the message of a skipped test, without the lines that package testing
+// adds.
 func reason(output []string) string {
-	var said []string
+	var message []string
 	for _, line := range strings.Split(strings.Join(output, ""), "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ") {
 			continue
 		}
-		said = append(said, line)
+		message = append(message, line)
 	}
-	if len(said) == 0 {
+	if len(message) == 0 {
 		return "no reason given"
 	}
-	return strings.Join(said, " ")
+	return strings.Join(message, " ")
 }

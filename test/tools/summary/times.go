@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// timed is a test that passed, and how long it took.
+// timed is a passed test with its duration.
 type timed struct {
 	pkg, name string
 	seconds   float64
@@ -15,8 +15,8 @@ type timed struct {
 
 type times []timed
 
-// table is a Markdown table of the tests and of their cases, the longest first. What
-// is below a case is part of it. It is "" if there are none.
+// table returns a Markdown table of the tests and their cases, by package and then the longest first;
+// "" if there are none. Deeper subtests are omitted, as part of their case.
 func (t times) table() string {
 	if len(t) == 0 {
 		return ""
