@@ -14,9 +14,9 @@ const (
 )
 
 // TestComposefs runs a first boot, in the system, into an image whose initramfs requires a
-// composefs root. It is part of "make nightly", because the first Debian release with such a
-// libostree is still changing. In that release's initramfs pivot steps aside, since mount(8) finds
-// no file system by its label there.
+// composefs root. It is part of "make nightly", because the first Debian release whose libostree
+// supports composefs is not stable yet. In that release's initramfs pivot steps aside, since mount(8)
+// finds no file system by its label there.
 func TestComposefs(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{
 		Suite: vm.Forky, OverlayB: []vm.TreeFile{{Path: "/" + prepareRoot, Mode: 0o644, Content: []byte(composefsNeeded)}},

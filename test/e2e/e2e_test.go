@@ -141,7 +141,7 @@ func alone(t *testing.T, world *lab.Lab) *lab.Lab {
 	return own
 }
 
-// mainJob starts from MachineConfigs: pivot renders the Ignition config, and Ignition writes the
+// mainJob starts from MachineConfigs: pivotctl renders the Ignition config, and Ignition writes the
 // files, including the pinning files. In most other cases the encapsulated MachineConfig has the
 // pinning files, so that pivot must add them to /etc. The disk has RHCOS's layout.
 func mainJob(t *testing.T, l *lab.Lab) {

@@ -336,8 +336,8 @@ func (c *cutter) checkFiles(disk *vm.Contents, deployment string, isNew bool) er
 	return nil
 }
 
-// bootSome boots n of the disks until each has reached its target. They are spread over all cuts; if
-// layers get their refs separately, one of them is from a cut between two layers.
+// bootSome boots n of the disks, spread over all cuts, until each has reached its target. If layers
+// get their refs separately, there must be a cut between two layers, and its disk is one of these.
 func (c *cutter) bootSome(n int) {
 	c.t.Helper()
 	var midway cutDisk

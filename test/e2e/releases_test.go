@@ -11,8 +11,8 @@ import (
 )
 
 // TestToNewerRelease runs a first boot to a newer Debian release: A's kernel, systemd and libostree
-// are three years older than B's, and B's libostree must then roll back. Of A, only the initramfs
-// runs.
+// are three years older than B's, and B's libostree must then roll back. Before the pivot, only A's
+// initramfs runs.
 func TestToNewerRelease(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{Suite: vm.Bookworm, SuiteB: vm.Trixie})
 	thereAndBack(t, l, host.ModeInitramfs, "6.1.", "6.12.")

@@ -49,9 +49,10 @@ pivot apply /etc/two.yaml
 `
 
 // repairsDrift (P56, P66, P68) applies a MachineConfig with SSH keys, a password and a file live, and
-// then changes these by hand. pivot must report the drift within a moment and repair it without a
-// reboot. Then the power is cut in the middle of another live change, which the next boot must
-// finish, in a home directory too. /tmp is still read-only when that boot starts the projecting unit.
+// then removes the key and changes the file by hand. pivot must report the drift within a moment and
+// repair it without a reboot. Then the power is cut in the middle of another live change, which the
+// next boot must finish, in a home directory too. /tmp is still read-only when that boot starts the
+// projecting unit.
 func repairsDrift(t *testing.T, l *lab.Lab) {
 	const config = `spec:
   config:

@@ -28,8 +28,9 @@ func layeredOnNative(t *testing.T, l *lab.Lab) {
 	expectLayered(t, l, want, "", "container-image-reference=ostree-unverified-registry:"+image)
 }
 
-// expectLayered checks that one reboot leads to a deployment of a commit that is layered on base ("":
-// the image's commit in the journal), and that its origin has the given lines and the packages.
+// expectLayered boots a machine with layered packages and checks that one reboot leads to a deployment
+// of a commit that is layered on base ("": the image's commit in the journal), and that its origin has
+// the given lines and the packages.
 func expectLayered(t *testing.T, l *lab.Lab, want lab.Want, base string, lines ...string) {
 	t.Helper()
 	setup := lab.Setup{Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs}

@@ -50,7 +50,7 @@ func TestInitramfsSize(t *testing.T) {
 	}
 }
 
-// compress compresses data with zstd, at a fast level.
+// compress compresses data with zstd, not at its highest level, which is slow.
 func compress(t *testing.T, data []byte) []byte {
 	t.Helper()
 	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression))

@@ -17,7 +17,7 @@ var stall = regexp.MustCompile(kernelPrefix + `(BUG: soft lockup - CPU#\d+ stuck
 	`Watchdog detected hard LOCKUP|BUG: workqueue lockup)`)
 
 // blocked matches the first line of a kernel report that a task has waited for a lock or a disk for
-// too long. The submatch is the task, as NAME:PID.
+// too long. The second submatch is the task, as NAME:PID.
 var blocked = regexp.MustCompile(kernelPrefix + `INFO: task (\S.*:\d+) blocked .*for more than \d+ seconds`)
 
 // kernelLine matches a line that the kernel itself writes: it begins with the time.
@@ -46,8 +46,8 @@ func (t consoleState) after(line string) consoleState {
 	return consoleState{lines: t.lines + 1}
 }
 
-// blockedTwice reports whether line is the second report that the same task is blocked. The task has
-// not run in between, for minutes, and will not recover.
+// blockedTwice reports whether line is the second report that the same task is blocked. Such a task is
+// taken not to have run for minutes in between, and not to recover.
 func (c *console) blockedTwice(line string) bool {
 	found := blocked.FindStringSubmatch(line)
 	if found == nil {
