@@ -4,7 +4,7 @@
 // ostree commits; it is built once and cached. A disk is a sparse file with A (or
 // B) deployed. A Machine has a disk and can be powered on. The package acts as the
 // boot loader: it reads the default boot entry from the disk and starts QEMU
-// with that kernel. So each run of QEMU is exactly one boot.
+// with that kernel. So each run of QEMU is exactly one boot, unless the guest uses kexec.
 //
 // The README in this directory has costs, on two processors without hardware
 // virtualization.
