@@ -1,24 +1,24 @@
 # build    bin/pivot and bin/pivotctl, static binaries
-# test     what each change needs: checks, all tests, real ostree and registry, a boot in QEMU for what only a boot shows
+# test     what each change needs: checks and all tests, with real ostree, a registry, and boots in QEMU for what only a boot can show
 # unit     the fast tests only
-# nightly  what is too long for each change: fuzzing, more first boots, releases of the guest, more of SELinux and architectures, packages, and the sweep
-# sweep    every crash: all pairs, each system call, 1,400 power cuts; hours
+# nightly  what takes too long for each change: fuzzing, more first boots, guest releases, SELinux cases and architectures, packages, and the sweep
+# sweep    all crashes: all pairs, each system call, 1,400 power cuts; takes hours
 # check    gofmt, go vet, staticcheck
 # fuzz     each fuzz target for FUZZTIME
-# test-host  first boots on a real system: IMAGE is its disk or a directory with its files, OSIMAGE what to pivot to; docs/testing.md
-# demo     a whole first boot in QEMU, told as it happens
-# bench    the import beside podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for less
-# reference  what ostree-ext makes of the tests' derived images, recorded anew; test/oscontainer/reference/derived.sh
-# install  what "make build" has built, with units, dracut module, SELinux module, manual pages and completions, below $(DESTDIR)
-# install-host  the same without pivotctl, which no machine needs
-# dist     $(DIST)/pivot-VERSION.tar.gz: the last commit, the modules it is built with, and descriptions of packages
-# deb      packages of Debian from that archive, in $(DIST)
-# rpm      packages of Fedora and its relatives, the same way
+# test-host  first boots on a real system: IMAGE is its disk or a directory with its files, OSIMAGE the image to pivot to; docs/testing.md
+# demo     a complete first boot in QEMU, shown as it happens
+# bench    the import compared with podman and skopeo, as root; docs/benchmark.md. BENCH="-size 150MB -files 4000" for a smaller image
+# reference  record again what ostree-ext makes from the tests' derived images; test/oscontainer/reference/derived.sh
+# install  the result of "make build", with units, dracut module, SELinux module, manual pages, catalog and completions, below $(DESTDIR)
+# install-host  only the host's program, units, dracut module and SELinux module
+# dist     $(DIST)/pivot-VERSION.tar.gz: the last commit, the vendored modules, and the packages' metadata
+# deb      Debian packages from that archive, in $(DIST)
+# rpm      packages for Fedora and related distributions, likewise
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 .PHONY: build completions test unit nightly sweep check fuzz demo test-host bench reference install install-host dist deb rpm clean deps
-.NOTPARALLEL: # "make build install" is in this order
+.NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
 DIST      ?= $(BIN)
@@ -30,13 +30,13 @@ CATALOGDIR ?= $(PREFIX)/lib/systemd/catalog
 SHARE      = $(DESTDIR)$(PREFIX)/share
 POLICYDIR ?= $(PREFIX)/share/selinux/packages
 
-# The image library's parts that need C libraries (gpgme, devicemapper, ostree,
-# btrfs) or that pivot has no use for (a Docker daemon, containers-storage).
+# These tags leave out the parts of the image library that need C libraries (gpgme,
+# devicemapper, ostree, btrfs) or that pivot does not use (Docker daemon, containers-storage).
 TAGS := containers_image_openpgp,containers_image_docker_daemon_stub,containers_image_storage_stub,containers_image_ostree_stub,exclude_graphdriver_btrfs
 
-# By the environment, so that build, vet, staticcheck and tests see the same
-# code. The version below stands for Go's own VCS stamp, which fails to build
-# where git distrusts the checkout's owner.
+# Set in the environment, so that build, vet, staticcheck and tests see the same
+# code. The version below replaces Go's VCS stamp, with which the build fails if
+# git does not trust the checkout's owner.
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -tags=% -buildvcs=%,$(shell go env GOFLAGS)) -tags=$(TAGS) -buildvcs=false
 VERSION ?= $(shell packaging/version.sh)
@@ -45,26 +45,26 @@ COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 build: completions
 	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl
 
-# This runs here, whatever the programs are built for.
+# This runs on the build host, regardless of the programs' platform.
 completions:
 	GOOS= GOARCH= go run ./test/tools/completions $(BIN)/completions
 
-# The packages that boot machines come first, as they take longest; the others run
-# beside them, one at a time. What hangs in a machine is found by what it does (Limits
-# in test/vm), so that a busy host may take its time.
+# The packages that boot machines come first, because they take longest; the others run
+# in parallel with them, one at a time. Hanging machines are detected by what they do
+# (Limits in test/vm), so a busy host may be slow.
 BOOTS = ./test/e2e ./test/vm
 GOTEST = go test -json -vet=off -count 1
 
-# What "make nightly" runs in place of "make test": the one place that says so. docs/testing.md
-# has each case under the one of the two that runs it.
+# The tests that "make nightly" runs and "make test" skips. This is the only list of them;
+# docs/testing.md must have each case under the command that runs it.
 NIGHTLY = ^(TestFirstBootWhole|TestSELinuxWhole|TestToNewerRelease|TestOnNewerRelease|TestComposefs|TestDay2|TestEnds|TestArchitecturesWhole|TestHost|TestPackages|TestReproducible)$$
 
 test: deps check
 	@mkdir -p $(BIN) && go build -o $(BIN)/summary ./test/tools/summary
 	@TMPDIR=$$(go run ./test/tools/tmpdir) $(GOTEST) -timeout 3h -p 2 -skip '$(NIGHTLY)' $(BOOTS) ./... | $(BIN)/summary
 
-# Without vet, which "make check" runs, and three times as many packages at a time as there are processors:
-# some tests wait. The longest ones come first. GOGC is for the linker, a fifth of the work. Three packages have nothing for a short run.
+# Without vet, which "make check" runs, and with three times as many packages at a time as there are processors,
+# because some tests wait. The longest come first. GOGC speeds up the linker, a fifth of the work. Three packages have no short tests.
 LONG = ./internal/osimage ./firstboot ./rpmostree ./cmd/pivot ./internal/ostree
 unit:
 	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test -short -vet=off -p $$((3 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/(booted|e2e|syskill)$$')
@@ -75,7 +75,7 @@ nightly: deps fuzz
 	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./test/rules ./test/packaging ./test/vm ./test/e2e | $(BIN)/summary
 	@$(MAKE) sweep
 
-# At the end one line for each part says what it went through.
+# At the end it prints one line for each part with what was tried.
 sweep: deps
 	@mkdir -p $(BIN)
 	@rc=0; PIVOT_SWEEP=long go test -v -count 1 -p 1 -timeout 48h -run 'TestSweep|TestKills|TestTerminate|TestPackagesKilled|TestFirstBoot(Whole)?$$/power' \
@@ -88,8 +88,8 @@ check:
 	@go vet ./...
 	@go tool staticcheck ./...
 
-# Go fuzzes one target at a time. A failing input is kept below testdata/fuzz of
-# its package, and go test runs it from then on.
+# Go can fuzz only one target at a time. It saves a failing input below testdata/fuzz of
+# the package, and go test uses it from then on.
 FUZZTIME ?= 10s
 fuzz:
 	@echo "fuzzing, $(FUZZTIME) each"
@@ -102,7 +102,7 @@ fuzz:
 demo: deps
 	@go run ./test/demo
 
-# Nothing of what the tests need but QEMU, and skopeo for OSIMAGE.
+# This needs only QEMU, and skopeo for OSIMAGE, but not the other dependencies of the tests.
 test-host: build
 	@[ -n "$(IMAGE)" ] || { echo "IMAGE is wanted: make test-host IMAGE=DISK|DIRECTORY [OSIMAGE=docker://HOST/NAME:TAG] [HOSTTEST='-console']" >&2; exit 1; }
 	@go run ./test/hosttest -programs $(BIN) -image "$(IMAGE)" -os-image "$(OSIMAGE)" $(HOSTTEST)
@@ -116,9 +116,9 @@ reference:
 deps:
 	@test/tools/deps.sh
 
-# Enabling the units is for who installs: on a running machine "systemctl preset
-# pivot-firstboot pivot-live pivot-project", in the build of an image the same with --root. A link here could not
-# be undone by "systemctl disable".
+# The installer must enable the units: on a running machine by "systemctl preset pivot-firstboot
+# pivot-live pivot-project pivot-slot pivot-trial", in an image build by the same with --root. This
+# target must not install the links, because "systemctl disable" could not remove them.
 install: install-host $(BIN)/pivotctl
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivotctl
 	for page in man/*.[1-8]; do install -D -m 0644 -t $(SHARE)/man/man$${page##*.} $$page; done
@@ -149,14 +149,14 @@ dist:
 	@packaging/dist.sh $(ARCHIVE) $(VERSION:.dirty=)
 	@echo $(ARCHIVE)
 
-# -d: Go may be there without being a package.
+# -d, because Go may be installed without a package.
 deb: dist
 	@work=$$(mktemp -d); trap "rm -rf $$work" EXIT; \
 	tar -x -C $$work -f $(ARCHIVE); \
 	(cd $$work/* && GOCACHE=$$(go env GOCACHE) dpkg-buildpackage -b -d -uc -us >$$work/log 2>&1) || { cat $$work/log; exit 1; }; \
 	mv $$work/*.deb $(DIST)
 
-# The definitions are what Fedora has for all its packages: the same bytes each time.
+# Fedora has these definitions for all packages; they make the build reproducible.
 RPMBUILD = rpmbuild -tb --nodeps --define 'source_date_epoch_from_changelog 1' \
   --define 'use_source_date_epoch_as_buildtime 1' --define 'clamp_mtime_to_source_date_epoch 1' --define '_buildhost localhost'
 rpm: dist

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Writes the source archive of a version: dist.sh FILE VERSION. It has what is committed, the
-# modules that it is built with, and descriptions for dpkg-buildpackage and rpmbuild. Two
-# runs on one commit write the same bytes: all times are the commit's.
+# Writes the source archive of a version: dist.sh FILE VERSION. The archive has the last commit,
+# the vendored modules, and the metadata for dpkg-buildpackage and rpmbuild. It is reproducible:
+# all times are those of the commit.
 set -eu
 out=$(realpath "$1")
 version=$2

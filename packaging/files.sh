@@ -1,7 +1,7 @@
 #!/bin/sh
-# Says which package has which of the files that "make install" put into a directory:
-# files.sh PACKAGE DIR prints the paths, from /, one in a line.
-# A file belongs to a package by its path, so what "make install" adds is packaged too.
+# Assigns the files that "make install" has put into a directory to packages:
+# files.sh PACKAGE DIR prints the absolute paths of a package's files, one per line.
+# The path of a file decides, so files that "make install" adds later are packaged too.
 set -eu
 case $1 in
 pivotctl) of='-path *pivotctl*' ;;
@@ -13,6 +13,6 @@ pivot) of='-not -path *pivotctl* -not -path */dracut/* -not -path */selinux/*' ;
 	exit 64
 	;;
 esac
-set -f # the patterns are for find
-# shellcheck disable=SC2086 # several words
+set -f # find, not the shell, must expand the patterns
+# shellcheck disable=SC2086 # $of has several words
 find "$2" \( -type f -o -type l \) $of -printf '/%P\n' | sort

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Prints the version of this source, in a form that dpkg, rpm and make take as it is:
+# Prints the version of this source, in a form that dpkg, rpm and make accept unchanged:
 #   1.4.0            the commit with the tag v1.4.0
 #   1.4.0~rc.1       the tag v1.4.0-rc.1, which sorts before 1.4.0
 #   1.4.0+7.g1a2b3c4 seven commits after it
 #   0+412.g1a2b3c4   the 412th commit of a history without such a tag
 #   0+unknown        neither a source archive nor a usable checkout
-# ".dirty" follows where a checkout has changes that are not committed.
+# ".dirty" is appended if the checkout has uncommitted changes.
 set -u
 cd "$(dirname "$0")/.." || exit
 
-# A source archive knows its own; the directory around it may be anybody's checkout.
+# A source archive has its version in a file. It may be unpacked inside an unrelated checkout.
 if [ -e .tarball-version ]; then
 	exec cat .tarball-version
 fi

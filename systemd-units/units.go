@@ -1,5 +1,5 @@
-// Package systemdunits holds the units that start pivot on a machine, and the
-// drop-ins that make others wait for it: the files beside this one.
+// Package systemdunits embeds the files in this directory: the units that start pivot
+// on a machine, and the drop-ins that make other units wait for it.
 package systemdunits
 
 import "embed"
@@ -7,8 +7,8 @@ import "embed"
 // Program is the path of the program in the units.
 const Program = "/usr/bin/pivot"
 
-// Files are the units, and the drop-ins in a directory for each unit that they
-// are of.
+// Files holds the units, and the drop-ins in a directory for each unit that they
+// extend.
 //
 //go:embed *.service *.d/*.conf
 var Files embed.FS

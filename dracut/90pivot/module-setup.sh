@@ -1,10 +1,10 @@
 #!/bin/bash
-# dracut module: pivot completes the first boot before the system starts.
-# To include it: dracut --add pivot. What it may need beside it, the image's builder
-# chooses: a network (the modules systemd-networkd or network-manager) unless OS
-# images come from local media.
+# dracut module with which pivot completes the first boot before the system starts.
+# Include it with: dracut --add pivot. Unless OS images come from local media, the
+# builder of the initramfs must also add a network module, such as systemd-networkd
+# or network-manager.
 
-# Never by itself: a host gets it on request. Status 1 refuses a request, too.
+# 255: include the module only on request. 1 would also refuse a request.
 check() {
 	require_binaries /usr/bin/pivot mount || return 1
 	return 255
@@ -14,14 +14,14 @@ depends() {
 	echo ostree systemd
 }
 
-# Without overlayfs pivot does with a copy of /etc.
+# Without overlayfs pivot works on a copy of /etc.
 installkernel() {
 	hostonly='' instmods overlay
 }
 
 install() {
 	inst_multiple /usr/bin/pivot mount
-	# moddir and systemdsystemunitdir are dracut's
+	# dracut sets moddir and systemdsystemunitdir
 	# shellcheck disable=SC2154
 	inst_simple "$moddir/pivot-initramfs.service" "$systemdsystemunitdir/pivot-initramfs.service"
 	# shellcheck disable=SC2154

@@ -13,10 +13,10 @@ const (
 	composefsNeeded = "[composefs]\nenabled = yes\n"
 )
 
-// TestComposefs is a first boot, in the system, into one whose initramfs mounts its root
-// from an image of composefs and from nothing else. It is of "make nightly": the first
-// release of Debian whose libostree makes such images is still moving. In that release's
-// initramfs pivot steps aside, since mount(8) finds no file system by its label there.
+// TestComposefs runs a first boot, in the system, into an image whose initramfs requires a
+// composefs root. It is part of "make nightly", because the first Debian release whose libostree
+// supports composefs is not stable yet. In that release's initramfs pivot steps aside, since mount(8)
+// finds no file system by its label there.
 func TestComposefs(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{
 		Suite: vm.Forky, OverlayB: []vm.TreeFile{{Path: "/" + prepareRoot, Mode: 0o644, Content: []byte(composefsNeeded)}},
@@ -34,12 +34,12 @@ func TestComposefs(t *testing.T) {
 	if !second.Said("@@root overlayfs") {
 		t.Error("the root is not composefs")
 	}
-	// What runs so is observed and changed as any other.
+	// pivot works on such a system as on any other.
 	expectProven(t, m, want)
 }
 
-// composefsRefused is a first boot into such a system with a libostree that cannot make
-// the image.
+// composefsRefused runs a first boot into a system that requires composefs, with a libostree that
+// cannot make the composefs image.
 func composefsRefused(t *testing.T, l *lab.Lab) {
 	image, err := l.WithFiles(t.Context(), "composefs", map[string]string{prepareRoot: composefsNeeded})
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// TestDay2 (P55, P57, P58) lets a machine that runs go from one MachineConfig to another, with a new
-// image and without, and back: each time with one reboot, and what is no longer asked for
-// is as the image that then runs has it.
+// TestDay2 (P55, P57, P58) applies one MachineConfig after another to a running machine, with and
+// without a new image, and then rolls back. Each step takes one reboot, and files that are no
+// longer in the MachineConfig have the running image's defaults again.
 func TestDay2(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{
-		Suite: vm.Trixie, // its libostree can go back
+		Suite: vm.Trixie, // its libostree supports "pivot rollback"
 		Overlay: []vm.TreeFile{
 			{Path: "/etc/day2.default", Mode: 0o644, Content: []byte("A's own\n")},
 		},
@@ -31,7 +31,7 @@ func TestDay2(t *testing.T) {
 	two := lab.Config{
 		Name: "two", Image: l.Image, Kargs: []string{"day2.two"},
 		Files: map[string]string{"/etc/day2/file": "two\n", "/var/lib/day2.file": "two\n"},
-		// The second one is the image's own, and the one from before does not have it.
+		// The second unit comes from the image; the previous image does not have it.
 		Units: []lab.Unit{{Name: "day2-two.service", Enabled: true, Contents: lab.Day2Unit}, {Name: "day2-of-b.service", Enabled: true}},
 	}
 	files, err := lab.Day2(day2Says, map[string]string{
@@ -44,8 +44,8 @@ func TestDay2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// step powers the machine on, wants it to be as a MachineConfig leaves it, and to reboot
-	// if something is typed.
+	// step boots the machine, checks its state, runs a command and checks that the machine reboots
+	// unless the command is "nothing".
 	step := func(typed string, want map[string]string) {
 		t.Helper()
 		b := boot(t, m, lab.TypedOn(typed))
@@ -67,7 +67,7 @@ func TestDay2(t *testing.T) {
 	step("nothing", second)
 }
 
-// with is a map with other values for some keys.
+// with returns a copy of m in which some keys have other values.
 func with(m map[string]string, pairs ...string) map[string]string {
 	m = maps.Clone(m)
 	for pair := range slices.Chunk(pairs, 2) {
@@ -76,7 +76,7 @@ func with(m map[string]string, pairs ...string) map[string]string {
 	return m
 }
 
-// day2Says says what the machine is.
+// day2Says prints the state of the machine.
 const day2Says = `. /etc/os-release; say version $VERSION_ID
 for f in file gone; do say $f $(cat /etc/day2/$f 2>/dev/null); done
 say default $(cat /etc/day2.default)

@@ -11,8 +11,8 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// plainInInitramfs pivots in the initramfs to an image that a container build has made of B
-// without an ostree commit. The one with derived layers is powerCuts'.
+// plainInInitramfs pivots in the initramfs to an image that a container build made from B without
+// an ostree commit. powerCuts covers an image with derived layers.
 func plainInInitramfs(t *testing.T, l *lab.Lab) {
 	image, err := l.Plain(t.Context(), 300)
 	if err != nil {
@@ -29,7 +29,7 @@ func plainInInitramfs(t *testing.T, l *lab.Lab) {
 	expectMerged(t, second, 1)
 }
 
-// expectMerged wants the derived layers of a version to be what runs.
+// expectMerged checks that the running system contains the derived layers of a version.
 func expectMerged(t *testing.T, b *vm.BootResult, version int) {
 	t.Helper()
 	if says := fmt.Sprintf("%s, version %d", lab.DerivedSays, version); !b.Said(says) {
@@ -37,18 +37,18 @@ func expectMerged(t *testing.T, b *vm.BootResult, version int) {
 	}
 }
 
-// toNextVersion is the argument on the kernel command line with which a machine of
-// withNextVersion goes on to the next version of its image.
+// toNextVersion is the kernel argument that makes a machine with the files of withNextVersion
+// pivot to the next version of its image.
 const toNextVersion = "test.next-version"
 
-// withNextVersion are the files that make a machine do so.
+// withNextVersion returns the files that make a machine pivot to next on a boot with toNextVersion.
 func withNextVersion(next lab.Image) []vm.TreeFile {
 	return lab.Typed("next-version", "pivot rebase "+next.Reference+" -r", "KernelCommandLine="+toNextVersion)
 }
 
-// nextVersion boots a machine of withNextVersion for the first time with its image, and
-// takes it to the next version: that shares all layers but the last, and no other is
-// fetched.
+// nextVersion boots a machine with the files of withNextVersion for the first time into its image,
+// and pivots it to the next version. That shares all layers but the last one, which must be the
+// only one to be fetched.
 func nextVersion(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want, next lab.Image) {
 	t.Helper()
 	since := l.Registry.Requests()

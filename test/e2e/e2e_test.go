@@ -1,5 +1,5 @@
-// Package e2e boots real machines: each case is a disk, one or more power-ons in
-// QEMU, and what the machine then says of itself.
+// Package e2e tests complete boots. Each case makes a disk, boots it in QEMU one or more times, and
+// checks the machine's reports.
 package e2e_test
 
 import (
@@ -22,8 +22,8 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// TestFirstBoot has what only a boot shows, each thing once. Its longest cases come first,
-// so that the last to end is a short one.
+// TestFirstBoot tests what only a boot can show, each thing once. The longest cases come first, so
+// that a short one ends last.
 func TestFirstBoot(t *testing.T) {
 	t.Parallel()
 	runFirstBoots(t, []firstBootCase{
@@ -39,8 +39,8 @@ func TestFirstBoot(t *testing.T) {
 	})
 }
 
-// TestFirstBootWhole has cases of which TestFirstBoot and unit tests together show the
-// most: of "make nightly".
+// TestFirstBootWhole has cases that TestFirstBoot and unit tests together cover for the most part.
+// It is part of "make nightly".
 func TestFirstBootWhole(t *testing.T) {
 	runFirstBoots(t, []firstBootCase{
 		{"power cuts of an apply", applyPowerCuts},
@@ -58,7 +58,7 @@ func TestFirstBootWhole(t *testing.T) {
 	})
 }
 
-// firstBootCase is a case that has a world of its own.
+// firstBootCase is a case that runs with its own lab.
 type firstBootCase struct {
 	name string
 	run  func(*testing.T, *lab.Lab)
@@ -80,12 +80,12 @@ type bootCase struct {
 	run  func(*testing.T)
 }
 
-// slots are what machines run on, whichever test they are of.
+// slots limits how many machines run at the same time, in all tests together.
 var slots = make(chan struct{}, runtime.NumCPU())
 
-// together runs cases in their order, as many at a time as there are processors, those of
-// tests beside it among them: an emulated machine uses one. What hangs there is found by
-// what the machine does (vm.Limits), so it may be slow.
+// together starts cases in order and runs as many at a time as there are processors, including
+// those of parallel tests: an emulated machine uses one processor. Hanging machines are detected by
+// what they do (vm.Limits), so a case may be slow.
 func together(t *testing.T, cases []bootCase) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -99,8 +99,7 @@ func together(t *testing.T, cases []bootCase) {
 	}
 }
 
-// needMachines skips the test where machines cannot be booted; under CI that is a
-// failure.
+// needMachines skips the test if machines cannot be booted here. In CI that is a failure instead.
 func needMachines(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -111,7 +110,7 @@ func needMachines(t *testing.T) {
 	}
 }
 
-// newLab is a world with guests as spec says.
+// newLab makes a lab with the guest that spec describes.
 func newLab(t *testing.T, spec vm.GuestSpec) *lab.Lab {
 	t.Helper()
 	needMachines(t)
@@ -127,7 +126,7 @@ func newLab(t *testing.T, spec vm.GuestSpec) *lab.Lab {
 	return world
 }
 
-// alone is a world for one case: others run beside it.
+// alone makes a lab for one case, because other cases run in parallel.
 func alone(t *testing.T, world *lab.Lab) *lab.Lab {
 	t.Helper()
 	own, err := world.Alone(t.Context())
@@ -142,21 +141,20 @@ func alone(t *testing.T, world *lab.Lab) *lab.Lab {
 	return own
 }
 
-// mainJob starts from MachineConfigs: pivot makes the Ignition config of them, and
-// Ignition writes the files, the pinning files among them. In most other cases the
-// encapsulated file carries those, so that the commit has to lay them over /etc. Its
-// disk is as RHCOS has it.
+// mainJob starts from MachineConfigs: pivotctl renders the Ignition config, and Ignition writes the
+// files, including the pinning files. In most other cases the encapsulated MachineConfig has the
+// pinning files, so that pivot must add them to /etc. The disk has RHCOS's layout.
 func mainJob(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	m := provisioned(t, l, want, lab.Setup{Layout: redHat(t)})
 	expectInOldSystem(t, l, m, true)
-	var told, proof lab.Story // as the demonstration tells it
-	first := boot(t, m, vm.BootOptions{OnLine: told.Line})
+	var story, proof lab.Story // as in the demonstration
+	first := boot(t, m, vm.BootOptions{OnLine: story.Line})
 	expectPivot(t, first)
 	second := boot(t, m, vm.BootOptions{OnLine: proof.Line})
 	expectArrived(t, second, want)
 	expectPlot(t, report(t, second))
-	if err := lab.CheckStories(&told, &proof); err != nil {
+	if err := lab.CheckStories(&story, &proof); err != nil {
 		t.Error(err)
 	}
 	expectProven(t, m, want)
@@ -180,8 +178,8 @@ func alreadyAtTarget(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// badMachineConfig stops in the initramfs, or in the system where the
-// administrator wants that.
+// badMachineConfig boots with an invalid MachineConfig. The first boot must stop in the initramfs,
+// or in the system if the administrator has configured that.
 func badMachineConfig(t *testing.T, l *lab.Lab) {
 	bad := []byte(`{"spec":{"osImageURL":"not a reference","kernelArguments":["ostree=/x","a=\"open"],"fips":"no"}}`)
 	wrong := []string{"$.spec.osImageURL", "$.spec.kernelArguments[0]", "$.spec.kernelArguments[1]", "$.spec.fips"}
@@ -219,13 +217,13 @@ func badMachineConfig(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// refusedCPUs asks for both threads of the machine's one core, with nosmt, and for
-// CPUs beyond them: one report says both.
+// refusedCPUs requests both threads of the machine's only core, with nosmt, and CPUs that do not
+// exist. One error must report both problems.
 func refusedCPUs(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	want.Pinning = management(t, "0-63")
 	m := provisioned(t, l, want, lab.Setup{})
-	// An emulated AMD CPU tells of no threads.
+	// An emulated AMD CPU does not report threads.
 	m.Extra = append(m.Extra, "-smp", "2,sockets=1,cores=1,threads=2", "-cpu", "max,vendor=GenuineIntel")
 	expectRefused(t, l, m, "the machine has no CPU 2-63, only 0-1",
 		"CPU 1 will be offline after the reboot: nosmt switches the second threads of all cores off (CPU 1 is a thread of the core 0-1)")
@@ -240,8 +238,8 @@ func management(t *testing.T, set string) pinning.Workloads {
 	return pinning.Workloads{pinning.Management: cpus}
 }
 
-// expectRefused boots a machine that must say why it does not pivot, for good,
-// without a request to the registry or a change.
+// expectRefused boots a machine that must refuse to pivot permanently and report all causes, without
+// a request to the registry and without any change.
 func expectRefused(t *testing.T, l *lab.Lab, m *vm.Machine, causes ...string) {
 	t.Helper()
 	requests := l.Registry.Requests()
@@ -269,8 +267,8 @@ func expectRefused(t *testing.T, l *lab.Lab, m *vm.Machine, causes ...string) {
 	}
 }
 
-// registryLate has a registry that comes up when the initramfs has given up
-// waiting for it and the system waits.
+// registryLate starts the registry only after the initramfs has given up waiting for it and while
+// the system waits.
 func registryLate(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs})
@@ -298,8 +296,8 @@ func registryLate(t *testing.T, l *lab.Lab) {
 	expectNext(t, l, m, want)
 }
 
-// byHand has somebody type commands on a machine that has no MachineConfig: to an image
-// with derived layers, as most have, and once there to its next version.
+// byHand runs commands on a machine without a MachineConfig: a rebase to an image with derived
+// layers, as most images have, and from there to its next version.
 func byHand(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	var err error
@@ -311,7 +309,8 @@ func byHand(t *testing.T, l *lab.Lab) {
 		t.Fatal(err)
 	}
 	asked := want.Image + " --append-karg nosmt --append-karg loglevel=7 --cpuset management=0"
-	// The second time only the reboot is missing. In between the journal must know what it came to.
+	// The second rebase only has to reboot. Before that, the systemd journal must have the result of
+	// the first.
 	command := fmt.Sprintf("pivot plan %s; pivot rebase %s; journalctl --sync; "+
 		"journalctl -q -o verbose MESSAGE_ID=2982393e9f684b7d87b2e122332ea270; pivot rebase %s -r", asked, asked, asked)
 	m, err := l.MachineByHand(t.Context(), "by-hand", command, withNextVersion(next), testLog{t})
@@ -327,7 +326,7 @@ func byHand(t *testing.T, l *lab.Lab) {
 	nextVersion(t, l, m, want, next)
 }
 
-// expectPivot holds a first power-on against what it must be: kubelet held, and a reboot at its end.
+// expectPivot checks the boot that pivots: kubelet is held, and the boot ends with a reboot.
 func expectPivot(t *testing.T, b *vm.BootResult) {
 	t.Helper()
 	if b.Exit != vm.Rebooted {
@@ -339,8 +338,8 @@ func expectPivot(t *testing.T, b *vm.BootResult) {
 	t.Logf("first boot: %.1f s to the reboot", b.Duration.Seconds())
 }
 
-// expectInOldSystem wants the pinning files in the old system if Ignition has
-// written them, and only then.
+// expectInOldSystem checks that the old system has the pinning files if and only if Ignition has
+// written them.
 func expectInOldSystem(t *testing.T, l *lab.Lab, m *vm.Machine, written bool) {
 	t.Helper()
 	old := vm.StateRoot + "/deploy/" + l.Guest.CommitA + ".0"
@@ -354,8 +353,8 @@ func expectInOldSystem(t *testing.T, l *lab.Lab, m *vm.Machine, written bool) {
 	}
 }
 
-// expectNext wants a powered-off machine to boot the new system next, whole: with its
-// kernel arguments and files.
+// expectNext checks that a powered-off machine will boot the new system next, with its kernel
+// arguments and files.
 func expectNext(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want) {
 	t.Helper()
 	next, err := m.Inspect(t.Context())
@@ -380,7 +379,7 @@ func expectNext(t *testing.T, l *lab.Lab, m *vm.Machine, want lab.Want) {
 	}
 }
 
-// expectArrived holds a machine whose first boot must be over against what was wanted.
+// expectArrived checks that a machine has reached its target and that its first boot is closed.
 func expectArrived(t *testing.T, b *vm.BootResult, want lab.Want) {
 	t.Helper()
 	r := expectTarget(t, b, want)
@@ -395,8 +394,7 @@ func expectArrived(t *testing.T, b *vm.BootResult, want lab.Want) {
 	}
 }
 
-// expectTarget holds a machine that must be at its target, at the first attempt,
-// against what was wanted.
+// expectTarget checks that a machine has reached its target at the first attempt.
 func expectTarget(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
 	t.Helper()
 	r := expectWhole(t, b, want)
@@ -406,8 +404,7 @@ func expectTarget(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
 	return r
 }
 
-// expectWhole holds a machine that must be at its target, by whatever detours,
-// against what was wanted.
+// expectWhole checks that a machine has reached its target, no matter how many attempts it took.
 func expectWhole(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
 	t.Helper()
 	if b.Exit != vm.PoweredOff {
@@ -443,7 +440,7 @@ func expectWhole(t *testing.T, b *vm.BootResult, want lab.Want) *vm.Report {
 	return r
 }
 
-// expectProven wants the files of the MachineConfig to be part of what was proven at last.
+// expectProven checks that the journal is done and that its target has the MachineConfig's files.
 func expectProven(t *testing.T, m *vm.Machine, want lab.Want) {
 	t.Helper()
 	record := journal(t, m)
@@ -457,7 +454,7 @@ func expectProven(t *testing.T, m *vm.Machine, want lab.Want) {
 	}
 }
 
-// provisioned is a machine whose files Ignition has written.
+// provisioned returns a machine whose files Ignition has written.
 func provisioned(t *testing.T, l *lab.Lab, want lab.Want, s lab.Setup) *vm.Machine {
 	t.Helper()
 	files, err := l.Provision(t.Context(), want)
@@ -477,7 +474,7 @@ func machineWith(t *testing.T, l *lab.Lab, s lab.Setup) *vm.Machine {
 	return m
 }
 
-// journal is what a powered-off machine's transaction has come to.
+// journal reads pivot's journal from a powered-off machine's disk.
 func journal(t *testing.T, m *vm.Machine) (record pivot.Record) {
 	t.Helper()
 	data, err := m.ReadFile(vm.VarDir + "/lib/pivot/journal.json")
@@ -525,7 +522,7 @@ func report(t *testing.T, b *vm.BootResult) *vm.Report {
 	return r
 }
 
-// testLog keeps the console's lines that matter in the test's log.
+// testLog copies the relevant lines of a console to the test's log.
 type testLog struct{ t *testing.T }
 
 func (l testLog) Write(p []byte) (int, error) {
@@ -537,7 +534,7 @@ func (l testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// expectSaid wants the console to have shown some lines.
+// expectSaid checks that the console has shown all of the given texts.
 func expectSaid(t *testing.T, b *vm.BootResult, lines ...string) {
 	t.Helper()
 	for _, line := range lines {

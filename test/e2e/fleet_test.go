@@ -10,8 +10,7 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// inAFleet (P79) moves a machine by hand to B with a slot of its fleet's lock, which a real systemd
-// gives back in B.
+// inAFleet (P79) rebases a machine to B with a slot of its fleet's lock, which a unit releases in B.
 func inAFleet(t *testing.T, l *lab.Lab) {
 	server := fleetlock.StartPlain(t, 1)
 	settings := "fleetlock=" + strings.Replace(server.URL, "127.0.0.1", lab.GuestHost, 1) + "\nhealth=systemd-networkd.service\n"

@@ -17,8 +17,8 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// TestHost lets "make test-host" do with systems made here what it does with real ones:
-// they have real Ignition in their initramfs, and no pivot. All of its cases hold.
+// TestHost runs "make test-host", which is meant for real systems, with systems made here. They have
+// real Ignition in their initramfs and no pivot. All of its cases must pass.
 func TestHost(t *testing.T) {
 	needMachines(t)
 	// The oldest release with a libostree that "pivot rollback" can use.
@@ -30,8 +30,8 @@ func TestHost(t *testing.T) {
 	t.Run("a directory", func(t *testing.T) { testHostDirectory(t, guest) })
 }
 
-// testHostDisk gives it a disk with A that starts by itself. An image that is not there
-// is found before anything boots.
+// testHostDisk runs it with a bootable disk that has A. It must report a missing image before it
+// boots anything.
 func testHostDisk(t *testing.T, guest *vm.Guest) {
 	if missing := vm.MissingGRUB(); len(missing) > 0 {
 		need.Lacking(t, "cannot make a disk that starts by itself: lacking "+strings.Join(missing, ", "))
@@ -44,8 +44,8 @@ func testHostDisk(t *testing.T, guest *vm.Guest) {
 	checkHost(t, out, err, 2)
 }
 
-// testHostDirectory gives it B in a directory, as a checkout and as the root of a container,
-// whose /etc is where it is in a system that runs. A directory without a kernel is named.
+// testHostDirectory runs it with a directory that has B, with /etc in the place where the root of a
+// container has it. It must reject a directory without a kernel.
 func testHostDirectory(t *testing.T, guest *vm.Guest) {
 	tree := filepath.Join(t.TempDir(), "system")
 	if out, err := exec.CommandContext(t.Context(), "ostree", "checkout", "--repo="+guest.BareRepo(), "--force-copy", guest.CommitB, tree).CombinedOutput(); err != nil {
@@ -57,7 +57,7 @@ func testHostDirectory(t *testing.T, guest *vm.Guest) {
 	if out, err := testHost(t, "IMAGE="+t.TempDir()); err == nil || !strings.Contains(out, "it has 0 files usr/lib/modules/VERSION/vmlinuz") {
 		t.Errorf("with a directory that holds no system: %v\n%s", err, out)
 	}
-	// Reports of the guest's own would power it off.
+	// The guest's own report would power it off.
 	out, err := testHost(t, "IMAGE="+tree, "HOSTTEST=-kargs 'systemd.firstboot=off report.stay'")
 	checkHost(t, out, err, 1)
 }
@@ -70,7 +70,7 @@ func testHost(t *testing.T, variables ...string) (string, error) {
 	return string(out), err
 }
 
-// checkHost wants all of some cases to have been gone through.
+// checkHost checks that "make test-host" has passed the given number of cases.
 func checkHost(t *testing.T, out string, err error, cases int) {
 	t.Helper()
 	if err != nil {
@@ -82,18 +82,19 @@ func checkHost(t *testing.T, out string, err error, cases int) {
 	}
 }
 
-// hostDisk makes a disk with A that starts by itself.
+// hostDisk makes a bootable disk that has A.
 func hostDisk(t *testing.T, guest *vm.Guest) string {
 	t.Helper()
 	disk := filepath.Join(t.TempDir(), "real.img")
 	if err := guest.Disk(t.Context(), disk, vm.DiskSpec{
 		Layout: vm.Layout{SeparateBoot: true},
-		// What GRUB makes of the variable is Ignition's. Reports of its own would power the guest off.
+		// GRUB replaces the variable with Ignition's arguments. The guest's own report would power
+		// it off.
 		KernelArgs: []string{"$ignition_firstboot", "ignition.platform.id=qemu", "systemd.firstboot=off", "report.stay"},
 		RepoConfig: []string{"sysroot.readonly=true"},
 		Files: []vm.TreeFile{
 			{Path: firstBootStamp, Mode: 0o644},
-			// So systemd knows the first boot, on which units are enabled by presets.
+			// This makes systemd detect a first boot, on which it enables units by presets.
 			{Path: "/etc/machine-id", Mode: 0o444, Content: []byte("uninitialized\n")},
 		},
 	}); err != nil {
@@ -105,7 +106,7 @@ func hostDisk(t *testing.T, guest *vm.Guest) string {
 	return disk
 }
 
-// ociLayout writes B as an OCI layout, with one image.
+// ociLayout writes an OCI layout with one image, B, and returns the reference.
 func ociLayout(t *testing.T, guest *vm.Guest) string {
 	t.Helper()
 	img, err := oscontainer.Encapsulated(guest.BareRepo(), guest.CommitB, oscontainer.WithWorkDir(t.TempDir()), oscontainer.WithChunks(8))
@@ -123,11 +124,11 @@ func ociLayout(t *testing.T, guest *vm.Guest) string {
 	return dir + ":os"
 }
 
-// firstBootStamp is there until Ignition has run.
+// firstBootStamp is a file that exists until Ignition has run.
 const firstBootStamp = "/var/ignition.firstboot"
 
-// withIgnition are files that make a guest run Ignition on its first boot, as Fedora
-// CoreOS does: with /var and the network, in the initramfs.
+// withIgnition returns the files that make a guest run Ignition in the initramfs of its first boot,
+// with /var mounted and the network up, as in Fedora CoreOS.
 func withIgnition(t *testing.T) []vm.TreeFile {
 	t.Helper()
 	dir := filepath.Dir(ignition.Program)
@@ -138,7 +139,8 @@ func withIgnition(t *testing.T) []vm.TreeFile {
 	for i, f := range files {
 		files[i].Path = dir + f.Path
 		if f.Path == "/module-setup.sh" {
-			// Its own depends on curl, which is not there: the guest's network needs none.
+			// Ignition's own module depends on url-lib, which needs curl. The guest does not have it
+			// and its network module does not need it.
 			text, err := os.ReadFile(f.Source)
 			if err != nil {
 				t.Fatal(err)
@@ -154,7 +156,7 @@ func withIgnition(t *testing.T) []vm.TreeFile {
 		vm.TreeFile{Path: module + "files.conf", Mode: 0o644, Content: []byte(filesDropIn)},
 		vm.TreeFile{Path: units + "guest-ignition-complete.service", Mode: 0o644, Content: []byte(completeUnit)},
 		vm.TreeFile{Path: units + "sysinit.target.wants/guest-ignition-complete.service", Symlink: "../guest-ignition-complete.service"},
-		// As Fedora has it; Debian enables whatever no preset names.
+		// As in Fedora. Debian enables all units that no preset names.
 		vm.TreeFile{Path: "/usr/lib/systemd/system-preset/99-default.preset", Mode: 0o644, Content: []byte("disable *\n")},
 	)
 }
@@ -189,8 +191,8 @@ ExecStop=/bin/umount /sysroot/var
 [Install]
 RequiredBy=ignition-complete.target
 `
-	// This Ignition labels what it has written, whether there is SELinux or not. It also logs
-	// its whole config, with pivot in it: the console gets the end only.
+	// This Ignition labels the files that it writes even without SELinux. It also logs its whole
+	// config, which contains pivot, so the console gets only the end of the log.
 	filesDropIn = `[Service]
 ExecStartPre=/bin/sh -ec 'cd /sysroot/etc; mkdir -p selinux/targeted/contexts/files; echo SELINUXTYPE=targeted >selinux/config; : >selinux/targeted/contexts/files/file_contexts'
 ExecStartPost=/bin/rm -r /sysroot/etc/selinux

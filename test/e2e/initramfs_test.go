@@ -11,16 +11,16 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// What a guest's system says when it starts, after the initramfs.
+// Console lines that a guest's system shows when it starts, after the initramfs.
 const (
 	systemA = "Welcome to Guest A.1!"
 	systemB = "Welcome to Guest B.2!"
 )
 
-// aside is how pivot begins to say that it leaves the first boot to the system.
+// aside is the beginning of pivot's message that it leaves the first boot to the system.
 const aside = "stepping aside for the started system: "
 
-// redHat is a disk as RHCOS has it.
+// redHat returns RHCOS's disk layout.
 func redHat(t *testing.T) vm.Layout {
 	t.Helper()
 	layout := vm.Layout{Root: vm.XFS, SeparateBoot: true}
@@ -30,8 +30,8 @@ func redHat(t *testing.T) vm.Layout {
 	return layout
 }
 
-// modes (P41) is the main job twice, in the system and in the initramfs, and says
-// what each took. The one in the system is taken back, and goes forward again by a boot.
+// modes (P41) runs the main job in the system and in the initramfs and logs how long each took. The
+// machine that pivots in the system then boots the old system once and the new one again.
 func modes(t *testing.T, l *lab.Lab) {
 	layout := redHat(t)
 	type times struct{ reboot, proof time.Duration }
@@ -67,8 +67,8 @@ func modes(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// expectNetworkKept (P47) wants the new system's deployment to have what the initramfs writes
-// into the system's /etc when it is left: there the network settings of a first boot.
+// expectNetworkKept (P47) checks that the new system's deployment has the file that the initramfs
+// writes to the system's /etc before switching root, as a first boot does with network settings.
 func expectNetworkKept(t *testing.T, m *vm.Machine, deployment string) {
 	t.Helper()
 	if _, err := m.ReadFile(deployment + "/etc/network-handed-over"); err != nil {
@@ -76,8 +76,8 @@ func expectNetworkKept(t *testing.T, m *vm.Machine, deployment string) {
 	}
 }
 
-// expectPivotIn wants the first power-on to have done its work where the mode
-// says, and nothing of it elsewhere.
+// expectPivotIn checks that pivot worked only in the system or only in the initramfs, as the mode
+// says.
 func expectPivotIn(t *testing.T, b *vm.BootResult, mode host.Mode) {
 	t.Helper()
 	started := indexOf(b, systemA)
@@ -92,8 +92,8 @@ func expectPivotIn(t *testing.T, b *vm.BootResult, mode host.Mode) {
 	}
 }
 
-// expectAside wants the initramfs to have said why it leaves the first boot to
-// the system, and then the system to be started.
+// expectAside checks that pivot stepped aside in the initramfs for the given reason and that the
+// system was started after that.
 func expectAside(t *testing.T, b *vm.BootResult, reason string) {
 	t.Helper()
 	said := indexOf(b, aside)
@@ -105,8 +105,7 @@ func expectAside(t *testing.T, b *vm.BootResult, reason string) {
 	}
 }
 
-// expectStopped boots a machine that must stop in the initramfs, with the causes
-// on its console.
+// expectStopped boots a machine that must stop in the initramfs and show the causes on its console.
 func expectStopped(t *testing.T, m *vm.Machine, causes []string) {
 	t.Helper()
 	b, err := m.Boot(t.Context(), vm.BootOptions{})
@@ -121,7 +120,7 @@ func expectStopped(t *testing.T, m *vm.Machine, causes []string) {
 	t.Logf("stopped after %.1f s", b.Duration.Seconds())
 }
 
-// noNetwork is a machine without a network card.
+// noNetwork boots a machine without a network device.
 func noNetwork(t *testing.T, l *lab.Lab) {
 	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, l.Wanted()), Mode: host.ModeInitramfs})
 	first := boot(t, m, vm.BootOptions{
@@ -132,8 +131,8 @@ func noNetwork(t *testing.T, l *lab.Lab) {
 	t.Logf("stepped aside after %.1f s", at(t, first, aside).Seconds())
 }
 
-// earlyPowerCuts (P25, P41) is powerCuts for the one boot that pivots in the initramfs, on a
-// disk as RHCOS has it, to an image that a container build has made without an ostree commit.
+// earlyPowerCuts (P25, P41) is like powerCuts for a boot that pivots in the initramfs, on a disk with
+// RHCOS's layout, to an image that a container build made without an ostree commit.
 func earlyPowerCuts(t *testing.T, l *lab.Lab) {
 	amount := cuts{flush: 2, random: 10, least: 50}
 	if long() {
@@ -162,7 +161,7 @@ func earlyPowerCuts(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// indexOf is the number of the first line on the console that has a text; -1: none has.
+// indexOf returns the index of the first console line that contains text, or -1.
 func indexOf(b *vm.BootResult, text string) int {
 	for i, line := range b.Serial {
 		if strings.Contains(line.Text, text) {
@@ -172,7 +171,7 @@ func indexOf(b *vm.BootResult, text string) int {
 	return -1
 }
 
-// at is when the console first showed a text.
+// at returns when the console first showed text, since power-on.
 func at(t *testing.T, b *vm.BootResult, text string) time.Duration {
 	t.Helper()
 	i := indexOf(b, text)

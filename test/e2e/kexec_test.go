@@ -10,9 +10,9 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// byKexec does the main job on a machine whose administrator spares the firmware:
-// it is powered on once and boots twice. Of the units that only the image's layers have, the
-// MachineConfig enables one, and disables one that they enable.
+// byKexec runs the main job on a machine that reboots by kexec, so that one power-on has two boots.
+// The MachineConfig enables one of the units that only the image's layers have, and disables
+// another one that the layers enable.
 func byKexec(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	want.Unit, want.LayerUnits = true, true
@@ -42,7 +42,7 @@ func byKexec(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// bootIDs are the boots that a machine's one transaction took part in.
+// bootIDs returns the IDs of the boots in which the machine's transaction ran.
 func bootIDs(t *testing.T, m *vm.Machine) []string {
 	t.Helper()
 	var ids []string

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// liveScript is what somebody types on the machine, at its first boot and at its second.
+// liveScript runs on the machine in its first and its second boot.
 const liveScript = `
 addresses() { ip -o -4 addr show | grep -o '10\.9\.9\.[0-9]*' | tr '\n' ' '; }
 pid() { systemctl show -P MainPID systemd-networkd; }
@@ -32,14 +32,14 @@ pivot verify && echo "@@first verified"
 pivot apply /etc/two.yaml
 `
 
-// slowService is a unit whose reload says that it has begun, and does not end.
+// slowService is a unit whose reload prints a line and then hangs.
 const slowService = "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/sh -c \"echo @@in the middle >/dev/console; sleep 600\"\n"
 
-// inTheMiddle stops a machine when it reloads that service.
+// inTheMiddle stops a machine while it reloads slowService.
 func inTheMiddle(line string) bool { return strings.Contains(line, "@@in the middle") }
 
-// changedLive changes the configuration of a real service while it runs, and cuts the power
-// in the middle of the next change: the next boot finishes it before services start.
+// changedLive changes the configuration of a running service without a reboot, and cuts the power in
+// the middle of the next change. The next boot must finish that change before services start.
 func changedLive(t *testing.T, l *lab.Lab) {
 	config := func(address string, more string) []byte {
 		return fmt.Appendf(nil, "spec:\n  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files:\n"+

@@ -9,8 +9,8 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// telco is a first boot with all that a node of a radio network asks for: another image,
-// arguments, CPU partitioning, a realtime kernel, and an extension. There is one reboot.
+// telco runs a first boot with everything that a telco (RAN) node needs: another image, kernel
+// arguments, CPU partitioning, a realtime kernel and an extension. It must take one reboot.
 func telco(t *testing.T, l *lab.Lab) {
 	realtime, err := l.Realtime(t.Context(), vm.Builder{Log: testLog{t}})
 	if err != nil {

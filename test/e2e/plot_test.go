@@ -12,8 +12,8 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// expectPlot wants a machine's own picture of its first boot: both boots as systemd and
-// the kernel timed them, each step, and kubelet after the proof.
+// expectPlot checks the machine's plot of its first boot. It must have both boots, with the times of
+// the kernel and systemd, each step, and kubelet after the proof.
 func expectPlot(t *testing.T, r *vm.Report) {
 	t.Helper()
 	var names []string

@@ -16,11 +16,11 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// applyPowerCuts (P55, P56, P57) records the boot in which somebody applies another
-// MachineConfig, with an image, units, /var and removals, and the one after it, which projects
-// into /var; and a boot in which what runs is changed. Each disk that a power cut leaves has
-// the old system or the new one, with all of its own /etc, or says how to go on; some are booted
-// until they arrive.
+// applyPowerCuts (P55, P56, P57) records the boot in which another MachineConfig is applied, with an
+// image, units, files in /var and removals, and the following boot, which projects into /var. It
+// also records a boot in which a MachineConfig is applied live. After each power cut the disk must
+// have the old or the new system with that system's complete /etc, or a journal to continue from.
+// Some of the disks are booted until they reach their target.
 func applyPowerCuts(t *testing.T, l *lab.Lab) {
 	amount := cuts{flush: 8, random: 10, boots: 2, least: 40}
 	if long() {
@@ -48,20 +48,22 @@ func applyPowerCuts(t *testing.T, l *lab.Lab) {
 	})
 }
 
-// applyCutter is a cutter for machines that go from one MachineConfig to another.
+// applyCutter is a cutter for machines that change from one MachineConfig to another.
 type applyCutter struct {
 	*cutter
 	typed          string // the MachineConfig that is applied
-	oldEtc, newEtc etc    // of both systems; live they are one
+	oldEtc, newEtc etc    // before and after; in a live change, both of the same system
 }
 
-// etc is a deployment's /etc by its paths, and which of them the system itself changes.
+// etc describes a deployment's entries in /etc by path, and names those that the system itself
+// changes.
 type etc struct {
 	is       map[string]string
 	volatile map[string]bool
 }
 
-// The MachineConfigs, by their names. Live is what one of one's rules needs no reboot for.
+// applyConfigs returns the MachineConfigs. "live" can follow "one" without a reboot, because of a
+// rule in "one".
 func applyConfigs(image string) []lab.Config {
 	return []lab.Config{
 		{
@@ -88,7 +90,7 @@ func applyConfigs(image string) []lab.Config {
 	}
 }
 
-// applySays says what the machine is.
+// applySays prints the state of the machine.
 const applySays = `. /etc/os-release; say version $VERSION_ID
 for f in file gone made/file; do say $f $(cat /etc/day2/$f 2>/dev/null); done
 for f in file gone; do say var-$f $(cat /var/lib/day2.$f 2>/dev/null); done
@@ -97,7 +99,7 @@ say karg $(tr " " "\n" </proc/cmdline | grep ^day2)
 say record $(grep -so "\"name\": *\"[a-z]*\"" /etc/pivot/machineconfig.json | cut -d"\"" -f4)
 `
 
-// applyIs is what a machine with a MachineConfig says that it is.
+// applyIs returns what applySays prints on a machine with a MachineConfig.
 func applyIs(config string) map[string]string {
 	one := map[string]string{
 		"version": "A.1", "file": "one", "gone": "one", "made/file": "", "var-file": "one", "var-gone": "one",
@@ -113,7 +115,7 @@ func applyIs(config string) map[string]string {
 	return one
 }
 
-// newApplyCutter makes a machine that has the MachineConfig one, and settles it in that.
+// newApplyCutter makes a machine and boots it until it runs with the MachineConfig "one".
 func newApplyCutter(t *testing.T, l *lab.Lab) *applyCutter {
 	t.Helper()
 	const then = "; ./says; pivot verify"
@@ -138,14 +140,14 @@ func newApplyCutter(t *testing.T, l *lab.Lab) *applyCutter {
 	return c
 }
 
-// recordApply records a boot in which a MachineConfig is applied.
+// recordApply records a boot in which the MachineConfig name is applied.
 func (c *applyCutter) recordApply(name string, end vm.Reason) recording {
 	c.t.Helper()
 	c.typed, c.power = name, lab.TypedOn(name)
 	return c.record(name+" "+string(end), end)
 }
 
-// read is what a system has in /etc, but for what the program puts there only for a while.
+// read returns the entries in a deployment's /etc, except for pivot's temporary files.
 func (c *applyCutter) read(disk *vm.Contents, deployment string) map[string]string {
 	c.t.Helper()
 	entries, err := disk.EntriesIn(deployment + "/etc")
@@ -158,7 +160,7 @@ func (c *applyCutter) read(disk *vm.Contents, deployment string) map[string]stri
 	return entries
 }
 
-// readNow is read of the machine's own disk.
+// readNow is read for the machine's disk in its present state.
 func (c *applyCutter) readNow(deployment string) map[string]string {
 	c.t.Helper()
 	disk, err := c.machine.Open(c.t.Context())
@@ -172,8 +174,8 @@ func (c *applyCutter) readNow(deployment string) map[string]string {
 	return entries
 }
 
-// settle learns what a system has in /etc now. What differs from what it had before the
-// system itself has changed in between.
+// settle reads the present entries in a system's /etc into e. Entries that differ from those before
+// are marked volatile, because the system itself has changed them in the meantime.
 func (c *applyCutter) settle(e *etc, s vm.DiskState) {
 	c.t.Helper()
 	now := c.readNow(s.Deployment)
@@ -198,7 +200,7 @@ func (c *applyCutter) settle(e *etc, s vm.DiskState) {
 	}
 }
 
-// differs names what is otherwise where a disk has something in this /etc.
+// differs returns the paths at which have differs from this /etc, except for volatile ones.
 func (e etc) differs(have map[string]string) (paths []string) {
 	for path, text := range e.is {
 		if have[path] != text && !e.volatile[path] {
@@ -214,8 +216,8 @@ func (e etc) differs(have map[string]string) (paths []string) {
 	return paths
 }
 
-// checkEtc wants a system to have all of its own /etc. One that was changed while it ran has
-// the old one or the new one, or a whole journal by which its next boot goes on.
+// checkEtc checks that a system has its complete /etc. After a live change that is the old or the
+// new one, or else there is an intact journal from which the next boot can continue.
 func (c *applyCutter) checkEtc(disk *vm.Contents, deployment string, isNew bool) error {
 	have := c.read(disk, deployment)
 	if c.old.Deployment != c.new.Deployment {
@@ -241,7 +243,7 @@ func (c *applyCutter) checkEtc(disk *vm.Contents, deployment string, isNew bool)
 	return nil
 }
 
-// expectApplied wants a machine to be what the MachineConfig that was typed asks for.
+// expectApplied checks that a machine is in the state that the applied MachineConfig describes.
 func (c *applyCutter) expectApplied(b *vm.BootResult) {
 	c.t.Helper()
 	if b.Exit != vm.PoweredOff {

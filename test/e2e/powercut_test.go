@@ -20,23 +20,23 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// cuts says how much of a recording is tried.
+// cuts says how many power cuts of a recording are tried.
 type cuts struct {
-	flush  int // a power cut at each so-manyth flush
-	random int // power cuts at random writes of each boot, each in both modes
-	boots  int // of the disks that come out, how many are booted to their end
-	least  int // how many power cuts that must come to
+	flush  int // try a power cut before every flush-th flush
+	random int // number of random writes in each boot to try, each with and without lost writes
+	boots  int // how many of the resulting disks are booted until they reach their target
+	least  int // minimum number of power cuts in total
 }
 
-// long reports whether all points are wanted, not a sample.
+// long reports whether to try all points instead of a sample.
 func long() bool { return os.Getenv("PIVOT_SWEEP") == "long" }
 
-// powerCuts (P25, P26) records a whole first boot, write by write, and cuts the
-// power at each flush and at random writes. What the disk then holds must be the
-// old system or the new one, whole; and a machine that boots it must arrive. A sample is
-// only looked at: that such a disk arrives too, booted, is shown by "make sweep".
+// powerCuts (P25, P26) records a complete first boot, write by write, and cuts the power at flushes
+// and at random writes. The disk must then have the old or the new system, intact, and a machine
+// that boots it must reach its target. A sample of cuts only inspects the disks; "make sweep" also
+// boots some of them.
 //
-// The image has derived layers, as most have.
+// The image has derived layers, as most images have.
 func powerCuts(t *testing.T, l *lab.Lab) {
 	amount := cuts{flush: 4, random: 10, least: 100}
 	if long() {
@@ -60,14 +60,14 @@ func powerCuts(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// cutImage is an image that a machine is on its way to when its power goes.
+// cutImage is the target image of a machine whose power is cut.
 type cutImage struct {
 	reference string
-	built     bool // by a container build: it has a ref, and so has each of its layers
-	apart     bool // layers get their refs when they are whole, others when all are
+	built     bool // made by a container build: the image and each of its layers have refs
+	apart     bool // each layer gets its ref as soon as it is complete, not together with the others
 }
 
-// cutter cuts the power of recorded boots.
+// cutter tries power cuts in recorded boots.
 type cutter struct {
 	t        *testing.T
 	lab      *lab.Lab
@@ -78,17 +78,17 @@ type cutter struct {
 	dir      string
 	old, new vm.DiskState
 	power    vm.BootOptions                                               // of each boot
-	files    func(disk *vm.Contents, deployment string, isNew bool) error // what the systems differ in
-	arrived  func(*vm.BootResult)                                         // wants the last boot of a machine that lost its power to be right
+	files    func(disk *vm.Contents, deployment string, isNew bool) error // checks the files in which the systems differ
+	arrived  func(*vm.BootResult)                                         // checks the last boot of a machine after a power cut
 
 	tried, cameUpNew int
-	whole            int       // repositories that were held against ostree fsck
-	refs             []string  // of the last one of them
-	booted           int       // power-ons of disks that came out
+	fscked           int       // number of repositories checked with ostree fsck
+	refs             []string  // refs of the last of these repositories
+	booted           int       // number of boots of disks after a power cut
 	interesting      []cutDisk // in the order of the recording
 }
 
-// newCutter makes a machine that is on its way to an image.
+// newCutter makes a machine whose first boot pivots to the image.
 func newCutter(t *testing.T, l *lab.Lab, image cutImage, s lab.Setup) *cutter {
 	t.Helper()
 	c := &cutter{t: t, lab: l, image: image, want: l.Wanted(), mode: cmp.Or(s.Mode, host.ModeSystem), dir: scratch(t)}
@@ -122,7 +122,7 @@ func (c *cutter) recordFirst() recording {
 	return first
 }
 
-// inspectNew learns what the new system is, which must not look like the old one.
+// inspectNew reads the state of the disk with the new system, which must differ from the old one.
 func (c *cutter) inspectNew() {
 	c.t.Helper()
 	c.new = c.inspect(c.machine.Disk)
@@ -131,7 +131,7 @@ func (c *cutter) inspectNew() {
 	}
 }
 
-// cut tries recordings and then boots some of the disks that came out.
+// cut tries power cuts in recordings and then boots some of the resulting disks.
 func (c *cutter) cut(amount cuts, recordings ...recording) {
 	c.t.Helper()
 	start := time.Now()
@@ -144,29 +144,29 @@ func (c *cutter) cut(amount cuts, recordings ...recording) {
 	}
 	c.bootSome(amount.boots)
 	c.t.Logf("swept power cuts of a real machine, %s: %d points, each examined in %.1f s, %d of them with ostree fsck: "+
-		"%d come up old, %d new; %d boots; %.0f s", path.Base(c.t.Name()), c.tried, examined.Seconds()/float64(max(c.tried, 1)), c.whole, c.tried-c.cameUpNew, c.cameUpNew, c.booted, time.Since(start).Seconds())
+		"%d come up old, %d new; %d boots; %.0f s", path.Base(c.t.Name()), c.tried, examined.Seconds()/float64(max(c.tried, 1)), c.fscked, c.tried-c.cameUpNew, c.cameUpNew, c.booted, time.Since(start).Seconds())
 }
 
-// recording is one boot and what it wrote.
+// recording is one boot with its writes.
 type recording struct {
 	*vm.Recording
 	boot *vm.BootResult
 }
 
-// cutDisk names one disk that can be rebuilt.
+// cutDisk identifies the disk that a power cut leaves, so that it can be rebuilt.
 type cutDisk struct {
 	recording *vm.Recording
 	cut       vm.Cut
 	refs      []string // in its repository
 }
 
-// Where the refs of container images and of their layers are.
+// Prefixes of the refs of container images and of their layers.
 const (
 	imageRefs = "ostree/container/image/"
 	layerRefs = "ostree/container/blob/"
 )
 
-// below are the disk's refs below a prefix, without it.
+// below returns the disk's refs with the given prefix, without the prefix.
 func (d cutDisk) below(prefix string) (names []string) {
 	for _, ref := range d.refs {
 		if name, ok := strings.CutPrefix(ref, prefix); ok {
@@ -176,7 +176,7 @@ func (d cutDisk) below(prefix string) (names []string) {
 	return names
 }
 
-// scratch is a directory for disks, in memory where there is room.
+// scratch returns a temporary directory for disks, in memory if there is enough space.
 func scratch(t *testing.T) string {
 	t.Helper()
 	const room = 4 << 30 // three disks, sparse, and a log
@@ -200,7 +200,7 @@ func (c *cutter) inspect(disk string) vm.DiskState {
 	return s
 }
 
-// record boots the machine once and keeps what it writes.
+// record boots the machine once and records its writes.
 func (c *cutter) record(name string, end vm.Reason) recording {
 	c.t.Helper()
 	dir := filepath.Join(c.dir, name)
@@ -243,7 +243,7 @@ func (c *cutter) try(r *vm.Recording, amount cuts) {
 	}
 }
 
-// check looks at the disk that a power cut leaves.
+// check rebuilds the disk that a power cut leaves and checks it.
 func (c *cutter) check(d cutDisk) error {
 	m := &vm.Machine{Disk: filepath.Join(c.dir, "cut.img")}
 	if err := d.recording.Rebuild(c.t.Context(), d.cut, m.Disk); err != nil {
@@ -256,7 +256,7 @@ func (c *cutter) check(d cutDisk) error {
 	return errors.Join(c.checkDisk(disk, d), disk.Close())
 }
 
-// checkDisk wants a disk to have one of the two systems, whole.
+// checkDisk checks that a disk has one of the two systems, intact.
 func (c *cutter) checkDisk(disk *vm.Contents, d cutDisk) error {
 	s, err := disk.State(c.t.Context())
 	if err != nil {
@@ -288,26 +288,26 @@ func (c *cutter) checkDisk(disk *vm.Contents, d cutDisk) error {
 	return c.checkRepo(disk, d, isNew)
 }
 
-// everyWhole is how often a repository is read whole whose refs are those of the cut before, if
-// all points are wanted.
-const everyWhole = 4
+// fsckEvery is how often a long sweep checks a repository whose refs are the same as at the last
+// check: at every fsckEvery-th cut.
+const fsckEvery = 4
 
-// checkRepo wants each ref to be one to a whole commit, and the new system's image to
-// have one. The repository is read whole where its refs are others than before: when a
-// ref is new, what it leads to is the youngest that a cut can lose.
+// checkRepo checks that each ref points to a complete commit and that the new system's image has a
+// ref. To save time, it runs ostree fsck only if the refs have changed since the last check: the
+// commit of a new ref is the most recently written data, which a cut is most likely to lose.
 func (c *cutter) checkRepo(disk *vm.Contents, d cutDisk, isNew bool) error {
 	if images := d.below(imageRefs); c.image.built && isNew && len(images) == 0 {
 		return errors.New("the new system's image has no ref")
 	}
-	if slices.Equal(d.refs, c.refs) && (!long() || c.tried%everyWhole > 0) {
+	if slices.Equal(d.refs, c.refs) && (!long() || c.tried%fsckEvery > 0) {
 		return nil
 	}
-	c.whole++
+	c.fscked++
 	c.refs = d.refs
 	return disk.Fsck(c.t.Context())
 }
 
-// withoutBootDir leaves out which of its two boot directories ostree uses.
+// withoutBootDir removes the value of ostree=, which differs with the boot directory in use.
 func withoutBootDir(options string) string {
 	fields := strings.Fields(options)
 	for i, f := range fields {
@@ -318,7 +318,8 @@ func withoutBootDir(options string) string {
 	return strings.Join(fields, " ")
 }
 
-// checkFiles wants the pinning files in the new system, and none in the old.
+// checkFiles checks that the new system has the pinning files and its marker, and the old system has
+// neither.
 func (c *cutter) checkFiles(disk *vm.Contents, deployment string, isNew bool) error {
 	for _, f := range c.want.PinningFiles() {
 		content, err := disk.ReadFile(deployment + f.Path)
@@ -335,8 +336,8 @@ func (c *cutter) checkFiles(disk *vm.Contents, deployment string, isNew bool) er
 	return nil
 }
 
-// bootSome boots some of the disks until each has arrived: spread over all, and one that
-// lost its power between an image's layers, which there must be where these come apart.
+// bootSome boots n of the disks, spread over all cuts, until each has reached its target. If layers
+// get their refs separately, there must be a cut between two layers, and its disk is one of these.
 func (c *cutter) bootSome(n int) {
 	c.t.Helper()
 	var midway cutDisk
@@ -355,7 +356,7 @@ func (c *cutter) bootSome(n int) {
 	}
 }
 
-// midway is the disk that has the most layers of an image, but not all.
+// midway returns the disk that has the most layers of an image, but not all.
 func (c *cutter) midway() (disk cutDisk) {
 	c.t.Helper()
 	all := len(c.interesting[len(c.interesting)-1].below(layerRefs))
@@ -370,7 +371,8 @@ func (c *cutter) midway() (disk cutDisk) {
 	return disk
 }
 
-// boot boots a disk until it has arrived. No layer that it has is fetched again.
+// boot boots a disk until it reaches its target and checks that no layer that it has is fetched
+// again.
 func (c *cutter) boot(d cutDisk) {
 	c.t.Helper()
 	disk := filepath.Join(c.dir, "boot.img")
@@ -395,8 +397,8 @@ func (c *cutter) boot(d cutDisk) {
 	c.arrived(b)
 }
 
-// expectArrived is for a machine that has lost its power once: that may have cost
-// an attempt, and the first boot may have been closed just before.
+// expectArrived checks a machine after a power cut: it has reached its target. The cut may have cost
+// an attempt, and the first boot may have been closed just before the cut.
 func (c *cutter) expectArrived(b *vm.BootResult) {
 	c.t.Helper()
 	r := expectWhole(c.t, b, c.want)

@@ -8,9 +8,9 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// switchesVar (P57) has somebody apply one MachineConfig after the other on a machine, both
-// with a file in /var and core's SSH keys, and then choose the system before in its boot
-// menu: in each boot kubelet and services find what that system's MachineConfig asked for.
+// switchesVar (P57) applies two MachineConfigs in turn, both with a file in /var and core's SSH keys,
+// and then chooses the previous system in the boot menu. In each boot /var must have what that
+// system's MachineConfig describes.
 func switchesVar(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	config := func(name, image string) vm.TreeFile {
@@ -25,7 +25,7 @@ spec:
     passwd: {users: [{name: core, sshAuthorizedKeys: [key-of-%s]}]}
 `, name, image, name, name, name)}
 	}
-	// Each boot says what it finds, and goes on from there once.
+	// Each boot prints what it finds and applies the next MachineConfig, each only once.
 	const script = `cd /var
 has() { grep -q "\"name\":\"$1\"" /etc/pivot/machineconfig.json 2>/dev/null; }
 for f in lib/probe home/core/.ssh/authorized_keys.d/ignition usrlocal/bin/of-*; do

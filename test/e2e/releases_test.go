@@ -10,16 +10,17 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// TestToNewerRelease is a first boot with another Debian release as its target:
-// kernel, systemd and libostree of A are three years older than those of B, whose
-// libostree then has to find the way back. A only starts its initramfs.
+// TestToNewerRelease runs a first boot to a newer Debian release: A's kernel, systemd and libostree
+// are three years older than B's, and B's libostree must then roll back. Before the pivot, only A's
+// initramfs runs.
 func TestToNewerRelease(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{Suite: vm.Bookworm, SuiteB: vm.Trixie})
 	thereAndBack(t, l, host.ModeInitramfs, "6.1.", "6.12.")
 }
 
-// TestOnNewerRelease is a first boot on a libostree that locks by an option and a
-// key of the staged state, and knows set-default; and one in its initramfs.
+// TestOnNewerRelease runs first boots, in the system and in the initramfs, with a newer libostree: it
+// locks finalization by an option and by a key in the staged deployment's state, and it has
+// set-default.
 func TestOnNewerRelease(t *testing.T) {
 	l := newLab(t, vm.GuestSpec{Suite: vm.Trixie})
 	t.Run("system", func(t *testing.T) { thereAndBack(t, l, host.ModeSystem, "6.12.", "6.12.") })
@@ -35,8 +36,8 @@ func TestOnNewerRelease(t *testing.T) {
 	})
 }
 
-// thereAndBack pivots a machine, whose kernels are of the given releases, and then
-// takes it back (P26): to A's kernel, arguments and files, for good.
+// thereAndBack pivots a machine and then rolls it back (P26) permanently: to A's kernel, arguments
+// and files. kernelA and kernelB are prefixes of both kernels' releases.
 func thereAndBack(t *testing.T, l *lab.Lab, mode host.Mode, kernelA, kernelB string) {
 	want := l.Wanted()
 	const goBack = "test.rollback"
@@ -79,7 +80,7 @@ func expectKernel(t *testing.T, b *vm.BootResult, release string) {
 	}
 }
 
-// expectBack wants the old system as it was, with its first boot closed.
+// expectBack checks that the old system runs unchanged and that its first boot is closed.
 func expectBack(t *testing.T, b *vm.BootResult) {
 	t.Helper()
 	if b.Exit != vm.PoweredOff {

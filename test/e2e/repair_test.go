@@ -11,14 +11,14 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// coreUser makes the user core, as a machine has it by its Ignition.
+// coreUser creates the user core, as Ignition does on a machine.
 const coreUser = `echo "core:x:1000:1000::/home/core:/bin/sh" >>/etc/passwd
 echo "core:x:1000:" >>/etc/group
 echo "core:!!:1::::::" >>/etc/shadow
 install -d -m 700 -o core -g core /var/home/core
 `
 
-// driftScript is what somebody types on the machine, at its first boot and at its second.
+// driftScript runs on the machine in its first and its second boot.
 const driftScript = `
 key=/var/home/core/.ssh/authorized_keys.d/ignition
 state() { echo "@@$1 $(stat -c "%a %U" $key) $(cat $key) $(cat /etc/drift/conf) $(sed -n s/^core://p /etc/shadow | cut -d: -f1)"; }
@@ -48,10 +48,11 @@ systemctl start slow.service
 pivot apply /etc/two.yaml
 `
 
-// repairsDrift (P56, P66, P68) changes SSH keys, a password and a file on a machine while it
-// runs; what somebody changes there is told within a moment, repaired without a reboot, and
-// there after the next one. The power is cut in the middle of another change, which that boot
-// finishes in a home directory too. Its /tmp is read-only while units start that project.
+// repairsDrift (P56, P66, P68) applies a MachineConfig with SSH keys, a password and a file live, and
+// then removes the key and changes the file by hand. pivot must report the drift within a moment and
+// repair it without a reboot. Then the power is cut in the middle of another live change, which the
+// next boot must finish, in a home directory too. /tmp is still read-only when that boot starts the
+// projecting unit.
 func repairsDrift(t *testing.T, l *lab.Lab) {
 	const config = `spec:
   config:

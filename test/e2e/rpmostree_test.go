@@ -9,15 +9,15 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// layered is a first boot on which only rpm-ostree, and so only the started
-// system, can make the deployment: the booted system's origin asks for packages.
+// layered runs a first boot on a system whose origin requests layered packages. Only rpm-ostree, and
+// so only the started system, can make the new deployment.
 func layered(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
 	expectLayered(t, l, want, l.Guest.CommitB, "custom-url=pivot://"+want.Image, "baserefspec="+l.Guest.CommitB)
 }
 
-// layeredOnNative is the same to an ostree-native container with derived layers, for
-// which rpm-ostree cannot ask the registry: the pull secret is kubelet's.
+// layeredOnNative is the same with an ostree-native container with derived layers. rpm-ostree cannot
+// pull it itself, because only kubelet's pull secret gives access.
 func layeredOnNative(t *testing.T, l *lab.Lab) {
 	image, err := l.Derived(t.Context())
 	if err != nil {
@@ -28,8 +28,9 @@ func layeredOnNative(t *testing.T, l *lab.Lab) {
 	expectLayered(t, l, want, "", "container-image-reference=ostree-unverified-registry:"+image)
 }
 
-// expectLayered wants one reboot into a deployment of a commit that is layered on
-// base, with these lines in its origin beside the packages.
+// expectLayered boots a machine with layered packages and checks that one reboot leads to a deployment
+// of a commit that is layered on base ("": the image's commit in the journal), and that its origin has
+// the given lines and the packages.
 func expectLayered(t *testing.T, l *lab.Lab, want lab.Want, base string, lines ...string) {
 	t.Helper()
 	setup := lab.Setup{Encapsulated: encapsulated(t, want), Mode: host.ModeInitramfs}

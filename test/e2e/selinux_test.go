@@ -12,11 +12,11 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// TestSELinux is a first boot under an enforcing policy, to an image whose layers change
-// the policy itself: it gets types and rules, for paths of the base too. The new system must
-// come up under its own, with nothing denied to pivot or to what it runs, and with nothing
-// that restorecon would change but for what the guest itself leaves. It is the mode in which
-// the old system's policy is in force, and libostree's programs run under it.
+// TestSELinux runs first boots under an enforcing policy, to images whose layers change the policy
+// itself: they add types and rules, also for paths of the base. The new system must boot under its
+// own policy, without denials for pivot and the programs that it runs, and without files that
+// restorecon would relabel, except for those that the guest itself leaves. In the system, pivot and
+// libostree's programs run under the old system's policy.
 func TestSELinux(t *testing.T) {
 	t.Parallel()
 	runSELinux(t, []selinuxCase{
@@ -26,7 +26,7 @@ func TestSELinux(t *testing.T) {
 	})
 }
 
-// TestSELinuxWhole has the other cases: of "make nightly".
+// TestSELinuxWhole has the other cases. It is part of "make nightly".
 func TestSELinuxWhole(t *testing.T) {
 	runSELinux(t, []selinuxCase{
 		{"initramfs, and a type that A does not know", vm.GuestSpec{SELinux: vm.NewType, Suite: vm.Trixie}, undividedImage, enforced(host.ModeInitramfs, "")},
@@ -49,19 +49,19 @@ type selinuxCase struct {
 	run   func(t *testing.T, l *lab.Lab, c selinuxCase)
 }
 
-// imageForm is how an image has B.
+// imageForm is the way in which an image contains B.
 type imageForm string
 
 const (
 	undividedImage imageForm = "undivided"
-	// B's own policy is in a derived layer, after those with lab.DerivedUnit.
+	// B's own policy is in a derived layer, after the layers with lab.DerivedUnit.
 	derivedImage imageForm = "derived"
 	plainImage   imageForm = "plain"
 )
 
 func (f imageForm) layered() bool { return f != undividedImage }
 
-// serve puts the image into the registry and returns its reference.
+// serve pushes the image to the registry and returns its reference.
 func (f imageForm) serve(ctx context.Context, l *lab.Lab) (string, error) {
 	switch f {
 	case derivedImage:
@@ -83,7 +83,7 @@ func runSELinux(t *testing.T, cases []selinuxCase) {
 	together(t, boots)
 }
 
-// wanted is the main job with the case's image.
+// wanted returns the main job's target with the case's image.
 func (c selinuxCase) wanted(t *testing.T, l *lab.Lab) lab.Want {
 	t.Helper()
 	want := l.Wanted()
@@ -94,8 +94,8 @@ func (c selinuxCase) wanted(t *testing.T, l *lab.Lab) lab.Want {
 	return want
 }
 
-// enforced is a first boot in a mode, unless the initramfs steps aside for the cause that
-// is given: it has imported the image by then.
+// enforced returns a case that runs a first boot in a mode. If aside is not "", pivot must step aside
+// in the initramfs for that reason, after it has imported the image.
 func enforced(mode host.Mode, aside string) func(t *testing.T, l *lab.Lab, c selinuxCase) {
 	return func(t *testing.T, l *lab.Lab, c selinuxCase) {
 		want := c.wanted(t, l)
@@ -123,12 +123,12 @@ func enforced(mode host.Mode, aside string) func(t *testing.T, l *lab.Lab, c sel
 	}
 }
 
-// refusedType is a first boot that must say before its commit which label it is that
-// the machine cannot store, and what to do.
+// refusedType runs a first boot that must fail before the commit and report which label the machine
+// cannot store, and the remedy.
 func refusedType(t *testing.T, l *lab.Lab, c selinuxCase) {
 	m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, c.wanted(t, l))})
 	only := boot(t, m, vm.BootOptions{})
-	expectNothingDenied(t, only) // it asks, and does not try
+	expectNothingDenied(t, only) // pivot queries the policy instead of trying
 	if only.Exit != vm.PoweredOff {
 		t.Fatalf("the machine %s, want no reboot", only.Exit)
 	}
@@ -142,11 +142,11 @@ func refusedType(t *testing.T, l *lab.Lab, c selinuxCase) {
 	}
 }
 
-// expectNothingDenied wants SELinux to have denied nothing to pivot and the programs
-// that it runs, and to nobody a file that has no label or B's new one.
+// expectNothingDenied checks that SELinux has denied nothing to pivot and the programs that it runs,
+// and has denied no process access to a file that is unlabelled or has B's new type.
 func expectNothingDenied(t *testing.T, b *vm.BootResult) {
 	t.Helper()
-	// Services without a domain of their own, pivot's among them, are in initrc_t.
+	// Services without their own domain, such as pivot's, run in initrc_t.
 	domains := []string{"initrc_t", "setfiles_t", "semanage_t"}
 	programs := []string{"pivot", "ostree", "setfiles", "bwrap", "semodule"}
 	files := []string{"unlabeled_t", "guest_new_t"}
@@ -159,15 +159,16 @@ func expectNothingDenied(t *testing.T, b *vm.BootResult) {
 	}
 }
 
-// guestsOwn are files whose labels the guest itself leaves other than its policy wants.
+// guestsOwn are files that the guest itself, not pivot, leaves with labels that differ from its
+// policy.
 var guestsOwn = []string{
 	"/etc/network-handed-over", // written in the initramfs by the guest's own unit
-	"/usr/lib/modules/",        // the kernel, which has one label and a name in /boot, too
+	"/usr/lib/modules/",        // the kernel is hard-linked to /boot and has only one label
 	"/boot/ostree/",            // the same
 }
 
-// expectLabels wants all below /etc, /usr, /boot and pivot's own directory to have the
-// labels of the policy.
+// expectLabels checks that the reported files and everything below /etc, /usr, /boot and pivot's
+// directory have the labels of the policy.
 func expectLabels(t *testing.T, r *vm.Report) {
 	t.Helper()
 	for _, l := range r.Labels {
@@ -182,15 +183,15 @@ func expectLabels(t *testing.T, r *vm.Report) {
 	}
 }
 
-// isGuestsOwn reports whether a line of restorecon, which says "Would relabel PATH from LABEL
-// to LABEL", is about one of guestsOwn.
+// isGuestsOwn reports whether a line of restorecon, "Would relabel PATH from LABEL to LABEL", is
+// about one of guestsOwn.
 func isGuestsOwn(line string) bool {
 	fields := strings.Fields(line)
 	return len(fields) > 2 && slices.ContainsFunc(guestsOwn, func(own string) bool { return strings.HasPrefix(fields[2], own) })
 }
 
-// expectTypes wants the types that only B's policy gives: it labelled the pinning files,
-// what B's commit has and what derived layers have.
+// expectTypes checks that the pinning files and the files of B's commit and of derived layers have
+// the types that only B's policy gives them.
 func expectTypes(t *testing.T, r *vm.Report, c selinuxCase, want lab.Want) {
 	t.Helper()
 	types := map[string]string{}

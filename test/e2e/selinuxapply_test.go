@@ -10,9 +10,8 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// labelsScript is what somebody types on the machine, at its first boot and at its second. It
-// says the type of what both versions' policies label differently, and all that restorecon
-// would change.
+// labelsScript runs on the machine in its first and its second boot. It prints the types of files
+// that A's and B's policies label differently, and everything that restorecon would change.
 const labelsScript = `
 state() {
 	echo "@@$1 $(stat -c %C /etc/kubernetes/conf /var/lib/probe | cut -d: -f3 | tr '\n' ' ')$(cat /etc/kubernetes/conf /var/lib/probe /var/home/core/.ssh/authorized_keys.d/ignition | tr '\n' ' ')"
@@ -31,12 +30,11 @@ pivot verify && echo "@@first verified"
 pivot apply -r /etc/two.yaml
 `
 
-// appliedEnforced applies a MachineConfig to a machine that enforces its policy: first to the
-// running system, with files below /etc and /var, core's SSH keys and password, then with an
-// image. All of it gets the labels of the policy of the system that it is for, nothing is
-// denied, and the new system's projection into /var runs under its own policy. A directory
-// that is there already, and that nobody asks for, keeps its label, as in any other change of
-// systems; so this one is asked for.
+// appliedEnforced applies MachineConfigs to a machine with an enforcing policy, with files below /etc
+// and /var and core's SSH keys and password: first live, then with an image. All files must get the
+// labels of the policy of the system that they are for, nothing may be denied, and the new system
+// projects into /var under its own policy. An existing directory that is not in the MachineConfig
+// keeps its label, as in any other change of systems, so the MachineConfig lists /etc/kubernetes.
 func appliedEnforced(t *testing.T, l *lab.Lab, c selinuxCase) {
 	config := func(image, word string) []byte {
 		return fmt.Appendf(nil, `spec:

@@ -10,10 +10,9 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// TestSELinuxLabels holds each label of an imported tree against what the tree's own
-// setfiles finds in the tree's own policy, which derived layers have changed: both
-// releases have a libselinux of their own, with its own form of compiled contexts.
-// Nothing boots.
+// TestSELinuxLabels compares each label of an imported tree with the tree's policy, which derived
+// layers have changed, by means of the tree's own setfiles: each release has another libselinux,
+// with another format of compiled contexts. It boots nothing.
 func TestSELinuxLabels(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]vm.GuestSpec{
@@ -33,7 +32,7 @@ func TestSELinuxLabels(t *testing.T) {
 					t.Fatal(err)
 				}
 				expectTypesIn(t, tree, spec.SELinux.Types())
-				// One label is made wrong, so that setfiles has something to say.
+				// Set one wrong label, to show that setfiles finds it.
 				const wrong = "/usr/bin/derived-tool" // no other name has its content
 				if err := selinux.SetLabel(tree+wrong, "system_u:object_r:etc_t:s0"); err != nil {
 					t.Fatal(err)
@@ -47,16 +46,16 @@ func TestSELinuxLabels(t *testing.T) {
 	}
 }
 
-// setfiles is what a tree's own setfiles would change in it. It wants /proc, which it has
-// in a mount namespace of its own.
+// setfiles returns what a tree's own setfiles would change in the tree. setfiles needs /proc, which
+// is mounted in a new mount namespace.
 func setfiles(tree string) (string, error) {
 	const script = `mount -t proc proc "$0/proc" && exec chroot "$0" setfiles -F -n -v /usr/etc/selinux/default/contexts/files/file_contexts /usr`
 	out, err := exec.Command("unshare", "--mount", "sh", "-c", script, tree).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }
 
-// expectTypesIn wants the types that only the changed policy gives, where a tree has
-// the paths.
+// expectTypesIn checks that the paths in a tree have the types that only the changed policy gives
+// them.
 func expectTypesIn(t *testing.T, tree string, types map[string]string) {
 	t.Helper()
 	for name, typ := range types {

@@ -10,15 +10,16 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// What pivot's dracut module may add to an initramfs: the bound of the program
-// itself, and a little. An initramfs is read by the boot loader, mostly compressed.
+// How many bytes pivot's dracut module may add to an initramfs: slightly more than the bound for
+// the program itself. The compressed size matters too, because the boot loader usually reads a
+// compressed initramfs.
 const (
 	maxAdded           = 22 << 20
 	maxAddedCompressed = 8 << 20
 )
 
-// TestInitramfsSize makes a guest's initramfs with pivot's dracut module and
-// without, by the guest's own dracut.
+// TestInitramfsSize makes a guest's initramfs with and without pivot's dracut module, with the
+// guest's own dracut, and compares the sizes.
 func TestInitramfsSize(t *testing.T) {
 	t.Parallel()
 	needMachines(t)
@@ -49,7 +50,7 @@ func TestInitramfsSize(t *testing.T) {
 	}
 }
 
-// compress compresses by zstd, not as well as its slow levels do.
+// compress compresses data with zstd, not at its highest level, which is slow.
 func compress(t *testing.T, data []byte) []byte {
 	t.Helper()
 	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression))

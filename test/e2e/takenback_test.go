@@ -9,8 +9,8 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// takenBack (D26) goes on with a machine that has arrived, and chooses the old system in
-// its boot menu: it stays there, with kubelet, and the next boot is the new system again.
+// takenBack (D26) chooses the old system in the boot menu of a machine that has reached its target.
+// The machine must stay there, with kubelet, and the new system remains the default.
 func takenBack(t *testing.T, l *lab.Lab, m *vm.Machine) {
 	t.Helper()
 	chosen := entry(t, m)

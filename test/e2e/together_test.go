@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestTogether wants each case to run once, and no more at a time than there are
+// TestTogether checks that each case runs once, and no more cases at a time than there are
 // processors.
 func TestTogether(t *testing.T) {
 	var mu sync.Mutex

@@ -11,17 +11,18 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// closed waits for the end of the trial before, at which the old system may still be.
+// closed waits until the old system has finished closing the previous trial.
 const closed = "while systemctl -q is-active pivot-trial.service; do sleep 1; done"
 
-// tries has somebody try B by kexec, with options, on boots with a kernel argument of a name.
+// tries returns the files of a unit that tries B by kexec, with options, on boots with the kernel
+// argument test.NAME.
 func tries(l *lab.Lab, name, options string) []vm.TreeFile {
 	return lab.Typed("try-"+name, closed+"; pivot rebase "+l.Wanted().Image+" --reboot-method=kexec "+options, "KernelCommandLine=test."+name)
 }
 
-// trials (P59) tries B three times on one machine, whose boot loader only knows a default,
-// by kexec: a check fails, the kernel panics, and somebody confirms. Each that fails ends in
-// A without a hand on the machine, and the last one stays.
+// trials (P59) tries B three times by kexec on one machine, whose boot loader only boots the default
+// entry: a check fails, the kernel panics, and the trial is confirmed. After each failure the machine
+// must return to A on its own; the last trial must stay in B.
 func trials(t *testing.T, l *lab.Lab) {
 	m := machineWith(t, l, lab.Setup{Files: slices.Concat(
 		tries(l, "fails", "--append-karg trial.fails --try=1s --confirm=auto --check false"),
@@ -36,7 +37,7 @@ func trials(t *testing.T, l *lab.Lab) {
 		{"fails", `the new system has failed its trial of 1s: check "false" fails`, vm.Rebooted},
 		{"panics", "entered once, by kexec", vm.Panicked},
 	} {
-		// The harness takes a panic for an error, and the power away.
+		// Boot returns an error after a panic and kills the machine.
 		b, err := m.Boot(t.Context(), vm.BootOptions{ExtraArgs: []string{"test." + c.name}})
 		if b == nil || b.Exit != c.exit || !b.Said(c.says) {
 			t.Fatalf("%s: %v, want that the machine %s, and that it says %q", c.name, err, c.exit, c.says)
@@ -60,9 +61,9 @@ func trials(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// cutTrials (P59) tries B on one machine, where a unit that it needs fails, and cuts its power
-// before B is entered, while B is on trial, and when it has failed and is being left. The next
-// boot is A each time, and does not care whether the trial before was closed.
+// cutTrials (P59) tries B on one machine with a health unit that fails, and cuts the power before B is
+// entered, while B is on trial, and while the machine leaves B after the failure. The next boot must
+// be A each time, regardless of whether the previous trial was closed.
 func cutTrials(t *testing.T, l *lab.Lab) {
 	const unit = `[Unit]
 ConditionKernelCommandLine=trial.unit

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Claims are what must hold of machines. Each is printed, with whether it does.
+// Claims prints statements about machines, each with whether it holds, and counts those that do not.
 type Claims struct {
 	To     io.Writer
-	Failed int // how many do not hold
+	Failed int // number of claims that do not hold
 }
 
-// Add makes a claim.
+// Add prints a claim and whether it holds.
 func (c *Claims) Add(holds bool, format string, args ...any) {
 	mark := "ok "
 	if !holds {
@@ -22,7 +22,7 @@ func (c *Claims) Add(holds bool, format string, args ...any) {
 	fmt.Fprintf(c.To, "%s  %s\n", mark, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-// Err says how many claims do not hold.
+// Err returns an error if any claims do not hold.
 func (c *Claims) Err() error {
 	if c.Failed > 0 {
 		return fmt.Errorf("%d claims do not hold", c.Failed)

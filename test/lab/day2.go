@@ -9,13 +9,13 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// Where a machine has what Day2 gives it.
+// day2Dir is the directory of Day2's files on a machine.
 const day2Dir = "/var/lib/day2"
 
-// Day2 are the files of a machine that does on a boot what somebody would type, as nobody
-// is there to type it: a command of typed, by the word behind "typed." on the kernel command
-// line. Before that the machine says what it is, by the script says, whose command
-// "say KEY VALUE" Day2Said reads. The MachineConfigs are in the working directory of both.
+// Day2 returns the files of a machine that runs a command on each boot, as an administrator would.
+// The kernel argument "typed.WORD" selects the command typed[WORD]. Before the command, the machine
+// runs the script says to report its state: Day2Said reads what its command "say KEY VALUE" reports.
+// The MachineConfigs are in the working directory of both, as NAME.json.
 func Day2(says string, typed map[string]string, configs ...Config) ([]vm.TreeFile, error) {
 	script := "#!/bin/sh\nsay() { echo \"@@day2 $*\" | tee /dev/ttyS1 >/dev/console; }\n" + says
 	files := []vm.TreeFile{{Path: day2Dir + "/says", Mode: 0o755, Content: []byte(script)}}
@@ -33,8 +33,8 @@ func Day2(says string, typed map[string]string, configs ...Config) ([]vm.TreeFil
 	return files, nil
 }
 
-// Day2Unit is a unit that a MachineConfig may enable: it does nothing, and is active before
-// something is typed.
+// Day2Unit is a unit that a MachineConfig may enable. It does nothing, and it is active before Day2's
+// command runs.
 const Day2Unit = `[Unit]
 Before=systemd-networkd-wait-online.service
 [Service]
@@ -45,12 +45,12 @@ ExecStart=/bin/true
 WantedBy=multi-user.target
 `
 
-// TypedOn is a power-on on which the command of a word is typed.
+// TypedOn returns the options of a boot that runs Day2's command for a word.
 func TypedOn(word string) vm.BootOptions {
 	return vm.BootOptions{ExtraArgs: []string{"typed." + word}}
 }
 
-// Day2Said is what a machine said of itself, with the last value of each key.
+// Day2Said returns what a machine reported in a boot, with the last value of each key.
 func Day2Said(b *vm.BootResult) map[string]string {
 	said := map[string]string{}
 	for _, line := range b.Reported {

@@ -17,28 +17,26 @@ import (
 	"machine-pivot/test/oscontainer"
 )
 
-// DerivedUnit is a unit that a derived layer brings. It says on the console what the
-// merged files say.
+// DerivedUnit is a unit from a derived layer. It prints the contents of merged files on the console.
 const DerivedUnit = "derived.service"
 
-// The units that derived layers bring for a MachineConfig: one that nothing enables there,
-// and one that their /etc enables. What they say on the console if they run.
+// Units from derived layers for a MachineConfig to switch: enabledUnit is not enabled in the layers,
+// disabledUnit is enabled in their /etc. The Says constants are what they print on the console.
 const (
 	enabledUnit, disabledUnit = "derived-enabled.service", "derived-disabled.service"
 
 	EnabledUnitSays, DisabledUnitSays = "@@unit " + enabledUnit + " runs", "@@unit " + disabledUnit + " runs"
 )
 
-// DerivedDir is a directory that derived layers bring.
+// DerivedDir is a directory from derived layers.
 const DerivedDir = "/usr/share/derived"
 
-// What DerivedUnit says, if the layers were merged as they should be. The version of
-// the image follows: see DerivedVersion.
+// DerivedSays is what DerivedUnit prints if the layers were merged correctly. The version of the
+// image follows: see DerivedVersion.
 const DerivedSays = "@@derived: two from the second layer, 0750, nothing that was removed"
 
-// changes are three layers as a container build puts them on top of an OS: a unit and
-// its program, files that later layers replace or remove, and a change of /etc. The
-// last one differs between versions.
+// changes returns three layers such as a container build adds to an OS: a unit and its program, files
+// that later layers replace or remove, and a change in /etc. The last layer differs between versions.
 func changes(version int) []oscontainer.Option {
 	program := oscontainer.File("usr/bin/derived-tool", `#!/bin/sh
 [ -e /usr/share/derived/gone ] || [ -e /usr/share/derived/removed ] && gone="something that was removed"
@@ -71,17 +69,17 @@ StandardOutput=journal+console
 
 // Image is an image that the registry serves.
 type Image struct {
-	Reference string // as a guest names it, by digest
+	Reference string // with the registry's name for guests and the digest
 	v1.Image
 }
 
-// Derived serves B with derived layers on top, and returns its reference.
+// Derived pushes B with derived layers to the registry and returns the reference.
 func (l *Lab) Derived(ctx context.Context) (image string, err error) {
 	img, err := l.DerivedVersion(ctx, 1)
 	return img.Reference, err
 }
 
-// DerivedVersion is Derived in a version: each has another last layer.
+// DerivedVersion is like Derived, for a given version. Versions differ in the last layer.
 func (l *Lab) DerivedVersion(ctx context.Context, version int) (Image, error) {
 	layers, err := l.layers(version)
 	if err != nil {
@@ -96,8 +94,8 @@ func (l *Lab) DerivedVersion(ctx context.Context, version int) (Image, error) {
 	return Image{reference, img}, err
 }
 
-// WithFiles serves B with a derived layer of files, by path and content, and returns its
-// reference.
+// WithFiles pushes B with a derived layer of files, given by path and content, to the registry and
+// returns the reference.
 func (l *Lab) WithFiles(ctx context.Context, name string, files map[string]string) (image string, err error) {
 	var layer []oscontainer.Entry
 	for _, path := range slices.Sorted(maps.Keys(files)) {
@@ -110,8 +108,8 @@ func (l *Lab) WithFiles(ctx context.Context, name string, files map[string]strin
 	return l.push(ctx, name, img)
 }
 
-// Plain serves B and the same layers as an image without an ostree commit, in n
-// layers and those three, and returns its reference.
+// Plain pushes B with the same derived layers as an image without an ostree commit to the registry
+// and returns the reference. B is divided into n layers.
 func (l *Lab) Plain(ctx context.Context, n int) (image string, err error) {
 	tree := filepath.Join(l.dir, fmt.Sprintf("tree-%d", n))
 	out, err := exec.CommandContext(ctx, "ostree", "checkout", "--repo="+l.Guest.BareRepo(), l.Guest.CommitB, tree).CombinedOutput()
@@ -129,8 +127,8 @@ func (l *Lab) Plain(ctx context.Context, n int) (image string, err error) {
 	return l.push(ctx, "plain", img)
 }
 
-// Inspect asks pivot how many layers an image has that the registry serves: of an
-// ostree commit, and derived ones.
+// Inspect runs "pivot image inspect" on an image in the registry and returns how many layers belong
+// to the ostree commit and how many are derived.
 func (l *Lab) Inspect(ctx context.Context, image string) (base, derived int, err error) {
 	dir, err := os.MkdirTemp(l.dir, "inspect-*")
 	if err != nil {
@@ -150,8 +148,8 @@ func (l *Lab) Inspect(ctx context.Context, image string) (base, derived int, err
 	return len(found.Layers) - found.Derived, found.Derived, nil
 }
 
-// onImage runs a command of "pivot image" on an image as on a machine, whose root is
-// made below dir, that may use the registry.
+// onImage runs a "pivot image" command on an image, with a root below dir that has the registry's
+// certificate and credentials.
 func (l *Lab) onImage(ctx context.Context, dir, command, image string, flags ...string) ([]byte, error) {
 	root := filepath.Join(dir, "root")
 	for _, f := range l.accessAs(l.Registry.Host()) {
@@ -164,14 +162,14 @@ func (l *Lab) onImage(ctx context.Context, dir, command, image string, flags ...
 	return l.program(ctx, "pivot", append([]string{"image", command, "--root=" + root, here}, flags...)...)
 }
 
-// workDir is where an image's layers are kept.
+// workDir returns the option that sets the directory for an image's layers.
 func (l *Lab) workDir(name string) oscontainer.Option {
 	dir := filepath.Join(l.dir, name)
-	_ = os.Mkdir(dir, 0o755) // writing the layers will fail
+	_ = os.Mkdir(dir, 0o755) // if this fails, so does writing the layers
 	return oscontainer.WithWorkDir(dir)
 }
 
-// push stores an image and returns its reference as a guest names it, by digest.
+// push pushes an image to the registry and returns its reference for guests, with the digest.
 func (l *Lab) push(ctx context.Context, name string, img v1.Image) (string, error) {
 	digest, err := l.Registry.Push(ctx, "os/"+name, "b", img)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Import puts an image that the registry serves into a new bare repository on this
-// machine, by the installed program, and returns the commit's tree, checked out with
-// owners, modes and labels below a directory of its own.
+// Import imports an image from the registry into a new bare repository on the host, with the
+// installed program. It returns the directory of the commit's tree, checked out with owners, modes
+// and labels.
 func (l *Lab) Import(ctx context.Context, image string) (tree string, err error) {
 	dir, err := os.MkdirTemp(l.dir, "import-*")
 	if err != nil {

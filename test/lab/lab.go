@@ -1,7 +1,6 @@
-// Package lab is a small world for whole first boots: an OS A and its successor
-// B as bootable guests, a registry over TLS that serves B as an OS image, and
-// disks that boot A as Ignition leaves it, or with a given encapsulated
-// MachineConfig. The end-to-end tests and the demonstration use it.
+// Package lab is an environment for complete first boots: an OS A and its successor B as bootable
+// guests, a TLS registry that serves B as an OS image, and disks that boot A as Ignition leaves it
+// or with a given encapsulated MachineConfig. The end-to-end tests and the demonstration use it.
 package lab
 
 import (
@@ -23,33 +22,33 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// Lab is one such world. Close it.
+// Lab is such an environment. The caller must close it.
 type Lab struct {
 	Guest    *vm.Guest
 	Registry *registry.Registry
-	Image    string // reference of B, as the guest names it, by digest
+	Image    string // reference of B for guests, with the digest
 	selinux  vm.SELinux
 	dir      string
 	shared   shared
 }
 
-// shared is what worlds have in common that were made of one.
+// shared is what a lab and those that Alone makes from it have in common.
 type shared struct {
-	bin   string   // the directory of pivot and pivotctl, for this machine
+	bin   string   // the directory of pivot and pivotctl, to run on the host
 	blobs string   // the directory of the registries' blobs
 	image v1.Image // B
 }
 
-// GuestHost is the address under which a guest reaches this machine.
+// GuestHost is the address at which a guest reaches the host.
 const GuestHost = "10.0.2.2"
 
-// New builds what is missing and starts the registry. source is the root of
-// this project's checkout.
+// New makes a lab: it builds what is not cached and starts the registry. source is the root of this
+// project's checkout.
 func New(ctx context.Context, source string, log io.Writer) (*Lab, error) {
 	return NewOf(ctx, source, vm.GuestSpec{}, log)
 }
 
-// NewOf is New with guests as spec says, on which pivot is installed.
+// NewOf is like New, with the guest that spec describes. pivot is installed in it.
 func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer) (_ *Lab, err error) {
 	l := &Lab{selinux: spec.SELinux}
 	defer func() {
@@ -78,8 +77,8 @@ func NewOf(ctx context.Context, source string, spec vm.GuestSpec, log io.Writer)
 	return l, l.serve(ctx)
 }
 
-// Alone is the same world with a registry and a directory of its own: what is done to
-// the one is not seen in the other. Close it before the world that it was made of.
+// Alone returns a lab with the same guest but another registry and directory, so that changes to one
+// do not affect the other. The caller must close it before l.
 func (l *Lab) Alone(ctx context.Context) (_ *Lab, err error) {
 	own := &Lab{Guest: l.Guest, selinux: l.selinux, shared: l.shared}
 	if own.dir, err = os.MkdirTemp(l.dir, "alone-*"); err != nil {
@@ -91,14 +90,14 @@ func (l *Lab) Alone(ctx context.Context) (_ *Lab, err error) {
 	return own, nil
 }
 
-// builtSuffix is what the directory in which programs were built has behind the name of
-// the one into which they were installed.
+// builtSuffix is the suffix that makes the name of the build directory from that of the installation
+// directory.
 const builtSuffix = ".built"
 
-// Install runs the project's own installation into the directory dest, enables the unit
-// as an image's build does, and returns the files.
+// Install runs "make install-host" into the directory dest, enables the units by preset as an image
+// build does, and returns the files.
 func Install(ctx context.Context, source, dest string) ([]vm.TreeFile, error) {
-	// Its own BIN: another world may be installing at the same time.
+	// A separate BIN, because another lab may be installing at the same time.
 	for _, argv := range [][]string{
 		{"make", "-s", "-C", source, "build", "install-host", "DESTDIR=" + dest, "BIN=" + dest + builtSuffix},
 		{"systemctl", "-q", "--root=" + dest, "preset", "pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-slot.service", "pivot-trial.service"},
@@ -110,7 +109,7 @@ func Install(ctx context.Context, source, dest string) ([]vm.TreeFile, error) {
 	return vm.TreeFiles(dest)
 }
 
-// serve starts the registry and puts B into it.
+// serve starts the registry and pushes B to it.
 func (l *Lab) serve(ctx context.Context) (err error) {
 	if l.Registry, err = registry.Start(registry.Options{Dir: l.shared.blobs}); err != nil {
 		return err
@@ -119,7 +118,7 @@ func (l *Lab) serve(ctx context.Context) (err error) {
 	return err
 }
 
-// Close stops the registry and removes what is not worth keeping.
+// Close stops the registry and removes the lab's directory.
 func (l *Lab) Close() error {
 	var err error
 	if l.Registry != nil {
@@ -128,28 +127,29 @@ func (l *Lab) Close() error {
 	return errors.Join(err, os.RemoveAll(l.dir))
 }
 
-// Want is what a MachineConfig asks for.
+// Want is the target that a MachineConfig describes.
 type Want struct {
 	Image   string
 	Kargs   []string
 	Pinning pinning.Workloads
-	// KernelType is "" for the default one. ExtensionsImage has its packages and the extensions'.
+	// KernelType is "" for the default kernel. ExtensionsImage has the packages of the kernel type and
+	// of the extensions.
 	KernelType, ExtensionsImage string
 	Extensions                  []string
 
-	Unit bool // a systemd unit, too, which is enabled and says on the console that it runs
-	// LayerUnits asks for the one unit of the derived layers that they do not enable, and not
-	// for the one that they do.
+	Unit bool // also an enabled systemd unit that prints UnitSays on the console
+	// LayerUnits enables the unit that the derived layers do not enable, and disables the one that
+	// they do.
 	LayerUnits bool
 }
 
-// The unit that a Want may have, and what it says.
+// The unit of Want.Unit and what it prints.
 const (
 	unitName = "lab-unit.service"
 	UnitSays = "@@unit " + unitName + " runs"
 )
 
-// units are the units in an Ignition config.
+// units returns the units for an Ignition config.
 func (w Want) units() (all []map[string]any) {
 	if w.Unit {
 		all = append(all, map[string]any{"name": unitName, "enabled": true, "contents": saying(UnitSays)})
@@ -160,12 +160,13 @@ func (w Want) units() (all []map[string]any) {
 	return all
 }
 
-// saying is a service that says something on the console, once it is enabled.
+// saying returns a service that can be enabled and prints a text on the console.
 func saying(text string) string {
 	return "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo \"" + text + "\" >/dev/console'\n[Install]\nWantedBy=multi-user.target\n"
 }
 
-// UnitPaths are the paths of the unit's file; the link that enables it is worked out.
+// UnitPaths returns the path of the unit's file, if w has one. It does not include the link that
+// enables the unit, which pivot computes.
 func (w Want) UnitPaths() []string {
 	if !w.Unit {
 		return nil
@@ -173,7 +174,7 @@ func (w Want) UnitPaths() []string {
 	return []string{"/etc/systemd/system/" + unitName}
 }
 
-// Wanted is the main job: B, two kernel arguments, and CPU 0 for management.
+// Wanted returns the target of the main job: B, two kernel arguments, and CPU 0 for management.
 func (l *Lab) Wanted() Want {
 	set, err := pinning.ParseCPUSet("0")
 	if err != nil {
@@ -182,7 +183,7 @@ func (l *Lab) Wanted() Want {
 	return Want{Image: l.Image, Kargs: []string{"nosmt loglevel=7"}, Pinning: pinning.Workloads{"management": set}}
 }
 
-// Encapsulated is the file that Ignition leaves, asking for w.
+// Encapsulated returns the content of the encapsulated MachineConfig for w, as Ignition writes it.
 func (w Want) Encapsulated() ([]byte, error) {
 	type object = map[string]any
 	files := []object{}
@@ -206,7 +207,7 @@ func (w Want) Encapsulated() ([]byte, error) {
 	})
 }
 
-// PinningFiles are the files that w asks for.
+// PinningFiles returns the pinning files of w.
 func (w Want) PinningFiles() []vm.TreeFile {
 	if len(w.Pinning) == 0 {
 		return nil

@@ -15,14 +15,14 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// access are the files that let a guest trust the registry and log in to it.
+// access returns the files with which a guest trusts the registry and logs in to it.
 func (l *Lab) access() []vm.TreeFile { return l.accessAs(l.Registry.HostAs(GuestHost)) }
 
-// accessAs is access for who reaches the registry under another name.
+// accessAs is like access, for another name of the registry.
 func (l *Lab) accessAs(host string) []vm.TreeFile { return Access(l.Registry, host) }
 
-// Access are the files that let a machine trust a registry, which it reaches under a name,
-// and log in to it.
+// Access returns the files with which a machine trusts a registry, which it reaches as host, and logs
+// in to it.
 func Access(to *registry.Registry, host string) []vm.TreeFile {
 	return []vm.TreeFile{
 		{Path: "/etc/containers/certs.d/" + host + "/ca.crt", Mode: 0o644, Content: to.CA()},
@@ -30,21 +30,21 @@ func Access(to *registry.Registry, host string) []vm.TreeFile {
 	}
 }
 
-// Setup is what a machine that boots A is before its first boot.
+// Setup describes a machine that boots A, before its first boot.
 type Setup struct {
-	Encapsulated []byte        // the encapsulated MachineConfig; nil: it is among the files
-	Files        []vm.TreeFile // as Ignition has left them
+	Encapsulated []byte        // the encapsulated MachineConfig; nil: none, or it is among the files
+	Files        []vm.TreeFile // as Ignition has written them
 	Layout       vm.Layout
 	KernelArgs   []string
-	Mode         host.Mode // where the first boot is done; "": ModeSystem
+	Mode         host.Mode // where pivot runs the first boot; "": ModeSystem
 }
 
-// MachineWith makes a disk as it is told, and the machine that has it.
+// MachineWith makes a machine, with its disk, from a setup.
 func (l *Lab) MachineWith(ctx context.Context, name string, s Setup, log io.Writer) (*vm.Machine, error) {
 	return l.machine(ctx, name, l.spec(s), log)
 }
 
-// spec is the disk of a machine that is set up so.
+// spec returns the spec of the disk for a setup.
 func (l *Lab) spec(s Setup) vm.DiskSpec {
 	files := l.access()
 	if mode := cmp.Or(s.Mode, host.ModeSystem); mode != host.DefaultSettings().Mode {
@@ -56,13 +56,12 @@ func (l *Lab) spec(s Setup) vm.DiskSpec {
 	files = append(files, s.Files...)
 	return vm.DiskSpec{
 		Files: files, Layout: s.Layout, KernelArgs: s.KernelArgs,
-		// As RHCOS and Fedora CoreOS have it: /sysroot is mounted read-only.
+		// As in RHCOS and Fedora CoreOS: /sysroot is mounted read-only.
 		RepoConfig: []string{"sysroot.readonly=true"},
 	}
 }
 
-// MachineAt makes a machine that already is what w asks for, and that cannot
-// reach a registry.
+// MachineAt makes a machine that is already at the target w and that cannot access the registry.
 func (l *Lab) MachineAt(ctx context.Context, name string, w Want, log io.Writer) (*vm.Machine, error) {
 	encapsulated, err := w.Encapsulated()
 	if err != nil {
@@ -76,16 +75,16 @@ func (l *Lab) MachineAt(ctx context.Context, name string, w Want, log io.Writer)
 	return l.machine(ctx, name, spec, log)
 }
 
-// MachineByHand makes a machine that boots A without any MachineConfig, on which
-// somebody types a command on the first boot, and which has further files.
+// MachineByHand makes a machine that boots A without a MachineConfig, runs a command on its first
+// boot, and has further files.
 func (l *Lab) MachineByHand(ctx context.Context, name, command string, files []vm.TreeFile, log io.Writer) (*vm.Machine, error) {
 	files = slices.Concat(l.access(), Typed("by-hand", command, "PathExists=!/etc/crio"), files)
 	return l.machine(ctx, name, vm.DiskSpec{Files: files}, log)
 }
 
-// Typed are the files that make a machine run a shell command, by a unit of a name, as
-// soon as it is online and its first boot is over, on boots where a condition holds: a
-// systemd condition without its first word.
+// Typed returns the files of a unit, name, that runs a shell command as soon as the machine is online
+// and pivot-firstboot.service has ended. The unit runs only on boots in which condition holds: a
+// systemd condition without the prefix "Condition", such as "PathExists=/usr".
 func Typed(name, command, condition string) []vm.TreeFile {
 	unit := fmt.Sprintf(`[Unit]
 After=systemd-networkd-wait-online.service pivot-firstboot.service
@@ -118,7 +117,7 @@ func encapsulatedFile(content []byte) vm.TreeFile {
 	return vm.TreeFile{Path: firstboot.EncapsulatedPath, Mode: 0o644, Content: content}
 }
 
-// dataURL is content as the source of an Ignition file.
+// dataURL returns content as a data URL, for the source of an Ignition file.
 func dataURL(content []byte) string {
 	return "data:text/plain;charset=utf-8;base64," + base64.StdEncoding.EncodeToString(content)
 }

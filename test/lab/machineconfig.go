@@ -2,23 +2,23 @@ package lab
 
 import "encoding/json"
 
-// Config is a MachineConfig for a machine that runs.
+// Config is a MachineConfig to apply to a running machine.
 type Config struct {
 	Name  string
-	Image string // "": the machine's stays
+	Image string // "": the machine keeps its image
 	Kargs []string
-	Files map[string]string // below /etc, by path: their content
+	Files map[string]string // content by path, in /etc or /var
 	Units []Unit
 }
 
-// Unit is a systemd unit in one.
+// Unit is a systemd unit in a Config.
 type Unit struct {
 	Name     string `json:"name"`
 	Enabled  bool   `json:"enabled"`
-	Contents string `json:"contents,omitempty"` // "": the image's own
+	Contents string `json:"contents,omitempty"` // "": the image has the unit
 }
 
-// JSON is the MachineConfig as "pivot apply" takes it.
+// JSON returns the MachineConfig as "pivot apply" reads it.
 func (c Config) JSON() ([]byte, error) {
 	type object = map[string]any
 	files := []object{}

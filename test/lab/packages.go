@@ -10,15 +10,15 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// Realtime are B and an image of extensions with a realtime kernel for it.
+// Realtime is B as an image, with an extensions image that has a realtime kernel for it.
 type Realtime struct {
 	Image, Extensions string // references
-	Release           string // of the kernel, as uname -r says it
+	Release           string // of the realtime kernel, as in uname -r
 }
 
-// Realtime serves B as an image that says which packages it has, and an image of
-// extensions: Debian's realtime kernel in the packages of the machine-config operator's
-// kernel type, and usbguard, which is a file.
+// Realtime pushes two images to the registry: B with an RPM database that lists its packages, and an
+// extensions image. That has Debian's realtime kernel, in packages with the names that the
+// machine-config operator's kernel type needs, and usbguard, which is only one file.
 func (l *Lab) Realtime(ctx context.Context, builder vm.Builder) (r Realtime, err error) {
 	files, err := builder.Kernel(ctx, vm.GuestSpec{}, "linux-image-rt-amd64")
 	if err != nil {

@@ -2,9 +2,9 @@ package lab
 
 import "machine-pivot/test/oscontainer"
 
-// policy is one more derived layer, if B's own SELinux policy is not in its commit: what
-// a container build changes in which semodule runs. It comes last, so that it has labels
-// for files of the layers before it.
+// policy returns a derived layer with B's own SELinux policy if B's commit does not have it: the
+// changes that semodule makes in a container build. It comes last, so that the policy applies to
+// files of the layers before it.
 func (l *Lab) policy() ([]oscontainer.Option, error) {
 	if l.Guest.Policies.Changed == "" {
 		return nil, nil
@@ -13,8 +13,7 @@ func (l *Lab) policy() ([]oscontainer.Option, error) {
 	return []oscontainer.Option{oscontainer.WithDerived(entries...)}, err
 }
 
-// layers are the derived layers of an image in a version: the changes and, if it has
-// one, the policy.
+// layers returns the derived layers of a version of an image: those of changes and of policy.
 func (l *Lab) layers(version int) ([]oscontainer.Option, error) {
 	policy, err := l.policy()
 	return append(changes(version), policy...), err

@@ -13,7 +13,7 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// Missing names what this machine lacks to have such a world; none if it can.
+// Missing returns what this host lacks for a lab; nothing if it can have one.
 func Missing() []string {
 	missing := vm.Missing()
 	if _, err := os.Stat(ignition.Program); err != nil {
@@ -22,10 +22,9 @@ func Missing() []string {
 	return missing
 }
 
-// Provision goes the whole way of a new machine's configuration: MachineConfigs
-// that ask for w, the Ignition config that pivotctl makes of them, and the files that
-// the real Ignition writes from it. The encapsulated MachineConfig among them has
-// no files: Ignition has written those.
+// Provision returns the files of a new machine with the target w, made as in production: pivotctl
+// renders an Ignition config from MachineConfigs, and the real Ignition writes the files from it. The
+// encapsulated MachineConfig among them has no files, because Ignition has already written those.
 func (l *Lab) Provision(ctx context.Context, w Want) ([]vm.TreeFile, error) {
 	dir, err := os.MkdirTemp(l.dir, "provision-*")
 	if err != nil {
@@ -38,7 +37,7 @@ func (l *Lab) Provision(ctx context.Context, w Want) ([]vm.TreeFile, error) {
 	if err := l.writeMachineConfigs(ctx, conf, w); err != nil {
 		return nil, err
 	}
-	// The newest version that the Ignition here knows.
+	// The newest spec version that the Ignition on this host supports.
 	config, err := l.program(ctx, "pivotctl", "config", "ignition", "--role", role, "--spec-version", "3.3.0", "--os-image-url", w.Image, conf)
 	if err != nil {
 		return nil, err
@@ -52,8 +51,8 @@ func (l *Lab) Provision(ctx context.Context, w Want) ([]vm.TreeFile, error) {
 // role is the role of the lab's machines.
 const role = "master"
 
-// writeMachineConfigs writes the MachineConfigs of w, one for each concern, but for
-// the image, which is given when they are rendered.
+// writeMachineConfigs writes separate MachineConfigs for w's kernel arguments and for its pinning. The
+// image is set when they are rendered.
 func (l *Lab) writeMachineConfigs(ctx context.Context, dir string, w Want) error {
 	type object = map[string]any
 	arguments, err := json.Marshal(object{
@@ -77,7 +76,7 @@ func (l *Lab) writeMachineConfigs(ctx context.Context, dir string, w Want) error
 		os.WriteFile(filepath.Join(dir, "pinning.yaml"), partition, 0o644))
 }
 
-// program runs pivot or pivotctl on this machine and returns what it prints.
+// program runs pivot or pivotctl on the host and returns the output.
 func (l *Lab) program(ctx context.Context, name string, args ...string) ([]byte, error) {
 	out, err := exec.CommandContext(ctx, filepath.Join(l.shared.bin, name), args...).Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -12,18 +12,18 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// toolDir is where a machine's disk has the stand-in for rpm-ostree: /usr belongs
-// to the guest, which other machines share.
+// toolDir is the directory of rpm-ostree's stand-in on a machine's disk. It is not in /usr, which is
+// part of the guest and shared with other machines.
 const toolDir = "/var/lib/rpm-ostree-standin"
 
-// MachineOfRpmOstree makes a machine as MachineWith does, where rpm-ostree, that is
-// its stand-in, makes the deployments and has layered packages on A, if any are given.
+// MachineOfRpmOstree is like MachineWith, but rpm-ostree (a stand-in) makes the deployments. packages
+// are the layered packages in A's origin, each with a ";" at its end; "": none.
 func (l *Lab) MachineOfRpmOstree(ctx context.Context, name string, s Setup, packages string, log io.Writer) (*vm.Machine, error) {
 	program := filepath.Join(l.dir, "rpm-ostree")
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "machine-pivot/test/rpmostree/rpm-ostree").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cannot build the stand-in for rpm-ostree: %w\n%s", err, out)
 	}
-	// A release that locks by a file, as the guest's libostree heeds it.
+	// A release that locks finalization by a file, which the guest's libostree supports.
 	control, err := json.Marshal(rpmostree.Control{Version: "2024.5"})
 	if err != nil {
 		return nil, err

@@ -9,20 +9,20 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Story picks, from the console's lines of one power-on, those that tell what the
-// machine does: the kernel's first one, pivot's own, and that kubelet started.
+// Story selects the console lines of one boot that show what the machine does: the kernel's first
+// line, pivot's lines, and the start of kubelet.
 type Story struct {
-	Tell func(line string) // called with each of them; may be nil
+	Tell func(line string) // called with each selected line; may be nil
 
-	Steps   []pivot.Step // of pivot, each once, in the order they were told
-	Kubelet bool         // it started
+	Steps   []pivot.Step // pivot's steps in the order of their first line
+	Kubelet bool         // whether kubelet has started
 }
 
-// stepLine is a line that pivot writes to the console itself (package status). The
-// kernel may have written something in front of it.
+// stepLine matches a line about a step that pivot itself writes to the console (package status). A
+// kernel message may precede it in the same line.
 var stepLine = regexp.MustCompile(`\bpivot: ([a-z]+): `)
 
-// What pivot does at the first power-on of a first boot, and at the one after its reboot.
+// pivot's steps in the boot that pivots, and in the boot after its reboot.
 var (
 	pivoting = []pivot.Step{
 		pivot.StepRead, pivot.StepObserve, pivot.StepPreflight, pivot.StepPull, pivot.StepPrepare, pivot.StepCommit, pivot.StepReboot,
@@ -30,7 +30,7 @@ var (
 	proving = []pivot.Step{pivot.StepRead, pivot.StepObserve, pivot.StepProve}
 )
 
-// Line takes one line of the console.
+// Line handles one line of the console.
 func (s *Story) Line(line string) {
 	if m := stepLine.FindStringSubmatch(line); m != nil {
 		step := pivot.Step(m[1])
@@ -45,8 +45,8 @@ func (s *Story) Line(line string) {
 	}
 }
 
-// CheckStories holds the stories of the two power-ons of a first boot against what
-// they must be: every step of pivot's, and kubelet only in the second.
+// CheckStories checks the stories of both boots of a first boot: all steps in order, and kubelet only
+// in the second boot.
 func CheckStories(first, second *Story) error {
 	switch {
 	case !slices.Equal(first.Steps, pivoting):

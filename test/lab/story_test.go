@@ -9,33 +9,32 @@ import (
 	"machine-pivot/test/lab"
 )
 
-// read tells a console that was recorded: that of a real first boot, most of what
-// others said left out.
-func read(t *testing.T, name string, skip ...string) (story *lab.Story, told []string) {
+// read returns the story of a recorded console, and its lines. The recordings are of a real first
+// boot, without most of the other programs' lines. Lines that contain a text in skip are left out.
+func read(t *testing.T, name string, skip ...string) (story *lab.Story, lines []string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + name + ".console")
 	if err != nil {
 		t.Fatal(err)
 	}
-	story = &lab.Story{Tell: func(line string) { told = append(told, line) }}
+	story = &lab.Story{Tell: func(line string) { lines = append(lines, line) }}
 	for line := range strings.Lines(string(text)) {
 		if !slices.ContainsFunc(skip, func(part string) bool { return strings.Contains(line, part) }) {
 			story.Line(strings.TrimSuffix(line, "\n"))
 		}
 	}
-	return story, told
+	return story, lines
 }
 
-// TestStory holds what is picked from both consoles of a first boot against what is
-// to be shown.
+// TestStory compares the lines selected from both consoles of a first boot with testdata/story.
 func TestStory(t *testing.T) {
 	golden, err := os.ReadFile("testdata/story")
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, told := read(t, "first")
+	first, lines := read(t, "first")
 	second, proof := read(t, "second")
-	if got := strings.Join(append(told, proof...), "\n") + "\n"; got != string(golden) {
+	if got := strings.Join(append(lines, proof...), "\n") + "\n"; got != string(golden) {
 		t.Errorf("the story is\n%s\nwant\n%s", got, golden)
 	}
 	if err := lab.CheckStories(first, second); err != nil {
@@ -43,7 +42,7 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// TestStoryLacksSomething: consoles without some of the lines are noticed.
+// TestStoryLacksSomething checks that CheckStories notices missing lines.
 func TestStoryLacksSomething(t *testing.T) {
 	whole, _ := read(t, "first")
 	proof, _ := read(t, "second")

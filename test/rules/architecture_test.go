@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestArchitectures compiles the program for the architecture that differs most from
-// this one. Types of system calls differ between those of image-based hosts.
+// TestArchitectures compiles the program for the architecture that differs most from amd64. The types
+// of system calls differ between the architectures of image-based hosts.
 func TestArchitectures(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles everything for another architecture")
@@ -17,13 +17,14 @@ func TestArchitectures(t *testing.T) {
 	compilesFor(t, "s390x", "build", "-o", os.DevNull, "./cmd/pivot") // another byte order, and other widths in the kernel's structures
 }
 
-// TestArchitecturesWhole is the same for all of them, with all tests: of "make nightly".
+// TestArchitecturesWhole vets all packages, with their tests, for all architectures. It is part of
+// "make nightly".
 func TestArchitecturesWhole(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles everything for other architectures")
 	}
 	for _, arch := range []string{"amd64", "arm64", "ppc64le", "s390x"} {
-		if arch != runtime.GOARCH { // make check
+		if arch != runtime.GOARCH { // covered by make check
 			t.Run(arch, func(t *testing.T) { compilesFor(t, arch, "vet", "./...") })
 		}
 	}

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// maxSize bounds the host's binary: it travels in initramfs images and in Ignition
-// configs. Most of it is what reading images takes: TLS, registries and their
-// signatures.
+// maxSize is the maximum size of the host's binary, which is in initramfs images and in Ignition
+// configs. Most of it is needed to read images: TLS, registries and signatures.
 const maxSize = 65 << 18 // 16.25 MiB
 
 func TestBinary(t *testing.T) {
@@ -47,9 +46,9 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-// TestHostProgram: the host's program carries nothing that only those who write and
-// serve MachineConfigs need, nor what keeps the linker from leaving out what nobody
-// calls: see docs/dependencies.md.
+// TestHostProgram checks that the host's program does not depend on packages that are only needed to
+// write and serve MachineConfigs, nor on those that prevent the linker's dead code elimination: see
+// docs/dependencies.md.
 func TestHostProgram(t *testing.T) {
 	deps := strings.Fields(run(t, "go", "list", "-deps", "./cmd/pivot"))
 	authors := append(slices.Clone(oldIgnition), "go.yaml.in/yaml/v2", "k8s.io", module+"/internal/author", "google.golang.org/protobuf")

@@ -10,27 +10,26 @@ import (
 	"testing"
 )
 
-// exits are the calls that end the process behind the caller's back, by import.
+// exits are the functions that end the process, by package.
 var exits = map[string][]string{
 	"os":                         {"Exit"},
 	"log":                        {"Fatal", "Fatalf", "Fatalln", "Panic", "Panicf", "Panicln"},
 	"github.com/sirupsen/logrus": {"Exit", "Fatal", "Fatalf", "Fatalln", "Panic", "Panicf", "Panicln"},
 }
 
-// constants are the calls whose result nobody changes: a package-level variable
-// may hold it.
+// constants are the functions with immutable results. A package-level variable may hold such a result.
 var constants = []string{
 	"errors.New", "fault.New", "gvariant.MustType", "regexp.MustCompile", "strings.NewReplacer",
 }
 
-// file is one parsed file of a package.
+// file is a parsed source file.
 type file struct {
 	*ast.File
 	fset *token.FileSet
 	main bool
 }
 
-// sources are the files of the product, tests left out.
+// sources returns the source files of the product, without tests.
 func sources(t *testing.T) []file {
 	t.Helper()
 	var files []file
@@ -42,7 +41,7 @@ func sources(t *testing.T) []file {
 			fset := token.NewFileSet()
 			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
 			if err != nil {
-				continue // the compiler says it better
+				continue // the compiler reports it better
 			}
 			files = append(files, file{f, fset, p.Name == "main"})
 		}
@@ -52,7 +51,7 @@ func sources(t *testing.T) []file {
 
 func (f file) at(n ast.Node) token.Position { return f.fset.Position(n.Pos()) }
 
-// dir is the name by which documents and tests know the file's package.
+// dir returns the name that documents and tests use for the file's package: see short.
 func (f file) dir() string {
 	dir, err := filepath.Abs(root)
 	if err != nil {
@@ -65,10 +64,9 @@ func (f file) dir() string {
 	return short(filepath.ToSlash(name))
 }
 
-// selected calls found with each selector on a package that a file imports, by the
-// package's path.
+// selected calls found for each selector expression on an imported package, with the package's path.
 func (f file) selected(found func(s *ast.SelectorExpr, path string)) {
-	paths := map[string]string{} // of the imported packages, by their names in this file
+	paths := map[string]string{} // paths of the imported packages, by their names in this file
 	for _, i := range f.Imports {
 		path := strings.Trim(i.Path.Value, `"`)
 		name := path[strings.LastIndexByte(path, '/')+1:]
@@ -100,8 +98,8 @@ func TestOnlyMainExits(t *testing.T) {
 	}
 }
 
-// TestNoGlobalLogger: a package logs to what it is given. Only a program may use the
-// process's own logger, to hand on what libraries write to it.
+// TestNoGlobalLogger checks that packages log only to a logger that the caller passes. Only package
+// main may use logrus's standard logger, to forward what libraries log.
 func TestNoGlobalLogger(t *testing.T) {
 	const logrus = "github.com/sirupsen/logrus"
 	own := []string{"New", "Logger", "Entry", "Fields", "Level", "Hook", "LevelHooks", "AllLevels", "ErrorKey"}
@@ -127,8 +125,8 @@ func TestNoInit(t *testing.T) {
 	}
 }
 
-// TestOneReportType: what is wrong with an input is told in one form, that of package
-// problem; a package with a form of its own would need a converter wherever it meets others.
+// TestOneReportType checks that all packages report problems of an input with the types of package
+// problem, so that no conversions are needed between packages.
 func TestOneReportType(t *testing.T) {
 	for _, f := range sources(t) {
 		if f.dir() == "problem" {
@@ -143,8 +141,8 @@ func TestOneReportType(t *testing.T) {
 	}
 }
 
-// TestGoroutinesOfAnImport: what reads an image starts goroutines with package guard
-// only, so that a panic in one of them is an error of the import.
+// TestGoroutinesOfAnImport checks that the packages that read images start goroutines only with
+// package guard, so that a panic in one of them becomes an error of the import.
 func TestGoroutinesOfAnImport(t *testing.T) {
 	for _, f := range sources(t) {
 		if in := f.dir(); in != "ostree" && in != "osimage" && !strings.HasPrefix(in, "ostree/") && !strings.HasPrefix(in, "osimage/") {
@@ -154,7 +152,7 @@ func TestGoroutinesOfAnImport(t *testing.T) {
 			switch n := n.(type) {
 			case *ast.GoStmt:
 				t.Errorf("%s: go: use guard.Start", f.at(n))
-			case *ast.CallExpr: // of an errgroup.Group, of a sync.WaitGroup
+			case *ast.CallExpr: // Go methods of errgroup.Group and sync.WaitGroup
 				if s, ok := n.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Go" {
 					t.Errorf("%s: Go: use a guard.Group", f.at(n))
 				}
@@ -164,9 +162,9 @@ func TestGoroutinesOfAnImport(t *testing.T) {
 	}
 }
 
-// TestNoGlobalState allows package-level variables only for what the language
-// has no constants for: errors, expressions, embedded files, tables that nothing
-// assigns to, interface assertions, and the version and commit that the linker sets.
+// TestNoGlobalState allows package-level variables only for values that Go has no constants for:
+// errors, regular expressions, embedded files, tables that are never changed, interface assertions,
+// and the version and commit that the linker sets.
 func TestNoGlobalState(t *testing.T) {
 	tables := map[string]map[string]bool{} // by directory and name
 	files := sources(t)
@@ -234,7 +232,7 @@ func table(e ast.Expr) bool {
 	return ok
 }
 
-// written are the expressions that a statement assigns to.
+// written returns the expressions that a node assigns to, deletes from or clears.
 func written(n ast.Node) []ast.Expr {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
@@ -251,7 +249,7 @@ func written(n ast.Node) []ast.Expr {
 	return nil
 }
 
-// base is the variable in front of indexes and fields.
+// base returns the variable at the beginning of an expression with indexes and fields.
 func base(e ast.Expr) *ast.Ident {
 	for {
 		switch x := e.(type) {

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// maxDecision bounds each of the lines of a decision, in bytes: who needs more has
-// something to say in another document.
+// maxDecision is the maximum length of each line of a decision, in bytes. Longer explanations belong
+// in another document.
 const maxDecision = 420
 
-// TestDecisions checks the form of docs/decisions.md: an index of its subjects, and
-// each decision as a heading with what led to it, what was decided and what follows.
+// TestDecisions checks the form of docs/decisions.md: an index of its subjects, and for each decision
+// a heading with one line each of context, decision and consequence.
 func TestDecisions(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(root, "docs/decisions.md"))
 	if err != nil {
@@ -25,10 +25,10 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// decisionProblems says what is wrong with the form of a document of decisions.
+// decisionProblems returns the problems in the form of a document of decisions.
 func decisionProblems(text string) (problems []string) {
 	var index, subjects, titles []string
-	title, lines := "", []string(nil) // of the decision that is read
+	title, lines := "", []string(nil) // of the current decision
 	end := func() {
 		if title != "" {
 			problems = append(problems, decisionLines(title, lines)...)
@@ -70,7 +70,7 @@ func decisionProblems(text string) (problems []string) {
 	return problems
 }
 
-// decisionLines says what is wrong with the lines below a decision's heading.
+// decisionLines returns the problems of the lines below a decision's heading.
 func decisionLines(title string, lines []string) (problems []string) {
 	parts := []string{"- **Context**: ", "- **Decision**: ", "- **Consequence**: "}
 	if len(lines) != len(parts) {
@@ -87,7 +87,7 @@ func decisionLines(title string, lines []string) (problems []string) {
 	return problems
 }
 
-// anchor is what a heading is linked by.
+// anchor returns the anchor by which links refer to a heading.
 func anchor(heading string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(heading) {
@@ -101,7 +101,7 @@ func anchor(heading string) string {
 	return b.String()
 }
 
-// TestDecisionProblems reads documents whose form is wrong.
+// TestDecisionProblems checks that errors in the form of a document are found.
 func TestDecisionProblems(t *testing.T) {
 	const good = "# Decisions\n\n- [One, two](#one-two)\n\n## One, two\n\n### A\n- **Context**: x\n- **Decision**: y\n- **Consequence**: z\n"
 	if problems := decisionProblems(good); len(problems) > 0 {

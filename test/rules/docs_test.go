@@ -12,8 +12,7 @@ import (
 	"machine-pivot/test/docs"
 )
 
-// TestDocs parses the JSON and YAML blocks of the documents, as a reader who
-// copies them would.
+// TestDocs parses the JSON and YAML blocks of the documents, which readers may copy.
 func TestDocs(t *testing.T) {
 	paths, err := docs.Find(root)
 	if err != nil || len(paths) < 20 {
@@ -42,8 +41,8 @@ func parse(b *docs.Block) error {
 	return nil
 }
 
-// TestDependencies wants a line in docs/dependencies.md for each module that
-// go.mod requires by our own choice, and no line for one that it does not.
+// TestDependencies checks that docs/dependencies.md has a line for each module that go.mod requires
+// directly, and no line for any other module.
 func TestDependencies(t *testing.T) {
 	var mod struct {
 		Require []struct {

@@ -32,7 +32,7 @@ func TestGlossary(t *testing.T) {
 	}
 }
 
-// glossaryTerms are the terms that a glossary explains, and what is wrong with its form.
+// glossaryTerms returns the terms that a glossary explains and the problems in its form.
 func glossaryTerms(text string) (terms, problems []string) {
 	form := regexp.MustCompile(`^- \*\*([^*]+)\*\*: .+[.\]]$`)
 	for line := range strings.Lines(text) {
@@ -62,8 +62,8 @@ func glossaryTerms(text string) (terms, problems []string) {
 	return terms, problems
 }
 
-// documentsAndCode is the text of all documents but the glossary, and of the product's
-// sources.
+// documentsAndCode returns the text of all documents except the glossary and of the product's source
+// files.
 func documentsAndCode(t *testing.T) string {
 	t.Helper()
 	documents, err := docs.Find(root)
@@ -89,7 +89,7 @@ func documentsAndCode(t *testing.T) string {
 	return all.String()
 }
 
-// TestGlossaryTerms reads glossaries whose form is wrong.
+// TestGlossaryTerms checks that errors in the form of a glossary are found.
 func TestGlossaryTerms(t *testing.T) {
 	terms, problems := glossaryTerms("# Glossary\n\nWords.\n\n- **BLS**: a format. [UAPI]\n- **booted**: it runs.\n")
 	if !slices.Equal(terms, []string{"BLS", "booted"}) || len(problems) > 0 {

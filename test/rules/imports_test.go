@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// rule says what one package may import.
+// rule describes what a package may import.
 type rule struct {
-	ours    []string // our packages; those below them too
-	foreign bool     // modules of others
-	never   []string // packages, of the standard library or not, and those below them
+	ours    []string // allowed packages of this module, with those below them
+	foreign bool     // whether other modules are allowed
+	never   []string // forbidden packages, with those below them
 }
 
 var (
@@ -22,19 +22,19 @@ var (
 	commandLine = []string{"flag", "github.com/spf13"}
 	world       = []string{"os", "net", "io/ioutil", "syscall", "golang.org/x/sys"}
 
-	// aroundConfig do not know one another; cmd/pivotctl puts them together.
+	// aroundConfig must not import one another; cmd/pivotctl combines them.
 	aroundConfig = []string{module + "/internal/author/installconfig", module + "/internal/author/snapshot", module + "/internal/author/pool", module + "/internal/author/serve"}
 
-	// oldIgnition is what only those who write MachineConfigs need.
+	// oldIgnition is only needed to write MachineConfigs.
 	oldIgnition = []string{"github.com/coreos/ignition/config", "github.com/coreos/ign-converter"}
 
 	imageLibrary = []string{"go.podman.io", "github.com/docker"}
 )
 
-// importTable has a row for each package that is part of the product. What the
-// packages are for is in docs/; a package that is not here yet needs a row first.
+// importTable has a row for each package of the product, or for a package above it. docs/ describes
+// the purpose of the packages. A new package needs a row.
 var importTable = map[string]rule{
-	// Values: no package of ours beyond values, and nothing of the world.
+	// Values: they import mostly other values and, except for fleetlock and watch, nothing of world.
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
 	"api":              {never: slices.Concat(processes, commandLine, world)},
 	"window":           {never: slices.Concat(processes, commandLine, world)},
@@ -51,7 +51,8 @@ var importTable = map[string]rule{
 	"machineconfig":    {ours: append([]string{"legacy", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"containerruntime": {ours: append([]string{"machineconfig", "quantity"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
-	// Around MachineConfigs: below, what knows none; above, each its own part of the world.
+	// Around MachineConfigs: first the packages that do not know MachineConfigs, then those that use
+	// them, each for its own purpose.
 	"machineconfig/enable":     {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/entries":    {ours: []string{"machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "hostfiles", "problem", "varentries"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/extensions": {never: slices.Concat(processes, commandLine, world)},
@@ -70,7 +71,7 @@ var importTable = map[string]rule{
 	"serve":         {ours: []string{"legacy", "machineconfig", "provision"}, never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"systemd-units": {never: slices.Concat(processes, commandLine, world)},
 
-	// Formats and places: each usable without the rest.
+	// Formats and storage: each usable without the rest.
 	"inflate":   {never: slices.Concat(processes, commandLine, world)},
 	"guard":     {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"selinux":   {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -82,8 +83,8 @@ var importTable = map[string]rule{
 
 	"osimage": {ours: []string{"osimage", "selinux", "ostree", "fault", "guard", "kargs", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
-	// The rooms of osimage: how an image is named, where it comes from, what a layer
-	// holds. They know nothing of one another but the name.
+	// The parts of osimage: how an image is named, where it comes from, what its layers contain. They
+	// hardly import one another.
 	"osimage/imageref":         {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"osimage/source":           {ours: []string{"osimage/source/ocilayout", "osimage/imageref", "osimage/imagefault", "fault", "retry", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"osimage/source/ocilayout": {ours: []string{"osimage/imagefault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -93,7 +94,7 @@ var importTable = map[string]rule{
 	"rpmrepo":                  {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"net"})},
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
-	// What a change means for what runs.
+	// What a change means for running services.
 	"disruption": {ours: []string{"machineconfig/document", "machineconfig/enable", "hostfiles", "problem", "varentries"}, never: slices.Concat(processes, commandLine, world)},
 
 	// The core decides; the engines, the host and the reporter serve it.
@@ -108,7 +109,7 @@ var importTable = map[string]rule{
 	"slot":      {ours: []string{"fault", "fleetlock", "host", "hostfiles", "osimage/source", "pivot", "retry"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 
-	// The images of a host: how the core gets them, and what they bring.
+	// The images of a host: how the core gets them, and what they contain.
 	"hostimages": {ours: []string{"fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "retry", "rpmrepo", "selinux"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	"firstboot": {ours: all, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -121,7 +122,7 @@ var importTable = map[string]rule{
 func TestImports(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.underTest() {
-			continue // no row allows them to be imported
+			continue // they may import anything, and forbids keeps the product from importing them
 		}
 		r, ok := importTable[row(p.short())]
 		if !ok {
@@ -136,8 +137,8 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestImportsAreUsed: a permission that nobody uses would let in tomorrow what the
-// table was made to keep out.
+// TestImportsAreUsed checks that each permission in the table is used, because an unused one would
+// later allow imports that the table is meant to prevent.
 func TestImportsAreUsed(t *testing.T) {
 	used := map[string][]string{} // imports, by row
 	for _, p := range packages(t) {
@@ -158,8 +159,8 @@ func TestImportsAreUsed(t *testing.T) {
 	}
 }
 
-// unused are the permissions of a row that its imports have no need of. The values are
-// one permission, and so is everything of ours.
+// unused returns the permissions of a row that its imports do not use. All values together count as
+// one permission, and so does all.
 func (r rule) unused(imports []string) (permissions []string) {
 	var ours, foreign []string
 	for _, imported := range imports {
@@ -191,7 +192,7 @@ func (r rule) unused(imports []string) (permissions []string) {
 	return permissions
 }
 
-// TestUnusedPermissions finds each kind of permission that imports have no need of.
+// TestUnusedPermissions checks that each kind of unused permission is found.
 func TestUnusedPermissions(t *testing.T) {
 	ours, foreign := module+"/internal/ostree/keyfile", "example.org/module"
 	for _, c := range []struct {
@@ -212,8 +213,7 @@ func TestUnusedPermissions(t *testing.T) {
 	}
 }
 
-// row is the key of the table for a package: its own or that of the nearest
-// package above it.
+// row returns the key in the table for a package: its own name or that of the nearest package above it.
 func row(name string) string {
 	for name != "" {
 		if _, ok := importTable[name]; ok {
@@ -224,7 +224,7 @@ func row(name string) string {
 	return name
 }
 
-// forbids says why the import is not allowed, or nothing.
+// forbids returns why an import is not allowed, or "" if it is.
 func (r rule) forbids(imported string) string {
 	if within(imported, r.never) {
 		return "never allowed here"
@@ -245,14 +245,14 @@ func (r rule) forbids(imported string) string {
 	return ""
 }
 
-// isForeign reports whether an import that is not ours is of a module of others: its path
-// begins with a domain.
+// isForeign reports whether an import is from another module and not from the standard library: its
+// path begins with a domain.
 func isForeign(imported string) bool {
 	first, _, _ := strings.Cut(imported, "/")
 	return strings.Contains(first, ".")
 }
 
-// within reports whether path is one of the trees or below one.
+// within reports whether path is one of the trees or is below one.
 func within(path string, trees []string) bool {
 	return slices.ContainsFunc(trees, func(tree string) bool {
 		return path == tree || strings.HasPrefix(path, tree+"/")

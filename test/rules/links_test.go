@@ -10,11 +10,11 @@ import (
 	"machine-pivot/test/docs"
 )
 
-// index is the document from which each other can be reached by one link.
+// index is the document that links to every other document.
 const index = "docs/README.md"
 
-// TestLinks (P76): each link in a document leads to a file that is there and to a heading of
-// it, and the index names each document.
+// TestLinks (P76) checks that each link in a document leads to an existing file and heading, and that
+// the index links to each document.
 func TestLinks(t *testing.T) {
 	paths, err := docs.Find(root)
 	if err != nil || len(paths) < 20 {
@@ -46,7 +46,7 @@ type link struct {
 
 var inline = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// links are the targets of the links and pictures in a document's text.
+// links returns the links and images in a document's text.
 func links(t *testing.T, path string) (found []link) {
 	t.Helper()
 	for _, part := range docs.Parse(readText(t, path)) {
@@ -62,14 +62,13 @@ func links(t *testing.T, path string) (found []link) {
 
 var code = regexp.MustCompile("`[^`]*`")
 
-// withoutCode is a line without what stands between backquotes, of which nothing is a link;
-// but for links whose text is code.
+// withoutCode replaces inline code in a line with "code", because code contains no links. A link with
+// code as its text remains a link.
 func withoutCode(line string) string {
 	return code.ReplaceAllString(line, "code")
 }
 
-// broken says what is wrong with a link of a document; "" if nothing is. Addresses in the
-// network are not asked for.
+// broken returns the problem with a link in a document, or "". It does not check URLs.
 func broken(t *testing.T, from, target string) string {
 	t.Helper()
 	if strings.Contains(target, "://") {
@@ -91,8 +90,8 @@ func broken(t *testing.T, from, target string) string {
 
 var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 
-// anchors are the headings of a document as links name them: in lower case, with hyphens
-// for spaces, and without all but letters, digits, hyphens and underscores.
+// anchors returns the anchors of a document's headings: in lower case, with hyphens for spaces, and
+// without characters other than letters, digits, hyphens and underscores.
 func anchors(text string) map[string]bool {
 	found := map[string]bool{}
 	for _, part := range docs.Parse(text) {
@@ -113,8 +112,8 @@ func readText(t *testing.T, path string) string {
 	return string(data)
 }
 
-// TestAnchors: headings are named as the readers of Markdown name them, and what a block
-// holds is no heading and no link.
+// TestAnchors checks that anchors are named as by Markdown renderers, and that the contents of code
+// blocks count neither as headings nor as links.
 func TestAnchors(t *testing.T) {
 	const text = "# The `x` of it\n## A, B - and C_1\n```sh\n# no heading\n[no](link.md)\n```\n`[no](code.md)` [a](b.md#c), [`d`](e.md)\n"
 	got := anchors(text)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestManPages wants each man page of ours that a document, a unit or a help text
-// sends its reader to. Some units have their page under another's name.
+// TestManPages checks that each of our man pages to which a document, a unit, a help text or another
+// page refers exists. Some units share a page with another unit.
 func TestManPages(t *testing.T) {
 	pages := map[string]bool{} // as in pivot(8)
 	var texts []string

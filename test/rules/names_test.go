@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// TestNamesDifferByMoreThanCase: a reader, or a search that ignores case, must not take
-// one name of a package for another. The names are those at package level and, for each
-// type, of its methods and fields; a field may have the name of the method that returns it.
+// TestNamesDifferByMoreThanCase checks that no two names in a package differ only by case, so that
+// neither a reader nor a case-insensitive search confuses them. It compares the names at package level
+// and, for each type, those of its methods and fields. A field may have the name of its getter.
 func TestNamesDifferByMoreThanCase(t *testing.T) {
-	names := map[string][]name{} // by package and name in lower case
+	names := map[string][]name{} // by package and lower-case name
 	for _, f := range sources(t) {
 		for _, n := range declared(f) {
 			key := f.dir() + " " + strings.ToLower(n.scope+n.name)
@@ -29,20 +29,20 @@ func TestNamesDifferByMoreThanCase(t *testing.T) {
 	}
 }
 
-// accessor reports whether a method is named as the field that it returns.
+// accessor reports whether method may be a getter of field.
 func accessor(method, field name) bool {
 	return method.method && !field.method && field.scope != "" && ast.IsExported(method.name)
 }
 
 // name is a declared name.
 type name struct {
-	scope  string // the type with a dot, of methods and fields
+	scope  string // of methods and fields: the type, with a dot
 	name   string
 	method bool
 	at     string
 }
 
-// declared are the names that a file declares.
+// declared returns the names that a file declares.
 func declared(f file) (names []name) {
 	for _, d := range f.Decls {
 		at := f.at(d).Filename
@@ -66,7 +66,7 @@ func declared(f file) (names []name) {
 	return slices.DeleteFunc(names, func(n name) bool { return n.name == "_" })
 }
 
-// receiver is the type of a method's receiver, with a dot; "" for functions.
+// receiver returns the type of a method's receiver, with a dot; "" for functions.
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""

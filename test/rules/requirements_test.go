@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// TestRequirements checks that each requirement in docs/requirements.md names
-// tests that are there, that each table is in the order of its numbers, and that
-// each number in a test's comment is explained.
+// TestRequirements checks that each requirement in docs/requirements.md names existing tests, that
+// each table is in numerical order, and that the document has each number in a test's comment.
 func TestRequirements(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(root, "docs/requirements.md"))
 	if err != nil {
@@ -41,9 +40,8 @@ func TestRequirements(t *testing.T) {
 	}
 }
 
-// requirementRows are the tests that each row of the document's tables names, by
-// the row's number, and what is wrong with rows: another number of cells, the
-// wrong heading, out of order.
+// requirementRows returns the tests that each row of the document's tables names, by the row's number,
+// and the problems of rows: a wrong number of cells, the wrong heading, out of order.
 func requirementRows(text string) (rows map[string][]string, problems []string) {
 	headings := map[string]string{"P": "# Requirements", "D": "## Defects found from outside"}
 	first := regexp.MustCompile(`^\| *([PD])(\d+) *\|`)
@@ -81,7 +79,7 @@ func requirementRows(text string) (rows map[string][]string, problems []string) 
 	return rows, problems
 }
 
-// TestRequirementRows reads tables with rows that are wrong.
+// TestRequirementRows checks that wrong rows are found.
 func TestRequirementRows(t *testing.T) {
 	rows, problems := requirementRows(`# Requirements
 | | requirement | shown by |
@@ -111,8 +109,8 @@ func TestRequirementRows(t *testing.T) {
 	}
 }
 
-// testFunctions are all tests, as package directory and name, and the numbers of
-// requirements that their comments have, each with a file.
+// testFunctions returns all tests, as PACKAGE.NAME, and the requirement numbers in the comments of
+// test files, each with one such file.
 func testFunctions(t *testing.T) (tests map[string]bool, numbers map[string]string) {
 	t.Helper()
 	tests, numbers = map[string]bool{}, map[string]string{}

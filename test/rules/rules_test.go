@@ -1,6 +1,6 @@
-// Package rules holds the tests of what no compiler checks: which package may
-// import which, who may exit, that the units verify, the size of the binary, and
-// that the documents say what is so.
+// Package rules tests what the compiler does not check: which packages may import which, that only
+// main exits, that systemd accepts the units, the size of the binary, and that the documents match
+// the code.
 package rules
 
 import (
@@ -15,30 +15,30 @@ import (
 
 const (
 	module = "machine-pivot"
-	root   = "../.." // of the checkout
+	root   = "../.." // the root of the checkout
 )
 
-// goPackage is what go list says of a package.
+// goPackage is a package as printed by go list.
 type goPackage struct {
 	ImportPath, Name, Dir string
 	GoFiles, Imports      []string
 }
 
-// short is the import path within the module.
+// short returns the short name of the package.
 func (p goPackage) short() string { return short(p.ImportPath) }
 
-// short is the name by which documents and tests know a package of the module: its
-// path, without the folders that only keep packages apart.
+// short returns the name that documents and tests use for a package of the module: its path within
+// the module, without the prefixes internal/ and author/.
 func short(path string) string {
 	path = strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
 	return strings.TrimPrefix(strings.TrimPrefix(path, "internal/"), "author/")
 }
 
-// underTest reports whether p is made for tests only.
+// underTest reports whether p is below test/, and so only for tests.
 func (p goPackage) underTest() bool { return strings.HasPrefix(p.short(), "test/") }
 
 var listPackages = sync.OnceValues(func() ([]goPackage, error) {
-	// -e: a package that does not build is not this test's business.
+	// -e, because these tests do not report packages that fail to build.
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Dir,GoFiles,Imports", "./...")
 	cmd.Dir = root
 	out, err := cmd.Output()
@@ -57,7 +57,7 @@ var listPackages = sync.OnceValues(func() ([]goPackage, error) {
 	}
 })
 
-// packages are all packages of the module.
+// packages returns all packages of the module.
 func packages(t *testing.T) []goPackage {
 	t.Helper()
 	list, err := listPackages()
@@ -67,7 +67,7 @@ func packages(t *testing.T) []goPackage {
 	return list
 }
 
-// run runs a command in the checkout and returns all it prints.
+// run runs a command in the root of the checkout and returns its output.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)

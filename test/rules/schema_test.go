@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestSchemas: each kind of document has a schema, and a script holds what the program
-// really writes against it.
+// TestSchemas checks that each kind of document has a schema, and that a script validates real output
+// of the program against it.
 func TestSchemas(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join(root, "internal/api/api.go"))
 	if err != nil {

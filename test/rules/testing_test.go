@@ -14,18 +14,18 @@ import (
 	"testing"
 )
 
-// e2e begins the names of the tests of test/e2e.
+// e2e is the prefix of the names of tests in test/e2e.
 const e2e = "test/e2e."
 
-// The tables of docs/testing.md, by the headings that they stand under.
+// The headings of the tables in docs/testing.md.
 const (
 	ofTest    = "### make test"
 	ofNightly = "### make nightly"
 )
 
-// TestTestingTimes checks that the tables of docs/testing.md name tests that are there,
-// and each case of test/e2e once, under the command that runs it: what NIGHTLY in the
-// Makefile names is run by "make nightly", the rest by "make test".
+// TestTestingTimes checks that the tables of docs/testing.md name existing tests, and each case of
+// test/e2e once, under the command that runs it: "make nightly" runs the tests that NIGHTLY in the
+// Makefile names, "make test" the rest.
 func TestTestingTimes(t *testing.T) {
 	nightly := nightlyTests(t)
 	data, err := os.ReadFile(filepath.Join(root, "docs/testing.md"))
@@ -63,13 +63,13 @@ func TestTestingTimes(t *testing.T) {
 	}
 }
 
-// nightlyPackages are those that "make nightly" runs tests of.
+// nightlyPackages returns the packages in which "make nightly" runs tests.
 func nightlyPackages() []string {
 	return []string{"test/e2e", "test/rules", "test/packaging", "test/vm"}
 }
 
-// nightlyTests matches the names of the tests that "make nightly" runs and "make test" leaves
-// out, as the Makefile declares them. Each alternative of it must be a test.
+// nightlyTests returns the Makefile's NIGHTLY, which matches the tests that "make nightly" runs and
+// "make test" skips. It checks that each alternative names a test of the right packages.
 func nightlyTests(t *testing.T) *regexp.Regexp {
 	t.Helper()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
@@ -87,7 +87,7 @@ func nightlyTests(t *testing.T) *regexp.Regexp {
 		}
 	}
 	nightly := regexp.MustCompile("^(" + declared[1] + ")$")
-	for name := range tests { // "make test" leaves it out wherever it is, "make nightly" runs it only there
+	for name := range tests { // "make test" skips it in all packages, "make nightly" runs it only in these
 		pkg, function, _ := strings.Cut(name, ".")
 		if nightly.MatchString(function) && !slices.Contains(nightlyPackages(), pkg) {
 			t.Errorf("%s is run by neither \"make test\" nor \"make nightly\": its name is in NIGHTLY; rename it", name)
@@ -96,7 +96,7 @@ func nightlyTests(t *testing.T) *regexp.Regexp {
 	return nightly
 }
 
-// tableOf is the heading under which the time of a test, or of a case of one, belongs.
+// tableOf returns the heading under which the time of a test, or of a case, belongs.
 func tableOf(name string, nightly *regexp.Regexp) string {
 	_, test, _ := strings.Cut(name, ".")
 	if function, _, _ := strings.Cut(test, "/"); nightly.MatchString(function) {
@@ -105,15 +105,16 @@ func tableOf(name string, nightly *regexp.Regexp) string {
 	return ofTest
 }
 
-// section is the part of a document under a heading, to the next one; "" if it has none.
+// section returns the part of a document from a heading to the next one; "" if there is no such
+// heading.
 func section(text, heading string) string {
 	_, after, _ := strings.Cut("\n"+text, "\n"+heading+"\n")
 	within, _, _ := strings.Cut(after, "\n#")
 	return within
 }
 
-// timeRows are the tests in the tables of a text that "summary" has printed, or that are
-// new in it.
+// timeRows returns the tests in a text's tables, in the form that test/tools/summary prints or with
+// "new" instead of a time.
 func timeRows(text string) (names []string) {
 	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (?:\\d+|new) \\|$")
 	for _, m := range row.FindAllStringSubmatch(text, -1) {
@@ -122,8 +123,7 @@ func timeRows(text string) (names []string) {
 	return names
 }
 
-// e2eCases are the cases of the tests of test/e2e that have a table of them, by the
-// names that the testing package gives them.
+// e2eCases returns the cases of the table-driven tests in test/e2e, by their names in package testing.
 func e2eCases(t *testing.T) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "test/e2e/*_test.go"))
@@ -143,8 +143,8 @@ func e2eCases(t *testing.T) (names []string) {
 	return names
 }
 
-// tableCases are the cases of a file's tests: the texts that begin the elements of a
-// list of structures.
+// tableCases returns the cases of a file's tests: the strings that are the first field of the elements
+// in a composite literal.
 func tableCases(file *ast.File) (names []string) {
 	for _, decl := range file.Decls {
 		f, ok := decl.(*ast.FuncDecl)
@@ -167,7 +167,7 @@ func tableCases(file *ast.File) (names []string) {
 	return names
 }
 
-// firstText is the text that a structure in a list begins with; "" if it does not.
+// firstText returns the string that is the first field of an element in a composite literal, or "".
 func firstText(element ast.Expr) string {
 	c, ok := element.(*ast.CompositeLit)
 	if !ok || c.Type != nil || len(c.Elts) == 0 {
@@ -184,7 +184,7 @@ func firstText(element ast.Expr) string {
 	return text
 }
 
-// TestTableCases finds the cases in a source.
+// TestTableCases checks that the cases in a source file are found.
 func TestTableCases(t *testing.T) {
 	const source = `package p
 func TestA(t *testing.T) {
@@ -203,7 +203,7 @@ func helper() { _ = []aCase{{"four", nil}} }
 	}
 }
 
-// TestTimeRows finds the rows under a heading, and which heading a test belongs under.
+// TestTimeRows checks timeRows under a heading, and tableOf.
 func TestTimeRows(t *testing.T) {
 	const text = ofTest + "\n| test | seconds |\n|---|---:|\n| `test/e2e.TestA/one_case` | 8 |\n| `x` | later |\n\n" +
 		ofNightly + "\n| `test/e2e.TestB` | new |\n"

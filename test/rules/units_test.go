@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// surroundings are the units of an OpenShift host that have to do with ours, cut
-// down to their dependencies (machine-config-operator, templates/, August 2026).
-// They turn a wrong After= of ours into an ordering cycle that systemd reports.
+// surroundings are the units of an OpenShift host that are related to ours, reduced to their
+// dependencies (machine-config-operator, templates/, August 2026). With them, a wrong After= in our
+// units is an ordering cycle, which systemd reports.
 var surroundings = map[string]string{
 	"kubelet.service":                         service("Requires=crio.service kubelet-dependencies.target", "After=kubelet-dependencies.target"),
 	"crio.service":                            service("Requires=kubelet-dependencies.target", "After=kubelet-dependencies.target", "After=network-online.target"),
@@ -47,7 +47,7 @@ func service(lines ...string) string {
 	return unit(lines...) + "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/bin/true\n"
 }
 
-// TestUnits installs into an empty root and lets systemd verify what is there.
+// TestUnits installs into an empty root and lets systemd-analyze verify the units there.
 func TestUnits(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -79,7 +79,7 @@ func TestUnits(t *testing.T) {
 		t.Errorf("the SELinux module does not label the program: %v", err)
 	}
 
-	// man=no: pages are not installed here. The root keeps the host's units out.
+	// man=no, because the man pages are not installed on this host. The root excludes the host's units.
 	out, err := exec.Command(analyze, "verify", "--root="+dest, "--man=no", "--recursive-errors=yes",
 		"pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-slot.service", "pivot-trial.service", "multi-user.target").CombinedOutput()
 	if err != nil || len(out) > 0 {
@@ -87,9 +87,9 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestUnitExposure: what systemd-analyze may say, at most, of how much a unit could do beyond
-// its job, of 10. Each setting that brings it down was tried in the booting tests. The
-// commands of a trial are the administrator's, and may need more than the program.
+// TestUnitExposure checks that the exposure level of each unit, as "systemd-analyze security" rates it
+// from 0 to 10, is not above a maximum. The boot tests run the units with all settings that lower it.
+// pivot-trial.service may have more, because it runs the administrator's commands.
 func TestUnitExposure(t *testing.T) {
 	for unit, most := range map[string]float64{"pivot-firstboot.service": 6.5, "pivot-live.service": 4.8, "pivot-project.service": 3, "pivot-trial.service": 8.6, "pivot-slot.service": 6} {
 		t.Run(unit, func(t *testing.T) { checkExposure(t, unit, most) })
@@ -114,8 +114,8 @@ func checkExposure(t *testing.T, unit string, most float64) {
 	}
 }
 
-// initrd are the units around ours in an initramfs, cut down to their order: those of
-// systemd (bootup(7)), of Ignition and of Fedora CoreOS.
+// initrd are the units around ours in an initramfs, reduced to their dependencies: those of systemd
+// (bootup(7)), Ignition and Fedora CoreOS.
 var initrd = map[string]string{
 	"initrd.target":               early("Requires=basic.target pivot-initramfs.service", "After=initrd-root-fs.target initrd-fs.target basic.target"),
 	"initrd-root-fs.target":       early("After=sysroot.mount"),
@@ -142,7 +142,8 @@ func early(lines ...string) string {
 	return unit(append([]string{"DefaultDependencies=no"}, lines...)...)
 }
 
-// TestInitramfsUnit lets systemd verify the unit of the dracut module where it runs.
+// TestInitramfsUnit lets systemd-analyze verify the dracut module's unit among the units of an
+// initramfs.
 func TestInitramfsUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

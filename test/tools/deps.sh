@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs the Debian packages that the tests and the demonstration use, those
-# only that lack. Where it cannot install, it says what lacks and lets the tests
-# skip what needs it; under CI=true that is a failure.
+# Installs the missing Debian packages that the tests and the demonstration need.
+# If it cannot install them, it lists them and exits with 0, so that the tests
+# that need them are skipped; with CI=true it fails instead.
 set -u
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export DEBIAN_FRONTEND=noninteractive
 
-# A command or file that must exist, its package, what it is needed for.
+# Each line has a command or file that must exist, its package, and what it is needed for.
 needs() {
 	cat <<-'EOF'
 	git                                git              the version in the binary
@@ -44,7 +44,7 @@ needs() {
 	EOF
 }
 
-# lacking prints "package reason" of each thing that is not there.
+# lacking prints "package reason" for each command or file that does not exist.
 lacking() {
 	needs | while read -r thing package reason; do
 		case $thing in
@@ -54,7 +54,7 @@ lacking() {
 	done | sort -u -k1,1
 }
 
-# report says for each lacking package what happens ($1) and why.
+# report prints $1, the name and the reason for each missing package.
 report() {
 	lacking | while read -r package reason; do
 		echo "$1 $package (needed for $reason)"
@@ -68,7 +68,8 @@ give_up() {
 	exit
 }
 
-# A policy is only read: installing it would make it this machine's.
+# The tests only read the policy. It is unpacked and not installed, because an installed policy would
+# become that of this host.
 unpack_policy() {
 	dir="${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/machine-pivot/selinux-policy-default"
 	[ ! -d "$dir" ] && command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 0
@@ -88,7 +89,7 @@ command -v apt-get >/dev/null || give_up "this is not Debian, nothing can be ins
 report installing
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# The first try serves where the package lists are there and fresh.
+# The first try is without apt-get update, in case the package lists are up to date.
 for try in 1 2 3 4; do
 	[ $try = 1 ] || apt-get -q update >>"$log" 2>&1
 	# shellcheck disable=SC2046 # one word for each package

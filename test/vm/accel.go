@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// QEMU's ways to run a guest's code.
+// Values of QEMU's -accel option.
 const (
 	hardware = "kvm"
-	// One thread for all of a guest's processors: without barriers between them, and
-	// without one waiting for the lock of QEMU's devices while the other has it.
+	// One thread for all virtual CPUs needs no memory barriers between them, and no CPU waits
+	// while another one holds QEMU's device lock.
 	software = "tcg,thread=single"
 )
 
-// probeLimits bound the probe: hardware needs a twentieth of that processor time.
+// probeLimits are the limits of the probe. With working hardware virtualization it needs a
+// twentieth of this CPU time.
 func probeLimits() Limits {
 	return Limits{Idle: 10 * time.Second, Spin: time.Second, Total: time.Minute}
 }
 
-// accelerator finds out how to run a guest. That /dev/kvm opens and starts a
-// virtual processor proves nothing: there are hosts whose KVM interprets each
-// instruction, a hundred times slower than QEMU does itself. So a small program
-// has to end in time on it.
+// accelerator returns the -accel value to use on this host. It is not enough that /dev/kvm can
+// be opened and starts a virtual CPU: on some hosts KVM interprets each instruction, a hundred
+// times slower than QEMU's own emulation. So a small program must finish on KVM in time.
 func accelerator(ctx context.Context) (string, error) {
 	kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if err != nil {
@@ -49,7 +49,7 @@ func accelerator(ctx context.Context) (string, error) {
 	return software, nil
 }
 
-// probe reports whether an accelerator runs the probe's program in time.
+// probe reports whether an accelerator runs the probe program in time.
 func probe(ctx context.Context, accel, dir string) (bool, error) {
 	rom := filepath.Join(dir, "rom")
 	if err := os.WriteFile(rom, probeROM(), 0o644); err != nil {
@@ -62,27 +62,28 @@ func probe(ctx context.Context, accel, dir string) (bool, error) {
 	if err := cmd.Start(); err != nil {
 		return false, err
 	}
-	silent := func() told { return told{} }
-	go watch(limited, cancel, cmd.Process.Pid, silent, probeLimits(), lookEvery/20)
+	silent := func() consoleState { return consoleState{} }
+	go watch(limited, cancel, cmd.Process.Pid, silent, probeLimits(), sampleInterval/20)
 	err := cmd.Wait()
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
 	exit, ok := errors.AsType[*exec.ExitError](err)
-	return ok && exit.ExitCode() == probeSaid<<1|1, nil // what isa-debug-exit makes of it
+	return ok && exit.ExitCode() == probeCode<<1|1, nil // how isa-debug-exit encodes the value
 }
 
-const probeSaid = 0x31
+// probeCode is the value that the probe program writes to the isa-debug-exit device.
+const probeCode = 0x31
 
-// probeROM is the firmware of a machine that counts to twenty million and says
-// so. x86 starts 16 bytes below the end of its firmware, in real mode.
+// probeROM returns the firmware of a machine that counts down from twenty million and then writes
+// probeCode. An x86 processor starts in real mode, 16 bytes below the end of the firmware.
 func probeROM() []byte {
 	rom := make([]byte, 64<<10)
 	copy(rom[0xff00:], []byte{
 		0x66, 0xb9, 0x00, 0x2d, 0x31, 0x01, // mov ecx, 20000000
 		0x66, 0x49, // dec ecx
 		0x75, 0xfc, // jnz the dec
-		0xb0, probeSaid, // mov al, probeSaid
+		0xb0, probeCode, // mov al, probeCode
 		0xe6, 0xf4, // out 0xf4, al
 		0xf4, // hlt
 	})

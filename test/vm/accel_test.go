@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestProbe runs the probe's program where it always works, so that its failing
-// under KVM says something about KVM.
+// TestProbe runs the probe program under emulation, where it always works. A failure under KVM
+// is then due to KVM.
 func TestProbe(t *testing.T) {
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
 		t.Skip("QEMU is not installed")
@@ -22,8 +22,8 @@ func TestProbe(t *testing.T) {
 	t.Logf("accelerator: %s", accel)
 }
 
-// TestProcessors wants one processor for a guest that is emulated, two otherwise, and what a
-// machine says itself to count.
+// TestProcessors checks that an emulated guest gets one processor and any other guest two, and
+// that a machine's own -smp argument comes last, so that it overrides these.
 func TestProcessors(t *testing.T) {
 	for accel, want := range map[string]string{software: "1", hardware: "2"} {
 		args := qemu{accel: accel, extra: []string{"-smp", "2,threads=2"}}.command(t.Context()).Args

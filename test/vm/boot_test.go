@@ -11,10 +11,10 @@ import (
 	"machine-pivot/test/vm"
 )
 
-// encapsulated is where Ignition leaves the MachineConfig.
+// encapsulated is the path at which Ignition writes the MachineConfig.
 const encapsulated = "/etc/ignition-machine-config-encapsulated.json"
 
-// TestBoots boots one disk twice, to a reboot and to a power-off.
+// TestBoots boots one disk twice: the first boot ends with a reboot, the second with a power-off.
 func TestBoots(t *testing.T) {
 	needBoots(t)
 	guest := newGuest(t)
@@ -46,8 +46,8 @@ func TestBoots(t *testing.T) {
 	checkDisk(t, m, guest)
 }
 
-// newGuest is a guest whose first boot stages a deployment, and whose initramfs
-// says what its network is.
+// newGuest returns a guest whose first boot stages a deployment and whose initramfs prints the
+// state of its network.
 func newGuest(t *testing.T) *vm.Guest {
 	t.Helper()
 	const units, modules = "/usr/lib/systemd/system/", "/usr/lib/dracut/modules.d/95netprobe/"
@@ -88,11 +88,11 @@ func boot(t *testing.T, m *vm.Machine, o vm.BootOptions) *vm.BootResult {
 	return b
 }
 
-// networkUp is how the guest's network is told when it is up.
+// networkUp is the state that the initramfs prints when its network is up.
 const networkUp = "active 10.0.2.15/24"
 
-// expectInitramfsNetwork wants the network up in the initramfs where somebody
-// starts it or the kernel command line asks for it, and only there.
+// expectInitramfsNetwork checks the state of the network in the initramfs. It must be up only if
+// a unit starts it or the kernel command line requests it.
 func expectInitramfsNetwork(t *testing.T, b *vm.BootResult, state string) {
 	t.Helper()
 	if !b.Said("@@initramfs network: " + state) {
@@ -138,7 +138,8 @@ func checkDisk(t *testing.T, m *vm.Machine, guest *vm.Guest) {
 	}
 }
 
-// TestEnds has short power-ons that end otherwise than by the guest: of "make nightly".
+// TestEnds checks boots that do not end with the guest's own reboot or power-off. It is part of
+// "make nightly".
 func TestEnds(t *testing.T) {
 	needBoots(t)
 	m := newMachine(t, newGuest(t), vm.DiskSpec{KernelArgs: []string{"harness.staged"}}) // it stages nothing
@@ -153,10 +154,10 @@ func TestEnds(t *testing.T) {
 			StopWhen:  func(line string) bool { return strings.Contains(line, networkUp) },
 		}, false},
 		{vm.TimedOut, vm.BootOptions{Limits: vm.Limits{Total: time.Second}}, true},
-		// A whole system that waits for nothing: its timers must not look like work.
+		// A complete, idle system: its timers must not count as work.
 		{vm.Hung, vm.BootOptions{ExtraArgs: []string{"report.stay"}, Limits: vm.Limits{Idle: 30 * time.Second}}, true},
 		{vm.Hung, vm.BootOptions{ExtraArgs: []string{"rdinit=/bin/sh", "--", "-c", `"while :; do :; done"`}, Limits: vm.Limits{Spin: 30 * time.Second}}, true},
-		// A kernel that reports a stall again and again, as /dev/kmsg lets a program say.
+		// A kernel that reports a stall again and again; a program writes the reports to /dev/kmsg.
 		{vm.Hung, vm.BootOptions{ExtraArgs: []string{"printk.devkmsg=on", "rdinit=/bin/sh", "--", "-c",
 			`"while :; do i=0; while [ $((i+=1)) -lt 9999 ]; do :; done; echo '<2>watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [sh:1]' >/dev/kmsg; done"`},
 			Limits: vm.Limits{Stuck: 5 * time.Second}}, true},
@@ -167,7 +168,7 @@ func TestEnds(t *testing.T) {
 		if b.Exit != c.want || (err != nil) != c.fails {
 			t.Errorf("the guest %s (%v), want that it %s", b.Exit, err, c.want)
 		}
-		// A busy host may be too slow for a line within the shortest of the limits.
+		// On a busy host the shortest limit may pass before the first console line.
 		if n := len(b.Serial); err != nil && n > 0 {
 			quote := b.Serial[n-1]
 			if i := slices.IndexFunc(b.Serial, func(l vm.SerialLine) bool { return strings.Contains(l.Text, "] watchdog: BUG: soft lockup") }); i >= 0 {
@@ -181,7 +182,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// needBoots skips where machines cannot be booted; under CI that is a failure.
+// needBoots skips the test if machines cannot be booted here. In CI that is a failure instead.
 func needBoots(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

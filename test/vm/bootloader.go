@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// BootEntry is a boot entry on a disk (Boot Loader Specification, type 1).
+// BootEntry is a type 1 entry of the Boot Loader Specification (BLS entry) on a disk.
 type BootEntry struct {
 	File, Title   string
 	Version       int // the highest is the default
@@ -20,9 +20,9 @@ type BootEntry struct {
 	linux, initrd string
 }
 
-// BootEntries reads a powered-off machine's boot entries, the default first.
+// BootEntries returns the boot entries of a powered-off machine, the default first.
 func (m *Machine) BootEntries(ctx context.Context) ([]BootEntry, error) {
-	return look(ctx, m, (*Contents).bootEntries)
+	return withContents(ctx, m, (*Contents).bootEntries)
 }
 
 func (c *Contents) bootEntries() ([]BootEntry, error) {
@@ -81,13 +81,13 @@ func parseEntry(file, text string) (BootEntry, error) {
 	return e, nil
 }
 
-// loaded is a boot entry with the files that have its kernel and its initramfs.
+// loaded is a boot entry with the files that hold copies of its kernel and its initramfs.
 type loaded struct {
 	entry             BootEntry
 	kernel, initramfs string
 }
 
-// load copies the kernel and the initramfs of a boot entry, by its number, into dir.
+// load copies the kernel and the initramfs of the boot entry with the given index into dir.
 func (c *Contents) load(number int, dir string) (loaded, error) {
 	entries, err := c.bootEntries()
 	if err != nil {
@@ -109,8 +109,8 @@ func (c *Contents) load(number int, dir string) (loaded, error) {
 	return k, nil
 }
 
-// readBoot reads a file that a boot entry names: by its path within the file
-// system that holds /boot.
+// readBoot reads a file by the path that a boot entry gives, which is relative to the file system
+// that holds /boot. An empty file is an error.
 func (c *Contents) readBoot(path string) ([]byte, error) {
 	if len(c.parts) > 1 || !strings.HasPrefix(path, "/boot/") {
 		path = "/boot" + path

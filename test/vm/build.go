@@ -11,25 +11,26 @@ import (
 	"strings"
 )
 
-// Builder builds guests and keeps what it built.
+// Builder builds guests and caches them.
 type Builder struct {
 	Cache string    // directory; "": machine-pivot/vm below the user's cache directory
-	Log   io.Writer // what is being built and how long it took; may be nil
+	Log   io.Writer // receives what is being built and how long it took; may be nil
 }
 
-// GuestSpec says what a guest is.
+// GuestSpec describes a guest.
 type GuestSpec struct {
 	// Suite and SuiteB are the Debian releases of A and of B, by code name.
-	// "": Bookworm, and the same as A's.
+	// An empty Suite means Bookworm, an empty SuiteB means A's release.
 	Suite, SuiteB string
 	SELinux       SELinux
-	// PolicyApart lets B's commit have A's SELinux policy: its own is what a container
-	// build changes on top of it, Guest.Policies.
+	// PolicyApart leaves A's SELinux policy in B's commit. B's own policy is in
+	// Guest.Policies, so that a derived container layer can apply it.
 	PolicyApart bool
-	// Overlay is in both versions; below /etc its files become the defaults in
-	// /usr/etc. Its dracut modules become part of the initramfs.
+	// Overlay is added to both versions. Its files below /etc become the defaults in
+	// /usr/etc, and its dracut modules become part of the initramfs.
 	Overlay []TreeFile
-	// OverlayB is in B only, on top of that, and in the tree that B's initramfs is made of.
+	// OverlayB is added to B only, on top of Overlay, and to the tree that B's initramfs is
+	// made from.
 	OverlayB []TreeFile
 }
 
@@ -39,36 +40,37 @@ func (s GuestSpec) suiteA() string { return cmp.Or(s.Suite, Bookworm) }
 const (
 	Bookworm = "bookworm" // Debian 12: kernel 6.1, systemd 252, libostree 2022.7, dracut 059
 	Trixie   = "trixie"   // Debian 13: kernel 6.12, systemd 257, libostree 2025.2, dracut 106
-	Forky    = "forky"    // Debian testing, which moves: libostree 2026.4, the first release here that has composefs
+	Forky    = "forky"    // Debian testing, which changes: libostree 2026.4, the first release here with composefs
 )
 
-// Guest is an operating system in two versions. B differs from A in its
-// version, in the file /usr/share/os-version-b and in the initramfs, and in all
-// else if it is made of another Debian release.
+// Guest is an operating system in two versions, A and B. B has another version number, the file
+// /usr/share/os-version-b and another initramfs. With another Debian release, everything
+// differs.
 type Guest struct {
 	CommitA, CommitB string
 	ArchiveRepo      string // an archive-mode repository that holds B only, under ArchiveRef
-	// Policies are A's SELinux policy and B's, if B's commit has A's.
+	// Policies are A's and B's SELinux policies; set only with GuestSpec.PolicyApart.
 	Policies     Policies
-	repoA, repoB string // bare
-	selinux      bool   // A runs with it
+	repoA, repoB string // bare repositories
+	selinux      bool   // A runs with SELinux
 }
 
-// BareRepo is a bare repository that holds B.
+// BareRepo returns the path of a bare repository that holds B.
 func (g *Guest) BareRepo() string { return g.repoB }
 
-// ArchiveRef is the name of B in a guest's archive repository.
+// ArchiveRef is the ref of B in a guest's archive repository.
 const ArchiveRef = "os/b"
 
-// How many entries the cache keeps of each kind, the present ones among them.
+// How many entries of each kind the cache keeps, including those in use.
 const (
-	keepRootfs    = 1 // of each release
+	keepRootfs    = 1 // for each release
 	keepBases     = 6
 	keepInitramfs = 4
 	keepVersions  = 8
 )
 
-// Guest builds what is not cached. Other processes that build wait.
+// Guest returns the guest that spec describes and builds what is not cached. It locks the cache,
+// so that other processes wait.
 func (b *Builder) Guest(ctx context.Context, spec GuestSpec) (*Guest, error) {
 	g := Guest{selinux: spec.SELinux != NoSELinux}
 	err := b.locked(ctx, func(c cache) error {
@@ -90,8 +92,7 @@ func (b *Builder) Guest(ctx context.Context, spec GuestSpec) (*Guest, error) {
 	return &g, nil
 }
 
-// Initramfs is the initramfs that A has, a cpio archive that is not compressed.
-// It builds what that needs.
+// Initramfs returns A's initramfs, an uncompressed cpio archive, and builds what is not cached.
 func (b *Builder) Initramfs(ctx context.Context, spec GuestSpec) (image []byte, err error) {
 	err = b.locked(ctx, func(c cache) error {
 		base, err := c.base(ctx, spec.suiteA(), spec.SELinux.variant())
@@ -108,7 +109,7 @@ func (b *Builder) Initramfs(ctx context.Context, spec GuestSpec) (image []byte, 
 	return image, err
 }
 
-// locked calls f with the cache, while no other process builds in it.
+// locked calls f with the cache while it holds the cache's lock.
 func (b *Builder) locked(ctx context.Context, f func(cache) error) (err error) {
 	c := cache{dir: b.Cache, log: b.Log}
 	if c.log == nil {
@@ -127,8 +128,7 @@ func (b *Builder) locked(ctx context.Context, f func(cache) error) (err error) {
 	return f(c)
 }
 
-// buildVersion builds a version of a guest on a Debian release, and removes what
-// the cache has no more room for.
+// buildVersion builds a version of a guest on a Debian release and then prunes the cache.
 func (c cache) buildVersion(ctx context.Context, v version, suite string, spec GuestSpec) (build, error) {
 	base, err := c.base(ctx, suite, spec.SELinux.variant())
 	if err != nil {
@@ -157,8 +157,8 @@ func (c cache) pruneBases(suite string) error {
 	return err
 }
 
-// pruneVersions removes what is old of a base's versions, with their commits
-// from its repository, and of their initramfs.
+// pruneVersions removes a base's least recently used initramfs images and versions, with the
+// versions' commits from the base's repository.
 func (c cache) pruneVersions(ctx context.Context) error {
 	if _, err := c.prune("initramfs-", keepInitramfs); err != nil {
 		return err

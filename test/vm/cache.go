@@ -13,14 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cache is a directory of what was built, each entry named by a hash of what it
-// is made from.
+// cache is a directory of build results. The name of each entry contains a hash of its inputs.
 type cache struct {
 	dir string
 	log io.Writer
 }
 
-// defaultCache is where guests are kept if the caller does not say.
+// defaultCache returns the cache directory to use if the caller sets none.
 func defaultCache() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -29,7 +28,7 @@ func defaultCache() (string, error) {
 	return filepath.Join(dir, "machine-pivot", "vm"), nil
 }
 
-// lock keeps other processes from building in the same cache.
+// lock waits for the cache's lock, which keeps other processes from building in the same cache.
 func (c cache) lock(ctx context.Context) (unlock func() error, err error) {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot lock the cache of guests: %w", err)
@@ -38,7 +37,7 @@ func (c cache) lock(ctx context.Context) (unlock func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock the cache of guests: %w", err)
 	}
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return f.Close, nil
@@ -46,7 +45,7 @@ func (c cache) lock(ctx context.Context) (unlock func() error, err error) {
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, errors.Join(fmt.Errorf("cannot lock the cache of guests: %w", err), f.Close())
 		}
-		if !told {
+		if !logged {
 			fmt.Fprintf(c.log, "waiting for another build in %s\n", c.dir)
 		}
 		select {
@@ -57,12 +56,12 @@ func (c cache) lock(ctx context.Context) (unlock func() error, err error) {
 	}
 }
 
-// entry is the directory name in the cache, built if it is not there; it then is
-// there whole or not at all.
+// entry returns the directory name in the cache and builds it if it does not exist. A failed or
+// interrupted build never leaves a partial entry of that name.
 func (c cache) entry(name, what string, build func(dir string) error) (string, error) {
 	dir := filepath.Join(c.dir, name)
 	now := time.Now()
-	// The time of the last use decides what is pruned.
+	// prune goes by the time of the last use.
 	if err := os.Chtimes(dir, now, now); err == nil {
 		return dir, nil
 	}
@@ -74,7 +73,7 @@ func (c cache) entry(name, what string, build func(dir string) error) (string, e
 	return dir, nil
 }
 
-// partSuffix marks an entry that is being built, or whose build was killed.
+// partSuffix marks an entry whose build is in progress or was interrupted.
 const partSuffix = ".part"
 
 func buildInto(dir string, build func(dir string) error) error {
@@ -91,8 +90,8 @@ func buildInto(dir string, build func(dir string) error) error {
 	return os.Rename(part, dir)
 }
 
-// prune removes the entries whose names begin with prefix, but for the keep
-// that were used last. It returns the names of the removed ones.
+// prune removes the entries whose names begin with prefix, except for the keep most recently used
+// ones. It returns the names of the removed entries.
 func (c cache) prune(prefix string, keep int) (removed []string, err error) {
 	dirs, err := filepath.Glob(filepath.Join(c.dir, prefix+"*"))
 	if err != nil {

@@ -78,7 +78,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestKeys: whatever a guest is made from changes its key.
+// TestKeys checks that every input of a guest changes its key.
 func TestKeys(t *testing.T) {
 	files := func(name, text string) fs.FS { return fstest.MapFS{name: {Data: []byte(text)}} }
 	seen := map[string]bool{}

@@ -9,21 +9,22 @@ import (
 	"strings"
 )
 
-// DiskState is what a powered-off machine's next boot would start, read from
-// its disk.
+// DiskState describes what the next boot of a powered-off machine would start, read from its
+// disk.
 type DiskState struct {
 	Entries    []BootEntry // the default first
 	Deployment string      // the default's directory, from the root of the file system
 	Kernel     string      // SHA-256 of kernel and initramfs together, in hex
 }
 
-// Inspect is Contents.State of a powered-off machine's disk.
+// Inspect returns Contents.State of a powered-off machine's disk.
 func (m *Machine) Inspect(ctx context.Context) (DiskState, error) {
-	return look(ctx, m, func(c *Contents) (DiskState, error) { return c.State(ctx) })
+	return withContents(ctx, m, func(c *Contents) (DiskState, error) { return c.State(ctx) })
 }
 
-// State checks a disk without booting it. An error says what keeps the machine from
-// booting whole: a file system that is not clean, or a boot entry that leads nowhere.
+// State checks the disk without booting it and returns what it would boot. It returns an error if
+// the machine would not boot properly: a file system is not clean, or a boot entry has no
+// deployment, kernel or initramfs.
 func (c *Contents) State(ctx context.Context) (s DiskState, err error) {
 	for _, f := range c.parts {
 		if err := f.check(ctx, c); err != nil {
@@ -49,20 +50,21 @@ func (c *Contents) State(ctx context.Context) (s DiskState, err error) {
 	return s, nil
 }
 
-// deploymentOf follows an entry's ostree= option to its deployment.
+// deploymentOf follows an entry's ostree= option to the directory of its deployment.
 func (c *Contents) deploymentOf(e BootEntry) (string, error) {
 	for option := range strings.FieldsSeq(e.Options) {
 		link, ok := strings.CutPrefix(option, "ostree=")
 		if !ok {
 			continue
 		}
-		// /ostree/boot.N is a link to boot.N.M, which is followed on the way.
+		// Readlink resolves the link /ostree/boot.N to boot.N.M on the way.
 		target, err := c.root.Readlink(within(link))
 		if err != nil {
 			return "", err
 		}
 		dir := path.Join(path.Dir(link), target)
-		// ../../../deploy/… from /ostree/boot.N.M/OS/BOOTCSUM, whose depth is that of the link.
+		// The target, ../../../deploy/…, is relative to /ostree/boot.N.M/OS/BOOTCSUM, which is as
+		// deep as the unresolved /ostree/boot.N/OS/BOOTCSUM.
 		if _, err := c.list(dir); err != nil {
 			return "", fmt.Errorf("boot entry %s leads nowhere: %w", e.File, err)
 		}

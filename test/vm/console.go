@@ -10,32 +10,31 @@ import (
 	"time"
 )
 
-// console takes the bytes of the serial line apart into lines.
+// console splits the output of the serial port into lines and watches them.
 type console struct {
 	log      io.Writer
 	onLine   func(string)
 	stopWhen func(string) bool
 	start    time.Time
-	told     atomic.Pointer[told] // read while lines are written
-	blocked  []string             // tasks that the kernel has reported so
+	latest   atomic.Pointer[consoleState] // read while lines are written
+	blocked  []string                     // tasks that the kernel has reported as blocked
 	partial  []byte
 	lines    []SerialLine
 }
 
-// over is the error of a machine that shall live no longer, with the line of its
-// console, or the limit, that says so.
-type over struct {
+// endError is the reason to end a machine, with the console line or the limit that caused it.
+type endError struct {
 	reason Reason
 	line   string
 }
 
-func (o over) Error() string { return fmt.Sprintf("the guest %s: %s", o.reason, o.line) }
+func (o endError) Error() string { return fmt.Sprintf("the guest %s: %s", o.reason, o.line) }
 
-// controls are terminal control sequences: systemd's colours, and how a kernel
-// or a shell clears a line.
+// controls matches terminal control sequences, such as systemd's colours and those that clear a
+// line, and carriage returns.
 var controls = regexp.MustCompile(`\x1b(\[[0-9;:<=>?!]*[ -/]*[@-~]|[@-Z\\^_c])|\r`)
 
-// fatal are the signs of a guest that waits for a person or is dead.
+// fatal are the texts that show that a guest waits for an operator or has crashed.
 var fatal = []struct {
 	text   string
 	reason Reason
@@ -48,7 +47,7 @@ var fatal = []struct {
 	{"Cannot open access to console", Emergency},
 }
 
-// Write implements io.Writer. Its error is of type over.
+// Write implements io.Writer. Its errors are of type endError.
 func (c *console) Write(p []byte) (int, error) {
 	c.partial = append(c.partial, p...)
 	for {
@@ -63,7 +62,7 @@ func (c *console) Write(p []byte) (int, error) {
 	}
 }
 
-// end takes what came after the last line feed.
+// end handles output after the last line feed as a line.
 func (c *console) end() {
 	if len(c.partial) > 0 {
 		_ = c.line(string(c.partial)) // the machine has ended already
@@ -74,8 +73,8 @@ func (c *console) end() {
 func (c *console) line(text string) error {
 	l := SerialLine{At: time.Since(c.start), Text: controls.ReplaceAllString(text, "")}
 	c.lines = append(c.lines, l)
-	said := c.said().after(l.Text)
-	c.told.Store(&said)
+	state := c.state().after(l.Text)
+	c.latest.Store(&state)
 	if c.log != nil {
 		fmt.Fprintln(c.log, l)
 	}
@@ -84,27 +83,27 @@ func (c *console) line(text string) error {
 	}
 	for _, sign := range fatal {
 		if strings.Contains(l.Text, sign.text) {
-			return over{sign.reason, l.Text}
+			return endError{sign.reason, l.Text}
 		}
 	}
 	if c.blockedTwice(l.Text) {
-		return over{Hung, l.Text}
+		return endError{Hung, l.Text}
 	}
 	if c.stopWhen != nil && c.stopWhen(l.Text) {
-		return over{Stopped, l.Text}
+		return endError{Stopped, l.Text}
 	}
 	return nil
 }
 
-// said is what the lines so far come to.
-func (c *console) said() told {
-	if t := c.told.Load(); t != nil {
+// state returns the state after the lines so far.
+func (c *console) state() consoleState {
+	if t := c.latest.Load(); t != nil {
 		return *t
 	}
-	return told{}
+	return consoleState{}
 }
 
-// text is lines as they are shown.
+// text formats lines for logs and errors.
 func text(lines []SerialLine) string {
 	var b strings.Builder
 	for _, l := range lines {

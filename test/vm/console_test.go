@@ -29,7 +29,7 @@ func TestConsole(t *testing.T) {
 			// One byte at a time: lines come in pieces.
 			for i := range c.in {
 				if _, err := con.Write([]byte(c.in[i : i+1])); err != nil {
-					o, _ := errors.AsType[over](err)
+					o, _ := errors.AsType[endError](err)
 					got = o.reason
 					break
 				}

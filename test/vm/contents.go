@@ -16,25 +16,26 @@ import (
 	"syscall"
 )
 
-// Contents are what is on a powered-off machine's disk: its file systems, mounted read-only, the
-// one for /boot on the root's, in a mount namespace of a process of their own. Nobody else sees
-// them, and they are gone when that process is, whatever becomes of this one. Close them.
+// Contents gives access to the file systems on a powered-off machine's disk. They are mounted
+// read-only, /boot on top of the root, in the mount namespace of a helper process: no other
+// process sees the mounts, and they vanish with the helper even if this process crashes. The
+// caller must call Close.
 //
-// Paths are from the root of the disk, not of a deployment: see StateRoot, VarDir and
-// Deployments. No link leads out of the disk.
+// Paths are relative to the root of the disk, not of a deployment: see StateRoot, VarDir and
+// Deployments. Symbolic links cannot lead outside the disk.
 type Contents struct {
 	disk    string
 	parts   []fileSystem // the root first
-	dir     string       // what they are mounted on
-	holder  *exec.Cmd    // has the namespace, until it is told to unmount
-	release io.Closer    // tells it so
-	said    bytes.Buffer // by the holder, if it failed
+	dir     string       // the mount point of the root
+	holder  *exec.Cmd    // the helper process that holds the mount namespace
+	release io.Closer    // the holder's standard input; closing it makes the holder unmount
+	stderr  bytes.Buffer // of the holder
 	root    *os.Root
 }
 
-// Open mounts what is on the disk. Each file system is first mounted writable for a moment: only then
-// does the kernel replay its journal, as it does at the next boot. Without that files can seem absent
-// or old after a power cut.
+// Open mounts the file systems of the disk. It first mounts each one writable for a moment, because
+// only then does the kernel replay the journal, as the next boot would. Otherwise files could be
+// missing or outdated after a power cut.
 func (m *Machine) Open(ctx context.Context) (*Contents, error) {
 	parts, err := fileSystemsOn(ctx, m.Disk)
 	if err != nil {
@@ -47,9 +48,10 @@ func (m *Machine) Open(ctx context.Context) (*Contents, error) {
 	return c, nil
 }
 
-// holdScript mounts file systems of the disk $1, at a path below the directory $2 and with options
-// each, says so, and unmounts them at the end of its input. What has just been read may be in use for
-// a moment more: a program that starts has all that this one has open, until it is executed.
+// holdScript is called with a disk, a directory, and for each file system a path below that
+// directory and mount options. It mounts the file systems, prints "mounted", and unmounts them at
+// the end of its input. It retries the unmount for a while: a child that this process has forked
+// keeps all of its files open until it calls exec.
 const holdScript = `disk=$1 dir=$2; shift 2
 while [ $# -gt 0 ]; do
 	mount -o "rw,$2" "$disk" "$dir$1"; umount "$dir$1"; mount -o "ro,$2" "$disk" "$dir$1"; shift 2
@@ -60,7 +62,7 @@ echo mounted; read -r _ || for _ in {1..200}; do
 done
 umount -R "$dir"`
 
-// mount starts the holder and waits until it has mounted all.
+// mount starts the holder and waits until it has mounted all file systems.
 func (c *Contents) mount(ctx context.Context) (err error) {
 	if c.dir, err = os.MkdirTemp("", "vm-mount-*"); err != nil {
 		return err
@@ -70,7 +72,7 @@ func (c *Contents) mount(ctx context.Context) (err error) {
 		argv = append(argv, p.mountPoint(), p.options())
 	}
 	c.holder = private(exec.CommandContext(ctx, "bash", argv...))
-	c.holder.Stderr = &c.said
+	c.holder.Stderr = &c.stderr
 	if c.release, err = c.holder.StdinPipe(); err != nil {
 		return err
 	}
@@ -87,12 +89,13 @@ func (c *Contents) mount(ctx context.Context) (err error) {
 	return err
 }
 
-// path is how other programs find a path of the disk. They must not follow links.
+// path returns a path of the disk as other programs can open it. They must not follow symbolic
+// links, which would lead outside the disk.
 func (c *Contents) path(name string) string {
 	return fmt.Sprintf("/proc/%d/root%s%s", c.holder.Process.Pid, c.dir, name)
 }
 
-// Close unmounts them.
+// Close unmounts the file systems.
 func (c *Contents) Close() error {
 	var err error
 	if c.root != nil {
@@ -101,15 +104,15 @@ func (c *Contents) Close() error {
 	if c.holder != nil && c.holder.Process != nil {
 		err = errors.Join(err, c.release.Close())
 		if werr := c.holder.Wait(); werr != nil {
-			err = errors.Join(err, fmt.Errorf("%w: %s", werr, strings.TrimSpace(c.said.String())))
+			err = errors.Join(err, fmt.Errorf("%w: %s", werr, strings.TrimSpace(c.stderr.String())))
 		}
 	}
-	// Not before: to remove what is mounted on elsewhere unmounts it there.
+	// Only now: removing a mount point would unmount it in other namespaces.
 	return errors.Join(err, os.Remove(c.dir))
 }
 
-// look calls f with what is on the disk.
-func look[T any](ctx context.Context, m *Machine, f func(*Contents) (T, error)) (found T, err error) {
+// withContents opens the machine's disk, calls f with its contents and closes them.
+func withContents[T any](ctx context.Context, m *Machine, f func(*Contents) (T, error)) (found T, err error) {
 	c, err := m.Open(ctx)
 	if err != nil {
 		return found, err
@@ -118,9 +121,9 @@ func look[T any](ctx context.Context, m *Machine, f func(*Contents) (T, error)) 
 	return found, errors.Join(err, c.Close())
 }
 
-// ReadFile reads a file from a powered-off machine's disk: see Contents.
+// ReadFile reads a file from a powered-off machine's disk. See Contents about paths.
 func (m *Machine) ReadFile(name string) ([]byte, error) {
-	return look(context.Background(), m, func(c *Contents) ([]byte, error) { return c.ReadFile(name) })
+	return withContents(context.Background(), m, func(c *Contents) ([]byte, error) { return c.ReadFile(name) })
 }
 
 // ReadFile reads a file.
@@ -132,10 +135,10 @@ func (c *Contents) ReadFile(name string) ([]byte, error) {
 	return content, nil
 }
 
-// within is a path below the root.
+// within returns name relative to the root of the disk.
 func within(name string) string { return strings.TrimPrefix(path.Clean(name), "/") }
 
-// list names what a directory holds.
+// list returns the names of a directory's entries.
 func (c *Contents) list(dir string) (names []string, err error) {
 	entries, err := fs.ReadDir(c.root.FS(), within(dir))
 	if err != nil {
@@ -147,9 +150,9 @@ func (c *Contents) list(dir string) (names []string, err error) {
 	return names, nil
 }
 
-// Deployments are the deployments' directories on a powered-off machine's disk.
+// Deployments returns the directories of the deployments on a powered-off machine's disk.
 func (m *Machine) Deployments() ([]string, error) {
-	names, err := look(context.Background(), m, func(c *Contents) ([]string, error) { return c.list(StateRoot + "/deploy") })
+	names, err := withContents(context.Background(), m, func(c *Contents) ([]string, error) { return c.list(StateRoot + "/deploy") })
 	var dirs []string
 	for _, name := range names {
 		if !strings.HasSuffix(name, ".origin") {
@@ -159,8 +162,8 @@ func (m *Machine) Deployments() ([]string, error) {
 	return dirs, err
 }
 
-// EntriesIn are what is below a directory, by their paths from there: mode and owner, and a
-// file's SHA-256 or a link's target.
+// EntriesIn describes everything below a directory, by relative path: mode and owner, and a file's
+// SHA-256 or a symbolic link's target.
 func (c *Contents) EntriesIn(dir string) (map[string]string, error) {
 	entries := map[string]string{}
 	below, err := fs.Sub(c.root.FS(), within(dir))
@@ -179,7 +182,7 @@ func (c *Contents) EntriesIn(dir string) (map[string]string, error) {
 	return entries, nil
 }
 
-// describe is an entry in one line.
+// describe returns a one-line description of an entry.
 func describe(dir fs.FS, name string, d fs.DirEntry) (string, error) {
 	info, err := d.Info()
 	if err != nil {
@@ -198,7 +201,7 @@ func describe(dir fs.FS, name string, d fs.DirEntry) (string, error) {
 	return text, nil
 }
 
-// Refs names the refs in the ostree repository on the disk, sorted.
+// Refs returns the refs of the ostree repository on the disk, sorted.
 func (c *Contents) Refs() (refs []string, err error) {
 	heads, err := fs.Sub(c.root.FS(), "ostree/repo/refs/heads")
 	if err == nil {
@@ -216,8 +219,8 @@ func (c *Contents) Refs() (refs []string, err error) {
 	return refs, nil
 }
 
-// Fsck says what of the ostree repository on the disk is not whole: an object that is not what
-// its name says, a commit that lacks one or is marked as partial, a ref to no commit.
+// Fsck checks the ostree repository on the disk. It returns an error if an object does not match
+// its checksum, a commit lacks an object or is marked as partial, or a ref points to no commit.
 func (c *Contents) Fsck(ctx context.Context) error {
 	_, err := run(ctx, "ostree", "fsck", "--quiet", "--repo="+c.path("/ostree/repo"))
 	partial, gerr := fs.Glob(c.root.FS(), "ostree/repo/state/*.commitpartial")

@@ -9,8 +9,8 @@ import (
 	"machine-pivot/test/need"
 )
 
-// TestCloseWhileInUse closes a disk of which a file is open still, as it is for a moment in each
-// program that is just being started: that waits, and does not fail.
+// TestCloseWhileInUse closes a disk while one of its files is still open, as is the case in a
+// forked child until it calls exec. Close must wait instead of failing.
 func TestCloseWhileInUse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes a disk; not in a short run")

@@ -9,44 +9,44 @@ import (
 	"strings"
 )
 
-// DiskSpec is what a disk has beside the deployed system.
+// DiskSpec describes a disk to make.
 type DiskSpec struct {
-	Deploy     string     // "A" (also "") or "B"
-	KernelArgs []string   // beside root= and the console
+	Deploy     string     // the version to deploy: "A" (also "") or "B"
+	KernelArgs []string   // in addition to root=, the console and those of emulated
 	Files      []TreeFile // below /etc or /var
-	Origin     []byte     // of the deployment; nil: ostree's own
-	RepoConfig []string   // settings of the repository, as "sysroot.readonly=true"
-	SizeMiB    int        // of the root; 0: 1536
+	Origin     []byte     // the deployment's origin file; nil: the one that ostree writes
+	RepoConfig []string   // settings of the repository, such as "sysroot.readonly=true"
+	SizeMiB    int        // of the root file system; 0: 1536
 	Layout     Layout
 }
 
-// Where a machine's disk has its deployments and its /var. StateRoot is what
-// ostree calls the directory of an OS.
+// Paths of the stateroot and of its /var on a machine's disk.
 const (
 	osName    = "guest"
 	StateRoot = "/ostree/deploy/" + osName
 	VarDir    = StateRoot + "/var"
 )
 
-// emulated are the kernel arguments of a guest whose processors are emulated, on a host
-// that may be busy. They are the disk's, so that a kernel that kexec starts has them too.
+// emulated returns the kernel arguments for a guest with emulated processors on a host that may
+// be busy. They are in the boot entries on the disk, so that a kernel started by kexec has them
+// too.
 func emulated() []string {
 	return []string{
-		// Else the kernel counts timer interrupts early on, finds too few and panics
+		// Otherwise the kernel counts timer interrupts early on, finds too few and panics
 		// ("IO-APIC + timer doesn't work!").
 		"no_timer_check",
-		// Else it finds that the counters of two emulated processors differ and takes the time
-		// from the HPET, whose registers are emulated under the lock of all devices. On a busy
-		// host a tick can then take longer than it is until the next: nothing else goes on.
+		// Otherwise the kernel finds that the time stamp counters of two emulated processors
+		// differ, and uses the HPET, whose registers are emulated under QEMU's device lock. On a
+		// busy host a tick can then take longer than the tick interval, and nothing else runs.
 		"tsc=reliable",
-		// Else Linux copies and clears by string instructions of eight bytes: see processor.
+		// Otherwise Linux copies and clears memory with string instructions: see processor.
 		"clearcpuid=rep_good",
 	}
 }
 
 const defaultSizeMiB = 1536
 
-// Disk makes a disk image with one deployment. It is sparse.
+// Disk makes a sparse disk image with one deployment at dst.
 func (g *Guest) Disk(ctx context.Context, dst string, d DiskSpec) (err error) {
 	sysroot := dst + ".sysroot"
 	if err := os.Mkdir(sysroot, 0o755); err != nil {
@@ -64,7 +64,7 @@ func (g *Guest) Disk(ctx context.Context, dst string, d DiskSpec) (err error) {
 	return d.Layout.makeDisk(ctx, dst, sysroot, size)
 }
 
-// fill makes a sysroot with the wanted version deployed and the files in place.
+// fill makes a sysroot with the deployment and the files that d describes.
 func (g *Guest) fill(ctx context.Context, sysroot string, d DiskSpec) error {
 	deployment, err := g.deploy(ctx, sysroot, d)
 	if err != nil {
@@ -93,7 +93,7 @@ func (g *Guest) fill(ctx context.Context, sysroot string, d DiskSpec) error {
 	return nil
 }
 
-// deploy makes a sysroot with one deployment, whose directory it returns.
+// deploy makes a sysroot with one deployment and returns the deployment's directory.
 func (g *Guest) deploy(ctx context.Context, sysroot string, d DiskSpec) (string, error) {
 	commit, source := g.CommitA, g.repoA
 	if d.Deploy == "B" {
@@ -108,7 +108,7 @@ func (g *Guest) deploy(ctx context.Context, sysroot string, d DiskSpec) (string,
 	commands := [][]string{
 		{"ostree", "admin", "init-fs", sysroot},
 		{"ostree", "admin", "os-init", "--sysroot=" + sysroot, osName},
-		// This package is the boot loader.
+		// This package acts as the boot loader.
 		{"ostree", "config", repo, "set", "sysroot.bootloader", "none"},
 		{"ostree", "pull-local", "--disable-fsync", repo, source, commit},
 		append(deploy, commit),
@@ -126,20 +126,20 @@ func (g *Guest) deploy(ctx context.Context, sysroot string, d DiskSpec) (string,
 	return deployment, mutable(ctx, deployment)
 }
 
-// mutable takes the immutable flag, which ostree sets, from a deployment.
+// mutable removes the immutable attribute, which ostree sets, from a deployment.
 func mutable(ctx context.Context, deployment string) error {
 	_, err := run(ctx, "chattr", "-i", deployment)
 	return err
 }
 
-// removeSysroot removes a sysroot, also one that was left in the middle.
+// removeSysroot removes a sysroot, even an incomplete one.
 func removeSysroot(sysroot string) error {
 	deployments, err := filepath.Glob(filepath.Join(sysroot, StateRoot, "deploy", "*.[0-9]"))
 	if err != nil {
 		return err
 	}
 	for _, d := range deployments {
-		// Not the caller's context: cleaning up also follows a cancellation.
+		// Not the caller's context, which may be cancelled: the cleanup must happen anyway.
 		if err := mutable(context.Background(), d); err != nil {
 			return err
 		}

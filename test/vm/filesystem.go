@@ -8,13 +8,13 @@ import (
 	"strconv"
 )
 
-// fileSystem is one on a powered-off machine's disk.
+// fileSystem is a file system on a powered-off machine's disk.
 type fileSystem struct {
 	kind FileSystem
 	partition
 }
 
-// fileSystemsOn finds what is on a disk, the root first.
+// fileSystemsOn finds the root and /boot file systems on a disk, the root first.
 func fileSystemsOn(ctx context.Context, disk string) ([]fileSystem, error) {
 	info, err := os.Stat(disk)
 	if err != nil {
@@ -48,7 +48,8 @@ func fileSystemsOn(ctx context.Context, disk string) ([]fileSystem, error) {
 	return all, nil
 }
 
-// kindOf tells by its magic number what is in a partition; "": nothing known.
+// kindOf detects the file system in a partition by its magic number. It returns "" if it is of no
+// known kind.
 func kindOf(disk string, p partition) (FileSystem, error) {
 	f, err := os.Open(disk)
 	if err != nil {
@@ -68,7 +69,7 @@ func kindOf(disk string, p partition) (FileSystem, error) {
 	return "", nil
 }
 
-// mountPoint is where it is, below the root's.
+// mountPoint returns where the file system is mounted, relative to the root's mount point.
 func (f fileSystem) mountPoint() string {
 	if f.name == bootPartition {
 		return "/boot"
@@ -76,16 +77,16 @@ func (f fileSystem) mountPoint() string {
 	return ""
 }
 
-// options are those of its mount.
+// options returns the mount options.
 func (f fileSystem) options() string {
 	options := fmt.Sprintf("loop,offset=%d,sizelimit=%d", f.offset, f.size)
 	if f.kind == XFS {
-		options += ",nouuid" // it may be a copy of one that is mounted
+		options += ",nouuid" // a copy with the same UUID may be mounted
 	}
 	return options
 }
 
-// check says in what a file system of the disk is not clean. It changes nothing.
+// check returns an error if the file system is not clean. It repairs nothing.
 func (f fileSystem) check(ctx context.Context, c *Contents) error {
 	var err error
 	if f.kind == XFS {

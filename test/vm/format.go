@@ -9,15 +9,15 @@ import (
 	"strconv"
 )
 
-// makeExt4 makes a file system in a partition, with what is in dir.
+// makeExt4 makes a file system in a partition, with the contents of dir.
 func makeExt4(ctx context.Context, disk string, p partition, dir string) error {
 	_, err := run(ctx, "mkfs.ext4", "-q", "-F", "-L", p.name, "-E", "offset="+strconv.FormatInt(p.offset, 10),
 		"-d", dir, disk, strconv.FormatInt(p.size>>10, 10)+"k")
 	return err
 }
 
-// makeXFS makes a file system in a partition, with what is in dir. mkfs.xfs
-// cannot make one in the middle of a file, so it is made beside and moved.
+// makeXFS makes a file system in a partition, with the contents of dir. mkfs.xfs cannot make one
+// at an offset in a file, so makeXFS makes it in a temporary file and copies it.
 func makeXFS(ctx context.Context, disk string, p partition, dir string) (err error) {
 	image := disk + ".xfs"
 	defer func() { err = errors.Join(err, os.RemoveAll(image)) }()
@@ -34,8 +34,8 @@ func makeXFS(ctx context.Context, disk string, p partition, dir string) (err err
 	return err
 }
 
-// mounted runs a script with a file system of a disk mounted writable at "$1" and further
-// arguments, and returns what it prints. Nobody else sees the mount.
+// mounted runs a script with a file system of a disk mounted writable at "$1" and with args from
+// "$2" on, and returns its output. Other processes do not see the mount.
 func mounted(ctx context.Context, disk string, f fileSystem, script string, args ...string) (_ []byte, err error) {
 	dir, err := os.MkdirTemp("", "vm-mount-*")
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 //go:embed grub.cfg
 var grubConfig string
 
-// grubModules are Debian's GRUB for a PC's BIOS.
+// grubModules is where Debian has GRUB's modules for a PC's BIOS.
 const grubModules = "/usr/lib/grub/i386-pc"
 
-// MissingGRUB names what InstallGRUB lacks on this machine; none if it can.
+// MissingGRUB returns what this host lacks for InstallGRUB; nothing if it can run.
 func MissingGRUB() []string {
 	missing := lacking("grub-mkimage")
 	if _, err := os.Stat(filepath.Join(grubModules, "boot.img")); err != nil {
@@ -28,10 +28,10 @@ func MissingGRUB() []string {
 	return missing
 }
 
-// InstallGRUB makes a disk with a file system for /boot of its own start by itself, by
-// the BIOS: with its default boot entry. In the options of boot entries
-// $ignition_firstboot stands for what starts Ignition, as long as a stamp, a file by its
-// path in the root file system, is there.
+// InstallGRUB installs GRUB on a disk with a separate /boot, so that the BIOS boots the disk's
+// default boot entry. GRUB replaces $ignition_firstboot in the options of boot entries with the
+// kernel arguments that start Ignition, as long as the file stamp, a path in the root file
+// system, exists.
 func InstallGRUB(ctx context.Context, disk, stamp string) error {
 	err := installGRUB(ctx, disk, stamp)
 	if err != nil {
@@ -53,13 +53,13 @@ func installGRUB(ctx context.Context, disk, stamp string) (err error) {
 	if err != nil {
 		return err
 	}
-	// Between the GPT, which takes 34 sectors, and the first partition.
+	// The core goes between the GPT, which takes 34 sectors, and the first partition.
 	const at, sector = 34, 512
 	if len(parts) == 0 || parts[0].offset < at*sector+int64(len(core)) {
 		return errors.New("there is no room before the first partition")
 	}
-	// Where boot.img finds the first sector of the core, and that one the others (boot.h
-	// and diskboot.S of GRUB).
+	// The offsets at which boot.img has the number of the core's first sector, and that sector
+	// the number of the next one (GRUB's boot.h and diskboot.S).
 	const firstSector, restOfSectors, partitionTable = 0x5c, 0x1f4, 440
 	binary.LittleEndian.PutUint64(boot[firstSector:], at)
 	binary.LittleEndian.PutUint64(core[restOfSectors:], at+1)
@@ -72,7 +72,7 @@ func installGRUB(ctx context.Context, disk, stamp string) (err error) {
 	return errors.Join(bootErr, coreErr, f.Close())
 }
 
-// grubCore is GRUB with what it needs to come to a configuration, and that one.
+// grubCore returns GRUB's core image with the modules that it needs and the configuration.
 func grubCore(ctx context.Context, config string) (core []byte, err error) {
 	linux, err := os.ReadFile(filepath.Join(grubModules, "linux.mod"))
 	if err != nil {
@@ -99,7 +99,7 @@ func grubCore(ctx context.Context, config string) (core []byte, err error) {
 		return nil, err
 	}
 	if _, err := run(ctx, "grub-mkimage", "-O", "i386-pc", "-o", image, "-m", disk, "-p", "(memdisk)/boot/grub",
-		// Those that linux.mod depends on are the last five.
+		// linux.mod depends on the last five.
 		"serial", "terminal", "memdisk", "tar", "biosdisk", "part_gpt", "ext2", "search_label", "test", "true", "regexp", "configfile", "normal",
 		"boot", "mmap", "relocator", "vbe", "video"); err != nil {
 		return nil, err

@@ -8,20 +8,20 @@ import (
 	"os"
 )
 
-// Installed is a machine with a disk that was made elsewhere: the machine's firmware
-// starts the boot loader on it, and this package knows nothing of what it holds. As for
-// a Machine, this machine's 127.0.0.1 is 10.0.2.2, and each boot ends with a reboot or
-// a power-off.
+// Installed is a machine with a disk that was not made by this package. The firmware starts the
+// disk's own boot loader; this package does not look at the disk's contents. As with Machine, the
+// guest reaches the host's 127.0.0.1 as 10.0.2.2, and each boot ends with a reboot or a
+// power-off.
 type Installed struct {
-	Disk      string    // a raw disk or a qcow2 file, which is written to
+	Disk      string    // a raw or qcow2 disk image, which boots modify
 	MemoryMiB int       // 0: 1024
-	Log       io.Writer // gets the serial console, line by line; may be nil
-	Accel     string    // QEMU's -accel; "": the first boot finds out what works here
+	Log       io.Writer // receives the serial console, line by line; may be nil
+	Accel     string    // QEMU's -accel; "": the first boot detects what works here
 	Extra     []string  // further arguments for QEMU
 }
 
-// Boot powers the machine on, as Machine.Boot does. Of the options those that are about
-// boot entries, kernel arguments and recordings have no meaning here.
+// Boot powers the machine on, like Machine.Boot. It ignores the options for boot entries, kernel
+// arguments and recordings.
 func (m *Installed) Boot(ctx context.Context, o BootOptions) (_ *BootResult, err error) {
 	result := &BootResult{}
 	format, err := diskFormat(m.Disk)
@@ -37,8 +37,8 @@ func (m *Installed) Boot(ctx context.Context, o BootOptions) (_ *BootResult, err
 	return result, q.powerOn(ctx, m.Log, o, result)
 }
 
-// diskFormat is QEMU's name for the format of a disk's file, or "" for the disk itself,
-// which is whatever does not begin as a qcow2 file does.
+// diskFormat returns "qcow2" if the file has the magic number of that format, and "" otherwise,
+// for a raw disk.
 func diskFormat(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {

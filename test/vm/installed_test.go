@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestDiskFormat tells a qcow2 file from a disk, and gives QEMU each as what it is.
+// TestDiskFormat checks that a qcow2 file is distinguished from a raw disk, and that QEMU gets the
+// right format for each.
 func TestDiskFormat(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "disk")
 	for content, want := range map[string]string{"QFI\xfb\x00\x00\x00\x03": "qcow2", "\xebc\x90\x00": "", "QFI?": ""} {

@@ -9,14 +9,15 @@ import (
 	"path/filepath"
 )
 
-// kernelScript is no part of the recipe: it works on a copy of a base.
+// kernelScript is not part of the recipe, because it modifies a copy of a base.
 //
 //go:embed kernel.sh
 var kernelScript string
 
-// Kernel is another kernel for guests of a spec: the files below /usr/lib/modules that a
-// Debian package, such as linux-image-rt-amd64, depends on, and an initramfs by the guest's
-// own dracut, as if the kernel were installed in B. It builds what that needs.
+// Kernel returns the files of another kernel for guests of a spec. They are below
+// /usr/lib/modules: those of the kernel package that a Debian package, such as
+// linux-image-rt-amd64, depends on, and an initramfs made by the guest's own dracut, as if the
+// kernel were installed in B. It builds what is not cached.
 func (b *Builder) Kernel(ctx context.Context, spec GuestSpec, debian string) (files []TreeFile, err error) {
 	err = b.locked(ctx, func(c cache) error {
 		base, err := c.base(ctx, spec.suiteA(), spec.SELinux.variant())
@@ -33,9 +34,9 @@ func (b *Builder) Kernel(ctx context.Context, spec GuestSpec, debian string) (fi
 	return files, err
 }
 
-// kernel makes the directory of a kernel's files.
+// kernel returns a directory with a kernel's files.
 func (c cache) kernel(ctx context.Context, debian string) (string, error) {
-	// What the guest's own kernel has built in, as ext4, this one has as modules.
+	// Drivers that the guest's own kernel has built in, such as ext4, are modules in this one.
 	const dracutModule = "kernel-modules"
 	sum := sha256.Sum256([]byte(kernelScript + dracutModule))
 	return c.entry("kernel-"+debian+"-"+shortSum(sum[:]), "the guest's kernel of "+debian, func(dir string) error {

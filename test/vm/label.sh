@@ -1,11 +1,13 @@
 #!/bin/bash
-# Labels what of a sysroot is no part of a commit, by the deployment's own policy and
-# programs: label.sh SYSROOT DEPLOYMENT VAR. Runs in a mount namespace of its own.
+# Sets the SELinux labels of those files of a sysroot that are not part of a commit, with the
+# deployment's own policy and programs: label.sh SYSROOT DEPLOYMENT VAR. It must run in its own
+# mount namespace.
 set -euo pipefail
 sysroot=$1 deployment=$2 var=$3
 . "$deployment/etc/selinux/config"
 
-# Kernel and initramfs are links to objects, in the repository too that the disk is made from.
+# Kernel and initramfs are hard links to objects, also in the repository that the disk is made
+# from. Copy them, so that the objects keep their labels.
 for file in "$sysroot"/boot/ostree/*/*; do
 	cp -a "$file" "$file.copy"
 	mv "$file.copy" "$file"
@@ -18,7 +20,7 @@ mount --bind "$sysroot" "$deployment/sysroot"
 mount --bind "$sysroot/boot" "$deployment/boot"
 chroot "$deployment" setfiles -F "/etc/selinux/$SELINUXTYPE/contexts/files/file_contexts" /etc /var /boot
 
-# The rest has no place in the policy. The objects and what is deployed have their labels.
+# The policy does not cover the rest. Objects and deployed files have their labels already.
 chroot "$deployment" chcon -h system_u:object_r:root_t:s0 /sysroot
 chroot "$deployment" find /sysroot/ostree \
 	\( -path '/sysroot/ostree/repo/objects/??/*' -o -path '/sysroot/ostree/deploy/*/deploy/*[0-9]' -o -path '/sysroot/ostree/deploy/*/var' \) -prune -o -print0 |

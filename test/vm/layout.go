@@ -10,22 +10,22 @@ import (
 	"strings"
 )
 
-// Layout is which file systems a disk has. Their labels are "root" and "boot".
+// Layout describes the file systems of a disk. Their labels are "root" and "boot".
 type Layout struct {
 	Root         FileSystem // "": Ext4
-	SeparateBoot bool       // /boot is a file system of its own (Ext4), mounted by /etc/fstab
+	SeparateBoot bool       // /boot is a separate file system (Ext4), mounted by /etc/fstab
 }
 
 // FileSystem is a kind of file system.
 type FileSystem string
 
-// The kinds that a disk may have as its root.
+// The supported file systems for the root.
 const (
 	Ext4 FileSystem = "ext4"
 	XFS  FileSystem = "xfs"
 )
 
-// String names the layout in a few words.
+// String returns a short description of the layout.
 func (l Layout) String() string {
 	root := Ext4
 	if l.Root != "" {
@@ -37,16 +37,16 @@ func (l Layout) String() string {
 	return string(root) + " root"
 }
 
-// Names of partitions, which are labels too.
+// Names of partitions, which are also the labels of their file systems.
 const (
 	rootPartition = "root"
 	bootPartition = "boot"
 )
 
-// bootSizeMiB is room for two kernels, each with its initramfs, and one more.
+// bootSizeMiB is enough for three kernels, each with its initramfs.
 const bootSizeMiB = 384
 
-// Missing names what this machine lacks to make and read disks of the layout; none if it can.
+// Missing returns what this host lacks to make and read disks of the layout; nothing if it can.
 func (l Layout) Missing() []string {
 	missing := lackingToMount()
 	if l.SeparateBoot {
@@ -61,8 +61,7 @@ func (l Layout) Missing() []string {
 	return missing
 }
 
-// kernelHas reports whether this machine's kernel has a file system, or would
-// load its module at the first mount.
+// kernelHas reports whether this host's kernel supports a file system or can load its module.
 func kernelHas(kind FileSystem) bool {
 	known, err := os.ReadFile("/proc/filesystems")
 	if err == nil && slices.Contains(strings.Fields(string(known)), string(kind)) {
@@ -71,7 +70,7 @@ func kernelHas(kind FileSystem) bool {
 	return exec.Command("modprobe", "--dry-run", string(kind)).Run() == nil
 }
 
-// partitions are what a disk of the layout is divided into.
+// partitions returns the partitions of a disk of the layout.
 func (l Layout) partitions(rootMiB int) []partition {
 	root := partition{name: rootPartition, size: int64(rootMiB) << 20}
 	if l.SeparateBoot {
@@ -80,7 +79,7 @@ func (l Layout) partitions(rootMiB int) []partition {
 	return []partition{root}
 }
 
-// files are what the layout wants to be on the disk.
+// files returns the files that the layout needs on the disk.
 func (l Layout) files() []TreeFile {
 	if !l.SeparateBoot {
 		return nil
@@ -88,8 +87,8 @@ func (l Layout) files() []TreeFile {
 	return []TreeFile{{Path: "/etc/fstab", Mode: 0o644, Content: []byte("LABEL=boot /boot ext4 defaults 0 0\n")}}
 }
 
-// makeDisk makes a disk of the layout from a directory with all that it holds,
-// what is below boot among it.
+// makeDisk makes a disk of the layout with the contents of sysroot. With a separate /boot, it
+// moves the contents of the boot directory there and empties that directory in sysroot.
 func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) error {
 	parts, err := partitioned(ctx, dst, l.partitions(rootMiB))
 	if err != nil {
@@ -101,7 +100,7 @@ func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) 
 			if err := makeExt4(ctx, dst, p, boot); err != nil {
 				return err
 			}
-			if err := emptied(boot); err != nil {
+			if err := emptyDir(boot); err != nil {
 				return err
 			}
 			continue
@@ -117,8 +116,8 @@ func (l Layout) makeDisk(ctx context.Context, dst, sysroot string, rootMiB int) 
 	return nil
 }
 
-// emptied makes a directory an empty one.
-func emptied(dir string) error {
+// emptyDir replaces a directory with an empty one.
+func emptyDir(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("cannot make disk: %w", err)
 	}

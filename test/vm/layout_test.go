@@ -10,13 +10,13 @@ import (
 	"machine-pivot/test/need"
 )
 
-// layouts are all that a disk can have.
+// layouts returns all layouts.
 func layouts() []Layout {
 	return []Layout{{}, {SeparateBoot: true}, {Root: XFS}, {Root: XFS, SeparateBoot: true}}
 }
 
-// TestLayouts makes a disk of each layout, reads it, cuts the power of a kernel
-// that writes to it, and damages it.
+// TestLayouts makes a disk of each layout, reads it, cuts the power while the kernel has it mounted
+// for writing, and damages it.
 func TestLayouts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes disks; not in a short run")
@@ -50,7 +50,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// sampleSysroot has what a boot loader and an inspection look at.
+// sampleSysroot makes a sysroot with the files that the boot loader and Inspect read.
 func sampleSysroot(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,8 +72,8 @@ func sampleSysroot(t *testing.T) string {
 	return dir
 }
 
-// cutPower writes to the disk's file systems, syncs, and leaves them as they are
-// before they are unmounted: what was written may be in a journal only.
+// cutPower writes to the disk's file systems, syncs, and leaves them as they are before the
+// unmount: the new data may be in a journal only.
 func cutPower(t *testing.T, m *Machine) {
 	t.Helper()
 	parts, err := fileSystemsOn(t.Context(), m.Disk)
@@ -115,7 +115,7 @@ func checkSample(t *testing.T, m *Machine) {
 	}
 }
 
-// damage overwrites what its file system holds in the middle: inodes.
+// damage overwrites a part of the first partition's file system that holds metadata such as inodes.
 func damage(t *testing.T, m *Machine, l Layout) {
 	t.Helper()
 	parts, err := fileSystemsOn(t.Context(), m.Disk)
@@ -126,7 +126,7 @@ func damage(t *testing.T, m *Machine, l Layout) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The superblock, at the first bytes of either kind, stays.
+	// The superblock, in the first bytes of both file systems, stays intact.
 	junk := make([]byte, 512<<10)
 	for i := range junk {
 		junk[i] = byte(i)

@@ -13,30 +13,29 @@ import (
 	"time"
 )
 
-// Machine is a virtual machine with one disk. It sees this machine's 127.0.0.1
-// as 10.0.2.2.
+// Machine is a virtual machine with one disk. The guest reaches the host's 127.0.0.1 as 10.0.2.2.
 type Machine struct {
 	Disk      string
 	MemoryMiB int       // 0: 1024
-	Log       io.Writer // gets the serial console, line by line; may be nil
-	Accel     string    // QEMU's -accel; "": the first boot finds out what works here
+	Log       io.Writer // receives the serial console, line by line; may be nil
+	Accel     string    // QEMU's -accel; "": the first boot detects what works here
 	Extra     []string  // further arguments for QEMU
 }
 
-// BootOptions say how a machine is powered on.
+// BootOptions are the options of one boot.
 type BootOptions struct {
-	Entry     int                    // the boot entry that is chosen in the boot loader's menu; 0: the default
-	Limits    Limits                 // when a guest that gets nowhere is given up
-	ExtraArgs []string               // for the kernel, after the boot entry's
-	OnLine    func(line string)      // told of each line on the console; may be nil
-	StopWhen  func(line string) bool // kills the machine when true; may be nil
-	Record    string                 // a directory that gets what was written to the disk: see OpenRecording
+	Entry     int                    // index of the boot entry to boot; 0: the default
+	Limits    Limits                 // when to kill a guest that makes no progress
+	ExtraArgs []string               // kernel arguments to append to the boot entry's
+	OnLine    func(line string)      // called with each line on the console; may be nil
+	StopWhen  func(line string) bool // called with each line; true kills the machine; may be nil
+	Record    string                 // an existing directory for a recording of all disk writes: see OpenRecording
 }
 
 // Reason is why a boot ended.
 type Reason string
 
-// Each reason reads well after "the guest".
+// Each reason completes a sentence that begins with "the guest".
 const (
 	Rebooted   Reason = "rebooted"
 	PoweredOff Reason = "powered off"
@@ -47,14 +46,14 @@ const (
 	Panicked   Reason = "panicked"
 )
 
-// BootResult is one boot, from power-on to its end.
+// BootResult is the result of one boot, from power-on to its end.
 type BootResult struct {
 	Entry    BootEntry // what was booted
 	Exit     Reason    // "": it could not be booted, or ctx was cancelled
 	Duration time.Duration
 	Serial   []SerialLine
-	// Reported are the lines on the second serial port, to which nothing writes but what tells of
-	// the guest: on the console messages of the kernel and of systemd cut lines in two.
+	// Reported are the lines on the second serial port. Only the guest's report is written there,
+	// because on the console messages of the kernel and of systemd interrupt lines.
 	Reported []string
 }
 
@@ -66,12 +65,12 @@ type SerialLine struct {
 
 func (l SerialLine) String() string { return fmt.Sprintf("%7.2f %s", l.At.Seconds(), l.Text) }
 
-// tailLines is how much of the console goes into an error.
+// tailLines is how many lines of the console an error contains.
 const tailLines = 30
 
-// Boot powers the machine on and waits until it reboots, powers off or is
-// stopped. Any other end is an error with the console's last lines; there too
-// the result has what is known.
+// Boot powers the machine on and waits until it reboots, powers off or is stopped. For any other
+// end it returns an error with an excerpt of the console. The result is never nil and contains
+// what is known.
 func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) {
 	result := &BootResult{}
 	dir, err := os.MkdirTemp("", "vm-boot-*")
@@ -83,7 +82,7 @@ func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) 
 	}
 	var k loaded
 	if err == nil {
-		k, err = look(ctx, m, func(c *Contents) (loaded, error) { return c.load(o.Entry, dir) })
+		k, err = withContents(ctx, m, func(c *Contents) (loaded, error) { return c.load(o.Entry, dir) })
 	}
 	if err == nil {
 		result.Entry = k.entry
@@ -92,7 +91,7 @@ func (m *Machine) Boot(ctx context.Context, o BootOptions) (*BootResult, error) 
 	return result, errors.Join(err, os.RemoveAll(dir))
 }
 
-// power does one power-on.
+// power powers the machine on once and fills in r.
 func (m *Machine) power(ctx context.Context, k loaded, report string, o BootOptions, r *BootResult) error {
 	writeLog, err := startRecording(ctx, o.Record, m.Disk)
 	if err != nil {
@@ -109,19 +108,20 @@ func (m *Machine) power(ctx context.Context, k loaded, report string, o BootOpti
 	return errors.Join(err, readErr)
 }
 
-// powerOn runs the machine to its end, and fills in what the boot came to.
+// powerOn runs the machine until it ends and fills in the result of the boot.
 func (q qemu) powerOn(ctx context.Context, log io.Writer, o BootOptions, r *BootResult) (err error) {
 	start := time.Now()
 	c := &console{log: log, onLine: o.OnLine, stopWhen: o.StopWhen, start: start}
 	r.Exit, err = q.run(ctx, c)
 	r.Duration, r.Serial = time.Since(start), c.lines
 	if err != nil {
-		return fmt.Errorf("cannot boot %s (%s): %w; %s", q.disk, cmp.Or(r.Entry.Title, "by its own boot loader"), err, c.account())
+		return fmt.Errorf("cannot boot %s (%s): %w; %s", q.disk, cmp.Or(r.Entry.Title, "by its own boot loader"), err, c.excerpt())
 	}
 	return nil
 }
 
-// Keep writes the whole console, and what was reported, to a temporary file and returns its name.
+// Keep writes the console and the second serial port's lines to a temporary file and returns its
+// name.
 func (b *BootResult) Keep() (string, error) {
 	f, err := os.CreateTemp("", "console-*.log")
 	if err != nil {
@@ -134,7 +134,7 @@ func (b *BootResult) Keep() (string, error) {
 	return f.Name(), nil
 }
 
-// Said reports whether the console showed a text.
+// Said reports whether a line of the console contains text.
 func (b *BootResult) Said(text string) bool {
 	return slices.ContainsFunc(b.Serial, func(l SerialLine) bool { return strings.Contains(l.Text, text) })
 }

@@ -10,18 +10,17 @@ import (
 	"strings"
 )
 
-// partition is a part of a disk, in bytes. What is the whole disk begins at 0.
+// partition is a part of a disk, in bytes, or the whole disk, at offset 0.
 type partition struct {
 	name         string
 	offset, size int64
 }
 
-// tableRoom is what a GPT and the alignment of partitions take at both ends.
+// tableRoom is the space in bytes for a GPT and the alignment of partitions, at both ends.
 const tableRoom = 2 << 20
 
-// partitioned makes an empty disk with partitions of the given names and sizes,
-// and returns them with their places. One partition is the whole disk, without a
-// table.
+// partitioned makes an empty disk with partitions of the given names and sizes, and returns them
+// with their offsets. A single partition is the whole disk, without a partition table.
 func partitioned(ctx context.Context, disk string, wanted []partition) ([]partition, error) {
 	if len(wanted) == 1 {
 		return wanted, blank(disk, wanted[0].size)
@@ -42,7 +41,7 @@ func partitioned(ctx context.Context, disk string, wanted []partition) ([]partit
 	return partitionsOf(ctx, disk)
 }
 
-// blank makes a file of nothing but zeros, which takes no room.
+// blank makes a sparse file of zeros.
 func blank(path string, size int64) error {
 	if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, size)); err != nil {
 		return fmt.Errorf("cannot make disk: %w", err)

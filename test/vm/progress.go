@@ -12,21 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits end a machine that gets nowhere. They go by what the guest does: on a
-// busy host it takes several times as long, and has not failed for that. A zero
-// stands for the limit in DefaultLimits.
+// Limits decide when a machine makes no progress and is killed. Except for Total they measure
+// what the guest does instead of wall time: on a busy host a boot takes several times as long
+// without being stuck. A zero means the limit in DefaultLimits.
 type Limits struct {
-	Idle  time.Duration // without a line on the console, while nothing of the guest could run
-	Spin  time.Duration // without a line on the console, in processor time that the guest used
-	Stuck time.Duration // from the kernel's first report of a stall to a later one, in the same measure
-	Total time.Duration // of wall time, whatever the guest does
+	Idle  time.Duration // idle time without a line on the console
+	Spin  time.Duration // CPU time used without a line on the console
+	Stuck time.Duration // CPU time used between the kernel's first report of a stall and a later one
+	Total time.Duration // wall time of the boot
 }
 
-// DefaultLimits let a guest wait longer for a network than systemd-networkd does
-// (two minutes), compute five times more than an emulated machine does between
-// two lines, and take thirty times as long as one does on a host of its own. A stall
-// may last three times as long as one that was seen to heal, on a busy host: the
-// kernel then spent each tick on the tick itself, for a minute of processor time.
+// DefaultLimits returns the default limits. Idle is longer than systemd-networkd waits for a
+// network (two minutes), Spin is five times the CPU time that an emulated machine uses between two
+// lines, and Total is thirty times the duration of a boot on an otherwise idle host. Stuck is three
+// times the longest stall from which a guest is known to have recovered: on a busy host, its kernel
+// handled nothing but timer ticks for a minute of CPU time.
 func DefaultLimits() Limits {
 	return Limits{Idle: 3 * time.Minute, Spin: 5 * time.Minute, Stuck: 3 * time.Minute, Total: 30 * time.Minute}
 }
@@ -38,67 +38,67 @@ func (l Limits) orDefault() Limits {
 	}
 }
 
-// sign is what a look at a running machine shows.
-type sign struct {
-	at     time.Duration // since power-on
-	told                 // on its console, so far
-	worked time.Duration // processor time that it has used
-	runs   bool          // something of it runs, or waits for a processor or a disk of the host
+// sample is the state of a running machine at one point in time.
+type sample struct {
+	at time.Duration // since power-on
+	consoleState
+	cpuTime  time.Duration // used so far
+	runnable bool          // a thread runs, or waits for a CPU or a disk of the host
 }
 
-// progress judges a machine by the signs of it, the last of which it holds.
+// progress decides from a sequence of samples whether a machine makes progress.
 type progress struct {
-	limits Limits
-	every  time.Duration // how far apart two signs are, if the host is not busy
-	last   sign
-	idle   time.Duration // see take
-	spoke  time.Duration // what it had worked at its last line
-	well   time.Duration // what it had worked when its kernel had no stall to report
+	limits    Limits
+	every     time.Duration // interval between two samples, if the host is not busy
+	last      sample
+	idle      time.Duration // see observe
+	lineAt    time.Duration // CPU time at the last line
+	healthyAt time.Duration // CPU time when the kernel last had no stall to report
 }
 
-// idleShare of a processor is what a machine uses at most from one look to the next
-// while it is idle. It never rests entirely: timers of the guest wake it up.
+// idleShare is the share of a processor that a machine may use between two samples and still count
+// as idle. It is not zero, because the guest's timers wake up even an idle machine.
 const idleShare = 0.1
 
-// take takes the next sign. An error, of type over, says why the machine shall
-// live no longer.
+// observe adds the next sample. It returns an error of type endError if the machine has reached a
+// limit.
 //
-// A guest that waits runs for a moment now and then, for longer ones on a busy host,
-// and one that works waits now and then. So the time in which it runs counts against
-// the time in which it does not: a guest that runs half of the time is never idle.
-func (p *progress) take(s sign) error {
+// A waiting guest runs for a moment now and then, and for longer on a busy host; a working guest
+// waits now and then. So active time is subtracted from idle time: a guest that is active half of
+// the time never counts as idle.
+func (p *progress) observe(s sample) error {
 	passed := s.at - p.last.at
-	active := s.runs || (s.worked-p.last.worked).Seconds() > idleShare*passed.Seconds()
+	active := s.runnable || (s.cpuTime-p.last.cpuTime).Seconds() > idleShare*passed.Seconds()
 	switch {
 	case s.lines != p.last.lines:
-		p.idle, p.spoke = 0, s.worked
+		p.idle, p.lineAt = 0, s.cpuTime
 	case active:
 		p.idle = max(0, p.idle-passed)
 	default:
-		// A sign that comes late says that this process was stopped or starved. So was the guest, perhaps.
+		// If the sample is late, this process was stopped or starved, and perhaps the guest was too.
 		p.idle += min(passed, 2*p.every)
 	}
 	if s.stalls == 0 || s.lines != p.last.lines {
-		p.well = s.worked
+		p.healthyAt = s.cpuTime
 	}
 	again := s.stalls > p.last.stalls
 	p.last = s
 	switch l := p.limits; {
-	case again && s.worked-p.well >= l.Stuck:
-		return over{Hung, s.stall}
+	case again && s.cpuTime-p.healthyAt >= l.Stuck:
+		return endError{Hung, s.stall}
 	case p.idle >= l.Idle:
-		return over{Hung, fmt.Sprintf("idle, and no line on its console, for %s", l.Idle)}
-	case s.worked-p.spoke >= l.Spin:
-		return over{Hung, fmt.Sprintf("no line on its console for %s of processor time", l.Spin)}
+		return endError{Hung, fmt.Sprintf("idle, and no line on its console, for %s", l.Idle)}
+	case s.cpuTime-p.lineAt >= l.Spin:
+		return endError{Hung, fmt.Sprintf("no line on its console for %s of processor time", l.Spin)}
 	case s.at >= l.Total:
-		return over{TimedOut, fmt.Sprintf("no end after %s", l.Total)}
+		return endError{TimedOut, fmt.Sprintf("no end after %s", l.Total)}
 	}
 	return nil
 }
 
-// watch looks at a process again and again until ctx is done. It cancels ctx, with
-// an error of type over, when the limits say so.
-func watch(ctx context.Context, cancel context.CancelCauseFunc, pid int, said func() told, limits Limits, every time.Duration) {
+// watch samples a process at regular intervals until ctx is done. When the process reaches a limit,
+// watch cancels ctx with an error of type endError.
+func watch(ctx context.Context, cancel context.CancelCauseFunc, pid int, state func() consoleState, limits Limits, every time.Duration) {
 	p := progress{limits: limits, every: every}
 	start := time.Now()
 	ticker := time.NewTicker(every)
@@ -109,17 +109,16 @@ func watch(ctx context.Context, cancel context.CancelCauseFunc, pid int, said fu
 			return
 		case <-ticker.C:
 		}
-		s := sign{at: time.Since(start), told: said(), worked: worked(pid), runs: runs(pid)}
-		if err := p.take(s); err != nil {
+		s := sample{at: time.Since(start), consoleState: state(), cpuTime: cpuTime(pid), runnable: runnable(pid)}
+		if err := p.observe(s); err != nil {
 			cancel(err)
 		}
 	}
 }
 
-// worked is the processor time that a process with all its threads has used; 0
-// if it has ended.
-func worked(pid int) time.Duration {
-	const whole, scheduler = 3, 2 // the kernel's clock of a process, as clock_getcpuclockid(3) composes it
+// cpuTime returns the CPU time that all threads of a process have used; 0 if the process has ended.
+func cpuTime(pid int) time.Duration {
+	const whole, scheduler = 3, 2 // the process's CPU clock ID, composed as in clock_getcpuclockid(3)
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<whole|scheduler), &t); err != nil {
 		return 0
@@ -127,9 +126,9 @@ func worked(pid int) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// runs reports whether a thread of a process runs, or would if it had a processor,
-// or waits for a disk: states R and D of proc(5).
-func runs(pid int) bool {
+// runnable reports whether a thread of a process runs, waits for a processor, or waits for a disk:
+// states R and D in proc(5).
+func runnable(pid int) bool {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil {
 		return false
@@ -139,7 +138,7 @@ func runs(pid int) bool {
 		if err != nil {
 			continue // it has just ended
 		}
-		state := string(stat[strings.LastIndex(string(stat), ")")+1:]) // a name can hold anything
+		state := string(stat[strings.LastIndex(string(stat), ")")+1:]) // a thread's name may contain anything
 		if strings.HasPrefix(state, " R") || strings.HasPrefix(state, " D") {
 			return true
 		}

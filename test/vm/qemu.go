@@ -15,28 +15,28 @@ import (
 	"time"
 )
 
-// qemu is one power-on of a machine.
+// qemu holds the parameters of one power-on of a machine.
 type qemu struct {
-	accel, disk, kernel, initramfs, cmdline string // without a kernel the disk's boot loader starts
-	format                                  string // of the disk's file, as QEMU names it; "": the disk itself
+	accel, disk, kernel, initramfs, cmdline string // without a kernel, the disk's boot loader starts
+	format                                  string // QEMU's name for the format of the disk's file; "": raw
 	memoryMiB                               int    // 0: 1024
-	writeLog                                string // a file that gets each write to the disk; "": none
-	report                                  string // a file that gets what the second serial port says; "": there is none
+	writeLog                                string // a file to log each write to the disk in; "": none
+	report                                  string // a file for the output of the second serial port; "": no such port
 	extra                                   []string
 	limits                                  Limits
 }
 
-// lookEvery is how often a machine's progress is looked at.
-const lookEvery = time.Second
+// sampleInterval is the interval between two samples of a machine's progress.
+const sampleInterval = time.Second
 
-// processor has all that can be emulated, but for what is slow when it is: copying and clearing
-// by one string instruction (erms, fsrm), which Linux prefers and which goes byte by byte, and
-// AES (aes, pclmulqdq), without which TLS takes ChaCha20: a pull takes a tenth less of the
-// host's processor.
+// processor is the guest's CPU model: all features that QEMU can emulate, except for two that are
+// slow under emulation. Linux prefers to copy and clear memory with one string instruction (erms,
+// fsrm), which QEMU executes byte by byte. Without AES (aes, pclmulqdq), TLS uses ChaCha20 instead,
+// and a pull takes a tenth less CPU time on the host.
 const processor = "max,-erms,-fsrm,-aes,-pclmulqdq"
 
-// processors is how many the guest has. Emulated, a boot with one takes a quarter less of the
-// host's processor than with two, which would share a thread anyway: see software.
+// processors returns how many processors the guest has. Under emulation, a boot with one takes a
+// quarter less CPU time than with two, which would share a thread anyway: see software.
 func (q qemu) processors() string {
 	if q.accel == hardware {
 		return "2"
@@ -45,7 +45,7 @@ func (q qemu) processors() string {
 }
 
 func (q qemu) command(ctx context.Context) *exec.Cmd {
-	// A virtio disk and its cache: what the guest does not flush may be lost.
+	// A disk with a write cache: writes that the guest does not flush may be lost.
 	drive := "driver=file,node-name=disk,filename=" + escape(q.disk)
 	if q.writeLog != "" {
 		drive = "driver=blklogwrites,node-name=disk,file.driver=file,file.filename=" + escape(q.disk) +
@@ -58,7 +58,7 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 	args := []string{
 		"-accel", q.accel, "-machine", "q35", "-cpu", processor, "-smp", q.processors(), "-m", strconv.Itoa(cmp.Or(q.memoryMiB, 1024)),
 		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio",
-		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", // 3: the first of ExtraFiles
+		"-chardev", "socket,id=qmp,fd=3", "-mon", "chardev=qmp,mode=control", // fd 3 is the first of ExtraFiles
 		"-blockdev", drive,
 		"-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net",
 		"-device", "virtio-rng-pci",
@@ -74,17 +74,17 @@ func (q qemu) command(ctx context.Context) *exec.Cmd {
 		args = append(args, "-kernel", q.kernel, "-initrd", q.initramfs, "-append", q.cmdline)
 	}
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", append(args, q.extra...)...)
-	// Not even a killed test leaves machines behind.
+	// Even a killed test must not leave machines behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
-// escape makes a file name a value in a list of QEMU options.
+// escape quotes a file name for use as a value in a QEMU option list.
 func escape(name string) string { return strings.ReplaceAll(name, ",", ",,") }
 
-// run starts QEMU, feeds the console and waits for the end.
+// run starts QEMU, copies the serial port's output to the console and waits for QEMU's end.
 func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
-	// Pdeathsig is about the thread that started QEMU.
+	// Pdeathsig is sent when the thread that started QEMU ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -107,9 +107,9 @@ func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
 	}
 	reason := make(chan string, 1)
 	go func() { reason <- mon.shutdownReason() }()
-	go watch(ctx, cancel, cmd.Process.Pid, c.said, q.limits, lookEvery)
+	go watch(ctx, cancel, cmd.Process.Pid, c.state, q.limits, sampleInterval)
 	if _, err := io.Copy(c, serial); err != nil {
-		cancel(err) // kills it: it is broken, or the caller wants a power cut
+		cancel(err) // kills the machine: it is broken, or the caller wants to stop it
 	}
 	waitErr := cmd.Wait()
 	c.end()
@@ -122,16 +122,16 @@ func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
 	return guestEnd(<-reason, stderr.String())
 }
 
-// killed is the end of a machine that was killed for a cause.
+// killed returns the result of a machine that was killed for the given cause.
 func killed(cause error) (Reason, error) {
-	o, ok := errors.AsType[over](cause)
+	o, ok := errors.AsType[endError](cause)
 	if ok && o.reason == Stopped {
 		return Stopped, nil
 	}
 	return o.reason, cause
 }
 
-// guestEnd is the end of a machine by the guest's own wish.
+// guestEnd returns the result of a machine that the guest itself shut down or reset.
 func guestEnd(reason, stderr string) (Reason, error) {
 	switch reason {
 	case "guest-reset":

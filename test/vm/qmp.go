@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monitor is this process's end of QEMU's monitor (QMP).
+// monitor is a connection to QEMU's monitor (QMP).
 type monitor struct {
 	conn net.Conn
-	peer *os.File // QEMU's end, until QEMU has it
+	peer *os.File // QEMU's end, to be closed here once QEMU has started
 }
 
-// newMonitor makes a monitor on a pair of sockets: nothing is left in the file
-// system, and the end of QEMU is always the end of the stream.
+// newMonitor makes a monitor on a socket pair, so that no socket is left in the file system and
+// the stream always ends when QEMU does.
 func newMonitor() (*monitor, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make QEMU's monitor: %w", err)
 	}
 	ours, peer := os.NewFile(uintptr(fds[0]), "qmp"), os.NewFile(uintptr(fds[1]), "qmp")
-	defer ours.Close() // FileConn has a copy
+	defer ours.Close() // FileConn duplicates it
 	conn, err := net.FileConn(ours)
 	if err != nil {
 		peer.Close()
@@ -34,9 +34,9 @@ func newMonitor() (*monitor, error) {
 	return &monitor{conn: conn, peer: peer}, nil
 }
 
-// shutdownReason follows the monitor to its end. The reason is what QEMU last
-// told of why the machine ends: with -no-reboot it exits in any case, and its
-// exit status tells nothing.
+// shutdownReason reads the monitor's events until QEMU ends and returns the reason of the last
+// SHUTDOWN event. QEMU's exit status is of no use: with -no-reboot QEMU exits after a reset as it
+// does after a shutdown.
 func (m *monitor) shutdownReason() string {
 	if _, err := io.WriteString(m.conn, `{"execute":"qmp_capabilities"}`+"\n"); err != nil {
 		return err.Error()

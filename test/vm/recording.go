@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Recording is what a machine wrote to its disk in one boot, in order: the log
-// of QEMU's blklogwrites, whose format is that of the kernel's dm-log-writes
+// Recording holds all writes of a machine to its disk in one boot, in order. It is the log of
+// QEMU's blklogwrites driver, in the format of the kernel's dm-log-writes target
 // (Documentation/admin-guide/device-mapper/log-writes.rst).
 type Recording struct {
 	base    string // the disk as it was before the boot
@@ -29,19 +29,19 @@ const (
 	logSector  = 512
 	logMagic   = 0x6a736677736872
 	logFlush   = 1 << 0
-	logFUA     = 1 << 1 // durable by itself
+	logFUA     = 1 << 1 // durable without a flush
 	logDiscard = 1 << 2 // carries no data
 )
 
-// What is in the directory of a recording.
+// Files in the directory of a recording.
 const (
 	recordedBase = "base"
 	recordedLog  = "log"
 )
 
-// startRecording prepares a directory for a recording, just before the disk is
-// powered on: even to look for a boot entry may replay a journal, which writes. It
-// returns the file for the log, "" if nothing is to be recorded.
+// startRecording copies the disk into dir and creates the log file there, whose name it returns; ""
+// if dir is "". It must be called directly before the power-on: even reading the boot entries may
+// replay a journal and so write to the disk.
 func startRecording(ctx context.Context, dir, disk string) (log string, err error) {
 	if dir == "" {
 		return "", nil
@@ -50,14 +50,14 @@ func startRecording(ctx context.Context, dir, disk string) (log string, err erro
 		return "", err
 	}
 	log = filepath.Join(dir, recordedLog)
-	if err := os.WriteFile(log, nil, 0o644); err != nil { // QEMU wants it to be there
+	if err := os.WriteFile(log, nil, 0o644); err != nil { // QEMU requires that it exists
 		return "", fmt.Errorf("cannot record: %w", err)
 	}
 	return log, nil
 }
 
-// OpenRecording reads what a boot left in BootOptions.Record: the disk before it,
-// as the file "base", and what was written, as "log".
+// OpenRecording reads the recording that a boot made in the directory BootOptions.Record: the disk
+// before the boot, as the file "base", and the writes, as "log".
 func OpenRecording(dir string) (*Recording, error) {
 	log := filepath.Join(dir, recordedLog)
 	data, err := os.ReadFile(log)
@@ -88,10 +88,10 @@ func OpenRecording(dir string) (*Recording, error) {
 	return r, nil
 }
 
-// Len is how many writes and flushes there are.
+// Len returns the number of writes and flushes.
 func (r *Recording) Len() int { return len(r.entries) }
 
-// Flushes are the indexes of the flushes.
+// Flushes returns the indexes of the flushes.
 func (r *Recording) Flushes() []int {
 	var flushes []int
 	for i, e := range r.entries {
@@ -105,8 +105,8 @@ func (r *Recording) Flushes() []int {
 // Cut is a power cut just before an entry of the recording.
 type Cut struct {
 	Before int
-	// Drop loses a random half of what was written after the last flush, as a
-	// disk may that writes in an order of its own. Seed picks the half.
+	// Drop loses a random half of the writes after the last flush, as a disk that reorders
+	// writes may. Seed selects them.
 	Drop bool
 	Seed uint64
 }
@@ -118,7 +118,7 @@ func (c Cut) String() string {
 	return fmt.Sprintf("before write %d", c.Before)
 }
 
-// Rebuild makes the disk at dst what the power cut leaves.
+// Rebuild writes the disk as it is after the power cut to dst.
 func (r *Recording) Rebuild(ctx context.Context, c Cut, dst string) (err error) {
 	if _, err := run(ctx, "cp", "--sparse=always", r.base, dst); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 
 const sector = 512
 
-// logOf is a log of writes as QEMU makes it: each entry is a sector that gets a
-// byte, and its flags.
+// logOf returns a log of writes in QEMU's format. Each entry is a sector number, the byte to fill
+// the sector with (0: no write), and flags.
 func logOf(entries ...[3]uint64) []byte {
 	le := binary.LittleEndian
 	block := func(words ...uint64) []byte {
@@ -36,7 +36,7 @@ func logOf(entries ...[3]uint64) []byte {
 	return log
 }
 
-// TestRecording rebuilds a disk of four sectors at points of a recording.
+// TestRecording rebuilds a disk of four sectors at each point of a recording.
 func TestRecording(t *testing.T) {
 	const flush, fua = 1, 2
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func TestRecording(t *testing.T) {
 		}
 		seen[got] = true
 	}
-	// What was flushed stays; the two that were not may each be there or not.
+	// The flushed write stays; each of the two others may be lost.
 	if len(seen) != 4 || !seen[[3]byte{1, 0, 3}] || !seen[[3]byte{4, 2, 3}] {
 		t.Errorf("disks that come out: %v", seen)
 	}

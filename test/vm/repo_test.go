@@ -11,8 +11,8 @@ import (
 	"machine-pivot/test/need"
 )
 
-// TestRepository makes disks with a repository that is whole, one whose ref was set
-// before its commit was there, and others that lack an object or have one of zeros.
+// TestRepository checks Refs and Fsck on disks with an intact repository and with damaged ones: a
+// ref without its commit, a partial commit, a missing object and an object of zeros.
 func TestRepository(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes disks; not in a short run")
@@ -24,7 +24,7 @@ func TestRepository(t *testing.T) {
 		layout Layout
 		damage func(object string) error
 		object string
-		want   string // "": whole
+		want   string // part of the error; "": none
 	}{
 		{"whole", Layout{}, whole, "*.commit", ""},
 		{"whole, in a partition", Layout{Root: XFS, SeparateBoot: true}, whole, "*.commit", ""},
@@ -64,8 +64,8 @@ func TestRepository(t *testing.T) {
 // sampleRef is the ref of sampleRepo's commit.
 const sampleRef = "test/os"
 
-// sampleRepo makes a repository with one commit of a file, and returns the path of the
-// first object whose name fits a pattern.
+// sampleRepo makes a repository with a commit of one file, and returns the path of the first object
+// whose name matches the pattern.
 func sampleRepo(t *testing.T, repo, pattern string) (object string) {
 	t.Helper()
 	tree := t.TempDir()
@@ -89,7 +89,7 @@ func markPartial(commit string) error {
 	return os.WriteFile(filepath.Join(filepath.Dir(objects), "state", checksum+".commitpartial"), nil, 0o644)
 }
 
-// zero makes a file's content zeros.
+// zero overwrites a file with zeros.
 func zero(file string) error {
 	info, err := os.Stat(file)
 	if err != nil {

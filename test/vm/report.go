@@ -10,27 +10,27 @@ import (
 	"strings"
 )
 
-// Report is what the guest's boot-report unit says of a boot.
+// Report is the report of the guest's boot-report unit on a boot.
 type Report struct {
-	Version      string // of os-release
-	MarkerB      bool   // a file that only B has
-	Kernel       string // its release, as uname -r says it
+	Version      string // from os-release
+	MarkerB      bool   // whether the file that only B has exists
+	Kernel       string // the kernel release, as in uname -r
 	Cmdline      string
 	BootID       string
 	Online       bool           // network-online.target was reached
 	Files        []ReportedFile // CRI-O's drop-ins and kubelet's pinning file
 	Labels       []Label        // of those files and their directories, and of NewTypePath; none without SELinux
-	Relabel      []string       // what restorecon says that it would change; none without SELinux
-	Enforcing    bool           // SELinux is on and enforces
-	Encapsulated bool           // the encapsulated MachineConfig is there
-	Closed       bool           // its .bak is
+	Relabel      []string       // what restorecon would change; none without SELinux
+	Enforcing    bool           // SELinux is enforcing
+	Encapsulated bool           // the encapsulated MachineConfig exists
+	Closed       bool           // its .bak exists
 	Unit         Unit           // pivot-firstboot.service
 	Kubelet      Unit
 	FailedUnits  string   // their names
-	Deployments  int      // how many there are
+	Deployments  int      // their number
 	Deployed     []string // their names: COMMIT.N
-	Status       Status   // zero if the guest has no pivot or it said nothing
-	Plot         []byte   // what "pivot plot" drew; nothing if there was nothing to draw
+	Status       Status   // zero if the guest has no pivot or it printed nothing
+	Plot         []byte   // output of "pivot plot"; empty if there was nothing to draw
 }
 
 // ReportedFile is a file in the guest.
@@ -42,10 +42,10 @@ type ReportedFile struct {
 	Content  []byte
 }
 
-// Label is the SELinux label that a file has, and the one its policy says.
+// Label is a file's SELinux label and the label that the policy has for it.
 type Label struct{ Path, Label, Policy string }
 
-// Unit is the state of a systemd unit, by the names of its properties.
+// Unit is the state of a systemd unit. The fields are named after systemd's properties.
 type Unit struct {
 	LoadState, ActiveState, SubState, Result, ConditionResult string
 
@@ -57,7 +57,7 @@ type Unit struct {
 	ActiveEnterTimestampMonotonic int64 `json:",string"`
 }
 
-// Status is what "pivot status -o json" said.
+// Status is the output of "pivot status -o json".
 type Status struct {
 	Phase   string
 	Attempt int
@@ -88,7 +88,7 @@ func (b *BootResult) Report() (*Report, error) {
 func parseReport(text string) (*Report, error) {
 	var r struct {
 		Report
-		Status []byte // JSON in base64, hides the Report's
+		Status []byte // JSON in base64; it shadows Report.Status
 	}
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return nil, err
@@ -101,7 +101,8 @@ func parseReport(text string) (*Report, error) {
 	return &r.Report, nil
 }
 
-// HasFile says why the guest's file is not the one given, if it is not.
+// HasFile returns an error if the guest's file differs from f in content, mode or owner, or is
+// missing.
 func (r *Report) HasFile(f TreeFile) error {
 	content, err := f.content()
 	if err != nil {

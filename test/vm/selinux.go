@@ -8,28 +8,27 @@ import (
 	"slices"
 )
 
-// SELinux is how a guest runs SELinux: with Debian's policy, enforcing, with all
-// files labelled, if the kernel command line has KernelArgs. The pinning files have
-// other labels by B's policy than by A's.
+// SELinux is a guest's SELinux configuration. If it is not NoSELinux and the kernel command line has
+// KernelArgs, Debian's policy is enforcing and all files are labelled. B's policy has other labels
+// for the pinning files than A's.
 type SELinux string
 
-// The ways to run it.
+// The SELinux configurations.
 const (
 	NoSELinux SELinux = ""
 	Enforcing SELinux = "enforcing"
-	// NewType has a B whose policy has a type that A's lacks: that of the pinning
-	// files, and of NewTypePath.
+	// NewType gives B's policy a type that A's lacks, for the pinning files and NewTypePath.
 	NewType SELinux = "new type"
-	// NewTypeAllowed is NewType where the services of A may store labels that the
-	// policy does not know.
+	// NewTypeAllowed is NewType, and A's services may store labels that the policy does not
+	// know.
 	NewTypeAllowed SELinux = "new type, any label allowed"
 )
 
-// NewTypePath is a directory whose type only B's policy has, and in it a file.
+// NewTypePath is a directory with a file, whose type only B's policy has.
 const NewTypePath = "/usr/share/new-type"
 
-// Types are the types that B's policy, and no other, gives to paths and all below them:
-// of the pinning files, of the base, and of derived layers.
+// Types returns the types that only B's policy gives to certain paths and everything below them:
+// those of the pinning files, of files in the base, and of derived layers.
 func (s SELinux) Types() map[string]string {
 	types := map[string]string{"/usr/lib/tmpfiles.d/guest.conf": "etc_t"}
 	switch s {
@@ -45,10 +44,10 @@ func (s SELinux) Types() map[string]string {
 	return types
 }
 
-// Policies are two SELinux policies: directories with nothing but etc/selinux.
+// Policies are the directories of two SELinux policies, with nothing but etc/selinux.
 type Policies struct{ Base, Changed string }
 
-// policies are those of A and of B.
+// policies returns the policies of A and B.
 func (s SELinux) policies(base cache) Policies {
 	in := func(name string) string { return filepath.Join(base.dir, policiesDir, name) }
 	if s == NoSELinux {
@@ -57,10 +56,9 @@ func (s SELinux) policies(base cache) Policies {
 	return Policies{in("a"), in(s.policy(versionB()))}
 }
 
-// KernelArgs are what the kernel command line of a guest needs: Debian's kernel has
-// SELinux off, and without auditd what it denies would be limited to a few a second.
-// Trixie's policy keeps systemd-network-generator, which has nothing to do here, from
-// its work.
+// KernelArgs returns the kernel arguments that the guest needs. Debian's kernel has SELinux off by
+// default, and without auditd it logs only a few denials per second. Trixie's policy does not
+// allow systemd-network-generator to work, which is not needed here, so it is masked.
 func (s SELinux) KernelArgs() []string {
 	if s == NoSELinux {
 		return nil
@@ -69,7 +67,7 @@ func (s SELinux) KernelArgs() []string {
 		"systemd.mask=systemd-network-generator.service"}
 }
 
-// variant is the base system that it needs.
+// variant returns the variant of the base system that the configuration needs.
 func (s SELinux) variant() string {
 	switch s {
 	case NoSELinux:
@@ -80,8 +78,8 @@ func (s SELinux) variant() string {
 	return "selinux"
 }
 
-// policy names the policy, of those that a base keeps, that a version has instead
-// of the base's; "": none.
+// policy returns the name of the base's stored policy that a version has instead of the base's own;
+// "" if it keeps the base's own.
 func (s SELinux) policy(v version) string {
 	switch {
 	case s == NoSELinux || !v.successor:
@@ -92,27 +90,27 @@ func (s SELinux) policy(v version) string {
 	return "new-type"
 }
 
-// labelScript is no part of the recipe: it works on disks.
+// labelScript is not part of the recipe, because it works on disks.
 //
 //go:embed label.sh
 var labelScript string
 
-// label gives the files of a sysroot, which was made where no policy is loaded, the
-// labels that a running system would have given them.
+// label gives the files of a sysroot the labels that a running system would have given them. The
+// sysroot was made on a host without the policy.
 func label(ctx context.Context, sysroot, deployment string) error {
 	return runPrivate(ctx, "bash", "-c", labelScript, "label.sh", sysroot, deployment, filepath.Join(sysroot, VarDir))
 }
 
-// Denial is what SELinux has denied.
+// Denial is an SELinux denial.
 type Denial struct {
-	Source, Target string // their types
-	Command        string // the name of the process, cut at 15 bytes
-	Text           string // all of it
+	Source, Target string // types
+	Command        string // the name of the process, truncated to 15 bytes
+	Text           string // the whole line
 }
 
 var denial = regexp.MustCompile(`avc:  denied .*comm="?([^" ]*)"? .*scontext=[^: ]*:[^: ]*:([^: ]*):\S* tcontext=[^: ]*:[^: ]*:([^: ]*):`)
 
-// Denials are what the console shows of SELinux's denials.
+// Denials returns the SELinux denials on the console.
 func (b *BootResult) Denials() []Denial {
 	var all []Denial
 	for _, line := range b.Serial {
@@ -120,6 +118,6 @@ func (b *BootResult) Denials() []Denial {
 			all = append(all, Denial{Source: m[2], Target: m[3], Command: m[1], Text: line.Text})
 		}
 	}
-	// The kernel says it twice, to the console and to the journal's reader of it.
+	// Each one may appear twice in a row, from the kernel and from the journal.
 	return slices.CompactFunc(all, func(x, y Denial) bool { return x.Text == y.Text })
 }

@@ -5,48 +5,49 @@ import (
 	"slices"
 )
 
-// byKernel is how a line begins that the kernel itself writes: with the time and, as a
-// rule, what in it speaks. It says much else, as its command line.
-const byKernel = `^\[ *\d+\.\d{6}\] (\w[\w ]*: )?`
+// kernelPrefix matches the beginning of a line that the kernel itself writes: the time and, usually,
+// the part of the kernel. Without it, other lines that quote such a message, such as the kernel
+// command line, would match.
+const kernelPrefix = `^\[ *\d+\.\d{6}\] (\w[\w ]*: )?`
 
-// stall is how the kernel begins to report that a processor, or its read-copy-update,
-// makes no progress. That can be over a moment later: a guest to which a busy host
-// gives no processor for a while says the same.
-var stall = regexp.MustCompile(byKernel + `(BUG: soft lockup - CPU#\d+ stuck|INFO: rcu_\w+ (self-detected stall|detected (expedited )?stalls) on CPU|` +
+// stall matches the first line of a kernel report that a processor or RCU makes no progress. The
+// stall can be over a moment later: a guest that gets no processor from a busy host for a while
+// reports the same.
+var stall = regexp.MustCompile(kernelPrefix + `(BUG: soft lockup - CPU#\d+ stuck|INFO: rcu_\w+ (self-detected stall|detected (expedited )?stalls) on CPU|` +
 	`Watchdog detected hard LOCKUP|BUG: workqueue lockup)`)
 
-// blocked is how the kernel begins to report that a task waits for a lock or a disk for
-// too long; and which: its name and its number.
-var blocked = regexp.MustCompile(byKernel + `INFO: task (\S.*:\d+) blocked .*for more than \d+ seconds`)
+// blocked matches the first line of a kernel report that a task has waited for a lock or a disk for
+// too long. The second submatch is the task, as NAME:PID.
+var blocked = regexp.MustCompile(kernelPrefix + `INFO: task (\S.*:\d+) blocked .*for more than \d+ seconds`)
 
-// ofKernel is a line that the kernel itself writes: it begins with the time.
-var ofKernel = regexp.MustCompile(`^\[ *\d+\.\d{6}\]`)
+// kernelLine matches a line that the kernel itself writes: it begins with the time.
+var kernelLine = regexp.MustCompile(`^\[ *\d+\.\d{6}\]`)
 
-// told is what the lines of a console come to.
-type told struct {
-	lines  int64  // that show progress
-	stalls int    // what the kernel has reported since the last of them
-	stall  string // the first of these reports
+// consoleState summarizes the lines of a console.
+type consoleState struct {
+	lines  int64  // number of lines that show progress
+	stalls int    // number of stalls that the kernel has reported since the last such line
+	stall  string // first line of the first of these reports
 }
 
-// after is what it comes to with one more line. What the kernel says after it has
-// reported a stall is no progress: a report has many lines, and comes again until the
-// stall is over. Then programs go on, and say something.
-func (t told) after(line string) told {
+// after returns the state after one more line. Kernel lines after a report of a stall do not count
+// as progress: a report has many lines and is repeated until the stall is over. Then programs
+// continue and write lines.
+func (t consoleState) after(line string) consoleState {
 	switch {
 	case stall.MatchString(line) || blocked.MatchString(line):
 		if t.stalls++; t.stall == "" {
 			t.stall = line
 		}
 		return t
-	case t.stalls > 0 && ofKernel.MatchString(line):
+	case t.stalls > 0 && kernelLine.MatchString(line):
 		return t
 	}
-	return told{lines: t.lines + 1}
+	return consoleState{lines: t.lines + 1}
 }
 
-// blockedTwice reports whether a line says for the second time that the same task is
-// blocked. The task did not run once in between, for minutes: nothing heals it.
+// blockedTwice reports whether line is the second report that the same task is blocked. Such a task is
+// taken not to have run for minutes in between, and not to recover.
 func (c *console) blockedTwice(line string) bool {
 	found := blocked.FindStringSubmatch(line)
 	if found == nil {
@@ -57,15 +58,16 @@ func (c *console) blockedTwice(line string) bool {
 	return twice
 }
 
-// reportLines is how many lines of a report are shown: the registers and the stack.
+// reportLines is how many lines of a stall report an excerpt contains: enough for the registers and
+// the stack.
 const reportLines = 80
 
-// beforeReport is how many lines of what came before it are shown.
+// beforeReport is how many lines before the report an excerpt contains.
 const beforeReport = 200
 
-// account is what of the console goes into the error of a failed boot: its last lines,
-// or what came before the kernel's first report of a stall, and then that report.
-func (c *console) account() string {
+// excerpt returns the part of the console that the error of a failed boot contains: the kernel's
+// first report of a stall with the lines before it, or else the last lines.
+func (c *console) excerpt() string {
 	first := slices.IndexFunc(c.lines, func(l SerialLine) bool { return stall.MatchString(l.Text) || blocked.MatchString(l.Text) })
 	if first < 0 {
 		return "the console's last lines:\n" + text(c.lines[max(0, len(c.lines)-tailLines):])

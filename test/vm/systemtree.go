@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// SystemTree makes a guest of a directory with a whole system, as "ostree checkout" or the
-// unpacked file system of a container gives it. It is A; there is no B. Nothing is added to
-// it: its kernel and its initramfs are those in /usr/lib/modules, where ostree wants them.
-// dir is a directory for what the guest is made of.
+// SystemTree makes a guest from a directory with a complete system, such as an "ostree checkout" or
+// the unpacked file system of a container image. The system is version A; there is no B. Nothing is
+// added: kernel and initramfs are those in /usr/lib/modules, where ostree expects them. dir is a
+// directory for the guest's repository.
 func SystemTree(ctx context.Context, tree, dir string) (*Guest, error) {
 	commit, err := commitTree(ctx, tree, dir)
 	if err != nil {
@@ -49,7 +49,8 @@ func commitTree(ctx context.Context, tree, dir string) (commit string, err error
 	return strings.TrimSpace(string(out)), err
 }
 
-// withDefaults is a copy of a tree whose /etc is where a deployment has its defaults.
+// withDefaults copies a tree and moves its /etc to /usr/etc, where a commit has the defaults. It
+// returns the path of the copy.
 func withDefaults(ctx context.Context, tree, to string) (string, error) {
 	if _, err := run(ctx, "cp", "-a", "--reflink=auto", tree, to); err != nil {
 		return "", err

@@ -15,11 +15,11 @@ type TreeFile struct {
 	Path    string // absolute, in the guest
 	Mode    fs.FileMode
 	Content []byte
-	Source  string // a file of this machine whose content it gets, instead of Content
-	Symlink string // its target, if it is a link
+	Source  string // a file on the host to take the content from, instead of Content
+	Symlink string // the target, if it is a symbolic link
 }
 
-// TreeFiles lists the files and links below a directory.
+// TreeFiles returns the files and symbolic links below a directory.
 func TreeFiles(dir string) ([]TreeFile, error) {
 	var files []TreeFile
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -41,7 +41,7 @@ func TreeFiles(dir string) ([]TreeFile, error) {
 	return files, err
 }
 
-// content is what the file holds.
+// content returns the file's content.
 func (f TreeFile) content() ([]byte, error) {
 	if f.Source == "" {
 		return f.Content, nil
@@ -49,7 +49,7 @@ func (f TreeFile) content() ([]byte, error) {
 	return os.ReadFile(f.Source)
 }
 
-// addTo adds all that makes the file to a hash.
+// addTo adds all properties of the file to a hash.
 func (f TreeFile) addTo(h hash.Hash) error {
 	content, err := f.content()
 	if err != nil {
@@ -83,7 +83,8 @@ func (f TreeFile) write(name string) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	// Not written through: it may be a hard link into an ostree repository.
+	// Replace an existing file instead of writing to it: it may be a hard link to an object in an
+	// ostree repository.
 	if err := os.RemoveAll(name); err != nil {
 		return err
 	}
@@ -97,5 +98,5 @@ func (f TreeFile) write(name string) error {
 	if err := os.WriteFile(name, content, f.Mode); err != nil {
 		return err
 	}
-	return os.Chmod(name, f.Mode) // whatever the umask is
+	return os.Chmod(name, f.Mode) // regardless of the umask
 }

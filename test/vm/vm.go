@@ -1,14 +1,13 @@
-// Package vm boots real machines in QEMU for tests and demonstrations.
+// Package vm boots complete systems in QEMU for tests and demonstrations.
 //
 // A Guest is an operating system in two versions, A and its successor B, as
 // ostree commits; it is built once and cached. A disk is a sparse file with A (or
-// B) deployed. A Machine has a disk and can be powered on. The package plays the
+// B) deployed. A Machine has a disk and can be powered on. The package acts as the
 // boot loader: it reads the default boot entry from the disk and starts QEMU
-// with that kernel, so that each end of QEMU is the end of one boot and can be
-// counted.
+// with that kernel. So each run of QEMU is exactly one boot, unless the guest uses kexec.
 //
-// Costs on two processors without hardware virtualisation are in the README
-// beside this file.
+// The README in this directory has costs, on two processors without hardware
+// virtualization.
 package vm
 
 import (
@@ -20,14 +19,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Missing names what this machine lacks to build and boot guests; none if it
-// can. Some layouts of disks want more: see Layout.Missing.
+// Missing returns what this host lacks to build and boot guests; nothing if it
+// can. Some disk layouts need more: see Layout.Missing.
 func Missing() []string {
 	tools := lacking("qemu-system-x86_64", "mmdebstrap", "ostree", "mkfs.ext4", "e2fsck", "chattr", "tar", "bash")
 	return append(tools, lackingToMount()...)
 }
 
-// lacking are those of the tools that are not installed.
+// lacking returns those of the tools that are not installed.
 func lacking(tools ...string) []string {
 	return slices.DeleteFunc(tools, func(tool string) bool {
 		_, err := exec.LookPath(tool)
@@ -35,7 +34,7 @@ func lacking(tools ...string) []string {
 	})
 }
 
-// lackingToMount names what this process lacks to mount a disk.
+// lackingToMount returns what this process lacks to mount a disk.
 func lackingToMount() (missing []string) {
 	if unix.Geteuid() != 0 {
 		return []string{"root"}
@@ -49,8 +48,8 @@ func lackingToMount() (missing []string) {
 	return missing
 }
 
-// canMount reports whether a process may have a mount namespace of its own. In
-// some containers not even root may.
+// canMount reports whether this process can create a mount namespace. In some containers not even
+// root can.
 func canMount() bool {
 	cmd := exec.Command("true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}

@@ -1,6 +1,7 @@
-// Command completions writes the shell completions of both programs into a directory, under the
-// names that the shells expect. The completions call the program at runtime, so their text depends
-// only on its name: this command can run during cross-compilation, too.
+// Command completions writes the shell completions of both programs into a directory, with the file
+// names that the shells expect. The completion scripts call the program for its suggestions, so their
+// text depends only on its name. So this can run on the build host even when the programs are for
+// another architecture.
 package main
 
 import (

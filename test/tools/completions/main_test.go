@@ -12,8 +12,8 @@ import (
 	"machine-pivot/test/script"
 )
 
-// TestCompletions (P61): the installed completions equal those that the programs print, and each
-// shell completes with them on a terminal.
+// TestCompletions (P61) checks that the installed completions are those that the programs themselves
+// print, and that each shell completes with them on a terminal.
 func TestCompletions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds both programs")
@@ -44,7 +44,7 @@ func compare(t *testing.T, bin, dir string) {
 	}
 }
 
-// typed completes in interactive shells.
+// typed runs scripts in which interactive shells complete commands.
 func typed(t *testing.T, bin, dir string) {
 	need.Program(t, "zsh")
 	need.Program(t, "fish")
@@ -54,7 +54,7 @@ func typed(t *testing.T, bin, dir string) {
 		env.Setenv("PATH", bin+":"+env.Getenv("PATH"))
 		env.Setenv("COMPLETIONS", dir)
 		env.Setenv("TERM", "xterm")
-		env.Setenv("HOME", env.WorkDir) // no user settings
+		env.Setenv("HOME", env.WorkDir) // where shells read their settings
 		return nil
 	}
 	testscript.Run(t, params)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFailuresAgain: the report at the end has the messages of failed tests, without the lines of a
+// TestFailuresAgain checks that the report has the messages of failed tests, but not the lines of a
 // machine's console between them.
 func TestFailuresAgain(t *testing.T) {
 	s, err := summarize(strings.NewReader(`{"Action":"output","Package":"p","Test":"A/x","Output":"=== RUN   A/x\n"}

@@ -1,8 +1,10 @@
-// Command summary reads the output of go test -json from standard input and prints a summary while
-// it arrives: a line for each package, the whole output of failed tests, and the reason for skipped
-// ones. At the end it prints the messages of failed tests or, if there are none, the duration of
-// slow tests as the table in docs/testing.md, and one line with the counts. It fails if a test
-// failed, if none ran and, with CI=true, if any was skipped.
+// Command summary reads the output of go test -json from its standard input and
+// summarizes it as it arrives: a line for each package, the whole output of each
+// failed test, and the reason for each skipped test. At the end it prints the times
+// of the slow tests, in the form of the tables in docs/testing.md, or if any tests
+// failed, their messages; and then one line with the counts.
+// It fails if anything failed, if nothing ran and, with CI=true, if anything
+// was skipped.
 package main
 
 import (

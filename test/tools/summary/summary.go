@@ -10,19 +10,20 @@ import (
 	"strings"
 )
 
-// event is one line of go test -json. See go doc cmd/test2json and, for builds, go help buildjson.
+// event is one line of go test -json; see go doc cmd/test2json and, for builds,
+// go help buildjson.
 type event struct {
 	Action      string
 	Package     string
-	ImportPath  string // for build events
+	ImportPath  string // only in build events
 	Test        string
 	Elapsed     float64
 	Output      string
 	FailedBuild string
 }
 
-// slow is the duration, in seconds, from which a passed test is printed on a line of its own.
-// Otherwise packages that boot machines would print nothing for many minutes.
+// slow is the duration in seconds from which a passed test gets its own line. Otherwise
+// packages that boot machines would print nothing for many minutes.
 const slow = 5
 
 type totals struct{ passed, failed, skipped int }
@@ -33,8 +34,9 @@ func (t *totals) add(u totals) {
 	t.skipped += u.skipped
 }
 
-// test is one running or finished test. A test with subtests is counted by its subtests. It is
-// counted itself only if it failed or was skipped and none of them was.
+// test is a running or finished test. For a test with subtests only the subtests are
+// counted, unless the test failed or was skipped and none of its subtests did: each
+// count is a number of things to look at.
 type test struct {
 	output   []string
 	subtests totals
@@ -45,7 +47,7 @@ type test struct {
 type pkg struct {
 	totals
 	tests  map[string]*test
-	output []string // outside of tests: panics, timeouts, TestMain
+	output []string // output outside of tests: panics, timeouts, TestMain
 }
 
 func (p *pkg) test(name string) *test {
@@ -69,7 +71,7 @@ type summary struct {
 	builds   map[string][]string // output by import path
 }
 
-// summarize prints the summary of the stream r to w and returns the totals.
+// summarize prints a summary of the stream r to w as it arrives, and returns the result.
 func summarize(r io.Reader, w io.Writer) (*summary, error) {
 	s := &summary{w: w, packages: map[string]*pkg{}, builds: map[string][]string{}}
 	lines := bufio.NewReader(r)
@@ -92,7 +94,7 @@ func summarize(r io.Reader, w io.Writer) (*summary, error) {
 func (s *summary) line(line []byte) {
 	var e event
 	if err := json.Unmarshal(line, &e); err != nil || e.Action == "" {
-		s.w.Write(line) // not an event: print it unchanged
+		s.w.Write(line) // not JSON: print it as it is
 		return
 	}
 	switch {
@@ -141,12 +143,12 @@ func (s *summary) test(e event) {
 	}
 	if one.passed > 0 && e.Elapsed >= slow {
 		fmt.Fprintf(s.w, "    ok %s (%.0fs)\n", e.Test, e.Elapsed)
-		_, within, _ := strings.Cut(e.Package, "/")                                     // without the module
-		within = strings.TrimPrefix(strings.TrimPrefix(within, "internal/"), "author/") // the form in the documents
+		_, within, _ := strings.Cut(e.Package, "/")                                     // the part after the module
+		within = strings.TrimPrefix(strings.TrimPrefix(within, "internal/"), "author/") // as documents name packages
 		s.times = append(s.times, timed{within, e.Test, e.Elapsed})
 	}
 	if one.failed > 0 {
-		if total.failed > t.subtests.failed { // not because of a subtest
+		if total.failed > t.subtests.failed { // it failed itself, not only a subtest
 			s.failures = append(s.failures, failure{e.Package + " " + e.Test, messages(t.output)})
 		}
 		fmt.Fprintf(s.w, "--- FAIL %s %s (%.1fs)\n%s", e.Package, e.Test, e.Elapsed, strings.Join(t.output, ""))
@@ -183,7 +185,7 @@ func (s *summary) pkg(e event) {
 	}
 }
 
-// packageFailed prints why a package failed, unless a test's own failure is the reason.
+// packageFailed reports why a package failed if the reason is not the failure of a test.
 func (s *summary) packageFailed(p *pkg, e event) {
 	if e.FailedBuild != "" {
 		s.failures = append(s.failures, failure{e.Package + " does not build", nil})
@@ -191,7 +193,7 @@ func (s *summary) packageFailed(p *pkg, e event) {
 		p.failed++
 		return
 	}
-	// Tests that were still running when the process died, by a panic or a timeout.
+	// Tests that were still running when the process ended, by a panic or a timeout.
 	for _, name := range slices.Sorted(maps.Keys(p.tests)) {
 		t := p.tests[name]
 		p.totals.add(t.subtests)
@@ -208,25 +210,26 @@ func (s *summary) packageFailed(p *pkg, e event) {
 	}
 }
 
-// unfinished counts packages without an end event as failed: go test itself was killed.
+// unfinished counts packages without a final event as failed, because go test was killed.
 func (s *summary) unfinished() {
 	for name := range s.packages {
 		s.pkg(event{Action: "fail", Package: name})
 	}
 }
 
-// reason returns the message of a skipped test, without the testing package's own lines.
+// reason returns the message of a skipped test, without the lines that package testing
+// adds.
 func reason(output []string) string {
-	var said []string
+	var message []string
 	for _, line := range strings.Split(strings.Join(output, ""), "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ") {
 			continue
 		}
-		said = append(said, line)
+		message = append(message, line)
 	}
-	if len(said) == 0 {
+	if len(message) == 0 {
 		return "no reason given"
 	}
-	return strings.Join(said, " ")
+	return strings.Join(message, " ")
 }

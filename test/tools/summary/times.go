@@ -15,8 +15,8 @@ type timed struct {
 
 type times []timed
 
-// table returns a Markdown table of the tests and their first-level subtests, sorted by package and
-// descending duration. It is "" if there are none.
+// table returns a Markdown table of the tests and their cases, by package and then the longest first;
+// "" if there are none. Deeper subtests are omitted, as part of their case.
 func (t times) table() string {
 	if len(t) == 0 {
 		return ""

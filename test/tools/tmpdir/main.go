@@ -1,6 +1,6 @@
-// Command tmpdir prints the directory for the tests' temporary files: in memory if that is large
-// enough and supports what the tests do, else the system's default. The tests create and sync
-// thousands of small repositories, which is slow on a disk.
+// Command tmpdir prints the directory for the tests' temporary files: in memory if it has
+// enough space and supports what they do, otherwise the system's. The tests make thousands
+// of small repositories and sync each one repeatedly, which is slow on a disk.
 package main
 
 import (
@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is a tmpfs on every Linux.
+// memory is an in-memory file system that all Linux systems have.
 const memory = "/dev/shm"
 
-// room is the space for a whole test run, including virtual machines and their disks, in bytes.
+// room is how many bytes a whole test run needs, including machines and their disks.
 const room = 12 << 30
 
 func main() {
@@ -27,8 +27,8 @@ func main() {
 	fmt.Println(dir)
 }
 
-// usable returns an error if the directory is not suitable: the tests execute programs there, and
-// ostree sets extended attributes and the immutable flag.
+// usable returns an error if a directory is not suitable for the tests' files: they need room, run
+// programs there, and set extended attributes and the immutable flag, as ostree does.
 func usable(dir string, room uint64) (err error) {
 	probe, err := os.MkdirTemp(dir, "probe-*")
 	if err != nil {
@@ -45,14 +45,14 @@ func usable(dir string, room uint64) (err error) {
 		exec.Command("chattr", "-i", probe).Run())
 }
 
-// fits returns an error if a file system in memory is too small.
+// fits returns an error if an in-memory file system has less than room bytes free.
 func fits(dir string, room uint64) error {
 	var files unix.Statfs_t
 	var memory unix.Sysinfo_t
 	if err := errors.Join(unix.Statfs(dir, &files), unix.Sysinfo(&memory)); err != nil {
 		return err
 	}
-	// Cached memory is not free but reclaimable, so use the total memory.
+	// Compare with total memory, because the kernel can reclaim its caches.
 	if free := min(files.Bavail*uint64(files.Bsize), memory.Totalram*uint64(memory.Unit)); free < room {
 		return fmt.Errorf("%s has room for %d bytes, %d are wanted", dir, free, room)
 	}
