@@ -82,7 +82,7 @@ func applyCommand() *cobra.Command {
 			machine.FromDownloaded = download.from
 			apply.Machine, apply.When, apply.Unsupported = machine, firstboot.When(when), encapsulated.Unsupported(unsupported)
 			if dryRun {
-				apply.Progress.Emit = func(pivot.Event) {} // the reader of the plan is the only audience
+				apply.Progress.Emit = func(pivot.Event) {} // a plan is only printed
 				plan, err := apply.Plan(cmd.Context())
 				if err != nil {
 					return err

@@ -89,7 +89,7 @@ func TestEnter(t *testing.T) {
 	}
 	write(t, root+"/usr/share/bundle.pem", "x")
 	must(t, os.MkdirAll(root+"/etc/ssl/certs", 0o755))
-	must(t, os.Symlink("/usr/share/bundle.pem", root+"/etc/ssl/certs/ca-certificates.crt")) // absolute: relative to the system's root
+	must(t, os.Symlink("/usr/share/bundle.pem", root+"/etc/ssl/certs/ca-certificates.crt")) // an absolute target, resolved below the root
 	must(t, os.MkdirAll(root+"/usr/local/share/ca-certificates", 0o755))
 	cmd := exec.Command(os.Args[0], "-test.run=^TestEnter$", "-test.v")
 	cmd.Env = []string{childRoot + "=" + root}

@@ -13,7 +13,7 @@ import (
 // per line.
 type Stream struct {
 	W    io.Writer
-	Lost func(error) // called once, when the reader is gone
+	Lost func(error) // called once, when events can no longer be written
 	Now  func() time.Time
 
 	pace pace

@@ -31,8 +31,8 @@ type Asked struct {
 	Units   enable.Units               // the requested state of unit links
 }
 
-// Of returns what a config requests. n is the config in its document; all problems are added to
-// its report, and if there are any errors, the result must not be used. Files and links whose
+// Of returns what a config requests. n is the config in its document; all problems are added to its
+// report, and if there are any errors, the result must not be used. Files, links and users whose
 // document paths are in without are left out.
 func Of(n document.Node, config ignition.Config, without map[string]bool) Asked {
 	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: without}
