@@ -67,7 +67,7 @@ func applyCommand() *cobra.Command {
 			if err := trial.use(&machine); err != nil {
 				return err
 			}
-			if machine.Try != nil { // what was not booted anew could not be tried
+			if machine.Try != nil { // a trial needs a reboot
 				if cmd.Flags().Changed("reboot") && when != string(firstboot.RebootNow) {
 					return fault.New(fault.Usage, "cannot use --try with --reboot=%s: it reboots", when)
 				}
@@ -82,7 +82,7 @@ func applyCommand() *cobra.Command {
 			machine.FromDownloaded = download.from
 			apply.Machine, apply.When, apply.Unsupported = machine, firstboot.When(when), encapsulated.Unsupported(unsupported)
 			if dryRun {
-				apply.Progress.Emit = func(pivot.Event) {} // a plan tells nobody but its reader
+				apply.Progress.Emit = func(pivot.Event) {} // a plan is only printed
 				plan, err := apply.Plan(cmd.Context())
 				if err != nil {
 					return err
@@ -113,7 +113,7 @@ func applyCommand() *cobra.Command {
 	return cmd
 }
 
-// oneOf reports whether just one of these is so.
+// oneOf reports whether exactly one of its arguments is true.
 func oneOf(which ...bool) bool {
 	return len(slices.DeleteFunc(which, func(is bool) bool { return !is })) == 1
 }
@@ -124,10 +124,10 @@ func finishLive(cmd *cobra.Command, flags *hostFlags, unchanged77 bool) error {
 	if err != nil {
 		return err
 	}
-	return byHand(machine.Host, unchanged77, func() (bool, error) { return machine.Finish(cmd.Context()) })
+	return changeWithLock(machine.Host, unchanged77, func() (bool, error) { return machine.Finish(cmd.Context()) })
 }
 
-// readConfig reads a MachineConfig from a file, or from the standard input for "-".
+// readConfig reads a MachineConfig from a file, or from standard input for "-".
 func readConfig(file string, stdin io.Reader) ([]byte, error) {
 	from := stdin
 	if file != "-" {

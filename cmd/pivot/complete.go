@@ -10,8 +10,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// completeImage has the shells offer the images that this machine knows for IMAGE, and
-// else files, for those on local media.
+// completeImage completes IMAGE with the images that this machine knows, or else with file
+// names, for images on local media.
 func completeImage(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -23,8 +23,8 @@ func completeImage(cmd *cobra.Command, args []string, _ string) ([]string, cobra
 	return knownImages(root), cobra.ShellCompDirectiveDefault
 }
 
-// knownImages are the references of the images that a machine runs, will run or was
-// asked to run. What cannot be read names none.
+// knownImages returns the references of the images that a machine runs, will run, or was asked
+// to run. It ignores errors.
 func knownImages(root string) []string {
 	var images []pivot.Image
 	if state, err := host.New(root).Observe(context.Background(), pivot.Target{}); err == nil {

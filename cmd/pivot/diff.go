@@ -15,7 +15,7 @@ import (
 	"machine-pivot/internal/printable"
 )
 
-// exitDifferent is the status of "diff --exit-code" where a machine would have to be changed.
+// exitDifferent is the exit status of "diff --exit-code" if a machine would have to be changed.
 const exitDifferent = 3
 
 func diffCommand() *cobra.Command {
@@ -79,7 +79,7 @@ func diffCommand() *cobra.Command {
 	return cmd
 }
 
-// readRules reads a machine's own rules, if there is a file of them.
+// readRules reads a machine's rules from a file, if one is given.
 func readRules(file string, note func(string)) (disruption.Rules, error) {
 	if file == "" {
 		return disruption.Defaults(), nil

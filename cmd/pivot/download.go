@@ -8,7 +8,7 @@ import (
 	"machine-pivot/internal/host"
 )
 
-// downloadFlags are those of the commands that can download now and change the machine later.
+// downloadFlags are the flags of commands that can download now and change the machine later.
 type downloadFlags struct{ only, from bool }
 
 func (f *downloadFlags) add(cmd *cobra.Command) {
@@ -16,7 +16,7 @@ func (f *downloadFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.from, "from-downloaded", false, "use what --download-only has kept, and ask no registry for an image")
 }
 
-// check is an error if flags that only a change has are given for a download.
+// check returns an error if --download-only is combined with flags that are for a change.
 func (f *downloadFlags) check(cmd *cobra.Command, changes ...string) error {
 	if !f.only {
 		return nil
@@ -29,9 +29,9 @@ func (f *downloadFlags) check(cmd *cobra.Command, changes ...string) error {
 	return nil
 }
 
-// downloadOnly does of a move what does not change the machine.
+// downloadOnly does the part of a move that does not change the machine.
 func downloadOnly(cmd *cobra.Command, h *host.Host, unchanged77 bool, move firstboot.Move) error {
-	return byHand(h, unchanged77, func() (bool, error) {
+	return changeWithLock(h, unchanged77, func() (bool, error) {
 		d, err := move.Download(cmd.Context())
 		return d.New, err
 	})

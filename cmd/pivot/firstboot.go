@@ -42,7 +42,7 @@ func firstBootCommand() *cobra.Command {
 			if boot.Off() {
 				return nil
 			}
-			return alone(machine.Host, func() error { return boot.Run(cmd.Context()) })
+			return withLock(machine.Host, func() error { return boot.Run(cmd.Context()) })
 		},
 	}
 	flags.add(cmd)
@@ -54,9 +54,9 @@ func firstBootCommand() *cobra.Command {
 	return cmd
 }
 
-// alone runs what changes the machine while no other pivot does. Errors of the
-// run are marked: its own account has told them.
-func alone(h *host.Host, run func() error) error {
+// withLock calls run while it holds the machine's lock. Errors of run are marked as reported,
+// because run reports them itself.
+func withLock(h *host.Host, run func() error) error {
 	unlock, err := h.Lock()
 	if err != nil {
 		return err
@@ -65,14 +65,14 @@ func alone(h *host.Host, run func() error) error {
 	return reported(run())
 }
 
-// exitUnchanged is the status where nothing had to change, if that is asked for.
+// exitUnchanged is the exit status if nothing had to change, with --unchanged-exit-77.
 const exitUnchanged = 77
 
-// byHand is alone for a run that reports whether anything had to change. If nothing had,
-// the exit status is 77 where that is asked for.
-func byHand(h *host.Host, unchanged77 bool, run func() (changed bool, err error)) error {
+// changeWithLock is withLock for a run that reports whether anything had to change. If not, the
+// exit status is 77 with --unchanged-exit-77.
+func changeWithLock(h *host.Host, unchanged77 bool, run func() (changed bool, err error)) error {
 	var changed bool
-	err := alone(h, func() (err error) {
+	err := withLock(h, func() (err error) {
 		changed, err = run()
 		return err
 	})
@@ -82,7 +82,7 @@ func byHand(h *host.Host, unchanged77 bool, run func() (changed bool, err error)
 	return err
 }
 
-// rebaseFlags are the inputs of a pivot by hand.
+// rebaseFlags are the inputs of a manual pivot.
 type rebaseFlags struct {
 	hostFlags
 	appended, deleted, cpusets []string
@@ -108,14 +108,14 @@ func (f *rebaseFlags) add(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = completeImage
 }
 
-// rebase is the pivot that flags and argument ask for.
+// rebase returns the pivot that the flags and the argument request.
 func (f *rebaseFlags) rebase(cmd *cobra.Command, args []string) (*firstboot.Rebase, error) {
 	machine, err := f.machine(cmd)
 	if err != nil {
 		return nil, err
 	}
 	for flag, given := range map[string][]string{"append-karg": f.appended, "delete-karg": f.deleted, "extension": f.extensions} {
-		if slices.Contains(given, "") { // as of a variable that is not set
+		if slices.Contains(given, "") { // such as from an unset variable
 			return nil, fault.New(fault.Usage, "cannot use --%s: it is empty", flag)
 		}
 	}

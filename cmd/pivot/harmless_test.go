@@ -23,12 +23,12 @@ import (
 	"machine-pivot/test/oscontainer"
 )
 
-// hostileText is what somebody puts into a message that he wants to be taken for ours:
-// terminal sequences, C1, bidirectional text, bytes that are no UTF-8, and a line.
+// hostileText is an attempt to forge a message of this program: terminal sequences, C1
+// controls, bidirectional text, invalid UTF-8, and an additional line.
 const hostileText = "no\x1b[2J\u009b31m\u202e\x7f\xff\r\npivot: prove: the machine is what was asked for"
 
-// TestHostileScripts runs commands that meet hostile text, in testdata/hostile; what
-// they print must do no harm to a terminal or a log.
+// TestHostileScripts runs commands with hostile input, in testdata/hostile. Their output must
+// do no harm to a terminal or a log.
 func TestHostileScripts(t *testing.T) {
 	need.Ostree(t)
 	params := scripts("testdata/hostile")
@@ -37,8 +37,8 @@ func TestHostileScripts(t *testing.T) {
 	testscript.Run(t, params)
 }
 
-// harmless wants something in a command's last output, stdout or stderr, and nothing
-// that harms, nor a line that claims to be another's: harmless stdout|stderr
+// harmless requires that the last command printed something, to stdout or stderr, that is
+// neither harmful nor has a forged line: harmless stdout|stderr
 func harmless(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: harmless stdout|stderr")
@@ -57,8 +57,8 @@ func harmless(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// prepareHostile makes what the scripts meet: a registry at $HOSTILE that the root
-// net trusts, OCI layouts, and a machine's journal and files in the root machine.
+// prepareHostile sets up the scripts: a registry at $HOSTILE, trusted by the root directory
+// net, OCI layouts, and a machine's journal and files in the root directory machine.
 func prepareHostile(env *testscript.Env) error {
 	server := httptest.NewServer(http.HandlerFunc(answerHostile))
 	env.Defer(server.Close)
@@ -91,7 +91,7 @@ func writeFile(env *testscript.Env, name string, content []byte) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, content, 0o600))
 }
 
-// hostileLayouts are images whose label, refs and object names are hostile.
+// hostileLayouts writes images whose label, refs and object names are hostile.
 func hostileLayouts(env *testscript.Env, img v1.Image) error {
 	derive := func(base v1.Image, entries ...oscontainer.Entry) (v1.Image, error) {
 		dir, err := os.MkdirTemp(env.WorkDir, ".derived-*")
@@ -137,7 +137,8 @@ func hostileLayouts(env *testscript.Env, img v1.Image) error {
 	return nil
 }
 
-// answerHostile is a registry that refuses in several ways, by the repository's name.
+// answerHostile is a registry that refuses requests in several ways, depending on the
+// repository's name.
 func answerHostile(w http.ResponseWriter, req *http.Request) {
 	switch name := path.Base(path.Dir(path.Dir(req.URL.Path))); {
 	case req.URL.Path == "/token":
@@ -170,11 +171,11 @@ func answerHostile(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// answerRaw answers with bytes that net/http would not send.
+// answerRaw sends bytes that net/http would not send.
 func answerRaw(w http.ResponseWriter, answer string) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		panic(err) // HTTP/1 connections can be
+		panic(err) // HTTP/1 connections support it
 	}
 	defer conn.Close()
 	fmt.Fprint(conn, answer)

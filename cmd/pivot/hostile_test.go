@@ -17,8 +17,8 @@ import (
 
 const MiB = 1 << 20
 
-// TestHostileMetadata imports images whose metadata would take gigabytes if it were
-// decoded. Each ends as bad input, within 150 MB of memory and seconds.
+// TestHostileMetadata imports images whose metadata would take gigabytes when decoded. Each
+// import must fail as bad input, within 150 MB of memory and a few seconds.
 func TestHostileMetadata(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes and imports images of hundreds of MiB")
@@ -29,7 +29,8 @@ func TestHostileMetadata(t *testing.T) {
 	commit := func(typ string, metadata []byte) hostile {
 		return one(object(".commit", commitOf(t, typ, metadata, nil)))
 	}
-	// labelled is an image about its commit, so that what that refers to is looked for.
+	// labelled returns an image with a label for its commit, so that the objects of the commit
+	// are looked up.
 	labelled := func(objects ...entry) hostile {
 		h := one(objects...)
 		sum := strings.TrimSuffix(strings.ReplaceAll(strings.TrimPrefix(objects[0].name, "srv/repo/objects/"), "/", ""), ".commit")
@@ -95,7 +96,7 @@ func TestHostileMetadata(t *testing.T) {
 			})
 		}, "names of its extended attributes"},
 		"sets of attributes": {func() hostile {
-			const each = 31 // not more than fit, and so many that no layer ends before the others have some
+			const each = 31 // few enough to fit, but enough that all layers have some before the first one ends
 			h := four(func(n int) (all []entry) {
 				for i := range each {
 					set := append(zeroes(MiB-1), byte(n*each+i))

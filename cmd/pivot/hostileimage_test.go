@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// hostile is an image: the files of each layer, its labels, and JSON to put in place
-// of a list in its manifest or config.
+// hostile describes an image: the files of each layer, its labels, and replacements for lists
+// in the JSON of its manifest or config.
 type hostile struct {
 	layers           [][]entry
 	labels           map[string]string
@@ -28,7 +28,7 @@ type hostile struct {
 	manifest, config func([]byte) []byte
 }
 
-// entry is a file in a layer, whose content may be large.
+// entry is a file in a layer. Its content may be large.
 type entry struct {
 	name    string
 	size    int64
@@ -39,13 +39,13 @@ func file(name string, content []byte) entry {
 	return entry{name, int64(len(content)), bytes.NewReader(content)}
 }
 
-// object is a metadata object with its own checksum, in a legacy image.
+// object returns a metadata object with a valid checksum, in a legacy image.
 func object(suffix string, content []byte) entry {
 	sum := fmt.Sprintf("%x", sha256.Sum256(content))
 	return file("srv/repo/objects/"+sum[:2]+"/"+sum[2:]+suffix, content)
 }
 
-// layer packs entries, once.
+// layer packs entries into a layer, once.
 func layer(t *testing.T, entries []entry) v1.Layer {
 	t.Helper()
 	var plain bytes.Buffer
@@ -71,7 +71,7 @@ func layer(t *testing.T, entries []entry) v1.Layer {
 	return l
 }
 
-// write makes an OCI layout of the image.
+// write writes the image as an OCI layout.
 func (h hostile) write(t *testing.T) string {
 	t.Helper()
 	img := v1.Image(empty.Image)
@@ -112,7 +112,7 @@ func (h hostile) write(t *testing.T) string {
 	return path
 }
 
-// replace puts other documents in place of config, manifest and index.
+// replace replaces config, manifest and index.
 func (h hostile) replace(t *testing.T, path string, img v1.Image) {
 	t.Helper()
 	config, err := img.RawConfigFile()
@@ -132,7 +132,7 @@ func (h hostile) replace(t *testing.T, path string, img v1.Image) {
 	}
 }
 
-// put stores a blob and lets a document refer to it in place of another.
+// put stores a blob and replaces a reference in a document by one to it.
 func (h hostile) put(t *testing.T, path string, document, old, blob []byte) []byte {
 	t.Helper()
 	sum := fmt.Sprintf("%x", sha256.Sum256(blob))
@@ -143,7 +143,8 @@ func (h hostile) put(t *testing.T, path string, document, old, blob []byte) []by
 	return bytes.ReplaceAll(document, fmt.Appendf(nil, `"size":%d`, len(old)), fmt.Appendf(nil, `"size":%d`, len(blob)))
 }
 
-// list puts n elements at the start of the first list of this name in JSON.
+// list returns a function that inserts n elements at the start of the first list with this name
+// in a JSON text.
 func list(name, element string, n int) func([]byte) []byte {
 	return func(document []byte) []byte {
 		start := fmt.Appendf(nil, "%q:[", name)

@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// encode is gvariant.Encode.
+// encode calls gvariant.Encode.
 func encode(t *testing.T, typ string, value any) []byte {
 	t.Helper()
 	data, err := gvariant.Encode(typ, value)
@@ -24,12 +24,12 @@ func encode(t *testing.T, typ string, value any) []byte {
 	return data
 }
 
-// dirMeta is a directory's metadata.
+// dirMeta returns a directory's metadata.
 func dirMeta(t *testing.T, xattrs any) []byte {
 	return encode(t, "(uuua(ayay))", gvariant.Tuple{uint32(0), uint32(0), bits.ReverseBytes32(unix.S_IFDIR), xattrs})
 }
 
-// commitOf is a commit with metadata of a type, and a root directory.
+// commitOf returns a commit with metadata of a type, and a root directory.
 func commitOf(t *testing.T, typ string, metadata, root []byte) []byte {
 	t.Helper()
 	value, err := gvariant.Open(typ, metadata)
@@ -43,7 +43,7 @@ func commitOf(t *testing.T, typ string, metadata, root []byte) []byte {
 	})
 }
 
-// array is a serialised array of n elements that a function makes.
+// array serializes an array of n elements returned by a function.
 func array(n int, element func(i int) []byte) []byte {
 	var data []byte
 	var ends []int
@@ -57,12 +57,12 @@ func array(n int, element func(i int) []byte) []byte {
 	return data
 }
 
-// attributes are n extended attributes with short names, in order.
+// attributes returns n extended attributes with short names, in order.
 func attributes(n int) []byte {
 	return array(n, func(i int) []byte { return fmt.Appendf(nil, "%05x\x00\x06", i) })
 }
 
-// directory is a dirtree of n names.
+// directory returns a dirtree with n names.
 func directory(n int, files bool) []byte {
 	entries := array(n, func(i int) []byte {
 		sum := sha256.Sum256(fmt.Append(nil, i))
@@ -78,8 +78,9 @@ func directory(n int, files bool) []byte {
 	return binary.LittleEndian.AppendUint32(entries, 0)
 }
 
-// expanding are directories each of which has the one before it under a hundred names: so
-// few hundred KiB stand for more files than a file system can have. The last is the root.
+// expanding returns directories, each of which contains the previous one under a hundred names,
+// so that a few hundred KiB describe more files than a file system can have. The last one is
+// the root.
 func expanding(t *testing.T, levels int) (trees [][]byte) {
 	t.Helper()
 	meta := sha256.Sum256(dirMeta(t, []any{}))
@@ -96,7 +97,7 @@ func expanding(t *testing.T, levels int) (trees [][]byte) {
 	return trees
 }
 
-// filez is a file of an archive repository with these serialised attributes.
+// filez returns a file of an archive repository with these serialized attributes.
 func filez(t *testing.T, n int, xattrs []byte) entry {
 	t.Helper()
 	value, err := gvariant.Open("a(ayay)", xattrs)
@@ -117,7 +118,7 @@ func filez(t *testing.T, n int, xattrs []byte) entry {
 	return file(fmt.Sprintf("srv/repo/objects/%02x/%062x.filez", n, n), b.Bytes())
 }
 
-// raw is a serialised value.
+// raw returns a serialized value.
 func raw(t *testing.T, typ string, data []byte) gvariant.Value {
 	t.Helper()
 	v, err := gvariant.Open(typ, data)

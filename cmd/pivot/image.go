@@ -45,7 +45,7 @@ func (f *imageFlags) add(cmd *cobra.Command, kind api.Kind) {
 	cmd.ValidArgsFunction = completeImage
 }
 
-// open looks an image up. It must be closed.
+// open opens an image, which must be closed.
 func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, error) {
 	if err := cli.CheckRoot(f.root); err != nil {
 		return nil, err
@@ -54,20 +54,20 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 	if err != nil {
 		return nil, err
 	}
-	boundMemory(importMemory)
+	limitMemory(importMemory)
 	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: cmp.Or(f.architecture, host.Architecture()), Log: noteTo(plainLog(cmd.ErrOrStderr()))}
 	return puller.Open(cmd.Context(), ref)
 }
 
-// inspected is what "image inspect" shows: what manifest and config say, and, of an
-// image that was imported, what its content says.
+// inspected is the output of "image inspect": what the manifest and config say and, if the
+// image was imported, what its content says.
 type inspected struct {
 	osimage.Image
-	Refused  *refusal         `json:"refused,omitempty"` // nil: nothing is known against it
+	Refused  *refusal         `json:"refused,omitempty"` // nil: no known reason
 	Imported *osimage.Content `json:"imported,omitempty"`
 }
 
-// refusal is why a pivot to an image would be refused.
+// refusal is the reason why a pivot to an image would be refused.
 type refusal struct {
 	Message string `json:"message"`
 	Hint    string `json:"hint"`
@@ -104,7 +104,7 @@ func imageInspectCommand() *cobra.Command {
 			if err != nil && repoPath != "" {
 				return err
 			}
-			if err != nil { // nobody asked for it
+			if err != nil { // not requested explicitly
 				noteTo(plainLog(cmd.ErrOrStderr()))("cannot look for the image in the machine's repository: " + err.Error())
 			}
 			return flags.Write(cmd.OutOrStdout(), found, func(w io.Writer) {
@@ -124,8 +124,9 @@ func imageInspectCommand() *cobra.Command {
 	return cmd
 }
 
-// contentOf is the content of an image that is in a repository: the machine's below
-// root, if there is one and no other is named; nil if it is not there.
+// contentOf returns the content of an image that was imported into the repository at repoPath,
+// by default that of the machine below root; nil if it was not, or if that machine has no
+// repository.
 func contentOf(image *osimage.Opened, root, repoPath string) (*osimage.Content, error) {
 	sysroot := ostree.OpenSysroot(root)
 	repo, err := ostree.OpenRepo(cmp.Or(repoPath, sysroot.RepoPath()))
@@ -142,7 +143,8 @@ func contentOf(image *osimage.Opened, root, repoPath string) (*osimage.Content, 
 	return content, compareBooted(content, sysroot)
 }
 
-// compareBooted holds an image's content against the system that runs, if one does.
+// compareBooted compares an image's SELinux policy with that of the booted system, if there is
+// one.
 func compareBooted(content *osimage.Content, sysroot *ostree.Sysroot) error {
 	booted, err := sysroot.Booted()
 	if errors.Is(err, ostree.ErrNotBooted) {
@@ -180,7 +182,7 @@ func printImage(w io.Writer, image osimage.Image) {
 	}
 }
 
-// printPolicy shows how the image's SELinux policy compares with another one.
+// printPolicy prints whether the image's SELinux policy differs from another one.
 func printPolicy(w io.Writer, other string, changed *bool) {
 	switch {
 	case changed == nil:
@@ -191,7 +193,7 @@ func printPolicy(w io.Writer, other string, changed *bool) {
 	}
 }
 
-// printContent shows what only an imported image's content tells.
+// printContent prints what only the content of an imported image says.
 func printContent(w io.Writer, c osimage.Content) {
 	fmt.Fprintf(w, "imported   %s\n", c.Commit)
 	printPolicy(w, "its base's", c.PolicyChangedFromBase)
@@ -204,7 +206,7 @@ func printContent(w io.Writer, c osimage.Content) {
 	}
 }
 
-// notRepository is why a directory cannot be imported into.
+// notRepository returns the error for a directory that cannot be imported into.
 func notRepository(path string, err error) error {
 	f := fault.New(fault.BadInput, "%w", err)
 	if errors.Is(err, fs.ErrPermission) {
@@ -263,21 +265,21 @@ func imageImportCommand() *cobra.Command {
 	return cmd
 }
 
-// importShown imports an image and shows how it goes, as a pivot does its pull.
+// importShown imports an image and shows the progress in the same way as a pivot's pull.
 func importShown(cmd *cobra.Command, image *osimage.Opened, repo *ostree.Repo, flags *progressFlags) (osimage.Result, error) {
 	_, emit := flags.logTo(cmd.ErrOrStderr())
-	tell := func(e pivot.Event) {
+	report := func(e pivot.Event) {
 		e.Step = pivot.StepPull
 		emit(e)
 	}
-	tell(pivot.Event{Kind: pivot.EventBegan, Message: "pulling " + image.Reference.String()})
+	report(pivot.Event{Kind: pivot.EventBegan, Message: "pulling " + image.Reference.String()})
 	result, err := image.Import(cmd.Context(), repo, func(p osimage.Progress) {
-		tell(pivot.Event{Kind: pivot.EventProgressed, Amount: hostimages.AmountOf(p)})
+		report(pivot.Event{Kind: pivot.EventProgressed, Amount: hostimages.AmountOf(p)})
 	})
 	if err != nil {
-		tell(pivot.Event{Kind: pivot.EventFailing, Err: err})
+		report(pivot.Event{Kind: pivot.EventFailing, Err: err})
 		return result, err
 	}
-	tell(pivot.Event{Kind: pivot.EventNoted, Message: "imported commit " + result.Commit})
+	report(pivot.Event{Kind: pivot.EventNoted, Message: "imported commit " + result.Commit})
 	return result, nil
 }

@@ -23,7 +23,7 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// TestImageScripts runs the commands for images; see testdata/image/*.txtar.
+// TestImageScripts runs the image commands; see testdata/image/*.txtar.
 func TestImageScripts(t *testing.T) {
 	need.Ostree(t)
 	params := scripts("testdata/image")
@@ -31,9 +31,9 @@ func TestImageScripts(t *testing.T) {
 	testscript.Run(t, params)
 }
 
-// prepareImages makes a script's files: os and damaged, OCI layouts of a legacy
-// image; repo, seen, narrow, dumb and empty, bare repositories. Variables say what is in the
-// image, and $IMAGE is the same in a registry.
+// prepareImages creates a script's files: os and damaged, OCI layouts of a legacy image; and
+// repo, seen, narrow, dumb and empty, bare repositories. Variables describe the image, and
+// $IMAGE is the same image in a registry.
 func prepareImages(env *testscript.Env) error {
 	img, err := legacyImage(env)
 	if err != nil {
@@ -63,8 +63,8 @@ func prepareImages(env *testscript.Env) error {
 	return damage(filepath.Join(env.WorkDir, "damaged/blobs/sha256", last.Hex))
 }
 
-// serveImage starts a registry with the image, which the root directory net
-// trusts; secret.json is its pull secret.
+// serveImage starts a registry with the image, trusted by the root directory net. secret.json
+// is its pull secret.
 func serveImage(env *testscript.Env, img v1.Image) error {
 	r, err := registry.Start(registry.Options{})
 	if err != nil {
@@ -84,7 +84,7 @@ func serveImage(env *testscript.Env, img v1.Image) error {
 	)
 }
 
-// legacyImage makes a tree, its commit, and an image of that.
+// legacyImage builds a tree, commits it, and returns an image of the commit.
 func legacyImage(env *testscript.Env) (v1.Image, error) {
 	tree, archive, layers := filepath.Join(env.WorkDir, ".tree"), filepath.Join(env.WorkDir, ".archive"), filepath.Join(env.WorkDir, ".layers")
 	bin := filepath.Join(tree, "usr/bin")
@@ -117,12 +117,12 @@ func legacyImage(env *testscript.Env) (v1.Image, error) {
 	return inOCI(img), nil
 }
 
-// inOCI is an image with a manifest as OCI layouts want it.
+// inOCI returns an image with an OCI manifest.
 func inOCI(img v1.Image) v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
 }
 
-// describeImage sets DIGEST, BYTES, and LAYERn and SIZEn, and returns the last layer's digest.
+// describeImage sets DIGEST, BYTES, LAYERn and SIZEn, and returns the last layer's digest.
 func describeImage(env *testscript.Env, img v1.Image) (last v1.Hash, err error) {
 	m, err := img.Manifest()
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"machine-pivot/internal/initramfs"
 )
 
-// What is bounded in an initramfs, which the machine's consoles and remote access
-// wait for. What was imported by then is kept.
+// Limits in an initramfs, because the machine's consoles and remote access wait for it. What
+// was imported until then is kept.
 const (
-	earlyRetry    = 90 * time.Second // of what fails for a transient reason
-	earlyPatience = 30 * time.Second // with a silent registry
-	earlyBound    = time.Hour        // of the whole run
+	earlyRetry           = 90 * time.Second // for transient errors
+	earlyRegistryTimeout = 30 * time.Second // for a registry that does not respond
+	earlyTimeout         = time.Hour        // for the whole run
 )
 
-// earlyBoot runs a first boot in the initramfs, where the program finds itself.
+// earlyBoot runs a first boot in the initramfs.
 func earlyBoot(cmd *cobra.Command, flags *hostFlags, boot firstboot.FirstBoot) error {
 	if err := initramfs.Enter(flags.root); err != nil {
 		return aside(cmd, err)
@@ -35,27 +35,27 @@ func earlyBoot(cmd *cobra.Command, flags *hostFlags, boot firstboot.FirstBoot) e
 		return err
 	}
 	boot.Machine = machine
-	ctx, cancel := context.WithTimeout(cmd.Context(), earlyBound)
+	ctx, cancel := context.WithTimeout(cmd.Context(), earlyTimeout)
 	defer cancel()
-	err = alone(machine.Host, func() error { return boot.Run(ctx) })
+	err = withLock(machine.Host, func() error { return boot.Run(ctx) })
 	if _, reported := errors.AsType[cli.Reported](err); err != nil && !reported {
 		return aside(cmd, err)
 	}
 	return err
 }
 
-// aside steps aside where the run could not even begin.
+// aside leaves the first boot to the started system, because the run could not start.
 func aside(cmd *cobra.Command, err error) error {
 	newLog(cmd.ErrOrStderr()).Warnf("stepping aside for the started system: %v", err)
 	return nil
 }
 
-// earlyMachine makes a machine that of the initramfs: its tools run in a chroot.
+// earlyMachine adapts a machine to the initramfs: its tools run in a chroot.
 func (f *hostFlags) earlyMachine(m *firstboot.Machine) {
 	if f.early == nil {
 		return
 	}
 	m.Place = firstboot.Initramfs{Early: f.early, Disk: m.Host.Disk}
 	m.Host.Run = host.RunIn(f.root)
-	m.Puller.Patience = earlyPatience
+	m.Puller.Patience = earlyRegistryTimeout
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// TestLibraryLogsWithUs (D16): what the image library logs has the form of our lines,
-// with what a registry put into it escaped, and it is said once.
+// TestLibraryLogsWithUs (D16): messages of the image library have the form of our log lines,
+// with text from a registry escaped, and appear once.
 func TestLibraryLogsWithUs(t *testing.T) {
 	global := logrus.StandardLogger()
 	t.Cleanup(func() { global.SetOutput(io.Discard); global.ReplaceHooks(logrus.LevelHooks{}) })

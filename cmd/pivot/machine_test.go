@@ -10,9 +10,9 @@ import (
 	"machine-pivot/test/oscontainer"
 )
 
-// TestMachineScripts runs commands on a machine that has booted its first system and
-// of which nothing was asked yet: root directory $ROOT, its next image $IMAGE, the same
-// with layers on top $DERIVED.
+// TestMachineScripts runs commands on a machine that has booted its first system and has had no
+// transaction yet: root directory $ROOT, next image $IMAGE, and the same with derived layers
+// $DERIVED.
 func TestMachineScripts(t *testing.T) {
 	h := hostdir.New(t)
 	derived := h.Push(h.NativeImage(oscontainer.WithChunks(2), oscontainer.WithDerived(

@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/cli"
 )
 
-// version and commit are stamped by the build.
+// version and commit are set by the linker.
 var version, commit = "0-unknown", ""
 
 func main() {

@@ -13,8 +13,8 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// TestManyEntries (P55): a MachineConfig of 2,000 files and 200 units is planned
-// within 64 MB of memory.
+// TestManyEntries (P55): planning a MachineConfig with 2,000 files and 200 units takes at most
+// 64 MB of memory.
 func TestManyEntries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 2,000 files")

@@ -20,8 +20,8 @@ import (
 	"machine-pivot/test/ostreetree"
 )
 
-// TestManyLayers imports an image of 400 layers and 100,000 names, no two files of which
-// are equal, with a policy as large as an OS's, within 128 MB of memory.
+// TestManyLayers imports an image with 400 layers, 100,000 names, no two equal files, and a
+// policy as large as an OS's, within 128 MB of memory.
 func TestManyLayers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("imports 91,000 files, twice")
@@ -59,8 +59,8 @@ func TestManyLayers(t *testing.T) {
 	}
 }
 
-// inMemory is a directory on a file system in memory: disks take minutes for so many
-// files. Its pages are not the importing process's.
+// inMemory returns a directory on a tmpfs, because disks take minutes for so many files. Its
+// pages do not count as memory of the importing process.
 func inMemory(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -85,7 +85,7 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// manyLayers writes a plain image with a policy below a directory and returns where.
+// manyLayers writes a plain image with a policy below a directory and returns its path.
 func manyLayers(t *testing.T, dir string, policy map[string]string) string {
 	t.Helper()
 	dirs, files := manyNames(policy)
@@ -100,8 +100,8 @@ func manyLayers(t *testing.T, dir string, policy map[string]string) string {
 	return path
 }
 
-// manyNames are a bootable tree of 9,000 directories and 91,000 files, of which each
-// thousandth is as large as what an import holds in memory.
+// manyNames returns a bootable tree with 9,000 directories and 91,000 files. Every thousandth
+// file is as large as the limit up to which an import holds files in memory.
 func manyNames(policy map[string]string) (dirs, files []oscontainer.Entry) {
 	for _, name := range []string{"usr", "usr/lib", "usr/lib/modules", "usr/lib/modules/1", "etc", "etc/selinux", "etc/selinux/debian",
 		"etc/selinux/debian/policy", "etc/selinux/debian/contexts", "etc/selinux/debian/contexts/files", "usr/share", "usr/bin"} {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// cost is what a program took. Its memory is told only by a parent that is small
-// itself: a child begins with the peak of its parent.
+// cost is the resource usage of a program. It is measured by a parent with small memory,
+// because a child starts with the peak memory of its parent.
 type cost struct {
 	Exit   int
 	Peak   int64         // bytes of memory
@@ -19,8 +19,7 @@ type cost struct {
 	Stderr string
 }
 
-// measure is the program "measure": it runs the program that its arguments are, and
-// prints its cost.
+// measure is the program "measure": it runs the program in its arguments and prints its cost.
 func measure() {
 	cmd := exec.Command(os.Args[1], os.Args[2:]...)
 	var stderr bytes.Buffer

@@ -12,8 +12,8 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// TestUnitIsGivenTime (P65): systemd is told what a run does, and each time to give it more
-// time: the limit of the unit is one of silence.
+// TestUnitIsGivenTime (P65): systemd gets the status of a run, each time with an extension of
+// the unit's timeout, which so limits only the time without progress.
 func TestUnitIsGivenTime(t *testing.T) {
 	h := hostdir.New(t)
 	socket := filepath.Join(t.TempDir(), "notify")
@@ -29,23 +29,23 @@ func TestUnitIsGivenTime(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Wait() }() // it fails: no deployment can be made in this place
-	var told []string
+	defer func() { _ = cmd.Wait() }() // it fails: no deployment can be made here
+	var notified []string
 	buffer := make([]byte, 4096)
-	for !strings.Contains(strings.Join(told, "\n"), "STATUS=failed") {
+	for !strings.Contains(strings.Join(notified, "\n"), "STATUS=failed") {
 		if err := listener.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		n, err := listener.Read(buffer)
 		if err != nil {
-			t.Fatalf("%v; systemd was told %q", err, told)
+			t.Fatalf("%v; systemd was told %q", err, notified)
 		}
-		told = append(told, string(buffer[:n]))
+		notified = append(notified, string(buffer[:n]))
 	}
-	if len(told) < 5 {
-		t.Errorf("systemd was told only %q", told)
+	if len(notified) < 5 {
+		t.Errorf("systemd was told only %q", notified)
 	}
-	for _, message := range told {
+	for _, message := range notified {
 		if !strings.HasPrefix(message, "STATUS=") || !strings.HasSuffix(message, "\nEXTEND_TIMEOUT_USEC=3600000000") || strings.Count(message, "\n") != 1 {
 			t.Errorf("systemd was told %q", message)
 		}

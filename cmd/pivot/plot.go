@@ -13,10 +13,10 @@ import (
 	"machine-pivot/pivot"
 )
 
-// plotFlags say which journal is plotted, and what of it.
+// plotFlags select the journal and the transaction to plot.
 type plotFlags struct {
 	root    string
-	journal string // a file, or "-"; "": the machine's own
+	journal string // a file, or "-"; "": the machine's journal
 	before  int
 	format  string
 }
@@ -69,15 +69,15 @@ func (f *plotFlags) timeline(cmd *cobra.Command) (plot.Timeline, error) {
 	if err != nil {
 		return plot.Timeline{}, err
 	}
-	// The units that wait for a first boot: see systemd-units.
+	// The units that wait for a first boot; see systemd-units.
 	timeline.AddUnits(host.New(f.root).BootTimes(cmd.Context()).ID, host.UnitTimes(cmd.Context(), "crio.service", "kubelet.service"))
 	return timeline, nil
 }
 
-// maxJournal is more than any journal has: what is larger is something else.
+// maxJournal limits the size of a journal. Any real one is smaller.
 const maxJournal = 16 << 20
 
-// read takes the journal that was asked for instead of the machine's.
+// read reads the journal that --journal names.
 func (f *plotFlags) read(in io.Reader) (pivot.Record, error) {
 	if f.journal != "-" {
 		file, err := os.Open(f.journal)

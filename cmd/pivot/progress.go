@@ -24,8 +24,8 @@ func (f *progressFlags) add(cmd *cobra.Command) {
 	cli.Suggest(cmd, "progress-fd")
 }
 
-// logTo is the log of a command that pulls, and what shows its progress to people and,
-// if one is asked for, to a program.
+// logTo returns the log of a command that pulls, and a function that shows its progress to
+// people and, with --progress-fd, to a program.
 func (f *progressFlags) logTo(w io.Writer) (*logrus.Logger, pivot.Emit) {
 	screen := screenOf(os.Stderr)
 	if screen != nil {
@@ -42,8 +42,7 @@ func (f *progressFlags) logTo(w io.Writer) (*logrus.Logger, pivot.Emit) {
 	return log, status.Tee(display.Emit, stream.Emit)
 }
 
-// descriptor is a flag for a file descriptor that whoever started the program has opened;
-// 0 until it is set.
+// descriptor is a flag for a file descriptor that the program inherited; 0 until it is set.
 type descriptor int
 
 // String implements pflag.Value.
@@ -74,11 +73,11 @@ func (d *descriptor) Set(text string) error {
 	return nil
 }
 
-// patience is how long a reader of the progress may keep the program waiting.
-const patience = 5 * time.Second
+// writeTimeout limits how long a reader of the progress may block the program.
+const writeTimeout = 5 * time.Second
 
-// open is what is written to. The programs that this one runs do not inherit it, so that a
-// reader sees its end.
+// open returns a writer for the descriptor. The descriptor is not inherited by child processes,
+// so that the reader sees end-of-file when this program ends.
 func (d *descriptor) open() io.Writer {
 	fd := int(*d)
 	unix.CloseOnExec(fd)
@@ -86,17 +85,17 @@ func (d *descriptor) open() io.Writer {
 	if err := unix.Fstat(fd, &stat); err == nil {
 		switch stat.Mode & unix.S_IFMT {
 		case unix.S_IFIFO, unix.S_IFSOCK:
-			_ = unix.SetNonblock(fd, true) // else there are no deadlines, as for a file
+			_ = unix.SetNonblock(fd, true) // without it, there are no deadlines
 		}
 	}
-	return &impatient{os.NewFile(uintptr(fd), "progress")}
+	return &deadlineWriter{os.NewFile(uintptr(fd), "progress")}
 }
 
-// impatient is a file whose writes end after a while.
-type impatient struct{ file *os.File }
+// deadlineWriter is a file whose writes have a timeout.
+type deadlineWriter struct{ file *os.File }
 
 // Write implements io.Writer.
-func (f *impatient) Write(p []byte) (int, error) {
-	_ = f.file.SetWriteDeadline(time.Now().Add(patience)) // a file needs none
+func (f *deadlineWriter) Write(p []byte) (int, error) {
+	_ = f.file.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails for regular files, which need no deadline
 	return f.file.Write(p)
 }

@@ -13,9 +13,10 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// TestProgressScripts (P63, P64, P65, P77, P78, P79): what is told of a run while it goes on, and other scripts that write the status of their machine, each
-// with a machine of its own, for its status is: root directory $ROOT, its next image $IMAGE;
-// a window $CLOSED that does not open for hours; a fleet's lock at $FLEET, of the authority in $FLEET_CA.
+// TestProgressScripts (P63, P64, P65, P77, P78, P79): runs the scripts about the progress of a
+// run, and others that write their machine's status. So each has a machine of its own: root
+// directory $ROOT, next image $IMAGE, a window $CLOSED that does not open for hours, and a
+// FleetLock server at $FLEET with the CA in $FLEET_CA.
 func TestProgressScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/progress/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -49,14 +49,15 @@ func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string
 	if err != nil {
 		return pivot.Plan{}, err
 	}
-	// A plan tells nobody but its reader, and that one why it waits.
+	// Events of a plan are not shown, except why it waits.
 	log := newLog(cmd.ErrOrStderr())
 	rebase.Progress.Emit = func(e pivot.Event) {
 		if e.Kind == pivot.EventWaiting {
 			log.Warn(e.Message + ": " + e.Err.Error())
 		}
 	}
-	// By hand only if something is asked for by hand: a file left by the old tool is not.
+	// It is a manual plan only if something was requested on the command line: a file left by
+	// the old tool does not count.
 	if len(args)+len(flags.appended)+len(flags.deleted)+len(flags.cpusets)+len(flags.extensions) > 0 || flags.kernelType != "" {
 		return rebase.Plan(cmd.Context())
 	}
@@ -112,8 +113,8 @@ func printPlan(w io.Writer, p pivot.Plan) {
 	fmt.Fprintf(w, "reboots: %d\n", p.Reboots)
 }
 
-// printNeeds shows why a plan needs a reboot, or else what each change needs and what is
-// done about services.
+// printNeeds prints why a plan needs a reboot, or otherwise what each change needs, and the
+// actions on services.
 func printNeeds(w io.Writer, p pivot.Plan) {
 	if len(p.Needs) > 0 && p.Reboots > 0 {
 		fmt.Fprintln(w, "why a reboot")
@@ -135,8 +136,8 @@ func printNeeds(w io.Writer, p pivot.Plan) {
 	}
 }
 
-// exitTransactionFailed is the status of "status --exit-code" where the last transaction
-// failed, which is no failure of that command itself.
+// exitTransactionFailed is the exit status of "status --exit-code" if the last transaction
+// failed. It does not mean that the command failed.
 const exitTransactionFailed = 3
 
 func statusCommand() *cobra.Command {
@@ -212,7 +213,7 @@ func printStatus(w io.Writer, s status.Status) {
 		if s.Error.Hint != "" {
 			line("hint", "%s", s.Error.Hint)
 		}
-		line("exit", "%s", ending(*s.Error))
+		line("exit", "%s", exitText(*s.Error))
 	}
 	printSteps(w, s.Phases)
 	for _, a := range s.History {
@@ -220,7 +221,7 @@ func printStatus(w io.Writer, s status.Status) {
 	}
 }
 
-// printDownload shows what was pulled for a later run.
+// printDownload prints what was pulled for a later run.
 func printDownload(line func(name, format string, args ...any), d *pivot.Download) {
 	if d == nil {
 		return
@@ -240,8 +241,8 @@ func printDownload(line func(name, format string, args ...any), d *pivot.Downloa
 	}
 }
 
-// ending is how a run ended that failed. An older program's journal has no status.
-func ending(f pivot.Failure) string {
+// exitText describes how a failed run ended. Journals of older programs have no exit status.
+func exitText(f pivot.Failure) string {
 	text := "transient: trying again can help"
 	if f.Permanent {
 		text = "permanent: trying the same again fails again"
@@ -252,12 +253,12 @@ func ending(f pivot.Failure) string {
 	return text
 }
 
-// indented is text of several lines, each below the first one's beginning.
+// indented indents the lines after the first to align with it.
 func indented(text string) string {
 	return strings.ReplaceAll(printable.Text(text), "\n", fmt.Sprintf("\n%-9s", ""))
 }
 
-// printSteps shows what each step took, with a heading for each boot.
+// printSteps prints the duration of each step, with a heading for each boot.
 func printSteps(w io.Writer, steps []pivot.Duration) {
 	boot := ""
 	for _, p := range steps {

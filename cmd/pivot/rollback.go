@@ -21,7 +21,7 @@ func rollbackCommand() *cobra.Command {
 				return err
 			}
 			rollback := firstboot.Rollback{Machine: machine, Reboot: reboot}
-			return alone(machine.Host, func() error { return rollback.Run(cmd.Context()) })
+			return withLock(machine.Host, func() error { return rollback.Run(cmd.Context()) })
 		},
 	}
 	flags.addRoot(cmd)

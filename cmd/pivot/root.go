@@ -33,13 +33,13 @@ type hostFlags struct {
 	engine   string
 	authFile string
 	retryFor time.Duration
-	method   string               // of the reboot; "": as the settings say
-	kargs    string               // what becomes of an image's own; "": as the settings say
-	consoles bool                 // a failure holds the machine: all its consoles show it
+	method   string               // of the reboot; "": from the settings
+	kargs    string               // treatment of an image's kernel arguments; "": from the settings
+	consoles bool                 // a failure holds the machine, so show it on all consoles
 	early    *initramfs.Initramfs // nil in the started system
 }
 
-// addRoot adds what the commands need that only look.
+// addRoot adds the flags of commands that only read.
 func (f *hostFlags) addRoot(cmd *cobra.Command) {
 	f.engine = "auto"
 	cmd.Flags().StringVar(&f.root, "root", "/", "root `DIR` of the machine")
@@ -55,24 +55,24 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 		"whether kernel arguments of the image's own, in /"+kargsd.Dir+", are named or applied (default: as the machine's settings say, else print)")
 }
 
-// addRetry adds what the commands need that try again.
+// addRetry adds the flags of commands that retry.
 func (f *hostFlags) addRetry(cmd *cobra.Command) {
 	f.retryFor = pivot.DefaultRetry().Bound
 	cmd.Flags().Var(cli.Wait{For: &f.retryFor}, "retry-for", "how long to try again what fails for a transient reason")
 	cli.Suggest(cmd, "retry-for")
 }
 
-// addReboot adds what the commands need that reboot.
+// addReboot adds the flags of commands that reboot.
 func (f *hostFlags) addReboot(cmd *cobra.Command) {
 	cli.OneOf{Value: &f.method, Allowed: []string{string(host.RebootFirmware), string(host.RebootKexec)}}.Add(cmd, "reboot-method", "through the firmware, or past it where that is safe (default: as the machine's settings say)")
 }
 
-// machine puts together the machine that the flags name.
+// machine returns the machine that the flags describe.
 func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 	if err := cli.CheckRoot(f.root); err != nil {
 		return firstboot.Machine{}, err
 	}
-	boundMemory(planMemory)
+	limitMemory(planMemory)
 	log, show := f.logTo(cmd.ErrOrStderr())
 	reporter := &status.Reporter{Root: f.root, Log: log, Notify: notify, Now: time.Now, Consoles: f.consoles}
 	m := firstboot.Machine{
@@ -86,7 +86,8 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		},
 	}
 	m.Retry.Bound = f.retryFor
-	// What an initramfs wrote there would have no SELinux label; the system tells all of it.
+	// A file written in the initramfs would have no SELinux label. The started system writes
+	// all metrics.
 	if settings, err := m.Host.Settings(); err == nil && settings.Metrics != "" && f.early == nil {
 		reporter.Metrics = m.Host.Path(settings.Metrics)
 	}
@@ -97,18 +98,19 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 	return m, nil
 }
 
-// noteTo tells people what the image's reader has to say.
+// noteTo returns a function that logs messages of the image reader.
 func noteTo(log *logrus.Logger) func(string) {
 	return func(message string) { log.Info(message) }
 }
 
-// silenceOfUnit is how long a unit may say nothing before systemd stops it: what rpm-ostree
-// takes for a rebase at most, in which nothing is heard of it, and some more.
-const silenceOfUnit = time.Hour
+// unitTimeout is how long a unit may be silent before systemd stops it: more than the longest
+// rebase by rpm-ostree, during which there are no events.
+const unitTimeout = time.Hour
 
-// notify sets the line that systemctl status shows, and lets the unit have more time: its
-// limit is one of silence, whatever the image's size. Outside a unit it does nothing.
+// notify sets the line that systemctl status shows and extends the unit's timeout, so that it
+// limits only the time without progress, for images of any size. Outside of a unit it does
+// nothing.
 func notify(text string) {
-	// A lost status line is no reason to stop.
-	_, _ = daemon.SdNotify(false, fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", text, silenceOfUnit.Microseconds()))
+	// Ignore the error: a status line is not essential.
+	_, _ = daemon.SdNotify(false, fmt.Sprintf("STATUS=%s\nEXTEND_TIMEOUT_USEC=%d", text, unitTimeout.Microseconds()))
 }

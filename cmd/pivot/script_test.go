@@ -17,10 +17,10 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"pivot": main, "measure": measure})
 }
 
-// TestScripts runs the command line as its users do; see testdata/*.txtar.
+// TestScripts runs the command line as users do; see testdata/*.txtar.
 func TestScripts(t *testing.T) { testscript.Run(t, scripts("testdata")) }
 
-// scripts are the parameters for the scripts in a directory.
+// scripts returns the parameters for the scripts in a directory.
 func scripts(dir string) testscript.Params {
 	params := script.Params(dir)
 	params.Setup = startSilent
@@ -29,8 +29,8 @@ func scripts(dir string) testscript.Params {
 	return params
 }
 
-// startSilent starts a script's registry that takes connections and never answers,
-// at $SILENT.
+// startSilent starts a registry for a script, at $SILENT, that accepts connections and never
+// responds.
 func startSilent(env *testscript.Env) error {
 	registry, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,7 +61,7 @@ func awaits(ts *testscript.TestScript, neg bool, args []string) {
 	wanted := regexp.MustCompile("(?m)" + args[1])
 	var text []byte
 	for range 1200 {
-		text, _ = os.ReadFile(ts.MkAbs(args[0])) // it need not be there yet
+		text, _ = os.ReadFile(ts.MkAbs(args[0])) // it may not exist yet
 		if wanted.Match(text) {
 			return
 		}
@@ -70,7 +70,7 @@ func awaits(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%s has no %q: %s", args[0], args[1], text)
 }
 
-// unasked requires that the silent registry was asked by nobody: unasked
+// unasked requires that there were no connections to the silent registry: unasked
 func unasked(ts *testscript.TestScript, neg bool, args []string) {
 	if n := ts.Value("connections").(*atomic.Int64).Load(); neg || len(args) > 0 || n != 0 {
 		ts.Fatalf("%d connections to the registry", n)

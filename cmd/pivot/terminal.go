@@ -9,10 +9,10 @@ import (
 	"machine-pivot/internal/status"
 )
 
-// unknownWidth is that of a terminal which does not say how wide it is, as a serial line.
+// unknownWidth is the width of a terminal that does not report it, such as a serial line.
 const unknownWidth = 80
 
-// screenOf is the terminal that w is; nil if it is none, or one that cannot erase a line.
+// screenOf returns the terminal at w, or nil if w is not a terminal or cannot erase a line.
 func screenOf(w io.Writer) *status.Screen {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {

@@ -21,7 +21,7 @@ type tryFlags struct {
 	checks  []string
 }
 
-// defaultTrial is how long a trial takes if nobody says how long.
+// defaultTrial is the default time limit of a trial.
 const defaultTrial = 10 * time.Minute
 
 func (f *tryFlags) add(cmd *cobra.Command) {
@@ -35,7 +35,7 @@ func (f *tryFlags) add(cmd *cobra.Command) {
 	cli.Suggest(cmd, "check")
 }
 
-// use lets the machine try its new system, if that is asked for.
+// use configures the machine for a trial, if one is requested.
 func (f *tryFlags) use(m *firstboot.Machine) error {
 	switch {
 	case f.limit == 0 && (len(f.checks) > 0 || f.confirm != string(pivot.ConfirmByHand)):
@@ -74,7 +74,7 @@ func confirmCommand() *cobra.Command {
 	return cmd
 }
 
-// reported marks the error of a run whose own account has told it.
+// reported marks an error that the run has already reported.
 func reported(err error) error {
 	if err != nil {
 		return cli.Reported{Err: err}

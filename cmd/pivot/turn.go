@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/window"
 )
 
-// turnFlags say when a machine may be changed, and who has to agree.
+// turnFlags determine when a machine may be changed, and which FleetLock server must agree.
 type turnFlags struct{ window, fleet string }
 
 func (f *turnFlags) add(cmd *cobra.Command) {
@@ -24,7 +24,7 @@ func (f *turnFlags) add(cmd *cobra.Command) {
 	cli.Suggest(cmd, "fleetlock", host.None)
 }
 
-// use has the machine changed in its turn.
+// use configures the machine's window and FleetLock server.
 func (f *turnFlags) use(m *firstboot.Machine) error {
 	if f.waits() {
 		if _, err := window.Parse(f.window, time.Local); err != nil {
@@ -40,13 +40,13 @@ func (f *turnFlags) use(m *firstboot.Machine) error {
 	return nil
 }
 
-// waits reports whether the flags ask for a window, in which a reboot is meant then.
+// waits reports whether the flags set a window, which implies a reboot within it.
 func (f *turnFlags) waits() bool { return f.window != "" && f.window != host.None }
 
-// inTurn makes a move of the machine when it may be changed. If nothing had to change, the
-// exit status is 77 where that is asked for.
+// inTurn runs a move when the machine may be changed. If nothing had to change, the exit status
+// is 77 with --unchanged-exit-77.
 func inTurn(cmd *cobra.Command, m *firstboot.Machine, unchanged77 bool, move firstboot.Move) error {
-	changed, err := m.InWindow(cmd.Context(), move, func(run func() error) error { return alone(m.Host, run) })
+	changed, err := m.InWindow(cmd.Context(), move, func(run func() error) error { return withLock(m.Host, run) })
 	if err == nil && !changed && unchanged77 {
 		return cli.ExitStatus(exitUnchanged)
 	}

@@ -14,8 +14,8 @@ import (
 	"machine-pivot/internal/status"
 )
 
-// lookEvery is how often a machine that is watched is looked at where no file changes.
-const lookEvery = 5 * time.Minute
+// compareEvery is the interval of comparisons by verify --watch if no file changes.
+const compareEvery = 5 * time.Minute
 
 func verifyCommand() *cobra.Command {
 	var flags hostFlags
@@ -59,12 +59,12 @@ func verifyCommand() *cobra.Command {
 	return cmd
 }
 
-// watch is what watches the machine, and logs.
+// watch returns a Watch that watches the machine and logs differences.
 func (f *hostFlags) watch(cmd *cobra.Command, machine firstboot.Machine, untilDrift bool) *firstboot.Watch {
 	log, _ := f.logTo(cmd.ErrOrStderr())
 	drift := status.Drift{Log: log, Notify: notify, Now: time.Now}
 	if settings, err := machine.Host.Settings(); err == nil && settings.Metrics != "" {
 		drift.Metrics = machine.Host.Path(strings.TrimSuffix(settings.Metrics, ".prom") + "-drift.prom")
 	}
-	return &firstboot.Watch{Machine: machine, Every: lookEvery, UntilDrift: untilDrift, Tell: drift.Tell}
+	return &firstboot.Watch{Machine: machine, Every: compareEvery, UntilDrift: untilDrift, Tell: drift.Tell}
 }

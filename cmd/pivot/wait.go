@@ -14,7 +14,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// waitEvery is how often the status is looked at.
+// waitEvery is the interval at which the status is read.
 const waitEvery = 500 * time.Millisecond
 
 func waitCommand() *cobra.Command {
@@ -40,10 +40,10 @@ func waitCommand() *cobra.Command {
 				ctx, cancel = context.WithTimeout(ctx, timeout)
 				defer cancel()
 			}
-			told := ""
+			printed := ""
 			return waitFor(ctx, pivot.Phase(phase), machine.Status, func(s status.Status) {
-				if text := inShort(s); text != told {
-					told = text
+				if text := summary(s); text != printed {
+					printed = text
 					fmt.Fprintln(cmd.ErrOrStderr(), "pivot: "+text)
 				}
 			})
@@ -56,14 +56,14 @@ func waitCommand() *cobra.Command {
 	return cmd
 }
 
-// waitFor looks at the status until it is of a phase.
-func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context) (status.Status, error), tell func(status.Status)) error {
+// waitFor reads the status until it has the wanted phase, or failed.
+func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context) (status.Status, error), report func(status.Status)) error {
 	for {
 		s, err := look(ctx)
 		if err != nil {
 			return err
 		}
-		tell(s)
+		report(s)
 		switch {
 		case s.Phase == wanted, s.Phase == pivot.PhaseDone && wanted == pivot.PhaseCommitted:
 			return nil
@@ -77,8 +77,8 @@ func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context)
 	}
 }
 
-// inShort is where a transaction is, on a line.
-func inShort(s status.Status) string {
+// summary describes the state of a transaction on one line.
+func summary(s status.Status) string {
 	text := "phase " + string(s.Phase)
 	if s.Step != "" && (s.Phase == pivot.PhaseApplying || s.Phase == pivot.PhaseIdle) {
 		text += ", step " + string(s.Step)

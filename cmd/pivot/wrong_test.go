@@ -7,8 +7,8 @@ import (
 	"machine-pivot/test/script"
 )
 
-// TestWrongUses (D50): what each wrong use of the program says, on a machine that has
-// booted its first system ($ROOT), and below a directory that is none ($EMPTY).
+// TestWrongUses (D50): the messages for each wrong use of the program, on a machine that has
+// booted its first system ($ROOT), and below a directory that is not a machine ($EMPTY).
 func TestWrongUses(t *testing.T) {
 	vars := map[string]string{"ROOT": hostdir.New(t).Root, "EMPTY": t.TempDir()}
 	script.WrongUses(t, "testdata/wrong.golden", t.TempDir(), vars, 60)

@@ -27,7 +27,7 @@ func configCommand() *cobra.Command {
 		validateCommand(), diffCommand(), mergeCommand(), renderCommand(), ignitionCommand(), serveCommand(), fromInstallConfigCommand())
 }
 
-// ruleFlags are what MachineConfigs are judged by.
+// ruleFlags are the rules for MachineConfigs.
 type ruleFlags struct{ policy, cpus string }
 
 func (f *ruleFlags) add(cmd *cobra.Command) {
@@ -52,7 +52,7 @@ func (f *ruleFlags) rules() (machineconfig.Rules, error) {
 	return rules, nil
 }
 
-// policyText is what the file of rules for kernel arguments holds, if one is given.
+// policyText returns the contents of the --karg-policy file, if one is given.
 func (f *ruleFlags) policyText() ([]byte, error) {
 	if f.policy == "" {
 		return nil, nil
@@ -89,7 +89,7 @@ func validateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return tell(cmd.OutOrStdout(), out, report)
+			return printReport(cmd.OutOrStdout(), out, report)
 		},
 	}
 	rules.add(cmd)
@@ -98,7 +98,8 @@ func validateCommand() *cobra.Command {
 	return cmd
 }
 
-// validateFiles judges each MachineConfig, and if all are right what they make together.
+// validateFiles validates each MachineConfig and, if all are valid, what they result in
+// together.
 func validateFiles(paths []string, stdin io.Reader, rules machineconfig.Rules) (problem.Report, error) {
 	all, report, err := pool.Read(paths, stdin, rules)
 	if err != nil || report.Failed() {
@@ -112,7 +113,7 @@ func validateFiles(paths []string, stdin io.Reader, rules machineconfig.Rules) (
 	return append(append(report, together...), refused...), err
 }
 
-// firstBoots warns of what pivot's own first boot would refuse of each role.
+// firstBoots returns warnings about what pivot's first boot would reject, for each role.
 func firstBoots(all []*machineconfig.MachineConfig, rules machineconfig.Rules) (report problem.Report, err error) {
 	judge := encapsulated.Host{CheckImage: rules.CheckImage, CPUs: rules.CPUs, Policy: &rules.KernelArguments}
 	for _, role := range pool.Roles(all) {
@@ -125,8 +126,9 @@ func firstBoots(all []*machineconfig.MachineConfig, rules machineconfig.Rules) (
 	return report, nil
 }
 
-// firstBootWarnings are what pivot's own first boot would refuse of the MachineConfig of a
-// role: not errors, for a cluster's daemon may do what pivot does not.
+// firstBootWarnings returns warnings about what pivot's first boot would reject in the
+// MachineConfig of a role. They are not errors, because a cluster's daemon may support what
+// pivot does not.
 func firstBootWarnings(merged *machineconfig.MachineConfig, role string, judge encapsulated.Host) problem.Report {
 	report := provision.FirstBoot(merged, judge)
 	for i := range report {
@@ -181,14 +183,14 @@ func fromInstallConfigCommand() *cobra.Command {
 	return cmd
 }
 
-// objectOutput is the -o flag where the result is MachineConfigs.
+// objectOutput is the -o flag of commands whose result is MachineConfigs.
 type objectOutput struct{ format string }
 
 func (o *objectOutput) add(cmd *cobra.Command) {
 	cli.OneOf{Value: &o.format, Allowed: []string{"yaml", "json"}}.AddP(cmd, "output", "o", "form of the MachineConfigs")
 }
 
-// write prints MachineConfigs, several as YAML documents or as a list in JSON.
+// write writes MachineConfigs: as YAML documents, or in JSON as a list if there are several.
 func (o *objectOutput) write(w io.Writer, all ...*machineconfig.MachineConfig) error {
 	var text []byte
 	switch o.format {

@@ -55,7 +55,7 @@ func diffCommand() *cobra.Command {
 	return cmd
 }
 
-// readPolicy reads a cluster's node disruption policy, if there is a file of it.
+// readPolicy reads a cluster's node disruption policy from a file, if one is given.
 func readPolicy(file string, stdin io.Reader) (update.Policy, problem.Report, error) {
 	if file == "" {
 		return update.DefaultPolicy(), nil, nil
@@ -68,7 +68,7 @@ func readPolicy(file string, stdin io.Reader) (update.Policy, problem.Report, er
 	return policy, report, nil
 }
 
-// readOne reads a file that holds one MachineConfig.
+// readOne reads a file with exactly one MachineConfig.
 func readOne(file string, stdin io.Reader) (*machineconfig.MachineConfig, problem.Report, error) {
 	rules, err := (&ruleFlags{}).rules()
 	if err != nil {
@@ -105,7 +105,7 @@ func showUpdate(w io.Writer, u update.Update) {
 	fmt.Fprintln(w, verdict(u))
 }
 
-// verdict is what an update means, in one line.
+// verdict summarizes an update on one line.
 func verdict(u update.Update) string {
 	switch {
 	case len(u.Changes) == 0:

@@ -23,7 +23,7 @@ import (
 	"machine-pivot/internal/machineconfig/ignition"
 )
 
-// renderFlags say how MachineConfigs become what a machine gets.
+// renderFlags are the inputs for rendering MachineConfigs.
 type renderFlags struct {
 	ruleFlags
 	images   machineconfig.Images
@@ -40,8 +40,8 @@ func (f *renderFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.ca, "ca", "", "PEM `FILE`: certificate authorities to trust when fetching, beside the system's")
 }
 
-// renderer is the way from MachineConfigs to one, and what to do when it is gone:
-// keeping the lock file.
+// renderer returns a renderer that merges MachineConfigs, and a function to call after a
+// successful merge, which saves the lock file.
 func (f *renderFlags) renderer() (r pool.Renderer, keep func() error, err error) {
 	if r.Rules, err = f.rules(); err != nil {
 		return r, nil, err
@@ -65,7 +65,7 @@ func (f *renderFlags) renderer() (r pool.Renderer, keep func() error, err error)
 	return r, keep, err
 }
 
-// useLock reads the lock file; the result writes it if something in it is new.
+// useLock reads the lock file. The function that it returns writes the file if it has changed.
 func (f *renderFlags) useLock(taker *snapshot.Taker) (func() error, error) {
 	old, err := os.ReadFile(f.lock)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +87,8 @@ func (f *renderFlags) useLock(taker *snapshot.Taker) (func() error, error) {
 	}, nil
 }
 
-// onMachines is what first boots judge by, and the config that has them do so.
+// onMachines returns the checks of machines' first boots, and configs that install the same
+// kernel argument policy there.
 func (f *renderFlags) onMachines() (encapsulated.Host, []ignition.Config, error) {
 	rules, err := f.rules()
 	if err != nil {
@@ -117,8 +118,8 @@ func (f *renderFlags) roots() (string, error) {
 	return string(text), nil
 }
 
-// rendered is the MachineConfig of a role, of files and directories; what is wrong
-// or doubtful is written to stderr.
+// rendered returns the MachineConfig of a role from files and directories. Problems are written
+// to stderr.
 func (f *renderFlags) rendered(ctx context.Context, role string, paths []string, stdin io.Reader, stderr io.Writer) (*machineconfig.MachineConfig, error) {
 	if role == "" {
 		return nil, fault.New(fault.Usage, "no --role given").WithHint("roles are what the label %s says, as worker", machineconfig.RoleLabel)
@@ -146,7 +147,8 @@ func (f *renderFlags) rendered(ctx context.Context, role string, paths []string,
 	return merged, keep()
 }
 
-// objectCommand is merge or render, which differ in the name of the result.
+// objectCommand returns the merge or the render command, which differ in the name of the
+// result.
 func objectCommand(use, short, example string, name func(*machineconfig.MachineConfig, string)) *cobra.Command {
 	var flags renderFlags
 	var role string
@@ -210,7 +212,7 @@ func ignitionCommand() *cobra.Command {
 			raw, report := provision.Config(merged, version, append(more, policy...)...)
 			if program != "" {
 				report = append(report, provision.FirstBoot(merged, judge)...)
-			} else if !report.Failed() { // whoever does the first boot
+			} else if !report.Failed() { // the first boot may be done by pivot or a cluster's daemon
 				report = append(report, firstBootWarnings(merged, role, judge)...)
 			}
 			show(cmd.ErrOrStderr(), report)
@@ -234,7 +236,7 @@ func addEmbed(cmd *cobra.Command, program *string) {
 	cmd.Flags().StringVar(program, "embed-pivot", "", "static pivot binary `FILE` to give the machine too, with its units, for boot images that have none")
 }
 
-// embedded is the config that gives machines the program, if there is one to give.
+// embedded returns the config that installs the program on machines, if one is given.
 func embedded(program string) ([]ignition.Config, error) {
 	if program == "" {
 		return nil, nil

@@ -23,7 +23,7 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// serveFlags are those of a config server.
+// serveFlags are the inputs of a config server.
 type serveFlags struct {
 	renderFlags
 	listen, cert, key, program string
@@ -138,7 +138,7 @@ func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.C
 	return content, keep()
 }
 
-// stamp is another one whenever one of the files is.
+// stamp returns a fingerprint of the files that changes whenever one of them changes.
 func stamp(paths []string) (string, error) {
 	var named []string
 	for _, path := range paths {

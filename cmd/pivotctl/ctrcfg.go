@@ -85,7 +85,7 @@ func (f *ctrcfgFlags) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// readRuntimeConfigs reads all files; one report has what is wrong with any.
+// readRuntimeConfigs reads all files and reports the problems of all together.
 func readRuntimeConfigs(files []string, warnings io.Writer) (containerruntime.Objects, error) {
 	var all containerruntime.Objects
 	var report problem.Report
@@ -105,7 +105,7 @@ func readRuntimeConfigs(files []string, warnings io.Writer) (containerruntime.Ob
 	return all, report.Err("ContainerRuntimeConfigs")
 }
 
-// base is the files of the rendered MachineConfig that settings may have to do with.
+// base returns those files of the rendered MachineConfig that settings may change.
 func (f *ctrcfgFlags) base() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if f.rendered == "" {

@@ -62,7 +62,7 @@ func kargsDiffCommand() *cobra.Command {
 	return cmd
 }
 
-// addLegacy adds to a change what a legacy file asks for, if there is one.
+// addLegacy adds the changes from a legacy file, if one is given.
 func addLegacy(change *kargs.Change, file string) error {
 	if file == "" {
 		return nil
@@ -80,7 +80,7 @@ func addLegacy(change *kargs.Change, file string) error {
 	return nil
 }
 
-// argumentList parses a JSON array of entries, each of which may hold several arguments.
+// argumentList parses a JSON array of entries, each of which may have several arguments.
 func argumentList(flag, text string) (kargs.Line, error) {
 	var entries []string
 	if err := json.Unmarshal([]byte(text), &entries); err != nil {
@@ -101,7 +101,7 @@ func kargsCheckCommand() *cobra.Command {
 		Example: "  pivotctl kargs check nosmt mitigations=off",
 		Args:    cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return tell(cmd.OutOrStdout(), out, kargs.Check(args...))
+			return printReport(cmd.OutOrStdout(), out, kargs.Check(args...))
 		},
 	}
 	out.Add(cmd, api.Check)

@@ -1,6 +1,6 @@
-// Command pivotctl is for those who write and serve what machines are configured by:
-// it validates, merges, renders and serves MachineConfigs, and makes and checks the
-// files of CPU partitioning and of the container runtime.
+// Command pivotctl is for authors and operators of machine configuration: it validates, merges,
+// renders and serves MachineConfigs, and generates and checks the files of CPU partitioning and
+// of the container runtime.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/cli"
 )
 
-// version and commit are stamped by the build.
+// version and commit are set by the linker.
 var version, commit = "0-unknown", ""
 
 func main() {

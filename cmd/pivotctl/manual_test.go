@@ -7,8 +7,8 @@ import (
 	"machine-pivot/test/manual"
 )
 
-// TestManual (P61): the manual page says of each command what the program does.
+// TestManual (P61): the manual page describes each command as the program does.
 func TestManual(t *testing.T) { manual.Check(t, "pivotctl.1", rootCommand(cli.Build{})) }
 
-// TestExamples (P61): each command has an example, which it takes.
+// TestExamples (P61): each command has an example, which it accepts.
 func TestExamples(t *testing.T) { manual.CheckExamples(t, rootCommand(cli.Build{})) }

@@ -81,13 +81,13 @@ func (f *generateFlags) run(cmd *cobra.Command) error {
 	return writeManifest(cmd.OutOrStdout(), machineconfig.Manifest{Name: name, Role: f.role, Files: files}, f.format)
 }
 
-// addManifestOutput adds the -o flag of a command that makes manifests.
+// addManifestOutput adds the -o flag of a command that generates manifests.
 func addManifestOutput(cmd *cobra.Command, format *string, usage string) {
 	*format = "yaml"
 	cli.OneOf{Value: format, Allowed: []string{"yaml", "json", "ignition"}}.AddP(cmd, "output", "o", usage)
 }
 
-// writeManifest prints a manifest in the format asked for.
+// writeManifest writes a manifest in the requested format.
 func writeManifest(w io.Writer, m machineconfig.Manifest, format string) error {
 	if err := m.Check(); err != nil {
 		return fault.New(fault.Usage, "%w", err)
@@ -99,7 +99,7 @@ func writeManifest(w io.Writer, m machineconfig.Manifest, format string) error {
 	return err
 }
 
-// writeBelow writes files below a directory that stands for the machine's root.
+// writeBelow writes files below a directory that represents the machine's root.
 func writeBelow(root string, files []hostfiles.File) error {
 	for _, f := range files {
 		name := filepath.Join(root, f.Path)

@@ -60,7 +60,7 @@ func pinningCheckCommand() *cobra.Command {
 	return cmd
 }
 
-// input gathers what is to be checked.
+// input returns the configuration to check.
 func (f *checkFlags) input(cmd *cobra.Command, args []string) (pinning.Input, error) {
 	if err := cli.CheckRoot(f.root); err != nil {
 		return pinning.Input{}, err
@@ -95,7 +95,7 @@ func (f *checkFlags) input(cmd *cobra.Command, args []string) (pinning.Input, er
 	return in, nil
 }
 
-// read reads the files of the command line, each for what it is.
+// read reads the files of the command line, according to their kinds.
 func (f *checkFlags) read(paths []string) (pinning.Input, error) {
 	g := given{input: pinning.Input{Files: map[string][]byte{}}}
 	for _, path := range paths {
@@ -118,7 +118,7 @@ func (f *checkFlags) read(paths []string) (pinning.Input, error) {
 type given struct {
 	input   pinning.Input
 	configs []*machineconfig.MachineConfig
-	kubelet []byte // a KubeletConfig, which a cluster lays over kubelet's file
+	kubelet []byte // a KubeletConfig, which a cluster merges over kubelet's configuration
 }
 
 // add reads a file.
@@ -140,7 +140,7 @@ func (g *given) add(path string) error {
 		g.kubelet = data
 		return nil
 	}
-	at := placeOf(path, kind)
+	at := hostPath(path, kind)
 	if at == "" {
 		return fault.New(fault.BadInput, "cannot check %s: it is of the kind %s", path, kind).
 			WithHint("give CRI-O's drop-ins, kubelet's files, MachineConfigs, or a KubeletConfig")
@@ -152,18 +152,18 @@ func (g *given) add(path string) error {
 	return nil
 }
 
-// yamlKind is the kind of a Kubernetes object in YAML.
+// yamlKind matches the kind of a Kubernetes object in YAML.
 var yamlKind = regexp.MustCompile(`(?m)^kind:[ \t]*["']?([A-Za-z]+)`)
 
-// kindOf is the kind of a Kubernetes object, "json" for another JSON object,
-// "state" for the one of kubelet's CPU manager, and "" for anything else.
+// kindOf returns the kind of a Kubernetes object, "state" for the state of kubelet's CPU
+// manager, "json" for any other JSON object, and "" for anything else.
 func kindOf(data []byte) string {
 	var object struct {
 		Kind   string `json:"kind"`
 		Policy string `json:"policyName"`
 	}
 	if strings.HasPrefix(strings.TrimSpace(string(data)), "{") {
-		_ = json.Unmarshal(data, &object) // what is wrong with it its reader says
+		_ = json.Unmarshal(data, &object) // errors are reported when the file is decoded
 		switch {
 		case object.Kind != "":
 			return object.Kind
@@ -178,9 +178,9 @@ func kindOf(data []byte) string {
 	return ""
 }
 
-// placeOf is the path on a host that a file given stands for; "" if it is a
-// Kubernetes object that has none.
-func placeOf(path, kind string) string {
+// hostPath returns the path on a host that a given file represents, or "" for other Kubernetes
+// objects.
+func hostPath(path, kind string) string {
 	switch kind {
 	case "KubeletConfiguration":
 		return pinning.KubeletConfigPath
@@ -194,8 +194,8 @@ func placeOf(path, kind string) string {
 	return ""
 }
 
-// addConfigs adds the files and kernel arguments of MachineConfigs, merged as
-// for the machines of a role.
+// addConfigs adds the files and kernel arguments of MachineConfigs, merged as for the machines
+// of a role.
 func (f *checkFlags) addConfigs(in *pinning.Input, configs []*machineconfig.MachineConfig) error {
 	if len(configs) == 0 {
 		return nil
@@ -221,7 +221,8 @@ func (f *checkFlags) addConfigs(in *pinning.Input, configs []*machineconfig.Mach
 	})
 }
 
-// inlineFiles adds the contents of a MachineConfig's files, those that are wanted, by path.
+// inlineFiles adds the inline contents of those files in a MachineConfig for which wanted
+// returns true, by path.
 func inlineFiles(mc *machineconfig.MachineConfig, into map[string][]byte, wanted func(path string) bool) error {
 	if mc.Spec.Config == nil {
 		return nil
@@ -239,7 +240,7 @@ func inlineFiles(mc *machineconfig.MachineConfig, into map[string][]byte, wanted
 	return nil
 }
 
-// report prints what was found; errors among it make the exit status.
+// report prints the result. It returns an error if the result has errors.
 func (f *checkFlags) report(w io.Writer, r pinning.Result) error {
 	value := struct {
 		OK        bool              `json:"ok"`

@@ -25,12 +25,12 @@ type mutateFlags struct {
 	namespaces     []string
 }
 
-// mutation is what became of all manifests.
+// mutation is the result for all manifests.
 type mutation struct {
 	Manifests []mutated `json:"manifests"`
 }
 
-// mutated is a manifest with what became of it.
+// mutated is the result for a manifest.
 type mutated struct {
 	File string `json:"file"`
 	pods.Decision
@@ -116,7 +116,7 @@ func (f *mutateFlags) run(cmd *cobra.Command, args []string, o pods.Options) err
 	}
 	text := func(w io.Writer) { printMutated(w, all) }
 	if !f.inPlace {
-		text = func(io.Writer) { writeMutated(cmd.OutOrStdout(), all) } // documents, as they are
+		text = func(io.Writer) { writeMutated(cmd.OutOrStdout(), all) } // manifests are documents: do not escape them
 	}
 	if err := f.Write(cmd.OutOrStdout(), mutation{all}, text); err != nil {
 		return err
@@ -141,8 +141,8 @@ func mutateFile(file string, o pods.Options) (mutated, error) {
 	return m, nil
 }
 
-// replaceAll writes the changed manifests. Kubelet, which reads their directory
-// whole, passes over the temporary file: its name begins with a dot.
+// replaceAll writes the changed manifests. Kubelet reads all files of their directory, but
+// ignores the temporary file, because its name begins with a dot.
 func replaceAll(all []mutated) error {
 	for _, m := range all {
 		if !m.Changed {
@@ -155,7 +155,7 @@ func replaceAll(all []mutated) error {
 	return nil
 }
 
-// printMutated says what became of the manifests in their place.
+// printMutated prints the decisions for manifests that were replaced in place.
 func printMutated(w io.Writer, all []mutated) {
 	for _, m := range all {
 		if m.Problems.Failed() {

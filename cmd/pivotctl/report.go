@@ -10,8 +10,9 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// tell prints a report as the result of a command, and ends the program if it names errors.
-func tell(w io.Writer, out cli.Output, report problem.Report) error {
+// printReport prints a report as the result of a command. It returns an exit status if the
+// report has errors.
+func printReport(w io.Writer, out cli.Output, report problem.Report) error {
 	result := struct {
 		OK       bool           `json:"ok"`
 		Problems problem.Report `json:"problems"`
@@ -22,14 +23,14 @@ func tell(w io.Writer, out cli.Output, report problem.Report) error {
 	return failed(report)
 }
 
-// show writes a report for people.
+// show prints a report for people.
 func show(w io.Writer, report problem.Report) {
 	for _, p := range report {
 		fmt.Fprintln(w, printable.Text(p.String()))
 	}
 }
 
-// failed ends the program after a report that names errors.
+// failed returns an exit status if a report has errors.
 func failed(report problem.Report) error {
 	if report.Failed() {
 		return cli.ExitStatus(fault.BadInput.ExitStatus())

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"pivotctl": main}) }
 
-// TestScripts runs the command line as its users do; see testdata/*.txtar.
+// TestScripts runs the command line as users do; see testdata/*.txtar.
 func TestScripts(t *testing.T) {
 	params := script.Params("testdata")
 	params.Setup = func(env *testscript.Env) error { return errors.Join(startWeb(env), writeProgram(env)) }
@@ -44,7 +44,7 @@ func (w *web) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	fmt.Fprint(out, page)
 }
 
-// startWeb starts a script's web server, at $WEB.
+// startWeb starts a web server for a script, at $WEB.
 func startWeb(env *testscript.Env) error {
 	w := &web{pages: map[string]string{"/motd": "first"}}
 	server := httptest.NewServer(w)
@@ -65,8 +65,8 @@ func setWeb(ts *testscript.TestScript, neg bool, args []string) {
 	w.pages[args[0]] = args[1]
 }
 
-// writeProgram writes the smallest static program for Linux, $PROGRAM, for scripts to
-// embed: a real one takes seconds to compress, and is what test/ignition has Ignition write.
+// writeProgram writes the smallest static program for Linux to $PROGRAM, for scripts to embed.
+// A real one takes seconds to compress; test/ignition has Ignition write one.
 func writeProgram(env *testscript.Env) error {
 	header := elf.Header64{
 		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},

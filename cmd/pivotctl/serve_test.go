@@ -22,7 +22,7 @@ metadata: {name: 50-worker, labels: {machineconfiguration.openshift.io/role: wor
 spec: {kernelArguments: [ARGUMENT]}
 `
 
-// The command serves, takes changes, and ends when it is told to.
+// TestServeCommand: the command serves, applies changes, and ends on a signal.
 func TestServeCommand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.yaml")
 	write := func(argument string) {
@@ -56,8 +56,8 @@ func TestServeCommand(t *testing.T) {
 	}
 }
 
-// TestServeTellsNoSecrets (D19): what signs a URL stands neither in the log nor in the
-// lock file, and why newer files are not served is for the log alone.
+// TestServeTellsNoSecrets (D19): URL signatures are neither in the log nor in the lock file,
+// and the reason why newer files are not served is only in the log.
 func TestServeTellsNoSecrets(t *testing.T) {
 	var answer atomic.Value
 	answer.Store("one")
@@ -96,7 +96,7 @@ func TestServeTellsNoSecrets(t *testing.T) {
 	}
 }
 
-// serving runs the command with these arguments; it is killed when the test is over.
+// serving runs the command with these arguments and kills it when the test ends.
 func serving(t *testing.T, args ...string) (*exec.Cmd, *serverLog) {
 	t.Helper()
 	cmd := exec.Command("pivotctl", append([]string{"config", "serve", "--listen", "127.0.0.1:0", "--reload", "20ms"}, args...)...)
@@ -111,14 +111,14 @@ func serving(t *testing.T, args ...string) (*exec.Cmd, *serverLog) {
 	return cmd, &serverLog{t: t, lines: bufio.NewScanner(pipe)}
 }
 
-// serverLog is what a server has logged, as far as it has been read.
+// serverLog is the part of a server's log that has been read so far.
 type serverLog struct {
 	strings.Builder
 	t     *testing.T
 	lines *bufio.Scanner
 }
 
-// until reads on to the line that begins so, and is the rest of it.
+// until reads to the first line with the given prefix and returns the rest of that line.
 func (l *serverLog) until(begin string) string {
 	l.t.Helper()
 	for l.lines.Scan() {

@@ -1,9 +1,8 @@
-// Package api is the form of the documents that pivot writes for programs: JSON objects
-// that say which version of which contract they follow. docs/schema has a JSON Schema
-// for each kind.
+// Package api defines the envelope of the documents that pivot writes for programs: JSON
+// objects with apiVersion and kind. docs/schema has a JSON Schema for each kind.
 //
-// Within a version keys are added, but none is removed, renamed or given another
-// meaning: a reader passes over keys that it does not know.
+// Within a version, keys may be added, but no key is removed, renamed or given another meaning.
+// Readers must ignore keys that they do not know.
 package api
 
 import (
@@ -12,15 +11,15 @@ import (
 	"fmt"
 )
 
-// APIVersion is the version of all documents.
+// APIVersion is the API version of all documents.
 const APIVersion = "pivot/v1"
 
-// Kind says which document it is. Its schema is docs/schema/KIND.json.
+// Kind is the kind of a document. Its schema is docs/schema/KIND.json.
 type Kind string
 
 // The kinds of documents.
 const (
-	Check     Kind = "Check"     // pivotctl config validate, kargs check: whether input is right
+	Check     Kind = "Check"     // pivotctl config validate, kargs check: whether the input is valid
 	CPUSet    Kind = "CPUSet"    // pivotctl pinning cpuset
 	Image     Kind = "Image"     // pivot image inspect
 	Import    Kind = "Import"    // pivot image import
@@ -34,7 +33,7 @@ const (
 	Version   Kind = "Version"   // pivot version, pivotctl version
 )
 
-// Marshal is the document of a value, which must become a JSON object, on one line.
+// Marshal returns value as a document on one line. The value must marshal to a JSON object.
 func Marshal(kind Kind, value any) ([]byte, error) {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
@@ -53,7 +52,7 @@ func Marshal(kind Kind, value any) ([]byte, error) {
 	return append([]byte(head), members...), nil
 }
 
-// MarshalIndent is Marshal for people, too: a line for each member.
+// MarshalIndent is like Marshal, but indented, with each member on a line.
 func MarshalIndent(kind Kind, value any) ([]byte, error) {
 	compact, err := Marshal(kind, value)
 	if err != nil {

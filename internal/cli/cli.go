@@ -1,6 +1,5 @@
-// Package cli is what the command lines of both programs have in common: commands and
-// what a wrong use of them is, how a result is printed, and how a failure becomes an
-// exit status.
+// Package cli has what the command lines of both programs share: commands, usage errors, output
+// formats, and the exit status of a failure.
 package cli
 
 import (
@@ -20,7 +19,7 @@ import (
 	"machine-pivot/internal/printable"
 )
 
-// Root makes a program of its commands.
+// Root returns the root command of a program with its commands.
 func Root(name string, build Build, short string, commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:           name,
@@ -37,15 +36,15 @@ func Root(name string, build Build, short string, commands ...*cobra.Command) *c
 	return root
 }
 
-// Group is a command that only holds others; a wrong name below it is a usage error.
+// Group returns a command that only has subcommands. An unknown subcommand is a usage error.
 func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: unknownCommand, RunE: help}
 	cmd.AddCommand(commands...)
 	return cmd
 }
 
-// Elsewhere are commands of another program, for each of which this one says so. What
-// was one program is two, and who works with both confuses them.
+// Elsewhere returns hidden commands that exist in another program. Each fails with a hint to
+// that program, because users of both programs confuse them.
 func Elsewhere(program, purpose string, names ...string) (commands []*cobra.Command) {
 	for _, name := range names {
 		commands = append(commands, &cobra.Command{
@@ -61,23 +60,23 @@ func Elsewhere(program, purpose string, names ...string) (commands []*cobra.Comm
 
 func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
-// Run runs a program until it ends or is told to, by SIGINT or SIGTERM, and returns
-// its exit status. A failure is told on stderr.
+// Run runs a program until it ends or receives SIGINT or SIGTERM, and returns its exit status.
+// It prints an error to stderr.
 func Run(root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root.SetErr(printable.Writer(os.Stderr)) // documents for programs go to stdout only
+	root.SetErr(printable.Writer(os.Stderr)) // JSON and YAML go to stdout only
 	if cmd, err := root.ExecuteContextC(ctx); err != nil {
 		return report(cmd, stopped(ctx, cmd, err))
 	}
 	return 0
 }
 
-// stoppedKey is the annotation of a command that says what it leaves when it is stopped.
+// stoppedKey is the annotation with the text of WhenStopped.
 const stoppedKey = "pivot/stopped"
 
-// WhenStopped sets what a command leaves when it is stopped, and how to go on. Without
-// it a command changes nothing.
+// WhenStopped sets what to tell the user if the command is interrupted: what state it leaves
+// and how to continue. By default, nothing was changed.
 func WhenStopped(cmd *cobra.Command, left string) { annotate(cmd, stoppedKey, left) }
 
 func annotate(cmd *cobra.Command, key, value string) {
@@ -87,19 +86,18 @@ func annotate(cmd *cobra.Command, key, value string) {
 	cmd.Annotations[key] = value
 }
 
-// stopped is the failure of a command that was told to stop, with what it leaves. How far
-// it was does not matter to who stopped it.
+// stopped returns the error of an interrupted command, with what it leaves. It replaces the
+// command's error, which only says where the interrupt happened.
 func stopped(ctx context.Context, cmd *cobra.Command, err error) error {
-	_, told := errors.AsType[Reported](err)
-	if _, status := errors.AsType[ExitStatus](err); told || status || ctx.Err() == nil {
+	_, reported := errors.AsType[Reported](err)
+	if _, status := errors.AsType[ExitStatus](err); reported || status || ctx.Err() == nil {
 		return err
 	}
 	return fault.New(fault.Unavailable, "stopped: %w", context.Cause(ctx)).
 		WithHint("%s", cmp.Or(cmd.Annotations[stoppedKey], "nothing was changed"))
 }
 
-// report tells a person what failed, unless that is told already, and returns
-// the exit status that stands for it.
+// report prints an error, unless it was reported already, and returns its exit status.
 func report(cmd *cobra.Command, err error) int {
 	program := cmd.Root().Name()
 	err = permitted(err)
@@ -119,7 +117,7 @@ func report(cmd *cobra.Command, err error) int {
 	return fault.KindOf(err).ExitStatus()
 }
 
-// permitted explains what was not permitted to whom is not root.
+// permitted adds a hint to permission errors if the user is not root.
 func permitted(err error) error {
 	if os.Geteuid() == 0 || !errors.Is(err, fs.ErrPermission) || fault.HintOf(err) != "" {
 		return err
@@ -131,22 +129,22 @@ func permitted(err error) error {
 	return fault.New(kind, "%w", err).WithHint("run it as root")
 }
 
-// ExitStatus ends the program with a status that is no failure to explain.
+// ExitStatus is an error that ends the program with a status and prints nothing.
 type ExitStatus int
 
 // Error implements error.
 func (s ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// Reported is an error that the run's own account has told already.
+// Reported is an error that was already reported in the output of the run.
 type Reported struct{ Err error }
 
 // Error implements error.
 func (r Reported) Error() string { return r.Err.Error() }
 
-// Unwrap is the error itself.
+// Unwrap returns the wrapped error.
 func (r Reported) Unwrap() error { return r.Err }
 
-// CheckRoot refuses a --root that is no directory: nothing is there to be told of.
+// CheckRoot returns an error if the argument of --root is not a directory.
 func CheckRoot(root string) error {
 	info, err := os.Stat(root)
 	if err == nil && !info.IsDir() {

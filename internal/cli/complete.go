@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completeArguments keeps the shells from offering files where a command takes no
-// argument: its Use names none.
+// completeArguments disables completion of file names for commands without arguments, that is,
+// without an upper-case word in Use.
 func completeArguments(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil && !strings.ContainsFunc(cmd.Use, unicode.IsUpper) {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
@@ -18,19 +18,20 @@ func completeArguments(cmd *cobra.Command) {
 	}
 }
 
-// Suggest has the shells offer values for a flag, and no files; others are allowed too.
+// Suggest completes a flag with the given values instead of file names. Other values are still
+// allowed.
 func Suggest(cmd *cobra.Command, flag string, values ...string) {
 	directive := cobra.ShellCompDirectiveNoFileComp
 	if len(values) == 1 && strings.HasSuffix(values[0], "=") {
-		directive |= cobra.ShellCompDirectiveNoSpace // what follows is the user's
+		directive |= cobra.ShellCompDirectiveNoSpace // the user types the rest
 	}
-	// It fails only for a flag that is not there.
+	// It fails only for an unknown flag.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, directive))
 }
 
-// Directories has the shells offer directories for flags.
+// Directories completes flags with the names of directories.
 func Directories(cmd *cobra.Command, flags ...string) {
 	for _, flag := range flags {
-		_ = cmd.MarkFlagDirname(flag) // as above
+		_ = cmd.MarkFlagDirname(flag) // fails only for an unknown flag
 	}
 }

@@ -8,17 +8,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// OneOf is a flag with the values that it can have: another is refused before any
-// work is done.
+// OneOf is a flag with a fixed set of values. Any other value is a usage error.
 type OneOf struct {
 	Value   *string
 	Allowed []string // at least one
 }
 
-// Add adds the flag to a command, with its values for the shells' completion.
+// Add adds the flag to a command, with completion of its values.
 func (f OneOf) Add(cmd *cobra.Command, name, usage string) { f.AddP(cmd, name, "", usage) }
 
-// AddP is Add with a shorthand.
+// AddP is like Add, with a shorthand.
 func (f OneOf) AddP(cmd *cobra.Command, name, shorthand, usage string) {
 	cmd.Flags().VarP(f, name, shorthand, usage)
 	Suggest(cmd, name, f.Allowed...)
@@ -32,7 +31,7 @@ func (f OneOf) String() string {
 	return *f.Value
 }
 
-// Type implements pflag.Value: what help shows for a value.
+// Type implements pflag.Value. Help shows it in place of a value.
 func (f OneOf) Type() string { return strings.Join(f.Allowed, "|") }
 
 // Set implements pflag.Value.

@@ -9,27 +9,27 @@ import (
 	"machine-pivot/internal/printable"
 )
 
-// Output is the -o flag: text for people, JSON or YAML for programs.
+// Output is the -o flag: text for people, or JSON or YAML for programs.
 type Output struct {
 	format string
 	kind   api.Kind
 }
 
-// kindOfOutput is the annotation of a command that says which kind of document it writes.
+// kindOfOutput is the annotation with the kind of document that a command writes.
 const kindOfOutput = "pivot/kind"
 
-// Add adds the flag to a command, which writes a document of that kind.
+// Add adds the flag to a command that writes documents of the given kind.
 func (o *Output) Add(cmd *cobra.Command, kind api.Kind) {
 	o.format, o.kind = "text", kind
 	annotate(cmd, kindOfOutput, string(kind))
 	OneOf{Value: &o.format, Allowed: []string{"text", "json", "yaml"}}.AddP(cmd, "output", "o", "form of the result")
 }
 
-// DocumentOf is the kind of document that a command writes; "" if it writes none.
+// DocumentOf returns the kind of document that a command writes, or "" if it writes none.
 func DocumentOf(cmd *cobra.Command) api.Kind { return api.Kind(cmd.Annotations[kindOfOutput]) }
 
-// Write prints value as asked for; text writes the form for people. In each
-// nothing of what others wrote reaches a terminal as anything but text.
+// Write writes value in the requested format; text writes the one for people. In every format,
+// untrusted text is escaped so that it cannot control a terminal.
 func (o *Output) Write(w io.Writer, value any, text func(io.Writer)) error {
 	if o.format == "text" {
 		text(printable.Writer(w))

@@ -16,7 +16,7 @@ import (
 	"machine-pivot/internal/printable"
 )
 
-// written is what a value is in one of the formats of -o.
+// written returns a value in one of the formats of -o.
 func written(t *testing.T, format string, value any) []byte {
 	t.Helper()
 	var out cli.Output
@@ -32,8 +32,8 @@ func written(t *testing.T, format string, value any) []byte {
 	return b.Bytes()
 }
 
-// TestFormats (P60): YAML says the same as JSON, in the same order, and nothing in either
-// reaches a terminal as anything but text.
+// TestFormats (P60): YAML has the same content as JSON, in the same order, and neither can
+// control a terminal.
 func TestFormats(t *testing.T) {
 	value := struct {
 		Z []any          `json:"z"`

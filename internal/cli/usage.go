@@ -13,15 +13,15 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// Usage makes a wrong number of arguments, or an empty one, a usage error, which says
-// what is missing by the name that it has in the command's Use.
+// Usage turns a wrong number of arguments, or an empty argument, into a usage error. A missing
+// argument is named as in the command's Use.
 func Usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
 			return fault.New(fault.Usage, "%s", miscounted(cmd, args))
 		}
 		for i, arg := range args {
-			if arg == "" { // as of a variable that is not set
+			if arg == "" { // such as from an unset variable
 				return fault.New(fault.Usage, "%s is empty", argumentName(cmd, i))
 			}
 		}
@@ -29,7 +29,7 @@ func Usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// miscounted says what is wrong with the number of arguments.
+// miscounted describes a wrong number of arguments.
 func miscounted(cmd *cobra.Command, args []string) string {
 	names := argumentNames(cmd)
 	switch {
@@ -41,8 +41,8 @@ func miscounted(cmd *cobra.Command, args []string) string {
 	return fmt.Sprintf("%s takes one %s: %q is too many", cmd.CommandPath(), names[len(names)-1], args[len(names)])
 }
 
-// argumentNames are the arguments of a command as its Use names them: words that begin in
-// upper case, but for a flag's value.
+// argumentNames returns the names of a command's arguments: the upper-case words of Use, except
+// the values of flags.
 func argumentNames(cmd *cobra.Command) (names []string) {
 	afterFlag := false
 	for _, word := range strings.Fields(cmd.Use)[1:] {
@@ -63,7 +63,7 @@ func argumentName(cmd *cobra.Command, i int) string {
 	return names[min(i, len(names)-1)]
 }
 
-// unknownCommand is the check of a command that only holds others.
+// unknownCommand is the argument check of a command that only has subcommands.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -76,7 +76,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// wrongFlag explains a flag that cannot be used.
+// wrongFlag turns a flag error of pflag into a usage error.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		name := "--" + unknown.GetSpecifiedName()
@@ -95,8 +95,8 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return fault.New(fault.Usage, "%w", err)
 }
 
-// wrongValue says what a flag's value should be. What Go's parsers say is for those who
-// know them.
+// wrongValue describes the values of a flag. The errors of Go's parsers would be of little help
+// to users.
 func wrongValue(wrong *pflag.InvalidValueError) error {
 	switch wrong.GetFlag().Value.Type() {
 	case "bool":
@@ -109,7 +109,7 @@ func wrongValue(wrong *pflag.InvalidValueError) error {
 	return wrong.Unwrap()
 }
 
-// Wait is a flag for a time that is not less than 0.
+// Wait is a flag for a duration that is not negative.
 type Wait struct{ For *time.Duration }
 
 // String implements pflag.Value.

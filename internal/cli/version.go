@@ -11,13 +11,13 @@ import (
 	"machine-pivot/internal/api"
 )
 
-// Build is what the build stamps into a program.
+// Build is the information that the linker sets.
 type Build struct {
 	Version string
-	Commit  string // of the source; "" if it was not known
+	Commit  string // commit of the source; "" if unknown
 }
 
-// built is which program this is.
+// built describes a program's build.
 type built struct {
 	Version   string    `json:"version"`
 	Commit    string    `json:"commit"`
@@ -26,7 +26,7 @@ type built struct {
 	Libraries []library `json:"libraries"`
 }
 
-// library is a module that the program is built from.
+// library is a module that is linked into the program.
 type library struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`

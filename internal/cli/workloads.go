@@ -5,8 +5,8 @@ import (
 	"machine-pivot/internal/pinning"
 )
 
-// Workloads reads what --cpuset says, which can be given again: WORKLOAD=SET, each
-// workload once.
+// Workloads parses the values of --cpuset, which can be repeated: WORKLOAD=SET, each workload
+// once.
 func Workloads(texts []string) (pinning.Workloads, error) {
 	workloads := pinning.Workloads{}
 	for _, text := range texts {

@@ -9,8 +9,8 @@ import (
 	"machine-pivot/internal/printable"
 )
 
-// toYAML is a JSON document as YAML, with its members in their order. YAML's own reader
-// takes JSON too, but neither each character that can stand in it nor its surrogates.
+// toYAML converts a JSON document to YAML and keeps the order of its members. The YAML parser
+// could read JSON too, but not all characters that JSON allows, nor surrogate pairs.
 func toYAML(document []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
@@ -27,7 +27,7 @@ func toYAML(document []byte) ([]byte, error) {
 	return printable.YAML(out.Bytes()), nil
 }
 
-// nodeOf is the next value.
+// nodeOf reads the next value.
 func nodeOf(decoder *json.Decoder) (*yaml.Node, error) {
 	token, err := decoder.Token()
 	if err != nil {
@@ -43,7 +43,7 @@ func nodeOf(decoder *json.Decoder) (*yaml.Node, error) {
 	case string:
 		node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: token}
 		if printable.Line(token) != token {
-			node.Style = yaml.DoubleQuotedStyle // nothing else can escape
+			node.Style = yaml.DoubleQuotedStyle // the only style with escapes
 		}
 		return node, nil
 	}
@@ -56,7 +56,8 @@ func nodeOf(decoder *json.Decoder) (*yaml.Node, error) {
 	return &node, err
 }
 
-// listOf is the rest of an array, or of an object whose names and values follow one another.
+// listOf reads the rest of an array or object. The content of an object is alternating names
+// and values.
 func listOf(decoder *json.Decoder, kind yaml.Kind) (*yaml.Node, error) {
 	list := &yaml.Node{Kind: kind}
 	for decoder.More() {

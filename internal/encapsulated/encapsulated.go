@@ -1,9 +1,8 @@
-// Package encapsulated reads the encapsulated MachineConfig that Ignition leaves on a
-// host: bytes in, the desired state out, or a report of everything that is wrong. What
-// is not implemented is refused by name, never skipped.
+// Package encapsulated parses the encapsulated MachineConfig that Ignition leaves on a host. It
+// returns the desired state, or a report of everything that is wrong. What is not implemented
+// is rejected by name, never skipped.
 //
-// Source: the machine-config operator's server, which writes the file. The package
-// does no I/O.
+// Source: the machine-config operator's server, which writes the file. The package does no I/O.
 package encapsulated
 
 import (
@@ -23,43 +22,44 @@ import (
 // Path is where Ignition writes the encapsulated MachineConfig.
 const Path = "/etc/ignition-machine-config-encapsulated.json"
 
-// Host is what must be known of the machine to judge a MachineConfig.
+// Host is what must be known about the machine to check a MachineConfig.
 type Host struct {
-	CPUs       pinning.CPUSet           // that it has; none: not known, not checked
-	CheckImage func(image string) error // whether a reference can be used; nil: by the grammar of registries
+	CPUs       pinning.CPUSet           // the machine's CPUs; empty: unknown, not checked
+	CheckImage func(image string) error // reports whether a reference is usable; nil: checks the grammar of image references
 	Policy     *kargs.Policy            // for kernel arguments; nil: the default one
-	// Architecture is that of the machine, as in GOARCH; "": not known, not checked.
+	// Architecture is the machine's GOARCH; "": unknown, not checked.
 	Architecture string
-	// Has is the MachineConfig that the machine runs with; nil on a first boot. What only an
-	// installation does must then be as it says, or Unsupported decides.
+	// Has is the MachineConfig that the machine runs with; nil on a first boot. Settings that
+	// only an installation can change are compared with it, and Unsupported decides about
+	// differences.
 	Has         *Desired
 	Unsupported Unsupported
 }
 
-// Desired is what a MachineConfig asks for.
+// Desired is the state that a MachineConfig requests.
 type Desired struct {
 	Name string
-	// FromCluster says that a cluster's machine-config operator rendered the
-	// MachineConfig: its daemon will hold the machine against it, to the letter.
+	// FromCluster reports whether a cluster's machine-config operator rendered the
+	// MachineConfig. Its daemon will then compare the machine with it literally.
 	FromCluster     bool
 	Image           string   // spec.osImageURL as given; "" keeps the booted image
-	KernelArguments []string // entries as given, each may hold several arguments
+	KernelArguments []string // entries as given; each may have several arguments
 	FIPS            bool
-	KernelType      string   // "" is the default one
-	Extensions      []string // by their names in spec.extensions
-	ExtensionsImage string   // where their packages and those of kernels come from, as given; "" says nothing of it
-	entries.Asked            // by spec.config
-	// LeftOut names what is not applied, since only an installation can change it: not
-	// without Warn or Replace.
+	KernelType      string   // "" means the default
+	Extensions      []string // names as in spec.extensions
+	ExtensionsImage string   // image with the packages of extensions and kernels, as given; "" if not specified
+	entries.Asked            // from spec.config
+	// LeftOut names the settings that are not applied because only an installation can change
+	// them. It is empty unless Unsupported is Warn or Replace.
 	LeftOut []string
 
 	asked []byte // spec as JSON
-	parts []part // that only an installation does
-	kept  []part // those that are left out, as the machine has them
+	parts []part // settings that only an installation can change
+	kept  []part // settings left out, with the machine's values
 }
 
-// Parse reads an encapsulated MachineConfig. Desired is nil exactly if
-// the report has an error; it may have warnings otherwise.
+// Parse parses an encapsulated MachineConfig. Desired is nil if and only if the report has an
+// error; otherwise the report may have warnings.
 func Parse(data []byte, host Host) (*Desired, problem.Report) {
 	var report problem.Report
 	root, ok := document.ParseJSON(data, &report)
@@ -73,14 +73,14 @@ func Parse(data []byte, host Host) (*Desired, problem.Report) {
 	return d, report
 }
 
-// ParseRecord is Parse for the MachineConfig that a machine runs with: what only an
-// installation does was done.
+// ParseRecord is Parse for the MachineConfig that a machine runs with. Its settings that only
+// an installation can change are accepted as applied.
 func ParseRecord(data []byte) (*Desired, problem.Report) {
 	return Parse(data, Host{Has: &Desired{}, Unsupported: accept})
 }
 
-// Read is Parse for a MachineConfig as people have it: one document in a file of JSON or
-// YAML, in which each problem has its line.
+// Read is Parse for a MachineConfig that a user provides: one document in a JSON or YAML file.
+// Problems have line numbers.
 func Read(file string, data []byte, host Host) (*Desired, problem.Report) {
 	var all []*Desired
 	report := document.Read(file, data, func(root document.Node) { all = append(all, judge(root, host)) })
@@ -93,14 +93,15 @@ func Read(file string, data []byte, host Host) (*Desired, problem.Report) {
 	return all[0], report
 }
 
-// ReadApplied is Read for the MachineConfig of a machine that is what it asks for: as with
-// ParseRecord what only an installation does was done.
+// ReadApplied is Read for the MachineConfig that a machine runs with. As with ParseRecord,
+// settings that only an installation can change are accepted as applied.
 func ReadApplied(file string, data []byte, host Host) (*Desired, problem.Report) {
 	host.Has, host.Unsupported = &Desired{}, accept
 	return Read(file, data, host)
 }
 
-// judge reads a MachineConfig; what it returns is of use unless the report has an error.
+// judge checks and converts a MachineConfig. The result must not be used if the report has an
+// error.
 func judge(root document.Node, host Host) *Desired {
 	if !spec.Identity(root) {
 		return nil
@@ -137,7 +138,7 @@ func judge(root document.Node, host Host) *Desired {
 		}
 	}
 	if source := asked.Get("baseOSExtensionsContainerImage"); d.ownKernel() && len(d.Extensions) == 0 {
-		source.Text() // nothing is taken from it
+		source.Text() // type check only: nothing is installed from it
 	} else {
 		d.ExtensionsImage = spec.Image(source, host.CheckImage)
 	}
@@ -153,8 +154,8 @@ func judge(root document.Node, host Host) *Desired {
 	return d
 }
 
-// warnOfSpaces warns of arguments that the machine-config daemon never finds: it
-// takes the boot entry's line apart at each space, also between quotes.
+// warnOfSpaces warns about arguments that the machine-config daemon never finds, because it
+// splits the command line of the boot entry at every space, also within quotes.
 func warnOfSpaces(n document.Node, entries []string) {
 	for i, entry := range entries {
 		for _, arg := range kargs.Split(entry) {
@@ -165,15 +166,15 @@ func warnOfSpaces(n document.Node, entries []string) {
 	}
 }
 
-// ownKernel reports whether the kernel is the image's own.
+// ownKernel reports whether the image's own kernel is used.
 func (d *Desired) ownKernel() bool {
 	return d.KernelType == "" || d.KernelType == extensions.KernelDefault
 }
 
-// unknown warns of members that are not known: a cluster's API server lets nothing through that its API
-// does not have, so it is of a later API, and a machine that is refused for it
-// could never join. A known name in other letters is a known name for readers who
-// do not tell them apart, as the machine-config daemon.
+// unknown warns about unknown members. A cluster's API server admits only members of its API,
+// so an unknown one is from a later API, and rejecting it would keep the machine from joining.
+// A known name in different case is an error, because readers that ignore case, such as the
+// machine-config daemon, take it for the known one.
 func unknown(asked document.Node) {
 	for key, n := range asked.Members() {
 		switch meant := slices.IndexFunc(spec.Members(), func(name string) bool { return strings.EqualFold(name, key) }); {

@@ -20,7 +20,7 @@ import (
 
 const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// What the machine-config server writes, with values of its own documentation.
+// typical is what the machine-config server writes, with values from its documentation.
 const typical = `{"kind":"MachineConfig","apiVersion":"machineconfiguration.openshift.io/v1",
 "metadata":{"name":"rendered-worker-0123","creationTimestamp":null,"annotations":{"a":"b"}},
 "spec":{"osImageURL":"quay.io/os@` + digest + `","baseOSExtensionsContainerImage":"quay.io/ext@` + digest + `",
@@ -34,7 +34,7 @@ func TestTypical(t *testing.T) {
 	}
 }
 
-// host has CPUs 0 to 3.
+// host returns a host with the CPUs 0 to 3.
 func host(t *testing.T) encapsulated.Host {
 	t.Helper()
 	set, err := pinning.ParseCPUSet("0-3")
@@ -58,8 +58,8 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// TestTooManyArguments (D15): what a machine could not boot with is refused here too, by
-// the same rule; an argument that is asked for again and again is one.
+// TestTooManyArguments (D15): arguments that a machine could not boot with are rejected by the
+// machine's rule. An argument that is repeated counts once.
 func TestTooManyArguments(t *testing.T) {
 	for _, distinct := range []bool{true, false} {
 		args := make([]string, 100_000)
@@ -89,8 +89,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestUnknownMember (D10): what a later API adds to an encapsulated MachineConfig must
-// not stop this version's first boot.
+// TestUnknownMember (D10): members of a later API must not stop the first boot with this
+// version.
 func TestUnknownMember(t *testing.T) {
 	const in = `{"spec":{"osImageStream":{"name":"rhel-10"},"kernelArgs":["quiet"],"later":null,"kernelArguments":["nosmt"]}}`
 	d, report := encapsulated.Parse([]byte(in), host(t))
@@ -102,7 +102,7 @@ warning: $.spec.later: unknown member; this version of pivot does nothing about 
 	}
 }
 
-// TestFromCluster (D4): the machine-config operator marks what it renders.
+// TestFromCluster (D4): the machine-config operator's annotation marks what it rendered.
 func TestFromCluster(t *testing.T) {
 	const mark = `"machineconfiguration.openshift.io/generated-by-controller-version":"2d8f1b0"`
 	for in, want := range map[string]bool{
@@ -117,8 +117,8 @@ func TestFromCluster(t *testing.T) {
 	}
 }
 
-// TestQuotedSpace (D4): the machine-config daemon takes the boot entry apart at each
-// space and misses such an argument for ever.
+// TestQuotedSpace (D4): the machine-config daemon splits the boot entry at every space, so it
+// never finds such an argument.
 func TestQuotedSpace(t *testing.T) {
 	const want = `warning: $.spec.kernelArguments[1]: "a=\"b c\"" holds a space: a cluster's machine-config daemon reports such an argument as missing, always`
 	in := strings.Replace(typical, `"a":"b"`, `"machineconfiguration.openshift.io/generated-by-controller-version":"x"`, 1)
@@ -189,12 +189,12 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// config is a MachineConfig with files.
+// config returns a MachineConfig with files.
 func config(files ...string) string {
 	return `{"spec":{"config":{"ignition":{"version":"3.2.0"},"storage":{"files":[` + strings.Join(files, ",") + `]}}}}`
 }
 
-// pinned are the two files of a CPU set, both with more members.
+// pinned returns the two pinning files of a CPU set, with additional members in both.
 func pinned(set, more string) string {
 	dropIn := fmt.Sprintf("[crio.runtime.workloads.management]\nactivation_annotation = \"a\"\nresources = { \"cpuset\" = \"%s\" }\n", set)
 	kubelet := fmt.Sprintf(`{"management":{"cpuset":"%s"}}`, set)
@@ -232,7 +232,7 @@ func TestOneReportForEverything(t *testing.T) {
 	}
 }
 
-// What is wrong with a kind does not hide what is wrong with the version.
+// TestIdentityIsReportedWhole: an error in kind does not hide one in apiVersion.
 func TestIdentityIsReportedWhole(t *testing.T) {
 	_, report := encapsulated.Parse([]byte(`{"kind":"Pod","apiVersion":"v1","spec":{"kernelArguments":"x"}}`), host(t))
 	const want = `error: $.kind: it is "Pod", not "MachineConfig"
@@ -243,7 +243,8 @@ error: $.spec.kernelArguments: it is a string, not an array`
 	}
 }
 
-// Text of the input cannot forge a line of the report, nor flood the console.
+// TestReportKeepsItsLines: text of the input can neither forge a line of the report nor flood
+// the console.
 func TestReportKeepsItsLines(t *testing.T) {
 	for _, in := range []string{
 		`{"spec":{"x\nerror: $.forged: y":1}}`,
@@ -283,7 +284,7 @@ func TestHashOfEitherCase(t *testing.T) {
 	}
 }
 
-// The reports for the files of testdata, each beside its file.
+// TestGolden compares the reports for the files in testdata with the golden files beside them.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(files) == 0 {

@@ -14,9 +14,10 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// entriesOf are the entries that an Ignition config asks for, and what it asks of units. An
-// encapsulated file's config is normally empty, since Ignition has done its part in the
-// initramfs, and then its version does not matter: servers write the one that was asked for.
+// entriesOf returns the entries that an Ignition config requests, including the state of units.
+// The config of an encapsulated file is normally empty, because Ignition has applied it in the
+// initramfs. The version of an empty config does not matter: servers write the one that the
+// client requested.
 func (d *Desired) entriesOf(config document.Node, host Host) (none entries.Asked) {
 	if !hasContent(config) {
 		return none
@@ -26,12 +27,13 @@ func (d *Desired) entriesOf(config document.Node, host Host) (none entries.Asked
 	if !ok {
 		return none
 	}
-	asked := entries.Of(config, parsed, d.ours())
+	asked := entries.Of(config, parsed, d.partPaths())
 	checkPinning(config.Get("storage").Get("files"), parsed, asked.Entries, host)
 	return asked
 }
 
-// checkPinning holds the files of CPU partitioning against each other and the machine.
+// checkPinning checks the files of CPU partitioning for consistency with each other and with
+// the machine's CPUs.
 func checkPinning(n document.Node, config ignition.Config, all []hostfiles.File, host Host) {
 	contents := map[string][]byte{}
 	for _, f := range all {
@@ -48,9 +50,9 @@ func checkPinning(n document.Node, config ignition.Config, all []hostfiles.File,
 	}
 }
 
-// wellFormed checks the types of a config's upper two levels, which hold for
-// every version: objects of lists, and objects and the version in "ignition". No config
-// is well-formed.
+// wellFormed checks the types of a config's upper two levels, which are the same in every
+// version: objects of lists, and in "ignition" objects and the version. An absent config is
+// well-formed.
 func wellFormed(config document.Node) bool {
 	before := len(*config.Report)
 	config.Object()
@@ -70,7 +72,7 @@ func wellFormed(config document.Node) bool {
 	return len(*config.Report) == before
 }
 
-// hasContent reports whether a config says more than its version.
+// hasContent reports whether a config has anything except its version.
 func hasContent(config document.Node) bool {
 	for key, n := range config.Members() {
 		if key != "ignition" && !n.IsEmpty() {
@@ -85,15 +87,15 @@ func hasContent(config document.Node) bool {
 	return false
 }
 
-// applied are the members of a config that are applied.
+// applied returns the members of a config that are applied.
 func applied() []string {
 	return []string{"ignition.version", "storage.files", "storage.directories", "storage.links", "systemd.units", "passwd.users"}
 }
 
-// refuseOthers names everything in a config that is not applied. On a machine that runs
-// that is not what only an installation does: see compare.
+// refuseOthers reports everything in a config that is not applied. On a running machine it
+// skips settings that only an installation can change, which compare handles.
 func (d *Desired) refuseOthers(config document.Node, host Host) {
-	places := d.ours()
+	places := d.partPaths()
 	for key, n := range config.Members() {
 		prefix := key + "."
 		known := slices.ContainsFunc(applied(), func(name string) bool { return strings.HasPrefix(name, prefix) })
@@ -122,8 +124,8 @@ func refuse(n document.Node) {
 	}
 }
 
-// parseIgnition lets Ignition parse and validate a config. A warning is an error
-// here: what it is about would be done otherwise than it says.
+// parseIgnition parses and validates a config with Ignition's packages. Warnings become errors,
+// because the result would differ from what the config says.
 func parseIgnition(config document.Node) (types.Config, bool) {
 	if v := config.Get("ignition").Get("version"); strings.HasPrefix(v.Text(), "2.") {
 		v.Report.Add(problem.Errorf(v.Path, "not implemented: an Ignition config of version %s", v.Text()).WithHint("use version 3"))

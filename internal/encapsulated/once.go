@@ -12,44 +12,44 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Some of what a MachineConfig can say only an installation does: disks and what is on
-// them, users and groups, FIPS mode. On a machine that runs it may stay as it is. What
-// becomes of a difference is the administrator's choice.
-// Source: the table of the machine-config operator (pkg/controller/common/reconcile.go).
+// Some settings of a MachineConfig can be applied only at installation: disks and their
+// contents, users and groups, FIPS mode. A running machine is accepted if they are unchanged.
+// The administrator decides what happens if they differ. Source: the table of the
+// machine-config operator (pkg/controller/common/reconcile.go).
 
-// Unsupported is the choice for what cannot be changed on a machine that runs.
+// Unsupported is the policy for changes that are not possible on a running machine.
 type Unsupported string
 
 const (
-	Stop    Unsupported = "stop"    // an error for each, and nothing is applied; also ""
-	Warn    Unsupported = "warn"    // a warning for each, and the rest is applied
-	Replace Unsupported = "replace" // the caller says that the machine must be replaced
+	Stop    Unsupported = "stop"    // report each as an error and apply nothing; also ""
+	Warn    Unsupported = "warn"    // report each as a warning and apply the rest
+	Replace Unsupported = "replace" // the caller reports that the machine must be replaced
 
-	// accept is for what the machine has: it is as it is.
+	// accept is for the machine's current MachineConfig, which is not compared.
 	accept Unsupported = "accept"
 )
 
-// LeftOutPath is where a system keeps the names of what was left out of its MachineConfig:
-// a JSON array of strings. Its record does not have these parts.
+// LeftOutPath is where a system keeps the names of the settings that were left out of its
+// MachineConfig, as a JSON array of strings. Its record has the machine's values instead.
 const LeftOutPath = "/etc/pivot/left-out.json"
 
-// coreUser is the one user who is not an installation's alone.
+// coreUser is the only user whose settings can change after installation.
 const coreUser = "core"
 
-// part is something that only an installation does: a member below spec, or an item of a
+// part is a setting that only an installation can change: a member below spec, or an item of a
 // list there.
 type part struct {
-	path  []string // of the member
-	key   string   // by which member an item is named; "": it is no item
-	item  string   // its name
-	value string   // in JSON, one form for each meaning; "" if nothing is asked
-	at    string   // where it stands in the document
+	path  []string // path of the member or list
+	key   string   // member that identifies an item of the list; "": not an item
+	item  string   // value of that member
+	value string   // canonical JSON; "" if absent
+	at    string   // path in the document
 }
 
-// is reports whether two parts are of one thing.
+// is reports whether two parts are the same setting.
 func (p part) is(other part) bool { return slices.Equal(p.path, other.path) && p.item == other.item }
 
-// name is the part's name for people.
+// name returns the part's name for messages.
 func (p part) name() string {
 	name := strings.Join(p.path, ".")
 	if p.item != "" {
@@ -58,7 +58,7 @@ func (p part) name() string {
 	return name
 }
 
-// below is a member below a value.
+// below returns the member at a path below n.
 func below(n document.Node, path []string) document.Node {
 	for _, name := range path {
 		n = n.Get(name)
@@ -66,7 +66,7 @@ func below(n document.Node, path []string) document.Node {
 	return n
 }
 
-// partsOf are the parts of a spec that only an installation does.
+// partsOf returns the settings of a spec that only an installation can change.
 func partsOf(asked document.Node) (all []part) {
 	config := asked.Get("config")
 	whole := func(path ...string) {
@@ -97,8 +97,8 @@ func partsOf(asked document.Node) (all []part) {
 	return append(all, part{path: []string{"fips"}, value: strconv.FormatBool(asked.Get("fips").Boolean()), at: asked.Get("fips").Path})
 }
 
-// differing are the parts that a spec asks for otherwise than the machine has them: each as
-// the machine has it.
+// differing returns the settings whose values in a spec differ from the machine's, with the
+// machine's values.
 func (d *Desired) differing(asked document.Node, has *Desired) (different []part) {
 	for _, p := range d.parts {
 		have := p
@@ -108,7 +108,7 @@ func (d *Desired) differing(asked document.Node, has *Desired) (different []part
 	}
 	for _, have := range has.parts {
 		if slices.ContainsFunc(d.parts, have.is) || have.key != "" && d.valueOf(have) != "" {
-			continue // the same, or an item that is an ordinary one now
+			continue // compared above, or now an ordinary item
 		}
 		have.at = asked.Path
 		for _, name := range have.path {
@@ -119,13 +119,13 @@ func (d *Desired) differing(asked document.Node, has *Desired) (different []part
 	return different
 }
 
-// valueOf is what a MachineConfig says of a part, or of an ordinary item in its place; "" if
-// that is nothing.
+// valueOf returns the value of a setting, or of an ordinary item in its place, or "" if there
+// is none.
 func (d *Desired) valueOf(p part) string {
 	if i := slices.IndexFunc(d.parts, p.is); i >= 0 {
 		return d.parts[i].value
 	}
-	if p.key == "" || d.asked == nil { // of a machine that never had one
+	if p.key == "" || d.asked == nil { // the machine never had a MachineConfig
 		return ""
 	}
 	var report problem.Report
@@ -138,7 +138,7 @@ func (d *Desired) valueOf(p part) string {
 	return ""
 }
 
-// compare holds what only an installation does against what the machine has.
+// compare compares the settings that only an installation can change with those of the machine.
 func (d *Desired) compare(asked document.Node, host Host) {
 	d.parts = partsOf(asked)
 	if host.Unsupported == accept {
@@ -164,8 +164,9 @@ func (d *Desired) compare(asked document.Node, host Host) {
 	d.keepVersion(asked, host.Has)
 }
 
-// keepVersion has the record's config be of the version that the machine's is of, if parts of
-// that are kept and the new one is of an earlier version, which may not know them, or of none.
+// keepVersion makes the record use the machine's config version if parts of the machine's
+// config are kept and the new config has an earlier version, which may not support them, or
+// none.
 func (d *Desired) keepVersion(asked document.Node, has *Desired) {
 	if !slices.ContainsFunc(d.kept, func(p part) bool { return p.path[0] == "config" && p.value != "" }) {
 		return
@@ -179,7 +180,7 @@ func (d *Desired) keepVersion(asked document.Node, has *Desired) {
 	}
 }
 
-// minorOf is the N of the version 3.N.0 of an Ignition config; -1 of what is none.
+// minorOf returns the minor version of an Ignition config, or -1 if the version is invalid.
 func minorOf(version string) int {
 	fields := strings.Split(version, ".")
 	if len(fields) != 3 {
@@ -192,7 +193,7 @@ func minorOf(version string) int {
 	return n
 }
 
-// keep adds the machine's own entries in place of those that are left out.
+// keep adds the machine's entries that replace left-out ones.
 func (d *Desired) keep(has *Desired) {
 	for _, p := range d.kept {
 		for _, f := range has.Entries {
@@ -203,15 +204,15 @@ func (d *Desired) keep(has *Desired) {
 	}
 }
 
-// SetFIPS says whether the machine that has the MachineConfig really runs in FIPS mode.
+// SetFIPS sets whether the machine runs in FIPS mode, regardless of what its MachineConfig
+// says.
 func (d *Desired) SetFIPS(on bool) {
 	fips := part{path: []string{"fips"}, value: strconv.FormatBool(on)}
 	d.FIPS, d.parts = on, append(slices.DeleteFunc(d.parts, fips.is), fips)
 }
 
-// ours are the places of items that only an installation does, by their paths in the
-// document.
-func (d *Desired) ours() map[string]bool {
+// partPaths returns the document paths of the settings that only an installation can change.
+func (d *Desired) partPaths() map[string]bool {
 	places := map[string]bool{}
 	for _, p := range d.parts {
 		places[p.at] = true
@@ -219,13 +220,12 @@ func (d *Desired) ours() map[string]bool {
 	return places
 }
 
-// canonical is JSON in one form for each meaning: what says nothing is left out. Nothing at
-// all is "".
+// canonical returns JSON in a canonical form without empty values, or "" if nothing is left.
 func canonical(text []byte) string {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	var value any
-	if decoder.Decode(&value) != nil { // a value that cannot be written, which its reader reports
+	if decoder.Decode(&value) != nil { // invalid; reported elsewhere
 		return string(text)
 	}
 	if value = pruned(value); value == nil {
@@ -238,7 +238,7 @@ func canonical(text []byte) string {
 	return string(form)
 }
 
-// pruned is a value without what says nothing; nil if nothing is left.
+// pruned returns a value without empty values, or nil if nothing is left.
 func pruned(value any) any {
 	switch v := value.(type) {
 	case string:
@@ -252,7 +252,7 @@ func pruned(value any) any {
 		for i := range v {
 			if item := pruned(v[i]); item != nil {
 				v[i] = item
-			} // else it is empty now, and of its kind: no list may have null in its place
+			} // otherwise keep the emptied item: a list must not have null in its place
 		}
 	case map[string]any:
 		for name, member := range v {
@@ -267,11 +267,11 @@ func pruned(value any) any {
 	return value
 }
 
-// put puts a part, as the machine has it, into a spec.
+// put sets a part, with the machine's value, in a spec.
 func (p part) put(spec map[string]any) {
 	var value any
 	if p.value != "" && json.Unmarshal([]byte(p.value), &value) != nil {
-		return // it was JSON
+		return // cannot happen: the value is JSON
 	}
 	at, last := spec, len(p.path)-1
 	for _, name := range p.path[:last] {

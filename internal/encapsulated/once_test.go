@@ -12,7 +12,7 @@ import (
 	"machine-pivot/internal/encapsulated"
 )
 
-// spec is a MachineConfig with members of spec, and of spec.config.
+// spec returns a MachineConfig with members of spec and of spec.config.
 func spec(members, config string) string {
 	if config != "" {
 		config = "," + config
@@ -23,7 +23,7 @@ func spec(members, config string) string {
 	return `{"metadata":{"name":"a"},"spec":{` + members + `"config":{"ignition":{"version":"3.4.0"}` + config + `}}}`
 }
 
-// has is what a machine has, by its MachineConfig.
+// has returns a machine's current state from its MachineConfig.
 func has(t *testing.T, text string) *encapsulated.Desired {
 	t.Helper()
 	d, report := encapsulated.ParseRecord([]byte(text))
@@ -41,7 +41,7 @@ const (
 	refused = "refused"
 )
 
-// matrix has two values for each thing that can differ.
+// matrix has two values for each setting that can differ.
 var matrix = map[string][2]string{
 	"image":                              {spec(`"osImageURL":"r.example/a@`+digest+`"`, ""), spec(`"osImageURL":"r.example/b@`+digest+`"`, "")},
 	"kernel arguments":                   {spec("", ""), spec(`"kernelArguments":["a=1"]`, "")},
@@ -68,14 +68,14 @@ var matrix = map[string][2]string{
 	"networkd":                           {spec("", ""), `{"spec":{"config":{"ignition":{"version":"2.2.0"},"networkd":{"units":[{"name":"a.network","contents":"x"}]}}}}`},
 }
 
-// TestMatrix (P58): what becomes of each difference on a machine that runs, and that the
-// document says so. What is as the machine has it is no difference.
+// TestMatrix (P58): what happens to each difference on a running machine, as documented. An
+// equal value is not a difference.
 func TestMatrix(t *testing.T) {
 	documented := documentedMatrix(t)
 	for name, c := range matrix {
 		for turn, pair := range [][2]string{c, {c[1], c[0]}} {
 			got := verdict(t, pair[0], pair[1])
-			if turn == 1 && got == refused { // it cannot be what a machine has
+			if turn == 1 && got == refused { // cannot be a machine's current state
 				continue
 			}
 			if turn == 1 && strings.HasPrefix(pair[0], `{"spec":{"config":{"ignition":{"version":"2`) {
@@ -92,12 +92,12 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// verdict is what becomes of a machine with one MachineConfig that gets another.
+// verdict returns what happens when a machine with the MachineConfig old gets new.
 func verdict(t *testing.T, old, new string) string {
 	t.Helper()
 	before, _ := encapsulated.ParseRecord([]byte(old))
 	if before == nil {
-		return refused // as it is now; see TestMatrix
+		return refused // cannot be a machine's current state; see TestMatrix
 	}
 	before.SetFIPS(before.FIPS)
 	_, stopped := encapsulated.Parse([]byte(new), encapsulated.Host{Has: before})
@@ -119,7 +119,7 @@ func verdict(t *testing.T, old, new string) string {
 	return fmt.Sprintf("neither: %s; %s", stopped, report)
 }
 
-// documentedMatrix is the table in the document.
+// documentedMatrix returns the table in docs/day2.md.
 func documentedMatrix(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/day2.md")
@@ -135,8 +135,9 @@ func documentedMatrix(t *testing.T) map[string]string {
 	return rows
 }
 
-// TestLeftOut (P58): what is left out is in the record as the machine has it, so that the
-// next MachineConfig is held against the machine; all else is as it is asked for.
+// TestLeftOut (P58): settings that are left out have the machine's values in the record, so
+// that the next MachineConfig is compared with the machine. Everything else has the requested
+// value.
 func TestLeftOut(t *testing.T) {
 	old := has(t, spec("", `"passwd":{"users":[{"name":"a","uid":7},{"name":"b"}]},"storage":{"disks":[{"device":"/dev/vda"}],"links":[{"path":"/etc/h","target":"/etc/x","hard":true}],
 		"files":[{"path":"/etc/x","append":[{"source":"data:,a"}]}]}`))
@@ -169,8 +170,8 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestFileThatIsAppendedTo (P58): an ordinary file stays where one is left out, and may
-// follow one that was appended to.
+// TestFileThatIsAppendedTo (P58): an ordinary file stays in place of one that is left out, and
+// may replace one that was appended to.
 func TestFileThatIsAppendedTo(t *testing.T) {
 	plain, appended := spec("", `"storage":{"files":[{"path":"/etc/x","mode":384}]}`), spec("", `"storage":{"files":[{"path":"/etc/x","append":[{"source":"data:,a"}]}]}`)
 	d, report := encapsulated.Parse([]byte(appended), encapsulated.Host{Has: has(t, plain), Unsupported: encapsulated.Warn})
@@ -186,8 +187,8 @@ func TestFileThatIsAppendedTo(t *testing.T) {
 	}
 }
 
-// TestReplaceLeavesItToTheCaller (P58): all differences are named, and none is a problem of
-// the MachineConfig.
+// TestReplaceLeavesItToTheCaller (P58): all differences are listed, and none is a problem in
+// the report.
 func TestReplaceLeavesItToTheCaller(t *testing.T) {
 	d, report := encapsulated.Parse([]byte(matrix["disks"][1]), encapsulated.Host{Has: has(t, spec("", "")), Unsupported: encapsulated.Replace})
 	if d == nil || len(report) > 0 || !reflect.DeepEqual(d.LeftOut, []string{"config.storage.disks"}) {
@@ -195,8 +196,7 @@ func TestReplaceLeavesItToTheCaller(t *testing.T) {
 	}
 }
 
-// TestSameInAnotherForm (P58): what says nothing, and the order of members, are no
-// difference.
+// TestSameInAnotherForm (P58): empty values and the order of members make no difference.
 func TestSameInAnotherForm(t *testing.T) {
 	old := has(t, spec(`"fips":false`, `"storage":{"disks":[{"device":"/dev/vda","wipeTable":true}],"raid":null}`))
 	d, report := encapsulated.Parse([]byte(spec("", `"storage":{"disks":[{"wipeTable":true,"device":"/dev/vda","partitions":[]}],"filesystems":[]},"passwd":{"users":[],"groups":null}`)), encapsulated.Host{Has: old})
@@ -205,8 +205,8 @@ func TestSameInAnotherForm(t *testing.T) {
 	}
 }
 
-// FuzzChange (P58): whatever a machine has and gets, nothing panics; the same twice is no
-// change; and what only an installation does is as the machine has it, or named.
+// FuzzChange (P58): no combination of states panics, equal states are no change, and settings
+// that only an installation can change keep the machine's values or are listed.
 func FuzzChange(f *testing.F) {
 	for _, pair := range matrix {
 		f.Add([]byte(pair[0]), []byte(pair[1]))
@@ -247,12 +247,12 @@ func FuzzChange(f *testing.F) {
 	})
 }
 
-// storage is how much a MachineConfig says of a kind of storage.
+// storage returns the number of items in a kind of storage of a MachineConfig.
 func storage(t *testing.T, text []byte, kind string) int {
 	t.Helper()
 	var at any
 	if err := json.Unmarshal(text, &at); err != nil {
-		t.Fatal(err) // the program has read it
+		t.Fatal(err) // the code under test has read it
 	}
 	for _, name := range []string{"spec", "config", "storage", kind} {
 		members, _ := at.(map[string]any)
@@ -262,8 +262,9 @@ func storage(t *testing.T, text []byte, kind string) int {
 	return len(list)
 }
 
-// TestRecordOfAnotherVersion (P58): what is left out is in the record, which can be read, though
-// the new MachineConfig has no config, or one of a version that does not know it.
+// TestRecordOfAnotherVersion (P58): settings that are left out are in the record, which can be
+// read even if the new MachineConfig has no config, or one of a version that does not have
+// them.
 func TestRecordOfAnotherVersion(t *testing.T) {
 	old := has(t, `{"spec":{"config":{"ignition":{"version":"3.2.0"},"storage":{"luks":[{"name":"data","device":"/dev/vdb"}]}}}}`)
 	for name, c := range map[string]struct{ spec, version string }{
@@ -286,7 +287,7 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 			t.Errorf("%s: %s\n%s", name, report, record)
 		}
 	}
-	// Without anything left out of it a config is as it was.
+	// If nothing of the config is left out, it is unchanged.
 	d, _ := encapsulated.Parse([]byte(`{"spec":{"fips":true}}`), encapsulated.Host{Has: has(t, spec("", "")), Unsupported: encapsulated.Warn})
 	if record, err := d.Record(); err != nil || strings.Contains(string(record), "ignition") {
 		t.Errorf("%s, %v", record, err)

@@ -7,13 +7,13 @@ import (
 	"machine-pivot/internal/machineconfig/spec"
 )
 
-// RecordPath is where a system keeps the MachineConfig that it was made from. It is part
-// of the system's own /etc, so each deployment has its own.
+// RecordPath is where a system keeps the MachineConfig that it was made from. It is in the
+// deployment's /etc, so each deployment has its own.
 const RecordPath = "/etc/pivot/machineconfig.json"
 
-// Record is the MachineConfig as a system keeps it: what it asks for and nothing that
-// changes without that, in one form whatever the text was. What was left out is as the
-// machine has it. ParseRecord reads it.
+// Record returns the MachineConfig as a system keeps it: what it requests, without metadata
+// that changes independently, in one form regardless of the input's format. Settings that were
+// left out have the machine's values. ParseRecord reads it.
 func (d *Desired) Record() ([]byte, error) {
 	asked := map[string]any{}
 	if err := json.Unmarshal(d.asked, &asked); err != nil {

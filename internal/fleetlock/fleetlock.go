@@ -1,5 +1,5 @@
-// Package fleetlock is a client of FleetLock, version 1: the protocol by which machines of a
-// fleet ask a server for a slot before they reboot, so that only so many of a group do at a
+// Package fleetlock is a client of the FleetLock protocol, version 1: machines of a fleet ask a
+// server for a slot before they reboot, so that only a limited number of a group reboot at a
 // time (https://coreos.github.io/zincati/development/fleetlock/protocol/).
 package fleetlock
 
@@ -24,35 +24,36 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// DefaultGroup is the group of machines of which nobody says another.
+// DefaultGroup is the group of a machine for which none is configured.
 const DefaultGroup = "default"
 
-// appID is Zincati's, from which it derives a machine's ID in the fleet (src/identity): a
-// machine that either of the two updates is one machine for the server.
+// appID is the application ID from which Zincati derives a machine's ID in the fleet
+// (src/identity). Using the same one makes a machine the same client for the server, whichever
+// of the two updates it.
 const appID = "de35106b6ec24688b63afddaa156679b"
 
 const (
-	patience  = 30 * time.Second // for one answer
-	maxAnswer = 16 << 10         // bytes of one that are read
-	maxTold   = 300              // characters of one that are told
+	timeout     = 30 * time.Second // for one response
+	maxResponse = 16 << 10         // limits how many bytes of a response are read
+	maxQuoted   = 300              // limits how many characters of a response go into the error
 )
 
-// Client asks one server on behalf of one machine.
+// Client talks to one server on behalf of one machine.
 type Client struct {
-	URL   string // below which the protocol's paths are
+	URL   string // base URL, without the protocol's paths
 	Group string
-	ID    string // of the machine, unique in its group
-	// Proxy is the one that a request goes through; nil: none.
+	ID    string // identifies the machine, unique in its group
+	// Proxy returns the proxy for a request; nil means no proxies.
 	Proxy func(*url.URL) (*url.URL, error)
-	// Roots are the authorities that the server's certificate may be of; nil: the system's.
+	// Roots are the trusted root CAs; nil means the system's.
 	Roots *x509.CertPool
 }
 
-// Lock asks for a slot. Who has one gets it again. An error is transient if the server, or
-// the way to it, may say otherwise later.
+// Lock requests a slot. It is idempotent: a machine that holds a slot gets it again. The error
+// is transient if a later try may succeed.
 func (c Client) Lock(ctx context.Context) error { return c.post(ctx, "/v1/pre-reboot") }
 
-// Unlock gives the slot back. Who has none succeeds, too.
+// Unlock releases the slot. It succeeds without a slot, too.
 func (c Client) Unlock(ctx context.Context) error { return c.post(ctx, "/v1/steady-state") }
 
 // params is the body of a request.
@@ -62,7 +63,7 @@ type params struct {
 }
 
 func (c Client) post(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %v", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
 	body, err := json.Marshal(map[string]params{"client_params": {c.ID, c.Group}})
 	if err != nil {
@@ -79,7 +80,7 @@ func (c Client) post(ctx context.Context, path string) error {
 		transport.Proxy = func(r *http.Request) (*url.URL, error) { return c.Proxy(r.URL) }
 	}
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // what is redirected is asked for with another method
+		return http.ErrUseLastResponse // a redirect would turn the POST into a GET
 	}}
 	answer, err := client.Do(request)
 	if err != nil {
@@ -93,11 +94,11 @@ func (c Client) post(ctx context.Context, path string) error {
 	if answer.StatusCode == http.StatusOK {
 		return nil
 	}
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // the status is the answer
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxResponse)) // ignore the error: the status alone decides
 	return c.refusal(answer.StatusCode, text)
 }
 
-// refusal is the error for an answer that is no consent. Its body should say why.
+// refusal returns the error for a response other than 200 OK. The body should give the reason.
 func (c Client) refusal(status int, body []byte) error {
 	var said struct{ Kind, Value string }
 	why := strings.TrimSpace(string(body))
@@ -107,8 +108,8 @@ func (c Client) refusal(status int, body []byte) error {
 			why += ": " + said.Value
 		}
 	}
-	if runes := []rune(why); len(runes) > maxTold {
-		why = string(runes[:maxTold]) + "…"
+	if runes := []rune(why); len(runes) > maxQuoted {
+		why = string(runes[:maxQuoted]) + "…"
 	}
 	if why == "" {
 		why = "it says nothing more"
@@ -120,8 +121,7 @@ func (c Client) refusal(status int, body []byte) error {
 	return fault.New(kind, "the fleet's lock at %s refuses (HTTP %d, for %s of group %s): %s", c.URL, status, c.ID, c.Group, why).WithHint("%s", hint)
 }
 
-// passes reports whether the same request may be granted later: a request that is wrong
-// stays wrong.
+// passes reports whether the same request may succeed later. A malformed request never does.
 func passes(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -130,8 +130,8 @@ func passes(status int) bool {
 	return status >= 500
 }
 
-// ID is the ID of a machine in the fleet, unless it is given another: as Zincati has it, which
-// is sd_id128_get_machine_app_specific(3) of its machine ID. That stays secret.
+// ID returns the default ID of a machine in the fleet, derived from its machine ID as Zincati
+// does, with sd_id128_get_machine_app_specific(3), so that the machine ID stays secret.
 func ID(machineID string) (string, error) {
 	key, err := hex.DecodeString(strings.TrimSpace(machineID))
 	if err != nil || len(key) != 16 {
@@ -149,8 +149,8 @@ func ID(machineID string) (string, error) {
 	return hex.EncodeToString(id), nil
 }
 
-// CheckURL is an error if a text is no URL of a server. Secrets in it would be told: there is
-// no authentication in the protocol.
+// CheckURL returns an error if text is not the URL of a server. It rejects credentials, because
+// URLs appear in messages and the protocol has no authentication.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -162,7 +162,7 @@ func CheckURL(text string) error {
 	return nil
 }
 
-// CheckGroup is an error if a text cannot be a group.
+// CheckGroup returns an error if text is not a valid group.
 func CheckGroup(text string) error {
 	if !regexp.MustCompile(`^[a-zA-Z0-9.-]+$`).MatchString(text) {
 		return fmt.Errorf("%q is not allowed; a group has letters, digits, points and dashes", text)
@@ -170,7 +170,7 @@ func CheckGroup(text string) error {
 	return nil
 }
 
-// CheckID is an error if a text cannot be a machine's ID.
+// CheckID returns an error if text is not a valid machine ID.
 func CheckID(text string) error {
 	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		return fmt.Errorf("%q is not allowed; an ID has no white space", text)

@@ -21,8 +21,8 @@ func client(s *server.Server, id, group string) fleetlock.Client {
 	return fleetlock.Client{URL: s.URL + "/", Group: group, ID: id, Roots: roots}
 }
 
-// TestClient (P79): slots are taken and given back by the protocol, over TLS: recursive and
-// owned.
+// TestClient (P79): slots are taken and released with the protocol, over TLS. Locks are
+// recursive and belong to their owner.
 func TestClient(t *testing.T) {
 	s := server.Start(t, 1)
 	a, b := client(s, "a", "default"), client(s, "b", "default")
@@ -66,7 +66,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestAnswers: whatever a server answers, it is told, bounded, and never taken for consent.
+// TestAnswers: any other response is an error that quotes a limited part of it, never a
+// success.
 func TestAnswers(t *testing.T) {
 	for _, c := range []struct {
 		status    int
@@ -96,7 +97,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestProxy: requests go through the proxy that is said.
+// TestProxy: requests go through the given proxy.
 func TestProxy(t *testing.T) {
 	var asked string
 	proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = r.URL.String() }))
@@ -107,7 +108,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestID: a machine's ID is what systemd makes of its own, for Zincati.
+// TestID: the ID is what systemd derives from the machine ID for Zincati.
 func TestID(t *testing.T) {
 	const machine = "01234567890123456789012345678901"
 	id, err := fleetlock.ID(machine + "\n")
@@ -130,7 +131,7 @@ func TestID(t *testing.T) {
 	}
 }
 
-// TestChecks: what a setting may say.
+// TestChecks: which settings are valid.
 func TestChecks(t *testing.T) {
 	for _, c := range []struct {
 		text           string

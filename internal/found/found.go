@@ -1,6 +1,6 @@
-// Package found keeps what was found on a machine in place of what was asked for, before it
-// is put right: somebody may want it back. Each time is a directory of its own, which only
-// root can read, with a manifest and the contents of files, named by their SHA-256.
+// Package found saves local changes before a repair overwrites them, so that the administrator
+// can get them back. Each repair has its own directory, readable by root only, with a manifest
+// and the contents of files, named by their SHA-256.
 package found
 
 import (
@@ -19,50 +19,50 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// Dir is where it is kept.
+// Dir is the directory of the saved sets.
 const Dir = "/var/lib/pivot/found"
 
-// ManifestName is the manifest's, in each directory.
+// ManifestName is the name of the manifest in each set.
 const ManifestName = "manifest.json"
 
-// What is kept at most. Older ones go.
+// Limits on what is kept. The oldest sets are removed first.
 const (
 	maxSets    = 16
-	maxBytes   = 64 << 20 // of contents, in all
-	maxEntries = 10_000   // of one
+	maxBytes   = 64 << 20 // of contents, over all sets
+	maxEntries = 10_000   // of one set
 )
 
-// manifestFormat is the format of a manifest that this program writes.
+// manifestFormat is the format version of the manifests that this program writes.
 const manifestFormat = 1
 
-// Thing is what was found at a path; nil: nothing.
+// Thing is what was found at a path. File is nil if nothing was there.
 type Thing struct {
 	Path string
 	File *hostfiles.File
 }
 
-// manifest is the content of the manifest.
+// manifest is the content of a manifest file.
 type manifest struct {
 	Format  int       `json:"format"`
 	Time    time.Time `json:"time"`
-	Entries []entry   `json:"entries"` // in the order of their paths
+	Entries []entry   `json:"entries"` // sorted by path
 }
 
-// entry is a Thing in a manifest.
+// entry describes a Thing in a manifest.
 type entry struct {
 	hostfiles.Entry
 	Missing bool `json:"missing,omitempty"` // nothing was there
 }
 
-// Keeper keeps what is found on one machine.
+// Keeper saves sets on one machine.
 type Keeper struct {
 	Root string
 	Disk hostfiles.Disk
 	Now  func() time.Time
 }
 
-// Keep keeps things durably, all of them or none, and returns the directory. Where the last
-// that were kept were just so, it is theirs: who tries again fills nothing.
+// Keep saves a set of things durably and atomically, and returns its directory. If the newest
+// set is equal, Keep returns that one, so that retries do not fill the disk.
 func (k Keeper) Keep(things []Thing) (dir string, err error) {
 	set := manifest{Format: manifestFormat, Time: k.Now().UTC().Truncate(time.Second)}
 	contents := map[string][]byte{}
@@ -102,10 +102,10 @@ func (k Keeper) Keep(things []Thing) (dir string, err error) {
 	return filepath.Join(Dir, name), nil
 }
 
-// nameOf is the name of a content.
+// nameOf returns the file name for a content.
 func nameOf(d hostfiles.Digest) string { return strings.TrimPrefix(string(d), "sha256:") }
 
-// unused is a name behind all others that are there.
+// unused returns a name that does not exist yet and sorts after all existing names.
 func unused(name string, sets []string) string {
 	for n, first := 2, name; slices.Contains(sets, name); n++ {
 		name = fmt.Sprintf("%s-%02d", first, n)
@@ -117,7 +117,7 @@ func (k Keeper) path(parts ...string) string {
 	return filepath.Join(append([]string{k.Root, Dir}, parts...)...)
 }
 
-// sets are the names of what is kept, the oldest first.
+// sets returns the names of the saved sets, oldest first.
 func (k Keeper) sets() (names []string, err error) {
 	all, err := os.ReadDir(k.path())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -139,7 +139,7 @@ func (k Keeper) read(name string) (m manifest, err error) {
 	return m, err
 }
 
-// unfinished is the name of what is not whole yet. A crash leaves it.
+// unfinished is the name of a set while it is written. A crash can leave it behind.
 const unfinished = ".new"
 
 func (k Keeper) write(name string, set manifest, contents map[string][]byte) error {
@@ -175,7 +175,7 @@ func (k Keeper) write(name string, set manifest, contents map[string][]byte) err
 	return hostfiles.Rename(k.Disk, k.path(unfinished), k.path(name))
 }
 
-// remove removes what is kept by a name, the manifest first: what has none is not whole.
+// remove removes a set, the manifest first: a set without a manifest is incomplete.
 func (k Keeper) remove(name string) error {
 	files, err := os.ReadDir(k.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -195,7 +195,8 @@ func (k Keeper) remove(name string) error {
 	return err
 }
 
-// prune removes the oldest of what is kept until the rest is within the bounds.
+// prune removes the oldest sets until the rest is within the limits. It always keeps the
+// newest.
 func (k Keeper) prune(sets []string) error {
 	left, size := 0, int64(0)
 	for _, name := range slices.Backward(sets) {
@@ -214,7 +215,7 @@ func (k Keeper) prune(sets []string) error {
 	return nil
 }
 
-// size is how many bytes the contents of one have.
+// size returns the size of a set's contents in bytes.
 func (k Keeper) size(name string) (bytes int64, err error) {
 	files, err := os.ReadDir(k.path(name))
 	for _, f := range files {

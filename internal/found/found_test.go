@@ -16,7 +16,7 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// dying is a disk on which the process dies before one of its effects.
+// dying is a disk on which the process dies before a given effect.
 type dying struct {
 	hostfiles.OS
 	left *int
@@ -39,7 +39,7 @@ func (d dying) Sync(path string) error       { d.effect(); return d.OS.Sync(path
 func (d dying) Rename(from, to string) error { d.effect(); return d.OS.Rename(from, to) }
 func (d dying) Remove(path string) error     { d.effect(); return d.OS.Remove(path) }
 
-// machine keeps what is found at a time that can be set.
+// machine saves sets at a time that the test can set.
 type machine struct {
 	found.Keeper
 	t   *testing.T
@@ -67,7 +67,7 @@ func file(content string) found.Thing {
 	return found.Thing{Path: f.Path, File: &f}
 }
 
-// sets are the names of what is kept.
+// sets returns the names of the saved sets.
 func (m *machine) sets() (names []string) {
 	m.t.Helper()
 	all, err := filepath.Glob(filepath.Join(m.Root, found.Dir, "2*"))
@@ -80,7 +80,7 @@ func (m *machine) sets() (names []string) {
 	return names
 }
 
-// TestKeep (P68): all that is known of what was found is kept, for root alone.
+// TestKeep (P68): everything known about what was found is saved, readable by root only.
 func TestKeep(t *testing.T) {
 	m := newMachine(t)
 	link, dir, password := hostfiles.NewLink("/etc/link", "else"), hostfiles.NewDirectory("/etc/dir", 0o711), hostfiles.NewPassword("core", "$y$hash")
@@ -117,15 +117,15 @@ func TestKeep(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
-	// The same again is not kept twice; another in the same second is.
+	// An equal set is not saved twice; a different one in the same second is.
 	same := m.keep(found.Thing{Path: "/etc/gone"}, file("mine"), found.Thing{Path: link.Path, File: &link}, found.Thing{Path: dir.Path, File: &dir}, found.Thing{Path: password.Path, File: &password})
 	if other := m.keep(file("other")); same != kept || other != kept+"-02" || len(m.sets()) != 2 {
 		t.Errorf("the same in %s, another in %s: %v", same, other, m.sets())
 	}
 }
 
-// TestKeepBounds (P68): the oldest go by number and by size; one that is too large by itself is
-// refused, and nothing is written.
+// TestKeepBounds (P68): the oldest sets are removed by number and by size. A set that is too
+// large by itself is refused, and nothing is written.
 func TestKeepBounds(t *testing.T) {
 	m := newMachine(t)
 	for n := range 20 {
@@ -148,8 +148,8 @@ func TestKeepBounds(t *testing.T) {
 	}
 }
 
-// TestKeepKilled (P68): killed at any effect, what is kept under a name is whole, and what was
-// kept before is there; the next time leaves nothing behind.
+// TestKeepKilled (P68): a process killed at any effect leaves only complete sets under their
+// names and keeps the earlier ones. The next run leaves nothing else behind.
 func TestKeepKilled(t *testing.T) {
 	for n := 0; ; n++ {
 		m := newMachine(t)

@@ -1,10 +1,10 @@
-// Package guard starts goroutines whose panic becomes an error: of the work that
-// they belong to, not the end of the process. What a program does with data that
-// others made shall fail as one import, with its cause, and be cleaned up after.
+// Package guard runs functions so that a panic becomes an error of the work at hand, instead of
+// ending the process. A panic over untrusted data must fail only that import, with its cause, and
+// the cleanup must still run.
 //
-// A panic is a defect whatever the data was, so it has the kind fault.Internal. What
-// Go does not let be recovered (a fatal error, such as a stack that overflows) and
-// what happens in goroutines of libraries still ends the process.
+// A panic is a defect whatever the data was, so the error has kind fault.Internal. What Go
+// cannot recover from (a fatal error, such as a stack overflow) and panics in goroutines that
+// libraries start still end the process.
 package guard
 
 import (
@@ -19,21 +19,21 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// Panic is a panic as an error.
+// Panic is an error for a panic.
 type Panic struct {
 	Value any    // what the function panicked with
-	Where string // the calls that led there, the innermost first, on one line
+	Where string // the call stack on one line, innermost call first
 }
 
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v (in %s)", p.Value, p.Where) }
 
-// Unwrap returns the value, if that is an error.
+// Unwrap returns the value if it is an error, otherwise nil.
 func (p *Panic) Unwrap() error {
 	err, _ := p.Value.(error)
 	return err
 }
 
-// Call runs a function; if it panics, that is its error.
+// Call calls f. If f panics, Call returns the panic as an error.
 func Call(f func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -44,10 +44,10 @@ func Call(f func() error) (err error) {
 	return f()
 }
 
-// maxCalls is how many calls a panic names.
+// maxCalls limits the number of calls in Panic.Where.
 const maxCalls = 8
 
-// callers are the functions that were running when one of them panicked.
+// callers returns the call stack at the panic.
 func callers() string {
 	var counters [64]uintptr
 	frames := runtime.CallersFrames(counters[:runtime.Callers(0, counters[:])])
@@ -57,7 +57,7 @@ func callers() string {
 		f, more = frames.Next()
 		switch {
 		case f.Function == "runtime.gopanic":
-			panicked, calls = true, nil // of several, the first one
+			panicked, calls = true, nil // if panics are nested, start over at the first
 		case panicked && !strings.HasPrefix(f.Function, "runtime."):
 			calls = append(calls, fmt.Sprintf("%s %s:%d", path.Base(f.Function), path.Base(f.File), f.Line))
 		}
@@ -65,28 +65,28 @@ func callers() string {
 	return strings.Join(calls, " < ")
 }
 
-// Start runs a function in a goroutine. The result gives its error, once.
+// Start calls f in a new goroutine. The channel delivers its error, once.
 func Start(f func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- Call(f) }()
 	return ended
 }
 
-// Group is goroutines that work on one thing. The first error ends the context of
-// them all.
+// Group is a set of goroutines that work on one task. The first error cancels their shared
+// context.
 type Group struct{ group *errgroup.Group }
 
-// NewGroup makes a group and the context that its functions shall obey.
+// NewGroup returns a group and the context that its functions must obey.
 func NewGroup(ctx context.Context) (*Group, context.Context) {
 	group, ctx := errgroup.WithContext(ctx)
 	return &Group{group}, ctx
 }
 
-// Limit bounds how many functions run at once; further ones make Start wait.
+// Limit limits how many functions run at once. Start blocks when the limit is reached.
 func (g *Group) Limit(n int) { g.group.SetLimit(n) }
 
-// Start runs a function in a goroutine of the group.
+// Start calls f in a new goroutine of the group.
 func (g *Group) Start(f func() error) { g.group.Go(func() error { return Call(f) }) }
 
-// Wait waits for all and returns the first error.
+// Wait waits for all functions and returns the first error.
 func (g *Group) Wait() error { return g.group.Wait() }

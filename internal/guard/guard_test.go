@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/guard"
 )
 
-// index panics as hostile data would have it.
+// index panics like code that trusts a wrong index.
 func index(s []int, i int) int { return s[i] }
 
 func TestPanicIsAnError(t *testing.T) {
@@ -37,7 +37,7 @@ func TestPanicIsAnError(t *testing.T) {
 		if err := run(func() error { panic(wrong) }); !errors.Is(err, wrong) || fault.KindOf(err) != fault.Internal {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := run(func() error { return wrong }); err != wrong { // as it is
+		if err := run(func() error { return wrong }); err != wrong { // unchanged
 			t.Errorf("%s: %v", name, err)
 		}
 	}

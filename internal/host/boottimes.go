@@ -12,15 +12,15 @@ import (
 	"machine-pivot/pivot"
 )
 
-// BootTimes is what the kernel and systemd know of how this boot came up. A machine
-// that is not the running one has none: its Boot has no ID. What systemd does not tell,
-// as the firmware's time without UEFI, is 0.
+// BootTimes returns the timestamps of the kernel and systemd for this boot. For a machine that
+// is not the running one, it returns a Boot without an ID. Timestamps that systemd does not
+// have, such as the firmware's without UEFI, are 0.
 func (h *Host) BootTimes(ctx context.Context) pivot.Boot {
 	id, err := h.BootID()
 	if err != nil || !h.Runs() {
 		return pivot.Boot{}
 	}
-	// systemd's stamps are of this clock too.
+	// systemd's timestamps use the same clock.
 	var since unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &since); err != nil {
 		return pivot.Boot{}
@@ -41,8 +41,8 @@ func (h *Host) BootTimes(ctx context.Context) pivot.Boot {
 	return boot
 }
 
-// systemd asks the running systemd, for a bounded time. Its private socket: the message bus
-// may not be up this early.
+// systemd connects to the running systemd, for at most busTimeout. It uses systemd's private
+// socket, because the message bus may not be up this early.
 func systemd(ctx context.Context) (conn *dbus.Conn, done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, busTimeout)
 	if conn, err = dbus.NewSystemdConnectionContext(ctx); err != nil {
@@ -52,8 +52,8 @@ func systemd(ctx context.Context) (conn *dbus.Conn, done func(), err error) {
 	return conn, func() { conn.Close(); cancel() }, nil
 }
 
-// UnitTimes is when units of the running machine became active: seconds after the
-// kernel's start, by their names. Those that are not active have none.
+// UnitTimes returns when units of the running machine became active, by unit name, in seconds
+// after the kernel's start. Units that are not active have no entry.
 func UnitTimes(ctx context.Context, names ...string) map[string]float64 {
 	times := map[string]float64{}
 	conn, done, err := systemd(ctx)
@@ -73,9 +73,9 @@ func UnitTimes(ctx context.Context, names ...string) map[string]float64 {
 	return times
 }
 
-// addStamps adds what the properties of systemd's manager say (org.freedesktop.systemd1(5)):
-// microseconds, for firmware and loader before the kernel's start, else after it. Each is
-// text as "@t 1200000".
+// addStamps sets the timestamps from properties of systemd's manager
+// (org.freedesktop.systemd1(5)): in microseconds, for firmware and loader before the kernel's
+// start, for all others after it. Each is text, such as "@t 1200000".
 func addStamps(boot *pivot.Boot, property func(name string) string) {
 	stamp := func(name string) float64 {
 		usec, err := strconv.ParseInt(strings.TrimPrefix(property(name+"TimestampMonotonic"), "@t "), 10, 64)
@@ -88,7 +88,7 @@ func addStamps(boot *pivot.Boot, property func(name string) string) {
 	boot.Firmware = max(0, stamp("Firmware")-loader)
 	boot.Loader = loader
 	boot.Initramfs = stamp("InitRD")
-	// In an initramfs this one is the same: the system has not started.
+	// In an initramfs both are equal: the system has not started.
 	if system := stamp("Userspace"); system != boot.Initramfs {
 		boot.System = system
 	}

@@ -9,7 +9,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// TestStamps: systemd's properties, as org.freedesktop.systemd1(5) has them.
+// TestStamps: the properties of systemd have the form in org.freedesktop.systemd1(5).
 func TestStamps(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -31,7 +31,7 @@ func TestStamps(t *testing.T) {
 	}
 }
 
-// TestBootTimes: of the running machine the kernel's start is known, of another nothing.
+// TestBootTimes: the kernel's start is known for the running machine only.
 func TestBootTimes(t *testing.T) {
 	boot := New("/").BootTimes(t.Context())
 	if up := time.Since(boot.Kernel); boot.ID == "" || up <= 0 || up > 100*365*24*time.Hour {

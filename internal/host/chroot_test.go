@@ -12,18 +12,18 @@ import (
 	"machine-pivot/internal/host"
 )
 
-// probe is the name under which the test's binary, which is static, is a program
-// that tells what it sees.
+// probe is the path of the test's static binary in the chroot. Under that name it prints what
+// it sees there.
 const probe = "/usr/sbin/probe"
 
 func TestMain(m *testing.M) {
 	if os.Args[0] == probe {
-		tell(os.Args[1:])
+		printView(os.Args[1:])
 	}
 	os.Exit(m.Run())
 }
 
-func tell(args []string) {
+func printView(args []string) {
 	if len(args) > 0 {
 		fmt.Fprintln(os.Stderr, args[0])
 		os.Exit(3)
@@ -34,7 +34,7 @@ func tell(args []string) {
 	os.Exit(0)
 }
 
-// TestRunIn runs a program in a root that has nothing else.
+// TestRunIn runs a program in a root that contains nothing else.
 func TestRunIn(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a chroot needs root")
@@ -47,7 +47,7 @@ func TestRunIn(t *testing.T) {
 	for _, err := range []error{
 		os.MkdirAll(root+"/usr/libexec", 0o755), os.MkdirAll(root+"/usr/sbin", 0o755),
 		os.WriteFile(root+"/usr/libexec/probe", content, 0o755),
-		os.Symlink("/usr/libexec/probe", root+probe), // leads nowhere outside
+		os.Symlink("/usr/libexec/probe", root+probe), // dangling outside of the chroot
 		os.WriteFile(root+"/usr/sbin/data", nil, 0o644),
 	} {
 		if err != nil {

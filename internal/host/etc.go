@@ -16,7 +16,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// readEtc reads what the system that runs has of what a target names.
+// readEtc reads the entries that target names from the running system.
 func (h *Host) readEtc(booted ostree.Deployment, target pivot.Target) (pivot.Etc, error) {
 	etc, outside, err := etcOf(h.Root, booted, target)
 	if err != nil {
@@ -28,7 +28,7 @@ func (h *Host) readEtc(booted ostree.Deployment, target pivot.Target) (pivot.Etc
 	return etc, err
 }
 
-// nextEtc reads what a deployment will have that does not run.
+// nextEtc reads the entries that target names from a deployment that is not running.
 func nextEtc(d ostree.Deployment, target pivot.Target) (pivot.Etc, error) {
 	etc, outside, err := etcOf(d.Path, d, target)
 	if err == nil {
@@ -37,14 +37,15 @@ func nextEtc(d ostree.Deployment, target pivot.Target) (pivot.Etc, error) {
 	return etc, err
 }
 
-// etcOf reads what the system below root, which is that of a deployment, has in /etc, and
-// what it carries of the paths outside.
+// etcOf reads the entries that target names from the /etc of the system below root, which is
+// the system of d, and the entries that it carries for paths outside /etc. It returns those
+// paths, too.
 func etcOf(root string, d ostree.Deployment, target pivot.Target) (etc pivot.Etc, outside []string, err error) {
 	units, err := resolveUnits(enable.System{Etc: dirTree(root), Image: dirTree(d.Path)}, target)
 	if err != nil {
 		return etc, nil, err
 	}
-	below, outside := apart(target, units)
+	below, outside := splitPaths(target, units)
 	if etc, err = readPaths(root, d, below); err != nil {
 		return etc, nil, err
 	}
@@ -56,7 +57,8 @@ func etcOf(root string, d ostree.Deployment, target pivot.Target) (etc pivot.Etc
 	return etc, outside, err
 }
 
-// readPaths reads what the system below root and its deployment's image have at paths.
+// readPaths reads the entries at paths from the system below root and from its deployment's
+// image.
 func readPaths(root string, d ostree.Deployment, paths []string) (etc pivot.Etc, err error) {
 	if etc.Entries, err = hostfiles.ReadEntries(root, paths); err != nil {
 		return etc, err
@@ -65,17 +67,17 @@ func readPaths(root string, d ostree.Deployment, paths []string) (etc pivot.Etc,
 	return etc, err
 }
 
-// imageEntries are what the image of a deployment has for /etc. It has no passwords: one
-// that nobody asks for is locked.
+// imageEntries returns the entries that the image of a deployment has for /etc. It omits
+// passwords: accounts in an image are locked unless the target sets a password.
 func imageEntries(d ostree.Deployment, paths []string) (map[string]hostfiles.Entry, error) {
 	entries, err := hostfiles.ReadEntries(d.Path+"/usr", paths)
 	maps.DeleteFunc(entries, func(_ string, e hostfiles.Entry) bool { return e.Kind == hostfiles.KindPassword })
 	return entries, err
 }
 
-// apart are the paths below /etc that a target is about in a system with these units, and
-// its others.
-func apart(target pivot.Target, units enable.Resolved) (below, outside []string) {
+// splitPaths returns the paths that a target names, divided into those below /etc, including
+// those of units, and others.
+func splitPaths(target pivot.Target, units enable.Resolved) (below, outside []string) {
 	for _, name := range target.Paths() {
 		if varentries.Outside(name) {
 			outside = append(outside, name)
@@ -89,8 +91,8 @@ func apart(target pivot.Target, units enable.Resolved) (below, outside []string)
 	return below, outside
 }
 
-// carriedBy is what a system carries. Only root can read that, and who is not can ask about
-// the rest.
+// carriedBy returns the entries that a system carries. Only root can read them; without root it
+// returns none if no such path is requested.
 func carriedBy(root string, asked []string) (varentries.Set, error) {
 	carried, err := varentries.Read(root)
 	if errors.Is(err, fs.ErrPermission) && len(asked) == 0 {
@@ -99,18 +101,18 @@ func carriedBy(root string, asked []string) (varentries.Set, error) {
 	return carried, err
 }
 
-// in reads the files below a directory.
+// in returns a function that reads files below a directory.
 func in(dir string) ostree.ReadFile {
 	return func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, name)) }
 }
 
-// stagedEtc is what a staged deployment will have in /etc: libostree takes what the
-// running system has where that differs from its image's, and else what the new image has.
+// stagedEtc predicts the /etc of a staged deployment: libostree keeps entries of the running
+// system that differ from its image, and takes all others from the new image.
 func stagedEtc(root string, booted, next ostree.Deployment, carried varentries.Set, target pivot.Target) (etc pivot.Etc, err error) {
 	if etc.Units, err = resolveUnits(nextSystem(booted, dirTree(next.Path)), target); err != nil {
 		return etc, err
 	}
-	below, outside := apart(target, etc.Units)
+	below, outside := splitPaths(target, etc.Units)
 	running, err := readPaths(root, booted, below)
 	if err != nil {
 		return etc, err
@@ -127,7 +129,7 @@ func stagedEtc(root string, booted, next ostree.Deployment, carried varentries.S
 		switch {
 		case runs && !(ships && entry == shipped):
 			etc.Entries[path] = entry
-		case !runs && ships: // removed by hand
+		case !runs && ships: // removed locally
 			delete(etc.Entries, path)
 		}
 	}
@@ -139,8 +141,8 @@ func stagedEtc(root string, booted, next ostree.Deployment, carried varentries.S
 	return etc, nil
 }
 
-// NextAccounts are the users and groups of a system that libostree makes with the /etc
-// of the booted deployment; image reads what the new system's image has, by paths as
+// NextAccounts returns the users and groups of a system that libostree makes from an image and
+// the /etc of the booted deployment. image reads a file of the new image, with paths such as
 // "usr/etc/passwd".
 func NextAccounts(booted ostree.Deployment, image ostree.ReadFile) (hostfiles.Accounts, error) {
 	before := in(filepath.Join(booted.Path, "usr"))

@@ -7,8 +7,8 @@ import (
 	"machine-pivot/internal/host"
 )
 
-// TestHas tells what is there from what is not, and from what cannot be known: there is
-// nothing below a file, but a machine on which a directory became one has to be looked at.
+// TestHas distinguishes what exists, what does not, and what cannot be determined. A path below a
+// file is an error and not absent, because the file may have replaced a directory.
 func TestHas(t *testing.T) {
 	h := host.Host{Root: t.TempDir()}
 	for _, err := range []error{os.WriteFile(h.Path("/file"), nil, 0o600), os.Symlink("nowhere", h.Path("/link"))} {

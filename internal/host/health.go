@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uptime is how long ago the running kernel started.
+// uptime returns the time since the running kernel started.
 func uptime() (time.Duration, error) {
 	var since unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &since); err != nil {
@@ -18,14 +18,14 @@ func uptime() (time.Duration, error) {
 	return time.Duration(since.Nano()), nil
 }
 
-// UnitState is the state of a unit, as "active" or "failed" (systemctl(1)).
+// UnitState returns the state of a unit, such as "active" or "failed" (systemctl(1)).
 func (h *Host) UnitState(ctx context.Context, name string) (string, error) {
 	out, err := h.Run(ctx, "systemctl", "show", "--property=ActiveState", "--value", "--", name)
 	return strings.TrimSpace(string(out)), err
 }
 
-// Unhealthy names the units of the setting "health" that are not active. That something cannot
-// be found out is among it.
+// Unhealthy returns a message for each unit in the setting "health" that is not active, and for
+// settings or states that cannot be read.
 func (h *Host) Unhealthy(ctx context.Context) (lacks []string) {
 	settings, err := h.Settings()
 	if err != nil {

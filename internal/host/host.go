@@ -1,5 +1,5 @@
-// Package host is the machine as a value: where its files are, how its programs
-// run and how it reboots. What it is, Observe reads afresh each time.
+// Package host provides access to one machine: its files, running its programs, rebooting it,
+// and reading its current state, which is never cached.
 package host
 
 import (
@@ -27,25 +27,26 @@ import (
 
 // Host is one machine.
 type Host struct {
-	Root   string // its root directory, "/" for the running system
+	Root   string // root directory; "/" for the running system
 	Run    func(ctx context.Context, argv ...string) ([]byte, error)
 	Reboot func(ctx context.Context) error
-	Kexec  func(ctx context.Context, next Kernel) error // reboots into a kernel, past the firmware
-	Disk   hostfiles.Disk                               // where its files are changed
-	// Uptime is how long ago the running kernel started, time asleep included.
+	Kexec  func(ctx context.Context, next Kernel) error // reboots into a kernel, bypassing the firmware
+	Disk   hostfiles.Disk                               // for changes of its files
+	// Uptime returns the time since the running kernel started, including suspend.
 	Uptime func() (time.Duration, error)
-	// Free is how many bytes the file system at a path (of ours, not of Root) has
-	// left. The repository has a reckoning of its own: ostree.Repo.Room.
+	// Free returns the free bytes of the file system at a path (of this process, not below
+	// Root). The repository has its own calculation, ostree.Repo.Room.
 	Free func(path string) (int64, error)
 }
 
-// New is the machine whose root directory is given.
+// New returns the machine with the given root directory.
 func New(root string) *Host {
 	return &Host{Root: root, Run: run, Reboot: reboot, Kexec: kexec, Disk: hostfiles.OS{}, Uptime: uptime, Free: free}
 }
 
-// Architecture is the running kernel's name for the machine's architecture, as
-// "x86_64" (uname(2)); "" if it has none. A program may be of another.
+// Architecture returns the running kernel's name for the machine's architecture, such as
+// "x86_64" (uname(2)), or "" if unknown. It may differ from the architecture that the program
+// was built for.
 func Architecture() string {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -54,19 +55,19 @@ func Architecture() string {
 	return unix.ByteSliceToString(u.Machine[:])
 }
 
-// Sysroot reads the machine's deployments.
+// Sysroot returns the machine's deployments.
 func (h *Host) Sysroot() *ostree.Sysroot { return ostree.OpenSysroot(h.Root) }
 
 // ReadRepo opens the machine's ostree repository for reading.
 func (h *Host) ReadRepo() (*ostree.Repo, error) { return ostree.OpenRepo(h.Sysroot().RepoPath()) }
 
-// OpenRepo opens the machine's ostree repository for writing, also where /sysroot
-// is mounted read-only. The repository can be used until view is closed.
+// OpenRepo opens the machine's ostree repository for writing, even if /sysroot is mounted
+// read-only. The repository can be used until view is closed.
 func (h *Host) OpenRepo() (repo *ostree.Repo, view io.Closer, err error) {
 	return OpenRepo(h.Sysroot())
 }
 
-// OpenRepo is Host.OpenRepo for who knows a machine's deployments alone.
+// OpenRepo is Host.OpenRepo for a given sysroot.
 func OpenRepo(sysroot *ostree.Sysroot) (repo *ostree.Repo, view io.Closer, err error) {
 	dir, err := hostfiles.OpenWritable(sysroot.Physical(), sysroot.RepoPath())
 	if err != nil {
@@ -79,8 +80,8 @@ func OpenRepo(sysroot *ostree.Sysroot) (repo *ostree.Repo, view io.Closer, err e
 	return repo, dir, nil
 }
 
-// CheckRepoWritable is an error if the machine's ostree repository cannot be written,
-// as far as is known without a write.
+// CheckRepoWritable returns an error if the machine's ostree repository is not writable, as far
+// as this can be checked without writing.
 func (h *Host) CheckRepoWritable() error {
 	repo, view, err := h.OpenRepo()
 	if err != nil {
@@ -93,10 +94,10 @@ func (h *Host) CheckRepoWritable() error {
 	return nil
 }
 
-// Path is the path of a file of the machine.
+// Path returns the path of a file of the machine.
 func (h *Host) Path(path string) string { return filepath.Join(h.Root, path) }
 
-// Has reports whether there is something at a path, be it a link that leads nowhere.
+// Has reports whether a path exists. A dangling symbolic link exists.
 func (h *Host) Has(path string) (bool, error) {
 	_, err := os.Lstat(h.Path(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,16 +109,16 @@ func (h *Host) Has(path string) (bool, error) {
 	return true, nil
 }
 
-// BootID is the kernel's id of this boot.
+// BootID returns the kernel's ID of this boot.
 func (h *Host) BootID() (string, error) { return h.readLine("/proc/sys/kernel/random/boot_id") }
 
-// cmdline is the command line that the running kernel was started with.
+// cmdline returns the command line of the running kernel.
 func (h *Host) cmdline() (kargs.Line, error) {
 	line, err := h.readLine("/proc/cmdline")
 	return kargs.Split(line), err
 }
 
-// PresentCPUs are the CPUs that the machine has, online or not.
+// PresentCPUs returns the CPUs of the machine, online or offline.
 func (h *Host) PresentCPUs() (pinning.CPUSet, error) {
 	line, err := h.readLine("/sys/devices/system/cpu/present")
 	if err != nil {
@@ -126,14 +127,14 @@ func (h *Host) PresentCPUs() (pinning.CPUSet, error) {
 	return pinning.ParseCPUSet(line)
 }
 
-// FIPS reports whether the running kernel is in FIPS mode; a kernel that does
-// not know the setting is not.
+// FIPS reports whether the running kernel is in FIPS mode. A kernel without that setting is
+// not.
 func (h *Host) FIPS() (bool, error) {
 	line, err := h.optional("/proc/sys/crypto/fips_enabled")
 	return line == "1", err
 }
 
-// optional is readLine for a file that need not be there: then "".
+// optional is like readLine, but returns "" if the file does not exist.
 func (h *Host) optional(path string) (string, error) {
 	text, err := h.readLine(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,28 +155,29 @@ func (h *Host) readLine(path string) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// run runs a program; its error holds the last of what it said on stderr.
+// run runs a program. The error contains the last lines of its stderr.
 func run(ctx context.Context, argv ...string) ([]byte, error) {
 	return output(ctx, exec.CommandContext(ctx, argv[0], argv[1:]...), &syscall.SysProcAttr{})
 }
 
-// ErrNotInstalled is why a program cannot be run that the host does not have.
+// ErrNotInstalled is the error for a program that the host does not have.
 var ErrNotInstalled = errors.New("not installed on this host")
 
-// output runs a command with attributes and returns what it printed.
+// output runs a command with the given attributes and returns its stdout.
 func output(ctx context.Context, cmd *exec.Cmd, attributes *syscall.SysProcAttr) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	// A group of its own: what is typed at the terminal stops us, and we decide what stops it.
+	// A separate process group: signals from the terminal go to this process only, which
+	// decides about the command.
 	attributes.Setpgid = true
 	cmd.SysProcAttr = attributes
-	cmd.WaitDelay = 5 * time.Second // after a kill: a child of its own may hold the pipes
+	cmd.WaitDelay = 5 * time.Second // after a kill, a grandchild may keep the pipes open
 	err := cmd.Run()
 	called := strings.Join(cmd.Args[:min(3, len(cmd.Args))], " ")
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("%s: stopped: %w", called, context.Cause(ctx))
-	case errors.Is(err, exec.ErrWaitDelay): // it ended well
+	case errors.Is(err, exec.ErrWaitDelay): // it succeeded
 	case errors.Is(err, exec.ErrNotFound):
 		return nil, fault.New(fault.Refused, "cannot run %s: %w", cmd.Args[0], ErrNotInstalled)
 	case err != nil:

@@ -12,9 +12,9 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// inhibitor is one of logind's (org.freedesktop.login1(5), ListInhibitors).
+// inhibitor is an inhibitor lock of logind (org.freedesktop.login1(5), ListInhibitors).
 type inhibitor struct {
-	What string // what must not happen, as "shutdown:sleep"
+	What string // what is inhibited, such as "shutdown:sleep"
 	Who  string
 	Why  string
 	Mode string // block or delay
@@ -22,12 +22,12 @@ type inhibitor struct {
 	PID  uint32
 }
 
-// busTimeout bounds the question to logind, which answers at once if at all.
+// busTimeout limits calls to logind and systemd, which normally answer at once.
 const busTimeout = 10 * time.Second
 
-// blocked is an error while somebody blocks a shutdown, as rpm-ostree has it
-// before it reboots: systemd itself lets root shut down all the same. It passes.
-// Without a bus or a logind that runs nobody can block one.
+// blocked returns a transient error while an inhibitor lock blocks shutdown, as rpm-ostree does
+// before a reboot: systemd itself lets root shut down regardless. Without a bus or a running
+// logind there are no such locks.
 func blocked(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, busTimeout)
 	defer cancel()
@@ -42,7 +42,7 @@ func blocked(ctx context.Context) error {
 func blockedBy(ctx context.Context, bus *dbus.Conn) error {
 	var all []inhibitor
 	logind := bus.Object("org.freedesktop.login1", "/org/freedesktop/login1")
-	// Not started for this: one that does not run holds nothing.
+	// Do not start logind: if it is not running, there are no locks.
 	err := logind.CallWithContext(ctx, "org.freedesktop.login1.Manager.ListInhibitors", dbus.FlagNoAutoStart).Store(&all)
 	if err != nil {
 		return nil

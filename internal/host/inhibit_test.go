@@ -11,13 +11,13 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// logind plays the one method that counts.
+// logind implements the one method that is used.
 type logind struct{ list []inhibitor }
 
 // ListInhibitors implements org.freedesktop.login1.Manager.
 func (l logind) ListInhibitors() ([]inhibitor, *dbus.Error) { return l.list, nil }
 
-// TestInhibitors asks over a real bus.
+// TestInhibitors uses a real bus.
 func TestInhibitors(t *testing.T) {
 	address := startBus(t)
 	client := connect(t, address)
@@ -55,7 +55,7 @@ func TestInhibitors(t *testing.T) {
 	}
 }
 
-// startBus starts a message bus of its own and returns its address.
+// startBus starts a private message bus and returns its address.
 func startBus(t *testing.T) string {
 	t.Helper()
 	cmd := exec.Command("dbus-daemon", "--session", "--nofork", "--print-address")

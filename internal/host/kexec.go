@@ -15,12 +15,12 @@ import (
 
 // Kernel is a kernel that can be started without firmware and boot loader.
 type Kernel struct {
-	Image   string // its file
-	Initrd  string // the initramfs' file; "" for none
+	Image   string // path of the kernel
+	Initrd  string // path of the initramfs; "" if none
 	Cmdline string
 }
 
-// Where the machine says what it lets be started (the kernel's
+// Files that show which kernels the machine lets be started (the kernel's
 // admin-guide/sysctl/kernel, security/lockdown.c; UEFI 2.10, 3.3).
 const (
 	loadDisabledPath = "/proc/sys/kernel/kexec_load_disabled"
@@ -30,16 +30,15 @@ const (
 	secureBootPath   = efiPath + "/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 )
 
-// What GRUB makes of $ignition_firstboot on hosts of the Fedora CoreOS family:
-// nothing, unless there is a file that says how Ignition shall run.
+// GRUB expands $ignition_firstboot on hosts of the Fedora CoreOS family. It is empty unless the
+// stamp file exists, which may set how Ignition runs.
 const (
 	ignitionVariable = "$ignition_firstboot"
 	ignitionStamp    = "/boot/ignition.firstboot"
 )
 
-// NextKernel is what the next boot starts by default: the kernel of the default
-// boot entry with the arguments that the boot loader would give it. The error
-// says why only firmware and boot loader can do that here.
+// NextKernel returns what the next boot starts by default: the kernel of the default boot entry
+// with the arguments that the boot loader would pass. The error says why kexec cannot start it.
 func (h *Host) NextKernel() (Kernel, error) {
 	if err := h.mayKexec(); err != nil {
 		return Kernel{}, err
@@ -62,10 +61,10 @@ func (h *Host) KernelOf(d ostree.Deployment) (Kernel, error) {
 	return h.entryKernel(d.Entry)
 }
 
-// CheckKexec is the error that KernelOf has for each deployment.
+// CheckKexec returns an error if KernelOf would fail for every deployment.
 func (h *Host) CheckKexec() error { return h.mayKexec() }
 
-// entryKernel is the kernel of a boot entry.
+// entryKernel returns the kernel of a boot entry.
 func (h *Host) entryKernel(e ostree.BootEntry) (Kernel, error) {
 	switch {
 	case e.Linux == "":
@@ -88,8 +87,8 @@ func (h *Host) entryKernel(e ostree.BootEntry) (Kernel, error) {
 	return k, nil
 }
 
-// hasAboot reports whether an entry is for Android's boot image: whether the file is there
-// that it names, below the root of the deployments or of /boot.
+// hasAboot reports whether a boot entry is for an Android boot image, that is, whether the file
+// that it names exists below the physical root or /boot.
 func (h *Host) hasAboot(e ostree.BootEntry) bool {
 	if e.Aboot == "" {
 		return false
@@ -102,7 +101,7 @@ func (h *Host) hasAboot(e ostree.BootEntry) bool {
 	return false
 }
 
-// expanded is a boot entry's line as GRUB would pass it on.
+// expanded returns the arguments of a boot entry as GRUB would pass them.
 func (h *Host) expanded(line kargs.Line) (kargs.Line, error) {
 	if slices.Contains(line.Values("fips"), "1") {
 		return nil, errors.New("with fips=1 the initramfs checks the kernel at the path that only the boot loader tells")
@@ -127,8 +126,8 @@ func (h *Host) expanded(line kargs.Line) (kargs.Line, error) {
 	return expanded, nil
 }
 
-// mayKexec is an error where starting another kernel is switched off, or would be
-// a way past the checks of Secure Boot or lockdown.
+// mayKexec returns an error if kexec is disabled, or would bypass the checks of Secure Boot or
+// lockdown.
 func (h *Host) mayKexec() error {
 	disabled, err := h.optional(loadDisabledPath)
 	if err != nil {
@@ -169,7 +168,7 @@ func (h *Host) locked() (bool, error) {
 	return false, err
 }
 
-// secureBoot reports whether the firmware starts only what is signed.
+// secureBoot reports whether Secure Boot is enabled.
 func (h *Host) secureBoot() (bool, error) {
 	text, err := os.ReadFile(h.Path(secureBootPath))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -177,25 +176,25 @@ func (h *Host) secureBoot() (bool, error) {
 		if variables := filepath.Dir(secureBootPath); efi && h.empty(variables) {
 			err = fmt.Errorf("whether Secure Boot is on is not known: there is nothing in %s", variables)
 		}
-		return false, err // no EFI, or one without Secure Boot
+		return false, err // no EFI, or without Secure Boot
 	}
 	if err != nil {
 		return false, fmt.Errorf("cannot observe the host: %w", err)
 	}
-	const attributes = 4 // bytes of the variable's attributes, before its value
+	const attributes = 4 // size of the attributes before the variable's value
 	return len(text) > attributes && text[attributes] == 1, nil
 }
 
-// empty reports whether a directory has nothing in it that can be seen.
+// empty reports whether a directory has no entries or cannot be read.
 func (h *Host) empty(dir string) bool {
 	entries, err := os.ReadDir(h.Path(dir))
 	return err != nil || len(entries) == 0
 }
 
-// checksKernels reports whether the running kernel is known to start only signed
-// ones: kexec_file_load(2) of a kernel with CONFIG_KEXEC_SIG refuses others under
-// lockdown, and with CONFIG_KEXEC_SIG_FORCE always (kernel/kexec_file.c,
-// kimage_validate_signature). How it was configured says a file beside its modules.
+// checksKernels reports whether the running kernel is known to start only signed kernels.
+// kexec_file_load(2) rejects others under lockdown with CONFIG_KEXEC_SIG, and always with
+// CONFIG_KEXEC_SIG_FORCE (kernel/kexec_file.c, kimage_validate_signature). The kernel's
+// configuration is a file beside its modules.
 func (h *Host) checksKernels(locked bool) (bool, error) {
 	release, err := h.readLine("/proc/sys/kernel/osrelease")
 	if err != nil {

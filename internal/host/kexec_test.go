@@ -21,7 +21,7 @@ const (
 		"linux /ostree/os-1/vmlinuz\ninitrd /ostree/os-1/initramfs\n"
 )
 
-// bootable is a machine with two boot entries; files replace its own.
+// bootable returns a machine with two boot entries. files add to or replace its files.
 func bootable(t *testing.T, files map[string]string) *host.Host {
 	t.Helper()
 	all := map[string]string{
@@ -34,16 +34,17 @@ func bootable(t *testing.T, files map[string]string) *host.Host {
 	return machine(t, all)
 }
 
-// TestNextKernel (P46): what GRUB would start, with the arguments that it would pass.
+// TestNextKernel (P46): returns what GRUB would start, with the arguments that it would pass.
 func TestNextKernel(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 	}{
 		"the default entry":       {},
 		"EFI without Secure Boot": {files: map[string]string{"/sys/firmware/efi/efivars/Boot0000-x": "", "/sys/kernel/security/lsm": "capability"}},
-		// Entries may name paths from the root of the host, where /boot is no file system of its own.
+		// Paths in entries may be relative to the root of the host if /boot is not a separate
+		// file system.
 		"paths below /boot": {files: map[string]string{entryPath: strings.ReplaceAll(entry, " /ostree/os-1", " /boot/ostree/os-1")}},
-		// libostree names an image for Android's boot loader in each entry.
+		// libostree names an Android boot image in each entry.
 		"no image for Android": {files: map[string]string{entryPath: entry + "aboot " + abootPath + "\nabootcfg " + abootPath + "\n"}},
 		"nothing forbids it": {files: map[string]string{
 			"/proc/sys/kernel/kexec_load_disabled": "0\n", lockdown: "[none] integrity confidentiality\n", secureBoot: "\x06\x00\x00\x00\x00",
@@ -69,7 +70,8 @@ func TestNextKernel(t *testing.T) {
 	}
 }
 
-// TestNoNextKernel (P46): nothing that only a boot loader can do, and no way past Secure Boot.
+// TestNoNextKernel (P46): rejects what only a boot loader can do, and what would bypass Secure
+// Boot.
 func TestNoNextKernel(t *testing.T) {
 	options := func(add string) map[string]string {
 		return map[string]string{entryPath: strings.Replace(entry, "nosmt", add, 1)}
@@ -78,7 +80,7 @@ func TestNoNextKernel(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		// With efi=noruntime there are no variables, and Secure Boot may be on.
+		// With efi=noruntime there are no variables, and Secure Boot may be enabled.
 		"EFI without variables": {map[string]string{"/sys/firmware/efi/fw_platform_size": "64\n"}, "Secure Boot is on is not known"},
 		"security not mounted":  {map[string]string{"/sys/kernel/security/": ""}, "lockdown is not known"},
 		"switched off":          {map[string]string{"/proc/sys/kernel/kexec_load_disabled": "1\n"}, "kernel.kexec_load_disabled"},
@@ -86,7 +88,7 @@ func TestNoNextKernel(t *testing.T) {
 		"confidentiality": {map[string]string{lockdown: "none integrity [confidentiality]\n", config: "# CONFIG_KEXEC_SIG is not set\n"},
 			"under lockdown"},
 		"Secure Boot": {map[string]string{secureBoot: "\x06\x00\x00\x00\x01"}, "with Secure Boot"},
-		// Without lockdown such a kernel looks at signatures and takes what has none.
+		// Without lockdown such a kernel verifies signatures but accepts unsigned kernels.
 		"Secure Boot, and the kernel need not check": {map[string]string{secureBoot: "\x06\x00\x00\x00\x01", config: "CONFIG_KEXEC_SIG=y\n"},
 			"with Secure Boot"},
 		"Ignition is to run": {map[string]string{"/boot/ignition.firstboot": ""}, "/boot/ignition.firstboot"},

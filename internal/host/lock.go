@@ -12,8 +12,8 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// Lock makes this the one program that changes the machine, until unlock is
-// called or the process ends.
+// Lock takes the lock for changing the machine. It is held until unlock is called or the
+// process ends.
 func (h *Host) Lock() (unlock func() error, err error) {
 	path := h.Path("/run/pivot/lock")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -34,8 +34,8 @@ func (h *Host) Lock() (unlock func() error, err error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// WithLock runs what changes the machine as soon as no other pivot does. It calls wait between
-// two looks at the lock; an error of that ends it.
+// WithLock calls run with the machine's lock held. While another pivot holds the lock, it calls
+// wait between tries and returns its error, if any.
 func (h *Host) WithLock(ctx context.Context, wait func(context.Context) error, run func() error) error {
 	for {
 		unlock, err := h.Lock()

@@ -7,7 +7,7 @@ import (
 	"machine-pivot/internal/host"
 )
 
-// TestLock (P38): a second pivot names the first instead of getting in its way.
+// TestLock (P38): a second pivot fails and names the first.
 func TestLock(t *testing.T) {
 	h := host.New(t.TempDir())
 	unlock, err := h.Lock()

@@ -8,8 +8,9 @@ import (
 	"machine-pivot/pivot"
 )
 
-// observeNext reads what the next boot starts: what is staged, else the default boot
-// entry. What is staged and locked no shutdown makes a boot entry of.
+// observeNext reads what the next boot starts: the staged deployment, otherwise the default
+// boot entry. A staged deployment that is locked is ignored, because a shutdown does not
+// finalize it.
 func (h *Host) observeNext(ctx context.Context, state *pivot.State, booted ostree.Deployment, all []ostree.Deployment, target pivot.Target) error {
 	staged, err := h.Sysroot().Staged()
 	if err != nil {
@@ -44,12 +45,12 @@ func (h *Host) observeDefault(state *pivot.State, next ostree.Deployment, target
 	return err
 }
 
-// observeStaged reads what an orderly shutdown will make the next boot.
+// observeStaged reads what an orderly shutdown will make the default of the next boot.
 func (h *Host) observeStaged(state *pivot.State, booted ostree.Deployment, staged *ostree.Staged, target pivot.Target) (next ostree.Deployment, err error) {
 	if next, err = h.Sysroot().Deployment(staged.Target); err != nil {
 		return next, err
 	}
-	next.Entry.Options = state.Booted.Options.String() // inherited, unless there is a list
+	next.Entry.Options = state.Booted.Options.String() // inherited unless the staged deployment has a list
 	if staged.HasKernelArguments {
 		next.Entry.Options = strings.Join(staged.KernelArguments, " ")
 	}

@@ -11,7 +11,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Observe reads what the machine is, and has of the entries, units and packages that a target names.
+// Observe reads the machine's state, including the entries, units and packages that a target
+// names.
 func (h *Host) Observe(ctx context.Context, target pivot.Target) (pivot.State, error) {
 	sysroot := h.Sysroot()
 	booted, err := sysroot.Booted()
@@ -46,7 +47,7 @@ func (h *Host) Observe(ctx context.Context, target pivot.Target) (pivot.State, e
 	return state, h.observeNext(ctx, &state, booted, all, target)
 }
 
-// withEntry is the booted deployment as the boot entries know it.
+// withEntry returns the booted deployment with its boot entry, if it has one.
 func withEntry(booted ostree.Deployment, all []ostree.Deployment) ostree.Deployment {
 	for _, d := range all {
 		if d.ID() == booted.ID() {
@@ -56,10 +57,11 @@ func withEntry(booted ostree.Deployment, all []ostree.Deployment) ostree.Deploym
 	return booted
 }
 
-// Deployment is what one of the machine's deployments is; it must have its boot entry.
+// Deployment returns the state of one of the machine's deployments, which must have a boot
+// entry.
 func (h *Host) Deployment(d ostree.Deployment) (pivot.Deployment, error) {
 	if d.Entry.Options == "" {
-		// Its options are what the new entry inherits: without them the machine would not boot.
+		// The new entry inherits these options: without them the machine would not boot.
 		return pivot.Deployment{}, fault.New(fault.Refused, "cannot pivot this host: deployment %s has no boot entry in /boot/loader/entries", d.ID()).
 			WithHint("check that /boot is mounted")
 	}
@@ -76,9 +78,9 @@ func (h *Host) Deployment(d ostree.Deployment) (pivot.Deployment, error) {
 	return p, nil
 }
 
-// imageOf is the image that a deployment was made from, by its origin: a
-// container image reference, or for a legacy image the custom URL that pivot
-// and the machine-config-daemon write.
+// imageOf returns the image that a deployment was made from, according to its origin: a
+// container image reference, or for a legacy image the custom URL that pivot and the
+// machine-config-daemon write.
 func imageOf(o ostree.Origin) pivot.Image {
 	reference, ok := strings.CutPrefix(o.CustomURL(), "pivot://")
 	if !ok {

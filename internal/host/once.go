@@ -14,22 +14,22 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// oneShot is a boot loader's way to start an entry once and then its default again.
+// oneShot is a boot loader's method to start an entry once and then its default again.
 type oneShot struct {
 	loader string
-	set    func(entry ostree.BootEntry) []string // the program that asks for it
-	forget []string                              // the program that takes it back
+	set    func(entry ostree.BootEntry) []string // the command that sets the entry
+	forget []string                              // the command that unsets it
 }
 
-// OneShot names what lets the boot loader start an entry once. The error says why it
-// cannot be asked to.
+// OneShot returns the name of the boot loader's method to start an entry once. The error says
+// why there is none.
 func (h *Host) OneShot() (loader string, err error) {
 	o, err := h.loaderOnce()
 	return o.loader, err
 }
 
-// BootOnce lets the boot loader start a deployment at the next boot, and at the boot after
-// that the default again.
+// BootOnce makes the boot loader start a deployment at the next boot only, and the default at
+// the boot after that.
 func (h *Host) BootOnce(ctx context.Context, d ostree.Deployment) error {
 	o, err := h.loaderOnce()
 	if err == nil {
@@ -38,7 +38,7 @@ func (h *Host) BootOnce(ctx context.Context, d ostree.Deployment) error {
 	return err
 }
 
-// ForgetOnce takes BootOnce back.
+// ForgetOnce undoes BootOnce.
 func (h *Host) ForgetOnce(ctx context.Context) error {
 	o, err := h.loaderOnce()
 	if err == nil {
@@ -60,9 +60,8 @@ func (h *Host) loaderOnce() (oneShot, error) {
 	return h.grubOnce()
 }
 
-// The boot loader interface (systemd.io/BOOT_LOADER_INTERFACE): a loader tells what it
-// can in an EFI variable, 64 bits little-endian behind the variable's four bytes of
-// attributes.
+// The boot loader interface (systemd.io/BOOT_LOADER_INTERFACE): a loader announces its features
+// in an EFI variable, 64 bits little-endian after the variable's four bytes of attributes.
 const (
 	loaderFeaturesPath = efiPath + "/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 	entryOneShot       = 1 << 3
@@ -79,9 +78,9 @@ func (h *Host) loaderFeatures() (byte, error) {
 	return text[4], nil
 }
 
-// grubOnce is for a GRUB whose configuration starts $next_entry once, and takes its
-// entries from the boot entries, whose names without ".conf" are then their IDs. That of
-// grub2-mkconfig does; the static one of bootupd, which Fedora CoreOS has, does not.
+// grubOnce returns the method for a GRUB whose configuration starts $next_entry once and uses
+// BLS entries, whose IDs are their file names without ".conf". The configuration from
+// grub2-mkconfig does so; bootupd's static one, which Fedora CoreOS has, does not.
 func (h *Host) grubOnce() (oneShot, error) {
 	for _, name := range []string{"grub2", "grub"} {
 		dir := h.Path("/boot/" + name)
@@ -109,9 +108,9 @@ func (h *Host) grubOnce() (oneShot, error) {
 	return oneShot{}, errors.New("no boot loader is known here that starts an entry once")
 }
 
-// grubWrites is an error if GRUB cannot clear $next_entry: it writes into blocks of a file
-// that is there, on a file system that lets it, below which there is no device mapper and
-// no RAID. It would start that entry again and again.
+// grubWrites returns an error if GRUB cannot clear $next_entry, and so would start that entry
+// again and again. GRUB can only write to the blocks of an existing file, on certain file
+// systems, and not on device mapper or RAID.
 func grubWrites(env string) error {
 	var file unix.Stat_t
 	var system unix.Statfs_t

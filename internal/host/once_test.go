@@ -15,13 +15,13 @@ import (
 
 const loaderFeatures = "/sys/firmware/efi/efivars/LoaderFeatures-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
-// What grub2-mkconfig and bootupd make, cut down to what says how entries are chosen.
+// Output of grub2-mkconfig and bootupd, reduced to the selection of entries.
 const (
 	grubMade   = "load_env\nif [ \"${next_entry}\" ] ; then\n   set default=\"${next_entry}\"\n   save_env next_entry\nfi\ninsmod blscfg\nblscfg\n"
 	grubStatic = "load_env\nblscfg\n"
 )
 
-// TestOneShot (P59): which boot loaders start an entry once, and how they are told to.
+// TestOneShot (P59): which boot loaders can start an entry once, and the commands for it.
 func TestOneShot(t *testing.T) {
 	for name, c := range map[string]struct {
 		files       map[string]string
@@ -70,8 +70,8 @@ func TestOneShot(t *testing.T) {
 	}
 }
 
-// onDisk is a directory's content on a file system that GRUB could write to; the test is
-// skipped where there is none.
+// onDisk copies a directory to a file system that GRUB could write to. It skips the test if
+// there is none.
 func onDisk(t *testing.T, dir string) string {
 	t.Helper()
 	copied, err := os.MkdirTemp("/var/tmp", "pivot-once-*")
@@ -86,7 +86,7 @@ func onDisk(t *testing.T, dir string) string {
 	return copied
 }
 
-// TestUptime: it is the kernel's, and moves on.
+// TestUptime: it is the kernel's uptime and advances.
 func TestUptime(t *testing.T) {
 	h := host.New("/")
 	first, err := h.Uptime()
@@ -96,7 +96,7 @@ func TestUptime(t *testing.T) {
 	}
 }
 
-// TestUnitState: it is what systemd says.
+// TestUnitState: it is systemd's state.
 func TestUnitState(t *testing.T) {
 	h := machine(t, nil)
 	h.Run = func(_ context.Context, argv ...string) ([]byte, error) {

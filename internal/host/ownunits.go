@@ -11,16 +11,16 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// UnitInEtc is where a unit of pivot's is that an administrator has put there, or whoever brings
-// pivot to a machine that has none in its image. It goes before UnitInImage.
+// UnitInEtc returns the path of one of pivot's units in /etc, where an administrator installs
+// it, for example on a machine whose image does not include pivot. It overrides UnitInImage.
 func UnitInEtc(unit string) string { return "/etc/systemd/system/" + unit }
 
-// UnitInImage is where the image has a unit of pivot's.
+// UnitInImage returns the path of one of pivot's units in the image.
 func UnitInImage(unit string) string { return "/usr/lib/systemd/system/" + unit }
 
-// Enablement is the link that enables a unit of pivot's, by the link's path, for the next system to
-// have it too: that image's own default could be that it is not enabled. It is an error, which
-// names what the unit would do, if it is not enabled here.
+// Enablement reads the link that enables one of pivot's units, so that it can be added to the
+// next system, whose image may not enable the unit by default. If the unit is not enabled here,
+// it returns an error that says what the unit does.
 func (h *Host) Enablement(link, does string) (hostfiles.File, error) {
 	f, there, err := hostfiles.Read(h.Root, link)
 	if err == nil && !there {
@@ -30,8 +30,8 @@ func (h *Host) Enablement(link, does string) (hostfiles.File, error) {
 	return f, err
 }
 
-// WillHaveUnit reports whether the system of a commit, which is in the repository, has a unit of
-// pivot's: its own, or the one that is in /etc here, which goes along.
+// WillHaveUnit reports whether the system of a commit in the repository will have one of
+// pivot's units: from the commit, or from this system's /etc, which is merged.
 func (h *Host) WillHaveUnit(unit, commit string) (bool, error) {
 	if here, err := h.Has(UnitInEtc(unit)); err != nil || here {
 		return here, err

@@ -15,14 +15,14 @@ import (
 // RpmOstreePath is the program that changes packages, on hosts that have it.
 const RpmOstreePath = "/usr/bin/rpm-ostree"
 
-// OnTop is what a deployment's origin asks of rpm-ostree on top of the image. Which packages
-// are installed it does not say.
+// OnTop returns the packages that a deployment's origin adds to and removes from the image. It
+// does not say which packages are installed.
 func OnTop(d ostree.Deployment) pivot.SystemPackages {
 	return pivot.SystemPackages{Layered: d.Origin.LayeredPackages(), Removed: d.Origin.RemovedPackages()}
 }
 
-// packages are what a deployment has of the packages that are asked about. On a host
-// without rpm-ostree no package is known to be installed: none could be changed.
+// packages returns the state of the requested packages in a deployment. Without rpm-ostree, no
+// installed packages are known, and none can be changed.
 func (h *Host) packages(ctx context.Context, d ostree.Deployment, asked pivot.Packages) (pivot.SystemPackages, error) {
 	have, err := PackagesOf(ctx, h.Root, h.Run, d, asked)
 	if errors.Is(err, ErrNotInstalled) {
@@ -31,9 +31,9 @@ func (h *Host) packages(ctx context.Context, d ostree.Deployment, asked pivot.Pa
 	return have, err
 }
 
-// PackagesOf are the packages of a deployment of the host whose root directory and way to run
-// programs are given. Which are installed is looked up only if something is asked for that
-// depends on it.
+// PackagesOf returns the packages of a deployment on the host with the given root directory.
+// run runs programs of the host. Installed packages are looked up only if a request depends on
+// them.
 func PackagesOf(ctx context.Context, root string, run Runner, d ostree.Deployment, asked pivot.Packages) (have pivot.SystemPackages, err error) {
 	have = OnTop(d)
 	if len(asked.Asked()) > 0 {
@@ -42,11 +42,11 @@ func PackagesOf(ctx context.Context, root string, run Runner, d ostree.Deploymen
 	return have, err
 }
 
-// Runner runs a program of the host and returns what it printed on stdout.
+// Runner runs a program of the host and returns its stdout.
 type Runner func(ctx context.Context, argv ...string) ([]byte, error)
 
-// WithTmp is run with an empty /tmp of the program's own: the clients of rpm-ostree want to
-// write there, and on many hosts it is /sysroot/tmp and read-only. root is the host's.
+// WithTmp wraps run to give the program a private empty /tmp: rpm-ostree's clients write there,
+// but on many hosts it is /sysroot/tmp and read-only. root is the host's root directory.
 func WithTmp(root string, run Runner) Runner {
 	return func(ctx context.Context, argv ...string) (out []byte, err error) {
 		err = hostfiles.WithTmpfs(filepath.Join(root, "tmp"), func() (err error) {
@@ -57,8 +57,8 @@ func WithTmp(root string, run Runner) Runner {
 	}
 }
 
-// installedPackages are the names of the packages of a commit in the host's repository, by
-// "rpm-ostree db list", which reads the commit itself and asks no daemon, but needs a /tmp.
+// installedPackages returns the names of the packages in a commit of the host's repository. It
+// uses "rpm-ostree db list", which reads the commit without the daemon, but needs a /tmp.
 func installedPackages(ctx context.Context, run Runner, commit string) ([]string, error) {
 	out, err := run(ctx, "rpm-ostree", "db", "list", commit)
 	if err != nil {

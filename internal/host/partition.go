@@ -11,9 +11,8 @@ import (
 	"machine-pivot/kargs"
 )
 
-// CPUs reads the machine's CPUs from sysfs: those it has, those online, and
-// which of them are threads of one core. The error is fs.ErrNotExist where
-// there is no sysfs.
+// CPUs reads the machine's CPUs from sysfs: which are present, which are online, and which are
+// threads of the same core. The error is fs.ErrNotExist if there is no sysfs.
 func (h *Host) CPUs() (pinning.Machine, error) {
 	const dir = "/sys/devices/system/cpu"
 	var m pinning.Machine
@@ -53,8 +52,8 @@ func (h *Host) cpuSet(path string) (pinning.CPUSet, error) {
 	return set, nil
 }
 
-// PartitionFiles reads all files that decide on CPU partitioning, as far as they
-// are there, by path: those of CRI-O in the way it reads them, and kubelet's.
+// PartitionFiles reads all existing files that determine CPU partitioning, by path: CRI-O's
+// configuration, in the way in which CRI-O reads it, and kubelet's.
 func (h *Host) PartitionFiles() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, path := range []string{pinning.ConfigPath, pinning.KubeletPath, pinning.KubeletConfigPath, pinning.ManagerStatePath} {
@@ -75,7 +74,7 @@ func (h *Host) PartitionFiles() (map[string][]byte, error) {
 	return files, err
 }
 
-// readInto reads a file, following links as its readers do.
+// readInto reads a file, if it exists, and follows symbolic links, as CRI-O and kubelet do.
 func (h *Host) readInto(files map[string][]byte, path string) error {
 	data, err := os.ReadFile(h.Path(path))
 	switch {
@@ -88,8 +87,8 @@ func (h *Host) readInto(files map[string][]byte, path string) error {
 	return nil
 }
 
-// NextLine is the kernel command line that the next boot starts with: that of
-// the default boot entry, or the running kernel's where there is none.
+// NextLine returns the kernel command line of the next boot: that of the default boot entry, or
+// the running kernel's if there is none.
 func (h *Host) NextLine() (kargs.Line, error) {
 	if all, err := h.Sysroot().Deployments(); err == nil && len(all) > 0 && all[0].Entry.Options != "" {
 		return kargs.Split(all[0].Entry.Options), nil

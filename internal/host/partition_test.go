@@ -60,7 +60,7 @@ func TestCPUsWithoutTopology(t *testing.T) {
 	}
 }
 
-// CRI-O reads its directory with all below it, whatever the names.
+// TestPartitionFiles: CRI-O reads its directory recursively, with any file names.
 func TestPartitionFiles(t *testing.T) {
 	files := map[string]string{
 		pinning.ConfigPath: "a", pinning.DropInDir + "/00-default": "b", pinning.DropInDir + "/x/y.conf": "c",

@@ -9,8 +9,8 @@ import (
 	"machine-pivot/kargs"
 )
 
-// KargPolicy is what kernel arguments on this machine are judged by: the built-in
-// policy, and behind it the rules of the administrator's file if there is one.
+// KargPolicy returns the policy for kernel arguments on this machine: the built-in policy,
+// followed by the rules of the administrator's file, if it exists.
 func (h *Host) KargPolicy() (kargs.Policy, error) {
 	policy := kargs.DefaultPolicy()
 	text, err := os.ReadFile(h.Path(kargs.PolicyPath))

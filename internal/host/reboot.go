@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reboot asks systemd for an orderly reboot and returns once it is accepted.
-// While somebody blocks a shutdown it fails, for as long.
+// reboot asks systemd for an orderly reboot and returns when the request is accepted. It fails
+// while an inhibitor lock blocks shutdown.
 func reboot(ctx context.Context) error {
 	if err := blocked(ctx); err != nil {
 		return err
@@ -19,9 +19,8 @@ func reboot(ctx context.Context) error {
 	return startTarget(ctx, "reboot.target")
 }
 
-// kexec loads a kernel and asks systemd for an orderly way into it, else as
-// reboot does. After a failure no kernel is loaded: a reboot by hand is an
-// ordinary one.
+// kexec loads a kernel and asks systemd for an orderly kexec; otherwise it is like reboot. On
+// failure it unloads the kernel, so that a later manual reboot is an ordinary one.
 func kexec(ctx context.Context, next Kernel) error {
 	if err := blocked(ctx); err != nil {
 		return err
@@ -35,7 +34,7 @@ func kexec(ctx context.Context, next Kernel) error {
 	return nil
 }
 
-// load hands the kernel to the one that runs: kexec_file_load(2).
+// load loads the kernel with kexec_file_load(2).
 func (k Kernel) load() error {
 	kernel, err := os.Open(k.Image)
 	if err != nil {
@@ -59,13 +58,13 @@ func (k Kernel) load() error {
 
 // startTarget starts a target that ends this boot.
 func startTarget(ctx context.Context, target string) error {
-	// systemd's private socket: the message bus may not be up this early.
+	// Use systemd's private socket: the message bus may not be up this early.
 	conn, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot reboot: cannot reach systemd: %w", err)
 	}
 	defer conn.Close()
-	// What systemctl reboot does: no later job may cancel it.
+	// As systemctl reboot does: no later job may cancel it.
 	if _, err := conn.StartUnitContext(ctx, target, "replace-irreversibly", nil); err != nil {
 		return fmt.Errorf("cannot reboot: cannot start %s: %w", target, err)
 	}

@@ -10,8 +10,8 @@ import (
 	"machine-pivot/internal/live"
 )
 
-// Runs reports whether the machine is the one that this program runs on, and not another
-// one's files.
+// Runs reports whether the machine is the one that this program runs on, and not the files of
+// another.
 func (h *Host) Runs() bool {
 	const bootID = "/proc/sys/kernel/random/boot_id"
 	running, err := os.ReadFile(bootID)
@@ -19,16 +19,17 @@ func (h *Host) Runs() bool {
 	return err == nil && err2 == nil && strings.TrimSpace(string(running)) == id
 }
 
-// Services are the machine's, by systemctl. They are those of the running system: see Runs.
+// Services controls the services of the running system through systemctl; see Runs.
 func (h *Host) Services() live.Services { return systemctl{h.Run} }
 
-// systemctl does what live.Services says with the program of that name, which waits for
-// systemd's jobs and says why one failed.
+// systemctl implements live.Services with systemctl(1), which waits for systemd's jobs and
+// reports why one failed.
 type systemctl struct {
 	run func(ctx context.Context, argv ...string) ([]byte, error)
 }
 
-// jobTimeout bounds what one unit takes. systemd has bounds of its own, which a unit can lift.
+// jobTimeout limits a call for one unit. systemd has limits of its own, but a unit can disable
+// them.
 const jobTimeout = 10 * time.Minute
 
 func (s systemctl) call(ctx context.Context, argv ...string) ([]byte, error) {
@@ -75,7 +76,7 @@ func (s systemctl) UpdateTrust(ctx context.Context) error {
 	return err
 }
 
-// show are properties of a unit, or of systemd itself.
+// show returns properties of a unit, or of systemd itself.
 func (s systemctl) show(ctx context.Context, names string, unit ...string) (map[string]string, error) {
 	out, err := s.call(ctx, append([]string{"systemctl", "show", "--property=" + names}, unit...)...)
 	properties := map[string]string{}

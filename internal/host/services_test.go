@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/live"
 )
 
-// TestServices (P56): what is asked of systemctl, and what its answers come to.
+// TestServices (P56): the calls of systemctl, and the results from its output.
 func TestServices(t *testing.T) {
 	var calls []string
 	h := host.New(t.TempDir())
@@ -21,7 +21,7 @@ func TestServices(t *testing.T) {
 		switch {
 		case strings.Contains(call, "SystemState"):
 			return []byte("SystemState=starting\n"), nil
-		case strings.Contains(call, "show"): // in systemd's order, not the one asked for
+		case strings.Contains(call, "show"): // in systemd's order, not in the requested one
 			return []byte("Type=oneshot\nResult=success\nLoadState=loaded\nActiveState=inactive\nSubState=dead\nConditionResult=yes\n"), nil
 		case strings.Contains(call, "broken"):
 			return nil, errors.New("it is broken")

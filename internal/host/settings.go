@@ -17,30 +17,29 @@ import (
 	"machine-pivot/internal/window"
 )
 
-// SettingsPath is where a machine has its administrator's choices about the first
-// boot: lines KEY=VALUE with the keys that the kernel command line has behind
-// "pivot.". Empty lines and those that begin with "#" say nothing.
+// SettingsPath is the file with the administrator's settings for the first boot: lines
+// KEY=VALUE, with the keys that follow "pivot." on the kernel command line. Empty lines and
+// lines that begin with "#" are ignored.
 const SettingsPath = "/etc/pivot/firstboot.conf"
 
-// Settings are the administrator's choices about the first boot.
+// Settings are the administrator's settings for the first boot.
 type Settings struct {
 	Mode         Mode         // key mode
 	OnFailure    OnFailure    // key on-failure
 	RebootMethod RebootMethod // key reboot-method
 	ImageKargs   ImageKargs   // key image-kargs
-	Health       []string     // key health: units that must be active for a system on trial to be kept
-	Metrics      string       // key metrics: the file of the machine that Prometheus' node exporter reads; "": none
-	Window       string       // key window: when a pivot by hand may change the machine (package window); "": at any time
+	Health       []string     // key health: units that must be active to keep a system on trial
+	Metrics      string       // key metrics: Prometheus textfile for the node exporter; "": none
+	Window       string       // key window: when a manual pivot may change the machine (package window); "": at any time
 	FleetLock    FleetLock    // keys fleetlock, fleetlock-group and fleetlock-id
 }
 
-// None is the window, or the server of a fleet's lock, of which there is none, whatever was
-// chosen otherwise.
+// None is the value that unsets a window or FleetLock server that is set elsewhere.
 const None = "none"
 
-// FleetLock is the fleet's lock, of which a machine takes a slot before a reboot.
+// FleetLock is the FleetLock server from which the machine gets a slot before a reboot.
 type FleetLock struct {
-	URL   string // of the server; "": there is none
+	URL   string // of the server; "": no FleetLock
 	Group string // "": fleetlock.DefaultGroup
 	ID    string // of the machine; "": derived from its machine ID
 }
@@ -48,18 +47,18 @@ type FleetLock struct {
 // Mode is where the first boot is done.
 type Mode string
 
-// The modes. What the initramfs leaves undone, and the proof on the boot after,
-// is the real root's in both of the first two.
+// The modes. In the first two, the real root does what the initramfs left undone, and the proof
+// on the boot after.
 const (
-	ModeInitramfs Mode = "initramfs" // in the initramfs, if it holds pivot
+	ModeInitramfs Mode = "initramfs" // in the initramfs, if it contains pivot
 	ModeSystem    Mode = "system"    // in the real root only
-	ModeOff       Mode = "off"       // not at all: nothing is done and nobody is held
+	ModeOff       Mode = "off"       // not at all: nothing is done or held
 )
 
-// OnFailure is what the initramfs does about a failure that trying again cannot mend.
+// OnFailure is what the initramfs does about a permanent failure.
 type OnFailure string
 
-// What there is to do.
+// The reactions to a permanent failure.
 const (
 	OnFailureStop   OnFailure = "stop"   // stop the boot, with the cause on every console
 	OnFailureSystem OnFailure = "system" // step aside, so that the real root reports it
@@ -74,20 +73,19 @@ const (
 	RebootKexec    RebootMethod = "kexec"  // the running kernel starts the next one
 )
 
-// ImageKargs is what becomes of the kernel arguments that an image brings of its own.
+// ImageKargs is what happens to the kernel arguments that an image brings.
 type ImageKargs string
 
-// What there is to do.
+// The treatments of an image's kernel arguments.
 const (
-	ImageKargsPrint ImageKargs = "print" // name them, as rpm-ostree leaves them out
-	ImageKargsApply ImageKargs = "apply" // keep the command line in step with them, as bootc does
+	ImageKargsPrint ImageKargs = "print" // print them; do not apply them, like rpm-ostree
+	ImageKargsApply ImageKargs = "apply" // keep the command line in sync with them, like bootc
 )
 
-// Settings reads the choices from the kernel command line and SettingsPath; the
-// command line wins, and on it the last of a key. What nobody chose is as in
-// DefaultSettings. The error, of kind BadInput, has a line for each thing that is
-// wrong; the settings returned with it hold what is right. A mode that is not
-// understood is DefaultSettings' too, whatever was chosen before it.
+// Settings reads the settings from SettingsPath and the kernel command line. The command line
+// wins, and on it the last argument of a key. DefaultSettings apply to the rest. The error, of
+// kind BadInput, has a line for each problem; the settings returned with it have all valid
+// values. An invalid mode results in the default mode, even if a valid one precedes it.
 func (h *Host) Settings() (Settings, error) {
 	settings := DefaultSettings()
 	line, err := h.cmdline()
@@ -111,13 +109,13 @@ func (h *Host) Settings() (Settings, error) {
 		WithHint("correct or remove what is named; what is left out has its default")
 }
 
-// DefaultSettings are those of a machine whose administrator chose nothing:
-// whoever puts pivot into an initramfs wants it to work there.
+// DefaultSettings returns the settings of a machine without any configuration. The default mode
+// is the initramfs: an administrator who adds pivot to it wants it to work there.
 func DefaultSettings() Settings {
 	return Settings{Mode: ModeInitramfs, OnFailure: OnFailureStop, RebootMethod: RebootFirmware, ImageKargs: ImageKargsPrint}
 }
 
-// readFile takes over the lines of a file and returns what is wrong with them.
+// readFile applies the lines of a file and returns the problems in them.
 func (s *Settings) readFile(text string) []error {
 	var wrong []error
 	seen := map[string]int{}
@@ -135,7 +133,7 @@ func (s *Settings) readFile(text string) []error {
 	return wrong
 }
 
-// readLine takes over line n; seen is where each key was before.
+// readLine applies line n. seen has the line of each key so far.
 func (s *Settings) readLine(line string, n int, seen map[string]int) error {
 	key, value, ok := strings.Cut(line, "=")
 	key = dashed(strings.TrimSpace(key))
@@ -149,11 +147,11 @@ func (s *Settings) readLine(line string, n int, seen map[string]int) error {
 	return s.set(key, strings.TrimSpace(value))
 }
 
-// set sets one setting from its key and value.
+// set applies one setting.
 func (s *Settings) set(key, value string) error {
 	switch dashed(key) {
 	case "mode":
-		s.Mode = DefaultSettings().Mode // also if this one is misspelt: it is not the "off" before it
+		s.Mode = DefaultSettings().Mode // also if the value is invalid: an earlier "off" must not remain
 		return choose(&s.Mode, value, ModeInitramfs, ModeSystem, ModeOff)
 	case "on-failure":
 		return choose(&s.OnFailure, value, OnFailureStop, OnFailureSystem)
@@ -180,8 +178,8 @@ func (s *Settings) set(key, value string) error {
 	return fmt.Errorf("there is no setting %q; there are mode, on-failure, reboot-method, image-kargs, health, metrics, window, fleetlock, fleetlock-group and fleetlock-id", dashed(key))
 }
 
-// orNone is checked for a setting that can be taken back: on the kernel command line, for one
-// boot.
+// orNone is checked for a setting that None unsets, for example on the kernel command line for
+// one boot.
 func orNone(setting *string, value string, check func(string) error) error {
 	if value == None {
 		*setting = ""
@@ -190,7 +188,7 @@ func orNone(setting *string, value string, check func(string) error) error {
 	return checked(setting, value, check)
 }
 
-// checked sets a setting to a value that is fit for it.
+// checked sets a setting if its value is valid.
 func checked(setting *string, value string, check func(string) error) error {
 	if err := check(value); err != nil {
 		return err
@@ -199,11 +197,11 @@ func checked(setting *string, value string, check func(string) error) error {
 	return nil
 }
 
-// unitName is the name of a unit with its type (systemd.unit(5)).
+// unitName matches the name of a unit with its type (systemd.unit(5)).
 var unitName = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]+\.(service|socket|target|mount|timer|path)$`)
 
-// setHealth takes the names of units with commas between them: the kernel command line
-// ends an argument at a blank.
+// setHealth parses names of units, separated by commas because a kernel argument cannot contain
+// blanks.
 func (s *Settings) setHealth(list string) error {
 	s.Health = nil
 	for name := range strings.SplitSeq(list, ",") {
@@ -215,7 +213,7 @@ func (s *Settings) setHealth(list string) error {
 	return nil
 }
 
-// setMetrics takes a name that the node exporter reads: it skips all but *.prom.
+// setMetrics accepts only names that the node exporter reads, which are *.prom.
 func (s *Settings) setMetrics(path string) error {
 	if !filepath.IsAbs(path) || filepath.Ext(path) != ".prom" || strings.ContainsFunc(path, unicode.IsControl) {
 		return fmt.Errorf("%q is not allowed; it is an absolute path that ends in .prom", path)
@@ -224,7 +222,7 @@ func (s *Settings) setMetrics(path string) error {
 	return nil
 }
 
-// choose sets a setting to one of the values that it can have.
+// choose sets a setting if its value is one of those allowed.
 func choose[T ~string](setting *T, value string, allowed ...T) error {
 	if !slices.Contains(allowed, T(value)) {
 		return fmt.Errorf("%q is not allowed; it is one of %v", value, allowed)
@@ -233,5 +231,5 @@ func choose[T ~string](setting *T, value string, allowed ...T) error {
 	return nil
 }
 
-// dashed is a key as people write it: the kernel takes "_" and "-" as equal.
+// dashed returns a key with dashes: like the kernel, it treats "_" and "-" as equal.
 func dashed(key string) string { return strings.ReplaceAll(key, "_", "-") }

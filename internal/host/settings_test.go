@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/host"
 )
 
-// TestSettings (P45): the kernel command line goes before the file.
+// TestSettings (P45): the kernel command line overrides the file.
 func TestSettings(t *testing.T) {
 	defaults := host.DefaultSettings()
 	for _, c := range []struct {
@@ -54,16 +54,16 @@ func TestSettings(t *testing.T) {
 	if got, err := machine(t, map[string]string{"/proc/cmdline": "quiet\n"}).Settings(); err != nil || !reflect.DeepEqual(got, defaults) {
 		t.Errorf("without a file: %+v, %v", got, err)
 	}
-	// A misspelt mode is not the one before it.
+	// An invalid mode does not keep the one before it.
 	if got, err := withSettings(t, "pivot.mode=systm", "mode=off").Settings(); err == nil || !reflect.DeepEqual(got, defaults) {
 		t.Errorf("with a misspelt mode: %+v, %v", got, err)
 	}
-	// A file that cannot be read is told, and the kernel command line counts.
+	// A file that cannot be read is an error, but the kernel command line still applies.
 	unread := machine(t, map[string]string{"/proc/cmdline": "pivot.mode=off\n", host.SettingsPath + "/x": ""})
 	if got, err := unread.Settings(); err == nil || got.Mode != host.ModeOff {
 		t.Errorf("with a file that cannot be read: %+v, %v", got, err)
 	}
-	// No /proc is no answer: somebody may have chosen "off".
+	// Without /proc the settings are unknown: the mode may be "off".
 	if _, err := machine(t, nil).Settings(); err == nil {
 		t.Error("settings without a kernel command line")
 	}
@@ -74,7 +74,7 @@ func withSettings(t *testing.T, cmdline, file string) *host.Host {
 	return machine(t, map[string]string{"/proc/cmdline": cmdline + "\n", host.SettingsPath: file})
 }
 
-// TestWrongSettings (P45) wants all that is wrong in one report, and what is right taken.
+// TestWrongSettings (P45) expects one report with all problems, and all valid values.
 func TestWrongSettings(t *testing.T) {
 	h := withSettings(t, "pivot.mode=never pivot.moed=off pivot.on-failure=system pivot.mode",
 		"mode system\n\n# \nmode=initrd\nreboot_method=kexec\nreboot-method=reboot\nkey=\nMODE=off\nimage-kargs=yes\nmetrics=pivot.prom\nwindow=Sat\nfleetlock=https://a:secret@b\nfleetlock-group=a b\nfleetlock-id=\n")
@@ -108,7 +108,7 @@ func TestWrongSettings(t *testing.T) {
 	}
 }
 
-// FuzzSettings: whatever stands there, the settings are values that a file may have.
+// FuzzSettings: for any input, the settings have valid values.
 func FuzzSettings(f *testing.F) {
 	f.Add("pivot.mode=off", "mode=system\n")
 	f.Add("pivot.on_failure=\"stop\" --", "# x\nreboot-method = kexec")

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// free is how many bytes the file system at path has for files of root.
+// free returns the bytes that the file system at path has available to ordinary users.
 func free(path string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

@@ -12,14 +12,14 @@ import (
 	"machine-pivot/pivot"
 )
 
-// NextUnits are what a target asks of units, worked out for the system that libostree makes
-// of a commit in the repository with the /etc of the booted deployment.
+// NextUnits resolves the units of a target for the system that libostree makes from a commit in
+// the repository and the /etc of the booted deployment.
 func NextUnits(booted ostree.Deployment, repo *ostree.Repo, commit ostree.Checksum, target pivot.Target) (enable.Resolved, error) {
 	return resolveUnits(nextSystem(booted, commitTree{repo, commit}), target)
 }
 
-// resolveUnits works out what a target asks of units for a system. It reads nothing where
-// nothing is asked.
+// resolveUnits resolves the units of a target for a system. It reads nothing if the target has
+// no units.
 func resolveUnits(system enable.System, target pivot.Target) (enable.Resolved, error) {
 	if target.Units.IsZero() {
 		return enable.Resolved{}, nil
@@ -27,7 +27,7 @@ func resolveUnits(system enable.System, target pivot.Target) (enable.Resolved, e
 	return enable.Resolve(system, target.Units, target.Entries)
 }
 
-// nextSystem is the system that libostree makes of an image with the /etc of the booted
+// nextSystem returns the system that libostree makes from an image and the /etc of the booted
 // deployment.
 func nextSystem(booted ostree.Deployment, image enable.Tree) enable.System {
 	return enable.System{Etc: mergedTree{now: dirTree(booted.Path), next: image}, Image: image}
@@ -76,10 +76,10 @@ func (t commitTree) Look(path string) (hostfiles.File, bool, error) {
 
 func (t commitTree) Names(dir string) ([]string, error) { return t.repo.Names(t.commit, dir[1:]) }
 
-// mergedTree is the /etc that libostree makes: what the running system has where that
-// differs from its image's, and else what the next image has.
+// mergedTree is the /etc that libostree makes: entries of the running system that differ from
+// its image, and otherwise those of the next image.
 type mergedTree struct {
-	now  dirTree // the deployment that runs
+	now  dirTree // the running deployment
 	next enable.Tree
 }
 

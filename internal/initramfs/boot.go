@@ -38,9 +38,9 @@ func (i *Initramfs) hasEntries() bool {
 	return err == nil
 }
 
-// bootDevice is the device to mount at /boot, in a form that mount(8) accepts: the one of
-// the kernel command line (boot=, as Fedora CoreOS sets it), or of the system's fstab, or
-// the usual label.
+// bootDevice returns the device to mount at /boot, in a form that mount(8) accepts: from the
+// kernel command line (boot=, as set by Fedora CoreOS), from the system's fstab, or by the
+// usual label.
 func (i *Initramfs) bootDevice() string {
 	line, err := os.ReadFile(i.path("/proc/cmdline"))
 	if err == nil {
@@ -54,7 +54,7 @@ func (i *Initramfs) bootDevice() string {
 	return bootLabel
 }
 
-// fstab is the device for a mount point in the system's fstab(5); "" if it has none.
+// fstab returns the device of a mount point in the system's fstab(5), or "" if there is none.
 func (i *Initramfs) fstab(mountPoint string) string {
 	text, err := os.ReadFile(i.path("/etc/fstab"))
 	if err != nil {

@@ -8,18 +8,18 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 )
 
-// handOver is the unit that, when it is stopped, writes the network settings and host name
-// of a first boot into the system's /etc, and takes the network down. Fedora CoreOS and
-// RHCOS have it in their initramfs, and stop it before the system starts.
+// handOver is a unit of Fedora CoreOS and RHCOS initramfs that is stopped before the system
+// starts. When stopped, it writes the network settings and host name of a first boot into the
+// system's /etc and takes the network down.
 const handOver = "coreos-teardown-initramfs.service"
 
-// handOverTimeout bounds stopping that unit, whose own timeout is systemd's 90 s.
+// handOverTimeout limits stopping that unit, whose own timeout is systemd's default of 90 s.
 const handOverTimeout = 2 * time.Minute
 
-// KeepNetwork makes the initramfs write its network settings into the system's /etc, if it
-// has a unit that would do so before the system starts. A new deployment inherits the /etc
-// as it is at the commit; later the settings would not reach it, for example the addresses
-// of the kernel command line. Afterwards there may be no network.
+// KeepNetwork makes the initramfs write its network settings into the system's /etc now, if it
+// has a unit that would do so before the system starts. A new deployment inherits /etc as it is
+// at the commit, so settings that are written later, such as addresses from the kernel command
+// line, would not reach it. The network may be down afterwards.
 func (i *Initramfs) KeepNetwork(ctx context.Context) error {
 	if !hasUnit(handOver) {
 		return nil
@@ -51,7 +51,7 @@ func stopUnit(ctx context.Context, name string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("cannot stop %s: %w", name, context.Cause(ctx))
 	}
-	// The job is done, too, if a command of the unit has failed.
+	// The job is also done if a command of the unit failed.
 	state, err := activeState(ctx, conn, name)
 	if err == nil && state != "inactive" {
 		err = fmt.Errorf("cannot stop %s: it is %s", name, state)

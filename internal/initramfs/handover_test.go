@@ -10,12 +10,11 @@ import (
 	"machine-pivot/internal/initramfs"
 )
 
-// childHandOver makes TestKeepNetwork the program that keeps the network settings.
+// childHandOver makes TestKeepNetwork act as the program that calls KeepNetwork.
 const childHandOver = "TEST_HAND_OVER"
 
-// TestKeepNetwork: where the initramfs has nothing to hand over nobody is asked;
-// where it has, a failure to do so steps aside. That it is done well is a matter for
-// a real systemd (test/e2e).
+// TestKeepNetwork: without a unit that hands the network over, systemd is not contacted. With
+// one, an error is left to the started system. Success requires a real systemd (test/e2e).
 func TestKeepNetwork(t *testing.T) {
 	if os.Getenv(childHandOver) != "" {
 		err := initramfs.New("/nowhere").KeepNetwork(context.Background())

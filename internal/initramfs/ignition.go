@@ -11,8 +11,8 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// Files in /boot of Fedora CoreOS: the stamp because of which the boot loader makes
-// Ignition run, and a directory that may contain its config.
+// Files in /boot of Fedora CoreOS: the stamp that makes the boot loader request Ignition, and a
+// directory that may contain its config.
 const (
 	ignitionStamp = "ignition.firstboot"
 	ignitionDir   = "ignition"
@@ -20,8 +20,8 @@ const (
 
 // CloseIgnition removes the stamp, as the started system would
 // (coreos-ignition-firstboot-complete.service), so that the next boot does not run Ignition
-// again. Before that it syncs what Ignition has written, which is not written again. The
-// stamp is removed before the config: otherwise a power cut between the two would make
+// again. Before that, it syncs what Ignition wrote, because Ignition will not write it again.
+// It removes the stamp before the config: otherwise a power cut between the two would make
 // Ignition run without its config.
 func (i *Initramfs) CloseIgnition(disk hostfiles.Disk) error {
 	boot := i.path("/boot")
@@ -39,7 +39,7 @@ func (i *Initramfs) CloseIgnition(disk hostfiles.Disk) error {
 	return removeAll(disk, filepath.Join(boot, ignitionDir))
 }
 
-// removeAll removes a directory with its content.
+// removeAll removes a directory with its contents.
 func removeAll(disk hostfiles.Disk, dir string) error {
 	var paths []string
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -52,7 +52,7 @@ func removeAll(disk hostfiles.Disk, dir string) error {
 	if err != nil {
 		return fmt.Errorf("cannot remove Ignition's config: %w", err)
 	}
-	slices.Reverse(paths) // what is in a directory before it
+	slices.Reverse(paths) // contents before their directory
 	for _, path := range paths {
 		if err := disk.Remove(path); err != nil {
 			return fmt.Errorf("cannot remove Ignition's config: %w", err)

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/internal/initramfs"
 )
 
-// recorder is the disk of a machine that loses its power after some effects.
+// recorder is the disk of a machine that loses power after a number of effects.
 type recorder struct {
 	hostfiles.OS
 	root    string
@@ -34,9 +34,8 @@ func (r *recorder) Sync(path string) error    { return r.effect("sync", path, r.
 func (r *recorder) SyncAll(path string) error { return r.effect("syncall", path, r.OS.SyncAll) }
 func (r *recorder) Remove(path string) error  { return r.effect("remove", path, r.OS.Remove) }
 
-// TestCloseIgnition: first what Ignition wrote is durable, then its stamp is gone,
-// then its config. Interrupted anywhere it can be done again, and the stamp never
-// outlives the config.
+// TestCloseIgnition: what Ignition wrote is synced, then the stamp is removed, then the config.
+// It can be repeated after any interruption, and the stamp never outlives the config.
 func TestCloseIgnition(t *testing.T) {
 	want := []string{
 		"syncall /etc", "syncall /var", "remove /boot/ignition.firstboot", "sync /boot",

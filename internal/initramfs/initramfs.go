@@ -1,14 +1,15 @@
-// Package initramfs does what a first boot needs in an initramfs: it runs after the root
-// file system is mounted and Ignition has written its files, and before the system starts.
+// Package initramfs does what a first boot needs in an initramfs. It runs after the root file
+// system is mounted and Ignition has written its files, and before the system starts.
 //
 // The program stays outside of the new root, where it uses the initramfs's network
-// configuration; only the system's own tools run inside (host.RunIn). All mounts are made
-// in a mount namespace of its own, so that a kill leaves none behind and no other process
+// configuration; only the system's tools run inside (host.RunIn). All mounts are made in a
+// private mount namespace, so that a killed process leaves none behind and no other process
 // sees them.
 //
-// Failures have the kind fault.Later, since the started system can do all of it.
+// Errors have the kind fault.Later, because the started system can do the same work.
 //
-// Sources: systemd's bootup(7) and initrd interface, ostree-prepare-root(1),
+// Sources: systemd's bootup(7) and initrd interface, ostree-prepare-root(1), dracut.cmdline(7),
+// and for Fedora CoreOS the units of its dracut modules.
 // dracut.cmdline(7), and for Fedora CoreOS the units of its dracut modules.
 package initramfs
 
@@ -22,8 +23,8 @@ import (
 // releaseFile exists in an initramfs with systemd, and nowhere else (os-release(5)).
 const releaseFile = "/etc/initrd-release"
 
-// Here reports whether the program runs in an initramfs. root is the root directory of the
-// system that is about to start, and not "/".
+// Here reports whether the program runs in an initramfs and root, the root directory of the
+// system that is about to start, is not "/".
 func Here(root string) bool {
 	_, err := os.Stat(releaseFile)
 	return err == nil && filepath.Clean(root) != "/"
@@ -36,13 +37,13 @@ type Initramfs struct {
 	Run func(argv ...string) error
 }
 
-// New is the initramfs that the program runs in.
+// New returns the initramfs that the program runs in.
 func New(root string) *Initramfs { return &Initramfs{Root: root, Run: run} }
 
-// path is a path in the system, below its root.
+// path returns a path in the system.
 func (i *Initramfs) path(name string) string { return filepath.Join(i.Root, name) }
 
-// deferred is the error for work that is left to the started system.
+// deferred returns an error for work that is left to the started system.
 func deferred(format string, args ...any) error {
 	return fault.New(fault.Later, format, args...)
 }

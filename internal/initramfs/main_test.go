@@ -42,10 +42,10 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// elsewhere runs a test of this program again, with an environment variable set by
-// which the test knows, in namespaces of its own: always one of mounts, in which
-// there is memory in place of what it reads, so that no test changes this machine's.
-// setup is what a shell does there before.
+// elsewhere runs a test of this program again in new namespaces, with an environment variable
+// by which the test recognizes this. There is always a mount namespace with a tmpfs over the
+// directories that it reads, so that no test changes this machine. setup is shell code to run
+// there first.
 func elsewhere(t *testing.T, variable, setup string, namespaces ...string) (output string, err error) {
 	t.Helper()
 	test, _, _ := strings.Cut(t.Name(), "/")
@@ -57,12 +57,12 @@ func elsewhere(t *testing.T, variable, setup string, namespaces ...string) (outp
 	return string(out), err
 }
 
-// inNamespace runs f where its mounts trouble nobody. f must not end the test.
+// inNamespace runs f in a private mount namespace. f must not end the test.
 func inNamespace(t *testing.T, f func() error) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for ever: the namespace ends with the thread
+		runtime.LockOSThread() // never unlocked: the namespace ends with the thread
 		err := hostfiles.EnterNamespace()
 		if err == nil {
 			err = f()
@@ -72,11 +72,11 @@ func inNamespace(t *testing.T, f func() error) {
 	must(t, <-done)
 }
 
-// childRoot is the environment variable that makes TestEnter the program that enters.
+// childRoot makes TestEnter act as the program that calls Enter.
 const childRoot = "TEST_ENTER_ROOT"
 
-// TestEnter: the program is started anew, with the same PID, and has the kernel's
-// file systems in the system's root, which nobody else sees.
+// TestEnter: the program is executed again with the same PID, and has the kernel's file systems
+// mounted in the system's root, invisible to other processes.
 func TestEnter(t *testing.T) {
 	if root := os.Getenv(childRoot); root != "" {
 		enterHere(t, root)
@@ -89,7 +89,7 @@ func TestEnter(t *testing.T) {
 	}
 	write(t, root+"/usr/share/bundle.pem", "x")
 	must(t, os.MkdirAll(root+"/etc/ssl/certs", 0o755))
-	must(t, os.Symlink("/usr/share/bundle.pem", root+"/etc/ssl/certs/ca-certificates.crt")) // absolute: as the system sees it
+	must(t, os.Symlink("/usr/share/bundle.pem", root+"/etc/ssl/certs/ca-certificates.crt")) // an absolute target, resolved below the root
 	must(t, os.MkdirAll(root+"/usr/local/share/ca-certificates", 0o755))
 	cmd := exec.Command(os.Args[0], "-test.run=^TestEnter$", "-test.v")
 	cmd.Env = []string{childRoot + "=" + root}
@@ -128,7 +128,7 @@ func enterHere(t *testing.T, root string) {
 	}
 }
 
-// TestEnterFails: a root without the directories to mount at is left to the system.
+// TestEnterFails: if the root lacks the mount points, the error is left to the started system.
 func TestEnterFails(t *testing.T) {
 	needRoot(t)
 	t.Setenv("PIVOT_NAMESPACE", fmt.Sprint(os.Getpid()))

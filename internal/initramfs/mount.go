@@ -11,15 +11,15 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// Mount mounts what the system's file systems lack: a writable sysroot, /var and /boot. The
-// mounts exist only in the namespace of this process: see Enter.
+// Mount mounts what the system lacks: a writable sysroot, /var and /boot. The mounts exist only
+// in the mount namespace of this process; see Enter.
 func (i *Initramfs) Mount() error {
 	sysroot := ostree.OpenSysroot(i.Root)
 	booted, err := sysroot.Booted()
 	if err != nil {
 		return deferred("%w", err)
 	}
-	// On hosts with sysroot.readonly it is mounted read-only by now.
+	// With sysroot.readonly it is mounted read-only at this point.
 	if err := i.writable(sysroot.Physical()); err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (i *Initramfs) Mount() error {
 	if err != nil {
 		return err
 	}
-	if at := i.path("/var"); !mounted[at] { // a /var on its own file system was mounted for Ignition
+	if at := i.path("/var"); !mounted[at] { // Ignition's units mount a /var on its own file system
 		if err := bind(filepath.Join(sysroot.Physical(), "ostree/deploy", booted.Stateroot, "var"), at, 0); err != nil {
 			return err
 		}
@@ -35,8 +35,8 @@ func (i *Initramfs) Mount() error {
 	return i.mountBoot(mounted)
 }
 
-// writable remounts a file system writable, and checks its flags. It does not try to write:
-// the top directory of many hosts is immutable.
+// writable remounts a file system writable and checks its flags. It does not test by writing,
+// because the top directory is immutable on many hosts.
 func (i *Initramfs) writable(mountPoint string) error {
 	if err := hostfiles.RemountWritable(mountPoint); err != nil {
 		return deferred("%w", err)
@@ -51,7 +51,7 @@ func (i *Initramfs) writable(mountPoint string) error {
 	return nil
 }
 
-// mountPoints are the mount points in this namespace (proc_pid_mountinfo(5)).
+// mountPoints returns the mount points in this namespace (proc_pid_mountinfo(5)).
 func mountPoints() (map[string]bool, error) {
 	text, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {

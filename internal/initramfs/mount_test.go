@@ -15,7 +15,7 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// system is one whose mount points are empty.
+// system returns a system whose mount points are empty.
 func system(t *testing.T) (root, physical string) {
 	t.Helper()
 	h := hostdir.New(t)
@@ -26,8 +26,8 @@ func system(t *testing.T) (root, physical string) {
 	return h.Root, h.Physical()
 }
 
-// prepareRoot mounts what ostree-prepare-root does: a read-only sysroot, nothing at
-// /var, and /boot only if it is on the same file system.
+// prepareRoot mounts what ostree-prepare-root mounts: a read-only sysroot, nothing at /var, and
+// /boot only if it is on the same file system.
 func prepareRoot(root, physical string, boot bool) error {
 	readOnly := func(from, to string) error {
 		return errors.Join(unix.Mount(from, to, "", unix.MS_BIND, ""), unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
@@ -39,13 +39,13 @@ func prepareRoot(root, physical string, boot bool) error {
 	return err
 }
 
-// TestMount: sysroot becomes writable, /var is the stateroot's and /boot is there.
+// TestMount: sysroot becomes writable, /var is that of the stateroot, and /boot is mounted.
 func TestMount(t *testing.T) {
 	needRoot(t)
 	for _, c := range []struct {
 		name, fstab, cmdline string
 		bootThere            bool
-		device               string // what is mounted at /boot
+		device               string // expected device of /boot
 	}{
 		{"on the root's file system", "", "quiet", true, ""},
 		{"kernel command line", "LABEL=other /boot ext4 defaults 0 0\n", "quiet boot=UUID=1234", false, "UUID=1234"},
@@ -88,7 +88,7 @@ func TestMount(t *testing.T) {
 	}
 }
 
-// TestMountFails: what cannot be mounted is left to the started system.
+// TestMountFails: errors are left to the started system.
 func TestMountFails(t *testing.T) {
 	needRoot(t)
 	for _, c := range []struct {

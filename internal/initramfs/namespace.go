@@ -11,14 +11,14 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// marker is the environment variable with the PID of the process that is in its own
-// namespace already.
+// marker is the environment variable with the PID of the process that already runs in its
+// namespace.
 const marker = "PIVOT_NAMESPACE"
 
-// Enter gives this process its own mount namespace, in which /proc, /sys, /dev and /run are
-// mounted in the system at root. A namespace belongs to a thread, and a Go program has
-// several. So Enter creates the namespace in one thread and starts the program anew
-// (execve), with the same PID; only in the new program Enter returns without an error.
+// Enter moves this process to a private mount namespace and mounts /proc, /sys, /dev and /run
+// in the system at root. A namespace belongs to a thread, and a Go program has several. So
+// Enter creates the namespace in one thread and executes the program again (execve), with the
+// same PID. Enter returns nil only in the new program.
 func Enter(root string) error {
 	if os.Getenv(marker) != strconv.Itoa(os.Getpid()) {
 		return restart(root)
@@ -31,7 +31,7 @@ func Enter(root string) error {
 	return nil
 }
 
-// restart starts the program anew in a namespace.
+// restart executes the program again in a new namespace.
 func restart(root string) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -39,7 +39,7 @@ func restart(root string) error {
 		return deferred("%w", err)
 	}
 	environment := append(os.Environ(), marker+"="+strconv.Itoa(os.Getpid()))
-	// Not by the file's path: the file may have been replaced.
+	// The path of the file may have been replaced, so use /proc.
 	err := unix.Exec("/proc/self/exe", os.Args, append(environment, trust(root)...))
 	return deferred("cannot start the program anew in a mount namespace: %w", err)
 }

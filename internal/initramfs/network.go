@@ -10,8 +10,8 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 )
 
-// How long to wait for a default route, and for a network device. The time for a device is
-// short: by now the kernel has found the root file system's.
+// Timeouts for a default route and for a network device. The timeout for a device is short,
+// because the kernel has already found the device of the root file system.
 const (
 	networkTimeout = 45 * time.Second
 	deviceTimeout  = 10 * time.Second
@@ -20,11 +20,11 @@ const (
 // manager is a unit that brings the network up.
 type manager struct {
 	unit    string
-	prepare func(*Initramfs) error // before the unit is started; may be nil
+	prepare func(*Initramfs) error // called before the unit is started; may be nil
 }
 
-// managers are the units that dracut puts into an initramfs. NetworkManager's is named
-// NetworkManager-initrd from 1.54 on, and nm-initrd before.
+// managers returns the network units that dracut installs into an initramfs. NetworkManager's
+// is named NetworkManager-initrd since 1.54, and nm-initrd before.
 func managers() []manager {
 	return []manager{
 		{"systemd-networkd.service", nil},
@@ -33,13 +33,13 @@ func managers() []manager {
 	}
 }
 
-// unitDirs are the directories with an initramfs's units.
+// unitDirs returns the directories with the initramfs's units.
 func unitDirs() []string {
 	return []string{"/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"}
 }
 
-// Network brings the network up, unless there is a default route already, by starting a
-// unit of the initramfs, and configures the resolver.
+// Network brings the network up with a unit of the initramfs, unless there is already a default
+// route, and configures the resolver.
 func (i *Initramfs) Network(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, networkTimeout,
 		deferred("there is no default route after %s", networkTimeout))
@@ -67,7 +67,7 @@ func hasDevice() bool {
 	return err != nil || len(devices) > 1 || len(devices) == 1 && devices[0] != "/sys/class/net/lo/address"
 }
 
-// start starts the first of the managers that the initramfs has.
+// start starts the first of the managers that exists in the initramfs.
 func (i *Initramfs) start(ctx context.Context) error {
 	for _, m := range managers() {
 		if !hasUnit(m.unit) {
@@ -92,7 +92,8 @@ func hasUnit(name string) bool {
 	return false
 }
 
-// startUnit asks systemd to start a unit, directly: there is no message bus yet.
+// startUnit asks systemd to start a unit. It connects directly, because there is no message bus
+// yet.
 func startUnit(ctx context.Context, name string) error {
 	conn, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {
@@ -105,9 +106,9 @@ func startUnit(ctx context.Context, name string) error {
 	return nil
 }
 
-// needNetwork prepares dracut's NetworkManager units, which start only if a network was
-// asked for. It writes the file that asks for one, and generates the profiles that the
-// kernel command line describes, or else one for DHCP (nm-initrd-generator(8)).
+// needNetwork prepares dracut's NetworkManager units, which start only if the network is
+// requested. It writes the file that requests it, and generates the profiles that the kernel
+// command line describes, or one for DHCP (nm-initrd-generator(8)).
 func needNetwork(i *Initramfs) error {
 	const dir = "/run/NetworkManager/initrd"
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -11,11 +11,11 @@ import (
 	"machine-pivot/internal/initramfs"
 )
 
-// childNetwork makes TestNetwork the program that asks for the network.
+// childNetwork makes TestNetwork act as the program that calls Network.
 const childNetwork = "TEST_NETWORK"
 
-// TestNetwork in network and mount namespaces of its own: a route that is there is
-// enough, one that comes is waited for, and name servers come from who knows them.
+// TestNetwork, in new network and mount namespaces: an existing route is enough, a missing one
+// is awaited, and name servers come from the first source that has them.
 func TestNetwork(t *testing.T) {
 	if os.Getenv(childNetwork) != "" {
 		askForNetwork(t)

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// resolvConf lists the name servers (resolv.conf(5)).
+// resolvConf is the file with the name servers (resolv.conf(5)).
 const resolvConf = "/etc/resolv.conf"
 
-// netifState is systemd-networkd's state of all links, in lines KEY=VALUE (sd-network).
+// netifState is systemd-networkd's state of all links, with lines KEY=VALUE (sd-network).
 // Without systemd-resolved it is the only file with the name servers.
 const netifState = "/run/systemd/netif/state"
 
-// resolver writes the initramfs's resolv.conf with the name servers of the network, unless
-// there is one; the initramfs's /etc is in memory. If there are no servers, that is no
-// error: an image may be named by an IP address.
+// resolver writes the initramfs's resolv.conf with the name servers of the network, unless it
+// exists. The initramfs's /etc is in memory. No name servers are not an error, because an image
+// may be named by an IP address.
 func resolver() error {
 	if _, err := os.Stat(resolvConf); err == nil {
 		return nil
@@ -36,7 +36,7 @@ func resolver() error {
 		}
 		text = fromNetif(string(state))
 	}
-	// The file may be a dangling link, through which writing would fail.
+	// It may be a dangling symbolic link, which cannot be written through.
 	if err := os.Remove(resolvConf); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return deferred("cannot set the name servers: %w", err)
 	}
@@ -46,7 +46,7 @@ func resolver() error {
 	return nil
 }
 
-// fromNetif makes a resolv.conf from networkd's state.
+// fromNetif converts networkd's state to a resolv.conf.
 func fromNetif(state string) string {
 	var conf strings.Builder
 	for line := range strings.Lines(state) {

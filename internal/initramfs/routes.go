@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitRoute waits for a default route. The kernel reports each change of routes.
+// awaitRoute waits for a default route. The kernel notifies it of each change of routes.
 func awaitRoute(ctx context.Context) error {
 	changes, err := routeChanges(ctx)
 	if err != nil {
 		return deferred("cannot watch the routes: %w", err)
 	}
-	for !hasDefaultRoute() { // checked after the watch has begun, so that no change is missed
+	for !hasDefaultRoute() { // checked after the subscription, so that no change is missed
 		select {
 		case <-changes:
 		case <-ctx.Done():
@@ -26,7 +26,8 @@ func awaitRoute(ctx context.Context) error {
 	return nil
 }
 
-// routeChanges is sent to when routes have changed, until the context ends (rtnetlink(7)).
+// routeChanges returns a channel that receives a value when routes change, until ctx ends
+// (rtnetlink(7)).
 func routeChanges(ctx context.Context) (<-chan struct{}, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -44,14 +45,14 @@ func routeChanges(ctx context.Context) (<-chan struct{}, error) {
 		for {
 			_, err := socket.Read(buffer)
 			if errors.Is(err, unix.ENOBUFS) {
-				err = nil // messages were lost, but that there were some is all that counts
+				err = nil // messages were lost, but any change is enough
 			}
 			if err != nil {
 				return
 			}
 			select {
 			case changes <- struct{}{}:
-			default: // a change is waiting to be received already
+			default: // a notification is already pending
 			}
 		}
 	}()
@@ -65,7 +66,7 @@ func hasDefaultRoute() bool {
 
 func hasRoute(table string, isDefault func(fields []string) bool) bool {
 	text, err := os.ReadFile(table)
-	if err != nil { // a kernel without that protocol
+	if err != nil { // the kernel lacks the protocol
 		return false
 	}
 	for line := range strings.Lines(string(text)) {

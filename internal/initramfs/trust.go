@@ -7,11 +7,11 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// trust is the environment with which Go's TLS trusts the certificates of the system
-// (crypto/x509: SSL_CERT_FILE, SSL_CERT_DIR): its bundle, and the directories from which
-// the bundle is made, since the tool that adds an administrator's certificates to it runs
-// only in the started system. It is empty if the system has no bundle or the variables are
-// set already.
+// trust returns environment variables that make Go's TLS trust the certificates of the system
+// (crypto/x509: SSL_CERT_FILE, SSL_CERT_DIR): its bundle and the directories that the bundle is
+// made from. The directories are needed because the tool that adds an administrator's
+// certificates to the bundle runs only in the started system. trust returns nothing if the
+// system has no bundle or the variables are already set.
 func trust(root string) []string {
 	if os.Getenv("SSL_CERT_FILE")+os.Getenv("SSL_CERT_DIR") != "" {
 		return nil
@@ -38,7 +38,8 @@ func trust(root string) []string {
 	return environment
 }
 
-// firstIn is the path of the first of these files that the system has; "" if it has none.
+// firstIn returns the path of the first of the files that exists in the system, or "" if none
+// does.
 func firstIn(root string, names ...string) string {
 	for _, name := range names {
 		if found, err := hostfiles.ResolveIn(root, name); err == nil {

@@ -11,41 +11,41 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Input is what CPU partitioning is judged by.
+// Input is the configuration that determines CPU partitioning.
 type Input struct {
-	// Files of the host, by path: CRI-O's configuration, kubelet's file, and if
-	// they are there kubelet's own configuration and the state of its CPU manager.
+	// Files are files of the host by path: CRI-O's configuration, kubelet's pinning file, and
+	// if they exist, kubelet's configuration and the state of its CPU manager.
 	Files map[string][]byte
-	// Machine is the CPUs; not checked if it is not known.
+	// Machine is the machine's CPUs. If unknown, they are not checked.
 	Machine Machine
 	// Line is the kernel command line of the next boot.
 	Line kargs.Line
 }
 
-// Result is what CPU partitioning amounts to.
+// Result is the resulting CPU partitioning.
 type Result struct {
 	Workloads Workloads      // in effect: those with CPUs of their own or known to kubelet
-	Files     []string       // that say so: of each workload the one that counts, and kubelet's; sorted
-	Pools     *Pools         // nil if the machine's CPUs are not known
-	Problems  problem.Report // by the paths of the files on the host
+	Files     []string       // files that define it: the effective one for each workload, and kubelet's; sorted
+	Pools     *Pools         // nil if the machine's CPUs are unknown
+	Problems  problem.Report // with paths of files on the host
 }
 
-// IsPinningPath reports whether a file at this path may be a pinning file: a
-// drop-in of CRI-O, which reads the directory with all below it, or kubelet's file.
+// IsPinningPath reports whether a file at this path may be a pinning file: a drop-in of CRI-O,
+// which reads the directory recursively, or kubelet's file.
 func IsPinningPath(p string) bool {
 	return p == KubeletPath || strings.HasPrefix(p, DropInDir+"/") && path.Clean(p) == p
 }
 
-// Check reads the pinning files of a host, by path, as CRI-O and kubelet would,
-// and holds them against each other and against the CPUs that the host has; no
-// CPUs at all means that they are not known.
+// Check reads the pinning files of a host, by path, as CRI-O and kubelet would. It checks them
+// for consistency with each other and with the host's CPUs; present is empty if these are
+// unknown.
 func Check(files map[string][]byte, present CPUSet) problem.Report {
 	return Inspect(Input{Files: files, Machine: CPUsOnly(present)}).Problems
 }
 
-// Inspect reads all of a host's configuration that decides on CPU partitioning,
-// as CRI-O and kubelet would, and holds it against itself, against the CPUs that
-// will be online after the next boot, and against kubelet's CPU manager.
+// Inspect reads a host's configuration of CPU partitioning, as CRI-O and kubelet would. It
+// checks its consistency, and checks it against the CPUs that will be online after the next
+// boot and against kubelet's CPU manager.
 func Inspect(in Input) Result {
 	c := newChecker(in.Machine)
 	c.files(in.Files)
@@ -75,9 +75,9 @@ func Inspect(in Input) Result {
 
 type checker struct {
 	machine   Machine
-	definedIn map[string]string // by workload: the drop-in that counts
+	definedIn map[string]string // by workload: the effective drop-in
 	effective map[string]workload
-	infraIn   string // the drop-in whose infra_ctr_cpuset counts; "" for none
+	infraIn   string // the effective drop-in for infra_ctr_cpuset; "" if none
 	infraSet  string
 	problems  problem.Report
 	unread    bool // a drop-in could not be read
@@ -111,8 +111,8 @@ func (c *checker) files(files map[string][]byte) {
 	}
 }
 
-// inWalkOrder is the order in which CRI-O reads: by directory, lexically, as
-// filepath.Walk goes, in which "a/b" comes before "a.conf".
+// inWalkOrder compares paths in the order in which CRI-O reads them: that of filepath.Walk, in
+// which "a/b" is before "a.conf".
 func inWalkOrder(a, b string) int {
 	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
 }
@@ -135,15 +135,15 @@ func (c *checker) dropIn(p string, content []byte) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(read.workloads)) {
 		if earlier, twice := c.definedIn[name]; twice {
-			// Performance profiles do it to the clusters' empty default on purpose.
+			// Performance profiles replace the empty default of clusters on purpose.
 			c.warn(earlier, "its workload %q is replaced by that of %s, which CRI-O reads later", name, p)
 		}
 		c.definedIn[name], c.effective[name] = p, read.workloads[name]
 	}
 }
 
-// definitions judges those definitions of workloads that no later one replaces,
-// as CRI-O does; what keeps it from starting does not take effect.
+// definitions checks the effective definitions of workloads, as CRI-O does. A definition that
+// keeps CRI-O from starting is removed.
 func (c *checker) definitions() {
 	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
 		p, w := c.definedIn[name], c.effective[name]
@@ -157,11 +157,11 @@ func (c *checker) definitions() {
 	}
 }
 
-// annotations holds a workload's annotations against those that kubelet and the
-// API server write.
+// annotations compares a workload's annotations with those that kubelet and the API server
+// write.
 func (c *checker) annotations(p, name string, w workload) {
 	if !w.partitions() {
-		return // some other use of CRI-O's workloads
+		return // another use of CRI-O's workloads
 	}
 	if want := ActivationPrefix + name; w.activation != want {
 		c.warn(p, "%s: its activation_annotation is %q; pods of this type carry %q", ofWorkload(name), w.activation, want)
@@ -171,8 +171,8 @@ func (c *checker) annotations(p, name string, w workload) {
 	}
 }
 
-// sameActivation finds workloads that a pod would be in at once: which one
-// counts is left to chance in CRI-O.
+// sameActivation reports workloads that the same pod would belong to: CRI-O picks one of them
+// at random.
 func (c *checker) sameActivation() {
 	names := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(c.effective)) {
@@ -184,18 +184,18 @@ func (c *checker) sameActivation() {
 	}
 }
 
-// present checks that the machine has the CPUs of what they are for.
+// present checks that the machine has the CPUs of a set.
 func (c *checker) present(p, what string, set CPUSet) {
 	if lacking := set.Difference(c.machine.Present); c.machine.known() && !lacking.IsEmpty() {
 		c.wrong(p, "%s: the machine has no CPU %s, only %s", what, lacking, c.machine.Present)
 	}
 }
 
-// ofWorkload names a workload in messages.
+// ofWorkload formats a workload's name for messages.
 func ofWorkload(name string) string { return fmt.Sprintf("workload %q", name) }
 
-// isLeftover reports whether a file looks like the remains of an editor or an
-// interrupted write.
+// isLeftover reports whether a file looks like an editor's backup or the rest of an interrupted
+// write.
 func isLeftover(p string) bool {
 	name := path.Base(p)
 	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") ||

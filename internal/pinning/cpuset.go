@@ -1,8 +1,8 @@
-// Package pinning is CPU partitioning as values: sets of CPUs, and the two files
-// that pin the pods of a workload to one, for CRI-O and for kubelet. It does no I/O.
+// Package pinning implements CPU partitioning: sets of CPUs, and the two files that pin the
+// pods of a workload to a set, one for CRI-O and one for kubelet. It does no I/O.
 //
-// Sources: CRI-O's pkg/config/workloads.go, k8s.io/utils/cpuset, and the
-// enhancement "management workload partitioning".
+// Sources: CRI-O's pkg/config/workloads.go, k8s.io/utils/cpuset, and the enhancement
+// "management workload partitioning".
 package pinning
 
 import (
@@ -13,18 +13,18 @@ import (
 	"strings"
 )
 
-// MaxCPU is the highest CPU number that a set may hold: no supported kernel is
-// built for more (CONFIG_NR_CPUS).
+// MaxCPU is the highest CPU number in a set. No supported kernel is built for more
+// (CONFIG_NR_CPUS).
 const MaxCPU = 8191
 
-// CPUSet is a set of CPU numbers. It does not change; the zero value is empty.
+// CPUSet is an immutable set of CPU numbers. The zero value is the empty set.
 type CPUSet struct {
-	cpus []int // sorted, each once
+	cpus []int // sorted, without duplicates
 }
 
-// ParseCPUSet reads a set as CRI-O and kubelet do: numbers and ranges such as
-// "0-1,52-53", without white space; "" is the empty set. Unlike them it refuses
-// signs and leading zeroes, and numbers beyond MaxCPU before it expands a range.
+// ParseCPUSet parses a set as CRI-O and kubelet do: numbers and ranges such as "0-1,52-53",
+// without white space; "" is the empty set. Unlike them, it rejects signs and leading zeros,
+// and numbers above MaxCPU before it expands a range.
 func ParseCPUSet(s string) (CPUSet, error) {
 	if s == "" {
 		return CPUSet{}, nil
@@ -45,13 +45,13 @@ func ParseCPUSet(s string) (CPUSet, error) {
 	return newCPUSet(cpus), nil
 }
 
-// newCPUSet takes the slice over.
+// newCPUSet returns a set of the given CPUs. It takes ownership of the slice.
 func newCPUSet(cpus []int) CPUSet {
 	slices.Sort(cpus)
 	return CPUSet{slices.Compact(cpus)}
 }
 
-// parseItem reads a number or a range.
+// parseItem parses a number or a range.
 func parseItem(item string) (first, last int, err error) {
 	from, to, isRange := strings.Cut(item, "-")
 	if first, err = parseCPU(from); err != nil || !isRange {
@@ -82,7 +82,7 @@ func parseCPU(text string) (int, error) {
 	return n, nil
 }
 
-// quoted is text from the input, safe to print and bounded.
+// quoted quotes text from the input for messages and limits its length.
 func quoted(s string) string {
 	if len(s) > 60 {
 		s = s[:60] + "…"
@@ -90,7 +90,7 @@ func quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// String is the canonical form: sorted, neighbours as ranges.
+// String returns the canonical form: sorted, with adjacent numbers as ranges.
 func (s CPUSet) String() string {
 	var items []string
 	for i := 0; i < len(s.cpus); {
@@ -107,44 +107,44 @@ func (s CPUSet) String() string {
 	return strings.Join(items, ",")
 }
 
-// MarshalText is the canonical form.
+// MarshalText returns the canonical form.
 func (s CPUSet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// List is the CPUs in order.
+// List returns the CPUs in ascending order.
 func (s CPUSet) List() []int { return slices.Clone(s.cpus) }
 
-// Size is the number of CPUs.
+// Size returns the number of CPUs.
 func (s CPUSet) Size() int { return len(s.cpus) }
 
-// IsEmpty reports whether the set has no CPU.
+// IsEmpty reports whether the set is empty.
 func (s CPUSet) IsEmpty() bool { return len(s.cpus) == 0 }
 
-// Equal reports whether both are the same CPUs.
+// Equal reports whether both sets have the same CPUs.
 func (s CPUSet) Equal(other CPUSet) bool { return slices.Equal(s.cpus, other.cpus) }
 
-// Contains reports whether the CPU is in the set.
+// Contains reports whether the set contains a CPU.
 func (s CPUSet) Contains(cpu int) bool {
 	_, found := slices.BinarySearch(s.cpus, cpu)
 	return found
 }
 
-// Difference is what is in s but not in other.
+// Difference returns the CPUs in s that are not in other.
 func (s CPUSet) Difference(other CPUSet) CPUSet {
 	return CPUSet{slices.DeleteFunc(s.List(), other.Contains)}
 }
 
-// Intersection is what is in both sets.
+// Intersection returns the CPUs in both sets.
 func (s CPUSet) Intersection(other CPUSet) CPUSet {
 	return CPUSet{slices.DeleteFunc(s.List(), func(cpu int) bool { return !other.Contains(cpu) })}
 }
 
-// Union is what is in either set.
+// Union returns the CPUs in either set.
 func (s CPUSet) Union(other CPUSet) CPUSet { return newCPUSet(slices.Concat(s.cpus, other.cpus)) }
 
-// below is what is in s and less than n.
+// below returns the CPUs in s that are less than n.
 func (s CPUSet) below(n int) CPUSet {
 	return CPUSet{slices.DeleteFunc(s.List(), func(cpu int) bool { return cpu >= n })}
 }
 
-// first is the n lowest CPUs of s.
+// first returns the n lowest CPUs of s.
 func (s CPUSet) first(n int) CPUSet { return CPUSet{s.List()[:min(max(n, 0), len(s.cpus))]} }

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/pinning"
 )
 
-// goodSets are sets with their canonical form.
+// goodSets maps sets to their canonical form.
 func goodSets() map[string]string {
 	return map[string]string{
 		"": "", "0": "0", "1": "1", "10": "10", "8191": "8191", "0,1": "0-1", "0-1": "0-1", "1-1": "1", "0-0": "0",
@@ -23,7 +23,7 @@ func goodSets() map[string]string {
 	}
 }
 
-// badSets are no sets, or none that a machine can have.
+// badSets returns texts that are not sets, or have CPUs that no machine has.
 func badSets() []string {
 	return []string{
 		"3-1", "1-0", "8191-0", "-1", "-", "--", "0-", "0--1", "0-1-2", ",", ",0", "0,", "0,,1", "0-1,", ",,",
@@ -58,9 +58,9 @@ func TestParseCPUSet(t *testing.T) {
 	}
 }
 
-// TestAsKubernetes holds every set that both parsers take against the library
-// that CRI-O and kubelet use, and every one that only that takes against the
-// list of what is refused on purpose.
+// TestAsKubernetes compares each set that both parsers accept with the library that CRI-O and
+// kubelet use. A set that only the library accepts must be in the list of sets that are
+// rejected on purpose.
 func TestAsKubernetes(t *testing.T) {
 	compared := 0
 	for in := range goodSets() {
@@ -73,7 +73,7 @@ func TestAsKubernetes(t *testing.T) {
 	}
 	for _, in := range badSets() {
 		if strings.Contains(in, "-4294967295") || strings.Contains(in, "-9999") || len(in) > 100 {
-			continue // the library would expand it until memory ends
+			continue // the library would expand it until memory is exhausted
 		}
 		_, err := cpuset.Parse(in)
 		onPurpose := strings.Contains(in, "+") || strings.Contains(in, "00") || strings.Contains(in, "-01") || beyond(in)
@@ -83,7 +83,7 @@ func TestAsKubernetes(t *testing.T) {
 	}
 }
 
-// beyond reports whether a set has a number larger than MaxCPU.
+// beyond reports whether a set contains a number above MaxCPU.
 func beyond(in string) bool {
 	return slices.ContainsFunc(strings.FieldsFunc(in, func(r rune) bool { return r < '0' || r > '9' }), func(s string) bool {
 		n, err := strconv.Atoi(s)
@@ -91,7 +91,8 @@ func beyond(in string) bool {
 	})
 }
 
-// sameAsKubernetes compares all that can be asked of a set; false if the library refuses it.
+// sameAsKubernetes compares all properties of a set. It returns false if the library rejects
+// the set.
 func sameAsKubernetes(t *testing.T, in string) bool {
 	t.Helper()
 	want, err := cpuset.Parse(in)
@@ -146,8 +147,7 @@ func mustSet(t testing.TB, s string) pinning.CPUSet {
 	return set
 }
 
-// naive reads a set in the plainest way, in the grammar of the kernel's lists
-// without strides.
+// naive parses a set in the simplest way, in the grammar of the kernel's lists without strides.
 func naive(in string) (cpus map[int]bool, ok bool) {
 	cpus = map[int]bool{}
 	if in == "" {
@@ -178,7 +178,7 @@ func FuzzParseCPUSet(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in string) {
 		if len(in) > 30 {
-			return // longer ones may be refused for naming the same CPUs too often
+			return // longer ones may be rejected for repeating CPUs
 		}
 		set, err := pinning.ParseCPUSet(in)
 		want, ok := naive(in)

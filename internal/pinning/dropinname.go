@@ -5,19 +5,19 @@ import (
 	"regexp"
 )
 
-// The drop-ins that others write.
+// Drop-ins that other programs write.
 const (
-	// ClusterDropIn is what clusters that partition all nodes ship: an empty set.
+	// ClusterDropIn has an empty set. Clusters that partition all nodes ship it.
 	ClusterDropIn = "01-workload-pinning-default.conf"
-	// ProfileDropIn is what a performance profile writes.
+	// ProfileDropIn is the drop-in of a performance profile.
 	ProfileDropIn = "99-workload-pinning.conf"
 )
 
-// dropInName is a file name that no editor's backup or temporary file has.
+// dropInName matches file names, except those of editors' backups and temporary files.
 var dropInName = regexp.MustCompile(`^[0-9A-Za-z][-._0-9A-Za-z]*$`)
 
-// DropInNamed is the path of a drop-in of another name than the usual one. The
-// note says who else would win or lose by that name; "" if nobody does.
+// DropInNamed returns the path of a drop-in with a name other than the default. The note says
+// which other drop-in would override this one, or be overridden by it; "" if there is none.
 func DropInNamed(name string) (path, note string, err error) {
 	path = DropInDir + "/" + name
 	switch {

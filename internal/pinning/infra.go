@@ -2,13 +2,13 @@ package pinning
 
 import "machine-pivot/kargs"
 
-// infraKey is CRI-O's setting for the CPUs of the sandboxes of all pods and of
-// what it runs itself. The node tuning operator sets it to the management set.
+// infraKey is CRI-O's setting for the CPUs of all pods' sandboxes and of its own processes. The
+// node tuning operator sets it to the management set.
 const infraKey = "infra_ctr_cpuset"
 
-// infra holds infra_ctr_cpuset, if there is one, against the machine as it will be
-// after it has booted with line, and against the management set. CRI-O does not
-// start if it cannot parse the set, and no pod does if its CPUs are not there.
+// infra checks infra_ctr_cpuset, if set, against the machine as it will be after a boot with
+// line, and against the management set. CRI-O does not start if it cannot parse the set, and
+// pods do not start if its CPUs are missing.
 func (c *checker) infra(line kargs.Line) {
 	if c.infraIn == "" {
 		return

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/kargs"
 )
 
-// server is a machine of 8 CPUs in 4 cores of two threads, n and n+4.
+// server returns a machine with 8 CPUs in 4 cores of two threads, n and n+4.
 func server(t *testing.T) pinning.Machine {
 	t.Helper()
 	m := pinning.CPUsOnly(mustSet(t, "0-7"))
@@ -22,7 +22,7 @@ func server(t *testing.T) pinning.Machine {
 	return m
 }
 
-// pinned are the two files of a management set.
+// pinned returns the two files of a management set.
 func pinned(t *testing.T, set string) map[string][]byte {
 	t.Helper()
 	w := workloads(t, "management="+set)
@@ -34,7 +34,7 @@ func with(files map[string][]byte, path, content string) map[string][]byte {
 	return files
 }
 
-// texts are the problems as lines.
+// texts returns the problems as lines.
 func texts(problems problem.Report) []string {
 	var lines []string
 	for _, p := range problems {
@@ -46,7 +46,7 @@ func texts(problems problem.Report) []string {
 func TestAgainstTheNextBoot(t *testing.T) {
 	for _, c := range []struct {
 		set, line string
-		want      []string // in each problem, in order
+		want      []string // one substring per problem, in order
 		online    string
 	}{
 		{"0-1", "root=/dev/vda rw", nil, "0-7"},
@@ -96,7 +96,7 @@ func TestAgainstTheNextBoot(t *testing.T) {
 	}
 }
 
-// A machine that runs without its second threads does not tell which they are.
+// TestThreadsThatAreOffNow: the kernel does not report which offline CPUs are second threads.
 func TestThreadsThatAreOffNow(t *testing.T) {
 	m := pinning.CPUsOnly(mustSet(t, "0-7"))
 	m.Online = mustSet(t, "0-3")
@@ -112,7 +112,7 @@ func TestThreadsThatAreOffNow(t *testing.T) {
 
 const dir = pinning.DropInDir
 
-// builder is the part of the clusters' own drop-in that has to do with workloads.
+// builder is the part of the clusters' drop-in that concerns workloads.
 const builder = `[crio]
 internal_wipe = true
 [crio.runtime]
@@ -144,7 +144,7 @@ func TestAllDropInsOfAHost(t *testing.T) {
 		{"a directory is read where its name stands", map[string][]byte{
 			dir + "/50/z": []byte(management("0-1")), dir + "/50.conf": []byte(management("2")), pinning.KubeletPath: pinned(t, "2")[pinning.KubeletPath],
 		}, []string{dir + "/50.conf, which CRI-O reads later", "CPU 0, which the machine boots on"}, "2"},
-		// CRI-O judges a definition that is replaced no more than it uses it.
+		// CRI-O does not validate a definition that is replaced.
 		{"CPUs that are not there, replaced", map[string][]byte{
 			dir + "/50": []byte(management("0-1,9")), dir + "/99": []byte(management("0-1")), pinning.KubeletPath: pinned(t, "0-1")[pinning.KubeletPath],
 		}, []string{"warning: its workload"}, "0-1"},
@@ -258,7 +258,7 @@ func TestDropInNames(t *testing.T) {
 	}
 }
 
-// Whatever the files hold, a look at them ends, and each problem is one line.
+// FuzzInspect: for any content, Inspect ends, and each problem is one line.
 func FuzzInspect(f *testing.F) {
 	f.Add([]byte(builder), []byte(`{"management":{"cpuset":"0"}}`), []byte("cpuManagerPolicy: static"), []byte(`{"policyName":"static"}`), "nosmt isolcpus=0-N:1/2")
 	f.Fuzz(func(t *testing.T, dropIn, kubelet, config, state []byte, line string) {

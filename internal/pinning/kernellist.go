@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// parseKernelList reads a list of CPUs as the kernel does in its parameters
-// (admin-guide/kernel-parameters, "cpu lists"): beside numbers and ranges, "all",
-// "N" for the last CPU, and ranges of groups, FIRST-LAST:USED/GROUP, as 0-15:2/4.
-// Possible are the CPUs that the kernel knows; what it names beyond them is left out.
+// parseKernelList parses a list of CPUs as in kernel parameters (admin-guide/kernel-parameters,
+// "cpu lists"). Besides numbers and ranges, it may contain "all", "N" for the last CPU, and
+// ranges of groups, FIRST-LAST:USED/GROUP, such as 0-15:2/4. possible are the CPUs that the
+// kernel knows; others are left out.
 func parseKernelList(s string, possible CPUSet) (CPUSet, error) {
 	last := MaxCPU
 	if !possible.IsEmpty() {
@@ -33,7 +33,7 @@ func parseKernelList(s string, possible CPUSet) (CPUSet, error) {
 	return set.Intersection(possible), nil
 }
 
-// parseKernelItem reads one item of a list whose last CPU is known.
+// parseKernelItem parses one item of a list; last is the last CPU.
 func parseKernelItem(item string, last int) ([]int, error) {
 	item, pattern, grouped := strings.Cut(item, ":")
 	used, group := 1, 1

@@ -10,8 +10,8 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// parseKubeletFile reads kubelet's file, which may be empty. Kubelet itself only
-// looks whether it is there.
+// parseKubeletFile parses kubelet's pinning file, which may be empty. Kubelet itself only
+// checks that it exists.
 func parseKubeletFile(data []byte) (workloads Workloads, report problem.Report) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return Workloads{}, nil
@@ -40,10 +40,10 @@ func parseKubeletFile(data []byte) (workloads Workloads, report problem.Report) 
 	return workloads, report
 }
 
-// kubelet holds what kubelet's file says against CRI-O's configuration. Kubelet
-// reads none of it, so an empty set says nothing and contradicts nothing: the node
-// tuning operator leaves it empty where CRI-O's drop-in has a set, and where there
-// is no drop-in. CPUs that CRI-O does not have were meant otherwise.
+// kubelet compares kubelet's pinning file with CRI-O's configuration. Kubelet does not read the
+// contents, so an empty set contradicts nothing: the node tuning operator leaves it empty even
+// if CRI-O's drop-in has a set, or if there is no drop-in. A set that differs from CRI-O's is
+// an error.
 func (c *checker) kubelet(content []byte) {
 	workloads, wrong := parseKubeletFile(content)
 	if c.problems.Add(wrong...); wrong.Failed() {
@@ -77,7 +77,7 @@ func (c *checker) againstKubelet(name string, set CPUSet) {
 	}
 }
 
-// pinned reports whether any workload has CPUs of its own.
+// pinned reports whether any workload has a non-empty set.
 func (w Workloads) pinned() bool {
 	for _, set := range w {
 		if !set.IsEmpty() {

@@ -9,28 +9,28 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Machine is the CPUs of a machine. Without any present it is not known.
+// Machine has the CPUs of a machine. If Present is empty, they are unknown.
 type Machine struct {
-	Present CPUSet // that it has, online or not
+	Present CPUSet // online or offline
 	Online  CPUSet // now
-	// Cores are the threads of each core that has several, as far as they are
-	// online now: the kernel does not tell of the others.
+	// Cores are the sets of threads of each core with several, as far as they are online: the
+	// kernel does not report offline siblings.
 	Cores []CPUSet
 }
 
-// CPUsOnly is a machine of which nothing is known but its CPUs.
+// CPUsOnly returns a machine of which only the CPUs are known, all online.
 func CPUsOnly(present CPUSet) Machine { return Machine{Present: present, Online: present} }
 
 func (m Machine) known() bool { return !m.Present.IsEmpty() }
 
-// absence is CPUs that a command line keeps from coming online.
+// absence is a set of CPUs that a kernel argument keeps offline.
 type absence struct {
 	cpus    CPUSet
 	why     string
-	certain bool // or depends on what the kernel finds
+	certain bool // false if it depends on what the kernel detects
 }
 
-// absences are the CPUs of m that will be missing when it boots with line.
+// absences returns the CPUs of m that will not be online after a boot with line.
 // Sources: the kernel's admin-guide/kernel-parameters, kernel/cpu.c.
 func (m Machine) absences(line kargs.Line) []absence {
 	var all []absence
@@ -46,7 +46,7 @@ func (m Machine) absences(line kargs.Line) []absence {
 		all = append(all, absence{possible.Difference(started), arg + " starts " + strconv.Itoa(started.Size()) + " of them only", true})
 	}
 	if arg, certain := line.ThreadsOff(); arg != "" {
-		// What is offline now is so by an earlier nosmt, as far as one can see.
+		// CPUs that are offline now are assumed to be so because of an earlier nosmt.
 		seconds := m.Present.Difference(m.Online)
 		for _, core := range m.Cores {
 			seconds = seconds.Union(core.Difference(core.first(1)))
@@ -56,7 +56,7 @@ func (m Machine) absences(line kargs.Line) []absence {
 	return slices.DeleteFunc(all, func(a absence) bool { return a.cpus.IsEmpty() })
 }
 
-// OnlineAfter is the CPUs that will be online for certain once m has booted with line.
+// OnlineAfter returns the CPUs that will certainly be online after m has booted with line.
 func (m Machine) OnlineAfter(line kargs.Line) CPUSet {
 	online := m.Present
 	for _, a := range m.absences(line) {
@@ -67,7 +67,7 @@ func (m Machine) OnlineAfter(line kargs.Line) CPUSet {
 	return online
 }
 
-// siblings names the threads that share a core with each of the CPUs.
+// siblings lists, for a message, the core of each of the CPUs that shares one.
 func (m Machine) siblings(cpus CPUSet) string {
 	var pairs []string
 	for _, cpu := range cpus.List() {
@@ -86,7 +86,7 @@ func (m Machine) siblings(cpus CPUSet) string {
 	return " (" + strings.Join(pairs, ", ") + ")"
 }
 
-// bootLimit is the number of CPUs that the kernel starts at most.
+// bootLimit returns the maximum number of CPUs that the kernel starts.
 func bootLimit(line kargs.Line) (n int, arg string, ok bool) {
 	if len(line.Values("nosmp")) > 0 {
 		return 1, "nosmp", true
@@ -94,7 +94,7 @@ func bootLimit(line kargs.Line) (n int, arg string, ok bool) {
 	return lastNumber(line, "maxcpus")
 }
 
-// lastNumber is the value that counts of an argument that is a number.
+// lastNumber returns the effective value of a numeric argument.
 func lastNumber(line kargs.Line, key string) (n int, arg string, ok bool) {
 	values := line.Values(key)
 	if len(values) == 0 {

@@ -11,19 +11,19 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Where kubelet's own configuration and the state of its CPU manager are.
+// Paths of kubelet's configuration and of its CPU manager's state.
 const (
 	KubeletConfigPath = "/etc/kubernetes/kubelet.conf"
 	ManagerStatePath  = "/var/lib/kubelet/cpu_manager_state"
 )
 
-// policyStatic is the CPU manager's policy that gives whole CPUs away.
+// policyStatic is the CPU manager's policy that assigns whole CPUs exclusively.
 const policyStatic = "static"
 
-// manager is what decides on kubelet's CPU manager.
+// manager is the configuration and state of kubelet's CPU manager.
 type manager struct {
-	configured bool   // kubelet's configuration is known
-	policy     string // "" counts as none
+	configured bool   // kubelet's configuration was read
+	policy     string // "" means "none"
 	options    map[string]string
 	reserved   CPUSet // reservedSystemCPUs
 	state      *managerState
@@ -33,10 +33,10 @@ type manager struct {
 type managerState struct {
 	policy   string
 	shared   CPUSet // defaultCpuSet
-	assigned CPUSet // the entries, together
+	assigned CPUSet // union of all entries
 }
 
-// dedicated are the CPUs that pods were given for themselves.
+// dedicated returns the CPUs that are assigned to pods exclusively.
 func (m manager) dedicated() CPUSet {
 	if m.state == nil {
 		return CPUSet{}
@@ -44,7 +44,7 @@ func (m manager) dedicated() CPUSet {
 	return m.state.assigned
 }
 
-// manager reads kubelet's configuration and the state, where there are any.
+// manager reads kubelet's configuration and the CPU manager's state, if they exist.
 func (c *checker) manager(in Input) manager {
 	var m manager
 	if data, ok := in.Files[KubeletConfigPath]; ok {
@@ -56,9 +56,9 @@ func (c *checker) manager(in Input) manager {
 	return m
 }
 
-// WithKubeletConfig is kubelet's configuration, which may be empty, with what an
-// object of the kind KubeletConfig asks for laid over it, as the machine-config
-// operator does: member by member, in objects too.
+// WithKubeletConfig merges an object of the kind KubeletConfig over kubelet's configuration,
+// which may be empty, and returns the result. It merges recursively, member by member, like the
+// machine-config operator.
 func WithKubeletConfig(configuration, object []byte) ([]byte, error) {
 	var under map[string]any
 	if err := yaml.Unmarshal(configuration, &under); err != nil {
@@ -134,8 +134,8 @@ func (c *checker) managerState(data []byte) *managerState {
 	return state
 }
 
-// againstManager holds workloads and machine against kubelet's CPU manager. What
-// it finds keeps kubelet from starting, or gives a CPU away twice.
+// againstManager checks workloads and machine against kubelet's CPU manager. It warns about
+// anything that keeps kubelet from starting or assigns a CPU twice.
 func (c *checker) againstManager(workloads Workloads, m manager, in Input) {
 	management, partitioned := workloads[Management]
 	if m.configured {
@@ -180,17 +180,17 @@ func orNone(policy string) string {
 	return policy
 }
 
-// Pools are how the CPUs of a machine are shared out. Sets in canonical form.
+// Pools is the assignment of a machine's CPUs.
 type Pools struct {
 	Online    CPUSet    `json:"online"`    // after the next boot
 	Workloads Workloads `json:"workloads"` // where the pods of each workload run
-	Shared    CPUSet    `json:"shared"`    // where all other pods run, but for what is dedicated to some
-	Dedicated CPUSet    `json:"dedicated"` // that kubelet may give to pods for themselves; none but with its policy static
-	Rest      CPUSet    `json:"rest"`      // what no workload is pinned to
+	Shared    CPUSet    `json:"shared"`    // where all other pods run, except those with dedicated CPUs
+	Dedicated CPUSet    `json:"dedicated"` // that kubelet may assign exclusively; empty unless its policy is static
+	Rest      CPUSet    `json:"rest"`      // not in the set of any workload
 }
 
-// poolsOf shares the CPUs out as the CPU manager does: the shared pool holds the
-// reserved CPUs too, unless it was told to reserve strictly.
+// poolsOf assigns the CPUs as the CPU manager does: the shared pool contains the reserved CPUs,
+// too, unless strict-cpu-reservation is set.
 func poolsOf(online CPUSet, workloads Workloads, m manager) *Pools {
 	p := &Pools{Online: online, Workloads: workloads, Shared: online.Difference(m.dedicated()), Rest: online}
 	for _, set := range workloads {
@@ -205,7 +205,7 @@ func poolsOf(online CPUSet, workloads Workloads, m manager) *Pools {
 	return p
 }
 
-// leftOver warns if the workloads take everything.
+// leftOver warns if the workloads leave no CPUs to other pods.
 func (c *checker) leftOver(p Pools, workloads Workloads) {
 	for _, name := range workloads.Names() {
 		if p.Rest.IsEmpty() && !workloads[name].IsEmpty() {

@@ -6,8 +6,7 @@ import (
 	"machine-pivot/kargs"
 )
 
-// onMachine holds a workload's CPUs against what the machine will be after it
-// has booted with line.
+// onMachine checks a workload's CPUs against the machine as it will be after a boot with line.
 func (c *checker) onMachine(p, name string, set CPUSet, line kargs.Line) {
 	c.offline(p, ofWorkload(name), set, line)
 	c.bootCPU(p, name, set)
@@ -15,7 +14,7 @@ func (c *checker) onMachine(p, name string, set CPUSet, line kargs.Line) {
 	c.affinity(p, name, set, line)
 }
 
-// offline finds CPUs that will not be online, or are not now.
+// offline reports CPUs that will be offline after the reboot, or are offline now.
 func (c *checker) offline(p, what string, set CPUSet, line kargs.Line) {
 	if !c.machine.known() {
 		return
@@ -37,15 +36,15 @@ func (c *checker) offline(p, what string, set CPUSet, line kargs.Line) {
 	}
 }
 
-// bootCPU checks that a workload has the CPU that no argument can isolate.
+// bootCPU warns if a workload lacks the boot CPU, which no argument can isolate.
 func (c *checker) bootCPU(p, name string, set CPUSet) {
 	if first := c.machine.Present.first(1); c.machine.known() && !set.IsEmpty() && set.Intersection(first).IsEmpty() {
 		c.warn(p, "%s: CPU %s, which the machine boots on, is not in its set %s; it can never be isolated from the system's own work", ofWorkload(name), first, set)
 	}
 }
 
-// isolation finds CPUs that the command line takes out of the scheduler's hands:
-// they are meant for dedicated pods, not for a workload of many.
+// isolation warns about CPUs that the command line excludes from scheduling: they are meant for
+// dedicated pods, not for a workload with many.
 func (c *checker) isolation(p, name string, set CPUSet, line kargs.Line) {
 	for _, value := range line.Values("isolcpus") {
 		flags, list := isolationFlags(value)
@@ -63,8 +62,7 @@ func (c *checker) isolation(p, name string, set CPUSet, line kargs.Line) {
 	}
 }
 
-// isolationFlags takes the flags before the list of isolcpus off; without any it
-// is the flag domain.
+// isolationFlags splits the flags off a value of isolcpus. The default is the flag domain.
 func isolationFlags(value string) (flags map[string]bool, list string) {
 	flags = map[string]bool{}
 	for {
@@ -81,7 +79,7 @@ func isolationFlags(value string) (flags map[string]bool, list string) {
 	return flags, value
 }
 
-// list reads the list of a kernel argument.
+// list parses the CPU list of a kernel argument.
 func (c *checker) list(p, key, value string) CPUSet {
 	if value == "" {
 		return CPUSet{}
@@ -93,8 +91,8 @@ func (c *checker) list(p, key, value string) CPUSet {
 	return set
 }
 
-// affinity compares with the CPUs that systemd and all it starts run on, CRI-O
-// and kubelet with it; containers do not inherit them.
+// affinity compares a workload's CPUs with the CPU affinity of systemd, which all services
+// inherit, including CRI-O and kubelet; containers do not.
 func (c *checker) affinity(p, name string, set CPUSet, line kargs.Line) {
 	values := line.Values("systemd.cpu_affinity")
 	if len(values) == 0 || set.IsEmpty() || name != Management {

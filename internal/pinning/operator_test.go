@@ -10,8 +10,8 @@ import (
 	"machine-pivot/kargs"
 )
 
-// operatorDropIn and operatorKubelet are the two files as the node tuning operator
-// writes them: with an empty line first.
+// operatorDropIn and operatorKubelet return the two files as the node tuning operator writes
+// them: with an empty first line.
 func operatorDropIn(t *testing.T, set string) string {
 	return "\n" + string(pinning.DropIn(pinning.Workloads{pinning.Management: mustSet(t, set)}))
 }
@@ -20,23 +20,23 @@ func operatorKubelet(t *testing.T, set string) string {
 	return "\n" + string(pinning.KubeletFile(pinning.Workloads{pinning.Management: mustSet(t, set)}))
 }
 
-// What the node tuning operator makes is taken, whatever kubelet's file says
-// beside CRI-O's: kubelet looks only whether its file is there.
+// TestNodeTuningOperator: the operator's files are accepted even if kubelet's file differs from
+// CRI-O's, because kubelet only checks that its file exists.
 func TestNodeTuningOperator(t *testing.T) {
 	const clusters, profiles = dir + "/" + pinning.ClusterDropIn, dir + "/" + pinning.ProfileDropIn
 	for _, c := range []struct {
 		name  string
 		files map[string]string
-		want  []string // all problems, in order
-		set   string   // that the management pods run on
+		want  []string // substrings of all problems, in order
+		set   string   // effective set of the management pods
 	}{
 		{"all nodes, no profile yet", map[string]string{clusters: operatorDropIn(t, ""), pinning.KubeletPath: operatorKubelet(t, "")},
 			[]string{"its set is empty, so its pods run on all CPUs"}, ""},
 		{"a profile", map[string]string{
 			clusters: operatorDropIn(t, ""), profiles: operatorDropIn(t, "0-1"), pinning.KubeletPath: operatorKubelet(t, "0-1"),
 		}, []string{"is replaced by that of " + profiles}, "0-1"},
-		// The pool's own MachineConfig brings the empty kubelet file back over that of
-		// the profile, which is for the role worker.
+		// The pool's MachineConfig restores the empty kubelet file over that of the profile,
+		// which is for the role worker.
 		{"a custom pool below a profile for worker", map[string]string{
 			clusters: operatorDropIn(t, ""), profiles: operatorDropIn(t, "2-3"), pinning.KubeletPath: operatorKubelet(t, ""),
 		}, []string{"is replaced by that of " + profiles, "CPU 0, which the machine boots on"}, "2-3"},
@@ -59,7 +59,7 @@ func TestNodeTuningOperator(t *testing.T) {
 			if set := r.Workloads[pinning.Management].String(); set != c.set || !slices.Contains(r.Files, pinning.KubeletPath) {
 				t.Errorf("management runs on %q, want %q; files %v", set, c.set, r.Files)
 			}
-			// As the files of a MachineConfig alone, too.
+			// The same for the files of a MachineConfig alone.
 			if problems := append(r.Problems, pinning.Check(files, mustSet(t, "0-7"))...); problems.Failed() {
 				t.Errorf("refused:\n%s", strings.Join(texts(problems), "\n"))
 			}
@@ -67,8 +67,8 @@ func TestNodeTuningOperator(t *testing.T) {
 	}
 }
 
-// Kubelet's file that says something else than CRI-O's configuration was meant
-// otherwise, and stays an error.
+// TestKubeletFileThatContradicts: a set in kubelet's file that differs from CRI-O's is an
+// error.
 func TestKubeletFileThatContradicts(t *testing.T) {
 	for _, c := range []struct{ dropIn, kubelet, want string }{
 		{operatorDropIn(t, "0-1"), operatorKubelet(t, "2-3"), `its CPUs "2-3" differ from "0-1"`},
@@ -87,7 +87,8 @@ func TestKubeletFileThatContradicts(t *testing.T) {
 	}
 }
 
-// CRI-O keeps the sandboxes of all pods, and what it runs itself, on infra_ctr_cpuset.
+// TestInfraContainers: CRI-O runs the sandboxes of all pods, and its own processes, on
+// infra_ctr_cpuset.
 func TestInfraContainers(t *testing.T) {
 	infra := func(set string) string { return "[crio.runtime]\ninfra_ctr_cpuset = \"" + set + "\"\n" }
 	const runtimes = dir + "/99-runtimes.conf"
@@ -117,7 +118,7 @@ func TestInfraContainers(t *testing.T) {
 			}
 		})
 	}
-	// Each setting by itself: a later drop-in without the key changes nothing.
+	// Settings are independent: a later drop-in without the key changes nothing.
 	files := with(with(pinned(t, "0-1"), runtimes, infra("5")), dir+"/99-z", "[crio.runtime]\nlog_level = \"info\"\n")
 	if got := texts(pinning.Inspect(pinning.Input{Files: files}).Problems); len(got) != 1 || !strings.Contains(got[0], `infra_ctr_cpuset is "5"`) {
 		t.Errorf("an unrelated later drop-in: %v", got)
@@ -128,7 +129,8 @@ func TestInfraContainers(t *testing.T) {
 	}
 }
 
-// CRI-O does not start with an annotation that it does not know.
+// TestAllowedAnnotationsAreKnown: CRI-O does not start with an annotation that it does not
+// know.
 func TestAllowedAnnotationsAreKnown(t *testing.T) {
 	for annotation, known := range map[string]bool{
 		"io.kubernetes.cri-o.userns-mode": true, "userns-mode.crio.io": true, "cpu-quota.crio.io": true,

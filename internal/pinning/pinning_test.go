@@ -22,7 +22,7 @@ func workloads(t *testing.T, assignments ...string) pinning.Workloads {
 	return w
 }
 
-// The texts are those of the enhancement, to the byte.
+// TestFiles: the files are byte for byte those of the enhancement.
 func TestFiles(t *testing.T) {
 	w := workloads(t, "management=0-1,52-53")
 	const dropIn = `[crio.runtime.workloads.management]
@@ -55,7 +55,7 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files map[string][]byte
-		want  string // in the only problem
+		want  string // substring of the only problem
 	}{
 		{"no kubelet file", map[string][]byte{pinning.DropInPath: good}, "is missing"},
 		{"no drop-in", map[string][]byte{pinning.KubeletPath: kubelet}, "no CRI-O drop-in defines it"},
@@ -96,7 +96,8 @@ func TestIsPinningPath(t *testing.T) {
 	}
 }
 
-// A performance profile's drop-in replaces the empty one that clusters ship.
+// TestShadowingIsNoError: a performance profile's drop-in replaces the empty one that clusters
+// ship.
 func TestShadowingIsNoError(t *testing.T) {
 	w := workloads(t, "management=0-1")
 	problems := pinning.Check(map[string][]byte{
@@ -118,7 +119,7 @@ func TestAllowedAnnotations(t *testing.T) {
 	}
 }
 
-// FuzzCheck: no text makes the check fall over, and each problem is one line.
+// FuzzCheck: no text makes the check panic, and each problem is one line.
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte("[crio.runtime.workloads.management]\nactivation_annotation = \"x\"\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {

@@ -13,23 +13,22 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Where the two files are on a host.
+// Paths of the two files on a host.
 const (
-	// DropInDir is read whole by CRI-O, in lexical order of the names; a later
-	// definition of a workload replaces an earlier one as a whole.
+	// DropInDir is CRI-O's drop-in directory. CRI-O reads it recursively in lexical order; a
+	// later definition of a workload replaces an earlier one completely.
 	DropInDir = "/etc/crio/crio.conf.d"
-	// DropInPath sorts after 01-workload-pinning-default.conf, which clusters ship
-	// with an empty set, and before 99-workload-pinning.conf, which a performance
-	// profile writes and which shall win.
+	// DropInPath sorts after 01-workload-pinning-default.conf, which clusters ship with an
+	// empty set, and before 99-workload-pinning.conf of a performance profile, which must win.
 	DropInPath = DropInDir + "/50-workload-partitioning.conf"
-	// ConfigPath is what CRI-O reads before its drop-ins.
+	// ConfigPath is CRI-O's main configuration, which it reads before the drop-ins.
 	ConfigPath = "/etc/crio/crio.conf"
-	// KubeletPath switches the feature on by being there.
+	// KubeletPath enables the feature in kubelet by its existence.
 	KubeletPath = "/etc/kubernetes/openshift-workload-pinning"
 )
 
-// The annotations by which pods choose a workload, before the workload's name,
-// and by which containers override its resources.
+// The annotations with which pods select a workload (the workload's name is appended), and with
+// which containers override its resources.
 const (
 	ActivationPrefix = "target.workload.openshift.io/"
 	AnnotationPrefix = "resources.workload.openshift.io"
@@ -38,13 +37,13 @@ const (
 // Management is the workload type of a cluster's own pods.
 const Management = "management"
 
-// Workloads are the CPUs of each workload type; Management is the one in use.
+// Workloads maps workload types to CPUs. Only Management is in use.
 type Workloads map[string]CPUSet
 
-// workloadName is what fits a TOML key and an annotation's name alike.
+// workloadName matches names that are valid both as TOML keys and in annotation names.
 var workloadName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// ParseAssignment reads WORKLOAD=SET, as in "management=0-1,52-53".
+// ParseAssignment parses WORKLOAD=SET, such as "management=0-1,52-53".
 func ParseAssignment(s string) (workload string, set CPUSet, err error) {
 	workload, text, ok := strings.Cut(s, "=")
 	if !ok || !workloadName.MatchString(workload) {
@@ -56,11 +55,11 @@ func ParseAssignment(s string) (workload string, set CPUSet, err error) {
 	return workload, set, err
 }
 
-// Names are the workloads in the order of their names.
+// Names returns the workloads in alphabetical order.
 func (w Workloads) Names() []string { return slices.Sorted(maps.Keys(w)) }
 
-// DropIn is the CRI-O drop-in. "cpushares" = 0 says nothing; it is there because
-// every generator of this file has written it, and consumers compare texts.
+// DropIn returns the CRI-O drop-in. "cpushares" = 0 has no effect; it is included because all
+// generators of this file write it and consumers compare the text.
 func DropIn(w Workloads) []byte {
 	var b bytes.Buffer
 	for i, name := range w.Names() {
@@ -76,7 +75,7 @@ resources = { "cpushares" = 0, "cpuset" = "%s" }
 	return b.Bytes()
 }
 
-// KubeletFile is the file that switches the feature on in kubelet.
+// KubeletFile returns the file that enables the feature in kubelet.
 func KubeletFile(w Workloads) []byte {
 	var b bytes.Buffer
 	b.WriteString("{\n")
@@ -90,7 +89,7 @@ func KubeletFile(w Workloads) []byte {
 	return b.Bytes()
 }
 
-// configuration is what CRI-O reads that concerns the CPUs of pods.
+// configuration is the part of CRI-O's configuration that concerns the CPUs of pods.
 type configuration struct {
 	Crio struct {
 		Runtime struct {
@@ -100,7 +99,7 @@ type configuration struct {
 	} `toml:"crio"`
 }
 
-// definition is a workload's table in a drop-in.
+// definition is the table of a workload in a drop-in.
 type definition struct {
 	Activation string     `toml:"activation_annotation"`
 	Prefix     string     `toml:"annotation_prefix"`
@@ -109,7 +108,7 @@ type definition struct {
 }
 
 type resources struct {
-	// Signed, to see a negative one: CRI-O itself takes it for a huge number.
+	// Signed, to detect negative values, which CRI-O would take for huge numbers.
 	CPUShares int64  `toml:"cpushares"`
 	CPUSet    string `toml:"cpuset"`
 	CPUQuota  int64  `toml:"cpuquota"`
@@ -117,27 +116,27 @@ type resources struct {
 	CPULimit  int64  `toml:"cpulimit"`
 }
 
-// configFile is what a file of CRI-O's configuration says.
+// configFile is the content of a CRI-O configuration file.
 type configFile struct {
 	workloads map[string]workload
-	infra     *string    // infra_ctr_cpuset as given; nil if it is not set here
-	ignored   []toml.Key // of workloads, that CRI-O does not know
+	infra     *string    // infra_ctr_cpuset as given; nil if not set in this file
+	ignored   []toml.Key // keys of workloads that CRI-O does not know
 }
 
-// workload is what a drop-in says of one workload.
+// workload is the definition of a workload in a drop-in.
 type workload struct {
 	activation, prefix string
 	allowed            []string // annotations
 	cpus               CPUSet
-	problems           problem.Report // that keep CRI-O from starting, if no later drop-in replaces it
+	problems           problem.Report // keep CRI-O from starting unless a later drop-in replaces the workload
 }
 
-// partitions reports whether this is a workload type of CPU partitioning, not
-// some other use of CRI-O's workloads (such as clusters make for image builds).
+// partitions reports whether this is a workload type of CPU partitioning, and not another use
+// of CRI-O's workloads (such as image builds in clusters).
 func (w workload) partitions() bool { return strings.HasPrefix(w.activation, ActivationPrefix) }
 
-// parseDropIn reads any file of CRI-O's configuration. The report has what keeps CRI-O
-// from reading it.
+// parseDropIn parses a CRI-O configuration file. The report has what keeps CRI-O from reading
+// it.
 func parseDropIn(path string, data []byte) (configFile, problem.Report) {
 	var parsed configuration
 	meta, err := toml.Decode(string(data), &parsed)
@@ -156,8 +155,8 @@ func parseDropIn(path string, data []byte) (configFile, problem.Report) {
 	return read, ambiguous(path, meta.Keys())
 }
 
-// ambiguous finds keys that are one to CRI-O, whose decoder does not heed case:
-// which of their values counts is left to chance.
+// ambiguous reports keys that differ only by case. CRI-O's decoder ignores case and picks one
+// of the values at random.
 func ambiguous(path string, keys []toml.Key) problem.Report {
 	var problems problem.Report
 	seen := map[string]string{}
@@ -171,8 +170,8 @@ func ambiguous(path string, keys []toml.Key) problem.Report {
 	return problems
 }
 
-// read validates the definition of a workload, at the path of its drop-in, as CRI-O does
-// (pkg/config/workloads.go), and more.
+// read validates the definition of a workload as CRI-O does (pkg/config/workloads.go), and more
+// strictly. path is that of its drop-in.
 func (d definition) read(path, name string) workload {
 	w := workload{activation: d.Activation, prefix: d.Prefix, allowed: d.Allowed}
 	wrong := func(format string, args ...any) { w.problems.Fail(path, "%s: %s", name, fmt.Sprintf(format, args...)) }

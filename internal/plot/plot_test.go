@@ -15,7 +15,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// journal is a first boot with a registry that comes up late, over two boots.
+// journal returns a first boot over two boots, with a registry that comes up late.
 func journal() pivot.Record {
 	kernel := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	return pivot.Record{
@@ -76,7 +76,7 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestClocks: what cannot be known is said, and nothing is drawn before what it follows.
+// TestClocks: unknown times give a note, and nothing is drawn before its predecessor.
 func TestClocks(t *testing.T) {
 	back := journal()
 	back.Boots[1].Kernel = back.Boots[0].Kernel.Add(-time.Hour) // the clock was set
@@ -114,7 +114,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestBefore: earlier transactions can be plotted, and what is not there is said.
+// TestBefore: earlier transactions can be plotted; one that does not exist is an error.
 func TestBefore(t *testing.T) {
 	r := journal()
 	account := func(name string, at time.Time) pivot.Account {
@@ -139,7 +139,7 @@ func TestBefore(t *testing.T) {
 	}
 }
 
-// element is an element of the picture, with all that is below it.
+// element is an element of the picture with its children.
 type element struct {
 	XMLName  xml.Name
 	Attrs    []xml.Attr `xml:",any,attr"`
@@ -165,7 +165,7 @@ func (e element) number(t *testing.T, name string) float64 {
 	return n
 }
 
-// all are the elements below e that a condition holds for, e too.
+// all returns e and the elements below it for which holds is true.
 func (e element) all(holds func(element) bool) (found []element) {
 	if holds(e) {
 		found = append(found, e)
@@ -199,8 +199,8 @@ func drawn(t *testing.T, timeline Timeline) element {
 	return svg
 }
 
-// TestSVG: each bar is there, as long and where its times say, within the picture; and
-// the picture needs nothing that is not in it.
+// TestSVG: each bar is in the picture, at the place and with the length that its times give,
+// and the picture is self-contained.
 func TestSVG(t *testing.T) {
 	timeline, err := Of(journal(), 0)
 	if err != nil {
@@ -260,7 +260,8 @@ func TestSVG(t *testing.T) {
 	}
 }
 
-// inside wants what is drawn within the picture, as far as texts can be measured here.
+// inside checks that everything is drawn within the picture, as far as text can be measured
+// here.
 func inside(t *testing.T, svg element) {
 	t.Helper()
 	w, h := svg.number(t, "width"), svg.number(t, "height")
@@ -280,7 +281,7 @@ func inside(t *testing.T, svg element) {
 	}
 }
 
-// TestFailed: a failure that ended the run, with a message of any length and content.
+// TestFailed: an error that ended the run is drawn, whatever its length and content.
 func TestFailed(t *testing.T) {
 	r := journal()
 	r.Phase, r.Phases, r.Boots = pivot.PhaseFailed, r.Phases[:2], r.Boots[:1]

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Measures of the picture, in pixels of the screen.
+// Dimensions of the picture, in pixels.
 const (
 	width    = 1120
 	margin   = 20
@@ -17,11 +17,11 @@ const (
 	axis     = 24
 	row      = 20
 	bootHead = 24
-	charSize = 6.7 // of a letter, about, at the size of labels
+	charSize = 6.7 // approximate width of a letter at the font size of labels
 )
 
-// style is all that the picture looks like. Print keeps what counts: a failure has a
-// thick border and a cross, not only a colour.
+// style is the style sheet. It must also work in print: a failure has a thick border and a
+// cross, not only a color.
 const style = `
 svg { background: #fff; font: 11px "DejaVu Sans", "Helvetica", "Arial", sans-serif; }
 text { fill: #222; }
@@ -40,8 +40,8 @@ rect.unit { fill: #a9d6a0; stroke: #3d7a31; }
 text.failure { fill: #b3160b; }
 `
 
-// SVG writes the timeline as a picture that needs nothing beside it: no script, no font,
-// no style sheet.
+// SVG writes the timeline as a self-contained picture: no script, no font, no external style
+// sheet.
 func (t Timeline) SVG(w io.Writer) error {
 	p := picture{scale: (width - 2*margin) / math.Max(t.Seconds, 0.001)}
 	p.draw(t)
@@ -54,20 +54,20 @@ func (t Timeline) SVG(w io.Writer) error {
 	return err
 }
 
-// picture is what is drawn so far, from the top.
+// picture is an SVG that is drawn from top to bottom.
 type picture struct {
 	out   bytes.Buffer
-	scale float64 // pixels for a second
-	y     float64 // where the next line begins
+	scale float64 // pixels per second
+	y     float64 // top of the next line
 }
 
 func (p *picture) x(seconds float64) float64 { return margin + seconds*p.scale }
 
-// put writes markup; what comes from outside must have gone through escaped.
+// put writes markup. Untrusted text must be passed through escaped first.
 func (p *picture) put(format string, args ...any) { fmt.Fprintf(&p.out, format+"\n", args...) }
 
-// escaped is text as markup. The standard library's own would make the program 100 KB
-// larger; what XML has no character for is not in a Timeline.
+// escaped escapes text for XML. xml.EscapeText would make the program 100 KB larger. A Timeline
+// has no characters that XML does not allow.
 func escaped(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(text)
 }
@@ -81,7 +81,7 @@ func (p *picture) draw(t Timeline) {
 	p.head(t)
 	top := p.y
 	p.y += axis
-	// The grid lies behind the boots, whose height is known only when they are drawn.
+	// The grid is behind the boots, but their height is known only after they are drawn.
 	boots := &picture{scale: p.scale, y: p.y}
 	for _, boot := range t.Boots {
 		boots.boot(boot)
@@ -119,7 +119,7 @@ func (p *picture) head(t Timeline) {
 	p.y = header
 }
 
-// grid is the axis in seconds, with lines over all boots.
+// grid draws the time axis in seconds and its lines behind all boots.
 func (p *picture) grid(seconds, top, bottom float64) {
 	step := tick(seconds)
 	p.y = top
@@ -130,7 +130,7 @@ func (p *picture) grid(seconds, top, bottom float64) {
 	}
 }
 
-// tick is a round number of seconds, so that there are about ten.
+// tick returns a round distance of ticks in seconds, for about ten of them.
 func tick(seconds float64) float64 {
 	raw := math.Max(seconds, 0.001) / 10
 	unit := math.Pow(10, math.Floor(math.Log10(raw)))
@@ -142,7 +142,7 @@ func tick(seconds float64) float64 {
 	return 10 * unit
 }
 
-// boot draws a box with the bars of one boot.
+// boot draws the box of one boot, with its bars.
 func (p *picture) boot(b Boot) {
 	bars := &picture{scale: p.scale, y: p.y + bootHead}
 	end := b.Begin
@@ -155,7 +155,7 @@ func (p *picture) boot(b Boot) {
 	p.put(`<rect class="boot" fill-opacity="0.6" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, p.x(b.Begin), p.y, math.Max(2, (end-b.Begin)*p.scale), height)
 	head := fmt.Sprintf("boot %d", b.Number)
 	if b.ID != "" {
-		head += fmt.Sprintf(" (%.8s)", b.ID) // it is told whole in data-id
+		head += fmt.Sprintf(" (%.8s)", b.ID) // data-id has the whole ID
 	}
 	p.text("boothead", p.labelled(p.x(b.Begin)+6, head), head)
 	p.out.Write(bars.out.Bytes())
@@ -163,15 +163,15 @@ func (p *picture) boot(b Boot) {
 	p.y = bars.y + 12
 }
 
-// labelled is where a text begins that should begin at x, if it is not to leave the
-// picture on the right.
+// labelled returns where a text should start: at x, or further left if it would exceed the
+// right margin.
 func (p *picture) labelled(x float64, text string) float64 {
 	return math.Max(margin, math.Min(x, width-margin-charSize*float64(utf8.RuneCountInString(text))))
 }
 
 func (p *picture) bar(b Bar) {
 	p.put(`<g class="bar %s" data-name="%s" data-begin="%.3f" data-end="%.3f">`, b.Kind, escaped(b.Name), b.Begin, b.End)
-	p.put("<title>%s</title>", escaped(b.told()))
+	p.put("<title>%s</title>", escaped(b.tooltip()))
 	x, w := p.x(b.Begin), math.Max(2, (b.End-b.Begin)*p.scale)
 	p.put(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, b.Kind, x, p.y+2, w, row-4)
 	for _, try := range b.Tries {
@@ -193,7 +193,7 @@ func (p *picture) bar(b Bar) {
 	p.put("</g>")
 }
 
-// failure is a line of its own: what failed, as far as there is room.
+// failure draws a line with the error of a failed try, shortened to fit.
 func (p *picture) failure(try Try) {
 	text := fmt.Sprintf("\u00d7 at %.1f s: %s", try.At, try.Message)
 	p.put(`<g class="failure" data-at="%.3f"><title>%s</title>`, try.At, escaped(try.Message))
@@ -203,7 +203,7 @@ func (p *picture) failure(try Try) {
 	p.y += row - 2
 }
 
-// shortened is a text that fits into as many pixels.
+// shortened truncates text to the given width in pixels.
 func shortened(text string, pixels float64) string {
 	runes := []rune(text)
 	if fit := int(pixels / charSize); len(runes) > fit {
@@ -212,7 +212,7 @@ func shortened(text string, pixels float64) string {
 	return text
 }
 
-// label is what stands at a bar, told what its tip tells beside.
+// label returns the text at a bar.
 func (b Bar) label() string {
 	text := b.Name
 	if b.Kind == Unit {
@@ -237,7 +237,7 @@ func (b Bar) label() string {
 	return text
 }
 
-func (b Bar) told() string {
+func (b Bar) tooltip() string {
 	return fmt.Sprintf("%s, from %.1f s to %.1f s", b.label(), b.Begin, b.End)
 }
 

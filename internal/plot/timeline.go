@@ -1,5 +1,5 @@
-// Package plot draws what a transaction did as a timeline: each boot, each step of
-// pivot in it, and each try that failed, on one axis.
+// Package plot draws a timeline of a transaction: its boots, pivot's steps in each boot, and
+// the failed tries, on one axis.
 package plot
 
 import (
@@ -14,67 +14,66 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Kind is what a bar is of.
+// Kind is the kind of a bar.
 type Kind string
 
 const (
-	Firmware Kind = "firmware" // what came before the kernel: firmware, boot loader
-	Start    Kind = "start"    // how a boot came up: kernel, initramfs, system
+	Firmware Kind = "firmware" // before the kernel: firmware and boot loader
+	Start    Kind = "start"    // startup of the system: kernel, initramfs, system
 	Step     Kind = "step"     // a step of pivot
-	Failed   Kind = "failed"   // a step of pivot with which a run ended
+	Failed   Kind = "failed"   // the step of pivot in which a run failed
 	Reboot   Kind = "reboot"   // from the last step of a boot to the next boot
-	Unit     Kind = "unit"     // a unit of others
+	Unit     Kind = "unit"     // a unit that is not pivot's
 )
 
-// Bar is one line of the timeline. Begin and End are in seconds from the timeline's
-// beginning.
+// Bar is one row of the timeline. Begin and End are in seconds since the start of the timeline.
 type Bar struct {
 	Kind       Kind
 	Name       string
 	Begin, End float64
-	Bytes      int64 // transferred; 0: none
-	Failed     int   // tries that failed; Tries are the last of them
+	Bytes      int64 // bytes transferred; 0: none
+	Failed     int   // number of failed tries; Tries has the last of them
 	Tries      []Try
 }
 
-// Try is a try that failed.
+// Try is a failed try.
 type Try struct {
-	At      float64 // in seconds from the timeline's beginning
+	At      float64 // seconds since the start of the timeline
 	Message string
-	Last    bool // the run ended with it
+	Last    bool // the run failed with it
 }
 
 // Boot is one boot of the timeline.
 type Boot struct {
 	Number int     // in the transaction, from 1
-	ID     string  // the kernel's
-	Begin  float64 // when the first of it that is known began
-	Bars   []Bar   // in order of their beginning
+	ID     string  // boot ID of the kernel
+	Begin  float64 // start of its first known event
+	Bars   []Bar   // in order of Begin
 
 	kernel float64 // when its kernel started
 }
 
-// Timeline is a transaction, from its first boot's beginning to its end. Its texts are
-// printable (package printable), whatever the journal has.
+// Timeline is a transaction, from the start of its first boot to its end. All text is printable
+// (see package printable), whatever the journal contains.
 type Timeline struct {
 	Phase   pivot.Phase
 	Attempt int
-	Image   string // "": the image stays
+	Image   string // "": no new image
 	Started time.Time
-	Seconds float64 // the length of the whole
+	Seconds float64 // total duration
 	Boots   []Boot
-	Failure string   // with which it ended, if it did
-	Notes   []string // what the picture cannot show as it was
+	Failure string   // the error with which it ended, if any
+	Notes   []string // where the picture deviates from what happened
 }
 
-// Of is the timeline of a transaction of a journal: before = 0 is the present one, 1 the
-// one that ended before it, and so on. An error says that there is none.
+// Of returns the timeline of a transaction in a journal: 0 is the current or last one, 1 the
+// one before it, and so on. It returns an error if there is none.
 func Of(r pivot.Record, before int) (Timeline, error) {
 	account := pivot.Account{Phase: r.Phase, Attempt: r.Attempt, Image: r.Target.Image, Started: r.Started, Error: r.Error, Phases: r.Phases, Boots: r.Boots}
 	if before > 0 {
 		earlier := r.History
 		if n := len(earlier); n > 0 && earlier[n-1].Started.Equal(r.Started) {
-			earlier = earlier[:n-1] // the present one, which is over
+			earlier = earlier[:n-1] // the current one, which has ended
 		}
 		if before > len(earlier) {
 			return Timeline{}, fault.New(fault.Usage, "cannot plot the transaction %d before the last: the journal has %d before it", before, len(earlier))
@@ -96,7 +95,7 @@ func Of(r pivot.Record, before int) (Timeline, error) {
 	return t, nil
 }
 
-// addBoots lays the boots one behind the other.
+// addBoots places the boots one after the other.
 func (t *Timeline) addBoots(account pivot.Account) {
 	var clock clock
 	for _, steps := range byBoot(account.Phases) {
@@ -115,7 +114,7 @@ func (t *Timeline) addBoots(account pivot.Account) {
 	}
 }
 
-// rebooted ends the last boot where the next one begins.
+// rebooted extends the last boot to the start of the next one.
 func (t *Timeline) rebooted(at float64, doubt string) {
 	if doubt != "" {
 		t.note(doubt)
@@ -126,21 +125,21 @@ func (t *Timeline) rebooted(at float64, doubt string) {
 	}
 }
 
-// clock relates the machine's clock to the axis.
+// clock maps the machine's clock to the axis.
 type clock struct {
-	time time.Time // of a kernel's start; zero: not known
-	at   float64   // where that is on the axis
+	time time.Time // of a kernel's start; zero: unknown
+	at   float64   // position of that time on the axis
 }
 
-// What is longer than longWait, as between a pivot by hand and somebody's reboot, is drawn
-// as shownWait: seconds.
+// A wait of more than longWait seconds, such as one for a manual reboot, is drawn as shownWait
+// seconds.
 const (
 	longWait  = 600
 	shownWait = 30
 )
 
-// place is where on the axis a kernel started, by the clock, and not before earliest; with
-// what is wrong with that.
+// place returns the position of a kernel's start on the axis according to the clock, but not
+// before earliest, and a note if that position is not accurate.
 func (c *clock) place(started time.Time, earliest float64) (at float64, doubt string) {
 	at = c.at + started.Sub(c.time).Seconds()
 	switch {
@@ -154,7 +153,7 @@ func (c *clock) place(started time.Time, earliest float64) (at float64, doubt st
 	return at, doubt
 }
 
-// byBoot parts the steps at each new boot.
+// byBoot groups the steps by boot.
 func byBoot(steps []pivot.Duration) (boots [][]pivot.Duration) {
 	for i, step := range steps {
 		if i == 0 || step.BootID != steps[i-1].BootID {
@@ -172,7 +171,7 @@ func timesOf(boots []pivot.Boot, id string) pivot.Boot {
 	return pivot.Boot{}
 }
 
-// start are the bars of how a boot came up, to the first step of pivot in it.
+// start returns the bars for the startup of a boot, until pivot's first step in it.
 func (b Boot) start(times pivot.Boot, first pivot.Duration) (bars []Bar) {
 	if times.ID == "" {
 		return nil
@@ -204,7 +203,7 @@ func (b Boot) start(times pivot.Boot, first pivot.Duration) (bars []Bar) {
 	return bars
 }
 
-// steps are the bars of pivot's own steps in a boot.
+// steps returns the bars for pivot's steps in a boot.
 func (t *Timeline) steps(kernel float64, steps []pivot.Duration) (bars []Bar) {
 	at := kernel
 	for _, step := range steps {
@@ -230,8 +229,8 @@ func (t *Timeline) steps(kernel float64, steps []pivot.Duration) (bars []Bar) {
 	return bars
 }
 
-// AddUnits shows units that started in the timeline's last boot, if that is the boot with
-// this ID: when they had, in seconds after the kernel's start, by their names.
+// AddUnits adds units that started in the timeline's last boot, if its ID is bootID. started
+// has the start times by unit name, in seconds after the kernel's start.
 func (t *Timeline) AddUnits(bootID string, started map[string]float64) {
 	n := len(t.Boots)
 	if n == 0 || bootID == "" || t.Boots[n-1].ID != bootID {
@@ -245,14 +244,14 @@ func (t *Timeline) AddUnits(bootID string, started map[string]float64) {
 	}
 }
 
-// note is told once.
+// note adds a note unless it is already there.
 func (t *Timeline) note(text string) {
 	if !slices.Contains(t.Notes, text) {
 		t.Notes = append(t.Notes, text)
 	}
 }
 
-// Title is one line on the whole.
+// Title returns a one-line summary of the timeline.
 func (t Timeline) Title() string {
 	parts := []string{string(t.Phase)}
 	if t.Attempt > 1 {

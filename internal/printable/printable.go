@@ -1,11 +1,11 @@
-// Package printable makes text of others fit to be shown: what a registry answers,
-// a file is named, or an image says of itself. Such text can move a terminal's
-// cursor, hide what stands before it, or begin a line that looks like one of ours.
+// Package printable makes untrusted text safe to print: registry responses, file names, image
+// metadata. Such text can move a terminal's cursor, hide what precedes it, or start a line that
+// looks like one of ours.
 //
-// What is not printable is written as Go writes it in strings: \n, \x1b, \u202e,
-// and \xff for a byte that is no UTF-8. That is for readers, not for programs: a
-// backslash stays as it is, so the text cannot be taken back to what it was. Text
-// that is printable, the result of these functions among it, stays as it is.
+// Characters that are not printable are escaped as in Go strings: \n, \x1b, \u202e, and \xff
+// for a byte that is not valid UTF-8. The result is meant for people, not for programs:
+// backslashes are not escaped, so the original cannot be restored. Printable text is unchanged,
+// so the functions are idempotent.
 package printable
 
 import (
@@ -18,14 +18,13 @@ import (
 	"unicode/utf8"
 )
 
-// Line is text on one line: control characters (line feeds among them), characters
-// that only direct how others are shown, as those of bidirectional text, blanks
-// other than the space, and bytes that are no UTF-8 are escaped.
+// Line escapes text for one line. It escapes control characters including line feeds,
+// characters that only control how others are displayed (such as those of bidirectional text),
+// blanks other than the space, and bytes that are not valid UTF-8.
 func Line(text string) string { return escaped(text, inText) }
 
-// Text is Line for text of several lines: it keeps line feeds. The lines after the
-// first are indented, if they are not yet, so that none of them looks like a
-// line of its own.
+// Text is Line for text of several lines: it keeps line feeds. Lines after the first are
+// indented unless they already are, so that none of them looks like a line of ours.
 func Text(text string) string {
 	var b strings.Builder
 	for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
@@ -40,21 +39,21 @@ func Text(text string) string {
 	return b.String()
 }
 
-// JSON is a JSON document, the same to a program, in which whatever Line escapes is
-// escaped as JSON does it. Its line feeds, which stand between values, are kept.
+// JSON escapes what Line escapes in a JSON document, with JSON escapes, so that a program reads
+// the same values. Line feeds are kept; in JSON they occur only between values.
 func JSON(document []byte) []byte {
 	return []byte(escaped(string(document), inJSON))
 }
 
-// YAML is a YAML document, the same to a program, in which whatever Line escapes is
-// escaped as YAML does it, which is in double quotes only: texts with such characters
-// must stand in them.
+// YAML escapes what Line escapes in a YAML document, with YAML escapes, so that a program reads
+// the same values. YAML has escapes in double-quoted strings only, so such characters must not
+// occur elsewhere.
 func YAML(document []byte) []byte {
 	return []byte(escaped(string(document), inYAML))
 }
 
-// Writer escapes what is written to w, but for line feeds. Each Write is taken for
-// whole characters.
+// Writer returns a writer that escapes everything except line feeds and writes the result to w.
+// No character may be split between two calls of Write.
 func Writer(w io.Writer) io.Writer { return escapingWriter{w} }
 
 type escapingWriter struct{ w io.Writer }
@@ -75,8 +74,9 @@ func (w escapingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// escaped replaces what is not printable by what escape makes of it: of a character,
-// or of a byte that is part of none, whose r is utf8.RuneError; raw is how it stands there.
+// escaped replaces each character that is not printable by the result of escape. For a byte
+// that is not valid UTF-8, r is utf8.RuneError. raw is the original text of the character or
+// byte.
 func escaped(text string, escape func(r rune, raw string) string) string {
 	var b strings.Builder
 	for len(text) > 0 {

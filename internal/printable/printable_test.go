@@ -8,7 +8,7 @@ import (
 	"machine-pivot/internal/printable"
 )
 
-// hostile is text that does harm on a terminal or in a log, and what becomes of it.
+// hostile maps text that does harm on a terminal or in a log to its escaped form.
 var hostile = map[string]string{
 	"":                                     "",
 	"plain, with \\ and \"quotes\"":        "plain, with \\ and \"quotes\"",
@@ -63,7 +63,7 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// TestJSON wants the same values from a document in which nothing does harm.
+// TestJSON: escaping makes a document harmless without changing its values.
 func TestJSON(t *testing.T) {
 	for in := range hostile {
 		var raw strings.Builder

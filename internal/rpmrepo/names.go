@@ -14,13 +14,14 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// maxList bounds a decompressed list, in bytes: that of a whole distribution has 200 MiB.
+// maxList limits the decompressed size of a package list, in bytes. The list of a whole
+// distribution has 200 MiB.
 const maxList = 1 << 30
 
-// Names are the names of the packages in a repository's directory, by its metadata, each once
-// for every version of it. The error is fault.BadInput if that is no repository.
+// Names returns the names of the packages in the repository at dir, according to its metadata,
+// once for each version. The error has kind fault.BadInput if dir is not a valid repository.
 func Names(dir string) (names []string, err error) {
-	root, err := os.OpenRoot(dir) // what the metadata name is looked for in there only
+	root, err := os.OpenRoot(dir) // confines the paths that the metadata name
 	if err != nil {
 		return nil, noRepository(err)
 	}
@@ -39,7 +40,7 @@ func noRepository(err error) error {
 	return fault.New(fault.BadInput, "cannot read the repository of packages: %w", err)
 }
 
-// primary is the path of the list of packages.
+// primary returns the path of the package list, as named by the index.
 func primary(root *os.Root) (string, error) {
 	const index = "repodata/repomd.xml"
 	file, err := root.Open(index)
@@ -96,7 +97,7 @@ func decompress(r io.Reader, extension string) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("it is compressed in a way that is not known: %s", extension)
 }
 
-// packageNames reads package after package, of which a list may have many.
+// packageNames decodes one package at a time, because a list may be large.
 func packageNames(in *xml.Decoder) (names []string, err error) {
 	for {
 		token, err := in.Token()

@@ -28,7 +28,8 @@ func packages() []oscontainer.RPM {
 	}
 }
 
-// TestNames (P80): of what the real createrepo_c makes, in each form of its lists.
+// TestNames (P80): reads the output of the real createrepo_c, with each compression of its
+// lists.
 func TestNames(t *testing.T) {
 	need.Program(t, "createrepo_c")
 	for _, compression := range []string{"gz", "zstd", "xz"} {
@@ -56,8 +57,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// recompress makes the list one that is compressed by zstd, as a createrepo_c from 1.0 on
-// does it, which Debian does not have.
+// recompress compresses the list with zstd, as createrepo_c does from 1.0 on, which Debian does
+// not have.
 func recompress(t *testing.T, dir string) {
 	t.Helper()
 	lists, err := filepath.Glob(filepath.Join(dir, "repodata/*-primary.xml.gz"))
@@ -95,7 +96,7 @@ func recompress(t *testing.T, dir string) {
 	}
 }
 
-// TestNoRepository (P80): whatever is wrong with it is an error that says what.
+// TestNoRepository (P80): any defect of a repository gives an error that names it.
 func TestNoRepository(t *testing.T) {
 	const index = `<repomd><data type="%s"><location href="%s"/></data></repomd>`
 	for name, c := range map[string]struct{ repomd, list, want string }{
@@ -127,8 +128,8 @@ func TestNoRepository(t *testing.T) {
 	}
 }
 
-// TestUnpack (P80): the layers' files are put together as a container engine would show them,
-// also if a layer was read in part before.
+// TestUnpack (P80): the files of the layers are merged as a container engine would show them,
+// also if an earlier attempt read a layer in part.
 func TestUnpack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "repository")
 	if err := os.MkdirAll(filepath.Join(dir, "left"), 0o755); err != nil {
@@ -159,7 +160,7 @@ func TestUnpack(t *testing.T) {
 	middle := u.Part(1)
 	middle.Remove("gone")
 	write(middle, "gone/new=2", "d=2")
-	top := u.Part(3) // the third has nothing of it
+	top := u.Part(3) // the third layer has no part of the repository
 	top.Remove("stays/f")
 	write(top, "a=4")
 	if err := u.Join(); err != nil {

@@ -1,8 +1,8 @@
-// Package rpmrepo handles a repository of RPM packages in a directory: it puts the files
-// together that the layers of an image have of it, and reads which packages it has.
+// Package rpmrepo handles a repository of RPM packages in a directory: it assembles the
+// repository from the layers of an image, and lists its packages.
 //
 // Formats. The metadata are as createrepo_c writes and libdnf reads them: repodata/repomd.xml
-// names the list "primary", an XML file that is compressed by gzip or zstd, or not at all.
+// names the list "primary", an XML file that is uncompressed or compressed with gzip or zstd.
 package rpmrepo
 
 import (
@@ -16,19 +16,19 @@ import (
 	"strconv"
 )
 
-// Unpacked is a repository that is unpacked from the layers of an image, each by a goroutine
-// of its own. It is complete after Join.
+// Unpacked is a repository that is being unpacked from the layers of an image. The layers may
+// be unpacked concurrently. The repository is complete after Join.
 type Unpacked struct {
 	dir   string
 	parts []*Part
 }
 
-// partsDir is where the parts are before they are joined: out of sight of who reads the
+// partsDir holds the parts until they are joined. The leading dot hides it from readers of the
 // repository.
 const partsDir = ".layers"
 
-// Unpack makes an empty directory for a repository from that many layers. What was there
-// before is removed.
+// Unpack creates an empty directory for a repository that comes from the given number of
+// layers. Existing contents are removed.
 func Unpack(dir string, layers int) (*Unpacked, error) {
 	u := &Unpacked{dir: dir, parts: make([]*Part, layers)}
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, partsDir), 0o755)); err != nil {
@@ -37,25 +37,25 @@ func Unpack(dir string, layers int) (*Unpacked, error) {
 	return u, nil
 }
 
-// Part begins the part of the nth layer, from its start.
+// Part starts the part of the nth layer. A second call for the same layer starts it over.
 func (u *Unpacked) Part(n int) *Part {
 	u.parts[n] = &Part{dir: filepath.Join(u.dir, partsDir, strconv.Itoa(n)), gone: map[string]bool{}}
 	return u.parts[n]
 }
 
-// Part is what one layer has of the repository.
+// Part is what one layer contributes to the repository.
 type Part struct {
 	dir   string
 	begun bool
-	gone  map[string]bool // what it removes of the layers below
+	gone  map[string]bool // paths that this layer removes from the layers below
 }
 
-// Remove says that the layers below lack a file, or all that is in a directory; "." is all.
+// Remove hides a file of the layers below, or everything in a directory; "." hides everything.
 func (p *Part) Remove(name string) { p.gone[name] = true }
 
-// CreateFile makes a file of the layer; of two with one name the last counts.
+// CreateFile creates a file of the layer. If a name occurs twice, the last one wins.
 func (p *Part) CreateFile(name string) (io.WriteCloser, error) {
-	if !p.begun { // what an earlier try left
+	if !p.begun { // remove what an earlier attempt left
 		if err := os.RemoveAll(p.dir); err != nil {
 			return nil, err
 		}
@@ -68,8 +68,8 @@ func (p *Part) CreateFile(name string) (io.WriteCloser, error) {
 	return os.Create(file)
 }
 
-// Join makes one directory of all parts. The files of a layer go before those of the layers
-// below it.
+// Join merges all parts into one directory. A file of an upper layer wins over those of the
+// layers below.
 func (u *Unpacked) Join() error {
 	for n := len(u.parts) - 1; n >= 0; n-- {
 		if err := u.move(n); err != nil {
@@ -82,7 +82,7 @@ func (u *Unpacked) Join() error {
 	return nil
 }
 
-// move moves the files of one part that no layer above has or has removed.
+// move moves the files of one part into place, unless a layer above has or removes them.
 func (u *Unpacked) move(n int) error {
 	part := u.parts[n]
 	if part == nil || !part.begun {
@@ -104,7 +104,7 @@ func (u *Unpacked) move(n int) error {
 	})
 }
 
-// hidden reports whether a layer above the nth has a file of the name, or has removed it.
+// hidden reports whether a layer above the nth has a file of that name or removes it.
 func (u *Unpacked) hidden(name string, n int) bool {
 	if _, err := os.Lstat(filepath.Join(u.dir, name)); err == nil {
 		return true

@@ -16,7 +16,7 @@ import (
 
 const catalog = "../../systemd-units/pivot.catalog"
 
-// messages are those that have a MESSAGE_ID, with all that is known then.
+// messages returns the messages that have a MESSAGE_ID, with all their fields.
 func messages(t *testing.T) []sent {
 	t.Helper()
 	var all []sent
@@ -28,7 +28,7 @@ func messages(t *testing.T) []sent {
 	return append(all, drifted...)
 }
 
-// events is one of each kind that has such a message.
+// events returns an event for each kind of such message.
 func events() []pivot.Event {
 	failure := fault.New(fault.Unavailable, "x").WithHint("y")
 	record := pivot.Record{Attempt: 1, Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os:1"}}}
@@ -46,7 +46,7 @@ func events() []pivot.Event {
 	return append(events, pivot.Event{Kind: pivot.EventEntered, Step: pivot.StepProve, Record: record})
 }
 
-// TestCatalog (P62): journalctl -x explains each message that has an ID, by fields that
+// TestCatalog (P62): journalctl -x explains each message that has an ID, using only fields that
 // the message has.
 func TestCatalog(t *testing.T) {
 	text, err := os.ReadFile(catalog)
@@ -85,7 +85,7 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// TestCatalogCompiles (P62): systemd itself reads the catalog, and finds each entry.
+// TestCatalogCompiles (P62): systemd reads the catalog and finds each entry.
 func TestCatalogCompiles(t *testing.T) {
 	need.Program(t, "journalctl")
 	text, err := os.ReadFile(catalog)

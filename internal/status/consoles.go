@@ -12,8 +12,8 @@ import (
 	"machine-pivot/internal/printable"
 )
 
-// showOnConsoles shows on every console of the machine what failed and what to do.
-// /dev/console is only the last one on the kernel command line.
+// showOnConsoles prints an error and its hint on every console of the machine. /dev/console
+// would be only the last one on the kernel command line.
 func showOnConsoles(root string, err error) error {
 	active, rerr := os.ReadFile(filepath.Join(root, "sys/class/tty/console/active"))
 	if rerr != nil {
@@ -32,7 +32,7 @@ func showOnConsoles(root string, err error) error {
 	return failed
 }
 
-// notice is the text for the consoles of a machine whose first boot has failed.
+// notice returns the text for the consoles of a machine whose first boot failed.
 func notice(err error) string {
 	text := "\n*** pivot: the first boot is not complete: kubelet is held ***\n" + printable.Text(err.Error()) + "\n"
 	if hint := fault.HintOf(err); hint != "" {

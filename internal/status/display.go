@@ -8,35 +8,35 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Display shows people how a step goes: on a terminal in its last line, elsewhere by a
-// line in the log now and then.
+// Display shows the progress of a step to people: in the last line of a terminal, or without a
+// terminal as occasional lines in the log.
 type Display struct {
-	Screen *Screen // nil: there is no terminal
+	Screen *Screen // nil: no terminal
 	Log    *logrus.Logger
 	Now    func() time.Time
 
 	transfer Transfer
-	pace     pace        // of the terminal's line
-	began    time.Time   // when the step did
-	said     time.Time   // when the last line was logged, or the step began
-	percent  int         // that it said
-	stage    pivot.Stage // that was seen last
+	pace     pace        // of the line on the terminal
+	began    time.Time   // start of the step
+	logged   time.Time   // time of the last log line, or start of the step
+	percent  int         // percentage in the last log line
+	stage    pivot.Stage // stage of the last event
 }
 
-// Lines in the log are at least this far apart, in time and in percent.
+// Minimum distance of log lines, in time and in percent.
 const (
-	sayEvery        = 10 * time.Second
-	sayEveryPercent = 10
+	logEvery        = 10 * time.Second
+	logEveryPercent = 10
 )
 
-// Emit shows an event of kind Progressed, and ends the terminal's line at any other.
+// Emit shows an event of kind Progressed. Any other event removes the line from the terminal.
 func (d *Display) Emit(e pivot.Event) {
 	switch e.Kind {
 	case pivot.EventProgressed:
 		d.show(e)
 	case pivot.EventBegan:
 		d.transfer, d.stage, d.began, d.percent = Transfer{}, "", d.Now(), 0
-		d.said = d.began
+		d.logged = d.began
 		d.end()
 	default:
 		d.end()
@@ -54,7 +54,7 @@ func (d *Display) show(e pivot.Event) {
 	if d.Screen == nil {
 		text := d.transfer.Text(now, a)
 		if d.due(now, a) {
-			d.said, d.percent = now, a.Percent()
+			d.logged, d.percent = now, a.Percent()
 			d.Log.WithFields(fields(e)).Info(text)
 		}
 		return
@@ -69,18 +69,18 @@ func (d *Display) show(e pivot.Event) {
 	d.Screen.Show(func(width int) string { return fitted(width, string(e.Step), percent, parts) })
 }
 
-// due reports whether it is time for another line. What was slow to fetch is slow to
-// write, during which nothing more comes: that gets a line of its own.
+// due reports whether to log another line. A slow download is usually followed by slow writing
+// without further progress, so the start of writing is logged, too.
 func (d *Display) due(now time.Time, a pivot.Amount) bool {
 	written := a.Stage == pivot.Writing && d.stage != pivot.Writing
 	d.stage = a.Stage
-	if written && now.Sub(d.began) >= sayEvery {
+	if written && now.Sub(d.began) >= logEvery {
 		return true
 	}
-	return now.Sub(d.said) >= sayEvery && (a.Total <= 0 || a.Percent()-d.percent >= sayEveryPercent)
+	return now.Sub(d.logged) >= logEvery && (a.Total <= 0 || a.Percent()-d.percent >= logEveryPercent)
 }
 
-// Tee is all of these, one after the other.
+// Tee returns an Emit that calls each of emits in order.
 func Tee(emits ...pivot.Emit) pivot.Emit {
 	return func(e pivot.Event) {
 		for _, emit := range emits {

@@ -16,7 +16,7 @@ import (
 	"machine-pivot/test/schema"
 )
 
-// clock is a clock that a test moves.
+// clock is a clock that the test sets.
 type clock struct{ at time.Time }
 
 func (c *clock) Now() time.Time { return c.at }
@@ -27,13 +27,13 @@ func fetched(done, total int64) pivot.Event {
 	return pivot.Event{Kind: pivot.EventProgressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Fetching, Done: done, Total: total, Layers: 1, Of: 3}}
 }
 
-// shown are the lines that a terminal of a width has shown, one after the other.
+// shown returns the successive last lines that a terminal showed.
 func shown(text string) []string {
 	return strings.FieldsFunc(strings.ReplaceAll(text, "\r\x1b[K", "\n"), func(r rune) bool { return r == '\n' })
 }
 
-// TestScreen (P63): the line of a terminal, at each width: it never fills the last column, has
-// as many of its fields as fit, and nothing but text.
+// TestScreen (P63): at every width, the progress line leaves the last column free, has as many
+// fields as fit, and contains only text.
 func TestScreen(t *testing.T) {
 	for width := range 200 {
 		var out bytes.Buffer
@@ -64,7 +64,8 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestScreenKeepsLines: what is logged stands above the line, whole; the line is gone when the step ends.
+// TestScreenKeepsLines: log lines appear completely above the progress line, which is removed
+// when the step ends.
 func TestScreenKeepsLines(t *testing.T) {
 	var out bytes.Buffer
 	screen := &status.Screen{W: &out, Width: func() int { return 40 }}
@@ -80,15 +81,15 @@ func TestScreenKeepsLines(t *testing.T) {
 	}
 }
 
-// TestLines (P63): without a terminal there is a line each 10 s or 10 %, whichever is
-// later, and one when all is fetched; what takes no time makes no line.
+// TestLines (P63): without a terminal there is a line every 10 s or 10 %, whichever is later,
+// and one when everything is fetched. A fast step has no lines.
 func TestLines(t *testing.T) {
 	for name, c := range map[string]struct {
-		seconds, total int64 // of the whole
+		seconds, total int64 // of the whole transfer
 		want           string
 	}{
-		"slow":    {600, 1e9, "10% 20% 30% 40% 50% 60% 70% 80% 90% 100%"}, // each 60 s: 10 % is later
-		"fast":    {30, 1e9, "33% 66% 100%"},                              // each 10 s
+		"slow":    {600, 1e9, "10% 20% 30% 40% 50% 60% 70% 80% 90% 100%"}, // every 60 s: 10 % is later
+		"fast":    {30, 1e9, "33% 66% 100%"},                              // every 10 s
 		"at once": {3, 1e9, ""},
 		"unknown": {30, 0, "333.3 666.7 1.0"},
 	} {
@@ -120,7 +121,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestStream (P64): what programs read is of the documented kind, rare, and ends with a reader.
+// TestStream (P64): documents are of the documented kind, limited in rate, and end when the
+// reader is gone.
 func TestStream(t *testing.T) {
 	var out bytes.Buffer
 	now := newClock()
@@ -164,12 +166,12 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// broken is what nobody reads any more.
+// broken is a writer whose reader is gone.
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-// TestTee: each is told, in order.
+// TestTee: each function is called, in order.
 func TestTee(t *testing.T) {
 	var got string
 	emit := status.Tee(func(e pivot.Event) { got += "a" + e.Message }, func(e pivot.Event) { got += "b" + fmt.Sprint(e.Kind) })

@@ -17,23 +17,24 @@ const (
 	settledID = "4510831291c1494f875ef627d8e779e2"
 )
 
-// fieldDifferences is how many differences there are.
+// fieldDifferences is the journal field with the number of differences.
 const fieldDifferences = "PIVOT_DIFFERENCES"
 
-// Drift tells how a machine that is watched differs from what was last asked for: systemd
-// and the metrics at each look, the log where that has changed.
+// Drift reports how a watched machine differs from its target: to systemd and in the metrics
+// after each check, in the log only when the differences have changed.
 type Drift struct {
 	Log    *logrus.Logger
 	Notify func(status string) // systemd's STATUS=
 	Now    func() time.Time
-	// Metrics is a file for Prometheus; "": none. It is another one than a transaction's,
-	// which another process may write at the same time.
+	// Metrics is a Prometheus textfile; "": none. It must not be the one of transactions,
+	// because another process may write that one at the same time.
 	Metrics string
 
-	told []string
+	reported []string
 }
 
-// Tell tells what a look has found: none, if the machine is what was asked for.
+// Tell reports the differences that a check found. There are none if the machine matches its
+// target.
 func (d *Drift) Tell(differences []string) {
 	text := "the machine is what was asked for"
 	if len(differences) > 0 {
@@ -43,13 +44,13 @@ func (d *Drift) Tell(differences []string) {
 	if err := keepMetrics(d.Metrics, d.exposed(len(differences))); err != nil {
 		d.Log.WithError(err).Warn("the metrics are not kept")
 	}
-	if !slices.Equal(differences, d.told) {
+	if !slices.Equal(differences, d.reported) {
 		d.change(text, differences)
 	}
-	d.told = slices.Clone(differences)
+	d.reported = slices.Clone(differences)
 }
 
-// change logs that a look has found otherwise than the one before.
+// change logs that the differences have changed.
 func (d *Drift) change(text string, differences []string) {
 	log := d.Log.WithField(fieldDifferences, fmt.Sprint(len(differences)))
 	if len(differences) == 0 {
@@ -59,7 +60,7 @@ func (d *Drift) change(text string, differences []string) {
 	log.WithField(fieldMessageID, driftedID).Warn(text)
 }
 
-// exposed are the metrics of a look.
+// exposed returns the metrics of a check.
 func (d *Drift) exposed(differences int) []byte {
 	var m exposition
 	m.family("pivot_differences", "How many differences from what was last asked for the last look found.")

@@ -13,8 +13,8 @@ import (
 	"machine-pivot/internal/status"
 )
 
-// tell tells what looks have found, on a scratch host. It returns what the journal got, and
-// what the last look left as metrics.
+// tell reports the results of checks on a scratch host. It returns the journal entries and the
+// metrics after the last check.
 func tell(t *testing.T, looks ...[]string) (got []sent, metrics map[string]float64) {
 	t.Helper()
 	log := status.NewLog(&bytes.Buffer{}, func(message string, p journal.Priority, fields map[string]string) error {
@@ -32,21 +32,21 @@ func tell(t *testing.T, looks ...[]string) (got []sent, metrics map[string]float
 	return got, samples(t, data)
 }
 
-// TestDrift (P66): one entry when the machine comes to differ, to differ otherwise, and to be
-// what was asked for again; none while nothing changes. The metrics tell of each look.
+// TestDrift (P66): the log has one entry when differences appear, change or disappear, and none
+// while nothing changes. The metrics follow each check.
 func TestDrift(t *testing.T) {
 	got, metrics := tell(t, nil, nil, []string{"file /etc/x: differs"}, []string{"file /etc/x: differs"}, []string{"file /etc/x: differs", "y"}, nil, nil)
-	var said []string
+	var logged []string
 	for _, m := range got {
-		said = append(said, m.message+" "+m.fields["PIVOT_DIFFERENCES"])
+		logged = append(logged, m.message+" "+m.fields["PIVOT_DIFFERENCES"])
 	}
 	want := []string{
 		"warning: the machine has come to differ: file /etc/x: differs 1",
 		"warning: the machine has come to differ: file /etc/x: differs; y 2",
 		"the machine is what was asked for again 0",
 	}
-	if strings.Join(said, "\n") != strings.Join(want, "\n") {
-		t.Errorf("said\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
+	if strings.Join(logged, "\n") != strings.Join(want, "\n") {
+		t.Errorf("said\n%s\nwant\n%s", strings.Join(logged, "\n"), strings.Join(want, "\n"))
 	}
 	at := float64(newClock().Now().Unix())
 	if want := map[string]float64{"pivot_differences": 0, "pivot_compared_timestamp_seconds": at}; !maps.Equal(metrics, want) {

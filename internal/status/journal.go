@@ -11,7 +11,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// The fields of the journal's entries; docs/operations.md is the contract.
+// The journal fields. They are documented in docs/operations.md and must stay compatible.
 const (
 	fieldMessageID = "MESSAGE_ID"
 	fieldPhase     = "PIVOT_PHASE"
@@ -22,8 +22,8 @@ const (
 	fieldTransient = "PIVOT_TRANSIENT"
 )
 
-// messageID is the MESSAGE_ID of an event, for programs that read the journal; "" for events
-// that no program would wait for. The values never change.
+// messageID returns the MESSAGE_ID of an event for programs that read the journal, or "" for
+// events that no program would wait for. The values never change.
 func messageID(e pivot.Event) string {
 	switch e.Kind {
 	case pivot.EventBegan:
@@ -57,7 +57,7 @@ func messageID(e pivot.Event) string {
 	return ""
 }
 
-// fields are the fields of an event's journal entry, apart from its message.
+// fields returns the fields of an event's journal entry, except the message.
 func fields(e pivot.Event) logrus.Fields {
 	f := logrus.Fields{}
 	set := func(name, value string) {
@@ -79,10 +79,10 @@ func fields(e pivot.Event) logrus.Fields {
 	return f
 }
 
-// Sink takes an entry for the journal, as journal.Send does.
+// Sink sends an entry to the journal, such as journal.Send.
 type Sink func(message string, priority journal.Priority, fields map[string]string) error
 
-// hook sends each line of a log to the journal.
+// hook is a logrus hook that sends each line to the journal.
 type hook struct{ send Sink }
 
 // Levels implements logrus.Hook.

@@ -17,14 +17,14 @@ import (
 	"machine-pivot/pivot"
 )
 
-// sent is an entry that the journal got.
+// sent is a journal entry.
 type sent struct {
 	message  string
 	priority journal.Priority
 	fields   map[string]string
 }
 
-// emit reports events on a scratch host and returns what the journal got.
+// emit reports events on a scratch host and returns the journal entries and the log.
 func emit(t *testing.T, events ...pivot.Event) (got []sent, lines string) {
 	t.Helper()
 	var w bytes.Buffer
@@ -39,7 +39,7 @@ func emit(t *testing.T, events ...pivot.Event) (got []sent, lines string) {
 	return got, w.String()
 }
 
-// TestJournalFields (P40): one entry for each event, with what programs ask for.
+// TestJournalFields (P40): one entry for each event, with the fields that programs need.
 func TestJournalFields(t *testing.T) {
 	err := fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
 	record := pivot.Record{Phase: pivot.PhaseApplying, Attempt: 2, Target: pivot.Target{Image: pivot.Image{Reference: "r.example/os@sha256:aa"}}}
@@ -65,8 +65,8 @@ func TestJournalFields(t *testing.T) {
 	}
 }
 
-// TestMessageIDs holds the documented table against what is sent: each ID once
-// for its event, and none that is not documented.
+// TestMessageIDs compares the documented table with what is sent: one ID per event, and no
+// undocumented ones.
 func TestMessageIDs(t *testing.T) {
 	documented, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
@@ -121,7 +121,7 @@ func TestMessageIDs(t *testing.T) {
 	}
 }
 
-// TestConsoles (P24, P40): who looks at any console of a held machine sees why.
+// TestConsoles (P24, P40): every console of a held machine shows the reason.
 func TestConsoles(t *testing.T) {
 	r, _, _ := reporter(t)
 	r.Consoles = true

@@ -8,8 +8,8 @@ import (
 	"machine-pivot/internal/printable"
 )
 
-// NewLog is a logger of lines for people, which also go to the journal with
-// their fields unless send is nil.
+// NewLog returns a logger that writes lines for people to w. It also sends them with their
+// fields to the journal, unless send is nil.
 func NewLog(w io.Writer, send Sink) *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(w)
@@ -20,8 +20,8 @@ func NewLog(w io.Writer, send Sink) *logrus.Logger {
 	return log
 }
 
-// lineFormat is "pivot: STEP: MESSAGE", with the level of warnings and errors. Control
-// characters in a message are escaped.
+// lineFormat formats lines as "pivot: STEP: MESSAGE", with the level for warnings and errors.
+// Control characters in a message are escaped.
 type lineFormat struct{}
 
 // Format implements logrus.Formatter.
@@ -29,7 +29,7 @@ func (lineFormat) Format(e *logrus.Entry) ([]byte, error) {
 	return []byte("pivot: " + text(e) + "\n"), nil
 }
 
-// text is the text of an entry, for the console and the journal.
+// text returns the text of an entry for the console and the journal.
 func text(e *logrus.Entry) string {
 	line := ""
 	if step, _ := e.Data[fieldStep].(string); step != "" {

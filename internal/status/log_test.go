@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/status"
 )
 
-// TestLogsAreApart: each log is one of its own, and the process's is left alone.
+// TestLogsAreApart: logs are independent, and the process's standard logger is unchanged.
 func TestLogsAreApart(t *testing.T) {
 	var first, second, process bytes.Buffer
 	global := logrus.StandardLogger()

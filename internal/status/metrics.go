@@ -13,8 +13,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Metrics is a record in the text format of Prometheus, for the textfile collector of a
-// node exporter. All are gauges: they tell of the present transaction only.
+// Metrics returns a record in the text format of Prometheus, for the textfile collector of a
+// node exporter. All metrics are gauges, because they describe the current transaction only.
 func Metrics(r pivot.Record) []byte {
 	var m exposition
 	m.family("pivot_phase", "Phase of the transaction: 1 for the one it is in.")
@@ -50,23 +50,23 @@ func is(b bool) float64 {
 	return 0
 }
 
-// exposition is the text so far.
+// exposition is a document in the text format of Prometheus.
 type exposition struct{ bytes.Buffer }
 
 func (m *exposition) family(name, help string) {
 	fmt.Fprintf(m, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name)
 }
 
-// sample adds one value, with a label unless that is "".
+// sample adds a value with a label, or without one if label is "".
 func (m *exposition) sample(name, label, text string, value float64) {
 	if label != "" {
-		// What the format escapes; printable has left no other control character.
+		// The format's escapes; printable has already escaped other control characters.
 		name += fmt.Sprintf(`{%s="%s"}`, label, strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text))
 	}
 	fmt.Fprintf(m, "%s %s\n", name, strconv.FormatFloat(value, 'g', -1, 64))
 }
 
-// steps adds a sum for each step that has one, in the order in which they ran.
+// steps adds the sum for each step that has one, in the order of execution.
 func (m *exposition) steps(ran []pivot.Duration, name, help string, of func(pivot.Duration) float64) {
 	sums := map[string]float64{}
 	for _, step := range ran {
@@ -87,7 +87,7 @@ func (m *exposition) steps(ran []pivot.Duration, name, help string, of func(pivo
 	}
 }
 
-// keepMetrics replaces a file that the administrator wants, if any.
+// keepMetrics replaces the metrics file, if one is configured.
 func keepMetrics(file string, metrics []byte) error {
 	if file == "" {
 		return nil

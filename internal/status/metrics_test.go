@@ -18,7 +18,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// samples reads metrics as Prometheus does: "name{label=value}" to value.
+// samples parses metrics as Prometheus does: "name{label=value}" to value.
 func samples(t *testing.T, data []byte) map[string]float64 {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
@@ -106,7 +106,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsOfNothing: what was never asked for has no series that would be 0.
+// TestMetricsOfNothing: unknown values have no series, instead of 0.
 func TestMetricsOfNothing(t *testing.T) {
 	got := samples(t, status.Metrics(pivot.Record{Phase: pivot.PhaseIdle}))
 	if names := slices.Sorted(maps.Keys(got)); len(names) != 8 || got["pivot_phase{phase=idle}"] != 1 || got["pivot_attempts"] != 0 {
@@ -114,7 +114,7 @@ func TestMetricsOfNothing(t *testing.T) {
 	}
 }
 
-// TestMetricsCannotBeWritten: that is told, and stops nothing.
+// TestMetricsCannotBeWritten: the error is logged, and nothing else fails.
 func TestMetricsCannotBeWritten(t *testing.T) {
 	r, log, _ := reporter(t)
 	r.Metrics = filepath.Join(t.TempDir(), "file/pivot.prom")

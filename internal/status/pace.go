@@ -6,16 +6,16 @@ import (
 	"machine-pivot/pivot"
 )
 
-// progressEvery bounds how often progress is shown, so that it costs nothing.
+// progressEvery is the minimum time between two displays of progress.
 const progressEvery = 500 * time.Millisecond
 
-// pace says when progress is to be shown: now and then, and whenever another stage begins.
+// pace limits how often progress is displayed. The start of a new stage is always displayed.
 type pace struct {
 	stage pivot.Stage
 	shown time.Time
 }
 
-// due reports whether it is time to, and takes it for shown then.
+// due reports whether to display progress now, and if so, records that it was.
 func (p *pace) due(now time.Time, a pivot.Amount) bool {
 	if a.Stage == p.stage && now.Sub(p.shown) < progressEvery {
 		return false

@@ -11,31 +11,31 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Reporter turns events into what people and programs see.
+// Reporter reports events to people and programs.
 type Reporter struct {
-	Root   string              // of the host, for /run/pivot/status.json
-	Log    *logrus.Logger      // one line per event; progress is not a line
+	Root   string              // root directory of the host, for /run/pivot/status.json
+	Log    *logrus.Logger      // one line per event, except progress
 	Notify func(status string) // systemd's STATUS=
 	Now    func() time.Time
-	// Consoles shows a failure on every console of the machine: set where the
-	// machine is held by it.
+	// Consoles makes failures appear on every console of the machine. It is set if a failure
+	// holds the boot.
 	Consoles bool
-	// Metrics is a file that has the record for Prometheus, written when a phase is
-	// entered, a try fails or the run ends; "": none.
+	// Metrics is a Prometheus textfile with the record, written when a phase is entered, a try
+	// fails or the run ends; "": none.
 	Metrics string
 
 	pace     pace
 	transfer Transfer
 }
 
-// Emit shows an event. If the status cannot be written, that is logged and nothing fails.
+// Emit reports an event. An error in writing the status is logged and otherwise ignored.
 func (r *Reporter) Emit(e pivot.Event) {
 	now := r.Now()
 	if e.Kind == pivot.EventProgressed && !r.pace.due(now, e.Amount) {
 		return
 	}
 	s := Of(e)
-	r.Notify(printable.Line(r.sentence(now, e))) // in systemd's protocol another line would be another message
+	r.Notify(printable.Line(r.sentence(now, e))) // in sd_notify(3), a line feed would start another assignment
 	r.line(e)
 	if err := s.Write(r.Root); err != nil && e.Kind != pivot.EventProgressed {
 		r.Log.WithError(err).Warn("the status is not kept")
@@ -52,7 +52,7 @@ func (r *Reporter) Emit(e pivot.Event) {
 	}
 }
 
-// sentence is the line that systemctl status shows.
+// sentence returns the line for systemctl status.
 func (r *Reporter) sentence(now time.Time, e pivot.Event) string {
 	switch e.Kind {
 	case pivot.EventProgressed:
@@ -75,13 +75,13 @@ func (r *Reporter) line(e pivot.Event) {
 	case pivot.EventFailing:
 		log.Error(e.Err)
 		if hint := fault.HintOf(e.Err); hint != "" {
-			delete(log.Data, fieldMessageID) // the entry before has it
+			delete(log.Data, fieldMessageID) // only the first entry has the ID
 			log.Info("hint: " + hint)
 		}
 	case pivot.EventEntered:
 		log.Infof("phase %s, attempt %d", e.Record.Phase, e.Record.Attempt)
 		if e.Record.Phase == pivot.PhaseDone {
-			delete(log.Data, fieldMessageID) // the entry before has it
+			delete(log.Data, fieldMessageID) // only the first entry has the ID
 			log.Info(summary(e.Record))
 		}
 	case pivot.EventBegan, pivot.EventNoted:
@@ -89,7 +89,7 @@ func (r *Reporter) line(e pivot.Event) {
 	}
 }
 
-// summary is how long the phases of a finished transaction took.
+// summary returns how long the phases of a finished transaction took.
 func summary(r pivot.Record) string {
 	text := "took"
 	for _, p := range r.Phases {

@@ -7,17 +7,16 @@ import (
 	"sync"
 )
 
-// Screen is a terminal whose last line can show how something goes. What is written to
-// it appears above that line.
+// Screen is a terminal whose last line can show progress. Writes appear above that line.
 type Screen struct {
 	W     io.Writer
-	Width func() int // in columns, as it is now
+	Width func() int // current width in columns
 
 	mu   sync.Mutex
 	line string
 }
 
-// erase takes away what stands in the last line.
+// erase clears the current line of a terminal.
 const erase = "\r\x1b[K"
 
 // Write implements io.Writer.
@@ -37,15 +36,15 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Show replaces the last line by one that is made for the terminal's width.
+// Show replaces the last line. line returns it for the terminal's width.
 func (s *Screen) Show(line func(width int) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.line = line(s.Width())
-	_, _ = io.WriteString(s.W, erase+s.line) // a terminal that is gone is no reason to stop
+	_, _ = io.WriteString(s.W, erase+s.line) // ignore errors: a closed terminal must not stop the run
 }
 
-// End takes the last line away.
+// End removes the last line.
 func (s *Screen) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,15 +54,15 @@ func (s *Screen) End() {
 	}
 }
 
-// The least and the most columns that a bar is shown with.
+// Minimum and maximum width of a bar, in columns.
 const (
 	leastBar = 10
 	mostBar  = 40
 )
 
-// fitted is a line of at most width-1 columns, for one that fills the last column may
-// wrap: a label, a bar and as many fields as there is room for, the first ones before all.
-// The texts must be ASCII. percent is that of the bar; less than 0 is none.
+// fitted returns a line of at most width-1 columns, because one that fills the last column may
+// wrap. It has the label, a bar, and as many of the fields as fit, first ones first. All text
+// must be ASCII. percent is the length of the bar; no bar is shown if it is negative.
 func fitted(width int, label string, percent int, fields []string) string {
 	most := max(width-1, 0)
 	for n := len(fields); n > 0; n-- {
@@ -80,7 +79,7 @@ func fitted(width int, label string, percent int, fields []string) string {
 	return text[:min(len(text), most)]
 }
 
-// bar is a bar of so many columns.
+// bar returns a progress bar with the given number of columns.
 func bar(columns, percent int) string {
 	full := min(columns*percent/100, columns)
 	text := strings.Repeat("=", full)

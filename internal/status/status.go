@@ -1,5 +1,5 @@
-// Package status shows what a pivot is doing: to systemd (STATUS= of the unit),
-// to /run/pivot/status.json, and as lines for people and the journal.
+// Package status reports what a pivot is doing: to systemd (STATUS= of the unit), in
+// /run/pivot/status.json, and as lines for people and the journal.
 package status
 
 import (
@@ -20,25 +20,26 @@ import (
 type Status struct {
 	Phase   pivot.Phase       `json:"phase"`
 	Step    pivot.Step        `json:"step"`
-	Percent int               `json:"percent"` // of the step; 0 where it cannot be known
+	Percent int               `json:"percent"` // of the step; 0 if unknown
 	Attempt int               `json:"attempt"`
 	Target  pivot.Target      `json:"target"`
 	Booted  *pivot.Deployment `json:"booted"`
 	Error   *pivot.Failure    `json:"error"`
 	Started time.Time         `json:"started,omitzero"`
 	Phases  []pivot.Duration  `json:"phases"`
-	Pending *pivot.Deployment `json:"pending"`         // what the next boot starts, if not what is booted
-	History []pivot.Account   `json:"history"`         // the transactions that are over, oldest first
-	Trial   *pivot.Trial      `json:"trial,omitempty"` // of the target, until it is over
-	// Downloaded is what was pulled for a later run; nil: nothing.
+	Pending *pivot.Deployment `json:"pending"`         // the default of the next boot, if it is not the booted deployment
+	History []pivot.Account   `json:"history"`         // finished transactions, oldest first
+	Trial   *pivot.Trial      `json:"trial,omitempty"` // of the target, until it ends
+	// Downloaded is what was pulled for a later run; nil if nothing was.
 	Downloaded *pivot.Download `json:"downloaded,omitempty"`
-	// Slot is one of the fleet's lock that the machine has asked for, and not given back; nil: none.
+	// Slot is the FleetLock slot that the machine has requested and not released; nil if there
+	// is none.
 	Slot    *pivot.Slot `json:"slot,omitempty"`
-	Notes   []string    `json:"notes"`             // for people: what was observed on the host
+	Notes   []string    `json:"notes"`             // observations on the host, for people
 	LeftOut []string    `json:"leftOut,omitempty"` // parts of the MachineConfig that were not applied
 }
 
-// Of is the status after an event.
+// Of returns the status after an event.
 func Of(e pivot.Event) Status {
 	s := Status{
 		Phase: e.Record.Phase, Step: e.Step, Attempt: e.Record.Attempt, Target: e.Record.Target,
@@ -55,10 +56,10 @@ func Of(e pivot.Event) Status {
 	return s
 }
 
-// path is the status file of this boot, below the root directory.
+// path is the status file of the current boot, relative to the root directory.
 const path = "run/pivot/status.json"
 
-// Write replaces the status file of this boot.
+// Write replaces the status file of the current boot.
 func (s Status) Write(root string) error {
 	data, err := api.MarshalIndent(api.Status, s)
 	if err != nil {
@@ -71,8 +72,8 @@ func (s Status) Write(root string) error {
 	return hostfiles.Replace(hostfiles.OS{}, file, data, 0o644)
 }
 
-// Read returns the status of this boot's last run or, if there was none, that of an earlier
-// boot from the journal.
+// Read returns the status of the last run in this boot. If there was none, it returns the
+// status of an earlier boot from the journal.
 func Read(root string) (Status, error) {
 	data, err := os.ReadFile(filepath.Join(root, path))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -17,20 +17,20 @@ import (
 	"machine-pivot/pivot"
 )
 
-// reporter is one on a scratch host, with what it told.
-func reporter(t *testing.T) (r *status.Reporter, log *bytes.Buffer, told *[]string) {
+// reporter returns a Reporter on a scratch host, with its log and its notifications.
+func reporter(t *testing.T) (r *status.Reporter, log *bytes.Buffer, reported *[]string) {
 	t.Helper()
-	log, told = &bytes.Buffer{}, &[]string{}
+	log, reported = &bytes.Buffer{}, &[]string{}
 	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return &status.Reporter{
 		Root: t.TempDir(), Log: status.NewLog(log, nil),
-		Notify: func(s string) { *told = append(*told, s) },
+		Notify: func(s string) { *reported = append(*reported, s) },
 		Now:    func() time.Time { clock = clock.Add(100 * time.Millisecond); return clock },
-	}, log, told
+	}, log, reported
 }
 
 func TestEvents(t *testing.T) {
-	r, log, told := reporter(t)
+	r, log, reported := reporter(t)
 	err := fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
 	record := pivot.Record{Phase: pivot.PhaseApplying, Attempt: 1}
 	r.Emit(pivot.Event{Kind: pivot.EventBegan, Step: pivot.StepPull, Message: "pulling x", Record: record})
@@ -38,7 +38,7 @@ func TestEvents(t *testing.T) {
 		r.Emit(pivot.Event{Kind: pivot.EventProgressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Fetching, Done: done * 1e6, Total: 20e6}, Record: record})
 	}
 	r.Emit(pivot.Event{Kind: pivot.EventProgressed, Step: pivot.StepPull, Amount: pivot.Amount{Stage: pivot.Writing, Done: 20e6, Total: 20e6}, Record: record})
-	if last := (*told)[len(*told)-1]; last != "pull: writing, 20.0 MB fetched" {
+	if last := (*reported)[len(*reported)-1]; last != "pull: writing, 20.0 MB fetched" {
 		t.Errorf("systemd was told last %q", last)
 	}
 	r.Emit(pivot.Event{Kind: pivot.EventWaiting, Step: pivot.StepPull, Err: err, Message: "try 1 failed, next in 1s", Record: record})
@@ -50,11 +50,11 @@ func TestEvents(t *testing.T) {
 	if log.String() != wantLog {
 		t.Errorf("log is\n%s\nwant\n%s", log, wantLog)
 	}
-	if n := len(*told); n > 10 {
+	if n := len(*reported); n > 10 {
 		t.Errorf("systemd was told %d times: progress must be rare", n)
 	}
-	if !slices.Contains(*told, "pull: 50%, 10.0 MB of 20.0 MB, 10.0 MB/s, 1s left") {
-		t.Errorf("systemd was told %q", *told)
+	if !slices.Contains(*reported, "pull: 50%, 10.0 MB of 20.0 MB, 10.0 MB/s, 1s left") {
+		t.Errorf("systemd was told %q", *reported)
 	}
 	s, rerr := status.Read(r.Root)
 	if rerr != nil || s.Phase != pivot.PhaseFailed || s.Error.Hint != "start the registry" || s.Error.Permanent {
@@ -62,7 +62,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// The keys are a contract with other programs.
+// TestKeys: the keys are a contract with other programs.
 func TestKeys(t *testing.T) {
 	r, _, _ := reporter(t)
 	r.Emit(pivot.Event{Kind: pivot.EventFailing, Err: errors.New("x"), Record: pivot.Record{
@@ -101,10 +101,10 @@ func TestWithoutARunTheJournalTells(t *testing.T) {
 	}
 }
 
-// TestHostileText: what a registry says becomes no line, no sequence on a terminal, and
-// no message of its own in systemd's protocol.
+// TestHostileText: text from a registry cannot add a line, control a terminal, or add an
+// assignment in systemd's protocol.
 func TestHostileText(t *testing.T) {
-	r, log, told := reporter(t)
+	r, log, reported := reporter(t)
 	r.Consoles = true
 	for path, content := range map[string]string{"sys/class/tty/console/active": "tty0\n", "dev/tty0": ""} {
 		file := filepath.Join(r.Root, path)
@@ -131,7 +131,7 @@ func TestHostileText(t *testing.T) {
 			}
 		}
 	}
-	for _, status := range *told {
+	for _, status := range *reported {
 		if printable.Line(status) != status {
 			t.Errorf("systemd is told %q", status)
 		}

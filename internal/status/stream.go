@@ -9,11 +9,11 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Stream writes events for a program that drives a run: a JSON document of kind Progress
-// on each line.
+// Stream writes events for a program that controls a run: one JSON document of kind Progress
+// per line.
 type Stream struct {
 	W    io.Writer
-	Lost func(error) // told once that nobody can be told any more
+	Lost func(error) // called once, when events can no longer be written
 	Now  func() time.Time
 
 	pace pace
@@ -32,7 +32,7 @@ type progress struct {
 	Error *pivot.Failure `json:"error,omitempty"`
 }
 
-// amount is how far a step is.
+// amount is the progress of a step.
 type amount struct {
 	Stage       pivot.Stage `json:"stage"`
 	Bytes       int64       `json:"bytes"`
@@ -41,7 +41,7 @@ type amount struct {
 	TotalLayers int         `json:"totalLayers"`
 }
 
-// nameOf is the name of a kind of events.
+// nameOf returns the name of an event kind.
 func nameOf(kind pivot.EventKind) string {
 	switch kind {
 	case pivot.EventBegan:
@@ -58,7 +58,8 @@ func nameOf(kind pivot.EventKind) string {
 	return "failing"
 }
 
-// Emit writes an event. A reader that is gone, or does not read, stops nothing.
+// Emit writes an event. If the reader is gone or too slow, Emit stops writing and the run
+// continues.
 func (s *Stream) Emit(e pivot.Event) {
 	now := s.Now()
 	if s.over || e.Kind == pivot.EventProgressed && !s.pace.due(now, e.Amount) {

@@ -10,8 +10,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Transfer is the progress of a download. Its rate is that of the last seconds, so that a
-// registry that becomes slow can be seen.
+// Transfer is the progress of a download. Its rate covers the last seconds only, so that a
+// slowing registry becomes visible.
 type Transfer struct {
 	samples []sample // of the last rateOver, oldest first
 }
@@ -21,16 +21,16 @@ type sample struct {
 	done int64
 }
 
-// rateOver is the time over which the rate is taken.
+// rateOver is the time over which the rate is measured.
 const rateOver = 10 * time.Second
 
-// Text is one line: percent, bytes done and in all, rate and time left, or that nothing
-// is fetched any more.
+// Text returns the progress on one line: percentage, bytes done and total, rate and remaining
+// time; or, after the download, that the data is being written.
 func (t *Transfer) Text(now time.Time, a pivot.Amount) string {
 	return strings.Join(t.fields(now, a), ", ")
 }
 
-// fields are those of Text, the most important first.
+// fields returns the fields of Text, most important first.
 func (t *Transfer) fields(now time.Time, a pivot.Amount) []string {
 	rate := t.rate(now, a.Done)
 	if a.Stage == pivot.Writing {
@@ -47,7 +47,7 @@ func (t *Transfer) fields(now time.Time, a pivot.Amount) []string {
 	return fields
 }
 
-// speed is a rate for people, if there is one yet.
+// speed formats a rate, if it is known.
 func speed(rate float64) []string {
 	if rate <= 0 {
 		return nil
@@ -55,10 +55,10 @@ func speed(rate float64) []string {
 	return []string{size(int64(rate)) + "/s"}
 }
 
-// rate is in bytes per second; 0 if it is not known yet.
+// rate returns the rate in bytes per second, or 0 if unknown.
 func (t *Transfer) rate(now time.Time, done int64) float64 {
 	if n := len(t.samples); n > 0 && done < t.samples[n-1].done {
-		t.samples = nil // another transfer
+		t.samples = nil // a new transfer
 	}
 	t.samples = append(t.samples, sample{now, done})
 	for len(t.samples) > 2 && now.Sub(t.samples[1].at) >= rateOver {
@@ -72,7 +72,7 @@ func (t *Transfer) rate(now time.Time, done int64) float64 {
 	return float64(done-first.done) / seconds
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes.
 func size(n int64) string {
 	return units.CustomSize("%.1f %s", float64(n), 1000, []string{"B", "kB", "MB", "GB", "TB"})
 }

@@ -1,5 +1,5 @@
-// Package watch tells that something may have happened at paths: by inotify, so within
-// milliseconds, and without looking at anything meanwhile.
+// Package watch notifies its caller that something may have happened at given paths. It uses
+// inotify, so a change is noticed within milliseconds and nothing is polled.
 package watch
 
 import (
@@ -14,20 +14,20 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A change seldom comes alone: what follows within settle is seen with it, but no change
-// waits longer than atMost.
+// Changes tend to come in groups: Wait returns when nothing has happened for settle, but at
+// most atMost after the first change.
 const (
 	settle = 200 * time.Millisecond
 	atMost = 2 * time.Second
 )
 
-// Watcher watches the directories that lead to some paths. Close it.
+// Watcher watches the directories that lead to a set of paths. It must be closed.
 type Watcher struct {
 	events *fsnotify.Watcher
-	names  map[string]map[string]bool // by directory that is watched: the names in it that count
+	names  map[string]map[string]bool // the names that matter, by watched directory
 }
 
-// New is a watcher of nothing.
+// New returns a Watcher that watches nothing yet.
 func New() (*Watcher, error) {
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -36,12 +36,12 @@ func New() (*Watcher, error) {
 	return &Watcher{events: events}, nil
 }
 
-// Close ends the watching.
+// Close stops watching.
 func (w *Watcher) Close() error { return w.events.Close() }
 
-// Paths makes these, below root, what is watched. Nothing need be there: a path comes to be
-// by a directory that does. What comes and goes may bring other directories, so this is to
-// be called again after each Wait.
+// Paths sets the paths to watch, below root. A path need not exist: the directories above it that
+// exist are watched, too. They may have come or gone after an event, so Paths must be called again
+// after each Wait.
 func (w *Watcher) Paths(root string, paths []string) error {
 	names := map[string]map[string]bool{}
 	for _, path := range paths {
@@ -60,7 +60,7 @@ func (w *Watcher) Paths(root string, paths []string) error {
 	}
 	w.names = names
 	for dir := range names {
-		// A directory that was replaced is another one under the same name.
+		// Always add: a directory that was replaced is a different inode under the same name.
 		err := w.events.Add(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !isFile(dir) {
 			return fmt.Errorf("cannot watch %s: %w", dir, err)
@@ -69,14 +69,15 @@ func (w *Watcher) Paths(root string, paths []string) error {
 	return nil
 }
 
-// isFile reports whether something else than a directory is there: nothing is below it.
+// isFile reports whether dir exists but is not a directory, so nothing can be below it.
 func isFile(dir string) bool {
 	info, err := os.Stat(dir)
 	return err == nil && !info.IsDir()
 }
 
-// Wait returns when something may have happened at one of the paths, and after longest at
-// the latest. The error is of ctx, or says why nothing can be watched any longer.
+// Wait returns when something may have happened at one of the paths, but after longest at the
+// latest. It returns the cause of ctx when ctx ends, and an error if watching is no longer
+// possible.
 func (w *Watcher) Wait(ctx context.Context, longest time.Duration) error {
 	until := time.After(longest)
 	var quiet, last <-chan time.Time // both nil until something has happened
@@ -94,7 +95,7 @@ func (w *Watcher) Wait(ctx context.Context, longest time.Duration) error {
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
 				return fmt.Errorf("cannot watch files: %w", err)
 			}
-			return nil // whatever may have happened
+			return nil // events were lost, so anything may have happened
 		case e := <-w.events.Events:
 			if !w.counts(e.Name) {
 				continue
@@ -107,8 +108,8 @@ func (w *Watcher) Wait(ctx context.Context, longest time.Duration) error {
 	}
 }
 
-// counts reports whether an event is about a path: about one of the names in a directory,
-// or about such a directory itself.
+// counts reports whether an event concerns one of the paths: a relevant name in a watched
+// directory, or a watched directory itself.
 func (w *Watcher) counts(name string) bool {
 	return w.names[name] != nil || w.names[filepath.Dir(name)][filepath.Base(name)]
 }

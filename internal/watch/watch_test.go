@@ -11,8 +11,8 @@ import (
 	"machine-pivot/internal/watch"
 )
 
-// TestWait (P66): each way in which something can come to be at a path, or go, is noticed,
-// also where directories above it come, go and are replaced; what happens beside it is not.
+// TestWait (P66): any change at a path is noticed, also when parent directories are created,
+// removed or replaced. Changes elsewhere are not.
 func TestWait(t *testing.T) {
 	root := t.TempDir()
 	at := func(name string) string { return filepath.Join(root, name) }
@@ -65,5 +65,5 @@ func TestWait(t *testing.T) {
 	if err := w.Wait(ctx, never); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("another file is noticed: %v", err)
 	}
-	must(w.Wait(t.Context(), time.Millisecond)) // the longest wait is over
+	must(w.Wait(t.Context(), time.Millisecond)) // returns at the time limit
 }

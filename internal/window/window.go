@@ -1,4 +1,5 @@
-// Package window is the times of a week at which a machine may be changed.
+// Package window implements maintenance windows: the times of a week at which a machine may be
+// changed.
 package window
 
 import (
@@ -9,30 +10,30 @@ import (
 	"time"
 )
 
-// Window is one or more spans of each week.
+// Window is one or more time spans that recur every week.
 type Window struct {
 	text  string
 	spans []span
 }
 
-// span is a span of each of some days, in a time zone. One that ends before it begins ends
-// on the next day.
+// span is a span of the wall clock on some days of the week, in a time zone. A span whose end
+// is before its start ends on the next day.
 type span struct {
 	days     [7]bool // by time.Weekday
-	from, to int     // minutes of the wall clock, from midnight; to is up to 24 hours
+	from, to int     // minutes since midnight; to is at most 24 hours
 	zone     *time.Location
 }
 
-// spanText is [DAYS] HH:MM-HH:MM [ZONE].
+// spanText matches [DAYS] HH:MM-HH:MM [ZONE].
 var spanText = regexp.MustCompile(`^(?:([A-Za-z.,]+) +)?(\d\d):(\d\d)-(\d\d):(\d\d)(?: +([A-Za-z0-9_+/-]+))?$`)
 
-// Parse reads spans with semicolons between them:
+// Parse parses one or more spans, separated by semicolons:
 //
 //	[DAYS] HH:MM-HH:MM [ZONE]
 //
-// Days are written as in systemd.time(7), as "Sat,Sun" or "Mon..Fri"; without them each day
-// counts. The zone is one of the time zone database, or UTC; without it local counts. An
-// end of 24:00 is midnight; one before the beginning is on the next day.
+// Days are written as in systemd.time(7), such as "Sat,Sun" or "Mon..Fri"; the default is every
+// day. The zone is a name from the time zone database, or UTC; the default is local. An end of
+// 24:00 is midnight; an end before the start is on the next day.
 func Parse(text string, local *time.Location) (Window, error) {
 	w := Window{text: text}
 	for part := range strings.SplitSeq(text, ";") {
@@ -70,7 +71,7 @@ func parseSpan(text string, local *time.Location) (s span, err error) {
 	return s, nil
 }
 
-// minutes are those of a time of day since midnight, at most some.
+// minutes converts a time of day to minutes since midnight, and rejects more than most.
 func minutes(hour, minute string, most int) (int, error) {
 	h, err := strconv.Atoi(hour)
 	if err != nil {
@@ -83,7 +84,7 @@ func minutes(hour, minute string, most int) (int, error) {
 	return 60*h + m, err
 }
 
-// parseDays reads a list of days and ranges of days.
+// parseDays parses a comma-separated list of days and ranges of days.
 func parseDays(text string) (days [7]bool, err error) {
 	if text == "" {
 		return [7]bool{true, true, true, true, true, true, true}, nil
@@ -111,7 +112,7 @@ func parseDays(text string) (days [7]bool, err error) {
 	return days, nil
 }
 
-// parseDay reads the English name of a day, or the first three letters of it.
+// parseDay parses the English name of a day or its first three letters, ignoring case.
 func parseDay(text string) (time.Weekday, error) {
 	for day := time.Sunday; day <= time.Saturday; day++ {
 		if name := day.String(); strings.EqualFold(text, name) || strings.EqualFold(text, name[:3]) {
@@ -121,8 +122,8 @@ func parseDay(text string) (time.Weekday, error) {
 	return 0, fmt.Errorf("there is no day %q; there are Mon, Tue, Wed, Thu, Fri, Sat and Sun", text)
 }
 
-// Next is the span that contains a time, or else the next one: from opens on, before closes.
-// Times of the wall clock that a change of the clock leaves out are moved by that change.
+// Next returns the span that contains now, or else the next one: the window is open from opens
+// until just before closes. A time that a change of the clock skips is shifted by that change.
 func (w Window) Next(now time.Time) (opens, closes time.Time) {
 	for _, s := range w.spans {
 		from, to := s.next(now)
@@ -133,10 +134,10 @@ func (w Window) Next(now time.Time) (opens, closes time.Time) {
 	return opens, closes
 }
 
-// next is Window.Next for one span.
+// next implements Window.Next for one span.
 func (s span) next(now time.Time) (from, to time.Time) {
 	year, month, day := now.In(s.zone).Date()
-	for n := day - 1; ; n++ { // yesterday's may go on; there is one within each eight days
+	for n := day - 1; ; n++ { // yesterday's span may still be open; a match follows within eight days
 		from, to = s.on(year, month, n)
 		if s.days[time.Date(year, month, n, 12, 0, 0, 0, s.zone).Weekday()] && to.After(now) && to.After(from) {
 			return from, to
@@ -144,7 +145,7 @@ func (s span) next(now time.Time) (from, to time.Time) {
 	}
 }
 
-// on is the span of one day.
+// on returns the span that starts on the given day.
 func (s span) on(year int, month time.Month, day int) (from, to time.Time) {
 	next := day
 	if s.to < s.from {
@@ -153,5 +154,5 @@ func (s span) on(year int, month time.Month, day int) (from, to time.Time) {
 	return time.Date(year, month, day, 0, s.from, 0, 0, s.zone), time.Date(year, month, next, 0, s.to, 0, 0, s.zone)
 }
 
-// String is the window as it was written.
+// String returns the window as it was written.
 func (w Window) String() string { return w.text }

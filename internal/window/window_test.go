@@ -17,11 +17,11 @@ func zone(t *testing.T, name string) *time.Location {
 	return z
 }
 
-// TestNext (P78): the span that is open or opens next, by days, over midnight, in its time
-// zone, and where the clock changes.
+// TestNext (P78): returns the span that is open or opens next, for days, over midnight, in its
+// time zone, and around clock changes.
 func TestNext(t *testing.T) {
 	berlin := zone(t, "Europe/Berlin")
-	for _, c := range []struct{ spec, now, opens, closes string }{ // times of UTC; 2026-11-22 is a Sunday
+	for _, c := range []struct{ spec, now, opens, closes string }{ // times in UTC; 2026-11-22 is a Sunday
 		{"22:00-23:30", "2026-11-22T12:00", "2026-11-22T21:00", "2026-11-22T22:30"},
 		{"22:00-23:30", "2026-11-22T21:00", "2026-11-22T21:00", "2026-11-22T22:30"},
 		{"22:00-23:30", "2026-11-22T22:30", "2026-11-23T21:00", "2026-11-23T22:30"},
@@ -33,7 +33,7 @@ func TestNext(t *testing.T) {
 		{"Tuesday,Thu 00:00-24:00 UTC", "2026-11-22T01:30", "2026-11-24T00:00", "2026-11-25T00:00"},
 		{"Mon 01:00-02:00 UTC; Sun 03:00-04:00 UTC", "2026-11-22T01:30", "2026-11-22T03:00", "2026-11-22T04:00"},
 		{"22:00-23:00 America/New_York", "2026-11-22T12:00", "2026-11-23T03:00", "2026-11-23T04:00"},
-		// The night in which 02:00 is followed by 03:00, and the one in which there are two of 02:00.
+		// The night without 02:00 to 03:00, and the one that has it twice.
 		{"01:00-04:00", "2026-03-28T23:00", "2026-03-29T00:00", "2026-03-29T02:00"},
 		{"01:00-04:00", "2026-10-24T22:00", "2026-10-24T23:00", "2026-10-25T03:00"},
 		{"00:00-24:00", "2026-10-24T22:30", "2026-10-24T22:00", "2026-10-25T23:00"},
@@ -54,7 +54,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestGap: a window within the hour that the clock leaves out is moved, not lost.
+// TestGap: a window within the hour that a clock change skips is shifted, not lost.
 func TestGap(t *testing.T) {
 	w, err := window.Parse("02:10-02:50", zone(t, "Europe/Berlin"))
 	if err != nil {
@@ -66,7 +66,7 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// TestAlways: whatever the time, a window opens within eight days, and closes after now.
+// TestAlways: at any time, a window opens within eight days and closes after now.
 func TestAlways(t *testing.T) {
 	for _, spec := range []string{"Sun 23:59-00:01", "02:30-02:31", "Mon..Sun 00:00-24:00", "Wed 23:00-22:59"} {
 		w, err := window.Parse(spec, zone(t, "America/New_York"))
@@ -82,7 +82,7 @@ func TestAlways(t *testing.T) {
 	}
 }
 
-// TestParseErrors: each says what is wrong.
+// TestParseErrors: the error says what is wrong.
 func TestParseErrors(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                      "HH:MM-HH:MM",

@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// What is read is the same in both formats, and each problem has its line.
+// TestRead: both formats yield the same values, and each problem has its line.
 func TestRead(t *testing.T) {
 	for file, text := range map[string]string{
 		"a.json": "{\n\"name\": 7,\n\"list\": [\n\"x\",\n{\"on\": \"no\"}\n]}",
@@ -35,7 +35,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestSyntaxErrors: the place of an error that no path leads to is a line and a column.
+// TestSyntaxErrors: a syntax error, for which there is no path, has a line and a column.
 func TestSyntaxErrors(t *testing.T) {
 	const text = "{\n  \"a\": 1,\n  \"b\": }\n"
 	const want = "3:8: error: $: it is not JSON: invalid character '}' looking for beginning of value"
@@ -48,7 +48,8 @@ func TestSyntaxErrors(t *testing.T) {
 	}
 }
 
-// TestManyValues: a value that takes two bytes of text takes 160 of memory.
+// TestManyValues: the number of values is limited, because two bytes of text take 160 bytes of
+// memory.
 func TestManyValues(t *testing.T) {
 	many := []byte(`{"a":[` + strings.Repeat("1,", 1_000_000) + "1]}")
 	const want = "error: $: it holds more than 1000000 values"
@@ -61,7 +62,7 @@ func TestManyValues(t *testing.T) {
 	}
 }
 
-// Many documents with many problems take no more than one.
+// TestManyDocuments: the report is limited, however many documents have problems.
 func TestManyDocuments(t *testing.T) {
 	report := document.Read("a.yaml", []byte(strings.Repeat("a: 1\n---\n", 100_000)), func(root document.Node) {
 		for range 5 {

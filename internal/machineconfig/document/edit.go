@@ -11,10 +11,10 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Edit reads a text of one document, in JSON or YAML, and lets change judge it and change
-// it. The result is the text with the changes, in the form that it has: order, comments
-// and style stay where nothing changes, and a text in which nothing does is the same to
-// the byte. There is no result if the report has an error.
+// Edit reads one document, in JSON or YAML, and lets change check and modify it. It returns the
+// modified text in its original form: the order, comments and style of everything else are
+// kept, and without a modification the text is returned byte for byte. It returns nil if the
+// report has an error.
 func Edit(file string, data []byte, change func(root Node)) ([]byte, problem.Report) {
 	var report problem.Report
 	docs := documents(file, data, &report)
@@ -40,7 +40,7 @@ func Edit(file string, data []byte, change func(root Node)) ([]byte, problem.Rep
 	return data, ordered(file, report)
 }
 
-// changed is the text after a change: the one that was read, if that wrote the same before.
+// changed returns the text after a modification, or the original data if nothing was modified.
 func (e editor) changed(data, before []byte, report *problem.Report) []byte {
 	after := e.text(report)
 	if bytes.Equal(before, after) {
@@ -50,8 +50,8 @@ func (e editor) changed(data, before []byte, report *problem.Report) []byte {
 	return after
 }
 
-// checkText reports a text that does not hold the values of the document. The YAML library
-// writes some wrongly: of a null without a word, as in {a}, it makes an empty string.
+// checkText reports an error if text does not decode to the values of the document. The YAML
+// library writes some values wrongly: an implicit null, as in {a}, becomes an empty string.
 func (e editor) checkText(text []byte, report *problem.Report) {
 	var problems problem.Report
 	again := documents("", text, &problems)
@@ -60,12 +60,12 @@ func (e editor) checkText(text []byte, report *problem.Report) {
 	}
 }
 
-// editor writes a document back in the form that it was read in.
+// editor encodes a document in the form in which it was read.
 type editor struct {
 	document
-	indent  bool // JSON of several lines
+	indent  bool // JSON on several lines
 	compact bool // YAML whose lists are not indented
-	newline bool // at the end
+	newline bool // at the end of the text
 }
 
 func newEditor(d document, data []byte) editor {
@@ -77,7 +77,7 @@ func newEditor(d document, data []byte) editor {
 	}
 }
 
-// checkAnchors refuses what a change could tear apart.
+// checkAnchors rejects anchors and aliases, because an edit could separate them.
 func (e editor) checkAnchors(n *yaml.Node, report *problem.Report) {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
 		p := atLine(n.Line, "YAML anchors and aliases are not supported").WithHint("write the values out")
@@ -89,7 +89,7 @@ func (e editor) checkAnchors(n *yaml.Node, report *problem.Report) {
 	}
 }
 
-// compactLists reports whether the first list below n begins where its name does.
+// compactLists reports whether the first list below n starts in the same column as its key.
 func compactLists(n *yaml.Node) bool {
 	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
 		if v := n.Content[i+1]; v.Kind == yaml.SequenceNode && v.Style&yaml.FlowStyle == 0 && len(v.Content) > 0 {
@@ -101,7 +101,7 @@ func compactLists(n *yaml.Node) bool {
 	return false
 }
 
-// text is the document as a text.
+// text encodes the document.
 func (e editor) text(report *problem.Report) []byte {
 	if e.isJSON {
 		return e.json()
@@ -123,7 +123,7 @@ func (e editor) json() []byte {
 	if e.indent {
 		var indented bytes.Buffer
 		if err := json.Indent(&indented, text, "", "  "); err != nil {
-			panic(err) // it was made as JSON
+			panic(err) // appendJSON writes valid JSON
 		}
 		text = indented.Bytes()
 	}
@@ -133,13 +133,14 @@ func (e editor) json() []byte {
 	return text
 }
 
-// SetText makes a string the member of an object.
+// SetText sets a member of an object to a string.
 func (n Node) SetText(key, text string) { n.set(key, scalar(tagString, text)) }
 
-// SetNumber makes a number the member of an object.
+// SetNumber sets a member of an object to a number.
 func (n Node) SetNumber(key string, number int64) { n.set(key, scalar(tagInteger, fmt.Sprint(number))) }
 
-// Ensure is the object that is a member of an object, made if there is none.
+// Ensure returns a member that is an object. It creates or replaces the member if it is not an
+// object.
 func (n Node) Ensure(key string) Node {
 	member := n.Get(key)
 	if kindOf(member.tree) != kindObject {
@@ -149,7 +150,7 @@ func (n Node) Ensure(key string) Node {
 	return member
 }
 
-// RemoveMembers takes those members of an object away that drop names.
+// RemoveMembers removes the members of an object for which drop returns true.
 func (n Node) RemoveMembers(drop func(key string) bool) {
 	if kindOf(n.tree) != kindObject {
 		return
@@ -164,7 +165,7 @@ func (n Node) RemoveMembers(drop func(key string) bool) {
 	object.Content = kept
 }
 
-// set replaces the member of an object, or appends it.
+// set replaces a member of an object, or appends it.
 func (n Node) set(key string, value *yaml.Node) {
 	object := resolved(n.tree)
 	for i := 0; i+1 < len(object.Content); i += 2 {

@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 )
 
-// TestEdit: a change leaves everything else in the form that it has.
+// TestEdit: a change keeps the form of everything else.
 func TestEdit(t *testing.T) {
 	for name, c := range map[string]struct{ in, out string }{
 		"yaml":                {"# ours\nb: 2 # two\nlist:\n- x\ngone: 1\nkept: '1'\n", "# ours\nb: 2 # two\nlist:\n- x\nkept: '1'\nadded: \"7\"\nmade:\n  n: 7\n"},
@@ -34,7 +34,7 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// TestEditRefuses: there is no half of a change.
+// TestEditRefuses: a change is made completely or not at all.
 func TestEditRefuses(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                      "a: error: $: it is empty",
@@ -57,7 +57,7 @@ func TestEditRefuses(t *testing.T) {
 	}
 }
 
-// TestValues: the values of both formats are those that JSON has.
+// TestValues: both formats yield the values that JSON has.
 func TestValues(t *testing.T) {
 	for in, want := range map[string]string{
 		"octal: 0644\nhex: 0x10\nfloat: 420.0\nsmall: 1e-7\nlarge: 12e6\nday: 2001-02-03\nno: null\nalso: ~\non: on\nyes: true\n": `{"octal":420,"hex":16,"float":420,"small":1e-07,"large":1.2e+07,"day":"2001-02-03","no":null,"also":null,"on":"on","yes":true}`,
@@ -75,7 +75,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// What is taken can be changed and read again, and is what Go's own reader makes of it.
+// FuzzEdit: an accepted text can be edited and read again, and encoding/json reads the same
+// values.
 func FuzzEdit(f *testing.F) {
 	for _, in := range []string{"a: 1\nb: [x]\n", `{"a":1,"b":[1.5,"\u00e9",{}],"c":null}`, "{a: 'x'}", "# c\na:\n  - b: |\n      x\n", "? a\n: b\n"} {
 		f.Add([]byte(in))
@@ -98,7 +99,7 @@ func FuzzEdit(f *testing.F) {
 		}
 		out, report := document.Edit("a", in, func(root document.Node) { root.SetText("added", "x") })
 		if report.Failed() {
-			return // the library could not write it
+			return // the library cannot encode it
 		}
 		_, report = document.Edit("a", out, func(root document.Node) {
 			if root.Get("added").Text() != "x" {

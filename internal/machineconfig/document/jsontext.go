@@ -10,20 +10,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxValues bounds how many values a JSON text holds: a value of two bytes of text becomes
-// a node of about 160 bytes.
+// maxValues limits the number of values in a JSON text: a value of two bytes becomes a node of
+// about 160 bytes.
 const maxValues = 1_000_000
 
-// jsonReader makes a tree of a JSON text that is known to be valid.
+// jsonReader builds a tree from a JSON text that is known to be valid.
 type jsonReader struct {
 	text    []byte
 	decoder *json.Decoder
-	line    int // of the text before counted
+	line    int // line at offset counted
 	counted int64
 	values  int
 }
 
-// jsonTree is the tree of a JSON text, which begins on a line and is valid.
+// jsonTree returns the tree of a valid JSON text that starts on the given line.
 func jsonTree(text []byte, line int) (*yaml.Node, error) {
 	r := &jsonReader{text: text, decoder: json.NewDecoder(bytes.NewReader(text)), line: line}
 	r.decoder.UseNumber()
@@ -72,14 +72,14 @@ func (r *jsonReader) content(n *yaml.Node) error {
 	return err
 }
 
-// lineOf is the line of an offset that is not before the last one asked for.
+// lineOf returns the line of an offset. Offsets must not decrease between calls.
 func (r *jsonReader) lineOf(offset int64) int {
 	r.line += bytes.Count(r.text[r.counted:offset], []byte("\n"))
 	r.counted = offset
 	return r.line
 }
 
-// appendJSON appends a value in JSON.
+// appendJSON appends a value as JSON.
 func appendJSON(b []byte, n *yaml.Node) []byte {
 	switch kindOf(n) {
 	case kindObject:
@@ -104,7 +104,7 @@ func appendJSON(b []byte, n *yaml.Node) []byte {
 		}
 		return append(b, ']')
 	case kindNumber:
-		text, _ := numberText(resolved(n)) // what JSON cannot hold was reported
+		text, _ := numberText(resolved(n)) // numbers outside JSON's range were reported before
 		return append(b, text...)
 	case kindBoolean:
 		return fmt.Append(b, isTrue(resolved(n)))
@@ -114,24 +114,24 @@ func appendJSON(b []byte, n *yaml.Node) []byte {
 	return append(b, "null"...)
 }
 
-// appendString appends a string in JSON, without escapes meant for HTML.
+// appendString appends a string as JSON, without HTML escapes.
 func appendString(b []byte, text string) []byte {
 	var quoted bytes.Buffer
 	e := json.NewEncoder(&quoted)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(text); err != nil {
-		panic(err) // strings can always be written
+		panic(err) // strings always encode
 	}
 	return append(b, bytes.TrimSuffix(quoted.Bytes(), []byte("\n"))...)
 }
 
-// syntaxOffset is where the decoder found what is wrong.
+// syntaxOffset returns the offset of a syntax error.
 func syntaxOffset(data []byte, d *json.Decoder, err error) int64 {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return int64(len(bytes.TrimRight(data, " \t\r\n")))
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return syntax.Offset - 1 // it counts the byte that is wrong
+		return syntax.Offset - 1 // Offset is behind the offending byte
 	}
 	return d.InputOffset()
 }

@@ -10,8 +10,8 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Node is a value that knows where it stands, so that problems can be named
-// without stopping at the first. Without a tree it stands for one that is absent.
+// Node is a value with its position in the document, so that several problems can be reported
+// instead of only the first. A Node without a tree stands for an absent value.
 type Node struct {
 	Path   string
 	Report *problem.Report
@@ -25,13 +25,13 @@ func (n Node) Fail(format string, args ...any) { n.Report.Fail(n.Path, format, a
 // Warn reports a warning about the value.
 func (n Node) Warn(format string, args ...any) { n.Report.Warn(n.Path, format, args...) }
 
-// At is a place below the value that may not be there, to report a problem of.
+// At returns a node for a path below the value that may not exist, to report a problem there.
 func (n Node) At(steps string) Node { return Node{Path: n.Path + steps, Report: n.Report} }
 
-// IsNull reports whether the value is null or absent, which readers take alike.
+// IsNull reports whether the value is null or absent; readers treat both alike.
 func (n Node) IsNull() bool { return kindOf(n.tree) == kindNull }
 
-// Members are the members of an object, in the order of the text.
+// Members returns the members of an object in document order.
 func (n Node) Members() iter.Seq2[string, Node] {
 	return func(yield func(string, Node) bool) {
 		for key, value := range members(n.tree) {
@@ -42,8 +42,8 @@ func (n Node) Members() iter.Seq2[string, Node] {
 	}
 }
 
-// Get is a member of an object, of several of a name the last; absent and null are the
-// same. It looks through all members: to go through an object take Members.
+// Get returns a member of an object, the last one if there are duplicates. An absent member is
+// the same as null. Get scans all members; use Members to iterate over an object.
 func (n Node) Get(key string) Node {
 	at := n.At(jsonpath.Member(key))
 	for name, value := range members(n.tree) {
@@ -54,11 +54,12 @@ func (n Node) Get(key string) Node {
 	return at
 }
 
-// Object reports whether the value is an object or null; if not, that is a problem.
+// Object reports whether the value is an object. It reports a problem if it is neither an
+// object nor null.
 func (n Node) Object() bool { return n.must(kindObject, "an object") }
 
-// must reports whether the value is of a kind. If it is of another one and not null,
-// that is a problem.
+// must reports whether the value has the wanted kind. It reports a problem if it has another
+// kind and is not null.
 func (n Node) must(want kind, wanted string) bool {
 	is := kindOf(n.tree)
 	if is != want && is != kindNull {
@@ -67,7 +68,7 @@ func (n Node) must(want kind, wanted string) bool {
 	return is == want
 }
 
-// Text is the value as a string; null is "".
+// Text returns the value as a string; null is "".
 func (n Node) Text() string {
 	if !n.must(kindString, "a string") {
 		return ""
@@ -78,24 +79,24 @@ func (n Node) Text() string {
 // IsText reports whether the value is a string.
 func (n Node) IsText() bool { return kindOf(n.tree) == kindString }
 
-// Is reports whether the value is one of some strings.
+// Is reports whether the value is one of the given strings.
 func (n Node) Is(texts ...string) bool {
 	return n.IsText() && slices.Contains(texts, resolved(n.tree).Value)
 }
 
-// MustBe checks for the one string that may stand here, if any does.
+// MustBe reports a problem if the value is present and is not the wanted string.
 func (n Node) MustBe(want string) {
 	if got := n.Text(); n.IsText() && got != want {
 		n.Fail("it is %s, not %q", problem.Quoted(got), want)
 	}
 }
 
-// Boolean is the value as a boolean; null is false.
+// Boolean returns the value as a boolean; null is false.
 func (n Node) Boolean() bool {
 	return n.must(kindBoolean, "true or false") && isTrue(resolved(n.tree))
 }
 
-// Number is the value as JSON writes it, if it is a number.
+// Number returns the value as JSON text, if it is a number.
 func (n Node) Number() (text string, ok bool) {
 	if kindOf(n.tree) != kindNumber {
 		return "", false
@@ -103,7 +104,7 @@ func (n Node) Number() (text string, ok bool) {
 	return numberText(resolved(n.tree))
 }
 
-// Items are the elements of an array; null has none.
+// Items returns the elements of an array; null has none.
 func (n Node) Items() []Node {
 	if !n.must(kindArray, "an array") {
 		return nil
@@ -115,7 +116,7 @@ func (n Node) Items() []Node {
 	return items
 }
 
-// Texts is an object of strings; null has none.
+// Texts returns an object whose values are strings; null has none.
 func (n Node) Texts() map[string]string {
 	n.Object()
 	var texts map[string]string
@@ -128,8 +129,8 @@ func (n Node) Texts() map[string]string {
 	return texts
 }
 
-// Known refuses members of an object that have other names; of says what the
-// object is one of.
+// Known rejects members of an object with names other than the given ones. of is the type of
+// the object, for the message.
 func (n Node) Known(of string, names ...string) {
 	n.Object()
 	for key, value := range n.Members() {
@@ -139,7 +140,8 @@ func (n Node) Known(of string, names ...string) {
 	}
 }
 
-// IsEmpty reports whether the value says nothing: null, "", {}, [] or made of such.
+// IsEmpty reports whether the value is null, "", {}, [] or an object whose members are all
+// empty.
 func (n Node) IsEmpty() bool {
 	switch kindOf(n.tree) {
 	case kindNull:
@@ -159,5 +161,5 @@ func (n Node) IsEmpty() bool {
 	return false
 }
 
-// JSON is the value in JSON, in one line, with the members in their order.
+// JSON returns the value as JSON on one line, with the members in document order.
 func (n Node) JSON() []byte { return appendJSON(nil, n.tree) }

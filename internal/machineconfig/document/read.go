@@ -1,9 +1,7 @@
-// Package document reads JSON and YAML as one: text in, values out that know
-// where they stand, and a report of everything that is wrong, each problem with
-// file, line and JSON path. It is for configuration that people write: of what
-// both formats can hold it takes only what no two readers could understand in two
-// ways, and everything in it is bounded. A text can be changed, too, and keeps its
-// form where it is not.
+// Package document reads JSON and YAML in the same way, as nodes that know their position. Its
+// report lists every problem with file, line and JSON path. It is meant for configuration that
+// people write: it accepts only what both formats can express and all readers understand alike,
+// and it limits sizes. A document can also be edited; whatever is not modified keeps its form.
 package document
 
 import (
@@ -24,12 +22,12 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// MaxSize bounds a text, in bytes; the API server of a cluster takes objects of 1.5 MiB.
+// MaxSize limits a text, in bytes. The API server of a cluster accepts objects of up to 1.5
+// MiB.
 const MaxSize = 8 << 20
 
-// Read reads all documents of a file, in JSON or YAML, and lets decode judge each.
-// The report holds what is wrong with the text and what decode found, in the
-// order of the lines.
+// Read reads all documents of a file, in JSON or YAML, and calls decode for each. It returns
+// the problems of the text and those that decode reported, sorted by line.
 func Read(file string, data []byte, decode func(root Node)) problem.Report {
 	var report problem.Report
 	for _, doc := range documents(file, data, &report) {
@@ -38,14 +36,14 @@ func Read(file string, data []byte, decode func(root Node)) problem.Report {
 	return ordered(file, report)
 }
 
-// ordered is the report on a file in the order of the lines.
+// ordered returns the report for a file, sorted by line.
 func ordered(file string, report problem.Report) problem.Report {
 	slices.SortStableFunc(report, func(a, b problem.Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return report.In(file)
 }
 
-// ParseJSON reads one JSON value. On failure the report says why. Its problems have no
-// lines, for it is for texts that programs write, as a rule in one line.
+// ParseJSON reads one JSON value. If it fails, the report has the reason. The problems have no
+// lines, because the input is usually written by programs on one line.
 func ParseJSON(data []byte, report *problem.Report) (Node, bool) {
 	root := Node{Path: "$", Report: report}
 	if len(data) > MaxSize {
@@ -75,13 +73,13 @@ func ParseJSON(data []byte, report *problem.Report) (Node, bool) {
 	return root, root.tree != nil
 }
 
-// document is one of the documents in a file.
+// document is one document of a file.
 type document struct {
 	root   *yaml.Node
 	isJSON bool
 }
 
-// judge is what decode finds wrong with a document, with lines.
+// judge returns the problems that decode reports for a document, with lines.
 func (d document) judge(decode func(root Node)) problem.Report {
 	var problems problem.Report
 	decode(Node{Path: "$", Report: &problems, tree: d.root})
@@ -89,7 +87,7 @@ func (d document) judge(decode func(root Node)) problem.Report {
 	return problems
 }
 
-// documents reads all documents of a file, in JSON or YAML. Empty ones are left out.
+// documents reads all documents of a file, in JSON or YAML. Empty documents are skipped.
 func documents(file string, data []byte, report *problem.Report) []document {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if !isText(data, report) {
@@ -102,7 +100,7 @@ func documents(file string, data []byte, report *problem.Report) []document {
 	var problems problem.Report
 	docs := jsonDocuments(data, &problems)
 	if problems.Failed() && path.Ext(file) != ".json" {
-		// YAML can begin with a brace too.
+		// A YAML document can start with a brace, too.
 		var others problem.Report
 		if y := yamlDocuments(data, &others); !others.Failed() {
 			*report = append(*report, others...)
@@ -113,7 +111,7 @@ func documents(file string, data []byte, report *problem.Report) []document {
 	return docs
 }
 
-// isText checks what neither JSON nor YAML can hold.
+// isText checks the size and the encoding, which both formats require.
 func isText(data []byte, report *problem.Report) bool {
 	if len(data) > MaxSize {
 		report.Fail("$", "it has more than %d bytes", MaxSize)
@@ -131,7 +129,7 @@ func isText(data []byte, report *problem.Report) bool {
 	return true
 }
 
-// jsonDocuments reads JSON values, one after the other.
+// jsonDocuments reads a sequence of JSON values.
 func jsonDocuments(data []byte, report *problem.Report) []document {
 	var docs []document
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -157,28 +155,27 @@ func jsonDocuments(data []byte, report *problem.Report) []document {
 	}
 }
 
-// isWhole reports whether all of a document can be read; the report has what is wrong
-// with any of it.
+// isWhole reports whether the document was read completely. Problems are added to the report.
 func (d document) isWhole(report *problem.Report) bool {
 	c := checker{report: report}
 	c.value(d.root)
 	return !c.stopped
 }
 
-// notJSON is the problem of a text that a decoder does not take.
+// notJSON returns the problem for a text that is not valid JSON.
 func notJSON(data []byte, d *json.Decoder, err error) problem.Problem {
 	p := problem.Errorf("$", "it is not JSON: %v", err)
 	p.Line, p.Column = position(data, syntaxOffset(data, d, err))
 	return p
 }
 
-// position turns an offset into a line and a column, both from 1.
+// position converts an offset to a line and a column, both starting at 1.
 func position(data []byte, offset int64) (line, column int) {
 	before := data[:max(0, min(int(offset), len(data)))]
 	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
 }
 
-// yamlError is how the YAML parser says where it stopped.
+// yamlError matches the prefix of the YAML parser's errors, with the line.
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 func notYAML(text string) problem.Problem {
@@ -190,7 +187,7 @@ func notYAML(text string) problem.Problem {
 	return atLine(line, "it is not YAML: "+text)
 }
 
-// atLine is the problem of a text that is not a document yet.
+// atLine returns a problem of a text that could not be parsed as a document.
 func atLine(line int, message string) problem.Problem {
 	p := problem.Errorf("$", "%s", message)
 	p.Line = line
@@ -212,14 +209,14 @@ func yamlDocuments(data []byte, report *problem.Report) []document {
 			return docs
 		}
 		doc := document{root: root}
-		if whole := doc.isWhole(report); whole && kindOf(root) != kindNull { // null is what follows a trailing "---"
+		if whole := doc.isWhole(report); whole && kindOf(root) != kindNull { // a trailing "---" yields a null document
 			docs = append(docs, doc)
 		}
 	}
 }
 
-// place fills in the lines of problems. Where a path is not in the document, the
-// line is that of the nearest object that is.
+// place sets the lines of problems. If a path does not exist in the document, it uses the line
+// of the nearest parent that does.
 func (d document) place(problems problem.Report) {
 	wanted := map[string]int{}
 	for _, p := range problems {

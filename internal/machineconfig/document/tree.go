@@ -12,18 +12,18 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// What is read of a text, in either format, is a tree of the YAML parser's nodes: they
-// know the order of members, lines, and comments, which a text that is changed keeps.
-// This file reads such a tree as the values that JSON has.
+// Text in either format is represented as a tree of the YAML parser's nodes, which have the
+// order of members, lines, and comments; an edited text keeps them. This file reads such a tree
+// as JSON values.
 
-// The bounds of a document: how deep it goes, and how many nodes the aliases of
-// YAML may stand for, which a few lines can make billions.
+// Limits of a document: its depth, and the number of nodes reached through YAML aliases, which
+// a few lines can multiply into billions.
 const (
 	maxDepth   = 100
 	maxAliased = 10_000
 )
 
-// kind is one of the kinds of values that JSON has, as messages name it.
+// kind is a kind of JSON value, as messages name it.
 type kind string
 
 const (
@@ -35,10 +35,10 @@ const (
 	kindObject  kind = "an object"
 )
 
-// The tags of scalars. The last one is ours, of numbers that were read from JSON.
+// The tags of scalars. tagJSON is ours, for numbers that were read from JSON.
 const (
 	tagString    = "!!str"
-	tagTimestamp = "!!timestamp" // JSON has none; readers take it as a string
+	tagTimestamp = "!!timestamp" // JSON has no timestamps; readers treat them as strings
 	tagNull      = "!!null"
 	tagBoolean   = "!!bool"
 	tagInteger   = "!!int"
@@ -46,7 +46,7 @@ const (
 	tagJSON      = "!!json-number"
 )
 
-// resolved is what a node stands for: it may be an alias, or a document around its value.
+// resolved follows an alias and unwraps a document node.
 func resolved(n *yaml.Node) *yaml.Node {
 	switch {
 	case n == nil:
@@ -59,7 +59,7 @@ func resolved(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// kindOf is the kind of a value; null if there is none.
+// kindOf returns the kind of a value; null if it is absent.
 func kindOf(n *yaml.Node) kind {
 	n = resolved(n)
 	switch {
@@ -71,7 +71,7 @@ func kindOf(n *yaml.Node) kind {
 		return kindArray
 	}
 	switch tag := n.ShortTag(); {
-	case tag == tagNull || !fitsJSON(n): // what does not fit was reported when it was read
+	case tag == tagNull || !fitsJSON(n): // values that JSON cannot express were reported before
 		return kindNull
 	case tag == tagBoolean:
 		return kindBoolean
@@ -81,7 +81,7 @@ func kindOf(n *yaml.Node) kind {
 	return kindString
 }
 
-// fitsJSON reports whether JSON can hold a scalar.
+// fitsJSON reports whether JSON can express a scalar.
 func fitsJSON(n *yaml.Node) bool {
 	ok := true
 	switch n.ShortTag() {
@@ -94,7 +94,8 @@ func fitsJSON(n *yaml.Node) bool {
 	return ok
 }
 
-// members are the members of an object whose names are text: name and value.
+// members returns the names and values of an object's members, except those whose names are not
+// text.
 func members(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(_, _ *yaml.Node) bool) {
 		if kindOf(n) != kindObject {
@@ -109,7 +110,7 @@ func members(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	}
 }
 
-// wrongName says why a node cannot be a member's name, or "".
+// wrongName returns why a node cannot be a member's name, or "".
 func wrongName(key *yaml.Node) string {
 	switch {
 	case key.Kind != yaml.ScalarNode || key.ShortTag() == tagNull:
@@ -120,13 +121,13 @@ func wrongName(key *yaml.Node) string {
 	return ""
 }
 
-// isTrue is the value of a boolean.
+// isTrue returns the value of a boolean.
 func isTrue(n *yaml.Node) bool {
 	var b bool
 	return n.Decode(&b) == nil && b
 }
 
-// numberText is a number as JSON writes it, if JSON can.
+// numberText returns a number as JSON text, if JSON can express it.
 func numberText(n *yaml.Node) (string, bool) {
 	switch n.ShortTag() {
 	case tagJSON:
@@ -139,26 +140,26 @@ func numberText(n *yaml.Node) (string, bool) {
 	return strconv.FormatFloat(f, 'g', -1, 64), err == nil && !math.IsInf(f, 0) && !math.IsNaN(f)
 }
 
-// checker reports of a tree what JSON has no words for, or no two readers would
-// understand alike.
+// checker reports everything in a tree that JSON cannot express or that readers could
+// understand differently.
 type checker struct {
 	report  *problem.Report
 	path    []any
-	inAlias int // aliases around the node that is being checked
+	inAlias int // number of aliases around the current node
 	aliased int // nodes reached through aliases
 	stopped bool
 }
 
 func (c *checker) fail(n *yaml.Node, message string) { c.report.Add(c.wrong(n, message)) }
 
-// wrong is a problem of what is being checked.
+// wrong returns a problem at the current path.
 func (c *checker) wrong(n *yaml.Node, message string) problem.Problem {
 	p := problem.Errorf("$"+jsonpath.Of(c.path...), "%s", message)
 	p.Line = n.Line
 	return p
 }
 
-// stop ends the check of a document that is too large.
+// stop ends the check of a document that exceeds a limit.
 func (c *checker) stop(p problem.Problem) {
 	c.report.Add(p)
 	c.stopped = true
@@ -169,7 +170,7 @@ func (c *checker) value(n *yaml.Node) {
 		return
 	}
 	if len(c.path)+c.inAlias > maxDepth {
-		c.stop(atLine(n.Line, "it is nested too deeply")) // the path would fill pages
+		c.stop(atLine(n.Line, "it is nested too deeply")) // without the path, which would be too long
 		return
 	}
 	if c.inAlias > 0 {
@@ -244,12 +245,12 @@ func (c *checker) meaningless(n *yaml.Node) {
 	c.fail(n, "the YAML tag "+problem.Quoted(n.ShortTag())+" has no meaning here")
 }
 
-// lines fills in the lines of the paths that are the keys of wanted.
+// lines sets the lines of the paths that are the keys of wanted.
 func lines(root *yaml.Node, wanted map[string]int) {
 	var walk func(n *yaml.Node, path string, line, depth int)
 	walk = func(n *yaml.Node, path string, line, depth int) {
 		if _, want := wanted[path]; !want || depth > maxDepth {
-			return // nor is anything below it: with a path its parents are wanted
+			return // nothing below is wanted either: all parents of a wanted path are wanted
 		}
 		if wanted[path] == 0 {
 			wanted[path] = line

@@ -1,9 +1,9 @@
-// Package entries makes of an Ignition config what it asks for below /etc and /var: files,
-// directories and symbolic links, and of its systemd units and users those that make them
-// so. What cannot join one transaction with the OS image is refused by name, never skipped.
+// Package entries converts an Ignition config to the entries that it requests below /etc and
+// /var: files, directories and symbolic links, including those that implement its systemd units
+// and users. What cannot be applied in one transaction with the OS image is rejected by name,
+// never skipped.
 //
-// Source: the specification of Ignition 3.5 and what Ignition makes of it. The package
-// does no I/O.
+// Source: the specification of Ignition 3.5 and Ignition's behavior. The package does no I/O.
 package entries
 
 import (
@@ -21,19 +21,19 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// maxContent bounds a file's decompressed content, in bytes.
+// maxContent limits a file's decompressed content, in bytes.
 const maxContent = 1 << 20
 
-// Asked is what a config asks for.
+// Asked is what a config requests.
 type Asked struct {
 	Entries []hostfiles.File
-	Keeps   map[string]hostfiles.Keeps // what directories keep that are there already, by their paths
-	Units   enable.Units               // what is asked about their links
+	Keeps   map[string]hostfiles.Keeps // by path: attributes that an existing directory keeps
+	Units   enable.Units               // the requested state of unit links
 }
 
-// Of is what a config asks for. N is where it stands; all that is wrong is added to the report
-// of n, and then nothing is of use. Files and links in without, by their places in the
-// document, are left out.
+// Of returns what a config requests. n is the config in its document; all problems are added to its
+// report, and if there are any errors, the result must not be used. Files, links and users whose
+// document paths are in without are left out.
 func Of(n document.Node, config ignition.Config, without map[string]bool) Asked {
 	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: without}
 	storage := n.Get("storage")
@@ -59,13 +59,13 @@ func Of(n document.Node, config ignition.Config, without map[string]bool) Asked 
 type maker struct {
 	all    []hostfiles.File
 	keeps  map[string]hostfiles.Keeps
-	at     map[string]string // where each path is asked for, in the document
+	at     map[string]string // by path: where the document requests it
 	wished enable.Units
 
 	without map[string]bool
 }
 
-// add adds an entry that a node asks for, under the one name that its path has, if it can be.
+// add adds an entry that a node requests, under its canonical path. It reports whether it did.
 func (m *maker) add(n document.Node, name string, make func() (hostfiles.File, error)) bool {
 	if m.without[n.Path] {
 		return false
@@ -90,7 +90,7 @@ func (m *maker) add(n document.Node, name string, make func() (hostfiles.File, e
 	return true
 }
 
-// checkParents refuses entries below what is no directory.
+// checkParents rejects entries below something that is not a directory.
 func (m *maker) checkParents(n document.Node) {
 	kinds := map[string]hostfiles.Kind{}
 	for _, f := range m.all {
@@ -122,8 +122,8 @@ func directory(d types.Directory) (hostfiles.File, error) {
 	return owned(hostfiles.NewDirectory(d.Path, mode), d.Node), err
 }
 
-// keeps are the attributes for which a directory asks nothing: Ignition leaves those of one
-// that is there.
+// keeps returns the attributes that a directory does not specify. Ignition leaves them
+// unchanged if the directory exists.
 func keeps(d types.Directory) hostfiles.Keeps {
 	given := func(id *int, name *string) bool { return id != nil || name != nil && *name != "" }
 	return hostfiles.Keeps{Mode: d.Mode == nil, User: !given(d.User.ID, d.User.Name), Group: !given(d.Group.ID, d.Group.Name)}
@@ -139,7 +139,7 @@ func link(l types.Link) (hostfiles.File, error) {
 	return owned(hostfiles.NewLink(l.Path, *l.Target), l.Node), nil
 }
 
-// modeOf is a mode, or the one that Ignition takes if there is none.
+// modeOf returns a mode, or Ignition's default if there is none.
 func modeOf(mode *int, otherwise fs.FileMode) (fs.FileMode, error) {
 	if mode == nil {
 		return otherwise, nil
@@ -150,7 +150,7 @@ func modeOf(mode *int, otherwise fs.FileMode) (fs.FileMode, error) {
 	return fs.FileMode(*mode), nil
 }
 
-// owned is an entry with the owner of an Ignition node: root, if it has none.
+// owned returns an entry with the owner of an Ignition node, by default root.
 func owned(f hostfiles.File, n types.Node) hostfiles.File {
 	if n.User.ID != nil {
 		f.UID = *n.User.ID
@@ -162,7 +162,7 @@ func owned(f hostfiles.File, n types.Node) hostfiles.File {
 	return f
 }
 
-// nameOf is an owner's name; root has a number everywhere.
+// nameOf returns an owner's name. It omits root, whose number is the same everywhere.
 func nameOf(name *string) string {
 	if name == nil || *name == "root" {
 		return ""

@@ -15,7 +15,8 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// of are the entries of a config with these members, what it asks of units, and the report.
+// of returns the entries of a config with the given members, the state that it requests of
+// units, and the report.
 func of(t *testing.T, members string) ([]hostfiles.File, enable.Units, problem.Report) {
 	t.Helper()
 	var report problem.Report
@@ -31,8 +32,8 @@ func of(t *testing.T, members string) ([]hostfiles.File, enable.Units, problem.R
 	return asked.Entries, asked.Units, report
 }
 
-// TestEntries (P54, P57): what a config asks for below /etc and /var, with Ignition's
-// defaults, and what makes units and SSH keys so.
+// TestEntries (P54, P57): what a config requests below /etc and /var, with Ignition's defaults,
+// and the entries for units and SSH keys.
 func TestEntries(t *testing.T) {
 	const service = "[Service]\\nExecStart=/bin/a\\n[Install]\\nWantedBy=multi-user.target\\nAlso=b.socket\\n"
 	got, units, report := of(t, `
@@ -106,7 +107,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestRefused (P54, P57): what cannot be done in one transaction is named, with its place.
+// TestRefused (P54, P57): what cannot be done in one transaction is rejected with its path.
 func TestRefused(t *testing.T) {
 	storage := func(kind, one string) string { return `"storage":{"` + kind + `":[` + one + `]}` }
 	units := func(some string) string { return `"systemd":{"units":[` + some + `]}` }

@@ -12,8 +12,8 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// units adds what makes systemd units so: their files and drop-ins, the link of one that
-// is masked, and what is asked about the links that enable them.
+// units adds the entries for systemd units: files, drop-ins, links of masked units, and the
+// requested state of the links that enable them.
 func (m *maker) units(n document.Node, units []types.Unit) {
 	nodes := n.Items()
 	for i, u := range units {
@@ -32,9 +32,9 @@ func (m *maker) units(n document.Node, units []types.Unit) {
 	}
 }
 
-// wish is what is asked about the links of a unit. One with contents of which nothing is
-// said is as the system's presets say, as Ignition leaves it; one of the image's is left
-// as it is.
+// wish returns what is requested for the links of a unit. If nothing is said about a unit with
+// contents, it follows the system's presets, as in Ignition; a unit of the image is left as it
+// is.
 func wish(u types.Unit) enable.Wish {
 	w := enable.Wish{Name: u.Name}
 	switch masked := u.Mask != nil && *u.Mask; {
@@ -51,7 +51,7 @@ func wish(u types.Unit) enable.Wish {
 	return w
 }
 
-// checkInstall refuses a section [Install] that could not be followed.
+// checkInstall rejects an [Install] section that cannot be followed.
 func (m *maker) checkInstall(n document.Node, u types.Unit) {
 	if u.Contents == nil || u.Enabled == nil || !*u.Enabled {
 		return
@@ -67,7 +67,7 @@ func (m *maker) checkInstall(n document.Node, u types.Unit) {
 	}
 }
 
-// install adds the sections [Install] of what is asked for where units are.
+// install collects the [Install] sections of the requested unit files.
 func (m *maker) install() {
 	m.wished.Install = map[string]string{}
 	for _, f := range m.all {
@@ -77,7 +77,7 @@ func (m *maker) install() {
 	}
 }
 
-// unit adds a unit's file, or the link that masks it, and its drop-ins.
+// unit adds a unit's file or the link that masks it, and its drop-ins.
 func (m *maker) unit(n document.Node, u types.Unit) {
 	masked := u.Mask != nil && *u.Mask
 	file := path.Join(enable.Dir, u.Name)
@@ -98,7 +98,7 @@ func (m *maker) unit(n document.Node, u types.Unit) {
 	}
 }
 
-// put adds an entry that is made already.
+// put adds an entry that already exists.
 func (m *maker) put(n document.Node, f hostfiles.File) {
 	m.add(n, f.Path, func() (hostfiles.File, error) { return f, nil })
 }

@@ -11,10 +11,10 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// core is the one user whose settings a MachineConfig can change on a machine that runs.
+// core is the only user whose settings a MachineConfig can change on a running machine.
 const core = "core"
 
-// users adds what makes the settings of users so.
+// users adds the entries for users' settings.
 func (m *maker) users(n document.Node, users []types.PasswdUser) {
 	for i, u := range users {
 		one := n.Items()[i]
@@ -35,8 +35,8 @@ func (m *maker) users(n document.Node, users []types.PasswdUser) {
 	}
 }
 
-// keys adds the file of core's SSH keys, one in each line, and the directories that only
-// core may enter.
+// keys adds the file with core's SSH keys, one per line, and its directories, which only core
+// may enter.
 func (m *maker) keys(n document.Node, keys []types.SSHAuthorizedKey) {
 	if len(keys) == 0 {
 		return
@@ -54,7 +54,7 @@ func (m *maker) keys(n document.Node, keys []types.SSHAuthorizedKey) {
 	}
 }
 
-// password adds core's password, by its hash.
+// password adds core's password hash.
 func (m *maker) password(n document.Node, hash *string) {
 	if hash == nil {
 		return

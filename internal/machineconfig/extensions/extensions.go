@@ -1,34 +1,34 @@
-// Package extensions knows which packages a MachineConfig's extensions and kernel types
-// stand for. It does no I/O.
+// Package extensions maps the extensions and kernel types of a MachineConfig to packages. It
+// does no I/O.
 //
-// Source: the machine-config operator. Its controller
-// (pkg/controller/common/helpers.go, SupportedExtensions and the packages of each kernel
-// type) and its daemon (pkg/daemon/update.go, switchKernel) have lists of their own, which
-// are reconciled here: what only one of them has, or what a release's repository of
-// extensions may lack, is Offered: installed where the repository has it.
+// Source: the machine-config operator. Its controller (pkg/controller/common/helpers.go,
+// SupportedExtensions and the packages of each kernel type) and its daemon
+// (pkg/daemon/update.go, switchKernel) have separate lists, which are reconciled here: a
+// package that only one of them has, or that the extensions repository of a release may lack,
+// is Offered, that is, installed only if the repository has it.
 //
-// The lists need no conditions on family and release of the operating system: RHCOS and
-// SCOS share them, and which of the names a release has its repository says.
+// The lists need no conditions on the family and release of the operating system: RHCOS and
+// SCOS share them, and the repository of a release determines which of the packages exist.
 package extensions
 
 import "slices"
 
-// Packages are those of an extension or a kernel.
+// Packages are the packages of an extension or a kernel.
 type Packages struct {
 	Needed  []string
 	Offered []string // installed if the repository has them
 }
 
-// Extension is what a MachineConfig may name in spec.extensions.
+// Extension is an extension that spec.extensions of a MachineConfig may name.
 type Extension struct {
 	Name string
 	Packages
 }
 
-// All are the extensions, by name.
+// All returns the extensions, sorted by name.
 func All() []Extension {
 	return []Extension{
-		// During an update the operator accepts ipsec without the third package too.
+		// During an update the operator accepts ipsec without the third package, too.
 		{"ipsec", Packages{[]string{"NetworkManager-libreswan", "libreswan"}, []string{"openvswitch3.5-ipsec"}}},
 		{"kerberos", Packages{Needed: []string{"krb5-workstation", "libkadm5"}}},
 		{"kernel-devel", Packages{Needed: []string{"kernel-devel", "kernel-headers"}}},
@@ -39,7 +39,7 @@ func All() []Extension {
 	}
 }
 
-// Names are the names of the extensions.
+// Names returns the names of all extensions.
 func Names() (names []string) {
 	for _, e := range All() {
 		names = append(names, e.Name)
@@ -47,7 +47,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Of are the packages of an extension; there are none if there is no such extension.
+// Of returns the packages of an extension, and none for an unknown one.
 func Of(name string) Packages {
 	all := All()
 	if i := slices.IndexFunc(all, func(e Extension) bool { return e.Name == name }); i >= 0 {
@@ -56,18 +56,18 @@ func Of(name string) Packages {
 	return Packages{}
 }
 
-// The kernel types, by their names in spec.kernelType.
+// The kernel types, as named in spec.kernelType.
 const (
 	KernelDefault  = "default"
 	KernelRealtime = "realtime"
 	Kernel64k      = "64k-pages" // on arm64 only
 )
 
-// KernelTypes are the kernel types; "" stands for the default one too.
+// KernelTypes returns the kernel types. An empty spec.kernelType means KernelDefault.
 func KernelTypes() []string { return []string{KernelDefault, KernelRealtime, Kernel64k} }
 
-// Kernel are the packages of a kernel type. Of the default kernel an image has them; all
-// that it has of them make way for another kernel.
+// Kernel returns the packages of a kernel type. An image contains the default kernel; another
+// kernel replaces those of its packages that the image has.
 func Kernel(kind string) Packages {
 	switch kind {
 	case KernelRealtime:

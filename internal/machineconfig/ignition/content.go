@@ -14,9 +14,9 @@ import (
 	"github.com/vincent-petithory/dataurl"
 )
 
-// Content is what a resource holds inline, decompressed and verified against its
-// hash; nil without a source. It fails on a remote resource, and if the content
-// has more than limit bytes.
+// Content returns the inline content of a resource, decompressed and verified against its hash;
+// nil without a source. It returns an error for a remote resource, and if the content has more
+// than limit bytes.
 func Content(r types.Resource, limit int) ([]byte, error) {
 	if r.Source == nil || *r.Source == "" {
 		return nil, nil
@@ -31,14 +31,14 @@ func Content(r types.Resource, limit int) ([]byte, error) {
 	return Unpack(r, url.Data, limit)
 }
 
-// IsRemote reports whether a resource must be fetched from somewhere.
+// IsRemote reports whether a resource must be fetched.
 func IsRemote(r types.Resource) bool {
 	return r.Source != nil && *r.Source != "" && !strings.HasPrefix(*r.Source, "data:")
 }
 
-// Unpack is the content of a resource from the bytes that its source gave:
-// decompressed as it says, at most limit bytes, and verified against its hash,
-// which covers the decompressed content.
+// Unpack returns the content of a resource from the bytes of its source: decompressed if the
+// resource is compressed, at most limit bytes, and verified against its hash, which is of the
+// decompressed content.
 func Unpack(r types.Resource, data []byte, limit int) ([]byte, error) {
 	var err error
 	if r.Compression != nil && *r.Compression == "gzip" {
@@ -55,8 +55,8 @@ func Unpack(r types.Resource, data []byte, limit int) ([]byte, error) {
 	return data, err
 }
 
-// Inline is a resource that holds the content itself, as the machine-config
-// server writes it: percent-escaped, which stays readable for text.
+// Inline returns a resource with inline content, in the form that the machine-config server
+// writes: percent-escaped, so that text stays readable.
 func Inline(content []byte) types.Resource {
 	source := "data:," + dataurl.Escape(content)
 	return types.Resource{Source: &source}
@@ -77,7 +77,7 @@ func gunzip(data []byte, limit int) ([]byte, error) {
 	return plain, nil
 }
 
-// verify compares with a hash as Ignition writes it, TYPE-HEX; it covers the decompressed content.
+// verify checks decompressed content against a hash in Ignition's form, TYPE-HEX.
 func verify(data []byte, hash string) error {
 	kind, want, _ := strings.Cut(hash, "-")
 	var got string
@@ -91,7 +91,7 @@ func verify(data []byte, hash string) error {
 	default:
 		return fmt.Errorf("its hash is of the unknown type %q", kind)
 	}
-	if got != strings.ToLower(want) { // hex digits of either case, as in Ignition
+	if got != strings.ToLower(want) { // Ignition accepts hex digits in either case
 		return fmt.Errorf("its content has the hash %s-%s, not %s", kind, got, hash)
 	}
 	return nil

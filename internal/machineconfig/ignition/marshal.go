@@ -5,15 +5,15 @@ import (
 	"encoding/json"
 )
 
-// Marshal writes a config as JSON, without the empty objects that the types
-// leave in place of absent ones: what the machine-config operator writes, byte
-// for byte, and what older versions of Ignition expect.
+// Marshal writes a config as JSON without the empty objects that the types emit for absent
+// members. The result is identical to that of the machine-config operator, and older versions
+// of Ignition expect it.
 func Marshal(config Config) []byte { return Pruned(config) }
 
-// Tree is a config as JSON values: maps, slices, strings, json.Number and bool.
+// Tree returns a config as JSON values: maps, slices, strings, json.Number and bool.
 func Tree(config Config) map[string]any { return treeOf(config) }
 
-// Pruned does the same with a config of another version's types.
+// Pruned is like Marshal for the config type of any version.
 func Pruned(config any) []byte { return mustMarshal(treeOf(config)) }
 
 func treeOf(config any) map[string]any {
@@ -21,13 +21,13 @@ func treeOf(config any) map[string]any {
 	d := json.NewDecoder(bytes.NewReader(mustMarshal(config)))
 	d.UseNumber()
 	if err := d.Decode(&tree); err != nil {
-		panic(err) // it was written the line before
+		panic(err) // it was just encoded
 	}
 	prune(tree)
 	return tree
 }
 
-// prune removes members that are empty objects, from the innermost on.
+// prune removes members that are empty objects, innermost first.
 func prune(value any) {
 	switch v := value.(type) {
 	case map[string]any:

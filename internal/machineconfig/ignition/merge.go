@@ -7,17 +7,17 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 )
 
-// Empty is the config that says nothing.
+// Empty returns an empty config.
 func Empty() Config { return Config{Ignition: types.Ignition{Version: Version}} }
 
-// Merge merges configs in order, a later one over an earlier one, by the rules
-// of Ignition: what a later one does not say stays as it was. It differs in one
-// point: contents that a later config gives a file replace the earlier ones as a
-// whole, so that an earlier hash or compression is not held against them.
+// Merge merges configs in order by Ignition's rules: members that a later config does not set
+// keep their values. There is one difference: if a later config sets the contents of a file,
+// they replace the earlier ones entirely, so that an earlier hash or compression does not apply
+// to them.
 //
-// Ignition's own merge copies both configs, which for many small ones takes
-// quadratic time. Here files, directories, links and units, of which there can be
-// thousands, are only passed to it where a path or name is there already.
+// Ignition's merge copies both configs, which takes quadratic time for many small ones.
+// Therefore only those files, directories, links and units (there can be thousands) are passed
+// to it whose path or name already exists.
 func Merge(configs ...Config) Config {
 	m := merger{rest: Empty(), at: map[string]position{}}
 	for _, config := range configs {
@@ -26,9 +26,9 @@ func Merge(configs ...Config) Config {
 	return m.result()
 }
 
-// merger is a config that others are merged into.
+// merger accumulates the merged config.
 type merger struct {
-	rest        Config // all but the lists below
+	rest        Config // everything except the lists below
 	directories []*types.Directory
 	files       []*types.File
 	links       []*types.Link
@@ -36,8 +36,8 @@ type merger struct {
 	at          map[string]position
 }
 
-// position is where the entry of a path or name is. An entry that another kind has
-// replaced leaves nil in its list.
+// position is the place of the entry for a path or name. If an entry of another kind has
+// replaced it, its list has nil there.
 type position struct {
 	kind  kind
 	index int
@@ -52,7 +52,7 @@ const (
 	kindUnit
 )
 
-// nodeKey and unitKey keep paths and names apart.
+// nodeKey and unitKey return keys that keep paths and unit names apart.
 func nodeKey(path string) string { return "node " + path }
 func unitKey(name string) string { return "unit " + name }
 
@@ -75,8 +75,8 @@ func (m *merger) add(child Config) {
 	m.put(v3.Merge(parent, child))
 }
 
-// take copies the entry of a key, if there is one, into the config to be merged
-// with, and leaves its place empty.
+// take moves the entry of a key, if it exists, to the config to merge into, and leaves nil in
+// its place.
 func (m *merger) take(key string, into *Config) {
 	p, ok := m.at[key]
 	if !ok {
@@ -106,7 +106,7 @@ func (m *merger) take(key string, into *Config) {
 	}
 }
 
-// dropContents removes the contents of the parent's files that the child gives new ones.
+// dropContents removes the contents of those files in parent for which child sets new contents.
 func dropContents(parent *Config, child Config) {
 	replaced := map[string]bool{}
 	for _, f := range child.Storage.Files {
@@ -119,8 +119,7 @@ func dropContents(parent *Config, child Config) {
 	}
 }
 
-// put takes a merged config apart: each entry to the place of its key, new ones
-// behind the others.
+// put stores the entries of a merged config: each in the place of its key, new ones at the end.
 func (m *merger) put(merged Config) {
 	for i := range merged.Storage.Directories {
 		d := &merged.Storage.Directories[i]
@@ -143,7 +142,7 @@ func (m *merger) put(merged Config) {
 	m.rest.Systemd.Units = nil
 }
 
-// placed is a list with an entry in the place of its key.
+// placed stores an entry in the place of its key and returns the list.
 func placed[T any](m *merger, key string, k kind, list []*T, entry *T) []*T {
 	if p, ok := m.at[key]; ok && p.kind == k {
 		list[p.index] = entry
@@ -153,7 +152,7 @@ func placed[T any](m *merger, key string, k kind, list []*T, entry *T) []*T {
 	return append(list, entry)
 }
 
-// result is the whole config.
+// result returns the merged config.
 func (m *merger) result() Config {
 	config := m.rest
 	config.Storage.Directories = present(m.directories)
@@ -163,7 +162,7 @@ func (m *merger) result() Config {
 	return config
 }
 
-// present are the entries that are there.
+// present returns the entries that are not nil.
 func present[T any](list []*T) []T {
 	list = slices.DeleteFunc(list, func(entry *T) bool { return entry == nil })
 	if len(list) == 0 {

@@ -1,11 +1,10 @@
-// Package ignition treats the Ignition configs that a MachineConfig may hold, of
-// every version from 3.0 to 3.6, as configs of one version: Config, which is 3.5.
-// It parses and translates them up, merges them, reads what they carry inline,
-// and translates them down to the version that a machine understands. Package legacy
-// does the same with version 2 too.
+// Package ignition handles the Ignition configs that a MachineConfig may contain, versions 3.0
+// to 3.6, as configs of one version: Config, which is 3.5. It parses and upgrades them, merges
+// them, reads inline contents, and downgrades them to the version that a machine understands.
+// Package legacy adds version 2.
 //
-// What a config means and which ones are valid is decided by Ignition's own
-// packages; this one adds what they leave open. It does no I/O.
+// Ignition's packages decide what a config means and whether it is valid; this package adds
+// what they leave open. It does no I/O.
 package ignition
 
 import (
@@ -26,13 +25,13 @@ import (
 // Version is the version of Config.
 const Version = "3.5.0"
 
-// Config is an Ignition config of any version, as one of Version.
+// Config is an Ignition config of any supported version, converted to Version.
 type Config = types.Config
 
-// Parse reads a config of the versions 3.0 to 3.5, or of 3.6 if it has no member that
-// 3.5 does not know. It reports everything that is wrong; members that its version
-// does not know are errors, for they would be lost. The paths of the report begin at the
-// config, as .storage.files[0].mode; that of the whole is "".
+// Parse parses a config of the versions 3.0 to 3.5, or of 3.6 if it has no member that is new
+// in 3.6. It reports all problems. Members that the config's version does not have are errors,
+// because they would be lost. Paths in the report are relative to the config, such as
+// .storage.files[0].mode; the config itself is "".
 func Parse(raw []byte) (Config, problem.Report) {
 	version, wrong := VersionOf(raw)
 	if wrong = append(wrong, CheckSize(raw)...); wrong.Failed() {
@@ -44,11 +43,11 @@ func Parse(raw []byte) (Config, problem.Report) {
 	return parse3(raw)
 }
 
-// Later reports whether a version that Parse reads is later than Version, the last
-// that the machine-config operator accepts.
+// Later reports whether a version that Parse accepts is later than Version, which is the last
+// one that the machine-config operator accepts.
 func Later(version string) bool { return version == "3.6.0" }
 
-// VersionOf is what a config says of its version; the report says why it says none.
+// VersionOf returns the version of a config, or a report if there is none.
 func VersionOf(raw []byte) (string, problem.Report) {
 	var config struct {
 		Ignition struct {
@@ -68,20 +67,20 @@ func VersionOf(raw []byte) (string, problem.Report) {
 	return *config.Ignition.Version, nil
 }
 
-// The bounds of a config. Ignition's validation holds each link against all else.
+// Limits of a config. Ignition's validation compares each link with all other entries.
 const (
 	maxEntries = 50_000 // files, directories, links and units
 	maxLinks   = 5_000
 )
 
-// CheckSize reports that a config has more than anybody's machine needs, if it has.
+// CheckSize reports an error if a config exceeds the limits.
 func CheckSize(raw []byte) problem.Report {
 	var config struct {
 		Storage struct{ Files, Directories, Links []json.RawMessage }
 		Systemd struct{ Units []json.RawMessage }
 	}
 	if json.Unmarshal(raw, &config) != nil {
-		return nil // to be told what is wrong by the parser
+		return nil // the parser reports the error
 	}
 	if n := len(config.Storage.Links); n > maxLinks {
 		return problem.Report{problem.Errorf(".storage.links", "it has %d elements, more than %d", n, maxLinks)}
@@ -92,7 +91,7 @@ func CheckSize(raw []byte) problem.Report {
 	return nil
 }
 
-// kindOf is the JSON type that was wanted.
+// kindOf returns the JSON type that was expected.
 func kindOf(e *json.UnmarshalTypeError) string {
 	if e.Type.Kind().String() == "struct" {
 		return "object"
@@ -107,7 +106,7 @@ func article(noun string) string {
 	return "a " + noun
 }
 
-// parse3 reads a config of version 3.
+// parse3 parses a config of version 3.
 func parse3(raw []byte) (Config, problem.Report) {
 	config, rep, err := v3.ParseCompatibleVersion(raw)
 	var problems problem.Report
@@ -125,7 +124,7 @@ func parse3(raw []byte) (Config, problem.Report) {
 	if err != nil && len(problems) == 0 {
 		path := ""
 		if errors.Is(err, ignerrors.ErrUnknownVersion) || errors.Is(err, ignerrors.ErrInvalidVersion) {
-			path = ".ignition.version" // judged without an entry in the report
+			path = ".ignition.version" // the report has no entry for this error
 			err = fmt.Errorf("%w: supported are 3.0.0 to 3.6.0", err)
 		}
 		problems.Fail(path, "%v", err)
@@ -136,18 +135,18 @@ func parse3(raw []byte) (Config, problem.Report) {
 	return config, problems
 }
 
-// relabel is a config that claims another version.
+// relabel returns a config with another version number.
 func relabel(raw []byte, version string) []byte {
 	var config, ignition map[string]json.RawMessage
 	if json.Unmarshal(raw, &config) != nil || json.Unmarshal(config["ignition"], &ignition) != nil {
-		return raw // to be told what is wrong by the parser
+		return raw // the parser reports the error
 	}
 	ignition["version"] = fmt.Appendf(nil, "%q", version)
 	config["ignition"] = mustMarshal(ignition)
 	return mustMarshal(config)
 }
 
-// mustMarshal writes what was read from JSON before and so cannot fail.
+// mustMarshal encodes a value that was decoded from JSON, which cannot fail.
 func mustMarshal(v any) []byte {
 	raw, err := json.Marshal(v)
 	if err != nil {

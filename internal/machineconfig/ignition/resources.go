@@ -9,17 +9,17 @@ import (
 	"machine-pivot/internal/machineconfig/jsonpath"
 )
 
-// Resource is where a config takes bytes from: inline, or from elsewhere.
+// Resource is a source of bytes in a config: inline or remote.
 type Resource = types.Resource
 
-// Place is a resource and where in a config it stands.
+// Place is a resource with its path in a config.
 type Place struct {
-	Path     string // below the config, as .storage.files[0].contents
+	Path     string // relative to the config, such as .storage.files[0].contents
 	Resource *Resource
 }
 
-// Address is where a source is, to be shown and kept: its URL without all that may
-// be secret in it, the user and the query, by which URLs are signed.
+// Address returns a source in a form that is safe to show and store: its URL without the user
+// and the query, which may contain secrets or signatures.
 func Address(source string) string {
 	if strings.HasPrefix(source, "data:") {
 		return "a data URL"
@@ -29,15 +29,15 @@ func Address(source string) string {
 	}
 	scheme, rest, ok := strings.Cut(source, "://")
 	if !ok {
-		return source // as arn:aws:s3:::bucket/key
+		return source // such as arn:aws:s3:::bucket/key
 	}
 	path := strings.IndexByte(rest+"/", '/')
 	user := strings.LastIndexByte(rest[:path], '@') + 1
 	return scheme + "://" + rest[user:]
 }
 
-// Contents are the resources of a config whose bytes go into files, keys and
-// certificates. They can be changed in place.
+// Contents returns the resources of a config that provide the bytes of files, keys and
+// certificates. The resources can be modified in place.
 func Contents(config *Config) []Place {
 	var places []Place
 	add := func(r *Resource, steps ...any) { places = append(places, Place{jsonpath.Of(steps...), r}) }
@@ -57,8 +57,8 @@ func Contents(config *Config) []Place {
 	return places
 }
 
-// Configs are the resources of a config that are other configs: the one that
-// replaces it, or those that it is merged over.
+// Configs returns the resources of a config that are other configs: the one that replaces it,
+// or those that are merged.
 func Configs(config *Config) []Place {
 	from := &config.Ignition.Config
 	if from.Replace.Source != nil {
@@ -71,7 +71,7 @@ func Configs(config *Config) []Place {
 	return places
 }
 
-// Remote are the resources of a config that must be fetched from elsewhere.
+// Remote returns the resources of a config that must be fetched.
 func Remote(config *Config) []Place {
 	var remote []Place
 	for _, p := range append(Configs(config), Contents(config)...) {
@@ -82,23 +82,23 @@ func Remote(config *Config) []Place {
 	return remote
 }
 
-// Clone is a config that shares nothing with the given one.
+// Clone returns a deep copy.
 func Clone(config Config) Config {
 	var c Config
 	if err := json.Unmarshal(mustMarshal(config), &c); err != nil {
-		panic(err) // it was written the line before
+		panic(err) // it was just encoded
 	}
 	return c
 }
 
-// More of what a config is made of.
+// Aliases for further parts of a config.
 type (
 	File   = types.File
 	Unit   = types.Unit
 	DropIn = types.Dropin
 )
 
-// NewFile is a file that holds the content and replaces what is there.
+// NewFile returns a file with the given content that overwrites an existing file.
 func NewFile(path string, mode int, content []byte) File {
 	overwrite := true
 	f := File{Node: types.Node{Path: path, Overwrite: &overwrite}}

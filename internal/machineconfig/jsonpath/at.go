@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// At is the path of what is read at an offset of valid JSON.
+// At returns the path of the value at an offset of valid JSON.
 func At(data []byte, offset int64) string {
 	path := "$"
 	var s scopes
@@ -22,18 +22,18 @@ func At(data []byte, offset int64) string {
 	return path
 }
 
-// scopes are the objects and arrays that are being read, the innermost last.
+// scopes are the enclosing objects and arrays, innermost last.
 type scopes []scope
 
 type scope struct {
-	at       string // its own path
+	at       string // path of the object or array
 	isObject bool
 	inKey    bool // the value of key comes next
 	key      string
-	index    int // of the element that is being read, for an array
+	index    int // of the current element, in an array
 }
 
-// read takes the next token.
+// read processes the next token.
 func (s *scopes) read(token json.Token) {
 	switch token {
 	case json.Delim('}'), json.Delim(']'):
@@ -57,14 +57,14 @@ func (s *scopes) read(token json.Token) {
 	}
 }
 
-// valueRead ends a member.
+// valueRead marks the current member's value as read.
 func (s *scopes) valueRead() {
 	if len(*s) > 0 {
 		(*s)[len(*s)-1].inKey = false
 	}
 }
 
-// path is where the reading stands.
+// path returns the current path.
 func (s scopes) path() string {
 	if len(s) == 0 {
 		return "$"

@@ -1,5 +1,5 @@
-// Package jsonpath says where things stand in a document: paths as
-// $.spec.files[0].mode, and the path of an offset in a JSON text.
+// Package jsonpath names positions in a document with paths such as $.spec.files[0].mode, and
+// finds the path of an offset in a JSON text.
 package jsonpath
 
 import (
@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// plain is a member's name that a path can hold as it is.
+// plain matches a member's name that needs no quotes in a path.
 var plain = regexp.MustCompile(`^[A-Za-z_][-A-Za-z0-9_]*$`)
 
-// Member is the step to a member of an object: .name, or ["name"] for an unusual one.
+// Member returns the step to a member of an object: .name, or ["name"] for an unusual name.
 func Member(name string) string {
 	if plain.MatchString(name) {
 		return "." + name
@@ -20,10 +20,10 @@ func Member(name string) string {
 	return "[" + strconv.Quote(name) + "]"
 }
 
-// Element is the step to an element of an array.
+// Element returns the step to an element of an array.
 func Element(i int) string { return "[" + strconv.Itoa(i) + "]" }
 
-// Of is the path of steps: strings are members, integers are elements.
+// Of returns the path of steps: integers are elements, everything else is a member.
 func Of(steps ...any) string {
 	var b strings.Builder
 	for _, step := range steps {
@@ -36,7 +36,7 @@ func Of(steps ...any) string {
 	return b.String()
 }
 
-// Parent is the path without its last step; "" of a path without steps.
+// Parent returns the path without its last step, or "" for a path without steps.
 func Parent(path string) string {
 	if strings.HasSuffix(path, `"]`) {
 		return path[:max(strings.LastIndex(path[:len(path)-2], `["`), 0)]

@@ -10,7 +10,7 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Extensions reads the names of extensions.
+// Extensions reads a list of extension names.
 func Extensions(n document.Node) (names []string) {
 	for _, item := range n.Items() {
 		name := item.Text()
@@ -22,7 +22,7 @@ func Extensions(n document.Node) (names []string) {
 	return names
 }
 
-// CheckExtension is an error if there is no such extension.
+// CheckExtension returns an error if there is no such extension.
 func CheckExtension(name string) error {
 	if !slices.Contains(extensions.Names(), name) {
 		return fmt.Errorf("there is no extension %s; there are %s", problem.Quoted(name), strings.Join(extensions.Names(), ", "))
@@ -30,8 +30,8 @@ func CheckExtension(name string) error {
 	return nil
 }
 
-// KernelType reads a kernel type; "" stands for the default one. The architecture is the
-// machine's, as in GOARCH, or "" if it is not known.
+// KernelType reads a kernel type; "" means the default. architecture is the machine's GOARCH,
+// or "" if unknown.
 func KernelType(n document.Node, architecture string) string {
 	kind := n.Text()
 	if err := CheckKernelType(kind, architecture); err != nil {
@@ -40,7 +40,7 @@ func KernelType(n document.Node, architecture string) string {
 	return kind
 }
 
-// CheckKernelType is an error if there is no such kernel type for the architecture.
+// CheckKernelType returns an error if the architecture has no such kernel type.
 func CheckKernelType(kind, architecture string) error {
 	switch {
 	case kind != "" && !slices.Contains(extensions.KernelTypes(), kind):
@@ -51,7 +51,7 @@ func CheckKernelType(kind, architecture string) error {
 	return nil
 }
 
-// CheckTogether is an error if a kernel type and extensions do not go together.
+// CheckTogether returns an error if the kernel type and the extensions are incompatible.
 func CheckTogether(kernelType string, names []string) error {
 	if slices.Contains(names, "kernel-devel") && kernelType != "" && kernelType != extensions.KernelDefault {
 		return fmt.Errorf("kernel-devel fits the default kernel only, not the kernel type %s", kernelType)

@@ -1,5 +1,6 @@
-// Package spec judges what every MachineConfig has in common, whoever reads it: a host
-// the one that Ignition left there, or those who write them all that they have.
+// Package spec checks the parts of a MachineConfig that are the same for every reader: for a
+// host that reads the one that Ignition left, and for tools that read all of them as their
+// authors wrote them.
 package spec
 
 import (
@@ -13,21 +14,21 @@ import (
 	"machine-pivot/kargs"
 )
 
-// What every MachineConfig says of itself, and the annotation of those that the
-// machine-config operator has rendered.
+// The apiVersion and kind of every MachineConfig, and the annotation of rendered ones, set by
+// the machine-config operator.
 const (
 	APIVersion  = "machineconfiguration.openshift.io/v1"
 	Kind        = "MachineConfig"
 	GeneratedBy = "machineconfiguration.openshift.io/generated-by-controller-version"
 )
 
-// Members are the members that spec has in this API.
+// Members returns the members of spec in this API.
 func Members() []string {
 	return []string{"osImageURL", "baseOSExtensionsContainerImage", "config", "kernelArguments", "extensions", "fips", "kernelType"}
 }
 
-// Identity checks what says that this is a MachineConfig. Typed clients leave
-// kind and apiVersion out, so they may be absent.
+// Identity checks apiVersion, kind and metadata. apiVersion and kind may be absent, because
+// typed clients omit them.
 func Identity(root document.Node) bool {
 	if !root.Object() {
 		if root.IsNull() {
@@ -41,8 +42,8 @@ func Identity(root document.Node) bool {
 	return true
 }
 
-// Image checks the reference of an image; without a check of the
-// caller's, by the grammar of registries.
+// Image checks an image reference with check; if that is nil, against the grammar of image
+// references. It warns if the reference has no digest.
 func Image(n document.Node, check func(string) error) string {
 	text := n.Text()
 	if text == "" {
@@ -78,8 +79,8 @@ func Arguments(n document.Node, policy kargs.Policy) []string {
 	return entries
 }
 
-// CheckLength refuses arguments that no command line has room for, by the rule that
-// the machine applies when its own are known.
+// CheckLength rejects arguments that exceed the length of a kernel command line on their own.
+// The machine applies the same rule together with the arguments that it already has.
 func CheckLength(n document.Node, entries []string) {
 	result, err := kargs.Change{New: CommandLine(entries)}.Apply(nil)
 	if err == nil {
@@ -90,7 +91,7 @@ func CheckLength(n document.Node, entries []string) {
 	}
 }
 
-// CommandLine is all arguments of all entries.
+// CommandLine returns the arguments of all entries.
 func CommandLine(entries []string) kargs.Line {
 	var line kargs.Line
 	for _, entry := range entries {
@@ -99,7 +100,7 @@ func CommandLine(entries []string) kargs.Line {
 	return line
 }
 
-// Contradictions finds what is asked for in two ways.
+// Contradictions reports kernel arguments that contradict spec.fips.
 func Contradictions(path string, entries []string, fips bool, report *problem.Report) {
 	for i, entry := range entries {
 		for _, value := range kargs.Split(entry).Values("fips") {
