@@ -59,7 +59,7 @@ type Image struct {
 	Instance     string             `json:"instance,omitempty"`     // of this platform's manifest, if Digest is a manifest list
 	Architecture string             `json:"architecture,omitempty"` // as in GOARCH; "" if the image does not state it
 	Format       Format             `json:"format"`
-	Commit       string             `json:"commit"`            // "" if only the layers tell it
+	Commit       string             `json:"commit"`            // "" if only the layers reveal it
 	Version      string             `json:"version"`           // from the image's labels
 	Base         *Base              `json:"base,omitempty"`    // the image it was built on; nil if unknown
 	Derived      int                `json:"derived,omitempty"` // the number of derived layers; they are the last ones

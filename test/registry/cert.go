@@ -41,7 +41,7 @@ func newCA() (*x509.Certificate, crypto.Signer, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "test registry CA"},
-		// Long, so that on a machine with a wrong clock the server's certificate is invalid, not the CA's.
+		// Long, so that with a wrong clock the server's certificate is invalid, not the CA's.
 		NotBefore:             time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
 		NotAfter:              time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
 		IsCA:                  true,

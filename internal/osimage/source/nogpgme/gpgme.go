@@ -30,7 +30,7 @@ const (
 	ValidityNever    Validity     = 3
 )
 
-// Context cannot be made.
+// Context is never created, because New fails.
 type Context struct{}
 
 // New fails.
@@ -51,7 +51,7 @@ func (*Context) Verify(*Data, *Data, *Data) (string, []Signature, error) {
 	return "", nil, errAbsent
 }
 
-// Data cannot be made.
+// Data is never created.
 type Data struct{}
 
 // NewDataBytes fails.
