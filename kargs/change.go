@@ -5,39 +5,37 @@ import (
 	"slices"
 )
 
-// Change is what a configuration asks of a command line.
+// Change is a requested change of a command line.
 type Change struct {
-	Old    Line `json:"old"`    // wanted by the configuration applied before; none on a first boot
+	Old    Line `json:"old"`    // wanted by the configuration applied before; empty on a first boot
 	New    Line `json:"new"`    // wanted now
-	Delete Line `json:"delete"` // to be removed: KEY=VALUE, or KEY alone; not what New wants
-	// Literal says that another spelling of an argument of New is a change by itself:
-	// somebody compares to the letter.
+	Delete Line `json:"delete"` // to delete, as KEY=VALUE or KEY; arguments in New are not deleted
+	// Literal makes a different spelling of an argument in New a change by itself, for a tool
+	// that compares literally.
 	Literal bool `json:"literal,omitempty"`
-	// Image is what images bring of their own, after which New and Delete still hold;
-	// nil: that does not count.
+	// Image has the arguments that images bring; New and Delete take precedence. Nil ignores the
+	// images' arguments.
 	Image *ImageChange `json:"image,omitempty"`
 }
 
-// Result is a change worked out against the command line of a boot entry.
+// Result is the result of applying a change to the command line of a boot entry.
 type Result struct {
-	Changed  bool `json:"changed"`  // whether the line has to be written at all
-	Final    Line `json:"final"`    // the complete new line, for whoever writes one
+	Changed  bool `json:"changed"`  // the line must be written
+	Final    Line `json:"final"`    // the complete new line
 	Appended Line `json:"appended"` // added at the end, in this order
-	Deleted  Line `json:"deleted"`  // removed from where they stood
-	// Respelled are arguments of Final, as they were asked for, that stood in
-	// their places in another spelling.
+	Deleted  Line `json:"deleted"`  // removed
+	// Respelled are arguments of Final, as requested, that had another spelling before.
 	Respelled Line `json:"respelled,omitempty"`
 }
 
-// Apply works out the command line that a change makes of booted, the options
-// of the boot entry (not /proc/cmdline: on a first boot that lacks root= and
-// holds what must not stay).
+// Apply returns the command line that results from applying the change to booted, the options
+// of the boot entry. booted must not be /proc/cmdline, which on a first boot lacks root= and has
+// arguments that must not be kept.
 //
-// What is there already and takes effect as asked stays where it stands, so a
-// converged line does not change whatever its order; everything the change does
-// not name keeps its place and spelling. In the final line each argument of New
-// stands to the letter: the machine-config daemon and rpm-ostree find it by that.
-// Applying the result again changes nothing.
+// Arguments that take effect as requested keep their place, so that a converged line does not
+// change, whatever its order. Arguments that the change does not name keep their place and
+// spelling. In the final line each argument of New is spelled as in New, because the
+// machine-config daemon and rpm-ostree find it literally. Apply is idempotent.
 func (c Change) Apply(booted Line) (Result, error) {
 	e := editor{line: slices.Clone(booted.kernelPart())}
 	tail := booted[len(booted.kernelPart()):]
@@ -54,7 +52,7 @@ func (c Change) Apply(booted Line) (Result, error) {
 		}
 	}
 	for _, g := range groups(slices.Concat(c.brought(), c.New)) {
-		e.want(g)
+		e.ensure(g)
 	}
 	final := slices.Concat(e.line, e.appended, tail)
 	changed := !final.Equal(booted)
@@ -73,7 +71,7 @@ type editor struct {
 	line, appended, deleted Line
 }
 
-// removeLast removes the last argument that means the same as arg, if any.
+// removeLast removes the last argument with the meaning of arg, if there is one.
 func (e *editor) removeLast(arg string) {
 	for i := len(e.line) - 1; i >= 0; i-- {
 		if meaning(e.line[i]) == meaning(arg) && !isProtected(e.line[i]) {
@@ -88,10 +86,10 @@ func (e *editor) removeAt(i int) {
 	e.line = slices.Delete(e.line, i, i+1)
 }
 
-// delete removes every argument that means the same as arg. A bare key that
-// stands nowhere as such removes the one argument of that key, whatever its
-// value; several are ambiguous. What is wanted stays, by its meaning: it would
-// only be added again. Nothing to remove is no error.
+// delete removes all arguments with the meaning of arg. If arg is a bare key and the line has no
+// such flag, delete removes the only argument with that key, whatever its value; it returns an
+// error if there are several. Wanted arguments are kept, because they would only be added again.
+// It is not an error if there is nothing to remove.
 func (e *editor) delete(arg string, wanted map[string]bool) error {
 	if wanted[meaning(arg)] {
 		return nil
@@ -122,8 +120,8 @@ func (e *editor) indices(match func(string) bool) []int {
 	return found
 }
 
-// want makes the arguments of one group take effect.
-func (e *editor) want(g group) {
+// ensure makes the arguments of one group take effect.
+func (e *editor) ensure(g group) {
 	var have []string
 	for _, arg := range e.line {
 		if groupOf(arg) == g.name {
@@ -136,7 +134,7 @@ func (e *editor) want(g group) {
 	}
 	done := overlap(have, wanted)
 	if done == 0 {
-		// What stands there in the wrong order would keep its effect or double it.
+		// Arguments in the wrong order would keep their effect, or have it twice.
 		for _, arg := range g.args {
 			e.removeLast(arg)
 		}
@@ -144,7 +142,7 @@ func (e *editor) want(g group) {
 	e.appended = append(e.appended, g.args[done:]...)
 }
 
-// overlap is the length of the longest head of wanted that have ends with.
+// overlap returns the length of the longest prefix of wanted that is a suffix of have.
 func overlap(have, wanted []string) int {
 	for n := min(len(have), len(wanted)); n > 0; n-- {
 		if slices.Equal(have[len(have)-n:], wanted[:n]) {
@@ -154,17 +152,17 @@ func overlap(have, wanted []string) int {
 	return 0
 }
 
-// spell writes wanted arguments as they were asked for where line has them in
-// another spelling only, and returns those. For each wanted argument line has at
-// least one that means the same; they can stand for one another.
+// spell changes arguments of line to the spelling in wanted if line has them in another spelling
+// only, and returns these arguments. line must have an argument with the same meaning for each
+// wanted argument.
 func spell(line, wanted Line) Line {
-	at := map[string][]int{} // the places of arguments that are not taken, by meaning
+	at := map[string][]int{} // indexes of arguments that are not taken yet, by meaning
 	for i, arg := range line {
 		at[meaning(arg)] = append(at[meaning(arg)], i)
 	}
 	take := func(arg string, fits func(have string) bool) (place int, ok bool) {
 		places := at[meaning(arg)]
-		for i, place := range slices.Backward(places) { // of several the last is the likeliest to count
+		for i, place := range slices.Backward(places) { // the last one is the most likely to count
 			if fits(line[place]) {
 				at[meaning(arg)] = slices.Delete(places, i, i+1)
 				return place, true
@@ -188,7 +186,7 @@ func spell(line, wanted Line) Line {
 	return respelled
 }
 
-// distinct is a line with each argument once, to the letter.
+// distinct returns a line without literal duplicates.
 func distinct(line Line) Line {
 	seen := map[string]bool{}
 	var once Line
@@ -201,7 +199,7 @@ func distinct(line Line) Line {
 	return once
 }
 
-// meanings are what the arguments of a line mean.
+// meanings returns the set of meanings of the arguments of a line.
 func meanings(line Line) map[string]bool {
 	all := map[string]bool{}
 	for _, arg := range line {
@@ -210,7 +208,7 @@ func meanings(line Line) map[string]bool {
 	return all
 }
 
-// surplus is what old asks for oftener than wanted does.
+// surplus returns the arguments that old has more often than wanted, by meaning.
 func surplus(old, wanted Line) Line {
 	count := map[string]int{}
 	for _, arg := range wanted {
@@ -225,7 +223,7 @@ func surplus(old, wanted Line) Line {
 	return rest
 }
 
-// orEmpty keeps an empty list a list when it is written as JSON.
+// orEmpty returns an empty Line instead of nil, so that it is a list in JSON.
 func orEmpty(l Line) Line {
 	if l == nil {
 		return Line{}

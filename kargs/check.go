@@ -7,13 +7,12 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// MaxLength is the longest command line, in bytes, that every supported
-// architecture takes: COMMAND_LINE_SIZE is 2048 on x86_64, arm64 and ppc64le
-// (4096 on s390x), its last byte is the terminator, and the kernel cuts off the
-// rest in silence.
+// MaxLength is the maximum length of a command line, in bytes, on all supported architectures:
+// COMMAND_LINE_SIZE is 2048 on x86_64, arm64 and ppc64le (4096 on s390x), including the
+// terminator, and the kernel silently truncates longer lines.
 const MaxLength = 2047
 
-// Fits reports, as an error, that a kernel would cut off a part of the line.
+// Fits returns an error if the kernel would truncate the line.
 func (l Line) Fits() error {
 	if n := len(l.String()); n > MaxLength {
 		return fmt.Errorf("%d bytes, more than the %d that a kernel takes: it cuts off the rest", n, MaxLength)
@@ -21,16 +20,15 @@ func (l Line) Fits() error {
 	return nil
 }
 
-// Check reports what DefaultPolicy finds wrong with the entries of a configuration, as
-// Policy.Check does.
+// Check checks the entries of a configuration with DefaultPolicy, as Policy.Check does.
 func Check(entries ...string) problem.Report { return DefaultPolicy().Check(entries...) }
 
-// latinSpace is the no-break space of Latin-1, white space for the kernel
-// (lib/ctype.c) and for nobody else who reads its command line.
+// latinSpace is the no-break space of Latin-1. It is white space for the kernel (lib/ctype.c),
+// but not for other programs that parse its command line.
 const latinSpace = 0xa0
 
-// malformed says why an entry cannot be written to a boot entry and come out of
-// the kernel's parser as it went in, or "".
+// malformed returns the reason why an entry would not survive being written to a boot entry and
+// parsed by the kernel, or "".
 func malformed(entry string) string {
 	for i := 0; i < len(entry); i++ {
 		switch c := entry[i]; {
@@ -46,8 +44,8 @@ func malformed(entry string) string {
 	return ""
 }
 
-// isProtected reports whether an argument of the boot entry may never be
-// removed: without it the machine does not find its system.
+// isProtected reports whether an argument of the boot entry must never be removed: without it
+// the machine does not find its system.
 func isProtected(arg string) bool {
 	switch key, _, _ := parts(arg); key {
 	case "ostree", "root", "rootflags", "boot", "ignition.platform.id":

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// group is the wanted arguments whose order among themselves has a meaning:
-// those of one key, or of several keys that are read together.
+// group is a group of wanted arguments whose relative order matters: those of one key, or of
+// several keys that are interpreted together.
 type group struct {
 	name string
 	args Line
 }
 
-// hugepages is the one group of several keys: each "hugepages=" counts pages of
-// the size named by the "hugepagesz=" before it.
+// hugepages is the only group with several keys: each "hugepages=" is the number of pages of the
+// size in the "hugepagesz=" before it.
 const hugepages = "hugepages*"
 
-// groupOf names the group that an argument belongs to.
+// groupOf returns the name of the group that an argument belongs to.
 func groupOf(arg string) string {
 	key, _, _ := parts(arg)
 	switch key {
@@ -26,10 +26,9 @@ func groupOf(arg string) string {
 	return key
 }
 
-// groups sorts wanted arguments into groups, in the order of their first
-// members. The same argument twice in a row in a group says nothing more than
-// once ("nosmt nosmt") and is kept once; in two spellings it is kept in both, for
-// each is looked for to the letter.
+// groups divides wanted arguments into groups, in the order of their first members. An argument
+// that is repeated in a group ("nosmt nosmt") has no further effect and is kept once. Two
+// spellings of an argument are both kept, because other tools look for each literally.
 func groups(wanted Line) []group {
 	var all []group
 	at := map[string]int{} // in all, by name
@@ -56,17 +55,17 @@ func (g group) meanings() []string {
 	return wanted
 }
 
-// rule says when arguments of a group that stand on a line have their effect.
+// rule determines when the wanted arguments of a group take effect on a line.
 type rule int
 
 const (
-	lastWins   rule = iota // a later value replaces an earlier one: the wanted ones must come last
-	collects               // each value counts: all wanted ones are there, in their order
-	positional             // neighbours belong together: the wanted ones stand side by side
+	lastWins   rule = iota // a later value replaces an earlier one: the wanted values must come last
+	collects               // each value counts: all wanted values must be present, in order
+	positional             // neighbours belong together: the wanted arguments must be adjacent
 )
 
-// rule is lastWins unless the key is known to add up, from the kernel's
-// admin-guide/kernel-parameters and dracut.cmdline(7).
+// rule returns lastWins unless the values of the key are known to accumulate, according to the
+// kernel's admin-guide/kernel-parameters and dracut.cmdline(7).
 func (g group) rule() rule {
 	if g.name == hugepages {
 		return positional

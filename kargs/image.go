@@ -1,16 +1,15 @@
 package kargs
 
-// ImageChange is what a move from one image to another means for the kernel
-// arguments that images bring of their own. The rule is bootc's
-// (crates/lib/src/bootc_kargs.rs, compute_apply_kargs_diff): what only the image
-// before brought goes, what only the new one brings comes, and what both bring stays
-// as somebody may have changed it on the machine.
+// ImageChange has the kernel arguments that two images bring, for a change from one image to the
+// other. The rule is bootc's (crates/lib/src/bootc_kargs.rs, compute_apply_kargs_diff):
+// arguments of only the former image are removed, arguments of only the new image are added,
+// and arguments of both are left as they are, because they may have been changed on the machine.
 type ImageChange struct {
-	Before Line `json:"before"` // what the image brings that the command line was made with
-	Now    Line `json:"now"`    // what the image brings that it is made for
+	Before Line `json:"before"` // arguments of the image for which the present command line was made
+	Now    Line `json:"now"`    // arguments of the image for which the new command line is made
 }
 
-// Dropped are the arguments that go.
+// Dropped returns the arguments to remove.
 func (i *ImageChange) Dropped() Line {
 	if i == nil {
 		return nil
@@ -18,7 +17,7 @@ func (i *ImageChange) Dropped() Line {
 	return without(i.Before, meanings(i.Now))
 }
 
-// Brought are the arguments that come.
+// Brought returns the arguments to add.
 func (i *ImageChange) Brought() Line {
 	if i == nil {
 		return nil
@@ -26,8 +25,7 @@ func (i *ImageChange) Brought() Line {
 	return without(i.Now, meanings(i.Before))
 }
 
-// without is a line without the arguments that mean one of those known, and each
-// other one once.
+// without returns a line without the arguments whose meaning is in known, and without duplicates.
 func without(line Line, known map[string]bool) Line {
 	var rest Line
 	for _, arg := range distinct(line) {
@@ -38,8 +36,8 @@ func without(line Line, known map[string]bool) Line {
 	return rest
 }
 
-// brought are the image's arguments that nothing speaks against: an image's say is the
-// least, after what is to be deleted and what is wanted anyway.
+// brought returns the image's arguments to add, except those that the change deletes or wants
+// anyway: New and Delete take precedence over the image.
 func (c Change) brought() Line {
 	var rest Line
 	for _, arg := range without(c.Image.Brought(), meanings(c.New)) {
@@ -50,7 +48,7 @@ func (c Change) brought() Line {
 	return rest
 }
 
-// deletes reports whether an argument is named for deletion, by its value or by its key.
+// deletes reports whether Delete has an argument, as KEY=VALUE or by its key.
 func (c Change) deletes(arg string) bool {
 	key, _, _ := parts(arg)
 	for _, gone := range c.Delete {
@@ -61,8 +59,8 @@ func (c Change) deletes(arg string) bool {
 	return false
 }
 
-// drop removes every argument that means the same as one of the former image's, but
-// for what is wanted and what the machine boots by.
+// drop removes all arguments with the meaning of arg, which is one of the former image. It keeps
+// wanted arguments and those that the machine needs to boot.
 func (e *editor) drop(arg string, wanted map[string]bool) {
 	if wanted[meaning(arg)] {
 		return

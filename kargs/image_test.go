@@ -6,13 +6,13 @@ import (
 	"machine-pivot/kargs"
 )
 
-// TestApplyOfAnImage is the rule for arguments that images bring of their own, beside
-// what is asked for, which wins.
+// TestApplyOfAnImage checks the rule for arguments that images bring. Requested arguments take
+// precedence over them.
 func TestApplyOfAnImage(t *testing.T) {
 	for _, c := range []struct {
 		name, booted   string
-		before, now    string // what the booted and the new image bring
-		new, del       string // what is asked for
+		before, now    string // arguments of the booted and of the new image
+		new, del       string // requested
 		final          string
 		appended, gone string
 	}{
@@ -46,7 +46,7 @@ func TestApplyOfAnImage(t *testing.T) {
 				Image: &kargs.ImageChange{Before: kargs.Split(c.before), Now: kargs.Split(c.now)},
 			}
 			r := apply(t, change, c.booted, c.final, c.appended, c.gone)
-			// The same change proves the next boot, and changes nothing there.
+			// The same change is applied to verify the next boot, and must be a no-op there.
 			if again, err := change.Apply(r.Final); err != nil || again.Changed {
 				t.Errorf("a second run changes %q to %q (%v)", r.Final, again.Final, err)
 			}

@@ -75,7 +75,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// apply applies a change to a line, and holds the result against what is wanted.
+// apply applies a change to a line, and compares the result with what is expected.
 func apply(t *testing.T, change kargs.Change, booted, final, appended, gone string) kargs.Result {
 	t.Helper()
 	r, err := change.Apply(kargs.Split(booted))
@@ -91,9 +91,9 @@ func apply(t *testing.T, change kargs.Change, booted, final, appended, gone stri
 	return r
 }
 
-// TestSpelling (D4): an argument that is there in another spelling takes effect as
-// asked, so that it alone is no change; but it is written as asked into the next
-// line, since others compare to the letter.
+// TestSpelling (D4): an argument in another spelling takes effect as requested, so it is not a
+// change by itself; but the next line that is written has the requested spelling, because other
+// tools compare literally.
 func TestSpelling(t *testing.T) {
 	for _, c := range []struct {
 		name, booted, new   string
@@ -192,7 +192,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestSensitive (D15): what weakens a machine is never passed over in silence.
+// TestSensitive (D15): arguments that weaken a machine are always reported.
 func TestSensitive(t *testing.T) {
 	for _, arg := range []string{
 		"pivot.mode=off", "systemd.run=/bin/sh", "systemd.run_success_action=none", "systemd.debug-shell", "systemd.debug_shell=ttyS0",

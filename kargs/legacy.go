@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// ParseLegacy reads the file /etc/pivot/kernel-args, by which installers before
-// 4.5 and people after them asked for kernel arguments: lines of ADD or DELETE and
-// one argument. Empty lines and those that begin with "#" say nothing. The error
-// has a line for each other one; the tools of that time skipped those in silence.
+// ParseLegacy parses the file /etc/pivot/kernel-args, with which installers before 4.5 and
+// administrators requested kernel arguments. Each line has ADD or DELETE and one argument. Empty
+// lines and lines that begin with "#" are ignored. The error has one line for each invalid line;
+// the tools of that time silently skipped them.
 func ParseLegacy(text string) (Change, error) {
 	var change Change
 	var wrong []error

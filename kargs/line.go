@@ -1,12 +1,11 @@
-// Package kargs treats the kernel command line as values: it splits a line as
-// the kernel does, compares by meaning, computes a change, and knows which
-// arguments a configuration must not touch.
+// Package kargs represents the kernel command line as values: it splits a line as the kernel
+// does, compares arguments by meaning, computes changes, and knows which arguments a
+// configuration must not set.
 //
-// The splitting follows the kernel's next_arg (lib/cmdline.c): white space
-// separates, a double quote toggles quoting and stays part of the argument,
-// nothing escapes a quote, and a single quote is an ordinary character. That the
-// byte 0xa0 is white space too, for the kernel alone, is left out: Check refuses it,
-// and a boot entry that has it comes out as it went in.
+// Splitting follows the kernel's next_arg (lib/cmdline.c): white space separates arguments, a
+// double quote toggles quoting and remains part of the argument, quotes cannot be escaped, and
+// a single quote is an ordinary character. There is one exception: the byte 0xa0 is white space
+// for the kernel, but not here. Check rejects it, and a boot entry that has it is preserved.
 package kargs
 
 import (
@@ -15,15 +14,14 @@ import (
 	"strings"
 )
 
-// Line is a kernel command line: its arguments in order, quotes kept, nothing
-// removed or reordered.
+// Line is a kernel command line: all its arguments in order, including quotes.
 type Line []string
 
-// initSeparator ends the kernel's arguments: what follows goes to init.
+// initSeparator ends the kernel's arguments; those after it are passed to init.
 const initSeparator = "--"
 
-// Split cuts a command line into its arguments. It never fails: as in the
-// kernel, a quote that is never closed runs to the end of the line.
+// Split splits a command line into its arguments. It never fails: as in the kernel, an
+// unclosed quote extends to the end of the line.
 func Split(line string) Line {
 	var args Line
 	start, quoted := -1, false
@@ -52,7 +50,7 @@ func Split(line string) Line {
 // String joins the arguments with single spaces.
 func (l Line) String() string { return strings.Join(l, " ") }
 
-// Equal reports whether two lines are the same arguments in the same order, to the letter.
+// Equal reports whether two lines have exactly the same arguments in the same order.
 func (l Line) Equal(other Line) bool {
 	if len(l) != len(other) {
 		return false
@@ -65,8 +63,8 @@ func (l Line) Equal(other Line) bool {
 	return true
 }
 
-// Values returns the values of every argument with this key, in order,
-// unquoted; a flag without "=" has the value "".
+// Values returns the values of all arguments with a key, in order and without quotes. A flag
+// without "=" has the value "".
 func (l Line) Values(key string) []string {
 	var values []string
 	for _, arg := range l.kernelPart() {
@@ -77,8 +75,8 @@ func (l Line) Values(key string) []string {
 	return values
 }
 
-// Prefixed yields the arguments whose key begins with prefix, in order: the rest
-// of the key, with "_" for each "-", and the value, unquoted.
+// Prefixed yields, in order, the arguments whose key begins with prefix: the rest of the key,
+// with "_" instead of "-", and the value without quotes.
 func (l Line) Prefixed(prefix string) iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
 		for _, arg := range l.kernelPart() {
@@ -90,16 +88,16 @@ func (l Line) Prefixed(prefix string) iter.Seq2[string, string] {
 	}
 }
 
-// DisablesThreads reports whether the arguments switch simultaneous multithreading
-// off: by its own argument, or as part of a CPU vulnerability's mitigation.
+// DisablesThreads reports whether the arguments disable simultaneous multithreading: directly,
+// or as part of the mitigation of a CPU vulnerability.
 func (l Line) DisablesThreads() bool {
 	arg, _ := l.ThreadsOff()
 	return arg != ""
 }
 
-// ThreadsOff is the argument that switches simultaneous multithreading off, or "".
-// It is not certain where only a CPU with a certain vulnerability is affected. Of
-// a key the last value counts.
+// ThreadsOff returns the argument that disables simultaneous multithreading, or "". certain is
+// false if the argument affects only CPUs with a certain vulnerability. The last value of a key
+// counts.
 func (l Line) ThreadsOff() (arg string, certain bool) {
 	if len(l.Values("nosmt")) > 0 {
 		return "nosmt", true
@@ -116,7 +114,7 @@ func (l Line) ThreadsOff() (arg string, certain bool) {
 	return "", false
 }
 
-// last is the last value of a key.
+// last returns the last value of a key.
 func (l Line) last(key string) (value string, ok bool) {
 	values := l.Values(key)
 	if len(values) == 0 {
@@ -125,7 +123,7 @@ func (l Line) last(key string) (value string, ok bool) {
 	return values[len(values)-1], true
 }
 
-// kernelPart is the line up to the separator "--".
+// kernelPart returns the line up to the separator "--".
 func (l Line) kernelPart() Line {
 	for i, arg := range l {
 		if arg == initSeparator {
@@ -135,8 +133,8 @@ func (l Line) kernelPart() Line {
 	return l
 }
 
-// parts takes an argument apart: its key in normal form, its value without the
-// quotes that the kernel strips, and whether it has a "=" at all.
+// parts returns the key of an argument in normal form, its value without the quotes that the
+// kernel strips, and whether it has a "=".
 func parts(arg string) (key, value string, hasValue bool) {
 	if len(arg) > 0 && arg[0] == '"' {
 		arg = strings.TrimSuffix(arg[1:], `"`)
@@ -148,10 +146,10 @@ func parts(arg string) (key, value string, hasValue bool) {
 	return normalKey(key), value, hasValue
 }
 
-// normalKey maps "-" to "_": the kernel and systemd take them as equal in keys.
+// normalKey maps "-" to "_": in keys the kernel and systemd treat them as equal.
 func normalKey(key string) string { return strings.ReplaceAll(key, "-", "_") }
 
-// meaning is the form in which two arguments that mean the same are equal.
+// meaning returns an argument in normal form: arguments with the same meaning have the same form.
 func meaning(arg string) string {
 	key, value, hasValue := parts(arg)
 	if !hasValue {

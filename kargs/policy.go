@@ -10,15 +10,15 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// PolicyPath is where a machine has its administrator's policy, which adds to DefaultPolicy.
+// PolicyPath is the file with the administrator's policy, which adds to DefaultPolicy.
 const PolicyPath = "/etc/pivot/kernel-args.policy"
 
-// Policy says which arguments a configuration may set.
+// Policy specifies which arguments a configuration may set. The zero Policy has no rules.
 type Policy struct{ rules []policyRule }
 
 type policyRule struct {
 	verdict verdict
-	pattern string // in the form of meaning: KEY, KEY=VALUE, or PREFIX with prefix set
+	pattern string // as returned by meaning: KEY, KEY=VALUE, or PREFIX if prefix is set
 	prefix  bool
 	reason  string
 }
@@ -33,23 +33,23 @@ const (
 	allow  verdict = "allow"
 )
 
-// DefaultPolicyText is the policy that holds where there is no other; it says
-// what its lines mean, and is what an administrator's file adds to.
+// DefaultPolicyText is the text of the default policy, to which an administrator's file adds.
+// Comments in it describe the format.
 //
 //go:embed policy.txt
 var DefaultPolicyText string
 
-// DefaultPolicy is the policy of DefaultPolicyText.
+// DefaultPolicy returns the policy in DefaultPolicyText.
 func DefaultPolicy() Policy {
 	p, err := Policy{}.Extend(DefaultPolicyText)
 	if err != nil {
-		panic(err) // the text is part of the program, and a test reads it
+		panic(err) // the text is part of the program, and a test parses it
 	}
 	return p
 }
 
-// Extend is the policy with the rules of text behind its own. The error has a
-// line for each line of the text that is no rule.
+// Extend returns the policy with the rules in text appended. The error has one line for each
+// invalid line of the text.
 func (p Policy) Extend(text string) (Policy, error) {
 	extended := Policy{slices.Clone(p.rules)}
 	var wrong []error
@@ -68,7 +68,7 @@ func (p Policy) Extend(text string) (Policy, error) {
 	return extended, errors.Join(wrong...)
 }
 
-// parseRule reads VERDICT ARGUMENT REASON.
+// parseRule parses VERDICT ARGUMENT REASON.
 func parseRule(fields []string) (policyRule, error) {
 	v := verdict(fields[0])
 	if !slices.Contains([]verdict{forbid, refuse, warn, allow}, v) {
@@ -90,7 +90,7 @@ func parseRule(fields []string) (policyRule, error) {
 	return policyRule{v, meaning(pattern), prefix, strings.Join(fields[2:], " ")}, nil
 }
 
-// matches reports whether the rule is about an argument.
+// matches reports whether the rule applies to an argument.
 func (r policyRule) matches(arg string) bool {
 	key, _, _ := parts(arg)
 	if r.prefix {
@@ -99,7 +99,8 @@ func (r policyRule) matches(arg string) bool {
 	return r.pattern == key || r.pattern == meaning(arg)
 }
 
-// judge is what the rules say about one argument.
+// judge applies the rules to one argument. The last matching rule counts, unless an earlier one
+// forbids the argument.
 func (p Policy) judge(arg string) problem.Report {
 	last := policyRule{verdict: allow}
 	for _, r := range p.rules {
@@ -116,9 +117,9 @@ func (p Policy) judge(arg string) problem.Report {
 	return nil
 }
 
-// Check reports what is wrong with the entries of a configuration. An entry may
-// hold several arguments. The path of each problem is the argument, as it stands there,
-// and its message goes on with what the argument does.
+// Check reports problems of the entries of a configuration. An entry may have several arguments.
+// The path of a problem is the argument (or malformed entry) as written, and its message is the
+// predicate of a sentence with the argument as subject.
 func (p Policy) Check(entries ...string) problem.Report {
 	var report problem.Report
 	for _, entry := range entries {
@@ -133,7 +134,7 @@ func (p Policy) Check(entries ...string) problem.Report {
 	return report
 }
 
-// checkArgument judges one argument, first by what no policy decides.
+// checkArgument checks one argument, first for errors that do not depend on the policy.
 func (p Policy) checkArgument(arg string) problem.Report {
 	if arg == initSeparator {
 		return problem.Report{problem.Errorf(arg, "would hand every argument after it to init")}
@@ -144,8 +145,8 @@ func (p Policy) checkArgument(arg string) problem.Report {
 	return p.judge(arg)
 }
 
-// ParseEntries cuts the entries of a MachineConfig's kernelArguments into
-// arguments; an entry may hold several. It fails on what Check calls an error.
+// ParseEntries splits the entries of a MachineConfig's kernelArguments into arguments; an entry
+// may have several. It fails if Check reports errors.
 func (p Policy) ParseEntries(entries []string) (Line, error) {
 	var line Line
 	var wrong []string

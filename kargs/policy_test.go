@@ -58,7 +58,7 @@ func TestPolicyReportsEveryBadLine(t *testing.T) {
 	}
 }
 
-// The zero policy forbids nothing but what cannot be written at all.
+// TestEmptyPolicy: the zero policy rejects only arguments that no policy can allow.
 func TestEmptyPolicy(t *testing.T) {
 	if p := (kargs.Policy{}).Check("root=/dev/vda audit=0"); len(p) != 0 {
 		t.Error(p)

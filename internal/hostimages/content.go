@@ -15,14 +15,14 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Content is what the OS images in a host's repository bring: kernel arguments, accounts and
+// Content reads what OS images in a host's repository bring: kernel arguments, accounts and
 // units.
 type Content struct {
 	Host *host.Host
-	// Arguments are the kernel arguments that a deployment's commit in the repository brings:
-	// see Store.Arguments.
+	// Arguments returns the kernel arguments that a commit in the repository brings; see
+	// Store.Arguments.
 	Arguments func(commit string) (kargsd.Arguments, error)
-	// Check is of a plan whose image is in the repository.
+	// Check checks a plan whose image is in the repository.
 	Check pivot.Check
 }
 
@@ -42,8 +42,8 @@ func (c Content) Learn(plan pivot.Plan) (pivot.Plan, error) {
 	return learned, c.Check(learned)
 }
 
-// Foresee implements pivot.Content. It pulls nothing: what an image brings is known if it
-// is in the repository already.
+// Foresee implements pivot.Content. It does not pull the image: what it brings is known only if
+// the image is in the repository already.
 func (c Content) Foresee(plan pivot.Plan) (pivot.Plan, error) {
 	state, target := plan.From(), plan.To()
 	own := pivot.ImageKargs{Choice: string(host.ImageKargsPrint), Arguments: kargs.Line{}}
@@ -78,7 +78,7 @@ func (c Content) Foresee(plan pivot.Plan) (pivot.Plan, error) {
 	return c.foreseeUnits(plan, commit)
 }
 
-// importedAs is the commit that the host's repository has of an image, or "".
+// importedAs returns the commit of an image in the host's repository, or "".
 func (c Content) importedAs(image pivot.Image) (commit string, err error) {
 	ref, err := imageref.Parse(image.Reference)
 	if err != nil {
@@ -95,8 +95,8 @@ func (c Content) importedAs(image pivot.Image) (commit string, err error) {
 	return imported.String(), nil
 }
 
-// foreseeUnits notes which wishes for units cannot come true in the system of a commit,
-// unless packages that change may bring them.
+// foreseeUnits adds a warning about requested unit changes that are impossible in the system of
+// a commit. It adds none if the plan changes packages, because they may bring the units.
 func (c Content) foreseeUnits(plan pivot.Plan, commit string) (pivot.Plan, error) {
 	if len(plan.Packages) > 0 {
 		return plan, nil
@@ -108,8 +108,8 @@ func (c Content) foreseeUnits(plan pivot.Plan, commit string) (pivot.Plan, error
 	return plan, err
 }
 
-// Accounts implements pivot.Content: those that the new /etc will have, by the image in
-// the repository and what was changed in /etc.
+// Accounts implements pivot.Content. It returns the accounts of the new /etc, which follow from
+// the image in the repository and the local changes in /etc.
 func (c Content) Accounts(plan pivot.Plan) (hostfiles.Accounts, error) {
 	if !plan.Image.Changed {
 		return plan.From().Etc.Accounts, nil
@@ -130,8 +130,8 @@ func (c Content) Units(plan pivot.Plan, commit string) (enable.Resolved, error) 
 	return host.NextUnits(next.booted, next.repo, next.commit, plan.To())
 }
 
-// nextSystem is what the next system is made of: a commit, and the /etc of the booted
-// deployment.
+// nextSystem has the parts from which the next system is made: a commit, and the /etc of the
+// booted deployment.
 type nextSystem struct {
 	repo   *ostree.Repo
 	commit ostree.Checksum

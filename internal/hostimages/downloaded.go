@@ -12,22 +12,23 @@ import (
 	"machine-pivot/pivot"
 )
 
-// DownloadAgain is the remedy where what was downloaded cannot be used.
+// DownloadAgain is the hint of errors about an image that was not downloaded or cannot be used.
 const DownloadAgain = "download it: pivot apply --download-only MACHINECONFIG, or pivot rebase --download-only IMAGE"
 
-// Downloaded are OS images that were pulled into the host's repository before, by another run
-// or earlier in this one. No registry is asked.
+// Downloaded provides OS images that were pulled into the host's repository before, by another
+// run or earlier in this one. It uses no registry.
 type Downloaded struct {
 	Store
-	Image pivot.Image // the OS image, as it was imported; zero: there is none
-	// Names are the images, also those of extensions, by what they were asked for, perhaps by
-	// tags.
+	Image pivot.Image // the OS image as it was imported; zero if there is none
+	// Names has the images, including extensions images, by the references that were requested,
+	// which may have tags.
 	Names map[string]pivot.Image
 }
 
 var _ pivot.Images = Downloaded{}
 
-// Resolve implements pivot.Images: a tag names what it named when that was downloaded.
+// Resolve implements pivot.Images. A tag stands for the image that it named at the time of the
+// download.
 func (d Downloaded) Resolve(_ context.Context, image pivot.Image) (pivot.Image, error) {
 	found, known := d.Names[image.Reference]
 	if !known {
@@ -36,7 +37,7 @@ func (d Downloaded) Resolve(_ context.Context, image pivot.Image) (pivot.Image, 
 	return found, nil
 }
 
-// other is an error about an image that was not downloaded.
+// other returns the error for an image that was not downloaded.
 func (d Downloaded) other(image pivot.Image) error {
 	was := "no image"
 	if !d.Image.IsZero() {
@@ -61,7 +62,8 @@ func (d Downloaded) Check(ctx context.Context, image pivot.Image) error {
 	return d.Host.CheckRepoWritable()
 }
 
-// whole is the commit that was downloaded, all of which is in the repository.
+// whole returns the commit that was downloaded, after checking that it is complete in the
+// repository.
 func (d Downloaded) whole(ctx context.Context, repo *ostree.Repo) (ostree.Checksum, error) {
 	commit, err := ostree.ParseChecksum(d.Image.Commit)
 	if err == nil {
@@ -73,8 +75,8 @@ func (d Downloaded) whole(ctx context.Context, repo *ostree.Repo) (ostree.Checks
 	return commit, err
 }
 
-// Import implements pivot.Images. What was checked when the image was downloaded is checked
-// again as far as the machine, or the engine, may have changed since.
+// Import implements pivot.Images. It repeats those checks of the download whose result may have
+// changed since, because they depend on the machine or the engine.
 func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.Amount)) (pivot.Image, error) {
 	if !d.Image.Same(image) {
 		return pivot.Image{}, d.other(image)
@@ -98,7 +100,7 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 	if err != nil {
 		return pivot.Image{}, err
 	}
-	var ref imageref.Reference // rpm-ostree removes the refs of images that no deployment has
+	var ref imageref.Reference // its ref must be restored: rpm-ostree removes refs of images that are not deployed
 	if d.Image.Container != "" {
 		if ref, err = imageref.Parse(d.Image.Reference); err != nil {
 			return pivot.Image{}, err
@@ -107,9 +109,9 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 	return d.Image, osimage.Keep(repo, commit, ref)
 }
 
-// RemoveDownloaded removes the refs of images that were downloaded, but for those that are
-// deployed, and what only they had of the repository. An image of which the pull was
-// interrupted need not have a commit.
+// RemoveDownloaded removes the refs of downloaded images, except those that deployed images
+// need, and prunes objects that nothing else needs. An image whose pull was interrupted need not
+// have a commit.
 func (s Store) RemoveDownloaded(ctx context.Context, images []pivot.Image) error {
 	if len(images) == 0 {
 		return nil
@@ -145,14 +147,14 @@ func (s Store) RemoveDownloaded(ctx context.Context, images []pivot.Image) error
 	if s.Host.Root != "/" {
 		command = append(command, "--sysroot="+s.Host.Sysroot().Physical())
 	}
-	if _, err := s.Host.Run(ctx, command...); err != nil { // the next deployment's does the same
+	if _, err := s.Host.Run(ctx, command...); err != nil { // not an error: the cleanup of the next deployment does the same
 		s.Note(fmt.Sprintf("the space of what was downloaded before is not free yet: %v", err))
 	}
 	return nil
 }
 
-// commitOf is the commit that an image was imported as. After an interrupted pull the caller
-// does not know it yet.
+// commitOf returns the commit that an image was imported as. After an interrupted pull
+// image.Commit is empty, and commitOf searches the repository.
 func commitOf(repo *ostree.Repo, image pivot.Image) (commit ostree.Checksum, found bool, err error) {
 	if image.Commit != "" {
 		commit, err = ostree.ParseChecksum(image.Commit)

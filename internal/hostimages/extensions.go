@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// repositoryIn is where an image of extensions has its repository (the
-	// machine-config operator's daemon: pkg/daemon/update.go).
+	// repositoryIn is the directory of the package repository in an extensions image
+	// (machine-config-daemon, pkg/daemon/update.go).
 	repositoryIn = "usr/share/rpm-ostree/extensions"
-	// fetchedIn is where the host keeps one as long as packages are taken from it.
+	// fetchedIn is the host's directory for the repository while packages are installed from it.
 	fetchedIn = "/var/cache/pivot/extensions"
 )
 
-// Extensions get repositories of packages from images of extensions. Nothing of these comes
-// into the ostree repository.
+// Extensions extracts package repositories from extensions images. Nothing from these images
+// is stored in the ostree repository.
 type Extensions struct{ from *Pulled }
 
 var _ pivot.Repositories = Extensions{}
 
-// Extensions get images of extensions from where OS images are pulled from.
+// Extensions returns an Extensions that opens extensions images in the same way as OS images.
 func (p *Pulled) Extensions() Extensions { return Extensions{p} }
 
 // Check implements pivot.Repositories.
@@ -69,7 +69,7 @@ func (e Extensions) Release() error { return os.RemoveAll(e.path(filepath.Dir(fe
 
 func (e Extensions) path(name string) string { return e.from.Host.Path(name) }
 
-// with opens an image for work.
+// with opens an image, calls work with it and closes it.
 func (e Extensions) with(ctx context.Context, image pivot.Image, work func(*osimage.Opened) error) error {
 	ref, err := imageref.Parse(image.Reference)
 	if err != nil {
@@ -79,6 +79,6 @@ func (e Extensions) with(ctx context.Context, image pivot.Image, work func(*osim
 	if err != nil {
 		return err
 	}
-	defer found.Close() // what counts was read, or has failed already
+	defer found.Close() // all data was read, or an error is returned already
 	return work(found)
 }

@@ -20,7 +20,7 @@ import (
 	"machine-pivot/test/oscontainer"
 )
 
-// engine is asked about images only.
+// engine implements only the methods of pivot.Engine that are about images.
 type engine struct {
 	pivot.Engine
 	refuses error
@@ -28,11 +28,11 @@ type engine struct {
 
 func (e engine) Accept(context.Context, ostree.PrepareRoot) error { return e.refuses }
 
-// images are those of a host, with what they ask for and say.
+// images are the images of a host, with a record of their requests and notes.
 type images struct {
 	*hostimages.Pulled
 	host     *hostdir.Host
-	networks int // how often the network was asked for
+	networks int // how often Network was called
 	notes    []string
 }
 
@@ -50,7 +50,7 @@ func imagesOf(t *testing.T) *images {
 	return i
 }
 
-// tagged is the host's next image by its tag.
+// tagged returns the host's next image by its tag.
 func (i *images) tagged() pivot.Image {
 	return pivot.Image{Reference: i.host.Registry.Host() + "/os/native:b"}
 }
@@ -66,7 +66,7 @@ func (i *images) pull(t *testing.T) (pinned, image pivot.Image) {
 	return pinned, image
 }
 
-// refs are the refs of images that the host's repository has.
+// refs returns the refs of images in the host's repository.
 func (i *images) refs() []string {
 	return slices.DeleteFunc(i.host.Refs(), func(ref string) bool {
 		return !strings.HasPrefix(ref, "pivot/") && !strings.HasPrefix(ref, "ostree/container/")
@@ -87,13 +87,13 @@ func expect(t *testing.T, err error, kind fault.Kind, text string) {
 	}
 }
 
-// bringing is a derived layer with a file of kernel arguments.
+// bringing returns a derived layer with a file of kernel arguments.
 func bringing(text string) oscontainer.Option {
 	return oscontainer.WithDerived(oscontainer.File("usr/lib/bootc/kargs.d/10-test.toml", text))
 }
 
-// TestDownloadedAfterPulled (P77): what was pulled is had again without the registry, by the tag too,
-// and nothing else is; removed, none of it is left.
+// TestDownloadedAfterPulled (P77): an image that was pulled can be used without the registry, also
+// by its tag; other images cannot. Removing it removes all its refs.
 func TestDownloadedAfterPulled(t *testing.T) {
 	i := imagesOf(t)
 	i.host.Serve(i.host.NativeImage(bringing(`kargs = ["own=1"]`)))
@@ -112,7 +112,7 @@ func TestDownloadedAfterPulled(t *testing.T) {
 	if err != nil || found != pinned {
 		t.Errorf("the tag leads to %+v, %v", found, err)
 	}
-	must(t, d.Release(image)) // as after a deployment that is gone
+	must(t, d.Release(image)) // as if it had been deployed and removed
 	must(t, d.Check(t.Context(), pinned))
 	if again, err := d.Import(t.Context(), pinned, nil); err != nil || again != image {
 		t.Errorf("imported %+v, %v", again, err)
@@ -127,7 +127,7 @@ func TestDownloadedAfterPulled(t *testing.T) {
 	_, err = d.Import(t.Context(), other, nil)
 	expect(t, err, fault.Refused, "it was not downloaded")
 
-	must(t, i.RemoveDownloaded(t.Context(), []pivot.Image{pinned})) // an interrupted pull has no commit
+	must(t, i.RemoveDownloaded(t.Context(), []pivot.Image{pinned})) // without a commit, as after an interrupted pull
 	if left := i.refs(); !slices.Equal(left, before) {
 		t.Errorf("left %q of %q", left, before)
 	}
@@ -135,8 +135,8 @@ func TestDownloadedAfterPulled(t *testing.T) {
 	expect(t, i.Check(t.Context(), pinned), fault.Unavailable, "connection refused")
 }
 
-// TestOpenUntilImported: what was checked is imported without another look at the registry,
-// and looked at anew once it is closed.
+// TestOpenUntilImported: an image that was checked is imported without opening it again, unless
+// it was closed.
 func TestOpenUntilImported(t *testing.T) {
 	i := imagesOf(t)
 	i.host.Serve(i.host.NativeImage())
@@ -165,7 +165,7 @@ func TestOpenUntilImported(t *testing.T) {
 	}
 }
 
-// TestNoNetwork (P12): without a network no registry is asked, and a medium needs none.
+// TestNoNetwork (P12): without a network no registry is contacted; local images need no network.
 func TestNoNetwork(t *testing.T) {
 	i := imagesOf(t)
 	none := errors.New("no network")
@@ -186,8 +186,8 @@ func TestNoNetwork(t *testing.T) {
 	i.Close()
 }
 
-// TestEngineRefuses: an image that would not boot as the engine deploys it is not imported,
-// whether it is pulled or was downloaded.
+// TestEngineRefuses: an image that would not boot after deployment by the engine is not imported,
+// whether it is pulled or was downloaded before.
 func TestEngineRefuses(t *testing.T) {
 	i := imagesOf(t)
 	i.host.Serve(i.host.NativeImage())
@@ -203,8 +203,8 @@ func TestEngineRefuses(t *testing.T) {
 	}
 }
 
-// TestNoSpaceInBoot (P14): the kernel of an image that does not fit into /boot is refused when its
-// size is known.
+// TestNoSpaceInBoot (P14): an image whose kernel does not fit into /boot is refused as soon as the
+// size of the kernel is known.
 func TestNoSpaceInBoot(t *testing.T) {
 	i := imagesOf(t)
 	i.host.PutIntoNext(map[string]string{"usr/lib/modules/6.1.0/vmlinuz": "a kernel of its own"})
@@ -220,8 +220,8 @@ func TestNoSpaceInBoot(t *testing.T) {
 	expect(t, err, fault.CannotWrite, "/boot has 3 bytes free")
 }
 
-// TestExtensions: the repository of an image of extensions is in a directory of the host until
-// it is released; of an image without one nothing is left.
+// TestExtensions: the package repository of an extensions image is in a directory of the host
+// until it is released. An image without a repository leaves nothing behind.
 func TestExtensions(t *testing.T) {
 	need.Program(t, "createrepo_c")
 	i := imagesOf(t)
@@ -251,8 +251,8 @@ func TestExtensions(t *testing.T) {
 	expect(t, i.Extensions().Check(t.Context(), image), fault.CannotWrite, "1 bytes")
 }
 
-// TestContent (P49): a plan knows what its image brings from the time on at which that is in the
-// repository, and the caller's check has the last word.
+// TestContent (P49): a plan shows what its image brings as soon as the image is in the repository,
+// and the caller's check can refuse the plan.
 func TestContent(t *testing.T) {
 	i := imagesOf(t)
 	i.host.Serve(i.host.NativeImage(bringing(`kargs = ["own=1"]`)))

@@ -12,8 +12,9 @@ import (
 	"machine-pivot/pivot"
 )
 
-// withArguments is a target with the kernel arguments that its image, by its commit,
-// and the booted one bring, if that is chosen; now are the image's, and notes for people.
+// withArguments returns the target with the kernel arguments that its image and the booted image
+// bring, if image arguments are to be applied. It also returns the arguments of the target's
+// image (now), and notes for people. target.Image.Commit must be set.
 func (c Content) withArguments(state pivot.State, target pivot.Target) (_ pivot.Target, now kargs.Line, notes []string, err error) {
 	brings, err := c.Arguments(target.Image.Commit)
 	if err != nil {
@@ -34,7 +35,7 @@ func (c Content) withArguments(state pivot.State, target pivot.Target) (_ pivot.
 	if err := brings.Err(); err != nil {
 		return target, nil, nil, err
 	}
-	if err := brought.Err(); err != nil { // the image that runs cannot be corrected
+	if err := brought.Err(); err != nil { // only a warning: the running image cannot be corrected
 		notes = append(notes, fmt.Sprintf("warning: of the running image: %v; what cannot be read of them stays on the command line", err))
 	}
 	target.Kargs.Image = change
@@ -42,10 +43,10 @@ func (c Content) withArguments(state pivot.State, target pivot.Target) (_ pivot.
 	return target, brings.Line, slices.Concat(notes, brings.Warnings, judged), err
 }
 
-// judge holds what an image adds to the command line against the machine's policy,
-// and tells what the image changes.
+// judge checks the arguments that an image adds to the command line against the machine's
+// policy, and returns notes about warnings and about the changes due to the image.
 func (c Content) judge(booted kargs.Line, change kargs.Change) (notes []string, err error) {
-	added, removed, err := ofImage(booted, change)
+	added, removed, err := imageDelta(booted, change)
 	if err != nil {
 		return nil, err
 	}
@@ -66,24 +67,25 @@ func (c Content) judge(booted kargs.Line, change kargs.Change) (notes []string, 
 	return notes, nil
 }
 
-// ofImage is what a change of the command line adds and removes for the image's sake alone.
-func ofImage(booted kargs.Line, change kargs.Change) (added, removed kargs.Line, err error) {
+// imageDelta returns the arguments that a change of the command line adds and removes only
+// because of the image.
+func imageDelta(booted kargs.Line, change kargs.Change) (added, removed kargs.Line, err error) {
 	with, err := change.Apply(booted)
 	if err != nil {
 		return nil, nil, err
 	}
 	change.Image = nil
 	without, err := change.Apply(booted)
-	return beyond(with.Final, without.Final), beyond(without.Final, with.Final), err
+	return minus(with.Final, without.Final), minus(without.Final, with.Final), err
 }
 
-// beyond is what a line has that another has not.
-func beyond(line, other kargs.Line) kargs.Line {
+// minus returns the arguments of a line that another line does not have.
+func minus(line, other kargs.Line) kargs.Line {
 	return slices.DeleteFunc(slices.Clone(line), func(arg string) bool { return slices.Contains(other, arg) })
 }
 
-// leftOut names the image's own kernel arguments that the next boot will not have, and
-// what it would mean to apply them.
+// leftOut returns a note about image arguments that are not applied, and about the changes that
+// applying them would make.
 func leftOut(booted kargs.Line, asked kargs.Change, change *kargs.ImageChange) (notes []string, err error) {
 	result, err := asked.Apply(booted)
 	if err != nil {
@@ -94,7 +96,7 @@ func leftOut(booted kargs.Line, asked kargs.Change, change *kargs.ImageChange) (
 		return nil, err
 	}
 	asked.Image = change
-	added, removed, err := ofImage(booted, asked)
+	added, removed, err := imageDelta(booted, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +111,7 @@ func leftOut(booted kargs.Line, asked kargs.Change, change *kargs.ImageChange) (
 	return nil, nil
 }
 
-// addsAndRemoves says what is added and removed; "" is nothing.
+// addsAndRemoves describes added and removed arguments. It returns "" if there are none.
 func addsAndRemoves(added, removed kargs.Line) string {
 	var what []string
 	if len(added) > 0 {

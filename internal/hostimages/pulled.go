@@ -11,17 +11,17 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Pulled are OS images that are pulled into the host's repository. The image that Check has
-// looked up stays open for Import, until Close.
+// Pulled pulls OS images into the host's repository. Check keeps the image open for Import,
+// until Close.
 type Pulled struct {
 	Store
-	// Network is an error if there is no network and none can be had. It is called before a
-	// registry is asked.
+	// Network returns an error if there is no network and it cannot be set up. It is called
+	// before a registry is used.
 	Network func(ctx context.Context) error
-	Retry   retry.Policy             // of looking an image up
-	Waiting func(error, retry.Pause) // told of each wait
+	Retry   retry.Policy             // for opening an image
+	Waiting func(error, retry.Pause) // called before each wait
 
-	opened *osimage.Opened // the image that was looked up last, if it is still open
+	opened *osimage.Opened // the image that was opened last, if it is still open
 }
 
 var _ pivot.Images = (*Pulled)(nil)
@@ -32,7 +32,7 @@ func (p *Pulled) Resolve(ctx context.Context, image pivot.Image) (pivot.Image, e
 	if err != nil {
 		return image, err
 	}
-	defer p.Close() // what is imported is named by its digest, not by this tag
+	defer p.Close() // the import opens the image by its digest, not by this tag
 	found, err := p.retrying(ctx, ref, p.lookUp)
 	if err != nil {
 		return image, err
@@ -40,7 +40,7 @@ func (p *Pulled) Resolve(ctx context.Context, image pivot.Image) (pivot.Image, e
 	return pivot.Image{Reference: found.Reference.String(), Digest: found.Digest}, nil
 }
 
-// Check implements pivot.Images. The machine's own repository comes first.
+// Check implements pivot.Images. It checks the local repository before it uses the network.
 func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
 	p.noteLabels()
 	ref, err := imageref.Parse(image.Reference)
@@ -61,7 +61,7 @@ func (p *Pulled) Check(ctx context.Context, image pivot.Image) error {
 	return found.Check(ctx, repo)
 }
 
-// retrying looks an image up by open, again and again while that can help.
+// retrying opens an image with open, and retries after transient failures.
 func (p *Pulled) retrying(ctx context.Context, ref imageref.Reference, open func(context.Context, imageref.Reference) (*osimage.Opened, error)) (found *osimage.Opened, err error) {
 	if ref.Remote() {
 		if err := p.Network(ctx); err != nil {
@@ -75,8 +75,8 @@ func (p *Pulled) retrying(ctx context.Context, ref imageref.Reference, open func
 	return found, err
 }
 
-// lookUp opens an image, or finds it open: by its digest it is the same as when it
-// was looked up before.
+// lookUp opens an image, unless it is open already. The open image can be used because its
+// reference has a digest.
 func (p *Pulled) lookUp(ctx context.Context, ref imageref.Reference) (*osimage.Opened, error) {
 	if p.opened != nil && p.opened.Reference == ref {
 		return p.opened, nil
@@ -89,16 +89,16 @@ func (p *Pulled) lookUp(ctx context.Context, ref imageref.Reference) (*osimage.O
 	return found, err
 }
 
-// Close ends the connections to the image that was looked up, if it is open.
+// Close closes the image that was opened last, if it is still open.
 func (p *Pulled) Close() {
 	if p.opened != nil {
-		_ = p.opened.Close() // what counts was read, or has failed already
+		_ = p.opened.Close() // all data was read, or an error is returned already
 		p.opened = nil
 	}
 }
 
-// Import implements pivot.Images on the host's own repository. What the preflight
-// has looked up is not looked up again, but for another try after a failure.
+// Import implements pivot.Images on the host's repository. It does not open the image again if
+// Check has left it open. After a failed Import the image is opened again.
 func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pivot.Amount)) (pivot.Image, error) {
 	defer p.Close()
 	ref, err := imageref.Parse(image.Reference)
@@ -132,7 +132,7 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	return image, nil
 }
 
-// AmountOf is how far an import is.
+// AmountOf converts the progress of an import.
 func AmountOf(p osimage.Progress) pivot.Amount {
 	a := pivot.Amount{Stage: pivot.Fetching, Done: p.FetchedBytes, Total: p.TotalBytes, Layers: p.Layers, Of: p.TotalLayers}
 	if p.Writing {

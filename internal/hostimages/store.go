@@ -1,10 +1,10 @@
-// Package hostimages has the images of a host: it gets OS images into the host's ostree
-// repository (Pulled, and Downloaded, which asks no registry), gets repositories of packages
-// out of images of extensions (Extensions), and tells what an OS image in the repository
-// brings (Content). These implement pivot.Images, pivot.Repositories and pivot.Content.
+// Package hostimages manages the images of a host: it gets OS images into the host's ostree
+// repository (Pulled, and Downloaded, which uses no registry), extracts package repositories
+// from extensions images (Extensions), and reads what an OS image in the repository brings
+// (Content). These types implement pivot.Images, pivot.Repositories and pivot.Content.
 //
-// How an image is read and imported is package osimage's, which knows no host. Which image a
-// host shall have, and what its journal says of that, is for the callers.
+// Package osimage reads and imports images, without knowledge of hosts. The callers decide which
+// image a host must have, and keep the journal.
 package hostimages
 
 import (
@@ -20,16 +20,15 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Store is a host's ostree repository, as the place of its OS images.
+// Store is a host's ostree repository, which stores its OS images.
 type Store struct {
 	Host   *host.Host
 	Puller *osimage.Puller      // reads images with the host's configuration
-	Engine pivot.Engine         // asked whether what it makes of an image would boot
-	Note   func(message string) // told what is worth knowing
+	Engine pivot.Engine         // checks whether its deployment of an image would boot
+	Note   func(message string) // takes notes for people
 }
 
-// Arguments are the kernel arguments that a deployment's commit in the repository brings of
-// its own.
+// Arguments returns the kernel arguments that a commit in the repository brings.
 func (s Store) Arguments(commit string) (kargsd.Arguments, error) {
 	c, err := ostree.ParseChecksum(commit)
 	if err != nil {
@@ -42,8 +41,8 @@ func (s Store) Arguments(commit string) (kargsd.Arguments, error) {
 	return s.Puller.Arguments(repo, c)
 }
 
-// Release implements pivot.Images: it deletes the ref that kept an imported commit.
-// Without that the repository would keep each system that ever was.
+// Release implements pivot.Images. It deletes the ref that protects an imported commit from
+// pruning. Otherwise the repository would keep every commit that was ever imported.
 func (s Store) Release(image pivot.Image) error {
 	repo, view, err := s.Host.OpenRepo()
 	if err != nil {
@@ -52,9 +51,9 @@ func (s Store) Release(image pivot.Image) error {
 	return errors.Join(repo.DeleteRef(osimage.KeepAliveRef(image.Commit)), view.Close())
 }
 
-// noteLabels says so where an image with a newer SELinux policy than the running one
-// could not be stored. Whether this image has one is only known from its content,
-// and then refused by name.
+// noteLabels adds a note if SELinux does not let this program store labels that the running
+// policy does not know. Whether the image has such labels is known only during the import,
+// which then fails and names the label.
 func (s Store) noteLabels() {
 	kernel := selinux.Running(s.Host.Root)
 	if !kernel.Loaded() {
@@ -65,8 +64,8 @@ func (s Store) noteLabels() {
 	}
 }
 
-// spaceInBoot checks, before a deployment is made of commit, that its kernel and
-// initramfs fit into /boot. Those of a deployment are there already.
+// spaceInBoot checks that the kernel and initramfs of a commit fit into /boot. It is called
+// before the commit is deployed. If a deployment has the same files, they are in /boot already.
 func (s Store) spaceInBoot(repo *ostree.Repo, commit string) error {
 	c, err := ostree.ParseChecksum(commit)
 	if err != nil {

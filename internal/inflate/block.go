@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// beginStored reads the length of a block that is not compressed.
+// beginStored reads the header of a stored block.
 func (d *Decoder) beginStored() error {
 	head, err := d.peek(4)
 	if err != nil {
@@ -23,7 +23,7 @@ func (d *Decoder) beginStored() error {
 	return nil
 }
 
-// stored copies from a block that is not compressed.
+// stored copies data of a stored block.
 func (d *Decoder) stored() error {
 	if d.left == 0 {
 		d.kind = between
@@ -42,7 +42,7 @@ func (d *Decoder) stored() error {
 	return nil
 }
 
-// fixed sets the code that needs no description.
+// fixed builds the tables of the fixed Huffman codes.
 func (d *Decoder) fixed() {
 	l := d.lengths[:numLiterals]
 	for i := range l {
@@ -65,14 +65,14 @@ func (d *Decoder) fixed() {
 	build(d.distances[:], distanceBits, l, &d.values.distances)
 }
 
-// dynamic reads a block's code.
+// dynamic reads the Huffman codes of a block and builds their tables.
 func (d *Decoder) dynamic() error {
 	if err := d.refill(); err != nil {
 		return err
 	}
 	literals, distances, lengths := int(d.take(5))+257, int(d.take(5))+1, int(d.take(4))+4
 	if literals > numLiterals-2 || distances > numDistances-2 {
-		return d.nonsense()
+		return d.corrupt()
 	}
 	order := [numLengths]uint8{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 	var code [numLengths]uint8
@@ -85,7 +85,7 @@ func (d *Decoder) dynamic() error {
 		code[symbol] = uint8(d.take(3))
 	}
 	if !build(d.codes[:], lengthsBits, code[:], &d.values.lengths) {
-		return d.nonsense()
+		return d.corrupt()
 	}
 	all := d.lengths[:literals+distances]
 	if err := d.readLengths(all); err != nil {
@@ -93,12 +93,12 @@ func (d *Decoder) dynamic() error {
 	}
 	if !build(d.literals[:], literalBits, all[:literals], &d.values.literals) ||
 		!build(d.distances[:], distanceBits, all[literals:], &d.values.distances) {
-		return d.nonsense()
+		return d.corrupt()
 	}
 	return nil
 }
 
-// readLengths reads the lengths of the codes of literals and distances, which may repeat.
+// readLengths reads the code lengths of literals and distances, which are run-length encoded.
 func (d *Decoder) readLengths(to []uint8) error {
 	for i := 0; i < len(to); {
 		if d.count < maxLenLengths+7 {
@@ -108,7 +108,7 @@ func (d *Decoder) readLengths(to []uint8) error {
 		}
 		entry := d.codes[d.bits&(lengthsSize-1)]
 		if entry&special != 0 {
-			return d.nonsense()
+			return d.corrupt()
 		}
 		d.take(uint(entry & 15))
 		symbol := uint8(entry >> 16)
@@ -121,7 +121,7 @@ func (d *Decoder) readLengths(to []uint8) error {
 		switch symbol {
 		case 16:
 			if i == 0 {
-				return d.nonsense()
+				return d.corrupt()
 			}
 			value, n = to[i-1], 3+int(d.take(2))
 		case 17:
@@ -130,7 +130,7 @@ func (d *Decoder) readLengths(to []uint8) error {
 			n = 11 + int(d.take(7))
 		}
 		if i+n > len(to) {
-			return d.nonsense()
+			return d.corrupt()
 		}
 		for ; n > 0; n-- {
 			to[i] = value
@@ -140,9 +140,9 @@ func (d *Decoder) readLengths(to []uint8) error {
 	return nil
 }
 
-// nonsense is the error of a code that stands for nothing: where the stream is cut
-// off it may only seem to be there.
-func (d *Decoder) nonsense() error {
+// corrupt returns the error for an invalid code. Past the end of a truncated stream the code
+// consists of padding, so the error is io.ErrUnexpectedEOF.
+func (d *Decoder) corrupt() error {
 	if d.ended && d.at-int(d.count/8) >= d.end {
 		return io.ErrUnexpectedEOF
 	}

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// ErrGzip is the error of data that is not a gzip file.
+// ErrGzip means that the data is not a gzip file.
 var ErrGzip = errors.New("it is not a gzip file")
 
 // Bits of a gzip header's flags.
@@ -19,23 +19,23 @@ const (
 	flagReserved
 )
 
-// Gzip reads a gzip file (RFC 1952), which may have several members one after the
-// other. Sizes and checksums are verified.
+// Gzip reads a gzip file (RFC 1952), which may have several members. It verifies sizes and
+// checksums.
 type Gzip struct {
 	decoder *Decoder
-	rest    []byte // decompressed, not read yet
+	rest    []byte // decompressed data that was not read yet
 	sum     uint32 // of the member so far
 	size    uint32 // of the member so far
 	err     error
 }
 
-// NewGzip begins with a gzip file by reading the first header.
+// NewGzip starts to read a gzip file. It reads the first header.
 func NewGzip(from io.Reader) (*Gzip, error) {
 	z := &Gzip{decoder: New()}
 	return z, z.Reset(from)
 }
 
-// Reset begins with another file, with the memory of the last one.
+// Reset starts to read another file, and reuses the memory.
 func (z *Gzip) Reset(from io.Reader) error {
 	z.decoder.Reset(from)
 	z.rest, z.err = nil, nil
@@ -55,7 +55,7 @@ func (z *Gzip) Read(p []byte) (int, error) {
 	return 0, z.err
 }
 
-// next decompresses some more.
+// next decompresses more data into rest.
 func (z *Gzip) next() (err error) {
 	z.rest, err = z.decoder.Next()
 	if err == io.EOF {
@@ -66,7 +66,8 @@ func (z *Gzip) next() (err error) {
 	return err
 }
 
-// trailer verifies the end of a member and begins with the next one; io.EOF if there is none.
+// trailer verifies the end of a member and starts the next one. It returns io.EOF if there is
+// none.
 func (z *Gzip) trailer() error {
 	end, err := z.decoder.skip(8)
 	if err != nil {

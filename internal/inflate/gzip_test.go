@@ -10,7 +10,7 @@ import (
 	"machine-pivot/internal/inflate"
 )
 
-// zip makes a gzip file with all that a header can have.
+// zip makes a gzip file with all optional fields in the header.
 func zip(t testing.TB, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -48,7 +48,7 @@ func TestGzip(t *testing.T) {
 	}
 }
 
-// TestGzipReset reads a file after one that was read in part, and after a damaged one.
+// TestGzipReset reads a file after a partially read file and after a damaged file.
 func TestGzipReset(t *testing.T) {
 	first, second := bytes.Repeat([]byte("the first file, "), 50_000), []byte("the second")
 	z, err := inflate.NewGzip(bytes.NewReader(zip(t, first)))
@@ -95,7 +95,7 @@ func TestGzipRefuses(t *testing.T) {
 	}
 }
 
-// FuzzGzip holds Gzip against compress/gzip.
+// FuzzGzip compares Gzip with compress/gzip.
 func FuzzGzip(f *testing.F) {
 	f.Add(zip(f, nil))
 	f.Add(append(zip(f, []byte("some text")), zip(f, make([]byte, 1000))...))
@@ -110,8 +110,8 @@ func FuzzGzip(f *testing.F) {
 			t.Skip()
 		}
 		got, err := unzip(bytes.NewReader(packed))
-		// A header's own checksum, which hardly anybody writes, is not verified here; flags that
-		// mean nothing are refused here.
+		// Gzip differs in two ways: it does not verify the rarely used checksum of a header, and it
+		// rejects reserved flags.
 		if err == nil && wantErr == nil && !bytes.Equal(got, want) || err != nil && wantErr == nil && err != inflate.ErrGzip {
 			t.Errorf("%x: %d bytes, %v; want %d bytes, %v", packed, len(got), err, len(want), wantErr)
 		}

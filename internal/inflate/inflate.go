@@ -1,7 +1,7 @@
-// Package inflate decompresses raw DEFLATE streams (RFC 1951), as the contents of
-// archive repositories are. It does what compress/flate does, for one whole stream
-// whose size is known, and about twice as fast: an import spends most of its time
-// here. A fuzz test holds it against compress/flate.
+// Package inflate decompresses raw DEFLATE streams (RFC 1951), the format of file contents in
+// archive repositories, and gzip files (RFC 1952). It is about twice as fast as compress/flate,
+// because an import spends most of its time here. Fuzz tests compare it with compress/flate and
+// compress/gzip.
 package inflate
 
 import (
@@ -11,44 +11,43 @@ import (
 	"io"
 )
 
-// ErrCorrupt is the error of data that is not a DEFLATE stream.
+// ErrCorrupt means that the data is not a DEFLATE stream.
 var ErrCorrupt = errors.New("it is not a DEFLATE stream")
 
-// Sizes of the buffers, in bytes. Each has 8 more than a power of two, so that a
-// word can be had at any place that a mask leaves.
+// Sizes of the buffers, in bytes. Each buffer is 8 bytes longer than a power of two, so that a
+// word can be read at any masked index.
 const (
-	window  = 32 << 10            // how far back a distance goes
-	inMask  = 1<<16 - 1           // of places in the input
+	window  = 32 << 10            // maximum distance
+	inMask  = 1<<16 - 1           // mask for indexes of the input buffer
 	inCap   = inMask + 1 + 8      //
-	ahead   = 2 * 8               // read at most between two looks at what input is left
-	inSize  = inCap - 2*ahead - 8 // of input; zeros follow its end
-	outMask = 1<<17 - 1           // of places in the output
+	ahead   = 2 * 8               // maximum that is read between two checks for available input
+	inSize  = inCap - 2*ahead - 8 // maximum amount of data in the input buffer; zeros follow the last data
+	outMask = 1<<17 - 1           // mask for indexes of the output buffer
 	outCap  = outMask + 1 + 8     //
-	spare   = 2 + 258 + 2*8       // written at most between two looks at what room is left
-	outEnd  = outCap - spare      // where output is handed on, at the latest
+	spare   = 2 + 258 + 2*8       // maximum that is written between two checks for available room
+	outEnd  = outCap - spare      // the output is full at this index
 )
 
-// Decoder decompresses streams, one after the other. Its buffers and tables are
-// worth being used again.
+// Decoder decompresses streams, one after the other. It is large, so it should be reused.
 type Decoder struct {
 	values *values
 
 	from  io.Reader
 	in    *[inCap]byte
-	at    int    // of in: what is not in bits yet
-	end   int    // of in: where data ends
-	safe  int    // of in: up to here ahead bytes may be read
-	ended bool   // there is no more than in has
+	at    int    // index in in of the next byte that is not in bits
+	end   int    // index in in of the end of the data
+	safe  int    // last index in in at which ahead bytes may be read
+	ended bool   // from has no more data
 	bits  uint64 // the next bits of the stream, lowest first
-	count uint   // of bits; above are more that are right, but do not count
+	count uint   // number of valid bits in bits; those above are right too, but are read again
 
 	out     *[outCap]byte
-	filled  int // of out
-	flushed int // of out: what was handed on
+	filled  int // index in out of the end of the output
+	flushed int // index in out up to which output was returned
 
-	last bool  // the block is the last one
-	kind block // that is being decompressed
-	left int   // of a stored block
+	last bool  // the current block is the last one
+	kind block // of the current block
+	left int   // bytes left in a stored block
 
 	lengths   [numLiterals + numDistances]uint8
 	literals  [literalSize]uint32
@@ -56,35 +55,35 @@ type Decoder struct {
 	codes     [lengthsSize]uint32
 }
 
-// block is a kind of block, or where there is none.
+// block is a kind of block.
 type block uint8
 
 const (
-	between block = iota
+	between block = iota // not in a block
 	storedBlock
 	codedBlock
 )
 
-// New makes a Decoder.
+// New returns a new Decoder.
 func New() *Decoder {
 	return &Decoder{values: newValues(), in: new([inCap]byte), out: new([outCap]byte)}
 }
 
-// Reset begins with another stream.
+// Reset starts to decompress another stream.
 func (d *Decoder) Reset(from io.Reader) {
 	d.from, d.at, d.end, d.safe, d.ended, d.bits, d.count = from, 0, 0, -1, false, 0, 0
 	d.restart()
 }
 
-// restart begins with another stream where the last one ended.
+// restart starts to decompress another stream that follows the last one in the input.
 func (d *Decoder) restart() {
 	d.filled, d.flushed = 0, 0
 	d.last, d.kind, d.left = false, between, 0
 }
 
-// Next decompresses some more, which is valid until the next call. It ends with
-// io.EOF, and with io.ErrUnexpectedEOF if the stream is cut off. Errors of the
-// reader come back as they are.
+// Next returns more decompressed data, which is valid until the next call. It returns io.EOF at
+// the end of the stream, and io.ErrUnexpectedEOF if the stream is truncated. Errors of the
+// reader are returned unchanged.
 func (d *Decoder) Next() ([]byte, error) {
 	d.slide()
 	for d.filled < outEnd {
@@ -97,7 +96,7 @@ func (d *Decoder) Next() ([]byte, error) {
 			}
 			break
 		}
-		if err := d.more(); err != nil {
+		if err := d.step(); err != nil {
 			return nil, err
 		}
 	}
@@ -106,7 +105,7 @@ func (d *Decoder) Next() ([]byte, error) {
 	return fresh, nil
 }
 
-// slide makes room for output and keeps the window.
+// slide makes room for output if the buffer is full, and keeps the window.
 func (d *Decoder) slide() {
 	if d.filled >= outEnd {
 		copy(d.out[:], d.out[d.filled-window:d.filled])
@@ -114,8 +113,8 @@ func (d *Decoder) slide() {
 	}
 }
 
-// more begins a block or goes on with one, until it ends or the room for output does.
-func (d *Decoder) more() error {
+// step starts a block, or continues a block until it ends or the output is full.
+func (d *Decoder) step() error {
 	switch d.kind {
 	case storedBlock:
 		return d.stored()
@@ -142,8 +141,8 @@ func (d *Decoder) more() error {
 	return nil
 }
 
-// Decode decompresses what a reader has, which must be one stream of exactly size
-// bytes and nothing behind it. Errors of the writer come back as they are.
+// Decode decompresses a stream to a writer. The stream must decompress to exactly size bytes,
+// and nothing may follow it. Errors of the reader and the writer are returned unchanged.
 func (d *Decoder) Decode(to io.Writer, from io.Reader, size uint64) error {
 	d.Reset(from)
 	defer func() { d.from = nil }()
@@ -167,7 +166,7 @@ func (d *Decoder) Decode(to io.Writer, from io.Reader, size uint64) error {
 	}
 }
 
-// finish looks at what follows the stream.
+// finish returns an error if anything follows the stream.
 func (d *Decoder) finish() error {
 	switch rest, err := d.peek(1); {
 	case err != nil:
@@ -180,7 +179,8 @@ func (d *Decoder) finish() error {
 
 var errTrailing = errors.New("something follows its content")
 
-// peek shows up to n bytes (at most ahead) that follow the stream, fewer where the input ends.
+// peek returns the next n bytes (at most ahead) after the stream without consuming them, or fewer
+// at the end of the input.
 func (d *Decoder) peek(n int) ([]byte, error) {
 	d.align()
 	if d.at+n > d.end && !d.ended {
@@ -188,13 +188,13 @@ func (d *Decoder) peek(n int) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if d.at > d.end { // it was cut off
+	if d.at > d.end { // the stream was truncated
 		return nil, nil
 	}
 	return d.in[d.at:min(d.at+n, d.end)], nil
 }
 
-// skip takes n bytes (at most ahead) that follow the stream.
+// skip consumes and returns the next n bytes (at most ahead) after the stream.
 func (d *Decoder) skip(n int) ([]byte, error) {
 	data, err := d.peek(n)
 	if err == nil && len(data) < n {
@@ -204,13 +204,13 @@ func (d *Decoder) skip(n int) ([]byte, error) {
 	return data, err
 }
 
-// align goes to the next whole byte.
+// align advances to the next byte boundary.
 func (d *Decoder) align() {
 	d.at -= int(d.count / 8)
 	d.bits, d.count = 0, 0
 }
 
-// refill makes at least 56 bits be there. Behind the end of the stream are zeros.
+// refill fills bits with at least 56 bits. Zeros follow the end of the input.
 func (d *Decoder) refill() error {
 	if d.at > d.safe {
 		if err := d.read(); err != nil {
@@ -223,12 +223,13 @@ func (d *Decoder) refill() error {
 	return nil
 }
 
-// read gets more input, so that ahead bytes may be read, or finds out that there is none.
+// read reads more input, so that at least ahead bytes are available. At the end of the input it
+// pads with zeros, and the next call fails.
 func (d *Decoder) read() error {
 	if d.ended {
 		return io.ErrUnexpectedEOF
 	}
-	kept := min(d.at, 8) // they may still be in bits, and be given back
+	kept := min(d.at, 8) // bytes that may still be in bits; align returns them to the input
 	d.end = copy(d.in[:], d.in[d.at-kept:d.end])
 	d.at = kept
 	for d.end <= d.at+2*ahead && !d.ended {
@@ -247,7 +248,7 @@ func (d *Decoder) read() error {
 	return nil
 }
 
-// take takes bits that are there.
+// take consumes n bits, which must be available.
 func (d *Decoder) take(n uint) uint64 {
 	v := d.bits & (1<<n - 1)
 	d.bits >>= n

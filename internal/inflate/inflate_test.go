@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/inflate"
 )
 
-// deflate compresses at a level of compress/flate.
+// deflate compresses data with a level of compress/flate.
 func deflate(t testing.TB, data []byte, level int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -31,8 +31,8 @@ func deflate(t testing.TB, data []byte, level int) []byte {
 	return b.Bytes()
 }
 
-// contents are of many kinds: each kind of block, distances short and long, codes
-// of one symbol and of many.
+// contents returns data that results in each kind of block, short and long distances, and codes
+// with one and with many symbols.
 func contents(t testing.TB) map[string][]byte {
 	t.Helper()
 	program, err := os.ReadFile("/proc/self/exe")
@@ -106,7 +106,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds Decode against compress/flate.
+// FuzzDecode compares Decode with compress/flate.
 func FuzzDecode(f *testing.F) {
 	for _, data := range contents(f) {
 		for level := flate.HuffmanOnly; level <= flate.BestCompression; level += 3 {

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 )
 
-// coded decompresses the symbols of a block up to its end, as far as there is room.
+// coded decompresses the symbols of a block until the block ends or the output is full.
 func (d *Decoder) coded() error {
 	for d.filled < outEnd {
 		if d.at > d.safe {
@@ -14,7 +14,7 @@ func (d *Decoder) coded() error {
 		}
 		switch done, err := d.symbols(); {
 		case err != nil:
-			return d.nonsense()
+			return d.corrupt()
 		case done:
 			d.kind = between
 			return nil
@@ -23,11 +23,11 @@ func (d *Decoder) coded() error {
 	return nil
 }
 
-// symbols decompresses until the block ends, or input or room for output runs
-// out. All that changes is held in local variables, and bounds are looked at once
-// for some literals and a copy, of which spare and ahead say how much they take.
-// It is one long function, with three literals unrolled, because an import spends
-// most of its time here.
+// symbols decompresses until the block ends, the input runs out or the output is full. For
+// speed it keeps the state in local variables, and checks the bounds once per iteration, which
+// handles a few literals or literals and a copy; ahead and spare are the most that an iteration
+// reads and writes. It is one long function, with three literals unrolled, because an import
+// spends most of its time here.
 func (d *Decoder) symbols() (done bool, err error) {
 	in, out := d.in, d.out
 	at, filled, bits, count := uint(d.at), uint(d.filled), d.bits, d.count
@@ -115,7 +115,7 @@ loop:
 			filled += length
 			continue
 		}
-		// Most copies are short: two words at once cost less than to find out how many.
+		// Most copies are short: copying two words is cheaper than checking how many are needed.
 		from, end := filled-distance, filled+length
 		copyWord(out, filled, from)
 		copyWord(out, filled+8, from+8)
@@ -128,9 +128,9 @@ loop:
 	return done, err
 }
 
-// The masks change nothing: they tell the compiler that no index is out of bounds.
+// The masks below do not change the indexes. They let the compiler omit bounds checks.
 
-// word is the next 8 bytes of input.
+// word returns the 8 bytes of input at an index.
 func word(in *[inCap]byte, at uint) uint64 {
 	at &= inMask
 	return binary.LittleEndian.Uint64(in[at : at+8])
@@ -142,11 +142,11 @@ func copyWord(out *[outCap]byte, to, from uint) {
 	binary.LittleEndian.PutUint64(out[to:to+8], binary.LittleEndian.Uint64(out[from:from+8]))
 }
 
-// repeat copies the last distance bytes as often as it takes to have length more.
+// repeat appends length bytes by repeating the last distance bytes.
 func repeat(out *[outCap]byte, at, distance, length uint) {
 	to := out[at : at+length]
 	n := copy(to, out[at-distance:at])
 	for n < len(to) {
-		n += copy(to[n:], to[:n]) // doubles what is there
+		n += copy(to[n:], to[:n]) // doubles the repeated part
 	}
 }

@@ -2,18 +2,18 @@ package inflate
 
 import "math/bits"
 
-// A decoding table is looked up with the next bits of the stream. A code that is
-// longer than the table's index leads to a second table behind it.
+// A decoding table is indexed with the next bits of the stream. For a code that is longer than
+// the index, the entry refers to a second table behind the first one.
 //
-// An entry of 32 bits is one of
+// An entry has 32 bits. The fields, at the given bits, are:
 //
-//	literal      1 at bit 31, the byte at 16; the code's length at 0
+//	literal      1 at 31; the byte at 16; the code length at 0
 //	length, distance
-//	             what is added to at 16, the code's length at 8; at 0 that and
-//	             the extra bits together
-//	second table special and linked; its place at 16, its index' bits at 8; at 0
-//	             how many bits lead to it
-//	end of block special; the code's length at 0
+//	             the base value at 16; the code length at 8; at 0 the sum of code length
+//	             and number of extra bits
+//	second table special and linked; its index at 16; the number of bits that index it
+//	             at 8; the number of bits of the first index at 0
+//	end of block special; the code length at 0
 //	no code      special and invalid
 const (
 	literal = 1 << 31
@@ -22,7 +22,7 @@ const (
 	invalid = 1 << 13
 )
 
-// Bounds of RFC 1951.
+// Limits of RFC 1951.
 const (
 	maxCodeLen   = 15
 	numLiterals  = 288
@@ -30,22 +30,22 @@ const (
 	endOfBlock   = 256
 )
 
-// The index' bits of the first tables, and the most entries that both levels can
-// have with them (zlib's examples/enough.c counts these).
+// The number of index bits of the first tables, and the maximum number of entries in both levels
+// that result from it (computed by zlib's examples/enough.c).
 const (
 	literalBits   = 11
 	literalSize   = 2342
 	distanceBits  = 8
 	distanceSize  = 402
-	lengthsBits   = 7 // of the code of code lengths, which has no longer ones
+	lengthsBits   = 7 // for the code of code lengths, which needs no second table
 	lengthsSize   = 1 << lengthsBits
 	numLengths    = 19
 	maxLenLengths = 7
 )
 
-// build makes a decoding table for a canonical Huffman code with these lengths.
-// values has each symbol's entry without the code's length. It reports whether
-// the lengths make a code: a complete one, one of a single bit, or none at all.
+// build makes a decoding table for a canonical Huffman code with the given code lengths. values
+// has the entry of each symbol without its code length. build reports whether the lengths are
+// valid: the code must be complete, or have a single code of one bit, or be empty.
 func build(table []uint32, indexBits uint, lengths []uint8, values *[numLiterals]uint32) bool {
 	var count, next [maxCodeLen + 1]int
 	for _, n := range lengths {
@@ -76,11 +76,11 @@ func build(table []uint32, indexBits uint, lengths []uint8, values *[numLiterals
 	return true
 }
 
-// fill enters symbols, which are in the order of their codes.
+// fill fills the table with symbols, which are sorted by code.
 func fill(table []uint32, indexBits uint, count *[maxCodeLen + 1]int, sorted []uint16, values *[numLiterals]uint32) {
-	end := 1 << indexBits // of what is used of the table
+	end := 1 << indexBits // end of the used part of the table
 	code, at := uint(0), 0
-	second, prefix := 0, ^uint(0) // the second table that is being filled
+	second, prefix := 0, ^uint(0) // index and prefix of the current second table
 	for n := uint(1); n <= maxCodeLen; n++ {
 		code <<= 1
 		for left := count[n]; left > 0; left-- {
@@ -110,7 +110,7 @@ func fill(table []uint32, indexBits uint, count *[maxCodeLen + 1]int, sorted []u
 	}
 }
 
-// lengthAt masks the place of the code's length in lengths and distances; others have none.
+// lengthAt returns the mask of the code length at bit 8, which only lengths and distances have.
 func lengthAt(entry uint32) uint32 {
 	if entry&(literal|special) != 0 {
 		return 0
@@ -118,8 +118,8 @@ func lengthAt(entry uint32) uint32 {
 	return 15 << 8
 }
 
-// secondBits is how many bits index a second table whose first code has n bits
-// beyond the first table's: it takes up codes until it is full.
+// secondBits returns the number of index bits for a second table whose first code is n bits
+// longer than the first table's index. The table takes codes until it is full.
 func secondBits(n uint, left int, longer []int) uint {
 	for used := left; used < 1<<n && len(longer) > 0; longer = longer[1:] {
 		n++
@@ -128,8 +128,8 @@ func secondBits(n uint, left int, longer []int) uint {
 	return n
 }
 
-// values are the entries of all literals and lengths, of all distances, and of
-// the code lengths.
+// values has the entries, without code lengths, of all literals and lengths, of all distances,
+// and of the code length alphabet.
 type values struct {
 	literals, distances, lengths [numLiterals]uint32
 }

@@ -9,17 +9,17 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// errNotYet says that prepare-root.conf belongs to the commit, but is not fetched yet.
+// errNotYet means that the commit has a prepare-root.conf whose object is not fetched yet.
 var errNotYet = errors.New("not yet fetched")
 
-// accept asks Opened.Accept whether the host can boot a commit of this import. It is
-// called before a ref to the commit is set, so that of a refused image only whole layers
-// stay. decided is false if prepare-root.conf is not fetched yet.
+// accept calls Opened.Accept to check that the host can boot a commit of this import. It is
+// called before a ref to the commit is set, so that a refused image leaves only complete
+// layers behind. decided is false if prepare-root.conf is not fetched yet.
 func (i *importer) accept(commit ostree.Checksum) (decided bool, err error) {
 	setup, err := ostree.ReadPrepareRoot(func(path string) ([]byte, error) {
 		text, err := i.target.ReadFile(commit, path)
 		if _, missing := errors.AsType[*fs.PathError](err); missing && errors.Is(err, fs.ErrNotExist) {
-			return nil, errNotYet // an object is missing; for a path that is not in the commit the error is another
+			return nil, errNotYet // the object file is missing; a path that is not in the commit gives no PathError
 		}
 		return text, err
 	})
@@ -39,9 +39,9 @@ func (i *importer) accept(commit ostree.Checksum) (decided bool, err error) {
 	return true, i.Accept(setup)
 }
 
-// acceptEarly asks as soon as the encapsulated commit and its prepare-root.conf are there,
-// so that a refused image is not fetched to its end. It does not ask for an image with
-// derived layers, which may replace the file.
+// acceptEarly calls accept as soon as the encapsulated commit and its prepare-root.conf are
+// fetched, so that the rest of a refused image is not downloaded. It does nothing for an
+// image with derived layers, because they may replace the file.
 func (i *importer) acceptEarly(base *baseCommit) (err error) {
 	base.mu.Lock()
 	defer base.mu.Unlock()
@@ -58,7 +58,7 @@ func (i *importer) acceptEarly(base *baseCommit) (err error) {
 type baseCommit struct {
 	mu       sync.Mutex
 	commit   ostree.Checksum
-	accepted bool // by importer.accept
+	accepted bool // importer.accept has decided
 }
 
 func (b *baseCommit) set(commit ostree.Checksum) {
@@ -67,7 +67,7 @@ func (b *baseCommit) set(commit ostree.Checksum) {
 	b.commit = commit
 }
 
-// refusal is an error about the whole image, not about the layer after which it was found.
+// refusal is an error about the whole image, not about the layer that was read last.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }

@@ -17,8 +17,8 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// TestAccept: whoever imports is told how the image's system mounts its root, in each
-// format, before anything is left of the image but whole layers.
+// TestAccept checks for each format that Accept is called with the image's prepare-root.conf,
+// and that a refused image leaves only complete layers behind.
 func TestAccept(t *testing.T) {
 	const demands = "[composefs]\nenabled=yes\n"
 	h := newHost(t, registry.Options{})
@@ -80,7 +80,7 @@ func TestAccept(t *testing.T) {
 					t.Errorf("ref %s is left", ref)
 				}
 			}
-			for range 2 { // also if all is there already
+			for range 2 { // the second time nothing is missing
 				got = ostree.Demands{}
 				result, err := try(nil)
 				if err != nil || got != c.want || result.Composefs != c.want.Composefs {
@@ -91,7 +91,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// legacyImage is the tree as a legacy image.
+// legacyImage returns a legacy image of the tree.
 func legacyImage(t *testing.T, o *osTree) v1.Image {
 	t.Helper()
 	commit, archive := o.commit(), filepath.Join(t.TempDir(), "archive")
@@ -104,8 +104,8 @@ func legacyImage(t *testing.T, o *osTree) v1.Image {
 	return img
 }
 
-// TestAcceptEarly: of an image without derived layers the layers that are not begun yet
-// are not fetched if one that was read tells that it is refused.
+// TestAcceptEarly: if an image without derived layers is refused, layers whose download has not
+// begun by then are not fetched.
 func TestAcceptEarly(t *testing.T) {
 	const chunks = 60
 	h := newHost(t, registry.Options{})
@@ -143,7 +143,8 @@ func TestAcceptEarly(t *testing.T) {
 	}
 }
 
-// TestPrepareRootOfNoMeaning: a tree with which no system boots is refused.
+// TestPrepareRootOfNoMeaning: an image with an invalid prepare-root.conf is refused, because it
+// would not boot.
 func TestPrepareRootOfNoMeaning(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	o := newOSTree(t)

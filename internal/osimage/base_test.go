@@ -14,7 +14,7 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// TestBase is what an image says of what it was built on.
+// TestBase checks what an image states about its base.
 func TestBase(t *testing.T) {
 	const digest = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	says := map[string]string{"org.opencontainers.image.base.name": "quay.example/base:1", "org.opencontainers.image.base.digest": digest}
@@ -49,14 +49,14 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// annotated is an image in the form of OCI with annotations of its manifest.
+// annotated returns an image in OCI format with annotations in its manifest.
 func annotated(img v1.Image, annotations map[string]string) v1.Image {
 	img = mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
 	return mutate.Annotations(img, annotations).(v1.Image)
 }
 
-// TestKernelArguments: an import says which ones the image brings, for the machine that
-// it is for.
+// TestKernelArguments: an import reports the kernel arguments that the image brings for the
+// puller's architecture.
 func TestKernelArguments(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	img, err := oscontainer.Derive(newOSTree(t).encapsulated(), oscontainer.WithWorkDir(t.TempDir()), oscontainer.WithDerived(

@@ -12,16 +12,16 @@ import (
 	"machine-pivot/test/ostreetree"
 )
 
-// benchImage names the image that BenchmarkImportImage imports, such as oci:DIR, and
-// benchRoot a host's root directory whose SELinux policy labels are guessed by;
-// docs/benchmark.md says where to get them.
+// benchImage is the environment variable with the image that BenchmarkImportImage imports,
+// such as oci:DIR. benchRoot is the one with the root directory of a host whose SELinux policy
+// is used to guess labels. docs/benchmark.md says where to get them.
 const (
 	benchImage = "PIVOT_BENCH_IMAGE"
 	benchRoot  = "PIVOT_BENCH_ROOT"
 )
 
-// BenchmarkImportImage is an import as the command does it, for the profiler: a
-// whole image into an empty repository.
+// BenchmarkImportImage imports a whole image into an empty repository, as the command does. It
+// is meant for the profiler.
 func BenchmarkImportImage(b *testing.B) {
 	name := os.Getenv(benchImage)
 	if name == "" {
@@ -50,7 +50,7 @@ func BenchmarkImportImage(b *testing.B) {
 	}
 }
 
-// emptyRepo makes a new repository in the place of what is there.
+// emptyRepo removes what is at path and makes a new repository there.
 func emptyRepo(b *testing.B, path string) *ostree.Repo {
 	b.Helper()
 	if err := os.RemoveAll(path); err != nil {

@@ -26,7 +26,7 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// zeroes are n bytes that compress well.
+// zeroes returns n zero bytes, which compress well.
 func zeroes(n int64) io.Reader { return io.LimitReader(zero{}, n) }
 
 type zero struct{}
@@ -39,7 +39,7 @@ type file struct {
 	content []byte
 }
 
-// tarFiles makes a tar stream. An entry may promise more than it has if it is the last.
+// tarFiles makes a tar stream. The last entry may have a larger size in its header than content.
 func tarFiles(t *testing.T, files ...file) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -61,7 +61,7 @@ func tarFiles(t *testing.T, files ...file) []byte {
 	return b.Bytes()
 }
 
-// archiveFile is a .filez whose header says size and that has n zeroes.
+// archiveFile returns a .filez object with the given size in its header and n zeroes as content.
 func archiveFile(t *testing.T, size uint64, n int64) []byte {
 	t.Helper()
 	header, err := gvariant.Encode("(tuuuusa(ayay))", gvariant.Tuple{
@@ -84,7 +84,7 @@ func archiveFile(t *testing.T, size uint64, n int64) []byte {
 	return b.Bytes()
 }
 
-// TestTricksInLayers adds a layer to a good image and imports that.
+// TestTricksInLayers adds a malicious layer to a good image and imports the result.
 func TestTricksInLayers(t *testing.T) {
 	repo, commit := tiny(t)
 	ownEnvironment(t)
@@ -113,7 +113,7 @@ func TestTricksInLayers(t *testing.T) {
 		files   []file
 		trailer int64 // zeroes after the end of the tar stream
 		kind    fault.Kind
-		text    string // "" if the image is good all the same
+		text    string // "" if the image must be accepted
 	}{
 		"paths out of the root":                  {files: []file{regular("../../../../tmp/x", nil), regular("/etc/x", nil), special("../..", tar.TypeSymlink, "/")}},
 		"devices elsewhere":                      {files: []file{special("dev/sda", tar.TypeBlock, ""), special("dev/null", tar.TypeChar, ""), special("run/x", tar.TypeFifo, "")}},

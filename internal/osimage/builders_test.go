@@ -12,8 +12,8 @@ import (
 	"machine-pivot/test/need"
 )
 
-// TestBuilders has layers as a real container tool writes them: umoci, from files of
-// this machine, with whiteouts of both kinds.
+// TestBuilders uses layers written by a real container tool, umoci, from files of this machine,
+// with both kinds of whiteouts.
 func TestBuilders(t *testing.T) {
 	if _, err := exec.LookPath("umoci"); err != nil {
 		need.Lacking(t, "needs umoci: "+err.Error())

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestCasesAreDocumented holds docs/derived-cases.md against the tables of cases: each
-// row names tests and cases that are there, each case has a row, and whether the
-// reference made the same of it is what the tests expect.
+// TestCasesAreDocumented compares docs/derived-cases.md with the tables of cases: each row
+// names existing tests and cases, each case has a row, and the column about the reference
+// implementation agrees with the tests.
 func TestCasesAreDocumented(t *testing.T) {
 	tests, cases := testNames(t), allCases(t)
 	unnamed := maps.Clone(cases)
@@ -61,8 +61,8 @@ func TestCasesAreDocumented(t *testing.T) {
 	}
 }
 
-// allCases are the images that the reference was given, as "TEST: CASE", with what
-// differs.
+// allCases returns the cases that were recorded with the reference, as "TEST: CASE", with the
+// reason if the results differ.
 func allCases(t *testing.T) map[string]string {
 	all := map[string]string{}
 	base := newOSTree(t).asBase()
@@ -90,8 +90,8 @@ type caseRow struct {
 	cases  []string // "TEST: CASE"
 }
 
-// caseRows reads them. The last cell has tests with their cases ("`TEST`: CASE; CASE"),
-// one after the other (" — "), or tests alone.
+// caseRows reads the rows. The last cell is a list, separated by " — ", of tests with their
+// cases ("`TEST`: CASE; CASE") or of tests alone.
 func caseRows(t *testing.T) (rows []caseRow) {
 	data, err := os.ReadFile("../../docs/derived-cases.md")
 	if err != nil {
@@ -123,7 +123,7 @@ func caseRows(t *testing.T) (rows []caseRow) {
 	return rows
 }
 
-// testNames are the tests of this package.
+// testNames returns the names of the tests in this package.
 func testNames(t *testing.T) map[string]bool {
 	names := map[string]bool{}
 	files, err := filepath.Glob("*_test.go")

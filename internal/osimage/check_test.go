@@ -14,7 +14,7 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// check asks whether an image could be imported; the repository must stay as it is.
+// check calls Check for an image, and checks that it does not change the repository.
 func (h *host) check(ref imageref.Reference, repo string) error {
 	h.t.Helper()
 	image, err := h.puller.Open(h.t.Context(), ref)
@@ -30,7 +30,7 @@ func (h *host) check(ref imageref.Reference, repo string) error {
 	return err
 }
 
-// snapshot is the files of a repository with their times.
+// snapshot lists the files of a repository with their times.
 func snapshot(t *testing.T, repo string) (all string) {
 	t.Helper()
 	err := filepath.WalkDir(repo, func(path string, d fs.DirEntry, err error) error {
@@ -49,13 +49,13 @@ func snapshot(t *testing.T, repo string) (all string) {
 	return all
 }
 
-// fill leaves a repository without room for a byte.
+// fill leaves no free space for a repository.
 func fill(t *testing.T, repo string) {
 	t.Helper()
 	ostreeTool(t, "config", "--repo="+repo, "set", "core.min-free-space-size", "900000TB")
 }
 
-// TestCheckRoom: an image fits if the layers that are missing do.
+// TestCheckRoom: Check counts only the space for missing layers.
 func TestCheckRoom(t *testing.T) {
 	w := newWorld(t, ostreetree.Contents{Big: true})
 	for _, format := range []string{"legacy", "native"} {
@@ -70,7 +70,7 @@ func TestCheckRoom(t *testing.T) {
 			fill(t, full)
 			refused(t, h.check(ref, full), fault.CannotWrite,
 				fmt.Sprintf("room for 0 bytes, but the image's %d compressed ones need more", image.Bytes), "free space")
-			_, err := h.importRef(ref, full) // says the same
+			_, err := h.importRef(ref, full) // fails the same way
 			refused(t, err, fault.CannotWrite, fmt.Sprintf("the image's %d compressed ones", image.Bytes), "free space")
 
 			if err := h.check(ref, whole); err != nil {
@@ -85,15 +85,15 @@ func TestCheckRoom(t *testing.T) {
 			}
 			if format == "native" {
 				ostreeTool(t, "refs", "--repo="+whole, "--delete", layerRef(image.Layers[2]))
-				need := sizes(image, []int{0, 2}) // the first one is known to be whole by all others
+				need := sizes(image, []int{0, 2}) // the first layer counts as complete only if all others are
 				refused(t, h.check(ref, whole), fault.CannotWrite, fmt.Sprintf("the image's %d compressed ones", need), "")
 			}
 		})
 	}
 }
 
-// TestCheckAfterInterruption: what an interrupted import has brought fills the disk,
-// but need not be brought again.
+// TestCheckAfterInterruption: the layers of an interrupted import use disk space, but need not
+// be fetched again.
 func TestCheckAfterInterruption(t *testing.T) {
 	repo, tree := filepath.Join(t.TempDir(), "archive"), t.TempDir()
 	ostreeTool(t, "init", "--repo="+repo, "--mode=archive")

@@ -12,8 +12,8 @@ import (
 )
 
 // mergeLayers merges the derived layers, if there are any, into the base's tree and sets
-// the commit's tree to the result. It returns a commit for each layer's own tree, which
-// keeps the layer's objects for the next image that shares the layer.
+// the commit's tree to the result. It also returns one commit per layer with the tree of
+// that layer alone. These commits keep the layers' objects for later images that share them.
 func (i *importer) mergeLayers(ctx context.Context, base *ostree.CommitInfo, have present, derived []*layer.Derived, commit *ostree.NewCommit) ([]ostree.Root, error) {
 	tree, err := i.baseTree(base)
 	if err != nil {
@@ -45,8 +45,8 @@ func (i *importer) mergeLayers(ctx context.Context, base *ostree.CommitInfo, hav
 	return roots, nil
 }
 
-// layerCommit is the commit of a derived layer's own tree. The same layer makes the
-// same commit.
+// layerCommit returns the commit for the tree of one derived layer. It is reproducible: the
+// same layer always gives the same commit.
 func layerCommit(root ostree.DirChecksums) ostree.NewCommit {
 	return ostree.NewCommit{
 		Metadata:  [][2]string{{"ostree.importer.version", importerName}},
@@ -61,8 +61,8 @@ func (i *importer) baseTree(base *ostree.CommitInfo) (*merge.Tree, error) {
 	return merge.New(i.target, ostree.DirChecksums{Tree: base.RootTree, Meta: base.RootMeta})
 }
 
-// derivedLayer is the layer that this import has read (now), or the one that an earlier
-// import has kept by a commit (before).
+// derivedLayer returns the layer that this import has read (now) or, if now is nil, the one
+// that an earlier import has kept in the commit before.
 func (i *importer) derivedLayer(before ostree.Checksum, now *layer.Derived) (*merge.Layer, error) {
 	if now != nil {
 		return now.Layer, nil
@@ -74,10 +74,11 @@ func (i *importer) derivedLayer(before ostree.Checksum, now *layer.Derived) (*me
 	return merge.LayerFrom(ostree.DirChecksums{Tree: info.RootTree, Meta: info.RootMeta}), nil
 }
 
-// early makes a commit for a derived layer as soon as it is read, so that an interrupted
-// import need not fetch it again. Only where labels were guessed: a guess is nearly always
-// right, while without one most objects would change when they are labelled.
-func (i *importer) early(ctx context.Context, l *merge.Layer) (commit ostree.Checksum, made bool, err error) {
+// commitEarly makes a commit for a derived layer as soon as it is read, so that an
+// interrupted import need not fetch it again. made is false if labels are not guessed:
+// guesses are nearly always right, but without them most objects would change later, when
+// they are labelled.
+func (i *importer) commitEarly(ctx context.Context, l *merge.Layer) (commit ostree.Checksum, made bool, err error) {
 	if i.guess == nil {
 		return commit, false, nil
 	}
@@ -89,10 +90,10 @@ func (i *importer) early(ctx context.Context, l *merge.Layer) (commit ostree.Che
 	return commit, err == nil, err
 }
 
-// guessLabels reads the policy by which labels are guessed while derived layers are read:
-// the host's, which nearly always gives the same labels as the next OS's. The merged
-// tree's own policy is known only when all layers are there; files for which it has
-// another label are then changed.
+// guessLabels loads the SELinux policy for guessing labels while derived layers are read. It
+// is the host's policy, which nearly always gives the same labels as that of the new OS. The
+// policy of the merged tree is known only when all layers are read; files for which it has
+// a different label are then changed.
 func (i *importer) guessLabels() {
 	if i.Derived == 0 {
 		return
@@ -100,7 +101,7 @@ func (i *importer) guessLabels() {
 	files := selinux.In(path.Join(i.root, "etc/selinux"))
 	config, err := files.Config()
 	if err == nil && config.On() {
-		i.guess, _ = files.Contexts(config.Policy) // on an error there is no guess
+		i.guess, _ = files.Contexts(config.Policy) // nil on an error: no guesses
 	}
 }
 
@@ -108,6 +109,6 @@ func (i *importer) guessLabel(name string, mode uint32) string {
 	if i.guess == nil {
 		return ""
 	}
-	label, _, _ := i.guess.Label(name, selinux.Type(mode)) // on an error there is no guess
+	label, _, _ := i.guess.Label(name, selinux.Type(mode)) // "" on an error: no guess
 	return label
 }

@@ -14,20 +14,19 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// TestDerived holds the merged tree against one that is spelled out and that the real
-// ostree commits, with the labels of the real libselinux, and against what the
-// reference implementation made of the same image.
+// TestDerived compares the merged tree with an expected tree that the real ostree commits with
+// the labels of the real libselinux, and with the result of the reference implementation for
+// the same image.
 func TestDerived(t *testing.T) { testDerived(t, derivedCases) }
 
-// TestDerivedPolicy has layers that change the SELinux policy.
+// TestDerivedPolicy is TestDerived for layers that change the SELinux policy.
 func TestDerivedPolicy(t *testing.T) { testDerived(t, policyCases) }
 
-// TestChangedObjects has layers of builders that write to a base's objects through
-// their names in the image's own repository: what they change has its data there, or
-// is a hard link to it.
+// TestChangedObjects is TestDerived for layers of builders that write to the base's objects in
+// the image's own repository: a changed file has its data there, or is a hard link to it.
 func TestChangedObjects(t *testing.T) { testDerived(t, changedObjectCases) }
 
-// TestSparse: GNU tar stores files with holes in forms of their own.
+// TestSparse is TestDerived for files with holes, for which GNU tar has special formats.
 func TestSparse(t *testing.T) { testDerived(t, sparseCases) }
 
 func testDerived(t *testing.T, cases func(t *testing.T, base osBase) []derivedCase) {
@@ -61,7 +60,7 @@ func testDerived(t *testing.T, cases func(t *testing.T, base osBase) []derivedCa
 	}
 }
 
-// sameTree compares a commit's tree with what ostree makes of a directory.
+// sameTree compares a commit's tree with the one that ostree commits for a directory.
 func sameTree(t *testing.T, repo, commit string, want *osTree) {
 	t.Helper()
 	wanted := list(t, want.repo, want.commit())
@@ -70,7 +69,7 @@ func sameTree(t *testing.T, repo, commit string, want *osTree) {
 	}
 }
 
-// list is what ostree lists of a commit's tree.
+// list returns ostree's listing of a commit's tree.
 func list(t *testing.T, repo, commit string) string {
 	t.Helper()
 	listing, err := ostreetree.List(repo, commit)
@@ -80,7 +79,7 @@ func list(t *testing.T, repo, commit string) string {
 	return listing
 }
 
-// difference are the lines that only one of two listings has, as diff(1) marks them.
+// difference returns the lines that only one of two listings has, marked as by diff(1).
 func difference(from, to string) string {
 	var b strings.Builder
 	only := func(sign, listing, other string) {
@@ -96,7 +95,7 @@ func difference(from, to string) string {
 	return b.String()
 }
 
-// TestDerivedRefused has what no commit can be made of.
+// TestDerivedRefused uses layers that must be refused.
 func TestDerivedRefused(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	usual := newOSTree(t).asBase()
@@ -115,7 +114,7 @@ func TestDerivedRefused(t *testing.T) {
 	}
 }
 
-// plainCase is the same tree in so many layers.
+// plainCase is the same tree in a number of layers.
 type plainCase struct {
 	name        string
 	layers      int
@@ -126,10 +125,10 @@ func plainCases() []plainCase {
 	return []plainCase{{"a plain image, one", 1, oscontainer.Zstd}, {"a plain image, many", 300, oscontainer.Gzip}, {"a plain image, chunked", 5, oscontainer.ZstdChunked}}
 }
 
-// plainDiffers is why the reference makes nothing of any of them.
+// plainDiffers is the reason why the reference rejects all plain cases.
 const plainDiffers = "an image without an ostree commit"
 
-// TestPlain: the same tree as one layer, and as many, without an ostree commit.
+// TestPlain imports the same tree without an ostree commit, in one layer and in many.
 func TestPlain(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	o := newOSTree(t)
@@ -161,7 +160,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// againWithoutEffect imports an image that is there.
+// againWithoutEffect imports an image again and checks that this is a no-op.
 func (h *host) againWithoutEffect(ref imageref.Reference, repo string, first osimage.Result) {
 	h.t.Helper()
 	again, err := h.importRef(ref, repo)
@@ -170,12 +169,11 @@ func (h *host) againWithoutEffect(ref imageref.Reference, repo string, first osi
 	}
 }
 
-// TestLayerCommitsHaveFinalLabels: the policy of a later layer counts in an earlier
-// layer's own commit too, so that the next image that shares the layer needs nothing
-// made anew.
+// TestLayerCommitsHaveFinalLabels: the policy of a later layer applies to the commit of an
+// earlier layer too, so that the next image with that layer needs no relabelling.
 func TestLayerCommitsHaveFinalLabels(t *testing.T) {
 	h := newHost(t, registry.Options{})
-	h.givePolicy(contexts) // by which the labels are guessed
+	h.givePolicy(contexts) // for guessing the labels
 	const policy = contexts + "/usr/libexec/daemon -- system_u:object_r:daemon_exec_t:s0\n"
 	img := newOSTree(t).asBase().derive([][]entry{{regular("usr/libexec/daemon", "d")}, {regular(textPath, policy)}})
 	ref, _ := h.push("labels", img)
@@ -208,8 +206,8 @@ func (h *host) givePolicy(contexts string) {
 	h.write(dir+".subs_dist", "/usr/etc /etc\n")
 }
 
-// TestGuessedLabels: whatever policy the host has, the labels are those of the image's
-// own, and what was guessed right is written once.
+// TestGuessedLabels: whatever policy the host has, the labels are those of the image's policy,
+// and files whose label was guessed right are written only once.
 func TestGuessedLabels(t *testing.T) {
 	o := newOSTree(t)
 	o.write("usr/bin/large", strings.Repeat("large ", 1<<19))
@@ -231,8 +229,8 @@ func TestGuessedLabels(t *testing.T) {
 			}
 			ostreeTool(t, "fsck", "--repo="+repo)
 			sameTree(t, repo, result.Commit, o)
-			// The content is in each layer once; the rest is metadata. A wrong guess costs
-			// a copy, since the layers are kept before the right labels are known.
+			// Each layer has the content once; the rest is metadata. A wrong guess costs a copy,
+			// because layers are kept before the right labels are known.
 			most := int64(6<<19) * 105 / 100
 			if name == "another" {
 				most *= 2

@@ -17,10 +17,11 @@ import (
 type builtKind struct {
 	name  string
 	build func(opts ...oscontainer.Option) v1.Image
-	kept  int // how many layers are kept when one of them never comes
+	kept  int // how many layers are kept when the download of one stalls
 }
 
-// builtKinds build images of nine layers: a commit or the whole tree, and builtLayers.
+// builtKinds returns kinds of images with nine layers: a commit or the whole tree, and the
+// builtLayers.
 func builtKinds(t *testing.T, o *osTree) []builtKind {
 	t.Helper()
 	base := o.encapsulated()
@@ -29,12 +30,12 @@ func builtKinds(t *testing.T, o *osTree) []builtKind {
 			img, err := oscontainer.Derive(base, append(opts, oscontainer.WithWorkDir(t.TempDir()))...)
 			o.must(err)
 			return img
-		}, 7}, // not the commit, which is kept when all others are there
+		}, 7}, // without the commit, which is kept only when all other layers are complete
 		{"plain", func(opts ...oscontainer.Option) v1.Image { return plainImage(t, o, 1, opts...) }, 8},
 	}
 }
 
-// builtLayers are eight layers, the last of which is another in each version.
+// builtLayers returns eight layers, of which the last differs in each version.
 func builtLayers(version string) (opts []oscontainer.Option) {
 	for n := range 7 {
 		opts = append(opts, oscontainer.WithDerived(regular(fmt.Sprintf("usr/share/layer-%d", n), fmt.Sprint(n))))
@@ -42,7 +43,7 @@ func builtLayers(version string) (opts []oscontainer.Option) {
 	return append(opts, oscontainer.WithDerived(regular("usr/bin/version", version)))
 }
 
-// builtTree is an OS with builtLayers.
+// builtTree returns the tree of an OS with builtLayers.
 func builtTree(o *osTree, version string) *osTree {
 	o.t.Helper()
 	want := o.copy()
@@ -53,9 +54,9 @@ func builtTree(o *osTree, version string) *osTree {
 	return want
 }
 
-// TestInterruptedDerived: derived layers that were whole are not fetched again by the
-// import that goes on, in the same boot or after a power cut. What is there in the
-// meantime is whole, and no image.
+// TestInterruptedDerived: complete derived layers of an interrupted import are not fetched
+// again by the next import, in the same boot or after a power cut. Until then the repository
+// is consistent and has refs of layers, but not of the image.
 func TestInterruptedDerived(t *testing.T) {
 	o := newOSTree(t)
 	for _, kind := range builtKinds(t, o) {
@@ -80,7 +81,7 @@ func TestInterruptedDerived(t *testing.T) {
 				ostreeTool(t, "fsck", "--repo="+repo)
 				expectStaging(t, repo, cut)
 
-				result := h.goesOn(image, repo, missing)
+				result := h.resumes(image, repo, missing)
 				ostreeTool(t, "fsck", "--repo="+repo)
 				sameTree(t, repo, result.Commit, builtTree(o, "1"))
 			})
@@ -88,8 +89,8 @@ func TestInterruptedDerived(t *testing.T) {
 	}
 }
 
-// TestNextVersion: of a next version only the layer is fetched that the one before does
-// not have, and the tree with its labels is as if all had been fetched.
+// TestNextVersion: for the next version of an image only the changed layer is fetched, and the
+// tree and its labels are the same as if all layers had been fetched.
 func TestNextVersion(t *testing.T) {
 	o := newOSTree(t)
 	for _, kind := range builtKinds(t, o) {

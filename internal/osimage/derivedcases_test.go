@@ -10,31 +10,31 @@ import (
 	"machine-pivot/test/oscontainer"
 )
 
-// entry is a short name for what layers are made of.
+// entry is a short name for the entries of layers.
 type entry = oscontainer.Entry
 
 func regular(name, content string) entry { return oscontainer.File(name, content) }
 func directory(name string) entry        { return oscontainer.Directory(name) }
 func symlink(name, target string) entry  { return oscontainer.Symlink(name, target) }
 
-// hard is a hard link.
+// hard returns a hard link.
 func hard(name, target string) entry {
 	return entry{Header: tar.Header{Name: name, Linkname: target, Typeflag: tar.TypeLink, Mode: 0o644}}
 }
 
-// gone is a whiteout.
+// gone returns a whiteout for a name.
 func gone(name string) entry {
 	i := strings.LastIndex(name, "/") + 1
 	return regular(name[:i]+".wh."+name[i:], "")
 }
 
-// with is an entry with another mode and owner.
+// with returns an entry with another mode and owner.
 func with(e entry, mode int64, uid, gid int) entry {
 	e.Mode, e.Uid, e.Gid = mode, uid, gid
 	return e
 }
 
-// having is an entry with records in its PAX header.
+// having returns an entry with records in its PAX header.
 func having(e entry, records ...string) entry {
 	e.PAXRecords = map[string]string{}
 	for i := 0; i < len(records); i += 2 {
@@ -46,14 +46,14 @@ func having(e entry, records ...string) entry {
 func chain(n int) []entry {
 	entries := []entry{regular("usr/share/chain/0", "chain")}
 	for i := range n {
-		// Not in order: a link may lead to one that comes later.
+		// In reverse order: the target of a link may come later.
 		entries = append([]entry{hard(fmt.Sprintf("usr/share/chain/%d", i+1), fmt.Sprintf("usr/share/chain/%d", i))}, entries...)
 	}
 	return entries
 }
 
-// touched is an entry with a time, as builders write what they change; others are of
-// 1970, as in builds that are to be reproducible.
+// touched returns an entry with a modification time, like one that a builder has changed. Other
+// entries have the time 0, as in reproducible builds.
 func touched(e entry) entry {
 	e.ModTime = time.Unix(1700000000, 0)
 	return e
@@ -62,14 +62,14 @@ func touched(e entry) entry {
 // capability is a value of security.capability.
 const capability = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
-// derivedCase is what derived layers do to the base.
+// derivedCase is an image with derived layers and the expected result.
 type derivedCase struct {
 	name    string
-	base    func(o *osTree) // changes of the base
+	base    func(o *osTree) // changes the base before layers are added
 	layers  [][]entry
-	want    func(o *osTree) // changes of the base that have the same effect
-	notes   string          // what people are told
-	differs string          // from the reference; see asTheReference
+	want    func(o *osTree) // changes a copy of the base to the expected tree
+	notes   string          // expected notes
+	differs string          // see asTheReference
 }
 
 func derivedCases(*testing.T, osBase) []derivedCase {

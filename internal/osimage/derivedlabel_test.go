@@ -15,9 +15,9 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// TestDerivedLabelUnknown (D30): a label that only the image's own policy gives, and
-// that the running one neither knows nor lets be stored, ends the import by name: of the
-// base's objects and of a layer's, of a plain image's, whether it was guessed or not.
+// TestDerivedLabelUnknown (D30): if the image's policy gives a label that the running policy
+// does not know and does not let be stored, the import fails and names the label. This
+// applies to objects of the base, of a layer and of a plain image, guessed or not.
 func TestDerivedLabelUnknown(t *testing.T) {
 	const unknown = "system_u:object_r:unknown_t:s0"
 	const file = "etc/selinux/small/contexts/files/file_contexts"
@@ -31,7 +31,7 @@ func TestDerivedLabelUnknown(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		image func(*osTree) v1.Image
-		host  string // its own contexts, by which labels are guessed
+		host  string // the host's file_contexts, for guessing labels
 	}{
 		"file of the base":      {derived("/usr/share/dir/a --"), ""},
 		"directory of the base": {derived("/usr/share/private -d"), ""},

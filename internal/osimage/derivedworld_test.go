@@ -18,15 +18,15 @@ import (
 	"machine-pivot/test/ostreetree"
 )
 
-// osTree is a directory with a small OS that has an SELinux policy. The real ostree
-// commits it with the labels that the real libselinux gives by that policy.
+// osTree is a directory with a small OS that has an SELinux policy. The real ostree commits it
+// with the labels that the real libselinux gives according to that policy.
 type osTree struct {
 	t      *testing.T
 	dir    string
-	policy string // the tree whose policy it is labelled by: itself
+	policy string // the tree with the policy for its labels; by default dir
 	origin string // the tree that it is a copy of
-	repo   string // where it is committed
-	asMade string // its commit, while it is as newOSTree made it; else ""
+	repo   string // the repository for commits
+	asMade string // the commit by newOSTree; "" after a change
 }
 
 // contexts is the policy's file_contexts.
@@ -45,7 +45,7 @@ const contexts = `
 
 const prepareRoot = "usr/lib/ostree/prepare-root.conf"
 
-// newOSTree is the OS that images are derived from, committed in a repository of its own.
+// newOSTree returns the OS that images are derived from, committed in a new repository.
 func newOSTree(t *testing.T) *osTree {
 	t.Helper()
 	need.Ostree(t)
@@ -61,10 +61,10 @@ func newOSTree(t *testing.T) *osTree {
 	return o
 }
 
-// firstOS is what newOSTree unpacks: ostree takes ten times as long to make it.
+// firstOS is unpacked by newOSTree, because making the OS with ostree takes ten times as long.
 var firstOS packedOS
 
-// packedOS is an OS and its repository as a tarball, once a test has asked for it.
+// packedOS is a tarball of an OS and its repository. It is made when a test first needs it.
 type packedOS struct {
 	once    sync.Once
 	tarball []byte
@@ -84,7 +84,7 @@ func (p *packedOS) packed(t *testing.T) (tarball []byte, commit string) {
 	return p.tarball, p.commit
 }
 
-// makeOSTree makes the OS as tree, and its repository as repo, in a directory.
+// makeOSTree makes the OS in the subdirectory tree, and its repository in the subdirectory repo.
 func makeOSTree(t *testing.T, dir string) *osTree {
 	t.Helper()
 	o := &osTree{t: t, dir: filepath.Join(dir, "tree"), repo: filepath.Join(dir, "repo")}
@@ -124,7 +124,7 @@ func (o *osTree) must(err error) {
 	}
 }
 
-// path is where a file of the tree is, to be changed.
+// path returns the path of a file in the tree, which the caller may then change.
 func (o *osTree) path(name string) string {
 	o.asMade = ""
 	return filepath.Join(o.dir, name)
@@ -136,7 +136,7 @@ func (o *osTree) mkdir(name string, mode fs.FileMode) {
 	o.must(os.Chmod(o.path(name), mode))
 }
 
-// write writes a file in place of whatever has its name.
+// write writes a file. It replaces any file or directory with that name.
 func (o *osTree) write(name, content string) {
 	o.t.Helper()
 	o.remove(name)
@@ -171,7 +171,7 @@ func (o *osTree) xattr(name, key, value string) {
 	o.must(unix.Lsetxattr(o.path(name), key, []byte(value), 0))
 }
 
-// copy is a tree to be changed.
+// copy returns a copy of the tree, which may be changed.
 func (o *osTree) copy() *osTree {
 	o.t.Helper()
 	c := &osTree{t: o.t, dir: filepath.Join(o.t.TempDir(), "copy"), repo: o.repo, origin: o.dir}
@@ -181,7 +181,7 @@ func (o *osTree) copy() *osTree {
 	return c
 }
 
-// copyFrom adds all of another tree.
+// copyFrom adds all files of another tree.
 func (o *osTree) copyFrom(dir string) {
 	o.t.Helper()
 	o.asMade = ""
@@ -190,9 +190,9 @@ func (o *osTree) copyFrom(dir string) {
 	}
 }
 
-// commit commits the tree, labelled by the policy. The first commit gets the labels; the
-// second one has them in the order of all attributes, which ostree commit does not keep.
-// Neither has a parent, so that the same tree makes the same commit.
+// commit commits the tree with the labels of the policy. It commits twice: the first commit
+// sets the labels, the second sorts them among all attributes, which ostree commit does not do.
+// Neither has a parent, so that the same tree gives the same commit.
 func (o *osTree) commit() string {
 	o.t.Helper()
 	if o.asMade != "" {
@@ -207,22 +207,22 @@ func (o *osTree) commit() string {
 	return commit
 }
 
-// osBase is an OS as the image that others are derived from.
+// osBase is an OS and an image of it from which others are derived.
 type osBase struct {
 	*osTree
 	image   v1.Image
-	listing string // of its commit
+	listing string // of its commit, as by list
 }
 
-// asBase makes an image that releases of the reference can read which are on a package
-// registry.
+// asBase makes an image that those releases of the reference can read that are available from
+// a package registry.
 func (o *osTree) asBase() osBase {
 	o.t.Helper()
 	image := o.encapsulated(oscontainer.WithFormerExport())
 	return osBase{o, image, list(o.t, o.repo, ostreetree.Branch)}
 }
 
-// forCase is the OS with changes, for a test of its own.
+// forCase returns the OS with changes, for one subtest.
 func (b osBase) forCase(t *testing.T, change func(o *osTree)) osBase {
 	t.Helper()
 	b.t = t
@@ -246,7 +246,7 @@ func (b osBase) derive(layers [][]entry) v1.Image {
 	return img
 }
 
-// object is the place that the object of a file has in the image's own repository.
+// object returns the path of a file's object in the image's own repository.
 func (b osBase) object(path string) string {
 	b.t.Helper()
 	for line := range strings.SplitSeq(b.listing, "\n") {
@@ -259,7 +259,7 @@ func (b osBase) object(path string) string {
 	return ""
 }
 
-// encapsulated is an ostree-native image of the tree.
+// encapsulated returns an ostree-native image of the tree.
 func (o *osTree) encapsulated(opts ...oscontainer.Option) v1.Image {
 	o.t.Helper()
 	img, err := oscontainer.Encapsulated(o.repo, o.commit(), append(opts, oscontainer.WithWorkDir(o.t.TempDir()))...)
@@ -267,8 +267,8 @@ func (o *osTree) encapsulated(opts ...oscontainer.Option) v1.Image {
 	return img
 }
 
-// plainImage is an image of the tree without an ostree commit, in n layers, and those of
-// opts on top.
+// plainImage returns an image of the tree without an ostree commit, in n layers, with the
+// layers of opts on top.
 func plainImage(t *testing.T, o *osTree, n int, opts ...oscontainer.Option) v1.Image {
 	t.Helper()
 	img, err := oscontainer.PlainTree(o.dir, "1.2.3", n, append(opts, oscontainer.WithWorkDir(t.TempDir()))...)

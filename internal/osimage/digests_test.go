@@ -15,8 +15,7 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// forgery is an OCI layout whose JSON documents are changed; all that refers to
-// them follows.
+// forgery is an OCI layout whose JSON documents are changed. References to them are updated.
 type forgery struct {
 	t    *testing.T
 	path string
@@ -25,7 +24,7 @@ type forgery struct {
 // document is a JSON object.
 type document = map[string]any
 
-// change lets edits have the manifest and the config of the layout's one image.
+// change applies edits to the manifest and the config of the layout's only image.
 func (f forgery) change(manifest, config func(document)) {
 	f.t.Helper()
 	var index, m, c document
@@ -73,8 +72,8 @@ func (f forgery) write(d document) (digest string, size int) {
 	return digest, len(data)
 }
 
-// TestWrongDigests has anything in place of the digests of an image. That is seen
-// before a layer is read, and all of them are named.
+// TestWrongDigests replaces the digests of an image by all kinds of invalid values. The import
+// must detect them before it reads a layer, and the error must name all of them.
 func TestWrongDigests(t *testing.T) {
 	repo, commit := archive(t)
 	img := legacy(t, repo, commit)
@@ -121,8 +120,8 @@ func TestWrongDigests(t *testing.T) {
 	}
 }
 
-// TestTooManyLayers: an image of more layers than any machine can mount is refused
-// before they are looked at.
+// TestTooManyLayers: an image with more layers than any machine can mount is refused before
+// the layers are looked at.
 func TestTooManyLayers(t *testing.T) {
 	repo, commit := archive(t)
 	path := writeMedium(t, "oci", legacy(t, repo, commit))
@@ -138,8 +137,8 @@ func TestTooManyLayers(t *testing.T) {
 	refused(t, err, fault.BadInput, "it has 513 layers, more than 512", "the image is damaged")
 }
 
-// TestPanic lets what an import calls panic, in whichever goroutine that is: the
-// import fails and cleans up after itself.
+// TestPanic makes functions panic that the import calls in various goroutines. The import must
+// fail and clean up.
 func TestPanic(t *testing.T) {
 	repo, commit := archive(t)
 	for name, prepare := range map[string]func(h *host){

@@ -9,10 +9,10 @@ import (
 	"machine-pivot/internal/osimage/layer"
 )
 
-// CheckExtract is an error if Extract would fail because the image is for another machine,
-// or for lack of free bytes.
+// CheckExtract returns an error if Extract would fail because the image is for another
+// platform, or needs more than free bytes.
 func (o *Opened) CheckExtract(free int64) error {
-	err := o.machine.runs(o.stated)
+	err := o.machine.checkRuns(o.stated)
 	if err == nil && o.Bytes > free {
 		err = fault.New(fault.CannotWrite, "there are %d bytes free, but the image's %d compressed ones need more", free, o.Bytes).
 			WithHint("free space on the file system of /var")
@@ -20,10 +20,10 @@ func (o *Opened) CheckExtract(free int64) error {
 	return o.extractError(err)
 }
 
-// Extract reads the regular files that each layer of the image has below a directory, a
-// clean relative path. sink returns where those of the nth layer go; it is called again each
-// time the layer is read from its start. They may be used only if there is no error. report,
-// unless nil, is called by one goroutine at a time.
+// Extract reads the regular files that each layer of the image has below a directory, given
+// as a clean relative path. sink returns the destination for the files of the nth layer; it is
+// called again each time the layer is read again from its start. The files may be used only
+// if Extract returns nil. report may be nil; it is called by one goroutine at a time.
 func (o *Opened) Extract(ctx context.Context, below string, sink func(n int) layer.FileSink, report func(Progress)) error {
 	return o.extractError(guard.Call(func() error {
 		reader := layerReader{o, &meter{report: report, objects: func() int { return 0 }}}

@@ -19,19 +19,19 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// outcome is how an import ends, and what it costs the registry.
+// outcome is the expected result of an import, and its expected load on the registry.
 type outcome struct {
 	kind       fault.Kind
 	text, hint string
 
 	requests int   // for the large layer
-	waste    int64 // most bytes of layers that are sent besides each once; -1 is any number
+	waste    int64 // maximum number of bytes of layers that are sent repeatedly; -1 is any number
 }
 
-// whole is an import that succeeds.
+// whole is the outcome of an import that succeeds.
 func whole(requests int, waste int64) outcome { return outcome{requests: requests, waste: waste} }
 
-// transient, refused and damaged are imports that fail.
+// transient, denied and damaged are outcomes of imports that fail.
 func transient(text string, requests int) outcome {
 	return outcome{fault.Unavailable, text, "", requests, -1}
 }
@@ -42,38 +42,38 @@ func damaged(text string, requests int) outcome {
 	return outcome{fault.BadInput, text, "the image is damaged; push it again", requests, -1}
 }
 
-// always and once let the fault meet each, or the first, download of a layer.
+// always and once apply a fault to every download of a layer, or to the first one.
 func always(f registry.Fault) []registry.Rule { return []registry.Rule{{Fault: f}} }
 func once(f registry.Fault) []registry.Rule   { return []registry.Rule{{Times: 1, Fault: f}} }
 
-// then lets the first download be cut and all after it meet a fault.
+// then cuts the first download and applies a fault to all later ones.
 func then(f registry.Fault) []registry.Rule {
 	return append(once(registry.CutAt(5000)), registry.Rule{Fault: f})
 }
 
-// parts lets the first download be cut and requests for the rest meet a fault.
+// parts cuts the first download and applies a fault to range requests for the rest.
 func parts(f registry.Fault) []registry.Rule {
 	return append(once(registry.CutAt(5000)), registry.Rule{Range: true, Fault: f})
 }
 
-// on lets requests for something else than the large layer meet a fault.
+// on applies a fault to requests for something other than the large layer.
 func on(path string, times int, f registry.Fault) []registry.Rule {
 	return []registry.Rule{{On: path, Times: times, Fault: f}}
 }
 
-// tail is how many bytes are asked for twice when a download goes on.
+// tail is how many bytes are requested twice when a download is resumed.
 const tail = 64
 
-// spoilt is an image whose largest layer meets faults.
+// spoilt is an image to whose largest layer faults are applied.
 type spoilt struct {
 	v1.Image
 	large string // digest of that layer
 	size  int64
-	whole func(t *testing.T, result osimage.Result, repo string) // checks an import that succeeded
-	none  func(t *testing.T, repo string)                        // checks one that failed
+	whole func(t *testing.T, result osimage.Result, repo string) // checks a successful import
+	none  func(t *testing.T, repo string)                        // checks a failed import
 }
 
-// find finds the largest layer.
+// find finds the image's largest layer.
 func (s *spoilt) find(t *testing.T) {
 	t.Helper()
 	layers, err := s.Layers()
@@ -92,8 +92,8 @@ func (s *spoilt) find(t *testing.T) {
 	}
 }
 
-// TestFaults imports past each fault of a registry, and lets the real ostree
-// judge: the commit is there whole, or not at all.
+// TestFaults imports images in spite of each fault of a registry. The real ostree checks the
+// result: the commit must be complete, or must not exist.
 func TestFaults(t *testing.T) {
 	w := newWorld(t, ostreetree.Contents{Big: true})
 	old := &spoilt{
@@ -114,7 +114,7 @@ func TestFaults(t *testing.T) {
 	derived := derivedToSpoil(t)
 	ownEnvironment(t)
 	for name, img := range map[string]*spoilt{"legacy": old, "native": native, "derived": derived} {
-		if testing.Short() && img != derived { // it has the parts of the others
+		if testing.Short() && img != derived { // it covers the other formats
 			continue
 		}
 		img.find(t)
@@ -122,12 +122,12 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// derivedToSpoil is an image whose largest layer is a derived one, between others.
+// derivedToSpoil returns an image whose largest layer is a derived layer between others.
 func derivedToSpoil(t *testing.T) *spoilt {
 	t.Helper()
 	o := newOSTree(t)
 	content := make([]byte, 4<<20)
-	rand.NewChaCha8([32]byte{}).Read(content) // a byte of it is a byte of the layer
+	rand.NewChaCha8([32]byte{}).Read(content) // incompressible, so that offsets in the layer are offsets in the content
 	large := regular("usr/bin/large", string(content))
 	s := &spoilt{Image: o.asBase().derive([][]entry{{regular("usr/share/one", "1")}, {large}, {gone("usr/share/one")}})}
 	o.write("usr/bin/large", string(content))
@@ -147,7 +147,7 @@ func testFaults(t *testing.T, img *spoilt) {
 	busy := registry.Status(http.StatusTooManyRequests, "Retry-After", "0")
 	page := registry.WebPage()
 	for name, c := range map[string]struct {
-		rules []registry.Rule // of the large layer, unless they say otherwise
+		rules []registry.Rule // for the large layer, unless On is set
 		want  outcome
 	}{
 		"cut once":               {once(registry.CutAt(5000)), whole(2, tail)},
@@ -220,14 +220,14 @@ func testFaults(t *testing.T, img *spoilt) {
 				h.puller.Patience = 500 * time.Millisecond
 			}
 			h.faulty(t, img, image, c.want)
-			if strings.HasPrefix(name, "stall") && !strings.Contains(h.told(), "which has sent nothing for 125ms; it is given until ") {
-				t.Errorf("of a layer that does not come it is said %s", h.told())
+			if strings.HasPrefix(name, "stall") && !strings.Contains(h.logged(), "which has sent nothing for 125ms; it is given until ") {
+				t.Errorf("of a layer that does not come it is said %s", h.logged())
 			}
 		})
 	}
 }
 
-// faulty imports an image and compares with what is to be expected.
+// faulty imports an image and compares the result with the expected outcome.
 func (h *host) faulty(t *testing.T, img *spoilt, image osimage.Image, want outcome) {
 	t.Helper()
 	last := h.watchProgress(t)
@@ -268,8 +268,8 @@ func (h *host) faulty(t *testing.T, img *spoilt, image osimage.Image, want outco
 	h.checkSecrets(t, err)
 }
 
-// watchProgress sees to it that progress never goes back nor beyond the total, and
-// returns where it stands.
+// watchProgress checks that progress never decreases or exceeds the total. It returns the
+// latest progress.
 func (h *host) watchProgress(t *testing.T) *osimage.Progress {
 	var last osimage.Progress
 	h.report = func(p osimage.Progress) {
@@ -281,7 +281,7 @@ func (h *host) watchProgress(t *testing.T) *osimage.Progress {
 	return &last
 }
 
-// checkSecrets looks for passwords and tokens where people read.
+// checkSecrets checks that errors and notes contain no passwords and tokens.
 func (h *host) checkSecrets(t *testing.T, err error) {
 	t.Helper()
 	texts := h.notes
@@ -295,7 +295,7 @@ func (h *host) checkSecrets(t *testing.T, err error) {
 	}
 }
 
-// noPartial sees to it that no commit is marked partial, nor whole without being so.
+// noPartial checks that no commit is marked partial, and that no commit is incomplete.
 func noPartial(t *testing.T, repo string) {
 	t.Helper()
 	ostreeTool(t, "fsck", "--repo="+repo)

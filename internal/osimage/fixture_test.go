@@ -21,13 +21,13 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// host is a machine's root directory beside a running registry.
+// host is a machine's root directory together with a running registry.
 type host struct {
 	t        *testing.T
 	root     string
 	registry *registry.Registry
 	puller   *osimage.Puller
-	report   func(osimage.Progress) // of imports; may be nil
+	report   func(osimage.Progress) // called by imports; may be nil
 
 	mu    sync.Mutex
 	notes []string
@@ -39,21 +39,21 @@ func (h *host) note(message string) {
 	h.notes = append(h.notes, message)
 }
 
-// told is what was noted so far.
-func (h *host) told() string {
+// logged returns the notes so far.
+func (h *host) logged() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return strings.Join(h.notes, "\n")
 }
 
-// newHost starts a registry and gives a host its CA and pull secret.
+// newHost starts a registry and returns a host that has its CA and pull secret.
 func newHost(t *testing.T, opts registry.Options) *host {
 	t.Helper()
 	ownEnvironment(t)
 	return startHost(t, opts)
 }
 
-// startHost is newHost in an environment that was prepared.
+// startHost is newHost for a caller that has called ownEnvironment already.
 func startHost(t *testing.T, opts registry.Options) *host {
 	t.Helper()
 	h := makeHost(t)
@@ -63,14 +63,14 @@ func startHost(t *testing.T, opts registry.Options) *host {
 	return h
 }
 
-// newLocalHost is a host without a network.
+// newLocalHost returns a host without a network.
 func newLocalHost(t *testing.T) *host {
 	t.Helper()
 	ownEnvironment(t)
 	return makeHost(t)
 }
 
-// ownEnvironment keeps the library away from the configuration of who runs the test.
+// ownEnvironment isolates the library from the configuration of the user who runs the test.
 func ownEnvironment(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy"} {
@@ -82,7 +82,7 @@ func ownEnvironment(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", "")
 }
 
-// makeHost is a host that tries a download three times without waiting.
+// makeHost returns a host that tries a download three times without waiting.
 func makeHost(t *testing.T) *host {
 	h := &host{t: t, root: t.TempDir()}
 	h.puller = &osimage.Puller{Root: h.root, Log: h.note, Retry: retry.Policy{
@@ -91,7 +91,7 @@ func makeHost(t *testing.T) *host {
 	return h
 }
 
-// unsetenv is t.Setenv for a variable that shall not be there.
+// unsetenv unsets a variable for the duration of the test.
 func unsetenv(t *testing.T, name string) {
 	t.Helper()
 	t.Setenv(name, "")
@@ -166,7 +166,7 @@ func parse(t *testing.T, s string) imageref.Reference {
 	return ref
 }
 
-// lookUp is what is found out of an image.
+// lookUp opens an image, closes it and returns its description.
 func (h *host) lookUp(ctx context.Context, ref imageref.Reference) (osimage.Image, error) {
 	image, err := h.puller.Open(ctx, ref)
 	if err != nil {
@@ -175,7 +175,7 @@ func (h *host) lookUp(ctx context.Context, ref imageref.Reference) (osimage.Imag
 	return image.Image, image.Close()
 }
 
-// importRef resolves and imports.
+// importRef opens and imports an image.
 func (h *host) importRef(ref imageref.Reference, repo string) (osimage.Result, error) {
 	h.t.Helper()
 	return h.importWith(h.t.Context(), ref, repo)
@@ -201,7 +201,7 @@ func openRepo(t *testing.T, path string) *ostree.Repo {
 	return repo
 }
 
-// ostreeTool is the real ostree; tests that need it are skipped where it is missing.
+// ostreeTool runs the real ostree. It skips the test if ostree is missing.
 func ostreeTool(t *testing.T, args ...string) string {
 	t.Helper()
 	need.Ostree(t)
@@ -212,7 +212,7 @@ func ostreeTool(t *testing.T, args ...string) string {
 	return out
 }
 
-// archive is an archive-mode repository with one commit of a small OS tree.
+// archive returns an archive-mode repository with one commit of a small OS tree.
 func archive(t *testing.T) (repo, commit string) {
 	t.Helper()
 	need.Ostree(t)
@@ -234,7 +234,7 @@ func legacy(t *testing.T, repo, commit string, opts ...oscontainer.Option) v1.Im
 	return img
 }
 
-// bare is a new bare repository.
+// bare returns the path of a new bare repository.
 func bare(t *testing.T) string {
 	t.Helper()
 	need.Ostree(t)
@@ -245,7 +245,7 @@ func bare(t *testing.T) string {
 	return repo
 }
 
-// plain is an image without an ostree repository, for what needs no content.
+// plain returns an image without an ostree repository, for tests that need no content.
 func plain(t *testing.T, opts ...oscontainer.Option) v1.Image {
 	t.Helper()
 	return legacy(t, "", strings.Repeat("a", 64), append(opts, oscontainer.WithoutRepo())...)

@@ -16,12 +16,12 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// world is one commit of a small OS with everything that ostree has objects for.
+// world is one commit of a small OS with all types of ostree objects.
 type world struct {
 	t       *testing.T
 	tree    string
-	bare    string // where ostree committed it
-	archive string // where ostree pulled it to
+	bare    string // the repository in which ostree committed it
+	archive string // the repository to which ostree pulled it
 	commit  string
 }
 
@@ -59,8 +59,8 @@ func (w *world) encapsulated(opts ...oscontainer.Option) v1.Image {
 	return img
 }
 
-// TestFormatsAsPulled imports one commit in each format and encoding and
-// compares with what ostree itself pulls from the archive.
+// TestFormatsAsPulled imports one commit in each format and encoding and compares the result
+// with a pull from the archive by ostree itself.
 func TestFormatsAsPulled(t *testing.T) {
 	w := newWorld(t, ostreetree.Contents{Big: true})
 	pulled := bare(t)
@@ -105,7 +105,7 @@ func (w *world) checkAsPulled(t *testing.T, repo, pulled string, result osimage.
 	if got := ostreeTool(t, "rev-parse", "--repo="+repo, osimage.KeepAliveRef(result.Commit)); got != result.Commit {
 		t.Errorf("the ref is to %s, want %s", got, result.Commit)
 	}
-	// What is deployed is the tree that was committed.
+	// The deployed tree is the tree that was committed.
 	if diff := ostreeTool(t, "diff", "--repo="+repo, result.Commit, w.tree); diff != "" {
 		t.Errorf("ostree diff: %s", diff)
 	}
@@ -123,9 +123,9 @@ func (w *world) checkAsPulled(t *testing.T, repo, pulled string, result osimage.
 	}
 }
 
-// TestLargeFile: more than 2 GiB in one file, which compresses to nearly nothing.
-// A legacy image of it is imported, and then a native one of what that brought: if
-// ostree finds the second sound, so was the first.
+// TestLargeFile imports a file of more than 2 GiB, which compresses to nearly nothing. It
+// imports a legacy image, and then a native image of the imported commit. If ostree accepts
+// the second result, the first was right too.
 func TestLargeFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes and reads 2 GiB several times")

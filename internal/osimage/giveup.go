@@ -11,9 +11,9 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// Keep sets the refs of an image that was imported as a commit, where somebody has removed
-// them: the one that protects the commit from pruning, and, unless ref is zero, the one by
-// which rpm-ostree and bootc know an ostree-native image.
+// Keep restores the refs of an image that was imported as a commit, if they were removed: the
+// ref that protects the commit from pruning and, unless ref is zero, the ref by which
+// rpm-ostree and bootc find an ostree-native image.
 func Keep(repo *ostree.Repo, commit ostree.Checksum, ref imageref.Reference) error {
 	refs := []string{KeepAliveRef(commit.String())}
 	if ref != (imageref.Reference{}) {
@@ -29,9 +29,9 @@ func Keep(repo *ostree.Repo, commit ostree.Checksum, ref imageref.Reference) err
 	return repo.SetRefs(commit, refs...)
 }
 
-// Release removes the refs of an image that was imported as a commit, and those of its layers
-// that no other image has. Of one that is deployed it only removes the ref that has protected
-// it until then. The objects go when the repository is pruned.
+// Release removes the refs of an image that was imported as a commit, and the refs of layers
+// that no other image uses. If the commit is deployed, Release removes only the ref that
+// protected it until it was deployed. Pruning the repository then deletes the objects.
 func Release(repo *ostree.Repo, commit ostree.Checksum, deployed ...ostree.Checksum) error {
 	if err := repo.DeleteRef(KeepAliveRef(commit.String())); err != nil || slices.Contains(deployed, commit) {
 		return err
@@ -73,8 +73,8 @@ func Release(repo *ostree.Repo, commit ostree.Checksum, deployed ...ostree.Check
 	return err
 }
 
-// layersOf are the digests of the layers of an ostree-native image, by the commit that it was
-// imported as; none if it is no such image.
+// layersOf returns the digests of the layers of the ostree-native image that was imported as
+// a commit. It returns nil if the commit is not a merge commit.
 func layersOf(repo *ostree.Repo, commit ostree.Checksum) (digests []string) {
 	info, err := repo.LoadCommit(commit)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// TestRelease (P77): of an image that is given up nothing stays, but for layers that another
-// one has, which stays whole; of a deployed one all stays but the ref of the import.
+// TestRelease (P77): releasing an image removes everything except layers that another image
+// shares, which stays complete. For a deployed image it removes only the ref of the import.
 func TestRelease(t *testing.T) {
 	o := newOSTree(t)
 	h := newHost(t, registry.Options{})
@@ -49,7 +49,7 @@ func TestRelease(t *testing.T) {
 	if left := refsOf(t, path); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	o.must(osimage.Release(repo, commits[1])) // what is not there is no error
+	o.must(osimage.Release(repo, commits[1])) // idempotent
 }
 
 func refsOf(t *testing.T, path string) []string {
@@ -59,7 +59,7 @@ func refsOf(t *testing.T, path string) []string {
 	return refs
 }
 
-// minus are the texts of one list that another has not.
+// minus returns the elements of a list that another list does not have.
 func minus(all, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(others, s) })
 }

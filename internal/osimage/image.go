@@ -20,21 +20,21 @@ const (
 	Legacy Format = "legacy"
 	// Encapsulated is an ostree-native container as exported: each layer is part of the commit.
 	Encapsulated Format = "encapsulated"
-	// Layered is an ostree-native container with further layers on top: those that a
-	// container build has added, its derived layers.
+	// Layered is an ostree-native container with derived layers on top, which a container
+	// build has added.
 	Layered Format = "layered"
-	// Plain is an ordinary container image of a whole OS, without an ostree commit: all
-	// of its layers are derived ones.
+	// Plain is an ordinary container image of a whole OS, without an ostree commit. All of
+	// its layers are derived layers.
 	Plain Format = "plain"
-	// Unknown is an image without any of the labels. It may still be a legacy one.
+	// Unknown is an image without any of the labels. It may still be a legacy image.
 	Unknown Format = "unknown"
 )
 
-// Native reports whether rpm-ostree and bootc take an image of this format as their
-// own: all but legacy ones.
+// Native reports whether rpm-ostree and bootc can use an image of this format. They support
+// all known formats except Legacy.
 func (f Format) Native() bool { return f == Encapsulated || f == Layered || f == Plain }
 
-// The labels by which formats are told apart, with layer.LegacyLabel.
+// The labels that distinguish the formats, besides layer.LegacyLabel, and those with a version.
 const (
 	labelFinalDiffID  = "ostree.final-diffid"
 	labelNativeCommit = "ostree.commit"
@@ -44,7 +44,7 @@ const (
 	labelVersion      = "version"
 )
 
-// Layer is a layer as it is in the registry.
+// Layer is a layer as stored in the registry.
 type Layer struct {
 	Digest string `json:"digest"`
 	Size   int64  `json:"size"` // compressed bytes; -1 if the manifest does not say
@@ -53,34 +53,36 @@ type Layer struct {
 // Image is a resolved image. Its JSON form is that of `pivot image inspect`.
 type Image struct {
 	Reference    imageref.Reference `json:"reference"`              // pinned to Digest
-	Source       imageref.Reference `json:"source,omitzero"`        // the mirror that it was read from; zero if it was none
+	Source       imageref.Reference `json:"source,omitzero"`        // the mirror, or path below Puller.Root, that it was read from; zero if Reference itself
 	Policy       string             `json:"policy"`                 // the rule of the signature policy that accepted it
 	Digest       string             `json:"digest"`                 // of the manifest, or manifest list, that the reference names
 	Instance     string             `json:"instance,omitempty"`     // of this platform's manifest, if Digest is a manifest list
-	Architecture string             `json:"architecture,omitempty"` // as in GOARCH; "" if it says none
+	Architecture string             `json:"architecture,omitempty"` // as in GOARCH; "" if the image does not state it
 	Format       Format             `json:"format"`
-	Commit       string             `json:"commit"`            // "" if it is known only from the layers
-	Version      string             `json:"version"`           // as the image calls itself
-	Base         *Base              `json:"base,omitempty"`    // what it was built on; nil if it does not say
-	Derived      int                `json:"derived,omitempty"` // how many of the layers, the last ones, are no part of an ostree commit
+	Commit       string             `json:"commit"`            // "" if only the layers reveal it
+	Version      string             `json:"version"`           // from the image's labels
+	Base         *Base              `json:"base,omitempty"`    // the image it was built on; nil if unknown
+	Derived      int                `json:"derived,omitempty"` // the number of derived layers; they are the last ones
 	Layers       []Layer            `json:"layers"`
 	Bytes        int64              `json:"bytes"` // of all layers
 }
 
-// Base is what an image says about the image that it was built on. After several builds it
-// is the base of the last one; of earlier bases only the ostree commit is known.
+// Base describes the image that an image was built on, as stated by the image itself. After
+// several builds it is the base of the last build; of earlier bases only the ostree commit is
+// known.
 type Base struct {
 	Name   string `json:"name,omitempty"`   // as in the registry
 	Digest string `json:"digest,omitempty"` // of its manifest
 	Commit string `json:"commit,omitempty"` // the ostree commit below the derived layers
-	Layers int    `json:"layers,omitempty"` // how many of the layers, the first ones, are that commit's
+	Layers int    `json:"layers,omitempty"` // the number of layers of that commit; they are the first ones
 }
 
-// baseOf reads annotations of the manifest, which builders write anew for each image, and
-// only where there are none labels, which an image may have inherited from its base.
+// baseOf returns what an image states about its base, or nil. Annotations of the manifest,
+// which builders write anew for each image, take precedence over labels, which an image may
+// have inherited from its base.
 func baseOf(image *source.Image, i Image) *Base {
-	said := func(key string) string { return cmp.Or(image.Annotations[key], image.Labels[key]) }
-	b := Base{Name: said(imgspec.AnnotationBaseImageName), Digest: said(imgspec.AnnotationBaseImageDigest)}
+	value := func(key string) string { return cmp.Or(image.Annotations[key], image.Labels[key]) }
+	b := Base{Name: value(imgspec.AnnotationBaseImageName), Digest: value(imgspec.AnnotationBaseImageDigest)}
 	if i.Format == Layered {
 		b.Commit, b.Layers = i.Commit, len(i.Layers)-i.Derived
 	}
@@ -90,7 +92,7 @@ func baseOf(image *source.Image, i Image) *Base {
 	return &b
 }
 
-// imageOf is what manifest and config say about an open image.
+// imageOf describes an open image by its manifest and config.
 func imageOf(image *source.Image) Image {
 	labels := image.Labels
 	i := Image{
@@ -116,8 +118,8 @@ func imageOf(image *source.Image) Image {
 	return i
 }
 
-// formatOf is the format that the labels stand for. Native images may have inherited the
-// legacy label from a base, so that one counts last.
+// formatOf returns the format that the labels stand for. The legacy label is checked last,
+// because native images may have inherited it from a base.
 func formatOf(labels map[string]string, layers []source.Layer) Format {
 	if _, ok := labels[labelFinalDiffID]; ok {
 		if n := len(layers); n > 0 && finalLayer(labels, layers) == n-1 {
@@ -127,7 +129,7 @@ func formatOf(labels map[string]string, layers []source.Layer) Format {
 	}
 	for _, label := range []string{labelNativeCommit, labelBootable, labelBootc} {
 		if _, ok := labels[label]; ok {
-			return Plain // none of its layers is said to be part of a commit
+			return Plain // no label declares any layer part of a commit
 		}
 	}
 	if labels[layer.LegacyLabel] != "" {
@@ -136,8 +138,8 @@ func formatOf(labels map[string]string, layers []source.Layer) Format {
 	return Unknown
 }
 
-// finalLayer is the index of the last layer that is part of the commit; -1 if no layer has
-// the diff ID that the label names.
+// finalLayer returns the index of the last layer that is part of the commit, or -1 if no
+// layer has the diff ID that the label names.
 func finalLayer(labels map[string]string, layers []source.Layer) int {
 	return slices.IndexFunc(layers, func(l source.Layer) bool { return l.DiffID == labels[labelFinalDiffID] })
 }

@@ -16,15 +16,15 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Result is what an import did. Its JSON form is that of `pivot image import`.
+// Result is the result of an import. Its JSON form is that of `pivot image import`.
 type Result struct {
 	Format  Format `json:"format"`
 	Commit  string `json:"commit"`
 	Version string `json:"version"`
 	Digest  string `json:"digest"`
 	Objects struct {
-		Total int `json:"total"` // read from the image; 0 if the commit was there already
-		New   int `json:"new"`   // that the repository lacked
+		Total int `json:"total"` // read from the image; 0 if the repository had the commit already
+		New   int `json:"new"`   // that the repository did not have
 	} `json:"objects"`
 	Bytes struct {
 		Fetched int64 `json:"fetched"`
@@ -32,34 +32,34 @@ type Result struct {
 	} `json:"bytes"`
 	// KernelArguments are the image's own (package kargsd), for this machine's architecture.
 	KernelArguments kargs.Line `json:"kernelArguments,omitempty"`
-	Notes           []string   `json:"notes,omitempty"` // for people: what of an image with derived layers a host does not get
-	// Composefs says that the system boots only if ostree has made a composefs image in
-	// its deployment.
+	Notes           []string   `json:"notes,omitempty"` // for people: which parts of derived layers a host does not get
+	// Composefs reports that the system boots only if ostree makes a composefs image in its
+	// deployment.
 	Composefs bool    `json:"composefs,omitempty"`
 	Seconds   float64 `json:"seconds"`
 }
 
-// KeepAliveRef is the ref that protects an imported commit from pruning until a deployment
-// of it exists.
+// KeepAliveRef returns the ref that protects an imported commit from pruning until it is
+// deployed.
 func KeepAliveRef(commit string) string { return "pivot/" + commit }
 
-// Check is an error if Import would fail because of the image's format or for lack of
-// space. It writes nothing.
+// Check returns an error if Import would fail because of the image's platform or format, or
+// for lack of space. It writes nothing.
 func (o *Opened) Check(ctx context.Context, repo *ostree.Repo) error {
 	return o.importError(guard.Call(func() error {
 		if err := o.importable(); err != nil {
 			return err
 		}
-		_, err := o.reckon(repo, o.present(ctx, repo))
+		_, err := o.checkSpace(repo, o.present(ctx, repo))
 		return err
 	}))
 }
 
-// Import writes the image's commit into a repository. If it succeeds, the whole commit is
-// there, each object is verified and durable, and a ref protects it from pruning. If it
-// fails, no ref leads to anything incomplete; whole layers of an ostree-native image stay,
-// and so does what the next import of this boot can go on with. report, unless nil, is
-// called by one goroutine at a time.
+// Import writes the image's commit into a repository. If it succeeds, the commit is complete,
+// each of its objects is verified and durable, and a ref protects it from pruning. If it
+// fails, no ref points to anything incomplete; complete layers of an ostree-native image are
+// kept, and so are objects with which a later import in the same boot can resume. report may
+// be nil; it is called by one goroutine at a time.
 func (o *Opened) Import(ctx context.Context, repo *ostree.Repo, report func(Progress)) (Result, error) {
 	var result Result
 	err := guard.Call(func() (err error) {
@@ -69,7 +69,7 @@ func (o *Opened) Import(ctx context.Context, repo *ostree.Repo, report func(Prog
 	return result, o.importError(err)
 }
 
-// importError adds the image that an error is about.
+// importError adds the image's name to an error.
 func (o *Opened) importError(err error) error {
 	if err == nil {
 		return nil
@@ -82,7 +82,7 @@ type importer struct {
 	layerReader
 	repo   *ostree.Repo
 	target *ostree.Import
-	guess  *selinux.Contexts // the policy by which labels in derived layers are guessed; nil: no guess
+	guess  *selinux.Contexts // the policy for guessing labels in derived layers; nil: no guesses
 	result Result
 }
 
@@ -108,14 +108,14 @@ func (o *Opened) importInto(ctx context.Context, repo *ostree.Repo, report func(
 	return i.result, nil
 }
 
-// Refusal is why the image cannot be imported for the machine that images are for, as
-// far as manifest and config tell; nil if they tell nothing against it.
+// Refusal returns the reason why the image cannot be imported for the puller's platform, as
+// far as manifest and config show, or nil if they show none.
 func (o *Opened) Refusal() error { return o.importable() }
 
-// importable refuses an image for another architecture, and one whose label names a layer
-// that it does not have.
+// importable returns an error for an image for another platform, and for one whose label
+// names a layer that it does not have.
 func (o *Opened) importable() error {
-	if err := o.machine.runs(o.stated); err != nil {
+	if err := o.machine.checkRuns(o.stated); err != nil {
 		return err
 	}
 	if o.Format == Layered && o.Derived == len(o.Layers) {
@@ -124,8 +124,8 @@ func (o *Opened) importable() error {
 	return nil
 }
 
-// end closes an import. If trying again can help, the objects that are whole are kept for
-// the next try.
+// end closes an import. After a failure that a retry may cure, it keeps the complete objects
+// for that retry.
 func end(ctx context.Context, target *ostree.Import, err error) error {
 	if err != nil && (ctx.Err() != nil || fault.KindOf(err).Transient()) {
 		return target.Close()
@@ -135,7 +135,7 @@ func end(ctx context.Context, target *ostree.Import, err error) error {
 
 func (i *importer) run(ctx context.Context) error {
 	have := i.present(ctx, i.repo)
-	bytes, err := i.reckon(i.repo, have)
+	bytes, err := i.checkSpace(i.repo, have)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (i *importer) run(ctx context.Context) error {
 	return i.legacy(ctx, have)
 }
 
-// legacy imports what is at /srv/repo in any of the layers.
+// legacy imports the archive repository at /srv/repo, which may be spread over all layers.
 func (i *importer) legacy(ctx context.Context, have present) error {
 	found := make([]*layer.Legacy, len(have.layers))
 	err := i.layers(ctx, have, func(n int) layer.Content {
@@ -169,7 +169,7 @@ func (i *importer) legacy(ctx context.Context, have present) error {
 // finish publishes the commit with its refs, together with other commits, and fills in the
 // result.
 func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostree.Checksum, refs ...string) error {
-	if _, err := i.accept(commit); err != nil { // where it is not decided an object is missing, which Finish names
+	if _, err := i.accept(commit); err != nil { // undecided means that an object is missing; Finish reports which
 		return err
 	}
 	root := ostree.Root{Commit: commit, Refs: append(refs, KeepAliveRef(commit.String()))}

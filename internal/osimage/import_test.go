@@ -24,7 +24,7 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// checkImported lets the real ostree judge what was imported.
+// checkImported checks an imported commit with the real ostree.
 func checkImported(t *testing.T, repo, commit string, result osimage.Result) {
 	t.Helper()
 	if result.Commit != commit || result.Version != "1.2.3" || result.Objects.Total == 0 || result.Bytes.Fetched == 0 || result.Seconds <= 0 {
@@ -39,7 +39,7 @@ func checkImported(t *testing.T, repo, commit string, result osimage.Result) {
 	}
 }
 
-// checkUntouched is after an import that failed: nothing refers to anything.
+// checkUntouched checks that a failed import left no refs and no objects.
 func checkUntouched(t *testing.T, repo string) {
 	t.Helper()
 	if refs := ostreeTool(t, "refs", "--repo="+repo); refs != "" {
@@ -95,7 +95,7 @@ func TestImportLegacy(t *testing.T) {
 	}
 }
 
-// TestImportRepairs: a commit whose objects are not all there is imported anew.
+// TestImportRepairs: a commit with missing objects is imported again.
 func TestImportRepairs(t *testing.T) {
 	repo, commit := archive(t)
 	h := newHost(t, registry.Options{})
@@ -177,7 +177,7 @@ func writeOCIArchive(t *testing.T, dir, name string) {
 	}
 }
 
-// writeDir writes the format of skopeo's dir: transport.
+// writeDir writes an image in the format of skopeo's dir: transport.
 func writeDir(t *testing.T, dir string, img v1.Image) {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -238,7 +238,7 @@ func TestImportWithoutCommit(t *testing.T) {
 	ref, _ := h.push("no-refs", legacy(t, repo, commit, unlabelled))
 	_, err := h.importRef(ref, bare(t))
 	refused(t, err, fault.BadInput, "no refs found in its /srv/repo", "")
-	ref, _ = h.push("other", legacy(t, repo, other)) // its label decides
+	ref, _ = h.push("other", legacy(t, repo, other)) // the label takes precedence
 	if result, err := h.importRef(ref, bare(t)); err != nil || result.Commit != other {
 		t.Errorf("%+v, %v", result, err)
 	}
@@ -254,7 +254,7 @@ func TestImportCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.registry.CutBlobs(100, 1500) // more than is tried again; the config is smaller than this
+	h.registry.CutBlobs(100, 1500) // more often than downloads are retried; the config is smaller
 	_, err = h.importRef(image.Reference, target)
 	refused(t, err, fault.Unavailable, "unexpected EOF", "reach "+h.registry.Host())
 	checkUntouched(t, target)
@@ -306,8 +306,8 @@ func TestImportDamagedLayer(t *testing.T) {
 	}
 }
 
-// TestImportForgedContent has layers that are what their digest says, but no
-// good: the objects' own names catch that.
+// TestImportForgedContent imports layers that match their digest but have wrong objects. Their
+// checksums reveal that.
 func TestImportForgedContent(t *testing.T) {
 	repo, commit := archive(t)
 	h := newHost(t, registry.Options{})

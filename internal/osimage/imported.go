@@ -10,8 +10,8 @@ import (
 )
 
 // Imported finds the commit that an ostree-native image was imported as: by the ref for
-// its name, or else by the digest of its manifest under any name. A reference without a
-// digest is not looked for: its tag may name another image by now.
+// its name, or else under any name by the digest of its manifest. It never finds a reference
+// without a digest, because the tag may name another image by now.
 func Imported(repo *ostree.Repo, ref imageref.Reference) (commit ostree.Checksum, found bool, err error) {
 	if ref.Digest() == "" {
 		return commit, false, nil
@@ -43,22 +43,23 @@ func findImported(repo *ostree.Repo, ref imageref.Reference, digests ...string) 
 	return commit, false, nil
 }
 
-// Content is what is known of an image only from its content, read from a repository into
-// which it was imported. Its JSON form is that of `pivot image inspect`.
+// Content describes an image by its files, which are read from a repository into which it was
+// imported. Its JSON form is that of `pivot image inspect`.
 type Content struct {
-	Commit          string     `json:"commit"`         // the one that is deployed
+	Commit          string     `json:"commit"`         // the commit to deploy
 	Base            string     `json:"base,omitempty"` // the commit below its derived layers
 	KernelArguments kargs.Line `json:"kernelArguments"`
 	Warnings        []string   `json:"warnings,omitempty"` // about the kernel arguments
-	// Whether its SELinux policy differs from the base's, and from the booted commit's;
-	// nil if there is no policy to compare.
+	// Whether the image's SELinux policy differs from that of its base and from that of the
+	// booted commit; nil if there is nothing to compare.
 	PolicyChangedFromBase   *bool `json:"policyChangedFromBase,omitempty"`
 	PolicyChangedFromBooted *bool `json:"policyChangedFromBooted,omitempty"`
 
 	policy ostree.Checksum
 }
 
-// Content reads the image's content in a repository; nil if the image is not there.
+// Content reads the image's content from a repository. It returns nil if the image was not
+// imported there.
 func (o *Opened) Content(repo *ostree.Repo) (*Content, error) {
 	commit, found, err := o.imported(repo)
 	if err != nil || !found {
@@ -90,7 +91,7 @@ func (o *Opened) Content(repo *ostree.Repo) (*Content, error) {
 	return c, nil
 }
 
-// imported finds the image in a repository.
+// imported finds the commit in a repository that the image was imported as.
 func (o *Opened) imported(repo *ostree.Repo) (commit ostree.Checksum, found bool, err error) {
 	if o.Format.Native() {
 		return findImported(repo, o.Reference, o.Digest, o.Instance)
@@ -102,19 +103,19 @@ func (o *Opened) imported(repo *ostree.Repo) (commit ostree.Checksum, found bool
 	return commit, found && !repo.HasPartial(commit), err
 }
 
-// Policy identifies the SELinux policies of a commit, by the checksum of the directory
-// that has them; zero if there is none.
+// Policy identifies the SELinux policies of a commit by the checksum of their directory. It
+// is zero if the commit has none.
 func Policy(repo *ostree.Repo, commit ostree.Checksum) (ostree.Checksum, error) {
 	return repo.DirTree(commit, "usr/etc/selinux")
 }
 
-// Against sets PolicyChangedFromBooted by comparing with the policy of the booted commit,
-// in the form that Policy returns.
+// Against compares the image's SELinux policy with that of the booted commit, as returned by
+// Policy, and sets PolicyChangedFromBooted.
 func (c *Content) Against(policy ostree.Checksum) {
 	c.PolicyChangedFromBooted = c.differs(policy)
 }
 
-// differs reports whether a policy differs from the image's; nil if neither has one.
+// differs reports whether a policy differs from the image's. It returns nil if neither exists.
 func (c *Content) differs(policy ostree.Checksum) *bool {
 	if policy == c.policy && policy == (ostree.Checksum{}) {
 		return nil

@@ -17,9 +17,9 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// TestInterruptedImportKeepsLayers stops an import after some layers: they are
-// whole and not fetched again, with what else was begun or without it, as after a
-// power cut.
+// TestInterruptedImportKeepsLayers stops an import after some layers. These are complete and
+// are not fetched again, both with the staging directory of the interrupted import and, as
+// after a power cut, without it.
 func TestInterruptedImportKeepsLayers(t *testing.T) {
 	w := newWorld(t, ostreetree.Contents{Big: true})
 	const chunks = 9
@@ -43,7 +43,7 @@ func TestInterruptedImportKeepsLayers(t *testing.T) {
 			ostreeTool(t, "fsck", "--repo="+repo)
 			expectStaging(t, repo, cut)
 
-			h.goesOn(image, repo, missing)
+			h.resumes(image, repo, missing)
 			if _, err := ostreetree.Compare(repo, w.bare, w.commit); err != nil {
 				t.Error(err)
 			}
@@ -54,8 +54,8 @@ func TestInterruptedImportKeepsLayers(t *testing.T) {
 	}
 }
 
-// expectStaging wants the staging directory of an interrupted import, and removes it
-// if the power is cut: it was never synced.
+// expectStaging checks that there is a staging directory of an interrupted import, and removes
+// it for a power cut: it was never synced.
 func expectStaging(t *testing.T, repo string, cut bool) {
 	t.Helper()
 	staging, err := filepath.Glob(filepath.Join(repo, "tmp/pivot-import-*"))
@@ -69,14 +69,14 @@ func expectStaging(t *testing.T, repo string, cut bool) {
 	}
 }
 
-// interrupt imports an image, one layer of which never comes, and gives up when
-// others have their refs.
+// interrupt imports an image while the download of one layer stalls, and cancels the import
+// when the given number of other layers have their refs.
 func (h *host) interrupt(image osimage.Image, repo string, others int) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())
 	defer cancel()
 	var once sync.Once
-	h.report = func(osimage.Progress) { // at the first byte of a layer, when others are not asked for yet
+	h.report = func(osimage.Progress) { // at the first byte of a layer, before others are requested
 		once.Do(func() {
 			h.registry.StallBlobs(1)
 			go func() {
@@ -92,9 +92,9 @@ func (h *host) interrupt(image osimage.Image, repo string, others int) {
 	h.report = nil
 }
 
-// goesOn imports an image of which only some layers are missing: no other is fetched, and
-// no object written again.
-func (h *host) goesOn(image osimage.Image, repo string, missing []int) osimage.Result {
+// resumes imports an image of which only some layers are missing. It checks that no other layer
+// is fetched, and that no object is written again.
+func (h *host) resumes(image osimage.Image, repo string, missing []int) osimage.Result {
 	h.t.Helper()
 	before, since := written(h.t, repo), h.registry.Requests()
 	result, err := h.importRef(image.Reference, repo)
@@ -110,7 +110,7 @@ func (h *host) goesOn(image osimage.Image, repo string, missing []int) osimage.R
 
 func countFiles(dir string) int {
 	n := 0
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error { // not there yet: none
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error { // a missing directory counts as empty
 		if err == nil && d.Type().IsRegular() {
 			n++
 		}
@@ -119,9 +119,8 @@ func countFiles(dir string) int {
 	return n
 }
 
-// TestDamagedLayerLeavesOthers: a layer that is not what it should be fails the
-// import at once, but those that were whole before stay, for the image that
-// replaces the damaged one.
+// TestDamagedLayerLeavesOthers: a damaged layer ends the import at once, but layers that were
+// complete by then are kept for the image that replaces the damaged one.
 func TestDamagedLayerLeavesOthers(t *testing.T) {
 	w := newWorld(t, ostreetree.Contents{})
 	h := newHost(t, registry.Options{})
@@ -138,7 +137,7 @@ func TestDamagedLayerLeavesOthers(t *testing.T) {
 	refused(t, err, fault.BadInput, last.Digest, "damaged")
 	missing := without(t, image, repo)
 	if len(missing) > 5 || missing[0] != 0 || missing[len(missing)-1] != len(image.Layers)-1 {
-		t.Errorf("layers %v have no ref", missing) // four at a time: the last began when others had ended
+		t.Errorf("layers %v have no ref", missing) // four at a time: the last began after others were complete
 	}
 	ostreeTool(t, "fsck", "--repo="+repo)
 

@@ -14,16 +14,16 @@ import (
 // busy while one waits for the network.
 const maxLayers = 4
 
-// layerReader reads the layers of an image that is open.
+// layerReader reads the layers of an open image.
 type layerReader struct {
 	*Opened
 	progress *meter
 }
 
 // layers reads and verifies the image's layers, several at once, except those that are
-// present. start returns what takes the entries of the nth layer; it is called again each
-// time the layer is read from another endpoint. done, unless nil, is called when a layer
-// was whole and right.
+// present. start returns the Content that takes the entries of the nth layer; it is called
+// again each time the layer is read from another endpoint. done may be nil; it is called when
+// a layer is complete and verified.
 func (i *layerReader) layers(ctx context.Context, have present, start func(n int) layer.Content, done func(ctx context.Context, n int) error) error {
 	shared := layer.NewShared() // some 16 MiB, freed when all layers are read
 	group, ctx := guard.NewGroup(ctx)
@@ -46,7 +46,7 @@ func (i *layerReader) layers(ctx context.Context, have present, start func(n int
 			if err == nil && done != nil {
 				err = done(ctx, n)
 			}
-			return i.label(n, err)
+			return i.layerError(n, err)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -56,8 +56,8 @@ func (i *layerReader) layers(ctx context.Context, have present, start func(n int
 	return nil
 }
 
-// label adds the layer that an error is about.
-func (i *layerReader) label(n int, err error) error {
+// layerError adds the layer to an error, unless the error is about the whole image.
+func (i *layerReader) layerError(n int, err error) error {
 	if _, whole := errors.AsType[refusal](err); err == nil || whole {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// localMedia are the formats of images in files.
+// localMedia returns the transports of local images.
 func localMedia() []string { return []string{"oci", "oci-archive", "dir", "docker-archive"} }
 
 // writeMedium writes an image into a new file or directory and returns its path.
@@ -48,12 +48,12 @@ func writeMedium(t *testing.T, transport string, img v1.Image) string {
 	return path
 }
 
-// asOCI is the image with the OCI's media types.
+// asOCI returns the image with OCI's media types.
 func asOCI(img v1.Image) v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
 }
 
-// TestLocalBelowRoot: the host's media are where the host's root is.
+// TestLocalBelowRoot: paths of local images are below the host's root.
 func TestLocalBelowRoot(t *testing.T) {
 	repo, commit := archive(t)
 	h := newLocalHost(t)
@@ -149,7 +149,7 @@ func TestLocalNames(t *testing.T) {
 	}
 }
 
-// TestLocalArchive: an archive is read where it is, a compressed one is unpacked.
+// TestLocalArchive: an archive is read in place; a compressed archive is unpacked.
 func TestLocalArchive(t *testing.T) {
 	h := newLocalHost(t)
 	path := writeMedium(t, "oci-archive", plain(t))
@@ -169,7 +169,7 @@ func TestLocalArchive(t *testing.T) {
 	}
 }
 
-// TestLocalURLs: layers that say where else they are come from the medium.
+// TestLocalURLs: layers for which the manifest has URLs are read from the local image.
 func TestLocalURLs(t *testing.T) {
 	repo, commit := archive(t)
 	from := legacy(t, repo, commit)
@@ -214,7 +214,7 @@ func TestLocalPolicy(t *testing.T) {
 		refused(t, err, fault.Refused, "by default: reject", "policy.json")
 		scope := filepath.Dir(path)
 		if transport == "docker-archive" {
-			scope = "" // it has no others
+			scope = "" // the only scope that this transport has
 		}
 		image, err := resolve(`{"default":[{"type":"reject"}],"transports":{"` + transport + `":{"` + scope + `":[{"type":"insecureAcceptAnything"}]}}}`)
 		if want := "transports." + transport + `["` + scope + `"]: insecureAcceptAnything`; err != nil || image.Policy != want {
@@ -226,7 +226,7 @@ func TestLocalPolicy(t *testing.T) {
 	}
 }
 
-// TestLocalSignature: of the local formats only dir: holds signatures.
+// TestLocalSignature: of the local formats only dir: has signatures.
 func TestLocalSignature(t *testing.T) {
 	const name = "registry.example/os:x"
 	h := newLocalHost(t)

@@ -12,8 +12,8 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// TestLocalDamage has media that are not whole: none is imported, each is called
-// bad content, and nothing stays behind.
+// TestLocalDamage: damaged local images are not imported; each gives a BadInput error and
+// leaves nothing behind.
 func TestLocalDamage(t *testing.T) {
 	repo, commit := archive(t)
 	img := legacy(t, repo, commit)
@@ -95,7 +95,7 @@ func shortenAll(t *testing.T, path string) {
 	}
 }
 
-// largest does something to the largest file in a directory, the main layer.
+// largest applies do to the largest file in a directory, which is the main layer.
 func largest(do func(path string) error) func(*testing.T, string) {
 	return func(t *testing.T, dir string) {
 		t.Helper()

@@ -14,12 +14,12 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// made is what the reference implementation made of an image;
-// testdata/reference/README.md says how.
+// made is the recorded result of the reference implementation for an image; see
+// testdata/reference/README.md.
 type made struct {
 	t    *testing.T
 	dir  string
-	refs map[string]string // to commits
+	refs map[string]string // commits by ref
 }
 
 func reference(t *testing.T, name string) *made {
@@ -32,7 +32,7 @@ func reference(t *testing.T, name string) *made {
 	return m
 }
 
-// lines are those of a file of the reference.
+// lines returns the lines of a recorded file.
 func (m *made) lines(file string) []string {
 	m.t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata/reference", file))
@@ -59,10 +59,10 @@ func (m *made) image() v1.Image {
 	return img
 }
 
-// commit is the one that was encapsulated.
+// commit returns the commit that was encapsulated.
 func (m *made) commit() string { return m.lines("commit")[0] }
 
-// merged is the commit that would be deployed.
+// merged returns the merge commit.
 func (m *made) merged() string {
 	for ref, commit := range m.refs {
 		if strings.HasPrefix(ref, "ostree/container/image/") {
@@ -73,7 +73,7 @@ func (m *made) merged() string {
 	return ""
 }
 
-// objects are those that the reference's repository had.
+// objects returns the objects that the reference's repository had.
 func (m *made) objects() []string {
 	m.t.Helper()
 	all := m.lines("objects")
@@ -101,7 +101,7 @@ func decodeCommit(t *testing.T, path string) gvariant.Tuple {
 	return value.(gvariant.Tuple)
 }
 
-// metadata are the entries of a commit's dictionary.
+// metadata returns the entries of a commit's metadata dictionary.
 func metadata(commit gvariant.Tuple) map[string]any {
 	all := map[string]any{}
 	for _, entry := range commit[0].([]any) {

@@ -18,7 +18,7 @@ type meter struct {
 	last time.Time
 }
 
-// expect sets what is to be fetched.
+// expect sets how many bytes are to be fetched.
 func (m *meter) expect(bytes int64) { m.now.TotalBytes = bytes }
 
 // layers sets how many layers are to be read.
@@ -28,20 +28,20 @@ func (m *meter) layers(n int) {
 	m.now.TotalLayers = n
 }
 
-// layer counts one that is whole.
+// layer counts a complete layer.
 func (m *meter) layer() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.now.Layers++
-	m.tell(false)
+	m.emit(false)
 }
 
-// writing reports that nothing is read any more.
+// writing reports that all layers are read.
 func (m *meter) writing() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.now.Writing = true
-	m.tell(true)
+	m.emit(true)
 }
 
 // Fetched implements source.Meter.
@@ -49,7 +49,7 @@ func (m *meter) Fetched(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.now.FetchedBytes += int64(n)
-	m.tell(false)
+	m.emit(false)
 }
 
 // Again implements source.Meter.
@@ -65,13 +65,13 @@ func (m *meter) finish() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.now.Done = true
-	m.tell(true)
+	m.emit(true)
 	return m.now.FetchedBytes
 }
 
-// tell reports progress if it is time to, or if it must.
-func (m *meter) tell(must bool) {
-	if now := time.Now(); m.report != nil && (must || now.Sub(m.last) >= reportEvery) {
+// emit reports progress at most every reportEvery, or always if force is set.
+func (m *meter) emit(force bool) {
+	if now := time.Now(); m.report != nil && (force || now.Sub(m.last) >= reportEvery) {
 		m.last, m.now.Objects = now, m.objects()
 		m.report(m.now)
 	}

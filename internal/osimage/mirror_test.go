@@ -16,11 +16,11 @@ import (
 type mirrored struct {
 	*host
 	mirror      *registry.Registry
-	tag, digest string // of the image that is in both
+	tag, digest string // of an image that is in both
 	config      string // digest of its config
 }
 
-// newMirrored starts both. Their pull secrets are in different files.
+// newMirrored starts both registries. Their pull secrets are in different files.
 func newMirrored(t *testing.T) *mirrored {
 	t.Helper()
 	m := &mirrored{host: newHost(t, registry.Options{}), tag: "x"}
@@ -39,7 +39,7 @@ func newMirrored(t *testing.T) *mirrored {
 	return m
 }
 
-// configure writes registries.conf, with settings of the registry and its mirror.
+// configure writes registries.conf with settings for the registry and its mirror.
 func (m *mirrored) configure(registry, mirror string) {
 	m.write("/etc/containers/registries.conf", m.names(`
 [[registry]]
@@ -50,12 +50,12 @@ location = "MIRROR/test"
 `+mirror))
 }
 
-// names puts the registries' names into a text.
+// names replaces ORIGIN and MIRROR in a text by the registries' names.
 func (m *mirrored) names(text string) string {
 	return strings.NewReplacer("ORIGIN", m.registry.Host(), "MIRROR", m.mirror.Host()).Replace(text)
 }
 
-// silent is the address of a server that accepts connections and says nothing.
+// silent returns the address of a server that accepts connections and sends nothing.
 func silent(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -76,7 +76,7 @@ func TestMirrorChosen(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare  func(t *testing.T, m *mirrored)
 		byDigest bool
-		origin   bool // where the image is to come from, not the mirror
+		origin   bool // the image must come from the origin, not from the mirror
 	}{
 		"first":       {prepare: func(t *testing.T, m *mirrored) {}},
 		"origin down": {prepare: func(t *testing.T, m *mirrored) { down(m.registry) }},
@@ -173,9 +173,8 @@ location = "no-such-host.invalid"
 	}
 }
 
-// TestMirrorsInOrder: of two mirrors and the registry the first that answers
-// gives the image, the ones behind it are not asked, and the ones before it are
-// told about.
+// TestMirrorsInOrder: the image is read from the first of two mirrors and the registry that
+// responds. Those after it are not contacted, and there are notes about those before it.
 func TestMirrorsInOrder(t *testing.T) {
 	m := newMirrored(t)
 	second := startRegistry(t, registry.Options{Anonymous: true})
@@ -205,7 +204,7 @@ func TestMirrorsInOrder(t *testing.T) {
 				t.Errorf("from place %d: place %d was asked: %v", first, i, asked)
 			}
 		}
-		if len(m.notes) != first+1 { // the last one says that there is no policy
+		if len(m.notes) != first+1 { // the last note is about the missing policy
 			t.Fatalf("notes: %q", m.notes)
 		}
 		for i, passed := range order[:first] {
@@ -224,7 +223,7 @@ func TestMirrorsInOrder(t *testing.T) {
 	}
 }
 
-// TestMirrorImport: the layers come from the mirror too.
+// TestMirrorImport: layers are fetched from the mirror too.
 func TestMirrorImport(t *testing.T) {
 	m := newMirrored(t)
 	repo, commit := archive(t)
@@ -242,8 +241,8 @@ func TestMirrorImport(t *testing.T) {
 	checkImported(t, target, commit, result)
 }
 
-// TestMirrorsFail: each endpoint is named with what it answered, and the kind says
-// whether trying again can help with any of them.
+// TestMirrorsFail: the error names each endpoint with its failure, and its kind tells whether a
+// retry can help with any of them.
 func TestMirrorsFail(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(m *mirrored)
@@ -300,8 +299,8 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// TestOtherLocation: what a prefix stands for is an endpoint of its own; the rules
-// are those of the name as it was written.
+// TestOtherLocation: the image is read from the location that a prefix in registries.conf
+// stands for; the signature policy applies to the requested name.
 func TestOtherLocation(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	_, digest := h.push("x", plain(t))

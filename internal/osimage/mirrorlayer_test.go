@@ -12,8 +12,8 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// mirroredOS is a host with a mirror of its registry, and an ostree-native image
-// of many layers in both.
+// mirroredOS returns a host with a mirror of its registry, and an ostree-native image with
+// many layers that is in both.
 func mirroredOS(t *testing.T) (*mirrored, *world, osimage.Image) {
 	t.Helper()
 	w, m := newWorld(t, ostreetree.Contents{}), newMirrored(t)
@@ -24,20 +24,20 @@ func mirroredOS(t *testing.T) (*mirrored, *world, osimage.Image) {
 	return m, w, m.resolve(m.ref(m.tag))
 }
 
-// TestBadLayerAtAMirror: a layer that the mirror does not give whole comes from the
-// registry itself; the others come from the mirror as long as that works at all.
+// TestBadLayerAtAMirror: a layer that is incomplete or damaged at the mirror is fetched from the
+// registry; the other layers are fetched from the mirror unless it has failed altogether.
 func TestBadLayerAtAMirror(t *testing.T) {
 	for name, c := range map[string]struct {
-		rule   registry.Rule // at the mirror; On: the last layer if it says nothing
+		rule   registry.Rule // for the mirror; On defaults to the last layer
 		note   string
-		others bool // layers come from the registry too
+		others bool // other layers come from the registry too
 	}{
 		"wrong digest":       {registry.Rule{Fault: registry.FlipAt(300)}, "does not give it whole, trying ORIGIN/test/os: ", false},
 		"truncated for good": {registry.Rule{Fault: registry.EndAt(300)}, "it is truncated: it ended after 300 of ", false},
 		"trailing data":      {registry.Rule{Fault: registry.Trail("x")}, "data follows after the ", false},
 		"lost":               {registry.Rule{Fault: registry.Status(404)}, "fault of the test registry", false},
 		"denied":             {registry.Rule{Fault: registry.Status(403)}, "fault of the test registry", false},
-		"in trouble":         {registry.Rule{On: "/blobs/", Skip: 1, Fault: registry.Status(503)}, "gave up after 3 tries: ", true}, // not the config
+		"in trouble":         {registry.Rule{On: "/blobs/", Skip: 1, Fault: registry.Status(503)}, "gave up after 3 tries: ", true}, // skips the config
 		"cut for ever":       {registry.Rule{On: "/blobs/", Skip: 1, Fault: registry.CutAt(100)}, "gave up after 3 tries: ", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestBadLayerAtAMirror(t *testing.T) {
 			if layers := m.fetched(image, since); !slices.Contains(layers, last) || (len(layers) > 1) != c.others {
 				t.Errorf("layers %v came from the registry", layers)
 			}
-			// A mirror in trouble is not asked for layers that begin later.
+			// After a transient failure the mirror is not used for layers that are started later.
 			if layers := asked(m.mirror, image, atMirror); c.others && len(layers) > 4 {
 				t.Errorf("the mirror was asked for layers %v", layers)
 			}
@@ -75,8 +75,8 @@ func TestBadLayerAtAMirror(t *testing.T) {
 	}
 }
 
-// TestBadLayerEverywhere: the error names each endpoint with what was wrong there, and
-// its kind says whether trying again can help.
+// TestBadLayerEverywhere: the error names each endpoint with its failure, and its kind tells
+// whether a retry can help.
 func TestBadLayerEverywhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		mirror, origin registry.Fault
@@ -112,8 +112,8 @@ func TestBadLayerEverywhere(t *testing.T) {
 	}
 }
 
-// TestNextEndpointRefuses: an endpoint is asked for a layer only if the image may be read
-// there at all, by registries.conf and by the signature policy.
+// TestNextEndpointRefuses: a layer is read from another endpoint only if registries.conf and
+// the signature policy permit reading the image there.
 func TestNextEndpointRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(m *mirrored, image osimage.Image)
@@ -149,8 +149,8 @@ func TestNextEndpointRefuses(t *testing.T) {
 	}
 }
 
-// onlyLayers is after an import of an ostree-native image that failed: there is
-// nothing but whole layers, and not the one that was bad.
+// onlyLayers checks that a failed import of an ostree-native image left only complete layers,
+// and not the bad one.
 func onlyLayers(t *testing.T, repo, bad string) {
 	t.Helper()
 	for ref := range allRefs(t, repo) {

@@ -15,13 +15,14 @@ import (
 )
 
 // native imports an ostree-native container as ostree-ext does
-// (crates/ostree-ext/src/container/store.rs). A ref for each layer keeps its objects: the
-// first layer's leads to the encapsulated commit, each other's to a commit that lists the
-// layer's objects. What is deployed is the merge commit: it has the encapsulated commit's
-// tree with the derived layers on top, and names the image in its metadata.
+// (crates/ostree-ext/src/container/store.rs). A ref for each layer keeps the layer's objects:
+// the ref of the first layer points to the encapsulated commit, that of any other layer to a
+// commit that lists the layer's objects. The merge commit is the one that is deployed: it has
+// the encapsulated commit's tree with the derived layers on top, and names the image in its
+// metadata.
 //
-// The ref of a layer is set as soon as the layer is whole, so that an interrupted import
-// goes on where it was, even after a power cut.
+// The ref of a layer is set as soon as the layer is complete, so that an interrupted import
+// resumes where it stopped, even after a power cut.
 func (i *importer) native(ctx context.Context, have present) error {
 	base := baseCommit{commit: have.commit}
 	finish := newFinisher(ctx, i.target, len(have.layers))
@@ -45,7 +46,7 @@ func (i *importer) native(ctx context.Context, have present) error {
 		if err == nil && made {
 			finish.roots <- ostree.Root{Commit: kept, Refs: []string{i.layerRef(n)}}
 		}
-		read[n] = nil // frees the list of its files, which is long
+		read[n] = nil // frees its long list of files
 		if err != nil {
 			return writing(err)
 		}
@@ -65,17 +66,17 @@ func (i *importer) native(ctx context.Context, have present) error {
 	return i.merge(ctx, base.commit, tree, have, derived)
 }
 
-// keep makes a commit that keeps a layer's objects; made is false if that has to wait until
-// the layers are merged.
+// keep makes a commit that keeps a layer's objects. made is false if that must wait until the
+// layers are merged.
 func (i *importer) keep(ctx context.Context, base *layer.Native, derived *layer.Derived) (commit ostree.Checksum, made bool, err error) {
 	if derived != nil {
-		return i.early(ctx, derived.Layer)
+		return i.commitEarly(ctx, derived.Layer)
 	}
 	commit, err = i.target.AddObjectSet(ctx, base.Files)
 	return commit, err == nil, err
 }
 
-// layerRef is the ref that keeps the nth layer's objects.
+// layerRef returns the ref that keeps the nth layer's objects.
 func (o *Opened) layerRef(n int) string { return blobRef(o.Layers[n].Digest) }
 
 // finishBase publishes the encapsulated commit; a plain image has none.
@@ -109,11 +110,12 @@ func (i *importer) merge(ctx context.Context, base ostree.Checksum, info *ostree
 	if err != nil {
 		return writing(err)
 	}
-	return i.finish(ctx, layers, merged, imageRef(i.asked))
+	return i.finish(ctx, layers, merged, imageRef(i.requested))
 }
 
-// mergeCommit is the merge commit without its tree: the manifest and config in OCI's form,
-// by which rpm-ostree and bootc know the image, and the time at which it was built.
+// mergeCommit returns the merge commit without its tree. It has the manifest and config in
+// OCI format, by which rpm-ostree and bootc recognize the image, and the image's build time,
+// or otherwise if that is unknown.
 func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) (ostree.NewCommit, error) {
 	manifest, config, err := image.OCI(ctx)
 	if err != nil {
@@ -130,17 +132,17 @@ func mergeCommit(ctx context.Context, image *source.Image, otherwise time.Time) 
 	}, nil
 }
 
-// manifestKey is the key of a merge commit's metadata for the manifest.
+// manifestKey is the metadata key of the manifest in a merge commit.
 const manifestKey = "ostree.manifest"
 
-// manifestDigest is the key of a merge commit's metadata for the digest of the manifest.
+// manifestDigest is the metadata key of the manifest's digest in a merge commit.
 const manifestDigest = "ostree.manifest-digest"
 
 // importerName is the name of this program in the commits that it makes.
 const importerName = "pivot"
 
-// created is when the image was built, by an annotation of the manifest or else by the
-// config; otherwise if neither says.
+// created returns the time at which the image was built: from an annotation of the manifest,
+// or from the config. It returns otherwise if neither has it.
 func created(rawManifest, rawConfig []byte, otherwise time.Time) time.Time {
 	var m imgspec.Manifest
 	if json.Unmarshal(rawManifest, &m) == nil {
@@ -155,12 +157,12 @@ func created(rawManifest, rawConfig []byte, otherwise time.Time) time.Time {
 	return otherwise
 }
 
-// finisher publishes layers in the background. Layers that become whole while others are
-// being synced are then synced together.
+// finisher publishes layers in the background. Layers that are completed during a sync are
+// then synced together.
 type finisher struct {
-	ctx   context.Context // ends when finishing failed
+	ctx   context.Context // cancelled when finishing fails
 	fail  context.CancelCauseFunc
-	roots chan ostree.Root // buffered for all layers, so that sending never blocks
+	roots chan ostree.Root // has room for all layers, so that sending never blocks
 	ended <-chan error
 }
 
@@ -186,7 +188,7 @@ func (f *finisher) run(target *ostree.Import) error {
 	return nil
 }
 
-// gather takes all roots that are waiting.
+// gather returns first and all roots that are waiting in the channel.
 func (f *finisher) gather(first ostree.Root) []ostree.Root {
 	roots := []ostree.Root{first}
 	for {
@@ -202,7 +204,7 @@ func (f *finisher) gather(first ostree.Root) []ostree.Root {
 	}
 }
 
-// wait ends the finisher when all roots are published.
+// wait waits until all roots are published, and stops the finisher.
 func (f *finisher) wait() error {
 	close(f.roots)
 	err := <-f.ended

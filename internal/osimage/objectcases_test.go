@@ -7,7 +7,7 @@ import (
 	"machine-pivot/test/oscontainer"
 )
 
-// changedObjectCases are layers with the base's objects in them.
+// changedObjectCases are layers that contain objects of the base.
 func changedObjectCases(_ *testing.T, base osBase) []derivedCase {
 	tool, passwd := base.object("/usr/bin/tool"), base.object("/usr/etc/passwd")
 	changed := having(with(regular(tool, "new"), 0o4755, 0, 0), "SCHILY.xattr.security.capability", capability)
@@ -43,8 +43,8 @@ func changedObjectCases(_ *testing.T, base osBase) []derivedCase {
 	}
 }
 
-// sparseCases are layers that GNU tar 1.34 wrote (tar --sparse --format=FORMAT), of a
-// file with holes of 1 MiB and one behind it.
+// sparseCases are layers written by GNU tar 1.34 (tar --sparse --format=FORMAT), with a file
+// that has holes of 1 MiB and another file after it.
 func sparseCases(t *testing.T, _ osBase) (cases []derivedCase) {
 	holes := make([]byte, 1<<20)
 	copy(holes[300000:], "in the middle")

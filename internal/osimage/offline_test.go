@@ -13,11 +13,11 @@ import (
 	"machine-pivot/test/need"
 )
 
-// offline is set where TestOffline runs this program again.
+// offline is the variable that TestOffline sets when it runs this program again.
 const offline = "TEST_OFFLINE"
 
-// TestOffline runs the tests of local media, and itself once more, where there is
-// no network at all, not even a loopback interface, and the kernel counts who tries.
+// TestOffline runs the tests of local media, and itself, in a network namespace without any
+// network, not even a loopback interface. The kernel counts attempts to connect.
 func TestOffline(t *testing.T) {
 	if os.Getenv(offline) != "" {
 		nobodyDialed(t)
@@ -41,9 +41,9 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// nobodyDialed comes after the tests of local media in this network namespace (go
-// test takes files by their names): whoever dials there finds no route, and that
-// is counted.
+// nobodyDialed checks that the tests of local media did not use the network. It runs after them
+// in the same network namespace (go test runs files in the order of their names). An attempt
+// to connect finds no route, and the kernel counts that.
 func nobodyDialed(t *testing.T) {
 	t.Helper()
 	if n := unrouted(t); n != 0 {
@@ -54,7 +54,7 @@ func nobodyDialed(t *testing.T) {
 	}
 }
 
-// unrouted is how often this network namespace had no route for somebody.
+// unrouted returns how often the kernel found no route in this network namespace.
 func unrouted(t *testing.T) (n int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/net/snmp")

@@ -17,8 +17,8 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// TestImportAsTheReference imports images of the reference implementation and
-// compares with what that made of them: the refs, the objects, the commits.
+// TestImportAsTheReference imports images of the reference implementation and compares the
+// result with that of the reference: refs, objects and commits.
 func TestImportAsTheReference(t *testing.T) {
 	for _, name := range []string{"single", "chunked"} {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestImportAsTheReference(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A slash stands for itself only after a letter or digit.
+			// A slash is kept only after a letter or digit.
 			escaped := strings.NewReplacer("_", "__", "-", "-", ".", "_2E_").Replace(dir[1:])
 			checkAsReference(t, repo, want, result, "oci_3A__2F_"+escaped)
 		})
@@ -90,11 +90,11 @@ func checkAsReference(t *testing.T, repo string, want *made, result osimage.Resu
 		decodeCommit(t, filepath.Join(want.dir, "commits", want.merged())), base)
 }
 
-// checkMerged compares commits by their meaning: the reference writes its
-// metadata in any order, and JSON with keys in any order.
+// checkMerged compares commits by their meaning: the reference writes metadata and the keys of
+// JSON objects in no particular order.
 func checkMerged(t *testing.T, got, want gvariant.Tuple, base string) {
 	t.Helper()
-	if parent := fmt.Sprintf("%x", got[1]); parent != base { // as newer releases have it; here it has none
+	if parent := fmt.Sprintf("%x", got[1]); parent != base { // as in newer releases of the reference; the recorded one sets no parent
 		t.Errorf("parent %s, want %s", parent, base)
 	}
 	if !reflect.DeepEqual(got[2:], want[2:]) {
@@ -108,7 +108,7 @@ func checkMerged(t *testing.T, got, want gvariant.Tuple, base string) {
 	if filtered := theirs["ostree.tar-filtered"].([]any); len(filtered) != 0 {
 		t.Errorf("filtered %v", filtered)
 	}
-	delete(theirs, "ostree.tar-filtered") // what was left out of derived layers; not written any more
+	delete(theirs, "ostree.tar-filtered") // the parts left out of derived layers; newer releases do not write it
 	for _, all := range []map[string]any{ours, theirs} {
 		for _, key := range []string{"ostree.manifest", "ostree.container.image-config"} {
 			var v any
@@ -123,7 +123,7 @@ func checkMerged(t *testing.T, got, want gvariant.Tuple, base string) {
 	}
 }
 
-// allRefs are the refs of a repository, with their commits.
+// allRefs returns the commits of a repository by ref.
 func allRefs(t *testing.T, repo string) map[string]string {
 	t.Helper()
 	refs := map[string]string{}
@@ -138,7 +138,7 @@ func allRefs(t *testing.T, repo string) map[string]string {
 	return refs
 }
 
-// TestLayeredAsTheReference: derived layers are merged into the same tree.
+// TestLayeredAsTheReference: derived layers are merged into the same tree as by the reference.
 func TestLayeredAsTheReference(t *testing.T) {
 	want := reference(t, "layered")
 	h := newHost(t, registry.Options{})
@@ -152,8 +152,8 @@ func TestLayeredAsTheReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	ostreeTool(t, "fsck", "--repo="+repo)
-	// Newer releases leave out the empty files of container tools. Where libostree
-	// does, this one keeps /var in its place; here the reference had an older one.
+	// Newer releases of the reference leave out the empty files of container tools. With a newer
+	// libostree they keep /var in its place; the recorded one used an older libostree.
 	listing := withoutDirTrees(strings.Join(want.lines("layered/merged"), "\n"))
 	listing = strings.ReplaceAll(listing, "/usr/share/factory/var", "/var")
 	got := withoutDirTrees(ostreeTool(t, "ls", "--repo="+repo, "-R", "-C", "-X", result.Commit))
@@ -170,13 +170,13 @@ func TestLayeredAsTheReference(t *testing.T) {
 	}
 }
 
-// withoutDirTrees is a listing without the checksums of directories, which follow from
-// the rest.
+// withoutDirTrees removes the checksums of directories from a listing. They follow from the
+// rest.
 func withoutDirTrees(listing string) string {
 	return regexp.MustCompile(`(?m)^( *d\S+ \d+ \d+ +0) \w{64}`).ReplaceAllString(listing, "$1")
 }
 
-// TestReferenceGoesOn: what the reference imported is not fetched again.
+// TestReferenceGoesOn: layers that the reference imported are not fetched again.
 func TestReferenceGoesOn(t *testing.T) {
 	want := reference(t, "chunked")
 	h := newHost(t, registry.Options{})
@@ -186,7 +186,7 @@ func TestReferenceGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As the reference leaves it: its own merged commit, no ref of ours.
+	// The state that the reference leaves: its own merge commit, and no keep-alive ref.
 	put := func(commit string) {
 		data, err := os.ReadFile(filepath.Join(want.dir, "commits", commit))
 		if err != nil {

@@ -9,19 +9,19 @@ import (
 	"machine-pivot/internal/osimage/source"
 )
 
-// labelArchitecture is the label of images built on Red Hat's, with the kernel's name of the
-// architecture.
+// labelArchitecture is a label of images that are built on Red Hat's. It has the kernel's
+// name of the architecture.
 const labelArchitecture = "architecture"
 
-// platform is what an image was built for, or what a machine is.
+// platform is the platform that an image was built for, or that of a machine.
 type platform struct {
 	os           string // as in GOOS
 	architecture string // as in GOARCH
-	variant      string // of the architecture, as "v7"; "" if there is one only, or not known
+	variant      string // of the architecture, such as "v7"; "" if it has only one, or if unknown
 }
 
-// goarch is Go's name of an architecture, with "/VARIANT" for arm. It knows the names of
-// uname(2) and Debian, and those that people write.
+// goarch returns Go's name of an architecture, with "/VARIANT" for arm. It knows the names of
+// uname(2) and Debian, and other common names.
 func goarch(name string) string {
 	switch name {
 	case "x86_64", "x86-64", "x64":
@@ -42,22 +42,22 @@ func goarch(name string) string {
 	return name
 }
 
-// platformOf reads a platform; the architecture may have any of its names, and the variant
-// may follow it after a slash.
+// platformOf returns a platform in normal form. The architecture may have any of its names,
+// and may be followed by a slash and the variant.
 func platformOf(os, architecture, variant string) platform {
 	name, in, _ := strings.Cut(goarch(strings.ToLower(strings.TrimSpace(architecture))), "/")
 	return platform{strings.ToLower(os), name, cmp.Or(strings.ToLower(variant), in)}
 }
 
-// thisMachine is the platform that images must be for: of the architecture that is
-// given, or this program's.
-func (p *Puller) thisMachine() platform {
+// target returns the platform that images must be for: Linux on Architecture or, if that is
+// empty, on this program's.
+func (p *Puller) target() platform {
 	return platformOf("linux", cmp.Or(p.Architecture, runtime.GOARCH), "")
 }
 
-// statedBy is the platform that an image says it is for, by its config, which every tool
-// writes. The label counts only if the config says nothing: a build may have inherited it
-// from its base.
+// statedBy returns the platform that an image is for, as stated by its config, which every
+// tool writes. The label counts only if the config does not state the architecture, because a
+// build may have inherited the label from its base.
 func statedBy(opened *source.Image) platform {
 	return platformOf(opened.OS, cmp.Or(opened.Architecture, opened.Labels[labelArchitecture]), opened.Variant)
 }
@@ -70,20 +70,21 @@ func (p platform) String() string {
 	return text
 }
 
-// runs is an error if an image for the given platform does not run on this one. Whatever
-// the image does not state matches.
-func (p platform) runs(image platform) error {
+// checkRuns returns an error if an image for the given platform does not run on this one.
+// Fields that the image does not state match.
+func (p platform) checkRuns(image platform) error {
 	of := image
 	of.os, of.architecture = cmp.Or(image.os, p.os), cmp.Or(image.architecture, p.architecture)
-	if of.os == p.os && of.architecture == p.architecture && !p.lacks(image.variant) {
+	if of.os == p.os && of.architecture == p.architecture && !p.tooOldFor(image.variant) {
 		return nil
 	}
 	return fault.New(fault.Refused, "it is for %s, but the machine is %s", of, p).
 		WithHint("use the image that is built for %s", p)
 }
 
-// lacks reports whether a machine is too old for a variant. Only arm's are ordered (the OS
-// of a v6 runs on a v7); those of others name features that an image may use or not.
-func (p platform) lacks(variant string) bool {
+// tooOldFor reports whether a machine is too old for a variant. Only the variants of arm are
+// ordered (an OS for v6 runs on v7); those of other architectures name features that an image
+// need not use.
+func (p platform) tooOldFor(variant string) bool {
 	return p.architecture == "arm" && p.variant != "" && variant > p.variant
 }

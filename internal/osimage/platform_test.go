@@ -12,13 +12,13 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// TestArchitecture (D5): an image that says it is for another machine is refused
-// before a layer is fetched; one that says nothing is not.
+// TestArchitecture (D5): an image that states another platform is refused before a layer is
+// fetched; an image that states none is not.
 func TestArchitecture(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	for i, c := range []struct {
-		machine, label            string // the machine's, and the image's in a label
-		os, architecture, variant string // the image's in its config
+		machine, label            string // the machine's architecture, and the image's label
+		os, architecture, variant string // in the image's config
 		refused                   string
 	}{
 		{machine: "x86_64", os: "linux", architecture: "amd64"},
@@ -31,12 +31,12 @@ func TestArchitecture(t *testing.T) {
 		{machine: "armv7l", os: "linux", architecture: "arm", variant: "v6"},
 		{machine: "armv6l", os: "linux", architecture: "arm", variant: "v7", refused: "it is for linux/arm/v7, but the machine is linux/arm/v6"},
 		{machine: "x86_64", os: "windows", architecture: "amd64", refused: "it is for windows/amd64"},
-		// Names that others use.
+		// Other common names.
 		{machine: "x86_64", os: "linux", architecture: "x86_64"},
 		{machine: "amd64", os: "Linux", architecture: "x86-64"},
 		{machine: "aarch64", os: "linux", architecture: "aarch64"},
 		{machine: "i686", os: "linux", architecture: "386"},
-		// The label counts where the config says nothing.
+		// The label counts only if the config does not state the architecture.
 		{machine: "x86_64", label: "x86_64"},
 		{machine: "x86_64", label: "s390x", refused: "it is for linux/s390x"},
 		{machine: "x86_64", label: "s390x", os: "linux", architecture: "amd64"},
@@ -69,7 +69,7 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// stating is an image with another platform in its config.
+// stating returns an image with another platform in its config.
 func stating(t *testing.T, img v1.Image, os, architecture, variant string) v1.Image {
 	t.Helper()
 	config, err := img.ConfigFile()

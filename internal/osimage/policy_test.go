@@ -63,7 +63,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// TestPolicyIsRequired: a policy that is there but cannot be read is not none.
+// TestPolicyIsRequired: a policy that cannot be read is an error, not a missing policy.
 func TestPolicyIsRequired(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	ref, _ := h.push("x", plain(t))
@@ -93,7 +93,7 @@ func TestSignatures(t *testing.T) {
 		otherDigest := pushTo(t, h.registry, "other", plain(t, oscontainer.WithLabel("version", "other")))
 		for what, c := range map[string]struct {
 			sign func(good claim) (claim, []byte) // nil: nothing is signed
-			want string                           // of the error; "": accepted
+			want string                           // in the error; "" if the image must be accepted
 		}{
 			"good":          {sign: func(good claim) (claim, []byte) { return good, ours.sign(t, good) }},
 			"unsigned":      {want: "no signature exists"},
@@ -145,8 +145,8 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// TestMirroredSignatures: the rule is that of the name as it was written; the
-// mirror that the image came from is named beside it.
+// TestMirroredSignatures: the rule of the requested name applies; the result also names the
+// mirror that the image came from.
 func TestMirroredSignatures(t *testing.T) {
 	for format, newSigner := range map[string]func(*testing.T, string) signer{
 		"signedBy": newGPGSigner, "sigstoreSigned": newCosignSigner,
@@ -173,14 +173,14 @@ func TestMirroredSignatures(t *testing.T) {
 				t.Errorf("accepted by %q from %q: %v", image.Policy, image.Source, err)
 			}
 
-			m.policy(m.mirror.Host(), `{"type":"insecureAcceptAnything"}`) // says nothing of the written name
+			m.policy(m.mirror.Host(), `{"type":"insecureAcceptAnything"}`) // no rule for the requested name
 			_, err = m.lookUp(t.Context(), m.ref(m.tag))
 			refused(t, err, fault.Refused, "by default: reject", "")
 		})
 	}
 }
 
-// TestLookasideServer: signatures over HTTPS, and a server of them in trouble.
+// TestLookasideServer fetches signatures over HTTPS, also from a failing server.
 func TestLookasideServer(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	ref, digest := h.push("x", plain(t))
@@ -218,8 +218,8 @@ func TestLookasideServer(t *testing.T) {
 	refused(t, err, fault.Unavailable, "connection refused", "registries.d")
 }
 
-// TestPolicyKeyMissing: a rule whose key is not there accepts nothing. Keys are
-// looked for where the host has them.
+// TestPolicyKeyMissing: a rule whose key file is missing accepts nothing. Keys are looked up
+// below the host's root.
 func TestPolicyKeyMissing(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	lookaside := t.TempDir()

@@ -7,15 +7,15 @@ import (
 	"machine-pivot/test/oscontainer"
 )
 
-// textPath and compiledPath are where layers have the policy's patterns.
+// textPath and compiledPath are the paths of the policy's patterns in layers.
 const (
 	textPath     = "etc/selinux/small/contexts/files/file_contexts"
 	compiledPath = textPath + ".bin"
 )
 
-// policyCases are layers that change by which policy the tree is labelled.
+// policyCases are layers that change the policy with which the tree is labelled.
 func policyCases(t *testing.T, usual osBase) []derivedCase {
-	// What libselinux 3.8's sefcontext_compile -r makes of contexts.
+	// The output of sefcontext_compile -r of libselinux 3.8 for contexts.
 	binary, err := os.ReadFile("testdata/file_contexts.bin")
 	if err != nil {
 		t.Fatal(err)

@@ -8,16 +8,16 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// present is which parts of an image a repository has already.
+// present lists the parts of an image that a repository has already.
 type present struct {
-	commit  ostree.Checksum   // the encapsulated or legacy commit, if it is there
-	layers  []bool            // which need not be fetched, since all that is in them is there
-	derived []ostree.Checksum // the commits of derived layers that are there
+	commit  ostree.Checksum   // the encapsulated or legacy commit; zero if it is missing
+	layers  []bool            // true for layers that need not be fetched
+	derived []ostree.Checksum // by layer: the commit of a derived layer; zero if it is missing
 }
 
 func (p present) all() bool { return !slices.Contains(p.layers, false) }
 
-// missing is how many layers have to be fetched.
+// missing returns how many layers must be fetched.
 func (p present) missing() (n int) {
 	for _, there := range p.layers {
 		if !there {
@@ -27,7 +27,7 @@ func (p present) missing() (n int) {
 	return n
 }
 
-// present finds out what need not be fetched.
+// present finds the parts of the image that need not be fetched.
 func (o *Opened) present(ctx context.Context, repo *ostree.Repo) present {
 	have := present{layers: make([]bool, len(o.Layers))}
 	if o.Format.Native() {
@@ -41,10 +41,10 @@ func (o *Opened) present(ctx context.Context, repo *ostree.Repo) present {
 	return have
 }
 
-// baseLayers is how many layers the encapsulated commit has.
+// baseLayers returns how many layers belong to the encapsulated commit.
 func (o *Opened) baseLayers() int { return len(o.Layers) - o.Derived }
 
-// nativePresent finds layers by their refs, and checks that their objects are there.
+// nativePresent finds layers by their refs, and checks that their objects exist.
 func (o *Opened) nativePresent(ctx context.Context, repo *ostree.Repo, have *present) {
 	have.derived = make([]ostree.Checksum, len(o.Layers))
 	for n := o.baseLayers(); n < len(o.Layers); n++ {
@@ -59,7 +59,7 @@ func (o *Opened) nativePresent(ctx context.Context, repo *ostree.Repo, have *pre
 		switch {
 		case err != nil:
 		case n == 0:
-			// Which objects are this layer's alone is not known, so the whole commit must be there.
+			// The objects of this layer alone are not known, so the whole commit must be complete.
 			have.commit, have.layers[n] = commit, others && repo.HasWhole(ctx, commit) == nil
 		default:
 			have.layers[n] = repo.HasObjectSet(commit) == nil
@@ -68,9 +68,9 @@ func (o *Opened) nativePresent(ctx context.Context, repo *ostree.Repo, have *pre
 	}
 }
 
-// reckon is how many bytes are to be fetched. It refuses an image for which there is no
-// room: objects take at least the space of the compressed layers.
-func (o *Opened) reckon(repo *ostree.Repo, have present) (need int64, err error) {
+// checkSpace returns how many bytes must be fetched, and an error if the repository has no
+// room for the image: objects take at least the space of the compressed layers.
+func (o *Opened) checkSpace(repo *ostree.Repo, have present) (need int64, err error) {
 	for n, l := range o.Layers {
 		if !have.layers[n] {
 			need += max(l.Size, 0)

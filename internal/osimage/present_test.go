@@ -18,7 +18,7 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// spread spreads a commit's objects over n chunks evenly, so that no two are equal.
+// spread distributes a commit's objects evenly over n chunks, so that no two chunks are equal.
 func spread(n int) oscontainer.Option {
 	return oscontainer.WithChunking(n, func(checksum string, _ []string) int {
 		digit, err := strconv.ParseUint(checksum[:4], 16, 64)
@@ -29,7 +29,7 @@ func spread(n int) oscontainer.Option {
 	})
 }
 
-// resolve resolves what must be there.
+// resolve resolves a reference, which must succeed.
 func (h *host) resolve(ref imageref.Reference) osimage.Image {
 	h.t.Helper()
 	image, err := h.lookUp(h.t.Context(), ref)
@@ -39,11 +39,11 @@ func (h *host) resolve(ref imageref.Reference) osimage.Image {
 	return image
 }
 
-// fetched are the layers of an image that were asked for since a number of
-// requests, as positions.
+// fetched returns the indexes of an image's layers that were requested since a number of
+// requests.
 func (h *host) fetched(image osimage.Image, since int) []int { return asked(h.registry, image, since) }
 
-// asked is fetched for any registry.
+// asked is fetched for a given registry.
 func asked(r *registry.Registry, image osimage.Image, since int) (layers []int) {
 	for n, layer := range image.Layers {
 		if slices.ContainsFunc(r.RequestLog()[since:], func(request string) bool {
@@ -55,7 +55,7 @@ func asked(r *registry.Registry, image osimage.Image, since int) (layers []int) 
 	return layers
 }
 
-// without are the layers of an image that a repository has no ref of.
+// without returns the indexes of an image's layers for which a repository has no ref.
 func without(t *testing.T, image osimage.Image, repo string) []int {
 	t.Helper()
 	refs := allRefs(t, repo)
@@ -72,7 +72,7 @@ func layerRef(layer osimage.Layer) string {
 	return "ostree/container/blob/" + strings.Replace(layer.Digest, ":", "_3A_", 1)
 }
 
-// sizes adds up layers, in bytes.
+// sizes returns the total size of some layers, in bytes.
 func sizes(image osimage.Image, layers []int) int64 {
 	sum := int64(0)
 	for _, n := range layers {
@@ -81,8 +81,8 @@ func sizes(image osimage.Image, layers []int) int64 {
 	return sum
 }
 
-// written is when each object's file was last changed, by its inode and status
-// time: an object that is written again has others.
+// written returns the inode and change time of each object's file, which differ after the
+// object is written again.
 func written(t *testing.T, repo string) map[string]string {
 	t.Helper()
 	names, err := ostreetree.Objects(repo)
@@ -100,7 +100,7 @@ func written(t *testing.T, repo string) map[string]string {
 	return all
 }
 
-// checkKept wants all objects of before as they were.
+// checkKept checks that all objects of before are unchanged.
 func checkKept(t *testing.T, repo string, before map[string]string) {
 	t.Helper()
 	now := written(t, repo)
@@ -111,7 +111,7 @@ func checkKept(t *testing.T, repo string, before map[string]string) {
 	}
 }
 
-// TestPresentLayersAreNotFetched imports an image, the same again, and one that
+// TestPresentLayersAreNotFetched imports an image, the same image again, and another image that
 // shares layers with it.
 func TestPresentLayersAreNotFetched(t *testing.T) {
 	w := newWorld(t, ostreetree.Contents{Big: true})
@@ -138,7 +138,7 @@ func TestPresentLayersAreNotFetched(t *testing.T) {
 	}
 	checkKept(t, repo, before)
 
-	// One file more, in one directory.
+	// Add a file in one directory.
 	if err := os.WriteFile(filepath.Join(w.tree, "usr/bin/more"), []byte("more"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestPresentLayersAreNotFetched(t *testing.T) {
 	}
 }
 
-// TestLostObjectIsFetched: a ref to a layer is not believed if an object is missing.
+// TestLostObjectIsFetched: a layer is fetched in spite of its ref if an object is missing.
 func TestLostObjectIsFetched(t *testing.T) {
 	w := newWorld(t, ostreetree.Contents{})
 	h := newHost(t, registry.Options{})

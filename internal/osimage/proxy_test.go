@@ -11,15 +11,15 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// The password needs escaping in a URL and quoting nowhere.
+// The password must be escaped in a URL, but needs no quoting elsewhere.
 const (
 	proxyUser     = "cluster"
 	proxyPassword = "p@ss%word$1"
 )
 
-// proxied is a host whose registry can be reached both ways, directly and through
-// a proxy: by an address that is this machine but not a loopback one, as for
-// those no proxy is ever asked.
+// proxied is a host whose registry can be reached directly and through a proxy. The registry
+// has an address of this machine other than loopback, because proxies are never used for
+// loopback addresses.
 type proxied struct {
 	*host
 	proxy *registry.Proxy
@@ -39,7 +39,7 @@ func newProxied(t *testing.T) *proxied {
 	return p
 }
 
-// startProxy starts a proxy on the way to the registry.
+// startProxy starts a proxy that connects to the registry.
 func (p *proxied) startProxy(user, password string) *registry.Proxy {
 	p.t.Helper()
 	proxy, err := registry.StartProxy(p.registry.Host(), user, password)
@@ -50,7 +50,7 @@ func (p *proxied) startProxy(user, password string) *registry.Proxy {
 	return proxy
 }
 
-// TestProxyForEverybody: a proxy that wants no password.
+// TestProxyForEverybody uses a proxy that needs no password.
 func TestProxyForEverybody(t *testing.T) {
 	p := newProxied(t)
 	open := p.startProxy("", "")
@@ -66,9 +66,9 @@ func TestProxyForEverybody(t *testing.T) {
 func TestProxy(t *testing.T) {
 	const bad = "http://127.0.0.1:1"
 	for name, c := range map[string]struct {
-		file   string            // /etc/mco/proxy.env; {url} stands for the proxy's
+		file   string            // /etc/mco/proxy.env; {url} stands for the proxy's URL
 		env    map[string]string // likewise
-		direct bool              // the proxy is not asked
+		direct bool              // the proxy is not used
 	}{
 		"none":                   {direct: true},
 		"file":                   {file: "HTTP_PROXY=http://other.invalid\nHTTPS_PROXY={url}\nNO_PROXY=.cluster.local,10.0.0.0/16\n"},
@@ -106,7 +106,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestProxyFails: what the proxy says is told, its password never.
+// TestProxyFails: errors report the proxy's response, but never its password.
 func TestProxyFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		setting    func(p *registry.Proxy) string

@@ -19,21 +19,21 @@ import (
 	"machine-pivot/test/ostreetree"
 )
 
-// recordedDir has what the reference implementation made of each image of the derived
-// and plain cases, a file each; testdata/reference/README.md says how they are made.
+// recordedDir has one file per image of the derived and plain cases, with the result of the
+// reference implementation; testdata/reference/README.md says how the files are made.
 const recordedDir = "testdata/reference/derived"
 
-// recordedFile is that of a case.
+// recordedFile returns the file of a case.
 func recordedFile(name string) string {
 	return filepath.Join(recordedDir, strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name))
 }
 
-// madeNothing begins the lines about an image that nothing was made of.
+// madeNothing is the prefix of the lines about an image that was not imported.
 const madeNothing = "error "
 
-// asTheReference holds what became of an image, as the difference to its base or
-// madeNothing, against what the reference made of it. Where that is something
-// else, differs is the first cell of the row in docs/import.md that says why.
+// asTheReference compares the result for an image with that of the reference. changes is the
+// difference to the base, or madeNothing. If the results differ, differs must be the first cell
+// of the row in docs/import.md that explains the difference.
 func (h *host) asTheReference(name string, img v1.Image, changes, differs string) {
 	h.t.Helper()
 	data, err := os.ReadFile(recordedFile(name))
@@ -47,7 +47,7 @@ func (h *host) asTheReference(name string, img v1.Image, changes, differs string
 	if image != "image "+rootfs(h.t, img) {
 		h.t.Fatalf("the reference was given another image: %s", renew)
 	}
-	same := outcome == changes || changes == madeNothing && strings.HasPrefix(outcome, madeNothing) // each in its own words
+	same := outcome == changes || changes == madeNothing && strings.HasPrefix(outcome, madeNothing) // the error texts may differ
 	switch {
 	case differs == "" && !same:
 		h.t.Errorf("it is not what the reference made:\n%s", difference(outcome, changes))
@@ -58,10 +58,10 @@ func (h *host) asTheReference(name string, img v1.Image, changes, differs string
 	}
 }
 
-// renew says what to do about an image that the reference does not know.
+// renew is the hint for an image without a recorded result.
 const renew = "make reference gives it this one"
 
-// rootfs stands for all files of an image, however its layers are compressed.
+// rootfs identifies the files of an image, regardless of the compression of its layers.
 func rootfs(t *testing.T, img v1.Image) string {
 	t.Helper()
 	config, err := img.ConfigFile()
@@ -71,8 +71,8 @@ func rootfs(t *testing.T, img v1.Image) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, config.RootFS.DiffIDs)))
 }
 
-// deviations are the first cells of the table in docs/import.md that says where the
-// tree is not the reference's.
+// deviations returns the first cells of the table in docs/import.md about differences to the
+// reference.
 func deviations(t *testing.T) (rows []string) {
 	t.Helper()
 	data, err := os.ReadFile("../../docs/import.md")
@@ -91,8 +91,8 @@ func deviations(t *testing.T) (rows []string) {
 	return rows
 }
 
-// recordReference gives an image to the reference, if PIVOT_REFERENCE names its
-// program, and keeps what it makes of it. It reports whether it did.
+// recordReference runs the reference on an image and records the result, if PIVOT_REFERENCE
+// names its program. It reports whether it did.
 func (h *host) recordReference(name string, img v1.Image, base string) bool {
 	h.t.Helper()
 	program := os.Getenv("PIVOT_REFERENCE")
@@ -116,7 +116,7 @@ func (h *host) recordReference(name string, img v1.Image, base string) bool {
 		h.t.Fatal(err)
 	}
 
-	// What was imported here the reference takes for its own.
+	// The reference recognizes an image that was imported here.
 	ours := bare(h.t)
 	if _, err := h.importRef(parse(h.t, "oci:"+dir), ours); err != nil {
 		return true
@@ -127,8 +127,8 @@ func (h *host) recordReference(name string, img v1.Image, base string) bool {
 	return true
 }
 
-// referencePull lets the reference import an image from an OCI layout. It returns what
-// the program says: of a failure the causes, each a line with madeNothing before it.
+// referencePull imports an image from an OCI layout with the reference. It returns the output
+// of the program or, after a failure, its causes, one per line with the prefix madeNothing.
 func referencePull(program, repo, dir string) (string, error) {
 	cmd := exec.Command(program, "container", "image", "pull", "--quiet", repo, "ostree-unverified-image:oci:"+dir)
 	cmd.Env = append(os.Environ(), "RUST_BACKTRACE=0")
@@ -144,7 +144,7 @@ func referencePull(program, repo, dir string) (string, error) {
 	return strings.ReplaceAll(said, dir, "IMAGE") + "\n", err
 }
 
-// imageCommit is the commit that a repository has an image as.
+// imageCommit returns the commit of a repository's only image.
 func imageCommit(t *testing.T, repo string) string {
 	t.Helper()
 	for ref, commit := range allRefs(t, repo) {

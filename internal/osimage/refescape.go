@@ -7,26 +7,26 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 )
 
-// Where ostree-ext has its refs for images and layers of ostree-native containers.
+// The prefixes of ostree-ext's refs for layers and images of ostree-native containers.
 const (
 	blobRefs  = "ostree/container/blob/"
 	imageRefs = "ostree/container/image/"
 )
 
-// blobRef is the ref of a layer.
+// blobRef returns the ref of a layer.
 func blobRef(digest string) string { return blobRefs + escapeRef(digest) }
 
-// imageRef is the ref of an image.
+// imageRef returns the ref of an image.
 func imageRef(r imageref.Reference) string { return imageRefs + escapeRef(r.TransportName()) }
 
-// escapeRef makes a text a ref name (crates/ostree-ext/src/refescape.rs): letters
-// and digits of ASCII and "-" stand for themselves, "/" too between a letter or
-// digit and something else; "_" is doubled; of all others the code point is
-// written in hexadecimal between underscores.
+// escapeRef escapes a text for use in a ref name (crates/ostree-ext/src/refescape.rs). ASCII
+// letters and digits and "-" are kept, and so is a "/" that follows a letter or digit and does
+// not end the text. "_" is doubled. Any other character is written as its hexadecimal code
+// point between underscores.
 func escapeRef(text string) string {
 	var b strings.Builder
 	runes := []rune(text)
-	plain := false // the rune before was a letter or digit
+	plain := false // the previous rune was a letter or digit
 	for i, r := range runes {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 		switch {

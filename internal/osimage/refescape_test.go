@@ -8,7 +8,7 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 )
 
-// TestEscapeRef has the examples that ostree-ext was tried with.
+// TestEscapeRef has examples with the results of ostree-ext.
 func TestEscapeRef(t *testing.T) {
 	for in, want := range map[string]string{
 		"docker://quay.io/a/b@sha256:abcd":            "docker_3A__2F__2F_quay_2E_io/a/b_40_sha256_3A_abcd",
@@ -34,7 +34,7 @@ func TestEscapeRef(t *testing.T) {
 	}
 }
 
-// FuzzEscapeRef: what is escaped is a valid ref and can be told from all others.
+// FuzzEscapeRef: an escaped text is a valid ref, and no other text gives the same ref.
 func FuzzEscapeRef(f *testing.F) {
 	for _, seed := range []string{"docker://quay.io/a/b@sha256:abcd", "a/", "é/b", "a-/b", "_2F_", "__", "../x", "\xff"} {
 		f.Add(seed)
@@ -51,7 +51,7 @@ func FuzzEscapeRef(f *testing.F) {
 	})
 }
 
-// unescape undoes escapeRef.
+// unescape is the inverse of escapeRef.
 func unescape(t *testing.T, ref string) string {
 	t.Helper()
 	var b strings.Builder

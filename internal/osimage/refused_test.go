@@ -15,7 +15,7 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// refuses requires that an image is refused, and leaves nothing but whole layers.
+// refuses checks that an image is refused and leaves only complete layers behind.
 func (h *host) refuses(name string, img v1.Image, kind fault.Kind, want string) {
 	h.t.Helper()
 	ref, _ := h.push(name, img)
@@ -30,7 +30,7 @@ func (h *host) refuses(name string, img v1.Image, kind fault.Kind, want string) 
 	}
 }
 
-// TestPlainRefused: the same holds for an image without an ostree commit.
+// TestPlainRefused is TestDerivedRefused for an image without an ostree commit.
 func TestPlainRefused(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	o := newOSTree(t)

@@ -7,14 +7,15 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// refusedCase are layers that no commit can be made of, or none that boots.
+// refusedCase is an image whose layers cannot be merged, or would give a commit that does not
+// boot.
 type refusedCase struct {
 	name    string
-	base    func(o *osTree) // changes of the base
+	base    func(o *osTree) // changes the base before layers are added
 	layers  [][]entry
 	kind    fault.Kind
 	want    string // in the error
-	differs string // from the reference; see asTheReference
+	differs string // see asTheReference
 }
 
 func refusedCases() []refusedCase {

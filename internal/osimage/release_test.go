@@ -13,8 +13,8 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// TestReleaseAsLibostree: an image is refused for its os-release where the real
-// libostree could not deploy its tree, and only there.
+// TestReleaseAsLibostree: an image is refused because of its os-release if and only if the real
+// libostree cannot deploy its tree.
 func TestReleaseAsLibostree(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	usual := newOSTree(t)
@@ -72,7 +72,7 @@ func TestReleaseAsLibostree(t *testing.T) {
 	}
 }
 
-// deploy lets the real libostree deploy a tree.
+// deploy deploys a tree with the real libostree.
 func deploy(t *testing.T, o *osTree) error {
 	t.Helper()
 	sysroot := t.TempDir()

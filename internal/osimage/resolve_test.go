@@ -105,7 +105,7 @@ func TestResolveManifestList(t *testing.T) {
 		if again, err := h.lookUp(t.Context(), image.Reference); err != nil || again.Instance != mineDigest {
 			t.Errorf("%s by digest: %+v, %v", kind, again, err)
 		}
-		h.puller.Architecture = "aarch64_be" // a machine that this program does not run on
+		h.puller.Architecture = "aarch64_be" // not the architecture of this program
 		foreign, err := h.lookUp(t.Context(), list("foreign", runtime.GOARCH, "aarch64_be"))
 		if err != nil || foreign.Version != "other" {
 			t.Errorf("%s for another machine: %+v, %v", kind, foreign, err)
@@ -118,7 +118,7 @@ func TestResolveManifestList(t *testing.T) {
 	}
 }
 
-// TestResolveOtherManifests has what a registry can hold under a name besides an image.
+// TestResolveOtherManifests resolves names that stand for something other than an image.
 func TestResolveOtherManifests(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	for _, c := range []struct {
@@ -166,7 +166,7 @@ func TestResolveRefusals(t *testing.T) {
 	_, err = h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, "/etc/ostree/auth.json", "")
 
-	h.write("/etc/ostree/auth.json", `{"auths":{"other.example":{"auth":"eDp5"}}}`) // passed over
+	h.write("/etc/ostree/auth.json", `{"auths":{"other.example":{"auth":"eDp5"}}}`) // skipped
 	h.write("/etc/mco/internal-registry-pull-secret.json", string(h.registry.PullSecret(h.registry.Host())))
 	if _, err = h.lookUp(t.Context(), ref); err != nil {
 		t.Error(err)
@@ -178,7 +178,7 @@ func TestResolveRefusals(t *testing.T) {
 
 	h.write("/etc/docker/certs.d/"+h.registry.Host()+"/ca.crt", string(h.registry.CA()))
 	_, err = h.lookUp(t.Context(), ref)
-	refused(t, err, fault.Refused, "unknown authority", "certs.d") // the library takes the first directory that is there
+	refused(t, err, fault.Refused, "unknown authority", "certs.d") // the library uses the first directory that exists
 }
 
 func TestTransientFailures(t *testing.T) {
@@ -215,7 +215,7 @@ func TestWrongClock(t *testing.T) {
 		start time.Time
 		kind  fault.Kind
 	}{
-		{"is not yet valid", time.Now().Add(48 * time.Hour), fault.Unavailable}, // a time server may still answer
+		{"is not yet valid", time.Now().Add(48 * time.Hour), fault.Unavailable}, // a time server may still set the clock
 		{"has expired", time.Now().Add(-48 * time.Hour), fault.Refused},
 	} {
 		h := newHost(t, registry.Options{NotBefore: c.start})

@@ -17,7 +17,7 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// tiny is an archive repository with one commit of three files.
+// tiny returns an archive repository with one commit of three files.
 func tiny(t *testing.T) (repo, commit string) {
 	t.Helper()
 	repo, tree := filepath.Join(t.TempDir(), "tiny"), t.TempDir()
@@ -30,12 +30,12 @@ func tiny(t *testing.T) (repo, commit string) {
 	return repo, ostreeTool(t, "commit", "--repo="+repo, "--branch=tiny", "--timestamp=@0", "--add-metadata-string=version=1.2.3", tree)
 }
 
-// both lets a request meet two faults.
+// both combines two faults.
 func both(outer, inner registry.Fault) registry.Fault {
 	return func(next http.Handler) http.Handler { return outer(inner(next)) }
 }
 
-// pushed is a host beside a registry with a legacy image of a repository.
+// pushed returns a host with a registry that has a legacy image of a repository.
 func pushed(t *testing.T, repo, commit string, opts registry.Options) (*host, osimage.Image) {
 	t.Helper()
 	h := newHost(t, opts)
@@ -47,7 +47,7 @@ func pushed(t *testing.T, repo, commit string, opts registry.Options) (*host, os
 	return h, image
 }
 
-// imports imports an image that must come out whole.
+// imports imports an image and checks that the commit is complete.
 func (h *host) imports(image osimage.Image, commit string) {
 	h.t.Helper()
 	target := bare(h.t)
@@ -58,15 +58,15 @@ func (h *host) imports(image osimage.Image, commit string) {
 	checkImported(h.t, target, commit, result)
 }
 
-// TestCutAnywhere cuts one download after the other at rising offsets, so that the
-// layer is had in pieces of some bytes.
+// TestCutAnywhere cuts consecutive downloads at increasing offsets, so that the layer arrives in
+// pieces of a few bytes.
 func TestCutAnywhere(t *testing.T) {
 	repo, commit := tiny(t)
 	h, image := pushed(t, repo, commit, registry.Options{})
 	layer := image.Layers[1]
 	var cuts []registry.Rule
 	for at := int64(0); at <= layer.Size; at++ {
-		if at < 200 || at > layer.Size-100 || at%17 == 0 { // magic numbers, the first header, the checksum at the end
+		if at < 200 || at > layer.Size-100 || at%17 == 0 { // every offset in magic numbers, the first header and the checksum at the end
 			cuts = append(cuts, registry.Rule{On: layer.Digest, Times: 1, Fault: registry.CutAt(at)})
 		}
 	}
@@ -83,8 +83,8 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestCutPieces has each answer cut after some bytes: what counts is that each try
-// brings something, not how many there are.
+// TestCutPieces cuts each response after some bytes: the number of tries does not matter as
+// long as each makes progress.
 func TestCutPieces(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits between many tries; TestCutAnywhere has one")
@@ -96,8 +96,8 @@ func TestCutPieces(t *testing.T) {
 	h.imports(image, commit)
 }
 
-// TestCutWithoutRanges has a registry that gives no parts: what was read is read
-// again, compared, and not given to the import twice.
+// TestCutWithoutRanges uses a registry without support for ranges: bytes that were read before
+// are read again and compared, but not passed to the import twice.
 func TestCutWithoutRanges(t *testing.T) {
 	repo, commit := tiny(t)
 	h, image := pushed(t, repo, commit, registry.Options{})
@@ -107,7 +107,7 @@ func TestCutWithoutRanges(t *testing.T) {
 			break
 		}
 		h.registry.Spoil(
-			registry.Rule{On: layer.Digest, Times: 2, Fault: both(registry.NoRanges(), registry.CutAt(at))}, // ours and the library's
+			registry.Rule{On: layer.Digest, Times: 2, Fault: both(registry.NoRanges(), registry.CutAt(at))}, // our request and that of the library
 			registry.Rule{On: layer.Digest, Fault: registry.NoRanges()},
 		)
 		h.watchProgress(t)
@@ -115,14 +115,14 @@ func TestCutWithoutRanges(t *testing.T) {
 	}
 }
 
-// TestTokenExpires in the midst of a layer, before the time that was promised.
+// TestTokenExpires: a token expires during the download of a layer, before its stated lifetime.
 func TestTokenExpires(t *testing.T) {
 	repo, commit := archive(t)
 	h, image := pushed(t, repo, commit, registry.Options{Bearer: true})
 	layer := image.Layers[1].Digest
 	for name, rules := range map[string][]registry.Rule{
 		"in the midst":     {{On: layer, Times: 1, Fault: both(h.registry.ExpiringTokens(), registry.CutAt(5000))}},
-		"before the layer": {{On: "/blobs/", Times: 1, Fault: h.registry.ExpiringTokens()}}, // with the config,
+		"before the layer": {{On: "/blobs/", Times: 1, Fault: h.registry.ExpiringTokens()}}, // with the config
 		"twice": {
 			{On: layer, Times: 1, Fault: both(h.registry.ExpiringTokens(), registry.CutAt(5000))},
 			{On: layer, Times: 1, Fault: both(h.registry.ExpiringTokens(), registry.CutAt(9000))},
@@ -146,7 +146,7 @@ func TestTokenExpires(t *testing.T) {
 	}
 }
 
-// TestRetryAfter obeys a registry that says how long to wait.
+// TestRetryAfter: the import waits as long as the registry requests.
 func TestRetryAfter(t *testing.T) {
 	repo, commit := tiny(t)
 	h, image := pushed(t, repo, commit, registry.Options{})
@@ -159,7 +159,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestBackoff: waits double up to a cap.
+// TestBackoff: the waiting time doubles up to a limit.
 func TestBackoff(t *testing.T) {
 	repo, commit := tiny(t)
 	h, image := pushed(t, repo, commit, registry.Options{})
@@ -185,8 +185,8 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestDamageEndsWaiting: that a layer is damaged is told at once, though its rest
-// is long in coming.
+// TestDamageEndsWaiting: a damaged layer is reported at once, even if the rest of it arrives
+// slowly.
 func TestDamageEndsWaiting(t *testing.T) {
 	repo, commit := archive(t)
 	h, image := pushed(t, repo, commit, registry.Options{})
@@ -202,7 +202,7 @@ func TestDamageEndsWaiting(t *testing.T) {
 	checkUntouched(t, target)
 }
 
-// TestCancelledWhileWaiting ends at once.
+// TestCancelledWhileWaiting: a cancelled import ends at once.
 func TestCancelledWhileWaiting(t *testing.T) {
 	repo, commit := tiny(t)
 	h, image := pushed(t, repo, commit, registry.Options{})

@@ -12,13 +12,13 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// wrongSecret is an auth.json with credentials that no registry takes.
+// wrongSecret returns an auth.json with credentials that no registry accepts.
 func wrongSecret(name string) string {
 	return fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, name, base64.StdEncoding.EncodeToString([]byte("nobody:nothing")))
 }
 
-// TestPullSecretOrder: the first file with credentials for the registry counts.
-// Files before it that know others only are passed over, and none behind it is tried.
+// TestPullSecretOrder: the first file with credentials for the registry counts. Files before it
+// that have credentials for other registries only are skipped, and files after it are not tried.
 func TestPullSecretOrder(t *testing.T) {
 	places := append(source.PullSecrets(), "/run/containers/0/auth.json") // the last is the library's
 	if order := strings.Join(places, " "); order != "/run/ostree/auth.json /etc/ostree/auth.json /var/lib/kubelet/config.json "+
@@ -55,8 +55,8 @@ func TestPullSecretOrder(t *testing.T) {
 	}
 }
 
-// TestPullSecretScope: credentials may be for a part of a registry; the most
-// specific ones count.
+// TestPullSecretScope: credentials may be for a part of a registry; the most specific
+// credentials count.
 func TestPullSecretScope(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	ref, _ := h.push("x", plain(t))
@@ -68,7 +68,7 @@ func TestPullSecretScope(t *testing.T) {
 	}
 }
 
-// TestAuthFile: a file that is named is the only one that counts.
+// TestAuthFile: if a file is named, no other file is used.
 func TestAuthFile(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	ref, _ := h.push("x", plain(t))
@@ -78,7 +78,7 @@ func TestAuthFile(t *testing.T) {
 	if _, err := h.lookUp(t.Context(), ref); err != nil {
 		t.Error(err)
 	}
-	h.write("secret.json", wrongSecret("other.example")) // the kubelet's file would do
+	h.write("secret.json", wrongSecret("other.example")) // the kubelet's file has the right credentials
 	_, err := h.lookUp(t.Context(), ref)
 	refused(t, err, fault.Refused, "unauthorized", "no credentials for "+h.registry.Host()+" in any of "+h.puller.AuthFile)
 	h.remove("secret.json")

@@ -26,10 +26,10 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// claim is what a signature says: this digest is that image.
+// claim is the statement of a signature: the digest belongs to the identity.
 type claim struct{ identity, digest string }
 
-// payload is a claim as simple signing and cosign have it alike.
+// payload returns the claim in the format that simple signing and cosign share.
 func (c claim) payload(t *testing.T, kind string) []byte {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{
@@ -46,17 +46,17 @@ func (c claim) payload(t *testing.T, kind string) []byte {
 	return text
 }
 
-// signer makes signatures of one format and puts them where they are looked for.
+// signer makes signatures of one format and stores them where they are looked up.
 type signer interface {
-	// requirement is the policy's, for signatures by this signer's key.
+	// requirement returns the policy requirement for signatures by this signer's key.
 	requirement(t *testing.T) string
 	// sign returns a signature, as it is stored.
 	sign(t *testing.T, c claim) []byte
-	// store puts a signature of a claim beside the image with a digest.
+	// store stores a signature of a claim for the image with a digest.
 	store(t *testing.T, r *registry.Registry, digest string, c claim, signature []byte)
 }
 
-// gpgSigner makes simple signing's signatures, in a lookaside directory.
+// gpgSigner makes signatures for simple signing, in a lookaside directory.
 type gpgSigner struct {
 	key       *openpgp.Entity
 	lookaside string
@@ -107,7 +107,7 @@ func (s gpgSigner) store(t *testing.T, _ *registry.Registry, digest string, _ cl
 	}
 }
 
-// cosignSigner makes sigstore's signatures with a key, attached in the registry.
+// cosignSigner makes sigstore signatures with a key, attached to the image in the registry.
 type cosignSigner struct{ key *ecdsa.PrivateKey }
 
 func newCosignSigner(t *testing.T, _ string) signer {
@@ -154,12 +154,12 @@ func (s cosignSigner) store(t *testing.T, r *registry.Registry, digest string, c
 	pushTo(t, r, strings.Replace(digest, ":", "-", 1)+".sig", img)
 }
 
-// policy writes a signature policy for one scope of registries; all else is rejected.
+// policy writes a signature policy for one scope of registries; it rejects everything else.
 func (h *host) policy(scope, requirements string) {
 	h.write("/etc/containers/policy.json", `{"default":[{"type":"reject"}],"transports":{"docker":{"`+scope+`":[`+requirements+`]}}}`)
 }
 
-// lookFor tells the host where a registry's signatures are.
+// lookFor configures the host with the location of a registry's signatures.
 func (h *host) lookFor(name, lookaside string) {
 	h.write("/etc/containers/registries.d/"+strings.ReplaceAll(name, "/", "-")+".yaml",
 		"docker:\n  "+name+":\n    lookaside: "+lookaside+"\n    use-sigstore-attachments: true\n")

@@ -9,8 +9,8 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// writing gives an error of the repository its kind. Errors that have one already, such as
-// those of the image's source or content, stay as they are.
+// writing gives an error of the repository its fault.Kind. Errors that have a kind already,
+// such as those of the image's source or content, are returned unchanged.
 func writing(err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err

@@ -14,8 +14,8 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// TestWriting: a disk that fails is not a network that fails, although an errno
-// says of itself that it is a net.Error.
+// TestWriting: a failure of the disk is not taken for one of the network, although an errno
+// implements net.Error.
 func TestWriting(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// Derive puts layers (WithDerived) on top of an image, as a container build does.
+// Derive adds the layers of WithDerived on top of an image, as a container build does.
 func Derive(base v1.Image, opts ...Option) (v1.Image, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -44,8 +44,8 @@ func addendum(l *layer, createdBy string) mutate.Addendum {
 	}}
 }
 
-// Changes are two derived layers with the usual kinds of changes to the small
-// tree of package ostreetree.
+// Changes returns two derived layers with all common kinds of changes to the small tree of
+// package ostreetree.
 func Changes() []Option {
 	tool := File("usr/bin/tool", "#!/bin/sh\necho one\n")
 	tool.Mode, tool.PAXRecords = 0o4755, map[string]string{"SCHILY.xattr.user.derived": "1"}
@@ -72,7 +72,7 @@ func Changes() []Option {
 	}
 }
 
-// WriteLayout writes an image as an OCI layout: what the transport oci: reads.
+// WriteLayout writes an image as an OCI layout, for the transport oci:.
 func WriteLayout(dir string, img v1.Image) error {
 	path, err := layout.Write(dir, empty.Index)
 	if err == nil {

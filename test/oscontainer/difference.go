@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Difference are the entries of a layer that makes of one directory another, as a
-// container build writes it that has run programs in it: what is new or changed as
-// FromTree has it, and whiteouts for what is gone.
+// Difference returns the entries of a layer that changes the directory before to the directory
+// after, like a layer of a container build that runs programs: new and changed files as in
+// FromTree, and whiteouts for removed files.
 func Difference(before, after string) ([]Entry, error) {
 	had, err := byName(before)
 	if err != nil {
@@ -45,7 +45,7 @@ func Difference(before, after string) ([]Entry, error) {
 	return entries, nil
 }
 
-// byName are the entries of a directory by their names, without a slash at the end.
+// byName returns the entries of a directory by name, without trailing slashes.
 func byName(dir string) (map[string]Entry, error) {
 	entries, err := FromTree(dir)
 	if err != nil {
@@ -58,7 +58,7 @@ func byName(dir string) (map[string]Entry, error) {
 	return all, nil
 }
 
-// same reports whether two entries make the same file.
+// same reports whether two entries result in the same file.
 func (e Entry) same(other Entry) (bool, error) {
 	if e.Typeflag != other.Typeflag || e.Mode != other.Mode || e.Uid != other.Uid || e.Gid != other.Gid || e.Linkname != other.Linkname ||
 		!maps.Equal(e.PAXRecords, other.PAXRecords) {

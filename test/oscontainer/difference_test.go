@@ -10,7 +10,7 @@ import (
 	"machine-pivot/test/oscontainer"
 )
 
-// TestDifference: what is new, changed or gone is in the layer, and nothing else.
+// TestDifference: the layer has the new, changed and removed files, and nothing else.
 func TestDifference(t *testing.T) {
 	before, after := t.TempDir(), t.TempDir()
 	write := func(dir, name, content string, mode os.FileMode) {

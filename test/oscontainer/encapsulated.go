@@ -29,9 +29,10 @@ const (
 
 // Encapsulated builds an ostree-native image from a bare-mode repository.
 //
-// Its first layer has the commit, all metadata objects and what no chunk has;
-// the chunk layers after it have content objects only. What follows is not part
-// of the commit. Layers are streamed to files; reading the image streams them.
+// Its first layer has the commit, all metadata objects and the content objects that are in no
+// chunk. The chunk layers after it have content objects only. Any layers after these are
+// derived layers, which are not part of the commit. Layers are streamed to files; reading the
+// image streams them.
 func Encapsulated(bareRepo, commit string, opts ...Option) (v1.Image, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -104,8 +105,8 @@ func (x *export) baseLayers(o options) ([]mutate.Addendum, error) {
 	return base, nil
 }
 
-// baseLayer writes the nth layer: content objects, after the structure or the
-// skeleton.
+// baseLayer writes the nth layer: the structure (first layer) or the skeleton, and then content
+// objects.
 func (x *export) baseLayer(out io.Writer, n int, checksums []string, found map[string][]string, o options) error {
 	w := &tarWriter{out: out, prefix: o.prefix, literal: o.prefix != ""}
 	x.begin(func(e Entry) error {
@@ -135,7 +136,7 @@ func (x *export) baseLayer(out io.Writer, n int, checksums []string, found map[s
 	return w.end()
 }
 
-// commitLabels are the labels that repeat the commit's metadata.
+// commitLabels returns the labels that repeat the commit's metadata.
 func commitLabels(commit gvariant.Tuple) map[string]string {
 	labels := map[string]string{}
 	for _, entry := range commit[0].([]any) {
@@ -152,8 +153,8 @@ func commitLabels(commit gvariant.Tuple) map[string]string {
 	return labels
 }
 
-// byDirectory spreads objects over layers 0 to n by the directory they are in,
-// up to three levels deep, so that a change in one place changes one layer.
+// byDirectory distributes objects over layers 0 to n by the first three levels of their
+// directory, so that a change in one place changes one layer.
 func byDirectory(n int) func(string, []string) int {
 	return func(_ string, names []string) int {
 		parts := strings.Split(path.Dir(names[0]), "/")

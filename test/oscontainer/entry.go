@@ -11,42 +11,43 @@ import (
 	"strings"
 )
 
-// Entry is a file of a layer. Of the header count Name, Linkname, Typeflag,
-// Mode, Uid, Gid, ModTime (default: 1970) and PAXRecords; names are written as they
-// stand. The size is that of the content: Body, or the file Source.
+// Entry is a file of a layer. The header fields that are used are Name, Linkname, Typeflag,
+// Mode, Uid, Gid, ModTime (default: 1970) and PAXRecords; names are written unchanged. The
+// content is Body or, if Source is set, that file; the size is that of the content.
 type Entry struct {
 	tar.Header
 	Body   []byte
 	Source string
 
-	over bool // its header is written over that of the object before it
+	over bool // unused bytes of the header are those of the previous object's header
 	raw  bool // Body is a whole archive
 }
 
-// Directory, File and Symlink make the entries of an ordinary layer.
+// Directory returns a directory with mode 0755.
 func Directory(name string) Entry {
 	return Entry{Header: tar.Header{Name: name + "/", Typeflag: tar.TypeDir, Mode: 0o755}}
 }
 
-// File is a regular file.
+// File returns a regular file with mode 0644.
 func File(name, body string) Entry {
 	return Entry{Header: tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, Body: []byte(body)}
 }
 
-// Symlink is a symbolic link.
+// Symlink returns a symbolic link.
 func Symlink(name, target string) Entry {
 	return Entry{Header: tar.Header{Name: name, Linkname: target, Typeflag: tar.TypeSymlink, Mode: 0o777}}
 }
 
-// Archive is a whole layer as another program wrote it, the only entry of its layer.
+// Archive returns a whole layer that another program wrote. It must be the only entry of its
+// layer.
 func Archive(tar []byte) Entry { return Entry{Body: tar, raw: true} }
 
-// copied is a regular file with the content of another.
+// copied returns a regular file with the content of a file of this machine.
 func copied(name, source string) Entry {
 	return Entry{Header: tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, Source: source}
 }
 
-// content opens what the entry holds. The size is what the file has now.
+// content opens the content of the entry and returns its present size.
 func (e Entry) content() (body io.ReadCloser, size int64, err error) {
 	if e.Source == "" {
 		return io.NopCloser(bytes.NewReader(e.Body)), int64(len(e.Body)), nil
@@ -62,7 +63,7 @@ func (e Entry) content() (body io.ReadCloser, size int64, err error) {
 	return f, info.Size(), nil
 }
 
-// rootfs is the rest of a legacy container: a small file system, as in the real ones.
+// rootfs returns the rest of a legacy container besides the repository: a small file system.
 func rootfs(version string) []Entry {
 	return []Entry{
 		Directory("etc"), Directory("usr"), Directory("usr/bin"), Directory("usr/lib"), Directory("srv"),
@@ -74,8 +75,8 @@ func rootfs(version string) []Entry {
 	}
 }
 
-// repoLayers spreads a repository over n layers: its config and refs are in the
-// first, its objects in all of them.
+// repoLayers distributes a repository over n layers: its config and refs are in the first, its
+// objects in all of them.
 func repoLayers(repo string, n int) ([][]Entry, error) {
 	objects, err := tree(repo, "objects")
 	if err != nil {
@@ -85,7 +86,7 @@ func repoLayers(repo string, n int) ([][]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	// libostree opens tmp of every repository, be it only to read.
+	// libostree opens the directory tmp of a repository even if it only reads.
 	head := append([]Entry{Directory("srv/repo"), Directory("srv/repo/tmp"), copied("srv/repo/config", filepath.Join(repo, "config"))}, refs...)
 	layers := make([][]Entry, n)
 	for i := range n {
@@ -95,7 +96,7 @@ func repoLayers(repo string, n int) ([][]Entry, error) {
 	return layers, nil
 }
 
-// tree lists what is below a directory of the repository, sorted by name.
+// tree returns the entries below a directory of the repository, sorted by name.
 func tree(repo, dir string) ([]Entry, error) {
 	var entries []Entry
 	err := filepath.WalkDir(filepath.Join(repo, dir), func(path string, d fs.DirEntry, err error) error {

@@ -26,9 +26,9 @@ const (
 type export struct {
 	repo   string // in bare mode
 	commit string
-	former bool              // the layout of the exporters before bootc 1.8
-	emit   func(Entry) error // takes the entries of the layer that is being written
-	wrote  map[string]bool   // objects that the layer has
+	former bool              // use the layout of exporters before bootc 1.8
+	emit   func(Entry) error // writes an entry to the current layer
+	wrote  map[string]bool   // objects and directories in the current layer
 }
 
 // begin starts a layer.
@@ -36,12 +36,12 @@ func (x *export) begin(emit func(Entry) error) {
 	x.emit, x.wrote = emit, map[string]bool{}
 }
 
-// objectPath is where an object is in a layer.
+// objectPath returns the path of an object in a layer.
 func objectPath(checksum, suffix string) string {
 	return objectsDir + "/" + checksum[:2] + "/" + checksum[2:] + "." + suffix
 }
 
-// sourcePath is where an object is in the repository.
+// sourcePath returns the path of an object in the repository.
 func (x *export) sourcePath(checksum, suffix string) string {
 	return filepath.Join(x.repo, "objects", checksum[:2], checksum[2:]+"."+suffix)
 }
@@ -63,7 +63,7 @@ func (x *export) loadCommit() (gvariant.Tuple, error) {
 	return x.load(x.commit, "commit", "(a{sv}aya(say)sstayay)")
 }
 
-// dirTree are the names in a directory: files with one checksum, directories with two.
+// dirTree has the entries of a directory: files with one checksum, directories with two.
 type dirTree struct{ files, dirs []any }
 
 func (x *export) loadTree(checksum string) (dirTree, error) {
@@ -74,7 +74,7 @@ func (x *export) loadTree(checksum string) (dirTree, error) {
 	return dirTree{t[0].([]any), t[1].([]any)}, nil
 }
 
-// named is an entry of a dirTree.
+// named returns the name and the checksums of an entry of a dirTree.
 func named(entry any) (name string, checksums []string) {
 	fields := entry.(gvariant.Tuple)
 	for _, c := range fields[1:] {
@@ -83,7 +83,7 @@ func named(entry any) (name string, checksums []string) {
 	return fields[0].(string), checksums
 }
 
-// content finds the content objects below a directory, with the paths they are at.
+// content finds the content objects below a directory and their paths.
 func (x *export) content(checksum, dir string, found map[string][]string) error {
 	t, err := x.loadTree(checksum)
 	if err != nil {
@@ -102,8 +102,8 @@ func (x *export) content(checksum, dir string, found map[string][]string) error 
 	return nil
 }
 
-// structure writes the repository's directories, the commit, its metadata
-// objects and the directories of its tree.
+// structure writes the repository's directories, the commit, its metadata objects and the
+// directories of its tree.
 func (x *export) structure() error {
 	commit, err := x.loadCommit()
 	if err != nil {
@@ -128,7 +128,7 @@ func (x *export) structure() error {
 	if err := x.directories("./", root); err != nil {
 		return err
 	}
-	if x.wrote["./var/tmp/"] && !x.former { // formerly it was there twice
+	if x.wrote["./var/tmp/"] && !x.former { // former exporters wrote it twice
 		return nil
 	}
 	return x.emit(Entry{Header: tar.Header{Name: "var/tmp", Typeflag: tar.TypeDir, Mode: 0o1777}})
@@ -151,7 +151,7 @@ func (x *export) skeleton() error {
 	return x.emit(File(repoDir+"/config", repoConfig))
 }
 
-// metadata writes a metadata object, once.
+// metadata writes a metadata object, unless the layer has it.
 func (x *export) metadata(checksum, suffix string) error {
 	name := objectPath(checksum, suffix)
 	if x.wrote[name] {
@@ -165,8 +165,8 @@ func (x *export) metadata(checksum, suffix string) error {
 	return x.emit(File(name, string(data)))
 }
 
-// directories writes a directory's tree object and what is below it. Names have
-// the prefix ./, which only those that are too long for a header keep.
+// directories writes a directory's dirtree and everything below it. Names have the prefix ./,
+// which is kept only in names that are too long for a header.
 func (x *export) directories(dir, checksum string) error {
 	if err := x.metadata(checksum, "dirtree"); err != nil {
 		return err
@@ -213,8 +213,8 @@ func (x *export) directory(name, meta string) error {
 	}})
 }
 
-// object writes a content object, its xattrs before it and its names in the
-// tree after it.
+// object writes a content object: first its extended attributes, then the object, then its names
+// in the tree.
 func (x *export) object(checksum string, names []string) error {
 	e, xattrs, err := x.loadObject(checksum)
 	if err != nil {
@@ -239,7 +239,7 @@ func (x *export) object(checksum string, names []string) error {
 		}
 		link := Entry{Header: e.Header, over: true}
 		link.Name, link.PAXRecords = name, nil
-		if e.Typeflag != tar.TypeReg || size > 0 { // an empty file is written again
+		if e.Typeflag != tar.TypeReg || size > 0 { // an empty file is written again instead of linked
 			link.Typeflag, link.Linkname = tar.TypeLink, e.Name
 		}
 		if err := x.emit(link); err != nil {
@@ -249,7 +249,7 @@ func (x *export) object(checksum string, names []string) error {
 	return nil
 }
 
-// xattrs writes the extended attributes that belong to an object.
+// xattrs writes the extended attributes of an object.
 func (x *export) xattrs(checksum string, xattrs []xattr) error {
 	data, err := encodeXattrs(xattrs)
 	if err != nil {
@@ -271,7 +271,7 @@ func (x *export) xattrs(checksum string, xattrs []xattr) error {
 	return x.emit(link)
 }
 
-// loadObject reads a content object of a bare repository but not its content.
+// loadObject reads the attributes of a content object in a bare repository.
 func (x *export) loadObject(checksum string) (Entry, []xattr, error) {
 	source := x.sourcePath(checksum, "file")
 	var st unix.Stat_t
@@ -298,7 +298,8 @@ func (x *export) loadObject(checksum string) (Entry, []xattr, error) {
 // xattr is one extended attribute.
 type xattr struct{ name, value string }
 
-// readXattrs reads those of a file itself. As libostree it leaves out empty ones.
+// readXattrs reads the extended attributes of a file without following links. Like libostree it
+// omits empty attributes.
 func readXattrs(file string) ([]xattr, error) {
 	list, err := sized(func(buf []byte) (int, error) { return unix.Llistxattr(file, buf) })
 	if err != nil {
@@ -321,7 +322,7 @@ func readXattrs(file string) ([]xattr, error) {
 	return xattrs, nil
 }
 
-// sized calls a function that says how much room it needs.
+// sized calls get twice: first for the size, then with a buffer of that size.
 func sized(get func([]byte) (int, error)) ([]byte, error) {
 	n, err := get(nil)
 	if err != nil || n == 0 {
@@ -332,7 +333,7 @@ func sized(get func([]byte) (int, error)) ([]byte, error) {
 	return buf[:max(n, 0)], err
 }
 
-// encodeXattrs is their form in an object: a(ayay).
+// encodeXattrs encodes extended attributes as in an object: a(ayay).
 func encodeXattrs(xattrs []xattr) ([]byte, error) {
 	list := []any{}
 	for _, x := range xattrs {
@@ -341,7 +342,7 @@ func encodeXattrs(xattrs []xattr) ([]byte, error) {
 	return gvariant.Encode("a(ayay)", list)
 }
 
-// paxRecords are the extended attributes as tar has them, but for SELinux labels.
+// paxRecords returns the extended attributes as PAX records, without SELinux labels.
 func paxRecords(xattrs []xattr) map[string]string {
 	records := map[string]string{}
 	for _, x := range xattrs {

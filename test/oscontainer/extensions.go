@@ -11,11 +11,11 @@ import (
 	"github.com/google/rpmpack"
 )
 
-// RPM is a package to be made, with files of root's. Its release is 1.
+// RPM is a package to be made. Its files are owned by root, its release is 1.
 type RPM struct {
 	Name, Version string
 	Files         map[string][]byte // by their absolute paths
-	Sources       map[string]string // files of this machine, by the paths that they have in the package
+	Sources       map[string]string // files of this machine, by their paths in the package
 }
 
 // write makes the package file.
@@ -41,7 +41,7 @@ func (p RPM) write(dir string) (err error) {
 	return errors.Join(r.Write(file), file.Close())
 }
 
-// Repository makes a repository of packages in a directory, by createrepo_c.
+// Repository makes a package repository in a directory with createrepo_c.
 func Repository(dir string, packages []RPM) error {
 	for _, p := range packages {
 		if err := p.write(dir); err != nil {
@@ -54,8 +54,8 @@ func Repository(dir string, packages []RPM) error {
 	return nil
 }
 
-// Extensions builds an image of extensions: one with a repository of packages where the
-// machine-config operator's images have it.
+// Extensions builds an extensions image: it has a package repository in the same directory as
+// the images of the machine-config operator.
 func Extensions(packages []RPM, opts ...Option) (v1.Image, error) {
 	o, err := newOptions(opts)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FromTree are the entries of a layer that has all of a directory, in the order of
-// names, as a container build would write it: /usr/etc is /etc, and no SELinux labels.
+// FromTree returns the entries of a layer with all files of a directory, sorted by name, as a
+// container build would write them: /usr/etc becomes /etc, and there are no SELinux labels.
 // Contents are read when the layer is written.
 func FromTree(dir string) ([]Entry, error) {
 	var entries []Entry
@@ -60,7 +60,7 @@ func fromFile(path, name string) (e Entry, err error) {
 	return e, err
 }
 
-// xattrRecords are a file's extended attributes as records of a PAX header.
+// xattrRecords returns a file's extended attributes as PAX records, without SELinux labels.
 func xattrRecords(path string) (map[string]string, error) {
 	list := make([]byte, 64<<10)
 	n, err := unix.Llistxattr(path, list)
@@ -82,9 +82,8 @@ func xattrRecords(path string) (map[string]string, error) {
 	return records, nil
 }
 
-// Spread puts entries into n layers, each of which has the directories above its
-// files, as builders of plain images write them. The first one has those besides that
-// no file is in.
+// Spread distributes entries over n layers. As in plain images of common builders, each layer has
+// the parent directories of its files. The first layer also has all other directories.
 func Spread(entries []Entry, n int) []Option {
 	var opts []Option
 	for _, layer := range SpreadEntries(entries, n) {
@@ -93,7 +92,7 @@ func Spread(entries []Entry, n int) []Option {
 	return opts
 }
 
-// SpreadEntries are the entries of each layer of Spread.
+// SpreadEntries returns the entries of each layer of Spread.
 func SpreadEntries(entries []Entry, n int) [][]Entry {
 	dirs, others := directories(entries)
 	var layers [][]Entry
@@ -111,8 +110,8 @@ func SpreadEntries(entries []Entry, n int) [][]Entry {
 	return layers
 }
 
-// Divide puts entries into the n layers that layerOf names, from 0, each with the
-// directories above its files. What has no layer there is left out.
+// Divide distributes entries over n layers; layerOf returns the layer of an entry, from 0. Each
+// layer has the parent directories of its files. Entries for which ok is false are left out.
 func Divide(entries []Entry, n int, layerOf func(name string) (layer int, ok bool)) []Option {
 	dirs, others := directories(entries)
 	parts := make([][]Entry, n)
@@ -128,7 +127,7 @@ func Divide(entries []Entry, n int, layerOf func(name string) (layer int, ok boo
 	return layers
 }
 
-// directories are the directories of a tree by their names, and all else.
+// directories separates the directories of a tree, by name, from all other entries.
 func directories(entries []Entry) (dirs map[string]Entry, others []Entry) {
 	dirs = map[string]Entry{}
 	for _, e := range entries {
@@ -141,7 +140,7 @@ func directories(entries []Entry) (dirs map[string]Entry, others []Entry) {
 	return dirs, others
 }
 
-// withDirectories are files with the directories above them that a layer does not have
+// withDirectories returns files preceded by those parent directories that a layer does not have
 // yet.
 func withDirectories(files []Entry, dirs map[string]Entry, have map[string]bool) (layer []Entry) {
 	for _, e := range files {
@@ -150,8 +149,7 @@ func withDirectories(files []Entry, dirs map[string]Entry, have map[string]bool)
 	return layer
 }
 
-// above are the directories above a file that a layer does not have yet, outermost
-// first.
+// above returns the parent directories of a file that a layer does not have yet, outermost first.
 func above(name string, dirs map[string]Entry, have map[string]bool) (missing []Entry) {
 	for dir := path.Dir(name); dir != "." && !have[dir]; dir = path.Dir(dir) {
 		have[dir] = true

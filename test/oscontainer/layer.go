@@ -16,26 +16,26 @@ import (
 	"go.podman.io/image/v5/pkg/compression"
 )
 
-// Compression is that of an image's layers.
+// Compression is the compression of an image's layers.
 type Compression int
 
-// The ways to store a layer.
+// The supported compressions.
 const (
 	Gzip Compression = iota
 	Zstd
 	Uncompressed
-	ZstdChunked // zstd with frames between and behind the data that are to be skipped, as zstd:chunked has them
+	ZstdChunked // zstd with skippable frames between and after the data, as in zstd:chunked
 )
 
-// mediaType is that of a layer in an OCI image.
+// mediaType returns the media type of a layer in an OCI image.
 func (c Compression) mediaType() types.MediaType {
 	return map[Compression]types.MediaType{
 		Gzip: types.OCILayer, Zstd: types.OCILayerZStd, Uncompressed: types.OCIUncompressedLayer, ZstdChunked: types.OCILayerZStd,
 	}[c]
 }
 
-// writer compresses to w: little, for most of it is compressed already or not
-// worth the time, and gzip on all processors.
+// writer returns a writer that compresses to w, with the fastest level, because most content is
+// compressed already or not worth the time. Gzip runs on all processors.
 func (c Compression) writer(w io.Writer) (io.WriteCloser, error) {
 	fastest := 1
 	switch c {
@@ -49,12 +49,12 @@ func (c Compression) writer(w io.Writer) (io.WriteCloser, error) {
 	return plain{w}, nil
 }
 
-// plain is a writer that needs no closing.
+// plain is a writer whose Close does nothing.
 type plain struct{ io.Writer }
 
 func (plain) Close() error { return nil }
 
-// chunked writes zstd in frames of their own, each followed by one to be skipped.
+// chunked writes each chunk as a separate zstd frame followed by a skippable frame.
 type chunked struct{ out io.Writer }
 
 func (c *chunked) Write(p []byte) (int, error) {
@@ -77,7 +77,7 @@ func (c *chunked) skippable(content string) error {
 
 func (c *chunked) Close() error { return c.skippable(strings.Repeat("table of contents", 1000)) }
 
-// layer is a layer in a file. It implements v1.Layer.
+// layer is a layer that is stored in a file. It implements v1.Layer.
 type layer struct {
 	file         string
 	media        types.MediaType
@@ -160,7 +160,7 @@ func (l *layer) Uncompressed() (io.ReadCloser, error) {
 	return &closeBoth{content, f}, nil
 }
 
-// closeBoth closes a file after what reads it.
+// closeBoth closes a reader and the file below it.
 type closeBoth struct {
 	io.ReadCloser
 	file io.Closer

@@ -2,7 +2,7 @@ package oscontainer
 
 import "os"
 
-// Option changes what is built.
+// Option is an option for building an image.
 type Option func(*options)
 
 type options struct {
@@ -10,11 +10,11 @@ type options struct {
 	prefix  string
 	labels  map[string]string
 
-	// Legacy.
+	// For Legacy.
 	layers int
 	noRepo bool
 
-	// Encapsulated.
+	// For Encapsulated.
 	chunks      int
 	chunkOf     func(checksum string, names []string) int
 	former      bool
@@ -36,55 +36,51 @@ func newOptions(opts []Option) (options, error) {
 	return o, err
 }
 
-// WithWorkDir says where the layers are written, one image a directory. They must
-// stay as long as the image is used. Default: a new temporary directory, which is
-// left behind.
+// WithWorkDir sets the directory for the files of the layers. Each image needs its own directory,
+// and the files must exist as long as the image is used. Default: a new temporary directory,
+// which is not removed.
 func WithWorkDir(dir string) Option { return func(o *options) { o.workDir = dir } }
 
-// WithPathPrefix is put before each path in the layers, such as "./" or "/".
+// WithPathPrefix sets a prefix for each path in the layers, such as "./" or "/".
 func WithPathPrefix(prefix string) Option { return func(o *options) { o.prefix = prefix } }
 
 // WithLabel sets a label, or removes it if the value is empty.
 func WithLabel(name, value string) Option { return func(o *options) { o.labels[name] = value } }
 
-// WithLayers says over how many layers a legacy image's objects are spread.
+// WithLayers sets the number of layers over which a legacy image's objects are distributed.
 // Default: 2.
 func WithLayers(n int) Option { return func(o *options) { o.layers = max(n, 1) } }
 
-// WithoutRepo leaves a legacy image's /srv/repo out.
+// WithoutRepo omits a legacy image's /srv/repo.
 func WithoutRepo() Option { return func(o *options) { o.noRepo = true } }
 
-// WithChunks says how many chunk layers an encapsulated image has. Default: none,
-// the commit layer has everything. Objects go by the directory they are in, up to
-// three levels deep: a change in one place changes one layer. Some stay in the
-// commit layer.
+// WithChunks sets the number of chunk layers of an encapsulated image. Default: none, the commit
+// layer has everything. Objects are distributed by the first three levels of their directory, so
+// that a change in one place changes one layer. Some objects remain in the commit layer.
 func WithChunks(n int) Option { return WithChunking(n, byDirectory(n)) }
 
-// WithChunking is WithChunks with a rule of its own. layerOf gets a content
-// object's checksum and its paths in the tree and says which chunk it belongs to,
-// 1 to n, or 0 for the commit layer.
+// WithChunking is WithChunks with a custom rule. layerOf gets a content object's checksum and its
+// paths in the tree, and returns its chunk, 1 to n, or 0 for the commit layer.
 func WithChunking(n int, layerOf func(checksum string, names []string) int) Option {
 	return func(o *options) { o.chunks, o.chunkOf = n, layerOf }
 }
 
-// WithFormerExport writes an encapsulated image as the exporters before bootc 1.8
-// did (ostree-ext up to 0.15): one object for each distinct set of extended
-// attributes, hard links to it, and none of them in tar's own form.
+// WithFormerExport writes an encapsulated image in the format of exporters before bootc 1.8
+// (ostree-ext up to 0.15): one object for each distinct set of extended attributes, hard links
+// to it, and no PAX records for extended attributes.
 func WithFormerExport() Option { return func(o *options) { o.former = true } }
 
-// WithCompression says how an encapsulated image's layers are compressed.
-// Default: Gzip.
+// WithCompression sets the compression of an encapsulated image's layers. Default: Gzip.
 func WithCompression(c Compression) Option { return func(o *options) { o.compression = c } }
 
-// WithDerived puts one more layer on top of an encapsulated image, as a container
-// build does.
+// WithDerived adds a layer on top of an encapsulated image, as a container build does.
 func WithDerived(entries ...Entry) Option {
 	return func(o *options) { o.derived = append(o.derived, entries) }
 }
 
-// WithEdit damages an encapsulated image: edit gets each entry of the layers that
-// make up the commit, in order, and returns what is written in its place. Layer 0
-// is the commit layer.
+// WithEdit changes an encapsulated image, for example to damage it: edit gets each entry of the
+// layers that make up the commit, in order, and returns the entries to write instead. Layer 0 is
+// the commit layer.
 func WithEdit(edit func(layer int, e Entry) []Entry) Option {
 	return func(o *options) { o.edit = edit }
 }

@@ -1,16 +1,14 @@
-// Package oscontainer builds OS images for tests and demonstrations from an
-// ostree repository.
+// Package oscontainer builds OS images for tests and demonstrations from an ostree repository.
 //
-// Legacy is the format that OpenShift used up to 4.12 ("machine-os-content"):
-// an ordinary container image that holds an archive-mode repository at
-// /srv/repo and names its commit in the label com.coreos.ostree-commit.
+// Legacy is the format that OpenShift used up to 4.12 ("machine-os-content"): an ordinary
+// container image that has an archive-mode repository at /srv/repo and names its commit in the
+// label com.coreos.ostree-commit.
 //
-// Encapsulated is the format of today ("ostree-native container"): the layers are
-// the objects of the commit, spread out so that an update shares layers with what
-// was there before. The archives in the layers are, byte for byte, what the
-// reference implementation writes.
+// Encapsulated is the current format ("ostree-native container"): the layers have the objects of
+// the commit, distributed so that an update shares layers with the previous version. The
+// archives in the layers are byte for byte those of the reference implementation.
 //
-// The same input gives the same digest.
+// Builds are reproducible: the same input gives the same digest.
 package oscontainer
 
 import (
@@ -80,7 +78,7 @@ func withConfig(base v1.Image, labels map[string]string, created time.Time) (v1.
 	return mutate.ConfigFile(base, config)
 }
 
-// present are the labels that have a value.
+// present returns the labels that have a value.
 func present(labels map[string]string) map[string]string {
 	labels = maps.Clone(labels)
 	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })

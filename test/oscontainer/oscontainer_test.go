@@ -15,7 +15,7 @@ import (
 	"machine-pivot/test/ostreetree"
 )
 
-// reference is what the reference implementation made; its README.md says how.
+// reference is the directory with the output of the reference implementation; see README.md there.
 const reference = "../../internal/osimage/testdata/reference"
 
 func check(t *testing.T, err error) {
@@ -25,7 +25,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// source is a bare repository with the commit that the reference exported.
+// source returns a bare repository with the commit that the reference exported.
 func source(t *testing.T) (repo, commit string) {
 	t.Helper()
 	need.Ostree(t)
@@ -46,7 +46,7 @@ func source(t *testing.T) (repo, commit string) {
 	return repo, commit
 }
 
-// firstDigit spreads objects as the reference was told to.
+// firstDigit distributes objects in the same way as in the reference's export.
 func firstDigit(checksum string, _ []string) int {
 	switch {
 	case checksum[0] < '6':
@@ -57,8 +57,8 @@ func firstDigit(checksum string, _ []string) int {
 	return 3
 }
 
-// TestFormerExportIsTheReferences compares images with those of the reference
-// implementation: each archive byte for byte, by its digest, and all labels.
+// TestFormerExportIsTheReferences compares images with those of the reference implementation: the
+// digest of each archive, and all labels.
 func TestFormerExportIsTheReferences(t *testing.T) {
 	repo, commit := source(t)
 	for name, opts := range map[string][]oscontainer.Option{
@@ -69,7 +69,7 @@ func TestFormerExportIsTheReferences(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := append(opts, oscontainer.WithFormerExport(), oscontainer.WithWorkDir(t.TempDir()),
-				oscontainer.WithLabel("version", "")) // which that exporter does not set
+				oscontainer.WithLabel("version", "")) // that exporter does not set it
 			img, err := oscontainer.Encapsulated(repo, commit, opts...)
 			check(t, err)
 			got, err := img.ConfigFile()
@@ -103,7 +103,7 @@ func referenceConfig(t *testing.T, name string) *v1.ConfigFile {
 	return config
 }
 
-// TestEncapsulatedIsDeterministic: what is unchanged keeps its digest.
+// TestEncapsulatedIsDeterministic: the same input gives the same digest.
 func TestEncapsulatedIsDeterministic(t *testing.T) {
 	repo, commit := source(t)
 	for _, compression := range []oscontainer.Compression{oscontainer.Gzip, oscontainer.Zstd, oscontainer.Uncompressed} {

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Plain builds an image of a whole OS without an ostree commit: all of its layers
-// are given by WithDerived.
+// Plain builds an image of a whole OS without an ostree commit. All of its layers come from
+// WithDerived.
 func Plain(version string, opts ...Option) (v1.Image, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -31,8 +31,8 @@ func Plain(version string, opts ...Option) (v1.Image, error) {
 	return img, nil
 }
 
-// PlainTree is Plain of the tree in a directory, spread over n layers, with those of opts
-// on top.
+// PlainTree is Plain for the tree in a directory, distributed over n layers, with the layers of
+// opts on top.
 func PlainTree(dir, version string, n int, opts ...Option) (v1.Image, error) {
 	entries, err := FromTree(dir)
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 
 const blockSize = 512
 
-// block is the header of an entry. Fields are written one over the other, as the
-// exporter's library does, so that what one leaves behind another one shows.
+// block is the header of an entry. Fields may be written over older content without clearing it,
+// as in the exporter's library, so that remains of the older content are preserved.
 type block [blockSize]byte
 
 func (b *block) name() []byte { return b[0:100] }
 func (b *block) link() []byte { return b[157:257] }
 func (b *block) size() []byte { return b[124:136] }
 
-// newBlock is the header of an entry in GNU's format, at time 0.
+// newBlock returns the header of an entry in GNU format, with time 0.
 func newBlock(kind byte, mode int64, uid, gid int) block {
 	var b block
 	number(b[100:108], mode)
@@ -33,13 +33,13 @@ func newBlock(kind byte, mode int64, uid, gid int) block {
 	return b
 }
 
-// overlay takes the names from another header.
+// overlay copies the names of another header.
 func (b *block) overlay(under block) {
 	copy(b.name(), under.name())
 	copy(b.link(), under.link())
 }
 
-// number writes an octal number, or a binary one if that does not fit.
+// number writes a number in octal, or in binary if it does not fit.
 func number(field []byte, n int64) {
 	if octal := fmt.Sprintf("%0*o\x00", len(field)-1, n); len(octal) == len(field) {
 		copy(field, octal)
@@ -52,7 +52,7 @@ func number(field []byte, n int64) {
 	field[0] |= 0x80
 }
 
-// put writes s, and a NUL after it if there is room. It reports whether s fits.
+// put writes s, followed by a NUL if there is room. It reports whether s fits.
 func put(field []byte, s string) bool {
 	if len(s) > len(field) {
 		return false
@@ -63,8 +63,8 @@ func put(field []byte, s string) bool {
 	return true
 }
 
-// putPath writes a path without what means nothing in it: "." and double
-// slashes. It is written component by component, up to the first that does not fit.
+// putPath writes a path without redundant "." and double slashes. It writes component by
+// component, up to the first that does not fit, and reports whether all fit.
 func putPath(field []byte, path string, link bool) bool {
 	var parts []string
 	for i, c := range strings.Split(path, "/") {
@@ -92,14 +92,13 @@ func putPath(field []byte, path string, link bool) bool {
 	return true
 }
 
-// tarWriter writes layers. Its header blocks are, byte for byte, those of the
-// library that the reference implementation exports with: so the digests of its
-// layers and ours can be compared.
+// tarWriter writes layers. Its header blocks are byte for byte those of the library that the
+// reference implementation uses for export, so that the digests of layers can be compared.
 type tarWriter struct {
 	out     io.Writer
 	prefix  string // of each name
-	literal bool   // names are written as they stand, not as the exporter's library would
-	object  block  // the header of the last entry that is not written over another
+	literal bool   // write names unchanged, not as the exporter's library does
+	object  block  // the header of the last entry without Entry.over
 	err     error
 }
 
@@ -133,8 +132,8 @@ func (w *tarWriter) write(e Entry) error {
 	return nil
 }
 
-// names writes both names of an entry; one that is too long gets an entry of its
-// own before it.
+// names writes both names of an entry. A name that is too long is written to a separate entry
+// before it.
 func (w *tarWriter) names(b *block, name, link string) {
 	if w.literal {
 		if !put(b.name(), name) {
@@ -162,13 +161,13 @@ func (w *tarWriter) long(kind byte, name string) {
 	w.entry(&b, strings.NewReader(name+"\x00"), size)
 }
 
-// pax writes the records of an extended header.
+// pax writes an extended header with the given records, if there are any.
 func (w *tarWriter) pax(records map[string]string) {
 	var data bytes.Buffer
 	for _, key := range slices.Sorted(maps.Keys(records)) {
 		record := " " + key + "=" + records[key] + "\n"
 		length := len(record)
-		for length != len(record)+len(fmt.Sprint(length)) { // the length counts itself
+		for length != len(record)+len(fmt.Sprint(length)) { // the length includes its own digits
 			length = len(record) + len(fmt.Sprint(length))
 		}
 		fmt.Fprintf(&data, "%d%s", length, record)
@@ -184,7 +183,7 @@ func (w *tarWriter) pax(records map[string]string) {
 	w.entry(&b, &data, int64(data.Len()))
 }
 
-// entry writes a finished header, and content padded to full blocks.
+// entry writes a header with its checksum, and the content padded to full blocks.
 func (w *tarWriter) entry(b *block, body io.Reader, size int64) {
 	if w.err != nil {
 		return

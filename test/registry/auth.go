@@ -7,14 +7,14 @@ import (
 	"strconv"
 )
 
-// bearer is the token that the registry gives for the password, with a number
-// behind it. It must not turn up anywhere.
+// bearer is the prefix of the tokens that the registry issues for the password; a number follows.
+// Tests check that it does not appear in logs.
 const bearer = "token-of-the-test-registry-"
 
-// tokenPath is where tokens are given.
+// tokenPath is the path at which tokens are issued.
 const tokenPath = "/token"
 
-// authorized checks a request and answers it if it is refused.
+// authorized reports whether a request is authorized. If not, it sends the response.
 func (r *Registry) authorized(w http.ResponseWriter, req *http.Request) bool {
 	user, password, _ := req.BasicAuth()
 	ok := r.opts.Anonymous || user == r.opts.Username && password == r.opts.Password
@@ -30,21 +30,21 @@ func (r *Registry) authorized(w http.ResponseWriter, req *http.Request) bool {
 	return ok
 }
 
-// serveToken answers as the token server of the Docker Registry HTTP API does.
+// serveToken responds like the token server of the Docker Registry HTTP API.
 func (r *Registry) serveToken(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{"token": r.token(), "expires_in": 300})
 }
 
-// token is the one that is taken now.
+// token returns the token that is valid now.
 func (r *Registry) token() string { return bearer + strconv.FormatInt(r.tokens.Load(), 10) }
 
-// ExpireTokens makes the registry refuse the tokens that it gave so far, long
-// before the time that it said.
+// ExpireTokens makes the registry refuse all tokens that it has issued so far, long before their
+// stated lifetime ends.
 func (r *Registry) ExpireTokens() { r.tokens.Add(1) }
 
-// ExpiringTokens expires all tokens when a request comes; the request itself
-// was let through before that.
+// ExpiringTokens returns a fault that expires all tokens on a request. The request itself is still
+// authorized.
 func (r *Registry) ExpiringTokens() Fault {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -16,8 +16,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// blobDir stores blobs as files DIR/sha256/HEX. Unlike pkg/registry's own disk
-// store it does not read each blob twice, and serves one that was damaged.
+// blobDir stores blobs as files DIR/sha256/HEX. Unlike pkg/registry's disk store it does not read
+// each blob twice, and it serves damaged blobs.
 type blobDir string
 
 func (d blobDir) path(h v1.Hash) string { return filepath.Join(string(d), h.Algorithm, h.Hex) }
@@ -61,7 +61,7 @@ func (d blobDir) Put(_ context.Context, _ string, h v1.Hash, body io.ReadCloser)
 	return os.Rename(tmp.Name(), name)
 }
 
-// FlipByte damages a stored blob: a byte at offset, counted from the end if negative.
+// FlipByte changes a byte of a stored blob. A negative offset counts from the end.
 func (r *Registry) FlipByte(digest string, offset int64) error {
 	h, err := v1.NewHash(digest)
 	if err != nil {
@@ -88,7 +88,7 @@ func (r *Registry) FlipByte(digest string, offset int64) error {
 	return err
 }
 
-// completeRange gives "Range: bytes=N-" the end that pkg/registry insists on.
+// completeRange adds the end to "Range: bytes=N-", because pkg/registry requires it.
 func (r *Registry) completeRange(req *http.Request) {
 	start, open := strings.CutSuffix(req.Header.Get("Range"), "-")
 	if !open {

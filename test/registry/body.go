@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// body is an answer whose bytes go through a fault.
+// body is a response that a fault changes.
 type body struct {
 	http.ResponseWriter
 	req    *http.Request
 	edit   edit
-	headed bool
-	start  int64 // where in the blob the answer begins
-	at     int64 // where the next byte is
+	headed bool  // the header was sent
+	start  int64 // offset in the blob at which the response begins
+	at     int64 // offset in the blob of the next byte
 }
 
-// edit is what a fault does to an answer. Each part may be nil.
+// edit is a change of a response by a fault. Each function may be nil.
 type edit struct {
-	head  func(http.Header)           // before the header is sent
-	write func(b *body, p []byte)     // in place of sending p
-	end   func(w http.ResponseWriter) // after the last byte
+	head  func(http.Header)           // called before the header is sent
+	write func(b *body, p []byte)     // called instead of sending p
+	end   func(w http.ResponseWriter) // called after the last byte
 }
 
 func (e edit) fault() Fault {
@@ -50,7 +50,7 @@ func (b *body) WriteHeader(status int) {
 	b.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter. That the client has gone is no error here.
+// Write implements http.ResponseWriter. It ignores errors, such as that the client has gone.
 func (b *body) Write(p []byte) (int, error) {
 	if !b.headed {
 		b.WriteHeader(http.StatusOK)
@@ -66,18 +66,18 @@ func (b *body) Write(p []byte) (int, error) {
 
 func (b *body) send(p []byte) { _, _ = b.ResponseWriter.Write(p) }
 
-// deliver sends p and lets it go on its way at once.
+// deliver sends p and flushes it.
 func (b *body) deliver(p []byte) {
 	b.send(p)
 	_ = http.NewResponseController(b.ResponseWriter).Flush()
 }
 
-// CutAt breaks the connection at a byte of the blob.
+// CutAt breaks the connection at an offset of the blob.
 func CutAt(at int64) Fault {
 	return edit{write: upTo(at, func(*body) { panic(http.ErrAbortHandler) })}.fault()
 }
 
-// CutAfter breaks the connection after so many bytes of each answer.
+// CutAfter breaks the connection after the first n bytes of each response.
 func CutAfter(n int64) Fault {
 	return edit{write: func(b *body, p []byte) {
 		if left := b.start + n - b.at; int64(len(p)) >= left {
@@ -88,18 +88,18 @@ func CutAfter(n int64) Fault {
 	}}.fault()
 }
 
-// StallAt sends nothing more from a byte of the blob on, until the client gives up.
+// StallAt stops sending at an offset of the blob, until the client gives up.
 func StallAt(at int64) Fault {
 	return edit{write: upTo(at, func(b *body) { wait(b.req); panic(http.ErrAbortHandler) })}.fault()
 }
 
-// EndAt ends the answer at a byte of the blob, as if that were all.
+// EndAt ends the response at an offset of the blob, as if the blob were that short.
 func EndAt(at int64) Fault {
 	return edit{head: anyLength, write: upTo(at, func(*body) {})}.fault()
 }
 
-// upTo sends what is before a byte of the blob and then does something else. An
-// answer that begins after that byte is sent whole.
+// upTo sends the bytes before an offset of the blob and then calls then. A response that begins
+// after the offset is sent unchanged.
 func upTo(at int64, then func(*body)) func(*body, []byte) {
 	return func(b *body, p []byte) {
 		switch {
@@ -112,7 +112,7 @@ func upTo(at int64, then func(*body)) func(*body, []byte) {
 	}
 }
 
-// Drip sends byte after byte with a pause after each.
+// Drip sends single bytes with a pause after each.
 func Drip(pause time.Duration) Fault {
 	return edit{write: func(b *body, p []byte) {
 		for i := range p {
@@ -126,7 +126,7 @@ func Drip(pause time.Duration) Fault {
 	}}.fault()
 }
 
-// FlipAt changes a byte of the blob.
+// FlipAt changes the byte at an offset of the blob.
 func FlipAt(at int64) Fault {
 	return edit{write: func(b *body, p []byte) {
 		if i := at - b.at; 0 <= i && i < int64(len(p)) {
@@ -137,13 +137,13 @@ func FlipAt(at int64) Fault {
 	}}.fault()
 }
 
-// Trail sends more after the end, without saying how long the answer is.
+// Trail sends more data after the end, without a Content-Length.
 func Trail(more string) Fault {
 	return edit{head: anyLength, end: func(w http.ResponseWriter) { _, _ = w.Write([]byte(more)) }}.fault()
 }
 
-// Length says that the answer is longer or shorter than it is. It ends as it says
-// or, if there is not as much, with the connection.
+// Length changes the Content-Length of the response by a number of bytes. If it is too short, the
+// response is truncated; if it is too long, the connection ends after the data.
 func Length(by int64) Fault {
 	return edit{
 		head: func(header http.Header) {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// newCertificate makes a CA and a server certificate signed by it; the CA is PEM.
+// newCertificate makes a CA and a server certificate signed by it. It returns the CA as PEM.
 func newCertificate(opts Options) (tls.Certificate, []byte, error) {
 	ca, caKey, err := newCA()
 	if err != nil {
@@ -41,7 +41,7 @@ func newCA() (*x509.Certificate, crypto.Signer, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "test registry CA"},
-		// Long, so that a machine with a wrong clock doubts the server's certificate, not the CA's.
+		// Long, so that with a wrong clock the server's certificate is invalid, not the CA's.
 		NotBefore:             time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
 		NotAfter:              time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
 		IsCA:                  true,

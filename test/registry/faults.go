@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// Fault spoils the answer to a request.
+// Fault changes the response to a request.
 type Fault func(next http.Handler) http.Handler
 
-// Rule says which requests meet which fault. Of several rules the first that
-// applies to a request and is not used up counts.
+// Rule selects the requests to which a fault is applied. The first rule that matches a request
+// and is not used up counts.
 type Rule struct {
 	On    string // part of the path: "/manifests/", "/blobs/", a digest, "/token"; "" is every request
 	Range bool   // only requests for a part of a blob
-	Skip  int    // let so many requests pass first
-	Times int    // spoil so many; 0 is all
+	Skip  int    // number of requests to leave alone first
+	Times int    // number of requests to spoil; 0 is all
 	Fault Fault
 }
 
@@ -23,21 +23,21 @@ func (r Rule) applies(req *http.Request) bool {
 	return strings.Contains(req.URL.Path, r.On) && (!r.Range || req.Header.Get("Range") != "")
 }
 
-// Spoil lets requests meet faults, in place of earlier rules. Faults come after
-// the password was checked.
+// Spoil applies faults to requests according to rules, which replace earlier rules. Faults apply
+// after the credentials were checked.
 func (r *Registry) Spoil(rules ...Rule) {
 	r.faults.mu.Lock()
 	defer r.faults.mu.Unlock()
 	r.faults.rules = append([]Rule(nil), rules...)
 }
 
-// FailNext answers the next n requests with a status, such as 503.
+// FailNext responds to the next n requests with a status, such as 503.
 func (r *Registry) FailNext(n, status int) { r.spoilNext(n, "", Status(status)) }
 
-// CutBlobs breaks the connection of the next n blob downloads at a byte of the blob.
+// CutBlobs breaks the connection of the next n blob downloads at an offset of the blob.
 func (r *Registry) CutBlobs(n int, at int64) { r.spoilNext(n, "/blobs/", CutAt(at)) }
 
-// StallBlobs lets the next n blob downloads never send a byte, until the client gives up.
+// StallBlobs makes the next n blob downloads send nothing until the client gives up.
 func (r *Registry) StallBlobs(n int) { r.spoilNext(n, "/blobs/", StallAt(0)) }
 
 func (r *Registry) spoilNext(n int, on string, fault Fault) {
@@ -48,13 +48,13 @@ func (r *Registry) spoilNext(n int, on string, fault Fault) {
 	r.Spoil(Rule{On: on, Times: n, Fault: fault})
 }
 
-// faults are the rules that are not used up.
+// faults has the present rules.
 type faults struct {
 	mu    sync.Mutex
 	rules []Rule
 }
 
-// wrap puts the fault that is due before next.
+// wrap returns a handler that applies the matching fault to next.
 func (f *faults) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if fault := f.take(req); fault != nil {
@@ -65,7 +65,7 @@ func (f *faults) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// take finds the fault of a request and uses its rule.
+// take returns the fault for a request, or nil, and counts the use of its rule.
 func (f *faults) take(req *http.Request) Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,7 +80,7 @@ func (f *faults) take(req *http.Request) Fault {
 			if rule.Times--; rule.Times == 0 {
 				rule.Times = -1 // used up
 			} else if rule.Times < 0 {
-				rule.Times = 0 // never is
+				rule.Times = 0 // never used up
 			}
 			return rule.Fault
 		}
@@ -88,7 +88,7 @@ func (f *faults) take(req *http.Request) Fault {
 	return nil
 }
 
-// Status answers with an error and headers, given as name and value in turn.
+// Status responds with an error status. headers are alternating names and values.
 func Status(status int, headers ...string) Fault {
 	return answer(func(w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i+1 < len(headers); i += 2 {
@@ -98,7 +98,7 @@ func Status(status int, headers ...string) Fault {
 	})
 }
 
-// codeOf is the error code that the protocol has for a status.
+// codeOf returns the error code of the protocol for a status.
 func codeOf(status int) string {
 	switch status {
 	case http.StatusUnauthorized:
@@ -113,7 +113,7 @@ func codeOf(status int) string {
 	return "UNKNOWN"
 }
 
-// WebPage answers 200 with HTML, as login pages of networks do.
+// WebPage responds with 200 and HTML, like login pages of networks.
 func WebPage() Fault {
 	return answer(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -121,7 +121,7 @@ func WebPage() Fault {
 	})
 }
 
-// Redirect sends the client to another URL; "" is the one it came from.
+// Redirect redirects the client to another URL; "" is the URL of the request.
 func Redirect(to string) Fault {
 	return answer(func(w http.ResponseWriter, req *http.Request) {
 		target := to
@@ -136,12 +136,12 @@ func answer(instead http.HandlerFunc) Fault {
 	return func(http.Handler) http.Handler { return instead }
 }
 
-// NoRanges answers with the whole blob whatever part was asked for.
+// NoRanges ignores the requested range and responds with the whole blob.
 func NoRanges() Fault {
 	return ask(func(header http.Header) { header.Del("Range") })
 }
 
-// OtherRange answers with another part of the blob than was asked for.
+// OtherRange responds with another part of the blob than the requested one.
 func OtherRange(asked string) Fault {
 	return ask(func(header http.Header) { header.Set("Range", asked) })
 }
@@ -156,5 +156,5 @@ func ask(change func(http.Header)) Fault {
 	}
 }
 
-// wait holds an answer until the client or the registry has gone.
+// wait blocks until the client or the registry closes the connection.
 func wait(req *http.Request) { <-req.Context().Done() }

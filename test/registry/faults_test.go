@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 )
 
-// pushed is a registry with one image and the path of its only layer.
+// pushed pushes an image and returns the path of its only layer.
 func pushed(t *testing.T, r *Registry) (blob string) {
 	t.Helper()
 	img, err := random.Image(1000, 1)

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// PushManifest stores a manifest of any kind as it is, with nothing it refers
-// to, and returns its digest.
+// PushManifest stores a manifest of any type unchanged, without the blobs that it refers to, and
+// returns its digest.
 func (r *Registry) PushManifest(ctx context.Context, repo, tag string, mediaType types.MediaType, raw []byte) (digest string, err error) {
 	return r.pushManifest(ctx, repo, tag, rawManifest{mediaType, raw})
 }

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// portHold keeps a TCP port of 127.0.0.1 ours while nothing listens on it: a
-// socket that is bound but does not listen. Connections to it are refused, and
-// a listener may be bound beside it, since both set SO_REUSEADDR.
+// portHold reserves a TCP port of 127.0.0.1 while no server listens on it. It is a socket that is
+// bound but does not listen: connections are refused, and a listener can be bound to the same
+// port, because both set SO_REUSEADDR.
 type portHold struct {
 	fd, port int
 }

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// Proxy is an HTTP proxy for CONNECT on a port of the loopback interface.
-// Whatever name it is asked for, it connects to one address.
+// Proxy is an HTTP proxy for CONNECT on a port of the loopback interface. It always connects to
+// the same address, whatever host is requested.
 type Proxy struct {
 	to, authorization string
 	listener          net.Listener
@@ -23,8 +23,8 @@ type Proxy struct {
 	status int
 }
 
-// StartProxy starts a proxy that connects to an address, HOST:PORT, for whoever
-// has the user name and password, or for everybody if user is empty. Close ends it.
+// StartProxy starts a proxy that connects to an address, HOST:PORT. If user is not empty, clients
+// must authenticate. Close stops the proxy.
 func StartProxy(to, user, password string) (*Proxy, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -39,13 +39,13 @@ func StartProxy(to, user, password string) (*Proxy, error) {
 	return p, nil
 }
 
-// Close ends the proxy. Connections that were made go on.
+// Close stops the proxy. Established connections continue.
 func (p *Proxy) Close() error { return p.server.Close() }
 
-// Host is HOST:PORT of the proxy.
+// Host returns HOST:PORT of the proxy.
 func (p *Proxy) Host() string { return p.listener.Addr().String() }
 
-// URL is the proxy's, as in HTTPS_PROXY, for a user, or for nobody if user is empty.
+// URL returns the proxy's URL, as for HTTPS_PROXY, with credentials unless user is empty.
 func (p *Proxy) URL(user, password string) string {
 	u := url.URL{Scheme: "http", Host: p.Host()}
 	if user != "" {
@@ -54,14 +54,14 @@ func (p *Proxy) URL(user, password string) string {
 	return u.String()
 }
 
-// Refuse answers all requests with a status from now on; 0 ends that.
+// Refuse makes the proxy respond to all requests with a status from now on; 0 ends that.
 func (p *Proxy) Refuse(status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status = status
 }
 
-// Log is the HOST:PORT of each request so far that had the right credentials.
+// Log returns the HOST:PORT of each request so far that had the right credentials.
 func (p *Proxy) Log() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +89,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	p.tunnel(w)
 }
 
-// tunnel carries bytes both ways until one side ends.
+// tunnel copies bytes in both directions until one side ends.
 func (p *Proxy) tunnel(w http.ResponseWriter) {
 	there, err := net.Dial("tcp4", p.to)
 	if err != nil {

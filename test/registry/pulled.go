@@ -8,8 +8,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Pulled are the manifests and blobs that were asked for since a number of requests, in
-// the order of their digests.
+// Pulled returns the digests of the manifests and blobs that were requested after the first since
+// requests, sorted.
 func (r *Registry) Pulled(since int) (digests []string) {
 	for _, request := range r.RequestLog()[since:] {
 		if strings.HasPrefix(request, "GET ") && (strings.Contains(request, "/manifests/") || strings.Contains(request, "/blobs/")) {
@@ -20,8 +20,8 @@ func (r *Registry) Pulled(since int) (digests []string) {
 	return digests
 }
 
-// LastLayer are the manifest, the config and the last layer of an image, in the order of
-// their digests: what is Pulled of the next version by who has all other layers.
+// LastLayer returns the sorted digests of the manifest, the config and the last layer of an image.
+// This is the result of Pulled for a client that has all other layers.
 func LastLayer(img v1.Image) (digests []string, err error) {
 	manifest, err := img.Manifest()
 	if err != nil {

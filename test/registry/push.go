@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Push stores an image and returns the digest of its manifest. It goes past the
-// network, faults and the request log: layers are copied to disk as streams.
+// Push stores an image and returns the digest of its manifest. It bypasses the network, faults and
+// the request log; layers are streamed to disk.
 func (r *Registry) Push(ctx context.Context, repo, tag string, img v1.Image) (digest string, err error) {
 	layers, err := img.Layers()
 	if err != nil {
@@ -59,7 +59,7 @@ func (r *Registry) pushLayer(ctx context.Context, layer v1.Layer) error {
 	return blobDir(r.dir).Put(ctx, "", digest, body)
 }
 
-// manifest is what images and indexes have in common.
+// manifest has the common methods of images and indexes.
 type manifest interface {
 	MediaType() (types.MediaType, error)
 	RawManifest() ([]byte, error)
@@ -87,7 +87,7 @@ func (r *Registry) pushManifest(ctx context.Context, repo, tag string, m manifes
 	return digest.String(), nil
 }
 
-// recorder is a response that stays here.
+// recorder records a response.
 type recorder struct {
 	header http.Header
 	status int

@@ -1,10 +1,10 @@
-// Package registry is a container registry for tests and demonstrations: the
-// real protocol over HTTPS with an own CA and a pull secret, on a port of the
-// loopback interface, with faults that can be switched on.
+// Package registry is a container registry for tests and demonstrations. It serves the real
+// protocol over HTTPS, with its own CA and a pull secret, on a port of the loopback interface. It
+// can inject faults.
 //
-// The protocol is go-containerregistry's pkg/registry. Blobs are files below
-// Options.Dir, so large images cost no memory. A virtual machine with QEMU's
-// user network reaches the registry as 10.0.2.2.
+// The protocol is implemented by go-containerregistry's pkg/registry. Blobs are files below
+// Options.Dir, so large images need no memory. A virtual machine with QEMU's user network reaches
+// the registry as 10.0.2.2.
 package registry
 
 import (
@@ -27,17 +27,17 @@ import (
 	ggcr "github.com/google/go-containerregistry/pkg/registry"
 )
 
-// Options say how a registry shall be. The zero value is a registry with a
-// generated password whose blobs are in a temporary directory.
+// Options configure a registry. The zero value is a registry with a default password and blobs in
+// a temporary directory.
 type Options struct {
-	Dir                string   // of the blobs; "": temporary, removed by Close
-	Port               int      // 0: any free one
-	Names              []string // further host names and addresses in the certificate
-	Username, Password string   // "": "puller", "pull-secret"
-	Anonymous          bool     // asks for no password at all
-	Bearer             bool     // wants a token, given for the password at /token
+	Dir                string   // for blobs; default: a temporary directory, removed by Close
+	Port               int      // default: any free port
+	Names              []string // additional host names and addresses in the certificate
+	Username, Password string   // default: "puller", "pull-secret"
+	Anonymous          bool     // require no password
+	Bearer             bool     // require a token, issued for the password at /token
 
-	// The certificate's validity; zero: from an hour ago on for a day.
+	// The certificate's validity. Default: a day, starting an hour ago.
 	NotBefore, NotAfter time.Time
 }
 
@@ -52,8 +52,8 @@ type Registry struct {
 	hold    *portHold
 	inner   http.Handler
 	faults  faults
-	tokens  atomic.Int64 // how often all that were given expired
-	served  atomic.Int64 // bytes of blobs
+	tokens  atomic.Int64 // how often all tokens were expired
+	served  atomic.Int64 // bytes of blobs that were sent
 
 	mu       sync.Mutex
 	server   *http.Server // nil while down
@@ -91,7 +91,7 @@ func (r *Registry) start() (err error) {
 	return r.serve()
 }
 
-// serve begins to accept connections.
+// serve starts to accept connections.
 func (r *Registry) serve() error {
 	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)))
 	if err != nil {
@@ -109,7 +109,7 @@ func (r *Registry) serve() error {
 	return nil
 }
 
-// handle logs a request, checks the password and hands it on.
+// handle logs a request, checks the credentials and serves the request.
 func (r *Registry) handle(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	r.log = append(r.log, req.Method+" "+req.URL.RequestURI())
@@ -144,8 +144,8 @@ func (c *counter) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// BytesServed counts the bytes of blobs that were sent so far, errors in their
-// place included.
+// BytesServed returns the number of bytes of blobs that were sent so far, including error
+// responses to requests for blobs.
 func (r *Registry) BytesServed() int64 { return r.served.Load() }
 
 func writeError(w http.ResponseWriter, status int, code, message string) {
@@ -167,7 +167,7 @@ func (r *Registry) SetDown(down bool) error {
 	switch {
 	case down && server != nil:
 		err := server.Close()
-		// A server that was only just started does not know its listener yet.
+		// A server that has just been started may not know its listener yet.
 		if last := listener.Close(); !errors.Is(last, net.ErrClosed) {
 			err = errors.Join(err, last)
 		}
@@ -190,21 +190,21 @@ func (r *Registry) Close() error {
 	return err
 }
 
-// CA is the certificate that clients must trust, as PEM.
+// CA returns the certificate that clients must trust, as PEM.
 func (r *Registry) CA() []byte { return r.ca }
 
-// Port is the TCP port.
+// Port returns the TCP port.
 func (r *Registry) Port() int { return r.port }
 
-// Host is the registry's name for clients on this machine, HOST:PORT.
+// Host returns the registry's HOST:PORT for clients on this machine.
 func (r *Registry) Host() string { return r.HostAs("127.0.0.1") }
 
-// HostAs is HOST:PORT for clients that reach the registry under another name.
+// HostAs returns HOST:PORT for clients that reach the registry under another name.
 func (r *Registry) HostAs(host string) string {
 	return net.JoinHostPort(host, strconv.Itoa(r.port))
 }
 
-// PullSecret is an auth.json for host, as in an image reference (HOST:PORT).
+// PullSecret returns an auth.json for a host, given as in an image reference (HOST:PORT).
 func (r *Registry) PullSecret(host string) []byte {
 	auth := base64.StdEncoding.EncodeToString([]byte(r.opts.Username + ":" + r.opts.Password))
 	secret, err := json.Marshal(map[string]any{"auths": map[string]any{host: map[string]string{"auth": auth}}})
@@ -214,10 +214,10 @@ func (r *Registry) PullSecret(host string) []byte {
 	return secret
 }
 
-// Requests counts the requests so far.
+// Requests returns the number of requests so far.
 func (r *Registry) Requests() int { return len(r.RequestLog()) }
 
-// RequestLog is each request so far, as "METHOD URI".
+// RequestLog returns all requests so far, as "METHOD URI".
 func (r *Registry) RequestLog() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package imagefault has the failures that all packages of osimage report: a damaged image,
-// and a disk that is full or read-only. Both are permanent. The answers of a registry are
-// classified in package source.
+// Package imagefault defines the failures that all packages of osimage report: a damaged
+// image, and a disk that is full or read-only. Both are permanent. The responses of a registry
+// are classified in package source.
 package imagefault
 
 import (
@@ -11,12 +11,12 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// Damaged is the error of an image with wrong content, with a format as in fmt.Errorf.
+// Damaged returns an error for an image with wrong content. The format is that of fmt.Errorf.
 func Damaged(format string, args ...any) *fault.Error {
 	return fault.New(fault.BadInput, format, args...).WithHint("the image is damaged; push it again")
 }
 
-// CannotWrite recognizes a full or read-only disk; for other errors it returns nil.
+// CannotWrite returns an error for a full or read-only disk, or nil for any other error.
 func CannotWrite(err error) *fault.Error {
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):

@@ -1,8 +1,8 @@
 package imageref
 
 import (
-	_ "crypto/sha256" // the library knows only digests whose hash is linked in
-	_ "crypto/sha512" // known to the library, so that the refusal here names it
+	_ "crypto/sha256" // the library supports only digests whose hash is linked in
+	_ "crypto/sha512" // supported by the library, so that this package's error names the digest
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +14,7 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// Parse reads an image reference:
+// Parse parses an image reference:
 //
 //	[docker://]HOST/PATH[:TAG][@DIGEST]
 //	oci:DIR[:REF]  oci-archive:FILE[:REF]  dir:DIR  docker-archive:FILE   each [@DIGEST]
@@ -22,8 +22,8 @@ import (
 //	ostree-image-signed:TRANSPORT:NAME ostree-remote-image:REMOTE:TRANSPORT:NAME
 //	ostree-remote-registry:REMOTE:NAME
 //
-// A tag beside a digest is dropped, since the digest decides. Names without a registry host
-// are refused; docker.io is not assumed.
+// If there are a tag and a digest, the tag is dropped. Names without a registry host are
+// rejected; docker.io is not assumed.
 func Parse(s string) (Reference, error) {
 	r, err := parseAny(s)
 	if err != nil {
@@ -65,7 +65,7 @@ func parseAny(s string) (Reference, error) {
 	return parseName(s)
 }
 
-// trusting sets the trust of a reference that was just parsed.
+// trusting returns a function that sets the trust of a reference that was just parsed.
 func trusting(t trust) func(Reference, error) (Reference, error) {
 	return func(r Reference, err error) (Reference, error) {
 		r.trust = t
@@ -73,16 +73,16 @@ func trusting(t trust) func(Reference, error) (Reference, error) {
 	}
 }
 
-// isTransport reports whether the word before the first colon is a transport and not a
-// registry's host. The word "registry" is a host here ("registry:5000/x"); only in ostree
-// image references is it a transport.
+// isTransport reports whether the word before the first colon is a transport rather than a
+// registry's host. The word "registry" is a host here ("registry:5000/x"); it is a transport
+// only in ostree image references.
 func isTransport(word string) bool {
 	return slices.Contains([]Transport{
 		Registry, OCI, OCIArchive, Dir, DockerArchive, "containers-storage", "docker-daemon",
 	}, Transport(word))
 }
 
-// parseImageRef reads TRANSPORT:NAME.
+// parseImageRef parses TRANSPORT:NAME.
 func parseImageRef(s string) (Reference, error) {
 	transport, name, ok := strings.Cut(s, ":")
 	if !ok {
@@ -103,7 +103,7 @@ func parseImageRef(s string) (Reference, error) {
 	return Reference{}, fmt.Errorf("the transport %q is not supported (docker://, oci:, oci-archive:, dir:, docker-archive: are)", transport)
 }
 
-// parseName reads HOST/PATH[:TAG][@DIGEST].
+// parseName parses HOST/PATH[:TAG][@DIGEST].
 func parseName(s string) (Reference, error) {
 	if err := checkName(s); err != nil {
 		return Reference{}, err
@@ -124,7 +124,7 @@ func parseName(s string) (Reference, error) {
 	return r, nil
 }
 
-// checkName finds mistakes for which the library's message would not help: a malformed
+// checkName detects mistakes for which the library's error would not be helpful: a malformed
 // digest, and a missing registry host.
 func checkName(s string) error {
 	name, digest, pinned := strings.Cut(s, "@")
@@ -148,7 +148,7 @@ func checkName(s string) error {
 	return nil
 }
 
-// parsePath reads PATH[:REF][@DIGEST] of a local image.
+// parsePath parses PATH[:REF][@DIGEST] of a local image.
 func parsePath(transport Transport, s string) (Reference, error) {
 	r := Reference{transport: transport, name: s}
 	if at := strings.LastIndexByte(s, '@'); at >= 0 && isDigest(s[at+1:]) {
@@ -170,20 +170,20 @@ func parsePath(transport Transport, s string) (Reference, error) {
 	return r, nil
 }
 
-// isRefName reports whether s may be an org.opencontainers.image.ref.name, as far as its
-// characters go. The library checks the rest of its grammar.
+// isRefName reports whether s has only characters that are allowed in an
+// org.opencontainers.image.ref.name. The library checks the rest of the grammar.
 func isRefName(s string) bool {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 	return strings.Trim(s, letters+"-._:@+/") == "" && s != "" && strings.ContainsAny(s[:1], letters)
 }
 
-// isDigest reports whether s is "sha256:" and 64 lower-case hex digits.
+// isDigest reports whether s is "sha256:" followed by 64 lower-case hex digits.
 func isDigest(s string) bool {
 	hex, ok := strings.CutPrefix(s, "sha256:")
 	return ok && len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == ""
 }
 
-// Check is an error if an image reference cannot be used.
+// Check returns an error if an image reference cannot be used.
 func Check(s string) error {
 	_, err := Parse(s)
 	return err

@@ -1,10 +1,10 @@
-// Package imageref has image references as values: read, compare, pin and write
-// them. It does no I/O; what a reference names need not exist.
+// Package imageref represents image references as values. It parses, compares, pins and formats
+// them. It does no I/O; the image that a reference names need not exist.
 //
-// Two families of forms are read: those of podman and skopeo (containers-transports(5)),
-// and ostree's, which stand in a deployment's origin and say how the image's signature is
-// verified (crates/ostree-ext/src/container/mod.rs). Known transports are registries and
-// the local oci, oci-archive, dir and docker-archive; digests are SHA-256.
+// Two families of formats are supported: those of podman and skopeo (containers-transports(5)),
+// and those of ostree, which are used in a deployment's origin and specify how the image's
+// signature is verified (crates/ostree-ext/src/container/mod.rs). Supported transports are
+// registries and the local oci, oci-archive, dir and docker-archive; digests are SHA-256.
 package imageref
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Transport is where an image lies, by its name in containers-transports(5).
+// Transport is the type of an image's location, as named in containers-transports(5).
 type Transport string
 
 // The transports.
@@ -24,13 +24,13 @@ const (
 	DockerArchive Transport = "docker-archive"
 )
 
-// Reference names an OS image. The zero value names nothing; others come from
-// Parse. References are comparable, but ask SameImage for the meaning.
+// Reference names an OS image. The zero value names nothing; other values come from Parse. The
+// operator == compares references literally; use SameImage to compare their meaning.
 type Reference struct {
 	trust     trust
 	transport Transport
 	name      string // HOST/PATH without tag and digest, or a path
-	tag       string // of a registry's image, or the image's name in an OCI layout; "" with a digest in a registry
+	tag       string // the tag, or the image's name in an OCI layout; "" for a registry's image with a digest
 	digest    string // sha256:…, or ""
 }
 
@@ -39,9 +39,9 @@ var (
 	_ encoding.TextUnmarshaler = (*Reference)(nil)
 )
 
-// String is the canonical form: "quay.io/a/b@sha256:…", "quay.io/a/b:tag",
-// "oci:/dir". Parse reads it back as the same reference. A digest after a local
-// image ("oci:/dir@sha256:…") pins its manifest likewise.
+// String returns the canonical form: "quay.io/a/b@sha256:…", "quay.io/a/b:tag", "oci:/dir".
+// Parse parses it to the same reference. A digest after a local image ("oci:/dir@sha256:…")
+// pins its manifest too.
 func (r Reference) String() string {
 	if r.Remote() && r.trust == trustPolicy {
 		return r.image()
@@ -49,8 +49,8 @@ func (r Reference) String() string {
 	return r.trust.prefix() + r.TransportName()
 }
 
-// TransportName is the reference in the form of containers-transports(5), without ostree's
-// prefix: "docker://quay.io/a/b:tag", "oci:/dir".
+// TransportName returns the reference in the format of containers-transports(5), without
+// ostree's prefix: "docker://quay.io/a/b:tag", "oci:/dir".
 func (r Reference) TransportName() string {
 	switch {
 	case r.IsZero():
@@ -61,7 +61,7 @@ func (r Reference) TransportName() string {
 	return string(r.transport) + ":" + r.image()
 }
 
-// image is NAME[:TAG][@DIGEST].
+// image returns NAME[:TAG][@DIGEST].
 func (r Reference) image() string {
 	image := r.name
 	if r.tag != "" {
@@ -73,7 +73,7 @@ func (r Reference) image() string {
 	return image
 }
 
-// OstreeReference is the reference in the form that a deployment's origin has
+// OstreeReference returns the reference in the format of a deployment's origin
 // (crates/ostree-ext/src/container/mod.rs).
 func (r Reference) OstreeReference() string {
 	switch {
@@ -85,15 +85,15 @@ func (r Reference) OstreeReference() string {
 	return "ostree-unverified-image:" + r.String()
 }
 
-// Digest is the digest that the reference is pinned to, "sha256:…", or "".
+// Digest returns the digest that the reference is pinned to, "sha256:…", or "".
 func (r Reference) Digest() string { return r.digest }
 
 // IsZero reports whether the reference names nothing.
 func (r Reference) IsZero() bool { return r == Reference{} }
 
-// SameImage reports whether both name the same image, by meaning: the same name
-// and digest. How the signature is checked does not count, and a tag only where
-// there is no digest.
+// SameImage reports whether two references name the same image: they have the same name and
+// digest, or the same name and tag if there is no digest. It ignores how the signature is
+// verified.
 func (r Reference) SameImage(other Reference) bool {
 	if r.transport != other.transport || r.name != other.name || r.digest != other.digest {
 		return false
@@ -101,8 +101,8 @@ func (r Reference) SameImage(other Reference) bool {
 	return r.digest != "" || r.tag == other.tag
 }
 
-// Pinned is the reference to that digest of the same image. A registry's tag is
-// dropped: it may move.
+// Pinned returns the reference pinned to a digest. A tag in a registry is dropped, because it
+// may move.
 func (r Reference) Pinned(digest string) Reference {
 	r.digest = digest
 	if r.Remote() && digest != "" {
@@ -111,22 +111,22 @@ func (r Reference) Pinned(digest string) Reference {
 	return r
 }
 
-// At is the same image by another HOST/PATH, such as that of a mirror.
+// At returns the reference with another HOST/PATH or path, such as that of a mirror.
 func (r Reference) At(name string) Reference {
 	r.name = name
 	return r
 }
 
-// Transport is where the image lies.
+// Transport returns the transport.
 func (r Reference) Transport() Transport { return r.transport }
 
-// Remote reports whether the image comes over the network.
+// Remote reports whether the image is in a registry.
 func (r Reference) Remote() bool { return r.transport == Registry }
 
-// Name is HOST/PATH without tag and digest, or the path of a local image.
+// Name returns HOST/PATH without tag and digest, or the path of a local image.
 func (r Reference) Name() string { return r.name }
 
-// Host is the registry's HOST[:PORT], or "" for local images.
+// Host returns the registry's HOST[:PORT], or "" for local images.
 func (r Reference) Host() string {
 	if !r.Remote() {
 		return ""
@@ -135,15 +135,15 @@ func (r Reference) Host() string {
 	return host
 }
 
-// Tag is the tag of a registry's image, or the image's name in an OCI layout. It
-// is "" if there is none, and in a registry also beside a digest.
+// Tag returns the tag of a registry's image, or the image's name in an OCI layout. It returns
+// "" if there is none, and for a registry's image with a digest.
 func (r Reference) Tag() string { return r.tag }
 
 // Signed reports whether the signature policy must verify a signature of the image.
 func (r Reference) Signed() bool { return r.trust == trustSigned }
 
-// OstreeRemote is the ostree remote with whose keys the image's commit must be
-// signed, or "".
+// OstreeRemote returns the name of the ostree remote with whose keys the image's commit must
+// be signed, or "".
 func (r Reference) OstreeRemote() string {
 	if remote, ok := strings.CutPrefix(string(r.trust), string(trustRemote)+":"); ok {
 		return remote
@@ -164,8 +164,8 @@ func (r *Reference) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// trust is how the signature of an image is verified, in the words of ostree image
-// references. The host's signature policy is obeyed in each case.
+// trust specifies how the signature of an image is verified, as in ostree image references.
+// The host's signature policy is applied in each case.
 type trust string
 
 const (
@@ -175,7 +175,7 @@ const (
 	trustRemote trust = "ostree-remote-image"
 )
 
-// prefix is what stands before the transport in an ostree image reference.
+// prefix returns the part before the transport in an ostree image reference.
 func (t trust) prefix() string {
 	if t == trustPolicy {
 		return ""

@@ -1,9 +1,9 @@
-// Package kargsd reads the kernel arguments that an OS image brings, in TOML files below
-// Dir, as bootc defines them (bootc's manual, "Kernel arguments"). The caller decides
-// whether they are applied.
+// Package kargsd reads the kernel arguments that an OS image brings. They are in TOML files
+// below Dir, as defined by bootc (bootc's manual, "Kernel arguments"). The caller decides
+// whether to apply them.
 //
-// Like bootc, Arguments.Err refuses what is not understood: an unknown key may say for
-// which machines the arguments are.
+// Like bootc, it rejects files with unknown keys (Arguments.Err): such a key may restrict the
+// arguments to certain machines.
 //
 // Limits: MaxFiles files of MaxSize bytes.
 package kargsd
@@ -22,28 +22,28 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Dir is where an image has its files.
+// Dir is the directory of the files in an image.
 const Dir = "usr/lib/bootc/kargs.d"
 
-// Bounds of what is read. The kernel takes 2 KiB of arguments.
+// Limits of the input. The kernel takes 2 KiB of arguments.
 const (
 	MaxFiles = 256
 	MaxSize  = 64 << 10
 )
 
-// suffix is the ending of the names of files that are read.
+// suffix is the suffix of the names of files that are read.
 const suffix = ".toml"
 
-// Arguments are what an image brings for one architecture.
+// Arguments are the kernel arguments that an image brings for one architecture.
 type Arguments struct {
 	Line     kargs.Line // in the order of the files' names
-	Warnings []string   // what is unusual, for people
+	Warnings []string   // for people: unusual content
 
-	problems []error // what is not understood
+	problems []error // invalid files and arguments
 }
 
-// Err is an error if a file is not understood: then the arguments may be incomplete, or
-// not meant for this machine, and must not be used.
+// Err returns an error if a file is invalid. The arguments may then be incomplete, or not
+// meant for this machine, and must not be used.
 func (a Arguments) Err() error {
 	if len(a.problems) == 0 {
 		return nil
@@ -52,8 +52,8 @@ func (a Arguments) Err() error {
 		WithHint("have the image corrected, or leave its kernel arguments out: --image-kargs=print")
 }
 
-// Read reads the files of a commit in a repository, for an architecture by its name in Go.
-// An error is one of the repository; for those of the files see Arguments.Err.
+// Read reads the files of a commit in a repository, for the architecture with the given
+// GOARCH name. It returns only errors of the repository; see Arguments.Err for errors in files.
 func Read(repo *ostree.Repo, commit ostree.Checksum, goarch string) (Arguments, error) {
 	names, err := repo.FileNames(commit, Dir)
 	if err != nil {
@@ -86,7 +86,8 @@ type file struct {
 	Architectures []string `toml:"match-architectures"`
 }
 
-// Add adds the content of a file. Files must be added in the order of their names.
+// Add adds the arguments of a file with the given content. Files must be added in the order
+// of their names.
 func (a *Arguments) Add(name, text, goarch string) {
 	var f file
 	meta, err := toml.Decode(text, &f)
@@ -106,14 +107,14 @@ func (a *Arguments) Add(name, text, goarch string) {
 		return
 	}
 	for _, entry := range f.Arguments {
-		for _, p := range (kargs.Policy{}).Check(entry) { // what is wrong under any policy
+		for _, p := range (kargs.Policy{}).Check(entry) { // errors under any policy
 			a.problem(name, fmt.Errorf("%q %s", p.Path, p.Message))
 		}
 		a.Line = append(a.Line, kargs.Split(entry)...)
 	}
 }
 
-// checkKeys refuses unknown keys, and known ones in another letter case, which the decoder
+// checkKeys rejects unknown keys, and known keys in another letter case, which the decoder
 // would accept.
 func checkKeys(meta toml.MetaData) error {
 	for _, key := range meta.Keys() {
@@ -135,11 +136,11 @@ func (a *Arguments) warn(name, format string, args ...any) {
 	a.Warnings = append(a.Warnings, fmt.Sprintf("/%s/%s ", Dir, name)+fmt.Sprintf(format, args...))
 }
 
-// rustNames are the architectures of hosts by their names in Rust
-// (std::env::consts::ARCH), which has one for both byte orders.
+// rustNames are Rust's names of the architectures of hosts (std::env::consts::ARCH). Rust has
+// one name for both byte orders.
 var rustNames = []string{"x86", "x86_64", "arm", "aarch64", "loongarch64", "powerpc", "powerpc64", "riscv64", "s390x"}
 
-// rustName is an architecture's name in Rust.
+// rustName returns Rust's name of an architecture.
 func rustName(goarch string) string {
 	switch goarch {
 	case "amd64":

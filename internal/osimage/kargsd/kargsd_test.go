@@ -8,7 +8,7 @@ import (
 	"machine-pivot/internal/osimage/kargsd"
 )
 
-// TestAdd is the form of a file, as bootc reads it.
+// TestAdd checks the format of a file, as supported by bootc.
 func TestAdd(t *testing.T) {
 	for _, c := range []struct {
 		name, text, arch  string
@@ -64,7 +64,7 @@ func TestAdd(t *testing.T) {
 	}
 }
 
-// FuzzAdd: whatever a file has, there are arguments of it, or a reason why not.
+// FuzzAdd: any file gives valid arguments or an error.
 func FuzzAdd(f *testing.F) {
 	f.Add(`kargs = ["quiet"]`)
 	f.Add("kargs = ['x=\"a b\"']\nmatch-architectures = [\"x86_64\"]")

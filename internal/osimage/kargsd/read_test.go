@@ -13,7 +13,7 @@ import (
 	"machine-pivot/test/ostreetree"
 )
 
-// commit commits a tree with these files below usr/lib/bootc/kargs.d.
+// commit commits a tree with the given files and links below usr/lib/bootc/kargs.d.
 func commit(t *testing.T, files map[string]string, links ...string) (*ostree.Repo, ostree.Checksum) {
 	t.Helper()
 	need.Ostree(t)
@@ -45,7 +45,7 @@ func commit(t *testing.T, files map[string]string, links ...string) (*ostree.Rep
 	return opened, c
 }
 
-// TestRead reads what the real ostree has committed.
+// TestRead reads files that the real ostree has committed.
 func TestRead(t *testing.T) {
 	many := map[string]string{}
 	for n := range kargsd.MaxFiles + 1 {

@@ -10,7 +10,7 @@ import (
 )
 
 // maxWindow bounds the window of a zstd stream, which is held in memory, in bytes. The
-// zstd command has the same bound.
+// zstd command has the same limit.
 const maxWindow = 128 << 20
 
 // The first bytes of compressed streams. A zstd stream may begin with a skippable
@@ -23,10 +23,10 @@ const (
 	xzMagic        = "\xfd7zX"
 )
 
-// decompress decompresses a layer's stream, by its first bytes: media types are not always
-// right, and podman does not trust them either.
+// decompress returns a reader of the decompressed stream. It detects the compression by the
+// first bytes: media types are not always right, and podman does not trust them either.
 func decompress(r io.Reader, shared *Shared) (io.ReadCloser, error) {
-	in := bufio.NewReader(r) // its buffer is small, and larger reads bypass it
+	in := bufio.NewReader(r) // cheap: its buffer is small, and larger reads bypass it
 	peeked, err := in.Peek(4)
 	if err != nil && err != io.EOF {
 		return nil, err

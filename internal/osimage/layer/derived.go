@@ -15,13 +15,13 @@ import (
 )
 
 // NewSink stores files whose checksums are not known in advance. It is used by several
-// goroutines at once. An *ostree.Import is one.
+// goroutines at once. *ostree.Import implements it.
 type NewSink interface {
 	AddNewFile(ctx context.Context, info ostree.FileInfo, body io.Reader) (ostree.Checksum, error)
 }
 
-// Derived is the Content of a derived layer: an ordinary tar archive of files. Contents go
-// to a sink as they are read; the names are collected in Layer.
+// Derived is the Content of a derived layer: an ordinary tar archive of files. The contents of
+// files go to a sink as they are read; the names are collected in Layer.
 type Derived struct {
 	Layer *merge.Layer // complete when the layer has been read
 
@@ -29,8 +29,9 @@ type Derived struct {
 	label func(path string, mode uint32) string
 }
 
-// NewDerived puts a layer's files into a sink. label guesses which SELinux label a path will
-// have; "" is no guess. A wrong guess is corrected later, which takes time.
+// NewDerived returns a Content that puts a layer's files into a sink. label guesses the SELinux
+// label that a path will have; "" is no guess. A wrong guess is corrected later, which takes
+// time.
 func NewDerived(sink NewSink, label func(path string, mode uint32) string) *Derived {
 	return &Derived{Layer: merge.NewLayer(), sink: sink, label: label}
 }
@@ -42,7 +43,7 @@ func (d *Derived) entry(ctx context.Context, to *feeder, header *tar.Header, _ s
 		err = d.add(ctx, to, header, body)
 	}
 	if err == nil {
-		err = to.holdNames(d.Layer.Memory() - before)
+		err = to.countNames(d.Layer.Memory() - before)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", shown(header.Name), err)
@@ -50,7 +51,7 @@ func (d *Derived) entry(ctx context.Context, to *feeder, header *tar.Header, _ s
 	return nil
 }
 
-// shown is a name in a message, shortened if it is very long.
+// shown quotes a name for a message, and shortens it if it is very long.
 func shown(name string) string {
 	const most = 200
 	if len(name) > most {
@@ -103,12 +104,12 @@ func (d *Derived) addFile(ctx context.Context, to *feeder, name string, info ost
 // ended implements Content.
 func (d *Derived) ended() error { return d.Layer.Complete() }
 
-// xattrKey is the prefix of the keys of extended attributes in PAX headers. libarchive
-// writes each attribute under another prefix as well, which is ignored.
+// xattrKey is the prefix of the keys of extended attributes in PAX headers. libarchive also
+// writes each attribute under another prefix, which is ignored.
 const xattrKey = "SCHILY.xattr."
 
-// xattrsOfTar are an entry's extended attributes, except the SELinux label, which comes from
-// the merged tree's policy, and empty ones, which no object can have.
+// xattrsOfTar returns an entry's extended attributes, except the SELinux label, which comes
+// from the merged tree's policy, and empty attributes, which an object cannot have.
 func xattrsOfTar(header *tar.Header) map[string][]byte {
 	xattrs := map[string][]byte{}
 	for key, value := range header.PAXRecords {

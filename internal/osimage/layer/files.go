@@ -10,31 +10,31 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// Names by which a layer says what of the layers below it is gone (OCI image
-// specification, layer.md).
+// Names by which a layer removes files of lower layers (OCI image specification, layer.md).
 const (
 	whiteout = ".wh."
-	opaque   = ".wh..wh..opq" // all that is in the directory
+	opaque   = ".wh..wh..opq" // removes everything in the directory
 )
 
-// FileSink takes the files of one layer, by one goroutine. Names are clean relative paths.
+// FileSink receives the files of one layer. It is used by one goroutine at a time. Names are
+// clean relative paths.
 type FileSink interface {
-	// CreateFile makes a file that is written next; of two with one name the last counts.
+	// CreateFile creates a file and returns a writer for its content. If a name occurs twice,
+	// the last file counts.
 	CreateFile(name string) (io.WriteCloser, error)
-	// Remove says that a file, or all that is in a directory, which layers below this one
-	// have, is gone; "." is all that they have.
+	// Remove removes a file, or everything in a directory, that lower layers have; "." is
+	// everything.
 	Remove(name string)
 }
 
-// Files is the Content of a layer of which only the regular files below one directory are
-// wanted.
+// Files is the Content that extracts the regular files below one directory of a layer.
 type Files struct {
 	sink  FileSink
 	below string
 }
 
-// NewFiles puts the files below a directory of the layer, given by its clean relative path,
-// into a sink.
+// NewFiles returns a Content that puts the files below a directory of the layer, given as a
+// clean relative path, into a sink.
 func NewFiles(sink FileSink, below string) *Files { return &Files{sink, below} }
 
 // entry implements Content.
@@ -70,7 +70,7 @@ func (f *Files) write(name string, body io.Reader) error {
 	return err
 }
 
-// sinkWriter tells failures to write from those to read the layer.
+// sinkWriter marks write errors, to distinguish them from errors of reading the layer.
 type sinkWriter struct{ to io.Writer }
 
 // Write implements io.Writer.
@@ -79,7 +79,7 @@ func (w sinkWriter) Write(p []byte) (int, error) {
 	return n, blameSink(err)
 }
 
-// remove passes on what is gone of the directory.
+// remove passes a removal on to the sink if it affects the directory.
 func (f *Files) remove(name string) {
 	if inside, ok := strings.CutPrefix(name, f.below+"/"); ok {
 		f.sink.Remove(inside)

@@ -16,14 +16,14 @@ import (
 	"machine-pivot/internal/printable"
 )
 
-// Where a legacy image holds its repository.
+// The directories of a legacy image's repository.
 const (
 	legacyObjects = "srv/repo/objects/"
 	legacyHeads   = "srv/repo/refs/heads/"
 )
 
-// Bounds of the refs in a layer: the bytes of a ref's name or content, how many refs there
-// may be, and the bytes that they take in memory. An ordinary image has one ref.
+// Limits for the refs in a layer: the size of a ref's name or content in bytes, the number of
+// refs, and the memory that they take in bytes. An ordinary image has one ref.
 const (
 	maxRefLength = 1 << 10
 	maxRefs      = 1 << 10
@@ -34,20 +34,20 @@ const (
 // LegacyLabel is the label that names a legacy image's commit.
 const LegacyLabel = "com.coreos.ostree-commit"
 
-// errObject marks a file in the repository that cannot be taken as an object.
+// errObject is the error for a file in the repository that cannot be used as an object.
 var errObject = errors.New("not an object of an archive repository")
 
 // Legacy is the Content of a layer with files of an archive repository. The repository is
-// the union of all layers: an object is the same in each layer that has it, so only refs
-// can be changed or hidden by a layer above.
+// the union of all layers. An object is the same in each layer that has it, so a higher layer
+// can change or hide refs only.
 type Legacy struct {
 	sink    Sink
-	heads   map[string]head // what the layer does to refs below refs/heads
+	heads   map[string]head // the layer's changes to refs below refs/heads
 	memory  int             // bytes that these refs take
 	objects bool            // the layer has objects
 }
 
-// NewLegacy puts a layer's objects into a sink.
+// NewLegacy returns a Content that puts a layer's objects into a sink.
 func NewLegacy(sink Sink) *Legacy { return &Legacy{sink: sink, heads: map[string]head{}} }
 
 // head is the content of a ref, or its removal by a whiteout.
@@ -66,7 +66,7 @@ func (r *Legacy) entry(ctx context.Context, to *feeder, header *tar.Header, name
 	return nil
 }
 
-// object hands one object to the sink.
+// object puts one object into the sink.
 func (r *Legacy) object(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
 	object, archive, err := ostree.ParseLoosePath(name)
 	if err != nil || header.Typeflag == tar.TypeDir {
@@ -105,11 +105,11 @@ func (r *Legacy) head(header *tar.Header, name string, body io.Reader) error {
 	return nil
 }
 
-// ended implements Content. A layer may have any part of the repository.
+// ended implements Content. Nothing is required: a layer may have any part of the repository.
 func (r *Legacy) ended() error { return nil }
 
-// LegacyCommit is the commit that an image carries: the one that its label (LegacyLabel)
-// names or, without the label, the only ref in all of its layers.
+// LegacyCommit returns the commit of an image: the commit in its label (LegacyLabel) or, if
+// label is empty, that of the only ref in all of its layers.
 func LegacyCommit(label string, layers []*Legacy) (ostree.Checksum, error) {
 	heads, objects := map[string]string{}, false
 	for _, layer := range layers {
@@ -139,7 +139,7 @@ func LegacyCommit(label string, layers []*Legacy) (ostree.Checksum, error) {
 	return commit, nil
 }
 
-// onlyHead is the one ref of the repository.
+// onlyHead returns the name of the repository's only ref.
 func onlyHead(heads map[string]string, objects bool) (string, error) {
 	names := slices.Sorted(maps.Keys(heads))
 	switch {

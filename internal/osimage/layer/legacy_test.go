@@ -17,7 +17,7 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// fakeSink notes what it is given.
+// fakeSink records the objects that it receives.
 type fakeSink struct {
 	mu   sync.Mutex
 	got  map[string]int // checksum's first byte and type, to size
@@ -95,7 +95,7 @@ func TestLegacy(t *testing.T) {
 		tar.Header{Name: "./" + objectPath("bb", ".dirtree"), Size: 6},
 		tar.Header{Name: "/" + objectPath("cc", ".filez"), Size: 7},
 		tar.Header{Name: objectPath("dd", ".filez"), Size: maxBuffered + 1},
-		tar.Header{Name: "usr/" + objectPath("ee", ".filez"), Size: 1}, // elsewhere
+		tar.Header{Name: "usr/" + objectPath("ee", ".filez"), Size: 1}, // not in the repository
 		tar.Header{Name: "srv/repo/objects/../../../" + objectPath("ff", ".commit"), Size: 3},
 		tar.Header{Name: "srv/repo/objects/aa/.wh." + strings.Repeat("0", 58) + ".filez"},
 		tar.Header{Name: "srv/repo/objects/aa/notes.txt", Size: 9},

@@ -17,25 +17,25 @@ import (
 	"machine-pivot/internal/printable"
 )
 
-// nativeObjects is where the layers of an ostree-native container hold objects.
+// nativeObjects is the directory of the objects in the layers of an ostree-native container.
 const nativeObjects = "sysroot/ostree/repo/objects/"
 
 const (
-	maxXattrs   = 1 << 20 // bytes of one file's extended attributes: more than file systems take
-	setOverhead = 128     // bytes of memory that a set of attributes takes beside its content
+	maxXattrs   = 1 << 20 // bytes of one file's extended attributes: more than file systems allow
+	setOverhead = 128     // bytes of memory that a set of attributes takes besides its content
 )
 
-// errNative marks a layer that does not have the form that ostree-ext writes.
+// errNative is the error for a layer that does not have the format that ostree-ext writes.
 var errNative = errors.New("not a layer of an ostree-native container")
 
-// Native is the Content of a layer with objects, in the form that ostree-ext has written
+// Native is the Content of a layer with objects, in the format that ostree-ext has written
 // since 2022 (crates/ostree-ext/src/tar/export.rs). The extended attributes of a file
-// come before it, in a file-xattrs-link: a hard link to a file-xattrs object (until bootc
+// precede it in a file-xattrs-link: a hard link to a file-xattrs object (until bootc
 // 1.7), or a file with the attributes (since 1.8).
 type Native struct {
 	// Set when the layer has been read:
-	Commit ostree.Checksum   // of the first layer, else zero
-	Files  []ostree.Checksum // the file objects, each once
+	Commit ostree.Checksum   // zero except for the first layer
+	Files  []ostree.Checksum // the file objects, without duplicates
 
 	sink    Sink
 	first   bool // the layer that has the commit and all metadata
@@ -44,14 +44,14 @@ type Native struct {
 	pending *xattrsOf
 }
 
-// xattrsOf are the extended attributes of the file that comes next.
+// xattrsOf holds the extended attributes of the next file.
 type xattrsOf struct {
 	file ostree.Checksum
 	data []byte
 }
 
-// NewNative puts a layer's objects into a sink. The image's first layer is the one with the
-// commit and all metadata objects.
+// NewNative returns a Content that puts a layer's objects into a sink. first must be set for the
+// image's first layer, which has the commit and all metadata objects.
 func NewNative(sink Sink, first bool) *Native {
 	return &Native{sink: sink, first: first, seen: map[ostree.Checksum]bool{}, sets: map[ostree.Checksum][]byte{}}
 }
@@ -97,7 +97,7 @@ func (t *Native) object(ctx context.Context, to *feeder, header *tar.Header, c o
 	return to.feed(ctx, header.Size, body, func(body io.Reader) error { return t.sink.AddMetadata(ctx, name, body) })
 }
 
-// xattrSet keeps a set of extended attributes that files will refer to.
+// xattrSet keeps a set of extended attributes to which later files refer.
 func (t *Native) xattrSet(to *feeder, header *tar.Header, c ostree.Checksum, body io.Reader) error {
 	data, err := readXattrs(header, body)
 	if err != nil {
@@ -106,7 +106,7 @@ func (t *Native) xattrSet(to *feeder, header *tar.Header, c ostree.Checksum, bod
 	if ostree.Checksum(sha256.Sum256(data)) != c {
 		return fmt.Errorf("%w: its content has another checksum", errNative)
 	}
-	if err := to.keep(int64(len(data)) + setOverhead); err != nil {
+	if err := to.countXattrs(int64(len(data)) + setOverhead); err != nil {
 		return err
 	}
 	t.sets[c] = data
@@ -142,7 +142,7 @@ func (t *Native) xattrs(header *tar.Header, c ostree.Checksum, body io.Reader) e
 	return nil
 }
 
-// file hands a file object to the sink.
+// file puts a file object into the sink.
 func (t *Native) file(ctx context.Context, to *feeder, header *tar.Header, c ostree.Checksum, body io.Reader) error {
 	if t.pending == nil || t.pending.file != c {
 		return fmt.Errorf("%w: its extended attributes did not come before it", errNative)
@@ -164,7 +164,7 @@ func (t *Native) file(ctx context.Context, to *feeder, header *tar.Header, c ost
 	return to.feed(ctx, header.Size, body, func(body io.Reader) error { return t.sink.AddFile(ctx, c, info, body) })
 }
 
-// ended implements Content, and frees the memory that only reading needed.
+// ended implements Content. It also frees the memory that was needed for reading only.
 func (t *Native) ended() error {
 	t.seen, t.sets = nil, nil
 	if t.pending != nil {

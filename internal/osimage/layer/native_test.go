@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// nativePath is an object's path whose checksum begins with first.
+// nativePath returns the path of an object whose checksum begins with first.
 func nativePath(first, suffix string) string {
 	return nativeObjects + first + "/" + strings.Repeat("0", 62) + suffix
 }
 
-// xattrsPath is the path of a file-xattrs object.
+// xattrsPath returns the path of a file-xattrs object.
 func xattrsPath(content string) string {
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
 	return nativeObjects + sum[:2] + "/" + sum[2:] + ".file-xattrs"
@@ -46,14 +46,14 @@ func TestNative(t *testing.T) {
 		tar.Header{Name: nativePath("aa", ".commit"), Size: 5},
 		tar.Header{Name: nativePath("aa", ".commitmeta"), Size: 1},
 		tar.Header{Name: nativePath("bb", ".dirmeta"), Size: 12},
-		// As written until bootc 1.7: a set once, then links to it.
+		// The format until bootc 1.7: each set once, and links to it.
 		withContent(tar.Header{Name: xattrsPath("old")}, "old"),
 		tar.Header{Name: nativePath("11", ".file-xattrs-link"), Typeflag: tar.TypeLink, Linkname: xattrsPath("old")},
 		tar.Header{Name: nativePath("11", ".file"), Size: 7, Mode: 0o4755, Uid: 1, Gid: 2},
 		tar.Header{Name: "usr/bin/x", Typeflag: tar.TypeLink, Linkname: nativePath("11", ".file")},
 		tar.Header{Name: nativePath("12", ".file-xattrs-link"), Typeflag: tar.TypeLink, Linkname: "/" + xattrsPath("old")},
 		tar.Header{Name: nativePath("12", ".file"), Size: maxBuffered + 1, Mode: 0o644},
-		// As since then: each link holds them.
+		// The format since then: each link contains the attributes.
 		withContent(tar.Header{Name: nativePath("13", ".file-xattrs-link")}, "new"),
 		tar.Header{Name: nativePath("13", ".file"), Typeflag: tar.TypeSymlink, Linkname: "//odd/../target", Mode: 0o755},
 		tar.Header{Name: nativePath("14", ".file-xattrs-link")},

@@ -17,11 +17,11 @@ type panicking struct{}
 func (panicking) Read([]byte) (int, error) { panic("read") }
 func (panicking) Close() error             { return nil }
 
-// TestPanics: a panic of the stream or of the sink, each in a goroutine of its own,
-// is what Read fails with, and not called the layer's fault.
+// TestPanics: if the stream or the sink panics, each in a separate goroutine, Read returns the
+// panic as an error, and does not report a damaged layer.
 func TestPanics(t *testing.T) {
 	plain := tarOf(t, tar.Header{Name: objectPath("aa", ".commit"), Size: 5}, tar.Header{Name: objectPath("bb", ".filez"), Size: maxBuffered + 1})
-	var unmade *fakeSink // it has no map, and is none itself
+	var unmade *fakeSink // nil, so that it panics
 	for name, c := range map[string]struct {
 		stream io.ReadCloser
 		sink   Sink

@@ -1,19 +1,19 @@
-// Package layer reads one layer of an OS image: it decompresses the stream, and hands each
-// ostree object or file in it to a sink. It does no I/O of its own and depends on no
+// Package layer reads one layer of an OS image: it decompresses the stream, and puts each
+// ostree object or file in it into a sink. It does no I/O itself and does not depend on a
 // registry.
 //
-// Formats. Streams are gzip, zstd or plain, told by their first bytes; inside is a
-// tar stream (what archive/tar reads: ustar, PAX, GNU). Of a legacy image
-// (machine-os-content) it holds files of an archive repository below srv/repo; of
-// an ostree-native container files as crates/ostree-ext/src/tar/export.rs writes
-// them, with extended attributes in either of its two forms.
+// Formats. Streams are gzip, zstd or plain, detected by their first bytes. They contain a
+// tar stream (ustar, PAX or GNU, as read by archive/tar). In a legacy image
+// (machine-os-content) it has files of an archive repository below srv/repo; in an
+// ostree-native container it has files as written by crates/ostree-ext/src/tar/export.rs,
+// with extended attributes in either of its two forms.
 //
 // Limits. A layer unpacks to at most 64 GiB, with at most 16 MiB after its tar
-// stream; a zstd window has at most 128 MiB, refs of a legacy layer are at most
-// 1024, and extended attributes 1 MiB for a file. Memory is bounded: two times eight
-// blocks of 256 KiB for a layer, and for all layers of an import (Shared) 16 objects
-// of at most 1 MiB, 32 MiB of extended attributes, and a note of each object, of which
-// there are at most 1,048,576. Larger objects are streams.
+// stream; a zstd window has at most 128 MiB; a legacy layer has at most 1024 refs; a file has
+// at most 1 MiB of extended attributes. Memory is bounded: two times eight blocks of 256 KiB
+// per layer, and for all layers of an import (Shared) 16 objects of at most 1 MiB, 32 MiB of
+// extended attributes, and a record of each object, of which there are at most 1,048,576.
+// Larger objects are streamed.
 package layer
 
 import (
@@ -29,13 +29,13 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// Read reads a whole layer, gives its entries to c, and compares the decompressed stream
-// with its diff ID ("sha256:…", from the image's config). What c has put into its sink
-// may be used only if there is no error.
+// Read reads a whole layer, passes its entries to c, and verifies the diff ID of the
+// decompressed stream ("sha256:…", from the image's config). The objects that c has put into
+// its sink may be used only if Read returns nil.
 //
-// Read closes the stream; Close must make a Read that is in progress return. Errors of
-// stream and sink are returned as they are. If the context has ended the error is
-// fault.Unavailable; all other errors mean a damaged layer, fault.BadInput.
+// Read closes the stream. Its Close must make a Read in progress return. Errors of the
+// stream and the sink are returned unchanged. If the context has ended, the error is
+// fault.Unavailable; all other errors mean a damaged layer and are fault.BadInput.
 func Read(ctx context.Context, compressed io.ReadCloser, diffID string, c Content, shared *Shared) error {
 	r, err := startReading(ctx, compressed, shared)
 	if err != nil {
@@ -52,22 +52,22 @@ func Read(ctx context.Context, compressed io.ReadCloser, diffID string, c Conten
 }
 
 // reader is the pipeline from a layer's source to its plain tar stream. Fetching and
-// decompressing each run in a goroutine of their own.
+// decompressing run in separate goroutines.
 type reader struct {
-	source     notingReader
-	compressed *readAhead // of source
+	source     errorRecorder
+	compressed *readAhead // reads source
 	diff       hash.Hash
 	tar        *readAhead
-	plain      notingReader // of tar
+	plain      errorRecorder // reads tar
 	close      func()
 }
 
 // startReading starts to read a layer.
 func startReading(ctx context.Context, compressed io.ReadCloser, shared *Shared) (*reader, error) {
-	r := &reader{source: notingReader{from: compressed}, diff: sha256.New()}
+	r := &reader{source: errorRecorder{from: compressed}, diff: sha256.New()}
 	r.compressed = newReadAhead(&r.source, shared)
 	endSource := func() {
-		_ = compressed.Close() // its error does not matter: all was read, or an earlier error is returned
+		_ = compressed.Close() // its error is irrelevant: everything was read, or an earlier error is returned
 		r.compressed.close()
 	}
 	plain, err := decompress(r.compressed, shared)
@@ -83,13 +83,13 @@ func startReading(ctx context.Context, compressed io.ReadCloser, shared *Shared)
 		r.tar.close()
 		_ = plain.Close()
 		r.tar.release()
-		r.compressed.release() // only now: the decompressor was reading from it
+		r.compressed.release() // last, because the decompressor was reading from it
 	}
 	return r, nil
 }
 
-// verify reads the layer to its end and compares the digest of the plain stream. The
-// source compares that of the compressed one.
+// verify reads the layer to its end and compares the digest of the decompressed stream. The
+// source verifies the digest of the compressed stream.
 func (r *reader) verify(ctx context.Context, diffID string) error {
 	switch _, err := io.CopyN(io.Discard, &r.plain, maxTrailer+1); err {
 	case nil:
@@ -107,8 +107,8 @@ func (r *reader) verify(ctx context.Context, diffID string) error {
 	return nil
 }
 
-// sourceError is the error to return for a failure to read a layer: that of the source, if
-// it has failed, or else one of a damaged layer.
+// sourceError returns the error to report for a failure to read a layer: that of the source
+// if it has failed, or else that of a cancelled context, or else that of a damaged layer.
 func (r *reader) sourceError(ctx context.Context, err error) error {
 	if failed := r.source.failure(); failed != nil {
 		return failed
@@ -125,8 +125,8 @@ func (r *reader) sourceError(ctx context.Context, err error) error {
 	return imagefault.Damaged("%w", err)
 }
 
-// contentError is the error to return when reading the entries fails: that of the stream
-// or of the sink, if they have failed, or else one of a damaged layer.
+// contentError returns the error to report when reading the entries fails: that of the stream
+// or of the sink if one of them has failed, or else that of a damaged layer.
 func (r *reader) contentError(ctx context.Context, err error) error {
 	if failed := r.plain.failure(); failed != nil {
 		return r.sourceError(ctx, failed)
@@ -137,16 +137,16 @@ func (r *reader) contentError(ctx context.Context, err error) error {
 	return r.sourceError(ctx, err)
 }
 
-// notingReader is a reader that remembers its error. So an error of the stream can be
-// distinguished from one of the decompressor or tar reader that reads it, perhaps in
+// errorRecorder is a reader that records its error. So an error of the stream can be
+// distinguished from an error of the decompressor or tar reader on top, which may run in
 // another goroutine.
-type notingReader struct {
+type errorRecorder struct {
 	from   io.Reader
 	failed atomic.Pointer[error]
 }
 
 // Read implements io.Reader.
-func (r *notingReader) Read(p []byte) (int, error) {
+func (r *errorRecorder) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
 	if err != nil && err != io.EOF {
 		r.failed.Store(&err)
@@ -154,8 +154,8 @@ func (r *notingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failure is the error of the reader itself; nil if there was none.
-func (r *notingReader) failure() error {
+// failure returns the recorded error, or nil if there was none.
+func (r *errorRecorder) failure() error {
 	if failed := r.failed.Load(); failed != nil {
 		return *failed
 	}

@@ -18,7 +18,7 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// closing is a stream that notes whether it was closed.
+// closing is a stream that records whether it was closed.
 type closing struct {
 	io.Reader
 	closed bool
@@ -39,7 +39,7 @@ func gzipped(t *testing.T, plain []byte) []byte {
 	return b.Bytes()
 }
 
-// TestRead: who is blamed for what, and that the stream is closed in each case.
+// TestRead checks the kind of the error for each cause, and that the stream is always closed.
 func TestRead(t *testing.T) {
 	plain := tarOf(t, tar.Header{Name: objectPath("aa", ".commit"), Size: 5}, tar.Header{Name: objectPath("bb", ".filez"), Size: maxBuffered + 1})
 	whole := gzipped(t, plain)
@@ -52,10 +52,10 @@ func TestRead(t *testing.T) {
 		stream io.Reader
 		diffID string
 		sink   error
-		first  bool // of a native image, else it is legacy
+		first  bool // the first layer of a native image; otherwise a legacy layer
 		is     error
 		kind   fault.Kind
-		text   string // "" if the layer is good
+		text   string // in the error; "" if the layer is good
 	}{
 		"good":                   {stream: bytes.NewReader(whole)},
 		"plain":                  {stream: bytes.NewReader(plain)},

@@ -6,28 +6,28 @@ import (
 	"machine-pivot/internal/guard"
 )
 
-// How much a readAhead reads ahead: so many blocks of so many bytes.
+// The number of blocks that a readAhead reads ahead, and the size of a block in bytes.
 const (
 	readAheadBlocks = 8
 	readAheadSize   = 256 << 10
 )
 
-// readAhead reads a stream in a goroutine of its own, some blocks ahead of its reader, so
+// readAhead reads a stream in a separate goroutine, some blocks ahead of its reader, so
 // that fetching, decompressing and reading the objects of one layer run in parallel.
 type readAhead struct {
 	shared *Shared
 	full   chan block
-	empty  chan *[readAheadSize]byte // nil: memory for a block that has none yet
+	empty  chan *[readAheadSize]byte // free buffers; nil stands for one that is not allocated yet
 	stop   chan struct{}
 
 	current block
-	at      int // of current.data
+	at      int // position in current.data
 }
 
-// block is data of the stream; err, unless nil, is why the stream ended after it.
+// block is a part of the stream. If err is not nil, the stream ended with it after data.
 type block struct {
 	data   []byte
-	memory *[readAheadSize]byte // that the data are in
+	memory *[readAheadSize]byte // the buffer of data
 	err    error
 }
 
@@ -40,11 +40,11 @@ func newReadAhead(from io.Reader, shared *Shared) *readAhead {
 	return a
 }
 
-// fillOrFail reads the stream to its end. A panic in its Read becomes an error.
+// fillOrFail reads the stream to its end. It turns a panic in the stream's Read into an error.
 func (a *readAhead) fillOrFail(from io.Reader) {
 	defer close(a.full)
 	if err := guard.Call(func() error { a.fill(from); return nil }); err != nil {
-		a.full <- block{err: err} // does not block: the buffer that was being filled is not in it
+		a.full <- block{err: err} // does not block: the buffer that was being filled leaves room
 	}
 }
 
@@ -57,7 +57,7 @@ func (a *readAhead) fill(from io.Reader) {
 			return
 		}
 		if buffer == nil {
-			buffer = a.shared.block()
+			buffer = a.shared.getBlock()
 		}
 		var n int
 		var err error
@@ -94,22 +94,22 @@ func (a *readAhead) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// close ends the goroutine and waits for it. The caller must make a Read of the stream
-// return that is in progress.
+// close stops the goroutine and waits for it. The caller must make a Read of the stream that
+// is in progress return.
 func (a *readAhead) close() {
 	close(a.stop)
 	for b := range a.full {
-		a.shared.giveBlock(b.memory)
+		a.shared.putBlock(b.memory)
 	}
 }
 
-// release leaves the memory to others. It is called after close, when nothing reads from a
+// release returns the buffers to the pool. It is called after close, when nothing reads from a
 // any more.
 func (a *readAhead) release() {
-	a.shared.giveBlock(a.current.memory)
+	a.shared.putBlock(a.current.memory)
 	a.current, a.at = block{err: io.ErrClosedPipe}, 0
 	close(a.empty)
 	for b := range a.empty {
-		a.shared.giveBlock(b)
+		a.shared.putBlock(b)
 	}
 }

@@ -9,23 +9,23 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// Bounds for all layers of one import together.
+// Limits for all layers of one import together.
 const (
-	maxBuffered = 1 << 20 // bytes of an object that another goroutine may store from memory
-	maxInFlight = 16      // how many such objects there are at once
-	// maxKept bounds the extended attributes that layers being read keep for files which
-	// refer to them later, in bytes.
+	maxBuffered = 1 << 20 // size of an object, in bytes, up to which it is buffered and stored by another goroutine
+	maxInFlight = 16      // number of buffered objects
+	// maxKept bounds the extended attributes, in bytes, that are kept during the reading of
+	// layers for files that refer to them later.
 	maxKept = 32 << 20
-	// maxObjects is how many objects the layers may bring. Each is remembered by its
-	// checksum, in some 300 bytes; large systems have a fifth of that many.
+	// maxObjects is the maximum number of objects in all layers. The record of each takes some
+	// 300 bytes; large systems have a fifth of that number.
 	maxObjects = 1 << 20
-	// maxNames is how much memory the names in derived layers may take, in bytes: that
-	// of about 200,000 files. Large systems have half of that many.
+	// maxNames bounds the memory of the names in derived layers, in bytes. It is enough for
+	// about 200,000 files; large systems have half of that number.
 	maxNames = 48 << 20
 )
 
-// Shared are the resources that the layers of one import share: buffers for small objects,
-// memory for reading that one layer leaves to the next, and counters for the bounds above.
+// Shared holds the resources that the layers of one import share: buffers for small objects,
+// memory that is reused from layer to layer, and counters for the limits above.
 type Shared struct {
 	buffers chan []byte
 	blocks  sync.Pool    // of *[readAheadSize]byte
@@ -35,7 +35,7 @@ type Shared struct {
 	names   atomic.Int64 // bytes
 }
 
-// NewShared makes room for 16 objects of at most 1 MiB.
+// NewShared returns a Shared with buffers for 16 objects of at most 1 MiB.
 func NewShared() *Shared {
 	s := &Shared{buffers: make(chan []byte, maxInFlight)}
 	for range maxInFlight {
@@ -44,10 +44,10 @@ func NewShared() *Shared {
 	return s
 }
 
-// giveBack takes a layer that has been read off the counters: its extended attributes are
-// freed. If it failed, its objects and names do not count either, since the layer may be
-// read again from another endpoint.
-func (f *feeder) giveBack(err error) {
+// uncount subtracts a layer that has been read from the counters: its extended attributes are
+// freed. If it failed, its objects and names are subtracted too, because the layer may be read
+// again from another endpoint.
+func (f *feeder) uncount(err error) {
 	f.shared.kept.Add(-f.kept)
 	if err != nil {
 		f.shared.objects.Add(-f.objects)
@@ -55,8 +55,8 @@ func (f *feeder) giveBack(err error) {
 	}
 }
 
-// keep counts n bytes of extended attributes.
-func (f *feeder) keep(n int64) error {
+// countXattrs counts n bytes of extended attributes.
+func (f *feeder) countXattrs(n int64) error {
 	f.kept += n
 	if f.shared.kept.Add(n) > maxKept {
 		return imagefault.Damaged("its layers have more than %d bytes of extended attributes that files refer to", maxKept)
@@ -64,8 +64,8 @@ func (f *feeder) keep(n int64) error {
 	return nil
 }
 
-// count counts an object.
-func (f *feeder) count() error {
+// countObject counts an object.
+func (f *feeder) countObject() error {
 	f.objects++
 	if f.shared.objects.Add(1) > maxObjects {
 		return imagefault.Damaged("it has more than %d objects", maxObjects)
@@ -73,8 +73,8 @@ func (f *feeder) count() error {
 	return nil
 }
 
-// holdNames counts n bytes of names in derived layers.
-func (f *feeder) holdNames(n int64) error {
+// countNames counts n bytes of names in derived layers.
+func (f *feeder) countNames(n int64) error {
 	f.names += n
 	if f.shared.names.Add(n) > maxNames {
 		return imagefault.Damaged("the names in its derived layers take more than %d bytes of memory", maxNames)
@@ -82,39 +82,39 @@ func (f *feeder) holdNames(n int64) error {
 	return nil
 }
 
-// block is the memory of one block of a readAhead.
-func (s *Shared) block() *[readAheadSize]byte {
+// getBlock returns a buffer for one block of a readAhead.
+func (s *Shared) getBlock() *[readAheadSize]byte {
 	if b, _ := s.blocks.Get().(*[readAheadSize]byte); b != nil {
 		return b
 	}
 	return new([readAheadSize]byte)
 }
 
-// giveBlock gives the memory of a block back, if there is any.
-func (s *Shared) giveBlock(b *[readAheadSize]byte) {
+// putBlock returns a buffer to the pool, unless it is nil.
+func (s *Shared) putBlock(b *[readAheadSize]byte) {
 	if b != nil {
 		s.blocks.Put(b)
 	}
 }
 
-// gzip reads a gzip file. Close leaves the decompressor to the next layer.
+// gzip returns a reader of a gzip stream. Its Close leaves the decompressor to the next layer.
 func (s *Shared) gzip(from io.Reader) (io.ReadCloser, error) {
 	z, _ := s.gzips.Get().(*inflate.Gzip)
 	if z == nil {
 		z, err := inflate.NewGzip(from)
-		return lentGzip{z, s}, err
+		return pooledGzip{z, s}, err
 	}
-	return lentGzip{z, s}, z.Reset(from)
+	return pooledGzip{z, s}, z.Reset(from)
 }
 
-// lentGzip is a decompressor that is given back when it is closed, which is once.
-type lentGzip struct {
+// pooledGzip is a decompressor that Close returns to the pool. It must be closed only once.
+type pooledGzip struct {
 	*inflate.Gzip
 	to *Shared
 }
 
 // Close implements io.Closer.
-func (z lentGzip) Close() error {
+func (z pooledGzip) Close() error {
 	z.to.gzips.Put(z.Gzip)
 	return nil
 }

@@ -53,7 +53,7 @@ func TestReadAheadPassesErrorsOn(t *testing.T) {
 	}
 }
 
-// TestReadAheadCloses closes one that is full, and one whose source is silent.
+// TestReadAheadCloses closes a readAhead that is full, and one whose source is silent.
 func TestReadAheadCloses(t *testing.T) {
 	a := newReadAhead(bytes.NewReader(randomBytes(3*readAheadBlocks*readAheadSize)), NewShared())
 	a.close()
@@ -61,12 +61,12 @@ func TestReadAheadCloses(t *testing.T) {
 	b := newReadAhead(silent, NewShared())
 	ended := make(chan struct{})
 	go func() { b.close(); close(ended) }()
-	end.Close() // what a cancelled context does to a connection
+	end.Close() // like a cancelled context closes a connection
 	<-ended
 }
 
-// TestReadAheadReleases reads several streams at once with the memory of earlier ones, of
-// which some were not read to their end. No block may be in two streams.
+// TestReadAheadReleases reads several streams at once with the buffers of earlier streams, some
+// of which were not read to their end. No buffer may be used by two streams.
 func TestReadAheadReleases(t *testing.T) {
 	shared := NewShared()
 	var readers sync.WaitGroup

@@ -14,15 +14,15 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// Bounds of a layer, in bytes.
+// Limits of a layer, in bytes.
 const (
 	// maxUnpacked bounds a decompressed layer: larger than any system, but small enough
 	// that a decompression bomb does not keep the processors busy for hours.
 	maxUnpacked = 64 << 30
-	maxTrailer  = 16 << 20 // after the end of a layer's tar stream: padding
+	maxTrailer  = 16 << 20 // padding after the end of a layer's tar stream
 )
 
-// Sink stores objects. It is used by several goroutines at once. An *ostree.Import is one.
+// Sink stores objects. It is used by several goroutines at once. *ostree.Import implements it.
 type Sink interface {
 	AddMetadata(ctx context.Context, name ostree.ObjectName, body io.Reader) error
 	AddArchiveFile(ctx context.Context, c ostree.Checksum, body io.Reader) error
@@ -34,6 +34,7 @@ type sinkError struct{ error }
 
 func (e sinkError) Unwrap() error { return e.error }
 
+// blameSink marks an error as one of the sink; nil stays nil.
 func blameSink(err error) error {
 	if err != nil {
 		return sinkError{err}
@@ -41,23 +42,23 @@ func blameSink(err error) error {
 	return nil
 }
 
-// Content reads the entries of one layer in one format: a *Legacy, *Native or *Derived.
+// Content takes the entries of one layer: a *Legacy, *Native, *Derived or *Files.
 type Content interface {
-	// entry stores or ignores an entry of the tar stream. name is the entry's, cleaned and
-	// relative.
+	// entry stores or ignores an entry of the tar stream. name is the entry's name as a clean
+	// relative path.
 	entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error
-	// ended is called after the last entry, and checks what can only be known then.
+	// ended is called after the last entry, for checks that need the whole layer.
 	ended() error
 }
 
-// readTar calls c with each entry of a layer.
+// readTar passes each entry of a layer to c.
 func readTar(ctx context.Context, layer io.Reader, shared *Shared, c Content) (err error) {
 	group, ctx := guard.NewGroup(ctx)
 	to := &feeder{group: group, shared: shared, jobs: make(chan func() error)}
-	defer func() { to.giveBack(err) }()
+	defer func() { to.uncount(err) }()
 	err = guard.Call(func() error { return readEntries(ctx, layer, to, c) })
 	close(to.jobs)
-	// The error that cancelled the others is the one to return, not their cancellation.
+	// If a goroutine of the group has failed, its error counts, not the cancellation that it caused.
 	if failed := group.Wait(); failed != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		return failed
 	}
@@ -99,23 +100,23 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// feeder hands the objects of one layer to the sink, and counts them.
+// feeder puts the objects of one layer into the sink, and counts them.
 type feeder struct {
 	group  *guard.Group
 	shared *Shared
-	jobs   chan func() error // to those of the group that wait for one
+	jobs   chan func() error // to goroutines of the group that wait for work
 
-	// What this layer has added to the counters of shared.
+	// The share of this layer in the counters of shared.
 	kept    int64 // bytes
 	objects int64
 	names   int64 // bytes
 }
 
 // feed calls add with an object's body. A small body is read into memory, and add is
-// called by another goroutine; a large one is read from the stream while feed waits. The
-// type of the reader tells add how many bytes there are at most.
+// called in another goroutine; a large body is streamed, and feed waits for add. The type of
+// the reader lets add find the maximum size.
 func (f *feeder) feed(ctx context.Context, size int64, body io.Reader, add func(io.Reader) error) error {
-	if err := f.count(); err != nil {
+	if err := f.countObject(); err != nil {
 		return err
 	}
 	if size > maxBuffered {
@@ -134,16 +135,16 @@ func (f *feeder) feed(ctx context.Context, size int64, body io.Reader, add func(
 		f.shared.buffers <- buffer
 		return err
 	}
-	f.hand(func() error {
+	f.dispatch(func() error {
 		defer func() { f.shared.buffers <- buffer }()
 		return blameSink(add(bytes.NewReader(buffer[:size])))
 	})
 	return nil
 }
 
-// hand gives a job to a goroutine that waits for one, or to a new one. A new goroutine for
-// each object would have to grow its stack each time.
-func (f *feeder) hand(job func() error) {
+// dispatch gives a job to a waiting goroutine, or starts a new one. Goroutines are reused,
+// because a new one for each object would have to grow its stack each time.
+func (f *feeder) dispatch(job func() error) {
 	select {
 	case f.jobs <- job:
 	default:

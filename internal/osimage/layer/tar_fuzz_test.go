@@ -12,10 +12,10 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// countingSink reads what it is given and notes how often each file came.
+// countingSink reads the objects that it receives and counts them by file.
 type countingSink struct {
 	fakeSink
-	limit int64 // no object can have more bytes than this
+	limit int64 // the maximum size of an object
 	files map[ostree.Checksum]int
 }
 
@@ -52,8 +52,8 @@ func (s *countingSink) AddFile(_ context.Context, c ostree.Checksum, _ ostree.Fi
 	return s.count(c, body)
 }
 
-// signed sets the checksums of headers: else hardly any change of one would come
-// past them.
+// signed sets the checksums of headers. Otherwise nearly all mutated headers would be rejected
+// because of them.
 func signed(data []byte) []byte {
 	const block, field, magic = 512, 148, 257
 	data = bytes.Clone(data)
@@ -72,8 +72,8 @@ func signed(data []byte) []byte {
 	return data
 }
 
-// FuzzLegacy: no tar stream makes the reader fail in another way than by an
-// error, and refs stay within bounds.
+// FuzzLegacy: the reader returns or fails with an error for any tar stream, and refs stay within
+// their limits.
 func FuzzLegacy(f *testing.F) {
 	for _, headers := range [][]tar.Header{
 		{{Name: objectPath("aa", ".commit"), Size: 5}, {Name: "./" + objectPath("bb", ".filez"), Size: 700}},
@@ -83,7 +83,7 @@ func FuzzLegacy(f *testing.F) {
 	} {
 		f.Add(tarOf(f, headers...))
 	}
-	shared := NewShared() // one that is not given back is missed in the end
+	shared := NewShared() // if a buffer is not returned, the fuzzing blocks in the end
 	f.Fuzz(func(t *testing.T, data []byte) {
 		sink := newCountingSink(len(data))
 		r := NewLegacy(sink)
@@ -101,8 +101,8 @@ func FuzzLegacy(f *testing.F) {
 	})
 }
 
-// FuzzNative: what a layer of an ostree-native container is said to have is
-// what the sink got, each object once.
+// FuzzNative: the files that are reported for a layer of an ostree-native container are those
+// that the sink received, each object once.
 func FuzzNative(f *testing.F) {
 	for _, headers := range [][]tar.Header{
 		{{Name: nativePath("aa", ".commit"), Size: 5}, {Name: nativePath("bb", ".dirmeta"), Size: 12}},

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// check refuses a tree that could be deployed but not booted, or not even deployed.
+// check returns an error for a tree that cannot be deployed or booted.
 func (t *Tree) check() error {
 	for _, check := range []func() error{t.checkKernel, t.checkRelease, t.checkComposefs} {
 		if err := check(); err != nil {
@@ -21,11 +21,11 @@ func (t *Tree) check() error {
 	return nil
 }
 
-// modulesDir has a directory for each kernel.
+// modulesDir has one directory per kernel.
 const modulesDir = "usr/lib/modules"
 
-// checkKernel refuses a tree without or with several kernels: libostree takes the first
-// that it finds.
+// checkKernel requires that the tree has exactly one kernel. If there are several, libostree
+// takes the first that it finds.
 func (t *Tree) checkKernel() error {
 	modules, err := t.lookUpDir(modulesDir)
 	if err != nil {
@@ -52,9 +52,9 @@ func (t *Tree) checkKernel() error {
 		WithHint("remove the others in the image's build, as dnf remove kernel-core-VERSION does")
 }
 
-// checkRelease refuses a tree without the name that libostree gives the boot entry
-// (ostree-sysroot-deploy.c, install_deployment_kernel). Of the two files only the first
-// that can be read counts, and a key must begin its line.
+// checkRelease requires an os-release file with the name that libostree gives to the boot
+// entry (ostree-sysroot-deploy.c, install_deployment_kernel). Only the first of the two files
+// that can be read counts, and a key must be at the start of its line.
 func (t *Tree) checkRelease() error {
 	for _, at := range []string{"usr/lib/os-release", "usr/etc/os-release"} {
 		text, err := t.readLinked(at)
@@ -75,11 +75,11 @@ func (t *Tree) checkRelease() error {
 		WithHint("let the image's build keep or make /usr/lib/os-release")
 }
 
-// maxLinks is how many symbolic links are followed for one file, as by Linux.
+// maxLinks is how many symbolic links are followed for one file; Linux has the same limit.
 const maxLinks = 40
 
-// readLinked is read for a file that may be a symbolic link to another file in the tree. An
-// absolute link counts as no file: libostree would follow it into the running system.
+// readLinked is like read, but follows symbolic links within the tree. An absolute link counts
+// as a missing file: libostree would follow it into the running system.
 func (t *Tree) readLinked(at string) ([]byte, error) {
 	for range maxLinks {
 		f, err := t.lookUp(at)
@@ -102,12 +102,12 @@ func (t *Tree) readLinked(at string) ([]byte, error) {
 	return nil, nil
 }
 
-// checkComposefs refuses a tree that boots only with a signature: there is none for the
-// merged tree.
+// checkComposefs returns an error for a tree that boots only with a signature: the merged tree
+// has none.
 func (t *Tree) checkComposefs() error {
 	setup, err := t.prepareRoot()
 	if errors.Is(err, ostree.ErrPrepareRoot) || err == nil && !setup.Signed() {
-		return nil // a file that is not understood is refused by the importer (Opened.Accept)
+		return nil // the importer refuses an invalid file (Opened.Accept)
 	}
 	if err != nil {
 		return err

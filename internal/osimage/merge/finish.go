@@ -16,18 +16,17 @@ type Result struct {
 	Notes  []string              // for people
 }
 
-// Finish checks the merged tree, labels it and the layers by the tree's own SELinux policy,
-// and adds both to the import. guessed is the policy by which labels were guessed
-// (AddFile), or nil. If it equals the tree's, files with a guessed label are not looked up
-// again.
+// Finish checks the merged tree, labels it and the layers with the tree's SELinux policy, and
+// adds both to the import. guessed is the policy with which labels were guessed (AddFile), or
+// nil. If it equals the tree's policy, files with a guessed label are not looked up again.
 func (t *Tree) Finish(ctx context.Context, guessed *selinux.Contexts) (Result, error) {
 	if err := t.removeEmpty("usr/etc", "hostname", "resolv.conf"); err != nil {
 		return Result{}, err
 	}
-	if err := t.observe(); err != nil {
+	if err := t.noteVarFiles(); err != nil {
 		return Result{}, err
 	}
-	if len(t.layers) > 0 { // else the tree is the base, and stays as it is
+	if len(t.layers) > 0 { // otherwise the tree is that of the base, unchanged
 		if err := t.check(); err != nil {
 			return Result{}, err
 		}
@@ -51,8 +50,8 @@ func (t *Tree) Finish(ctx context.Context, guessed *selinux.Contexts) (Result, e
 	return r, err
 }
 
-// removeEmpty removes files that are regular and empty. Container tools create them to mount
-// their own files there; a host must not have them.
+// removeEmpty removes the named files if they are regular and empty. Container tools create
+// them as mount points for their own files; a host must not have them.
 func (t *Tree) removeEmpty(at string, names ...string) error {
 	d, err := t.lookUpDir(at)
 	if err != nil || d == nil {
@@ -74,7 +73,7 @@ func (t *Tree) removeEmpty(at string, names ...string) error {
 	return nil
 }
 
-// labelAll finds the policies that apply, and labels the layers and the tree.
+// labelAll loads the SELinux policies, and labels the layers and the tree.
 func (t *Tree) labelAll(ctx context.Context, guessed *selinux.Contexts) error {
 	merged, err := t.policy()
 	if err != nil {
@@ -92,7 +91,7 @@ func (t *Tree) labelAll(ctx context.Context, guessed *selinux.Contexts) error {
 	return l.label(t, merged != nil && changed)
 }
 
-// basePolicy is the policy of the base commit, or nil.
+// basePolicy returns the policy of the base commit, or nil if there is none.
 func (t *Tree) basePolicy() (*selinux.Contexts, error) {
 	if t.base == (ostree.DirChecksums{}) {
 		return nil, nil
@@ -101,8 +100,8 @@ func (t *Tree) basePolicy() (*selinux.Contexts, error) {
 	return base.policy()
 }
 
-// policyChanged reports whether layers have changed the base's policy. If not, the base has
-// the right labels already.
+// policyChanged reports whether layers have changed the base's policy. If not, the labels of
+// the base are right already.
 func (t *Tree) policyChanged(ctx context.Context) (bool, error) {
 	base := &Tree{objects: t.objects, root: &dir{saved: t.base}}
 	if t.base == (ostree.DirChecksums{}) {
@@ -124,10 +123,10 @@ func (t *Tree) policyChanged(ctx context.Context) (bool, error) {
 	return trees[0].Tree != trees[1].Tree, nil
 }
 
-// Write adds the tree of a complete layer to the objects before the merge; label guesses
-// the labels of its directories. If the guesses are right, Finish writes nothing again.
-// whole is false, and nothing is written, if the layer has hard links into other layers,
-// which only the merge can resolve.
+// Write adds the tree of a complete layer to the objects before the merge. label guesses
+// the labels of its directories; if the guesses are right, Finish does not write the layer
+// again. If the layer has hard links into other layers, which only the merge can resolve, Write
+// writes nothing and whole is false.
 func (l *Layer) Write(ctx context.Context, objects Objects, label func(path string, mode uint32) string) (root ostree.DirChecksums, whole bool, err error) {
 	if len(l.links) > 0 {
 		return root, false, nil
@@ -138,7 +137,8 @@ func (l *Layer) Write(ctx context.Context, objects Objects, label func(path stri
 	return root, true, err
 }
 
-// guessLabels gives the directories of a layer guessed labels; at ends with "/".
+// guessLabels sets guessed labels on the directories of a layer. at is the path of d with a
+// trailing "/".
 func (d *dir) guessLabels(at string, label func(path string, mode uint32) string) {
 	guess := label(lookupPath(at), unix.S_IFDIR)
 	setLabel(d.info, guess)
@@ -160,8 +160,8 @@ func setLabel(info *ostree.DirInfo, label string) (changed bool) {
 	return true
 }
 
-// write adds a directory, and all below it, to the objects. Directories that were not
-// loaded are unchanged, and there already.
+// write adds a directory and everything below it to the objects. Directories that were not
+// loaded are unchanged, so their objects exist already.
 func (d *dir) write(ctx context.Context, objects Objects) (sums ostree.DirChecksums, err error) {
 	sums = d.saved
 	if d.info != nil {

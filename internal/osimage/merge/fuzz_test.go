@@ -19,9 +19,8 @@ import (
 	"machine-pivot/internal/osimage/merge"
 )
 
-// FuzzMerge builds layers of a few names in all kinds of order, and holds the merged
-// tree against a model that knows only paths: nothing is lost, and nothing appears
-// that no layer has.
+// FuzzMerge builds layers of a few names in any order, and compares the merged tree with a
+// model that consists of paths only: no file is lost, and none appears that no layer has.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03"))
 	f.Add([]byte{0, 5, 1, 7, 13, 20, 255, 3, 9, 2, 255, 6, 6, 30, 31, 32})
@@ -69,12 +68,12 @@ type item struct {
 	kind          byte
 }
 
-// system is the layer without which nothing boots.
+// system returns the layer with the files that every bootable tree must have.
 func system() []item {
 	return []item{{"usr/lib/modules/1/vmlinuz", "kernel", tar.TypeReg}, {"usr/lib/os-release", "ID=x\n", tar.TypeReg}}
 }
 
-// itemsOf makes layers of bytes; 255 begins a new one.
+// itemsOf makes layers from fuzz data; the byte 255 starts a new layer.
 func itemsOf(data []byte) [][]item {
 	dirs := []string{"usr/a/", "usr/a/b/", "etc/", "opt/", "usr/lib/", "run/"}
 	names := []string{"a", "b", ".wh.a", ".wh.b", ".wh..wh..opq", "-", ".wh.-", "modules"}
@@ -92,7 +91,7 @@ func itemsOf(data []byte) [][]item {
 	return layers
 }
 
-// read lets the product read a layer.
+// read reads a layer with package layer.
 func read(t *testing.T, store *memory, items []item) (*merge.Layer, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -124,7 +123,7 @@ func read(t *testing.T, store *memory, items []item) (*merge.Layer, error) {
 	return d.Layer, err
 }
 
-// model is a tree as paths, and the rules in the plainest form.
+// model is a tree as a set of paths, with a simple implementation of the rules.
 type model struct{ paths map[string]string }
 
 func newModel() *model { return &model{map[string]string{}} }
@@ -148,7 +147,7 @@ func (m *model) add(items []item) error {
 			m.removeBelow(dir + gone + "/")
 		}
 	}
-	for _, at := range slices.Sorted(maps.Keys(own)) { // directories before what is in them
+	for _, at := range slices.Sorted(maps.Keys(own)) { // directories before their content
 		if strings.HasPrefix(path.Base(at), ".wh.") && strings.HasPrefix(own[at], "content") {
 			continue
 		}
@@ -160,7 +159,7 @@ func (m *model) add(items []item) error {
 	return nil
 }
 
-// place puts one entry into a layer's own paths.
+// place adds one entry to the paths of a layer.
 func place(own map[string]string, i item) error {
 	at := i.name
 	if top, _, _ := strings.Cut(at, "/"); top == "run" {

@@ -18,8 +18,8 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// label labels the layers by the merged tree's policy, and the whole tree if the policy is
-// not the base's (base).
+// label labels the layers with the merged tree's policy. If base is set, because the policy
+// differs from that of the base, label labels the whole tree too.
 func (l *labeller) label(t *Tree, base bool) error {
 	if l.merged == nil && l.fallback == nil {
 		return nil
@@ -58,30 +58,30 @@ func (l *labeller) layers(layers []*Layer) error {
 	return err
 }
 
-// labeller first collects which label each file is to have, and then changes the objects.
-// It needs all uses of an object first: if none keeps its label, the object is changed in
-// place and not copied.
+// labeller first collects the wanted label of each file, and then changes the objects. It must
+// know all uses of an object beforehand: if none keeps the present label, the object is changed
+// in place instead of copied.
 type labeller struct {
 	ctx   context.Context
 	store Objects
 
-	// The policies of the merged tree and of the base. The base's is used for files for
-	// which the merged tree's has no label. Either may be nil.
+	// The policies of the merged tree and of the base. The base's policy is used for files
+	// for which the merged tree's has no label. Either may be nil.
 	merged, fallback *selinux.Contexts
-	guessed          bool // labels were guessed by the merged tree's policy
+	guessed          bool // labels were guessed with a policy that equals merged
 
 	uses    []use
-	changed bool // a label has changed, or will
+	changed bool // a label has changed, or will change in apply
 }
 
-// use is a file in a tree, with the label that its object is to have there; "" if it has
+// use is a file in a tree and the label that its object needs there; "" if the object has
 // it already. There is one use for each file of an OS, so the struct is small.
 type use struct {
 	file  *file
 	label string
 }
 
-// wanted is the label for a path; "" if no policy has one.
+// wanted returns the label for a path, or "" if no policy has one.
 func (l *labeller) wanted(at string, mode uint32) (string, error) {
 	for _, policy := range []*selinux.Contexts{l.merged, l.fallback} {
 		if policy == nil {
@@ -99,7 +99,7 @@ func (l *labeller) wanted(at string, mode uint32) (string, error) {
 	return "", nil
 }
 
-// dir labels a directory and collects the files below it; at ends with "/".
+// dir labels a directory and collects the files below it. at is its path with a trailing "/".
 func (l *labeller) dir(d *dir, at string) error {
 	if err := l.ctx.Err(); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (l *labeller) dir(d *dir, at string) error {
 	return nil
 }
 
-// attributes labels a directory itself.
+// attributes sets the label of the directory itself.
 func (l *labeller) attributes(d *dir, at string) error {
 	if l.guessed && d.guessed {
 		return nil
@@ -161,8 +161,8 @@ func (l *labeller) file(f *file, at string) error {
 	return nil
 }
 
-// apply changes the labels of the collected objects, several at once, since computing
-// their new checksums takes the time.
+// apply changes the labels of the collected objects. It works in parallel, because computing
+// the new checksums takes time.
 func (l *labeller) apply() error {
 	slices.SortFunc(l.uses, func(a, b use) int {
 		return cmp.Or(bytes.Compare(a.file.object[:], b.file.object[:]), cmp.Compare(a.label, b.label))
@@ -177,9 +177,9 @@ func (l *labeller) apply() error {
 	return group.Wait()
 }
 
-// change makes the objects that one object becomes with other labels. uses are all uses of
-// the object, sorted by label. If no use keeps the object as it is, it is moved to the
-// last label in place of being copied.
+// change makes a copy of one object for each new label. uses are all uses of the object,
+// sorted by label. If no use keeps the object as it is, it gets the last label itself instead
+// of being copied.
 func (l *labeller) change(ctx context.Context, uses []use) error {
 	object, needed := uses[0].file.object, uses[0].label == ""
 	for last, same := range chunks(uses, func(u use) string { return u.label }) {
@@ -201,8 +201,8 @@ func (l *labeller) change(ctx context.Context, uses []use) error {
 	return nil
 }
 
-// chunks are the runs of equal keys in a sorted slice; the flag says whether a run is the
-// last one.
+// chunks yields the runs of equal keys in a sorted slice. The flag reports whether a run is
+// the last one.
 func chunks[T any, K comparable](all []T, key func(T) K) iter.Seq2[bool, []T] {
 	return func(yield func(bool, []T) bool) {
 		for len(all) > 0 {
@@ -220,8 +220,8 @@ func chunks[T any, K comparable](all []T, key func(T) K) iter.Seq2[bool, []T] {
 	}
 }
 
-// lookupPath is the path by which a directory's label is looked up. /proc is looked up as
-// /mnt, as libostree does (ostree-sepolicy.c): policies label only the mounted /proc.
+// lookupPath returns the path for looking up a directory's label. /proc is looked up as /mnt,
+// as in libostree (ostree-sepolicy.c), because policies label only the mounted /proc.
 func lookupPath(at string) string {
 	if at == "/proc/" {
 		return "/mnt/"

@@ -8,15 +8,15 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// Layer is the tree of one derived layer, with its whiteouts. One goroutine adds the entries
-// in their order; the functions that AddFile returns may be called by others.
+// Layer is the tree of one derived layer, including its whiteouts. One goroutine must add the
+// entries in order; the functions that AddFile returns may be called by other goroutines.
 type Layer struct {
 	root   *dir
 	hidden map[string]*file // files below objectStore, which only hard links refer to
 	links  []link
-	memory int64 // an estimate of what names and directories take, in bytes
+	memory int64 // estimated memory of names and directories, in bytes
 
-	// written is the root that Write has added; nil if it has not, or the layer has changed
+	// written is the root that Write has added; nil before that, or if the layer has changed
 	// since.
 	written *ostree.DirChecksums
 }
@@ -27,22 +27,22 @@ type link struct {
 	to           *file // the file that stands for the link in the tree
 }
 
-// NewLayer is a layer without entries.
+// NewLayer returns a layer without entries.
 func NewLayer() *Layer {
 	return &Layer{root: implied(0, 0), hidden: map[string]*file{}}
 }
 
-// What a directory and a file take in memory beside their names, in bytes (measured).
+// The memory of a directory and of a file without their names, in bytes (measured).
 const (
 	dirMemory  = 480
 	fileMemory = 160
 )
 
-// Memory is an estimate of the memory that the layer takes, in bytes.
+// Memory returns the estimated memory of the layer, in bytes.
 func (l *Layer) Memory() int64 { return l.memory }
 
-// Kept reports whether the entry with a name must be added. All others are ignored,
-// whatever their type. A malformed name is an error.
+// Kept reports whether the entry with the given name must be added. Other entries are ignored,
+// whatever their type. Kept returns an error if the name is malformed.
 func (l *Layer) Kept(name string) (bool, error) {
 	at, kept, err := placeOf(name)
 	return err == nil && (kept || strings.HasPrefix(at, objectStore+"/")), err
@@ -79,9 +79,9 @@ func (l *Layer) AddDir(name string, info ostree.DirInfo) error {
 // setAttributes sets a directory's owner, mode and extended attributes from its entry.
 func (d *dir) setAttributes(info ostree.DirInfo) { d.info, d.hasEntry = &info, true }
 
-// AddFile adds a file or symbolic link. The caller calls set with its object when that is
-// known, from any goroutine, before Complete; guessed says that the object has the label
-// that the policy passed to Finish has for this name.
+// AddFile adds a file or symbolic link. When its object is known, the caller must call set
+// with the object, from any goroutine, before Complete. guessed means that the object has the
+// label for this name according to the policy that is passed to Finish.
 func (l *Layer) AddFile(name string, uid, gid uint32, symlink bool) (set func(object ostree.Checksum, guessed bool), err error) {
 	f := &file{link: symlink}
 	at, kept, err := placeOf(name)
@@ -97,12 +97,12 @@ func (l *Layer) AddFile(name string, uid, gid uint32, symlink bool) (set func(ob
 	return func(object ostree.Checksum, guessed bool) { f.object, f.guessed = object, guessed }, err
 }
 
-// become makes a hard link the file that it leads to. The label of that file is for another
-// name, so it does not count as guessed.
-func (f *file) become(target *file) { f.object, f.link = target.object, target.link }
+// resolveTo gives a hard link the object of its target. The label of the target is for
+// another name, so it does not count as guessed.
+func (f *file) resolveTo(target *file) { f.object, f.link = target.object, target.link }
 
-// AddLink adds a hard link. It is resolved by Complete, or by the merge if it leads to a
-// lower layer's file.
+// AddLink adds a hard link. It is resolved by Complete, or by the merge if its target is in a
+// lower layer.
 func (l *Layer) AddLink(name, target string, uid, gid uint32) error {
 	at, kept, err := placeOf(name)
 	if err != nil {
@@ -123,7 +123,7 @@ func (l *Layer) AddLink(name, target string, uid, gid uint32) error {
 	return err
 }
 
-// put gives a file its name; a later entry replaces an earlier one.
+// put adds a file at a path; a later entry replaces an earlier one.
 func (l *Layer) put(at string, uid, gid uint32, f *file) error {
 	parent, base, err := l.parent(at, uid, gid)
 	if err != nil {
@@ -136,13 +136,13 @@ func (l *Layer) put(at string, uid, gid uint32, f *file) error {
 	return nil
 }
 
-// parent is the directory that a path is in. Missing directories are made.
+// parent returns the parent directory of a path. It makes missing directories.
 func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, err error) {
 	if at == "" {
 		return nil, "", imagefault.Damaged("the root is no directory")
 	}
 	parent = l.root
-	lacking := false
+	missing := false
 	before, base := path.Split(at)
 	for name := range strings.SplitSeq(strings.TrimSuffix(before, "/"), "/") {
 		if name == "" {
@@ -153,12 +153,12 @@ func (l *Layer) parent(at string, uid, gid uint32) (parent *dir, base string, er
 		}
 		if parent.dirs[name] == nil {
 			l.makeDir(parent, name, uid, gid)
-			lacking = true
+			missing = true
 		}
 		parent = parent.dirs[name]
 	}
-	if lacking {
-		l.own(before, uid, gid)
+	if missing {
+		l.setOwners(before, uid, gid)
 	}
 	return parent, base, nil
 }
@@ -168,9 +168,10 @@ func (l *Layer) makeDir(parent *dir, name string, uid, gid uint32) {
 	parent.setDir(name, implied(uid, gid))
 }
 
-// own sets the owner of all directories of a path that have no entry, to that of the entry
-// for which one of them had to be made: libostree makes all of them anew then.
-func (l *Layer) own(at string, uid, gid uint32) {
+// setOwners sets the owner of all directories of a path that have no entry of their own. It is
+// called with the owner of an entry for which one of them was made, because libostree then
+// makes all of them again.
+func (l *Layer) setOwners(at string, uid, gid uint32) {
 	d := l.root
 	for name := range strings.SplitSeq(strings.TrimSuffix(at, "/"), "/") {
 		if name == "" {
@@ -182,14 +183,14 @@ func (l *Layer) own(at string, uid, gid uint32) {
 	}
 }
 
-// errTwice refuses a name that is both a directory and a file: tools differ in which of
-// them they extract.
+// errTwice is the error for a name that is both a directory and a file. Tools differ in which
+// of the two they extract.
 func errTwice(at string) error {
 	return imagefault.Damaged("/%s is a directory and a file in one layer", at)
 }
 
-// Complete resolves the hard links within the layer. They may lead to later entries, and
-// to other hard links. Links that lead into lower layers are left for the merge.
+// Complete resolves the hard links within the layer. Their targets may be later entries and
+// other hard links. Links into lower layers are left for the merge.
 func (l *Layer) Complete() error {
 	unresolved := make(map[*file]*link, len(l.links))
 	for i := range l.links {
@@ -204,7 +205,7 @@ func (l *Layer) Complete() error {
 		for _, k := range chain {
 			delete(unresolved, k.to)
 			if end != nil {
-				k.to.become(end)
+				k.to.resolveTo(end)
 				continue
 			}
 			k.target = chain[len(chain)-1].target
@@ -215,8 +216,8 @@ func (l *Layer) Complete() error {
 	return nil
 }
 
-// follow follows a hard link over other unresolved ones. end is the file of this layer that
-// the last one leads to, or nil if that is not in this layer.
+// follow follows a chain of unresolved hard links. end is the target of the last one, or nil
+// if that is not in this layer.
 func (l *Layer) follow(k *link, unresolved map[*file]*link) (chain []*link, end *file, err error) {
 	seen := map[*link]bool{}
 	for ; k != nil && unresolved[k.to] == k; k = unresolved[end] {
@@ -232,7 +233,7 @@ func (l *Layer) follow(k *link, unresolved map[*file]*link) (chain []*link, end 
 	return chain, end, nil
 }
 
-// find is the layer's file of a path, or nil.
+// find returns the layer's file at a path, or nil.
 func (l *Layer) find(at string) *file {
 	if f := l.hidden[at]; f != nil {
 		return f

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// New is the tree of a base commit.
+// New returns the tree of a base commit.
 func New(objects Objects, base ostree.DirChecksums) (*Tree, error) {
 	t := &Tree{objects: objects, base: base, root: &dir{saved: base}}
 	setup, err := t.prepareRoot()
@@ -23,16 +23,15 @@ func New(objects Objects, base ostree.DirChecksums) (*Tree, error) {
 	return t, err
 }
 
-// NewPlain is an empty tree, for an image whose layers have the whole OS.
+// NewPlain returns an empty tree, for an image whose layers have the whole OS.
 func NewPlain(objects Objects) *Tree {
 	return &Tree{objects: objects, root: implied(0, 0), nonUsr: true}
 }
 
-// LayerFrom is a layer that an earlier import has kept, by the root of its commit.
+// LayerFrom returns a layer that an earlier import has kept, given the root of its commit.
 func LayerFrom(root ostree.DirChecksums) *Layer { return &Layer{root: &dir{saved: root}} }
 
-// lookUp is the file of a path in the tree, or nil. Symbolic links on the way are not
-// followed.
+// lookUp returns the file at a path in the tree, or nil. It does not follow symbolic links.
 func (t *Tree) lookUp(at string) (*file, error) {
 	d, err := t.lookUpDir(path.Dir(at))
 	if err != nil || d == nil {
@@ -41,7 +40,7 @@ func (t *Tree) lookUp(at string) (*file, error) {
 	return d.files[path.Base(at)], nil
 }
 
-// lookUpDir is the directory of a path in the tree, loaded, or nil.
+// lookUpDir returns the directory at a path in the tree after loading it, or nil.
 func (t *Tree) lookUpDir(at string) (*dir, error) {
 	d := t.root
 	for name := range strings.SplitSeq(at, "/") {
@@ -58,11 +57,11 @@ func (t *Tree) lookUpDir(at string) (*dir, error) {
 	return d, d.load(t.objects)
 }
 
-// maxConfig bounds a file that is read as a whole, in bytes. The largest are the patterns
-// of SELinux policies, with less than 1 MiB.
+// maxConfig bounds the size of a file that is read into memory, in bytes. The largest are the
+// patterns of SELinux policies, with less than 1 MiB.
 const maxConfig = 16 << 20
 
-// read is the content of a regular file in the tree; nil if there is none.
+// read returns the content of a regular file in the tree, or nil if there is none.
 func (t *Tree) read(at string) ([]byte, error) {
 	f, err := t.lookUp(at)
 	if err != nil || f == nil {
@@ -87,7 +86,7 @@ func (t *Tree) read(at string) ([]byte, error) {
 	return data, nil
 }
 
-// prepareRoot is the tree's prepare-root.conf.
+// prepareRoot reads the tree's prepare-root.conf.
 func (t *Tree) prepareRoot() (ostree.PrepareRoot, error) {
 	return ostree.ReadPrepareRoot(func(path string) ([]byte, error) {
 		text, err := t.read(path)

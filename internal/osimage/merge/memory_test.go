@@ -31,7 +31,7 @@ func newMemory() *memory {
 	return &memory{dirs: map[ostree.Checksum]*ostree.Directory{}, infos: map[ostree.Checksum]ostree.DirInfo{}, files: map[ostree.Checksum]memoryFile{}}
 }
 
-// sum names a value by what it is.
+// sum returns a checksum of a value.
 func sum(value any) ostree.Checksum { return sha256.Sum256(fmt.Appendf(nil, "%v", value)) }
 
 func (m *memory) AddNewFile(_ context.Context, info ostree.FileInfo, body io.Reader) (ostree.Checksum, error) {
@@ -118,7 +118,7 @@ func (m *memory) MoveLabel(ctx context.Context, c ostree.Checksum, label string)
 	return m.Relabel(ctx, c, label)
 }
 
-// paths lists a tree: the content of files, "" for directories.
+// paths lists a tree: the content of files by path, and "" for directories.
 func (m *memory) paths(root ostree.DirChecksums, at string, into map[string]string) map[string]string {
 	d := m.dirs[root.Tree]
 	for name, f := range d.Files {

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// observe adds notes about files of the layers that an existing host does not get.
-func (t *Tree) observe() error {
+// noteVarFiles adds a note about files of the layers below /var, which an existing host does
+// not get.
+func (t *Tree) noteVarFiles() error {
 	var lost []string
 	for _, l := range t.layers {
 		if err := l.root.load(t.objects); err != nil {
@@ -25,7 +26,7 @@ func (t *Tree) observe() error {
 }
 
 // filesBelow lists the files below a directory of /var, except in directories whose content
-// programs make anew.
+// programs recreate.
 func (t *Tree) filesBelow(d *dir, at string, found *[]string) error {
 	switch at {
 	case "/var/tmp", "/var/cache", "/var/log":

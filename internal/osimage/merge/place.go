@@ -10,20 +10,20 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// Bounds of what a layer may hold.
+// Limits for names in a layer, in bytes.
 const (
 	maxPath = unix.PathMax - 1
-	maxName = 255 // bytes, of the file systems that hosts have
+	maxName = 255 // the limit of the file systems that hosts use
 )
 
-// objectStore is where the base layers of an ostree-native container have their objects. A
-// file of the base is a hard link to its object there, and a build that changes the file
+// objectStore is the directory of the objects in the base layers of an ostree-native container.
+// A file of the base is a hard link to its object there, and a build that changes the file
 // may write an entry for either name.
 const objectStore = "sysroot/ostree"
 
-// placeOf is the path in a commit's tree for an entry of a layer; "" is the root. kept is
-// false for an entry that a commit does not have; one below objectStore may still be the
-// target of a hard link.
+// placeOf returns the path in a commit's tree for an entry of a layer; "" is the root. kept is
+// false for an entry that is not part of a commit. Such an entry below objectStore may still
+// be the target of a hard link.
 func placeOf(name string) (at string, kept bool, err error) {
 	if at, err = clean(name); err != nil {
 		return "", false, err
@@ -40,8 +40,9 @@ func placeOf(name string) (at string, kept bool, err error) {
 	return at, true, nil
 }
 
-// clean is a path without empty components and ".". Nearly all are "./NAME" or clean, so
-// that is the end of the name.
+// clean returns a path without empty components and ".". It rejects ".." and names that a host
+// cannot store. Nearly all paths are "./NAME" or clean already, so it calls path.Clean only if
+// that is needed.
 func clean(name string) (string, error) {
 	if len(name) > maxPath || !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0 {
 		return "", imagefault.Damaged("a path has at most %d bytes, in UTF-8 and without zeroes", maxPath)
@@ -66,8 +67,8 @@ func clean(name string) (string, error) {
 	return name, nil
 }
 
-// isRuntime reports whether the content of a directory belongs to the running system, and
-// so is not part of a commit.
+// isRuntime reports whether the content of a top-level directory belongs to the running system,
+// and so is not part of a commit.
 func isRuntime(top string) bool {
 	switch top {
 	case "run", "tmp", "proc", "sys", "dev":
@@ -80,9 +81,9 @@ func isRuntime(top string) bool {
 // visible only if the system mounts the commit's root (Tree.nonUsr).
 func isOfOS(top string) bool { return top == "usr" || top == "var" || isRuntime(top) }
 
-// Whiteouts (the OCI image specification, "layer"): a regular file with the prefix
-// removes what the rest of its name names, or, with the name opaque, all that lower
-// layers have in its directory.
+// Whiteouts (the OCI image specification, "layer"): a regular file whose name has the prefix
+// removes the file with the rest of that name. A file with the name opaque removes everything
+// that lower layers have in its directory.
 const (
 	whiteoutPrefix = ".wh."
 	opaque         = whiteoutPrefix + whiteoutPrefix + ".opq"
@@ -90,8 +91,8 @@ const (
 
 func isWhiteout(name string) bool { return strings.HasPrefix(name, whiteoutPrefix) }
 
-// removed is the name that a whiteout removes; "" if it is another marker of a container
-// tool, such as the opaque one.
+// removed returns the name that a whiteout removes, or "" if the file is another marker of a
+// container tool, such as the opaque marker.
 func removed(name string) (string, error) {
 	name = strings.TrimPrefix(name, whiteoutPrefix)
 	switch {
@@ -105,7 +106,7 @@ func removed(name string) (string, error) {
 
 func isLink(mode uint32) bool { return mode&unix.S_IFMT == unix.S_IFLNK }
 
-// Place is the path in a commit's tree for an entry of a layer.
+// Place returns the path in a commit's tree for an entry of a layer.
 func Place(name string) string {
 	at, _, _ := placeOf(name)
 	return at

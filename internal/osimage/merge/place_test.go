@@ -7,7 +7,7 @@ import (
 	"machine-pivot/internal/osimage/merge"
 )
 
-// TestPlace has the forms in which tools write the same name.
+// TestPlace has different spellings of names by various tools.
 func TestPlace(t *testing.T) {
 	for _, row := range []struct {
 		name, place string
@@ -19,7 +19,7 @@ func TestPlace(t *testing.T) {
 		{"etc", "usr/etc", true}, {"./etc/a", "usr/etc/a", true}, {"etcetera", "etcetera", true}, {".wh.etc", "usr/.wh.etc", true}, {"usr/etc/a", "usr/etc/a", true},
 		{"run", "run", true}, {"run/", "run", true}, {"./run/a", "run/a", false}, {"runs/a", "runs/a", true}, {"dev/null", "dev/null", false},
 		{"sysroot", "sysroot", true}, {"sysroot/ostree", "sysroot/ostree", false}, {"sysroot/ostreed", "sysroot/ostreed", true},
-		{"sysroot/ostree/repo", "sysroot/ostree/repo", true}, // which hard links may lead to
+		{"sysroot/ostree/repo", "sysroot/ostree/repo", true}, // may be the target of hard links
 		{strings.Repeat("a", 255), strings.Repeat("a", 255), true},
 	} {
 		kept, err := merge.NewLayer().Kept(row.name)

@@ -10,10 +10,10 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// selinuxDir is where a commit has its policies.
+// selinuxDir is the directory of the SELinux policies in a commit.
 const selinuxDir = "usr/etc/selinux"
 
-// policy is the tree's own SELinux policy; nil if it has none, or SELinux is disabled in it.
+// policy returns the tree's SELinux policy, or nil if it has none or disables SELinux.
 func (t *Tree) policy() (*selinux.Contexts, error) {
 	files := selinux.Files(func(name string) ([]byte, error) {
 		text, err := t.read(path.Join(selinuxDir, name))

@@ -1,15 +1,15 @@
-// Package merge merges a base commit and the derived layers on top of it into one tree, the
-// one that a container of the image would show, and labels it by its own SELinux policy.
-// For a plain image the base is empty.
+// Package merge merges a base commit and the derived layers on top of it into one tree, as a
+// container of the image would see it, and labels the tree with its own SELinux policy. For a
+// plain image the base is empty.
 //
-// Package layer reads the layers and stores their contents; here are only names, attributes
-// and checksums. The rules are those of ostree-ext
+// Package layer reads the layers and stores their contents; this package handles names,
+// attributes and checksums only. The rules are those of ostree-ext
 // (crates/ostree-ext/src/container/store.rs) and of libostree's checkout
 // (ostree-repo-checkout.c), except where those lose or damage files of an image;
 // docs/import.md lists the differences.
 //
-// Limits: a path has at most 4,095 bytes and a name 255. Memory grows with the number of
-// names, not with contents; the caller bounds it by Layer.Memory.
+// Limits. A path has at most 4,095 bytes and a name 255. Memory grows with the number of
+// names, not with the size of the files; the caller bounds it by Layer.Memory.
 package merge
 
 import (
@@ -19,7 +19,7 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// Objects stores the objects of trees. An *ostree.Import does.
+// Objects stores the objects of trees. *ostree.Import implements it.
 type Objects interface {
 	ReadDirectory(tree ostree.Checksum) (*ostree.Directory, error)
 	ReadDirInfo(meta ostree.Checksum) (ostree.DirInfo, error)
@@ -36,14 +36,14 @@ type Objects interface {
 
 // dir is a directory of a tree.
 type dir struct {
-	// saved are the directory's objects in the repository; zero if it has none. Its names
-	// are read from them when they are needed (load).
+	// saved are the directory's objects in the repository; zero if it has none. load reads
+	// the directory's names from them when they are needed.
 	saved  ostree.DirChecksums
 	loaded bool
 
 	info     *ostree.DirInfo // owner, mode and extended attributes; nil: as saved
-	hasEntry bool            // the layer that is being read has an entry for it
-	guessed  bool            // info has the label that the guessing policy has for this name
+	hasEntry bool            // the layer has an entry for the directory
+	guessed  bool            // info has the label that was guessed for this name
 	files    map[string]*file
 	dirs     map[string]*dir
 }
@@ -53,20 +53,18 @@ type file struct {
 	object ostree.Checksum
 	link   bool // it is a symbolic link
 
-	// guessed says that the object has the label that the guessing policy has for this
-	// name.
-	guessed bool
+	guessed bool // the object has the label that was guessed for this name
 }
 
 func newDir(info *ostree.DirInfo) *dir { return &dir{loaded: true, info: info} }
 
-// implied is a directory without an entry. It has the owner of the entry that needs it, as
-// libostree does it (--tar-autocreate-parents; see Layer.own).
+// implied returns a directory without an entry. As in libostree, it has the owner of the
+// entry that needs it (--tar-autocreate-parents; see Layer.setOwners).
 func implied(uid, gid uint32) *dir {
 	return newDir(&ostree.DirInfo{UID: uid, GID: gid, Mode: 0o755})
 }
 
-// setFile adds or replaces a file by its name. Most directories of a layer have few names
+// setFile adds or replaces the file with a name. Most directories of a layer have few names
 // or none, so the maps are made when they are needed.
 func (d *dir) setFile(name string, f *file) {
 	if d.files == nil {
@@ -100,7 +98,7 @@ func (d *dir) load(store Objects) error {
 	d.files, d.dirs = make(map[string]*file, len(saved.Files)), make(map[string]*dir, len(saved.Dirs))
 	for name, object := range saved.Files {
 		d.files[name] = &file{object: object}
-		if isWhiteout(name) { // file.link matters for no other names
+		if isWhiteout(name) { // file.link is used for these names only
 			stat, err := store.StatFile(object)
 			if err != nil {
 				return err
@@ -115,7 +113,7 @@ func (d *dir) load(store Objects) error {
 	return nil
 }
 
-// attributes are the directory's owner, mode and extended attributes.
+// attributes returns the directory's owner, mode and extended attributes.
 func (d *dir) attributes(store Objects) (*ostree.DirInfo, error) {
 	if d.info == nil {
 		info, err := store.ReadDirInfo(d.saved.Meta)

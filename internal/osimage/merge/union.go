@@ -11,19 +11,19 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// Tree is the tree that layers are merged into, in the order of the image.
+// Tree is the tree into which layers are merged, in the order of the image.
 type Tree struct {
 	objects Objects
 	root    *dir
 	base    ostree.DirChecksums // zero: none
-	nonUsr  bool                // the system sees all of the commit's root, not only /usr and /etc
+	nonUsr  bool                // the system mounts the commit's whole root, not only /usr and /etc
 	layers  []*Layer
 	notes   notes
 
 	baseFiles map[ostree.Checksum]bool // the base's file objects; nil until they are needed
 }
 
-// onto merges one layer into the tree.
+// onto is a tree with the number of the layer that is being merged into it.
 type onto struct {
 	*Tree
 	number int // of the layer, from 1
@@ -50,8 +50,8 @@ func (o onto) add(l *Layer) error {
 	return o.merge(l.root, o.root, "")
 }
 
-// dropForeign removes top-level directories and files of a layer that the system would not
-// see.
+// dropForeign removes the top-level directories and files of a layer that would not be visible
+// in the system.
 func (o onto) dropForeign(l *Layer) {
 	if o.nonUsr {
 		return
@@ -65,8 +65,8 @@ func (o onto) dropForeign(l *Layer) {
 	}
 }
 
-// resolve replaces a hard link by the file of a lower layer, or the object of the base, that
-// it leads to.
+// resolve replaces a hard link by its target, which is a file of a lower layer or an object of
+// the base.
 func (o onto) resolve(k link) error {
 	target, err := o.findLower(k.target)
 	if err != nil {
@@ -75,7 +75,7 @@ func (o onto) resolve(k link) error {
 	if target == nil {
 		return imagefault.Damaged("/%s is a hard link to /%s, which neither this layer nor a lower one has", k.path, k.target)
 	}
-	k.to.become(target)
+	k.to.resolveTo(target)
 	return nil
 }
 
@@ -100,11 +100,11 @@ func (o onto) findLower(at string) (*file, error) {
 	return d.files[base], err
 }
 
-// baseObject is a file of the base commit by the path of its object below objectStore.
+// baseObject returns the file of the base commit whose object has the given loose path, or nil.
 func (o onto) baseObject(at string) (*file, error) {
 	name, archive, err := ostree.ParseLoosePath(at)
 	if err != nil || archive || name.Type != ostree.File || o.base == (ostree.DirChecksums{}) {
-		return nil, nil // it names no file object
+		return nil, nil // not a path of a file object
 	}
 	if o.baseFiles == nil {
 		if o.baseFiles, err = o.objects.FilesBelow(o.base.Tree); err != nil {
@@ -117,7 +117,7 @@ func (o onto) baseObject(at string) (*file, error) {
 	return &file{object: name.Checksum}, nil
 }
 
-// merge merges a layer's directory into that of the tree.
+// merge merges a layer's directory into the directory of the tree at the same path.
 func (o onto) merge(from, into *dir, at string) error {
 	if err := from.load(o.objects); err != nil {
 		return err
@@ -142,9 +142,9 @@ func (o onto) merge(from, into *dir, at string) error {
 	return o.noteAttributes(from, into, at)
 }
 
-// whiteouts removes what the whiteouts in a layer's directory name. That is done before any
-// file of the layer is added: a whiteout is about lower layers only, whatever the order of
-// names.
+// whiteouts applies the whiteouts in a layer's directory to the tree. It must be called before
+// files of the layer are added: a whiteout affects lower layers only, regardless of the order
+// of entries.
 func (o onto) whiteouts(from, into *dir, at string) error {
 	if f := from.files[opaque]; f != nil && !f.link {
 		clear(into.files)
@@ -170,7 +170,7 @@ func (o onto) whiteouts(from, into *dir, at string) error {
 	return nil
 }
 
-// mergeDir merges a directory below another.
+// mergeDir merges a layer's directory into the tree's directory parent.
 func (o onto) mergeDir(from, parent *dir, at string) error {
 	name := path.Base(at)
 	delete(parent.files, name)
@@ -186,9 +186,9 @@ func (o onto) mergeDir(from, parent *dir, at string) error {
 	return o.merge(from, parent.dirs[name], at)
 }
 
-// noteAttributes adds a note if a layer has other attributes for a directory than the tree.
-// Those of the tree stay, as with ostree-ext, so that hosts which rpm-ostree updates get
-// the same tree.
+// noteAttributes adds a note if a layer's attributes of a directory differ from those in the
+// tree. The tree's attributes are kept, as in ostree-ext, so that hosts which are updated by
+// rpm-ostree get the same tree.
 func (o onto) noteAttributes(from, into *dir, at string) error {
 	if !from.hasEntry {
 		return nil
@@ -204,13 +204,13 @@ func (o onto) noteAttributes(from, into *dir, at string) error {
 	return nil
 }
 
-// maxNotes is how many notes of one image are kept.
+// maxNotes is the maximum number of notes for one image.
 const maxNotes = 20
 
-// notes are for people, about what of an image is left out or changed.
+// notes are for people. They list what is left out of an image, or changed.
 type notes struct {
 	texts []string
-	more  int
+	more  int // how many were dropped
 }
 
 func (n *notes) add(format string, args ...any) {
@@ -221,7 +221,7 @@ func (n *notes) add(format string, args ...any) {
 	n.texts = append(n.texts, fmt.Sprintf(format, args...))
 }
 
-// Notes are for people, about what of the image was left out or changed.
+// Notes returns notes for people about what was left out of the image, or changed.
 func (t *Tree) Notes() []string {
 	if t.notes.more == 0 {
 		return t.notes.texts

@@ -15,7 +15,7 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// errClosed is the cause of the failure of a read after Close.
+// errClosed is the error of a Read after Close.
 var errClosed = errors.New("it was closed")
 
 // blob is the stream that openBlob returns.
@@ -27,26 +27,25 @@ type blob struct {
 	ctx    context.Context // of the whole stream
 	cancel context.CancelCauseFunc
 
-	mu     sync.Mutex        // held while reading
-	from   *download         // the present try; nil between two
-	source types.ImageSource // that the last try read from
+	mu     sync.Mutex        // held during Read
+	from   *download         // the current try; nil between tries
+	source types.ImageSource // the source of the last try
 	sum    hash.Hash
 	offset int64  // bytes read so far
-	tail   []byte // the last tailSize of them
-	ended  error  // io.EOF, or why it failed
+	tail   []byte // the last tailSize bytes read
+	ended  error  // io.EOF or the final error; nil before that
 
-	parts    bool      // the source may give parts of the blob
-	failures int       // tries in a row that failed
+	parts    bool      // the source may support ranges
+	failures int       // consecutive failed tries
 	fresh    int64     // bytes since the last failure
 	short    truncated // the last failure of this kind
-	denied   int64     // the offset of the last 401; -1: none
+	denied   int64     // the offset of the last 401; -1 if there was none
 }
 
-// openBlob returns the image's nth layer as a stream, compressed as it is in the source.
-// The first Read asks the source. After a transient failure the stream goes on where it
-// stopped. It ends with io.EOF only if size and digest are those of the manifest. Its
-// errors have their kind. Close may be called while another goroutine is in Read, which
-// then returns; Close never fails.
+// openBlob returns the image's nth layer as a stream, compressed as in the source. The first
+// Read opens it. After a transient failure the stream resumes where it stopped. It ends with
+// io.EOF only if its size and digest match the manifest. Its errors have a fault.Kind. Close
+// may be called while another goroutine is in Read, which then returns; Close never fails.
 func (i *Image) openBlob(ctx context.Context, n int, meter Meter) io.ReadCloser {
 	info := i.blobs[n]
 	b := &blob{BlobInfo: info, image: i, meter: meter, sum: sha256.New(), parts: info.Size > 0, denied: -1}
@@ -75,7 +74,7 @@ func (b *blob) Read(p []byte) (n int, err error) {
 	return n, b.ended
 }
 
-// next reads from the present try, or starts one.
+// next reads from the current try, after starting one if there is none.
 func (b *blob) next(p []byte) (int, error) {
 	if b.from == nil {
 		if err := b.reopen(); err != nil {
@@ -87,15 +86,15 @@ func (b *blob) next(p []byte) (int, error) {
 		return 0, imagefault.Damaged("data follows after the %d bytes that the manifest says", b.Size)
 	}
 	b.meter.Fetched(n)
-	b.take(p[:n])
+	b.record(p[:n])
 	if err != nil && err != io.EOF {
 		err = b.reading(b.from.ctx, err)
 	}
 	return n, err
 }
 
-// take accounts for what was read.
-func (b *blob) take(p []byte) {
+// record updates the state of the stream for bytes that were read.
+func (b *blob) record(p []byte) {
 	b.sum.Write(p)
 	b.offset += int64(len(p))
 	b.fresh += int64(len(p))
@@ -103,8 +102,8 @@ func (b *blob) take(p []byte) {
 	b.tail = b.tail[max(0, len(b.tail)-tailSize):]
 }
 
-// endTry ends the present try after an error. It returns how the stream ends, io.EOF or
-// an error, or nil if there is to be another try.
+// endTry ends the current try after an error. It returns nil if there will be another try;
+// otherwise the stream ends with the returned error, which may be io.EOF.
 func (b *blob) endTry(err error) error {
 	b.drop()
 	switch ended := err == io.EOF; {
@@ -116,7 +115,7 @@ func (b *blob) endTry(err error) error {
 	return b.retry(err)
 }
 
-// verify compares the digest of all that was read.
+// verify compares the digest of all bytes that were read. It returns io.EOF if it matches.
 func (b *blob) verify() error {
 	if got := digestlib.NewDigest(digestlib.SHA256, b.sum); got != b.Digest {
 		return imagefault.Damaged("its %d bytes have the digest %s", b.offset, got)
@@ -124,7 +123,7 @@ func (b *blob) verify() error {
 	return io.EOF
 }
 
-// drop ends the present try.
+// drop closes the current try, if there is one.
 func (b *blob) drop() {
 	if b.from != nil {
 		b.from.close()

@@ -10,8 +10,8 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// certificate recognizes a registry that does not prove its identity. That is permanent:
-// no certificate becomes trusted by waiting, except one that is not valid yet.
+// certificate recognizes a registry whose certificate cannot be verified. This is permanent,
+// except for a certificate that is not valid yet.
 func (c classifier) certificate(err error) *fault.Error {
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired && invalid.Cert != nil {
 		return c.outOfDate(err, invalid.Cert)
@@ -33,8 +33,8 @@ func (c classifier) certificate(err error) *fault.Error {
 	return nil
 }
 
-// outOfDate reports a certificate that is not valid now, with this machine's time: on a
-// first boot a wrong clock is more likely than a wrong certificate.
+// outOfDate returns the error for a certificate that is not valid now. It names this machine's
+// time, because on a first boot a wrong clock is more likely than a wrong certificate.
 func (c classifier) outOfDate(err error, cert *x509.Certificate) *fault.Error {
 	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	now, what, kind := time.Now(), "has expired", fault.Refused

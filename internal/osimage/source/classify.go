@@ -19,10 +19,10 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 )
 
-// errSilent is the cause of giving up on a registry that says nothing.
+// errSilent is the cancellation cause for a registry that sends nothing.
 var errSilent = errors.New("the registry is silent")
 
-// classifier gives the failures of reading an image from one endpoint their kind and hint.
+// classifier adds a kind and a hint to errors of reading an image from one endpoint.
 type classifier struct {
 	ref    imageref.Reference // of the image at the endpoint
 	secret secret
@@ -30,8 +30,8 @@ type classifier struct {
 	proxy  string // HOST:PORT of the proxy on the way, or ""
 }
 
-// fallback is the kind of a failure to open an image that no method here recognizes: a
-// registry is then set up wrongly (Refused), and the files of a local image are (BadInput).
+// fallback returns the kind of an error of opening an image that no method here recognizes. For
+// a registry it is Refused (a wrong configuration), for a local image BadInput (wrong files).
 func (c classifier) fallback() fault.Kind {
 	if c.ref.Remote() {
 		return fault.Refused
@@ -39,9 +39,9 @@ func (c classifier) fallback() fault.Kind {
 	return fault.BadInput
 }
 
-// classify gives an error a kind and a hint, unless it has a kind already; otherwise is
-// the kind of an error that no method here recognizes. If the context has ended, its
-// cause stands first: it explains the error.
+// classify adds a kind and a hint to an error, unless it has a kind already. otherwise is the
+// kind of an error that no method here recognizes. If the context has ended, its cause comes
+// first in the error text, because it explains the error.
 func (c classifier) classify(ctx context.Context, err error, otherwise fault.Kind) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", cause, err)
@@ -62,8 +62,8 @@ func (c classifier) classify(ctx context.Context, err error, otherwise fault.Kin
 	return f.WithHint("is it %s that answers, and not a proxy or a login page in its place?", c.ref.Host())
 }
 
-// redirect recognizes a redirect to an address that is neither http nor https, such as a
-// file. Only a change of the registry's configuration can help, so it is permanent.
+// redirect recognizes a redirect to a URL that is neither http nor https, such as file:. Only a
+// change of the registry's configuration can help, so it is permanent.
 func (c classifier) redirect(err error) *fault.Error {
 	e, ok := errors.AsType[*url.Error](err)
 	if !ok || !c.ref.Remote() {
@@ -77,20 +77,20 @@ func (c classifier) redirect(err error) *fault.Error {
 		WithHint("%s sends its clients to an address that is not http or https; correct its configuration, or that of the proxy in front of it", c.ref.Host())
 }
 
-// network recognizes what may pass by itself: no connection, a name that cannot be looked
-// up, a connection that was cut.
+// network recognizes transient failures of the network: no connection, a failed name lookup,
+// a broken connection.
 func (c classifier) network(err error) *fault.Error {
 	if !c.ref.Remote() || !isNetwork(err) {
 		return nil
 	}
-	return fault.New(fault.Unavailable, "%w", err).WithHint("%s", c.reach())
+	return fault.New(fault.Unavailable, "%w", err).WithHint("%s", c.reachHint())
 }
 
 func isNetwork(err error) bool {
-	if errors.Is(err, http.ErrSchemeMismatch) { // HTTP where HTTPS should be
+	if errors.Is(err, http.ErrSchemeMismatch) { // HTTP instead of HTTPS
 		return false
 	}
-	if _, ok := errors.AsType[*fs.PathError](err); ok { // an errno claims to be a net.Error
+	if _, ok := errors.AsType[*fs.PathError](err); ok { // its errno implements net.Error
 		return false
 	}
 	if _, ok := errors.AsType[net.Error](err); ok { // also net.OpError, net.DNSError, url.Error
@@ -110,8 +110,8 @@ func isNetwork(err error) bool {
 	return false
 }
 
-// certsDir is where the library looks for a registry's CA certificates.
+// certsDir returns the directory in which the library looks for the registry's CA certificates.
 func (c classifier) certsDir() string { return c.path("/etc/containers/certs.d/" + c.ref.Host()) }
 
-// path is a path on the host, below its root directory.
+// path returns a path on the host below its root directory.
 func (c classifier) path(name string) string { return filepath.Join(c.root, name) }

@@ -24,7 +24,7 @@ import (
 )
 
 func TestClassify(t *testing.T) {
-	const otherwise = fault.Usage // none of the known ones
+	const otherwise = fault.Usage // a kind that classify itself never returns
 	get := func(err error) error { return &url.Error{Op: "Get", URL: "https://q.io/v2/", Err: err} }
 	for _, c := range []struct {
 		err  error
@@ -54,8 +54,8 @@ func TestClassify(t *testing.T) {
 		{errcode.ErrorCodeUnauthorized.WithMessage("x"), fault.Refused, "no credentials"},
 		{errcode.ErrorCodeDenied.WithMessage("x"), fault.Refused, "no credentials"},
 		{v2.ErrorCodeManifestUnknown.WithMessage("x"), fault.Refused, "is the reference right"},
-		{errcode.ErrorCodeUnknown.WithMessage("x"), fault.Refused, ""}, // of a 4xx answer, though its descriptor says 500
-		{errors.New(`blob: "StatusCode: 429, "`), otherwise, ""},       // what a registry writes is no status
+		{errcode.ErrorCodeUnknown.WithMessage("x"), fault.Refused, ""}, // from a 4xx response, although its descriptor says 500
+		{errors.New(`blob: "StatusCode: 429, "`), otherwise, ""},       // text from the registry is not a status
 	} {
 		j := classifier{ref: mustParse(t, "q.io/a/b"), secret: secret{looked: []string{"/s"}}, root: "/r"}
 		err := j.classify(t.Context(), fmt.Errorf("wrapped: %w", c.err), otherwise)

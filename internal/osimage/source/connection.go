@@ -9,24 +9,24 @@ import (
 )
 
 // connection holds the library's source of an image, and replaces it when the registry
-// refuses a token that it accepted before: the library keeps a token for as long as the
-// registry said, which is wrong if the clock of this machine is.
+// refuses a token that it accepted before. The library keeps a token for its stated lifetime,
+// which goes wrong if this machine's clock is wrong.
 type connection struct {
 	dial func(context.Context) (types.ImageSource, error)
 
 	mu   sync.Mutex
 	now  types.ImageSource
-	past []types.ImageSource // replaced ones, from which others may still read
+	past []types.ImageSource // replaced sources, from which other goroutines may still read
 }
 
-// source is the source to read from.
+// source returns the source to read from.
 func (c *connection) source() types.ImageSource {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// renew replaces a source whose token is refused, unless another goroutine has done so.
+// renew replaces a source whose token was refused, unless another goroutine has done so.
 func (c *connection) renew(ctx context.Context, refused types.ImageSource) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,15 +13,15 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// Bounds of manifest and config. The library reads up to 4 MiB of each, and a list of empty
+// Limits of manifest and config. The library reads up to 4 MiB of each, and a list of empty
 // objects takes a hundred times that in memory.
 const (
-	maxTokens = 1 << 17 // of JSON; an image of 500 layers has a tenth of that
+	maxTokens = 1 << 17 // JSON tokens; an image of 500 layers has a tenth of that
 	maxLayers = 512     // more than a kernel can mount
 )
 
-// checkAmount refuses a manifest or config with more than maxTokens parts. Text that is
-// not JSON is left to the parser.
+// checkAmount rejects a manifest or config with more than maxTokens JSON tokens. It ignores
+// text that is not JSON; the parser rejects that.
 func checkAmount(what string, raw []byte) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	for range maxTokens {
@@ -32,7 +32,7 @@ func checkAmount(what string, raw []byte) error {
 	return imagefault.Damaged("its %s has more than %d parts", what, maxTokens)
 }
 
-// checkDigest refuses a malformed digest: the library's methods for digests panic on some.
+// checkDigest rejects a malformed digest: the library's methods for digests panic on some.
 func checkDigest(what string, digest digestlib.Digest) error {
 	if err := digest.Validate(); err != nil {
 		return fmt.Errorf("the digest %q of %s: %w", digest, what, err)
@@ -40,8 +40,8 @@ func checkDigest(what string, digest digestlib.Digest) error {
 	return nil
 }
 
-// checkLayerDigest is checkDigest for a digest that this package compares itself, which
-// it does by SHA-256 only.
+// checkLayerDigest is checkDigest for a digest that this package compares itself. It must be
+// a SHA-256 digest.
 func checkLayerDigest(what string, digest digestlib.Digest) error {
 	if err := checkDigest(what, digest); err != nil {
 		return err
@@ -52,7 +52,7 @@ func checkLayerDigest(what string, digest digestlib.Digest) error {
 	return nil
 }
 
-// checkManifest checks how many layers a manifest has, and all digests in it.
+// checkManifest checks the number of layers in a manifest, and all its digests.
 func checkManifest(config types.BlobInfo, layers []types.BlobInfo) error {
 	if len(layers) > maxLayers {
 		return imagefault.Damaged("it has %d layers, more than %d", len(layers), maxLayers)
@@ -64,7 +64,7 @@ func checkManifest(config types.BlobInfo, layers []types.BlobInfo) error {
 	return damagedBy("its manifest", wrong)
 }
 
-// checkConfig checks that a config is about so many layers, and all digests in it.
+// checkConfig checks that a config describes the given number of layers, and all its digests.
 func checkConfig(config *imgspec.Image, layers int) error {
 	diffs := config.RootFS.DiffIDs
 	if len(diffs) != layers {
@@ -77,7 +77,7 @@ func checkConfig(config *imgspec.Image, layers int) error {
 	return damagedBy("its config", wrong)
 }
 
-// damagedBy is one error for all problems of a part of an image.
+// damagedBy joins all errors of a part of an image into one, or returns nil if there are none.
 func damagedBy(part string, wrong []error) error {
 	if err := errors.Join(wrong...); err != nil {
 		return imagefault.Damaged("%s: %w", part, err)

@@ -15,24 +15,24 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// download is one try to read a blob, given up when the source is silent (watch).
+// download is one try to read a blob. It is cancelled when the source is silent (watch).
 type download struct {
 	source types.ImageSource
 	blob   types.BlobInfo
 	ctx    context.Context
 	watch  *watch
 	body   io.ReadCloser // nil until opened
-	first  bool          // the blob is read from its start, and nothing was read yet
+	first  bool          // the blob is read from its start, and nothing has been read yet
 }
 
 func (b *blob) newDownload() *download {
 	b.source = b.image.connection.source()
 	d := &download{source: b.source, blob: b.BlobInfo}
 	host := b.image.host
-	d.ctx, d.watch = newWatch(b.ctx, host.maxSilence(), host.soon(), func() {
-		until := time.Now().Add(host.maxSilence() - host.soon())
+	d.ctx, d.watch = newWatch(b.ctx, host.maxSilence(), host.noticeDelay(), func() {
+		until := time.Now().Add(host.maxSilence() - host.noticeDelay())
 		host.note("layer %s: waiting for %s, which has sent nothing for %s; it is given until %s",
-			b.Digest, cmp.Or(b.image.classifier.ref.Host(), b.image.classifier.ref.Name()), host.soon(), until.Format("15:04:05"))
+			b.Digest, cmp.Or(b.image.classifier.ref.Host(), b.image.classifier.ref.Name()), host.noticeDelay(), until.Format("15:04:05"))
 	})
 	return d
 }
@@ -47,7 +47,7 @@ func (d *download) whole() (err error) {
 	return err
 }
 
-// part opens the blob from an offset on.
+// part opens the blob at an offset.
 func (d *download) part(from int64) (err error) {
 	d.watch.during(func() int {
 		d.body, err = openRange(d.ctx, d.watch.cancel, d.source, d.blob, from)
@@ -72,7 +72,7 @@ func (d *download) read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// skip reads n bytes and calls note with them.
+// skip reads n bytes and passes them to note.
 func (d *download) skip(n int64, note func([]byte)) error {
 	buffer := make([]byte, min(n, 64<<10))
 	for left := n; left > 0; {
@@ -92,11 +92,11 @@ func (d *download) skip(n int64, note func([]byte)) error {
 func (d *download) close() {
 	d.watch.stop()
 	if d.body != nil {
-		_ = d.body.Close() // what counts was read, or has failed already
+		_ = d.body.Close() // all data was read, or an error is returned already
 	}
 }
 
-// truncated is the error of a body that ended before the size in the manifest, without an
+// truncated is the error for a body that is shorter than the size in the manifest, without an
 // error of the connection.
 type truncated struct{ got, want int64 }
 

@@ -15,28 +15,28 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 )
 
-// endpoint is where an image may be read from: the registry or path that its reference
-// names, or a mirror of that.
+// endpoint is a place that an image may be read from: the registry or path that its reference
+// names, or a mirror.
 //
-// The library tries mirrors by itself, but returns their answers as text only: a mirror
-// that is restarting, before a registry that refuses, would be a permanent failure, and
-// a silent mirror would use up the time for all. So each endpoint is tried here, by the
-// library's rules for which there are and in what order.
+// The library can try mirrors itself, but returns their errors as text only. A mirror that is
+// restarting, followed by a registry that refuses, would be a permanent failure, and a silent
+// mirror would use up the time for all endpoints. So this package tries each endpoint itself;
+// the library determines the endpoints and their order.
 type endpoint struct {
 	ref        imageref.Reference // of the image at this endpoint
 	sys        *types.SystemContext
 	classifier classifier
-	err        error // why this endpoint must not be asked; nil if it may be
+	err        error // why this endpoint must not be used; nil if it may be used
 }
 
-// What registries.conf says is in the endpoint already, so the library must not apply it
-// again: it gets an empty file, and a directory that does not exist.
+// The endpoints already reflect registries.conf, so the library must not apply it again: it
+// gets an empty file and a directory that does not exist.
 const (
 	noRegistriesConf    = "/dev/null"
 	noRegistriesConfDir = "/dev/null.d"
 )
 
-// endpoints lists where an image may come from, in the order to try.
+// endpoints returns the endpoints of an image in the order in which to try them.
 func (h *Host) endpoints(ref imageref.Reference) ([]endpoint, error) {
 	sys := &types.SystemContext{DockerRegistryUserAgent: "pivot", ArchitectureChoice: h.Architecture}
 	if root := h.path("/"); root != "/" {
@@ -62,13 +62,13 @@ func (h *Host) endpoints(ref imageref.Reference) ([]endpoint, error) {
 		}
 	}
 	if last := &all[len(all)-1]; own.Blocked {
-		last.err = blocked(sys, own) // refusalOf asks by the location, which may have another name
+		last.err = blocked(sys, own) // refusalOf looks up the location, whose name may differ
 	}
 	return all, nil
 }
 
-// local is the reference to a local image below the host's root, if it is there. The
-// signature policy is asked for the name that the image has on the host.
+// local returns the reference to a local image below the host's root, or ref if there is no
+// such image. The signature policy is applied to the name that the image has on the host.
 func (h *Host) local(ref imageref.Reference) imageref.Reference {
 	if below := h.path(ref.Name()); filepath.IsAbs(ref.Name()) {
 		if _, err := os.Stat(below); err == nil {
@@ -78,8 +78,8 @@ func (h *Host) local(ref imageref.Reference) imageref.Reference {
 	return ref
 }
 
-// pullSources are the image's mirrors and after them its own registry, by
-// containers-registries.conf(5); own is that registry's entry there.
+// pullSources returns the image's mirrors followed by its own registry, according to
+// containers-registries.conf(5), and that registry's entry there.
 func pullSources(sys *types.SystemContext, ref imageref.Reference) ([]sysregistriesv2.PullSource, *sysregistriesv2.Registry, error) {
 	named, err := namedRef(ref)
 	if err != nil {
@@ -97,7 +97,7 @@ func pullSources(sys *types.SystemContext, ref imageref.Reference) ([]sysregistr
 	return sources, own, err
 }
 
-// registryEndpoint is the endpoint for one of an image's pull sources.
+// registryEndpoint returns the endpoint for one of an image's pull sources.
 func (h *Host) registryEndpoint(sys *types.SystemContext, ref imageref.Reference, source sysregistriesv2.PullSource) (endpoint, error) {
 	ref = ref.At(source.Reference.Name()) // mirrors change the name only
 	credentials, secret, err := h.findSecret(sys, source.Reference)
@@ -116,8 +116,8 @@ func (h *Host) registryEndpoint(sys *types.SystemContext, ref imageref.Reference
 	return endpoint{ref: ref, sys: &own, classifier: c, err: refusal}, nil
 }
 
-// refusalOf is why a pull source must not be asked, or nil. A mirror of a blocked
-// registry may be asked, a mirror that is blocked itself may not.
+// refusalOf returns the reason why a pull source must not be used, or nil. A mirror of a
+// blocked registry may be used, unless the mirror itself is blocked.
 func refusalOf(sys *types.SystemContext, source sysregistriesv2.PullSource) (refusal, err error) {
 	if source.Endpoint.NamespaceProxy != "" {
 		return fault.New(fault.Refused, "its namespace-proxy in registries.conf is not implemented"), nil
@@ -134,14 +134,14 @@ func blocked(sys *types.SystemContext, registry *sysregistriesv2.Registry) error
 		WithHint("allow it, or give it a mirror, in one of %s", sysregistriesv2.ConfigurationSourceDescription(sys))
 }
 
-// failure is why an endpoint did not give the image or the layer.
+// failure is the error of an endpoint when it was tried for an image or a layer.
 type failure struct {
 	at  endpoint
 	err error
 }
 
-// allFailed is the error of all endpoints that were asked; all is how many there are.
-// Kind and hint are those of the decisive failure.
+// allFailed combines the errors of all endpoints that were tried; all is the number of
+// endpoints. Kind and hint are those of the decisive failure.
 func allFailed(ref imageref.Reference, all int, failed []failure) error {
 	if all == 1 && failed[0].at.ref == ref {
 		return failed[0].err
@@ -155,8 +155,8 @@ func allFailed(ref imageref.Reference, all int, failed []failure) error {
 		WithHint("%s", fault.HintOf(decisive))
 }
 
-// decisive is the failure that says whether trying again can help: a rejection by the
-// signature policy, or else the first transient failure, or else the first endpoint's.
+// decisive returns the failure that determines whether a retry can help: a rejection by the
+// signature policy, or else the first transient failure, or else the first failure.
 func decisive(failed []failure) error {
 	if last := failed[len(failed)-1].err; isRejection(last) {
 		return last
@@ -169,8 +169,8 @@ func decisive(failed []failure) error {
 	return failed[0].err
 }
 
-// passedOver are notes about the endpoints that did not give the image.
-func passedOver(endpoints []endpoint, failed []failure) []string {
+// failureNotes returns notes about the endpoints that failed.
+func failureNotes(endpoints []endpoint, failed []failure) []string {
 	notes := make([]string, len(failed))
 	for i, f := range failed {
 		notes[i] = fmt.Sprintf("%s does not give the image, trying %s: %v", f.at.ref.Name(), endpoints[i+1].ref.Name(), f.err)
@@ -178,15 +178,16 @@ func passedOver(endpoints []endpoint, failed []failure) []string {
 	return notes
 }
 
-// patiently bounds how long a registry may take for what is small. Who waits longer than
-// a moment is told for whom, and until when.
-func (h *Host) patiently(ctx context.Context, at endpoint) (context.Context, context.CancelFunc) {
+// withDeadline bounds how long a registry may take to open an image, which transfers little
+// data. After noticeDelay it logs which registry is being waited for, and until when. Local
+// images have no deadline.
+func (h *Host) withDeadline(ctx context.Context, at endpoint) (context.Context, context.CancelFunc) {
 	if !at.ref.Remote() {
 		return context.WithCancel(ctx)
 	}
 	until := time.Now().Add(h.maxSilence())
-	notice := time.AfterFunc(h.soon(), func() {
-		h.note("waiting for %s, which has not answered for %s; it is given until %s", at.ref.Host(), h.soon(), until.Format("15:04:05"))
+	notice := time.AfterFunc(h.noticeDelay(), func() {
+		h.note("waiting for %s, which has not answered for %s; it is given until %s", at.ref.Host(), h.noticeDelay(), until.Format("15:04:05"))
 	})
 	ctx, cancel := context.WithDeadlineCause(ctx, until, errSilent)
 	return ctx, func() { notice.Stop(); cancel() }

@@ -2,11 +2,11 @@ package source
 
 import "strings"
 
-// parseEnvironmentFile reads variables as systemd does from an EnvironmentFile=,
-// systemd.exec(5): NAME=VALUE in lines, comments from # or ; (which go on for one
-// line only, as since v254), a backslash before a value's line end joins lines,
-// and values may be quoted in whole or in parts.
-// Nothing is expanded: $ and % stand for themselves. Other lines are ignored.
+// parseEnvironmentFile parses variables as systemd does for EnvironmentFile=
+// (systemd.exec(5)): lines have the form NAME=VALUE, comment lines start with # or ; (and
+// cannot be continued, as since v254), a backslash at the end of a value's line joins lines,
+// and values may be quoted in whole or in part.
+// Nothing is expanded: $ and % are ordinary characters. Other lines are ignored.
 func parseEnvironmentFile(text string) map[string]string {
 	variables := map[string]string{}
 	rest := strings.ReplaceAll(text, "\r", "\n")
@@ -30,11 +30,11 @@ func parseEnvironmentFile(text string) map[string]string {
 	}
 }
 
-// environmentValue reads a value to the end of its line. A quote character opens a quoted
+// environmentValue parses a value up to the end of its line. A quote character opens a quoted
 // part only at the start of the value or after another quoted part.
 func environmentValue(s string) (value, rest string) {
 	var out []byte
-	kept := 0 // of out, without white space at the end
+	kept := 0 // length of out without trailing white space
 	begins := true
 	for s != "" && s[0] != '\n' {
 		c := s[0]
@@ -66,7 +66,7 @@ func environmentValue(s string) (value, rest string) {
 	return string(out[:kept]), s
 }
 
-// quoted reads a quoted part, which may contain newlines. In double quotes a backslash
+// quoted parses a quoted part, which may contain newlines. In double quotes a backslash
 // escapes the characters that a shell would interpret.
 func quoted(s string) (part []byte, rest string) {
 	quote := s[0]

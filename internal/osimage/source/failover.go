@@ -12,23 +12,23 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 )
 
-// failover reads an image's layers from the endpoint that gave its manifest, and those
-// that this one does not give whole from the others. The digest guarantees that the image
-// is the same at all of them.
+// failover reads an image's layers from the endpoint that returned its manifest. If a layer
+// fails there, it is read from another endpoint. The digest guarantees that all endpoints
+// have the same image.
 type failover struct {
 	host      *Host
-	ref       imageref.Reference // as it was asked for
+	ref       imageref.Reference // the reference that was passed to Open
 	digest    string             // of the manifest, or manifest list, that was found
 	endpoints []endpoint
-	first     atomic.Int32 // the endpoint to ask first for a layer
+	first     atomic.Int32 // index of the endpoint to try first for a layer
 
 	mu     sync.Mutex
-	images []*Image // by endpoint; nil if it is not open
-	failed []error  // by endpoint: why it cannot be opened, if that is known
+	images []*Image // by endpoint; nil if not open
+	failed []error  // by endpoint; why it could not be opened
 }
 
-// newFailover begins with the image as it was opened at one endpoint, after those before
-// it had failed.
+// newFailover returns the failover for an image that was opened at one endpoint, after the
+// endpoints before it had failed.
 func newFailover(ref imageref.Reference, endpoints []endpoint, image *Image, failed []failure) *failover {
 	s := &failover{
 		host: image.host, ref: ref, digest: image.Digest, endpoints: endpoints,
@@ -42,14 +42,14 @@ func newFailover(ref imageref.Reference, endpoints []endpoint, image *Image, fai
 	return s
 }
 
-// ReadLayer calls read with the image's nth layer as a stream, compressed as it is in the
-// registry. The stream survives transient failures and ends with io.EOF only if size and
-// digest are those of the manifest. read must close it.
+// ReadLayer calls read with the image's nth layer as a stream, compressed as in the registry.
+// The stream survives transient failures and ends with io.EOF only if its size and digest
+// match the manifest. read must close it.
 //
-// If an endpoint does not give the layer whole, or gives a damaged one, read is called
-// again with the layer from the next endpoint. An error of read counts as the endpoint's
-// if its kind is Unavailable, Refused or BadInput. The error of ReadLayer names all
-// endpoints that were asked.
+// If the layer from an endpoint is incomplete or damaged, ReadLayer calls read again with the
+// layer from the next endpoint. An error of read counts as a failure of the endpoint if its
+// kind is Unavailable, Refused or BadInput. The error of ReadLayer names all endpoints that
+// were tried.
 func (i *Image) ReadLayer(ctx context.Context, n int, meter Meter, read func(stream io.ReadCloser) error) error {
 	s, again := i.failover, &rereading{Meter: meter}
 	var failed []failure
@@ -64,7 +64,7 @@ func (i *Image) ReadLayer(ctx context.Context, n int, meter Meter, read func(str
 		if isRejection(err) || next == first {
 			break
 		}
-		if fault.KindOf(err).Transient() { // else the endpoint may still have other layers
+		if fault.KindOf(err).Transient() { // otherwise the endpoint may still have other layers
 			s.first.CompareAndSwap(int32(at), int32(next))
 		}
 		s.host.note("layer %s: %s does not give it whole, trying %s: %v",
@@ -73,7 +73,7 @@ func (i *Image) ReadLayer(ctx context.Context, n int, meter Meter, read func(str
 	return allFailed(s.ref, len(s.endpoints), failed)
 }
 
-// isEndpointFault reports whether another endpoint may do better after a failure.
+// isEndpointFault reports whether another endpoint may succeed after this error.
 func isEndpointFault(err error) bool {
 	return slices.Contains([]fault.Kind{fault.Unavailable, fault.Refused, fault.BadInput}, fault.KindOf(err))
 }
@@ -88,8 +88,8 @@ func (s *failover) readAt(ctx context.Context, at, n int, meter *rereading, read
 	return read(image.openBlob(ctx, n, meter))
 }
 
-// image is the image at one of its endpoints. The first call opens it there, by its
-// digest, and checks it by the signature policy.
+// image returns the image at an endpoint. The first call opens it there by its digest, and
+// checks it against the signature policy.
 func (s *failover) image(ctx context.Context, n int) (*Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *failover) image(ctx context.Context, n int) (*Image, error) {
 		at.ref = at.ref.Pinned(s.digest)
 		image, err := s.host.openAt(ctx, at, s.ref)
 		if err != nil && ctx.Err() != nil {
-			return nil, err // which is no failure of the endpoint
+			return nil, err // not a failure of the endpoint
 		}
 		s.images[n], s.failed[n] = image, err
 	}
@@ -117,11 +117,11 @@ func (s *failover) close() (err error) {
 	return err
 }
 
-// rereading is the Meter of a layer that is read from several endpoints in turn. Bytes
-// that an earlier endpoint gave too count as fetched again.
+// rereading is the Meter of a layer that is read from several endpoints in turn. Bytes that
+// were received from an earlier endpoint too are counted as fetched again.
 type rereading struct {
 	Meter
-	at, most int64 // bytes of this reading, and of the longest
+	at, most int64 // bytes received in this attempt, and in the longest
 }
 
 // Fetched implements Meter.

@@ -11,8 +11,8 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// status recognizes the HTTP status of an answer. Statuses of a registry in trouble are
-// transient, refusals permanent.
+// status recognizes the HTTP status of a response. Server errors and overload are transient,
+// refusals are permanent.
 func (c classifier) status(err error) *fault.Error {
 	status := statusOf(err)
 	switch {
@@ -30,7 +30,7 @@ func (c classifier) status(err error) *fault.Error {
 	return fault.New(fault.Refused, "%w", err)
 }
 
-// statusOf is the HTTP status behind an error of the library, or 0.
+// statusOf returns the HTTP status behind an error of the library, or 0.
 func statusOf(err error) int {
 	if errors.Is(err, docker.ErrTooManyRequests) {
 		return http.StatusTooManyRequests
@@ -41,8 +41,8 @@ func statusOf(err error) int {
 	if e, ok := errors.AsType[docker.UnexpectedHTTPStatusError](err); ok {
 		return e.StatusCode
 	}
-	// An error in the registry's own words. The library makes these of 4xx
-	// answers only; their code stands for the status, if it is a known one.
+	// An error in the format of the registry protocol. The library returns these for 4xx
+	// responses only; a known error code implies the status.
 	var coder errcode.ErrorCoder
 	if !errors.As(err, &coder) {
 		return statusField(err)
@@ -54,15 +54,15 @@ func statusOf(err error) int {
 	return http.StatusBadRequest
 }
 
-// statusField is the field StatusCode of the first error in err's tree that has one, or
-// 0. The library has a type with this field for 4xx answers whose body is not the
-// protocol's JSON, as proxies make them, but does not export the type, so errors.As
-// cannot find it. TestStatusOfAnswers fails if a release of the library drops the field.
+// statusField returns the field StatusCode of the first error in err's tree that has one, or
+// 0. The library uses a type with this field for 4xx responses whose body is not the protocol's
+// JSON, such as those of proxies. The type is not exported, so errors.As cannot find it.
+// TestStatusOfAnswers fails if a release of the library drops the field.
 func statusField(err error) int {
 	value := reflect.Indirect(reflect.ValueOf(err))
 	if value.Kind() == reflect.Struct {
 		field, found := value.Type().FieldByName("StatusCode")
-		if found && len(field.Index) == 1 && field.Type.Kind() == reflect.Int { // not one of an embedded struct, which may be nil
+		if found && len(field.Index) == 1 && field.Type.Kind() == reflect.Int { // not a promoted field: the embedded struct may be nil
 			return int(value.FieldByIndex(field.Index).Int())
 		}
 	}

@@ -11,46 +11,46 @@ import (
 )
 
 // Image is an open image: its manifest and config are read, and the host's
-// signature policy accepts it. It may be used by several goroutines.
+// signature policy accepts it. It is safe for use by several goroutines.
 type Image struct {
 	Reference    imageref.Reference // pinned to Digest
-	From         imageref.Reference // the mirror that it is read from; zero if it is none
+	From         imageref.Reference // the mirror, or path below Host.Root, that it is read from; zero if Reference itself
 	Policy       string             // the rule of the signature policy that accepted it
 	Digest       string             // of the manifest, or manifest list, that the reference names
 	Instance     string             // of this platform's manifest, if Digest is a manifest list
-	OS           string             // as the config has it, like the next two; "" if it says nothing
+	OS           string             // from the config, like the next two; "" if not stated
 	Architecture string
 	Variant      string // of the architecture
 	Labels       map[string]string
-	Annotations  map[string]string // of the manifest, if that is one of OCI
+	Annotations  map[string]string // of the manifest, if it is in OCI format
 	Layers       []Layer
-	Notes        []string // for people: endpoints that failed, a policy that is missing
+	Notes        []string // for people: failed endpoints, a missing policy
 
 	failover   *failover
 	host       *Host
 	connection *connection
 	classifier classifier
 	parsed     types.Image
-	blobs      []types.BlobInfo // the layers, as the library has them
+	blobs      []types.BlobInfo // the library's description of the layers
 }
 
-// Layer is what manifest and config say of a layer.
+// Layer describes a layer as in manifest and config.
 type Layer struct {
 	Digest string // of the compressed stream
-	Size   int64  // of that, in bytes; -1 if the manifest does not say
+	Size   int64  // of the compressed stream, in bytes; -1 if the manifest does not say
 	DiffID string // the digest of the decompressed stream
 }
 
-// Meter counts the bytes of layers as they come, by several goroutines at once.
+// Meter counts the bytes of layers as they arrive. It is used by several goroutines at once.
 type Meter interface {
-	Fetched(n int) // bytes of a layer's stream
-	Again(n int)   // bytes that had been fetched before
+	Fetched(n int) // counts bytes of a layer's stream
+	Again(n int)   // counts bytes that are fetched again
 }
 
 // Close ends the connections to the endpoints that the image was read from.
 func (i *Image) Close() error { return i.failover.close() }
 
-// OCI is the image's manifest (this platform's) and config in OCI's form. Docker's form
+// OCI returns the image's manifest (this platform's) and config in OCI format. Docker's format
 // is converted.
 func (i *Image) OCI(ctx context.Context) (manifest, config []byte, err error) {
 	converted := i.parsed

@@ -21,19 +21,19 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// The tests of this file hold what this package knows of the image library beyond its
-// documented interface against the library itself: a release that changes it fails here.
+// The tests in this file check the assumptions of this package about undocumented behaviour of
+// the image library. They fail if a release of the library changes it.
 
-// libraryBlob is the one blob that the servers of these tests have.
+// libraryBlob returns the only blob of the servers in these tests.
 func libraryBlob() ([]byte, types.BlobInfo) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 4096)
 	sum := sha256.Sum256(content)
 	return content, types.BlobInfo{Digest: digestlib.NewDigestFromBytes(digestlib.SHA256, sum[:]), Size: int64(len(content))}
 }
 
-// librarySource is the library's source for a registry that answers blobs by a handler.
-// The server offers HTTP/2, too: the library does not take it yet. A request for anything
-// else than a blob succeeds.
+// librarySource returns the library's source for a registry that serves blobs with a handler.
+// The server also offers HTTP/2, which the library does not use yet. Requests for anything
+// other than a blob succeed.
 func librarySource(t *testing.T, blobs http.HandlerFunc) types.ImageSource {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,8 +66,8 @@ func librarySource(t *testing.T, blobs http.HandlerFunc) types.ImageSource {
 	return source
 }
 
-// TestRanges: a registry that gives parts of a blob is asked for the part only; one that
-// gives all of it, several parts, or none is known for that.
+// TestRanges: from a registry with support for ranges only the part is requested. A registry
+// that responds with the whole blob, several parts or an error is recognized.
 func TestRanges(t *testing.T) {
 	content, info := libraryBlob()
 	const first = 1000
@@ -110,8 +110,8 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestStatusOfAnswers: the status of an answer is known whatever its body is: the
-// protocol's JSON, or what a proxy or a web server in front of the registry writes.
+// TestStatusOfAnswers: the status of a response is found whatever its body is: the protocol's
+// JSON, or the text of a proxy or web server in front of the registry.
 func TestStatusOfAnswers(t *testing.T) {
 	_, info := libraryBlob()
 	for _, status := range []int{400, 401, 403, 404, 405, 408, 410, 451, 500, 502, 503, 504} {

@@ -20,8 +20,8 @@ import (
 )
 
 // Open reads an image's manifest and config from the first endpoint that has it. If the
-// reference names a manifest list, this platform's manifest in it is chosen. The image
-// must be closed. Errors have their kind (package fault).
+// reference names a manifest list, Open chooses this platform's manifest. The image must be
+// closed. Errors have a kind (package fault).
 func (h *Host) Open(ctx context.Context, ref imageref.Reference) (*Image, error) {
 	endpoints, err := h.endpoints(ref)
 	if err != nil {
@@ -31,7 +31,7 @@ func (h *Host) Open(ctx context.Context, ref imageref.Reference) (*Image, error)
 	for _, at := range endpoints {
 		o, err := h.openAt(ctx, at, ref)
 		if err == nil {
-			o.Notes = append(passedOver(endpoints, failed), o.Notes...)
+			o.Notes = append(failureNotes(endpoints, failed), o.Notes...)
 			o.failover = newFailover(ref, endpoints, o, failed)
 			return o, nil
 		}
@@ -52,7 +52,7 @@ func (h *Host) openAt(ctx context.Context, at endpoint, ref imageref.Reference) 
 	if err != nil {
 		return nil, at.classifier.classify(ctx, err, fault.BadInput)
 	}
-	ctx, cancel := h.patiently(ctx, at)
+	ctx, cancel := h.withDeadline(ctx, at)
 	defer cancel()
 	dial := func(ctx context.Context) (types.ImageSource, error) { return openSource(ctx, at.ref, at.sys) }
 	source, err := dial(ctx)
@@ -96,7 +96,7 @@ func (h *Host) read(ctx context.Context, at endpoint, ref imageref.Reference, ru
 	return o.fill(config, parsed.LayerInfos())
 }
 
-// readAnnotations reads the annotations of a manifest; only OCI's have some.
+// readAnnotations reads the annotations of a manifest. Only OCI manifests have them.
 func readAnnotations(ctx context.Context, parsed types.Image) (map[string]string, error) {
 	raw, _, err := parsed.Manifest(ctx)
 	if err != nil {
@@ -125,8 +125,8 @@ func readConfig(ctx context.Context, parsed types.Image) (*imgspec.Image, error)
 	return config, nil
 }
 
-// chooseManifest reads the manifest that the reference names and, if that is a
-// list, this platform's.
+// chooseManifest reads the manifest that the reference names and, if that is a list, this
+// platform's manifest.
 func (i *Image) chooseManifest(ctx context.Context, sys *types.SystemContext, ref imageref.Reference) (*image.UnparsedImage, error) {
 	top := image.UnparsedInstance(i.connection.source(), nil)
 	raw, mime, err := top.Manifest(ctx)
@@ -162,8 +162,8 @@ func (i *Image) chooseManifest(ctx context.Context, sys *types.SystemContext, re
 	return chosen, readable(raw, mime)
 }
 
-// readable refuses a manifest that is not an image's, and Docker's schema 1, which has no
-// config.
+// readable rejects a manifest that is not that of an image, and one of Docker's schema 1,
+// which has no config.
 func readable(raw []byte, mime string) error {
 	if mime == manifest.DockerV2Schema2MediaType || mime == imgspec.MediaTypeImageManifest {
 		return nil
@@ -176,7 +176,7 @@ func readable(raw []byte, mime string) error {
 	return fault.New(fault.Refused, "its manifest is of the type %q, which is not that of a container image", mime)
 }
 
-// fill takes over what the config says.
+// fill sets the fields of the image that come from the config and the list of layers.
 func (i *Image) fill(config *imgspec.Image, layers []types.BlobInfo) error {
 	if err := checkConfig(config, len(layers)); err != nil {
 		return err

@@ -19,13 +19,12 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 )
 
-// policyPath is the system's signature policy, containers-policy.json(5). It
-// comes before a user's, unlike in podman: what the machine runs is decided by
-// the machine's administrator.
+// policyPath is the system's signature policy, containers-policy.json(5). Unlike in podman it
+// takes precedence over a user's policy: the administrator decides what the machine runs.
 const policyPath = "/etc/containers/policy.json"
 
-// rejection is an error by which the signature policy rejects an image. No other endpoint
-// is asked after it, as with podman.
+// rejection is the error for an image that the signature policy rejects. As in podman, no
+// other endpoint is tried after it.
 type rejection struct{ error }
 
 // Unwrap returns the underlying error.
@@ -36,17 +35,17 @@ func isRejection(err error) bool {
 	return ok
 }
 
-// ruling is what the signature policy says about a reference. The reference that was asked
-// for decides about the rule, also if the image comes from a mirror; the signatures are
-// read from the mirror.
+// ruling is the rule of the signature policy for a reference. The requested reference
+// determines the rule, even if the image comes from a mirror; the signatures are read from
+// the mirror.
 type ruling struct {
 	policy
 	rule
-	written types.ImageReference
-	signed  bool // the reference insists on a signature
+	requested types.ImageReference
+	signed    bool // the reference requires a signature
 }
 
-// rulingOn finds the rule for a reference. It is an error if no image can meet the rule.
+// rulingOn finds the rule for a reference. It returns an error if the rule rejects every image.
 func (h *Host) rulingOn(ctx context.Context, at endpoint, ref imageref.Reference) (ruling, error) {
 	if remote := ref.OstreeRemote(); remote != "" {
 		return ruling{}, rejection{fault.New(fault.Refused, "checking the commit with the keys of the ostree remote %q is not implemented", remote).
@@ -57,30 +56,30 @@ func (h *Host) rulingOn(ctx context.Context, at endpoint, ref imageref.Reference
 		return ruling{}, rejection{fault.New(fault.Refused, "cannot read the signature policy: %w", err).
 			WithHint("correct %s, see containers-policy.json(5)", policy.origin)}
 	}
-	written, err := libraryRef(ref)
+	requested, err := libraryRef(ref)
 	if err != nil {
 		return ruling{}, err
 	}
-	r := ruling{policy: policy, rule: policy.ruleFor(written), written: written, signed: ref.Signed()}
-	if err := r.allows(ctx, unseen{written}); !errors.Is(err, errUnseen) {
+	r := ruling{policy: policy, rule: policy.ruleFor(requested), requested: requested, signed: ref.Signed()}
+	if err := r.allows(ctx, nameOnly{requested}); !errors.Is(err, errNotRead) {
 		return r, err
 	}
 	return r, nil
 }
 
-// accept checks an image by the rule, and notes the rule in the image.
+// accept checks an image against the rule, and records the rule in the image.
 func (r ruling) accept(ctx context.Context, at endpoint, instance *image.UnparsedImage, o *Image) error {
 	if r.absent {
 		o.Notes = append(o.Notes, fmt.Sprintf("no signature policy (%s): images are accepted without a signature", r.origin))
 	}
 	if r.readsSignatures() {
-		// Fetched here so that a failure of the network is not taken for a rejection
-		// below: the image keeps the signatures.
+		// Fetch the signatures here, so that a failure of the network is not mistaken for a
+		// rejection below. The image caches them.
 		if _, err := instance.Signatures(ctx); err != nil {
 			return at.classifier.signatures(ctx, err)
 		}
 	}
-	if err := r.allows(ctx, image.UnparsedInstanceWithReference(instance, r.written)); err != nil {
+	if err := r.allows(ctx, image.UnparsedInstanceWithReference(instance, r.requested)); err != nil {
 		return err
 	}
 	o.Policy = r.rule.String()
@@ -96,21 +95,21 @@ func (r ruling) allows(ctx context.Context, image types.UnparsedImage) error {
 	return nil
 }
 
-// unseen is an image of which only the name is known: it asks the policy whether the name
-// alone is enough for a rejection, before the registry is asked.
-type unseen struct{ reference types.ImageReference }
+// nameOnly is an image of which only the name is known. It is used to find out whether the
+// policy rejects the image by its name, before the registry is contacted.
+type nameOnly struct{ reference types.ImageReference }
 
-// errUnseen is the result of a requirement that cannot be decided by the name alone.
-var errUnseen = errors.New("the image was not looked at yet")
+// errNotRead means that the policy cannot decide by the name alone.
+var errNotRead = errors.New("the image was not looked at yet")
 
 // Reference implements types.UnparsedImage.
-func (u unseen) Reference() types.ImageReference { return u.reference }
+func (u nameOnly) Reference() types.ImageReference { return u.reference }
 
 // Manifest implements types.UnparsedImage.
-func (unseen) Manifest(context.Context) ([]byte, string, error) { return nil, "", errUnseen }
+func (nameOnly) Manifest(context.Context) ([]byte, string, error) { return nil, "", errNotRead }
 
 // Signatures implements types.UnparsedImage.
-func (unseen) Signatures(context.Context) ([][]byte, error) { return nil, errUnseen }
+func (nameOnly) Signatures(context.Context) ([][]byte, error) { return nil, errNotRead }
 
 func allowed(ctx context.Context, policy *signature.Policy, signed bool, image types.UnparsedImage) (err error) {
 	check, err := signature.NewPolicyContext(policy)
@@ -123,22 +122,22 @@ func allowed(ctx context.Context, policy *signature.Policy, signed bool, image t
 	return err
 }
 
-// signatures classifies a failure to fetch signatures, which may lie on another server
-// than the image.
+// signatures classifies a failure to fetch signatures, which may be on another server than
+// the image.
 func (c classifier) signatures(ctx context.Context, err error) error {
 	kind := fault.KindOf(c.classify(ctx, err, fault.Refused))
 	return fault.New(kind, "cannot fetch its signatures: %w", err).
 		WithHint("does this machine reach the places that the files in %s name for %s?", c.path("/etc/containers/registries.d"), c.ref.Host())
 }
 
-// policy is a signature policy and where it was read.
+// policy is a signature policy and its origin.
 type policy struct {
 	*signature.Policy
-	origin string
-	absent bool // there is no file with one: each image is accepted
+	origin string // the file that it was read from
+	absent bool   // there is no policy file; every image is accepted
 }
 
-// policy reads the system's policy, else whatever the library finds by default.
+// policy reads the system's policy or, if there is none, the library's default policy.
 func (h *Host) policy(sys *types.SystemContext) (found policy, err error) {
 	found.origin = h.path(policyPath)
 	if _, err := os.Lstat(found.origin); !errors.Is(err, fs.ErrNotExist) {
@@ -158,10 +157,10 @@ func (h *Host) policy(sys *types.SystemContext) (found policy, err error) {
 	return found, err
 }
 
-// rule is the part of a policy that decides about an image.
+// rule is the part of a policy that applies to an image.
 type rule struct {
 	scope string   // as in policy.json: transports.docker["quay.io"], or default
-	types []string // of its requirements, all of which must be met
+	types []string // the types of its requirements, all of which must be met
 }
 
 func (r rule) String() string { return r.scope + ": " + strings.Join(r.types, ", ") }
@@ -170,7 +169,7 @@ func (r rule) readsSignatures() bool {
 	return slices.Contains(r.types, "signedBy") || slices.Contains(r.types, "sigstoreSigned")
 }
 
-// advice is what to do after a rejection, with %s for the policy's path.
+// advice returns the hint after a rejection, with %s for the policy's path.
 func (r rule) advice(signed bool) string {
 	switch {
 	case r.readsSignatures():
@@ -181,8 +180,8 @@ func (r rule) advice(signed bool) string {
 	return "allow the image, its repository or its registry in %s"
 }
 
-// ruleFor names the rule that the library applies: of the transport the most
-// specific scope, then the empty one, else the default.
+// ruleFor returns the rule that the library applies: that of the transport's most specific
+// scope that matches, then that of its empty scope, then the default.
 func (p policy) ruleFor(ref types.ImageReference) rule {
 	if p.absent {
 		return rule{"no policy file", typesOf(p.Default)}
@@ -197,7 +196,7 @@ func (p policy) ruleFor(ref types.ImageReference) rule {
 	return rule{"default", typesOf(p.Default)}
 }
 
-// typesOf are the types of requirements, which the library exports only in JSON.
+// typesOf returns the types of requirements, which the library exports only in JSON.
 func typesOf(requirements signature.PolicyRequirements) []string {
 	names := make([]string, len(requirements))
 	for i, requirement := range requirements {

@@ -9,13 +9,13 @@ import (
 	"go.podman.io/image/v5/signature"
 )
 
-// pathKeys are the members of containers-policy.json(5) that name files.
+// pathKeys are the keys in containers-policy.json(5) whose values name files.
 var pathKeys = []string{"keyPath", "keyPaths", "caPath", "caRootsPath", "caIntermediatesPath", "rekorPublicKeyPath", "rekorPublicKeyPaths"}
 
-// parsePolicy reads the host's policy. The paths in it are meant below the host's root,
-// which the library does not know, so they are changed before it parses the policy.
+// parsePolicy parses the host's policy. Paths in it are relative to the host's root, which the
+// library does not know, so they are rewritten before the library parses the policy.
 func (h *Host) parsePolicy(text []byte) (*signature.Policy, error) {
-	parsed, err := signature.NewPolicyFromBytes(text) // strictly, as it stands
+	parsed, err := signature.NewPolicyFromBytes(text) // strict; checks the original text
 	if err != nil || h.path("/") == "/" {
 		return parsed, err
 	}
@@ -30,7 +30,7 @@ func (h *Host) parsePolicy(text []byte) (*signature.Policy, error) {
 	return signature.NewPolicyFromBytes(text)
 }
 
-// rebase places the files that a policy names below the host's root.
+// rebase prefixes the paths in a policy with the host's root.
 func (h *Host) rebase(value any) {
 	switch value := value.(type) {
 	case []any:
@@ -48,8 +48,8 @@ func (h *Host) rebase(value any) {
 	}
 }
 
-// below is a path, or a list of paths, below the host's root. Names that are not absolute
-// stay as they are.
+// below prefixes a path, or each path of a list, with the host's root. Relative paths are not
+// changed.
 func (h *Host) below(value any) any {
 	switch value := value.(type) {
 	case string:

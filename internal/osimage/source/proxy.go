@@ -16,15 +16,15 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// proxyEnvPath holds the proxy settings of an OpenShift host: an EnvironmentFile=
-// of the units that reach out, also of pivot's. It is read so that a pivot by
-// hand goes the same way as one by the unit.
+// proxyEnvPath has the proxy settings of an OpenShift host. It is the EnvironmentFile= of the
+// units that need the network, including pivot's. It is read here too, so that pivot uses the
+// same proxies when it is started by hand.
 const proxyEnvPath = "/etc/mco/proxy.env"
 
-// proxies returns a function that says which proxy a request goes through, by HTTP_PROXY,
-// HTTPS_PROXY and NO_PROXY; their names in lower case come first. Each variable is taken
-// from the process environment or, if it is not set there at all, from the host's
-// proxy.env. Errors never show a value: it may contain a password.
+// proxies returns a function that returns the proxy for a request, according to HTTP_PROXY,
+// HTTPS_PROXY and NO_PROXY. Variables with lower-case names take precedence. Each variable is
+// taken from the process environment or, if it is not set there at all, from the host's
+// proxy.env. Errors never show a value, because it may contain a password.
 func (h *Host) proxies() (func(*url.URL) (*url.URL, error), error) {
 	path := h.path(proxyEnvPath)
 	text, err := os.ReadFile(path)
@@ -44,8 +44,8 @@ func (h *Host) proxies() (func(*url.URL) (*url.URL, error), error) {
 	return config.ProxyFunc(), nil
 }
 
-// Proxies returns a function that says which proxy a request of a host, by its root directory,
-// goes through.
+// Proxies returns a function that returns the proxy for a request, according to the settings of
+// the host with the given root directory.
 func Proxies(root string) (func(*url.URL) (*url.URL, error), error) {
 	return (&Host{Root: root}).proxies()
 }
@@ -56,7 +56,7 @@ type proxySettings struct {
 	path string // of the file
 }
 
-// value is a variable's value, by its name in lower case.
+// value returns the value of a variable, given its name in lower case.
 func (s proxySettings) value(name string) string {
 	names := []string{name, strings.ToUpper(name)}
 	set := false
@@ -75,7 +75,7 @@ func (s proxySettings) value(name string) string {
 	return ""
 }
 
-// proxy is the value of a variable that names a proxy, "" for none.
+// proxy returns the value of a variable that names a proxy, or "" if it is not set.
 func (s proxySettings) proxy(name string) (string, error) {
 	value := s.value(name)
 	if value == "" {
@@ -92,7 +92,7 @@ func (s proxySettings) proxy(name string) (string, error) {
 		strings.ToUpper(name), s.path).WithHint("write special characters of the user and the password as %%XX")
 }
 
-// proxyFor is the HOST:PORT of the proxy on the way to a registry, or "".
+// proxyFor returns the HOST:PORT of the proxy for a registry, or "".
 func proxyFor(sys *types.SystemContext, host string) string {
 	proxy, err := sys.DockerProxy(&url.URL{Scheme: "https", Host: host})
 	if err != nil || proxy == nil {
@@ -101,8 +101,8 @@ func proxyFor(sys *types.SystemContext, host string) string {
 	return proxy.Host
 }
 
-// proxyAnswer recognizes a proxy that refuses the connection. net/http gives its answer
-// only as the text of the status line.
+// proxyAnswer recognizes a proxy that refuses the connection. net/http returns the proxy's
+// response only as the text of the status line.
 func (c classifier) proxyAnswer(err error) *fault.Error {
 	refusal, ok := errors.AsType[*url.Error](err)
 	if c.proxy == "" || !ok {
@@ -119,8 +119,8 @@ func (c classifier) proxyAnswer(err error) *fault.Error {
 	return nil
 }
 
-// reach is the hint for a registry that cannot be reached.
-func (c classifier) reach() string {
+// reachHint returns the hint for a registry that cannot be reached.
+func (c classifier) reachHint() string {
 	if c.proxy == "" {
 		return fmt.Sprintf("does this machine reach %s? (network, DNS, proxy, is the registry up?)", c.ref.Host())
 	}

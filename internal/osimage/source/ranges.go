@@ -10,18 +10,18 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// errNoRanges means that a blob can be read from its start only.
+// errNoRanges means that the source does not support reading a part of a blob.
 var errNoRanges = errors.New("the source gives no parts of a blob")
 
-// openRange opens the part of a blob from first on to its last byte, with the
-// connection, mirror, proxy and credentials that the library uses for the source.
-// The library does not check where the part that it gets begins. cancel is that
-// of the context, to end what is no part.
+// openRange opens the part of a blob from the offset first to its end, with the connection,
+// mirror, proxy and credentials that the library uses for the source. The library does not
+// check the offset of the part that it gets; the caller must. cancel must cancel ctx; it ends
+// a response that is not the wanted part.
 //
-// Its method GetBlobAt takes a type of an internal package, which no interface of ours
-// can name. So it is called by reflection, and a source whose method is not as expected
-// counts as one without ranges. TestRanges fails if a release of the library changes the
-// method of the source for registries, or what it returns.
+// The library's method GetBlobAt has a parameter whose type is in an internal package, so no
+// interface can be declared for it. It is called by reflection, and a source whose method
+// has another signature counts as one without ranges. TestRanges fails if a release of the
+// library changes the method of the source for registries, or its results.
 func openRange(ctx context.Context, cancel context.CancelCauseFunc, source types.ImageSource, blob types.BlobInfo, first int64) (io.ReadCloser, error) {
 	method := reflect.ValueOf(source).MethodByName("GetBlobAt")
 	parts, ok := chunksOf(method, chunk{uint64(first), uint64(blob.Size - first)})
@@ -33,7 +33,7 @@ func openRange(ctx context.Context, cancel context.CancelCauseFunc, source types
 		return nil, err
 	}
 	streams, errs := results[0].Interface().(chan io.ReadCloser), results[1].Interface().(chan error)
-	select { // one of both comes, at the latest when the context ends
+	select { // one of them is sent, at the latest when the context ends
 	case stream := <-streams:
 		if isResponse(stream) {
 			return stream, nil
@@ -43,7 +43,7 @@ func openRange(ctx context.Context, cancel context.CancelCauseFunc, source types
 		return nil, errNoRanges
 	case err := <-errs:
 		cancel(err)
-		for range errs { // the library's goroutine must get rid of them
+		for range errs { // drain the channel, so that the library's goroutine ends
 		}
 		return nil, err
 	}
@@ -52,7 +52,8 @@ func openRange(ctx context.Context, cancel context.CancelCauseFunc, source types
 // chunk is the library's type for a part of a blob.
 type chunk struct{ Offset, Length uint64 }
 
-// chunksOf makes the parameter of GetBlobAt that asks for one part.
+// chunksOf returns the argument for GetBlobAt that requests one part. ok is false if the
+// method does not have the expected signature.
 func chunksOf(method reflect.Value, wanted chunk) (parts reflect.Value, ok bool) {
 	if !method.IsValid() || method.Type().NumIn() != 3 || method.Type().In(2).Kind() != reflect.Slice {
 		return parts, false
@@ -67,20 +68,20 @@ func chunksOf(method reflect.Value, wanted chunk) (parts reflect.Value, ok bool)
 }
 
 // isResponse reports whether a stream of the library is the body of the HTTP response
-// itself, as it is after "206 Partial Content". After "200 OK", with the whole blob, the
-// library first discards everything before the part, and returns a wrapper: reading the
-// blob from its start is better then, since that can be seen in the progress.
+// itself, as after "206 Partial Content". After "200 OK", with the whole blob, the library
+// discards everything before the part and returns a wrapper. Reading the blob from its start is
+// better in this case, because the progress then shows it.
 func isResponse(stream io.ReadCloser) bool {
 	t := reflect.TypeOf(stream)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	return strings.HasPrefix(t.PkgPath(), "net/http") // or a package below, for HTTP/2
+	return strings.HasPrefix(t.PkgPath(), "net/http") // or a subpackage, for HTTP/2
 }
 
-// discard closes a wrapper whose context is cancelled, which ends the library's
-// goroutine. The wrapper of a response in several parts must not be closed: the library
-// would panic on the error. No server answers a request for one part with several.
+// discard closes a wrapper whose context is cancelled, which ends the library's goroutine.
+// It does not close the wrapper of a multipart response, because the library would panic on
+// the error. No server sends a multipart response to a request for one part.
 func discard(stream io.ReadCloser) {
 	if whole := reflect.ValueOf(stream).FieldByName("consumeStream"); whole.IsValid() && whole.Bool() {
 		_ = stream.Close() // fails: the context is cancelled

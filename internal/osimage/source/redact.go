@@ -6,12 +6,12 @@ import (
 	"machine-pivot/internal/printable"
 )
 
-// urlSecrets are the parts of a URL that grant access: a password in front of the
-// host, and the query, in which storage behind a registry gets its signatures.
+// urlSecrets matches the parts of a URL that grant access: user and password before the host,
+// and the query, which has the signatures for storage behind a registry.
 var urlSecrets = regexp.MustCompile(`(\w://)[^/\s"@]*@|(\w://[^\s"?]*\?)[^\s"]*`)
 
-// redacted is an error of the library whose text may be shown. The library puts whole URLs
-// into its errors, with passwords and signatures, and the text of a registry's answer.
+// redacted is an error of the library whose text is safe to show. The library puts whole URLs
+// with passwords and signatures into its errors, and the text of a registry's response.
 type redacted struct{ error }
 
 func (r redacted) Error() string {

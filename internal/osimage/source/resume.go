@@ -15,40 +15,39 @@ import (
 	"machine-pivot/internal/retry"
 )
 
-// defaultRetry says how often the download of a layer is tried again, from the byte
-// where it stopped, before the import fails. Only tries in a row that bring less than
-// 1 MiB count. Ten of them take some two and a half minutes, which outlasts the restart
-// of a registry.
+// defaultRetry is the default policy for resuming the download of a layer at the byte where it
+// stopped. Only consecutive tries count that each transfer less than 1 MiB. Ten of them take
+// about two and a half minutes, which outlasts the restart of a registry.
 func defaultRetry() retry.Policy {
 	return retry.Policy{First: time.Second, Cap: 30 * time.Second, Tries: 10}
 }
 
 const (
-	// enough is how many bytes a try must bring so that it does not count as a failure in
-	// a row, however it ended. Without it a server that gives one byte each time would be
-	// asked for ever.
-	enough = 1 << 20
+	// minProgress is the number of bytes that a try must transfer to reset the count of
+	// failures. A lower limit would retry forever with a server that sends one byte each time.
+	minProgress = 1 << 20
 	// tailSize is how many bytes before the offset are read again, to check that the part
-	// of the blob begins where it should.
+	// of the blob begins at the requested offset.
 	tailSize = 64
 )
 
-// otherBytes is the error of an answer whose bytes differ from those that the registry
-// sent before for the same offsets: it is another part, or another blob.
+// otherBytes returns the error for a response whose bytes differ from those that the registry
+// sent before at the same offsets: it is another part, or another blob.
 func otherBytes() error {
 	return fault.New(fault.Unavailable, "the registry sent other bytes than before at the same place").
 		WithHint("does a proxy or a cache that is damaged stand in front of it?")
 }
 
-// reopen starts a try that goes on at the byte where the last one stopped. If the source
-// gives parts, it asks for what is left, else for the whole blob, and skips the beginning.
+// reopen starts a try that continues at the byte where the last one stopped. If the source
+// supports ranges, it requests the rest of the blob. Otherwise it requests the whole blob and
+// skips the bytes before the offset.
 func (b *blob) reopen() error {
 	if b.offset > 0 && b.parts {
 		err := b.resume()
 		if err == nil || fault.KindOf(err).Transient() || statusOf(err) == http.StatusUnauthorized {
 			return err
 		}
-		b.parts = false // another failure may be one of the part only; the whole blob shows it
+		b.parts = false // this failure may be due to the range, so try the whole blob
 	}
 	d := b.newDownload()
 	err := d.whole()
@@ -62,12 +61,12 @@ func (b *blob) reopen() error {
 	return b.begin(d, err)
 }
 
-// resume asks for what is left, and for the tail before it, which it compares.
+// resume requests the rest of the blob and the tail before it, and compares the tail.
 func (b *blob) resume() error {
 	d := b.newDownload()
 	err := d.part(b.offset - int64(len(b.tail)))
-	// If nothing comes, the source may have sent the whole blob: the library then discards
-	// its beginning before it returns.
+	// If nothing arrives, the source may be sending the whole blob: the library then discards
+	// the beginning before it returns.
 	b.parts = !errors.Is(context.Cause(d.ctx), errSilent)
 	if err == nil {
 		var again bytes.Buffer
@@ -79,7 +78,7 @@ func (b *blob) resume() error {
 	return b.begin(d, err)
 }
 
-// skip reads n bytes that were read before, and writes them to again.
+// skip reads n bytes that were read in an earlier try, and writes them to again.
 func (b *blob) skip(d *download, n int64, again io.Writer) error {
 	return b.reading(d.ctx, d.skip(n, func(p []byte) {
 		_, _ = again.Write(p) // a buffer or a hash, which cannot fail
@@ -87,7 +86,7 @@ func (b *blob) skip(d *download, n int64, again io.Writer) error {
 	}))
 }
 
-// begin makes a download the present try, or ends it if there was an error.
+// begin makes d the current try, or closes it if err is not nil.
 func (b *blob) begin(d *download, err error) error {
 	if err != nil {
 		err = b.image.classifier.classify(d.ctx, err, b.image.classifier.fallback())
@@ -98,7 +97,7 @@ func (b *blob) begin(d *download, err error) error {
 	return nil
 }
 
-// reading classifies an error of a download that had been opened; nil stays nil.
+// reading classifies an error of reading an open download; nil stays nil.
 func (b *blob) reading(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -110,14 +109,14 @@ func (b *blob) reading(ctx context.Context, err error) error {
 	return b.image.classifier.classify(ctx, err, otherwise)
 }
 
-// retry waits for the next try and returns nil, or returns the error if there is to be
-// none.
+// retry waits for the next try and returns nil, or returns the error if there must not be
+// another try.
 func (b *blob) retry(err error) error {
 	if short, ok := errors.AsType[truncated](err); ok {
 		switch again := short == b.short; {
-		case again && !b.parts, !b.image.classifier.ref.Remote(): // the source has no more
+		case again && !b.parts, !b.image.classifier.ref.Remote(): // the blob at the source is too short
 			return imagefault.Damaged("%w", short)
-		case again: // perhaps only the parts of this source end there
+		case again: // perhaps only ranges of this source end there
 			b.parts = false
 			return nil
 		}
@@ -134,8 +133,8 @@ func (b *blob) retry(err error) error {
 	return b.wait(err)
 }
 
-// renew gets a new token. If the registry refuses that one too, at the same offset, the
-// refusal is final.
+// renew gets a new token. If the registry refuses that token at the same offset too, the
+// failure is final.
 func (b *blob) renew() error {
 	b.image.host.note("layer %s: the registry refuses its token at byte %d of %d; asking for a new one", b.Digest, b.offset, b.Size)
 	ctx, cancel := context.WithTimeoutCause(b.ctx, b.image.host.maxSilence(), errSilent)
@@ -147,10 +146,10 @@ func (b *blob) renew() error {
 	return nil
 }
 
-// wait waits for the next try, or returns the error if there were too many.
+// wait waits for the next try, or returns the error if there were too many tries.
 func (b *blob) wait(err error) error {
 	policy := b.image.host.retryPolicy()
-	if b.failures++; b.fresh >= enough {
+	if b.failures++; b.fresh >= minProgress {
 		b.failures = 1
 	}
 	b.fresh = 0

@@ -12,12 +12,12 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// PullSecrets are the paths of pull secrets, in the order in which they are looked at:
-// first those that an administrator wrote for ostree, then the installer's for kubelet,
-// then that of the cluster's internal registry, and last the image's own. For each
-// mirror and registry the first file that has credentials for it counts. After these
-// come the library's own paths (/run/containers/0/auth.json, ~/.docker/config.json …).
-// All have the format of containers-auth.json(5).
+// PullSecrets returns the paths of pull secrets in the order in which they are searched: those
+// of the administrator for ostree, that of the installer for kubelet, that of the cluster's
+// internal registry, and that of the OS image. For each mirror and registry the first file
+// with credentials for it counts. The library's own paths come last
+// (/run/containers/0/auth.json, ~/.docker/config.json …). All files have the format of
+// containers-auth.json(5).
 func PullSecrets() []string {
 	return []string{
 		"/run/ostree/auth.json",
@@ -28,14 +28,15 @@ func PullSecrets() []string {
 	}
 }
 
-// secret is where the credentials for an image are.
+// secret records where the credentials for an image were found.
 type secret struct {
-	path   string   // the file that is used, or a text for the library's own paths
-	looked []string // the files that were looked at
+	path   string   // the file that is used, or a description of the library's own paths
+	looked []string // the files that were searched
 	found  bool     // path has credentials for the image
 }
 
-// hint says which credentials a registry refused.
+// hint returns the hint for an image that a registry refuses to give: it names the credentials
+// that were used, or the files without credentials.
 func (s secret) hint(host string) string {
 	if s.found {
 		return fmt.Sprintf("the registry refused the credentials for %s in %s", host, s.path)
@@ -43,8 +44,8 @@ func (s secret) hint(host string) string {
 	return fmt.Sprintf("no credentials for %s in any of %s", host, strings.Join(s.looked, ", "))
 }
 
-// findSecret chooses the pull secret for an image, by the name that it has at the
-// endpoint, and reads the credentials.
+// findSecret chooses the pull secret for an image, given its name at the endpoint, and reads
+// the credentials.
 func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types.DockerAuthConfig, secret, error) {
 	paths := []string{h.AuthFile}
 	if h.AuthFile == "" {
@@ -78,8 +79,8 @@ func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types
 	return found, s, err
 }
 
-// credentials are those that a file has for an image; the path "" stands for the
-// library's own paths.
+// credentials returns a file's credentials for an image. The path "" stands for the library's
+// own paths.
 func credentials(sys *types.SystemContext, path string, name reference.Named) (types.DockerAuthConfig, error) {
 	only := *sys
 	only.AuthFilePath = path

@@ -28,7 +28,7 @@ func openSource(ctx context.Context, ref imageref.Reference, sys *types.SystemCo
 		return ocilayout.OpenDirectory(library, ref.Name(), ref.Tag())
 	case imageref.OCIArchive:
 		source, err := ocilayout.OpenArchive(library, ref.Name(), ref.Tag())
-		if errors.Is(err, ocilayout.ErrNotTar) { // perhaps compressed: the library unpacks it
+		if errors.Is(err, ocilayout.ErrNotTar) { // perhaps compressed, which the library supports
 			break
 		}
 		return source, err
@@ -36,7 +36,7 @@ func openSource(ctx context.Context, ref imageref.Reference, sys *types.SystemCo
 	return library.NewImageSource(ctx, sys)
 }
 
-// libraryRef is the library's form of a reference.
+// libraryRef converts a reference to the library's type.
 func libraryRef(ref imageref.Reference) (types.ImageReference, error) {
 	switch ref.Transport() {
 	case imageref.OCI:
@@ -55,7 +55,7 @@ func libraryRef(ref imageref.Reference) (types.ImageReference, error) {
 	return docker.NewReference(named)
 }
 
-// namedRef is the library's form of a registry's image name.
+// namedRef converts the name of an image in a registry to the library's type.
 func namedRef(ref imageref.Reference) (reference.Named, error) {
 	named, err := reference.ParseNormalizedNamed(ref.Name())
 	if err != nil {

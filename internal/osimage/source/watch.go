@@ -8,45 +8,44 @@ import (
 	"time"
 )
 
-// minRate is the least that a source must deliver on average, in bytes per
-// second. It is far below any link over which a machine gets its OS image, and
-// above what a server sends that only keeps a connection open.
+// minRate is the minimum average rate of a source, in bytes per second. It is far below that of
+// any link over which a machine gets its OS image, and above that of a server that only keeps
+// a connection open.
 const minRate = 1 << 10
 
-// watch cancels a context if a source sends nothing, or less than minRate, for as long as
-// patience says. The time that is spent waiting for the source is added up; each byte
-// takes 1/minRate seconds off. Time in which nobody waits does not count. The library has
-// no such limit: a registry that accepts a connection and sends nothing would be waited
-// for forever.
+// watch cancels a context if a source sends nothing, or less than minRate, for the duration
+// patience. The watch adds up the time spent waiting for the source, and subtracts 1/minRate
+// seconds for each byte. Time between operations does not count. The library has no such
+// limit: it would wait forever for a registry that accepts a connection and sends nothing.
 type watch struct {
 	patience time.Duration
 	cancel   context.CancelCauseFunc
-	soon     time.Duration // how long an operation may take before that is said
-	say      func()
+	delay    time.Duration // how long an operation may take before notice is called
+	notice   func()
 
 	mu     sync.Mutex
-	quiet  *time.Timer   // until it is said
-	timer  *time.Timer   // of the operation under way, else nil
-	start  time.Time     // of that operation
-	waited time.Duration // before that operation, less what bytes took off
+	quiet  *time.Timer   // calls notice
+	timer  *time.Timer   // of the current operation, or nil
+	start  time.Time     // of the current operation
+	waited time.Duration // before the current operation, less the time for received bytes
 	got    int           // bytes since waited was last 0
 }
 
-// newWatch returns the context that the watch cancels; stop must be called in the end.
-// say is called when an operation takes longer than soon, by another goroutine.
-func newWatch(ctx context.Context, patience, soon time.Duration, say func()) (context.Context, *watch) {
+// newWatch returns a watch and the context that it cancels. The caller must call stop in the
+// end. notice is called in another goroutine when an operation takes longer than delay.
+func newWatch(ctx context.Context, patience, delay time.Duration, notice func()) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{patience: patience, cancel: cancel, soon: soon, say: say}
-	// Any answer shows that the registry is alive: after "429 Too Many Requests" the
-	// library waits, and it follows redirects, both within one operation.
+	w := &watch{patience: patience, cancel: cancel, delay: delay, notice: notice}
+	// Any response shows that the registry is alive. One operation may have several: the
+	// library follows redirects, and waits after "429 Too Many Requests".
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: w.alive}), w
 }
 
-// during watches an operation, which returns how many bytes it got.
+// during watches an operation, which returns how many bytes it received.
 func (w *watch) during(operation func() int) {
 	w.mu.Lock()
 	w.start, w.timer = time.Now(), time.AfterFunc(w.patience-w.waited, w.giveUp)
-	w.quiet = time.AfterFunc(w.soon, w.say)
+	w.quiet = time.AfterFunc(w.delay, w.notice)
 	w.mu.Unlock()
 
 	n := operation()
@@ -63,13 +62,13 @@ func (w *watch) during(operation func() int) {
 	}
 }
 
-// alive sets the time that was waited to 0 during an operation.
+// alive resets the waiting time to 0 during an operation.
 func (w *watch) alive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timer != nil {
 		w.timer.Reset(w.patience)
-		w.quiet.Reset(w.soon)
+		w.quiet.Reset(w.delay)
 		w.start, w.waited, w.got = time.Now(), 0, 0
 	}
 }
@@ -84,5 +83,5 @@ func (w *watch) giveUp() {
 	}
 }
 
-// stop cancels the context, which makes an operation return.
+// stop cancels the context, which makes a pending operation return.
 func (w *watch) stop() { w.cancel(nil) }

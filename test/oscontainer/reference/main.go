@@ -1,6 +1,5 @@
-// Command reference makes what make.sh needs besides the reference
-// implementation: the tree that is committed, and the layers that are derived
-// from an image.
+// Command reference makes the inputs that make.sh needs for the reference implementation: the
+// tree to commit, and an image with derived layers.
 //
 //	reference tree DIR
 //	reference derive FROM TO    (OCI layouts)
@@ -34,7 +33,7 @@ func run(args []string) error {
 	return errors.New("usage: reference tree DIR | derive FROM TO")
 }
 
-// derive puts the usual kinds of changes on top of an image.
+// derive adds layers with the changes of oscontainer.Changes to an image.
 func derive(from, to string) error {
 	base, err := layout.Path(from).ImageIndex()
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package gpgme replaces the binding of the C library of that name, which the image
-// library imports unless the build tag containers_image_openpgp is set (the Makefile sets
-// it). So `go build` works without the tag, C and headers. It has the names that the
-// image library uses and checks nothing: New fails, so a program built without the tag
-// refuses every policy that wants a GPG signature, and says why.
+// Package gpgme replaces the binding of the C library gpgme, which the image library imports
+// unless the build tag containers_image_openpgp is set (the Makefile sets it). With it,
+// `go build` works without the tag, a C compiler and headers. It declares the names that the
+// image library uses, but verifies nothing: New fails, so a program built without the tag
+// refuses every policy that requires a GPG signature, and reports the reason.
 package gpgme
 
 import (
@@ -13,7 +13,7 @@ import (
 
 var errAbsent = errors.New("this program was built without OpenPGP: build it with make, or with the tag containers_image_openpgp")
 
-// The kinds that the image library compares with or hands over.
+// The types that the image library uses.
 type (
 	Protocol     int
 	PinEntryMode int
@@ -22,7 +22,7 @@ type (
 	Callback     func(hint string, previousBad bool, to *os.File) error
 )
 
-// Their values; nothing depends on them.
+// Values of these types. Nothing depends on them.
 const (
 	ProtocolOpenPGP  Protocol     = 0
 	PinEntryLoopback PinEntryMode = 4
@@ -30,13 +30,13 @@ const (
 	ValidityNever    Validity     = 3
 )
 
-// Context cannot be made.
+// Context is never created, because New fails.
 type Context struct{}
 
 // New fails.
 func New() (*Context, error) { return nil, errAbsent }
 
-// The rest is never reached, and fails too.
+// The methods are never called, because New fails. They fail too.
 
 func (*Context) SetProtocol(Protocol) error                   { return errAbsent }
 func (*Context) SetEngineInfo(Protocol, string, string) error { return errAbsent }
@@ -51,7 +51,7 @@ func (*Context) Verify(*Data, *Data, *Data) (string, []Signature, error) {
 	return "", nil, errAbsent
 }
 
-// Data cannot be made.
+// Data is never created.
 type Data struct{}
 
 // NewDataBytes fails.
@@ -60,13 +60,13 @@ func NewDataBytes([]byte) (*Data, error) { return nil, errAbsent }
 // NewDataWriter fails.
 func NewDataWriter(io.Writer) (*Data, error) { return nil, errAbsent }
 
-// Key is a key that nobody has.
+// Key is a GPG key. None is ever returned.
 type Key struct{}
 
 // Fingerprint is empty.
 func (*Key) Fingerprint() string { return "" }
 
-// Signature is what Verify would find.
+// Signature is the result type of Verify.
 type Signature struct {
 	Fingerprint            string
 	Status, ValidityReason error
@@ -74,7 +74,7 @@ type Signature struct {
 	WrongKeyUsage          bool
 }
 
-// ImportResult is what Import would find.
+// ImportResult is the result type of Import.
 type ImportResult struct{ Imports []ImportStatus }
 
 // ImportStatus is one imported key.

@@ -29,16 +29,16 @@ func (d directory) open(name string) (io.ReadCloser, int64, error) {
 // Close implements files.
 func (d directory) Close() error { return nil }
 
-// archive is a layout in a tar archive, whose files are read in place.
+// archive is a layout in a tar archive. Its files are read in place.
 type archive struct {
 	file  *os.File
 	parts map[string]part
 }
 
-// part is a range of bytes.
+// part is the byte range of a file in the archive.
 type part struct{ offset, size int64 }
 
-// ErrNotTar says that a file does not begin as a tar archive.
+// ErrNotTar means that a file does not start like a tar archive.
 var ErrNotTar = errors.New("it is not a plain tar archive")
 
 // indexArchive finds the files in an archive.

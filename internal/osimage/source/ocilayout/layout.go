@@ -1,10 +1,10 @@
-// Package ocilayout reads an image from an OCI layout (image-spec,
-// image-layout.md): a directory, or a plain tar archive that is read where it is.
+// Package ocilayout reads an image from an OCI layout (image-spec, image-layout.md), in place:
+// a directory, or an uncompressed tar archive.
 //
 // The image library's own readers unpack an archive into a temporary directory first, and
-// fetch layers from the network if the manifest has URLs. This one reads both forms where
-// they are. It returns no signatures, since a layout has none, and does not verify the
-// digest of a layer: whoever reads the layer does. A manifest has at most 4 MiB.
+// fetch layers from the network if the manifest has URLs. This package does neither. It
+// returns no signatures, because a layout has none, and does not verify the digest of a layer;
+// the reader of the layer must do that. A manifest has at most 4 MiB.
 package ocilayout
 
 import (
@@ -24,7 +24,7 @@ import (
 	"machine-pivot/internal/osimage/imagefault"
 )
 
-// layout is an image in a layout.
+// layout is an image in an OCI layout.
 type layout struct {
 	ref   types.ImageReference
 	files files
@@ -37,17 +37,17 @@ type files interface {
 	Close() error
 }
 
-// maxManifest bounds what is read into memory, as registries bound it.
+// maxManifest bounds the size of a file that is read into memory. Registries have the same limit.
 const maxManifest = 4 << 20
 
-// OpenDirectory opens the image with a name in a directory, or the only image if name is
-// empty. ref is what the source returns as its Reference.
+// OpenDirectory opens the image with the given name in a directory, or the only image if name
+// is empty. The source's Reference returns ref.
 func OpenDirectory(ref types.ImageReference, dir, name string) (types.ImageSource, error) {
 	return open(ref, directory(dir), name)
 }
 
-// OpenArchive is OpenDirectory for a tar archive. The error is ErrNotTar if the file is
-// none, for example because it is compressed.
+// OpenArchive is OpenDirectory for a tar archive. It returns ErrNotTar if the file is not a tar
+// archive, for example because it is compressed.
 func OpenArchive(ref types.ImageReference, file, name string) (types.ImageSource, error) {
 	files, err := indexArchive(file)
 	if err != nil {
@@ -56,7 +56,7 @@ func OpenArchive(ref types.ImageReference, file, name string) (types.ImageSource
 	return open(ref, files, name)
 }
 
-// open finds the image. It closes the files if it fails.
+// open finds the image in the layout. It closes the files if it fails.
 func open(ref types.ImageReference, files files, name string) (types.ImageSource, error) {
 	s := &layout{ref: ref, files: files}
 	text, err := s.read("index.json")
@@ -69,7 +69,7 @@ func open(ref types.ImageReference, files files, name string) (types.ImageSource
 	return s, nil
 }
 
-// findImage chooses from a layout's index.json.
+// findImage finds the image with a name in a layout's index.json.
 func findImage(text []byte, name string) (imgspec.Descriptor, error) {
 	var index imgspec.Index
 	if err := json.Unmarshal(text, &index); err != nil {
@@ -152,12 +152,12 @@ func (s *layout) GetSignatures(context.Context, *digestlib.Digest) ([][]byte, er
 	return nil, nil
 }
 
-// LayerInfosForCopy implements types.ImageSource: the layers are as the manifest says.
+// LayerInfosForCopy implements types.ImageSource. Nil means the layers in the manifest.
 func (s *layout) LayerInfosForCopy(context.Context, *digestlib.Digest) ([]types.BlobInfo, error) {
 	return nil, nil
 }
 
-// blobPath is where a layout has a blob.
+// blobPath returns the path of a blob in a layout.
 func blobPath(digest digestlib.Digest) (string, error) {
 	if err := digest.Validate(); err != nil {
 		return "", fmt.Errorf("cannot use the digest %q: %w", digest, err)

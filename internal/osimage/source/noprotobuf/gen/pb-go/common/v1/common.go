@@ -1,16 +1,15 @@
-// Package v1 stands in for the protocol buffers of that module, of which the library for
-// sigstore's signatures takes the names of algorithms, and no message. With the module
-// itself comes the runtime of protocol buffers; that looks methods up by reflection, so
-// that the linker keeps the exported methods of every type of the program: a quarter of
-// the host's binary.
+// Package v1 replaces sigstore's protobuf package of the same path. The library for sigstore
+// signatures uses only the names of algorithms from it, no messages. The original imports the
+// protobuf runtime, which looks up methods by reflection. The linker then keeps the exported
+// methods of all types in the program, which is a quarter of the host's binary.
 package v1
 
 import "strconv"
 
-// PublicKeyDetails names a kind of key with the hash that it signs.
+// PublicKeyDetails names a type of key together with the hash that it signs.
 type PublicKeyDetails int32
 
-// The kinds that the library names, with the module's own numbers.
+// The types of keys that the library uses, with the numbers of the original.
 const (
 	PublicKeyDetails_PUBLIC_KEY_DETAILS_UNSPECIFIED PublicKeyDetails = 0
 	PublicKeyDetails_PKIX_ECDSA_P256_SHA_256        PublicKeyDetails = 5
@@ -28,13 +27,13 @@ const (
 	PublicKeyDetails_PKIX_ECDSA_P521_SHA_256        PublicKeyDetails = 20
 )
 
-// String is the number.
+// String returns the number as text.
 func (d PublicKeyDetails) String() string { return "key details " + strconv.Itoa(int(d)) }
 
-// HashAlgorithm names a hash.
+// HashAlgorithm names a hash algorithm.
 type HashAlgorithm int32
 
-// The hashes that the library names, with the module's own numbers.
+// The hash algorithms that the library uses, with the numbers of the original.
 const (
 	HashAlgorithm_HASH_ALGORITHM_UNSPECIFIED HashAlgorithm = 0
 	HashAlgorithm_SHA2_256                   HashAlgorithm = 1
