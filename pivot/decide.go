@@ -14,7 +14,7 @@ const (
 	ActionReboot Action = "reboot" // already committed: only reboot
 	ActionClose  Action = "close"  // the running system is the target: record and report this
 	ActionGiveUp Action = "giveup" // the machine booted the old system on every attempt
-	ActionHold   Action = "hold"   // an administrator returned to this system: stay until told otherwise
+	ActionHold   Action = "hold"   // an administrator returned to this system: stay until "pivot firstboot --again"
 )
 
 // Facts are the facts about the host that Decide needs.

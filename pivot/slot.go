@@ -43,5 +43,5 @@ func JudgeSlot(r Record, bootID string, pending bool) SlotUse {
 	return SlotProves
 }
 
-// used reports whether anything may have been committed since the slot was asked for.
+// used reports whether anything may have been committed since the slot was requested.
 func (s Slot) used(r Record) bool { return r.BootID != s.Phase || s.Phase == s.Boot }
