@@ -9,12 +9,12 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// adopt makes the contributors' entries, most of which the machine has already, part of
-// the target. libostree carries them over by itself; as part of the target
-// they are also read back in the new deployment, proven on the next boot, and verified
-// from then on. What was there at the first commit is what must arrive: a system that
-// came up without it has nothing to adopt. Nothing follows what is done by hand, which asks
-// for all of it each time.
+// adopt adds the contributors' entries, most of which the machine already has, to the target.
+// libostree would carry them over anyway. As part of the target they are also read back from
+// the new deployment, proven on the next boot, and verified from then on.
+//
+// After a commit the entries come from the record, because a system that came up without them
+// has nothing to adopt. A run by hand has no later attempts, so it collects them every time.
 func (c *Converger) adopt(ask Ask, target Target) (Target, error) {
 	if record := c.Progress.Record; record.WasCommitted() && !ask.ByHand {
 		if known := withEntries(target, record.Target.Entries); known.Same(record.Target) {
@@ -31,7 +31,7 @@ func (c *Converger) adopt(ask Ask, target Target) (Target, error) {
 	return target, nil
 }
 
-// withEntries is the target with those entries that it does not ask for itself.
+// withEntries returns the target with those of entries whose paths it does not have yet.
 func withEntries(target Target, entries []hostfiles.Entry) Target {
 	asked := target.Paths()
 	target.Entries = slices.Clone(target.Entries)
@@ -43,15 +43,16 @@ func withEntries(target Target, entries []hostfiles.Entry) Target {
 	return target
 }
 
-// notAskedFor are the files of a target that were adopted. Unlike those that are asked
-// for, another boot could not read them again.
+// notAskedFor returns the adopted ones of a target's files. Unlike the requested ones, a later
+// boot could not read them again.
 func notAskedFor(files []hostfiles.File, ask Ask) []hostfiles.File {
 	return slices.DeleteFunc(slices.Clone(files), func(f hostfiles.File) bool {
 		return slices.ContainsFunc(ask.Entries, func(asked hostfiles.File) bool { return asked.Path == f.Path })
 	})
 }
 
-// know remembers the contents of files for this run. A target has only digests.
+// know remembers the contents of files for this run, because a target has only digests, and
+// returns the files' entries.
 func (c *Converger) know(files []hostfiles.File) []hostfiles.Entry {
 	if c.contents == nil {
 		c.contents = map[hostfiles.Digest][]byte{}
@@ -62,8 +63,8 @@ func (c *Converger) know(files []hostfiles.File) []hostfiles.Entry {
 	return hostfiles.Entries(files)
 }
 
-// files are entries of a target with their contents: as this run has read them, or
-// as an earlier attempt kept them.
+// files returns the entries of a target with their contents, which this run has read or an
+// earlier attempt has kept.
 func (c *Converger) files(entries []hostfiles.Entry) ([]hostfiles.File, error) {
 	files := make([]hostfiles.File, len(entries))
 	for i, e := range entries {

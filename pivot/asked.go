@@ -7,9 +7,9 @@ import (
 	"machine-pivot/kargs"
 )
 
-// target is what is asked for, with the image pinned to its content: once, so that
-// what is planned, pulled and proven is the same. What would fail whatever a tag names
-// is found before the network is asked.
+// target returns the requested target with its images pinned to digests. Tags are resolved only
+// once per run, so that the same content is planned, pulled and verified. Checks that do not
+// depend on the image run before the network is used.
 func (c *Converger) target(ctx context.Context, ask Ask) (Target, error) {
 	target := Target{Kargs: ask.Kargs, Entries: c.know(ask.Entries), Units: ask.Units, Packages: ask.Packages}
 	if pinned(ask.Image) && pinned(ask.Packages.Source) {
@@ -26,10 +26,10 @@ func (c *Converger) target(ctx context.Context, ask Ask) (Target, error) {
 	return target, err
 }
 
-// pinned reports whether an image, if there is one, is named by its content.
+// pinned reports whether image has a digest, or is zero.
 func pinned(image Image) bool { return image.IsZero() || image.Digest != "" }
 
-// pin is an image named by its content.
+// pin returns the image with its digest.
 func (c *Converger) pin(ctx context.Context, image Image) (Image, error) {
 	if pinned(image) {
 		return image, nil
@@ -37,8 +37,8 @@ func (c *Converger) pin(ctx context.Context, image Image) (Image, error) {
 	return c.Images.Resolve(ctx, image)
 }
 
-// recall adds to target what is chosen for the kernel arguments of its image's own, and
-// what an earlier boot learned of that image.
+// recall completes target with the choice about the kernel arguments that its image brings, and
+// with what an earlier boot learned about that image.
 func (c *Converger) recall(ask Ask, target Target) Target {
 	if target.Image.IsZero() {
 		return target

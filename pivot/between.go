@@ -11,10 +11,10 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Between is the plan of a machine that has all of one target, with its packages, and goes to
-// another, by rules: as far as that can be said without a machine. What a path is without
-// anybody's wish, what links of units are, and what a tag names is not known; of the command
-// line only what the targets ask for. An owner's name is no number.
+// Between returns the plan for a machine that is at target from, with these packages, and moves
+// to target to, judged by rules, as far as this is known without a machine. Unknown are the
+// image's own entries, the links of units, what a tag points to, and all of the command line
+// that the targets do not request. Owners by name are compared as names.
 func Between(from, to Target, packages SystemPackages, rules disruption.Rules) (Plan, error) {
 	state := State{Booted: Deployment{Image: from.Image, Options: from.Kargs.New}}
 	line, err := kargs.Change{Old: from.Kargs.New, New: to.Kargs.New, Literal: to.Kargs.Literal}.Apply(from.Kargs.New)
@@ -29,7 +29,7 @@ func Between(from, to Target, packages SystemPackages, rules disruption.Rules) (
 	}
 	if to.Image.IsZero() != from.Image.IsZero() || !to.Image.Same(from.Image) && to.Image.Reference != from.Image.Reference {
 		plan.Image.To = imageName(to.Image)
-		plan.Image.Changed = !to.Image.IsZero() // else the one that runs stays
+		plan.Image.Changed = !to.Image.IsZero() // otherwise the booted image stays
 	}
 	plan.Changed = plan.newSystem() || line.Changed || len(plan.Entries)+len(plan.Units) > 0
 	if !plan.Changed {
@@ -38,13 +38,13 @@ func Between(from, to Target, packages SystemPackages, rules disruption.Rules) (
 	plan.Reboots = 1
 	var needs []Need
 	for i, u := range plan.Units {
-		plan.Units[i].Own = u.Own || !plan.newSystem() // else it would be the new image's
+		plan.Units[i].Own = u.Own || !plan.newSystem() // otherwise String would say "of the new image"
 		needs = append(needs, needOf(path.Join(enable.Dir, u.Name), rules))
 	}
 	return plan.Judged(rules, needs...), nil
 }
 
-// imageName is an image for people.
+// imageName returns the image for display.
 func imageName(i Image) string {
 	if i.IsZero() {
 		return "the image that runs"
@@ -52,7 +52,7 @@ func imageName(i Image) string {
 	return i.String()
 }
 
-// entriesBetween are the changes from entries to others.
+// entriesBetween returns the changes that turn the entries from into the entries to.
 func entriesBetween(from, to []hostfiles.Entry) []EntryChange {
 	changes := []EntryChange{}
 	at := func(all []hostfiles.Entry, path string) int {
@@ -74,8 +74,8 @@ func entriesBetween(from, to []hostfiles.Entry) []EntryChange {
 	return changes
 }
 
-// unitsBetween are the wishes for units that are others, or new. What was wished and is not any
-// more is as the image has it.
+// unitsBetween returns the wishes for units that are new or differ. A unit without a wish any
+// more returns to the image's default.
 func unitsBetween(from, to enable.Units) []UnitChange {
 	changes := []UnitChange{}
 	for _, w := range to.Wishes {

@@ -19,7 +19,7 @@ func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) 
 	return nil
 }
 
-// transaction is the one that carries out a plan.
+// transaction returns the transaction that carries out a plan.
 func (c *Converger) transaction(ask Ask, plan Plan) (t Transaction, err error) {
 	t = Transaction{Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, BeforeCommit: c.Place.Leave, Accounts: c.Content.Accounts, Units: c.Content.Units}
 	t.Trying = ask.Trying
@@ -30,15 +30,15 @@ func (c *Converger) transaction(ask Ask, plan Plan) (t Transaction, err error) {
 	return t, err
 }
 
-// releasePackages removes the packages that were fetched. That it fails is only noted.
+// releasePackages removes the fetched packages. A failure is only noted.
 func (c *Converger) releasePackages() {
 	if err := c.Repositories.Release(); err != nil {
 		c.Progress.Note(fmt.Sprintf("cannot remove the packages that were fetched: %v", err))
 	}
 }
 
-// Release lets go of packages, and of what the import kept: the deployment keeps the image now. The
-// machine is well also if that fails, so it is only noted.
+// Release removes the fetched packages and drops what the import kept, since the deployment
+// keeps the image now. A failure does no harm to the machine, so it is only noted.
 func (c *Converger) Release() {
 	c.releasePackages()
 	image := c.Progress.Record.Target.Image

@@ -12,17 +12,17 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// The journal is for everybody to read, and a file of the target may hold what
-// only root may read. So the journal has digests, which suffice to prove what
-// runs. Contents that a later attempt could not read again are in a directory
-// beside it: one file for each, named by its digest, which only root can read.
+// The journal is world-readable, but the target's files may hold secrets. So the journal has
+// only their digests, which suffice to verify the running system. Contents that a later attempt
+// could not read again are kept in a directory beside the journal: one file per content, named
+// by its digest and readable only by root.
 
-// contents are those that are kept.
+// contents returns the store of the kept contents.
 func (j Journal) contents() hostfiles.Contents {
 	return hostfiles.Contents{Dir: filepath.Join(filepath.Dir(j.Path), "contents"), Disk: j.Disk}
 }
 
-// Store keeps a content durably, until a record is saved that does not name it.
+// Store keeps content durably until Save writes a record that does not name it.
 func (j Journal) Store(content []byte) error {
 	if err := j.contents().Keep(content); err != nil {
 		return fault.New(fault.CannotWrite, "cannot keep a file's content: %w", err)
@@ -30,7 +30,7 @@ func (j Journal) Store(content []byte) error {
 	return nil
 }
 
-// Content is a content that the journal names; fs.ErrNotExist if it is not kept.
+// Content returns the content with digest d. The error wraps fs.ErrNotExist if it is not kept.
 func (j Journal) Content(d hostfiles.Digest) ([]byte, error) {
 	content, err := j.contents().Read(d)
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -46,7 +46,7 @@ func (j Journal) Content(d hostfiles.Digest) ([]byte, error) {
 	return nil, fmt.Errorf("cannot read a file's content: %s is not kept: %w", d, fs.ErrNotExist)
 }
 
-// release removes the contents that are not named, and what a crash left.
+// release removes all contents except the named ones, and leftovers of a crash.
 func (j Journal) release(named []hostfiles.Digest) error {
 	if err := j.contents().Release(named); err != nil {
 		return fault.New(fault.CannotWrite, "cannot remove contents that are not needed: %w", err)
@@ -54,8 +54,8 @@ func (j Journal) release(named []hostfiles.Digest) error {
 	return nil
 }
 
-// oldRecord is what differs in a journal of format 1: the target's files have
-// their contents.
+// oldRecord is the part of a record that differs in format 1: the target's files include their
+// contents.
 type oldRecord struct {
 	Target struct {
 		Files []struct {
@@ -64,8 +64,8 @@ type oldRecord struct {
 	} `json:"target"`
 }
 
-// upgrade gives the files of a record that was read from a journal of format 1
-// their digests.
+// upgrade sets the digests of the target's files in a record read from data, a journal of
+// format 1.
 func (r *Record) upgrade(data []byte) error {
 	var old oldRecord
 	if err := json.Unmarshal(data, &old); err != nil {
@@ -78,11 +78,11 @@ func (r *Record) upgrade(data []byte) error {
 	return nil
 }
 
-// contentsOf are the contents in a journal of format 1; one of a later format has none.
+// contentsOf returns the contents in a journal of format 1. A later format has none.
 func contentsOf(data []byte) map[hostfiles.Digest][]byte {
 	var old oldRecord
 	if err := json.Unmarshal(data, &old); err != nil {
-		return nil // Load tells
+		return nil // Load reports the error
 	}
 	contents := map[hostfiles.Digest][]byte{}
 	for _, f := range old.Target.Files {

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// contentsIn are the names in the directory of contents.
+// contentsIn returns the paths of the kept contents, including hidden files.
 func contentsIn(t *testing.T, root string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(root, "var/lib/pivot/contents/*"))
@@ -26,14 +26,14 @@ func contentsIn(t *testing.T, root string) []string {
 	return append(paths, hidden...)
 }
 
-// TestContents (D9): what is kept only root can read, and it goes when the journal
-// names it no more.
+// TestContents (D9): kept contents are readable only by root, and are removed when the journal
+// no longer names them.
 func TestContents(t *testing.T) {
 	root := t.TempDir()
 	j := pivot.JournalIn(root)
 	content := []byte("secret")
 	d := hostfiles.DigestOf(content)
-	for range 2 { // the second time it is there
+	for range 2 { // the second time it exists already
 		if err := j.Store(content); err != nil {
 			t.Fatal(err)
 		}
@@ -72,8 +72,8 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// TestOldJournal (D9): a journal of format 1 has contents, which are read, and gone
-// once the journal is written again.
+// TestOldJournal (D9): the contents in a journal of format 1 are read, and are no longer in the
+// journal when it is written again.
 func TestOldJournal(t *testing.T) {
 	root := t.TempDir()
 	j := pivot.JournalIn(root)

@@ -11,91 +11,90 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Ask is what one run asks of the machine.
+// Ask is the request of one run.
 type Ask struct {
-	Image   Image // zero: the booted one stays; without a digest: it is named by a tag
+	Image   Image // zero keeps the booted image; without a digest it is a tag
 	Kargs   kargs.Change
 	Entries []hostfiles.File // below /etc and /var
 	Units   enable.Units
-	// Packages may have a source without a digest: it is named by a tag.
+	// Packages may have a source without a digest, which is then a tag.
 	Packages Packages
-	// Checks are those of this run, beside the machine's.
+	// Checks are run in addition to the machine's checks.
 	Checks []Check
-	// TakenBack reports whether somebody went back to the system that runs; nil: nobody did.
+	// TakenBack reports whether an administrator went back to the running system; nil means no.
 	TakenBack func(State) bool
-	// ImageKargs is what becomes of the kernel arguments that the image brings of its own.
+	// ImageKargs says whether kernel arguments that the image brings are applied.
 	ImageKargs ImageKargsChoice
 	// Trying is nil if the new system needs no trial.
 	Trying *Trying
-	// ByHand says that a person waits for the end: earlier attempts do not count, and
-	// none follows.
+	// ByHand marks an interactive run: earlier attempts do not count, and none follows.
 	ByHand bool
 }
 
-// ImageKargsChoice is whether the kernel arguments that an image brings of its own count.
+// ImageKargsChoice says whether kernel arguments that an image brings are applied.
 type ImageKargsChoice struct {
 	Apply bool
-	// ForThisRun says that it goes before what was chosen when the same was committed. A
-	// setting does not: the next boot is to prove that commit, or to try it again.
+	// ForThisRun says that Apply overrides the choice with which the same target was committed.
+	// A setting does not override it, because the next boot must prove or retry that commit.
 	ForThisRun bool
 }
 
-// Check is an error if a plan could not be carried out, as is known without the
+// Check returns an error if a plan cannot be carried out, as far as this is known without the
 // network. It writes nothing.
 type Check func(Plan) error
 
-// Host is the machine as Converge looks at it.
+// Host is Converge's view of the machine.
 type Host interface {
-	// Observe looks at what is booted, at what the next boot starts, and at what both have
-	// of the entries and packages that a target names.
+	// Observe returns what is booted, what the next boot starts, and the target's entries and
+	// packages as both have them.
 	Observe(ctx context.Context, target Target) (State, error)
-	// FinalizeFailure is what libostree left on why it could not make the last boot's
-	// deployment the next one; "" if it left nothing.
+	// FinalizeFailure returns the message that libostree left if it could not finalize the
+	// staged deployment at the last shutdown; "" if there is none.
 	FinalizeFailure(ctx context.Context) string
 }
 
-// Contributor knows one kind of entries below /etc that belong to the next system
-// although nobody may have asked for them in this run, as those that Ignition wrote.
+// Contributor provides one kind of entries below /etc that belong to the next system even if
+// this run does not request them, such as files that Ignition wrote.
 type Contributor interface {
-	// Entries are those that the next system shall have beside what a run asks for: those
-	// that the running system has and its image does not, and what else is wanted.
+	// Entries returns the entries that the next system must have in addition to the requested
+	// ones: those that the running system has and its image does not, and other wanted ones.
 	Entries() ([]hostfiles.File, error)
-	// Check holds the entries of a plan, with what else the next boot will find, against
-	// the machine. An error says that the next boot would not work.
+	// Check checks the entries of a plan, together with what else the next boot will find,
+	// against the machine. An error means that the next boot would not work.
 	Check(plan Plan, entries []hostfiles.File) (warnings []string, err error)
-	// Drift names what came to be wrong with a target that was reached, beyond changes
-	// of its entries.
+	// Drift returns what is wrong by now with a target that was reached, apart from changes of
+	// its entries.
 	Drift(state State, target Target) ([]string, error)
 }
 
-// Place is where a run happens: in the started system, or before it starts.
+// Place is where a run happens: in the started system, or in the initramfs.
 type Place interface {
-	// Accept is an error of kind fault.Later if a decision is not for this place to
-	// carry out.
+	// Accept returns an error of kind fault.Later if a decision cannot be carried out in this
+	// place.
 	Accept(decision Decision, state State) error
-	// Leave does what has to be done here between preparation and commit.
+	// Leave does what this place requires between preparation and commit.
 	Leave(ctx context.Context) error
 }
 
-// Content tells what only the content of an image does, as its own kernel arguments.
+// Content provides information that is only in the content of an image, such as the kernel
+// arguments that it brings.
 type Content interface {
-	// Learn completes a plan whose image is in the repository now. Its notes are those
-	// on what was learned.
+	// Learn completes a plan whose image is in the repository. The returned plan's notes are
+	// those about what was learned.
 	Learn(plan Plan) (Plan, error)
-	// Accounts are the users and groups of the system that a plan leads to, whose image is
-	// in the repository.
+	// Accounts returns the users and groups of the plan's new system, whose image is in the
+	// repository.
 	Accounts(plan Plan) (hostfiles.Accounts, error)
-	// Units are what a plan's target asks of units, in the system of a commit, which is in
-	// the repository: the image's, or with packages on top of that.
+	// Units resolves the plan's wishes for units in the system of commit, which is in the
+	// repository: the image's commit, or one with packages layered on top.
 	Units(plan Plan, commit string) (enable.Resolved, error)
-	// Foresee is Learn for a plan that is only shown, whose image need not be there. It
-	// adds to the plan's notes.
+	// Foresee is like Learn, for a plan that is only shown. The image need not be in the
+	// repository. It appends to the plan's notes.
 	Foresee(plan Plan) (Plan, error)
 }
 
-// Converger brings a machine to what is asked of it. Each story about a machine that
-// changes (a first boot, a pivot by hand) or could (a plan, a verification) is told
-// with one.
+// Converger brings a machine to a target. Every operation that changes a machine (a first boot,
+// a pivot by hand) or only compares it with a target (a plan, a verification) uses one.
 type Converger struct {
 	Host         Host
 	Place        Place
@@ -111,18 +110,18 @@ type Converger struct {
 	contents map[hostfiles.Digest][]byte // of the files that this run has read
 }
 
-// Outcome is how far a run could come without a reboot.
+// Outcome is the result of a run, before the reboot.
 type Outcome struct {
 	Decision
 	State  State // the machine as the run found it
 	Target Target
 }
 
-// Converge observes the machine, decides what is to be done and does it, up to where
-// only the reboot is missing: after ActionApply and ActionReboot the next boot is the target.
-// Another decision is the caller's to carry out. The progress must be open.
+// Converge observes the machine, decides what to do and does it, except for the reboot: after
+// ActionApply and ActionReboot the next boot is the target. The caller carries out any other
+// decision. The progress must be open.
 //
-// Nothing is written before the preflight is over.
+// Nothing is written before the preflight has succeeded.
 func (c *Converger) Converge(ctx context.Context, ask Ask) (Outcome, error) {
 	c.Progress.Begin(StepObserve, "looking at the host")
 	state, target, err := c.measure(ctx, ask)
@@ -144,8 +143,8 @@ func (c *Converger) Converge(ctx context.Context, ask Ask) (Outcome, error) {
 	return out, c.apply(ctx, ask, plan, out.Attempt)
 }
 
-// Plan is what Converge would change, with what is doubtful about it. It writes
-// nothing. The progress must be open.
+// Plan returns what Converge would change, with warnings in the notes. It writes nothing. The
+// progress must be open.
 func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	state, target, err := c.measure(ctx, ask)
 	if err != nil {
@@ -165,7 +164,7 @@ func (c *Converger) Plan(ctx context.Context, ask Ask) (Plan, error) {
 	return plan, err
 }
 
-// measure is the machine, and what it shall be.
+// measure returns the state of the machine and the complete target.
 func (c *Converger) measure(ctx context.Context, ask Ask) (State, Target, error) {
 	target, err := c.target(ctx, ask)
 	if err != nil {
@@ -178,13 +177,13 @@ func (c *Converger) measure(ctx context.Context, ask Ask) (State, Target, error)
 	return state, target, err
 }
 
-// Differences names what of a target the running system is not, or no longer.
+// Differences returns how the running system differs from target.
 func (c *Converger) Differences(ctx context.Context, target Target) ([]string, error) {
 	_, differences, err := c.Compare(ctx, target)
 	return differences, err
 }
 
-// Compare is Differences with the state that was compared.
+// Compare is like Differences and also returns the observed state.
 func (c *Converger) Compare(ctx context.Context, target Target) (state State, differences []string, err error) {
 	if state, err = c.Host.Observe(ctx, target); err != nil {
 		return state, nil, err
@@ -200,7 +199,8 @@ func (c *Converger) Compare(ctx context.Context, target Target) (state State, di
 	return state, differences, nil
 }
 
-// decide holds what was meant against what is true.
+// decide calls Decide with the journal's record and the state of the host. A run by hand has only
+// one attempt, and never gives up.
 func (c *Converger) decide(ask Ask, state State, target Target) Decision {
 	record := c.Progress.Record
 	d := Decide(record, Facts{
@@ -216,7 +216,7 @@ func (c *Converger) decide(ask Ask, state State, target Target) Decision {
 	return d
 }
 
-// sayAttempt says why an attempt follows another one.
+// sayAttempt notes why there is another attempt.
 func (c *Converger) sayAttempt(ctx context.Context, out Outcome) {
 	if record := c.Progress.Record; out.Attempt > record.Attempt && record.Phase == PhaseCommitted {
 		c.Progress.Note(fmt.Sprintf("attempt %d of %d: the one before was committed, but this boot came up without it: %s",
@@ -224,8 +224,8 @@ func (c *Converger) sayAttempt(ctx context.Context, out Outcome) {
 	}
 }
 
-// Missing says what of the target the running system lacks, and why, where libostree
-// left that.
+// Missing returns what the running system lacks of the target, with the reason if libostree has
+// left one.
 func (c *Converger) Missing(ctx context.Context, out Outcome) string {
 	text := strings.Join(Prove(out.State, out.Target), "; ")
 	if plan, err := Diff(out.State, out.Target); err == nil && plan.onlyEntries() {

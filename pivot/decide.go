@@ -1,38 +1,38 @@
 package pivot
 
-// Decision is what a run has to do, given what was meant and what is true.
+// Decision is what a run has to do, given the intent in the journal and the state of the host.
 type Decision struct {
 	Action  Action
-	Attempt int // the attempt that ActionApply starts or goes on with
+	Attempt int // the attempt that ActionApply starts or continues
 }
 
 // Action is the kind of a Decision.
 type Action string
 
 const (
-	ActionApply  Action = "apply"  // plan and carry out
-	ActionReboot Action = "reboot" // committed already: only the reboot is missing
-	ActionClose  Action = "close"  // at the target: nothing to do but to say so
-	ActionGiveUp Action = "giveup" // keeps coming up on the old system
-	ActionHold   Action = "hold"   // somebody went back to this system: theirs to say when it goes forward
+	ActionApply  Action = "apply"  // plan and carry out the plan
+	ActionReboot Action = "reboot" // already committed: only reboot
+	ActionClose  Action = "close"  // the running system is the target: record and report this
+	ActionGiveUp Action = "giveup" // the machine booted the old system on every attempt
+	ActionHold   Action = "hold"   // an administrator returned to this system: stay until "pivot firstboot --again"
 )
 
-// Facts are what Decide needs to know of the host.
+// Facts are the facts about the host that Decide needs.
 type Facts struct {
 	SameBoot        bool // the journal's phase was written in this boot
-	SameTarget      bool // the journal is about the target asked for now
-	AtTarget        bool // what runs is the target
-	PendingAtTarget bool // what the next boot starts is the target
+	SameTarget      bool // the journal's target is the one requested now
+	AtTarget        bool // the running system is the target
+	PendingAtTarget bool // the next boot starts the target
 	TakenBack       bool // this first boot was completed in another deployment of the host
 }
 
-// Decide is the state machine, as one pure function.
+// Decide implements the state machine as one pure function. docs/states.md has the full table.
 //
-//	at the target                          close, whatever was meant
-//	taken back                             hold still, whatever was meant since
-//	committed, same boot, pending is it    reboot (the request was lost)
-//	committed, new boot, not at target     the commit did not hold: next attempt, bounded
-//	applying or failed, and anything else  plan again
+//	at the target                             close, whatever the journal says
+//	taken back                                hold, whatever the journal says
+//	committed, same boot, target is pending   reboot (the reboot request was lost)
+//	committed, new boot, not at target        the commit did not hold: next attempt, bounded
+//	anything else, such as applying           plan again
 func Decide(r Record, f Facts) Decision {
 	switch {
 	case f.AtTarget:

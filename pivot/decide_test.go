@@ -9,13 +9,13 @@ import (
 	"machine-pivot/pivot"
 )
 
-// situation is one combination of what Decide looks at.
+// situation is one combination of Decide's inputs.
 type situation struct {
 	record pivot.Record
 	facts  pivot.Facts
 }
 
-// situations are all there are.
+// situations returns all combinations.
 func situations() []situation {
 	var all []situation
 	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone} {
@@ -35,7 +35,7 @@ func (s situation) String() string {
 	return fmt.Sprintf("%s/%d/%+v", s.record.Phase, s.record.Attempt, s.facts)
 }
 
-// TestDecideTable holds the function against the table in docs/states.md.
+// TestDecideTable compares Decide with the table in docs/states.md, for all inputs.
 func TestDecideTable(t *testing.T) {
 	rows := documentedRows(t)
 	used := map[int]bool{}
@@ -70,8 +70,8 @@ func documentedRows(t *testing.T) (rows []row) {
 	return rows
 }
 
-// statesTable are the rows, without its head, of the table in docs/states.md that has so
-// many columns.
+// statesTable returns the rows, without the header, of the table in docs/states.md that has the
+// given number of columns.
 func statesTable(t *testing.T, columns int) (rows [][]string) {
 	t.Helper()
 	data, err := os.ReadFile("../docs/states.md")
@@ -130,7 +130,7 @@ func (r row) decision(s situation) pivot.Decision {
 	return d
 }
 
-// TestDecide (P2, P7, P24, D26) states the promises, not the code.
+// TestDecide (P2, P7, P24, D26) checks the promises, for all inputs.
 func TestDecide(t *testing.T) {
 	for _, s := range situations() {
 		t.Run(s.String(), func(t *testing.T) { checkDecision(t, s.record, s.facts, pivot.Decide(s.record, s.facts)) })

@@ -8,30 +8,30 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// Download is what was pulled for a later run. Of a MachineConfig the journal has the digest
-// only: its content is kept where only root may read it (Journal.Store).
+// Download is what was pulled for a later run. The journal has only the digest of the
+// MachineConfig; its content is kept where only root can read it (Journal.Store).
 type Download struct {
-	Image Image `json:"image,omitzero"` // zero: the booted one stays
-	// Names are the images by the names that they were asked for, perhaps tags: what these
-	// lead to by now does not matter.
+	Image Image `json:"image,omitzero"` // zero if the booted image stays
+	// Names maps the requested names, possibly tags, to the downloaded images. A later run uses
+	// these whatever the tags point to by then.
 	Names map[string]Image `json:"names,omitempty"`
-	// MachineConfig is what all of it was asked for by, in the file of that name; "": by
-	// arguments.
+	// MachineConfig is the digest of the MachineConfig that requested the download, and File its
+	// path; "" if it was requested by arguments.
 	MachineConfig hostfiles.Digest `json:"machineConfig,omitempty"`
 	File          string           `json:"file,omitempty"`
-	// At is when it was complete; zero: nothing is downloaded, but for what is left.
+	// At is when the download was complete; zero if there is none, and only Left counts.
 	At time.Time `json:"at,omitzero"`
-	// Left are images of which the refs have still to go: of downloads before, or of a pull that
-	// was begun and is not complete.
+	// Left are images whose refs are still to be removed: of earlier downloads, or of a pull
+	// that did not complete.
 	Left []Image `json:"left,omitempty"`
 }
 
-// Others are all images of a download but one.
+// Others returns all images of a download except than.
 func (d Download) Others(than Image) []Image {
 	return slices.DeleteFunc(append(slices.Clone(d.Left), d.Image), func(i Image) bool { return i.IsZero() || i.Same(than) })
 }
 
-// Same reports whether two downloads were asked for by the same, and led to the same.
+// Same reports whether two downloads have the same request and the same images.
 func (d Download) Same(other Download) bool {
 	if d.MachineConfig != other.MachineConfig || d.Image.Digest != other.Image.Digest || len(d.Names) != len(other.Names) {
 		return false
@@ -44,7 +44,7 @@ func (d Download) Same(other Download) bool {
 	return true
 }
 
-// kept are the contents that must stay as long as the record names them.
+// kept returns the digests of all contents that the record names.
 func (r Record) kept() []hostfiles.Digest {
 	if r.Downloaded == nil || r.Downloaded.MachineConfig == "" {
 		return r.Contents
@@ -52,8 +52,9 @@ func (r Record) kept() []hostfiles.Digest {
 	return append(slices.Clone(r.Contents), r.Downloaded.MachineConfig)
 }
 
-// Amend changes what the journal has beside its transaction, durably. What a run that only
-// does that took is no part of the transaction before.
+// Amend durably changes the parts of the journal that are independent of the transaction. It
+// changes the saved record and the one in memory separately, so that the steps of this run are
+// not added to an earlier transaction.
 func (p *Progress) Amend(change func(*Record)) error {
 	record, err := p.Journal.Load()
 	if err != nil {
@@ -67,9 +68,9 @@ func (p *Progress) Amend(change func(*Record)) error {
 	return nil
 }
 
-// Download does of Converge what neither the system that runs nor the next boot sees: all
-// checks, and the pull, before which it calls begin. It returns the plan, with what was learned
-// of the image. The ask must be pinned, and the progress open.
+// Download does the part of Converge that changes neither the running system nor the next boot:
+// all checks and the pull. It calls begin before the pull, and returns the plan with what was
+// learned about the image. The images in ask must be pinned, and the progress open.
 func (c *Converger) Download(ctx context.Context, ask Ask, begin func() error) (Plan, error) {
 	c.Progress.Begin(StepObserve, "looking at the host")
 	state, target, err := c.measure(ctx, ask)

@@ -8,33 +8,34 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// Etc is what a system has at the paths that were asked about: below /etc, and below /var
-// what it projects there.
+// Etc is what a system has at a target's paths: below /etc, and those below /var that it
+// projects.
 type Etc struct {
-	Entries map[string]hostfiles.Entry // what stands there; a path where nothing does is absent
-	// Image is what stands there if nobody asks for anything: what the image has in /usr/etc;
-	// in /var what was replaced.
+	Entries map[string]hostfiles.Entry // by path; a path without an entry is missing
+	// Image is what the paths have by default: the image's entry in /usr/etc, or in /var what
+	// the projection has replaced.
 	Image    map[string]hostfiles.Entry
-	Accounts hostfiles.Accounts // its users and groups
-	Units    enable.Resolved    // what the target asks of units, in this system
-	// Carried is all that the system carries in it to be projected, whatever was asked about.
+	Accounts hostfiles.Accounts // the system's users and groups
+	Units    enable.Resolved    // the target's wishes for units, resolved in this system
+	// Carried are all entries that the system carries in its /etc to project them, whatever the
+	// target names.
 	Carried varentries.Set
 }
 
-// Project gives a system that does not run yet, at paths outside of /etc, what it will
-// project there when it does. Where it projects nothing, nothing is known, nor wanted.
+// Project adds to Entries what a system that does not run yet will project at those of paths
+// that it carries. About other paths outside of /etc nothing is known, and nothing is wanted.
 func (e Etc) Project(paths []string) {
 	for _, carried := range e.Carried.Entries {
 		if !slices.Contains(paths, carried.Path) {
 			continue
 		}
-		if owned, err := e.Accounts.Owned(carried); err == nil { // else the projection will fail
+		if owned, err := e.Accounts.Owned(carried); err == nil { // otherwise the projection will fail
 			e.Entries[carried.Path] = owned
 		}
 	}
 }
 
-// change is what has to happen to an /etc that it has an entry; "" is nothing.
+// change returns what has to be done so that the system has an entry; "" if nothing.
 func (e Etc) change(want hostfiles.Entry) ChangeAction {
 	have, found := e.Entries[want.Path]
 	if want.Kind == hostfiles.KindAbsent {
@@ -53,7 +54,7 @@ func (e Etc) change(want hostfiles.Entry) ChangeAction {
 		}
 		return ChangeRemove
 	}
-	// A name that this system does not know is another owner.
+	// An owner's name that this system does not know counts as a difference.
 	owned, err := e.Accounts.Owned(want)
 	switch {
 	case !found:
@@ -64,7 +65,7 @@ func (e Etc) change(want hostfiles.Entry) ChangeAction {
 	return ""
 }
 
-// Changes are what has to happen to an /etc that it has entries.
+// Changes returns what has to be done so that the system has the wanted entries.
 func (e Etc) Changes(wanted []hostfiles.Entry) []EntryChange {
 	changes := []EntryChange{}
 	for _, want := range wanted {
@@ -75,10 +76,10 @@ func (e Etc) Changes(wanted []hostfiles.Entry) []EntryChange {
 	return changes
 }
 
-// Of are all entries that a target means in the system: its own, and the links of units.
+// Of returns all entries of a target in this system: its own, and the links of its units.
 func (e Etc) Of(target Target) []hostfiles.Entry { return e.Units.Over(target.Entries) }
 
-// unitChanges are the wishes for units that the system does not have come true, or cannot.
+// unitChanges returns the target's wishes for units that this system does not fulfill, or cannot.
 func (e Etc) unitChanges(target Target) []UnitChange {
 	changes := []UnitChange{}
 	for _, w := range target.Units.Wishes {
@@ -95,10 +96,10 @@ func (e Etc) unitChanges(target Target) []UnitChange {
 // UnitChange is a wish for a unit whose links are only known in the new system.
 type UnitChange struct {
 	enable.Wish
-	Own bool `json:"own,omitempty"` // its file is asked for too; else it is the new image's
+	Own bool `json:"own,omitempty"` // the target has the unit's file; otherwise the new image has it
 }
 
-// String is what will be done, for people.
+// String returns the change for display.
 func (c UnitChange) String() string {
 	if c.Own {
 		return c.Wish.String()
@@ -106,26 +107,26 @@ func (c UnitChange) String() string {
 	return c.Wish.String() + " of the new image"
 }
 
-// ChangeAction is what happens to an entry.
+// ChangeAction is the change of one entry.
 type ChangeAction string
 
 const (
 	ChangeCreate  ChangeAction = "create"
 	ChangeReplace ChangeAction = "replace" // content, mode, owner or kind
 	ChangeRemove  ChangeAction = "remove"
-	ChangeRestore ChangeAction = "restore" // what the image has there shows again
+	ChangeRestore ChangeAction = "restore" // back to what the image has
 )
 
-// EntryChange is one entry that will differ in the new system.
+// EntryChange is the change of one entry in the new system.
 type EntryChange struct {
 	Path   string         `json:"path"`
-	Kind   hostfiles.Kind `json:"kind,omitempty"` // none: a file
+	Kind   hostfiles.Kind `json:"kind,omitempty"` // "" is a file
 	Action ChangeAction   `json:"action"`
 }
 
 func (c EntryChange) entry() hostfiles.Entry { return hostfiles.Entry{Kind: c.Kind, Path: c.Path} }
 
-// What is what happens, in words: nothing is said of the kind of a file.
+// What returns the change for display. It names the kind of an entry unless it is a file.
 func (c EntryChange) What() string {
 	text, e := string(c.Action), c.entry()
 	if e.OnDisk() != e.Path {
@@ -137,7 +138,7 @@ func (c EntryChange) What() string {
 	return text + " " + c.Path
 }
 
-// String is what is wrong with an /etc that still needs the change.
+// String returns what is wrong with a system that still needs the change.
 func (c EntryChange) String() string {
 	wrong := map[ChangeAction]string{
 		ChangeCreate: "missing", ChangeReplace: "differs", ChangeRemove: "still there", ChangeRestore: "not what the image has",

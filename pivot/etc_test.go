@@ -10,8 +10,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// TestDiffOfEntries (P53): what has to happen to /etc for each kind of entry, and what is
-// said of it when it has not.
+// TestDiffOfEntries (P53): the change that each kind of entry needs, and the message if it is
+// missing.
 func TestDiffOfEntries(t *testing.T) {
 	const path = "/etc/x"
 	file, other := hostfiles.NewFile(path, 0o644, []byte("x")).Entry, hostfiles.NewFile(path, 0o644, []byte("y")).Entry
@@ -72,8 +72,8 @@ func TestDiffOfEntries(t *testing.T) {
 	}
 }
 
-// TestDiffOfUnits (P58): links are compared where the system stays; where it changes, they
-// are the new system's, and the plan names the units.
+// TestDiffOfUnits (P58): if the system stays, the links of units are compared. If it changes, the
+// links depend on the new system, and the plan names the units instead.
 func TestDiffOfUnits(t *testing.T) {
 	const at = enable.Dir + "/m.target.wants/a.service"
 	link := hostfiles.NewLink(at, "/usr/lib/systemd/system/a.service").Entry
@@ -81,7 +81,7 @@ func TestDiffOfUnits(t *testing.T) {
 	resolved := enable.Resolved{Entries: []hostfiles.Entry{link}, By: map[string]string{at: "a.service"}}
 	missing := enable.Resolved{Wrong: map[string]error{"a.service": errors.New("there is no such unit")}}
 	image := pivot.Image{Reference: "r.example/os@sha256:b", Digest: "sha256:b"}
-	old := hostfiles.Default(at).Entry // the machine's MachineConfig enabled it too
+	old := hostfiles.Default(at).Entry // the previous MachineConfig enabled the unit too
 	for _, c := range []struct {
 		name     string
 		units    enable.Resolved

@@ -1,25 +1,25 @@
 package pivot
 
-// Event is something worth telling: a step begins, moves on, waits or ends.
+// Event reports the progress of a run: a step begins, advances, waits or fails.
 type Event struct {
 	Kind    EventKind
 	Step    Step
-	Message string // a sentence for people; may be empty
+	Message string // for people; may be empty
 	Amount  Amount // for EventProgressed
 	Err     error  // for EventWaiting and EventFailing
-	Record  Record // the account so far
+	Record  Record // the record at this time
 }
 
-// Amount is how far a step is.
+// Amount is the progress within a step.
 type Amount struct {
 	Stage  Stage // of the step
 	Done   int64 // of Total, in bytes of compressed layers
-	Total  int64 // 0 if not known
-	Layers int   // whole layers, of Of
-	Of     int   // 0 if not known
+	Total  int64 // 0 if unknown
+	Layers int   // number of complete layers, of Of
+	Of     int   // number of layers; 0 if unknown
 }
 
-// Percent is how much of it is done; 0 if that is not known.
+// Percent returns the progress in percent; 0 if it is unknown.
 func (a Amount) Percent() int {
 	if a.Total <= 0 {
 		return 0
@@ -32,19 +32,19 @@ type Stage string
 
 // The stages of a pull.
 const (
-	Fetching Stage = "fetching" // layers, whose objects are written as they come
-	Writing  Stage = "writing"  // what the layers make together, and syncing the disk
+	Fetching Stage = "fetching" // fetching layers and writing their objects
+	Writing  Stage = "writing"  // writing the merged tree and syncing the disk
 )
 
-// EventKind tells what an Event says.
+// EventKind is the kind of an Event.
 type EventKind int
 
 const (
-	EventBegan      EventKind = iota // Step begins; the step before it is over
-	EventProgressed                  // Step moves on
-	EventNoted                       // something to know
-	EventWaiting                     // a transient error; Message says until when
-	EventEntered                     // the phase changed and the journal holds it
+	EventBegan      EventKind = iota // Step begins; the step before it has ended
+	EventProgressed                  // Step advances
+	EventNoted                       // a message
+	EventWaiting                     // a transient error; Message says how long the step waits
+	EventEntered                     // the phase has changed and is journaled
 	EventFailing                     // the run ends with Err
 )
 
@@ -52,16 +52,16 @@ const (
 type Step string
 
 const (
-	StepRead      Step = "read"      // read and validate what is asked for
+	StepRead      Step = "read"      // read and validate the request
 	StepObserve   Step = "observe"   // look at the host
-	StepPreflight Step = "preflight" // check what can be known to fail, before any write
+	StepPreflight Step = "preflight" // check everything that can be checked before any write
 	StepPull      Step = "pull"      // fetch the image and import its commit
-	StepWait      Step = "wait"      // for the time, or the leave, to change the machine
+	StepWait      Step = "wait"      // wait for a maintenance window or a FleetLock slot
 	StepPrepare   Step = "prepare"   // make the deployment
 	StepCommit    Step = "commit"    // the one atomic step
 	StepReboot    Step = "reboot"
-	StepProve     Step = "prove" // compare what runs with what was asked for
+	StepProve     Step = "prove" // compare the running system with the target
 )
 
-// Emit takes events, in order, from one goroutine at a time.
+// Emit receives events. It is called in order, by one goroutine at a time.
 type Emit func(Event)

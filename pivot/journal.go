@@ -13,23 +13,24 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// Phase is how far a transaction is.
+// Phase is the phase of a transaction.
 type Phase string
 
 const (
-	PhaseIdle      Phase = "idle"      // nothing asked for yet
-	PhaseApplying  Phase = "applying"  // at work; nothing that the next boot would see
-	PhaseCommitted Phase = "committed" // the next boot is asked to be the target
-	PhaseTrial     Phase = "trial"     // the target runs, and has to prove itself before it is kept
-	PhaseDone      Phase = "done"      // proven on the boot after
+	PhaseIdle      Phase = "idle"      // no transaction yet
+	PhaseApplying  Phase = "applying"  // in progress; the next boot is unchanged
+	PhaseCommitted Phase = "committed" // the next boot is to be the target
+	PhaseTrial     Phase = "trial"     // the target runs on trial, and is not the default yet
+	PhaseDone      Phase = "done"      // the running system was verified to be the target
 	PhaseFailed    Phase = "failed"    // ended without reaching the target
-	PhaseUndone    Phase = "undone"    // committed or done, but somebody else took it back
+	PhaseUndone    Phase = "undone"    // committed or done, but an administrator has gone back
 )
 
-// MaxAttempts bounds how often a machine that comes up on its old system tries again.
+// MaxAttempts is the number of attempts after which a machine that keeps booting its old system
+// gives up.
 const MaxAttempts = 3
 
-// Record is the journal: what was meant. What is true the host says.
+// Record is the content of the journal: the intent. The actual state is read from the host.
 type Record struct {
 	Format  int       `json:"format"` // of this file
 	Phase   Phase     `json:"phase"`
@@ -37,37 +38,37 @@ type Record struct {
 	Attempt int       `json:"attempt"` // from 1
 	Target  Target    `json:"target"`
 	Started time.Time `json:"started,omitzero"`
-	// Contents are those of the target's files that are kept for a later attempt.
+	// Contents are the digests of the target's files whose contents are kept for a later attempt.
 	Contents []hostfiles.Digest `json:"contents,omitempty"`
-	// Trial is that of the target, until it is over; nil: it needs none.
+	// Trial is the trial of the target until it is over; nil if there is none.
 	Trial *Trial `json:"trial,omitempty"`
 
-	// Downloaded is what was pulled for a later run, whatever the transaction is about; nil: nothing.
+	// Downloaded is what was pulled for a later run, independent of the transaction; nil if nothing was.
 	Downloaded *Download `json:"downloaded,omitempty"`
-	// Slot is one of the fleet's lock that the machine has asked for, and not given back; nil: none.
+	// Slot is the FleetLock slot that the machine has requested and not released; nil if there is none.
 	Slot *Slot `json:"slot,omitempty"`
 
 	Error   *Failure   `json:"error,omitempty"`
-	Phases  []Duration `json:"phases,omitempty"`  // what each step took, over all boots of the attempt
-	Boots   []Boot     `json:"boots,omitempty"`   // the boots in which they ran, oldest first
-	History []Account  `json:"history,omitempty"` // the transactions that are over, oldest first
-	Closed  *Closing   `json:"closed,omitempty"`  // the first boot, once it is over; later transactions leave it
+	Phases  []Duration `json:"phases,omitempty"`  // the duration of each step, over all boots of the attempt
+	Boots   []Boot     `json:"boots,omitempty"`   // the boots in which the steps ran, oldest first
+	History []Account  `json:"history,omitempty"` // finished transactions, oldest first
+	Closed  *Closing   `json:"closed,omitempty"`  // how the first boot ended; later transactions keep it
 }
 
-// Closing is how a first boot ended. /var, where the journal is, is shared by all
-// deployments; /etc is not, so in an older one the first boot still looks open.
+// Closing is how a first boot ended. It is needed because all deployments share /var, where the
+// journal is, but not /etc: in an older deployment the first boot still looks unfinished.
 type Closing struct {
 	Deployment string `json:"deployment"` // in which it was proven: Deployment.ID
-	Request    string `json:"request"`    // the encapsulated MachineConfig: sha256:… of the file
+	Request    string `json:"request"`    // digest of the encapsulated MachineConfig: sha256:…
 }
 
-// WasCommitted reports whether the transaction, which is not done, was committed
-// at least once: an attempt follows another only after a commit that did not hold.
+// WasCommitted reports whether the unfinished transaction was committed at least once. An
+// attempt above 1 implies this: it only follows a commit that did not hold.
 func (r Record) WasCommitted() bool {
 	return r.Phase == PhaseCommitted || r.Phase == PhaseTrial || r.Phase != PhaseDone && r.Attempt > 1
 }
 
-// Account is what is kept of a transaction that is over.
+// Account is the summary of a finished transaction.
 type Account struct {
 	Phase   Phase      `json:"phase"` // PhaseDone or PhaseFailed
 	Attempt int        `json:"attempt"`
@@ -79,45 +80,45 @@ type Account struct {
 	Boots   []Boot     `json:"boots,omitempty"`
 }
 
-// What the journal keeps at most: it is read and written whole.
+// Bounds of the journal, which is read and written as a whole.
 const (
 	maxHistory = 10
 	maxPhases  = 50
 )
 
-// Failure is an error as it is kept and shown.
+// Failure is the stored form of an error.
 type Failure struct {
 	Message    string `json:"message"`
 	Hint       string `json:"hint"`
 	Permanent  bool   `json:"permanent"`
-	ExitStatus int    `json:"exitStatus,omitempty"` // of the run; 0 where an older program wrote it
+	ExitStatus int    `json:"exitStatus,omitempty"` // of the run; 0 if written by an older version
 }
 
-// FailureOf makes the kept form of an error.
+// FailureOf converts an error to a Failure.
 func FailureOf(err error) *Failure {
 	kind := fault.KindOf(err)
 	return &Failure{Message: err.Error(), Hint: fault.HintOf(err), Permanent: !kind.Transient(), ExitStatus: kind.ExitStatus()}
 }
 
-// Duration is what one named step took.
+// Duration is how long one named step took.
 type Duration struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
 	BootID  string  `json:"bootID,omitempty"` // of the boot in which it ran
-	At      float64 `json:"at,omitempty"`     // when it began: seconds after that boot's kernel started; 0 if not known
-	Bytes   int64   `json:"bytes,omitempty"`  // what it transferred
-	Failed  int     `json:"failed,omitempty"` // how many of its tries failed
-	Tries   []Try   `json:"tries,omitempty"`  // the last of these
+	At      float64 `json:"at,omitempty"`     // start, in seconds after that boot's kernel started; 0 if unknown
+	Bytes   int64   `json:"bytes,omitempty"`  // transferred
+	Failed  int     `json:"failed,omitempty"` // number of failed tries
+	Tries   []Try   `json:"tries,omitempty"`  // the last failed tries
 }
 
-// Names, beside the journal, of files that are there as long as it has what they stand for:
-// units ask for them, in whichever system boots.
+// Stamp files beside the journal. Each exists while the journal has the named thing. Units of
+// any deployment use them as a start condition.
 const (
 	TrialStamp = "trial" // a trial: pivot-trial.service
-	SlotStamp  = "slot"  // a slot of the fleet's lock: pivot-slot.service
+	SlotStamp  = "slot"  // a FleetLock slot: pivot-slot.service
 )
 
-// stamp is one of these files, and whether the record has what it stands for.
+// stamp is a stamp file and whether the record requires it.
 type stamp struct {
 	name   string
 	wanted bool
@@ -129,7 +130,7 @@ func (r Record) stamps() []stamp {
 
 func (j Journal) stampFile(name string) string { return filepath.Join(filepath.Dir(j.Path), name) }
 
-// stamp makes a stamp durable, before the journal has what it stands for.
+// stamp creates a stamp durably. It is called before the journal that requires it is written.
 func (j Journal) stamp(name string) error {
 	if _, err := os.Lstat(j.stampFile(name)); err == nil {
 		return nil
@@ -140,8 +141,8 @@ func (j Journal) stamp(name string) error {
 	return nil
 }
 
-// unstamp removes a stamp. One that comes back after a power cut costs the next boot a look
-// at the journal.
+// unstamp removes a stamp. It does not sync: if a power cut brings the stamp back, the unit only
+// reads the journal once more in the next boot.
 func (j Journal) unstamp(name string) error {
 	if _, err := os.Lstat(j.stampFile(name)); err != nil {
 		return nil
@@ -152,27 +153,27 @@ func (j Journal) unstamp(name string) error {
 	return nil
 }
 
-// formatVersion is the journal format that this program writes. It reads format 1
-// too, in which the target's files had their contents instead of digests; a
-// program that knows only that would take a file without content for an empty one.
+// formatVersion is the journal format that this program writes. It also reads format 1, in
+// which the target's files had contents instead of digests. The format was incremented because
+// an older program would take files without content for empty ones.
 const formatVersion = 2
 
-// Journal keeps one Record in a file, replaced whole and durably at each write.
+// Journal keeps one Record in a file, which each write replaces atomically and durably.
 type Journal struct {
 	Path string
 	Disk hostfiles.Disk
 }
 
-// StateDir is where a host keeps what pivot remembers.
+// StateDir is the directory of pivot's persistent state on a host.
 const StateDir = "/var/lib/pivot"
 
-// JournalIn is the journal of the host whose root directory is given. /var is
-// shared by all deployments, so it survives the pivot.
+// JournalIn returns the journal of the host with the given root directory. It is in /var, which
+// all deployments share, so it survives the change of the system.
 func JournalIn(root string) Journal {
 	return Journal{Path: filepath.Join(root, StateDir, "journal.json"), Disk: hostfiles.OS{}}
 }
 
-// Load reads the record; a host without one is PhaseIdle.
+// Load reads the record. Without a journal it returns a record in PhaseIdle.
 func (j Journal) Load() (Record, error) {
 	data, err := os.ReadFile(j.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -184,7 +185,7 @@ func (j Journal) Load() (Record, error) {
 	return j.Parse(data)
 }
 
-// Parse reads the record in the contents of a journal, which may come from another machine.
+// Parse decodes a journal, which may come from another machine.
 func (j Journal) Parse(data []byte) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -202,8 +203,7 @@ func (j Journal) Parse(data []byte) (Record, error) {
 	return Record{}, j.unusable("its format is %d, this program knows those up to %d", r.Format, formatVersion)
 }
 
-// CheckWritable is an error if no journal can be written, as far as is known without
-// a write: its file system is read-only.
+// CheckWritable returns an error if the journal's file system is read-only. It writes nothing.
 func (j Journal) CheckWritable() error {
 	if err := hostfiles.CheckWritable(filepath.Dir(j.Path)); err != nil {
 		return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
@@ -216,15 +216,15 @@ func (j Journal) unusable(format string, args ...any) error {
 		WithHint("move the file away to start over; the host itself says what is deployed")
 }
 
-// Save replaces the record durably: when it returns, a power cut finds the new one.
-// The contents that it names must be kept already; all others are removed.
+// Save replaces the record durably: after it returns, the record survives a power cut. The
+// contents that the record names must be stored already; all others are removed.
 func (j Journal) Save(r Record) error {
 	r.Format = formatVersion
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("cannot write journal: %w", err)
 	}
-	if _, err := os.Lstat(j.Path); err != nil { // whoever wrote one has made its directory durable
+	if _, err := os.Lstat(j.Path); err != nil { // the directory of an existing journal is durable
 		if err := hostfiles.MakeDir(j.Disk, filepath.Dir(j.Path), 0o755); err != nil {
 			return fault.New(fault.CannotWrite, "cannot write journal: %w", err)
 		}

@@ -11,16 +11,16 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// Need is what one change of a plan needs.
+// Need is what one change of a plan needs to take effect.
 type Need struct {
 	// Change is the path of an entry; "image", "kernelArguments" or "packages"; or
-	// "deployment" for what the machine is in the middle of.
+	// "deployment" for an operation that is still in progress on the machine.
 	Change  string              `json:"change"`
-	Actions []disruption.Action `json:"actions"` // none: nothing
-	Because string              `json:"because"` // in words
+	Actions []disruption.Action `json:"actions"` // empty if nothing is needed
+	Because string              `json:"because"` // the reason, for people
 }
 
-// String is the need in words.
+// String returns the need for display.
 func (n Need) String() string {
 	needs := make([]string, len(n.Actions))
 	for i, a := range n.Actions {
@@ -32,14 +32,15 @@ func (n Need) String() string {
 	return n.Change + ": " + strings.Join(needs, ", ") + " (" + n.Because + ")"
 }
 
-// NeedReboot is the need of a reboot.
+// NeedReboot returns the need for a reboot.
 func NeedReboot(change, because string) Need {
 	return Need{Change: change, Actions: []disruption.Action{{Type: disruption.Reboot}}, Because: because}
 }
 
-// Judged is the plan with what each of its changes needs: those of entries by rules, and
-// others, which are why it could not be carried out live. Image, arguments and packages
-// always need a reboot, and so does what no rule is for.
+// Judged returns the plan with what each of its changes needs. For entries the rules decide;
+// others are needs that the caller has found already, and replace the rules for their paths.
+// Image, arguments and packages always need a reboot, and so do entries without a rule. If no
+// change needs a reboot, Actions says what is to be done instead, and Reboots is 0.
 func (p Plan) Judged(rules disruption.Rules, others ...Need) Plan {
 	if !p.Changed {
 		return p
@@ -72,7 +73,7 @@ func (p Plan) Judged(rules disruption.Rules, others ...Need) Plan {
 	return p
 }
 
-// needOf is what the change of one entry needs.
+// needOf returns what the change of one entry needs.
 func needOf(path string, rules disruption.Rules) Need {
 	rule, ok := rules.For(path)
 	if !ok {
@@ -93,12 +94,11 @@ func needOf(path string, rules disruption.Rules) Need {
 	return need
 }
 
-// maxLike is how many changes that need a reboot for the same reason are named; of more of
-// them, the rest is counted.
+// maxLike bounds how many changes with the same reason RebootReasons names. The rest is counted.
 const maxLike = 4
 
-// RebootReasons are why a plan needs a reboot, for people: one for each change that does, but
-// for those of many that have the same reason.
+// RebootReasons returns why a plan needs a reboot, for people: one line for each change, up to
+// maxLike with the same reason, and one line for the rest of these.
 func (p Plan) RebootReasons() []string {
 	var reasons []string
 	like := map[string]int{}
@@ -118,10 +118,9 @@ func (p Plan) RebootReasons() []string {
 	return reasons
 }
 
-// Live are the entries of a plan that change, for a system that goes on running: with
-// their contents, and owners by the numbers that they have in it. What would fail is found
-// out, as before a commit; nothing is written. Entries that shall be as the image has
-// them are left so.
+// Live returns the changing entries of a plan, for a change of the running system, with their
+// contents and numeric owners. It runs the same checks as before a commit, and writes nothing.
+// Entries of kind default are returned as such.
 func (c *Converger) Live(ask Ask, plan Plan) ([]hostfiles.File, error) {
 	c.Progress.Begin(StepPreflight, "checking what could fail")
 	for _, note := range plan.Notes {

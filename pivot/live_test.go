@@ -11,7 +11,7 @@ import (
 	"machine-pivot/pivot"
 )
 
-// TestJudged (P56): what each change of a plan needs, and what that comes to.
+// TestJudged (P56): what each change of a plan needs, and what the whole plan needs.
 func TestJudged(t *testing.T) {
 	rules, report := disruption.Read("rules", []byte(`
 files:

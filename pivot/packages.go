@@ -5,58 +5,58 @@ import (
 	"slices"
 )
 
-// Package is a wish about one package of the system, by its name.
+// Package is a wish about one package of the system.
 type Package struct {
 	Name string      `json:"name"`
 	Wish PackageWish `json:"wish"`
 }
 
-// PackageWish is what shall be true of a package.
+// PackageWish is the wanted state of a package.
 type PackageWish string
 
 const (
-	// PackagePresent asks for the package: the image has it, or it is layered on top.
+	// PackagePresent wants the package, from the image or layered on top.
 	PackagePresent PackageWish = "present"
-	// PackageAbsent asks that the system does not have it, though the image may.
+	// PackageAbsent wants the system without the package, even if the image has it.
 	PackageAbsent PackageWish = "absent"
-	// PackageDefault asks for what the image has: a package that was layered goes, one
-	// that was removed comes back.
+	// PackageDefault wants what the image has: a layered package is uninstalled, a removed one
+	// is restored.
 	PackageDefault PackageWish = "default"
-	// PackageOffered asks for the package where one that is present has to be installed and
-	// the repository has this one too. A system without it is no other than one with it.
+	// PackageOffered wants the package to be installed along with a PackagePresent one, if the
+	// repository has it. Whether it is there makes no difference otherwise.
 	PackageOffered PackageWish = "offered"
 )
 
-// Packages are what a target says of packages. Those of which it says nothing stay as they
-// are, also those that an administrator has layered.
+// Packages are a target's wishes for packages. Packages without a wish stay as they are,
+// including those that an administrator has layered.
 type Packages struct {
 	Wishes []Package `json:"wishes,omitempty"`
-	// Source is an image that carries a repository of packages; zero: there is none. Which
-	// one it is does not matter once the packages are there.
+	// Source is an image with a package repository; zero if there is none. It does not count when
+	// targets are compared.
 	Source Image `json:"source,omitzero"`
 }
 
-// Add adds wishes for packages of which nothing is said yet.
+// Add adds a wish for those of the named packages that have none yet.
 func (p *Packages) Add(wish PackageWish, names ...string) {
 	for _, name := range names {
-		if !p.says(name) {
+		if !p.has(name) {
 			p.Wishes = append(p.Wishes, Package{name, wish})
 		}
 	}
 }
 
-// says reports whether something is said of a package.
-func (p Packages) says(name string) bool {
+// has reports whether there is a wish for a package.
+func (p Packages) has(name string) bool {
 	return slices.ContainsFunc(p.Wishes, func(w Package) bool { return w.Name == name })
 }
 
-// IsZero reports whether nothing is said.
+// IsZero reports whether there are no wishes.
 func (p Packages) IsZero() bool { return len(p.Wishes) == 0 }
 
-// same reports whether both ask for the same packages.
+// same reports whether both have the same wishes.
 func (p Packages) same(other Packages) bool { return slices.Equal(p.Wishes, other.Wishes) }
 
-// Asked are the names of packages of which it must be known whether a system has them.
+// Asked returns the names of packages whose presence in a system must be known.
 func (p Packages) Asked() (names []string) {
 	for _, w := range p.Wishes {
 		if w.Wish == PackagePresent || w.Wish == PackageAbsent {
@@ -66,7 +66,7 @@ func (p Packages) Asked() (names []string) {
 	return names
 }
 
-// Offered are the names of packages that are wished for only where a repository has them.
+// Offered returns the names of packages with the wish PackageOffered.
 func (p Packages) Offered() (names []string) {
 	for _, w := range p.Wishes {
 		if w.Wish == PackageOffered {
@@ -76,20 +76,20 @@ func (p Packages) Offered() (names []string) {
 	return names
 }
 
-// Repository is a repository of packages in a directory of the host.
+// Repository is a package repository in a directory of the host.
 type Repository struct {
-	Dir   string   // with its metadata in repodata; "": there is none
-	Names []string // of the packages in it
+	Dir   string   // with metadata in its subdirectory repodata; "" if there is none
+	Names []string // of its packages
 }
 
-// SystemPackages are what a deployment has of the packages that were asked about.
+// SystemPackages are the packages of a deployment.
 type SystemPackages struct {
-	Installed []string // all, if any were asked about that Packages.Asked names
-	Layered   []string // that rpm-ostree was asked to add to the image
-	Removed   []string // that rpm-ostree was asked to remove from it
+	Installed []string // all installed packages; only filled in if Packages.Asked names any
+	Layered   []string // requested from rpm-ostree on top of the image
+	Removed   []string // removed from the image by an rpm-ostree override
 }
 
-// change is what has to happen to a system so that a wish is true; "" is nothing.
+// change returns what has to be done to fulfill a wish; "" if nothing.
 func (s SystemPackages) change(p Package) PackageAction {
 	installed, layered, removed := slices.Contains(s.Installed, p.Name), slices.Contains(s.Layered, p.Name), slices.Contains(s.Removed, p.Name)
 	switch {
@@ -107,7 +107,7 @@ func (s SystemPackages) change(p Package) PackageAction {
 	return ""
 }
 
-// Changes are what has to happen to a system so that it has what is asked for.
+// Changes returns what has to be done to fulfill all wishes.
 func (s SystemPackages) Changes(p Packages) []PackageChange {
 	changes := []PackageChange{}
 	for _, w := range p.Wishes {
@@ -118,8 +118,8 @@ func (s SystemPackages) Changes(p Packages) []PackageChange {
 	return changes
 }
 
-// Lacks are the packages that shall be there and are not installed, whatever rpm-ostree was
-// asked for.
+// Lacks returns the wanted packages that are not installed, even if they are requested from
+// rpm-ostree.
 func (s SystemPackages) Lacks(p Packages) (names []string) {
 	for _, w := range p.Wishes {
 		if w.Wish == PackagePresent && !slices.Contains(s.Installed, w.Name) {
@@ -129,33 +129,33 @@ func (s SystemPackages) Lacks(p Packages) (names []string) {
 	return names
 }
 
-// others are the layered packages of which nothing is said.
+// others returns the layered packages without a wish.
 func (s SystemPackages) others(p Packages) (names []string) {
 	for _, name := range s.Layered {
-		if !p.says(name) {
+		if !p.has(name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// PackageAction is what happens to a package.
+// PackageAction is the change of one package.
 type PackageAction string
 
 const (
-	PackageInstall   PackageAction = "install"   // it is layered on top of the image
-	PackageUninstall PackageAction = "uninstall" // it is no longer layered
-	PackageRemove    PackageAction = "remove"    // the image's own is left out
-	PackageRestore   PackageAction = "restore"   // the image's own is there again
+	PackageInstall   PackageAction = "install"   // layer it on top of the image
+	PackageUninstall PackageAction = "uninstall" // stop layering it
+	PackageRemove    PackageAction = "remove"    // remove the image's package
+	PackageRestore   PackageAction = "restore"   // undo the removal of the image's package
 )
 
-// PackageChange is one package that will differ in the new deployment.
+// PackageChange is the change of one package in the new deployment.
 type PackageChange struct {
 	Name   string        `json:"name"`
 	Action PackageAction `json:"action"`
 }
 
-// String is what is wrong with a system that still needs the change.
+// String returns what is wrong with a system that still needs the change.
 func (c PackageChange) String() string {
 	wrong := map[PackageAction]string{
 		PackageInstall: "missing", PackageUninstall: "still layered", PackageRemove: "still there", PackageRestore: "removed from the image",

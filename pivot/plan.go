@@ -11,61 +11,59 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Plan is what has to change, in the JSON form of "pivot plan -o json". Diff makes
-// it, people read it, and a Transaction carries out just that.
+// Plan is what has to change. Its JSON is the output of "pivot plan -o json". Diff computes the
+// plan, and a Transaction carries out exactly that.
 type Plan struct {
 	Changed bool          `json:"changed"`
 	Image   ImageChange   `json:"image"`
 	Kargs   kargs.Result  `json:"kargs"`
 	Entries []EntryChange `json:"files"`
-	// Units are those whose links are worked out in the new system. If the system stays, they
-	// are among Entries.
+	// Units are the changes of units whose links are resolved in the new system. If the system
+	// stays, their links are among Entries instead.
 	Units []UnitChange `json:"units"`
-	// Packages are the changes on top of the booted image; on top of another one they may
-	// be fewer.
+	// Packages are the changes relative to the booted system. On a new image fewer may be needed.
 	Packages []PackageChange `json:"packages"`
 	Reboots  int             `json:"reboots"` // 0 or 1
-	// Needs say of each change what it needs, and Actions what is done about services
-	// where nothing needs a reboot, in its order. A plan that no rules were held against
-	// has neither.
+	// Needs are what each change needs. Actions are the actions, in order, that replace the
+	// reboot if no change needs one. Both are empty unless the plan was Judged.
 	Needs   []Need              `json:"needs,omitempty"`
 	Actions []disruption.Action `json:"actions,omitempty"`
 	Notes   []string            `json:"notes"`
-	// ImageKargs is what the new image brings of its own; nil if the image stays.
+	// ImageKargs are the kernel arguments that the new image brings; nil if the image stays.
 	ImageKargs *ImageKargs `json:"imageKargs,omitempty"`
 
-	state  State // what it starts from
+	state  State
 	target Target
 }
 
-// onlyEntries reports whether nothing but entries has to change.
+// onlyEntries reports whether only entries have to change.
 func (p Plan) onlyEntries() bool {
 	return !p.Image.Changed && !p.Kargs.Changed && len(p.Packages) == 0 && len(p.Entries) > 0
 }
 
-// From is the state that a plan starts from.
+// From returns the state that the plan starts from.
 func (p Plan) From() State { return p.state }
 
-// To is the target that a plan leads to.
+// To returns the target that the plan leads to.
 func (p Plan) To() Target { return p.target }
 
 // ImageKargs are kernel arguments that an image brings.
 type ImageKargs struct {
 	Choice    string     `json:"choice"`    // print or apply
-	Known     bool       `json:"known"`     // false: not before the image is in the repository
-	Arguments kargs.Line `json:"arguments"` // in the order of the image
+	Known     bool       `json:"known"`     // false if the image is not in the repository yet
+	Arguments kargs.Line `json:"arguments"` // in the image's order
 }
 
-// ImageChange names the images before and after; equal when the image stays.
+// ImageChange names the images before and after. They are equal if the image stays.
 type ImageChange struct {
 	Changed bool   `json:"changed"`
 	From    string `json:"from"`
 	To      string `json:"to"`
 }
 
-// Diff works out what has to change to make state the target. Equal meaning is
-// no change: the same digest under another name, arguments in another order, and,
-// unless the target's are literal, in another spelling.
+// Diff computes what has to change to get from state to target. Differences without an effect
+// are no change: the same digest under another name, arguments in another order, and arguments
+// in another spelling, unless the target's are literal.
 func Diff(state State, target Target) (Plan, error) {
 	plan, err := planFor(state, target)
 	if wrong := state.Etc.Units.Err(); err == nil && wrong != nil && !plan.newSystem() {
@@ -74,10 +72,10 @@ func Diff(state State, target Target) (Plan, error) {
 	return plan, err
 }
 
-// newSystem reports whether the next boot has another /usr than the booted one.
+// newSystem reports whether the plan changes /usr.
 func (p Plan) newSystem() bool { return p.Image.Changed || len(p.Packages) > 0 }
 
-// planFor is Diff also where a wish for a unit cannot come true.
+// planFor is like Diff, but does not fail if a wish for a unit cannot be fulfilled.
 func planFor(state State, target Target) (Plan, error) {
 	result, err := target.Kargs.Apply(state.Booted.Options)
 	if err != nil {
@@ -111,8 +109,8 @@ func planFor(state State, target Target) (Plan, error) {
 	return plan, nil
 }
 
-// keepSpelling leaves the arguments of a machine that needs no change as they are,
-// and notes those that are asked for in another spelling.
+// keepSpelling keeps the booted arguments as they are, for a plan that makes no new deployment,
+// and notes those that are requested in another spelling.
 func (p *Plan) keepSpelling(booted kargs.Line) {
 	for _, arg := range p.Kargs.Respelled {
 		p.Notes = append(p.Notes, fmt.Sprintf("kernel argument %s is there in another spelling; the next change writes it as asked", arg))
@@ -121,13 +119,13 @@ func (p *Plan) keepSpelling(booted kargs.Line) {
 }
 
 func imageChanges(state State, target Target) bool {
-	if target.Image.Digest == "" && target.Image.Commit != "" { // a system that was made from no image
+	if target.Image.Digest == "" && target.Image.Commit != "" { // the target system was not made from an image
 		return target.Image.Commit != state.Booted.Commit
 	}
 	return !target.Image.IsZero() && !target.Image.Same(state.Booted.Image)
 }
 
-// nameOf is what a deployment runs: its image, or its commit if it was not made from one.
+// nameOf returns a deployment's image, or its commit if it was not made from an image.
 func nameOf(d Deployment) string {
 	if d.Image.IsZero() {
 		return "ostree commit " + d.Commit
@@ -154,9 +152,9 @@ func notes(state State, target Target) []string {
 	return notes
 }
 
-// Prove compares what runs with what was asked for and names each difference;
-// none means the target is reached. Unlike Diff it also looks at the running
-// kernel's own command line, which a boot loader may have changed.
+// Prove compares the running system with target and returns the differences; none means that
+// the target is reached. Unlike Diff it also checks the running kernel's command line, which a
+// boot loader may have changed.
 func Prove(state State, target Target) []string {
 	plan, err := planFor(state, target)
 	if err != nil {

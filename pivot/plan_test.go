@@ -53,7 +53,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// document is a plan as people read it.
+// document returns a plan as JSON.
 func document(t *testing.T, plan pivot.Plan) string {
 	t.Helper()
 	text, err := json.MarshalIndent(plan, "", "  ")
@@ -78,8 +78,8 @@ func TestDiffOfAConvergedHostIsEmpty(t *testing.T) {
 	}
 }
 
-// TestDiffOfSpelling (D4): another spelling alone is a change only where somebody
-// compares to the letter; a deployment that is made anyway has them as asked.
+// TestDiffOfSpelling (D4): another spelling alone is a change only if the target is literal. A
+// deployment that is made for another reason gets the arguments as spelled in the target.
 func TestDiffOfSpelling(t *testing.T) {
 	const asked = `log_buf_len=1M cgroup_no_v1="all"`
 	state := stateA()
@@ -114,14 +114,14 @@ func TestDiffOfSpelling(t *testing.T) {
 	if len(differences) != 2 || !strings.Contains(differences[0], "log_buf_len=1M: in the boot entry in another spelling only") {
 		t.Errorf("to the letter: Prove = %q", differences)
 	}
-	state.Booted.Options = plan.Kargs.Final // the running kernel's own line may be quoted otherwise
+	state.Booted.Options = plan.Kargs.Final // state.Cmdline keeps the old spelling, as a boot loader may
 	if differences := pivot.Prove(state, target); len(differences) > 0 {
 		t.Errorf("to the letter, after the change: %q", differences)
 	}
 }
 
-// A line that is too long already is no reason to refuse what leaves it as it is;
-// one that is made too long by its spelling is.
+// A kernel command line that is too long already is accepted if it does not change. One that
+// becomes too long by a change of its spelling is refused.
 func TestDiffOfALongLine(t *testing.T) {
 	long := "x=" + strings.Repeat("y", kargs.MaxLength-len("x= a-b"))
 	state := stateA()

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// preflight checks, before any write, what can be known to fail: what the machine
-// could not carry out, what the next boot would not work with, an engine that cannot
-// do it, an image that cannot be had. The network is asked last: what the registry,
-// its certificate, the clock and the signature policy have to say comes out then.
+// preflight runs all checks that are possible before any write: whether the machine can carry
+// out the plan, whether the next boot would work, whether the engine can make the deployment,
+// and whether the image can be pulled. The network comes last; it shows problems with the
+// registry, its certificate, the clock and the signature policy.
 func (c *Converger) preflight(ctx context.Context, ask Ask, plan Plan) error {
 	c.Progress.Begin(StepPreflight, "checking what could fail")
 	for _, note := range plan.Notes {
@@ -38,7 +38,7 @@ func (c *Converger) preflight(ctx context.Context, ask Ask, plan Plan) error {
 	return c.Images.Check(ctx, plan.target.Image)
 }
 
-// checkLocal runs the checks of the run and of the machine.
+// checkLocal runs the checks of this run and of the machine, without the network.
 func (c *Converger) checkLocal(ask Ask, plan Plan) error {
 	for _, checks := range [][]Check{ask.Checks, c.Checks} {
 		for _, check := range checks {
@@ -50,7 +50,7 @@ func (c *Converger) checkLocal(ask Ask, plan Plan) error {
 	return c.Progress.Journal.CheckWritable()
 }
 
-// check holds a plan's entries against the machine.
+// check lets the contributors check a plan's entries.
 func (c *Converger) check(plan Plan) (warnings []string, err error) {
 	files, err := c.files(plan.target.Entries)
 	if err != nil {
@@ -66,8 +66,8 @@ func (c *Converger) check(plan Plan) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// checkWithoutImage checks a target whose image is not known yet, if something
-// changes whichever it is.
+// checkWithoutImage checks a target before its image is resolved, if the target needs changes
+// whatever the image is.
 func (c *Converger) checkWithoutImage(ctx context.Context, ask Ask, target Target) error {
 	state, err := c.Host.Observe(ctx, target)
 	if err != nil {
@@ -80,12 +80,12 @@ func (c *Converger) checkWithoutImage(ctx context.Context, ask Ask, target Targe
 	if err := c.checkLocal(ask, plan); err != nil {
 		return err
 	}
-	_, err = c.check(plan) // the preflight tells its warnings
+	_, err = c.check(plan) // preflight reports the warnings
 	return err
 }
 
-// learn completes a plan whose image is in the repository now, and repeats what the
-// preflight has checked without the image's own kernel arguments.
+// learn completes a plan whose image is now in the repository. If the image's kernel arguments
+// are applied, it repeats the checks of the preflight, which did not know them.
 func (c *Converger) learn(ask Ask, plan Plan) (Plan, error) {
 	if ask.Trying != nil {
 		if err := ask.Trying.Accept(plan.target.Image.Commit); err != nil {
@@ -105,13 +105,13 @@ func (c *Converger) learn(ask Ask, plan Plan) (Plan, error) {
 	if err := c.checkLocal(ask, learned); err != nil {
 		return learned, err
 	}
-	told, err := c.check(plan)
+	reported, err := c.check(plan)
 	if err != nil {
 		return learned, err
 	}
 	warnings, err := c.check(learned)
 	for _, w := range warnings {
-		if !slices.Contains(told, w) {
+		if !slices.Contains(reported, w) {
 			c.Progress.Note("warning: " + w)
 		}
 	}

@@ -9,20 +9,19 @@ import (
 	"machine-pivot/internal/retry"
 )
 
-// Progress is a run's account of itself: it keeps the journal and tells each
-// event, with the record as it then is.
+// Progress tracks a run: it keeps the journal and emits events, each with the current record.
 type Progress struct {
 	Journal Journal
 	Record  Record
 	Emit    Emit
 	Now     func() time.Time
-	BootID  string // of this boot; "" if not known
-	Boot    Boot   // this boot's times; its ID is "" if they are not known
+	BootID  string // of this boot; "" if unknown
+	Boot    Boot   // this boot's times; its ID is "" if they are unknown
 
 	step    Step
 	since   time.Time
-	running Duration   // what is known of the step already
-	ran     []Duration // the steps of this run that are over
+	running Duration   // of the current step, so far
+	ran     []Duration // finished steps of this run
 	wrote   bool       // this run has written the journal
 }
 
@@ -32,7 +31,7 @@ func (p *Progress) Open() (err error) {
 	return err
 }
 
-// Start makes the record that of a new attempt at target.
+// Start begins the given attempt at target in the record.
 func (p *Progress) Start(attempt int, bootID string, target Target) {
 	if attempt == 1 {
 		p.Record.Started, p.Record.Phases, p.Record.Boots = time.Time{}, slices.Clone(p.ran), nil
@@ -45,7 +44,7 @@ func (p *Progress) Start(attempt int, bootID string, target Target) {
 	}
 }
 
-// store keeps the contents of files, and makes the record name them.
+// store keeps the contents of files and adds their digests to the record.
 func (p *Progress) store(files []hostfiles.File) error {
 	for _, f := range files {
 		if f.Kind != hostfiles.KindFile {
@@ -59,15 +58,15 @@ func (p *Progress) store(files []hostfiles.File) error {
 	return nil
 }
 
-// Begin ends the step that runs, if any, and begins another.
+// Begin ends the current step, if any, and begins another.
 func (p *Progress) Begin(step Step, message string) {
 	p.endStep()
 	p.step, p.since = step, p.Now()
 	p.running = Duration{Name: string(step), BootID: p.BootID, At: p.Boot.at(p.since)}
-	p.tell(Event{Kind: EventBegan, Step: step, Message: message})
+	p.send(Event{Kind: EventBegan, Step: step, Message: message})
 }
 
-// endStep adds what the running step took to the record.
+// endStep ends the current step, if any, and adds its duration to the record.
 func (p *Progress) endStep() {
 	if p.step == "" {
 		return
@@ -79,26 +78,26 @@ func (p *Progress) endStep() {
 	p.step = ""
 }
 
-// Moved tells how far the running step is.
+// Moved reports the progress of the current step.
 func (p *Progress) Moved(a Amount) {
 	p.running.Bytes = a.Done
-	p.tell(Event{Kind: EventProgressed, Step: p.step, Amount: a})
+	p.send(Event{Kind: EventProgressed, Step: p.step, Amount: a})
 }
 
-// Note tells something worth knowing.
+// Note emits a message for people.
 func (p *Progress) Note(message string) {
-	p.tell(Event{Kind: EventNoted, Step: p.step, Message: message})
+	p.send(Event{Kind: EventNoted, Step: p.step, Message: message})
 }
 
-// Waiting tells that the running step waits, after a try that failed for a transient reason.
+// Waiting reports that the current step waits after a try that failed for a transient reason.
 func (p *Progress) Waiting(err error, pause retry.Pause) {
 	p.failed(err, false)
 	p.Record.Error = FailureOf(err)
-	p.tell(Event{Kind: EventWaiting, Step: p.step, Err: err, Message: pause.String()})
+	p.send(Event{Kind: EventWaiting, Step: p.step, Err: err, Message: pause.String()})
 	p.Record.Error = nil
 }
 
-// Enter changes the phase and writes the journal before it tells.
+// Enter changes the phase, writes the journal, and then emits the event.
 func (p *Progress) Enter(phase Phase, bootID string) error {
 	if phase == PhaseDone || phase == PhaseFailed {
 		p.end(phase)
@@ -108,11 +107,11 @@ func (p *Progress) Enter(phase Phase, bootID string) error {
 		return err
 	}
 	p.wrote = true
-	p.tell(Event{Kind: EventEntered, Step: p.step})
+	p.send(Event{Kind: EventEntered, Step: p.step})
 	return nil
 }
 
-// end takes the transaction into the history, once.
+// end adds the transaction to the history, unless it is there already.
 func (p *Progress) end(phase Phase) {
 	p.endStep()
 	if phase == PhaseDone {
@@ -129,16 +128,15 @@ func (p *Progress) end(phase Phase) {
 	p.Record.History = p.Record.History[max(0, len(p.Record.History)-maxHistory):]
 }
 
-// Keep ends the running step and writes the journal, which then knows what the step took.
+// Keep ends the current step and writes the journal, including the step's duration.
 func (p *Progress) Keep() error {
 	p.endStep()
 	return p.Journal.Save(p.Record)
 }
 
-// Fail ends the run with err. The journal learns of it only if this run has
-// written it before: input that was refused leaves the host untouched. A
-// permanent failure ends the transaction, but for one that was committed: there
-// the next boot decides, or the trial.
+// Fail ends the run with err. It writes the journal only if this run has written it before, so
+// that refused input leaves the host untouched. A permanent failure ends the transaction, unless
+// it is committed or on trial: then the next boot or the trial decides.
 func (p *Progress) Fail(err error) {
 	step := p.step
 	p.failed(err, true)
@@ -152,14 +150,15 @@ func (p *Progress) Fail(err error) {
 	}
 	if p.wrote {
 		if jerr := p.Journal.Save(p.Record); jerr != nil {
-			p.tell(Event{Kind: EventNoted, Step: step, Message: jerr.Error()})
+			p.send(Event{Kind: EventNoted, Step: step, Message: jerr.Error()})
 		}
 	}
-	p.tell(Event{Kind: EventFailing, Step: step, Err: err})
+	p.send(Event{Kind: EventFailing, Step: step, Err: err})
 }
 
-func (p *Progress) tell(e Event) {
+// send emits an event with the current record.
+func (p *Progress) send(e Event) {
 	e.Record = p.Record
-	e.Record.Phase = cmp.Or(e.Record.Phase, PhaseIdle) // before the journal is read nothing was begun
+	e.Record.Phase = cmp.Or(e.Record.Phase, PhaseIdle) // the record is empty before Open
 	p.Emit(e)
 }

@@ -6,7 +6,8 @@ import (
 	"machine-pivot/internal/retry"
 )
 
-// DefaultRetry suits a machine whose registry comes up at about the same time.
+// DefaultRetry returns a policy for a machine whose registry may come up at about the same time
+// as the machine.
 func DefaultRetry() retry.Policy {
 	return retry.Policy{First: time.Second, Cap: 30 * time.Second, Bound: 20 * time.Minute}
 }

@@ -2,40 +2,40 @@ package pivot
 
 import "time"
 
-// Slot is a slot of the fleet's lock. The journal has it before the server is asked, so that
-// no slot is forgotten: to give back one that is not held does no harm.
+// Slot is a reboot slot of a FleetLock server. It is journaled before the server is asked, so
+// that no slot is forgotten: releasing a slot that is not held is a no-op.
 type Slot struct {
 	URL   string    `json:"url"` // of the server
 	Group string    `json:"group"`
 	ID    string    `json:"id"`    // of the machine
-	Since time.Time `json:"since"` // when it was asked for
-	Boot  string    `json:"boot"`  // the boot that asked
-	// Phase is the boot that had written the journal's phase by then.
+	Since time.Time `json:"since"` // when it was requested
+	Boot  string    `json:"boot"`  // ID of the boot that requested it
+	// Phase is the ID of the boot that had written the journal's phase at that time.
 	Phase string `json:"phase,omitempty"`
-	Held  bool   `json:"held"` // it was granted
+	Held  bool   `json:"held"` // the server has granted it
 }
 
-// SlotUse is what a record tells of the use of its slot.
+// SlotUse says what a slot is still needed for.
 type SlotUse string
 
 const (
-	SlotWaits  SlotUse = "waits"  // for the reboot that it was taken for
+	SlotWaits  SlotUse = "waits"  // the reboot that it was taken for is still to come
 	SlotTried  SlotUse = "tried"  // the system that it was taken for is on trial
-	SlotProves SlotUse = "proves" // as soon as what runs is what was asked for, it is not needed
-	SlotFree   SlotUse = "free"   // it is not needed
+	SlotProves SlotUse = "proves" // needed until the running system is what was requested
+	SlotFree   SlotUse = "free"   // not needed
 )
 
-// JudgeSlot says what the record's slot is still needed for, as one pure function, in the boot
-// of an ID. pending: the next boot is not the system that runs.
+// JudgeSlot returns what the record's slot is still needed for in the boot with ID bootID. It is
+// a pure function. pending says that the next boot starts another system than the running one.
 func JudgeSlot(r Record, bootID string, pending bool) SlotUse {
 	switch {
 	case r.Trial != nil:
 		return SlotTried
-	case r.Phase != PhaseCommitted: // it was confirmed, or has failed: the old system runs
+	case r.Phase != PhaseCommitted: // the trial was confirmed, or has failed and the old system runs
 		return SlotFree
 	case r.BootID == bootID && pending:
 		return SlotWaits
-	case r.BootID == bootID: // what was committed was taken back
+	case r.BootID == bootID: // the commit was taken back
 		return SlotFree
 	case !r.Slot.used(r):
 		return SlotFree
@@ -43,5 +43,5 @@ func JudgeSlot(r Record, bootID string, pending bool) SlotUse {
 	return SlotProves
 }
 
-// used reports whether anything may have been committed since the slot was asked for.
+// used reports whether anything may have been committed since the slot was requested.
 func (s Slot) used(r Record) bool { return r.BootID != s.Phase || s.Phase == s.Boot }

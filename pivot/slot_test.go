@@ -6,9 +6,9 @@ import (
 	"machine-pivot/pivot"
 )
 
-// TestJudgeSlot (P79) holds slots in each situation against the table in docs/states.md.
+// TestJudgeSlot (P79) compares JudgeSlot with the table in docs/states.md, for all inputs.
 func TestJudgeSlot(t *testing.T) {
-	// Trial, phase, that boot, pending, used, use.
+	// Columns: trial, phase, that boot, pending, used, use.
 	rows, fitting := statesTable(t, 6), map[int]bool{}
 	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone} {
 		for i := range 16 {

@@ -1,10 +1,10 @@
-// Package pivot is the core: what a machine is (State), what it shall be
-// (Target), the difference (Plan), the transaction that makes it so, and the
-// journal that survives a power cut.
+// Package pivot is the core: the current state of a machine (State), its wanted state (Target),
+// the difference (Plan), the Transaction that carries out the plan, and the Journal that
+// survives a power cut.
 //
-// Data moves one way: Target and State in, Plan out, Transaction. The only
-// backward edge is that State is observed anew at the start of each run, so an
-// interrupted run is resumed by planning again, never by replaying steps.
+// Data flows in one direction: Target and State to Plan to Transaction. The only exception is
+// that each run observes State anew, so an interrupted run is resumed by planning again, never
+// by replaying steps.
 package pivot
 
 import (
@@ -15,21 +15,21 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Target is what a machine shall be after its one reboot.
+// Target is the wanted state of a machine after its one reboot.
 type Target struct {
-	Image Image `json:"image,omitzero"` // zero: keep the booted one
-	// Kargs has in its Image what the images bring: nil if that does not count, and
-	// nothing as long as it is not known.
+	Image Image `json:"image,omitzero"` // zero keeps the booted image
+	// Kargs are the changes of the kernel arguments. Kargs.Image has the arguments that the
+	// images bring: nil if they are not applied, and empty until they are known.
 	Kargs kargs.Change `json:"kargs"`
-	// Entries are below /etc and /var. Owners by name are those of the target's system.
+	// Entries are below /etc and /var. Owners by name are looked up in the target's system.
 	Entries []hostfiles.Entry `json:"files,omitempty"`
-	// Units are enabled or disabled by links, which are worked out for each system anew.
+	// Units are enabled or disabled by links, which are resolved separately in each system.
 	Units    enable.Units `json:"units,omitzero"`
 	Packages Packages     `json:"packages,omitzero"`
 }
 
-// Same reports whether both targets ask for the same. What is only learned on
-// the way, an image's commit, version and own kernel arguments, does not count.
+// Same reports whether both targets request the same. It ignores what is only learned during a
+// run: an image's commit, its version and the kernel arguments that it brings.
 func (t Target) Same(other Target) bool {
 	return t.Image.Digest == other.Image.Digest &&
 		t.Kargs.Old.Equal(other.Kargs.Old) && t.Kargs.New.Equal(other.Kargs.New) && t.Kargs.Delete.Equal(other.Kargs.Delete) &&
@@ -37,7 +37,7 @@ func (t Target) Same(other Target) bool {
 		slices.Equal(t.Entries, other.Entries) && t.Units.Same(other.Units) && t.Packages.same(other.Packages)
 }
 
-// Paths are the paths of the target's entries.
+// Paths returns the paths of the target's entries.
 func (t Target) Paths() []string {
 	paths := make([]string, len(t.Entries))
 	for i, f := range t.Entries {
@@ -50,8 +50,8 @@ func (t Target) Paths() []string {
 type Image struct {
 	Reference string `json:"reference"`         // as in the registry: NAME@sha256:…
 	Digest    string `json:"digest"`            // sha256:…, of the manifest
-	Commit    string `json:"commit,omitempty"`  // the ostree commit it carries, once known
-	Version   string `json:"version,omitempty"` // as the image calls itself
+	Commit    string `json:"commit,omitempty"`  // the image's ostree commit, once known
+	Version   string `json:"version,omitempty"` // from the image's metadata
 	// Container is the ostree image reference of an ostree-native container, for
 	// the deployment's origin, once known; empty for a legacy image.
 	Container string `json:"container,omitempty"`
@@ -60,14 +60,14 @@ type Image struct {
 // IsZero reports whether there is no image at all.
 func (i Image) IsZero() bool { return i == Image{} }
 
-// Same reports whether two images are the same content: the digest decides, so
-// the same image through a mirror is no change.
+// Same reports whether two images have the same digest. Their references may differ, for
+// instance by a mirror.
 func (i Image) Same(other Image) bool { return i.Digest != "" && i.Digest == other.Digest }
 
-// Pinned is the image as it is asked for, by its content: without what is learned of it later.
+// Pinned returns the image with its reference and digest only, without what is learned later.
 func (i Image) Pinned() Image { return Image{Reference: i.Reference, Digest: i.Digest} }
 
-// String is the reference with the version, for people.
+// String returns the reference with the version, for display.
 func (i Image) String() string {
 	if i.Reference == "" {
 		return "ostree commit " + i.Commit

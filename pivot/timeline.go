@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Boot is one boot of the machine as the kernel and systemd timed it. Spans are in
-// seconds, 0 where one is not known or was not there.
+// Boot is one boot of the machine, with the times that the kernel and systemd measured. Times
+// are in seconds, 0 if unknown or not applicable.
 type Boot struct {
-	ID string `json:"id"` // the kernel's
-	// Kernel is when the kernel started, by the clock of the run that noted it: a clock
-	// that is set later makes the distance of two boots wrong, never a span within one.
+	ID string `json:"id"` // the kernel's boot ID
+	// Kernel is when the kernel started, by the clock of the run that noted it. If the clock is
+	// set later, the time between two boots is wrong, but never a time within one boot.
 	Kernel    time.Time `json:"kernel"`
-	Firmware  float64   `json:"firmware,omitempty"`  // what the firmware took, before the boot loader
-	Loader    float64   `json:"loader,omitempty"`    // what the boot loader took, before the kernel
-	Initramfs float64   `json:"initramfs,omitempty"` // when systemd started in the initramfs, after the kernel did
-	System    float64   `json:"system,omitempty"`    // when it started in the system, after the kernel did
+	Firmware  float64   `json:"firmware,omitempty"`  // duration of the firmware, before the boot loader
+	Loader    float64   `json:"loader,omitempty"`    // duration of the boot loader, before the kernel
+	Initramfs float64   `json:"initramfs,omitempty"` // start of systemd in the initramfs, after the kernel's start
+	System    float64   `json:"system,omitempty"`    // start of systemd in the system, after the kernel's start
 }
 
-// at is a moment of this boot in seconds after the kernel's start; 0 if that is not known.
+// at converts a time in this boot to seconds after the kernel's start; 0 if that is unknown.
 func (b Boot) at(t time.Time) float64 {
 	if b.Kernel.IsZero() {
 		return 0
@@ -27,21 +27,21 @@ func (b Boot) at(t time.Time) float64 {
 	return seconds(t.Sub(b.Kernel))
 }
 
-// Try is a try of a step that failed.
+// Try is a failed try of a step.
 type Try struct {
-	At      float64 `json:"at,omitempty"` // when it failed: seconds after the kernel's start; 0 if not known
+	At      float64 `json:"at,omitempty"` // time of the failure, in seconds after the kernel's start; 0 if unknown
 	Message string  `json:"message"`
-	Last    bool    `json:"last,omitempty"` // the run ended with it
+	Last    bool    `json:"last,omitempty"` // it ended the run
 }
 
-// maxTries are the failures that are kept of one step, its last ones, and maxBoots the
-// boots of a transaction: the journal is read and written whole.
+// maxTries bounds the failed tries that are kept of one step, and maxBoots the boots of a
+// transaction; the last ones are kept. The journal is read and written as a whole.
 const (
 	maxTries = 5
 	maxBoots = 2 * MaxAttempts
 )
 
-// failed notes that a try of the running step failed.
+// failed records a failed try of the current step.
 func (p *Progress) failed(err error, last bool) {
 	if p.step == "" {
 		return
@@ -55,7 +55,7 @@ func (p *Progress) failed(err error, last bool) {
 	p.running.Tries = p.running.Tries[max(0, len(p.running.Tries)-maxTries):]
 }
 
-// noteBoot makes the record tell of the boot in which this run is.
+// noteBoot adds the current boot to the record, or updates it there.
 func (p *Progress) noteBoot() {
 	if p.Boot.ID == "" {
 		return
@@ -64,5 +64,5 @@ func (p *Progress) noteBoot() {
 	p.Record.Boots = append(boots[max(0, len(boots)+1-maxBoots):], p.Boot)
 }
 
-// seconds is a span to the millisecond.
+// seconds returns d in seconds, rounded to milliseconds.
 func seconds(d time.Duration) float64 { return math.Round(1000*d.Seconds()) / 1000 }

@@ -13,8 +13,8 @@ import (
 	"machine-pivot/internal/retry"
 )
 
-// TestTimeline: the journal knows when each step began, in which boot, what it
-// transferred, and which tries failed, over two boots.
+// TestTimeline: the journal records when each step began, in which boot, what it transferred,
+// and which tries failed, over two boots.
 func TestTimeline(t *testing.T) {
 	journal := Journal{Path: filepath.Join(t.TempDir(), "journal.json"), Disk: hostfiles.OS{}}
 	clock := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -86,7 +86,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestBootsAreBounded, and one that two runs tell of is there once, as the last saw it.
+// TestBootsAreBounded: the record keeps the last boots. A boot with several runs is there once,
+// as the last run saw it.
 func TestBootsAreBounded(t *testing.T) {
 	p := &Progress{Now: time.Now, Emit: func(Event) {}}
 	for i := range maxBoots + 3 {

@@ -15,50 +15,51 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Images gets OS images into the host's repository.
+// Images pulls OS images into the host's ostree repository.
 type Images interface {
-	// Resolve looks up the content that an image, which has no digest yet, is named for.
+	// Resolve returns image with the digest that its tag points to now.
 	Resolve(ctx context.Context, image Image) (Image, error)
-	// Check finds out, without a write, whether Import could succeed: the image is
-	// there, may be used, and would fit.
+	// Check reports, without writing anything, whether Import could succeed: the image
+	// exists, may be used, and fits on the disk.
 	Check(ctx context.Context, image Image) error
-	// Import pulls image by its digest and returns it with Commit and Version
-	// known; the whole commit is then in the repository, verified.
+	// Import pulls image by its digest and returns it with Commit and Version set. The
+	// complete, verified commit is then in the repository.
 	Import(ctx context.Context, image Image, progress func(Amount)) (Image, error)
-	// Release lets go of what the import kept, once a deployment keeps the image.
+	// Release drops what the import kept. It is called once a deployment keeps the image.
 	Release(image Image) error
 }
 
-// Repositories get the repositories of packages that images carry.
+// Repositories fetches package repositories that are shipped in container images.
 type Repositories interface {
-	// Check finds out, without a write, whether Fetch could succeed: the image is there,
-	// may be used, and would fit.
+	// Check reports, without writing anything, whether Fetch could succeed: the image
+	// exists, may be used, and fits on the disk.
 	Check(ctx context.Context, image Image) error
-	// Fetch puts the repository that image carries into a directory of the host, where it
-	// stays until Release.
+	// Fetch extracts the repository in image to a directory of the host, where it stays
+	// until Release.
 	Fetch(ctx context.Context, image Image, progress func(Amount)) (Repository, error)
-	// Release removes what was fetched, by this run or one before.
+	// Release removes what this run or an earlier one fetched.
 	Release() error
 }
 
-// Request is the one deployment that a transaction makes.
+// Request describes the one deployment that a transaction makes.
 type Request struct {
-	Merge   Deployment // the booted deployment: its /etc is carried over
+	Merge   Deployment // the merge deployment, which is the booted one: its /etc is carried over
 	Commit  string
-	Image   Image            // for the origin; zero keeps the merge deployment's
-	Kargs   kargs.Line       // complete
-	Entries []hostfiles.File // put into the new deployment's /etc, their owners by number
-	// Units are the links of units in a deployment of a commit; nil: there are none.
+	Image   Image            // for the origin; the zero value keeps the merge deployment's origin
+	Kargs   kargs.Line       // the complete kernel command line
+	Entries []hostfiles.File // for the new deployment's /etc, with numeric owners
+	// Units resolves the links that enable or disable units in a deployment of commit; nil if
+	// there are none.
 	Units func(commit string) (enable.Resolved, error) `json:"-"`
-	// Packages are put on top of the image, or left out of it.
+	// Packages are layered on top of the image, or removed from it.
 	Packages Packages
-	// Repository fetches the repository in which packages of these names are. There is none,
-	// and it may be nil, if it is left to the machine's own repositories to have them.
+	// Repository fetches the repository with the named packages. It returns a zero Repository,
+	// or is nil, if the packages come from the repositories that the machine has configured.
 	Repository func(ctx context.Context, names []string) (Repository, error) `json:"-"`
 }
 
-// ForCommit is the request with the links of units among its entries, for a deployment of
-// a commit, which is in the repository.
+// ForCommit returns the request with the links of units added to its entries, for a deployment
+// of commit, which must be in the repository.
 func (r Request) ForCommit(commit string) (Request, error) {
 	if r.Units == nil {
 		return r, nil
@@ -75,55 +76,54 @@ func (r Request) ForCommit(commit string) (Request, error) {
 	return r, nil
 }
 
-// Engine makes deployments. libostree or rpm-ostree do the work; an Engine
-// drives one of them.
+// Engine makes deployments by driving libostree or rpm-ostree, which do the work.
 type Engine interface {
-	// Preflight is an error if the engine cannot move this host to another image, or change
-	// its packages, as a plan wants it to and as is known without the image. It writes
-	// nothing.
+	// Preflight returns an error if the engine cannot change the image or the packages of this
+	// host as plan requires, as far as this is known without the image. It writes nothing.
 	Preflight(ctx context.Context, plan Plan) error
-	// Accept is an error if what the engine makes would not boot a system that mounts its
-	// root so. It is asked as soon as an import knows that, and writes nothing.
+	// Accept returns an error if a deployment that the engine makes would not boot with the
+	// image's prepare-root configuration p. It is called as soon as the import has read that
+	// configuration, and writes nothing.
 	Accept(ctx context.Context, p ostree.PrepareRoot) error
-	// Prepare makes the deployment without the next boot seeing it, and checks
-	// it against the request field by field.
+	// Prepare makes the deployment without changing the next boot, and compares it with the
+	// request field by field.
 	Prepare(ctx context.Context, r Request) error
 	// Commit makes image, packages, arguments and files the next boot in one atomic step,
-	// and checks the result. Before it nothing has changed; after it all has.
+	// and checks the result.
 	Commit(ctx context.Context, r Request) error
-	// Discard takes back what Prepare made.
+	// Discard removes what Prepare made.
 	Discard(ctx context.Context) error
 }
 
-// Transaction carries out a plan up to the point where only the reboot is missing.
+// Transaction carries out a plan, up to but not including the reboot.
 type Transaction struct {
 	Images       Images
 	Repositories Repositories
 	Engine       Engine
 	Retry        retry.Policy
 	Progress     *Progress
-	// Entries are the target's, with their contents.
+	// Entries are the target's entries with their contents.
 	Entries []hostfiles.File
-	// Keep are those of them whose contents an attempt after a reboot could not
-	// read again: they are kept until the transaction is done.
+	// Keep are the entries whose contents an attempt after a reboot could not read again.
+	// Their contents are kept until the transaction is done.
 	Keep []hostfiles.File
-	// Learn completes a plan by what only the content of its image tells, once that is in
-	// the repository; nil does nothing.
+	// Learn completes a plan with information that is only in the content of its image. It is
+	// called when the image is in the repository; nil is a no-op.
 	Learn func(Plan) (Plan, error)
-	// Accounts are the users and groups of the system that a plan leads to, whose image is
-	// in the repository. They are asked for only if an entry names its owner.
+	// Accounts returns the users and groups of the plan's new system, whose image is in the
+	// repository. It is called only if an entry has an owner by name.
 	Accounts func(Plan) (hostfiles.Accounts, error)
-	// Units are what a plan's target asks of units, in the system of a commit. They are asked
-	// for only if it asks anything.
+	// Units resolves the plan's wishes for units in the system of commit. It is called only if
+	// the target has such wishes.
 	Units func(plan Plan, commit string) (enable.Resolved, error)
-	// BeforeCommit is called when all is prepared, before the commit; nil does nothing.
+	// BeforeCommit is called between preparation and commit; nil is a no-op.
 	BeforeCommit func(ctx context.Context) error
 	// Trying is nil if the new system needs no trial.
 	Trying *Trying
 }
 
-// Run makes the plan's target the next boot. On failure before the commit the host is
-// as it was.
+// Run makes the plan's target the next boot. If it fails before the commit, the next boot is
+// unchanged.
 func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	p, state := t.Progress, plan.state
 	p.Start(attempt, state.BootID, plan.target)
@@ -134,15 +134,15 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 		return err
 	}
 	r, err := t.request(ctx, &plan)
-	p.Record.Target = plan.target // with what was learned of the image
+	p.Record.Target = plan.target // including what was learned about the image
 	if err != nil {
 		return err
 	}
 	return t.make(ctx, state.BootID, r)
 }
 
-// request pulls a plan's image, completes the plan by what is learned of it, and is what an
-// engine has to be asked for. The next boot sees nothing of it.
+// request pulls the plan's image, completes the plan with what is learned from the image, and
+// returns the request for the engine. It does not change the next boot.
 func (t *Transaction) request(ctx context.Context, plan *Plan) (Request, error) {
 	r := Request{Merge: plan.state.Booted, Commit: plan.state.Booted.Commit}
 	if plan.Image.Changed {
@@ -170,8 +170,8 @@ func (t *Transaction) request(ctx context.Context, plan *Plan) (Request, error) 
 	return r, nil
 }
 
-// repository fetches the repository of packages from their source when an engine asks for
-// it, which is when it knows that it needs packages.
+// repository returns a function that fetches the package repository from source. An engine
+// calls it only when it knows that it needs packages.
 func (t *Transaction) repository(source Image) func(ctx context.Context, names []string) (Repository, error) {
 	return func(ctx context.Context, names []string) (r Repository, err error) {
 		if source.IsZero() {
@@ -194,7 +194,7 @@ func (t *Transaction) repository(source Image) func(ctx context.Context, names [
 	}
 }
 
-// unitsOf are what a plan asks of units, as an engine asks for them.
+// unitsOf returns the Request.Units of a plan; nil if its target has no wishes for units.
 func (t *Transaction) unitsOf(plan Plan) func(commit string) (enable.Resolved, error) {
 	if plan.target.Units.IsZero() {
 		return nil
@@ -211,9 +211,9 @@ func (t *Transaction) unitsOf(plan Plan) func(commit string) (enable.Resolved, e
 	}
 }
 
-// owned are the entries with the numbers of their owners in the system that a plan
-// leads to. Those that it carries keep the names, which have numbers there: they are looked
-// up again when it runs.
+// owned returns the entries with numeric owners, as the plan's new system assigns them. Entries
+// outside of /etc keep the names, which are only checked here: they are looked up again when
+// the new system projects the entries.
 func (t *Transaction) owned(plan Plan) ([]hostfiles.File, error) {
 	entries := slices.Clone(t.Entries)
 	if !slices.ContainsFunc(entries, func(f hostfiles.File) bool { return f.Named() }) {
@@ -236,7 +236,7 @@ func (t *Transaction) owned(plan Plan) ([]hostfiles.File, error) {
 	return entries, nil
 }
 
-// Return makes a deployment that is there already the next boot again.
+// Return makes the existing deployment to the next boot again.
 func (t *Transaction) Return(ctx context.Context, state State, target Target, to Deployment) error {
 	t.Progress.Start(1, state.BootID, target)
 	if err := t.Progress.Enter(PhaseApplying, state.BootID); err != nil {
@@ -247,7 +247,7 @@ func (t *Transaction) Return(ctx context.Context, state State, target Target, to
 	})
 }
 
-// make has the engine make what is requested, and commits it.
+// make prepares the requested deployment and commits it.
 func (t *Transaction) make(ctx context.Context, bootID string, r Request) error {
 	t.Progress.Begin(StepPrepare, "preparing one deployment of ostree commit "+r.Commit)
 	if err := t.Engine.Prepare(ctx, r); err != nil {
@@ -266,7 +266,7 @@ func (t *Transaction) pull(ctx context.Context, image Image) (Image, error) {
 	return got, err
 }
 
-// discard takes the prepared deployment back because of err.
+// discard removes the prepared deployment and returns err, extended if the removal fails.
 func (t *Transaction) discard(ctx context.Context, err error) error {
 	if derr := t.Engine.Discard(context.WithoutCancel(ctx)); derr != nil {
 		return fmt.Errorf("%w (and what was prepared could not be removed: %v)", err, derr)
@@ -274,8 +274,9 @@ func (t *Transaction) discard(ctx context.Context, err error) error {
 	return err
 }
 
-// commit journals the intent first: from then on only the host can say which
-// system the next boot is. Once begun it is not cancelled; it takes seconds.
+// commit commits the prepared deployment. It journals the intent first, because from then on
+// only the host shows which system the next boot starts. The engine's commit takes seconds and
+// ignores cancellation.
 func (t *Transaction) commit(ctx context.Context, bootID string, r Request) error {
 	t.Progress.Begin(StepCommit, "committing image, kernel arguments and files in one step")
 	if t.BeforeCommit != nil {
@@ -300,8 +301,8 @@ func (t *Transaction) commit(ctx context.Context, bootID string, r Request) erro
 	return t.Progress.Keep()
 }
 
-// hold makes the old system the default again. Where that fails, the next boot is the
-// trial all the same, and makes up for it.
+// hold makes the old system the default again. If it fails, the next boot starts the trial
+// anyway, and the trial makes the old system the default.
 func (t *Transaction) hold(ctx context.Context) (err error) {
 	t.Progress.Record.Trial.New, err = t.Trying.Hold(ctx)
 	return err

@@ -15,10 +15,10 @@ import (
 	"machine-pivot/pivot"
 )
 
-// script is an engine and a source of images that do what a test says, and say what was done.
+// script is a fake Engine and Images that fails as a test requires, and records the calls.
 type script struct {
 	calls    []string
-	fail     map[string][]error // by call, one each time
+	fail     map[string][]error // by call; one error for each call, in order
 	progress *pivot.Progress
 	request  pivot.Request
 }
@@ -80,13 +80,13 @@ func run(t *testing.T, fail map[string][]error) (*script, *pivot.Progress, error
 	return s, progress, err
 }
 
-// TestTransactionOrder (P4): what is meant is journaled before it is done.
+// TestTransactionOrder (P4): the intent is journaled before the commit.
 func TestTransactionOrder(t *testing.T) {
 	s, progress, err := run(t, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The journal holds the intent before the step that makes it true.
+	// Each call is recorded with the journal's phase at that time.
 	if want := []string{"import/applying", "prepare/applying", "commit/committed"}; !slices.Equal(s.calls, want) {
 		t.Errorf("calls %v, want %v", s.calls, want)
 	}
@@ -121,7 +121,7 @@ func TestTransactionFailures(t *testing.T) {
 	}
 }
 
-// TestRetryIsBounded (P7): a failure that could pass is not retried for ever, and is named.
+// TestRetryIsBounded (P7): a transient failure is not retried forever, and the error names it.
 func TestRetryIsBounded(t *testing.T) {
 	down := make([]error, 1000)
 	for i := range down {

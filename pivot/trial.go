@@ -5,58 +5,57 @@ import (
 	"time"
 )
 
-// Trial is how a new system has to prove itself before it is the default. Until somebody
-// confirms it the old system is what the boot loader starts by itself, and the new one is
-// entered once.
+// Trial is a trial of a new system. Until the system is confirmed, the old one stays the default
+// of the boot loader, and the new one is booted once.
 type Trial struct {
-	Old string `json:"old"`           // the deployment that stays the default meanwhile: Deployment.ID
-	New string `json:"new,omitempty"` // the one on trial; "" if the commit did not come so far as to tell
-	// Seconds is how long it may take, from the start of its kernel.
+	Old string `json:"old"`           // ID of the deployment that stays the default: Deployment.ID
+	New string `json:"new,omitempty"` // ID of the deployment on trial; "" after a crash right after the commit
+	// Seconds is the time limit of the trial, counted from the start of its kernel.
 	Seconds int      `json:"seconds"`
 	Confirm Confirm  `json:"confirm"`
-	Checks  []string `json:"checks,omitempty"` // commands of the shell that must succeed
-	// Entered says that the reboot into the new system was asked for.
+	Checks  []string `json:"checks,omitempty"` // shell commands that must succeed
+	// Entered says that the reboot into the new system was requested.
 	Entered bool `json:"entered,omitempty"`
-	// Confirmed says that somebody wants it for good. The boot loader learns of it afterwards.
+	// Confirmed says that the new system is to be kept. It becomes the default afterwards.
 	Confirmed bool `json:"confirmed,omitempty"`
 }
 
-// Limit is how long the trial may take, from the start of its kernel.
+// Limit returns the time limit of the trial, counted from the start of its kernel.
 func (t Trial) Limit() time.Duration { return time.Duration(t.Seconds) * time.Second }
 
-// Confirm is who confirms a system that has proven itself.
+// Confirm says how a system that has proven itself is confirmed.
 type Confirm string
 
 const (
-	ConfirmByHand Confirm = "hand" // somebody, with "pivot confirm"
-	ConfirmAuto   Confirm = "auto" // nobody: the proof is enough
+	ConfirmByHand Confirm = "hand" // by an administrator, with "pivot confirm"
+	ConfirmAuto   Confirm = "auto" // automatically
 )
 
-// Trying is a run's wish that the new system is tried.
+// Trying is a run's request to put the new system on trial.
 type Trying struct {
 	Trial
-	// Accept is an error if nobody would prove the system of a commit, which is in the
-	// repository.
+	// Accept returns an error if the system of commit, which is in the repository, lacks the
+	// unit that conducts the trial.
 	Accept func(commit string) error
-	// Hold makes the system that runs the default again, right after the commit, and
-	// returns the deployment that was committed.
+	// Hold makes the running system the default again, right after the commit, and returns the
+	// ID of the committed deployment.
 	Hold func(ctx context.Context) (deployment string, err error)
 }
 
-// TrialState is where a trial is, seen from the system that runs.
+// TrialState is the state of a trial, seen from the running system.
 type TrialState string
 
 const (
-	TrialNone  TrialState = "none"  // there is none
-	TrialWaits TrialState = "waits" // committed in this boot: only the reboot is missing
-	TrialRuns  TrialState = "runs"  // this is the system on trial
-	TrialKept  TrialState = "kept"  // this is it, and it is confirmed: it has to become the default
-	TrialLost  TrialState = "lost"  // this is it, and it has failed: the old one has to be booted
-	TrialOver  TrialState = "over"  // another system runs, so it has failed: it has to be closed
+	TrialNone  TrialState = "none"  // there is no trial
+	TrialWaits TrialState = "waits" // committed in this boot: the reboot is still to come
+	TrialRuns  TrialState = "runs"  // this system is on trial
+	TrialKept  TrialState = "kept"  // this system is on trial and confirmed: it must become the default
+	TrialLost  TrialState = "lost"  // this system has failed its trial: the old one must be booted
+	TrialOver  TrialState = "over"  // another system runs, so the trial has failed: it must be closed
 )
 
-// JudgeTrial says where the trial of a record is, as one pure function. booted is the
-// deployment that runs; sameBoot: the journal's phase was written in this boot.
+// JudgeTrial returns the state of the record's trial. It is a pure function. booted is the ID of
+// the running deployment; sameBoot says that the journal's phase was written in this boot.
 func JudgeTrial(r Record, booted string, sameBoot bool) TrialState {
 	t := r.Trial
 	switch {
@@ -75,8 +74,8 @@ func JudgeTrial(r Record, booted string, sameBoot bool) TrialState {
 	return TrialRuns
 }
 
-// WhyTrialOver says of a trial that is over how it ended, as far as the journal and the
-// deployment that runs tell; "" if the journal has the reason already.
+// WhyTrialOver returns how a trial that is over has ended, judged by the journal and the running
+// deployment; "" if the journal already has the reason.
 func WhyTrialOver(r Record, booted string) string {
 	t := r.Trial
 	switch {

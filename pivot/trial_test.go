@@ -10,9 +10,9 @@ import (
 	"machine-pivot/pivot"
 )
 
-// TestJudgeTrial (P59) holds trials in each situation against the table in docs/states.md.
+// TestJudgeTrial (P59) compares JudgeTrial with the table in docs/states.md, for all inputs.
 func TestJudgeTrial(t *testing.T) {
-	// What runs, phase, same boot, confirmed, entered, state, why.
+	// Columns: what runs, phase, same boot, confirmed, entered, state, why.
 	rows, used := statesTable(t, 7), map[int]bool{}
 	for what, booted := range map[string]string{"the old system": "old", "the one on trial": "new", "another": "other"} {
 		for _, phase := range []pivot.Phase{pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseFailed} {
@@ -53,7 +53,7 @@ func TestJudgeTrial(t *testing.T) {
 	if got := pivot.JudgeTrial(pivot.Record{Phase: pivot.PhaseCommitted}, "old", false); got != pivot.TrialNone {
 		t.Errorf("without a trial: %s", got)
 	}
-	// A crash right after the commit leaves the name of what was committed unknown.
+	// After a crash right after the commit, the journal does not name the new deployment.
 	unnamed := pivot.Record{Phase: pivot.PhaseCommitted, Trial: &pivot.Trial{Old: "old"}}
 	for booted, want := range map[string]pivot.TrialState{"new": pivot.TrialRuns, "old": pivot.TrialOver} {
 		if got := pivot.JudgeTrial(unnamed, booted, false); got != want {
@@ -71,7 +71,7 @@ func fitsAll(row, is []string) bool {
 	return true
 }
 
-// TestTrialStamp (P59): the stamp is there exactly as long as the journal has a trial.
+// TestTrialStamp (P59): the stamp exists exactly as long as the journal has a trial.
 func TestTrialStamp(t *testing.T) {
 	root := t.TempDir()
 	journal := pivot.JournalIn(root)

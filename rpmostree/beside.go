@@ -13,14 +13,14 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Direct has no staged deployment that it could look at before the commit. Where there is
-// something to be done or to be looked for in a deployment before it may be the next
-// boot, it is made beside the default one first, and made the default afterwards.
+// Direct has no staged deployment to work on before the commit. If a deployment must be labelled
+// or checked before it may be the next boot, it is first made beside the default one, and made
+// the default afterwards.
 
-// needs are the reasons for that.
+// needs are the reasons to do that.
 type needs struct {
 	labels    bool // the new system will run with SELinux
-	composefs bool // it boots only from an image of composefs
+	composefs bool // the new system boots only from a composefs image
 }
 
 func (n needs) any() bool { return n.labels || n.composefs }
@@ -38,14 +38,14 @@ func (e *Direct) needs(r pivot.Request, booted ostree.Deployment) (n needs, err 
 	return n, err
 }
 
-// checkNeeds is an error where there are needs, but libostree cannot make a deployment
-// the default that is there already.
+// checkNeeds returns an error if there are needs, but libostree cannot make an existing
+// deployment the default.
 func (e *Direct) checkNeeds(ctx context.Context, r pivot.Request, booted ostree.Deployment) error {
 	needs, err := e.needs(r, booted)
 	if err != nil || !needs.any() {
 		return err
 	}
-	tool, err := e.plain().ask(ctx, "ostree")
+	tool, err := e.plain().queryTool(ctx, "ostree")
 	if err != nil {
 		return err
 	}
@@ -58,13 +58,13 @@ func (e *Direct) checkNeeds(ctx context.Context, r pivot.Request, booted ostree.
 	return fault.New(fault.Later, "cannot look for the image of composefs that the new system boots from: libostree %s cannot make a deployment the default after that", tool.version)
 }
 
-// commitBeside makes the deployment beside the default, labels it if it needs that, reads
-// all back, and then makes it the default. What fails before that leaves nothing behind.
+// commitBeside makes the deployment beside the default one, labels it if necessary, checks it,
+// and then makes it the default. After an earlier failure it removes the deployment.
 func (e *Direct) commitBeside(ctx context.Context, r pivot.Request, booted ostree.Deployment, needs needs) error {
 	if err := e.deploy(ctx, r, booted, "--not-as-default"); err != nil {
 		return err
 	}
-	next, err := e.made(r, booted)
+	next, err := e.findNew(r, booted)
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,8 @@ func (e *Direct) commitBeside(ctx context.Context, r pivot.Request, booted ostre
 	return nil
 }
 
-// finish labels the deployment, if it needs that, and holds it against the request. The
-// labels' policy is nil without.
+// finish labels the deployment, if necessary, and checks it against the request. contexts is nil
+// if it needs no labels.
 func (e *Direct) finish(r pivot.Request, next ostree.Deployment, needs needs) (contexts *selinux.Contexts, err error) {
 	if needs.labels {
 		if contexts, err = e.label(next); err != nil {
@@ -92,8 +92,8 @@ func (e *Direct) finish(r pivot.Request, next ostree.Deployment, needs needs) (c
 	return contexts, errors.Join(checkDeployment(next, r), e.plain().checkDemands(next, r))
 }
 
-// made finds the deployment that was just made: it follows the booted one.
-func (e *Direct) made(r pivot.Request, booted ostree.Deployment) (ostree.Deployment, error) {
+// findNew returns the deployment that was just made. It follows the booted one.
+func (e *Direct) findNew(r pivot.Request, booted ostree.Deployment) (ostree.Deployment, error) {
 	all, err := e.Sysroot.Deployments()
 	if err != nil {
 		return ostree.Deployment{}, err
@@ -105,13 +105,13 @@ func (e *Direct) made(r pivot.Request, booted ostree.Deployment) (ostree.Deploym
 	return all[i], nil
 }
 
-// indexOf is a deployment's place among those that can be booted, by which libostree
-// names it; -1: it is not there.
+// indexOf returns a deployment's index in boot order, as libostree's commands use it; -1 if it is
+// not in all.
 func indexOf(all []ostree.Deployment, d ostree.Deployment) int {
 	return slices.IndexFunc(all, func(other ostree.Deployment) bool { return other.ID() == d.ID() })
 }
 
-// setDefault makes a deployment the next boot: the commit.
+// setDefault makes a deployment the next boot. This is the commit.
 func (e *Direct) setDefault(ctx context.Context, d ostree.Deployment) error {
 	all, err := e.Sysroot.Deployments()
 	if err == nil {
@@ -120,8 +120,8 @@ func (e *Direct) setDefault(ctx context.Context, d ostree.Deployment) error {
 	return err
 }
 
-// takeBack removes a deployment because of err, unless it is the next boot all the
-// same.
+// takeBack removes a deployment, unless it is the next boot already, and returns err, extended if
+// the removal fails.
 func (e *Direct) takeBack(ctx context.Context, d ostree.Deployment, err error) error {
 	all, lerr := e.Sysroot.Deployments()
 	if i := indexOf(all, d); lerr == nil && i > 0 {

@@ -12,8 +12,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// checkStaged holds the staged state against the request, field by field. Of its
-// kernel arguments only root= counts: Commit hands libostree the request's.
+// checkStaged compares the staged state with the request, field by field. Of the kernel arguments
+// it compares only root=, because Commit passes the request's arguments to libostree.
 func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 	staged, err := e.Sysroot.Staged()
 	if err != nil {
@@ -29,11 +29,11 @@ func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 	wrong := func(what string, got, want any) (*ostree.Staged, error) {
 		return nil, fmt.Errorf("cannot trust the staged deployment: %s is %v, wanted %v", what, got, want)
 	}
-	// What was staged may know better than the request what the machine boots by.
+	// The staged state may have a root= that the request has lost.
 	lost := missing(slices.Concat(r.Merge.Options.Values("root"), kargs.Line(staged.KernelArguments).Values("root")), r.Kargs.Values("root"))
 	switch {
-	case !carries(target, asked(r)):
-		return wrong("commit", target.Base, asked(r))
+	case !carries(target, wantedCommit(r)):
+		return wrong("commit", target.Base, wantedCommit(r))
 	case target.Stateroot != r.Merge.Stateroot:
 		return wrong("stateroot", target.Stateroot, r.Merge.Stateroot)
 	case staged.Merge.Checksum.String() != r.Merge.Commit || staged.Merge.Serial != r.Merge.Serial:
@@ -48,22 +48,21 @@ func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 	return staged, e.checkDemands(target, r)
 }
 
-// carries reports whether a deployment is of the commit, or has it as the base
-// of what is layered.
+// carries reports whether a deployment's commit is commit, or is layered on top of it.
 func carries(d ostree.Deployment, commit string) bool {
 	return d.Checksum.String() == commit || d.Base.String() == commit
 }
 
-// asked is the commit that a deployment for the request must carry: where packages change
-// on top of the booted image, that image's.
-func asked(r pivot.Request) string {
+// wantedCommit returns the commit that a deployment for the request must carry. If only packages
+// change on top of the booted image, it is that image's commit.
+func wantedCommit(r pivot.Request) string {
 	if r.Image.IsZero() && !r.Packages.IsZero() {
 		return cmp.Or(r.Merge.Base, r.Commit)
 	}
 	return r.Commit
 }
 
-// imageOf is what an origin names the image by.
+// imageOf returns the name of the image in an origin.
 func imageOf(o ostree.Origin) string {
 	if c := o.ContainerImageReference(); c != "" {
 		return c
@@ -71,7 +70,7 @@ func imageOf(o ostree.Origin) string {
 	return o.CustomURL()
 }
 
-// imageWanted is what the origin must name it by; any name if the image stays.
+// imageWanted returns the name that the origin must have; any name is right if the image stays.
 func imageWanted(r pivot.Request, have ostree.Origin) string {
 	switch {
 	case r.Image.IsZero():
@@ -91,8 +90,8 @@ func missing(want, have []string) (lost []string) {
 	return lost
 }
 
-// checkPrepared holds what is staged against the request, and what the commit will
-// need of the running system.
+// checkPrepared compares the staged deployment with the request, and checks what the commit will
+// need.
 func (e *Ostree) checkPrepared(ctx context.Context, r pivot.Request) error {
 	staged, err := e.checkStaged(r)
 	if err != nil {
@@ -114,14 +113,14 @@ func (e *Ostree) checkPrepared(ctx context.Context, r pivot.Request) error {
 	return e.checkLabels(booted, staged, r)
 }
 
-// checkCommitted holds what the next boot will start against the request, and the
-// labels of its files against those that were wanted.
+// checkCommitted compares the default deployment with the request, and the labels of its files with
+// the wanted ones.
 func (e *Ostree) checkCommitted(r pivot.Request, labels []labelled) error {
 	all, err := e.Sysroot.Deployments()
 	if err != nil {
 		return err
 	}
-	if len(all) == 0 || !carries(all[0], asked(r)) {
+	if len(all) == 0 || !carries(all[0], wantedCommit(r)) {
 		return fault.New(fault.Internal, "cannot trust the new deployment: ostree reported success but the default boot entry is another one")
 	}
 	if err := checkDeployment(all[0], r); err != nil {
@@ -130,7 +129,7 @@ func (e *Ostree) checkCommitted(r pivot.Request, labels []labelled) error {
 	return readLabels(all[0].Path, labels)
 }
 
-// checkDeployment holds a deployment's boot entry and files against the request.
+// checkDeployment compares a deployment's boot entry and files with the request.
 func checkDeployment(d ostree.Deployment, r pivot.Request) error {
 	if options := kargs.Split(d.Entry.Options); !sameArguments(options, r.Kargs) {
 		return fmt.Errorf("cannot trust the new boot entry: its options are %q, wanted %q", options, r.Kargs)
@@ -138,7 +137,7 @@ func checkDeployment(d ostree.Deployment, r pivot.Request) error {
 	return checkArrived(d, r.Entries)
 }
 
-// sameArguments compares to the letter, but for ostree=, which libostree writes anew.
+// sameArguments compares literally, except for ostree=, which libostree always rewrites.
 func sameArguments(got, want kargs.Line) bool { return withoutOstree(got).Equal(withoutOstree(want)) }
 
 func withoutOstree(l kargs.Line) kargs.Line {

@@ -11,18 +11,18 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// Limits are how long rpm-ostree may take for an answer. For a status its daemon
-// is started, which systemd gives 90 seconds; a rebase without a download takes a
-// minute or two, more where packages are layered.
+// Limits are timeouts for calls of rpm-ostree. A status may have to start the daemon, for which
+// systemd allows 90 seconds. A rebase without a download takes a minute or two, or more if
+// packages are layered.
 type Limits struct {
-	Status time.Duration // 0: three minutes
-	Rebase time.Duration // 0: 45 minutes
+	Status time.Duration // 0 is three minutes
+	Rebase time.Duration // 0 is 45 minutes
 }
 
 func (l Limits) forStatus() time.Duration { return cmp.Or(l.Status, 3*time.Minute) }
 func (l Limits) forRebase() time.Duration { return cmp.Or(l.Rebase, 45*time.Minute) }
 
-// daemonStatus is the part of "rpm-ostree status --json" that counts here.
+// daemonStatus is the part of "rpm-ostree status --json" that is used here.
 type daemonStatus struct {
 	Transaction []string `json:"transaction"` // method, client, path; null if there is none
 	Driver      *struct {
@@ -31,7 +31,8 @@ type daemonStatus struct {
 	} `json:"update-driver"`
 }
 
-// status asks rpm-ostree what it is doing; its daemon is started for that.
+// status returns the status of rpm-ostree, whose daemon is started if necessary. It notes an
+// update driver once.
 func (e *RpmOstree) status(ctx context.Context) (daemonStatus, error) {
 	var s daemonStatus
 	out, err := e.call(ctx, e.Limits.forStatus(), e.Run, "rpm-ostree", "status", "--json")
@@ -41,14 +42,14 @@ func (e *RpmOstree) status(ctx context.Context) (daemonStatus, error) {
 	if err := json.Unmarshal(out, &s); err != nil {
 		return s, fault.New(fault.Internal, "cannot read the status of rpm-ostree: %w", err)
 	}
-	if s.Driver != nil && !e.named {
-		e.named = true
+	if s.Driver != nil && !e.driverNoted {
+		e.driverNoted = true
 		e.Note(fmt.Sprintf("updates of this host are driven by %s (%s); this pivot goes past it", s.Driver.Name, s.Driver.Unit))
 	}
 	return s, nil
 }
 
-// idle is an error while a transaction runs; that passes.
+// idle returns a transient error while a transaction runs.
 func (s daemonStatus) idle() error {
 	if len(s.Transaction) == 0 {
 		return nil
@@ -56,7 +57,7 @@ func (s daemonStatus) idle() error {
 	return busy("transaction in progress: " + strings.Join(s.Transaction, " "))
 }
 
-// idle is an error unless rpm-ostree says that no transaction runs.
+// idle returns an error unless rpm-ostree reports that no transaction runs.
 func (e *RpmOstree) idle(ctx context.Context) error {
 	s, err := e.status(ctx)
 	if err != nil {
@@ -67,7 +68,7 @@ func (e *RpmOstree) idle(ctx context.Context) error {
 
 const seeDaemon = "see: systemctl status rpm-ostreed, journalctl -u rpm-ostreed"
 
-// call runs rpm-ostree and tells passing failures from others.
+// call runs rpm-ostree with a timeout and classifies its failure.
 func (e *RpmOstree) call(ctx context.Context, timeout time.Duration, run Run, argv ...string) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -13,18 +13,18 @@ import (
 	"machine-pivot/pivot"
 )
 
-// runtimeDir is libostree's directory in /run, as libostree names it.
+// runtimeDir is libostree's directory in /run.
 const runtimeDir = "/run/ostree"
 
-// Commit finalizes the staged deployment with the files laid over the /etc that
-// libostree merges, and with the request's kernel arguments. The commit point is
-// libostree's one rename of /boot/loader.
+// Commit finalizes the staged deployment with the request's kernel arguments, and with the
+// entries overlaid on the /etc that libostree merges. The commit point is libostree's rename of
+// /boot/loader.
 //
-// Only the private view ever has an unlocked staged deployment, so that nobody
-// else can finalize it without the files: on the host it is locked, and then gone.
+// The staged deployment is unlocked only in a private mount namespace, so that no other program
+// can finalize it without the entries. On the host it is locked, and then removed.
 func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 	staged, err := e.checkStaged(r)
-	if err != nil { // it was right when it was prepared
+	if err != nil { // Prepare has checked it, so it was changed since then
 		return fault.New(fault.Unavailable, "somebody else changed what was staged: %w", err).
 			WithHint("stop what updates this host by itself (rpm-ostree status names it) and try again")
 	}
@@ -53,7 +53,7 @@ func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 		if err := applyLabels(booted.Path, known); err != nil {
 			return err
 		}
-		if err := forget(onHost); err != nil {
+		if err := dropStaged(onHost); err != nil {
 			return err
 		}
 		if _, err := e.Run(ctx, "ostree", "admin", "finalize-staged"); err != nil {
@@ -76,11 +76,11 @@ func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
 	return e.checkCommitted(r, labels)
 }
 
-// forget takes the staged state away from the host, and only then its lock. From
-// here on a failure leaves a directory that no boot entry names, which libostree
-// cleans up; a state that stayed behind would let the next staging remove the
-// directory of a deployment that is the next boot by then.
-func forget(onHost *os.Root) error {
+// dropStaged removes the staged state from the host, and only then its lock. A failure after that
+// leaves a deployment directory without a boot entry, which libostree cleans up. If the state
+// stayed behind instead, the next staging could remove the directory of a deployment that is the
+// next boot by then.
+func dropStaged(onHost *os.Root) error {
 	for _, name := range []string{ostree.StagedFile, ostree.LockFile} {
 		if err := onHost.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

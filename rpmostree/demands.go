@@ -13,19 +13,19 @@ import (
 	"machine-pivot/pivot"
 )
 
-// The new system's initramfs is newer than the ostree that makes its deployment. What
-// it demands and this ostree does not make ends in a system that never starts, so it is
-// asked before anything is staged (Accept) and looked for before the commit
-// (checkDemands). docs/import.md has the list of what can be demanded.
+// The new system's initramfs may be newer than the ostree that makes its deployment. If it
+// demands something that this ostree does not make, the system never starts. So its demands are
+// checked before anything is staged (Accept), and the result is checked before the commit
+// (checkDemands). docs/import.md lists the possible demands.
 
-// Accept is an error if this host cannot make a deployment that boots of an image whose
-// system mounts its root so.
+// Accept implements pivot.Engine. It returns an error if this host cannot make what a system with
+// the prepare-root configuration p needs to boot.
 func (e *Ostree) Accept(ctx context.Context, p ostree.PrepareRoot) error {
 	d := p.Demands()
 	if err := refuse(d); err != nil || !d.Composefs {
 		return err
 	}
-	tool, err := e.ask(ctx, "ostree")
+	tool, err := e.queryTool(ctx, "ostree")
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (e *Ostree) Accept(ctx context.Context, p ostree.PrepareRoot) error {
 	case !tool.has("composefs"):
 		return noComposefs("libostree " + tool.version + " of this host does not have composefs").
 			WithHint("use an image whose /usr/lib/ostree/prepare-root.conf has composefs.enabled=maybe, or pivot first to a release whose ostree --version lists composefs")
-	// Until then the repository decides, and not the tree (ostree commit cae4ceb6).
+	// Before 2024.3 the repository decides, not the tree (ostree commit cae4ceb6).
 	case !tool.since(2024, 3) && !repo.WantsComposefs():
 		return noComposefs("libostree " + tool.version + " of this host makes it only where the repository's configuration says so").
 			WithHint("let it: ostree config --repo=/ostree/repo set ex-integrity.composefs true")
@@ -45,7 +45,7 @@ func (e *Ostree) Accept(ctx context.Context, p ostree.PrepareRoot) error {
 	return nil
 }
 
-// refuse is an error for what no host can give a new image.
+// refuse returns an error for demands that no host can meet for a new image.
 func refuse(d ostree.Demands) error {
 	switch {
 	case d.Verity:
@@ -62,14 +62,14 @@ func noComposefs(why string) *fault.Error {
 	return fault.New(fault.Refused, "cannot deploy the image: it boots only from an image of composefs (composefs.enabled or root.transient in its prepare-root.conf), and %s", why)
 }
 
-// checkDemands is an error if a deployment that was made for the request lacks what its
-// system needs to boot, whatever libostree said that it can do.
+// checkDemands returns an error if the deployment made for the request lacks what its system
+// needs to boot. It checks the deployment itself, not what libostree claims to support.
 func (e *Ostree) checkDemands(made ostree.Deployment, r pivot.Request) error {
 	d, err := e.demands(made.Checksum, r)
 	if err != nil {
 		return err
 	}
-	// What runs with the same image already has what it needs, but for the files.
+	// The running system meets the demands of the same image, but a transient /etc loses entries.
 	if !r.Image.IsZero() || (len(r.Entries) > 0 || r.Units != nil) && d.TransientEtc {
 		if err := refuse(d); err != nil {
 			return err
@@ -89,7 +89,7 @@ func (e *Ostree) checkDemands(made ostree.Deployment, r pivot.Request) error {
 	return nil
 }
 
-// demands are those of a commit's system with the arguments of the request.
+// demands returns the demands of a commit's system with the request's kernel arguments.
 func (e *Ostree) demands(commit ostree.Checksum, r pivot.Request) (ostree.Demands, error) {
 	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 const composefs = "  - composefs\n" // a line of ostree --version
 
-// demanding makes the request one of a commit with a prepare-root.conf.
+// demanding changes the request to a commit that has a prepare-root.conf with text at path.
 func demanding(t *testing.T, h *hostdir.Host, r pivot.Request, path, text string) pivot.Request {
 	t.Helper()
 	repo := "--repo=" + filepath.Join(h.Physical(), "ostree/repo")
@@ -37,12 +37,12 @@ func demanding(t *testing.T, h *hostdir.Host, r pivot.Request, path, text string
 
 const prepareRoot = "usr/lib/ostree/prepare-root.conf"
 
-// TestAccept: whether this host's ostree makes what a system demands is known of its
-// release, its features and the repository's configuration.
+// TestAccept: the release and features of this host's ostree and the repository's configuration
+// decide whether it makes what a system demands.
 func TestAccept(t *testing.T) {
 	for _, c := range []struct {
 		name, text, version, features, wanted string
-		want                                  []string // in the error and its hint; none: it is accepted
+		want                                  []string // in the error and its hint; empty if it is accepted
 	}{
 		{name: "nothing demanded", text: "[composefs]\nenabled=maybe\n"},
 		{name: "too old", text: "[composefs]\nenabled=yes\n", want: []string{"libostree 2022.7 of this host does not have composefs", "enabled=maybe"}},
@@ -91,14 +91,14 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestComposefsIsLookedFor: what a deployment lacks is found before it may be the next
-// boot, whatever ostree says that it can do.
+// TestComposefsIsLookedFor: a missing composefs image is found before the deployment may be the
+// next boot, whatever ostree claims to support.
 func TestComposefsIsLookedFor(t *testing.T) {
 	for _, c := range []struct {
 		name, path, text string
 		argument         string
-		made             bool // ostree makes it
-		keeps            bool // the image stays, without files
+		made             bool // ostree makes the composefs image
+		keeps            bool // the OS image stays, and there are no entries
 		want             string
 	}{
 		{name: "missing", path: prepareRoot, text: "[composefs]\nenabled=yes\n", want: "there is no .ostree.cfs"},
@@ -147,8 +147,8 @@ func TestComposefsIsLookedFor(t *testing.T) {
 	}
 }
 
-// TestDirectNeedsComposefs: an ostree that cannot make a deployment the default later has
-// no moment at which the image could be looked for; the started system has.
+// TestDirectNeedsComposefs: with an ostree that cannot make an existing deployment the default,
+// the initramfs cannot check for the composefs image before the commit. The started system can.
 func TestDirectNeedsComposefs(t *testing.T) {
 	h := hostdir.New(t)
 	h.Ostree.Version, h.Ostree.Features, h.Ostree.Composefs = "2023.5", composefs, true
@@ -162,7 +162,7 @@ func TestDirectNeedsComposefs(t *testing.T) {
 	}
 }
 
-// TestAcceptAsTheRealOstreeSays asks the ostree of the machine that runs the test.
+// TestAcceptAsTheRealOstreeSays uses the ostree of the machine that runs the test.
 func TestAcceptAsTheRealOstreeSays(t *testing.T) {
 	h := hostdir.New(t)
 	says, err := exec.Command("ostree", "--version").Output()

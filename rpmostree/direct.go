@@ -14,25 +14,26 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Direct is the engine for a system that has not started yet, whose tools run in a
-// chroot: "ostree admin deploy" that stages nothing. In an initramfs there is
-// no shutdown that would finalize, and libostree from 2025.2 on wants to start a
-// unit of the system's when it stages.
+// Direct is the engine for a system that has not started yet, whose tools run in a chroot. It
+// uses "ostree admin deploy" without staging, because nothing would finalize a staged deployment
+// when the initramfs ends, and because libostree since 2025.2 starts a unit of the system when it
+// stages.
 //
-// It makes nothing before Commit, so there is nothing to discard. What it cannot
-// do the started system can: such errors are of kind fault.Later.
+// It makes nothing before Commit, so there is nothing to discard. What only the started system
+// can do is an error of kind fault.Later.
 type Direct struct {
 	Sysroot *ostree.Sysroot
 	Run     Run // in the chroot
-	// State are directories of the system, beside /etc, whose files were made here: they
-	// get the new system's SELinux labels too.
+	// State are directories of the system, in addition to /etc, in which the initramfs writes
+	// files. These get the new system's SELinux labels too.
 	State []string
 }
 
 var _ pivot.Engine = (*Direct)(nil)
 
-// Preflight implements pivot.Engine. Nothing is written. Packages are no reason to step
-// aside yet: the image can be imported here, and the started system goes on from there.
+// Preflight implements pivot.Engine. It writes nothing. Changes of packages are no reason to step
+// aside yet if the host has rpm-ostree: the image can be imported here, and the started system
+// continues from there.
 func (e *Direct) Preflight(ctx context.Context, plan pivot.Plan) error {
 	if len(plan.Packages) > 0 {
 		if _, err := os.Stat(filepath.Join(e.Sysroot.Root(), host.RpmOstreePath)); err != nil {
@@ -42,8 +43,8 @@ func (e *Direct) Preflight(ctx context.Context, plan pivot.Plan) error {
 	return e.checkMove(ctx)
 }
 
-// checkMove is an error if the engine cannot make a deployment of another image, as is
-// known without one.
+// checkMove returns an error if the engine cannot make a deployment of another image, as far as
+// this is known without the image.
 func (e *Direct) checkMove(ctx context.Context) error {
 	if err := e.plain().checkLayered(); err != nil {
 		return fault.New(fault.Later, "%w", err)
@@ -94,11 +95,11 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 	if err := e.plain().checkEntries(booted, commit, r.Entries); err != nil {
 		return err
 	}
-	return e.plain().free()
+	return e.plain().checkLock()
 }
 
-// Commit makes the deployment with the files laid over the /etc that libostree
-// merges. The commit point is libostree's one rename of /boot/loader.
+// Commit makes the deployment, with the entries overlaid on the /etc that libostree merges. The
+// commit point is libostree's rename of /boot/loader.
 func (e *Direct) Commit(ctx context.Context, r pivot.Request) error {
 	booted, err := e.Sysroot.Booted()
 	if err != nil {
@@ -121,7 +122,7 @@ func (e *Direct) Commit(ctx context.Context, r pivot.Request) error {
 	return e.plain().checkCommitted(r, nil)
 }
 
-// deploy lets libostree make the deployment, with the files over /etc.
+// deploy runs "ostree admin deploy" with the entries overlaid on /etc.
 func (e *Direct) deploy(ctx context.Context, r pivot.Request, booted ostree.Deployment, options ...string) error {
 	commit, err := ostree.ParseChecksum(r.Commit)
 	if err != nil {
@@ -134,19 +135,19 @@ func (e *Direct) deploy(ctx context.Context, r pivot.Request, booted ostree.Depl
 	return hostfiles.WithOverlays(func() error { return e.plain().deploy(ctx, r, booted, options...) }, views...)
 }
 
-// Discard implements pivot.Engine: nothing was made.
+// Discard implements pivot.Engine. It is a no-op, as Prepare makes nothing.
 func (e *Direct) Discard(context.Context) error { return nil }
 
-// plain is the engine of a started system, whose parts this one uses.
+// plain returns the engine of a started system, parts of which this one uses.
 func (e *Direct) plain() *Ostree { return &Ostree{Sysroot: e.Sysroot, Run: e.Run} }
 
-// Accept is as for a started system, whose tools these are.
+// Accept implements pivot.Engine. It is the same as for a started system, which has the same tools.
 func (e *Direct) Accept(ctx context.Context, p ostree.PrepareRoot) error {
 	return e.plain().Accept(ctx, p)
 }
 
-// checkBootLoader is an error where the boot entries alone are not what boots:
-// zipl, which libostree runs after its rename, wants the machine's own devices.
+// checkBootLoader returns an error if the boot loader is zipl. libostree runs zipl after it has
+// renamed /boot/loader, and zipl needs the machine's devices, which the chroot lacks.
 func (e *Direct) checkBootLoader() error {
 	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// TestDirect: one call makes and commits the deployment; nothing is staged, and the
-// running system's /etc is not touched.
+// TestDirect: one call makes and commits the deployment. Nothing is staged, and the running
+// system's /etc does not change.
 func TestDirect(t *testing.T) {
 	h := hostdir.New(t)
 	e := &rpmostree.Direct{Sysroot: h.Sysroot(), Run: h.Run}
@@ -35,9 +35,9 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// TestDirectLabels: where the new system will have SELinux, its files have their
-// labels before it is the default, and so has what the initramfs wrote; a deployment
-// that cannot be labelled is taken back, and the old one stays the default.
+// TestDirectLabels: if the new system will have SELinux, its files, and those that the initramfs
+// wrote, are labelled before it becomes the default. A deployment that cannot be labelled is
+// removed, and the old one stays the default.
 func TestDirectLabels(t *testing.T) {
 	const etc, state, boot = "system_u:object_r:etc_t:s0", "system_u:object_r:var_lib_t:s0", "system_u:object_r:boot_t:s0"
 	contexts := []string{"/etc(/.*)? " + etc, "/etc/new -- system_u:object_r:new_t:s0", "/var/lib(/.*)? " + state, "/boot(/.*)? " + boot}
@@ -121,7 +121,7 @@ func TestDirectLabels(t *testing.T) {
 		cut := errors.New("cut")
 		h.Ostree.Fail = func(call int, _ bool) error {
 			if h.Ostree.Calls[call-1] != "deploy" {
-				return cut // the undeploy, too
+				return cut // including the undeploy
 			}
 			return nil
 		}
@@ -132,7 +132,7 @@ func TestDirectLabels(t *testing.T) {
 		if h.Version() != "A.1" {
 			t.Fatalf("version %s", h.Version())
 		}
-		h.Policy(contexts...) // the kernel's part of it is of each boot
+		h.Policy(contexts...) // each boot starts without a policy in the kernel
 		h.Ostree.Fail = nil
 		e.Sysroot, e.Run = h.Sysroot(), h.Run
 		must(t, e.Prepare(t.Context(), r))
@@ -148,7 +148,7 @@ func TestDirectLabels(t *testing.T) {
 	})
 	t.Run("bad policy", func(t *testing.T) {
 		h, e, r := prepared(t)
-		h.Policy("/etc/(?!x).* system_u:object_r:etc_t:s0") // a pattern that is not known here
+		h.Policy("/etc/(?!x).* system_u:object_r:etc_t:s0") // an unsupported pattern
 		if err := e.Commit(t.Context(), r); err == nil || !strings.Contains(err.Error(), "cannot match the pattern") || strings.Contains(err.Error(), "removed") {
 			t.Errorf("error %v", err)
 		}
@@ -156,8 +156,8 @@ func TestDirectLabels(t *testing.T) {
 	})
 }
 
-// expectLabels holds the labels of what is in a deployment, or beside it, by its place
-// in the order of boots.
+// expectLabels checks the labels of files in or beside a deployment. place is its index in boot
+// order.
 func expectLabels(t *testing.T, h *hostdir.Host, place int, want map[string]string) {
 	t.Helper()
 	all, err := h.Sysroot().Deployments()
@@ -180,14 +180,14 @@ func expectOldAlone(t *testing.T, h *hostdir.Host) {
 	}
 }
 
-// TestDirectNeedsLabels: whether the new system will have SELinux is known before
-// anything is made, from what it will be configured with and the kernel; and then
-// libostree must be one that can make a deployment the default later.
+// TestDirectNeedsLabels: the new system's configuration and the kernel decide whether it will have
+// SELinux, before anything is made. If so, libostree must be able to make an existing deployment
+// the default.
 func TestDirectNeedsLabels(t *testing.T) {
 	for _, c := range []struct {
 		name, config, args, version string
 		kernel                      bool
-		calls                       []string // nil: it steps aside
+		calls                       []string // nil if it steps aside
 	}{
 		{"on", "SELINUX=enforcing\nSELINUXTYPE=targeted", "", hostdir.LockInState, true, []string{"deploy", "set-default"}},
 		{"permissive", "SELINUX=permissive\nSELINUXTYPE=targeted", "", hostdir.LockInState, true, []string{"deploy", "set-default"}},
@@ -225,7 +225,7 @@ func TestDirectNeedsLabels(t *testing.T) {
 	}
 }
 
-// TestDirectRefuses what only the started system can do, before anything is made.
+// TestDirectRefuses: what only the started system can do is refused before anything is made.
 func TestDirectRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name, want string

@@ -17,13 +17,13 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Where the kernel has no policy yet, nobody labels what is made: not the kernel, and
-// not libostree, which before 2024.3 leaves all of the new /etc without labels and
-// since then gives it those of /usr/etc. A system that enforces its policy does not
-// come up with that. So Direct labels the deployment while it is not the default yet,
-// which takes a libostree that can make it the default later.
+// In the initramfs the kernel has no SELinux policy yet, so it does not label new files. Neither
+// does libostree: before 2024.3 it leaves the new /etc without labels, and since then it gives
+// it the labels of /usr/etc. A system that enforces its policy does not start with that. So
+// Direct labels the deployment before it makes it the default, which requires a libostree that
+// can do that separately.
 
-// labels reports whether the deployment that is asked for will run with SELinux.
+// labels reports whether the requested deployment will run with SELinux.
 func (e *Direct) labels(r pivot.Request, booted ostree.Deployment) (bool, error) {
 	if runs, err := e.kernelRuns(r); err != nil || !runs {
 		return false, err
@@ -40,8 +40,8 @@ func (e *Direct) labels(r pivot.Request, booted ostree.Deployment) (bool, error)
 	return config.On(), err
 }
 
-// kernelRuns reports whether a kernel with the arguments of the request runs with
-// SELinux, as far as the running one tells.
+// kernelRuns reports whether a kernel with the request's arguments runs with SELinux. If the
+// arguments do not decide this, it assumes what the running kernel has.
 func (e *Direct) kernelRuns(r pivot.Request) (bool, error) {
 	has := func(key, value string) bool { return slices.Contains(r.Kargs.Values(key), value) }
 	switch {
@@ -50,7 +50,7 @@ func (e *Direct) kernelRuns(r pivot.Request) (bool, error) {
 	case has("selinux", "1"), has("security", "selinux"):
 		return true, nil
 	}
-	// A kernel whose SELinux is off does not know its file system (proc_filesystems(5)).
+	// Without SELinux the kernel has no selinuxfs (proc_filesystems(5)).
 	known, err := os.ReadFile(filepath.Join(e.Sysroot.Root(), "proc/filesystems"))
 	if err != nil {
 		return false, fmt.Errorf("cannot find out about SELinux: %w", err)
@@ -58,8 +58,8 @@ func (e *Direct) kernelRuns(r pivot.Request) (bool, error) {
 	return bytes.Contains(known, []byte("\tselinuxfs\n")), nil
 }
 
-// label labels a deployment by its own policy, and what else the new system has of this
-// boot.
+// label labels a deployment by its own policy, and the other files of the new system that were
+// written in this boot. It checks the result.
 func (e *Direct) label(next ostree.Deployment) (*selinux.Contexts, error) {
 	files := selinux.In(filepath.Join(next.Path, "etc/selinux"))
 	config, err := files.Config()
@@ -75,7 +75,7 @@ func (e *Direct) label(next ostree.Deployment) (*selinux.Contexts, error) {
 			return nil, err
 		}
 	}
-	// libostree gives origins the label of a configuration file.
+	// libostree labels an origin like this configuration file.
 	origin, known, err := contexts.Label("/etc/ostree/remotes.d/origin.conf", 0)
 	if err != nil {
 		return nil, err
@@ -91,8 +91,7 @@ func (e *Direct) label(next ostree.Deployment) (*selinux.Contexts, error) {
 	return contexts, e.readBack(contexts, next)
 }
 
-// labelled are the directories of a deployment that get labels, by the names that they
-// will have.
+// labelled returns the directories to label, by their paths in the new system.
 func (e *Direct) labelled(next ostree.Deployment) map[string]string {
 	dirs := map[string]string{"/etc": filepath.Join(next.Path, "etc")}
 	for _, name := range e.State {
@@ -101,7 +100,7 @@ func (e *Direct) labelled(next ostree.Deployment) map[string]string {
 	return dirs
 }
 
-// readBack is an error if a file has another label than the policy says.
+// readBack returns an error if a file has another label than the policy says.
 func (e *Direct) readBack(contexts *selinux.Contexts, next ostree.Deployment) error {
 	for name, dir := range e.labelled(next) {
 		if err := contexts.Check(dir, name); err != nil {
@@ -111,9 +110,8 @@ func (e *Direct) readBack(contexts *selinux.Contexts, next ostree.Deployment) er
 	return nil
 }
 
-// labelBoot labels the boot entries and the links to deployments, which the commit has
-// written. Nothing in the new system depends on that. A /boot for firmware, on FAT, has
-// no labels.
+// labelBoot labels the boot entries and the links to deployments, which the commit has written.
+// Nothing in the new system depends on these labels. A /boot on FAT cannot have any.
 func (e *Direct) labelBoot(contexts *selinux.Contexts) error {
 	links, err := filepath.Glob(filepath.Join(e.Sysroot.Physical(), "ostree/boot.*"))
 	if err != nil {

@@ -10,18 +10,19 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// Entries join the one transaction by libostree's merge: it makes the new /etc of what
-// differs between the booted deployment's /usr/etc and its /etc, and that shows the
-// entries in a private view. What the merge does not carry over must be refused before.
-// Source: merge_configuration_from in libostree's ostree-sysroot-deploy.c; tried with
-// 2022.7 and 2025.2.
+// libostree's merge makes entries part of the atomic commit: it applies the differences between
+// the booted deployment's /usr/etc and /etc to the new /etc, and a private overlay adds the
+// entries to the booted /etc. Entries that the merge would not carry over must be refused before
+// the commit. Source: merge_configuration_from in libostree's ostree-sysroot-deploy.c; tested
+// with 2022.7 and 2025.2.
 
-// etcWith is a view of the booted deployment's /etc with entries, and, where the merge for
-// a commit needs it, one of its /usr/etc.
+// etcWith returns an overlay of the booted deployment's /etc with the entries, and, if the merge
+// for commit needs it, one of its /usr/etc.
 //
-// The merge removes from the new /etc what is in /usr/etc here and not in /etc. So what
-// only the commit has is shown in /usr/etc too, in a directory that both have: of a
-// directory that is missing in /etc it would remove all.
+// The merge removes from the new /etc what the booted /usr/etc has and the booted /etc lacks. To
+// make it remove something that only the commit has, the overlay of /usr/etc shows it too. The
+// directories above it are shown in /etc as well: if one is missing in /etc, the merge removes
+// the whole directory.
 func (e *Ostree) etcWith(booted ostree.Deployment, commit ostree.Checksum, entries []hostfiles.File) ([]hostfiles.Overlay, error) {
 	etc, image := filepath.Join(booted.Path, "etc"), filepath.Join(booted.Path, "usr/etc")
 	shown, err := e.onlyIn(commit, image, entries)
@@ -44,8 +45,8 @@ func (e *Ostree) etcWith(booted ostree.Deployment, commit ostree.Checksum, entri
 	return append(views, hostfiles.Overlay{Dir: image, At: "/etc", Files: shown}), nil
 }
 
-// onlyIn are entries that are to be absent which a commit's /usr/etc has, and a deployment's
-// has not, as something that stands there.
+// onlyIn returns the entries of kind absent that commit's /usr/etc has and image, the booted
+// /usr/etc, lacks. They are returned as links, which stand for whatever the commit has.
 func (e *Ostree) onlyIn(commit ostree.Checksum, image string, entries []hostfiles.File) (shown []hostfiles.File, err error) {
 	absent := slices.DeleteFunc(slices.Clone(entries), func(f hostfiles.File) bool { return f.Kind != hostfiles.KindAbsent })
 	if len(absent) == 0 {
@@ -71,7 +72,7 @@ func (e *Ostree) onlyIn(commit ostree.Checksum, image string, entries []hostfile
 	return shown, nil
 }
 
-// checkEntries is an error if the new /etc of a commit could not get entries. It changes
+// checkEntries returns an error if entries cannot get into the new /etc of commit. It changes
 // nothing.
 func (e *Ostree) checkEntries(booted ostree.Deployment, commit ostree.Checksum, entries []hostfiles.File) error {
 	if len(entries) == 0 {
@@ -90,7 +91,7 @@ func (e *Ostree) checkEntries(booted ostree.Deployment, commit ostree.Checksum, 
 	if err != nil {
 		return err
 	}
-	// What stands in their way, as a directory that is not empty.
+	// This fails if something is in the way, such as a directory that is not empty.
 	if err := hostfiles.WithOverlays(func() error { return nil }, views...); err != nil {
 		return fault.New(fault.Refused, "cannot change /etc: %w", err).
 			WithHint("move what stands at the path out of the way, or ask for something else there")
@@ -98,8 +99,8 @@ func (e *Ostree) checkEntries(booted ostree.Deployment, commit ostree.Checksum, 
 	return nil
 }
 
-// checkMerge is an error if libostree's merge would fail over an entry, or would leave it
-// out, because of what a commit has at its path.
+// checkMerge returns an error if libostree's merge would fail because of an entry, or would leave
+// it out, given what commit has at its path.
 func checkMerge(repo *ostree.Repo, commit ostree.Checksum, e hostfiles.Entry) error {
 	if e.Kind == hostfiles.KindDefault {
 		return nil
@@ -120,7 +121,7 @@ func checkMerge(repo *ostree.Repo, commit ostree.Checksum, e hostfiles.Entry) er
 	return nil
 }
 
-// checkArrived holds what a deployment has in /etc against the entries it was to get.
+// checkArrived returns an error if a deployment's /etc differs from the wanted entries.
 func checkArrived(d ostree.Deployment, entries []hostfiles.File) error {
 	for _, want := range entries {
 		root, path := d.Path, want.Path
@@ -133,7 +134,7 @@ func checkArrived(d ostree.Deployment, entries []hostfiles.File) error {
 			if expected, ships, err = hostfiles.Read(filepath.Join(root, "usr"), path); err != nil {
 				return err
 			}
-			ships = ships && expected.Kind != hostfiles.KindPassword // which is locked then
+			ships = ships && expected.Kind != hostfiles.KindPassword // a password is locked by default
 		}
 		if there != ships || there && got.Entry != expected.Entry {
 			return fmt.Errorf("cannot trust the new deployment: its %s is missing or differs", path)

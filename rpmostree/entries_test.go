@@ -16,7 +16,7 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// merging are those that make deployments by libostree's merge, by name.
+// merging returns the engines that use libostree's merge directly, by name.
 func merging(h *hostdir.Host) map[string]pivot.Engine {
 	return map[string]pivot.Engine{
 		"ostree": &rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run},
@@ -24,8 +24,8 @@ func merging(h *hostdir.Host) map[string]pivot.Engine {
 	}
 }
 
-// TestEntries: files, directories, links and what is removed join the one commit, with
-// their modes and owners; the old system's /etc stays as it is (P53).
+// TestEntries: files, directories, links and removals are part of the one commit, with their modes
+// and owners. The old system's /etc does not change (P53).
 func TestEntries(t *testing.T) {
 	for _, name := range []string{"ostree", "direct"} {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestEntries(t *testing.T) {
 			link.UID = 10
 			r.Entries = []hostfiles.File{
 				owned, link, dir, hostfiles.NewFile("/etc/brought/ours", 0o600, []byte("beside the image's")),
-				hostfiles.NewDirectory("/etc/admin", 0o750), // of this machine, with what is in it
+				hostfiles.NewDirectory("/etc/admin", 0o750), // exists on this machine, with a file
 				hostfiles.NewLink("/etc/systemd/system/masked.service", "/dev/null"),
 				hostfiles.Default("/etc/default"), hostfiles.Default("/etc/added"), hostfiles.Default("/etc/link"),
 				hostfiles.Default("/etc/ours"), hostfiles.Default("/etc/ours/file"), hostfiles.Default("/etc/none"),
@@ -81,8 +81,8 @@ default of B.2
 	}
 }
 
-// TestEntriesThatAreRefused: what libostree's merge would not carry over, or would fail
-// over, is named before anything is committed (P53).
+// TestEntriesThatAreRefused: entries that libostree's merge would leave out, or because of which
+// it would fail, are refused before the commit (P53).
 func TestEntriesThatAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -118,7 +118,7 @@ func TestEntriesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestEntriesWithRpmOstree: the same where rpm-ostree makes the deployment.
+// TestEntriesWithRpmOstree: entries are part of a deployment made by rpm-ostree, too.
 func TestEntriesWithRpmOstree(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})
@@ -135,7 +135,7 @@ func TestEntriesWithRpmOstree(t *testing.T) {
 	}
 }
 
-// list is all that is in /etc.
+// list describes everything in /etc.
 func list(t *testing.T, h *hostdir.Host) string {
 	return shell(t, h, `find etc -printf '%P %y %m %U:%G %l\n' | sort; cat etc/default`)
 }

@@ -8,28 +8,28 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// passing are the failures of rpm-ostree that are worth another try, by what it
-// says on stderr. Only the cause counts: what stands before it names the step, and
-// that is the same for a registry that is restarting and for one that refuses.
-var passing = regexp.MustCompile(`(?i)` + strings.Join([]string{
-	// The daemon died, or is not up yet.
+// transient matches messages on rpm-ostree's stderr that are worth a retry. Only the cause counts:
+// the text before it names the step, which is the same for a registry that is restarting and for
+// one that denies access.
+var transient = regexp.MustCompile(`(?i)` + strings.Join([]string{
+	// The daemon died, or has not started yet.
 	`Bus owner changed, aborting`, `Timeout was reached`, `org\.freedesktop\.DBus\.Error\.(NoReply|TimedOut|ServiceUnknown|NameHasNoOwner)`,
 	`Could not connect: No such file or directory`, `Could not activate remote peer`,
 	`client disconnected before calling Start`, `rpm-ostreed\.service`,
-	// No connection, no name, a connection cut.
+	// No connection, no DNS, an interrupted connection.
 	`connection refused`, `connection reset`, `write: broken pipe`, `network is unreachable`, `no route to host`, `unexpected EOF`,
 	`i/o timeout`, `handshake timeout`, `Client\.Timeout`, `deadline exceeded`, `connection timed out`,
 	`no such host`, `server misbehaving`, `failure in name resolution`,
-	// The same in the words of libcurl, for repositories of packages (libcurl-errors(3)).
+	// The same from libcurl, for package repositories (libcurl-errors(3)).
 	`Curl error \((5|6|7|16|18|28|35|52|55|56|92)\)`,
-	// A server in trouble, or one that wants to be asked later.
+	// A server error, or a request to retry later.
 	`status(:| code:| code from registry)? (5\d\d|408|429)\b`, `too ?many ?requests`,
 }, "|"))
 
-// refused are the failures of rpm-ostree that are about the packages that were asked for.
+// refused matches messages of rpm-ostree about the requested packages.
 var refused = regexp.MustCompile(`Packages not found: |Could not depsolve transaction|package \S+ cannot be verified`)
 
-// classify gives a failure of rpm-ostree its kind and a hint, if it has none yet.
+// classify gives a failure of rpm-ostree a kind and a hint, unless it has these already.
 func classify(err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
@@ -38,7 +38,7 @@ func classify(err error) error {
 	switch {
 	case strings.Contains(text, "ransaction in progress"), strings.Contains(text, "Reboot initiated, cannot start new transaction"):
 		return busy(text)
-	case passing.MatchString(text):
+	case transient.MatchString(text):
 		return fault.New(fault.Unavailable, "%w", err).WithHint(seeDaemon)
 	case refused.MatchString(text):
 		return fault.New(fault.Refused, "%w", err).

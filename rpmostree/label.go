@@ -16,9 +16,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// nextSELinux is the SELinux configuration that a deployment of commit will have:
-// what was changed in the booted one's /etc goes before what the commit brings, as
-// libostree merges them.
+// nextSELinux returns the SELinux configuration that a deployment of commit will have after
+// libostree's merge: changes in the booted /etc override what the commit has.
 func (e *Ostree) nextSELinux(booted ostree.Deployment, commit ostree.Checksum) (selinux.Files, error) {
 	repo, err := ostree.OpenRepo(e.Sysroot.RepoPath())
 	if err != nil {
@@ -32,14 +31,15 @@ func (e *Ostree) nextSELinux(booted ostree.Deployment, commit ostree.Checksum) (
 	}, nil
 }
 
-// labelled is a file with the label that it is to have.
+// labelled is a file with its wanted label.
 type labelled struct{ path, label string }
 
-// labels are those that the policy of a deployment of commit has for files in /etc and
-// the directories that are new with them; none where it will not run with SELinux, or
-// where the running kernel has no policy. libostree keeps the labels of what it merges.
+// labels returns the labels that the policy of a deployment of commit has for files in /etc and
+// for the directories that are created for them. It returns none if the deployment will not run
+// with SELinux, or if the running kernel has no policy. libostree keeps the labels of the files
+// that it merges.
 //
-// It must be asked before the files are there.
+// It must be called before the files are created, as it looks for missing directories.
 func (e *Ostree) labels(booted ostree.Deployment, commit ostree.Checksum, files []hostfiles.File) ([]labelled, error) {
 	if !e.kernel().Loaded() || len(files) == 0 {
 		return nil, nil
@@ -59,7 +59,7 @@ func (e *Ostree) labels(booted ostree.Deployment, commit ostree.Checksum, files 
 	var all []labelled
 	for _, f := range files {
 		onDisk := f.OnDisk()
-		if f.Removes() && onDisk == f.Path { // what is there has the label that the image gives it
+		if f.Removes() && onDisk == f.Path { // what remains keeps the image's label
 			continue
 		}
 		made, err := madeFor(booted.Path, onDisk)
@@ -83,7 +83,7 @@ func (e *Ostree) labels(booted ostree.Deployment, commit ostree.Checksum, files 
 	return all, nil
 }
 
-// typeOf is the file type of an entry.
+// typeOf returns the file type of an entry.
 func typeOf(kind hostfiles.Kind) fs.FileMode {
 	switch kind {
 	case hostfiles.KindDirectory:
@@ -94,11 +94,10 @@ func typeOf(kind hostfiles.Kind) fs.FileMode {
 	return 0
 }
 
-// kernel is the SELinux of the running kernel.
+// kernel returns the SELinux state of the running kernel.
 func (e *Ostree) kernel() selinux.Kernel { return selinux.Running(e.Sysroot.Root()) }
 
-// checkLabels refuses labels that this process cannot give, before anything is made
-// the next boot.
+// checkLabels returns an error if this process cannot set a label that the commit will need.
 func (e *Ostree) checkLabels(booted ostree.Deployment, staged *ostree.Staged, r pivot.Request) error {
 	labels, err := e.labels(booted, staged.Target.Checksum, r.Entries)
 	if err != nil {
@@ -113,7 +112,7 @@ func (e *Ostree) checkLabels(booted ostree.Deployment, staged *ostree.Staged, r 
 	return nil
 }
 
-// byPolicy divides labels into those that the running policy knows and the others.
+// byPolicy splits labels into those that the running policy knows and the others.
 func (e *Ostree) byPolicy(labels []labelled) (known, unknown []labelled) {
 	for _, l := range labels {
 		if e.kernel().Knows(l.label) {
@@ -125,10 +124,10 @@ func (e *Ostree) byPolicy(labels []labelled) (known, unknown []labelled) {
 	return known, unknown
 }
 
-// labelLate gives the files of the deployment that was just finalized labels that the
-// running policy does not know, in a private mount namespace. It may let them be stored
-// on a disk, but not in memory, where the files are before libostree merges them. If the
-// power is cut right before this, they have the labels of their directories.
+// labelLate sets labels that the running policy does not know, in the deployment that was just
+// finalized. It runs in a private mount namespace. Before the merge the files are in a tmpfs, for
+// which a policy may forbid such labels although it allows them on disk. After a power cut right
+// before this, the files have the labels of their directories.
 func (e *Ostree) labelLate(staged *ostree.Staged, labels []labelled) error {
 	if len(labels) == 0 {
 		return nil
@@ -146,7 +145,7 @@ func (e *Ostree) labelLate(staged *ostree.Staged, labels []labelled) error {
 	return hostfiles.OS{}.SyncAll(next.Path)
 }
 
-// applyLabels gives the files below root their labels.
+// applyLabels sets the labels of files below root.
 func applyLabels(root string, labels []labelled) error {
 	for _, l := range labels {
 		if err := selinux.SetLabel(filepath.Join(root, l.path), l.label); err != nil {
@@ -156,7 +155,7 @@ func applyLabels(root string, labels []labelled) error {
 	return nil
 }
 
-// readLabels is an error if a file below root has another label.
+// readLabels returns an error if a file below root has another label than wanted.
 func readLabels(root string, labels []labelled) error {
 	for _, l := range labels {
 		if err := selinux.CheckLabel(filepath.Join(root, l.path), l.label); err != nil {
@@ -166,7 +165,7 @@ func readLabels(root string, labels []labelled) error {
 	return nil
 }
 
-// madeFor is a file and the directories above it that are not there yet.
+// madeFor returns file and its missing parent directories, bottom-up.
 func madeFor(root, file string) ([]string, error) {
 	made := []string{file}
 	for dir := path.Dir(file); ; dir = path.Dir(dir) {

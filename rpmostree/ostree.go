@@ -1,9 +1,9 @@
-// Package rpmostree holds the engines that make deployments by driving the
-// host's own tools: Ostree, on libostree's command line alone, and RpmOstree,
-// for hosts where rpm-ostree is in charge. Both prepare a staged deployment that
-// is locked, and make it the next boot in the same way (commit.go).
+// Package rpmostree has the engines, which make deployments with the tools of the host: Ostree
+// uses only libostree's command line, and RpmOstree is for hosts that are managed by rpm-ostree.
+// Both prepare a locked staged deployment and make it the next boot in the same way (commit.go).
+// Direct makes a deployment in the initramfs, and Rollback returns to an existing one.
 //
-// Checkout, boot loader and the merge of /etc are never done here: libostree does them.
+// Checkouts, boot entries and the merge of /etc are left to libostree.
 package rpmostree
 
 import (
@@ -22,15 +22,13 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Run runs a program of the host and returns what it printed on stdout. Its
-// error holds what it printed on stderr.
+// Run runs a program of the host and returns its stdout. The error includes its stderr.
 type Run = host.Runner
 
-// Ostree is the engine on libostree's command line, for a host booted into an
-// ostree deployment: stage, check, then finalize by hand.
+// Ostree is the engine that uses libostree's command line, for a host booted into an ostree
+// deployment. It stages a deployment, checks it, and finalizes it explicitly.
 //
-// Staging first and finalizing in a step of our own leaves nothing to be done
-// at shutdown, where a failure is seen by nobody.
+// So nothing is left to the shutdown, where nobody would see a failure.
 type Ostree struct {
 	Sysroot *ostree.Sysroot
 	Run     Run
@@ -38,7 +36,7 @@ type Ostree struct {
 
 var _ pivot.Engine = (*Ostree)(nil)
 
-// Preflight implements pivot.Engine. Nothing is written.
+// Preflight implements pivot.Engine. It writes nothing.
 func (e *Ostree) Preflight(ctx context.Context, plan pivot.Plan) error {
 	if len(plan.Packages) > 0 {
 		return cannotChange(plan.Packages)
@@ -46,7 +44,8 @@ func (e *Ostree) Preflight(ctx context.Context, plan pivot.Plan) error {
 	return e.checkMove(ctx)
 }
 
-// checkLayered refuses to leave packages behind, which only rpm-ostree can keep.
+// checkLayered returns an error if something is layered on the booted image, which only
+// rpm-ostree can keep.
 func (e *Ostree) checkLayered() error {
 	booted, err := e.Sysroot.Booted()
 	if err != nil || !booted.Origin.Layered() {
@@ -76,8 +75,8 @@ func (e *Ostree) Prepare(ctx context.Context, r pivot.Request) error {
 	return e.checkPrepared(ctx, r)
 }
 
-// checkMove is an error if the engine cannot make a deployment of another image, as is
-// known without one.
+// checkMove returns an error if the engine cannot make a deployment of another image, as far as
+// this is known without the image.
 func (e *Ostree) checkMove(ctx context.Context) error {
 	if err := e.checkLayered(); err != nil {
 		return err
@@ -85,14 +84,13 @@ func (e *Ostree) checkMove(ctx context.Context) error {
 	return e.checkSandbox(ctx)
 }
 
-// stage lets libostree stage the deployment, locked from its first moment: until
-// Commit a reboot by somebody else must find the old system, not the new image
-// without its files.
+// stage lets libostree stage the deployment, locked from the start: a reboot before Commit must
+// boot the old system, not the new image without its entries.
 func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deployment) error {
-	if err := e.free(); err != nil { // also if nothing is to be discarded
+	if err := e.checkLock(); err != nil { // Discard checks it only if something is staged
 		return err
 	}
-	// Not only replaced: since libostree 2023.7 that would take the lock file away.
+	// Replacing a staged deployment is not enough: libostree since 2023.7 would remove the lock file.
 	if err := e.Discard(ctx); err != nil {
 		return err
 	}
@@ -107,9 +105,9 @@ func (e *Ostree) stage(ctx context.Context, r pivot.Request, booted ostree.Deplo
 	return err
 }
 
-// deploy is one "ostree admin deploy" of what is requested, with further options.
+// deploy runs "ostree admin deploy" for the request, with additional options.
 func (e *Ostree) deploy(ctx context.Context, r pivot.Request, booted ostree.Deployment, options ...string) error {
-	// Not in /tmp: on many hosts that is /sysroot/tmp, and read-only.
+	// Not in /tmp, which is /sysroot/tmp on many hosts, and read-only.
 	file, err := os.CreateTemp("/run", "pivot-origin-*")
 	if err != nil {
 		return fmt.Errorf("cannot write the deployment's origin: %w", err)
@@ -123,9 +121,9 @@ func (e *Ostree) deploy(ctx context.Context, r pivot.Request, booted ostree.Depl
 	return err
 }
 
-// free is an error while another program holds the sysroot's lock, for which
-// libostree's command line would wait without end and without a word. It passes.
-func (e *Ostree) free() error {
+// checkLock returns a transient error while another program holds the sysroot's lock. libostree's
+// command line would wait for the lock forever, and silently.
+func (e *Ostree) checkLock() error {
 	path := filepath.Join(e.Sysroot.Physical(), "ostree/lock")
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -136,7 +134,7 @@ func (e *Ostree) free() error {
 	}
 	defer file.Close()
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
-	// As libostree takes it (libglnx, glnx_make_lock_file).
+	// libostree's kind of lock (libglnx, glnx_make_lock_file).
 	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
 		return fmt.Errorf("cannot look at the lock of the deployments: %w", err)
 	}
@@ -147,9 +145,9 @@ func (e *Ostree) free() error {
 		WithHint("see which it is: fuser -v %s", path)
 }
 
-// deployCommand names the complete list of arguments, starting from none: so it
-// is ours and not the result of edits whose rules differ between versions, and
-// so a staged state always holds a list.
+// deployCommand returns the command line of a deployment. It has the complete list of kernel
+// arguments instead of edits, whose rules differ between versions. So the staged state always has
+// a list, too.
 func deployCommand(r pivot.Request, originFile string, options []string) []string {
 	argv := append([]string{"ostree", "admin", "deploy", "--os=" + r.Merge.Stateroot,
 		"--origin-file=" + originFile, "--karg-none"}, options...)
@@ -159,7 +157,7 @@ func deployCommand(r pivot.Request, originFile string, options []string) []strin
 	return append(argv, r.Commit)
 }
 
-// origin is the new deployment's: of the new image, or the booted one's when
+// origin returns the origin of the new deployment: that of the new image, or the booted one's if
 // the image stays.
 func origin(r pivot.Request, booted ostree.Deployment) ostree.Origin {
 	switch {
@@ -171,16 +169,16 @@ func origin(r pivot.Request, booted ostree.Deployment) ostree.Origin {
 	return ostree.LegacyOrigin(r.Commit, customURL(r.Image), customDescription)
 }
 
-// What a deployment from a legacy image is named by, as the
-// machine-config-daemon does (pkg/daemon/rpm-ostree.go).
+// The custom origin of a deployment from a legacy image, in the form that the
+// machine-config-daemon uses (pkg/daemon/rpm-ostree.go).
 const customDescription = "Managed by pivot"
 
 func customURL(image pivot.Image) string { return "pivot://" + image.Reference }
 
-// lock makes what is staged next a locked deployment, by the option that it
-// returns or by the file that older versions look for.
+// lock locks the deployment that is staged next, either by the returned options or by the file
+// that older versions use.
 func (e *Ostree) lock(ctx context.Context) (options []string, err error) {
-	tool, err := e.ask(ctx, "ostree")
+	tool, err := e.queryTool(ctx, "ostree")
 	if err != nil {
 		return nil, err
 	}
@@ -202,16 +200,16 @@ func (e *Ostree) touchLock() error {
 	return nil
 }
 
-// Discard removes a staged deployment, if there is one, and its lock. It does not
-// wait for another program that changes the deployments, such as the daemon of an
-// rpm-ostree that was given up: what is staged is locked, and no next boot.
+// Discard removes a staged deployment, if there is one, and its lock. It does not wait for another
+// program that changes the deployments, such as rpm-ostree's daemon after its client timed out:
+// what is staged is locked, so it cannot become the next boot.
 func (e *Ostree) Discard(ctx context.Context) error {
 	staged, err := e.Sysroot.Staged()
 	if err != nil {
 		return err
 	}
 	if staged != nil {
-		if err := e.free(); err != nil {
+		if err := e.checkLock(); err != nil {
 			return err
 		}
 		// A staged deployment is always the first.

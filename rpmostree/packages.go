@@ -12,20 +12,21 @@ import (
 	"machine-pivot/pivot"
 )
 
-// packages are the changes of packages on top of what is staged already.
+// packages changes the packages of the staged deployment.
 //
-// rpm-ostree starts from the deployment that is staged, whoever staged it, and replaces it
-// by one with the packages, whose base, origin and arguments are the same. Each is locked,
-// so nothing in between can become the next boot.
+// rpm-ostree starts from the staged deployment, whatever program staged it, and replaces it by one
+// with the packages and with the same base, origin and arguments. Each of these deployments is
+// locked, so none can become the next boot before the commit.
 type packages struct {
 	engine     *RpmOstree
 	request    pivot.Request
-	have       pivot.SystemPackages // of what is staged, when it was looked at last
-	repository *pivot.Repository    // nil: not fetched yet
-	relock     bool                 // rpm-ostree loses the lock: see heldBack
+	have       pivot.SystemPackages // of the staged deployment, when last checked
+	repository *pivot.Repository    // nil until fetched
+	relock     bool                 // rpm-ostree loses the lock: see withoutFinalize
 }
 
-// cannotChange refuses to change packages without rpm-ostree.
+// cannotChange returns the error of an engine that would have to change packages without
+// rpm-ostree.
 func cannotChange(changes []pivot.PackageChange) error {
 	return fault.New(fault.Refused, "cannot change packages by ostree alone (%s): only rpm-ostree can", changeList(changes)).
 		WithHint("use a host with rpm-ostree and --engine=auto, or build the packages into the image and ask for none")
@@ -39,19 +40,21 @@ func changeList(changes []pivot.PackageChange) string {
 	return strings.Join(texts, ", ")
 }
 
-// change makes the packages of what is staged those that are asked for.
+// change changes the packages of the staged deployment to the requested ones.
 func (p *packages) change(ctx context.Context) error {
 	changes, err := p.missing(ctx)
 	if err != nil || len(changes) == 0 {
 		return err
 	}
-	tool, err := p.engine.ask(ctx, "rpm-ostree")
+	tool, err := p.engine.queryTool(ctx, "rpm-ostree")
 	if err != nil {
 		return err
 	}
-	work := func() error { return p.heldBack(ctx, tool, func() error { return p.makeAll(ctx, changes, tool) }) }
+	work := func() error {
+		return p.withoutFinalize(ctx, tool, func() error { return p.makeAll(ctx, changes, tool) })
+	}
 	if install := namesOf(changes, pivot.PackageInstall); len(install) > 0 {
-		err = p.configured(ctx, install, work)
+		err = p.withRepository(ctx, install, work)
 	} else {
 		err = work()
 	}
@@ -61,7 +64,8 @@ func (p *packages) change(ctx context.Context) error {
 	return nil
 }
 
-// missing are the changes that what is staged still needs.
+// missing returns the changes that the staged deployment still needs. It locks the deployment
+// again first, if rpm-ostree loses the lock.
 func (p *packages) missing(ctx context.Context) ([]pivot.PackageChange, error) {
 	if p.request.Packages.IsZero() {
 		return nil, nil
@@ -83,7 +87,7 @@ func (p *packages) missing(ctx context.Context) ([]pivot.PackageChange, error) {
 	return p.have.Changes(p.request.Packages), err
 }
 
-// packagesOf are the packages of a deployment.
+// packagesOf returns the packages of a deployment.
 func (e *RpmOstree) packagesOf(ctx context.Context, d ostree.Deployment, asked pivot.Packages) (pivot.SystemPackages, error) {
 	return host.PackagesOf(ctx, e.Sysroot.Root(), e.Run, d, asked)
 }
@@ -97,14 +101,14 @@ func namesOf(changes []pivot.PackageChange, action pivot.PackageAction) (names [
 	return names
 }
 
-// call is one call of rpm-ostree in a chain, with those of the changes that it makes.
+// call is one of several calls of rpm-ostree. changes are those that are made when it is done.
 type call struct {
 	argv    []string
 	changes []pivot.PackageChange
 }
 
-// calls are those for changes: one, unless packages of the image are to be left out and
-// others to be there again, for which rpm-ostree has no common call.
+// calls returns the calls that make the changes. One is enough, unless packages of the image must
+// be removed and others restored, which rpm-ostree cannot do in one call.
 func (p *packages) calls(changes []pivot.PackageChange, t tool) []call {
 	remove, restore := namesOf(changes, pivot.PackageRemove), namesOf(changes, pivot.PackageRestore)
 	install, uninstall := namesOf(changes, pivot.PackageInstall), namesOf(changes, pivot.PackageUninstall)
@@ -132,7 +136,8 @@ func (p *packages) calls(changes []pivot.PackageChange, t tool) []call {
 	return []call{{command([]string{"uninstall"}, uninstall), changes}}
 }
 
-// offered are those packages, wanted only if the repository has them, that are not there.
+// offered returns the packages with the wish PackageOffered that the repository has and the
+// staged deployment lacks.
 func (p *packages) offered() []string {
 	if p.repository == nil {
 		return nil
@@ -150,7 +155,7 @@ func prefixed(option string, names []string) []string {
 	return options
 }
 
-// makeAll has rpm-ostree make all changes, one call after the other.
+// makeAll makes all changes, one call after the other.
 func (p *packages) makeAll(ctx context.Context, changes []pivot.PackageChange, t tool) error {
 	for _, c := range p.calls(changes, t) {
 		if err := p.make(ctx, c, t); err != nil {
@@ -160,7 +165,7 @@ func (p *packages) makeAll(ctx context.Context, changes []pivot.PackageChange, t
 	return nil
 }
 
-// make has rpm-ostree make changes.
+// make runs one call as a transaction.
 func (p *packages) make(ctx context.Context, c call, t tool) error {
 	return p.engine.transact(ctx, transaction{
 		argv:   c.argv,

@@ -21,15 +21,16 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// realtime is what the machine-config operator's kernel type means, in short.
+// realtime are the package changes for the machine-config operator's realtime kernel type,
+// abridged.
 var realtime = pivot.Packages{Wishes: []pivot.Package{
 	{Name: "kernel-rt-core", Wish: pivot.PackagePresent},
 	{Name: "kernel-rt-kvm", Wish: pivot.PackageOffered},
 	{Name: "kernel-core", Wish: pivot.PackageAbsent},
-	{Name: "kernel-modules-core", Wish: pivot.PackageAbsent}, // the image has none
+	{Name: "kernel-modules-core", Wish: pivot.PackageAbsent}, // not in the image
 }}
 
-// back is the way back from it.
+// back are the package changes back to the default kernel.
 var back = pivot.Packages{Wishes: []pivot.Package{
 	{Name: "kernel-rt-core", Wish: pivot.PackageDefault},
 	{Name: "kernel-rt-kvm", Wish: pivot.PackageDefault},
@@ -37,7 +38,7 @@ var back = pivot.Packages{Wishes: []pivot.Package{
 	{Name: "kernel-modules-core", Wish: pivot.PackageDefault},
 }}
 
-// repository is one in the host's directory, with what it was asked for.
+// repository is a package repository in a directory of the host. It records the requests.
 type repository struct {
 	offers []string
 	dir    string
@@ -65,9 +66,9 @@ func (r *repository) fetch(_ context.Context, names []string) (pivot.Repository,
 	return pivot.Repository{Dir: r.dir, Names: r.offers}, nil
 }
 
-// TestWithPackages: another image, arguments, a file and packages are one deployment, after one
-// call of rpm-ostree that changes something. Then the way back, and extensions alone. Each
-// time what was staged before is locked (P80).
+// TestWithPackages: another image, arguments, a file and packages become one deployment, with only
+// one changing call of rpm-ostree. Then an extension is added, and the default kernel comes back.
+// All staged deployments are locked (P80).
 func TestWithPackages(t *testing.T) {
 	for _, c := range []struct{ version, libostree string }{
 		{"2026.2", hostdir.LockInState}, {"2024.6", "2022.7"}, {"2024.5", hostdir.LockInState}, {"2024.5", "2022.7"}, {"2020.3", "2022.7"},
@@ -78,10 +79,10 @@ func TestWithPackages(t *testing.T) {
 			h.InstallRpmOstree(standin.Control{Version: c.version})
 			h.Ostree.Version = c.libostree
 			h.Ostree.Programs = map[string]string{"systemctl": ""}
-			h.Ostree.Fail = func(int, bool) error { return keptBack(h) }
+			h.Ostree.Fail = func(int, bool) error { return checkLocked(h) }
 			repo := newRepository(t, h)
 			r := request(t, h)
-			if c.version == "2020.3" { // of native containers it knows nothing
+			if c.version == "2020.3" { // it does not support native containers
 				r.Image.Container = ""
 			}
 			r.Packages, r.Repository = realtime, repo.fetch
@@ -97,7 +98,7 @@ func TestWithPackages(t *testing.T) {
 				t.Errorf("the repository's file is there: %v", err)
 			}
 
-			// The image stays, an extension comes.
+			// The image stays, and an extension is added.
 			r = again(t, h, pivot.Packages{Wishes: append(slices.Clone(realtime.Wishes), pivot.Package{Name: "usbguard", Wish: pivot.PackagePresent})}, repo)
 			move(t, h, r)
 			wantCalls(t, h, "install", "usbguard")
@@ -107,7 +108,7 @@ func TestWithPackages(t *testing.T) {
 				t.Error("the extension is not there")
 			}
 
-			// The default kernel again, which needs no repository. The extension stays.
+			// Back to the default kernel, which needs no repository. The extension stays.
 			asked := len(repo.asked)
 			move(t, h, again(t, h, back, repo))
 			wantCalls(t, h, "override reset", "--uninstall=kernel-rt-core --uninstall=kernel-rt-kvm kernel-core")
@@ -120,9 +121,9 @@ func TestWithPackages(t *testing.T) {
 	}
 }
 
-// keptBack is an error if a shutdown could make what is staged the next boot: it is not
-// locked, and libostree's unit for that is as it always is.
-func keptBack(h *hostdir.Host) error {
+// checkLocked returns an error if a shutdown could finalize the staged deployment: it is not
+// locked, and libostree's unit for that is not disabled.
+func checkLocked(h *hostdir.Host) error {
 	staged, err := h.Sysroot().Staged()
 	if committing := h.Ostree.Calls[len(h.Ostree.Calls)-1] == "finalize-staged"; err != nil || staged == nil || staged.Locked || committing {
 		return err
@@ -131,7 +132,7 @@ func keptBack(h *hostdir.Host) error {
 	return err
 }
 
-// again asks for other packages and nothing else.
+// again returns a request that changes only packages.
 func again(t *testing.T, h *hostdir.Host, p pivot.Packages, repo *repository) pivot.Request {
 	t.Helper()
 	state, err := h.Observe(t.Context(), pivot.Target{})
@@ -140,7 +141,7 @@ func again(t *testing.T, h *hostdir.Host, p pivot.Packages, repo *repository) pi
 	return pivot.Request{Merge: state.Booted, Commit: state.Booted.Commit, Kargs: state.Booted.Options, Packages: p, Repository: repo.fetch}
 }
 
-// move makes a deployment, and sees that what is staged before the commit is locked.
+// move makes a deployment, and checks that it is locked before the commit.
 func move(t *testing.T, h *hostdir.Host, r pivot.Request) {
 	t.Helper()
 	var notes string
@@ -154,7 +155,7 @@ func move(t *testing.T, h *hostdir.Host, r pivot.Request) {
 	must(t, e.Commit(t.Context(), r))
 }
 
-// wantCalls sees that of the calls of rpm-ostree one has changed something.
+// wantCalls checks that exactly one call of rpm-ostree has changed something, and which.
 func wantCalls(t *testing.T, h *hostdir.Host, verb, rest string) {
 	t.Helper()
 	calls, err := standin.Calls(h.Root)
@@ -170,7 +171,7 @@ func wantCalls(t *testing.T, h *hostdir.Host, verb, rest string) {
 	}
 }
 
-// wantKernel sees that the booted system has one kernel, and that its boot entry starts it.
+// wantKernel checks that the booted system has one kernel, and that its boot entry starts that.
 func wantKernel(t *testing.T, h *hostdir.Host, release string) {
 	t.Helper()
 	booted, err := h.Sysroot().Booted()
@@ -187,8 +188,8 @@ func wantKernel(t *testing.T, h *hostdir.Host, release string) {
 	}
 }
 
-// TestPackagesAcrossImages: on another image rpm-ostree looks for the packages anew. What an
-// administrator has layered stays (P80).
+// TestPackagesAcrossImages: for another image rpm-ostree resolves the packages again. A package
+// that an administrator has layered stays (P80).
 func TestPackagesAcrossImages(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})
@@ -211,7 +212,8 @@ func TestPackagesAcrossImages(t *testing.T) {
 	}
 }
 
-// TestPackagesAreThere: an image that has them already needs no call, nor a repository (P80).
+// TestPackagesAreThere: packages that the image already has need neither a call nor a
+// repository (P80).
 func TestPackagesAreThere(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})
@@ -227,8 +229,9 @@ func TestPackagesAreThere(t *testing.T) {
 	}
 }
 
-// TestPackagesFail: whatever call fails, in whatever way, leaves the running system the next
-// boot, nothing staged, and no repository; where trying again helps it is tried again (P80).
+// TestPackagesFail: after a failure, wherever and however a call fails, the running system stays
+// the next boot, nothing is staged, and no repository is configured. Failures that a retry can
+// help are retried (P80).
 func TestPackagesFail(t *testing.T) {
 	for _, at := range []string{"start", "locked", "staged", "end"} {
 		for _, c := range []struct {
@@ -239,7 +242,7 @@ func TestPackagesFail(t *testing.T) {
 			{"fail", "Bus owner changed, aborting. This likely means the daemon crashed", 0, true},
 			{"fail", "Could not depsolve transaction; 1 problem detected", fault.Refused, at == "staged" || at == "end"},
 			{"fail", "nobody foresaw this", fault.Internal, at == "staged" || at == "end"},
-			{"hang", "rpm-ostree did not answer within", fault.Unavailable, true}, // the next try goes on
+			{"hang", "rpm-ostree did not answer within", fault.Unavailable, true}, // the next try succeeds
 		} {
 			t.Run(fmt.Sprintf("%s %.8s", at, c.message), func(t *testing.T) {
 				sample.Short(t, 8)
@@ -278,8 +281,8 @@ func TestPackagesFail(t *testing.T) {
 	}
 }
 
-// TestPackagesWithoutRpmOstree: refused by name, before anything is pulled. The initramfs
-// leaves them to the started system, if that can (P80).
+// TestPackagesWithoutRpmOstree: package changes are refused by name, before anything is pulled.
+// The initramfs leaves them to the started system, if that has rpm-ostree (P80).
 func TestPackagesWithoutRpmOstree(t *testing.T) {
 	h := hostdir.New(t)
 	plan := pivot.Plan{Packages: []pivot.PackageChange{{Name: "usbguard", Action: pivot.PackageInstall}}}
@@ -306,8 +309,8 @@ func TestPackagesWithoutRpmOstree(t *testing.T) {
 	}
 }
 
-// TestPackagesOfOthers (P80): what is layered on a machine comes along to another image from
-// a repository that is only named for that.
+// TestPackagesOfOthers (P80): layered packages that the request does not name move along to
+// another image, from the repository of the request.
 func TestPackagesOfOthers(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})
@@ -316,7 +319,7 @@ func TestPackagesOfOthers(t *testing.T) {
 	h.Boot()
 	r := request(t, h)
 	r.Repository = repo.fetch
-	must(t, os.RemoveAll(h.Path("/var/cache/rpm-ostree-standin"))) // nothing of the new release is kept
+	must(t, os.RemoveAll(h.Path("/var/cache/rpm-ostree-standin"))) // so that the packages must be fetched again
 	move(t, h, r)
 	h.Boot()
 	wantKernel(t, h, "6.1+rt")

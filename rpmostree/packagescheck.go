@@ -11,8 +11,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// checkNoPackages is an error if the packages of what is staged are not those that are
-// asked for, as far as that is known without rpm-ostree.
+// checkNoPackages returns an error if the staged deployment still needs changes of packages, as
+// far as this is known without rpm-ostree.
 func (e *Ostree) checkNoPackages(r pivot.Request) error {
 	staged, err := e.Sysroot.Staged()
 	if err != nil || staged == nil {
@@ -28,12 +28,13 @@ func (e *Ostree) checkNoPackages(r pivot.Request) error {
 	return nil
 }
 
-// Commit implements pivot.Engine, and reads back the packages too.
+// Commit implements pivot.Engine. In addition to Ostree.Commit, it checks the packages before and
+// after the commit.
 func (e *RpmOstree) Commit(ctx context.Context, r pivot.Request) error {
 	if r.Packages.IsZero() {
 		return e.Ostree.Commit(ctx, r)
 	}
-	if _, err := e.checkStaged(r); err == nil { // if not, Ostree.Commit says so
+	if _, err := e.checkStaged(r); err == nil { // otherwise Ostree.Commit reports the error
 		p := packages{engine: e, request: r}
 		if changes, err := p.missing(ctx); err != nil {
 			return err
@@ -58,7 +59,8 @@ func (e *RpmOstree) Commit(ctx context.Context, r pivot.Request) error {
 	return checkKernel(all[0])
 }
 
-// checkKernel is an error unless a deployment's boot entry starts the one kernel that it has.
+// checkKernel returns an error unless a deployment has exactly one kernel and its boot entry
+// starts that.
 func checkKernel(d ostree.Deployment) error {
 	kernels, err := filepath.Glob(filepath.Join(d.Path, "usr/lib/modules/*/vmlinuz"))
 	if err != nil || len(kernels) != 1 {

@@ -13,25 +13,24 @@ import (
 	"machine-pivot/pivot"
 )
 
-// rebase is one deployment that rpm-ostree makes, locked, of a commit that is in
-// the repository already.
+// rebase is one locked deployment that rpm-ostree makes of a commit in the repository.
 //
-// It is asked for the commit, not for the image: for an image its daemon asks the
-// registry, also where all of it is there, with pull secrets and a proxy of its own.
-// What it does not know of the image then is put right in what it staged: the
-// origin's reference, and the refs of the image, which no origin named for it.
+// rpm-ostree is called with the commit, not with the image reference: with a reference, its
+// daemon would contact the registry even if the image is complete in the repository, with its own
+// pull secrets and proxy. So the image reference in the origin, and the image's refs, which
+// rpm-ostree deletes because no origin names them, are restored afterwards.
 type rebase struct {
 	engine  *RpmOstree
 	request pivot.Request
 	tool    tool
 	commit  ostree.Checksum
-	refs    []string // see imageRefs
+	refs    []string // of the image, before the rebase
 }
 
 func (e *RpmOstree) rebase(ctx context.Context, r pivot.Request, t tool) (err error) {
 	b := rebase{engine: e, request: r, tool: t}
 	if b.commit, err = ostree.ParseChecksum(r.Commit); err == nil {
-		b.refs, err = b.imageRefs() // before rpm-ostree does anything
+		b.refs, err = b.imageRefs() // before rpm-ostree deletes them
 	}
 	if err == nil {
 		err = e.transact(ctx, transaction{argv: b.command(), before: b.before, complete: func(context.Context) error { return b.complete() }})
@@ -42,7 +41,7 @@ func (e *RpmOstree) rebase(ctx context.Context, r pivot.Request, t tool) (err er
 	return nil
 }
 
-// imageRefs are the refs by which the repository knows the commit as an image.
+// imageRefs returns the refs of images that point to the commit.
 func (b *rebase) imageRefs() ([]string, error) {
 	repo, err := ostree.OpenRepo(b.engine.Sysroot.RepoPath())
 	if err != nil {
@@ -51,8 +50,8 @@ func (b *rebase) imageRefs() ([]string, error) {
 	return repo.RefsTo("ostree/container/image", b.commit) // ostree-ext: container/store.rs
 }
 
-// before removes what is staged: rpm-ostree would start from it. Not by "rpm-ostree
-// cleanup": that also lets go of the image that was imported for this.
+// before removes a staged deployment, since rpm-ostree would start from it. It does not use
+// "rpm-ostree cleanup", which also deletes the refs of the image that was just imported.
 func (b *rebase) before(ctx context.Context) error {
 	if err := b.engine.Ostree.Discard(ctx); err != nil {
 		return err
@@ -60,8 +59,8 @@ func (b *rebase) before(ctx context.Context) error {
 	return b.engine.lockByFile(b.tool)
 }
 
-// command names the commit with a colon: without it rpm-ostree would prefix the
-// remote of the present origin and drop the custom one.
+// command returns the command line. The commit has a colon as prefix: without it rpm-ostree would
+// prefix the remote of the current origin and drop the custom origin.
 func (b *rebase) command() []string {
 	argv := append([]string{"rpm-ostree", "rebase"}, b.tool.lockOptions()...)
 	if b.tool.since(2021, 3) {
@@ -73,7 +72,8 @@ func (b *rebase) command() []string {
 	return append(argv, ":"+b.request.Commit)
 }
 
-// complete adds what is missing of what rpm-ostree has staged, and holds it against the request.
+// complete restores what rpm-ostree leaves out, and checks the staged deployment against the
+// request.
 func (b *rebase) complete() error {
 	if err := b.keepImage(); err != nil {
 		return err
@@ -85,9 +85,9 @@ func (b *rebase) complete() error {
 	return err
 }
 
-// keepImage sets the image's refs again: rpm-ostree deletes those that no origin
-// names at the end of each transaction (deploy.rs, remove_undeployed_images). The
-// layers stay, since the deployed commit lists them.
+// keepImage restores the image's refs: at the end of each transaction rpm-ostree deletes the refs
+// of images that no origin names (deploy.rs, remove_undeployed_images). The layers stay, since
+// the deployed commit lists them.
 func (b *rebase) keepImage() error {
 	have, err := b.imageRefs()
 	if err != nil || len(have) == len(b.refs) {
@@ -101,9 +101,9 @@ func (b *rebase) keepImage() error {
 	return repo.SetRefs(b.commit, b.refs...)
 }
 
-// nameImage names the image in the staged deployment's origin, where rpm-ostree
-// put the commit. libostree reads the origin anew when it finalizes, and
-// rpm-ostree's daemon when the directory of the deployments has changed.
+// nameImage replaces the commit in the staged deployment's origin by the image reference.
+// libostree rereads the origin when it finalizes the deployment, and rpm-ostree's daemon when the
+// mtime of the directory with the deployments changes.
 func (b *rebase) nameImage() error {
 	sysroot := b.engine.Sysroot
 	staged, err := sysroot.Staged()

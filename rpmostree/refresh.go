@@ -15,17 +15,17 @@ import (
 	"machine-pivot/internal/selinux"
 )
 
-// When libostree has merged an /etc it refreshes the SELinux policy in it, in case the
+// After libostree has merged an /etc, it refreshes the SELinux policy in it, in case the
 // administrator has changed modules (sysroot_finalize_selinux_policy in
-// ostree-sysroot-deploy.c, since 2022.3): wherever there is /etc/selinux/config,
-// whatever that says, it runs the new system's semodule in the running system's
-// bubblewrap. What is missing for that makes libostree fail at the commit.
+// ostree-sysroot-deploy.c, since 2022.3). If there is an /etc/selinux/config, whatever it says,
+// libostree runs the new system's semodule in the running system's bubblewrap. If a program for
+// that is missing, libostree fails at the commit.
 
-// sandbox is bubblewrap, which libostree knows by this name alone.
+// sandbox is bubblewrap, at the only path that libostree uses.
 const sandbox = "/usr/bin/bwrap"
 
-// checkSandbox refuses a refresh without its sandbox before the next system is known: as
-// a rule it has SELinux if the running one has.
+// checkSandbox returns an error if the refresh will lack its sandbox, as far as this is known
+// without the next system: it assumes that this has SELinux if the running system has.
 func (e *Ostree) checkSandbox(ctx context.Context) error {
 	booted, err := e.Sysroot.Booted()
 	if err != nil {
@@ -38,9 +38,9 @@ func (e *Ostree) checkSandbox(ctx context.Context) error {
 	return e.findSandbox()
 }
 
-// findSandbox is an error if the running system has no sandbox.
+// findSandbox returns an error if the running system has no sandbox.
 func (e *Ostree) findSandbox() error {
-	_, err := os.Lstat(filepath.Join(e.Sysroot.Root(), sandbox)) // a link is of that system
+	_, err := os.Lstat(filepath.Join(e.Sysroot.Root(), sandbox)) // do not follow a link outside of the system's root
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -48,8 +48,8 @@ func (e *Ostree) findSandbox() error {
 		WithHint("add the package bubblewrap to the image that the machine boots first; if the new system is not to have SELinux, remove /etc/selinux/config")
 }
 
-// refreshes reports whether libostree will refresh the policy of a deployment with such
-// a configuration.
+// refreshes reports whether libostree will refresh the policy of a deployment with the SELinux
+// configuration next.
 func (e *Ostree) refreshes(ctx context.Context, next selinux.Files) (bool, error) {
 	switch _, err := next("config"); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -57,11 +57,11 @@ func (e *Ostree) refreshes(ctx context.Context, next selinux.Files) (bool, error
 	case err != nil:
 		return false, fmt.Errorf("cannot read SELinux's configuration: %w", err)
 	}
-	tool, err := e.ask(ctx, "ostree")
+	tool, err := e.queryTool(ctx, "ostree")
 	return err == nil && tool.since(2022, 3) && tool.has("selinux"), err
 }
 
-// checkRefresh refuses a deployment of commit whose policy cannot be refreshed.
+// checkRefresh returns an error if libostree could not refresh the policy of a deployment of commit.
 func (e *Ostree) checkRefresh(ctx context.Context, booted ostree.Deployment, commit ostree.Checksum) error {
 	next, err := e.nextSELinux(booted, commit)
 	if err != nil {
@@ -98,8 +98,8 @@ func (e *Ostree) checkRefresh(ctx context.Context, booted ostree.Deployment, com
 		WithHint("add the package policycoreutils to the image, or remove its /etc/selinux/config if it is not to have SELinux")
 }
 
-// refreshPrograms are those of the new system that a refresh runs: semodule, and
-// where there are modules what that runs to check and compile the contexts of files
+// refreshPrograms returns the programs of the new system that a refresh runs: semodule, and, if
+// there are modules, the programs with which that checks and compiles file contexts
 // (semanage_validate_and_compile_fcontexts in libsemanage).
 func refreshPrograms(repo *ostree.Repo, commit ostree.Checksum, next selinux.Files) ([]string, error) {
 	config, err := next.Config()
@@ -113,8 +113,8 @@ func refreshPrograms(repo *ostree.Repo, commit ostree.Checksum, next selinux.Fil
 	return []string{"semodule", "setfiles", "sefcontext_compile"}, nil
 }
 
-// hasProgram reports whether a commit has a program of the administrator's: since /usr/sbin
-// may be a link to /usr/bin, in either.
+// hasProgram reports whether a commit has a program in /usr/sbin, or in /usr/bin, since /usr/sbin
+// may be a link to that.
 func hasProgram(repo *ostree.Repo, commit ostree.Checksum, program string) (bool, error) {
 	for _, dir := range []string{"usr/sbin", "usr/bin"} {
 		if has, err := repo.HasPath(commit, path.Join(dir, program)); err != nil || has {

@@ -13,20 +13,20 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// refreshing makes libostree one that refreshes SELinux policies.
+// refreshing is the line of ostree --version of a libostree that refreshes SELinux policies.
 const refreshing = "  - selinux\n"
 
-// programs are what the refresh runs, as a new system has them.
+// programs are the new system's programs that the refresh runs.
 var programs = []string{"usr/sbin/semodule", "usr/sbin/setfiles", "usr/sbin/sefcontext_compile"}
 
-// TestRefreshNeedsSandbox: libostree runs the new system's semodule in bubblewrap
-// wherever there is a configuration of SELinux. That it is missing is known before
-// anything is pulled; what needs none is not refused.
+// TestRefreshNeedsSandbox: if there is an SELinux configuration, libostree runs the new system's
+// semodule in bubblewrap. Its absence is found before anything is pulled. A system that does not
+// need it is not refused.
 func TestRefreshNeedsSandbox(t *testing.T) {
 	const sandbox = "/usr/bin/bwrap"
 	for _, c := range []struct {
 		name              string
-		config            string // of SELinux; "": none
+		config            string // of SELinux; "" if there is none
 		version, features string // of libostree
 		has               bool
 		refused           bool
@@ -65,7 +65,7 @@ func TestRefreshNeedsSandbox(t *testing.T) {
 	}
 }
 
-// engines are all that there are, for a host.
+// engines returns all engines for a host, by name.
 func engines(h *hostdir.Host) map[string]pivot.Engine {
 	var notes string
 	plain := rpmostree.Ostree{Sysroot: h.Sysroot(), Run: h.Run}
@@ -75,8 +75,8 @@ func engines(h *hostdir.Host) map[string]pivot.Engine {
 	}
 }
 
-// TestRefreshNeedsPrograms: what the new system's policy is refreshed by is the new
-// system's own, and looked for when that is there and before anything is committed.
+// TestRefreshNeedsPrograms: the programs that refresh the new system's policy come from the new
+// system, and are checked after the import and before the commit.
 func TestRefreshNeedsPrograms(t *testing.T) {
 	const store = "usr/etc/selinux/targeted/active/modules/100/base/cil"
 	for _, c := range []struct {
@@ -117,8 +117,8 @@ func TestRefreshNeedsPrograms(t *testing.T) {
 	}
 }
 
-// TestRefreshOfOstree: the real libostree wants its sandbox, or the new system's
-// semodule, wherever a configuration of SELinux is merged, and only there.
+// TestRefreshOfOstree: the real libostree needs its sandbox, or the new system's semodule, exactly
+// if an SELinux configuration is merged.
 func TestRefreshOfOstree(t *testing.T) {
 	version, err := exec.Command("ostree", "--version").Output()
 	if err != nil || !strings.Contains(string(version), "- selinux") {
@@ -129,7 +129,7 @@ func TestRefreshOfOstree(t *testing.T) {
 		if config != "" {
 			h.Write("/etc/selinux/config", []byte(config))
 		}
-		// A policy that is not there would be missed first.
+		// Without a policy, libostree would fail earlier for another reason.
 		h.Write("/etc/selinux/targeted/policy/policy.33", nil)
 		out, err := exec.Command("ostree", "admin", "deploy", "--sysroot="+h.Physical(), "--os=os", h.PullCommit()).CombinedOutput()
 		if (err != nil) != fails || fails && !strings.Contains(string(out), "/usr/bin/bwrap") && !strings.Contains(string(out), "semodule") {

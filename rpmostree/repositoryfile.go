@@ -14,10 +14,9 @@ import (
 	"machine-pivot/pivot"
 )
 
-// keeping does work in which rpm-ostree looks anew, for another image, for the packages that
-// the booted deployment has on top of its own. Of those that are asked for it is known that
-// they come from the repository, others may.
-func (p *packages) keeping(ctx context.Context, booted ostree.Deployment, work func() error) error {
+// keepingLayered calls work, in which rpm-ostree moves to another image and resolves the layered
+// packages again. The requested packages must be in the repository; others may be.
+func (p *packages) keepingLayered(ctx context.Context, booted ostree.Deployment, work func() error) error {
 	layered := booted.Origin.LayeredPackages()
 	if len(layered) == 0 {
 		return work()
@@ -28,17 +27,17 @@ func (p *packages) keeping(ctx context.Context, booted ostree.Deployment, work f
 			asked = append(asked, w.Name)
 		}
 	}
-	return p.configured(ctx, asked, work)
+	return p.withRepository(ctx, asked, work)
 }
 
-// repositoryFile makes the repository of packages known to rpm-ostree, which knows only
-// those of the booted system's /etc. It is there as long as a call needs it, and gone
-// before the commit, which carries /etc over.
+// repositoryFile configures the package repository for rpm-ostree, which only uses repositories in
+// the booted system's /etc. It exists only while a call needs it, and is removed before the
+// commit, which merges /etc.
 const repositoryFile = "/etc/yum.repos.d/pivot-extensions.repo"
 
-// configured does work while rpm-ostree knows the repository in which packages of these
-// names are, if there is one.
-func (p *packages) configured(ctx context.Context, names []string, work func() error) (err error) {
+// withRepository calls work while rpm-ostree can use the repository with the named packages, if
+// there is one. It fetches the repository on the first call.
+func (p *packages) withRepository(ctx context.Context, names []string, work func() error) (err error) {
 	if p.request.Repository == nil {
 		return work()
 	}
@@ -59,8 +58,8 @@ func (p *packages) configured(ctx context.Context, names []string, work func() e
 	return work()
 }
 
-// configure writes the repository's file. Its packages are not signed each: their digests
-// are in the image, which the machine's signature policy has accepted.
+// configure writes repositoryFile. It disables GPG checks of the packages, since their digests
+// are part of the image, which the machine's signature policy has accepted.
 func (e *RpmOstree) configure(dir string) error {
 	text := "[pivot-extensions]\nname=Packages of the image of extensions\nbaseurl=file://" + dir +
 		"\nenabled=1\ngpgcheck=0\nmetadata_expire=1m\nskip_if_unavailable=False\n"
@@ -75,7 +74,7 @@ func (e *RpmOstree) configure(dir string) error {
 	return nil
 }
 
-// unconfigure removes the repository's file.
+// unconfigure removes repositoryFile.
 func (e *RpmOstree) unconfigure() error {
 	if err := os.Remove(filepath.Join(e.Sysroot.Root(), repositoryFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove what let rpm-ostree know the repository of packages: %w", err)

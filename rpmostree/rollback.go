@@ -14,9 +14,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Rollback is the engine that makes a deployment that is there already the next
-// boot again, with its own /etc: libostree rewrites the boot entries in another
-// order, in one rename.
+// Rollback is the engine that makes an existing deployment the next boot again, with its own
+// /etc: libostree writes the boot entries in another order, with one atomic rename.
 type Rollback struct {
 	Sysroot *ostree.Sysroot
 	Run     Run
@@ -25,18 +24,18 @@ type Rollback struct {
 
 var _ pivot.Engine = (*Rollback)(nil)
 
-// Preflight implements pivot.Engine: it moves no host to another image.
+// Preflight implements pivot.Engine. It always fails, as this engine makes no deployment of an image.
 func (e *Rollback) Preflight(context.Context, pivot.Plan) error {
 	return fault.New(fault.Internal, "cannot move to another image by going back")
 }
 
-// Accept implements pivot.Engine: what is there was accepted before.
+// Accept implements pivot.Engine. An existing deployment is always accepted.
 func (e *Rollback) Accept(context.Context, ostree.PrepareRoot) error { return nil }
 
-// Check is an error if nothing on this host can make a deployment the default.
+// Check returns an error if no tool of this host can make a deployment the default.
 func (e *Rollback) Check(ctx context.Context) error {
 	plain := Ostree{Sysroot: e.Sysroot, Run: e.Run}
-	tool, err := plain.ask(ctx, "ostree")
+	tool, err := plain.queryTool(ctx, "ostree")
 	if err != nil || tool.since(2023, 6) {
 		return err
 	}
@@ -47,8 +46,7 @@ func (e *Rollback) Check(ctx context.Context) error {
 		WithHint("it takes libostree 2023.6 or later")
 }
 
-// Prepare checks that the deployment is there and that nothing is about to come
-// before it.
+// Prepare checks that the deployment exists and that no staged deployment would precede it.
 func (e *Rollback) Prepare(context.Context, pivot.Request) error {
 	staged, err := e.Sysroot.Staged()
 	if err != nil {
@@ -62,7 +60,7 @@ func (e *Rollback) Prepare(context.Context, pivot.Request) error {
 	return err
 }
 
-// index is the deployment's place among those that can be booted.
+// index returns the deployment's index in boot order.
 func (e *Rollback) index() (int, error) {
 	all, err := e.Sysroot.Deployments()
 	if err != nil {
@@ -84,7 +82,7 @@ func (e *Rollback) Commit(ctx context.Context, _ pivot.Request) error {
 	}
 	_, err = e.Run(ctx, "ostree", "admin", "set-default", strconv.Itoa(i))
 	if err != nil && strings.Contains(err.Error(), "Unknown") {
-		// libostree before 2023.6. rpm-ostree, where it is, always could.
+		// libostree before 2023.6. Every rpm-ostree can do it.
 		err = e.byRpmOstree(ctx)
 	}
 	if err != nil {
@@ -96,8 +94,8 @@ func (e *Rollback) Commit(ctx context.Context, _ pivot.Request) error {
 	return err
 }
 
-// byRpmOstree lets rpm-ostree do it, whose client may fail when all is done. With
-// zipl the boot entries are not all: that runs after they are written.
+// byRpmOstree rolls back with rpm-ostree, and ignores a failure of its client if the boot entries
+// are as wanted. With zipl it does not, because zipl runs after the entries are written.
 func (e *Rollback) byRpmOstree(ctx context.Context) error {
 	_, failure := host.WithTmp(e.Sysroot.Root(), e.Run)(ctx, "rpm-ostree", "rollback")
 	if failure == nil {
@@ -113,5 +111,5 @@ func (e *Rollback) byRpmOstree(ctx context.Context) error {
 	return nil
 }
 
-// Discard implements pivot.Engine: nothing was made.
+// Discard implements pivot.Engine. It is a no-op, as Prepare makes nothing.
 func (e *Rollback) Discard(context.Context) error { return nil }

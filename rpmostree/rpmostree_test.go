@@ -26,7 +26,7 @@ import (
 	"machine-pivot/test/sample"
 )
 
-// engine is the engine for the host; what it notes goes to notes.
+// engine returns an engine for the host that appends its notes to notes.
 func engine(h *hostdir.Host, always bool, notes *string) *rpmostree.RpmOstree {
 	clock := time.Now() // moves only when the retry sleeps
 	return &rpmostree.RpmOstree{
@@ -41,7 +41,8 @@ func engine(h *hostdir.Host, always bool, notes *string) *rpmostree.RpmOstree {
 
 const container = "ostree-unverified-registry:example.com/os@sha256:1111111111111111111111111111111111111111111111111111111111111111"
 
-// request asks for the next system from a native container, with one argument and one file more.
+// request returns a request for the next system, from a native container, with one additional
+// argument and one additional file.
 func request(t *testing.T, h *hostdir.Host) pivot.Request {
 	t.Helper()
 	commit := h.PullCommit()
@@ -58,10 +59,10 @@ func request(t *testing.T, h *hostdir.Host) pivot.Request {
 	}
 }
 
-// TestNativeContainer: rpm-ostree rebases to the commit that is imported, without a
-// registry: the one of this image answers nobody. Where it cannot, libostree makes
-// the deployment. The origin names the image each time, and the image's ref, which
-// rpm-ostree lets go of, is there (P5, D23).
+// TestNativeContainer: rpm-ostree rebases to the imported commit without contacting the image's
+// registry, which does not exist. If it cannot rebase, libostree makes the deployment. In any
+// case the origin names the image, and the image's ref, which rpm-ostree deletes, exists
+// (P5, D23).
 func TestNativeContainer(t *testing.T) {
 	for _, c := range []struct {
 		version string
@@ -123,7 +124,7 @@ func TestNativeContainer(t *testing.T) {
 	}
 }
 
-// TestLayersOnAContainerTooNew: only rpm-ostree can keep the packages, and cannot
+// TestLayersOnAContainerTooNew: only rpm-ostree can keep the packages, but this release cannot
 // move to the image.
 func TestLayersOnAContainerTooNew(t *testing.T) {
 	for version, origin := range map[string]string{
@@ -141,8 +142,8 @@ func TestLayersOnAContainerTooNew(t *testing.T) {
 	}
 }
 
-// TestTampered: what is staged is not what was asked for when it comes to the
-// commit. Nothing of it becomes the next boot.
+// TestTampered: if the staged deployment is not the requested one at the time of the commit, it
+// does not become the next boot.
 func TestTampered(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -186,12 +187,11 @@ func TestTampered(t *testing.T) {
 	}
 }
 
-// policy labels the pinning files' stand-ins; nothing else.
+// policy has labels only for the files of these tests.
 var policy = []string{"/etc/a(/.*)? system_u:object_r:a_t:s0", "/etc/new -- system_u:object_r:new_t:s0", "/etc/keep <<none>>"}
 
-// TestLabels: where SELinux is on, the files and the directories that are new with
-// them get the labels of the next policy, before libostree merges them, and nothing
-// else does. The labels are read back.
+// TestLabels: with SELinux, the entries and the directories created for them get the labels of the
+// new system's policy before libostree merges them. Nothing else is labelled.
 func TestLabels(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})
@@ -225,7 +225,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestLabelsAreReadBack: a deployment whose files have other labels is not trusted.
+// TestLabelsAreReadBack: a deployment whose files have wrong labels is refused.
 func TestLabelsAreReadBack(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})
@@ -247,8 +247,8 @@ func TestLabelsAreReadBack(t *testing.T) {
 	}
 }
 
-// TestLabelUnknown: a label that the running policy does not know, and does not let
-// this program store, is refused before anything is committed.
+// TestLabelUnknown: a label that the running policy neither knows nor lets this program set is
+// refused before the commit.
 func TestLabelUnknown(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})
@@ -265,7 +265,7 @@ func TestLabelUnknown(t *testing.T) {
 	must(t, e.Prepare(t.Context(), r))
 	h.LoadedPolicy(false, "e")
 	must(t, e.Prepare(t.Context(), r))
-	// Not before libostree merges /etc: a policy may refuse it in memory.
+	// The label is not set before libostree merges /etc, since a policy may forbid it in a tmpfs.
 	const label = "system_u:object_r:new_t:s0"
 	h.Ostree.Fail = func(int, bool) error {
 		if got, err := selinux.LabelOf(h.Path("/etc/new")); got != "" {
@@ -280,8 +280,8 @@ func TestLabelUnknown(t *testing.T) {
 	}
 }
 
-// TestHang: an rpm-ostree that does not answer is given up after a while and tried
-// again; if it never answers, the error says so and nothing is left.
+// TestHang: a call of rpm-ostree that does not answer times out and is retried. If it never
+// answers, the error says so and nothing is left staged.
 func TestHang(t *testing.T) {
 	for _, point := range []standin.Fault{
 		{Verb: "status", At: "start"}, {Verb: "status", At: "end"},
@@ -307,7 +307,7 @@ func TestHang(t *testing.T) {
 					t.Errorf("it does not say that it waits: %s", notes)
 				}
 				if point.Verb == "rebase" && (point.At == "staged" || point.At == "end") {
-					nth = 1 // what it did counts, though it did not say so
+					nth = 1 // the deployment is staged, which counts although the call hangs
 				}
 				if nth == 1 {
 					must(t, err)
@@ -335,8 +335,8 @@ func nothingStaged(t *testing.T, h *hostdir.Host) {
 	}
 }
 
-// TestDaemonTroubles: what D-Bus and systemd say of a daemon that is not up, went
-// away or is slow is worth another try; another failure is not.
+// TestDaemonTroubles: messages of D-Bus and systemd about a daemon that is not up, has died or is
+// slow are transient failures. Others are not.
 func TestDaemonTroubles(t *testing.T) {
 	for message, passing := range map[string]bool{
 		"Timeout was reached": true,
@@ -375,15 +375,15 @@ func TestDaemonTroubles(t *testing.T) {
 	}
 }
 
-// TestNetworkTroubles: what rpm-ostree says of a registry or a repository of packages
-// is classified by its cause, not by the step in which it comes (D24).
+// TestNetworkTroubles: messages of rpm-ostree about a registry or a package repository are
+// classified by the cause, not by the step that fails (D24).
 func TestNetworkTroubles(t *testing.T) {
 	const opening = "Creating importer: failed to invoke method OpenImage: failed to invoke method OpenImage: "
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})
 	r := request(t, h)
 	for message, passing := range map[string]bool{
-		// A registry, in the words of a release that asks it.
+		// A registry, with the messages of a release that contacts it.
 		opening + "fetching manifest b in r.example/os: pinging container registry r.example: Get \"https://r.example/v2/\": dial tcp 192.0.2.1:443: connect: connection refused": true,
 		opening + "fetching manifest b in r.example/os: pinging container registry r.example: Get \"https://r.example/v2/\": dial tcp: lookup r.example: no such host":            true,
 		opening + "fetching manifest b in r.example/os: Get \"https://r.example/v2/\": dial tcp 192.0.2.1:443: i/o timeout":                                                       true,
@@ -395,9 +395,9 @@ func TestNetworkTroubles(t *testing.T) {
 		opening + "reading manifest b in r.example/os: denied: requested access to the resource is denied":                                                                        false,
 		opening + "reading manifest b in r.example/os: manifest unknown":                                                                                                          false,
 		opening + "fetching manifest b in r.example/os: Get \"https://r.example/v2/\": tls: failed to verify certificate: x509: certificate signed by unknown authority":          false,
-		// One place that may answer later is enough, as where pivot itself pulls.
+		// One endpoint that may answer later is enough, as for pivot's own pulls.
 		opening + "(Mirrors also failed: [m.example/os: dial tcp 192.0.2.1:443: connect: connection refused]): r.example/os: reading manifest b in r.example/os: unauthorized": true,
-		// A repository of packages.
+		// A package repository.
 		"Updating rpm-md repo 'x': cannot update repo 'x': Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried; Last error: Curl error (6): Could not resolve hostname for http://x/repodata/repomd.xml": true,
 		"Updating rpm-md repo 'x': cannot update repo 'x': Cannot prepare internal mirrorlist: Curl error (28): Timeout was reached for https://x/metalink":                                                                                  true,
 		"Updating rpm-md repo 'x': cannot update repo 'x': Cannot download repomd.xml: All mirrors were tried; Last error: Status code: 502 for http://x/repodata/repomd.xml (IP: 192.0.2.1)":                                                true,
@@ -422,8 +422,8 @@ func TestNetworkTroubles(t *testing.T) {
 	}
 }
 
-// TestDiscardDoesNotWait: a daemon that is still at work when its client was given
-// up holds the lock; libostree would wait for it without end.
+// TestDiscardDoesNotWait: a daemon that is still working after its client timed out holds the
+// lock, for which libostree would wait forever.
 func TestDiscardDoesNotWait(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})
@@ -443,8 +443,8 @@ func TestDiscardDoesNotWait(t *testing.T) {
 	nothingStaged(t, h)
 }
 
-// TestLockHeld: another program at work on the deployments is waited for (P38),
-// or, by the engine that waits for nothing, named.
+// TestLockHeld: RpmOstree waits for another program that changes the deployments (P38). Ostree,
+// which does not wait, returns an error that names the lock.
 func TestLockHeld(t *testing.T) {
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})
@@ -468,8 +468,7 @@ func TestLockHeld(t *testing.T) {
 	}
 }
 
-// TestUnknownVersion: how to lock depends on the version; not to know it is no
-// reason to guess.
+// TestUnknownVersion: the way to lock depends on the version, so an unknown version is refused.
 func TestUnknownVersion(t *testing.T) {
 	h := hostdir.New(t)
 	h.Ostree.Version = "nonsense"
@@ -480,15 +479,14 @@ func TestUnknownVersion(t *testing.T) {
 	}
 }
 
-// TestClientFailsLast: the client of rpm-ostree fails after its daemon has made
-// the deployment. What is staged counts, and a read-only /tmp is no reason to fail
-// at all (D25).
+// TestClientFailsLast: if rpm-ostree's client fails after its daemon has made the deployment, the
+// staged deployment counts. With a read-only /tmp the client does not fail at all (D25).
 func TestClientFailsLast(t *testing.T) {
 	const message = "Failed to load package list: something with the packages"
 	for _, c := range []struct {
 		name   string
 		faults []standin.Fault
-		note   string // "": none
+		note   string // "" if there is none
 	}{
 		{"read-only /tmp", nil, ""},
 		{"another reason", []standin.Fault{{Verb: "rebase", At: "end", Do: "fail", Message: message}}, message},
@@ -517,8 +515,8 @@ func TestClientFailsLast(t *testing.T) {
 	}
 }
 
-// TestRebaseThatIsBad: rpm-ostree tries the new system when it is staged already.
-// One that does not stand the trial is not used, nor one that is not what was asked for.
+// TestRebaseThatIsBad: rpm-ostree tests the new system after it has staged it. A system that fails
+// this test is not used, although it is staged.
 func TestRebaseThatIsBad(t *testing.T) {
 	for _, at := range []string{"locked", "staged"} {
 		h := hostdir.New(t)

@@ -12,18 +12,18 @@ import (
 // transaction is one call of rpm-ostree that makes a deployment.
 type transaction struct {
 	argv     []string
-	before   func(context.Context) error // before each try that follows
-	complete func(context.Context) error // nil if what is staged is what was asked for
+	before   func(context.Context) error // called before each call
+	complete func(context.Context) error // completes and checks the staged deployment; fails if it is not the requested one
 }
 
-// transact has rpm-ostree carry out a transaction, again and again while that can help.
+// transact runs a transaction, with retries.
 func (e *RpmOstree) transact(ctx context.Context, t transaction) error {
 	return e.Retry.Do(ctx, e.Waiting, func(ctx context.Context) error {
 		if err := e.idle(ctx); err != nil {
 			return err
 		}
 		if t.complete(ctx) == nil {
-			return nil // a try before did it, only its answer was lost
+			return nil // an earlier try succeeded, but its answer was lost
 		}
 		if err := t.before(ctx); err != nil {
 			return err
@@ -35,17 +35,18 @@ func (e *RpmOstree) transact(ctx context.Context, t transaction) error {
 	})
 }
 
-// failedTrial is how rpm-ostree says that nothing runs in the new system
-// (rpmostree-scripts.cxx). It tries that when the deployment is staged already.
+// failedTrial is in rpm-ostree's message if no program runs in the new system
+// (rpmostree-scripts.cxx). rpm-ostree tests this after it has staged the deployment.
 const failedTrial = "Sanity-checking final rootfs"
 
-// despite looks at what is staged after rpm-ostree has failed: after the daemon's
-// work its client still lists the packages that change, and fails if it cannot.
+// despite handles a failure of rpm-ostree. It returns nil if the staged deployment is the requested
+// one all the same: after the daemon has finished, the client still lists the changed packages,
+// and fails if it cannot.
 func (e *RpmOstree) despite(ctx context.Context, t transaction, failure error) error {
 	if ctx.Err() != nil || fault.KindOf(failure).Transient() || strings.Contains(failure.Error(), failedTrial) {
 		return failure
 	}
-	// A client that was killed leaves the daemon at work.
+	// After its client was killed, the daemon goes on.
 	if err := e.idle(ctx); fault.KindOf(err).Transient() {
 		return fmt.Errorf("%w (after: %v)", err, failure)
 	} else if err != nil || t.complete(ctx) != nil {
@@ -55,15 +56,15 @@ func (e *RpmOstree) despite(ctx context.Context, t transaction, failure error) e
 	return nil
 }
 
-// lockOptions lock what a transaction stages.
+// lockOptions returns the options that lock what a transaction stages.
 func (t tool) lockOptions() []string {
-	if t.since(2020, 4) { // the first with the option in these calls
+	if t.since(2020, 4) { // the first release with the option in these calls
 		return []string{"--lock-finalization"}
 	}
 	return nil
 }
 
-// lockByFile locks what a transaction stages if the tool has no option for it.
+// lockByFile locks what a transaction stages, if the tool has no option for that.
 func (e *RpmOstree) lockByFile(t tool) error {
 	if t.since(2020, 4) {
 		return nil

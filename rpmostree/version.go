@@ -13,18 +13,18 @@ import (
 	"machine-pivot/pivot"
 )
 
-// tool is what "ostree --version" or "rpm-ostree --version" says, both in YAML.
+// tool is the YAML output of "ostree --version" or "rpm-ostree --version".
 type tool struct {
-	version  string
+	version  string // YEAR.RELEASE, and possibly more
 	year     int
-	release  int // of the year
+	release  int
 	features []string
 }
 
 var versionLine = regexp.MustCompile(`(?m)^\s*Version:\s*'?((\d+)\.(\d+)[^'\s]*)'?`)
 
-// ask asks a program of the host what it is.
-func (e *Ostree) ask(ctx context.Context, program string) (tool, error) {
+// queryTool returns the version and features of a program of the host.
+func (e *Ostree) queryTool(ctx context.Context, program string) (tool, error) {
 	out, err := e.Run(ctx, program, "--version")
 	if err != nil {
 		return tool{}, fmt.Errorf("cannot tell the version of %s: %w", program, err)
@@ -34,7 +34,7 @@ func (e *Ostree) ask(ctx context.Context, program string) (tool, error) {
 		return tool{}, fault.New(fault.Refused, "cannot tell the version of %s: it says %q", program, out)
 	}
 	t := tool{version: m[1]}
-	t.year, _ = strconv.Atoi(m[2]) // digits, by the expression
+	t.year, _ = strconv.Atoi(m[2]) // the expression matches only digits
 	t.release, _ = strconv.Atoi(m[3])
 	_, list, _ := strings.Cut(string(out), "Features:")
 	for line := range strings.Lines(list) {
@@ -45,15 +45,15 @@ func (e *Ostree) ask(ctx context.Context, program string) (tool, error) {
 	return t, nil
 }
 
-// since reports whether the tool is of that release or a later one.
+// since reports whether the tool's release is the given or a later one.
 func (t tool) since(year, release int) bool {
 	return t.year > year || t.year == year && t.release >= release
 }
 
 func (t tool) has(feature string) bool { return slices.Contains(t.features, feature) }
 
-// cannotMove is why this rpm-ostree cannot make a deployment of the image on a host
-// of that origin; "" if it can.
+// cannotMove returns why this rpm-ostree cannot make a deployment of image to on a host with
+// origin from; "" if it can.
 func (t tool) cannotMove(from ostree.Origin, to pivot.Image) string {
 	switch {
 	case to.Container != "" && !t.has("container"):

@@ -1,14 +1,14 @@
 package disruption
 
-// RulesPath is where a machine has rules of its own.
+// RulesPath is the file with a machine's own rules.
 const RulesPath = "/etc/pivot/disruption.yaml"
 
-// projectUnit projects what a system carries outside of /etc when it boots. A change of the
-// running system does that itself.
+// projectUnit projects entries outside of /etc during boot. A change of the running system
+// projects them itself, so the unit needs no action.
 const projectUnit = "pivot-project.service"
 
-// Defaults are the rules of a machine that has none of its own: those of the operator, and
-// that nothing that runs needs the rules themselves, or what projects at the next boot.
+// Defaults returns the rules of a machine without rules of its own: those of the
+// machine-config operator, and rules that changes of RulesPath and projectUnit need nothing.
 func Defaults() Rules { return Rules{builtIn()} }
 
 func builtIn() []Rule {
@@ -18,12 +18,12 @@ func builtIn() []Rule {
 		rule(RulesPath),
 		{Unit: projectUnit, Ours: true},
 		{Keys: true, Ours: true},
-		rule("/var/lib/kubelet/config.json"), // the pull secret, which is read at each pull
+		rule("/var/lib/kubelet/config.json"), // the pull secret; it is read at each pull
 		rule("/etc/nmstate/openshift"),
 		rule("/etc/containers/policy.json", reloadCRIO),
 		rule("/etc/containers/registries.d", reloadCRIO),
-		// In the operator's list this one is special: what it drains a node for here is
-		// beyond a host without a cluster.
+		// The operator has a special rule for this one, which may drain the node. A host
+		// without a cluster has nothing to drain.
 		rule("/etc/containers/registries.conf", reloadCRIO),
 		rule("/etc/crio/policies", reloadCRIO),
 		rule("/etc/machine-config-daemon/no-reboot/containers-gpg.pub", reloadCRIO),

@@ -1,10 +1,10 @@
-// Package disruption has the rules that say what a change of an entry means for what runs:
-// nothing, services that are reloaded or restarted, or a reboot.
+// Package disruption has the rules that say what a change of an entry needs to take effect:
+// nothing, a reload or restart of services, or a reboot.
 //
-// The rules are those of OpenShift's node disruption policy: its defaults, its format, and
-// its choice of the rule with the longest path. Source: NodeDisruptionPolicy.md and
-// pkg/apihelpers of the machine-config operator, and the type MachineConfiguration of
-// openshift/api. The package does no I/O.
+// The rules follow OpenShift's node disruption policy: its defaults, its format, and its choice
+// of the rule with the longest path. Source: NodeDisruptionPolicy.md and pkg/apihelpers of the
+// machine-config operator, and the type MachineConfiguration of openshift/api. The package does
+// no I/O.
 package disruption
 
 import (
@@ -17,10 +17,10 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// Type is the kind of an Action; the names are the policy's.
+// Type is the type of an Action, as the policy names it.
 type Type string
 
-// The types. One Reboot makes all other actions needless.
+// The types. A Reboot replaces all other actions.
 const (
 	None         Type = "None"
 	DaemonReload Type = "DaemonReload" // systemd reads its units again
@@ -29,13 +29,13 @@ const (
 	Reboot       Type = "Reboot"
 )
 
-// Action is what a change needs so that what runs learns of it.
+// Action is what a change needs to take effect.
 type Action struct {
 	Type    Type   `json:"type"`
-	Service string `json:"service,omitempty"` // of Reload and Restart: a unit's name, as crio.service
+	Service string `json:"service,omitempty"` // for Reload and Restart: a unit's name, such as crio.service
 }
 
-// String is the action in words.
+// String returns the action for display.
 func (a Action) String() string {
 	switch a.Type {
 	case None:
@@ -46,16 +46,16 @@ func (a Action) String() string {
 	return strings.TrimSpace(strings.ToLower(string(a.Type)) + " " + a.Service)
 }
 
-// Rule says what changes at a path, or below it, or of a unit, need.
+// Rule says what changes of a path and everything below it, or of a unit, need.
 type Rule struct {
 	Path    string // absolute, clean; "" if the rule is for a unit, or for the keys
 	Unit    string
-	Keys    bool     // it is for SSH keys and password of core
-	Actions []Action // none: nothing is needed
-	Ours    bool     // it is one of the defaults
+	Keys    bool     // the rule is for SSH keys and password of core
+	Actions []Action // empty if nothing is needed
+	Ours    bool     // the rule is one of the defaults
 }
 
-// String names the rule.
+// String returns the name of the rule for display.
 func (r Rule) String() string {
 	text := "rule for " + cmp.Or(r.Path, "unit "+r.Unit)
 	if r.Keys {
@@ -67,12 +67,12 @@ func (r Rule) String() string {
 	return text
 }
 
-// unitDir is where units of MachineConfigs, their drop-ins and the links that enable them are.
+// unitDir has the units of MachineConfigs, their drop-ins and the links that enable them.
 const unitDir = "/etc/systemd/system"
 
-// weight is how closely the rule fits an entry: the length of the path that it shares with
-// it; 0 if it does not fit. A rule for a unit is one for the unit's own file, which its
-// drop-ins and the links that enable it are taken for.
+// weight returns how closely the rule matches an entry: the length of the rule's path; 0 if it
+// does not match. A rule for a unit has the path of the unit's file, and also matches drop-ins
+// and the links that enable the unit.
 func (r Rule) weight(name string) int {
 	switch {
 	case r.Keys:
@@ -91,15 +91,15 @@ func (r Rule) weight(name string) int {
 	return 0
 }
 
-// core is the one user whose SSH keys and password a MachineConfig has.
+// core is the only user whose SSH keys and password a MachineConfig can set.
 const core = "core"
 
-// logins are the paths of the entries by which core logs in. A password has no rule of its own
-// in the operator's policy, and goes with the keys.
+// logins returns the paths of the entries with core's SSH keys and password. The operator's
+// policy has no rule for a password, so the rule for the keys applies.
 func logins() []string { return append(varentries.SSHKeys(core), hostfiles.PasswordPath(core)) }
 
-// UnitOf is the unit that an entry is of: one of its files, a drop-in, or a link that
-// enables it; "" if it is of none.
+// UnitOf returns the unit that an entry belongs to, as its file, a drop-in, or a link that
+// enables it; "" if there is none.
 func UnitOf(name string) string {
 	rest, ok := strings.CutPrefix(name, unitDir+"/")
 	if !ok {
@@ -115,19 +115,19 @@ func UnitOf(name string) string {
 	return strings.TrimSuffix(first, ".d")
 }
 
-// IsUnit reports whether systemd learns of a change at a path only when it reads its
-// units again.
+// IsUnit reports whether a change of a path needs a daemon-reload.
 func IsUnit(name string) bool { return strings.HasPrefix(name, unitDir+"/") }
 
 // Rules are the rules of a machine.
 type Rules struct{ list []Rule }
 
-// For is the rule for an entry: the one with the longest path, of equally long ones the
-// machine's own; false if there is none. Then a change of the entry needs a reboot.
+// For returns the rule for an entry: the one with the longest matching path, and of equally long
+// ones the machine's own. If it returns false, there is no rule, and a change of the entry needs
+// a reboot.
 func (r Rules) For(name string) (Rule, bool) {
 	var found Rule
 	most := 0
-	for _, rule := range r.list { // the machine's own come first
+	for _, rule := range r.list { // the machine's own rules come first
 		if weight := rule.weight(name); weight > most {
 			found, most = rule, weight
 		}
@@ -135,19 +135,18 @@ func (r Rules) For(name string) (Rule, bool) {
 	return found, most > 0
 }
 
-// The services whose order matters: CRI-O reads the certificates that the first one
-// collects, and kubelet works with CRI-O.
+// Services whose order matters: CRI-O reads the certificates that CATrust collects, and kubelet
+// depends on CRI-O.
 const (
 	CATrust = "coreos-update-ca-trust.service"
 	crio    = "crio.service"
 	kubelet = "kubelet.service"
 )
 
-// Order is what all the actions come to, each once and in the order in which they are
-// carried out: daemon-reload, reloads, restarts; but the update of the trusted
-// certificates first of all services, CRI-O behind other services of its kind, and
-// kubelet last. A service that is restarted is not reloaded too. A Reboot leaves nothing
-// beside it.
+// Order returns the actions without duplicates, in the order in which they are to be run:
+// daemon-reload, CATrust, reloads, restarts, kubelet. CRI-O is the last of the reloads and of
+// the restarts. A service that is restarted is not reloaded too. If there is a Reboot, it is the
+// only action.
 func Order(actions []Action) []Action {
 	ordered := []Action{}
 	for _, a := range actions {
@@ -166,7 +165,7 @@ func Order(actions []Action) []Action {
 	return ordered
 }
 
-// turn is when an action has its turn.
+// turn returns the rank of an action in the order.
 func turn(a Action) int {
 	switch {
 	case a.Type == DaemonReload:
@@ -181,7 +180,7 @@ func turn(a Action) int {
 	return 3
 }
 
-// last is 1 for the service that comes last of those with its turn.
+// last returns 1 for the service that comes last among those with the same turn.
 func last(a Action) int {
 	if a.Service == crio {
 		return 1

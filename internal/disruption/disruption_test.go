@@ -33,8 +33,8 @@ units:
   actions: [{type: Restart, restart: {serviceName: app.service}}]
 `
 
-// TestFor (P56): the rule with the longest path counts, of two the machine's own; without
-// one a change needs a reboot.
+// TestFor (P56): the rule with the longest path counts, and of two with the same path the
+// machine's own. Without a rule a change needs a reboot.
 func TestFor(t *testing.T) {
 	rules, report := disruption.Read("rules.yaml", []byte(own))
 	if report.Failed() {
@@ -68,7 +68,7 @@ func TestFor(t *testing.T) {
 		{"/var/opt/app/x", "[reload app.service]", "none"},
 		{"/var/home/core/.ssh/authorized_keys.d/ignition", "[reload sshd.service]", "[]"},
 		{"/var/home/core/.ssh/authorized_keys.d", "[reload sshd.service]", "[]"},
-		{"/var/home/core/.ssh", "[reload app.service]", "[]"}, // of two for one path the file's
+		{"/var/home/core/.ssh", "[reload app.service]", "[]"}, // of two rules for one path, the one for files
 		{"/var/home/core/.ssh/config", "[reload app.service]", "none"},
 		{"/var/home/admin/.ssh/authorized_keys.d/ignition", "none", "none"},
 		{"/etc/shadow/core", "[reload sshd.service]", "[]"},
@@ -94,7 +94,7 @@ func TestFor(t *testing.T) {
 	}
 }
 
-// TestOrder (P56): each action once, in the one order.
+// TestOrder (P56): each action is there once, in the fixed order.
 func TestOrder(t *testing.T) {
 	reload := func(s string) disruption.Action {
 		return disruption.Action{Type: disruption.Reload, Service: s + ".service"}
@@ -123,7 +123,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestRead (P56): the operator's own object is taken too, and all that is wrong is one report.
+// TestRead (P56): the operator's object is accepted too, and one report has all errors.
 func TestRead(t *testing.T) {
 	object := "apiVersion: operator.openshift.io/v1\nkind: MachineConfiguration\nmetadata: {name: cluster}\nspec:\n  managementState: Managed\n  nodeDisruptionPolicy:" +
 		strings.ReplaceAll(own, "\n", "\n    ")

@@ -10,13 +10,12 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// maxActions is how many actions a rule has at most, as in the operator's type.
+// maxActions is the maximal number of actions in a rule, as in the operator's type.
 const maxActions = 10
 
-// Read reads the rules of a machine and puts them before the defaults. The file has, in
-// YAML or JSON, what is at spec.nodeDisruptionPolicy of the operator's object
-// MachineConfiguration, or that whole object. The report has all that is wrong with it;
-// if it failed the rules are of no use. An empty file has no rules.
+// Read reads the rules of a machine and puts them before the defaults. data is YAML or JSON: the
+// operator's object MachineConfiguration, or only its spec.nodeDisruptionPolicy. An empty file has
+// no rules. The report lists all problems; if it has failed, the rules must not be used.
 func Read(file string, data []byte) (Rules, problem.Report) {
 	r := reader{seen: map[string]string{}}
 	documents := 0
@@ -33,7 +32,7 @@ func Read(file string, data []byte) (Rules, problem.Report) {
 // reader collects rules.
 type reader struct {
 	rules []Rule
-	seen  map[string]string // where there is a rule for a path or a unit already
+	seen  map[string]string // the JSON path of the rule for each path or unit
 }
 
 func (r *reader) policy(root document.Node) {
@@ -41,7 +40,7 @@ func (r *reader) policy(root document.Node) {
 		root.Known("a MachineConfiguration", "apiVersion", "kind", "metadata", "spec", "status")
 		root.Get("apiVersion").MustBe("operator.openshift.io/v1")
 		root.Get("kind").MustBe("MachineConfiguration")
-		root = root.Get("spec").Get("nodeDisruptionPolicy") // the rest of spec is the operator's
+		root = root.Get("spec").Get("nodeDisruptionPolicy") // the rest of spec is not for hosts
 	}
 	root.Known("a node disruption policy", "files", "units", "sshkey")
 	for _, n := range root.Get("files").Items() {
@@ -71,7 +70,7 @@ func (r *reader) policy(root document.Node) {
 	}
 }
 
-// add adds a rule, unless there is one for the same already.
+// add adds a rule, unless there already is one for the same path or unit.
 func (r *reader) add(n, at document.Node, name string, rule Rule) {
 	if other, twice := r.seen[name]; twice {
 		at.Fail("there is a rule for %s already, at %s", name, other)
@@ -81,7 +80,7 @@ func (r *reader) add(n, at document.Node, name string, rule Rule) {
 	r.rules = append(r.rules, rule)
 }
 
-// actions are those of a rule; Drain is one that a host without a cluster has no use for.
+// actions reads the actions of a rule. It ignores Drain, which has no meaning without a cluster.
 func actions(n document.Node) []Action {
 	items := n.Items()
 	if len(items) == 0 {
@@ -120,7 +119,7 @@ func actions(n document.Node) []Action {
 	return all
 }
 
-// service is the unit that an action is about.
+// service reads the unit that an action is for.
 func service(action document.Node, member string) string {
 	of := action.Get(member)
 	of.Known("it", "serviceName")

@@ -1,5 +1,5 @@
-// Package fault classifies errors. The kind of an error determines the exit status and
-// whether trying again can help; a hint says what a person can do about it.
+// Package fault classifies errors. The kind of an error determines the exit status and whether a
+// retry can help; a hint says what a person can do about it.
 package fault
 
 import (
@@ -11,29 +11,29 @@ import (
 // Kind is the class of a failure.
 type Kind int
 
-// The kinds, each with its exit status (sysexits.h where it has a fitting one).
+// The kinds, with their exit statuses (from sysexits.h where one fits).
 const (
-	// Internal is anything not classified: a defect or an unforeseen failure. Exit 1.
+	// Internal is anything not classified: a defect or an unexpected failure. Exit 1.
 	Internal Kind = iota
 	// Usage is a wrong command line. Exit 64.
 	Usage
 	// BadInput is bad input data: a MachineConfig or the content of an image. Exit 65.
 	BadInput
-	// Unavailable is a service or registry that does not answer (now). Exit 69. The only transient kind.
+	// Unavailable is a service or registry that does not answer now. Exit 69. The only transient kind.
 	Unavailable
-	// CannotWrite is no space, or a read-only target. Exit 73.
+	// CannotWrite is a full or read-only file system. Exit 73.
 	CannotWrite
-	// Refused is permanent: policy, FIPS mismatch, unsupported host. Exit 78.
+	// Refused is a permanent refusal: policy, FIPS mismatch, unsupported host. Exit 78.
 	Refused
-	// Later is for work that is not possible in the initramfs, but in the started system:
-	// the initramfs then steps aside, which is no failure. Elsewhere exit 1.
+	// Later is for work that is only possible in the started system, not in the initramfs. The
+	// initramfs then steps aside, which is not a failure. Elsewhere exit 1.
 	Later
-	// Replace is for a machine that cannot become what is asked for, and must be replaced by
-	// one that is installed so. Exit 79.
+	// Replace is for a machine that cannot reach its target and must be replaced by a newly
+	// installed one. Exit 79.
 	Replace
 )
 
-// ExitStatus is the process exit status that stands for k.
+// ExitStatus returns the process exit status for k.
 func (k Kind) ExitStatus() int {
 	switch k {
 	case Usage:
@@ -52,7 +52,7 @@ func (k Kind) ExitStatus() int {
 	return 1
 }
 
-// Transient reports whether trying the same again can succeed.
+// Transient reports whether a retry can succeed.
 func (k Kind) Transient() bool { return k == Unavailable }
 
 // Error is an error of a known kind, with a hint for the person who reads it.
@@ -67,20 +67,19 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the underlying error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// New makes an error of kind k from a format as in fmt.Errorf.
+// New returns an error of kind k. The format is as in fmt.Errorf.
 func New(k Kind, format string, args ...any) *Error {
 	return &Error{Kind: k, Err: fmt.Errorf(format, args...)}
 }
 
-// WithHint sets what a person can do about the error, and returns it.
+// WithHint sets the hint, which says what a person can do about the error, and returns e.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
 	return e
 }
 
-// KindOf is the kind of the outermost classified error in err's chain.
-// A cancelled or timed-out context without one counts as Unavailable, since trying again
-// can help.
+// KindOf returns the kind of the outermost classified error in err's chain. An unclassified
+// error of a cancelled or timed-out context counts as Unavailable, since a retry can help.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
@@ -91,7 +90,7 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
-// HintOf is the first hint in err's chain, or "".
+// HintOf returns the first hint in err's chain, or "".
 func HintOf(err error) string {
 	for err != nil {
 		e, ok := errors.AsType[*Error](err)

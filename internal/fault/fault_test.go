@@ -20,7 +20,7 @@ func TestKindAndHint(t *testing.T) {
 		{errors.New("x"), 1, false, ""},
 		{inner, 69, true, "wait"},
 		{fmt.Errorf("cannot pull: %w", inner), 69, true, "wait"},
-		{fault.New(fault.Refused, "cannot pull: %w", inner), 78, false, "wait"}, // the outermost decides
+		{fault.New(fault.Refused, "cannot pull: %w", inner), 78, false, "wait"}, // the outermost kind counts
 		{fault.New(fault.Usage, "x"), 64, false, ""},
 		{fault.New(fault.BadInput, "x"), 65, false, ""},
 		{fault.New(fault.CannotWrite, "x"), 73, false, ""},

@@ -18,23 +18,24 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// step is one entry on its way.
+// step is the change of one entry.
 type step struct {
 	path string
-	want *hostfiles.File // nil: nothing; of a password: that it is locked
-	temp string          // where a file or link is staged; "": nothing has to be done
+	want *hostfiles.File // nil removes the entry, or locks a password
+	temp string          // where a file or link is staged; "" if nothing has to be done
 }
 
-// onDisk is the path of the file that the entry is, or is a line of.
+// onDisk returns the path of the file that has the entry: the entry's own, or /etc/shadow for a
+// password.
 func (s step) onDisk() string { return hostfiles.Entry{Path: s.path}.OnDisk() }
 
-// isPassword reports whether the entry is a line of a file that others change, too. It is not
-// staged: the other lines are those that are there when it is put.
+// isPassword reports whether the entry is a line of a file that other programs change, too. It is
+// not staged: the other lines are kept as they are when put runs.
 func (s step) isPassword() bool { return s.onDisk() != s.path }
 
-// stage writes the wanted files and links where nobody reads them, durably. put then makes
-// all entries what is wanted: nothing in it takes room but directories. Both can be done
-// again after a crash.
+// stage durably writes the wanted files and links to a directory where nobody reads them. put then
+// moves all entries into place, and needs disk space only for directories. Both are idempotent,
+// so they can be repeated after a crash.
 func (r *Runner) stage(ctx context.Context, entries []Entry, wanted func(Entry) *hostfiles.File) (put func() error, err error) {
 	labels, err := hostfiles.RunningLabels(r.Root)
 	if err != nil {
@@ -77,7 +78,7 @@ func cannotChange(err error) error {
 	return fault.New(kind, "cannot change the running /etc: %w", err)
 }
 
-// makeStaging makes the directory of what is staged, empty.
+// makeStaging creates an empty staging directory.
 func (r *Runner) makeStaging() error {
 	if err := r.clean(); err != nil {
 		return err
@@ -85,7 +86,7 @@ func (r *Runner) makeStaging() error {
 	return r.Disk.Mkdir(r.path(stagingPath), 0o700)
 }
 
-// has reports whether what is wanted stands there.
+// has reports whether the entry already is as wanted.
 func (r *Runner) has(s step) (bool, error) {
 	have, there, err := hostfiles.Read(r.Root, s.path)
 	if s.want == nil || s.want.Locks() {
@@ -94,8 +95,8 @@ func (r *Runner) has(s step) (bool, error) {
 	return there && have.Entry == s.want.Entry, err
 }
 
-// write stages a file or link, with the label that the policy has for its place: what is
-// renamed keeps its own.
+// write stages a file or link with the SELinux label of its final path, because a rename keeps
+// the label.
 func (r *Runner) write(s step, labels hostfiles.Labels) error {
 	label, err := labels.Of(s.want.Entry)
 	if err == nil {
@@ -107,8 +108,8 @@ func (r *Runner) write(s step, labels hostfiles.Labels) error {
 	return err
 }
 
-// put makes all entries what is wanted: directories from the top down, files, passwords,
-// removals from the bottom up, links; what makes them durable comes last.
+// put changes all entries, in this order: directories top-down, files, passwords, removals
+// bottom-up, links. Then it syncs.
 func (r *Runner) put(ctx context.Context, steps []step, labels hostfiles.Labels) error {
 	slices.SortFunc(steps, func(a, b step) int { return strings.Compare(a.path, b.path) })
 	of := func(kind hostfiles.Kind) []step {
@@ -136,7 +137,7 @@ func (r *Runner) put(ctx context.Context, steps []step, labels hostfiles.Labels)
 		if s.temp == "" || s.want != nil || s.isPassword() {
 			continue
 		}
-		// What somebody put into a directory meanwhile is theirs.
+		// A directory with files that appeared meanwhile stays.
 		if err := r.Disk.Remove(r.path(s.path)); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
@@ -161,8 +162,8 @@ func (r *Runner) putDirectory(s step, labels hostfiles.Labels) error {
 	return err
 }
 
-// sync makes names durable, also those that an earlier run changed: those in the
-// directories of all entries, and what directories are.
+// sync syncs the directories of all entries, and the directories among the entries. This
+// includes entries that an interrupted run has changed already.
 func (r *Runner) sync(steps []step) error {
 	dirs := map[string]bool{}
 	for _, s := range steps {
@@ -173,7 +174,7 @@ func (r *Runner) sync(steps []step) error {
 	}
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
 		if _, err := os.Lstat(r.path(dir)); errors.Is(err, fs.ErrNotExist) {
-			continue // removed, which the directory above it knows
+			continue // removed; the directory above it is synced
 		}
 		if err := r.Disk.Sync(r.path(dir)); err != nil {
 			return fmt.Errorf("cannot sync directory: %w", err)
@@ -182,8 +183,8 @@ func (r *Runner) sync(steps []step) error {
 	return nil
 }
 
-// Unreachable is why nothing can be renamed to a path below /etc from where it is staged;
-// "" if it can. Links are not followed, so that nothing outside of /etc is changed.
+// Unreachable returns why a staged file cannot be renamed to a path below /etc; "" if it can. A
+// symbolic link on the way is an error, so that nothing outside of /etc is changed.
 func Unreachable(root, name string) string {
 	var etc, at unix.Stat_t
 	if err := unix.Stat(filepath.Join(root, "/etc"), &etc); err != nil {
@@ -197,7 +198,7 @@ func Unreachable(root, name string) string {
 		above = filepath.Join(above, part)
 		err := unix.Lstat(filepath.Join(root, above), &at)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it is made, on the file system of the one above
+		case errors.Is(err, fs.ErrNotExist): // it will be created, on the same file system
 			return ""
 		case err != nil:
 			return err.Error()

@@ -14,10 +14,10 @@ import (
 	"machine-pivot/pivot"
 )
 
-// The journal of a change and what is staged for it are in the /etc that changes: on its
-// file system, so that what is staged is renamed into its place; and of its deployment, so
-// that another one that is booted meanwhile is not changed. Where libostree takes this /etc
-// over into a next deployment, with half of a change, the change is finished there.
+// The journal of a change and the staged files are in the /etc that changes: on the same file
+// system, so that staged files can be renamed into place; and in the same deployment, so that
+// another deployment that is booted meanwhile is not changed. If libostree merges an /etc with
+// half of a change into a new deployment, the change is finished there.
 const (
 	dir         = "/etc/pivot"
 	JournalPath = dir + "/live.json"
@@ -26,7 +26,7 @@ const (
 
 const formatVersion = 1
 
-// journal is the form of a Change in its file, which only root can read: it holds contents.
+// journal is the JSON form of a Change. Only root can read the file, as it has the contents.
 type journal struct {
 	Format   int                 `json:"format"`
 	BootID   string              `json:"bootID"`
@@ -46,7 +46,7 @@ type journalEntry struct {
 	New  *content `json:"new,omitempty"`
 }
 
-// content is a hostfiles.File with a form for the journal.
+// content is the JSON form of a hostfiles.File.
 type content struct {
 	hostfiles.Entry
 	Content []byte `json:"content,omitempty"`
@@ -54,13 +54,13 @@ type content struct {
 
 func (r *Runner) path(path string) string { return filepath.Join(r.Root, path) }
 
-// Interrupted reports whether a machine has a change that is neither done nor taken back.
+// Interrupted reports whether a machine has a change that was neither finished nor taken back.
 func Interrupted(root string) bool {
 	_, err := os.Lstat(filepath.Join(root, JournalPath))
 	return err == nil
 }
 
-// save makes the journal durable.
+// save writes the journal durably.
 func (r *Runner) save(c Change) error {
 	j := journal{Format: formatVersion, BootID: c.BootID, Actions: c.Actions, Record: content(c.Record), Target: c.Target, Failure: c.Failure, Done: c.Done,
 		Entries: toJournal(c.Entries), Projects: c.Projects, Drifted: toJournal(c.Drifted)}
@@ -77,7 +77,7 @@ func (r *Runner) save(c Change) error {
 	return nil
 }
 
-// load reads the journal, if there is one.
+// load reads the journal. found is false if there is none.
 func (r *Runner) load() (c Change, found bool, err error) {
 	data, err := os.ReadFile(r.path(JournalPath))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +113,7 @@ func fromJournal(entries []journalEntry) (all []Entry) {
 	return all
 }
 
-// end ends the journal; the change is then done or taken back.
+// end removes the journal of a change that is finished or taken back.
 func (r *Runner) end() error {
 	err := r.clean()
 	if err == nil {
@@ -128,7 +128,7 @@ func (r *Runner) end() error {
 	return nil
 }
 
-// clean removes what is staged, and what a crash left.
+// clean removes the staged files and leftovers of a crash.
 func (r *Runner) clean() error {
 	staged, err := os.ReadDir(r.path(stagingPath))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

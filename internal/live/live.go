@@ -1,13 +1,18 @@
-// Package live changes the /etc of a running system, and has the services that read it
-// learn of it: without a reboot, and so not in one atomic step. What is meant is written
-// down first, durably and with all contents. Interrupted, the change is finished forward;
-// if a service does not take it, all is put back and the services are told again.
+// Package live changes the /etc of a running system without a reboot, and reloads or restarts
+// the services that read it. This cannot be one atomic step. So the change is journaled first,
+// durably and with all contents. An interrupted change is finished. If a service fails, the
+// change is rolled back, and the services are reloaded or restarted again.
 //
-// The order is: the journal; new contents as files that nobody reads, synced; directories,
-// files, passwords, removals, links, and their directories synced; what the system carries
-// outside of /etc, which is among these, projected; one daemon-reload if a unit
-// changed; each action on a service once, each service looked at afterwards; in the journal
-// that this is done; the record; the end of the journal.
+// The order is:
+//
+//  1. Write the journal.
+//  2. Stage the new files and links where nobody reads them, and sync them.
+//  3. Change directories, files, passwords, removals and links, and sync the directories.
+//  4. Project the entries outside of /etc, if what the system carries has changed.
+//  5. Run each action once: a daemon-reload if a unit has changed, then reloads and restarts.
+//     Check each service afterwards.
+//  6. Journal that this is done.
+//  7. Write the record, and remove the journal.
 package live
 
 import (
@@ -21,36 +26,36 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Change is a change of the /etc that runs.
+// Change is a change of the running /etc.
 type Change struct {
-	BootID  string // of the boot that it was begun in
+	BootID  string // of the boot in which it was begun
 	Entries []Entry
-	Actions []disruption.Action // in their order
-	Record  hostfiles.File      // written once all is done
-	Target  pivot.Target        // what the machine is then
-	// Projects says that Entries change what the system carries outside of /etc.
+	Actions []disruption.Action // in order
+	Record  hostfiles.File      // written when the change is done
+	Target  pivot.Target        // the machine's target after the change
+	// Projects says that Entries change what the system carries for paths outside of /etc.
 	Projects bool
-	// Drifted are paths outside of /etc where something else stands, as Old, than what the
-	// system carries: so they are again if the change is taken back.
+	// Drifted are paths outside of /etc that differ from what the system carries. A rollback
+	// restores them to Old.
 	Drifted []Entry
-	// Failure is why what stood before is put back; "" as long as the change goes forward.
+	// Failure is the reason for a rollback; "" as long as the change goes forward.
 	Failure string
-	// Done says that all entries are there and all services have taken it: it is not taken
-	// back any more, and only the record is missing.
+	// Done says that all entries are changed and all actions have succeeded. The change is not
+	// rolled back any more, and only the record is missing.
 	Done bool
 }
 
-// Entry is a path that changes. Nil is nothing.
+// Entry is a path that changes, with its old and new file. nil means that there is none.
 type Entry struct {
 	Path     string
-	Old, New *hostfiles.File // owners by number
+	Old, New *hostfiles.File // with numeric owners
 }
 
-// Outside is what is not below /etc.
+// Outside changes entries outside of /etc.
 type Outside interface {
-	// Project makes it what the running system carries. It can be done again.
+	// Project projects what the running system carries. It is idempotent.
 	Project() error
-	// PutBack makes a file, directory or link stand at a path, durably; nil removes what does.
+	// PutBack durably restores a file, directory or link at a path; nil removes what is there.
 	PutBack(path string, f *hostfiles.File) error
 }
 
@@ -61,28 +66,28 @@ type Runner struct {
 	Services Services
 	Outside  Outside
 	BootID   string       // of this boot
-	Note     func(string) // tells people
-	// Arrived is called when a change is done, before its journal ends; after a crash
-	// perhaps once more.
+	Note     func(string) // reports progress to people
+	// Arrived is called when a change is done, before its journal is removed. After a crash it
+	// may be called again.
 	Arrived func(Change) error
 }
 
-// hint is the remedy for a change that is neither done nor taken back.
+// hint is the hint for a change that is neither finished nor taken back.
 const hint = "correct what the message names, then: pivot apply --finish"
 
-// Apply carries out a change. If it fails, all is as it was before, or the error says that
-// it is not.
+// Apply carries out a change. If it fails, it rolls the change back. If that fails too, the error
+// says so.
 func (r *Runner) Apply(ctx context.Context, c Change) error {
 	if err := r.save(c); err != nil {
 		return err
 	}
-	if far, err := r.forward(ctx, c); err != nil {
-		return r.turn(ctx, c, far, err)
+	if p, err := r.forward(ctx, c); err != nil {
+		return r.handleFailure(ctx, c, p, err)
 	}
 	return r.done(c)
 }
 
-// Finish carries out what was interrupted, if anything was, and reports whether.
+// Finish finishes an interrupted change, or its rollback. It reports whether there was one.
 func (r *Runner) Finish(ctx context.Context) (found bool, err error) {
 	c, found, err := r.load()
 	if err != nil || !found {
@@ -90,25 +95,25 @@ func (r *Runner) Finish(ctx context.Context) (found bool, err error) {
 	}
 	if c.Failure != "" {
 		r.Note("taking back a change of the running system, which was interrupted: " + c.Failure)
-		return true, r.back(ctx, c, c.Actions)
+		return true, r.rollBack(ctx, c, c.Actions)
 	}
 	r.Note("finishing a change of the running system, which was interrupted")
 	if c.Done {
-		return true, r.arrive(c)
+		return true, r.complete(c)
 	}
 	if _, err := r.forward(ctx, c); err != nil {
-		return true, r.turn(ctx, c, progress{changed: true, acted: len(c.Actions)}, err)
+		return true, r.handleFailure(ctx, c, progress{changed: true, acted: len(c.Actions)}, err)
 	}
 	return true, r.done(c)
 }
 
-// progress is how far a change went.
+// progress is how far a change has got.
 type progress struct {
-	changed bool // something that stood in /etc may differ
-	acted   int  // how many of the actions were begun
+	changed bool // something in /etc may have changed
+	acted   int  // number of actions begun
 }
 
-// forward makes what is new so, and has the services learn of it.
+// forward makes the new entries and runs the actions.
 func (r *Runner) forward(ctx context.Context, c Change) (p progress, err error) {
 	put, err := r.stage(ctx, c.Entries, func(e Entry) *hostfiles.File { return e.New })
 	if err != nil {
@@ -127,9 +132,10 @@ func (r *Runner) forward(ctx context.Context, c Change) (p progress, err error) 
 	return p, err
 }
 
-// turn decides about a change that failed: whoever was only stopped goes on later.
-func (r *Runner) turn(ctx context.Context, c Change, p progress, cause error) error {
-	if ctx.Err() != nil { // whatever failed may have been stopped too
+// handleFailure rolls back a change that has failed. If the context has ended, it leaves the
+// change to be finished later.
+func (r *Runner) handleFailure(ctx context.Context, c Change, p progress, cause error) error {
+	if ctx.Err() != nil { // this may also be the reason of the failure
 		return fault.New(fault.Unavailable, "%w: %w", context.Cause(ctx), cause)
 	}
 	if !p.changed {
@@ -138,7 +144,7 @@ func (r *Runner) turn(ctx context.Context, c Change, p progress, cause error) er
 	c.Failure = cause.Error()
 	err := r.save(c)
 	if err == nil {
-		err = r.back(ctx, c, c.Actions[:p.acted])
+		err = r.rollBack(ctx, c, c.Actions[:p.acted])
 	}
 	if err != nil {
 		return fault.New(fault.KindOf(cause), "%w; and what was changed could not be put back: %w", cause, err).WithHint(hint)
@@ -147,19 +153,19 @@ func (r *Runner) turn(ctx context.Context, c Change, p progress, cause error) er
 		WithHint("correct the MachineConfig or the service and apply again; --reboot=now makes the change in a new deployment")
 }
 
-// back puts back what stood before, and has the services learn of that.
-func (r *Runner) back(ctx context.Context, c Change, actions []disruption.Action) error {
+// rollBack restores the old entries and runs the given actions again.
+func (r *Runner) rollBack(ctx context.Context, c Change, actions []disruption.Action) error {
 	put, err := r.stage(ctx, c.Entries, func(e Entry) *hostfiles.File { return e.Old })
 	if err == nil {
 		err = put()
 	}
 	if err == nil && c.Projects {
-		err = r.backOutside(c)
+		err = r.restoreOutside(c)
 	}
 	if err != nil {
 		return fault.New(fault.KindOf(err), "%w", err).WithHint(hint)
 	}
-	for _, a := range actions { // one that fails does not keep the others from it
+	for _, a := range actions { // all of them, even if one fails
 		if _, err := r.act(ctx, c, []disruption.Action{a}); err != nil {
 			if ctx.Err() != nil {
 				return err
@@ -170,8 +176,8 @@ func (r *Runner) back(ctx context.Context, c Change, actions []disruption.Action
 	return r.end()
 }
 
-// backOutside makes what is outside of /etc what it was.
-func (r *Runner) backOutside(c Change) error {
+// restoreOutside restores the entries outside of /etc.
+func (r *Runner) restoreOutside(c Change) error {
 	if err := r.Outside.Project(); err != nil {
 		return err
 	}
@@ -183,18 +189,18 @@ func (r *Runner) backOutside(c Change) error {
 	return nil
 }
 
-// done makes it durable that a change is not taken back any more, and ends it. A record
-// that was written before that could outlive the change.
+// done journals that a change is not rolled back any more, and completes it. The order matters:
+// a record that was written first could survive a rollback.
 func (r *Runner) done(c Change) error {
 	c.Done = true
 	if err := r.save(c); err != nil {
 		return err
 	}
-	return r.arrive(c)
+	return r.complete(c)
 }
 
-// arrive ends a change that is done.
-func (r *Runner) arrive(c Change) error {
+// complete writes the record of a change that is done, and removes the journal.
+func (r *Runner) complete(c Change) error {
 	labels, err := hostfiles.RunningLabels(r.Root)
 	if err == nil {
 		err = hostfiles.MakeDir(r.Disk, r.path(dir), 0o755)

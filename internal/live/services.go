@@ -10,8 +10,8 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// Services are the services of the running system. Reload and Restart return when systemd
-// is done with it.
+// Services controls the services of the running system. Reload and Restart return when systemd
+// has finished the job.
 type Services interface {
 	DaemonReload(ctx context.Context) error
 	Reload(ctx context.Context, unit string) error
@@ -19,34 +19,33 @@ type Services interface {
 	State(ctx context.Context, unit string) (UnitState, error)
 	// Starting reports whether the system is still coming up.
 	Starting(ctx context.Context) (bool, error)
-	// UpdateTrust collects the trusted certificates, as the service does that some systems
-	// have for it.
+	// UpdateTrust updates the store of trusted certificates, as disruption.CATrust does on
+	// systems that have it.
 	UpdateTrust(ctx context.Context) error
 }
 
-// UnitState is what systemd says of a unit, in its words (org.freedesktop.systemd1(5)).
+// UnitState has properties of a unit with systemd's values (org.freedesktop.systemd1(5)).
 type UnitState struct {
 	Load      string // LoadState: loaded, masked, not-found, …
 	Active    string // ActiveState
 	Sub       string // SubState
 	Result    string // of the last run: success, …
 	Type      string // of a service: oneshot, …
-	Condition bool   // whether its conditions held when it was last started
+	Condition bool   // whether its conditions were met when it was last started
 }
 
-// runs reports whether a unit runs, or is on its way.
+// runs reports whether a unit is running, starting or stopping.
 func (s UnitState) runs() bool { return s.Active != "inactive" && s.Active != "failed" }
 
-// well reports whether a unit is as it should be after a reload or restart.
-func (s UnitState) well() bool {
+// healthy reports whether a unit is as it should be after a reload or restart.
+func (s UnitState) healthy() bool {
 	if s.Type == "oneshot" && s.Active == "inactive" {
 		return s.Result == "success" && s.Condition
 	}
 	return slices.Contains([]string{"active", "reloading", "refreshing"}, s.Active)
 }
 
-// act carries out actions in their order, up to the first that fails, and returns how
-// many were begun.
+// act runs actions in order, up to the first that fails, and returns how many were begun.
 func (r *Runner) act(ctx context.Context, c Change, actions []disruption.Action) (begun int, err error) {
 	starting := false
 	if len(actions) > 0 && c.BootID != r.BootID {
@@ -65,12 +64,13 @@ func (r *Runner) act(ctx context.Context, c Change, actions []disruption.Action)
 	return len(actions), nil
 }
 
-// startingTimeout bounds an action while the system comes up, which waits for it.
+// startingTimeout is the time limit of an action while the system starts, which waits for it.
 const startingTimeout = 2 * time.Minute
 
-// do carries out one action. While the system comes up, in a later boot than that of the
-// change, services that do not run yet are left alone: they start with what is there then.
-// Those that do are restarted: what a reload needs, such as the message bus, may not be up.
+// do runs one action. starting says that the system is still starting, in a later boot than that
+// of the change. Then services that do not run yet are left alone, as they will start with the
+// changed files. Running ones are restarted, since a reload may need services that are not up
+// yet, such as the message bus.
 func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) error {
 	if starting {
 		bounded, cancel := context.WithTimeoutCause(ctx, startingTimeout, fmt.Errorf("it takes longer than %s", startingTimeout))
@@ -110,9 +110,9 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 	}
 	after, err := r.Services.State(ctx, a.Service)
 	switch {
-	case err != nil || after.well():
+	case err != nil || after.healthy():
 		return err
-	case a.Service == disruption.CATrust && !after.Condition: // it starts on the first boot only
+	case a.Service == disruption.CATrust && !after.Condition: // its condition is met only on the first boot
 		return r.Services.UpdateTrust(ctx)
 	}
 	return fmt.Errorf("it is %s (%s, result %s) afterwards", after.Active, after.Sub, after.Result)

@@ -1,6 +1,6 @@
-// Package problem is the one form in which everything that judges an input says what is
-// wrong with it: MachineConfigs, Ignition configs, kernel arguments, the files of CPU
-// partitioning. A Problem is one finding, a Report all findings about an input.
+// Package problem is the common form of findings about an input, used by all checks of
+// MachineConfigs, Ignition configs, kernel arguments and the files of CPU partitioning. A
+// Problem is one finding, a Report all findings about an input.
 package problem
 
 import "fmt"
@@ -17,46 +17,45 @@ const (
 // Problem is one thing that is wrong with an input. Its JSON is part of the output of
 // the programs.
 type Problem struct {
-	File string `json:"file,omitempty"` // or another name of the input; "" if there is only one
-	Line int    `json:"line,omitempty"` // in the input, from 1; 0 if it is not known
-	// Column is a byte of the line, from 1; 0 if it is not known. Errors of syntax have
-	// one: there is no path to them.
+	File string `json:"file,omitempty"` // or another name of the input; "" if there is only one input
+	Line int    `json:"line,omitempty"` // in the input, from 1; 0 if unknown
+	// Column is a byte offset in the line, from 1; 0 if unknown. Syntax errors have one, since
+	// no path leads to them.
 	Column int `json:"column,omitempty"`
-	// Path says what in the input is wrong: a JSON path, such as
-	// $.spec.kernelArguments[2], in a document; the path of a file on a machine; or the
-	// kernel argument itself.
+	// Path says what in the input is wrong: a JSON path such as $.spec.kernelArguments[2] in a
+	// document, the path of a file on a machine, or the kernel argument itself.
 	Path     string   `json:"path"`
 	Severity Severity `json:"severity"`
 	Message  string   `json:"message"`
 	Hint     string   `json:"hint,omitempty"` // what a person can do about it
 }
 
-// Errorf is an error at a path; format is as in fmt.Errorf.
+// Errorf returns an error at a path. The format is as in fmt.Sprintf.
 func Errorf(path, format string, args ...any) Problem {
 	return Problem{Path: path, Severity: Error, Message: fmt.Sprintf(format, args...)}
 }
 
-// Warningf is a warning at a path.
+// Warningf returns a warning at a path. The format is as in fmt.Sprintf.
 func Warningf(path, format string, args ...any) Problem {
 	p := Errorf(path, format, args...)
 	p.Severity = Warning
 	return p
 }
 
-// WithHint is the problem with a hint.
+// WithHint returns the problem with a hint.
 func (p Problem) WithHint(hint string) Problem {
 	p.Hint = hint
 	return p
 }
 
-// Within is the problem of a part, for the report of the whole: its path there is the
-// part's, and a prefix of its message says where in the part it is.
+// Within converts a problem of a part for the report of the whole: path is that of the part, and
+// prefix is put before the message to say where in the part the problem is.
 func (p Problem) Within(path, prefix string) Problem {
 	return Problem{Path: path, Severity: p.Severity, Message: prefix + p.Message, Hint: p.Hint}
 }
 
-// String is POSITION: SEVERITY: TEXT. The position is FILE:LINE:COLUMN as compilers
-// write it, or words if the file has no name.
+// String returns POSITION: SEVERITY: TEXT. The position is FILE:LINE:COLUMN as compilers write
+// it, or words if there is no file name.
 func (p Problem) String() string {
 	if at := p.position(); at != "" {
 		return at + ": " + string(p.Severity) + ": " + p.Text()
@@ -64,7 +63,7 @@ func (p Problem) String() string {
 	return string(p.Severity) + ": " + p.Text()
 }
 
-// Text is PATH: MESSAGE; HINT, without severity and position. It is for lines that show
+// Text returns PATH: MESSAGE; HINT, without severity and position. It is for output that shows
 // these in another way, such as the notes of a run.
 func (p Problem) Text() string {
 	text := p.Message
@@ -77,7 +76,7 @@ func (p Problem) Text() string {
 	return text
 }
 
-// position is where the problem is, as far as that is known.
+// position returns the known part of the position.
 func (p Problem) position() string {
 	switch {
 	case p.Line == 0:

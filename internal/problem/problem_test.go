@@ -45,7 +45,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestNothingWrong: programs read a list in any case.
+// TestNothingWrong: without problems the JSON is an empty list, not null.
 func TestNothingWrong(t *testing.T) {
 	var report problem.Report
 	document, err := json.Marshal(struct{ Problems problem.Report }{report})
@@ -54,7 +54,7 @@ func TestNothingWrong(t *testing.T) {
 	}
 }
 
-// TestParts: the report of a part becomes one of the whole, and stays what it was.
+// TestParts: the report of a part is converted to one of the whole, and does not change itself.
 func TestParts(t *testing.T) {
 	part := problem.Report{problem.Errorf(".mode", "it is large").WithHint("use 0644"), problem.Warningf("", "it is old")}
 	const want = `a.yaml: error: $.spec.config.mode: it is large; use 0644
@@ -70,7 +70,7 @@ a.yaml: warning: $.spec.config: it is old`
 	}
 }
 
-// A report is bounded; what does not fit in makes it fail only if it is an error.
+// TestBounds: a report is bounded. Dropped problems make it fail only if there is an error.
 func TestBounds(t *testing.T) {
 	var report problem.Report
 	for i := range 10_000 {
@@ -89,8 +89,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestMessageOfSeveralLines (D12): a library's message of several lines is one line,
-// without escapes for them.
+// TestMessageOfSeveralLines (D12): a library's message of several lines becomes one line, without
+// escaped line breaks.
 func TestMessageOfSeveralLines(t *testing.T) {
 	var report problem.Report
 	report.Fail("$.a\nb", "%v", "first\n  second\n\n")

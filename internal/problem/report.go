@@ -8,20 +8,20 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// Report is everything that is wrong with an input.
+// Report lists all problems of an input.
 type Report []Problem
 
-// Failed reports whether there is any error.
+// Failed reports whether there is an error.
 func (r Report) Failed() bool {
 	return slices.ContainsFunc(r, func(p Problem) bool { return p.Severity == Error })
 }
 
-// Errors is the report without its warnings.
+// Errors returns the report without warnings.
 func (r Report) Errors() Report {
 	return slices.DeleteFunc(slices.Clone(r), func(p Problem) bool { return p.Severity != Error })
 }
 
-// String is a line for each problem.
+// String returns one line for each problem.
 func (r Report) String() string {
 	lines := make([]string, len(r))
 	for i, p := range r {
@@ -30,13 +30,13 @@ func (r Report) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// MarshalJSON writes an array, which is empty where nothing is wrong.
+// MarshalJSON returns an array, which is empty, not null, if there are no problems.
 func (r Report) MarshalJSON() ([]byte, error) {
 	return json.Marshal(append([]Problem{}, r...))
 }
 
-// Err is the report as one error, with a line for each problem; nil if there is
-// no error in it. What says what it is about, as "MachineConfig /etc/x.json".
+// Err returns the report as one error with a line for each problem; nil if the report has not
+// failed. what names the input, such as "MachineConfig /etc/x.json".
 func (r Report) Err(what string) error {
 	if !r.Failed() {
 		return nil
@@ -51,11 +51,10 @@ func (r *Report) Fail(path, format string, args ...any) { r.Add(Errorf(path, for
 // Warn adds a warning.
 func (r *Report) Warn(path, format string, args ...any) { r.Add(Warningf(path, format, args...)) }
 
-// maxProblems bounds a report: nobody reads more, and an input can be made of
-// nothing but problems.
+// maxProblems bounds a report, since a hostile input can have any number of problems.
 const maxProblems = 500
 
-// Add adds problems; the text of each is bounded and kept on its line.
+// Add adds problems. It limits each text in length and to one line.
 func (r *Report) Add(problems ...Problem) {
 	for _, p := range problems {
 		r.append(p)
@@ -76,8 +75,8 @@ func (r *Report) append(p Problem) {
 	*r = append(*r, p)
 }
 
-// Below is the report of a part, with paths relative to the part, as a report of the whole:
-// path is that of the part there.
+// Below converts the report of a part, whose paths are relative to the part, to a report of the
+// whole. path is the part's path.
 func (r Report) Below(path string) Report {
 	below := slices.Clone(r)
 	for i := range below {
@@ -86,7 +85,7 @@ func (r Report) Below(path string) Report {
 	return below
 }
 
-// In is the report with a name for what was read.
+// In returns the report with a file name for all problems.
 func (r Report) In(file string) Report {
 	named := slices.Clone(r)
 	for i := range named {

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// OneLine makes one line of a message that libraries write in several. (What
-// is quoted from the input has no line breaks left.)
+// OneLine joins the lines of a library's message. Text quoted from the input must already be
+// without line breaks.
 func OneLine(message string) string {
 	if !strings.Contains(message, "\n") {
 		return message
@@ -29,11 +29,11 @@ func OneLine(message string) string {
 	return b.String()
 }
 
-// maxText bounds each text of a problem, in bytes.
+// maxText limits each text of a problem, in bytes.
 const maxText = 500
 
-// printable keeps text that may come from the input on its line of a report, and
-// the line within bounds.
+// printable makes text that may come from the input safe for one line of a report: it escapes
+// unprintable characters and truncates the text to about maxText.
 func printable(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -50,7 +50,7 @@ func printable(s string) string {
 	return b.String()
 }
 
-// Quoted is text from the input, safe to print and bounded.
+// Quoted quotes text from the input. The result is printable and bounded.
 func Quoted(s string) string {
 	const most = 100
 	if len(s) > most {

@@ -15,19 +15,18 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// Directories in /var can belong to users, as a home directory does, who could put a link in
-// place of any name in them. So each directory on the way to an entry is opened in the one
-// above it, no link followed, and what is done there is done by that descriptor: who is not
-// root can redirect nothing beyond what is theirs.
+// Directories in /var can belong to users, such as home directories, and users could replace
+// anything in them by a symbolic link. So each directory on the way to an entry is opened
+// relative to the one above it, without following links, and operations use that descriptor.
+// Users cannot redirect these to a place outside of their own directories.
 
-// errLink is why an entry cannot be where a link is on the way.
+// errLink is the error if there is a symbolic link on the way to an entry.
 var errLink = errors.New("a symbolic link, which is not followed: ask for the path that it leads to")
 
-// open opens the directory that an entry is in. One that is not there is an
-// fs.ErrNotExist.
+// open opens the directory of an entry. The error wraps fs.ErrNotExist if it does not exist.
 func open(root, name string) (*os.File, error) {
 	parts := strings.Split(strings.TrimPrefix(path.Dir(name), "/"), "/")
-	// What is in the root directory is the system's: a mount, or a link to it.
+	// The first part may be a link: only root can change the root directory.
 	at, err := unix.Open(filepath.Join(root, parts[0]), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	walked := "/" + parts[0]
 	for _, part := range parts[1:] {
@@ -53,8 +52,8 @@ func isLink(dir int, name string) bool {
 	return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
-// Look reads what stands at the path of an entry, as the projection does: no link is
-// followed on the way, so what is behind one does not stand there.
+// Look reads the entry at a path, as the projection does: it follows no links on the way, so an
+// entry behind a link counts as missing.
 func Look(root, name string) (f hostfiles.File, ok bool, err error) {
 	dir, err := open(root, name)
 	switch {
@@ -69,18 +68,18 @@ func Look(root, name string) (f hostfiles.File, ok bool, err error) {
 	return f, ok, err
 }
 
-// within is the path of an open directory, whatever becomes of its name.
+// within returns a path to an open directory that stays valid if the directory is renamed.
 func within(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", dir.Fd()) }
 
-// place is where an entry stands or shall stand.
+// place is the place of an entry in its open directory.
 type place struct {
 	disk   hostfiles.Disk
 	dir    *os.File
-	target string // the entry, by the open directory
-	beside string // a name for what is about to take its place; who reads the directory whole passes over such names
+	target string // path of the entry
+	temp   string // path of its replacement before the rename; hidden, so that programs ignore it
 }
 
-// at opens the place of an entry. Close it.
+// at opens the place of an entry. The caller must close it.
 func (p *Projector) at(name string) (*place, error) {
 	dir, err := open(p.Root, name)
 	if err != nil {
@@ -89,21 +88,20 @@ func (p *Projector) at(name string) (*place, error) {
 	base := path.Base(name)
 	return &place{
 		disk: p.Disk, dir: dir, target: filepath.Join(within(dir), base),
-		beside: filepath.Join(within(dir), fmt.Sprintf(".pivot-%.8x", sha256.Sum256([]byte(base)))),
+		temp: filepath.Join(within(dir), fmt.Sprintf(".pivot-%.8x", sha256.Sum256([]byte(base)))),
 	}, nil
 }
 
-// Close closes it.
+// Close closes the directory.
 func (at *place) Close() error { return at.dir.Close() }
 
-// put makes an entry stand in its place, where something else does, or nothing: durably,
-// and at no moment a part of a file.
+// put creates an entry, or replaces the one there, durably. A file appears atomically.
 func (at *place) put(f hostfiles.File, have hostfiles.File, there bool, label string) error {
 	isDir, wasDir := f.Kind == hostfiles.KindDirectory, there && have.Kind == hostfiles.KindDirectory
 	if isDir && wasDir {
 		return errors.Join(at.disk.Own(at.target, f.Entry), at.disk.Sync(at.target))
 	}
-	if there && (isDir || wasDir) { // no rename puts one in place of the other
+	if there && (isDir || wasDir) { // a rename cannot replace one by the other
 		if err := at.remove(); err != nil {
 			return err
 		}
@@ -111,20 +109,20 @@ func (at *place) put(f hostfiles.File, have hostfiles.File, there bool, label st
 	if isDir {
 		return errors.Join(at.disk.Make(at.target, f, label), at.sync())
 	}
-	err := at.disk.Make(at.beside, f, label)
+	err := at.disk.Make(at.temp, f, label)
 	if err == nil && f.Kind == hostfiles.KindFile {
-		err = at.disk.Sync(at.beside)
+		err = at.disk.Sync(at.temp)
 	}
 	if err == nil {
-		err = at.disk.Rename(at.beside, at.target)
+		err = at.disk.Rename(at.temp, at.target)
 	}
 	return errors.Join(err, at.sync())
 }
 
-// errFull is why a directory is not removed.
+// errFull is the error if a directory to be removed is not empty.
 var errFull = errors.New("there is more in it")
 
-// remove removes what stands there.
+// remove removes the entry durably.
 func (at *place) remove() error {
 	err := at.disk.Remove(at.target)
 	if errors.Is(err, unix.ENOTEMPTY) {
@@ -136,8 +134,8 @@ func (at *place) remove() error {
 	return at.sync()
 }
 
-// settle makes durable what stands there already: who did it may have been killed before
-// that.
+// settle makes an entry that is already as wanted durable, since an earlier run may have been
+// killed before it did that.
 func (at *place) settle(have hostfiles.File, there bool) error {
 	if there && have.Kind == hostfiles.KindDirectory {
 		if err := at.disk.Sync(at.target); err != nil {
@@ -147,12 +145,12 @@ func (at *place) settle(have hostfiles.File, there bool) error {
 	return at.sync()
 }
 
-// clear removes what a crash has left beside the entry.
+// clear removes the temporary file that a crash may have left.
 func (at *place) clear() error {
-	if _, err := os.Lstat(at.beside); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(at.temp); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return at.disk.Remove(at.beside)
+	return at.disk.Remove(at.temp)
 }
 
 func (at *place) sync() error { return at.disk.Sync(within(at.dir)) }

@@ -13,13 +13,13 @@ import (
 
 // step is what happens at one path.
 type step struct {
-	item   item   // as it is recorded meanwhile
-	was    []byte // content of Item.Was that has to be kept; nil: none, or it is kept
-	leaves bool   // it is taken back
-	todo   bool   // something may have to be done; else the item is only carried on
+	item item   // as recorded while the step is in progress
+	was  []byte // content of item.Was that must be kept; nil if there is none or it is kept already
+	undo bool   // the item is taken back
+	todo bool   // something may have to be done; otherwise the record only keeps the item
 }
 
-// settled is the item once its step is done.
+// settled returns the item as recorded after the step.
 func (s step) settled() item {
 	i := s.item
 	if !s.todo {
@@ -29,8 +29,8 @@ func (s step) settled() item {
 	return i
 }
 
-// plan is what has to happen so that of what is projected all is there that is carried, and
-// no more. The error names what cannot be; what is recorded of that stays.
+// plan returns the steps after which exactly the carried entries are projected. failed has the
+// entries that cannot be projected; their items in the record stay as they are.
 func (p *Projector) plan(before record, carried varentries.Set) (steps []step, failed error) {
 	wanted, held, failed := p.owned(carried.Entries)
 	for dir := range p.missing(before, wanted, held) {
@@ -43,12 +43,12 @@ func (p *Projector) plan(before record, carried varentries.Set) (steps []step, f
 			steps = append(steps, step{item: i})
 		default:
 			i.Begun = true
-			steps = append(steps, step{item: i, leaves: true, todo: true})
+			steps = append(steps, step{item: i, undo: true, todo: true})
 		}
 	}
 	for name, want := range wanted {
 		i, known := before.item(name)
-		s, err := p.come(i, known, want, before.Set == carried.ID)
+		s, err := p.planEntry(i, known, want, before.Set == carried.ID)
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("cannot project %s: %w", name, err))
 			if !known {
@@ -63,8 +63,8 @@ func (p *Projector) plan(before record, carried varentries.Set) (steps []step, f
 	return steps, failed
 }
 
-// owned are the entries that are carried by their paths, with the numbers of their owners.
-// Those that have none are held: what is recorded of them stays.
+// owned returns the carried entries by path, with numeric owners. The paths of entries whose
+// owners cannot be looked up are in held; their items in the record stay as they are.
 func (p *Projector) owned(carried []hostfiles.Entry) (wanted map[string]hostfiles.Entry, held map[string]bool, failed error) {
 	wanted, held = map[string]hostfiles.Entry{}, map[string]bool{}
 	accounts, err := p.accounts()
@@ -84,10 +84,10 @@ func (p *Projector) owned(carried []hostfiles.Entry) (wanted map[string]hostfile
 	return wanted, held, failed
 }
 
-// missing are the directories that entries are in and nobody asks for: those that are not
-// there, and those that are there only because of what was projected.
+// missing returns the parent directories of entries that have no entry of their own and must be
+// made: those that do not exist, and those that were made by the projection.
 func (p *Projector) missing(before record, wanted map[string]hostfiles.Entry, held map[string]bool) map[string]bool {
-	dirs := map[string]bool{} // false: it stays as it is
+	dirs := map[string]bool{} // false if the directory stays as it is
 	for name := range wanted {
 		for _, dir := range parents(name) {
 			if _, asked := wanted[dir]; asked || held[dir] {
@@ -104,9 +104,9 @@ func (p *Projector) missing(before record, wanted map[string]hostfiles.Entry, he
 	return dirs
 }
 
-// come is what has to happen that an entry stands at its path. same says that the system
-// that projects is the one that did last.
-func (p *Projector) come(i item, known bool, want hostfiles.Entry, same bool) (step, error) {
+// planEntry returns the step that projects an entry. i is its item in the record, if known. same
+// says that the last projection was of the same set.
+func (p *Projector) planEntry(i item, known bool, want hostfiles.Entry, same bool) (step, error) {
 	done := known && !i.Begun && i.last() == want
 	if done && same {
 		return step{item: i}, nil
@@ -127,8 +127,9 @@ func (p *Projector) come(i item, known bool, want hostfiles.Entry, same bool) (s
 	case !there:
 	case have.Kind == hostfiles.KindOther:
 		return s, errors.New("what stands there is no file, directory or link, and could not be put back")
-	// What is just as it is asked for was written for the same wish, by Ignition on a first
-	// boot. But a directory can have been there before: it stays when nobody asks for it.
+	// An entry that is exactly as wanted was written for the same request, by Ignition on a first
+	// boot, so it is not kept as the previous one. But a directory may have existed before, so
+	// it is, and stays when nothing requests it any more.
 	case have.Entry == want && want.Kind != hostfiles.KindDirectory:
 	default:
 		s.item.Was, s.was = &have.Entry, have.Content

@@ -1,11 +1,13 @@
-// Package projection makes /var what the system that runs asks of it. All deployments share
-// /var, so no rename can switch it with them: each deployment carries its entries in its
-// own /etc (package varentries), and they are projected early in its boot. What another
-// deployment had projected, and this one does not ask for, is taken back first, and what
-// that had replaced is put back. So a switch and the way back switch /var too.
+// Package projection makes /var match what the running system requests. All deployments share
+// /var, so it cannot be switched by the rename that switches deployments. Instead, each
+// deployment carries its entries for /var in its own /etc (package varentries), and they are
+// projected early in its boot. First, what another deployment has projected and this one does
+// not request is taken back, and what that had replaced is restored. So booting another
+// deployment, and going back, switches /var too.
 //
-// It can be killed at any moment and started again, in the same boot or in that of another
-// deployment: the record (record.go) says what may stand where before anything is touched.
+// The projection may be killed at any time and repeated, in the same boot or in the boot of
+// another deployment: before anything changes, the record (record.go) says what each path may
+// have.
 package projection
 
 import (
@@ -23,17 +25,18 @@ import (
 
 // Projector projects what a system carries.
 type Projector struct {
-	Root string // the root directory of the system, which runs
+	Root string // root directory of the running system
 	Disk hostfiles.Disk
-	Note func(string) // what stays and why, for people
+	Note func(string) // reports to people what is not taken back, and why
 }
 
-// Project makes /var what the system asks of it, and returns the paths that it changed.
-// An entry that cannot be is in the error, and tried again the next time; the others are
-// as they should be. What this system had projected is left as it is: if somebody has
-// changed it, that is drift, as below /etc. Another system has it as it asks for it.
+// Project projects what the system carries, and returns the changed paths. Entries that cannot be
+// projected are in the error, and are tried again the next time; all others are projected.
 //
-// There must be no other at work.
+// What the same set has projected before is not touched: a change by an administrator is drift,
+// as below /etc. The set of another deployment replaces it.
+//
+// There must be no concurrent projection.
 func (p *Projector) Project() (changed []string, err error) {
 	before, err := load(p.Root)
 	if err != nil {
@@ -61,16 +64,16 @@ func (p *Projector) Project() (changed []string, err error) {
 	return changed, errors.Join(failed, err, p.save(record{Set: carried.ID, Items: left}))
 }
 
-// carryOut does steps, and returns the paths that they changed and what is recorded after
-// them, both in order. What could not be done is recorded as begun.
+// carryOut carries out steps, and returns the paths that they changed and the items to record
+// afterwards, both sorted. A step that fails is recorded as begun.
 func (p *Projector) carryOut(steps []step, labels hostfiles.Labels) (changed []string, left []item, failed error) {
-	for _, s := range inTurn(steps) {
+	for _, s := range ordered(steps) {
 		done, err := p.do(s, labels)
 		switch {
 		case err != nil:
 			failed = errors.Join(failed, fmt.Errorf("cannot project %s: %w", s.item.Path, err))
 			left = append(left, s.item)
-		case !s.leaves:
+		case !s.undo:
 			left = append(left, s.settled())
 		}
 		if done && err == nil {
@@ -82,7 +85,7 @@ func (p *Projector) carryOut(steps []step, labels hostfiles.Labels) (changed []s
 	return changed, left, failed
 }
 
-// keep keeps the contents that are about to be replaced, durably.
+// keep durably keeps the contents that are about to be replaced.
 func (p *Projector) keep(steps []step) error {
 	for _, s := range steps {
 		if s.was == nil {
@@ -95,7 +98,8 @@ func (p *Projector) keep(steps []step) error {
 	return nil
 }
 
-// during is the record for as long as the steps, which are in order, are being done.
+// during returns the record for the time in which the steps are carried out. The steps must be
+// sorted by path.
 func during(steps []step, set hostfiles.Digest) record {
 	r := record{Set: set}
 	for _, s := range steps {
@@ -104,21 +108,21 @@ func during(steps []step, set hostfiles.Digest) record {
 	return r
 }
 
-// inTurn are the steps in the order in which they are done: what leaves from the bottom
-// up, and then what comes from the top down.
-func inTurn(steps []step) []step {
+// ordered returns the steps in the order in which they are carried out: first those that take
+// something back, bottom-up, and then the others, top-down.
+func ordered(steps []step) []step {
 	return slices.SortedFunc(slices.Values(steps), func(a, b step) int {
 		switch {
-		case a.leaves != b.leaves:
-			return map[bool]int{true: -1, false: 1}[a.leaves]
-		case a.leaves:
+		case a.undo != b.undo:
+			return map[bool]int{true: -1, false: 1}[a.undo]
+		case a.undo:
 			return cmp.Compare(b.item.Path, a.item.Path)
 		}
 		return cmp.Compare(a.item.Path, b.item.Path)
 	})
 }
 
-// do does a step, and reports whether anything changed by it.
+// do carries out a step, and reports whether it changed anything.
 func (p *Projector) do(s step, labels hostfiles.Labels) (changed bool, err error) {
 	if !s.todo {
 		return false, nil
@@ -128,8 +132,8 @@ func (p *Projector) do(s step, labels hostfiles.Labels) (changed bool, err error
 		return false, err
 	}
 	at, err := p.at(s.item.Path)
-	if s.leaves && !there && s.item.Was == nil && errors.Is(err, os.ErrNotExist) {
-		return false, nil // its directory is gone, too
+	if s.undo && !there && s.item.Was == nil && errors.Is(err, os.ErrNotExist) {
+		return false, nil // its directory is gone too
 	}
 	if err != nil {
 		return false, err
@@ -138,7 +142,7 @@ func (p *Projector) do(s step, labels hostfiles.Labels) (changed bool, err error
 	if err := at.clear(); err != nil {
 		return false, err
 	}
-	if s.leaves {
+	if s.undo {
 		return p.takeBack(s.item, at, have, there, labels)
 	}
 	want := s.item.last()
@@ -148,7 +152,7 @@ func (p *Projector) do(s step, labels hostfiles.Labels) (changed bool, err error
 	return true, p.put(at, want, varentries.Contents(p.Root, p.Disk), have, there, labels)
 }
 
-// put makes an entry stand in its place.
+// put puts an entry into its place, with its content from from.
 func (p *Projector) put(at *place, want hostfiles.Entry, from hostfiles.Contents, have hostfiles.File, there bool, labels hostfiles.Labels) error {
 	f := hostfiles.File{Entry: want}
 	var err error
@@ -164,39 +168,39 @@ func (p *Projector) put(at *place, want hostfiles.Entry, from hostfiles.Contents
 	return at.put(f, have, there, label)
 }
 
-// takeBack makes a place what it was before the item. What somebody has changed since is
-// theirs, and stays.
+// takeBack restores a place to what it had before the item. What an administrator has changed
+// since then stays.
 func (p *Projector) takeBack(i item, at *place, have hostfiles.File, there bool, labels hostfiles.Labels) (changed bool, err error) {
 	switch {
 	case i.asBefore(have.Entry, there):
 		return false, at.settle(have, there)
-	case there && !i.is(have.Entry):
-		p.stays(i, have, "somebody has changed it")
+	case there && !i.owns(have.Entry):
+		p.noteKept(i, have, "somebody has changed it")
 		return false, nil
 	case i.Was != nil:
 		return true, p.put(at, *i.Was, p.replaced(), have, there, labels)
 	}
 	err = at.remove()
 	if errors.Is(err, errFull) {
-		p.stays(i, have, err.Error())
+		p.noteKept(i, have, err.Error())
 		return false, nil
 	}
 	return true, err
 }
 
-// stays says that something is not taken back.
-func (p *Projector) stays(i item, have hostfiles.File, why string) {
+// noteKept notes that something is not taken back, unless nobody requested it.
+func (p *Projector) noteKept(i item, have hostfiles.File, why string) {
 	if !i.Parent {
 		p.Note(fmt.Sprintf("%s %s stays, though no MachineConfig asks for it any more: %s", have.Kind, i.Path, why))
 	}
 }
 
-// accounts are those of the system that runs.
+// accounts returns the users and groups of the running system.
 func (p *Projector) accounts() (hostfiles.Accounts, error) {
 	return hostfiles.ReadAccounts(func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(p.Root, name)) })
 }
 
-// parents are the directories on the way to an entry, from the top down, without /var.
+// parents returns the directories on the way to an entry, top-down, without /var.
 func parents(name string) []string {
 	var all []string
 	for dir := path.Dir(name); dir != "/var" && dir != "/"; dir = path.Dir(dir) {

@@ -20,11 +20,11 @@ import (
 	"machine-pivot/test/need"
 )
 
-// system is a system's root directory, in whose place others can boot.
+// system is the root directory of a machine that can boot different deployments.
 type system struct {
 	t      *testing.T
 	root   string
-	before varentries.Set // of the deployment that those which boot were made from
+	before varentries.Set // of the deployment from which the next ones are made
 	notes  []string
 }
 
@@ -49,7 +49,7 @@ func (s *system) must(err error) {
 	}
 }
 
-// put has somebody put an entry into the system, in place of what stands there.
+// put puts an entry into the system, as an administrator would, replacing what is there.
 func (s *system) put(f hostfiles.File) {
 	s.t.Helper()
 	name := filepath.Join(s.root, f.Path)
@@ -58,7 +58,7 @@ func (s *system) put(f hostfiles.File) {
 	s.must(hostfiles.OS{}.Make(name, f, ""))
 }
 
-// boot boots a deployment that carries entries, and projects them.
+// boot boots a deployment that carries files, and projects them.
 func (s *system) boot(files ...hostfiles.File) ([]string, error) {
 	s.t.Helper()
 	s.must(os.RemoveAll(filepath.Join(s.root, varentries.Dir)))
@@ -78,7 +78,7 @@ func (s *system) project() ([]string, error) {
 	return p.Project()
 }
 
-// tree is what is in /var but pivot's own, one line for each.
+// tree describes everything in /var except pivot's files, one line per entry.
 func (s *system) tree() []string {
 	s.t.Helper()
 	var lines []string
@@ -107,7 +107,7 @@ func owned(f hostfiles.File, uid, gid int) hostfiles.File {
 	return f
 }
 
-// before is what the machine of TestSwitches has of its own.
+// before returns what the machine of TestSwitches has in /var before any projection.
 func before() []hostfiles.File {
 	return []hostfiles.File{
 		hostfiles.NewDirectory("/var/data", 0o750),
@@ -117,7 +117,7 @@ func before() []hostfiles.File {
 	}
 }
 
-// randomSet is a set of entries, some in place of what the machine has.
+// randomSet returns a random set of entries. Some replace what the machine has.
 func randomSet(r *rand.Rand) map[string]hostfiles.File {
 	set := map[string]hostfiles.File{}
 	for _, name := range []string{"/var/data/own", "/var/data/link", "/var/data/new", "/var/a/b/c", "/var/a/b", "/var/a/d", "/var/empty", "/var/e"} {
@@ -142,8 +142,8 @@ func randomSet(r *rand.Rand) map[string]hostfiles.File {
 	return set
 }
 
-// shows is what a machine shows with a set: what it had, the set over it, and directories
-// that are missing.
+// shows returns the tree that is expected with a set: what the machine had, the set on top, and
+// missing parent directories.
 func shows(had []hostfiles.File, set map[string]hostfiles.File) []string {
 	all := map[string]hostfiles.File{}
 	for _, f := range had {
@@ -167,9 +167,8 @@ func shows(had []hostfiles.File, set map[string]hostfiles.File) []string {
 	return lines
 }
 
-// TestSwitches (P57): whatever deployments a machine boots one after the other, forward and
-// back, /var is what the one that runs asks for, and what was there before where it asks
-// for nothing.
+// TestSwitches (P57): whatever deployments a machine boots in turn, forward and back, /var has
+// what the running one requests, and otherwise what was there before.
 func TestSwitches(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 57))
@@ -203,8 +202,8 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// TestOfSomebody (P57): what somebody has changed is theirs: it is not written over by each
-// boot, stays when nobody asks for it any more, and is named.
+// TestOfSomebody (P57): an administrator's change is not overwritten by each boot. It stays when
+// nothing requests the entry any more, and a note says so.
 func TestOfSomebody(t *testing.T) {
 	s := newSystem(t)
 	asked := []hostfiles.File{hostfiles.NewFile("/var/d/file", 0o644, []byte("asked")), hostfiles.NewDirectory("/var/d", 0o700), hostfiles.NewFile("/var/gone", 0o644, nil)}
@@ -225,7 +224,7 @@ func TestOfSomebody(t *testing.T) {
 	if changed, err := s.boot(asked...); err != nil || !slices.Equal(changed, []string{"/var/d/file", "/var/gone"}) {
 		t.Errorf("changed %q, %v", changed, err)
 	}
-	// Another deployment is made from this one, and asks for the same: as below /etc, it has that.
+	// Another deployment is made from this one and requests the same: it gets that, as below /etc.
 	s.put(hostfiles.NewFile("/var/d/file", 0o644, []byte("mine again")))
 	if s.before, err = varentries.Read(s.root); err != nil {
 		t.Fatal(err)
@@ -238,8 +237,8 @@ func TestOfSomebody(t *testing.T) {
 	}
 }
 
-// TestAdopted (P57): what is there just as it is asked for, as Ignition leaves it on a first
-// boot, is no change, and goes when it is not asked for; a directory stays.
+// TestAdopted (P57): an entry that is already as requested, as Ignition leaves it on a first
+// boot, is no change. It is removed when it is no longer requested, except for a directory.
 func TestAdopted(t *testing.T) {
 	file, dir := hostfiles.NewFile("/var/home/core/key", 0o600, []byte("key")), hostfiles.NewDirectory("/var/home/core", 0o700)
 	s := newSystem(t, owned(dir, 1000, 1001), owned(file, 1000, 1001))
@@ -253,8 +252,8 @@ func TestAdopted(t *testing.T) {
 	}
 }
 
-// TestNotRedirected (P57): who owns a directory on the way to an entry has nothing written,
-// removed or read outside of it by links that he puts there.
+// TestNotRedirected (P57): the owner of a directory on the way to an entry cannot use symbolic
+// links to have anything outside of it written, removed or read.
 func TestNotRedirected(t *testing.T) {
 	outside := hostfiles.NewFile("/etc/outside/keys", 0o600, []byte("outside"))
 	s := newSystem(t, hostfiles.NewDirectory("/var/home", 0o755), outside)
@@ -268,7 +267,7 @@ func TestNotRedirected(t *testing.T) {
 			t.Errorf("%s: %s, %v", when, describe(f), err)
 		}
 	}
-	for range 2 { // the second time it is recorded
+	for range 2 { // the second time there is a record
 		_, err := s.boot(key, hostfiles.NewFile("/var/other", 0o644, nil))
 		if err == nil || !strings.Contains(err.Error(), "cannot project /var/home/core/.ssh/keys: /var/home/core/.ssh: a symbolic link, which is not followed") {
 			t.Errorf("error %v", err)
@@ -299,8 +298,8 @@ func TestNotRedirected(t *testing.T) {
 	unchanged("a link at the entry")
 }
 
-// TestCannotBe (P57): what cannot be is named, keeps nothing else out, and is tried again
-// by the next boot.
+// TestCannotBe (P57): an entry that cannot be projected is named in the error, does not affect
+// the others, and is tried again by the next boot.
 func TestCannotBe(t *testing.T) {
 	s := newSystem(t, hostfiles.NewDirectory("/var/full", 0o755), hostfiles.NewFile("/var/full/own", 0o644, nil), hostfiles.NewFile("/var/file", 0o644, nil))
 	s.must(unix.Mkfifo(filepath.Join(s.root, "var/fifo"), 0o600))
@@ -328,8 +327,8 @@ func TestCannotBe(t *testing.T) {
 
 func sorted(lines []string) []string { slices.Sort(lines); return lines }
 
-// TestRecordIsRootsOwn (P57): only root can read what was projected and replaced, and a
-// record that is damaged stops all.
+// TestRecordIsRootsOwn (P57): only root can read what was projected and replaced. A damaged
+// record stops the projection.
 func TestRecordIsRootsOwn(t *testing.T) {
 	s := newSystem(t, hostfiles.NewFile("/var/secret", 0o600, []byte("secret")))
 	_, err := s.boot(hostfiles.NewFile("/var/secret", 0o644, []byte("no secret")))
@@ -357,7 +356,7 @@ func TestRecordIsRootsOwn(t *testing.T) {
 	}
 }
 
-// TestObserve (P57): what a path shows, and what it would without a MachineConfig.
+// TestObserve (P57): what a path has, and what it would have without a MachineConfig.
 func TestObserve(t *testing.T) {
 	own := hostfiles.NewFile("/var/own", 0o640, []byte("own"))
 	s := newSystem(t, own, hostfiles.NewFile("/var/other", 0o644, nil))
@@ -376,8 +375,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestLabels (P57): what is projected, and what is put back, has the label of the policy that
-// runs, whatever its directory has.
+// TestLabels (P57): what is projected or restored gets its label from the running policy, not
+// from its directory.
 func TestLabels(t *testing.T) {
 	s := newSystem(t, hostfiles.NewFile("/var/opt/own", 0o644, []byte("own")))
 	for name, text := range map[string]string{

@@ -7,9 +7,9 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// PutBack makes a file, directory or link stand at a path outside of /etc, whatever the system
-// carries, as the projection does: durably, no link followed, nothing else removed. Nil is
-// nothing.
+// PutBack restores a file, directory or link at a path outside of /etc, whatever the system
+// carries. Like the projection it does so durably, follows no links, and removes no directory
+// that is not empty. nil removes what is there.
 func (p *Projector) PutBack(name string, f *hostfiles.File) error {
 	labels, err := hostfiles.RunningLabels(p.Root)
 	if err != nil {
@@ -28,7 +28,7 @@ func (p *Projector) PutBack(name string, f *hostfiles.File) error {
 		return err
 	}
 	if f == nil {
-		if err := at.remove(); !errors.Is(err, errFull) { // what else is in it stays
+		if err := at.remove(); !errors.Is(err, errFull) { // a directory that is not empty stays
 			return err
 		}
 		return nil
@@ -43,8 +43,8 @@ func (p *Projector) PutBack(name string, f *hostfiles.File) error {
 	return at.put(*f, have, there, label)
 }
 
-// Settled reports whether all that a system carries is projected, and nothing is left to be
-// done again: only then does what fails to be projected next fail for the first time.
+// Settled reports whether everything that a system carries is projected, and no step has to be
+// repeated. Only then is a failure of the next projection due to the change that causes it.
 func Settled(root string) (bool, error) {
 	r, err := load(root)
 	if err != nil {
@@ -67,8 +67,8 @@ func Settled(root string) (bool, error) {
 	return true, nil
 }
 
-// Drifted is what stands where a system carries entries, and differs from them: their paths
-// with what stands there, or nil. Owners by name are the accounts'.
+// Drifted returns the paths at which a system differs from the entries that it carries, each
+// with what is there, or nil if nothing is. Owners by name are looked up in accounts.
 func Drifted(root string, accounts hostfiles.Accounts) (map[string]*hostfiles.File, error) {
 	carried, err := varentries.Read(root)
 	found := map[string]*hostfiles.File{}

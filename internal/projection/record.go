@@ -13,58 +13,61 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// The record says what was projected and what that replaced, so that it can be taken back.
-// It is in /var itself: of /var there is one, whatever deployment runs. Contents that were
-// replaced are beside it. Only root can read any of it.
+// The record says what was projected and what that replaced, so that it can be taken back. It is
+// in /var itself, because all deployments share it. Replaced contents are beside it. Only root
+// can read any of this.
 const (
 	recordDir = "/var/lib/pivot/projection"
-	// RecordPath is there as long as anything in /var is projected.
+	// RecordPath exists as long as anything in /var is projected.
 	RecordPath = recordDir + "/record.json"
 )
 
 // recordFormat is the format of a record that this program writes and reads.
 const recordFormat = 1
 
-// record is the content of the record.
+// record is the JSON form of the record.
 type record struct {
 	Format int `json:"format"`
 	// Set is the ID of the set that was projected last.
 	Set   hostfiles.Digest `json:"set"`
-	Items []item           `json:"items"` // in the order of their paths
+	Items []item           `json:"items"` // sorted by path
 }
 
 // item is one path.
 type item struct {
 	Path string `json:"path"`
-	// Ours is what may stand there of what was projected: one entry, and more only if
-	// something went wrong between them. What differs from all was changed by somebody else.
+	// Ours are the projected entries that the path may have. There is more than one only while
+	// a step is in progress or after it has failed. If the path has anything else, it was
+	// changed by somebody else.
 	Ours []hostfiles.Entry `json:"ours"`
-	// Was stood there when the first of them came; nil: nothing, or just that.
+	// Was is what the path had before the first projection; nil if it had nothing, or exactly
+	// the projected file or link.
 	Was *hostfiles.Entry `json:"was,omitempty"`
-	// Begun says that what stands there may be of before or after a change.
+	// Begun says that a step is in progress or has failed, so that the path may have what it had
+	// before or after the step.
 	Begun bool `json:"begun,omitempty"`
-	// Parent says that nobody asked for this directory: it was made for an entry in it.
+	// Parent says that this directory was not requested, but made for an entry in it.
 	Parent bool `json:"parent,omitempty"`
 }
 
-// is reports whether what stands at the item's path is ours.
-func (i item) is(have hostfiles.Entry) bool {
+// owns reports whether have, which is at the item's path, was projected.
+func (i item) owns(have hostfiles.Entry) bool {
 	if slices.Contains(i.Ours, have) {
 		return true
 	}
-	// A directory gets its owner and its mode one after the other.
+	// The owner and the mode of a directory do not change atomically.
 	return i.Begun && have.Kind == hostfiles.KindDirectory && slices.ContainsFunc(i.Ours, func(e hostfiles.Entry) bool { return e.Kind == have.Kind })
 }
 
-// asBefore reports whether what stands there, or nothing, is what did before the item.
+// asBefore reports whether the path has what it had before the first projection.
 func (i item) asBefore(have hostfiles.Entry, there bool) bool {
 	return there == (i.Was != nil) && (!there || have == *i.Was)
 }
 
-// last is what was projected last, or was about to be.
+// last returns the entry that was projected last, or is being projected.
 func (i item) last() hostfiles.Entry { return i.Ours[len(i.Ours)-1] }
 
-// load reads the record of a system by its root directory.
+// load reads the record of the system with the given root directory.
 func load(root string) (r record, err error) {
 	data, err := os.ReadFile(filepath.Join(root, RecordPath))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +90,7 @@ func load(root string) (r record, err error) {
 	return r, nil
 }
 
-// item is that of a path.
+// item returns the item of a path, if there is one.
 func (r record) item(name string) (item, bool) {
 	at, found := slices.BinarySearchFunc(r.Items, name, func(i item, name string) int { return strings.Compare(i.Path, name) })
 	if !found {
@@ -96,12 +99,12 @@ func (r record) item(name string) (item, bool) {
 	return r.Items[at], true
 }
 
-// replaced are the contents that were replaced.
+// replaced returns the store of the contents that were replaced.
 func (p *Projector) replaced() hostfiles.Contents {
 	return hostfiles.Contents{Dir: filepath.Join(p.Root, recordDir, "contents"), Disk: p.Disk}
 }
 
-// makeDir makes the record's directory.
+// makeDir creates the record's directory.
 func (p *Projector) makeDir() error {
 	dir := filepath.Join(p.Root, recordDir)
 	err := hostfiles.MakeDir(p.Disk, filepath.Dir(dir), 0o755)
@@ -111,8 +114,8 @@ func (p *Projector) makeDir() error {
 	return err
 }
 
-// save replaces the record durably: without items there is none. Contents that it names
-// are kept already; the others go.
+// save replaces the record durably, or removes it if it has no items. The contents that it names
+// must be kept already; all others are removed.
 func (p *Projector) save(r record) error {
 	file := filepath.Join(p.Root, RecordPath)
 	if err := p.write(file, r); err != nil {

@@ -5,16 +5,16 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// View is what a system that runs has at paths that are not below /etc. A path where
-// nothing stands is absent.
+// View is what a running system has at paths outside of /etc. Paths with nothing are absent from
+// the maps.
 type View struct {
-	Entries map[string]hostfiles.Entry // what stands there
-	// Without is what would stand there if no MachineConfig asked for it: what was replaced,
-	// or what somebody has put there.
+	Entries map[string]hostfiles.Entry // what is there
+	// Without is what would be there without a MachineConfig: what the projection has replaced,
+	// or what somebody else has put there.
 	Without map[string]hostfiles.Entry
 }
 
-// Observe looks at a system by its root directory.
+// Observe returns the view of the system with the given root directory at paths.
 func Observe(root string, paths []string) (View, error) {
 	v := View{Entries: map[string]hostfiles.Entry{}, Without: map[string]hostfiles.Entry{}}
 	if len(paths) == 0 {
@@ -37,7 +37,7 @@ func Observe(root string, paths []string) (View, error) {
 			v.Entries[name] = have.Entry
 		}
 		i, projected := r.item(name)
-		ours := projected && (!there || i.is(have.Entry))
+		ours := projected && (!there || i.owns(have.Entry))
 		switch {
 		case ours && i.Was != nil:
 			v.Without[name] = *i.Was

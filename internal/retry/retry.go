@@ -1,5 +1,4 @@
-// Package retry repeats work that fails for a reason that may pass, with growing
-// waits in between.
+// Package retry retries work that fails for a transient reason, with exponential backoff.
 package retry
 
 import (
@@ -11,19 +10,18 @@ import (
 	"machine-pivot/internal/fault"
 )
 
-// Policy says when work is tried again. The zero value tries once.
+// Policy says when work is retried. The zero value tries once.
 type Policy struct {
-	First, Cap time.Duration // the waits double from First to Cap
-	Bound      time.Duration // of all tries and waits together; 0 is no bound if Tries is set
-	Tries      int           // at most; 0 is any number within Bound
+	First, Cap time.Duration // the waits double from First up to Cap
+	Bound      time.Duration // time limit of all tries and waits together; 0 is no limit if Tries is set
+	Tries      int           // maximal number of tries; 0 is any number within Bound
 
 	Sleep func(context.Context, time.Duration) error // waits, or fails when the context ends; nil is Sleep
 	Now   func() time.Time                           // nil is time.Now
 }
 
-// Wait is the wait after the nth failure in a row, counted from 1. It is shortened by a
-// random part of up to a quarter, so that machines that failed together do not come
-// back together.
+// Wait returns the wait after the nth failure in a row, counted from 1. Jitter shortens it by up
+// to a quarter, so that machines that failed together do not retry together.
 func (p Policy) Wait(n int) time.Duration {
 	wait := p.First
 	for ; n > 1 && 0 < wait && wait < p.Cap; n-- {
@@ -35,12 +33,12 @@ func (p Policy) Wait(n int) time.Duration {
 
 // Pause is the wait between two tries.
 type Pause struct {
-	Try   int           // that failed, from 1
-	Wait  time.Duration // until the next one
-	Until time.Time     // no try begins later; zero if that is not bounded
+	Try   int           // number of the failed try, from 1
+	Wait  time.Duration // until the next try
+	Until time.Time     // no try begins after this time; zero if there is no limit
 }
 
-// String is the pause for people.
+// String returns the pause for display.
 func (p Pause) String() string {
 	text := fmt.Sprintf("try %d failed, next in %s", p.Try, p.Wait.Round(time.Millisecond))
 	if !p.Until.IsZero() {
@@ -49,7 +47,7 @@ func (p Pause) String() string {
 	return text
 }
 
-// Pause waits, or fails when the context ends.
+// Pause waits for d. It returns an error if the context ends first.
 func (p Policy) Pause(ctx context.Context, d time.Duration) error {
 	if p.Sleep != nil {
 		return p.Sleep(ctx, d)
@@ -57,10 +55,10 @@ func (p Policy) Pause(ctx context.Context, d time.Duration) error {
 	return Sleep(ctx, d)
 }
 
-// Do calls work until it succeeds, fails permanently (fault.Kind.Transient), or the
-// policy allows no further try. waiting, unless nil, is called before each wait with the
-// failure that causes it. The error is the last failure; if the context ended during a
-// wait, the cause of that stands before it.
+// Do calls work until it succeeds, fails permanently (see fault.Kind.Transient), or the policy
+// allows no further try. Before each wait it calls waiting, unless that is nil, with the failure
+// that causes the wait. The returned error is the last failure. If the context ended during a
+// wait, the error also wraps the cause of that and mentions it first.
 func (p Policy) Do(ctx context.Context, waiting func(error, Pause), work func(context.Context) error) error {
 	start := p.clock()
 	for try := 1; ; try++ {
@@ -82,7 +80,7 @@ func (p Policy) Do(ctx context.Context, waiting func(error, Pause), work func(co
 	}
 }
 
-// pauseAfter is the wait after a try of a run that began at start.
+// pauseAfter returns the pause after the given try. start is when the first try began.
 func (p Policy) pauseAfter(try int, wait time.Duration, start time.Time) Pause {
 	pause := Pause{Try: try, Wait: wait}
 	if p.Bound > 0 {
@@ -91,7 +89,7 @@ func (p Policy) pauseAfter(try int, wait time.Duration, start time.Time) Pause {
 	return pause
 }
 
-// allows reports whether the policy allows the nth try so long after the start.
+// allows reports whether the policy allows the nth try at the time after since the start.
 func (p Policy) allows(n int, after time.Duration) bool {
 	switch {
 	case p.Tries == 0 && p.Bound == 0:
@@ -109,7 +107,7 @@ func (p Policy) clock() time.Time {
 	return time.Now()
 }
 
-// Sleep waits, or fails with the cause of the context's end when that comes first.
+// Sleep waits for d. If the context ends first, it returns the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

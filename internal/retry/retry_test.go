@@ -28,12 +28,12 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// down is work that never succeeds, for a reason that may pass.
+// down is work that always fails for a transient reason.
 func down(context.Context) error {
 	return fault.New(fault.Unavailable, "connection refused").WithHint("start the registry")
 }
 
-// onClock is a policy whose clock moves only while it waits, and the waits.
+// onClock returns p with a fake clock that advances only during waits, and the waits.
 func onClock(p retry.Policy) (retry.Policy, *[]time.Duration) {
 	var waits []time.Duration
 	clock := time.Now()
@@ -45,8 +45,8 @@ func onClock(p retry.Policy) (retry.Policy, *[]time.Duration) {
 	return p, &waits
 }
 
-// TestDoIsBounded (P7): work is not repeated for longer than the bound, nor more often
-// than allowed, and the last failure is named.
+// TestDoIsBounded (P7): work is not retried for longer than the bound, nor more often than
+// allowed, and the error names the last failure.
 func TestDoIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		policy retry.Policy
@@ -76,7 +76,7 @@ func TestDoIsBounded(t *testing.T) {
 	}
 }
 
-// TestDoHasJitter: machines that failed together do not come back together.
+// TestDoHasJitter: machines that failed together do not retry together.
 func TestDoHasJitter(t *testing.T) {
 	first := map[time.Duration]bool{}
 	for range 20 {
@@ -91,7 +91,7 @@ func TestDoHasJitter(t *testing.T) {
 	}
 }
 
-// TestDo repeats only what may pass, and says why it waits.
+// TestDo: only transient failures are retried, and each wait is reported with its reason.
 func TestDo(t *testing.T) {
 	p, _ := onClock(retry.Policy{First: time.Second, Cap: time.Second, Tries: 10})
 	tries, reported := 0, 0
@@ -116,7 +116,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestDoIsCancelled: an end of the waiting says why it ended, and what was waited for.
+// TestDoIsCancelled: if a wait is cancelled, the error has the cause and the last failure.
 func TestDoIsCancelled(t *testing.T) {
 	reason := fault.New(fault.Later, "the initramfs waits no longer")
 	ctx, cancel := context.WithCancelCause(t.Context())

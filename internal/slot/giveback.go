@@ -9,7 +9,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// GiveBack gives the journal's slot back, unless it is needed still and force is not wanted.
+// GiveBack releases the journal's slot. Without force it returns an error if the slot is still
+// needed.
 func (h *Holder) GiveBack(ctx context.Context, force bool) error {
 	if !force {
 		why, err := h.needed(ctx)
@@ -24,7 +25,7 @@ func (h *Holder) GiveBack(ctx context.Context, force bool) error {
 	return h.unlock(ctx)
 }
 
-// unlock gives the journal's slot back.
+// unlock releases the journal's slot, if there is one.
 func (h *Holder) unlock(ctx context.Context) error {
 	slot := h.Progress.Record.Slot
 	if slot == nil {
@@ -40,8 +41,8 @@ func (h *Holder) unlock(ctx context.Context) error {
 	return nil
 }
 
-// GiveBackUnused gives a slot back that was taken for a change that has failed. After a commit
-// it stays: the machine may reboot at any time.
+// GiveBackUnused releases a slot that was taken for a change that has failed. After a commit the
+// slot is kept, since the machine may reboot at any time.
 func (h *Holder) GiveBackUnused(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	why, err := h.needed(ctx)
@@ -56,7 +57,7 @@ func (h *Holder) GiveBackUnused(ctx context.Context) {
 	}
 }
 
-// needed is why the journal's slot cannot be given back yet; "" if it can.
+// needed returns why the journal's slot cannot be released yet; "" if it can.
 func (h *Holder) needed(ctx context.Context) (why string, err error) {
 	record := h.Progress.Record
 	state, err := h.Host.Observe(ctx, record.Target)

@@ -1,11 +1,11 @@
-// Package slot holds a slot of the fleet's lock for a machine that is going to reboot, so that
-// only some machines of a fleet are away at a time.
+// Package slot holds a FleetLock slot for a machine that is going to reboot, so that only a
+// limited number of machines of a fleet reboot at the same time.
 //
-// Its steps are methods of Holder. Before a change Allow says whether a slot could be given back
-// afterwards, and Take waits for one. It is held over the reboot: in the new system GiveBack gives
-// it back when the machine has proven itself. The journal has the slot from before it is asked
-// for (pivot.Slot), and pivot.JudgeSlot says from it what the slot is still needed for. The lock
-// itself is a server, which package fleetlock asks.
+// The steps are methods of Holder. Before a change, Allow checks that a slot can be released
+// afterwards, and Take waits for one. It is held over the reboot: in the new system, GiveBack
+// releases it when the machine has proven itself. The slot is journaled before it is requested
+// (pivot.Slot), and pivot.JudgeSlot says what it is still needed for. Package fleetlock talks to
+// the server.
 package slot
 
 import (
@@ -19,25 +19,25 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Unit gives a slot of the fleet's lock back.
+// Unit is the systemd unit that releases the slot.
 const Unit = "pivot-slot.service"
 
-// unitWants is the link that enables the unit.
+// unitWants is the link that enables Unit.
 const unitWants = "/etc/systemd/system/multi-user.target.wants/" + Unit
 
-// Holder has at most one slot, the journal's, for one machine. Whoever calls a method has opened
-// the journal and has the machine's lock.
+// Holder manages the slot of one machine: at most one, which is in the journal. The callers of
+// its methods must have opened the journal and hold the machine's lock.
 type Holder struct {
 	Host     *host.Host
 	Progress *pivot.Progress
-	Retry    retry.Policy // its bounds are not for slots: see Take
-	// Differences are those of the system that runs from what was last asked for.
+	Retry    retry.Policy // for its clock and sleep; Take has its own limits
+	// Differences returns how the running system differs from the last target.
 	Differences func(ctx context.Context) ([]string, error)
-	Roots       *x509.CertPool // authorities of the fleet's lock; nil: the system's
+	Roots       *x509.CertPool // certificate authorities for the server; nil uses the system's
 }
 
-// Allow is an error if nobody would give a slot back, in this system. What it returns has to be asked
-// of the next one.
+// Allow returns an error if Unit is not enabled in this system, so that a slot would not be
+// released. The returned link enables it and must be among the entries of the next system.
 func (h *Holder) Allow() (hostfiles.File, error) {
 	link, err := h.Host.Enablement(unitWants, "give it back")
 	if err != nil {
@@ -46,8 +46,8 @@ func (h *Holder) Allow() (hostfiles.File, error) {
 	return link, nil
 }
 
-// Accept is an error if the system of a commit, which is in the repository, has nobody who would
-// give a slot back.
+// Accept returns an error if the system of commit, which is in the repository, lacks Unit, so
+// that the slot would not be released.
 func (h *Holder) Accept(commit string) error {
 	has, err := h.Host.WillHaveUnit(Unit, commit)
 	if err == nil && !has {

@@ -15,8 +15,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Take waits until the fleet's lock grants a slot. Others have theirs for as long as their reboots
-// take, so there is no bound but closes, unless that is zero.
+// Take waits until the FleetLock server grants a slot. Other machines hold theirs for as long as
+// their reboots take, so the only time limit is closes; there is none if closes is zero.
 func (h *Holder) Take(ctx context.Context, fleet host.FleetLock, closes time.Time) error {
 	slot, err := h.askedFor(fleet)
 	if err != nil {
@@ -55,7 +55,7 @@ func (h *Holder) policy(closes time.Time) retry.Policy {
 	return p
 }
 
-// askedFor is the slot that is asked for.
+// askedFor returns the slot to request.
 func (h *Holder) askedFor(fleet host.FleetLock) (pivot.Slot, error) {
 	slot := pivot.Slot{URL: fleet.URL, Group: cmp.Or(fleet.Group, fleetlock.DefaultGroup), ID: fleet.ID, Since: h.Progress.Now().UTC().Truncate(time.Second), Boot: h.Progress.BootID, Phase: h.Progress.Record.BootID}
 	if slot.ID != "" {
@@ -69,8 +69,8 @@ func (h *Holder) askedFor(fleet host.FleetLock) (pivot.Slot, error) {
 	return slot, err
 }
 
-// startUnit has the unit wait for the end of this run: if that is killed, the unit gives the
-// slot back. Else it finds nothing to do, or the machine reboots.
+// startUnit starts Unit, which waits for the end of this run. If this run is killed, Unit
+// releases the slot. Otherwise it finds nothing to do, or the machine reboots.
 func (h *Holder) startUnit(ctx context.Context) {
 	if !h.Host.Runs() {
 		return
@@ -80,12 +80,12 @@ func (h *Holder) startUnit(ctx context.Context) {
 	}
 }
 
-// keep makes a slot, or nil for none, the journal's: the caller changes it no more.
+// keep writes a slot, or nil for none, to the journal. The caller must not change it afterwards.
 func (h *Holder) keep(slot *pivot.Slot) error {
 	return h.Progress.Amend(func(r *pivot.Record) { r.Slot = slot })
 }
 
-// client asks the server that a slot is of.
+// client returns a client for the slot's server.
 func (h *Holder) client(slot pivot.Slot) fleetlock.Client {
 	c := fleetlock.Client{URL: slot.URL, Group: slot.Group, ID: slot.ID, Roots: h.Roots}
 	proxy, err := source.Proxies(h.Host.Root)

@@ -9,12 +9,13 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Conduct conducts the trial of the system that runs, or closes one that is over: the program
-// of Unit. It returns when there is nothing on trial any more: the system is confirmed, or an
-// earlier trial is closed. It ends with a reboot into the old system if the trial fails.
+// Conduct conducts the trial of the running system, or closes a trial that is over. Unit runs
+// it. It returns when nothing is on trial any more: the system is confirmed, or an earlier trial
+// is closed. If the trial fails, it reboots into the old system.
 //
-// The trial goes on for minutes, in which somebody may confirm it. So the caller has neither the
-// lock nor opened the journal: alone does a step with both. wait waits between two looks.
+// A trial takes minutes, and an administrator may confirm it meanwhile. So the caller must
+// neither hold the machine's lock nor have opened the journal: alone does both around each step.
+// wait waits between two looks.
 func (c *Conductor) Conduct(ctx context.Context, alone func(step func() error) error, wait func(context.Context) error) error {
 	var runs bool
 	err := alone(func() (err error) {
@@ -37,19 +38,20 @@ func (c *Conductor) Conduct(ctx context.Context, alone func(step func() error) e
 	return err
 }
 
-// say tells what the system lacks, whenever that changes.
-func (c *Conductor) say(lacks []string) {
+// noteLacks notes what the system lacks, whenever that changes.
+func (c *Conductor) noteLacks(lacks []string) {
 	text := "the system has proven itself"
 	if len(lacks) > 0 {
 		text = strings.Join(lacks, "; ")
 	}
-	if text != c.said {
-		c.said = text
+	if text != c.noted {
+		c.noted = text
 		c.Progress.Note("on trial: " + text)
 	}
 }
 
-// begin is the first look at the trial, in whichever system runs.
+// begin handles the state of the trial at the start of Conduct, in the old system or the new
+// one. It reports whether the running system is on trial.
 func (c *Conductor) begin(ctx context.Context) (runs bool, err error) {
 	state, _, err := c.judge()
 	if err != nil {
@@ -57,7 +59,7 @@ func (c *Conductor) begin(ctx context.Context) (runs bool, err error) {
 	}
 	switch state {
 	case pivot.TrialNone:
-		return false, c.Progress.Journal.Save(c.Progress.Record) // without its stamp
+		return false, c.Progress.Journal.Save(c.Progress.Record) // removes a leftover stamp
 	case pivot.TrialWaits:
 		c.Progress.Note("the system on trial waits for the reboot into it")
 		return false, nil
@@ -65,14 +67,14 @@ func (c *Conductor) begin(ctx context.Context) (runs bool, err error) {
 		return false, c.close(ctx)
 	case pivot.TrialRuns:
 		if c.Progress.Record.Phase == pivot.PhaseTrial && c.Progress.Record.BootID == c.Progress.BootID {
-			return true, nil // begun already: this program was started again
+			return true, nil // already begun: the unit was restarted
 		}
 		return true, c.open(ctx)
 	}
 	return false, c.end(ctx, state)
 }
 
-// end ends a trial that is decided, in the system on trial.
+// end ends a trial with a decision, in the system on trial.
 func (c *Conductor) end(ctx context.Context, state pivot.TrialState) error {
 	switch state {
 	case pivot.TrialKept:
@@ -80,10 +82,11 @@ func (c *Conductor) end(ctx context.Context, state pivot.TrialState) error {
 	case pivot.TrialLost:
 		return c.goBack(ctx)
 	}
-	return nil // somebody has confirmed it
+	return nil // the trial was confirmed and ended meanwhile
 }
 
-// decide goes on with a trial, given what the system lacks. It reports whether that goes on.
+// decide keeps the system or fails its trial if it is time for that, given what the system
+// lacks. It reports whether the trial continues.
 func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err error) {
 	state, _, err := c.judge()
 	if err != nil {
@@ -92,7 +95,7 @@ func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err 
 	if state != pivot.TrialRuns {
 		return false, c.end(ctx, state)
 	}
-	c.say(lacks)
+	c.noteLacks(lacks)
 	since, err := c.Host.Uptime()
 	if err != nil {
 		return false, err
@@ -106,8 +109,8 @@ func (c *Conductor) decide(ctx context.Context, lacks []string) (runs bool, err 
 	return true, nil
 }
 
-// open begins the trial of the system that runs. The old one is the default from here on
-// at the latest.
+// open begins the trial of the running system. It makes the old system the default, unless it
+// already is.
 func (c *Conductor) open(ctx context.Context) error {
 	trial := c.Progress.Record.Trial
 	c.Progress.Begin(pivot.StepProve, fmt.Sprintf("on trial until %v after the start of the kernel; pivot confirm keeps this system, a reboot goes back", trial.Limit()))
@@ -117,8 +120,8 @@ func (c *Conductor) open(ctx context.Context) error {
 	return c.Progress.Enter(pivot.PhaseTrial, c.Progress.BootID)
 }
 
-// fail ends the trial of the system that runs. The journal first: whatever comes then
-// finds the old system the default.
+// fail ends the trial of the running system and reboots into the old one. It writes the journal
+// first: whatever happens afterwards, the failure is recorded, and the old system is the default.
 func (c *Conductor) fail(ctx context.Context, lacks []string) error {
 	trial := c.Progress.Record.Trial
 	why := strings.Join(lacks, "; ")
@@ -138,8 +141,8 @@ func (c *Conductor) fail(ctx context.Context, lacks []string) error {
 	return c.goBack(ctx)
 }
 
-// goBack boots the old system, past nothing: by the firmware, for it is this kernel that is
-// not trusted.
+// goBack reboots into the old system. It does not use kexec, since the running kernel is not
+// trusted.
 func (c *Conductor) goBack(ctx context.Context) error {
 	old := c.Progress.Record.Trial.Old
 	if err := c.unstage(ctx); err != nil {
@@ -151,7 +154,7 @@ func (c *Conductor) goBack(ctx context.Context) error {
 	return c.Reboot(ctx, "the old system, deployment "+old, "reboot by hand to go back to it", c.Host.Reboot)
 }
 
-// unstage removes what somebody has staged meanwhile, which would be the next boot.
+// unstage removes a deployment that was staged during the trial, as it would be the next boot.
 func (c *Conductor) unstage(ctx context.Context) error {
 	staged, err := c.Host.Sysroot().Staged()
 	if err != nil || staged == nil {

@@ -11,7 +11,7 @@ import (
 	"machine-pivot/test/hostdir"
 )
 
-// begun is a system that is on trial since this boot, as its journal says.
+// begun returns the Conductor of a system whose trial has begun in this boot.
 func begun(t *testing.T) *trial.Conductor {
 	t.Helper()
 	h := hostdir.New(t)
@@ -35,9 +35,9 @@ func begun(t *testing.T) *trial.Conductor {
 	return &trial.Conductor{Host: &machine, Progress: p}
 }
 
-// TestConductLooksWithoutTheLock (P59): a look can take as long as the commands that it runs,
-// and somebody may confirm the system meanwhile. So it is not part of what is done alone, and
-// each step that is goes by the journal as it stands then.
+// TestConductLooksWithoutTheLock (P59): a look takes as long as the commands that it runs, and
+// the system may be confirmed meanwhile. So Conduct looks without the lock, and each step with
+// the lock starts from the current journal.
 func TestConductLooksWithoutTheLock(t *testing.T) {
 	for name, byHand := range map[string]bool{"by itself": false, "by somebody meanwhile": true} {
 		t.Run(name, func(t *testing.T) {

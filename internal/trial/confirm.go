@@ -8,8 +8,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Confirm makes the system that runs the default for good, if it has proven itself. What it
-// lacks is named in an error of kind fault.Unavailable: the trial goes on.
+// Confirm makes the running system the default for good, if it has proven itself. Otherwise it
+// returns an error of kind fault.Unavailable that names what is missing, and the trial goes on.
 func (c *Conductor) Confirm(ctx context.Context) error {
 	state, _, err := c.judge()
 	if err != nil {
@@ -34,8 +34,8 @@ func (c *Conductor) Confirm(ctx context.Context) error {
 	return c.keep(ctx)
 }
 
-// keep keeps the system that runs. The journal first: a boot into the old system then
-// knows that it was wanted, and one into this one that it is.
+// keep makes the running system the default and ends its trial. It journals the confirmation
+// first, so that a boot after a crash knows about it, in either system.
 func (c *Conductor) keep(ctx context.Context) error {
 	c.Progress.Record.Trial.Confirmed = true
 	if err := c.Progress.Keep(); err != nil {

@@ -9,12 +9,12 @@ import (
 	"machine-pivot/rpmostree"
 )
 
-// defaultTo makes a deployment the default.
+// defaultTo returns the engine that makes a deployment the default.
 func (c *Conductor) defaultTo(d ostree.DeploymentRef) *rpmostree.Rollback {
 	return &rpmostree.Rollback{Sysroot: c.Host.Sysroot(), Run: c.Host.Run, To: d}
 }
 
-// deployment is the one of a name, with its boot entry.
+// deployment returns the deployment with the given ID and its boot entry.
 func (c *Conductor) deployment(id string) (ostree.Deployment, error) {
 	all, err := c.Host.Sysroot().Deployments()
 	if err != nil {
@@ -28,7 +28,7 @@ func (c *Conductor) deployment(id string) (ostree.Deployment, error) {
 	return ostree.Deployment{}, fault.New(fault.Refused, "deployment %s has no boot entry any more", id)
 }
 
-// makeDefault makes a deployment the default, unless it is.
+// makeDefault makes a deployment the default, unless it already is.
 func (c *Conductor) makeDefault(ctx context.Context, id string) error {
 	d, err := c.deployment(id)
 	if err != nil {

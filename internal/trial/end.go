@@ -10,8 +10,9 @@ import (
 	"machine-pivot/pivot"
 )
 
-// AllowChange is an error if the system that runs is on trial: nothing else may change the
-// machine then. A trial that is over is closed, and one that waits for its reboot gives way.
+// AllowChange returns an error if the running system is on trial, because nothing else may
+// change the machine then. It closes a trial that is over, and gives up one that waits for its
+// reboot.
 func (c *Conductor) AllowChange(ctx context.Context) error {
 	state, _, err := c.judge()
 	switch {
@@ -28,8 +29,8 @@ func (c *Conductor) AllowChange(ctx context.Context) error {
 	return nil
 }
 
-// close ends a trial that has failed, in another system: what it was about is
-// removed, so that nobody rolls back to it and /boot has room.
+// close ends a failed trial after another system was booted. It removes the deployment that was
+// on trial, so that nobody rolls back to it and /boot has space.
 func (c *Conductor) close(ctx context.Context) error {
 	_, booted, err := c.judge()
 	if err != nil {
@@ -49,15 +50,15 @@ func (c *Conductor) close(ctx context.Context) error {
 	}
 	c.remove(ctx, record.Trial.New, booted)
 	if err := ctx.Err(); err != nil {
-		return err // stopped with the system: the next boot goes on with it
+		return err // stopped by a shutdown: the next boot closes the trial
 	}
 	record.Trial = nil
 	c.Progress.Note(record.Error.Message)
 	return c.Progress.Journal.Save(*record)
 }
 
-// replace lets another transaction take the place of a trial that waits for its
-// reboot: what it has committed may not boot any more, as its trial is forgotten.
+// replace makes room for another transaction while a trial waits for its reboot. The committed
+// deployment must not boot any more, because the new transaction drops its trial.
 func (c *Conductor) replace(ctx context.Context, trial *pivot.Trial) error {
 	if _, err := c.Host.OneShot(); err == nil && trial.Entered {
 		if err := c.Host.ForgetOnce(ctx); err != nil {
@@ -67,8 +68,8 @@ func (c *Conductor) replace(ctx context.Context, trial *pivot.Trial) error {
 	return c.reclaim(ctx, trial)
 }
 
-// reclaim makes the old system, which runs, the default again, where it was chosen by hand
-// because the one on trial was the default and did not come up.
+// reclaim makes the old system, which runs, the default again if the one on trial is the
+// default, for instance because the old system was chosen by hand in the boot menu.
 func (c *Conductor) reclaim(ctx context.Context, trial *pivot.Trial) error {
 	all, err := c.Host.Sysroot().Deployments()
 	if err != nil {
@@ -83,11 +84,11 @@ func (c *Conductor) reclaim(ctx context.Context, trial *pivot.Trial) error {
 	return c.makeDefault(ctx, trial.Old)
 }
 
-// remove removes the deployment of a failed trial. The machine is well also if that
-// fails, so it is only noted.
+// remove removes the deployment of a failed trial. A failure does no harm to the machine, so it
+// is only noted.
 func (c *Conductor) remove(ctx context.Context, id, booted string) {
 	staged, err := c.Host.Sysroot().Staged()
-	if err == nil && staged != nil { // the others' numbers are different then
+	if err == nil && staged != nil { // it would shift the indexes of the other deployments
 		err = fmt.Errorf("deployment %s is staged", staged.Target.ID())
 	}
 	var all []ostree.Deployment

@@ -10,25 +10,26 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// Enter reboots into the system on trial, so that the boot after that one is the old
-// system again, if that can be.
+// Enter reboots into the system on trial. If possible it boots it only once, so that the boot
+// after that starts the old system again.
 func (c *Conductor) Enter(ctx context.Context, method host.RebootMethod) error {
 	trial := c.Progress.Record.Trial
 	next, err := c.deployment(trial.New)
 	if err != nil {
 		return err
 	}
-	trial.Entered = true // if it never comes up, this is all that is known
+	trial.Entered = true // tells the old system that the new one was to boot, if it never comes up
 	if err := c.Progress.Keep(); err != nil {
 		return err
 	}
 	return c.Reboot(ctx, "the system on trial, deployment "+trial.New, TryAgain, func(ctx context.Context) error {
-		return c.once(ctx, next, method)
+		return c.bootOnce(ctx, next, method)
 	})
 }
 
-// once enters a deployment by the first way that there is.
-func (c *Conductor) once(ctx context.Context, next ostree.Deployment, method host.RebootMethod) error {
+// bootOnce reboots into a deployment by the first of these ways that works: kexec, if method
+// asks for it; an entry that the boot loader starts once; or making it the default.
+func (c *Conductor) bootOnce(ctx context.Context, next ostree.Deployment, method host.RebootMethod) error {
 	if method == host.RebootKexec {
 		kernel, err := c.Host.KernelOf(next)
 		if err == nil {
@@ -49,7 +50,7 @@ func (c *Conductor) once(ctx context.Context, next ostree.Deployment, method hos
 		}
 	}
 	err := c.Host.Reboot(ctx)
-	if err != nil { // whoever reboots meanwhile does not enter it
+	if err != nil { // another reboot must not enter the new system
 		err = errors.Join(err, forget(context.WithoutCancel(ctx)))
 	}
 	return err

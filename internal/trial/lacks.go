@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// lacks names what keeps the system that runs from being confirmed. That something cannot
-// be found out is among it, and that it takes longer than the trial may, but for the last
-// look, which may take as long as the time between two.
+// lacks returns what prevents the running system from being confirmed, including failures to
+// find out. The look is limited to the rest of the trial's time, but to no less than Look.
 func (c *Conductor) lacks(ctx context.Context) []string {
 	if since, err := c.Host.Uptime(); err == nil {
 		var cancel context.CancelFunc

@@ -5,8 +5,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// State says where the trial of the journal is, seen from the system that runs; and of one that
-// is over, what it has failed of. It needs no lock.
+// State returns the state of the journal's trial, seen from the running system, and why it has
+// failed if it is over. It needs no lock.
 func (c *Conductor) State() (state pivot.TrialState, failed *pivot.Failure, err error) {
 	state, booted, err := c.judge()
 	if err == nil && state == pivot.TrialOver {
@@ -15,7 +15,7 @@ func (c *Conductor) State() (state pivot.TrialState, failed *pivot.Failure, err 
 	return state, failed, err
 }
 
-// judge says where the trial of the journal is, and which deployment runs.
+// judge returns the state of the journal's trial and the ID of the running deployment.
 func (c *Conductor) judge() (state pivot.TrialState, booted string, err error) {
 	if c.Progress.Record.Trial == nil {
 		return pivot.TrialNone, "", nil
@@ -35,8 +35,8 @@ func (c *Conductor) judge() (state pivot.TrialState, booted string, err error) {
 	return state, d.ID(), nil
 }
 
-// failure is what a trial that is over has failed of: the journal's error, or, if that has none,
-// how its boot has ended.
+// failure returns why a trial that is over has failed: the journal's error, or else how its boot
+// has ended.
 func (c *Conductor) failure(booted string) *pivot.Failure {
 	why := pivot.WhyTrialOver(c.Progress.Record, booted)
 	if why == "" {

@@ -1,14 +1,14 @@
-// Package trial has a new system prove itself before it is kept.
+// Package trial lets a new system prove itself before it is kept.
 //
-// Failing is what happens by itself, and confirming what somebody does: the new system is
-// committed like any other, but the old one stays the default and the new one is entered
-// once. So it needs nobody who counts boots to come back from a kernel that hangs.
+// A trial fails unless it is confirmed: the new system is committed like any other, but the old
+// one stays the default and the new one is booted once. So a kernel that hangs needs no boot
+// counting: the next reset boots the old system.
 //
-// Its steps are methods of Conductor. In the old system Try asks for a trial, and Enter boots
-// the new one. There Conduct decides by itself, or Confirm for somebody. Back in the old system
-// Conduct closes a trial that has failed; AllowChange does so too, before any other change. The
-// journal carries the trial from step to step (pivot.Trial), and pivot.JudgeTrial says from it
-// where the trial is.
+// The steps are methods of Conductor. In the old system, Try adds a trial to a request, and
+// Enter boots the new system. There, Conduct decides automatically, or Confirm on behalf of an
+// administrator. Back in the old system, Conduct closes a failed trial; so does AllowChange
+// before any other change. The journal carries the trial between the steps (pivot.Trial), and
+// pivot.JudgeTrial derives its state.
 package trial
 
 import (
@@ -19,37 +19,36 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Unit conducts a trial in the new system, and closes it in the old one.
+// Unit is the systemd unit that conducts a trial in the new system, and closes it in the old one.
 const Unit = "pivot-trial.service"
 
-// unitWants is the link that enables the unit.
+// unitWants is the link that enables Unit.
 const unitWants = "/etc/systemd/system/sysinit.target.wants/" + Unit
 
 // Look is the time between two looks at a system on trial.
 const Look = 5 * time.Second
 
-// TryAgain is what to do about a system on trial that could not be entered: no other reboot
-// enters it.
+// TryAgain is the hint if the system on trial could not be booted. No other reboot enters it.
 const TryAgain = "the next boot is the system that runs; the same command tries the new one again"
 
-// Terms are how a new system has to prove itself.
+// Terms are the conditions of a trial.
 type Terms struct {
-	For     time.Duration // from the start of its kernel; whole seconds
+	For     time.Duration // time limit from the start of the kernel; whole seconds
 	Confirm pivot.Confirm
-	Checks  []string // commands of the shell that must succeed
+	Checks  []string // shell commands that must succeed
 }
 
-// Conductor takes a trial from one state to the next, on one machine. Whoever calls a method
-// has opened the journal and has the machine's lock, unless the method says otherwise.
+// Conductor takes a trial from one state to the next, on one machine. The callers of its methods
+// must have opened the journal and hold the machine's lock, unless a method says otherwise.
 type Conductor struct {
 	Host     *host.Host
 	Progress *pivot.Progress
-	// Differences are those of the system that runs from what was last asked for.
+	// Differences returns how the running system differs from the last target.
 	Differences func(ctx context.Context) ([]string, error)
-	// Reboot asks for a reboot by a function, as often as that may help, and then waits for it:
-	// it returns when the context ends. into names what is booted, and hint is what to do if the
-	// reboot cannot be had.
+	// Reboot requests a reboot by calling by, with retries, and then waits for the reboot: it
+	// returns when the context ends. into names what is booted, and hint says what to do if the
+	// reboot fails.
 	Reboot func(ctx context.Context, into, hint string, by func(context.Context) error) error
 
-	said string // last of what the system lacks
+	noted string // what noteLacks has noted last
 }

@@ -10,8 +10,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Try makes a trial one of what is asked for. It writes nothing, and tells before
-// the commit what the trial does not cover, given how Enter will reboot.
+// Try adds a trial to a request. It writes nothing, and notes what the trial does not cover,
+// given the method with which Enter will reboot.
 func (c *Conductor) Try(ctx context.Context, ask *pivot.Ask, terms Terms, method host.RebootMethod) error {
 	booted, err := c.Host.Sysroot().Booted()
 	if err != nil {
@@ -19,7 +19,7 @@ func (c *Conductor) Try(ctx context.Context, ask *pivot.Ask, terms Terms, method
 	}
 	link, err := c.Host.Enablement(unitWants, "conduct the trial")
 	if err == nil {
-		err = c.returns(ctx, booted)
+		err = c.checkReturn(ctx, booted)
 	}
 	if err != nil {
 		return fault.New(fault.Refused, "cannot try a new system: %w", err)
@@ -30,12 +30,12 @@ func (c *Conductor) Try(ctx context.Context, ask *pivot.Ask, terms Terms, method
 		Accept: c.accept,
 		Hold:   func(ctx context.Context) (string, error) { return c.hold(ctx, booted) },
 	}
-	c.sayCovered(method)
+	c.noteCoverage(method)
 	return nil
 }
 
-// returns is an error if this machine could not go back to the system that runs.
-func (c *Conductor) returns(ctx context.Context, booted ostree.Deployment) error {
+// checkReturn returns an error if this machine could not go back to the running system.
+func (c *Conductor) checkReturn(ctx context.Context, booted ostree.Deployment) error {
 	staged, err := c.Host.Sysroot().Staged()
 	if err == nil && staged != nil && !staged.Locked {
 		err = fault.New(fault.Refused, "deployment %s is staged", staged.Target.ID()).WithHint("remove it first: ostree admin undeploy 0")
@@ -46,7 +46,8 @@ func (c *Conductor) returns(ctx context.Context, booted ostree.Deployment) error
 	return c.defaultTo(booted.DeploymentRef).Check(ctx)
 }
 
-// accept is an error if the system of a commit has nobody who would conduct its trial.
+// accept returns an error if the system of a commit lacks Unit, so that its trial would not be
+// conducted.
 func (c *Conductor) accept(commit string) error {
 	has, err := c.Host.WillHaveUnit(Unit, commit)
 	if err == nil && !has {
@@ -56,8 +57,8 @@ func (c *Conductor) accept(commit string) error {
 	return err
 }
 
-// sayCovered tells what happens if the new kernel does not come as far as systemd.
-func (c *Conductor) sayCovered(method host.RebootMethod) {
+// noteCoverage notes what happens if the new kernel does not get as far as starting systemd.
+func (c *Conductor) noteCoverage(method host.RebootMethod) {
 	if method == host.RebootKexec && c.Host.CheckKexec() == nil {
 		c.Progress.Note("the new system is entered once, by kexec: if it does not come up, the next power cycle boots the old one")
 		return
@@ -70,7 +71,7 @@ func (c *Conductor) sayCovered(method host.RebootMethod) {
 	c.Progress.Note("the new system is entered once, by " + loader + ": if it does not come up, the next power cycle boots the old one")
 }
 
-// hold makes the system that runs the default again, and returns what was committed.
+// hold makes the running system the default again, and returns the ID of the committed deployment.
 func (c *Conductor) hold(ctx context.Context, booted ostree.Deployment) (onTrial string, err error) {
 	all, err := c.Host.Sysroot().Deployments()
 	if err != nil {

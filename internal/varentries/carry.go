@@ -14,10 +14,10 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// What a deployment carries is in Dir of its own /etc, of which it is a part like any other
-// file: committed in the same rename, and back with the deployment that it is of. A
-// manifest names the entries; contents are beside it, each in a file that is named by its
-// digest. Only root can read any of it.
+// What a deployment carries is in Dir of its /etc, and treated like all of that /etc: it is
+// committed by the same rename, and booted and rolled back with the deployment. A manifest names
+// the entries. Their contents are beside it, each in a file named by its digest. Only root can
+// read any of this.
 const (
 	Dir          = "/etc/pivot/var"
 	ManifestPath = Dir + "/manifest.json"
@@ -29,16 +29,14 @@ const manifestFormat = 1
 // Set is what a system carries, in the form of a manifest.
 type Set struct {
 	Format int `json:"format"`
-	// ID is another one for each set that was committed, though its entries be the same: the
-	// digest of the ID of the set before it and of its entries. "" of a system that carries
-	// nothing.
+	// ID differs for each committed set, even if the entries are the same: it is the digest of
+	// the previous set's ID and of the entries. It is "" if a system carries nothing.
 	ID hostfiles.Digest `json:"id"`
-	// Entries are in the order of their paths. Owners by name are those of the system that
-	// carries them, when it runs.
+	// Entries are sorted by path. Owners by name are looked up when the system runs.
 	Entries []hostfiles.Entry `json:"entries"`
 }
 
-// Read reads what a system carries, by the directory that is its root.
+// Read reads what the system with the given root directory carries.
 func Read(root string) (Set, error) {
 	data, err := os.ReadFile(filepath.Join(root, ManifestPath))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,18 +68,18 @@ func (s Set) Has(name string) bool {
 	return slices.ContainsFunc(s.Entries, func(e hostfiles.Entry) bool { return e.Path == name })
 }
 
-// Contents are those of the files that a system carries.
+// Contents returns the store of the contents that a system carries.
 func Contents(root string, disk hostfiles.Disk) hostfiles.Contents {
 	return hostfiles.Contents{Dir: filepath.Join(root, Dir), Disk: disk}
 }
 
-// ContentPath is the path of a content.
+// ContentPath returns the path of the content with digest d.
 func ContentPath(d hostfiles.Digest) string {
 	return filepath.Join(Dir, strings.TrimPrefix(string(d), "sha256:"))
 }
 
-// With are the entries of a set in which these are, in the order of their paths: an entry of
-// kind Default takes one away. Those below /etc do not count.
+// With returns the entries of the set with the given ones added or replaced, sorted by path. An
+// entry of kind Default removes the set's one. Entries below /etc are ignored.
 func (s Set) With(entries []hostfiles.File) []hostfiles.Entry {
 	named := map[string]bool{}
 	var set []hostfiles.Entry
@@ -100,13 +98,13 @@ func (s Set) With(entries []hostfiles.File) []hostfiles.Entry {
 	return set
 }
 
-// Carry makes of entries those that a deployment has below its own /etc, so that it
-// carries those outside of it, and of what the deployment before it carries, the set, what
-// entries do not name. Contents of these are there already. The entries come in an order in
-// which the manifest never names a content that is not there.
+// Carry returns entries for a deployment's /etc by which it carries those of entries that are
+// outside of /etc. s is what the previous deployment carries; its entries stay unless entries
+// names them, and their contents are there already. The order of the result ensures that the
+// manifest never names a missing content.
 func (s Set) Carry(entries []hostfiles.File) ([]hostfiles.File, error) {
 	rest := slices.DeleteFunc(slices.Clone(entries), func(f hostfiles.File) bool { return Outside(f.Path) })
-	if len(rest) == len(entries) { // nothing is said of any
+	if len(rest) == len(entries) { // none is outside of /etc
 		return entries, nil
 	}
 	set, written := s.With(entries), map[hostfiles.Digest]bool{}
@@ -131,7 +129,7 @@ func (s Set) Carry(entries []hostfiles.File) ([]hostfiles.File, error) {
 	return rest, nil
 }
 
-// next is the manifest of the set that follows; if it has no entries, that there is none.
+// next returns the entry for the manifest of the next set, which is removed if the set is empty.
 func (s Set) next(entries []hostfiles.Entry) (hostfiles.File, error) {
 	if len(entries) == 0 {
 		return hostfiles.Default(ManifestPath), nil
@@ -148,7 +146,7 @@ func (s Set) next(entries []hostfiles.Entry) (hostfiles.File, error) {
 	return hostfiles.NewFile(ManifestPath, 0o600, append(text, '\n')), nil
 }
 
-// digests are those of the contents that entries have.
+// digests returns the digests of the entries' contents.
 func digests(entries []hostfiles.Entry) map[hostfiles.Digest]bool {
 	all := map[hostfiles.Digest]bool{}
 	for _, e := range entries {

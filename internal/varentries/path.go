@@ -1,9 +1,9 @@
-// Package varentries knows the entries of a MachineConfig that are not below /etc. All
-// deployments share /var, so these cannot be in the one rename that switches systems. A
-// deployment carries them in its own /etc (carry.go), and when it boots they are projected
-// to where they belong (package projection).
+// Package varentries handles the entries of a MachineConfig that are outside of /etc. All
+// deployments share /var, so these entries cannot be switched by the rename that switches
+// deployments. Instead, a deployment carries them in its own /etc (carry.go), and they are
+// projected to their real paths when it boots (package projection).
 //
-// The package does no I/O but to read what a system carries.
+// The only I/O of this package is reading what a system carries.
 package varentries
 
 import (
@@ -13,20 +13,20 @@ import (
 	"strings"
 )
 
-// alias is a directory that ostree hosts have as a link into /var.
+// alias is a directory that is a link into /var on ostree hosts.
 type alias struct{ link, to string }
 
-// aliases are these links, as rpm-ostree and bootc make them in an image.
+// aliases returns these links, as rpm-ostree and bootc make them in an image.
 func aliases() []alias {
 	return []alias{
 		{"/home", "/var/home"}, {"/mnt", "/var/mnt"}, {"/opt", "/var/opt"}, {"/root", "/var/roothome"}, {"/srv", "/var/srv"}, {"/usr/local", "/var/usrlocal"},
 	}
 }
 
-// place is a tree of the file system, and why no entry can be there.
+// place is a directory tree, and why no entry can be in it.
 type place struct{ dir, why string }
 
-// refused are the places in which no entry can be. The first that matches tells why.
+// refused returns the places in which no entry can be. The first that matches has the reason.
 func refused() []place {
 	const (
 		request = "it is what asks for the first boot"
@@ -51,8 +51,8 @@ func refused() []place {
 	}
 }
 
-// Canonical is the one name of a path: of what ostree hosts link into /var, the path there.
-// It is an error for a path at which there can be no entry.
+// Canonical returns the canonical path of name: a directory that ostree hosts link into /var is
+// replaced by its path there. It returns an error if there can be no entry at the path.
 func Canonical(name string) (string, error) {
 	if path.Clean(name) != name || !path.IsAbs(name) {
 		return "", fmt.Errorf("%q is not a path as it would be written: it is absolute, and clean", name)
@@ -69,7 +69,7 @@ func Canonical(name string) (string, error) {
 	return "", fmt.Errorf("cannot apply %s: entries are below /etc and /var, or below what is linked there: %s", name, strings.Join(links(), ", "))
 }
 
-// Resolved is a clean path with what ostree hosts link into /var as the path there.
+// Resolved is like Canonical for any clean path, without checks.
 func Resolved(name string) string {
 	for _, a := range aliases() {
 		if within(name, a.link) {
@@ -79,9 +79,9 @@ func Resolved(name string) string {
 	return name
 }
 
-// SSHKeys are the canonical paths of the entries that a user's SSH keys are: two directories
-// from the top down, and the file. Ignition and the machine-config daemon write it, and sshd
-// of Fedora CoreOS and its relatives reads it.
+// SSHKeys returns the canonical paths of the entries for a user's SSH keys: two directories,
+// top-down, and the file. Ignition and the machine-config daemon write the file, and sshd of
+// Fedora CoreOS and its derivatives reads it.
 func SSHKeys(user string) []string {
 	const dir = "/.ssh/authorized_keys.d"
 	home := "/var/home/" + user
@@ -91,7 +91,7 @@ func SSHKeys(user string) []string {
 // Outside reports whether the canonical path of an entry is not below /etc.
 func Outside(name string) bool { return strings.HasPrefix(name, "/var/") }
 
-// LinkedAs is the link by which people know a canonical path: "/opt" of a path below
+// LinkedAs returns the link that leads to a canonical path, such as "/opt" for a path below
 // /var/opt; "" if there is none.
 func LinkedAs(name string) string {
 	for _, a := range aliases() {
@@ -111,5 +111,5 @@ func links() []string {
 	return names
 }
 
-// within reports whether a clean path is a directory or below it.
+// within reports whether a clean path is dir or below it.
 func within(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }

@@ -11,8 +11,8 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// TestCanonical (P57): each path has one name, and where no entry can be is refused with the
-// reason.
+// TestCanonical (P57): each path has one canonical form, and paths that can have no entry are
+// refused with the reason.
 func TestCanonical(t *testing.T) {
 	for name, want := range map[string]string{
 		"/etc/motd": "/etc/motd", "/var/lib/kubelet/config.json": "/var/lib/kubelet/config.json",
@@ -39,8 +39,8 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestCarry (P57): what a deployment carries is what the one before did, with what is asked
-// for and without what is taken away; contents come and go with it.
+// TestCarry (P57): a deployment carries what the previous one did, plus what is requested, minus
+// what is removed. Contents are added and removed accordingly.
 func TestCarry(t *testing.T) {
 	file := func(name, content string) hostfiles.File { return hostfiles.NewFile(name, 0o644, []byte(content)) }
 	etc := file("/etc/x", "etc")

@@ -18,8 +18,8 @@ import (
 	"machine-pivot/test/rpmostree"
 )
 
-// Each test names the sources of the real program that say what it must be.
-// "upgrader" is src/daemon/rpmostree-sysroot-upgrader.cxx, "types"
+// Each test names the sources of the real program that define the tested behaviour. "upgrader" is
+// src/daemon/rpmostree-sysroot-upgrader.cxx, "types" is
 // src/daemon/rpmostreed-transaction-types.cxx.
 
 // world is a host with the stand-in.
@@ -34,7 +34,7 @@ func newWorld(t *testing.T, c rpmostree.Control) *world {
 	return &world{h, t}
 }
 
-// result is how a call ended.
+// result is the result of a call.
 type result struct {
 	status         int
 	err            error
@@ -48,7 +48,7 @@ func (w *world) call(args ...string) result {
 	return result{status, err, stdout.String(), stderr.String()}
 }
 
-// does calls and wants success.
+// does runs a call that must succeed, and returns its stdout.
 func (w *world) does(args ...string) string {
 	w.t.Helper()
 	r := w.call(args...)
@@ -58,7 +58,7 @@ func (w *world) does(args ...string) string {
 	return r.stdout
 }
 
-// fails calls and wants the message, on one line after "error: " (rust/src/main.rs), and status 1.
+// fails runs a call that must fail with status 1 and message after "error: " (rust/src/main.rs).
 func (w *world) fails(message string, args ...string) {
 	w.t.Helper()
 	r := w.call(args...)
@@ -87,7 +87,7 @@ func (w *world) deployments() []object {
 	return list
 }
 
-// lock tells which forms of the lock there are.
+// lock reports which forms of the lock are set.
 func (w *world) lock() (inState, file bool) {
 	w.t.Helper()
 	_, err := os.Stat(w.Path("/run/ostree/staged-deployment-locked"))
@@ -133,7 +133,7 @@ func TestOptionsByRelease(t *testing.T) { // the releases' own option tables in 
 		}
 	}
 	w := newWorld(t, rpmostree.Control{})
-	w.fails("Unknown option --bypass-driver", "kargs", "--append=a", "--bypass-driver") // kargs knows no drivers
+	w.fails("Unknown option --bypass-driver", "kargs", "--append=a", "--bypass-driver") // kargs ignores drivers
 	w.fails("Unknown option --unchanged-exit-77", "rebase", "--unchanged-exit-77", "x")
 }
 
@@ -180,7 +180,7 @@ func TestKargs(t *testing.T) { // types: KernelArgTransaction; libostree: ostree
 	w.does("kargs", "--append=a=1", "--append=a=2", "--append=rw")
 	w.fails("Multiple values for key 'a' found", "kargs", "--delete=a")
 	w.fails("Multiple values for key 'a' found", "kargs", "--replace=a=3")
-	// The base is the pending deployment; the first exact match goes, a duplicate stays.
+	// The base is the pending deployment. The first exact match is removed, a duplicate stays.
 	w.does("kargs", "--delete=rw", "--append-if-missing=a=2", "--delete-if-present=b=1")
 	w.does("kargs", "--replace=a=1=5")
 	if line := w.does("kargs"); strings.HasPrefix(line, "root=LABEL=root rw") || !strings.HasSuffix(line, " a=5 a=2 rw\n") {
@@ -222,7 +222,7 @@ func TestKeyOnlyReleases(t *testing.T) { // commits 1a1ef139 (v2023.4) and 3b7b2
 	}
 }
 
-func TestEqualRefs(t *testing.T) { // types: "Old and new refs are equal", also of the pending one, never of a checksum
+func TestEqualRefs(t *testing.T) { // types: "Old and new refs are equal", also for the pending one, never for a checksum
 	w := newWorld(t, rpmostree.Control{})
 	commit, image := w.PullCommit(), w.imported()
 	w.does("rebase", image)
@@ -238,7 +238,7 @@ func TestRefspecs(t *testing.T) { // rust/src/core.rs; rpmostreed-utils.cxx: the
 	w.fails("No such metadata object", "rebase", ":"+strings.Repeat("0", 64))
 	w.InstallRpmOstree(rpmostree.Control{})
 	commit := w.PullCommit()
-	// A bare checksum takes over the remote of the present origin and loses the custom one.
+	// A bare checksum gets the remote of the current origin, and the custom origin is dropped.
 	w.SetOrigin("[origin]\nrefspec=fedora:fedora/x86_64/coreos/stable\n")
 	w.does("rebase", "--custom-origin-url=u", "--custom-origin-description=d", commit)
 	if d := w.deployments()[0]; d["origin"] != "fedora:"+commit || d["custom-origin"] != nil {
@@ -250,8 +250,9 @@ func TestRefspecs(t *testing.T) { // rust/src/core.rs; rpmostreed-utils.cxx: the
 	}
 }
 
-// TestAsksTheRegistry: for an image that is in the repository, too, and with the
-// pull secrets of ostree alone (ostree-ext: container/store.rs, globals.rs). Tried.
+// TestAsksTheRegistry: a rebase contacts the registry even for an image in the repository, and uses
+// only ostree's pull secrets (ostree-ext: container/store.rs, globals.rs). Verified with the real
+// rpm-ostree.
 func TestAsksTheRegistry(t *testing.T) {
 	w := newWorld(t, rpmostree.Control{})
 	image := w.imported()
@@ -266,14 +267,14 @@ func TestAsksTheRegistry(t *testing.T) {
 		w.does("rebase", image)
 		w.does("cleanup", "-p")
 		w.ImageRef(image, w.Commit)
-		// The first file that is there counts, whatever is in it.
+		// The first file that exists counts, whatever its content.
 		w.Write(dir+"/ostree/auth.json", []byte("{}"))
 		w.fails(context+"reading manifest ", "rebase", image)
 	}
 }
 
-// imported makes the registry's next system one that is in the repository, and
-// that the daemon may read. It returns its ostree image reference.
+// imported imports the next system from the registry, lets the daemon access it there, and returns
+// its ostree image reference.
 func (w *world) imported() string {
 	image := "ostree-unverified-registry:" + w.Image
 	w.ImageRef(image, w.PullCommit())
@@ -291,8 +292,8 @@ func TestFromContainerToCommit(t *testing.T) { // commit a4c60bd7 (v2022.10)
 	}
 }
 
-// TestClientFailsLast: the client wants to list the packages that change and has no
-// writable /tmp for it; what it asked for is done (rpmostree-clientlib.cxx). Tried.
+// TestClientFailsLast: the client fails to list the changed packages without a writable /tmp, but
+// the transaction is done (rpmostree-clientlib.cxx). Verified with the real rpm-ostree.
 func TestClientFailsLast(t *testing.T) {
 	for _, args := range [][]string{{"kargs", "--append=a"}, {"rebase", ""}} {
 		w := newWorld(t, rpmostree.Control{})
@@ -312,7 +313,7 @@ func TestLockForms(t *testing.T) { // commit 37c7228d (v2024.6); libostree commi
 		version, libostree    string
 		inState, file         bool // after one operation that locks
 		twiceState, twiceFile bool // after a second one
-		freeFile              bool // after one that does not
+		freeFile              bool // after one that does not lock
 	}{
 		{"2024.5", "2022.7", false, true, false, true, true},
 		{"2024.5", hostdir.LockInState, false, true, false, false, false},
@@ -433,7 +434,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// repository makes the host's only repository one with packages of these names.
+// repository configures a package repository with the named packages as the host's only one.
 func (w *world) repository(config string, names ...string) {
 	w.t.Helper()
 	need.Program(w.t, "createrepo_c")
@@ -451,9 +452,9 @@ func (w *world) repository(config string, names ...string) {
 	w.Write("/etc/yum.repos.d/a.repo", []byte("[a]\nbaseurl=file:///var/cache/repository\n"+config))
 }
 
-// TestPackageChanges: each call starts from the pending deployment and stages one with the
-// same base, arguments and image; the origin says what is on top (types:
-// deploy_transaction_execute; rust/src/origin.rs). Tried as a chain of locked calls.
+// TestPackageChanges: each call starts from the pending deployment and stages one with the same
+// base, arguments and image. The origin lists the layers (types: deploy_transaction_execute;
+// rust/src/origin.rs). Verified with a chain of locked calls of the real rpm-ostree.
 func TestPackageChanges(t *testing.T) {
 	w := newWorld(t, rpmostree.Control{})
 	w.repository("gpgcheck=0\n", "rt", "extra")
@@ -483,8 +484,8 @@ func TestPackageChanges(t *testing.T) {
 	}
 }
 
-// TestPackageFailures: the messages of the real one (types: deploy_transaction_execute;
-// rpmostree-origin.cxx; rpmostree-core.cxx).
+// TestPackageFailures: the messages are those of the real rpm-ostree (types:
+// deploy_transaction_execute; rpmostree-origin.cxx; rpmostree-core.cxx).
 func TestPackageFailures(t *testing.T) {
 	w := newWorld(t, rpmostree.Control{})
 	w.fails("Packages not found: rt", "install", "rt")

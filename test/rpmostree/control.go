@@ -11,38 +11,38 @@ import (
 	"strings"
 )
 
-// ControlPath is the file by which a test tells the stand-in what it is and what
-// shall happen to it. Without it it is the newest release and nothing happens.
+// ControlPath is the file with which a test configures the stand-in's release and faults. Without
+// it the stand-in is the newest release and has no faults.
 const ControlPath = "/etc/rpm-ostree-standin.json"
 
-// Control is the content of that file.
+// Control is the content of the file at ControlPath.
 type Control struct {
-	Version      string   `json:"version,omitempty"`      // of rpm-ostree; "": newest
+	Version      string   `json:"version,omitempty"`      // of rpm-ostree; "" is the newest
 	NoContainer  bool     `json:"noContainer,omitempty"`  // built without the feature
-	Driver       *Driver  `json:"driver,omitempty"`       // an update driver that is registered
-	Transaction  []string `json:"transaction,omitempty"`  // method, client and path of another's transaction
-	BusyCalls    int      `json:"busyCalls,omitempty"`    // how many calls find it running
-	DaemonFails  int      `json:"daemonFails,omitempty"`  // how many first calls find that the daemon cannot be started
+	Driver       *Driver  `json:"driver,omitempty"`       // a registered update driver
+	Transaction  []string `json:"transaction,omitempty"`  // method, client and path of another client's transaction
+	BusyCalls    int      `json:"busyCalls,omitempty"`    // number of calls during which Transaction runs
+	DaemonFails  int      `json:"daemonFails,omitempty"`  // number of first calls for which the daemon fails to start
 	Unconfigured string   `json:"unconfigured,omitempty"` // the origin's unconfigured-state
 	Faults       []Fault  `json:"faults,omitempty"`
 
 	root string
 	verb string // of this call
-	nth  int    // how often the verb was called, this call included
-	all  int    // how often any was
+	nth  int    // number of calls of the verb, including this one
+	all  int    // number of all calls
 }
 
 // Driver is an update driver such as Zincati.
 type Driver struct {
 	Name   string `json:"name"`
 	Unit   string `json:"unit"`
-	Active bool   `json:"active"` // its unit runs
+	Active bool   `json:"active"` // its unit is active
 }
 
-// Fault is what happens to one call.
+// Fault is a fault that is injected into a call.
 type Fault struct {
 	Verb    string `json:"verb"`
-	Nth     int    `json:"nth,omitempty"` // of the verb's calls; 0: each
+	Nth     int    `json:"nth,omitempty"` // of the verb's calls, from 1; 0 is every call
 	At      string `json:"at"`            // start, locked, staged or end
 	Do      string `json:"do"`            // fail, hang or die
 	Message string `json:"message,omitempty"`
@@ -50,7 +50,7 @@ type Fault struct {
 
 const newest = "2026.2"
 
-// Write makes c the control file of the host with that root directory.
+// Write writes c to the control file of the host with the given root directory.
 func (c Control) Write(root string) error {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -80,12 +80,13 @@ func (c *Control) version() string {
 
 func (c *Control) release() release { return parseRelease(c.version()) }
 
-// takesContainers: native containers came with v2022.1, behind --experimental.
+// takesContainers reports whether native containers are supported: since v2022.1, with
+// --experimental.
 func (c *Control) takesContainers() bool {
 	return !c.NoContainer && c.release().since(release{2022, 1})
 }
 
-// Calls are the calls that the stand-in had since the host booted, as their arguments.
+// Calls returns the calls of the stand-in since the host booted, one line of arguments for each.
 func Calls(root string) ([]string, error) {
 	data, err := os.ReadFile(runFile(root, "calls"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,7 +95,7 @@ func Calls(root string) ([]string, error) {
 	return slices.Collect(strings.Lines(string(data))), err
 }
 
-// count notes the call.
+// count records a call.
 func (c *Control) count(args []string) error {
 	file := runFile(c.root, "calls")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -118,7 +119,7 @@ func (c *Control) count(args []string) error {
 	return err
 }
 
-// fault lets happen what is to happen to this call at that point.
+// fault injects the fault for this call at the given point, if there is one.
 func (c *call) fault(at string) error {
 	for _, f := range c.control.Faults {
 		if f.Verb != c.control.verb || f.Nth != 0 && f.Nth != c.control.nth || f.At != at {
@@ -138,7 +139,7 @@ func (c *call) fault(at string) error {
 	return nil
 }
 
-// startDaemon plays the start of an idle daemon (rust/src/client.rs, client_start_daemon).
+// startDaemon simulates the start of an idle daemon (rust/src/client.rs, client_start_daemon).
 func (c *call) startDaemon() error {
 	if c.control.all > c.control.DaemonFails {
 		return nil
@@ -147,7 +148,7 @@ func (c *call) startDaemon() error {
 	return failf("exit status: 1")
 }
 
-// begin is what each operation that changes something checks first.
+// begin does the checks that each changing operation does first.
 func (c *call) begin() error {
 	if c.transaction() != nil {
 		return failf("Transaction in progress: %s\n You can cancel the current transaction with `rpm-ostree cancel`", c.control.Transaction[0])
@@ -155,7 +156,7 @@ func (c *call) begin() error {
 	return c.lockFree()
 }
 
-// transaction is that of somebody else, while it runs.
+// transaction returns another client's transaction while it runs.
 func (c *call) transaction() []string {
 	if c.control.all > c.control.BusyCalls {
 		return nil

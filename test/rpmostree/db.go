@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// DatabasePath is where a system of the stand-in's has the database of its packages.
+// DatabasePath is the path of the package database of a system for the stand-in.
 const DatabasePath = "/usr/share/rpm/standin.json"
 
-// database is what packages a system has.
+// database lists the packages of a system.
 type database []dbPackage
 
-// dbPackage is a package in it.
+// dbPackage is a package in the database.
 type dbPackage struct {
 	Name  string   `json:"name"`
 	NEVRA string   `json:"nevra"` // NAME-VERSION-RELEASE.ARCH
-	Files []string `json:"files"` // and directories, with what is in them
+	Files []string `json:"files"` // files, and directories that are removed recursively
 }
 
-// Database is one that says that a system has packages of a version, each with the files
-// that go with it.
+// Database returns a database of the packages in files, all of one version. The values of files
+// are the packages' files.
 func Database(version string, files map[string][]string) []byte {
 	var db database
 	for name, files := range files {
@@ -49,7 +49,7 @@ func (d database) find(name string) (dbPackage, bool) {
 	return d[i], true
 }
 
-// database is that of a commit. One without has no packages.
+// database returns the database of a commit. It is empty if the commit has none.
 func (c *call) database(commit string) (db database, err error) {
 	out, err := c.Ostree(c.ctx, "ostree", "cat", "--repo="+c.repo(), commit, DatabasePath)
 	if err != nil {
@@ -60,8 +60,8 @@ func (c *call) database(commit string) (db database, err error) {
 
 var dbOptions = map[string]option{"repo": {value: true}}
 
-// db is "db list COMMIT" (src/app/rpmostree-db-builtin-list.cxx): the client reads the
-// commit itself.
+// db implements "db list COMMIT" (src/app/rpmostree-db-builtin-list.cxx), which does not use the
+// daemon.
 func (c *call) db() (int, error) {
 	if len(c.options.operand) != 2 || c.options.operand[0] != "list" {
 		return exitFailed, failf("the stand-in knows \"db list REV\" only")
@@ -71,7 +71,7 @@ func (c *call) db() (int, error) {
 	if err != nil {
 		return exitFailed, err
 	}
-	// It checks the database out into a directory in /tmp.
+	// The client checks out the database to a directory in /tmp.
 	dir, err := os.MkdirTemp(filepath.Join(c.Root, "tmp"), "rpmostree-dbquery-*")
 	if err != nil {
 		return exitFailed, failf("mkdirat: Read-only file system")

@@ -16,15 +16,15 @@ import (
 	"machine-pivot/internal/ostree/gvariant"
 )
 
-// lockInState are the first releases that lock through the staged state: of
-// rpm-ostree (commit 37c7228d) and of libostree. Before, there is a file.
+// The first releases that lock with a key in the staged state instead of a file: of rpm-ostree
+// (commit 37c7228d) and of libostree.
 var (
 	lockInState       = release{2024, 6}
 	ostreeLockInState = release{2023, 8}
 )
 
-// pending is the deployment that an operation starts from: the staged one, else
-// the first (rpmostree-sysroot-upgrader.cxx).
+// pending returns the deployment that an operation starts from: the staged one, or else the first
+// (rpmostree-sysroot-upgrader.cxx).
 func (c *call) pending() (deployment, error) {
 	all, err := c.deployments()
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *call) pending() (deployment, error) {
 	return all[0], nil
 }
 
-// stage lets libostree stage a deployment of commit. What is staged already is replaced.
+// stage lets libostree stage a deployment of commit. It replaces a staged deployment.
 func (c *call) stage(stateroot, commit string, origin ostree.Origin, kargs []string) error {
 	lock, err := c.lockBefore()
 	if err != nil {
@@ -75,8 +75,8 @@ func (c *call) stage(stateroot, commit string, origin ostree.Origin, kargs []str
 	return c.fault("staged")
 }
 
-// lockBefore locks what is staged next: by the file, in old releases, which
-// nothing but finalize-deployment removes again, or by an option.
+// lockBefore locks what is staged next: old releases use the file, which only finalize-deployment
+// removes again, others the returned option.
 func (c *call) lockBefore() (options []string, err error) {
 	if !c.options.has("lock-finalization") {
 		return nil, nil
@@ -97,10 +97,10 @@ func (c *call) lockBefore() (options []string, err error) {
 	return nil, nil
 }
 
-// lockAfter leaves the one form of the lock that the release has. libostree's
-// command line also wrote the file, which the real one, by the library, does not.
-// A libostree that is too old for the lock in the state cannot heed it either; the
-// release that is played would run on a newer one.
+// lockAfter leaves only the form of the lock that the release has. libostree's command line also
+// writes the file; the real rpm-ostree, which uses the library, does not. If libostree is too old
+// for the lock in the staged state, which then has no effect, lockAfter adds it: the simulated
+// release would run on a newer libostree. done says that libostree has set the lock.
 func (c *call) lockAfter(done bool) error {
 	if !c.options.has("lock-finalization") || !c.control.release().since(lockInState) {
 		return nil
@@ -128,7 +128,7 @@ func (c *call) lockAfter(done bool) error {
 	return os.WriteFile(file, data, 0o644)
 }
 
-// lockFree is what the daemon says if another process holds the sysroot's lock.
+// lockFree returns the daemon's error if another process holds the sysroot's lock.
 func (c *call) lockFree() error {
 	f, err := os.OpenFile(filepath.Join(c.sysroot().Physical(), "ostree/lock"), os.O_RDONLY, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -148,8 +148,8 @@ func (c *call) lockFree() error {
 	return nil
 }
 
-// collect removes the refs of images that no deployment's origin names, as each
-// operation does at its end (rpmostree-sysroot-core.cxx, syscore_cleanup).
+// collect removes the refs of images that no deployment's origin names, as each operation finally
+// does (rpmostree-sysroot-core.cxx, syscore_cleanup).
 func (c *call) collect() error {
 	all, err := c.deployments()
 	if err != nil {
@@ -181,8 +181,8 @@ func (c *call) collect() error {
 	return nil
 }
 
-// writing calls work with a path by which the repository can be written, also
-// where /sysroot is mounted read-only.
+// writing calls work with a writable path to the repository, even if /sysroot is mounted
+// read-only.
 func (c *call) writing(work func(repo string) error) error {
 	dir, err := hostfiles.OpenWritable(c.sysroot().Physical(), c.repo())
 	if err != nil {

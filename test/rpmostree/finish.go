@@ -21,10 +21,9 @@ var (
 	}
 )
 
-// printChanges is the last that the client does, when the daemon's transaction has
-// succeeded: it lists the packages that change. For that it needs a directory in
-// /tmp (rpmostree-clientlib.cxx, rpmostree-rpm-util.cxx); without one it fails,
-// though all is done.
+// printChanges simulates how the client lists the changed packages after the daemon's transaction
+// has succeeded. For that it needs a directory in /tmp (rpmostree-clientlib.cxx,
+// rpmostree-rpm-util.cxx). Without one it fails, although the transaction is done.
 func (c *call) printChanges() error {
 	dir, err := os.MkdirTemp(filepath.Join(c.Root, "tmp"), "rpmostree-dbquery-*")
 	if errors.Is(err, unix.EROFS) {
@@ -34,7 +33,7 @@ func (c *call) printChanges() error {
 	return errors.Join(err, os.Remove(dir))
 }
 
-// rollback makes the deployment after the first the first.
+// rollback makes the second deployment the first.
 func (c *call) rollback() (int, error) {
 	if err := c.begin(); err != nil {
 		return exitFailed, err
@@ -45,7 +44,8 @@ func (c *call) rollback() (int, error) {
 	return exitDone, c.printChanges()
 }
 
-// cleanup knows of what it can clean up the pending deployment, staged or not.
+// cleanup removes the pending deployment, staged or not, and unused image refs. It does not
+// implement the other options.
 func (c *call) cleanup() (int, error) {
 	if err := c.begin(); err != nil {
 		return exitFailed, err
@@ -80,7 +80,7 @@ func (c *call) finalize() (int, error) {
 	if err != nil {
 		return exitFailed, err
 	}
-	// Of a container the digest counts.
+	// For a container the checksum is the digest.
 	base := p.deployed.Base.String()
 	if p.Digest != "" {
 		base = p.Digest

@@ -11,8 +11,8 @@ var kargsOptions = with(map[string]option{
 	"append-if-missing": {value: true, since: release{2021, 5}}, "delete-if-present": {value: true, since: release{2021, 5}},
 }, "lock-finalization", "unchanged-exit-77")
 
-// keyOnly are the releases whose --append-if-missing and --delete-if-present
-// compare the key alone: from 1a1ef139 to before 3b7b2768.
+// keyOnly reports whether --append-if-missing and --delete-if-present of the release compare only
+// the key: from commit 1a1ef139 until 3b7b2768.
 func (r release) keyOnly() bool { return r.since(release{2023, 4}) && !r.since(release{2024, 1}) }
 
 func (c *call) kargs() (int, error) {
@@ -50,8 +50,8 @@ func (c *call) kargs() (int, error) {
 	return exitDone, c.printChanges()
 }
 
-// edit applies the options in the order of the daemon: delete, replace, append,
-// append-if-missing, delete-if-present.
+// edit applies the options in the daemon's order: delete, replace, append, append-if-missing,
+// delete-if-present.
 func (c *call) edit(existing []string) (line []string, err error) {
 	line = slices.Clone(existing)
 	for _, arg := range c.options.values("delete") {
@@ -80,7 +80,8 @@ func (c *call) edit(existing []string) (line []string, err error) {
 	return line, nil
 }
 
-// has is the test of the "if" options.
+// has reports whether line has arg, as the options "append-if-missing" and "delete-if-present" test
+// it.
 func (c *call) has(line []string, arg string) bool {
 	if c.control.release().keyOnly() {
 		return slices.ContainsFunc(line, func(have string) bool { return keyOf(have) == keyOf(arg) })
@@ -93,8 +94,8 @@ func keyOf(arg string) string {
 	return key
 }
 
-// remove is ostree_kernel_args_delete: KEY=VALUE the first that is exactly that,
-// KEY the only one of the key.
+// remove implements ostree_kernel_args_delete: KEY=VALUE removes the first exact match, KEY the
+// only argument with that key.
 func remove(line []string, arg string) ([]string, error) {
 	if i := slices.Index(line, arg); i >= 0 {
 		return slices.Delete(line, i, i+1), nil
@@ -111,7 +112,7 @@ func remove(line []string, arg string) ([]string, error) {
 	return slices.Delete(line, of[0], of[0]+1), nil
 }
 
-// replace is ostree_kernel_args_new_replace: KEY=NEW, or KEY=OLD=NEW.
+// replace implements ostree_kernel_args_new_replace, for KEY=NEW and KEY=OLD=NEW.
 func replace(line []string, arg string) ([]string, error) {
 	key, value, _ := strings.Cut(arg, "=")
 	of := ofKey(line, key)
@@ -133,7 +134,7 @@ func replace(line []string, arg string) ([]string, error) {
 	return line, nil
 }
 
-// ofKey are the places of the key's arguments.
+// ofKey returns the indexes of the arguments with a key.
 func ofKey(line []string, key string) (places []int) {
 	for i, arg := range line {
 		if keyOf(arg) == key {

@@ -7,13 +7,13 @@ import (
 
 // option is one option of a verb.
 type option struct {
-	value bool    // it takes one
-	since release // the first with it
+	value bool    // it takes a value
+	since release // the first release with it
 }
 
-// options are those of a call.
+// options are the parsed arguments of a call.
 type options struct {
-	given   [][2]string // name and value, in order
+	given   [][2]string // names and values, in order
 	operand []string
 }
 
@@ -57,7 +57,7 @@ func parseOptions(known map[string]option, r release, args []string) (options, e
 	return o, nil
 }
 
-// with adds those named of the options that several verbs have.
+// with adds the named common options, which several verbs have, to more.
 func with(more map[string]option, names ...string) map[string]option {
 	common := map[string]option{
 		"lock-finalization": {since: release{2020, 4}},

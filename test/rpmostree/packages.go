@@ -19,7 +19,7 @@ var (
 	}, "lock-finalization", "reboot", "r")
 )
 
-// layers are what an origin asks for on top of the image.
+// layers are the packages that an origin requests on top of the image, or removes from it.
 type layers struct {
 	requested, removed []string
 }
@@ -30,7 +30,7 @@ func layersOf(o ostree.Origin) layers {
 
 func (l layers) empty() bool { return len(l.requested)+len(l.removed) == 0 }
 
-// text is the part of an origin (rust/src/origin.rs).
+// text returns the layers as sections of an origin (rust/src/origin.rs).
 func (l layers) text() string {
 	text := ""
 	if len(l.requested) > 0 {
@@ -50,7 +50,7 @@ func (c *call) uninstall() (int, error) {
 	return c.changePackages(change{install: c.options.values("install"), uninstall: c.options.operand})
 }
 
-// override is "override remove" and "override reset"
+// override implements "override remove" and "override reset"
 // (src/app/rpmostree-override-builtins.cxx).
 func (c *call) override() (int, error) {
 	if len(c.options.operand) < 2 {
@@ -68,11 +68,11 @@ func (c *call) override() (int, error) {
 	return c.changePackages(what)
 }
 
-// change is what one call changes.
+// change is the change of packages by one call.
 type change struct{ install, uninstall, remove, reset []string }
 
-// changePackages stages the pending deployment with other packages (types:
-// deploy_transaction_execute). Drivers are not asked.
+// changePackages stages the pending deployment with other packages (deploy_transaction_execute in
+// src/daemon/rpmostreed-transaction-types.cxx). It ignores update drivers.
 func (c *call) changePackages(what change) (int, error) {
 	if err := c.begin(); err != nil {
 		return exitFailed, err
@@ -95,7 +95,7 @@ func (c *call) changePackages(what change) (int, error) {
 	return exitDone, c.printChanges()
 }
 
-// withPackages is the pending deployment's origin with a change.
+// withPackages returns the pending deployment's origin with a change.
 func (c *call) withPackages(p deployment, what change) (ostree.Origin, error) {
 	old := p.deployed.Origin
 	base, err := c.database(p.deployed.Base.String())
@@ -136,8 +136,8 @@ func (c *call) withPackages(p deployment, what change) (ostree.Origin, error) {
 	return withLayers(old, l)
 }
 
-// withLayers is an origin with others in place of its layers. The base of a commit is
-// called otherwise as soon as something is layered on it.
+// withLayers returns an origin with other layers. If there are layers, the key of the base commit
+// is baserefspec instead of refspec.
 func withLayers(o ostree.Origin, l layers) (ostree.Origin, error) {
 	key := "refspec"
 	if !l.empty() {
@@ -153,8 +153,8 @@ func withLayers(o ostree.Origin, l layers) (ostree.Origin, error) {
 	return ostree.ParseOrigin([]byte(text + l.text()))
 }
 
-// layered is the commit to deploy for a base and an origin: the base, or one on
-// top of it with what the origin asks for.
+// layered returns the commit to deploy for a base and an origin: the base itself, or a new commit
+// on top of it with the origin's layers.
 func (c *call) layered(base string, origin ostree.Origin) (commit string, err error) {
 	l := layersOf(origin)
 	if l.empty() {
@@ -192,12 +192,12 @@ func (c *call) layered(base string, origin ostree.Origin) (commit string, err er
 	return commit, err
 }
 
-// assemble changes the packages of a tree.
+// assemble removes packages from a tree and installs package files. It returns the new database.
 func assemble(tree string, db database, removed, files []string) (database, error) {
 	for _, name := range removed {
 		p, there := db.find(name)
 		if !there {
-			continue // inactive
+			continue // the base does not have it: the override is inactive
 		}
 		for _, file := range p.Files {
 			if err := os.RemoveAll(filepath.Join(tree, file)); err != nil {
@@ -225,9 +225,9 @@ func assemble(tree string, db database, removed, files []string) (database, erro
 	return db, nil
 }
 
-// resolve looks for packages in the repositories that the booted system's /etc names. One
-// that is layered on a deployment already may be in rpm-ostree's own cache: nothing is
-// unpacked for it, unless it was kept.
+// resolve returns the files of packages, from the repositories in the booted system's /etc or from
+// the cache. A package that is layered on a deployment but found in neither is accepted without a
+// file, since the real rpm-ostree may have it in its cache.
 func (c *call) resolve(names []string) (files []string, err error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -261,11 +261,11 @@ func (c *call) resolve(names []string) (files []string, err error) {
 	return files, nil
 }
 
-// cacheDir is where packages that were layered once are kept: the real one keeps them in
-// the repository.
+// cacheDir has the packages that were layered before. The real rpm-ostree keeps them in the ostree
+// repository.
 const cacheDir = "/var/cache/rpm-ostree-standin"
 
-// keep keeps a package, and returns where it is kept.
+// keep copies a package to the cache, and returns its path there.
 func (c *call) keep(name, file string) (string, error) {
 	kept := filepath.Join(c.Root, cacheDir, name+".rpm")
 	if file == kept {
@@ -281,10 +281,10 @@ func (c *call) keep(name, file string) (string, error) {
 	return kept, err
 }
 
-// unsigned stands for a package of a repository that wants signatures.
+// unsigned stands for the file of a package in a repository that requires signatures.
 const unsigned = "unsigned"
 
-// offered are the files of packages, by name, in the repositories.
+// offered returns the package files in the cache and the repositories, by package name.
 func (c *call) offered() (map[string]string, error) {
 	offered := map[string]string{}
 	kept, err := filepath.Glob(filepath.Join(c.Root, cacheDir, "*.rpm"))
@@ -329,7 +329,7 @@ func (c *call) offered() (map[string]string, error) {
 	return offered, nil
 }
 
-// cached are the names of packages that a deployment has on top of its image.
+// cached returns the names of packages that are layered on any deployment.
 func (c *call) cached() (names []string, err error) {
 	all, err := c.deployments()
 	for _, d := range all {

@@ -14,12 +14,12 @@ var rebaseOptions = with(map[string]option{
 	"skip-purge": {}, "C": {}, "cache-only": {}, "b": {value: true}, "branch": {value: true}, "os": {value: true}, "stateroot": {value: true},
 }, "lock-finalization", "bypass-driver", "reboot", "r")
 
-// wanted is what a rebase is asked for.
+// wanted is the parsed argument of a rebase.
 type wanted struct {
-	refspec  string // in the new origin
+	refspec  string // for the new origin
 	commit   string
-	checksum bool // it is one, with a colon before it
-	image    bool // it is an ostree image reference
+	checksum bool // refspec is a checksum
+	image    bool // refspec is an ostree image reference
 }
 
 func (c *call) rebase() (int, error) {
@@ -48,14 +48,14 @@ func (c *call) rebase() (int, error) {
 	if err != nil {
 		return exitFailed, err
 	}
-	// Its kernel arguments are the pending deployment's.
+	// The kernel arguments are those of the pending deployment.
 	if err := c.stage(p.OSName, commit, origin, p.kargs); err != nil {
 		return exitFailed, err
 	}
 	return exitDone, c.printChanges()
 }
 
-// driven refuses while an update driver is active (rpmostree-clientlib.cxx).
+// driven returns an error while an update driver is active (rpmostree-clientlib.cxx).
 func (c *call) driven() error {
 	d := c.control.Driver
 	if d == nil || !d.Active || c.options.has("bypass-driver") || !c.control.release().since(release{2021, 3}) {
@@ -73,12 +73,12 @@ func (c *call) want(refspec string, p deployment) (wanted, error) {
 	case strings.HasPrefix(refspec, "ostree-"):
 		return c.wantImage(refspec, p)
 	case p.Container != "" && !c.control.release().since(release{2022, 10}):
-		// Taken for an ostree refspec, which it is not (commit a4c60bd7).
+		// These releases parse it as an ostree refspec, which it is not (commit a4c60bd7).
 		return wanted{}, failf("Invalid refspec %s", p.Container)
 	case strings.HasPrefix(refspec, ":") && checksum.MatchString(refspec[1:]):
 		return c.find(wanted{refspec: refspec[1:], commit: refspec[1:], checksum: true})
 	case checksum.MatchString(refspec):
-		// A bare one takes over the remote of the present origin, and then is none.
+		// A bare checksum gets the remote of the current origin as prefix, and is then a ref.
 		if remote, _, ok := strings.Cut(p.Origin, ":"); ok {
 			return c.find(wanted{refspec: remote + ":" + refspec, commit: refspec})
 		}
@@ -120,8 +120,8 @@ func (c *call) find(w wanted) (wanted, error) {
 	return w, nil
 }
 
-// origin is the new one: of the refspec, with all that is layered. A custom
-// origin stays only with a checksum or with a container's digest.
+// origin returns the new origin: the refspec, with everything that is layered. A custom origin is
+// kept only with a checksum or with a container's digest.
 func (c *call) origin(w wanted, old ostree.Origin) (ostree.Origin, error) {
 	url, description := c.options.value("custom-origin-url"), c.options.value("custom-origin-description")
 	if url != "" && description == "" {
@@ -142,8 +142,8 @@ func (c *call) origin(w wanted, old ostree.Origin) (ostree.Origin, error) {
 	return ostree.ParseOrigin([]byte(text + layersOf(old).text()))
 }
 
-// ImageRef is the ref under which an image of a registry is kept
-// (ostree-ext: container/mod.rs for the name, refescape.rs for the escaping).
+// ImageRef returns the ref of an image in the repository (ostree-ext: container/mod.rs for the
+// name, refescape.rs for the escaping).
 func ImageRef(reference string) string {
 	ref, plain := "", false
 	for _, r := range "docker://" + registryName(reference) {

@@ -13,7 +13,7 @@ import (
 	"go.podman.io/image/v5/types"
 )
 
-// registryName is the name that an ostree image reference gives an image in its registry.
+// registryName returns the image name in an ostree image reference, without the transport.
 func registryName(reference string) string {
 	for _, scheme := range []string{"ostree-unverified-registry:", "ostree-unverified-image:docker://", "ostree-image-signed:docker://"} {
 		if name, ok := strings.CutPrefix(reference, scheme); ok {
@@ -23,19 +23,18 @@ func registryName(reference string) string {
 	return reference
 }
 
-// openImage is the first that the daemon does for a container image, also for one
-// that is in the repository: it reads the manifest from the registry (ostree-ext,
-// container/store.rs: ImageImporter::new). That happens in the daemon, with its
-// pull secrets and its environment, whatever the caller has.
+// openImage reads the image's manifest from the registry, as the daemon first does for every
+// container image, even for one in the repository (ostree-ext, container/store.rs:
+// ImageImporter::new). The daemon uses its own pull secrets and environment, not the caller's.
 func (c *call) openImage(reference string) error {
 	sys := &types.SystemContext{
 		RootForImplicitAbsolutePaths: c.Root, // /etc/containers
 		AuthFilePath:                 c.authFile(),
-		// The daemon's environment names no proxy.
+		// The daemon's environment has no proxy.
 		DockerProxy: func(*url.URL) (*url.URL, error) { return nil, nil },
 	}
 	if sys.AuthFilePath == "" {
-		sys.DockerAuthConfig = &types.DockerAuthConfig{} // nobody
+		sys.DockerAuthConfig = &types.DockerAuthConfig{} // anonymous
 	}
 	err := readManifest(c.ctx, sys, registryName(reference))
 	if err != nil {
@@ -57,8 +56,8 @@ func readManifest(ctx context.Context, sys *types.SystemContext, name string) er
 	return errors.Join(err, image.Close())
 }
 
-// authFile is the only pull secret that the daemon reads: the first of these
-// files that is there (ostree-ext, globals.rs).
+// authFile returns the only pull secret that the daemon reads: the first of these files that
+// exists (ostree-ext, globals.rs).
 func (c *call) authFile() string {
 	for _, dir := range []string{"run", "etc", "usr/lib"} {
 		path := filepath.Join(c.Root, dir, "ostree/auth.json")

@@ -13,15 +13,15 @@ import (
 	"github.com/cavaliergopher/cpio"
 )
 
-// rpm is a package file of the format RPM 4: lead, signature, header, and a payload that
-// is compressed by gzip.
+// rpm is a package file in RPM 4 format: lead, signature, header, and a payload compressed with
+// gzip.
 type rpm struct {
 	pkg     dbPackage
 	payload io.Reader
 	file    io.Closer
 }
 
-// The tags of a header that count here (rpm: include/rpm/rpmtag.h).
+// The header tags that are used here (rpm: include/rpm/rpmtag.h).
 const (
 	tagName    = 1000
 	tagVersion = 1001
@@ -61,7 +61,7 @@ func openRPM(path string) (_ *rpm, err error) {
 	return &rpm{pkg: p, payload: plain, file: file}, nil
 }
 
-// readHeader reads the strings in a header, and how many bytes it has.
+// readHeader reads a header and returns its strings by tag, and its size in bytes.
 func readHeader(r io.Reader) (tags map[uint32]string, size int64, err error) {
 	var intro struct {
 		Magic, Reserved uint32
@@ -83,7 +83,7 @@ func readHeader(r io.Reader) (tags map[uint32]string, size int64, err error) {
 	}
 	tags = map[uint32]string{}
 	for _, e := range index {
-		if e.Type == 6 && e.Offset < intro.Bytes { // a string, ended by a zero
+		if e.Type == 6 && e.Offset < intro.Bytes { // a zero-terminated string
 			text, _, _ := bytes.Cut(store[e.Offset:], []byte{0})
 			tags[e.Tag] = string(text)
 		}
@@ -91,7 +91,7 @@ func readHeader(r io.Reader) (tags map[uint32]string, size int64, err error) {
 	return tags, 16 + 16*int64(intro.Entries) + int64(intro.Bytes), nil
 }
 
-// unpack writes the package's files below dir and notes them in its entry.
+// unpack writes the package's files below dir and adds them to pkg.Files.
 func (r *rpm) unpack(dir string) error {
 	in := cpio.NewReader(r.payload)
 	for {
@@ -120,7 +120,7 @@ func writeFile(path string, mode os.FileMode, content io.Reader) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(path); err != nil { // a checkout shares its files with the repository
+	if err := os.RemoveAll(path); err != nil { // do not write through a hard link into the repository
 		return err
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)

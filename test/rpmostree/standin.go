@@ -1,19 +1,18 @@
-// Package rpmostree is a stand-in for rpm-ostree: its command line, as far as
-// pivot and the tests of its engines use it, on top of the real libostree command
-// line. A machine boots what it stages.
+// Package rpmostree is a stand-in for rpm-ostree: the part of its command line that pivot and the
+// tests of the engines use, implemented with the real libostree command line. Machines can boot
+// the deployments that it stages.
 //
-// What it does is what is known of the real one by its sources and by trying it:
-// options and features by version, messages and exit statuses, that each operation
-// starts from the pending deployment, both forms of the finalization lock, the
-// collection of images that no deployment names, that it asks a registry for an
-// image that is in the repository, and what its client does when its daemon is done.
-// It differs in that there is no daemon: what the real one's daemon does happens in
-// the process, what its state would be is in the control file.
+// Its behaviour follows the sources of the real rpm-ostree and experiments with it: options and
+// features by version, messages and exit statuses, that each operation starts from the pending
+// deployment, both forms of the finalization lock, the removal of image refs that no deployment
+// names, that it contacts the registry even for an image in the repository, and what its client
+// does after the daemon has finished. Unlike the real one it has no daemon: the daemon's work
+// happens in the process, and its state is in the control file.
 //
-// Layering: a deployment whose origin asks for packages, or for packages of the image to
-// be left out, gets a commit of its own on top of the base, with the files of real RPM
-// packages. Scripts, dependencies and triggers are not played, nor is dracut: a kernel's
-// package has its initramfs. The database of packages is a JSON file.
+// Layering: a deployment whose origin requests packages, or removes packages of the image, gets
+// its own commit on top of the base, with the files of real RPM packages. Scripts, dependencies,
+// triggers and dracut are not simulated; a kernel package includes its initramfs. The package
+// database is a JSON file.
 package rpmostree
 
 import (
@@ -32,11 +31,11 @@ import (
 type Standin struct {
 	Root   string // root directory of the host
 	Ostree func(ctx context.Context, argv ...string) ([]byte, error)
-	// Reboot is asked for by finalize-deployment.
+	// Reboot is called by finalize-deployment.
 	Reboot func(ctx context.Context) error
 }
 
-// failure is a message of the real program, in its words.
+// failure is an error message of the real program.
 type failure string
 
 func (f failure) Error() string { return string(f) }
@@ -50,7 +49,7 @@ const (
 	exitUnchanged = 77 // only with --unchanged-exit-77
 )
 
-// ErrDied is how a call ends that the control file lets die.
+// ErrDied is the error of a call that dies, as the control file requires.
 var ErrDied = errors.New("signal: killed")
 
 // call is one call of the program.
@@ -63,8 +62,8 @@ type call struct {
 	stderr  io.Writer
 }
 
-// Main runs one call with the arguments that follow the program's name. It
-// returns the exit status, and ErrDied if the call is to end as if it were killed.
+// Main runs one call with the arguments after the program's name. It returns the exit status, or
+// ErrDied if the call must end as if it were killed.
 func (s *Standin) Main(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
 	control, err := loadControl(s.Root)
 	if err != nil {
@@ -117,7 +116,7 @@ func (c *call) run(args []string) (int, error) {
 	return status, err
 }
 
-// verb is a command: its options, each with the first release that has it, and its work.
+// verb is a command with its options and its implementation.
 type verb struct {
 	options map[string]option
 	run     func(*call) (int, error)
@@ -136,7 +135,7 @@ var verbs = map[string]verb{
 	"db":                  {dbOptions, (*call).db},
 }
 
-// version is what --version prints (src/app/libmain.cxx).
+// version prints the output of --version (src/app/libmain.cxx).
 func (c *call) version() {
 	fmt.Fprintf(c.stdout, "rpm-ostree:\n Version: '%s'\n Git: 0000000\n Features:\n  - rust\n  - compose\n", c.control.version())
 	if c.control.takesContainers() {
@@ -147,7 +146,7 @@ func (c *call) version() {
 
 func (c *call) sysroot() *ostree.Sysroot { return ostree.OpenSysroot(c.Root) }
 
-// release is a version of the form YEAR.NUMBER, comparable by after.
+// release is a version of the form YEAR.NUMBER.
 type release struct{ year, number int }
 
 func parseRelease(text string) release {
@@ -158,10 +157,10 @@ func parseRelease(text string) release {
 	return release{y, n}
 }
 
-// since reports whether r is other or later.
+// since reports whether r is other or a later release.
 func (r release) since(other release) bool {
 	return r.year > other.year || r.year == other.year && r.number >= other.number
 }
 
-// runFile is a file that the stand-in keeps until the next boot.
+// runFile returns the path of a file that the stand-in keeps until the next boot.
 func runFile(root, name string) string { return filepath.Join(root, "run/rpm-ostree-standin", name) }

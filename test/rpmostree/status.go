@@ -13,8 +13,8 @@ var statusOptions = map[string]option{
 	"json": {}, "jsonpath": {value: true}, "b": {}, "booted": {}, "v": {}, "pending-exit-77": {},
 }
 
-// deployment is one as "status --json" shows it (rust/src/daemon.rs,
-// rpmostreed-deployment-utils.cxx): no kernel arguments.
+// deployment is a deployment in "status --json" (rust/src/daemon.rs,
+// rpmostreed-deployment-utils.cxx). It has no kernel arguments.
 type deployment struct {
 	ID                 string   `json:"id"`
 	OSName             string   `json:"osname"`
@@ -22,7 +22,7 @@ type deployment struct {
 	Serial             int      `json:"serial"`
 	Booted             bool     `json:"booted"`
 	Staged             bool     `json:"staged"`
-	FinalizationLocked bool     `json:"finalization-locked,omitempty"` // only of the lock by a file
+	FinalizationLocked bool     `json:"finalization-locked,omitempty"` // only for the lock by a file
 	Pinned             bool     `json:"pinned"`
 	Unlocked           string   `json:"unlocked"`
 	Origin             string   `json:"origin,omitempty"`
@@ -39,7 +39,7 @@ type deployment struct {
 	kargs    []string
 }
 
-// statusDocument is all of "status --json" (rpmostree-builtin-status.cxx).
+// statusDocument is the output of "status --json" (rpmostree-builtin-status.cxx).
 type statusDocument struct {
 	Deployments  []deployment      `json:"deployments"` // in boot order, a staged one first
 	Transaction  []string          `json:"transaction"`
@@ -75,7 +75,7 @@ func (c *call) status() (int, error) {
 	return exitDone, nil
 }
 
-// deployments are those of the host in boot order, a staged one first.
+// deployments returns the host's deployments in boot order, a staged one first.
 func (c *call) deployments() ([]deployment, error) {
 	s := c.sysroot()
 	booted, err := s.Booted()

@@ -1,9 +1,8 @@
-// Package enable knows the symbolic links by which a systemd unit is enabled, disabled or
-// masked, without systemd: those of a system that does not run yet, whose systemctl
-// cannot be asked.
+// Package enable computes the symbolic links that enable, disable or mask a systemd unit. It does
+// not use systemctl, so it also works for a system that does not run yet.
 //
 // Source: systemd.unit(5), "[Install] section options" and "Specifiers", and
-// systemd.preset(5); the tests hold it against systemctl --root. The package does no I/O.
+// systemd.preset(5). The tests compare it with systemctl --root. The package does no I/O.
 package enable
 
 import (
@@ -14,24 +13,24 @@ import (
 	"strings"
 )
 
-// Dir is where an administrator's units are, and the links that enable units.
+// Dir has the administrator's units, and the links that enable units.
 const Dir = "/etc/systemd/system"
 
-// Install is what the section [Install] of a unit file asks for.
+// Install is what the section [Install] of a unit file requests.
 type Install struct {
-	Links map[string]string // what each link points at, by its path
-	Also  []string          // units that are enabled with this one
+	Links map[string]string // link targets by the links' paths
+	Also  []string          // units that are enabled together with this one
 }
 
-// dependencies are the options that name units, with the directory of links to what
-// each of those pulls in.
+// dependencies are the options that name depending units, each with the suffix of a depending
+// unit's directory of links.
 var dependencies = map[string]string{"WantedBy": ".wants", "RequiredBy": ".requires", "UpheldBy": ".upholds"}
 
-// errNoInstance is the failure of a template that does not say which of its instances.
+// errNoInstance is the error of a template without a default instance.
 var errNoInstance = errors.New("it is a template without a DefaultInstance=")
 
-// Of is what a unit asks for that is enabled, by its name and the text and path of its
-// file. A unit without an [Install] section asks for nothing: systemd calls it static.
+// Of returns the links and units that enable a unit, given its name, and the path and text of its
+// file. For a unit without an [Install] section, which systemd calls static, there are none.
 func Of(name, file, text string) (Install, error) {
 	in := Install{Links: map[string]string{}}
 	options := readInstall(text)
@@ -48,7 +47,7 @@ func Of(name, file, text string) (Install, error) {
 	return in, nil
 }
 
-// add adds what the options of a unit ask for, whose name has its instance.
+// add adds what the options of a unit request. The name must have the instance.
 func (in *Install) add(name, file string, options map[string][]string) error {
 	for option, dir := range dependencies {
 		for _, by := range options[option] {
@@ -79,7 +78,8 @@ func (in *Install) add(name, file string, options map[string][]string) error {
 	return nil
 }
 
-// aliasOf is the alias of a unit: a template stands for the unit's instance.
+// aliasOf returns alias as an alias of the unit name. An alias that is a template gets the unit's
+// instance.
 func aliasOf(alias, name string) (string, error) {
 	switch _, instance, isInstance := cutInstance(name); {
 	case path.Ext(alias) != path.Ext(name):
@@ -93,7 +93,7 @@ func aliasOf(alias, name string) (string, error) {
 }
 
 // readInstall reads the options of the section [Install], each a list of words. An empty
-// assignment forgets what was assigned before; what is no assignment is passed over.
+// assignment resets the list. Lines that are not assignments are ignored.
 func readInstall(text string) map[string][]string {
 	options := map[string][]string{}
 	for line := range strings.Lines(Section(text)) {
@@ -111,8 +111,8 @@ func readInstall(text string) map[string][]string {
 	return options
 }
 
-// Section is the section [Install] of a unit's file or drop-in, one line for each option;
-// "" if there is none. Nothing else of such a file says how a unit is enabled.
+// Section returns the section [Install] of a unit's file or drop-in, one line for each option; ""
+// if there is none. The rest of the file does not matter for enabling the unit.
 func Section(text string) string {
 	var b strings.Builder
 	inside := false
@@ -131,8 +131,8 @@ func Section(text string) string {
 	return b.String()
 }
 
-// joined is a unit file without comments, and with one line for each option: a line that
-// ends with a backslash goes on in the next one.
+// joined returns a unit file without comments, and with lines that end with a backslash joined
+// with the next one.
 func joined(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -147,7 +147,7 @@ func joined(text string) string {
 	return b.String()
 }
 
-// withInstance is the name of the unit that is enabled: of a template its default instance.
+// withInstance returns the name of the unit to enable: for a template its default instance.
 func withInstance(name string, instance []string) (string, error) {
 	prefix, suffix, isTemplate := strings.Cut(name, "@.")
 	switch {
@@ -159,20 +159,20 @@ func withInstance(name string, instance []string) (string, error) {
 	return prefix + "@" + instance[len(instance)-1] + "." + suffix, nil
 }
 
-// cutInstance takes the name of an instance apart: its template and what it is an
-// instance of.
+// cutInstance splits the name of an instance into its template and its instance string.
 func cutInstance(name string) (template, instance string, isInstance bool) {
 	prefix, rest, _ := strings.Cut(strings.TrimSuffix(name, path.Ext(name)), "@")
 	return prefix + "@" + path.Ext(name), rest, rest != ""
 }
 
-// unitName is the name of a unit (systemd.unit(5)).
+// unitName matches valid names of units (systemd.unit(5)).
 var unitName = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]+\.(service|socket|device|mount|automount|swap|target|path|timer|slice|scope)$`)
 
-// IsName reports whether a unit can have this name.
+// IsName reports whether name is a valid name of a unit.
 func IsName(name string) bool { return unitName.MatchString(name) }
 
-// expand replaces the specifiers that depend on the unit's name alone.
+// expand replaces specifiers in word, and returns a name of a unit. It supports only specifiers that
+// depend on nothing but the unit's name.
 func expand(word, name string) (string, error) {
 	stem := strings.TrimSuffix(name, path.Ext(name))
 	prefix, instance, _ := strings.Cut(stem, "@")

@@ -12,7 +12,7 @@ import (
 	"machine-pivot/internal/machineconfig/enable"
 )
 
-// TestAgainstSystemctl: the links are those that the real systemctl makes.
+// TestAgainstSystemctl: the links are the same as those of the real systemctl.
 func TestAgainstSystemctl(t *testing.T) {
 	if _, err := exec.LookPath("systemctl"); err != nil {
 		t.Fatal("systemctl is needed: apt-get install systemd")
@@ -50,7 +50,7 @@ func TestAgainstSystemctl(t *testing.T) {
 				t.Fatal(err)
 			}
 			in, err := enable.Of(c.name, file, text)
-			for _, also := range in.Also { // which have no file
+			for _, also := range in.Also { // systemctl needs their files
 				if err := os.WriteFile(filepath.Join(root, enable.Dir, also), nil, 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -69,7 +69,7 @@ func TestAgainstSystemctl(t *testing.T) {
 	}
 }
 
-// linksIn are the links below a root directory.
+// linksIn returns the links below a root directory.
 func linksIn(t *testing.T, root string) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -9,17 +9,17 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// ImageDir is where an image has its units. Those of /run and /usr/local, which are no part
-// of an image, are not looked at.
+// ImageDir has the units of an image. Units in /run and /usr/local, which are not part of an image,
+// are ignored.
 const ImageDir = "/usr/lib/systemd/system"
 
-// maxAliases is how many aliases are followed from one name.
+// maxAliases bounds the number of aliases that are followed from one name.
 const maxAliases = 8
 
 // found is a unit of a system.
 type found struct {
-	name string // that of its file; with the instance, if one was asked for
-	file string // path of its file: of an instance without one its template's
+	name string // with aliases followed, and with the instance if one was requested
+	file string // path of its file; for an instance without a file, that of its template
 	text string // of the file and its drop-ins
 }
 
@@ -36,17 +36,17 @@ func (r *resolver) find(name string) (found, error) {
 			return found{}, err
 		}
 		if file.Kind != hostfiles.KindLink {
-			return r.whole(name, at, file)
+			return r.withDropIns(name, at, file)
 		}
-		if name, err = aliased(name, at, file.Target); err != nil {
+		if name, err = followAlias(name, at, file.Target); err != nil {
 			return found{}, err
 		}
 	}
 	return found{}, errors.New("there are too many aliases")
 }
 
-// fileOf finds what a unit's name stands for, and where: /etc goes before the image, and a
-// unit of the name before the template of an instance.
+// fileOf finds the file or link with a unit's name, and its path. /etc takes precedence over the
+// image, and the unit itself over the template of an instance.
 func (r *resolver) fileOf(name string) (hostfiles.File, string, error) {
 	names := []string{name}
 	if template, _, isInstance := cutInstance(name); isInstance {
@@ -66,8 +66,9 @@ func (r *resolver) fileOf(name string) (hostfiles.File, string, error) {
 	return hostfiles.File{}, "", errNoUnit
 }
 
-// aliased is the name that a link stands for.
-func aliased(name, at, target string) (string, error) {
+// followAlias returns the name of the unit to which a link with the given name, path and target
+// leads.
+func followAlias(name, at, target string) (string, error) {
 	if isMask(target) {
 		return "", errMasked
 	}
@@ -82,10 +83,10 @@ func aliased(name, at, target string) (string, error) {
 	return next, nil
 }
 
-// isMask reports whether a link's target is the one that masks a unit.
+// isMask reports whether a link with this target masks a unit.
 func isMask(target string) bool { return target == "/dev/null" }
 
-// absolute is what a link at a path leads to, by its name under /usr.
+// absolute returns the absolute target of a link at a path. It replaces /lib by /usr/lib.
 func absolute(at, target string) string {
 	if !path.IsAbs(target) {
 		target = path.Join(path.Dir(at), target)
@@ -97,8 +98,8 @@ func absolute(at, target string) string {
 	return target
 }
 
-// whole is a unit with its drop-ins, whose sections [Install] count too.
-func (r *resolver) whole(name, at string, file hostfiles.File) (found, error) {
+// withDropIns returns a unit with its drop-ins, whose sections [Install] count too.
+func (r *resolver) withDropIns(name, at string, file hostfiles.File) (found, error) {
 	if file.Kind != hostfiles.KindFile || len(file.Content) == 0 {
 		return found{}, errMasked
 	}
@@ -107,7 +108,7 @@ func (r *resolver) whole(name, at string, file hostfiles.File) (found, error) {
 	if template, _, isInstance := cutInstance(name); isInstance {
 		dirs = append(dirs, template+".d")
 	}
-	dropins := map[string]string{} // their texts, by the names of the files
+	dropins := map[string]string{} // texts by file name
 	for _, dir := range dirs {
 		if err := r.read(dropins, path.Join(Dir, dir), path.Join(ImageDir, dir), ".conf"); err != nil {
 			return u, err
@@ -119,8 +120,8 @@ func (r *resolver) whole(name, at string, file hostfiles.File) (found, error) {
 	return u, nil
 }
 
-// read adds the texts of files in a directory of /etc and one of the image, by their
-// names, to those that are there already: an earlier one goes before a later one.
+// read adds the texts of the files in a directory of /etc and one of the image to texts, by file
+// name. It does not replace texts that are there already, and /etc takes precedence.
 func (r *resolver) read(texts map[string]string, etc, image, suffix string) error {
 	for _, tree := range []struct {
 		Tree
@@ -146,7 +147,7 @@ func (r *resolver) read(texts map[string]string, etc, image, suffix string) erro
 	return nil
 }
 
-// nameIn is a path's name directly below a directory.
+// nameIn returns the first component of a path below dir, and whether the path is below dir.
 func nameIn(dir, at string) (string, bool) {
 	rest, below := strings.CutPrefix(at, dir+"/")
 	name, _, _ := strings.Cut(rest, "/")

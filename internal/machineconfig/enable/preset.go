@@ -10,13 +10,14 @@ import (
 const (
 	presetDir      = "/etc/systemd/system-preset"
 	imagePresetDir = "/usr/lib/systemd/system-preset"
-	// ignitionPreset is how Ignition enables units at a machine's installation. Those that
-	// the MachineConfig still enables have a wish; the others are the image's to preset.
+	// ignitionPreset is the file with which Ignition enables units when a machine is installed. It
+	// is ignored: units that the MachineConfig still enables have a wish, and for the others the
+	// image's presets count.
 	ignitionPreset = "20-ignition.preset"
 )
 
-// preset enables or disables a unit as the system's presets say. A unit that cannot be
-// enabled, as a template of which no instance is named, is left alone, as by systemd.
+// preset enables or disables a unit as the system's presets say. Like systemd it ignores a unit that
+// cannot be enabled, such as a template without an instance.
 func (r *resolver) preset(name string) error {
 	unit, err := r.find(name)
 	if errors.Is(err, errNoUnit) || errors.Is(err, errMasked) {
@@ -43,8 +44,8 @@ func (r *resolver) preset(name string) error {
 	return nil
 }
 
-// rule is what the first rule for a unit says, and for which units that is. A unit for
-// which there is none is enabled.
+// rule returns the action of the first rule for a unit, and the units to which it applies. The
+// default is to enable the unit.
 func (r *resolver) rule(name string) (action string, units []string, err error) {
 	texts := map[string]string{ignitionPreset: ""}
 	if err := r.read(texts, presetDir, imagePresetDir, ".preset"); err != nil {
@@ -56,7 +57,7 @@ func (r *resolver) rule(name string) (action string, units []string, err error) 
 			if len(words) < 2 || strings.ContainsAny(words[0][:1], "#;") {
 				continue
 			}
-			if units := ruledBy(words[1], words[2:], name); units != nil {
+			if units := matchRule(words[1], words[2:], name); units != nil {
 				return words[0], units, nil
 			}
 		}
@@ -64,9 +65,10 @@ func (r *resolver) rule(name string) (action string, units []string, err error) 
 	return "enable", []string{name}, nil
 }
 
-// ruledBy are the units that a rule for a pattern means where one name is asked for; none
-// if it does not mean that name. Instances in a rule go before its pattern.
-func ruledBy(pattern string, instances []string, name string) []string {
+// matchRule returns the units to which a rule with a pattern and instances applies when the preset
+// of name is requested; nil if the rule does not match. A rule with instances for a template
+// matches only these.
+func matchRule(pattern string, instances []string, name string) []string {
 	template, instance, isInstance := cutInstance(name)
 	isTemplate := strings.Contains(name, "@.")
 	if len(instances) > 0 && (isTemplate || isInstance) && pattern == template {
@@ -81,7 +83,7 @@ func ruledBy(pattern string, instances []string, name string) []string {
 			return all
 		}
 	}
-	// As fnmatch(3) with FNM_NOESCAPE: a backslash is itself, and ! negates.
+	// Like fnmatch(3) with FNM_NOESCAPE: a backslash is literal, and ! negates.
 	pattern = strings.NewReplacer(`\`, `\\`, "[!", "[^").Replace(pattern)
 	if matched, err := path.Match(pattern, name); err != nil || !matched {
 		return nil

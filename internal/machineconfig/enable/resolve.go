@@ -10,20 +10,20 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// Resolved is what wishes mean for one system.
+// Resolved is the result of resolving wishes in one system.
 type Resolved struct {
-	// Entries are links that are there, or absent although the image has them, by path.
+	// Entries are the links that must exist, and those that must be absent, sorted by path.
 	Entries []hostfiles.Entry
-	// By is the unit that asks for an entry, by the entry's path.
+	// By has the unit that needs an entry, by the entry's path.
 	By map[string]string
-	// Wrong has why a wish cannot be true in this system, by the unit's name.
+	// Wrong has why a wish cannot be fulfilled in this system, by the unit's name.
 	Wrong map[string]error
 }
 
-// Hint is what to do about wishes that cannot be true.
+// Hint is the hint for wishes that cannot be fulfilled.
 const Hint = "name a unit that the system has, give it contents, or unmask it (mask: false); or leave it out"
 
-// Err are all reasons why wishes cannot be true; nil if there is none.
+// Err returns all reasons why wishes cannot be fulfilled as one error; nil if there are none.
 func (r Resolved) Err() error {
 	var all []error
 	for _, name := range sortedKeys(r.Wrong) {
@@ -32,14 +32,15 @@ func (r Resolved) Err() error {
 	return errors.Join(all...)
 }
 
-// Over are entries with those that were resolved, which go before a removal.
+// Over returns entries with the resolved ones added. A resolved entry replaces one at the same path.
 func (r Resolved) Over(entries []hostfiles.Entry) []hostfiles.Entry {
 	rest := slices.DeleteFunc(slices.Clone(entries), func(e hostfiles.Entry) bool { return r.By[e.Path] != "" })
 	return append(rest, r.Entries...)
 }
 
-// Resolve works out what wishes mean in a system that will have entries, as systemctl
-// would: those that enable first, then those that disable. An error is one of reading.
+// Resolve resolves wishes in a system that will have entries, as systemctl would. It first unmasks,
+// then enables, presets and disables. Wishes that cannot be fulfilled are in the result; the error
+// is a failure to read the system.
 func Resolve(s System, units Units, entries []hostfiles.Entry) (Resolved, error) {
 	s.Image = newReading(s.Image)
 	s.Etc = newReading(s.with(entries, units.Install).Etc)
@@ -73,19 +74,19 @@ func Resolve(s System, units Units, entries []hostfiles.Entry) (Resolved, error)
 	return r.result, nil
 }
 
-// readError is a failure to read the system, which is about no unit.
+// readError is a failure to read the system. It is not due to a unit.
 type readError struct{ error }
 
 func (e readError) Unwrap() error { return e.error }
 
-// reading is a tree that is read once at each path, and whose errors are readErrors.
+// reading is a tree that caches what it reads and returns readErrors.
 type reading struct {
 	Tree
 	looked map[string]looked
 	named  map[string][]string
 }
 
-// looked is what Look has returned.
+// looked is a result of Look.
 type looked struct {
 	file  hostfiles.File
 	there bool
@@ -124,13 +125,13 @@ func failed(err error) error {
 	return readError{err}
 }
 
-// resolver works out wishes, one after the other. It is the /etc that they lead to.
+// resolver resolves wishes, one after the other. As a Tree it is the resulting /etc.
 type resolver struct {
 	system System
-	asked  map[string]hostfiles.Entry // that the system will have, by path
-	made   map[string]hostfiles.Entry // by path
-	madeIn map[string][]string        // their names, by directory
-	unit   string                     // that is being worked out
+	asked  map[string]hostfiles.Entry // the target's entries, by path
+	made   map[string]hostfiles.Entry // resolved entries, by path
+	madeIn map[string][]string        // names of resolved entries, by directory
+	unit   string                     // whose wish is being resolved
 	result Resolved
 }
 
@@ -150,7 +151,7 @@ func (r *resolver) Names(dir string) ([]string, error) {
 	return slices.Compact(names), err
 }
 
-// put asks for an entry, unless another one is asked for at its path.
+// put adds an entry to the result. It returns an error if the target has another entry at its path.
 func (r *resolver) put(e hostfiles.Entry) error {
 	if other, asked := r.asked[e.Path]; asked && other.Kind != hostfiles.KindDefault && other != e {
 		return fmt.Errorf("it needs %s to be %s, and a %s is asked for there", e.Path, e.Kind, other.Kind)
@@ -177,8 +178,8 @@ func (r *resolver) unmask(name string) error {
 	return nil
 }
 
-// remove asks that nothing is at a path if what stands there is meant, or what the image
-// has there where nothing stands.
+// remove adds the absence of a path to the result, if meant accepts the file at the path in /etc, or
+// the image's file if /etc has none.
 func (r *resolver) remove(at string, meant func(hostfiles.File) bool) error {
 	file, there, err := r.Look(at)
 	if err == nil && !there {
@@ -190,7 +191,7 @@ func (r *resolver) remove(at string, meant func(hostfiles.File) bool) error {
 	return r.put(hostfiles.Absent(at).Entry)
 }
 
-// enable asks for the links of a unit, and of those that are enabled with it.
+// enable adds the links of a unit, and of units that are enabled together with it.
 func (r *resolver) enable(name string) error {
 	done := map[string]bool{}
 	todo := []string{name}
@@ -201,7 +202,7 @@ func (r *resolver) enable(name string) error {
 		done[todo[0]] = true
 		unit, err := r.find(todo[0])
 		if also := todo[0] != name; also && (errors.Is(err, errNoUnit) || errors.Is(err, errMasked)) {
-			continue // as systemctl, which says so
+			continue // systemctl only warns about this
 		}
 		if err != nil {
 			return err
@@ -220,7 +221,7 @@ func (r *resolver) enable(name string) error {
 	return nil
 }
 
-// link asks for a link. One that leads there already stays as it is written.
+// link adds a link. An existing link with the same absolute target is kept as it is.
 func (r *resolver) link(at, to string) error {
 	have, there, err := r.Look(at)
 	if err != nil {
@@ -230,15 +231,14 @@ func (r *resolver) link(at, to string) error {
 	switch {
 	case isLink && absolute(at, have.Target) == to:
 		to = have.Target
-	case there && path.Dir(at) == Dir: // an alias, not a dependency, which is pivot's or systemctl's
+	case there && path.Dir(at) == Dir: // an alias; links of dependencies may be replaced
 		return fmt.Errorf("its alias %s is taken by a %s %s", path.Base(at), have.Kind, have.Target)
 	}
 	return r.put(hostfiles.NewLink(at, to).Entry)
 }
 
-// disable asks that no link enables a unit, or one that is enabled with it: none by its
-// name, and none to its file or to another such link. A unit that is not there needs no
-// more than that.
+// disable adds the absence of all links that enable a unit, or a unit that is enabled together with
+// it: links with its name, links to its file, and links to such links. The unit need not exist.
 func (r *resolver) disable(name string) error {
 	names := map[string]bool{}
 	if err := r.collect(names, name); err != nil {
@@ -259,7 +259,7 @@ func (r *resolver) disable(name string) error {
 	return nil
 }
 
-// dirs are the directories of links that enable units.
+// dirs returns the directories with links that enable units.
 func (r *resolver) dirs() ([]string, error) {
 	dirs := []string{Dir}
 	names, err := r.allNames(Dir)
@@ -271,7 +271,7 @@ func (r *resolver) dirs() ([]string, error) {
 	return dirs, err
 }
 
-// allNames are the names in a directory of /etc and in the image's for it.
+// allNames returns the names in a directory of /etc and in the image's /usr/etc.
 func (r *resolver) allNames(dir string) ([]string, error) {
 	names, err := r.Names(dir)
 	if err != nil {
@@ -283,7 +283,7 @@ func (r *resolver) allNames(dir string) ([]string, error) {
 	return slices.Compact(names), err
 }
 
-// collect adds the names of a unit and those that are enabled with it.
+// collect adds the names of a unit, and of units that are enabled together with it, to names.
 func (r *resolver) collect(names map[string]bool, name string) error {
 	if names[name] {
 		return nil
@@ -309,8 +309,8 @@ func (r *resolver) collect(names map[string]bool, name string) error {
 	return nil
 }
 
-// unlink asks for the absence of the links in a directory that enable units. Links to an
-// alias that goes enable them too.
+// unlink adds the absence of the links in a directory that enable units. It adds removed aliases to
+// names, since links to an alias enable the unit too.
 func (r *resolver) unlink(dir string, names map[string]bool) error {
 	all, err := r.allNames(dir)
 	for _, name := range all {
@@ -319,7 +319,7 @@ func (r *resolver) unlink(dir string, names map[string]bool) error {
 			if f.Kind != hostfiles.KindLink || isMask(f.Target) {
 				return false
 			}
-			// The link at the unit's own name is the unit.
+			// A link in Dir with the unit's own name is the unit itself.
 			enables := names[path.Base(f.Target)] || names[name] && dir != Dir
 			if enables && dir == Dir {
 				names[name] = true

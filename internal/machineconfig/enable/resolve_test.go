@@ -16,7 +16,7 @@ import (
 	"machine-pivot/internal/machineconfig/enable"
 )
 
-// dir is a directory as a tree.
+// dir is a directory as an enable.Tree.
 type dir string
 
 func (d dir) Look(path string) (hostfiles.File, bool, error) { return hostfiles.Read(string(d), path) }
@@ -32,8 +32,9 @@ func (d dir) Names(at string) (names []string, err error) {
 	return names, err
 }
 
-// system is a directory with units by their paths: E and U stand for the directories of
-// the administrator's and the image's, and a text that begins with -> is a link.
+// system returns a directory with the given files by path. In paths, E, U and P stand for the
+// administrator's units, the image's units and the image's presets. A text that begins with -> is
+// a link.
 func system(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -59,13 +60,13 @@ func long(name string) string {
 	return strings.NewReplacer("E/", enable.Dir+"/", "U/", enable.ImageDir+"/", "P/", "/usr/lib/systemd/system-preset/").Replace(name)
 }
 
-// service is a unit with a section [Install].
+// service returns a unit file with the section [Install].
 func service(install string) string {
 	return "[Unit]\nDescription=a\n[Service]\nExecStart=/bin/true\n[Install]\n" + install + "\n"
 }
 
-// TestResolveAgainstSystemctl (P58): wishes for units of an image come to the links that
-// the real systemctl leaves in such a system.
+// TestResolveAgainstSystemctl (P58): wishes for units of an image lead to the same links as the real
+// systemctl.
 func TestResolveAgainstSystemctl(t *testing.T) {
 	if _, err := exec.LookPath("systemctl"); err != nil {
 		t.Fatal("systemctl is needed: apt-get install systemd")
@@ -74,8 +75,8 @@ func TestResolveAgainstSystemctl(t *testing.T) {
 	type files = map[string]string
 	for name, c := range map[string]struct {
 		files files
-		do    string // commands of systemctl, each with one unit
-		other bool   // it is not what systemctl makes, as the test TestResolve says
+		do    string // systemctl commands, each with one unit
+		other bool   // the result differs from systemctl's: see TestResolve
 	}{
 		"a unit of the image":              {files{"U/a.service": service("WantedBy=m.target\nRequiredBy=n.target\nAlias=b.service")}, "enable a.service", false},
 		"the administrator's goes first":   {files{"U/a.service": wanted, "E/a.service": service("WantedBy=n.target")}, "enable a.service", false},
@@ -147,7 +148,7 @@ func TestResolveAgainstSystemctl(t *testing.T) {
 	}
 }
 
-// wishes are what commands of systemctl ask for.
+// wishes returns the wishes that correspond to systemctl commands.
 func wishes(commands string) (all []enable.Wish) {
 	for command := range strings.SplitSeq(commands, ",") {
 		verb, name, _ := strings.Cut(command, " ")
@@ -161,8 +162,8 @@ func wishes(commands string) (all []enable.Wish) {
 	return all
 }
 
-// TestResolve (P58): what a wish comes to beside what systemctl would make: with entries
-// that are asked for too, with the image's links, and where it is another.
+// TestResolve (P58): the result of wishes where systemctl cannot be compared: with entries of the
+// target, with links in the image's /usr/etc, and where the result differs.
 func TestResolve(t *testing.T) {
 	wanted := service("WantedBy=m.target")
 	link, absent := "->U/a.service", hostfiles.Absent(path.Join(enable.Dir, "m.target.wants/a.service")).Entry

@@ -8,24 +8,24 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// State is what shall be true of a unit's enablement.
+// State is the wanted enablement of a unit.
 type State string
 
 const (
 	Enabled  State = "enabled"
-	Disabled State = "disabled" // no link enables it, not one of the image's either
+	Disabled State = "disabled" // no link enables the unit, not even one in the image
 	Preset   State = "preset"   // as the system's presets say
 )
 
-// Wish is what is asked of a unit. It is about links alone: a unit's file, and the link
-// of one that is masked, are entries.
+// Wish is the wanted state of a unit's links. The unit's file, and a link that masks a unit, are
+// entries instead.
 type Wish struct {
 	Name   string `json:"name"`
-	State  State  `json:"state,omitempty"`  // "": nothing is asked
-	Unmask bool   `json:"unmask,omitempty"` // no link in /etc masks it
+	State  State  `json:"state,omitempty"`  // "" for no preference
+	Unmask bool   `json:"unmask,omitempty"` // no link in /etc masks the unit
 }
 
-// String is the wish for people, as an order.
+// String returns the wish for display, in the imperative.
 func (w Wish) String() string {
 	verb := map[State]string{Enabled: "enable", Disabled: "disable", Preset: "preset"}[w.State]
 	if w.Unmask && verb != "" {
@@ -39,24 +39,23 @@ func (w Wish) String() string {
 	return verb + " unit " + w.Name
 }
 
-// Units are what is asked of the units of a system. Which links that means is only known
-// where the system is: see Resolve.
+// Units are a target's wishes for units. Their links depend on the system: see Resolve.
 type Units struct {
 	Wishes []Wish `json:"wishes,omitempty"`
-	// Install has the sections [Install] of the units' files that are asked for too, and of
-	// their drop-ins, by path; "" where there is none. Other lines do not matter here.
+	// Install has the sections [Install] of the unit files and drop-ins among the target's
+	// entries, by path; "" if a file has none. The rest of the files does not matter here.
 	Install map[string]string `json:"install,omitempty"`
 }
 
-// IsZero reports whether nothing is asked.
+// IsZero reports whether there are no wishes.
 func (u Units) IsZero() bool { return len(u.Wishes) == 0 }
 
-// Same reports whether both ask for the same.
+// Same reports whether both have the same wishes and sections.
 func (u Units) Same(other Units) bool {
 	return slices.Equal(u.Wishes, other.Wishes) && maps.Equal(u.Install, other.Install)
 }
 
-// Brings reports whether a unit's file is asked for too.
+// Brings reports whether the target has the unit's file.
 func (u Units) Brings(name string) bool {
 	_, brings := u.Install[path.Join(Dir, name)]
 	return brings
@@ -64,20 +63,21 @@ func (u Units) Brings(name string) bool {
 
 // Tree is a directory tree of a system.
 type Tree interface {
-	// Look is what stands at a path from the system's root, links not followed; false if
-	// nothing does. Of files only the content counts.
+	// Look returns what is at a path from the system's root, without following links; false if
+	// there is nothing. Only the contents of files are used.
 	Look(path string) (hostfiles.File, bool, error)
-	// Names are names in a directory. Nothing need stand at each of them.
+	// Names returns the names in a directory. There may be names for which Look finds nothing.
 	Names(dir string) ([]string, error)
 }
 
-// System is one whose links are worked out.
+// System is a system in which wishes are resolved.
 type System struct {
-	Etc   Tree // /etc, by paths as /etc/fstab
-	Image Tree // what its image has, by paths as /usr/lib/os-release and /usr/etc/fstab
+	Etc   Tree // /etc, with paths such as /etc/fstab
+	Image Tree // the image, with paths such as /usr/lib/os-release and /usr/etc/fstab
 }
 
-// with is the system with entries, whose unit files have sections [Install].
+// with returns the system with entries in /etc. install has the sections [Install] of their unit
+// files.
 func (s System) with(entries []hostfiles.Entry, install map[string]string) System {
 	s.Etc = overlaid{etc: s.Etc, image: s.Image, entries: byPath(entries), install: install}
 	return s
@@ -91,7 +91,7 @@ func byPath(entries []hostfiles.Entry) map[string]hostfiles.Entry {
 	return all
 }
 
-// overlaid is an /etc with entries in it.
+// overlaid is an /etc with entries laid over it.
 type overlaid struct {
 	etc, image Tree
 	entries    map[string]hostfiles.Entry
@@ -108,7 +108,7 @@ func (o overlaid) Look(path string) (hostfiles.File, bool, error) {
 	case e.Kind == hostfiles.KindAbsent:
 		return hostfiles.File{}, false, nil
 	}
-	// Never empty, which would be a mask.
+	// An empty unit file would be a mask.
 	return hostfiles.File{Entry: e, Content: []byte("[Unit]\n" + o.install[path])}, true, nil
 }
 

@@ -1,4 +1,4 @@
-// Command rpm-ostree is the stand-in as a program for a test machine's /usr/bin.
+// Command rpm-ostree is the stand-in for rpm-ostree as a program, for a test machine's /usr/bin.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	status, err := s.Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	switch {
 	case errors.Is(err, rpmostree.ErrDied):
-		// As from outside: no exit status of our own.
+		// As if another process had killed it: without an exit status.
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	case err != nil:
