@@ -181,12 +181,18 @@ func (k Keeper) remove(name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	slices.SortFunc(files, func(a, b fs.DirEntry) int {
-		return map[bool]int{true: -1, false: strings.Compare(a.Name(), b.Name())}[a.Name() == ManifestName]
-	})
+	names := []string{ManifestName}
 	for _, f := range files {
+		if f.Name() != ManifestName {
+			names = append(names, f.Name())
+		}
+	}
+	for _, file := range names {
 		if err == nil {
-			err = k.Disk.Remove(k.path(name, f.Name()))
+			err = k.Disk.Remove(k.path(name, file))
+		}
+		if errors.Is(err, fs.ErrNotExist) { // the manifest of an incomplete set
+			err = nil
 		}
 	}
 	if err == nil {

@@ -148,6 +148,39 @@ func TestKeepBounds(t *testing.T) {
 	}
 }
 
+// removals is a Disk that records what is removed, in order.
+type removals struct {
+	hostfiles.OS
+	paths *[]string
+}
+
+func (r removals) Remove(path string) error {
+	*r.paths = append(*r.paths, path)
+	return r.OS.Remove(path)
+}
+
+// TestKeepRemovesManifestFirst (P68): a set that is removed loses its manifest before any of
+// its contents, however many there are.
+func TestKeepRemovesManifestFirst(t *testing.T) {
+	for _, contents := range []int{1, 12, 19, 40} {
+		m := newMachine(t)
+		var removed []string
+		m.Disk = removals{paths: &removed}
+		things := make([]found.Thing, contents)
+		for i := range things {
+			things[i] = file(fmt.Sprint("content ", i))
+		}
+		for set := range 17 { // one more than are kept
+			things[0] = file(fmt.Sprint("set ", set))
+			m.keep(things...)
+			m.now = m.now.Add(time.Minute)
+		}
+		if len(removed) < contents+2 || filepath.Base(removed[0]) != found.ManifestName {
+			t.Errorf("with %d contents these were removed: %q", contents, removed)
+		}
+	}
+}
+
 // TestKeepKilled (P68): a process killed at any effect leaves only complete sets under their
 // names and keeps the earlier ones. The next run leaves nothing else behind.
 func TestKeepKilled(t *testing.T) {
