@@ -313,9 +313,12 @@ func (r *resolver) collect(names map[string]bool, name string) error {
 // names, since links to an alias enable the unit too.
 func (r *resolver) unlink(dir string, names map[string]bool) error {
 	all, err := r.allNames(dir)
+	if err != nil {
+		return err
+	}
 	for _, name := range all {
 		at := path.Join(dir, name)
-		err = r.remove(at, func(f hostfiles.File) bool {
+		err := r.remove(at, func(f hostfiles.File) bool {
 			if f.Kind != hostfiles.KindLink || isMask(f.Target) {
 				return false
 			}
@@ -330,5 +333,5 @@ func (r *resolver) unlink(dir string, names map[string]bool) error {
 			return err
 		}
 	}
-	return err
+	return nil
 }

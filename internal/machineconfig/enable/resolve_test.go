@@ -60,6 +60,32 @@ func long(name string) string {
 	return strings.NewReplacer("E/", enable.Dir+"/", "U/", enable.ImageDir+"/", "P/", "/usr/lib/systemd/system-preset/").Replace(name)
 }
 
+// damaged is a tree in which one directory cannot be read.
+type damaged struct {
+	dir
+	at string
+}
+
+var errDamaged = errors.New("it is damaged")
+
+func (d damaged) Names(at string) ([]string, error) {
+	if at == d.at {
+		return nil, errDamaged
+	}
+	return d.dir.Names(at)
+}
+
+// TestResolveDamagedImage (P58): a unit is not disabled by links of the image that cannot be read.
+func TestResolveDamagedImage(t *testing.T) {
+	const wants = "E/m.target.wants"
+	root := system(t, map[string]string{"U/a.service": service("WantedBy=m.target"), wants + "/other.service": "->U/other.service"})
+	image := damaged{dir(root), "/usr" + long(wants)}
+	got, err := enable.Resolve(enable.System{Etc: dir(root), Image: image}, enable.Units{Wishes: wishes("disable a.service")}, nil)
+	if !errors.Is(err, errDamaged) {
+		t.Errorf("entries %v, error %v", got.Entries, err)
+	}
+}
+
 // service returns a unit file with the section [Install].
 func service(install string) string {
 	return "[Unit]\nDescription=a\n[Service]\nExecStart=/bin/true\n[Install]\n" + install + "\n"
