@@ -132,6 +132,12 @@ func (f *rebaseFlags) rebase(cmd *cobra.Command, args []string) (*firstboot.Reba
 	return r, nil
 }
 
+// nothingAsked is the error of a manual pivot that would change nothing.
+func nothingAsked() error {
+	return fault.New(fault.Usage, "nothing asked for").
+		WithHint("give an IMAGE, --append-karg, --delete-karg, --cpuset, --kernel-type, --extension or --from-downloaded")
+}
+
 func rebaseCommand() *cobra.Command {
 	var flags rebaseFlags
 	var trial tryFlags
@@ -157,7 +163,7 @@ func rebaseCommand() *cobra.Command {
 				return err
 			}
 			if !rebase.Asked() && !download.from {
-				return fault.New(fault.Usage, "nothing asked for").WithHint("give an IMAGE, --append-karg, --delete-karg, --cpuset, --kernel-type, --extension or --from-downloaded")
+				return nothingAsked()
 			}
 			if err := trial.use(&rebase.Machine); err != nil {
 				return err

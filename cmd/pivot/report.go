@@ -58,7 +58,10 @@ func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string
 	}
 	// It is a manual plan only if something was requested on the command line: a file left by
 	// the old tool does not count.
-	if len(args)+len(flags.appended)+len(flags.deleted)+len(flags.cpusets)+len(flags.extensions) > 0 || flags.kernelType != "" {
+	if len(args)+len(flags.appended)+len(flags.deleted)+len(flags.cpusets)+len(flags.extensions) > 0 || flags.kernelType+flags.extensionsImage != "" {
+		if !rebase.Asked() {
+			return pivot.Plan{}, nothingAsked()
+		}
 		return rebase.Plan(cmd.Context())
 	}
 	boot := firstboot.FirstBoot{Machine: rebase.Machine, File: file}
