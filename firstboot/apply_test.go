@@ -3,13 +3,17 @@ package firstboot_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 	"machine-pivot/test/hostdir"
 	"machine-pivot/test/registry"
@@ -34,6 +38,41 @@ func apply(t *testing.T, h *hostdir.Host, spec string) (changed bool, notes stri
 		h.Boot()
 	}
 	return changed, notes, err
+}
+
+// syncs is a disk that records what is synced.
+type syncs struct {
+	hostfiles.OS
+	paths *[]string
+}
+
+func (s syncs) Sync(path string) error {
+	*s.paths = append(*s.paths, path)
+	return s.OS.Sync(path)
+}
+
+// TestRecordIsThere (P55): a record that a killed run has written is made durable by the next
+// run, and gets its own mode.
+func TestRecordIsThere(t *testing.T) {
+	h := hostdir.New(t)
+	const settled = "  kernelArguments: []\n"
+	if changed, _, err := apply(t, h, settled); err != nil || changed {
+		t.Fatalf("changed %v, %v", changed, err)
+	}
+	record := h.Path(encapsulated.RecordPath)
+	for _, mode := range []fs.FileMode{0o600, 0o644} {
+		must(t, os.Chmod(record, mode))
+		var synced []string
+		h.Disk = syncs{paths: &synced}
+		if changed, _, err := apply(t, h, settled); err != nil || changed {
+			t.Fatalf("changed %v, %v", changed, err)
+		}
+		info, err := os.Stat(record)
+		must(t, err)
+		if info.Mode() != 0o600 || !slices.Contains(synced, filepath.Dir(record)) {
+			t.Errorf("mode %s, then %s; synced %q", mode, info.Mode(), synced)
+		}
+	}
 }
 
 const withFiles = `

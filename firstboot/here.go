@@ -32,8 +32,9 @@ func (m *Machine) putInRunningEtc(f hostfiles.File, labels hostfiles.Labels) err
 	if f.Kind == hostfiles.KindDirectory {
 		return hostfiles.MakeDir(disk, name, f.Mode)
 	}
-	if have, err := os.ReadFile(name); err == nil && bytes.Equal(have, f.Content) {
-		return nil
+	have, there, err := hostfiles.Read(m.Host.Root, f.Path)
+	if err == nil && there && have.Kind == f.Kind && have.Mode == f.Mode && bytes.Equal(have.Content, f.Content) {
+		return disk.Sync(dir) // a killed run may have renamed the file without this
 	}
 	if err := hostfiles.Put(disk, m.Host.Root, f, labels); err != nil {
 		return fmt.Errorf("%s: %w", f.Path, err)

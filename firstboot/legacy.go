@@ -59,5 +59,5 @@ func (r *Rebase) kargs() (kargs.Change, error) {
 
 func (r *Rebase) rebootNeeded() bool {
 	_, err := os.Stat(r.Host.Path(rebootNeededPath))
-	return !errors.Is(err, fs.ErrNotExist)
+	return err == nil
 }

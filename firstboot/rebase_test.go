@@ -2,6 +2,7 @@ package firstboot_test
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 
@@ -47,6 +48,11 @@ func TestLegacyInputs(t *testing.T) {
 	}
 	if changed, err := rebase("loglevel=7"); err != nil || changed {
 		t.Errorf("the same again: changed %v, %v", changed, err)
+	}
+	must(t, os.RemoveAll(h.Path("/run/pivot")))
+	h.Write("/run/pivot", nil) // not a directory
+	if changed, err := rebase("loglevel=5"); err != nil || !changed || h.Reboots != 1 {
+		t.Errorf("without the file: changed %v, %v, %d reboots", changed, err, h.Reboots)
 	}
 }
 

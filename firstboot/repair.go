@@ -162,10 +162,10 @@ func (a *Apply) found(change pivot.EntryChange) (things []found.Thing, err error
 	}
 	top := a.Host.Path(change.Path)
 	err = filepath.WalkDir(top, func(name string, _ fs.DirEntry, err error) error {
-		if name == top || errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			return nil
-		}
-		if err != nil {
+		case err != nil || name == top:
 			return err
 		}
 		f, there, err := a.readEntry(change.Path + strings.TrimPrefix(name, top))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"machine-pivot/internal/trial"
 	"machine-pivot/pivot"
 	"machine-pivot/test/fleetlock"
+	"machine-pivot/test/hostdir"
 	"machine-pivot/test/registry"
 	"machine-pivot/test/sample"
 )
@@ -304,6 +306,20 @@ func TestSlotOfMachineID(t *testing.T) {
 	must(t, m.rebase())
 	if got := m.server.Holders("default"); len(got) != 1 || got[0] != "975228d46dc94622b9bbe16671e2b58d" { // from systemd-id128
 		t.Errorf("holders %q", got)
+	}
+}
+
+// TestWrongWindow (P78): a window that cannot be read is an error, and the machine does not change.
+func TestWrongWindow(t *testing.T) {
+	h := hostdir.New(t)
+	r := firstboot.Rebase{Machine: machine(t, h), Append: []string{"nosmt"}}
+	r.Window = "whenever"
+	unlocked := func(run func() error) error { return run() }
+	if changed, err := r.InWindow(t.Context(), &r, unlocked); fault.KindOf(err) != fault.Usage || changed || !strings.Contains(fmt.Sprint(err), "cannot use the window") {
+		t.Errorf("changed %v, %v", changed, err)
+	}
+	if h.Boot(); strings.Contains(h.Options(), "nosmt") {
+		t.Error("the machine changed")
 	}
 }
 

@@ -25,14 +25,18 @@ var errWindowClosed = errors.New("the window closed before that")
 // no other pivot runs; it is not called for the wait. If the window closes too early, InWindow
 // waits for the next one. It reports whether anything had to change.
 func (m *Machine) InWindow(ctx context.Context, move Move, locked func(func() error) error) (changed bool, err error) {
-	w, err := m.changeWindow()
 	run := func() (err error) {
 		changed, err = move.Run(ctx)
 		return err
 	}
-	if err != nil || w == nil { // the run reports settings that cannot be read
+	settings, err := m.settings()
+	if err != nil || settings.Window == "" { // the run reports settings that cannot be read
 		err = locked(run)
 		return changed, err
+	}
+	w, err := window.Parse(settings.Window, time.Local)
+	if err != nil {
+		return false, fault.New(fault.Usage, "cannot use the window: %w", err)
 	}
 	waits := true
 	if !m.FromDownloaded {
@@ -47,7 +51,7 @@ func (m *Machine) InWindow(ctx context.Context, move Move, locked func(func() er
 	}
 	for {
 		if waits {
-			if err := m.awaitWindow(ctx, *w); err != nil {
+			if err := m.awaitWindow(ctx, w); err != nil {
 				return false, m.explainStop(ctx, err)
 			}
 		}
@@ -55,19 +59,6 @@ func (m *Machine) InWindow(ctx context.Context, move Move, locked func(func() er
 			return changed, err
 		}
 	}
-}
-
-// changeWindow returns when the machine may be changed; nil: at any time.
-func (m *Machine) changeWindow() (*window.Window, error) {
-	settings, err := m.settings()
-	if err != nil || settings.Window == "" {
-		return nil, err
-	}
-	w, err := window.Parse(settings.Window, time.Local)
-	if err != nil {
-		return nil, fault.New(fault.Usage, "cannot use the window: %w", err)
-	}
-	return &w, nil
 }
 
 // awaitWindow waits until the window opens. It looks at the wall clock at least every minute,
