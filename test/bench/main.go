@@ -102,10 +102,11 @@ func parseSize(text string) (int64, error) {
 		}
 	}
 	n, err := strconv.ParseFloat(text, 64)
-	if err == nil && n*factor < 1e6 {
-		err = errors.New("less than 1MB")
+	bytes := n * factor
+	if err == nil && !(bytes >= 1e6 && bytes <= 1e15) { // also if it is not a number
+		err = errors.New("not between 1MB and 1000000GB")
 	}
-	return int64(n * factor), err
+	return int64(bytes), err
 }
 
 // run runs a benchmark in a temporary directory below s.dir.

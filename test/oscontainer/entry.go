@@ -3,6 +3,7 @@ package oscontainer
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -58,7 +59,7 @@ func (e Entry) content() (body io.ReadCloser, size int64, err error) {
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, errors.Join(err, f.Close())
 	}
 	return f, info.Size(), nil
 }

@@ -229,8 +229,11 @@ func (x *export) object(checksum string, names []string) error {
 	if err := x.emit(e); err != nil {
 		return err
 	}
-	_, size, err := e.content()
+	body, size, err := e.content()
 	if err != nil {
+		return err
+	}
+	if err := body.Close(); err != nil {
 		return err
 	}
 	for _, name := range names {
