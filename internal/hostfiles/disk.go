@@ -2,6 +2,7 @@ package hostfiles
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 
@@ -45,28 +46,25 @@ func (OS) Mkdir(path string, mode fs.FileMode) error {
 	return selinux.Inherit(path)
 }
 
-// Make implements Disk. It changes files and directories through a descriptor, because the
-// owner of the parent directory may move something else to the path, which must not be
-// changed. A symbolic link is changed by its path, without following it.
+// Make implements Disk. It changes what it has made through a descriptor, because the owner of
+// the parent directory may move something else to the path, which must not be given away.
 func (OS) Make(path string, f File, label string) error {
 	switch f.Kind {
 	case KindLink:
 		if err := os.Symlink(f.Target, path); err != nil {
 			return err
 		}
-		var err error
-		if f.UID != 0 || f.GID != 0 { // otherwise it has the right owner already
-			err = os.Lchown(path, f.UID, f.GID)
-		}
-		if label != "" {
-			err = errors.Join(err, selinux.SetLabel(path, label))
-		}
-		return err
+		return withOpen(path, unix.O_PATH, func(link *os.File) error { return finishLink(link, f, label) })
 	case KindDirectory:
 		if err := unix.Mkdir(path, 0o700); err != nil {
 			return &fs.PathError{Op: "mkdir", Path: path, Err: err}
 		}
-		return withOpen(path, unix.O_DIRECTORY, func(dir *os.File) error { return finish(dir, f.Entry, label) })
+		return withOpen(path, unix.O_DIRECTORY, func(dir *os.File) error {
+			if _, err := dir.Readdirnames(1); err != io.EOF { // an empty directory is no loss
+				return errors.Join(err, replaced(path))
+			}
+			return finish(dir, f.Entry, label)
+		})
 	}
 	return withOpen(path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, func(file *os.File) error {
 		if _, err := file.Write(f.Content); err != nil {
@@ -79,6 +77,31 @@ func (OS) Make(path string, f File, label string) error {
 // Own implements Disk.
 func (OS) Own(path string, e Entry) error {
 	return withOpen(path, unix.O_DIRECTORY, func(dir *os.File) error { return setOwnership(dir, e) })
+}
+
+// finishLink sets the label and owner of a symbolic link that was opened by its path.
+func finishLink(link *os.File, f File, label string) error {
+	info, err := link.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSymlink {
+		return replaced(link.Name())
+	}
+	if f.UID != 0 || f.GID != 0 { // otherwise it has the right owner already
+		if err := unix.Fchownat(int(link.Fd()), "", f.UID, f.GID, unix.AT_EMPTY_PATH); err != nil {
+			return &fs.PathError{Op: "chown", Path: link.Name(), Err: err}
+		}
+	}
+	if label == "" {
+		return nil
+	}
+	return selinux.LabelLink(link, label)
+}
+
+// replaced returns the error for a path at which another process has put something else.
+func replaced(path string) error {
+	return &fs.PathError{Op: "make", Path: path, Err: errors.New("another process has replaced it")}
 }
 
 // finish sets the label, owner and mode of an open file.

@@ -49,6 +49,15 @@ func Label(file *os.File, label string) error {
 	return nil
 }
 
+// LabelLink sets the label of a symbolic link that was opened with O_PATH. Such a descriptor takes
+// no fsetxattr(2), and its name below /proc leads to the link itself.
+func LabelLink(link *os.File, label string) error {
+	if err := unix.Setxattr(fmt.Sprintf("/proc/self/fd/%d", link.Fd()), Attribute, []byte(label+"\x00"), 0); err != nil {
+		return fmt.Errorf("cannot give %s the SELinux label %s: %w", link.Name(), label, err)
+	}
+	return nil
+}
+
 // Inherit sets the label of a file without a label to that of its directory, if it has one.
 // This is what most policies do for new files.
 func Inherit(file string) error {
