@@ -72,7 +72,16 @@ type power struct {
 	crashes int      // number of crashes so far
 	cancel  context.CancelFunc
 	dead    bool // the process is killed: effects of its deferred calls are refused
+	known   func(state string) bool
 }
+
+// ErrKnown is the error of a life that StopIfKnown has ended.
+var ErrKnown = errors.New("a machine in this state was followed already")
+
+// StopIfKnown ends the life with ErrKnown at the first start after its last crash, if known reports
+// that another machine in the same state was followed to its end. Machines in the same state
+// continue alike.
+func (p *power) StopIfKnown(known func(state string) bool) { p.known = known }
 
 var errDead = errors.New("the process is dead")
 

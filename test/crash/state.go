@@ -85,6 +85,9 @@ func (p *power) note(state *State, disk *disk, dir string, others ...string) err
 		}
 	}
 	*state = State{fmt.Sprintf("%x", sum.Sum(nil)), len(p.Effects)}
+	if p.known != nil && p.known(state.Digest) {
+		return ErrKnown
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package crash_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -148,6 +149,7 @@ func TestSweepNotices(t *testing.T) {
 type machine interface {
 	Live() error
 	Lived() crash.Life
+	StopIfKnown(known func(state string) bool)
 }
 
 // sweep runs the cases and counts them.
@@ -160,9 +162,10 @@ type sweep struct {
 
 	mu                            sync.Mutex
 	effects, points, cases, boots int
-	states, pairs                 int // distinct states after one crash, and pairs that are not duplicates
+	states, pairs                 int // distinct states after the crashes, and pairs that are not duplicates
 	failures                      []error
-	noticed                       error // the failure that contains until
+	noticed                       error           // the failure that contains until
+	followed                      map[string]bool // the states that a life was followed from; nil: do not stop at them
 }
 
 func newSweep(t *testing.T, variants []crash.Variant) *sweep {
@@ -199,11 +202,16 @@ func (s *sweep) runAll(lives []life) {
 			}
 		})
 	}
+	lastReport := time.Now()
 	for i := range lives {
 		if s.done() {
 			break
 		}
 		next <- &lives[i]
+		if time.Since(lastReport) > time.Minute {
+			s.t.Logf("%d of %d", i, len(lives))
+			lastReport = time.Now()
+		}
 	}
 	close(next)
 	workers.Wait()
@@ -227,12 +235,19 @@ func (s *sweep) runOne(l *life) {
 		s.t.Error(err)
 		return
 	}
-	err = m.Live()
+	if s.followed != nil {
+		m.StopIfKnown(s.known)
+	}
+	if err = m.Live(); errors.Is(err, crash.ErrKnown) {
+		err = nil
+	}
 	result := m.Lived()
 	if err == nil && len(l.points) == 0 && result.Reboots != s.reboots {
 		err = fmt.Errorf("%d reboots, want %d", result.Reboots, s.reboots)
 	}
-	l.effects, l.state = result.Effects, result.State
+	if len(l.points) < 2 {
+		l.effects, l.state = result.Effects, result.State // for the pairs
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cases++
@@ -245,6 +260,15 @@ func (s *sweep) runOne(l *life) {
 	if s.until != "" && strings.Contains(err.Error(), s.until) {
 		s.noticed = err
 	}
+}
+
+// known reports whether a life was followed from this state. If not, the caller follows it.
+func (s *sweep) known(state string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.followed[state]
+	s.followed[state] = true
+	return was
 }
 
 // after returns all points at effects[done:].
@@ -322,8 +346,14 @@ func (s *sweep) all() {
 		// Random but reproducible: every nth pair would always have the same losses.
 		rand.New(rand.NewPCG(1, 2)).Shuffle(len(pairs), func(i, j int) { pairs[i], pairs[j] = pairs[j], pairs[i] })
 		pairs = pairs[:min(samplePairs, len(pairs))]
+	} else {
+		s.followed = map[string]bool{}
+		for state := range states {
+			s.followed[state] = true
+		}
 	}
 	s.runAll(pairs)
+	s.states += max(0, len(s.followed)-len(states))
 }
 
 // expectAlike fails the test if two lives with the same state continue with different effects.
