@@ -147,7 +147,7 @@ func (m *Machine) completeDownload(ctx context.Context, d pivot.Download, conten
 	if err := m.saveDownload(new(d)); err != nil || len(d.Left) == 0 {
 		return err
 	}
-	if err := m.pulledImages().RemoveDownloaded(ctx, d.Left); err != nil {
+	if err := m.pulledImages().Remove(ctx, d.Left); err != nil {
 		return err
 	}
 	d.Left = nil
@@ -199,7 +199,7 @@ func (m *Machine) dropUsedDownload(ctx context.Context, image pivot.Image) {
 			rest = nil
 		}
 	}
-	err := m.pulledImages().RemoveDownloaded(context.WithoutCancel(ctx), used)
+	err := m.pulledImages().Remove(context.WithoutCancel(ctx), used)
 	if err == nil {
 		err = m.saveDownload(rest)
 	}

@@ -111,7 +111,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
 		if err := b.carryInRunningSystem(ask.Entries); err != nil {
 			return err
 		}
-		return b.close(out)
+		return b.close(ctx, out)
 	case pivot.ActionHold:
 		return b.hold(out)
 	case pivot.ActionGiveUp:
@@ -182,7 +182,7 @@ func (b *FirstBoot) endWithoutFile(ctx context.Context, err error) error {
 }
 
 // close ends the first boot of a machine that is at its target.
-func (b *FirstBoot) close(out pivot.Outcome) error {
+func (b *FirstBoot) close(ctx context.Context, out pivot.Outcome) error {
 	state, target := out.State, out.Target
 	b.Progress.Begin(pivot.StepProve, "the machine is what was asked for")
 	if b.Progress.Record.Phase == pivot.PhaseIdle || !b.Progress.Record.Target.Same(target) {
@@ -198,7 +198,7 @@ func (b *FirstBoot) close(out pivot.Outcome) error {
 	if err := b.moveAway(); err != nil {
 		return err
 	}
-	b.converger().Release() // again: power may have failed between the commit and its Release
+	b.converger().Release(ctx) // again: power may have failed between the commit and its Release
 	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
 	return nil
 }

@@ -3,6 +3,7 @@ package pivot
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // apply carries out a plan.
@@ -11,12 +12,30 @@ func (c *Converger) apply(ctx context.Context, ask Ask, plan Plan, attempt int) 
 	if err != nil {
 		return err
 	}
+	abandoned := c.abandoned(plan)
 	if err := t.Run(ctx, plan, attempt); err != nil {
 		c.releasePackages()
 		return err
 	}
-	c.Release()
+	c.Release(ctx)
+	if err := c.Images.Remove(ctx, abandoned); err != nil {
+		c.Progress.Note(fmt.Sprintf("an image that is not wanted any more stays in the repository: %v", err))
+	}
 	return nil
+}
+
+// abandoned returns the image that an earlier transaction was to deploy, and may have pulled,
+// if plan replaces that transaction. Downloads are kept.
+func (c *Converger) abandoned(plan Plan) []Image {
+	r := c.Progress.Record
+	image := r.Target.Image
+	switch {
+	case r.Phase == PhaseIdle, r.Phase == PhaseDone, image.IsZero(), image.Same(plan.target.Image):
+		return nil
+	case r.Downloaded != nil && slices.ContainsFunc(r.Downloaded.Others(Image{}), image.Same):
+		return nil
+	}
+	return []Image{image}
 }
 
 // transaction returns the transaction that carries out a plan.
@@ -39,13 +58,13 @@ func (c *Converger) releasePackages() {
 
 // Release removes the fetched packages and drops what the import kept, since the deployment
 // keeps the image now. A failure does no harm to the machine, so it is only noted.
-func (c *Converger) Release() {
+func (c *Converger) Release(ctx context.Context) {
 	c.releasePackages()
 	image := c.Progress.Record.Target.Image
 	if image.Commit == "" {
 		return
 	}
-	if err := c.Images.Release(image); err != nil {
+	if err := c.Images.Release(ctx, image); err != nil {
 		c.Progress.Note(fmt.Sprintf("cannot give up the ref that kept commit %s: %v", image.Commit, err))
 	}
 }

@@ -25,8 +25,11 @@ type Images interface {
 	// Import pulls image by its digest and returns it with Commit and Version set. The
 	// complete, verified commit is then in the repository.
 	Import(ctx context.Context, image Image, progress func(Amount)) (Image, error)
-	// Release drops what the import kept. It is called once a deployment keeps the image.
-	Release(image Image) error
+	// Release drops what the import kept, and images that no deployment uses any more. It is
+	// called once a deployment keeps the image.
+	Release(ctx context.Context, image Image) error
+	// Remove removes what was pulled of images, unless they are deployed.
+	Remove(ctx context.Context, images []Image) error
 }
 
 // Repositories fetches package repositories that are shipped in container images.

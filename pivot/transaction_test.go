@@ -42,8 +42,14 @@ func (s *script) Import(_ context.Context, i pivot.Image, progress func(pivot.Am
 func (s *script) Resolve(_ context.Context, i pivot.Image) (pivot.Image, error) {
 	return i, s.call("resolve")
 }
-func (s *script) Check(context.Context, pivot.Image) error    { return s.call("check") }
-func (s *script) Release(pivot.Image) error                   { return s.call("release") }
+func (s *script) Check(context.Context, pivot.Image) error   { return s.call("check") }
+func (s *script) Release(context.Context, pivot.Image) error { return s.call("release") }
+func (s *script) Remove(_ context.Context, images []pivot.Image) error {
+	if len(images) == 0 {
+		return nil
+	}
+	return s.call("remove " + images[0].Reference)
+}
 func (s *script) Preflight(context.Context, pivot.Plan) error { return s.call("preflight") }
 func (s *script) Accept(context.Context, ostree.PrepareRoot) error {
 	return s.call("accept")

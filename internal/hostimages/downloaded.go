@@ -2,8 +2,6 @@ package hostimages
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
@@ -107,62 +105,4 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 		}
 	}
 	return d.Image, osimage.Keep(repo, commit, ref)
-}
-
-// RemoveDownloaded removes the refs of downloaded images, except those that deployed images
-// need, and prunes objects that nothing else needs. An image whose pull was interrupted need not
-// have a commit.
-func (s Store) RemoveDownloaded(ctx context.Context, images []pivot.Image) error {
-	if len(images) == 0 {
-		return nil
-	}
-	all, err := s.Host.Sysroot().Deployments()
-	if err != nil {
-		return err
-	}
-	var deployed []ostree.Checksum
-	for _, d := range all {
-		deployed = append(deployed, d.Checksum)
-	}
-	repo, view, err := s.Host.OpenRepo()
-	if err != nil {
-		return err
-	}
-	defer view.Close()
-	unused := false
-	for _, image := range images {
-		commit, found, err := commitOf(repo, image)
-		if err == nil && found {
-			unused = unused || !slices.Contains(deployed, commit)
-			err = osimage.Release(repo, commit, deployed...)
-		}
-		if err != nil {
-			return fault.New(fault.CannotWrite, "cannot give up %s, which was downloaded before: %w", image.Reference, err)
-		}
-	}
-	if !unused {
-		return nil
-	}
-	command := []string{"ostree", "admin", "cleanup"}
-	if s.Host.Root != "/" {
-		command = append(command, "--sysroot="+s.Host.Sysroot().Physical())
-	}
-	if _, err := s.Host.Run(ctx, command...); err != nil { // not an error: the cleanup of the next deployment does the same
-		s.Note(fmt.Sprintf("the space of what was downloaded before is not free yet: %v", err))
-	}
-	return nil
-}
-
-// commitOf returns the commit that an image was imported as. After an interrupted pull
-// image.Commit is empty, and commitOf searches the repository.
-func commitOf(repo *ostree.Repo, image pivot.Image) (commit ostree.Checksum, found bool, err error) {
-	if image.Commit != "" {
-		commit, err = ostree.ParseChecksum(image.Commit)
-		return commit, err == nil, err
-	}
-	ref, err := imageref.Parse(image.Reference)
-	if err != nil {
-		return commit, false, err
-	}
-	return osimage.Imported(repo, ref)
 }

@@ -112,7 +112,7 @@ func TestDownloadedAfterPulled(t *testing.T) {
 	if err != nil || found != pinned {
 		t.Errorf("the tag leads to %+v, %v", found, err)
 	}
-	must(t, d.Release(image)) // as if it had been deployed and removed
+	must(t, d.Release(t.Context(), image)) // as if it had been deployed and removed
 	must(t, d.Check(t.Context(), pinned))
 	if again, err := d.Import(t.Context(), pinned, nil); err != nil || again != image {
 		t.Errorf("imported %+v, %v", again, err)
@@ -127,7 +127,7 @@ func TestDownloadedAfterPulled(t *testing.T) {
 	_, err = d.Import(t.Context(), other, nil)
 	expect(t, err, fault.Refused, "it was not downloaded")
 
-	must(t, i.RemoveDownloaded(t.Context(), []pivot.Image{pinned})) // without a commit, as after an interrupted pull
+	must(t, i.Remove(t.Context(), []pivot.Image{pinned})) // without a commit, as after an interrupted pull
 	if left := i.refs(); !slices.Equal(left, before) {
 		t.Errorf("left %q of %q", left, before)
 	}

@@ -8,7 +8,6 @@
 package hostimages
 
 import (
-	"errors"
 	"slices"
 
 	"machine-pivot/internal/fault"
@@ -39,16 +38,6 @@ func (s Store) Arguments(commit string) (kargsd.Arguments, error) {
 		return kargsd.Arguments{}, err
 	}
 	return s.Puller.Arguments(repo, c)
-}
-
-// Release implements pivot.Images. It deletes the ref that protects an imported commit from
-// pruning. Otherwise the repository would keep every commit that was ever imported.
-func (s Store) Release(image pivot.Image) error {
-	repo, view, err := s.Host.OpenRepo()
-	if err != nil {
-		return err
-	}
-	return errors.Join(repo.DeleteRef(osimage.KeepAliveRef(image.Commit)), view.Close())
 }
 
 // noteLabels adds a note if SELinux does not let this program store labels that the running

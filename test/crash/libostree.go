@@ -55,8 +55,16 @@ func (m *Machine) Arguments(commit string) (kargsd.Arguments, error) {
 func (m *Machine) Accept(context.Context, ostree.PrepareRoot) error { return nil }
 
 // Release implements pivot.Images.
-func (m *Machine) Release(pivot.Image) error {
+func (m *Machine) Release(context.Context, pivot.Image) error {
 	return m.effect("release", nil, func() error { return nil })
+}
+
+// Remove implements pivot.Images.
+func (m *Machine) Remove(_ context.Context, images []pivot.Image) error {
+	if len(images) == 0 {
+		return nil
+	}
+	return m.effect("remove", nil, func() error { return nil })
 }
 
 // Prepare implements pivot.Engine. Like libostree it stages a checkout on disk, with a locked

@@ -28,12 +28,12 @@ func TestRelease(t *testing.T) {
 	}
 	repo := openRepo(t, path)
 	both := refsOf(t, path)
-	o.must(osimage.Release(repo, commits[0], commits[0]))
+	o.must(osimage.Remove(repo, commits[0], commits[0]))
 	deployed := refsOf(t, path)
 	if gone := minus(both, deployed); len(gone) != 1 || gone[0] != osimage.KeepAliveRef(commits[0].String()) {
 		t.Errorf("a deployed image has lost %q", gone)
 	}
-	o.must(osimage.Release(repo, commits[0]))
+	o.must(osimage.Remove(repo, commits[0]))
 	gone := minus(deployed, refsOf(t, path))
 	if len(gone) != 2 || !strings.HasPrefix(gone[0], "ostree/container/blob/") || !strings.HasPrefix(gone[1], "ostree/container/image/") {
 		t.Errorf("an image with one layer of its own has lost %q", gone)
@@ -45,11 +45,11 @@ func TestRelease(t *testing.T) {
 	if there, err := repo.Has(ostree.ObjectName{Checksum: commits[0], Type: ostree.Commit}); err != nil || there {
 		t.Errorf("the image that was given up is there: %v", err)
 	}
-	o.must(osimage.Release(repo, commits[1]))
+	o.must(osimage.Remove(repo, commits[1]))
 	if left := refsOf(t, path); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	o.must(osimage.Release(repo, commits[1])) // idempotent
+	o.must(osimage.Remove(repo, commits[1])) // idempotent
 }
 
 func refsOf(t *testing.T, path string) []string {

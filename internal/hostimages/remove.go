@@ -1,0 +1,122 @@
+package hostimages
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+)
+
+// Release implements pivot.Images. It deletes the ref that protects an imported commit from
+// pruning, and removes the images that no deployment uses any more. Otherwise the repository
+// would keep every image that the host ever had.
+func (s Store) Release(ctx context.Context, image pivot.Image) error {
+	commit, err := ostree.ParseChecksum(image.Commit)
+	if err != nil {
+		return err
+	}
+	repo, view, err := s.Host.OpenRepo()
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	deployed, err := s.deployed()
+	if err == nil {
+		err = repo.DeleteRef(osimage.KeepAliveRef(image.Commit))
+	}
+	if err != nil {
+		return err
+	}
+	removed, err := osimage.RemoveUndeployed(repo, append(deployed, commit)...)
+	if removed {
+		s.prune(ctx)
+	}
+	return err
+}
+
+// Remove implements pivot.Images. An image whose pull was interrupted need not have a commit.
+func (s Store) Remove(ctx context.Context, images []pivot.Image) error {
+	if len(images) == 0 {
+		return nil
+	}
+	deployed, err := s.deployed()
+	if err != nil {
+		return err
+	}
+	repo, view, err := s.Host.OpenRepo()
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	unused := false
+	for _, image := range images {
+		commit, found, err := commitOf(repo, image)
+		if err == nil && found {
+			unused = unused || !slices.Contains(deployed, commit)
+			err = osimage.Remove(repo, commit, deployed...)
+		}
+		if err != nil {
+			return fault.New(fault.CannotWrite, "cannot give up %s, which was pulled before: %w", image.Reference, err)
+		}
+	}
+	if unused {
+		s.prune(ctx)
+	}
+	return nil
+}
+
+// deployed returns the commits that deployments need, of a staged one too. Where packages are
+// layered, these are the deployed commit and the image's.
+func (s Store) deployed() (commits []ostree.Checksum, err error) {
+	all, err := s.Host.Sysroot().Deployments()
+	for _, d := range all {
+		commits = append(commits, d.Checksum, d.Base)
+	}
+	if err != nil {
+		return nil, err
+	}
+	staged, err := s.Host.Sysroot().Staged()
+	if err != nil || staged == nil {
+		return commits, err
+	}
+	repo, err := s.Host.ReadRepo()
+	if err != nil {
+		return nil, err
+	}
+	commit, err := repo.LoadCommit(staged.Target.Checksum)
+	if err != nil {
+		return nil, err
+	}
+	return append(commits, staged.Target.Checksum, commit.Base()), nil
+}
+
+// prune deletes the objects that no ref and no deployment needs. A failure is only noted,
+// because the next deployment prunes too.
+func (s Store) prune(ctx context.Context) {
+	command := []string{"ostree", "admin", "cleanup"}
+	if s.Host.Root != "/" {
+		command = append(command, "--sysroot="+s.Host.Sysroot().Physical())
+	}
+	if _, err := s.Host.Run(ctx, command...); err != nil {
+		s.Note(fmt.Sprintf("the space of images that are not needed any more is not free yet: %v", err))
+	}
+}
+
+// commitOf returns the commit that an image was imported as. After an interrupted pull
+// image.Commit is empty, and commitOf searches the repository.
+func commitOf(repo *ostree.Repo, image pivot.Image) (commit ostree.Checksum, found bool, err error) {
+	if image.Commit != "" {
+		commit, err = ostree.ParseChecksum(image.Commit)
+		return commit, err == nil, err
+	}
+	ref, err := imageref.Parse(image.Reference)
+	if err != nil {
+		return commit, false, err
+	}
+	return osimage.Imported(repo, ref)
+}
