@@ -51,7 +51,7 @@ func (s syncs) Sync(path string) error {
 	return s.OS.Sync(path)
 }
 
-// TestRecordIsThere (P55): a record that a killed run has written is made durable by the next
+// TestRecordIsThere (P55, D56): a record that a killed run has written is made durable by the next
 // run, and gets its own mode.
 func TestRecordIsThere(t *testing.T) {
 	h := hostdir.New(t)

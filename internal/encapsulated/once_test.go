@@ -49,7 +49,7 @@ var matrix = map[string][2]string{
 	"extensions":                         {spec("", ""), spec(`"extensions":["usbguard"]`, "")},
 	"FIPS mode":                          {spec("", ""), spec(`"fips":true`, "")},
 	"files below `/etc`":                 {spec("", ""), spec("", `"storage":{"files":[{"path":"/etc/x"}]}`)},
-	"files elsewhere":                    {spec("", ""), spec("", `"storage":{"files":[{"path":"/opt/x"}]}`)},
+	"files outside of `/etc`":            {spec("", ""), spec("", `"storage":{"files":[{"path":"/opt/x"}]}`)},
 	"`/run/machine-config-daemon-force`": {spec("", ""), spec("", `"storage":{"files":[{"path":"/run/machine-config-daemon-force"}]}`)},
 	"files with `append`":                {spec("", ""), spec("", `"storage":{"files":[{"path":"/etc/x","append":[{"source":"data:,a"}]}]}`)},
 	"directories below `/etc`":           {spec("", ""), spec("", `"storage":{"directories":[{"path":"/etc/x"}]}`)},
@@ -61,11 +61,11 @@ var matrix = map[string][2]string{
 	"LUKS":                               {spec("", ""), spec("", `"storage":{"luks":[{"name":"a","device":"/dev/vda"}]}`)},
 	"units, drop-ins, masks, enablement": {spec("", ""), spec("", `"systemd":{"units":[{"name":"a.service","enabled":true,"dropins":[{"name":"x.conf","contents":"[Unit]\n"}]},{"name":"b.service","mask":true}]}`)},
 	"SSH keys and password of `core`":    {spec("", ""), spec("", `"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["ssh-ed25519 AAAA"]}]}`)},
-	"other users":                        {spec("", `"passwd":{"users":[{"name":"a"}]}`), spec("", `"passwd":{"users":[{"name":"b"},{"name":"a"}]}`)},
+	"users other than `core`":            {spec("", `"passwd":{"users":[{"name":"a"}]}`), spec("", `"passwd":{"users":[{"name":"b"},{"name":"a"}]}`)},
 	"groups":                             {spec("", ""), spec("", `"passwd":{"groups":[{"name":"a"}]}`)},
 	"Ignition's `kernelArguments`":       {spec("", ""), spec("", `"kernelArguments":{"shouldExist":["a"]}`)},
 	"Ignition's own settings":            {spec("", ""), `{"spec":{"config":{"ignition":{"version":"3.4.0","timeouts":{"httpTotal":30}}}}}`},
-	"networkd":                           {spec("", ""), `{"spec":{"config":{"ignition":{"version":"2.2.0"},"networkd":{"units":[{"name":"a.network","contents":"x"}]}}}}`},
+	"networkd units (Ignition 2)":        {spec("", ""), `{"spec":{"config":{"ignition":{"version":"2.2.0"},"networkd":{"units":[{"name":"a.network","contents":"x"}]}}}}`},
 }
 
 // TestMatrix (P58): what happens to each difference on a running machine, as documented. An
@@ -126,7 +126,7 @@ func documentedMatrix(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(text), "\n## What can change\n")
+	_, section, _ := strings.Cut(string(text), "\n## Supported changes\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	rows := map[string]string{}
 	for _, row := range regexp.MustCompile(`(?m)^\| (.+?) \| (.+?) \| .+ \|$`).FindAllStringSubmatch(section, -1)[1:] {

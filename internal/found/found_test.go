@@ -159,7 +159,7 @@ func (r removals) Remove(path string) error {
 	return r.OS.Remove(path)
 }
 
-// TestKeepRemovesManifestFirst (P68): a set that is removed loses its manifest before any of
+// TestKeepRemovesManifestFirst (P68, D54): a set that is removed loses its manifest before any of
 // its contents, however many there are.
 func TestKeepRemovesManifestFirst(t *testing.T) {
 	for _, contents := range []int{1, 12, 19, 40} {

@@ -14,8 +14,8 @@ import (
 	"machine-pivot/test/need"
 )
 
-// TestMakeGivesAwayWhatItMade: Make gives a link or directory its owner, and nothing else, even if
-// another process moves a secret to its path at once.
+// TestMakeGivesAwayWhatItMade (D51): Make gives a link or directory its owner, and nothing else,
+// even if another process moves a secret to its path at once.
 func TestMakeGivesAwayWhatItMade(t *testing.T) {
 	need.Root(t)
 	for _, f := range []hostfiles.File{hostfiles.NewLink("/x", "target"), hostfiles.NewDirectory("/x", 0o755)} {

@@ -82,7 +82,7 @@ func derivedCases(*testing.T, osBase) []derivedCase {
 				o.xattr("usr/bin/ping", "user.x", "1")
 				o.xattr("usr/bin/ping", "security.capability", capability)
 			}},
-		{name: "a label and an empty attribute", differs: "`security.selinux`, or an empty extended attribute", layers: [][]entry{{having(regular("usr/bin/x", "x"), "SCHILY.xattr.security.selinux", "system_u:object_r:shadow_t:s0", "SCHILY.xattr.user.empty", "")}},
+		{name: "a label and an empty attribute", differs: "the extended attribute `security.selinux`, or an empty one", layers: [][]entry{{having(regular("usr/bin/x", "x"), "SCHILY.xattr.security.selinux", "system_u:object_r:shadow_t:s0", "SCHILY.xattr.user.empty", "")}},
 			want: func(o *osTree) { o.write("usr/bin/x", "x") }},
 		{name: "whiteouts", layers: [][]entry{{gone("usr/bin/tool"), gone("usr/share/dir"), gone("usr/share/never-there")}},
 			want: func(o *osTree) { o.remove("usr/bin/tool"); o.remove("usr/share/dir") }},
@@ -109,7 +109,7 @@ func derivedCases(*testing.T, osBase) []derivedCase {
 			}},
 		{name: "a whiteout and a file of the same name", layers: [][]entry{{gone("usr/bin/tool"), regular("usr/bin/tool", "new")}},
 			want: func(o *osTree) { o.write("usr/bin/tool", "new") }},
-		{name: "the same with a name that sorts before it", differs: "`.wh.-x` beside `-x`, or another name that sorts before `.wh.`", base: func(o *osTree) { o.write("usr/bin/-x", "old") },
+		{name: "the same with a name that sorts before it", differs: "the whiteout `.wh.-x` beside `-x`, or beside another name that sorts before `.wh.`", base: func(o *osTree) { o.write("usr/bin/-x", "old") },
 			layers: [][]entry{{regular("usr/bin/-x", "new"), gone("usr/bin/-x")}}, want: func(o *osTree) { o.write("usr/bin/-x", "new") }},
 		{name: "other types over layers", layers: [][]entry{
 			{symlink("usr/share/dir", "private"), regular("usr/share/private", "file"), directory("usr/bin/tool"), regular("usr/bin/tool/inside", "i")},
@@ -152,7 +152,7 @@ func derivedCases(*testing.T, osBase) []derivedCase {
 					o.chown(name, 2000, 2001)
 				}
 			}},
-		{name: "a directory without an entry below one with", differs: "a directory with an entry, below it one without", layers: [][]entry{{with(directory("usr/share/x"), 0o711, 1, 2), regular("usr/share/x/y/z", "z")}},
+		{name: "a directory without an entry below one with", differs: "a directory with a tar entry that contains one without", layers: [][]entry{{with(directory("usr/share/x"), 0o711, 1, 2), regular("usr/share/x/y/z", "z")}},
 			want: func(o *osTree) {
 				o.write("usr/share/x/y/z", "z")
 				o.chmod("usr/share/x", 0o711)
@@ -170,19 +170,19 @@ func derivedCases(*testing.T, osBase) []derivedCase {
 			o.write("usr/share/from-etc", "conf")
 			o.write("usr/etc/conf", "conf")
 		}},
-		{name: "a hard link to a file of a lower layer", differs: "a hard link to a lower layer's file, a chain of hard links", layers: [][]entry{{hard("usr/bin/tool-too", "usr/bin/tool"), regular("usr/share/one", "1")}, {hard("usr/share/uno", "usr/share/one")}},
+		{name: "a hard link to a file of a lower layer", differs: "a hard link to a file of a lower layer; a chain of hard links", layers: [][]entry{{hard("usr/bin/tool-too", "usr/bin/tool"), regular("usr/share/one", "1")}, {hard("usr/share/uno", "usr/share/one")}},
 			want: func(o *osTree) {
 				o.write("usr/bin/tool-too", "tool")
 				o.write("usr/share/one", "1")
 				o.write("usr/share/uno", "1")
 			}},
-		{name: "a chain of hard links", differs: "a hard link to a lower layer's file, a chain of hard links", layers: [][]entry{chain(6)},
+		{name: "a chain of hard links", differs: "a hard link to a file of a lower layer; a chain of hard links", layers: [][]entry{chain(6)},
 			want: func(o *osTree) {
 				for i := range 7 {
 					o.write(fmt.Sprintf("usr/share/chain/%d", i), "chain")
 				}
 			}},
-		{name: "empty files of container tools", differs: "empty `/etc/hostname` and `/etc/resolv.conf`, which container tools leave behind", layers: [][]entry{{regular("etc/hostname", ""), regular("etc/resolv.conf", ""), regular("etc/other", "")}},
+		{name: "empty files of container tools", differs: "empty `/etc/hostname` and `/etc/resolv.conf`, as container tools create them", layers: [][]entry{{regular("etc/hostname", ""), regular("etc/resolv.conf", ""), regular("etc/other", "")}},
 			want: func(o *osTree) { o.write("usr/etc/other", "") }},
 		{name: "the same with content", layers: [][]entry{{regular("etc/hostname", "h"), symlink("etc/resolv.conf", "../run/resolv.conf")}},
 			want: func(o *osTree) {
@@ -195,7 +195,7 @@ func derivedCases(*testing.T, osBase) []derivedCase {
 			layers: [][]entry{{regular("opt/app/bin", "a"), regular("boot/x", "x"), regular("top", "t")}},
 			want:   func(*osTree) {},
 			notes:  "/opt of derived layer 1 is left out"},
-		{name: "a hard link to what is not seen", differs: "a hard link to a file that is left out beside `usr` and `etc`", base: func(o *osTree) { o.remove(prepareRoot) },
+		{name: "a hard link to what is not seen", differs: "a hard link to an omitted file outside of `usr` and `etc`", base: func(o *osTree) { o.remove(prepareRoot) },
 			layers: [][]entry{{regular("opt/app/bin", "a"), hard("usr/bin/app", "opt/app/bin")}},
 			want:   func(o *osTree) { o.write("usr/bin/app", "a") },
 			notes:  "/opt of derived layer 1 is left out"},
@@ -215,7 +215,7 @@ func derivedCases(*testing.T, osBase) []derivedCase {
 				o.write("usr/etc/"+strings.Repeat("ä", 100)+"/"+strings.Repeat("b", 200), "l")
 				o.write("usr/share/grün", "g")
 			}},
-		{name: "names in a PAX header", differs: "names below `etc` in a PAX header", layers: [][]entry{{
+		{name: "names in a PAX header", differs: "paths below `etc` in a PAX header", layers: [][]entry{{
 			having(regular("etc/short", "l"), "path", "etc/grün/"+strings.Repeat("ö", 100)), having(hard("usr/share/short", "etc/short"), "linkpath", "etc/grün/"+strings.Repeat("ö", 100)),
 		}},
 			want: func(o *osTree) {
@@ -224,7 +224,7 @@ func derivedCases(*testing.T, osBase) []derivedCase {
 			}},
 		{name: "layers that change nothing", layers: [][]entry{{}, {with(directory("."), 0o700, 0, 0)}, {}},
 			want: func(*osTree) {}, notes: "keeps mode 0755"},
-		{name: "etc removed", differs: "`.wh.etc`", layers: [][]entry{{gone("etc/passwd"), gone("etc/conf.d")}, {gone("etc")}, {regular("etc/new", "n")}},
+		{name: "etc removed", differs: "the whiteout `.wh.etc`", layers: [][]entry{{gone("etc/passwd"), gone("etc/conf.d")}, {gone("etc")}, {regular("etc/new", "n")}},
 			want: func(o *osTree) { o.remove("usr/etc"); o.write("usr/etc/new", "n"); o.policy = o.origin }},
 		{name: "a large file", layers: [][]entry{{regular("usr/bin/large", strings.Repeat("large ", 1<<19))}},
 			want: func(o *osTree) { o.write("usr/bin/large", strings.Repeat("large ", 1<<19)) }},

@@ -20,7 +20,7 @@ func changedObjectCases(_ *testing.T, base osBase) []derivedCase {
 			}
 		}
 	}
-	const differs = "a file changed through its name below `sysroot/ostree/repo/objects`, in whatever order and with whatever times"
+	const differs = "a file changed by its object's path below `sysroot/ostree/repo/objects`, in any order and with any timestamps"
 	return []derivedCase{
 		{name: "with links to it", differs: differs, layers: [][]entry{{touched(changed), touched(hard("usr/bin/tool", tool)), touched(hard("usr/bin/tool-too", tool))}},
 			want: wantTool("usr/bin/tool", "usr/bin/tool-too")},
@@ -48,7 +48,7 @@ func changedObjectCases(_ *testing.T, base osBase) []derivedCase {
 func sparseCases(t *testing.T, _ osBase) (cases []derivedCase) {
 	holes := make([]byte, 1<<20)
 	copy(holes[300000:], "in the middle")
-	for format, differs := range map[string]string{"gnu": "sparse files in GNU tar's own format", "posix": ""} {
+	for format, differs := range map[string]string{"gnu": "sparse files in GNU tar format", "posix": ""} {
 		archive, err := os.ReadFile("testdata/sparse/" + format + ".tar")
 		if err != nil {
 			t.Fatal(err)

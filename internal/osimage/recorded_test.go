@@ -79,7 +79,7 @@ func deviations(t *testing.T) (rows []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(data), "\n| in a derived layer | ostree-ext | pivot |\n|---|---|---|\n")
+	_, table, _ := strings.Cut(string(data), "\n| layer or image content | ostree-ext | pivot |\n|---|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	for line := range strings.SplitSeq(table, "\n") {
 		cells := strings.Split(line, "|")

@@ -19,7 +19,7 @@ type refusedCase struct {
 }
 
 func refusedCases() []refusedCase {
-	const unbootable = "two kernels or none, no name of the OS, or a demand for signed composefs"
+	const unbootable = "no kernel or several, no OS name, or signed composefs required"
 	return []refusedCase{
 		{name: "a pipe", layers: [][]entry{{{Header: tar.Header{Name: "usr/fifo", Typeflag: tar.TypeFifo}}}}, kind: fault.BadInput, want: `"usr/fifo": an entry of type`},
 		{name: "a device", layers: [][]entry{{{Header: tar.Header{Name: "usr/null", Typeflag: tar.TypeChar}}}}, kind: fault.BadInput, want: `"usr/null": an entry of type`},
@@ -39,7 +39,7 @@ func refusedCases() []refusedCase {
 		{name: "signed", differs: unbootable, layers: [][]entry{{regular(prepareRoot, "[composefs]\nenabled = signed\n")}}, kind: fault.Refused, want: "boots only what is signed"},
 		{name: "a signed base", differs: unbootable, base: func(o *osTree) { o.write(prepareRoot, "[composefs]\nenabled = signed\n") },
 			layers: [][]entry{{regular("usr/share/x", "x")}}, kind: fault.Refused, want: "boots only what is signed"},
-		{name: "a pattern that Go does not know", differs: "a pattern of the SELinux policy with look-around or back references", layers: [][]entry{{regular(textPath+".local", "/usr/share/(?=x).* system_u:object_r:x_t:s0\n")}}, kind: fault.Refused, want: "(?=x)"},
+		{name: "a pattern that Go does not know", differs: "an SELinux file context pattern with look-around or back references", layers: [][]entry{{regular(textPath+".local", "/usr/share/(?=x).* system_u:object_r:x_t:s0\n")}}, kind: fault.Refused, want: "(?=x)"},
 		{name: "no policy", layers: [][]entry{{gone("etc/selinux/small/policy")}}, kind: fault.BadInput, want: "policy/policy.*"},
 	}
 }

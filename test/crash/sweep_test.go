@@ -130,14 +130,14 @@ func TestSweepNotices(t *testing.T) {
 		variants []crash.Variant
 		want     string
 	}{
-		{"left to the shutdown", []crash.Variant{crash.LeftToShutdown}, "stranded"},
+		{"commit left to the shutdown", []crash.Variant{crash.LeftToShutdown}, "stranded"},
 		{"files not synced", []crash.Variant{crash.Unsynced}, "cannot use journal"},
-		{"modes ignored", []crash.Variant{crash.Served, crash.Careless}, "everybody may read the secret"},
+		{"file modes ignored", []crash.Variant{crash.Served, crash.Careless}, "everybody may read the secret"},
 		{"live change without journal", []crash.Variant{crash.Changed, crash.Unjournaled}, "a mixture"},
 		{"live change not synced", []crash.Variant{crash.Changed, crash.Unsynced}, "cannot use its journal"},
-		{"live change, modes ignored", []crash.Variant{crash.Changed, crash.Careless}, "everybody may read the secret"},
+		{"live change, file modes ignored", []crash.Variant{crash.Changed, crash.Careless}, "everybody may read the secret"},
 		{"Ignition's files not synced", []crash.Variant{crash.FromInitramfs, crash.IgnitionUnsynced}, "what Ignition wrote is lost"},
-		{"a trial whose system is the default too early", []crash.Variant{crash.Tried(crash.Panics), crash.DefaultTooEarly}, "the trial never ends"},
+		{"trial, new system is the default too early", []crash.Variant{crash.Tried(crash.Panics), crash.DefaultTooEarly}, "the trial never ends"},
 	} {
 		t.Run(broken.name, func(t *testing.T) {
 			newSweep(t, broken.variants).notices(broken.want)

@@ -132,7 +132,7 @@ func TestAnchors(t *testing.T) {
 		t.Errorf("links %q", targets)
 	}
 	for target, want := range map[string]string{
-		"glossary.md": "", "#by-task": "", "glossary.md#no": "there is no such heading", "no.md": "there is no such file", "https://example.org/x#y": "",
+		"glossary.md": "", "#documents-by-task": "", "glossary.md#no": "there is no such heading", "no.md": "there is no such file", "https://example.org/x#y": "",
 	} {
 		if got := broken(t, index, target); got != want {
 			t.Errorf("%s: %q, want %q", target, got, want)

@@ -43,7 +43,7 @@ func TestRequirements(t *testing.T) {
 // requirementRows returns the tests that each row of the document's tables names, by the row's number,
 // and the problems of rows: a wrong number of cells, the wrong heading, out of order.
 func requirementRows(text string) (rows map[string][]string, problems []string) {
-	headings := map[string]string{"P": "# Requirements", "D": "## Defects found from outside"}
+	headings := map[string]string{"P": "# Requirements", "D": "## Defects found by attacks, comparisons and use"}
 	first := regexp.MustCompile(`^\| *([PD])(\d+) *\|`)
 	test := regexp.MustCompile("`([^`]+)`")
 	rows = map[string][]string{}
@@ -89,7 +89,7 @@ func TestRequirementRows(t *testing.T) {
 | P2 | two | ` + "`a.TestA`" + ` |
 | D4 | of the other table | ` + "`a.TestA`" + ` |
 
-## Defects found from outside
+## Defects found by attacks, comparisons and use
 | D1 | each table counts anew | ` + "`a.TestC`" + ` |
 | D2 | a | b | ` + "`a.TestA`" + ` |
 `)
@@ -101,7 +101,7 @@ func TestRequirementRows(t *testing.T) {
 	}
 	wantProblems := []string{
 		"P2 is out of order, or there twice",
-		"D4 does not stand under ## Defects found from outside",
+		"D4 does not stand under ## Defects found by attacks, comparisons and use",
 		"D2 is no row of number, requirement and tests",
 	}
 	if !slices.Equal(problems, wantProblems) {

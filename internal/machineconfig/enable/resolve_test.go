@@ -75,7 +75,8 @@ func (d damaged) Names(at string) ([]string, error) {
 	return d.dir.Names(at)
 }
 
-// TestResolveDamagedImage (P58): a unit is not disabled by links of the image that cannot be read.
+// TestResolveDamagedImage (P58, D55): a unit is not disabled by links of the image that cannot be
+// read.
 func TestResolveDamagedImage(t *testing.T) {
 	const wants = "E/m.target.wants"
 	root := system(t, map[string]string{"U/a.service": service("WantedBy=m.target"), wants + "/other.service": "->U/other.service"})

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Gives the reference implementation the derived and plain images of package
-# osimage's tests, and keeps what it makes of each. As root, with libostree 2024.5
-# or newer (Debian 13), skopeo, cargo, and the headers of libostree, OpenSSL and zstd
-# (Debian: libostree-dev libssl-dev libzstd-dev pkg-config). Run by "make reference".
+# Imports the derived and plain images of package osimage's tests with the reference
+# implementation, and stores the result for each. "make reference" runs it, as root.
+# It needs libostree 2024.5 or newer (Debian 13), skopeo, cargo, and the headers of
+# libostree, OpenSSL and zstd (Debian: libostree-dev libssl-dev libzstd-dev pkg-config).
 #
-#	PIVOT_REFERENCE   the program, if it was built before, elsewhere
+#	PIVOT_REFERENCE   the program of the reference, if it is already built
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../../.."
@@ -12,7 +12,7 @@ target=internal/osimage/testdata/reference/derived
 
 version=$(ostree --version | sed -n "s/^ Version: '\(.*\)'/\1/p")
 if [ "$(printf '%s\n' 2024.5 "$version" | sort -V | head -n1)" != 2024.5 ]; then
-	# Older ones fail at a directory in place of a link, and move /var.
+	# Older releases fail if a directory replaces a link, and move files of /var.
 	echo "libostree is $version, want 2024.5 or newer" >&2
 	exit 1
 fi

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Encapsulates the small tree of package ostreetree with the reference
-# implementation, lets it pull the images into bare repositories, and keeps the
-# images and what came out. As root, with cargo, skopeo, ostree, and the headers of
+# implementation, pulls the images with it into bare repositories, and stores the
+# images and the results. Needs root, cargo, skopeo, ostree, and the headers of
 # libostree, OpenSSL and zstd (Debian: libostree-dev libssl-dev libzstd-dev pkg-config).
 #
 #	make.sh TARGET      (a directory that is replaced; see its README.md)
@@ -9,7 +9,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "${1:?usage: make.sh TARGET}"
 target=$(realpath "$1")
-work=/var/tmp/reference # names of refs depend on it
+work=/var/tmp/reference # the names of refs depend on this path
 rm -rf "$work" && mkdir -p "$work"
 find "$target" -mindepth 1 -maxdepth 1 ! -name README.md ! -name derived -exec rm -rf {} +
 
@@ -18,7 +18,7 @@ cargo build --quiet --locked --release --manifest-path "$here/Cargo.toml"
 reference=$CARGO_TARGET_DIR/release/reference
 helper() { (cd "$here" && go run . "$@"); }
 
-# The commit.
+# Make the commit.
 source=$work/source
 helper tree "$work/tree"
 ostree init --repo="$source" --mode=bare
@@ -27,7 +27,7 @@ ostree commit --repo="$source" --branch=test/os --subject='a test' --timestamp=@
 ostree ls --repo="$source" -R -C -X test/os >"$target/tree"
 (cd "$source/objects" && find . ! -type d | cut -c3- | sort) >"$target/objects"
 
-# Three components: each content object belongs to one by its first digit.
+# Define three components. The first digit of a content object's checksum selects its component.
 {
 	echo '{"version": 1, "layers": {"one": "One", "two": "Two", "three": "Three"}, "mapping": {'
 	sed -n 's|^\(..\)/\(.*\)\.file$|\1\2|p' "$target/objects" |
@@ -45,7 +45,7 @@ encapsulate single
 encapsulate chunked --contentmeta="$work/components.json"
 helper derive "$work/chunked" "$work/layered"
 
-# What the reference makes of them.
+# Pull each image with the reference, and store the result.
 for name in single chunked layered; do
 	repo=$work/repo-$name
 	ostree init --repo="$repo" --mode=bare
@@ -61,8 +61,8 @@ for name in single chunked layered; do
 	done >"$target/$name/refs"
 done
 
-# To the reference an import of ours is its own: the image is there, and so are its
-# layers for another image.
+# Check that the reference uses pivot's imports like its own: it finds the image, and
+# for another image the layers that both have.
 make -s -C "$here/../../.." build BIN="$work"
 ostree init --repo="$work/repo-ours" --mode=bare
 "$work/pivot" image import "oci:$work/chunked" --repo "$work/repo-ours" >/dev/null
