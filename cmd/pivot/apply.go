@@ -28,17 +28,19 @@ func applyCommand() *cobra.Command {
 	when, unsupported := string(firstboot.RebootLater), string(encapsulated.Stop)
 	cmd := &cobra.Command{
 		Use:   "apply [MACHINECONFIG]",
-		Short: "Bring this machine from the MachineConfig that it has to another one, in one step",
-		Long: "Bring this machine from the MachineConfig that it has to another one, in one step: image, kernel arguments,\n" +
-			"files, directories and links, systemd units, SSH keys and password of core. What the MachineConfig before asked\n" +
-			"for and this one does not is as the image has it, or in /var as it was; what somebody has changed since stays.\n" +
-			"The file is in YAML or JSON; - is the standard input.\n" +
-			"With --from-downloaded alone it is the one that --download-only has kept.\n" +
-			"Where rules say of each change that it needs no reboot, what runs is changed, and services are reloaded or\n" +
-			"restarted: unless --reboot is now. Image, kernel arguments and packages always need one, and so does what no\n" +
-			"rule is for. The machine's own rules are in " + disruption.RulesPath + ".\n" +
-			"With --repair only what came to differ from the MachineConfig that this machine has is put right, by the same\n" +
-			"rules. What is there in its place is kept below " + found.Dir + ", for root alone.",
+		Short: "Apply a MachineConfig to this machine in one step",
+		Long: "Apply a MachineConfig to this machine in one step: image, kernel arguments, files,\n" +
+			"directories and links, systemd units, SSH keys and password of core. It replaces the\n" +
+			"MachineConfig that the machine has. The file is in YAML or JSON; - is standard input.\n" +
+			"With --from-downloaded alone, the MachineConfig that --download-only has kept is applied.\n\n" +
+			"Whatever only the previous MachineConfig requested is reset to what the image has or, in /var,\n" +
+			"to what was there before. Entries that were changed since then are kept.\n\n" +
+			"If the rules say that no change needs a reboot, the running system is changed, and services\n" +
+			"are reloaded or restarted, unless --reboot=now is given. Image, kernel arguments and packages\n" +
+			"always need a reboot, and so does any change without a rule. The machine's own rules are in\n" +
+			disruption.RulesPath + ".\n\n" +
+			"With --repair, drift from the current MachineConfig is corrected, by the same rules. Whatever\n" +
+			"a repair replaces is backed up below " + found.Dir + ", readable by root only.",
 		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml\n  pivot apply --reboot=never worker.yaml\n  pivot apply --finish\n  pivot apply --repair --reboot=never\n" +
 			"  pivot apply --try=15m --check 'curl -fsS http://localhost/healthz' worker.yaml",
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
@@ -102,14 +104,14 @@ func applyCommand() *cobra.Command {
 	turn.add(cmd)
 	out.Add(cmd, api.Plan)
 	cli.OneOf{Value: &when, Allowed: []string{string(firstboot.RebootNever), string(firstboot.RebootLater), string(firstboot.RebootIfNeeded), string(firstboot.RebootNow)}}.AddP(cmd, "reboot", "r",
-		"when to reboot: never refuses what needs it, later leaves it to you, if-needed does it at once, now also where rules need none; alone it is now")
+		"when to reboot: never refuses changes that need a reboot, later leaves it to you, if-needed reboots at once, now reboots even if the rules need none; without a value: now")
 	cmd.Flags().Lookup("reboot").NoOptDefVal = string(firstboot.RebootNow)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, as \"pivot plan\" does; write nothing")
-	cmd.Flags().BoolVar(&finish, "finish", false, "finish a change of the running system that was interrupted, and apply nothing")
-	cmd.Flags().BoolVar(&repair, "repair", false, "put right what came to differ from the MachineConfig that this machine has, and apply no other")
-	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, like \"pivot plan\"; write nothing")
+	cmd.Flags().BoolVar(&finish, "finish", false, "only finish an interrupted change of the running system")
+	cmd.Flags().BoolVar(&repair, "repair", false, "correct drift from the current MachineConfig; apply no other")
+	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if no change was needed")
 	cli.OneOf{Value: &unsupported, Allowed: []string{string(encapsulated.Stop), string(encapsulated.Warn), string(encapsulated.Replace)}}.
-		Add(cmd, "unsupported", "if only an installation could change something: stop, apply the rest, or exit with status 79 for a machine to be replaced")
+		Add(cmd, "unsupported", "how to treat differences that need a new installation: stop, warn and apply the rest, or exit with status 79 to have the machine replaced")
 	return cmd
 }
 

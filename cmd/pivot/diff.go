@@ -24,11 +24,11 @@ func diffCommand() *cobra.Command {
 	var exitCode bool
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
-		Short: "Show what apply would change on a machine that has one MachineConfig to have another; no machine is needed",
-		Long: "Show what apply would change on a machine that is what one MachineConfig asks for, to be what another one does:\n" +
-			"what really differs, whether that needs a reboot and why, and which services would be told. No machine is needed,\n" +
-			"and none is looked at: image defaults, links of units and what a tag names are not known. A file - is the\n" +
-			"standard input.",
+		Short: "Show what apply would change between two MachineConfigs; needs no machine",
+		Long: "Show what apply would change on a machine that matches the MachineConfig OLD, to make it match NEW:\n" +
+			"the effective differences, whether they need a reboot and why, and which services would be\n" +
+			"reloaded or restarted. No machine is needed or examined: image defaults, links of units and the\n" +
+			"images that tags name are unknown. A file - is standard input.",
 		Example: "  pivot diff worker-old.yaml worker-new.yaml\n  pivot diff --rules disruption.yaml --exit-code worker-old.yaml worker-new.yaml",
 		Args:    cli.Usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -74,7 +74,7 @@ func diffCommand() *cobra.Command {
 		},
 	}
 	out.Add(cmd, api.Plan)
-	cmd.Flags().StringVar(&rulesFile, "rules", "", "`FILE` with a machine's own rules, as "+disruption.RulesPath)
+	cmd.Flags().StringVar(&rulesFile, "rules", "", "`FILE` with a machine's own rules, in the format of "+disruption.RulesPath)
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if anything differs")
 	return cmd
 }

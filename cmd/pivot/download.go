@@ -12,8 +12,8 @@ import (
 type downloadFlags struct{ only, from bool }
 
 func (f *downloadFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.only, "download-only", false, "check and pull what is asked for, and keep it for --from-downloaded; change neither the running system nor the next boot")
-	cmd.Flags().BoolVar(&f.from, "from-downloaded", false, "use what --download-only has kept, and ask no registry for an image")
+	cmd.Flags().BoolVar(&f.only, "download-only", false, "run all checks, pull the image and keep it for --from-downloaded; change neither the running system nor the next boot")
+	cmd.Flags().BoolVar(&f.from, "from-downloaded", false, "use what --download-only has kept; contact no registry for an image")
 }
 
 // check returns an error if --download-only is combined with flags that are for a change.

@@ -20,10 +20,11 @@ func firstBootCommand() *cobra.Command {
 	var noReboot, again bool
 	cmd := &cobra.Command{
 		Use:   "firstboot",
-		Short: "Complete the first boot: pull, deploy, reboot once; on the boot after, prove and close",
-		Long: "Complete the first boot: pull, deploy, reboot once; on the boot after, prove and close.\n" +
-			"The administrator's choices are pivot.mode=, pivot.on-failure=, pivot.reboot-method= and pivot.image-kargs=\n" +
-			"on the kernel command line, or the same without \"pivot.\" in " + host.SettingsPath + ".",
+		Short: "Complete the first boot: pull, deploy, reboot once, then verify and close",
+		Long: "Complete the first boot: pull the image, create the deployment and reboot once; on the next boot, verify\n" +
+			"the result and close the first boot. To configure it, set pivot.mode=, pivot.on-failure=,\n" +
+			"pivot.reboot-method= and pivot.image-kargs= on the kernel command line, or the same keys without\n" +
+			"\"pivot.\" in " + host.SettingsPath + ".",
 		Example: "  pivot firstboot\n" +
 			"  pivot firstboot --again\n" +
 			"  pivot firstboot --machineconfig-file /root/machineconfig.json --no-reboot",
@@ -48,9 +49,9 @@ func firstBootCommand() *cobra.Command {
 	flags.add(cmd)
 	flags.addReboot(cmd)
 	flags.progressFlags.add(cmd)
-	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig `FILE`")
-	cmd.Flags().BoolVar(&noReboot, "no-reboot", false, "stop where only the reboot is missing")
-	cmd.Flags().BoolVar(&again, "again", false, "go forward although the first boot was completed, or given up, before")
+	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "read the encapsulated MachineConfig from `FILE`")
+	cmd.Flags().BoolVar(&noReboot, "no-reboot", false, "do everything except the reboot")
+	cmd.Flags().BoolVar(&again, "again", false, "run even if the first boot was completed or given up before")
 	return cmd
 }
 
@@ -93,12 +94,12 @@ type rebaseFlags struct {
 
 func (f *rebaseFlags) add(cmd *cobra.Command) {
 	f.hostFlags.add(cmd)
-	cmd.Flags().StringArrayVar(&f.appended, "append-karg", nil, "kernel argument `ARG` to have in effect (repeatable)")
-	cmd.Flags().StringArrayVar(&f.deleted, "delete-karg", nil, "kernel argument `ARG` to remove, as KEY=VALUE or KEY (repeatable)")
-	cmd.Flags().StringArrayVar(&f.cpusets, "cpuset", nil, "CPUs of a workload, `WORKLOAD=SET` as management=0-1,52-53 (repeatable)")
-	cmd.Flags().StringVar(&f.kernelType, "kernel-type", "", "kernel `TYPE` to run: default, realtime or 64k-pages; it replaces the present one")
-	cmd.Flags().StringArrayVar(&f.extensions, "extension", nil, "extension `NAME` to have, as of a MachineConfig (repeatable)")
-	cmd.Flags().StringVar(&f.extensionsImage, "extensions-image", "", "the `IMAGE` with the packages of kernels and extensions; without it the machine's own repositories count")
+	cmd.Flags().StringArrayVar(&f.appended, "append-karg", nil, "add kernel argument `ARG` if it is not in effect (repeatable)")
+	cmd.Flags().StringArrayVar(&f.deleted, "delete-karg", nil, "remove kernel argument `ARG`, as KEY=VALUE or KEY (repeatable)")
+	cmd.Flags().StringArrayVar(&f.cpusets, "cpuset", nil, "CPUs of a workload: `WORKLOAD=SET`, such as management=0-1,52-53 (repeatable)")
+	cmd.Flags().StringVar(&f.kernelType, "kernel-type", "", "kernel `TYPE` to install in place of the current one: default, realtime or 64k-pages")
+	cmd.Flags().StringArrayVar(&f.extensions, "extension", nil, "extension `NAME` to install, as in a MachineConfig (repeatable)")
+	cmd.Flags().StringVar(&f.extensionsImage, "extensions-image", "", "`IMAGE` with the packages of kernels and extensions (default: use the machine's package repositories)")
 	cli.Suggest(cmd, "kernel-type", extensions.KernelTypes()...)
 	cli.Suggest(cmd, "extension", extensions.Names()...)
 	cli.Suggest(cmd, "extensions-image")
@@ -146,10 +147,10 @@ func rebaseCommand() *cobra.Command {
 	var reboot, unchanged77 bool
 	cmd := &cobra.Command{
 		Use:   "rebase [IMAGE]",
-		Short: "Move this machine by hand to an image, kernel arguments and CPU pinning, in one step",
-		Long: "Move this machine by hand to an image, kernel arguments and CPU pinning, in one step.\n" +
-			"Without IMAGE the one in " + firstboot.PullspecPath + " counts; without that file the booted image stays.\n" +
-			"The lines ADD ARG and DELETE ARG in " + firstboot.KernelArgsPath + " count too.",
+		Short: "Change image, kernel arguments and CPU pinning of this machine in one step",
+		Long: "Change image, kernel arguments and CPU pinning of this machine in one step.\n" +
+			"Without IMAGE, the image in " + firstboot.PullspecPath + " is used, or the booted one if there is no such\n" +
+			"file. Lines ADD ARG and DELETE ARG in " + firstboot.KernelArgsPath + " are applied, too.",
 		Example: "  pivot rebase registry.example/os@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 -r\n" +
 			"  pivot rebase oci-archive:/run/media/os.tar --append-karg nosmt --cpuset management=0-1\n" +
 			"  pivot rebase --delete-karg nosmt",
@@ -185,6 +186,6 @@ func rebaseCommand() *cobra.Command {
 	turn.add(cmd)
 	flags.progressFlags.add(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
-	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if nothing had to change")
+	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if no change was needed")
 	return cmd
 }

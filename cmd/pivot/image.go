@@ -26,7 +26,7 @@ import (
 )
 
 func imageCommand() *cobra.Command {
-	return cli.Group("image", "OS images: look at one, import one", imageInspectCommand(), imageImportCommand())
+	return cli.Group("image", "Inspect and import OS images", imageInspectCommand(), imageImportCommand())
 }
 
 // imageFlags are the flags of the commands that read an image.
@@ -37,9 +37,9 @@ type imageFlags struct {
 
 func (f *imageFlags) add(cmd *cobra.Command, kind api.Kind) {
 	f.Output.Add(cmd, kind)
-	cmd.Flags().StringVar(&f.root, "root", "/", "root `DIR` whose pull secrets, certificates and policy count")
-	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret `FILE` (default: the first known place that has one for the registry)")
-	cmd.Flags().StringVar(&f.architecture, "arch", "", "`ARCH` of the machine that the image is for, as s390x (default: this machine's)")
+	cmd.Flags().StringVar(&f.root, "root", "/", "use pull secrets, certificates and policy of the machine with the root directory `DIR`")
+	cmd.Flags().StringVar(&f.authFile, "authfile", "", "read the pull secret from `FILE` (default: the first known location that has one for the registry)")
+	cmd.Flags().StringVar(&f.architecture, "arch", "", "use the image for the architecture `ARCH`, such as s390x (default: this machine's)")
 	cli.Suggest(cmd, "arch", "amd64", "arm64", "ppc64le", "s390x")
 	cli.Directories(cmd, "root")
 	cmd.ValidArgsFunction = completeImage
@@ -86,10 +86,10 @@ func imageInspectCommand() *cobra.Command {
 	var repoPath string
 	cmd := &cobra.Command{
 		Use:   "inspect IMAGE",
-		Short: "Show what an OS image is: format, commit, version, base, layers",
-		Long: "Show what an OS image is: format, commit, version, base, layers.\n" +
-			"No layer is fetched. What only the content tells, as its SELinux policy and its kernel arguments, is shown\n" +
-			"of an image that is in the repository: see pivot image import.",
+		Short: "Show format, commit, version, base and layers of an OS image",
+		Long: "Show format, commit, version, base and layers of an OS image. No layer is fetched.\n" +
+			"What is known only from the content, such as SELinux policy and kernel arguments, is shown if the image\n" +
+			"is in the repository: see pivot image import.",
 		Example: "  pivot image inspect registry.example/os:4.20\n" +
 			"  pivot image inspect oci-archive:/run/media/os.tar -o json",
 		Args: cli.Usage(cobra.ExactArgs(1)),
@@ -119,7 +119,7 @@ func imageInspectCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd, api.Image)
-	cmd.Flags().StringVar(&repoPath, "repo", "", "repository `DIR` that the image may have been imported into (default: the machine's)")
+	cmd.Flags().StringVar(&repoPath, "repo", "", "look for the imported image in the repository `DIR` (default: the machine's)")
 	cli.Directories(cmd, "repo")
 	return cmd
 }
@@ -221,7 +221,7 @@ func imageImportCommand() *cobra.Command {
 	var repoPath string
 	cmd := &cobra.Command{
 		Use:     "import IMAGE --repo PATH",
-		Short:   "Import an OS image's ostree commit into a bare repository, every byte verified",
+		Short:   "Import an image's ostree commit into a bare repository; verify every byte",
 		Example: "  pivot image import registry.example/os:4.20 --repo /ostree/repo",
 		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -260,7 +260,7 @@ func imageImportCommand() *cobra.Command {
 	flags.add(cmd, api.Import)
 	progress.add(cmd)
 	cli.WhenStopped(cmd, "no commit was added; what was fetched whole is kept, and the same command goes on from there")
-	cmd.Flags().StringVar(&repoPath, "repo", "", "the repository `DIR`, of mode bare")
+	cmd.Flags().StringVar(&repoPath, "repo", "", "import into `DIR`, a repository of mode bare")
 	cli.Directories(cmd, "repo")
 	return cmd
 }

@@ -25,9 +25,9 @@ func plotCommand() *cobra.Command {
 	var flags plotFlags
 	cmd := &cobra.Command{
 		Use:   "plot",
-		Short: "Draw the last transaction as a timeline of its boots, steps and failures (SVG)",
-		Long: `Draws the last transaction as a timeline: each boot from its firmware on, each step of pivot in it, what was
-transferred, and each try that failed. The picture goes to standard output.`,
+		Short: "Draw boots, steps and failures of the last transaction as an SVG timeline",
+		Long: `Draw the last transaction as an SVG timeline: each boot, starting with its firmware, each step of pivot, the
+data transferred, and each failed try. The picture is written to standard output.`,
 		Example: `  pivot plot >firstboot.svg
   ssh core@node cat /var/lib/pivot/journal.json | pivot plot --journal - >node.svg`,
 		Args: cli.Usage(cobra.NoArgs),
@@ -39,11 +39,11 @@ transferred, and each try that failed. The picture goes to standard output.`,
 			return timeline.SVG(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&flags.root, "root", "/", "root directory of the machine")
-	cmd.Flags().StringVar(&flags.journal, "journal", "", "journal.json of another machine; - for standard input")
-	cmd.Flags().IntVar(&flags.before, "before", 0, "plot the transaction that was so many before the last")
+	cmd.Flags().StringVar(&flags.root, "root", "/", "use `DIR` as the root directory of the machine")
+	cmd.Flags().StringVar(&flags.journal, "journal", "", "read the journal.json of another machine from `FILE`; - is standard input")
+	cmd.Flags().IntVar(&flags.before, "before", 0, "draw the transaction `N` before the last one")
 	flags.format = "svg"
-	cli.OneOf{Value: &flags.format, Allowed: []string{"svg"}}.AddP(cmd, "output", "o", "form of the picture")
+	cli.OneOf{Value: &flags.format, Allowed: []string{"svg"}}.AddP(cmd, "output", "o", "picture format")
 	return cmd
 }
 

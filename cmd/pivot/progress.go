@@ -20,7 +20,7 @@ import (
 type progressFlags struct{ to descriptor }
 
 func (f *progressFlags) add(cmd *cobra.Command) {
-	cmd.Flags().Var(&f.to, "progress-fd", "write progress as JSON, a document on each line, to the open file descriptor `N`")
+	cmd.Flags().Var(&f.to, "progress-fd", "write progress to the open file descriptor `N`, one JSON document per line")
 	cli.Suggest(cmd, "progress-fd")
 }
 

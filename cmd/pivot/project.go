@@ -12,10 +12,10 @@ func projectCommand() *cobra.Command {
 	var root string
 	cmd := &cobra.Command{
 		Use:   "project",
-		Short: "Make /var what the system that runs asks of it, as each boot does",
-		Long: "Make /var what the system that runs asks of it, as pivot-project.service does early in each boot.\n" +
-			"What another system had projected and this one does not ask for is taken back, and what that had replaced\n" +
-			"is put back. What somebody has changed since stays, and is named.",
+		Short: "Update /var for the booted deployment; runs on each boot",
+		Long: "Update /var for the booted deployment; pivot-project.service does this early in each boot.\n" +
+			"What another deployment has projected and the booted one does not request is removed, and what it\n" +
+			"replaced is restored. Anything that was changed since then is kept and reported.",
 		Example: "  pivot project",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,7 +36,7 @@ func projectCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&root, "root", "/", "root `DIR` of the machine")
+	cmd.Flags().StringVar(&root, "root", "/", "use `DIR` as the root directory of the machine")
 	cli.Directories(cmd, "root")
 	return cmd
 }

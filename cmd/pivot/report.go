@@ -26,7 +26,9 @@ func planCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "plan [IMAGE]",
-		Short: "Show what firstboot, or rebase with the same arguments, would change; write nothing",
+		Short: "Show what firstboot or rebase would change; write nothing",
+		Long: "Show what firstboot would change or, if an image or changes are given, what rebase would change with the\n" +
+			"same arguments. Nothing is written.",
 		Example: "  pivot plan\n" +
 			"  pivot plan registry.example/os@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 --append-karg nosmt -o yaml",
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
@@ -40,7 +42,7 @@ func planCommand() *cobra.Command {
 	}
 	flags.add(cmd)
 	out.Add(cmd, api.Plan)
-	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "the encapsulated MachineConfig `FILE`")
+	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "read the encapsulated MachineConfig from `FILE`")
 	return cmd
 }
 
@@ -149,7 +151,7 @@ func statusCommand() *cobra.Command {
 	var exitCode bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show phase, progress, the last error and what to do about it",
+		Short: "Show phase, progress, the last error and its remedy",
 		Example: "  pivot status\n" +
 			"  pivot status --exit-code -o json",
 		Args: cli.Usage(cobra.NoArgs),

@@ -12,7 +12,8 @@ func rollbackCommand() *cobra.Command {
 	var reboot bool
 	cmd := &cobra.Command{
 		Use:     "rollback",
-		Short:   "Make the previous deployment the next boot again, with its arguments and files",
+		Short:   "Return to the previous deployment with its kernel arguments and files",
+		Long:    "Make the previous deployment the next boot again, with its kernel arguments and files.",
 		Example: "  pivot rollback -r",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -26,6 +27,6 @@ func rollbackCommand() *cobra.Command {
 	}
 	flags.addRoot(cmd)
 	flags.addReboot(cmd)
-	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into it")
+	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the previous deployment")
 	return cmd
 }

@@ -23,7 +23,7 @@ func rootCommand(build cli.Build) *cobra.Command {
 		firstBootCommand(), rebaseCommand(), applyCommand(), confirmCommand(), trialCommand(), releaseSlotCommand(), rollbackCommand(), planCommand(), diffCommand(), projectCommand(), statusCommand(), plotCommand(), waitCommand(), verifyCommand(), imageCommand(),
 	}
 	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning", "kargs")...)
-	return cli.Root("pivot", build, "Move an image-based host to its OS image, kernel arguments and CPU pinning in one reboot", commands...)
+	return cli.Root("pivot", build, "Update OS image, kernel arguments and CPU pinning of a host in one reboot", commands...)
 }
 
 // hostFlags are the flags of the commands that work on a machine.
@@ -42,29 +42,29 @@ type hostFlags struct {
 // addRoot adds the flags of commands that only read.
 func (f *hostFlags) addRoot(cmd *cobra.Command) {
 	f.engine = "auto"
-	cmd.Flags().StringVar(&f.root, "root", "/", "root `DIR` of the machine")
+	cmd.Flags().StringVar(&f.root, "root", "/", "use `DIR` as the root directory of the machine")
 	cli.Directories(cmd, "root")
 }
 
 func (f *hostFlags) add(cmd *cobra.Command) {
 	f.addRoot(cmd)
-	cli.OneOf{Value: &f.engine, Allowed: []string{"auto", "rpm-ostree", "ostree"}}.Add(cmd, "engine", "what makes the deployment")
-	cmd.Flags().StringVar(&f.authFile, "authfile", "", "pull secret `FILE` (default: the first known place that has one for the registry)")
+	cli.OneOf{Value: &f.engine, Allowed: []string{"auto", "rpm-ostree", "ostree"}}.Add(cmd, "engine", "tool that creates the deployment")
+	cmd.Flags().StringVar(&f.authFile, "authfile", "", "read the pull secret from `FILE` (default: the first known location that has one for the registry)")
 	f.addRetry(cmd)
 	cli.OneOf{Value: &f.kargs, Allowed: []string{string(host.ImageKargsPrint), string(host.ImageKargsApply)}}.Add(cmd, "image-kargs",
-		"whether kernel arguments of the image's own, in /"+kargsd.Dir+", are named or applied (default: as the machine's settings say, else print)")
+		"whether to print or apply the kernel arguments that the image has in /"+kargsd.Dir+" (default: the machine's setting, or print)")
 }
 
 // addRetry adds the flags of commands that retry.
 func (f *hostFlags) addRetry(cmd *cobra.Command) {
 	f.retryFor = pivot.DefaultRetry().Bound
-	cmd.Flags().Var(cli.Wait{For: &f.retryFor}, "retry-for", "how long to try again what fails for a transient reason")
+	cmd.Flags().Var(cli.Wait{For: &f.retryFor}, "retry-for", "how long to retry transient failures")
 	cli.Suggest(cmd, "retry-for")
 }
 
 // addReboot adds the flags of commands that reboot.
 func (f *hostFlags) addReboot(cmd *cobra.Command) {
-	cli.OneOf{Value: &f.method, Allowed: []string{string(host.RebootFirmware), string(host.RebootKexec)}}.Add(cmd, "reboot-method", "through the firmware, or past it where that is safe (default: as the machine's settings say)")
+	cli.OneOf{Value: &f.method, Allowed: []string{string(host.RebootFirmware), string(host.RebootKexec)}}.Add(cmd, "reboot-method", "reboot through the firmware, or bypass it with kexec where that is safe (default: the machine's setting, or reboot)")
 }
 
 // machine returns the machine that the flags describe.

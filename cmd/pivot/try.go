@@ -25,12 +25,12 @@ type tryFlags struct {
 const defaultTrial = 10 * time.Minute
 
 func (f *tryFlags) add(cmd *cobra.Command) {
-	cmd.Flags().Var(cli.Wait{For: &f.limit}, "try", "reboot into the new system on trial: it is kept if it proves itself and is confirmed within `DURATION` (10m if none is given) from the start of its kernel, else the old one is booted again")
+	cmd.Flags().Var(cli.Wait{For: &f.limit}, "try", "reboot into the new system on trial: keep it if it passes its checks and is confirmed within `DURATION` (10m if none is given) from the start of its kernel, otherwise boot the old one again")
 	try := cmd.Flags().Lookup("try")
 	try.NoOptDefVal, try.DefValue = defaultTrial.String(), ""
 	f.confirm = string(pivot.ConfirmByHand)
-	cli.OneOf{Value: &f.confirm, Allowed: []string{string(pivot.ConfirmByHand), string(pivot.ConfirmAuto)}}.Add(cmd, "confirm", "who confirms a system on trial: somebody with \"pivot confirm\", or its proof alone")
-	cmd.Flags().StringArrayVar(&f.checks, "check", nil, "`COMMAND` of the shell that must succeed in a system on trial (repeatable)")
+	cli.OneOf{Value: &f.confirm, Allowed: []string{string(pivot.ConfirmByHand), string(pivot.ConfirmAuto)}}.Add(cmd, "confirm", "how a system on trial is confirmed: by hand, with \"pivot confirm\", or automatically when its checks succeed")
+	cmd.Flags().StringArrayVar(&f.checks, "check", nil, "shell `COMMAND` that must succeed in the system on trial (repeatable)")
 	cli.Suggest(cmd, "try", "10m", "30m", "2h")
 	cli.Suggest(cmd, "check")
 }
@@ -55,10 +55,11 @@ func confirmCommand() *cobra.Command {
 	var flags hostFlags
 	cmd := &cobra.Command{
 		Use:   "confirm",
-		Short: "Keep the system that runs on trial",
-		Long: "Keep the system that runs on trial, to which --try has brought the machine, if it has proven itself: what runs is\n" +
-			"what was asked for, the units of the setting \"health\" in " + host.SettingsPath + " are active, and each\n" +
-			"--check command succeeds. What is lacking is named, with status 69, and the trial goes on.",
+		Short: "Confirm the running system on trial, so that it is kept",
+		Long: "Confirm the running system, which was booted on trial with --try, so that it is kept. This requires that\n" +
+			"the running system matches the target, the units of the setting \"health\" in " + host.SettingsPath + "\n" +
+			"are active, and each --check command succeeds. Otherwise the command prints what is missing and exits\n" +
+			"with status 69, and the trial continues.",
 		Example: "  pivot confirm",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,7 +87,8 @@ func trialCommand() *cobra.Command {
 	var flags hostFlags
 	cmd := &cobra.Command{
 		Use:     "trial",
-		Short:   "Conduct the trial of the system that runs, or close one that has failed; for " + trial.Unit,
+		Short:   "Conduct or close the trial of a new system; run by " + trial.Unit,
+		Long:    "Conduct the trial of the running system, or close a trial that has failed. Run by " + trial.Unit + ".",
 		Example: "  pivot trial",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

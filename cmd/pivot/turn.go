@@ -18,8 +18,8 @@ import (
 type turnFlags struct{ window, fleet string }
 
 func (f *turnFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.window, "window", "", "change and reboot the machine only within `SPEC`, \"[DAYS] HH:MM-HH:MM [ZONE]\", or none: download now, and wait (default: as the machine's settings say)")
-	cmd.Flags().StringVar(&f.fleet, "fleetlock", "", "before a reboot take a slot of the FleetLock server at `URL`, or of none (default: as the machine's settings say)")
+	cmd.Flags().StringVar(&f.window, "window", "", "download now, but change and reboot the machine only in the window `SPEC`, \"[DAYS] HH:MM-HH:MM [ZONE]\", or none for at any time (default: the machine's setting)")
+	cmd.Flags().StringVar(&f.fleet, "fleetlock", "", "before a reboot, take a slot from the FleetLock server at `URL`; none takes no slot (default: the machine's setting)")
 	cli.Suggest(cmd, "window", host.None)
 	cli.Suggest(cmd, "fleetlock", host.None)
 }
@@ -58,10 +58,10 @@ func releaseSlotCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "release-slot",
-		Short: "Give the slot of the fleet's lock back, when the machine has proven itself; for " + slot.Unit,
-		Long: "Give the slot of the fleet's lock back, when the machine has proven itself: what runs is what was asked for, the\n" +
-			"units of the setting \"health\" are active, and no trial goes on. As long as that is not so, or the server is away,\n" +
-			"it is tried again; then the status is 69.",
+		Short: "Release the FleetLock slot after a reboot; run by " + slot.Unit,
+		Long: "Release the FleetLock slot when the system has proven itself: it matches the target, the units of the\n" +
+			"setting \"health\" are active, and no trial is running. Until then, or while the server is unavailable,\n" +
+			"the command retries for up to --retry-for, and then exits with status 69.",
 		Example: "  pivot release-slot\n  pivot release-slot --force",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -75,6 +75,6 @@ func releaseSlotCommand() *cobra.Command {
 	}
 	flags.addRoot(cmd)
 	flags.addRetry(cmd)
-	cmd.Flags().BoolVar(&force, "force", false, "give it back though the machine has not proven itself")
+	cmd.Flags().BoolVar(&force, "force", false, "release it even if the system has not proven itself")
 	return cmd
 }

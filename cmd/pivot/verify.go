@@ -22,10 +22,11 @@ func verifyCommand() *cobra.Command {
 	var watch, untilDrift bool
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Compare the booted system with what was asked for; a line for each difference",
-		Long: "Compare the booted system with what was asked for; a line for each difference, and the exit status 65.\n" +
-			"With --watch the comparison is made again as soon as something happens to a file that counts, and every\n" +
-			"five minutes; what comes to differ is logged. It ends when it is told to (SIGTERM), with the last differences.",
+		Short: "Compare the booted system with the requested state; print one line per difference",
+		Long: "Compare the booted system with the requested state; print one line per difference. The exit status is 65 if\n" +
+			"anything differs. With --watch, compare again as soon as something happens to a relevant file, and every five\n" +
+			"minutes, and log changes of the differences. The watch ends when it is stopped (SIGTERM); then it prints the\n" +
+			"differences of the last comparison.",
 		Example: "  pivot verify\n  pivot verify --watch --until-drift",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,8 +55,8 @@ func verifyCommand() *cobra.Command {
 		},
 	}
 	flags.addRoot(cmd)
-	cmd.Flags().BoolVar(&watch, "watch", false, "compare again whenever something happens, and log what comes to differ")
-	cmd.Flags().BoolVar(&untilDrift, "until-drift", false, "with --watch: end as soon as something differs")
+	cmd.Flags().BoolVar(&watch, "watch", false, "compare again whenever something happens, and log drift")
+	cmd.Flags().BoolVar(&untilDrift, "until-drift", false, "with --watch: exit as soon as something differs")
 	return cmd
 }
 

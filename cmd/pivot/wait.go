@@ -24,9 +24,9 @@ func waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait",
 		Short: "Wait until the transaction is done, committed or failed",
-		Long: "Wait until the transaction is done, committed or failed.\n" +
-			"What is done was committed, too. A transaction that fails while something else is waited for ends the\n" +
-			"wait with status 3, and a timeout with 69. Steps are told as they begin.",
+		Long: "Wait until the transaction is done, committed or failed. With --for committed, a transaction that is done\n" +
+			"ends the wait, too. The exit status is 3 if the transaction fails while another phase is waited for, and\n" +
+			"69 on a timeout. Each step is reported when it begins.",
 		Example: "  pivot wait --timeout 30m\n  pivot wait --for committed",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,8 +50,8 @@ func waitCommand() *cobra.Command {
 		},
 	}
 	flags.addRoot(cmd)
-	cli.OneOf{Value: &phase, Allowed: []string{string(pivot.PhaseDone), string(pivot.PhaseCommitted), string(pivot.PhaseFailed)}}.Add(cmd, "for", "what to wait for")
-	cmd.Flags().Var(cli.Wait{For: &timeout}, "timeout", "how long to wait at most; 0 is for ever")
+	cli.OneOf{Value: &phase, Allowed: []string{string(pivot.PhaseDone), string(pivot.PhaseCommitted), string(pivot.PhaseFailed)}}.Add(cmd, "for", "phase to wait for")
+	cmd.Flags().Var(cli.Wait{For: &timeout}, "timeout", "how long to wait at most; 0 waits forever")
 	cli.Suggest(cmd, "timeout")
 	return cmd
 }

@@ -23,7 +23,7 @@ import (
 )
 
 func configCommand() *cobra.Command {
-	return cli.Group("config", "MachineConfigs: validate, merge, render, serve",
+	return cli.Group("config", "Validate, compare, merge, render and serve MachineConfigs",
 		validateCommand(), diffCommand(), mergeCommand(), renderCommand(), ignitionCommand(), serveCommand(), fromInstallConfigCommand())
 }
 
@@ -31,8 +31,8 @@ func configCommand() *cobra.Command {
 type ruleFlags struct{ policy, cpus string }
 
 func (f *ruleFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.policy, "karg-policy", "", "`FILE` of rules for kernel arguments, beside the built-in ones: VERDICT ARGUMENT REASON; machines get it as "+kargs.PolicyPath)
-	cmd.Flags().StringVar(&f.cpus, "cpus", "", "`SET` of CPUs that the machines have, as 0-63; workloads must fit")
+	cmd.Flags().StringVar(&f.policy, "karg-policy", "", "`FILE` with rules for kernel arguments in addition to the built-in ones: VERDICT ARGUMENT REASON; machines get it as "+kargs.PolicyPath)
+	cmd.Flags().StringVar(&f.cpus, "cpus", "", "`SET` of CPUs that the machines have, such as 0-63; workloads must be within it")
 }
 
 func (f *ruleFlags) rules() (machineconfig.Rules, error) {
@@ -70,9 +70,10 @@ func validateCommand() *cobra.Command {
 	var encapsulated bool
 	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR…",
-		Short: "Report every problem of MachineConfigs, with file, line and JSON path",
-		Long: "Report every problem of MachineConfigs, with file, line and JSON path: of each one, and of what those\n" +
-			"of each role make together, with a warning of what pivot's first boot would refuse. Nothing is fetched. FILE - is the standard input.",
+		Short: "Report all problems of MachineConfigs with file, line and JSON path",
+		Long: "Report all problems of MachineConfigs with file, line and JSON path: those of each MachineConfig, and\n" +
+			"those of the merged MachineConfig of each role, including warnings of what pivot's first boot would\n" +
+			"refuse. Nothing is fetched. FILE - is standard input.",
 		Example: "  pivotctl config validate conf/\n" +
 			"  pivotctl config validate --encapsulated /etc/ignition-machine-config-encapsulated.json",
 		Args: cli.Usage(cobra.MinimumNArgs(1)),
@@ -94,7 +95,7 @@ func validateCommand() *cobra.Command {
 	}
 	rules.add(cmd)
 	out.Add(cmd, api.Check)
-	cmd.Flags().BoolVar(&encapsulated, "encapsulated", false, "judge encapsulated MachineConfigs as a machine's first boot will")
+	cmd.Flags().BoolVar(&encapsulated, "encapsulated", false, "validate encapsulated MachineConfigs as a machine's first boot does")
 	return cmd
 }
 
@@ -155,7 +156,8 @@ func fromInstallConfigCommand() *cobra.Command {
 	out := objectOutput{"yaml"}
 	cmd := &cobra.Command{
 		Use:     "from-install-config FILE",
-		Short:   "Make MachineConfigs of an install-config's kernel arguments, hyperthreading, FIPS mode and workload partitions",
+		Short:   "Create MachineConfigs from the settings in an install-config",
+		Long:    "Create MachineConfigs from the kernel arguments, hyperthreading, FIPS mode and workload partitions in an install-config.",
 		Example: "  pivotctl config from-install-config install-config.yaml",
 		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -187,7 +189,7 @@ func fromInstallConfigCommand() *cobra.Command {
 type objectOutput struct{ format string }
 
 func (o *objectOutput) add(cmd *cobra.Command) {
-	cli.OneOf{Value: &o.format, Allowed: []string{"yaml", "json"}}.AddP(cmd, "output", "o", "form of the MachineConfigs")
+	cli.OneOf{Value: &o.format, Allowed: []string{"yaml", "json"}}.AddP(cmd, "output", "o", "output format")
 }
 
 // write writes MachineConfigs: as YAML documents, or in JSON as a list if there are several.

@@ -20,10 +20,11 @@ func diffCommand() *cobra.Command {
 	var policyFile string
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
-		Short: "Say what an update from one MachineConfig to another means for a machine of a cluster",
-		Long: "Say what an update from one MachineConfig to another means for a machine of a cluster: what really differs,\n" +
-			"what the machine-config daemon refuses to change on a machine that runs, whether it reboots and why, and\n" +
-			"what it does instead. Each file holds one MachineConfig, as of \"oc get mc rendered-… -o yaml\". FILE - is the standard input.",
+		Short: "Show what an update to another MachineConfig does to a machine in a cluster",
+		Long: "Show what an update from one MachineConfig to another does to a machine in a cluster: the effective\n" +
+			"differences, what the machine-config daemon refuses to change on a running machine, whether it reboots\n" +
+			"and why, and what it does instead. Each file contains one MachineConfig, for example from\n" +
+			"\"oc get mc rendered-… -o yaml\". A file - is standard input.",
 		Example: "  pivotctl config diff rendered-worker-old.yaml rendered-worker-new.yaml",
 		Args:    cli.Usage(cobra.ExactArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,7 +52,7 @@ func diffCommand() *cobra.Command {
 		},
 	}
 	out.Add(cmd, api.Update)
-	cmd.Flags().StringVar(&policyFile, "disruption-policy", "", "file of the cluster's MachineConfiguration, whose node disruption policy goes before the defaults")
+	cmd.Flags().StringVar(&policyFile, "disruption-policy", "", "`FILE` with the cluster's MachineConfiguration, whose node disruption policy takes precedence over the defaults")
 	return cmd
 }
 

@@ -33,11 +33,11 @@ type renderFlags struct {
 
 func (f *renderFlags) add(cmd *cobra.Command) {
 	f.ruleFlags.add(cmd)
-	cmd.Flags().StringVar(&f.images.OS, "os-image-url", "", "OS `IMAGE` of MachineConfigs that name none")
-	cmd.Flags().StringVar(&f.images.Extensions, "extensions-image", "", "`IMAGE` of the extensions' packages, of MachineConfigs that name none")
-	cmd.Flags().StringVar(&f.lock, "lock", "", "`FILE` that records what was fetched, so that the next time gives the same or says what changed")
-	cmd.Flags().BoolVar(&f.update, "update-lock", false, "accept what has changed since the lock file was written")
-	cmd.Flags().StringVar(&f.ca, "ca", "", "PEM `FILE`: certificate authorities to trust when fetching, beside the system's")
+	cmd.Flags().StringVar(&f.images.OS, "os-image-url", "", "OS `IMAGE` to use if the MachineConfigs name none")
+	cmd.Flags().StringVar(&f.images.Extensions, "extensions-image", "", "`IMAGE` with the packages of extensions, to use if the MachineConfigs name none")
+	cmd.Flags().StringVar(&f.lock, "lock", "", "`FILE` that records what was fetched, so that later runs give the same result or report what changed")
+	cmd.Flags().BoolVar(&f.update, "update-lock", false, "accept changes since the lock file was written")
+	cmd.Flags().StringVar(&f.ca, "ca", "", "PEM `FILE` with certificate authorities to trust when fetching, in addition to the system's")
 }
 
 // renderer returns a renderer that merges MachineConfigs, and a function to call after a
@@ -169,13 +169,13 @@ func objectCommand(use, short, example string, name func(*machineconfig.MachineC
 	}
 	flags.add(cmd)
 	out.add(cmd)
-	cmd.Flags().StringVar(&role, "role", "", "`ROLE` of the machines, as worker")
+	cmd.Flags().StringVar(&role, "role", "", "`ROLE` of the machines, such as worker")
 	cli.Suggest(cmd, "role", "master", "worker")
 	return cmd
 }
 
 func mergeCommand() *cobra.Command {
-	return objectCommand("merge", "Merge the MachineConfigs of a role into one that fetches nothing", "  pivotctl config merge --role worker conf/",
+	return objectCommand("merge", "Merge the MachineConfigs of a role into one, with remote contents included", "  pivotctl config merge --role worker conf/",
 		func(m *machineconfig.MachineConfig, role string) {
 			m.Name = "merged-" + role
 			m.Labels = map[string]string{machineconfig.RoleLabel: role}
@@ -183,7 +183,7 @@ func mergeCommand() *cobra.Command {
 }
 
 func renderCommand() *cobra.Command {
-	return objectCommand("render", "The same, named rendered-ROLE-HASH as in a cluster", "  pivotctl config render --role worker --lock conf.lock conf/ -o json",
+	return objectCommand("render", "Like merge, but name the result rendered-ROLE-HASH as in a cluster", "  pivotctl config render --role worker --lock conf.lock conf/ -o json",
 		func(*machineconfig.MachineConfig, string) {})
 }
 
@@ -192,7 +192,7 @@ func ignitionCommand() *cobra.Command {
 	var role, version, program string
 	cmd := &cobra.Command{
 		Use:   "ignition --role ROLE FILE|DIR…",
-		Short: "The Ignition config to give a new machine, with the MachineConfig in it",
+		Short: "Generate the Ignition config of a new machine, with its MachineConfig",
 		Example: "  pivotctl config ignition --role worker conf/\n" +
 			"  pivotctl config ignition --role worker --embed-pivot /usr/bin/pivot --lock conf.lock conf/",
 		Args: cli.Usage(cobra.MinimumNArgs(1)),
@@ -224,7 +224,7 @@ func ignitionCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&role, "role", "", "`ROLE` of the machines, as worker")
+	cmd.Flags().StringVar(&role, "role", "", "`ROLE` of the machines, such as worker")
 	cli.Suggest(cmd, "role", "master", "worker")
 	version = ignition.Version
 	cli.OneOf{Value: &version, Allowed: legacy.Versions()}.Add(cmd, "spec-version", "version of the Ignition specification")
@@ -233,7 +233,7 @@ func ignitionCommand() *cobra.Command {
 }
 
 func addEmbed(cmd *cobra.Command, program *string) {
-	cmd.Flags().StringVar(program, "embed-pivot", "", "static pivot binary `FILE` to give the machine too, with its units, for boot images that have none")
+	cmd.Flags().StringVar(program, "embed-pivot", "", "static pivot binary `FILE` to install, with its units, for boot images without pivot")
 }
 
 // embedded returns the config that installs the program on machines, if one is given.

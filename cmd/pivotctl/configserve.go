@@ -35,22 +35,22 @@ func serveCommand() *cobra.Command {
 	var flags serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve --listen ADDR DIR|FILE…",
-		Short: "Serve machines their Ignition configs at /config/ROLE, as the machine-config server does",
-		Long: "Serve machines their Ignition configs at /config/ROLE, as the machine-config server does, in the version\n" +
-			"that each accepts; /healthz says whether it serves. It reads the files anew when they change.",
+		Short: "Serve Ignition configs to machines, like the machine-config server",
+		Long: "Serve Ignition configs to machines at /config/ROLE, like the machine-config server, in the version that each\n" +
+			"machine accepts; /healthz reports the state of the server. Files are read again when they change.",
 		Example: "  pivotctl config serve --listen 10.0.0.1:22624 conf/\n" +
 			"  pivotctl config serve --listen :22623 --tls-cert mcs.pem --tls-key mcs.key conf/",
 		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&flags.listen, "listen", "localhost:22624", "`ADDR` to listen on")
-	cmd.Flags().StringVar(&flags.cert, "tls-cert", "", "PEM `FILE`: certificate, with those that signed it")
-	cmd.Flags().StringVar(&flags.key, "tls-key", "", "PEM `FILE`: the certificate's key")
-	cmd.Flags().DurationVar(&flags.reload, "reload", 5*time.Second, "how often to look for changes")
-	cmd.Flags().IntVar(&flags.connections, "max-connections", 8192, "connections that are open at once; more wait")
+	cmd.Flags().StringVar(&flags.listen, "listen", "localhost:22624", "listen on the address `ADDR`")
+	cmd.Flags().StringVar(&flags.cert, "tls-cert", "", "PEM `FILE` with the certificate, followed by its chain")
+	cmd.Flags().StringVar(&flags.key, "tls-key", "", "PEM `FILE` with the certificate's private key")
+	cmd.Flags().DurationVar(&flags.reload, "reload", 5*time.Second, "how often to check the files for changes")
+	cmd.Flags().IntVar(&flags.connections, "max-connections", 8192, "maximum `NUMBER` of open connections; more wait")
 	cmd.Flags().IntVar(&flags.perAddress, "max-connections-per-address", 2048,
-		"connections of one address that are open at once; more are reset (behind a load balancer all machines may have one)")
+		"maximum `NUMBER` of open connections per client address; more are reset (behind a load balancer, all machines may share one address)")
 	addEmbed(cmd, &flags.program)
 	return cmd
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func ctrcfgCommand() *cobra.Command {
-	return cli.Group("ctrcfg", "ContainerRuntimeConfigs: render to MachineConfigs", ctrcfgRenderCommand())
+	return cli.Group("ctrcfg", "Render ContainerRuntimeConfigs to MachineConfigs", ctrcfgRenderCommand())
 }
 
 // ctrcfgFlags are the inputs of ctrcfg render.
@@ -28,19 +28,19 @@ func ctrcfgRenderCommand() *cobra.Command {
 	var flags ctrcfgFlags
 	cmd := &cobra.Command{
 		Use:   "render FILE…",
-		Short: "Make MachineConfigs of ContainerRuntimeConfigs",
-		Long: "Make MachineConfigs of ContainerRuntimeConfigs.\n" +
-			"FILE holds them, and MachineConfigPools: then their labels decide which is for which pool.\n" +
-			"Without pools all are for --role.",
+		Short: "Render ContainerRuntimeConfigs to MachineConfigs",
+		Long: "Render ContainerRuntimeConfigs to MachineConfigs. FILE contains ContainerRuntimeConfigs, and optionally\n" +
+			"MachineConfigPools, whose labels then determine which of them is for which pool. Without pools, all are\n" +
+			"for --role.",
 		Example: "  pivotctl ctrcfg render --role worker ctrcfg.yaml\n" +
 			"  pivotctl ctrcfg render pools.yaml ctrcfg.yaml -o ignition",
 		Args: cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args) },
 	}
-	cmd.Flags().StringVar(&flags.role, "role", "", "`ROLE` of the machines: worker, master or a pool's name")
+	cmd.Flags().StringVar(&flags.role, "role", "", "`ROLE` of the machines: worker, master or the name of a pool")
 	cli.Suggest(cmd, "role", "master", "worker")
-	cmd.Flags().StringVar(&flags.rendered, "rendered", "", "`FILE` with the pool's rendered MachineConfig, whose files are changed")
-	addManifestOutput(cmd, &flags.format, "form of the MachineConfigs; ignition: their Ignition configs alone")
+	cmd.Flags().StringVar(&flags.rendered, "rendered", "", "`FILE` with the pool's rendered MachineConfig, whose files are modified")
+	addManifestOutput(cmd, &flags.format, "output format; ignition: only the Ignition configs")
 	return cmd
 }
 

@@ -24,7 +24,7 @@ func kargsDiffCommand() *cobra.Command {
 	var booted, old, wanted, deleted, legacy string
 	cmd := &cobra.Command{
 		Use:     "diff --booted LINE",
-		Short:   "Work out the command line that a change makes",
+		Short:   "Compute the kernel command line that results from a change",
 		Example: "  pivotctl kargs diff --booted 'root=LABEL=root rw quiet' --new '[\"nosmt\"]' --delete '[\"quiet\"]'",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,11 +54,11 @@ func kargsDiffCommand() *cobra.Command {
 		},
 	}
 	out.Add(cmd, api.KargsDiff)
-	cmd.Flags().StringVar(&booted, "booted", "", "options of the boot entry, one `LINE`")
-	cmd.Flags().StringVar(&old, "old", "[]", "`JSON` array: arguments wanted before")
-	cmd.Flags().StringVar(&wanted, "new", "[]", "`JSON` array: arguments wanted now")
-	cmd.Flags().StringVar(&deleted, "delete", "[]", "`JSON` array: arguments to remove")
-	cmd.Flags().StringVar(&legacy, "legacy", "", "`FILE` of lines ADD ARG and DELETE ARG, as /etc/pivot/kernel-args")
+	cmd.Flags().StringVar(&booted, "booted", "", "options of the boot entry, as one `LINE`")
+	cmd.Flags().StringVar(&old, "old", "[]", "`JSON` array of the arguments requested before")
+	cmd.Flags().StringVar(&wanted, "new", "[]", "`JSON` array of the arguments requested now")
+	cmd.Flags().StringVar(&deleted, "delete", "[]", "`JSON` array of arguments to remove")
+	cmd.Flags().StringVar(&legacy, "legacy", "", "`FILE` with lines ADD ARG and DELETE ARG, such as /etc/pivot/kernel-args")
 	return cmd
 }
 
@@ -97,7 +97,7 @@ func kargsCheckCommand() *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:     "check ARG…",
-		Short:   "Check kernel arguments against grammar and policy",
+		Short:   "Check kernel arguments for valid syntax and against the policy",
 		Example: "  pivotctl kargs check nosmt mitigations=off",
 		Args:    cli.Usage(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -112,7 +112,7 @@ func cpusetCommand() *cobra.Command {
 	var out cli.Output
 	cmd := &cobra.Command{
 		Use:     "cpuset SET",
-		Short:   "Parse a CPU set and show its canonical form",
+		Short:   "Parse a CPU set and print its canonical form",
 		Example: "  pivotctl pinning cpuset 0-1,52-53",
 		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -22,7 +22,7 @@ func main() {
 
 func rootCommand(build cli.Build) *cobra.Command {
 	commands := []*cobra.Command{configCommand(), ctrcfgCommand(), pinningCommand(), kargsCommand()}
-	commands = append(commands, cli.Elsewhere("pivot", "for machines", 
+	commands = append(commands, cli.Elsewhere("pivot", "for machines",
 		"firstboot", "rebase", "apply", "rollback", "confirm", "plan", "diff", "status", "verify", "image", "wait", "plot", "trial", "project", "release-slot")...)
-	return cli.Root("pivotctl", build, "Write, check and serve what image-based hosts are configured by", commands...)
+	return cli.Root("pivotctl", build, "Write, check and serve the configuration of image-based hosts", commands...)
 }

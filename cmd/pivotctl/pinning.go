@@ -16,7 +16,7 @@ import (
 )
 
 func pinningCommand() *cobra.Command {
-	return cli.Group("pinning", "CPU partitioning: sets, files, pods", cpusetCommand(), pinningGenerateCommand(), pinningCheckCommand(), pinningMutateCommand())
+	return cli.Group("pinning", "Generate, check and apply CPU partitioning: sets, files, pods", cpusetCommand(), pinningGenerateCommand(), pinningCheckCommand(), pinningMutateCommand())
 }
 
 // generateFlags are the inputs of pinning generate.
@@ -29,22 +29,22 @@ func pinningGenerateCommand() *cobra.Command {
 	var flags generateFlags
 	cmd := &cobra.Command{
 		Use:   "generate --role ROLE --cpuset WORKLOAD=SET",
-		Short: "Write the files of CPU partitioning, as a MachineConfig or below a directory",
-		Long: "Write the files of CPU partitioning, as a MachineConfig or below a directory.\n" +
-			"Without --cpuset the feature is off: nothing is written.",
+		Short: "Generate the CPU partitioning files, as a MachineConfig or in a directory",
+		Long: "Generate the files of CPU partitioning, as a MachineConfig or below a directory.\n" +
+			"Without --cpuset, CPU partitioning is off and nothing is written.",
 		Example: "  pivotctl pinning generate --role worker --cpuset management=0-1,52-53",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
 	}
-	cmd.Flags().StringVar(&flags.role, "role", "", "`ROLE` of the machines: master, worker or a pool's name")
+	cmd.Flags().StringVar(&flags.role, "role", "", "`ROLE` of the machines: master, worker or the name of a pool")
 	cli.Suggest(cmd, "role", "master", "worker")
-	cmd.Flags().StringArrayVar(&flags.cpusets, "cpuset", nil, "CPUs of a workload, `WORKLOAD=SET` as management=0-1,52-53 (repeatable)")
+	cmd.Flags().StringArrayVar(&flags.cpusets, "cpuset", nil, "CPUs of a workload: `WORKLOAD=SET`, such as management=0-1,52-53 (repeatable)")
 	cli.Suggest(cmd, "cpuset", pinning.Management+"=")
-	cmd.Flags().StringVar(&flags.name, "name", "", "`NAME` of the MachineConfig (default 02-ROLE-workload-partitioning)")
-	cmd.Flags().StringVar(&flags.dropIn, "drop-in", filepath.Base(pinning.DropInPath), "`NAME` of CRI-O's drop-in")
+	cmd.Flags().StringVar(&flags.name, "name", "", "`NAME` of the MachineConfig (default: 02-ROLE-workload-partitioning)")
+	cmd.Flags().StringVar(&flags.dropIn, "drop-in", filepath.Base(pinning.DropInPath), "file `NAME` of the CRI-O drop-in")
 	cmd.Flags().StringVar(&flags.directory, "directory", "", "write the plain files below `DIR` instead")
 	cli.Directories(cmd, "directory")
-	addManifestOutput(cmd, &flags.format, "form of the MachineConfig; ignition: its Ignition config alone")
+	addManifestOutput(cmd, &flags.format, "output format; ignition: only the Ignition config")
 	return cmd
 }
 

@@ -36,10 +36,11 @@ func pinningCheckCommand() *cobra.Command {
 	var flags checkFlags
 	cmd := &cobra.Command{
 		Use:   "check [FILE…]",
-		Short: "Hold CPU partitioning against CRI-O's rules, kubelet's CPU manager and the CPUs after a reboot",
-		Long: "Hold CPU partitioning against CRI-O's rules, kubelet's CPU manager and the CPUs after a reboot.\n" +
-			"FILE is a CRI-O drop-in, kubelet's file, its configuration, its cpu_manager_state, MachineConfigs, or a KubeletConfig.\n" +
-			"Without FILE the machine below --root is checked, with all that CRI-O reads there.",
+		Short: "Check CPU partitioning against CRI-O, kubelet and the CPUs after a reboot",
+		Long: "Check CPU partitioning against CRI-O's rules, kubelet's CPU manager and the CPUs after a reboot.\n" +
+			"FILE is a CRI-O drop-in, kubelet's workload pinning file, kubelet's configuration, its cpu_manager_state,\n" +
+			"MachineConfigs, or a KubeletConfig. Without FILE, the machine below --root is checked, including all\n" +
+			"files that CRI-O reads there.",
 		Example: "  pivotctl pinning check\n" +
 			"  pivotctl pinning check --online 0-63 --role worker conf/pinning.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,11 +52,11 @@ func pinningCheckCommand() *cobra.Command {
 		},
 	}
 	flags.Add(cmd, api.Partition)
-	cmd.Flags().StringVar(&flags.root, "root", "/", "root `DIR` of the machine")
+	cmd.Flags().StringVar(&flags.root, "root", "/", "use `DIR` as the root directory of the machine")
 	cli.Directories(cmd, "root")
-	cmd.Flags().StringVar(&flags.online, "online", "", "`SET` of CPUs that the machine has, instead of those below --root")
+	cmd.Flags().StringVar(&flags.online, "online", "", "`SET` of CPUs of the machine, instead of those below --root")
 	cmd.Flags().StringVar(&flags.cmdline, "cmdline", "", "kernel command `LINE` of the next boot, instead of the boot entry's")
-	cmd.Flags().StringVar(&flags.role, "role", "", "of the MachineConfigs only those that machines of this `ROLE` get")
+	cmd.Flags().StringVar(&flags.role, "role", "", "use only the MachineConfigs for machines of this `ROLE`")
 	cli.Suggest(cmd, "role", "master", "worker")
 	return cmd
 }

@@ -44,10 +44,11 @@ func pinningMutateCommand() *cobra.Command {
 	var flags mutateFlags
 	cmd := &cobra.Command{
 		Use:   "mutate MANIFEST…",
-		Short: "Change static pod manifests as a kubelet with workload partitioning does",
-		Long: "Change static pod manifests as a kubelet with workload partitioning does: CPU requests become requests of\n" +
-			"the workload's resource, and CRI-O gets the CPU shares of each container by an annotation.\n" +
-			"The manifests are printed; with --in-place they are replaced, all or, if one is refused, none.",
+		Short: "Modify static pod manifests like a kubelet with workload partitioning",
+		Long: "Modify static pod manifests like a kubelet with workload partitioning: CPU requests become requests for the\n" +
+			"workload's resource, and an annotation passes the CPU shares of each container to CRI-O.\n" +
+			"The manifests are printed. With --in-place they are replaced instead: all of them or, if one is refused,\n" +
+			"none.",
 		Example: "  pivotctl pinning mutate etcd-pod.yaml\n" +
 			"  pivotctl pinning mutate --in-place /etc/kubernetes/manifests/etcd-pod.yaml",
 		Args: cli.Usage(cobra.MinimumNArgs(1)),
@@ -60,12 +61,12 @@ func pinningMutateCommand() *cobra.Command {
 		},
 	}
 	flags.Output.Add(cmd, api.Mutation)
-	cmd.Flags().Lookup("output").Usage = "text: the manifests; json, yaml: each decision with its reason"
-	cmd.Flags().BoolVar(&flags.inPlace, "in-place", false, "replace the files")
+	cmd.Flags().Lookup("output").Usage = "output format; text: the manifests; json, yaml: each decision with its reason"
+	cmd.Flags().BoolVar(&flags.inPlace, "in-place", false, "replace the files instead of printing the manifests")
 	flags.shares, flags.syntax = "kubelet", "json"
-	cli.OneOf{Value: &flags.shares, Allowed: []string{"kubelet", "enhancement"}}.Add(cmd, "shares", "CPU shares of 400m: kubelet for 409, enhancement for 400")
-	cli.OneOf{Value: &flags.syntax, Allowed: []string{"json", "plain"}}.Add(cmd, "syntax", "of the annotations: json, or plain for CRI-O 1.21.0")
-	cmd.Flags().StringArrayVar(&flags.namespaces, "namespaces", nil, "`FILE` with namespaces: refuse workloads that they do not allow (repeatable)")
+	cli.OneOf{Value: &flags.shares, Allowed: []string{"kubelet", "enhancement"}}.Add(cmd, "shares", "how to compute CPU shares: for 400m, kubelet gives 409, enhancement 400")
+	cli.OneOf{Value: &flags.syntax, Allowed: []string{"json", "plain"}}.Add(cmd, "syntax", "syntax of the annotations: json, or plain for CRI-O 1.21.0")
+	cmd.Flags().StringArrayVar(&flags.namespaces, "namespaces", nil, "`FILE` with namespaces; workloads that they do not allow are refused (repeatable)")
 	return cmd
 }
 

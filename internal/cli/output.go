@@ -22,7 +22,7 @@ const kindOfOutput = "pivot/kind"
 func (o *Output) Add(cmd *cobra.Command, kind api.Kind) {
 	o.format, o.kind = "text", kind
 	annotate(cmd, kindOfOutput, string(kind))
-	OneOf{Value: &o.format, Allowed: []string{"text", "json", "yaml"}}.AddP(cmd, "output", "o", "form of the result")
+	OneOf{Value: &o.format, Allowed: []string{"text", "json", "yaml"}}.AddP(cmd, "output", "o", "output format")
 }
 
 // DocumentOf returns the kind of document that a command writes, or "" if it writes none.

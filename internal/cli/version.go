@@ -36,7 +36,7 @@ func versionCommand(program string, build Build) *cobra.Command {
 	var out Output
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Show version, commit, release of Go, and the libraries that are built in",
+		Short:   "Show version, commit, Go release and linked libraries",
 		Example: "  " + program + " version\n  " + program + " version -o json",
 		Args:    Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
