@@ -38,7 +38,7 @@ func commits(t *testing.T, h *hostdir.Host) int {
 	return len(all)
 }
 
-// TestManyUpdates (D34): however many images a machine moves through, its repository has those
+// TestManyUpdates (D57): however many images a machine moves through, its repository has those
 // of its deployments and no others, with and without packages on top.
 func TestManyUpdates(t *testing.T) {
 	for name, packages := range map[string]string{"without packages": "", "with packages": "strace;"} {
@@ -69,7 +69,7 @@ func TestManyUpdates(t *testing.T) {
 	}
 }
 
-// TestAbandonedImage (D34): an image that was pulled for a transaction that failed is removed
+// TestAbandonedImage (D57): an image that was pulled for a transaction that failed is removed
 // when the machine has moved elsewhere. A download for later stays.
 func TestAbandonedImage(t *testing.T) {
 	h := hostdir.New(t)

@@ -10,9 +10,9 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// TestRelease (P77): releasing an image removes everything except layers that another image
+// TestRemove (P77): removing an image removes everything except layers that another image
 // shares, which stays complete. For a deployed image it removes only the ref of the import.
-func TestRelease(t *testing.T) {
+func TestRemove(t *testing.T) {
 	o := newOSTree(t)
 	h := newHost(t, registry.Options{})
 	path := bare(t)
@@ -50,6 +50,47 @@ func TestRelease(t *testing.T) {
 		t.Errorf("left: %q", left)
 	}
 	o.must(osimage.Remove(repo, commits[1])) // idempotent
+}
+
+// TestRemoveUndeployed (D57): images that neither a deployment nor the ref of an import needs lose
+// their refs, and the layers that no other image shares.
+func TestRemoveUndeployed(t *testing.T) {
+	o := newOSTree(t)
+	h := newHost(t, registry.Options{})
+	path := bare(t)
+	kind := builtKinds(t, o)[0]
+	var commits []ostree.Checksum
+	for _, version := range []string{"1", "2", "3"} {
+		ref, _ := h.push("v"+version, kind.build(builtLayers(version)...))
+		result, err := h.importRef(ref, path)
+		o.must(err)
+		commit, err := ostree.ParseChecksum(result.Commit)
+		o.must(err)
+		commits = append(commits, commit)
+	}
+	repo := openRepo(t, path)
+	imported := refsOf(t, path)
+	if removed, err := osimage.RemoveUndeployed(repo); removed || err != nil || len(minus(imported, refsOf(t, path))) > 0 {
+		t.Errorf("removed %v (%v) though nothing is deployed yet: %q", removed, err, minus(imported, refsOf(t, path)))
+	}
+	for _, commit := range commits[:2] { // as after their deployment
+		o.must(repo.DeleteRef(osimage.KeepAliveRef(commit.String())))
+	}
+	before := refsOf(t, path)
+	removed, err := osimage.RemoveUndeployed(repo, commits[1])
+	gone := minus(before, refsOf(t, path))
+	if err != nil || !removed || len(gone) != 2 || !strings.HasPrefix(gone[0], "ostree/container/blob/") || !strings.HasPrefix(gone[1], "ostree/container/image/") {
+		t.Errorf("removed %v, %v: %q", removed, err, gone)
+	}
+	ostreeTool(t, "prune", "--repo="+path, "--refs-only", "--depth=0")
+	for _, commit := range commits[1:] {
+		if err := repo.HasWhole(t.Context(), commit); err != nil {
+			t.Errorf("an image that is needed: %v", err)
+		}
+	}
+	if removed, err := osimage.RemoveUndeployed(repo, commits[1]); removed || err != nil {
+		t.Errorf("removed again: %v, %v", removed, err)
+	}
 }
 
 func refsOf(t *testing.T, path string) []string {
