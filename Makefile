@@ -2,7 +2,7 @@
 # test     what each change needs: checks and all tests, with real ostree, a registry, and boots in QEMU for what only a boot can show
 # unit     the fast tests only
 # nightly  what takes too long for each change: fuzzing, more first boots, guest releases, SELinux cases and architectures, packages, and the sweep
-# sweep    all crashes: all pairs, each system call, 1,400 power cuts; takes hours
+# sweep    all crashes: all pairs, each system call, 2,900 power cuts; takes hours
 # check    gofmt, go vet, staticcheck
 # fuzz     each fuzz target for FUZZTIME
 # test-host  first boots on a real system: IMAGE is its disk or a directory with its files, OSIMAGE the image to pivot to; docs/testing.md
