@@ -89,6 +89,9 @@ func (k Keeper) Keep(things []Thing) (dir string, err error) {
 	if len(sets) > 0 {
 		last := sets[len(sets)-1]
 		if before, err := k.read(last); err == nil && slices.Equal(before.Entries, set.Entries) {
+			if err := k.Disk.Sync(k.path()); err != nil { // a killed run may have renamed it without this
+				return "", fault.New(fault.CannotWrite, "cannot keep what was found: %w", err)
+			}
 			return filepath.Join(Dir, last), nil
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -148,15 +149,20 @@ func TestKeepBounds(t *testing.T) {
 	}
 }
 
-// removals is a Disk that records what is removed, in order.
-type removals struct {
+// recorder is a Disk that records what is removed and what is synced, in order.
+type recorder struct {
 	hostfiles.OS
-	paths *[]string
+	removed, synced *[]string
 }
 
-func (r removals) Remove(path string) error {
-	*r.paths = append(*r.paths, path)
+func (r recorder) Remove(path string) error {
+	*r.removed = append(*r.removed, path)
 	return r.OS.Remove(path)
+}
+
+func (r recorder) Sync(path string) error {
+	*r.synced = append(*r.synced, path)
+	return r.OS.Sync(path)
 }
 
 // TestKeepRemovesManifestFirst (P68, D54): a set that is removed loses its manifest before any of
@@ -164,8 +170,8 @@ func (r removals) Remove(path string) error {
 func TestKeepRemovesManifestFirst(t *testing.T) {
 	for _, contents := range []int{1, 12, 19, 40} {
 		m := newMachine(t)
-		var removed []string
-		m.Disk = removals{paths: &removed}
+		var removed, synced []string
+		m.Disk = recorder{removed: &removed, synced: &synced}
 		things := make([]found.Thing, contents)
 		for i := range things {
 			things[i] = file(fmt.Sprint("content ", i))
@@ -201,10 +207,14 @@ func TestKeepKilled(t *testing.T) {
 				t.Errorf("killed before effect %d: %s has %v, %v", n, name, files, err)
 			}
 		}
-		m.Disk = hostfiles.OS{}
+		var removed, synced []string
+		m.Disk = recorder{removed: &removed, synced: &synced}
 		m.now = m.now.Add(time.Minute)
 		if after := m.keep(file("found"), found.Thing{Path: "/etc/gone"}); after == before || len(m.sets()) != 2 {
 			t.Errorf("killed before effect %d: %v", n, m.sets())
+		}
+		if dir := filepath.Join(m.Root, found.Dir); !slices.Contains(synced, dir) {
+			t.Errorf("killed before effect %d: the next run does not sync %s, but %q", n, dir, synced)
 		}
 		if all, err := os.ReadDir(filepath.Join(m.Root, found.Dir)); err != nil || len(all) != 2 {
 			t.Errorf("killed before effect %d: %v is left, %v", n, all, err)

@@ -22,20 +22,21 @@ func (c Contents) path(d Digest) string {
 	return filepath.Join(c.Dir, strings.TrimPrefix(string(d), "sha256:"))
 }
 
-// Keep stores a content durably. It is a no-op if the content is stored already.
+// Keep stores a content durably. If the content is there already, Keep only makes its name
+// durable: an earlier run may have been killed between the rename and the sync.
 func (c Contents) Keep(content []byte) error {
-	d := DigestOf(content)
-	if _, err := c.Read(d); err == nil {
-		return nil
-	}
 	err := MakeDir(c.Disk, filepath.Dir(c.Dir), 0o755)
 	if err == nil {
 		err = MakeDir(c.Disk, c.Dir, 0o700)
 	}
-	if err == nil {
-		err = Replace(c.Disk, c.path(d), content, 0o600)
+	if err != nil {
+		return err
 	}
-	return err
+	d := DigestOf(content)
+	if _, err := c.Read(d); err == nil {
+		return c.Disk.Sync(c.Dir)
+	}
+	return Replace(c.Disk, c.path(d), content, 0o600)
 }
 
 // Read reads a content. If it does not exist, or does not match its digest, the error is an

@@ -23,6 +23,45 @@ func (k *killed) Sync(path string) error {
 	return k.OS.Sync(path)
 }
 
+// TestKeepAfterAKill (D58): Keep makes the name of a content durable that an earlier run has
+// renamed into place, because that may have been killed before its sync.
+func TestKeepAfterAKill(t *testing.T) {
+	for kill := 1; ; kill++ {
+		dir := filepath.Join(t.TempDir(), "pivot", "contents")
+		keep := func(disk hostfiles.Disk) error {
+			return hostfiles.Contents{Dir: dir, Disk: disk}.Keep([]byte("content"))
+		}
+		first := &killed{at: kill}
+		if !dies(func() { _ = keep(first) }) {
+			if kill < 4 {
+				t.Errorf("killed at %d syncs only", kill-1)
+			}
+			return
+		}
+		second := &killed{}
+		if err := keep(second); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(second.synced, dir) {
+			t.Errorf("killed at sync %d: the second run synced only %q", kill, second.synced)
+		}
+	}
+}
+
+// dies reports whether a killed disk ends the work.
+func dies(work func()) (dead bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, expected := r.(*killed); !expected {
+				panic(r)
+			}
+			dead = true
+		}
+	}()
+	work()
+	return false
+}
+
 // TestMakeDirAfterAKill: MakeDir makes the name of an existing directory durable, because the
 // process that created it may have been killed before its sync.
 func TestMakeDirAfterAKill(t *testing.T) {

@@ -52,7 +52,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepOfVar (P57) crashes a machine that boots deployments forward and back, each of which
+// TestSweepOfVar (P57, D58) crashes a machine that boots deployments forward and back, each of which
 // projects entries of its own into the shared /var.
 func TestSweepOfVar(t *testing.T) {
 	need.Root(t)
