@@ -20,23 +20,12 @@ func (s Store) Release(ctx context.Context, image pivot.Image) error {
 	if err != nil {
 		return err
 	}
-	repo, view, err := s.Host.OpenRepo()
-	if err != nil {
-		return err
-	}
-	defer view.Close()
-	deployed, err := s.deployed()
-	if err == nil {
-		err = repo.DeleteRef(osimage.KeepAliveRef(image.Commit))
-	}
-	if err != nil {
-		return err
-	}
-	removed, err := osimage.RemoveUndeployed(repo, append(deployed, commit)...)
-	if removed {
-		s.prune(ctx)
-	}
-	return err
+	return s.removing(ctx, func(repo *ostree.Repo, deployed []ostree.Checksum) (unused bool, err error) {
+		if err := repo.DeleteRef(osimage.KeepAliveRef(image.Commit)); err != nil {
+			return false, err
+		}
+		return osimage.RemoveUndeployed(repo, append(deployed, commit)...)
+	})
 }
 
 // Remove implements pivot.Images. An image whose pull was interrupted need not have a commit.
@@ -44,6 +33,24 @@ func (s Store) Remove(ctx context.Context, images []pivot.Image) error {
 	if len(images) == 0 {
 		return nil
 	}
+	return s.removing(ctx, func(repo *ostree.Repo, deployed []ostree.Checksum) (unused bool, err error) {
+		for _, image := range images {
+			commit, found, err := commitOf(repo, image)
+			if err == nil && found {
+				unused = unused || !slices.Contains(deployed, commit)
+				err = osimage.Remove(repo, commit, deployed...)
+			}
+			if err != nil {
+				return unused, fault.New(fault.CannotWrite, "cannot give up %s, which was pulled before: %w", image.Reference, err)
+			}
+		}
+		return unused, nil
+	})
+}
+
+// removing calls remove with the repository and the deployed commits. If remove has removed what
+// no deployment uses, removing prunes the repository.
+func (s Store) removing(ctx context.Context, remove func(repo *ostree.Repo, deployed []ostree.Checksum) (unused bool, err error)) error {
 	deployed, err := s.deployed()
 	if err != nil {
 		return err
@@ -53,21 +60,11 @@ func (s Store) Remove(ctx context.Context, images []pivot.Image) error {
 		return err
 	}
 	defer view.Close()
-	unused := false
-	for _, image := range images {
-		commit, found, err := commitOf(repo, image)
-		if err == nil && found {
-			unused = unused || !slices.Contains(deployed, commit)
-			err = osimage.Remove(repo, commit, deployed...)
-		}
-		if err != nil {
-			return fault.New(fault.CannotWrite, "cannot give up %s, which was pulled before: %w", image.Reference, err)
-		}
-	}
+	unused, err := remove(repo, deployed)
 	if unused {
 		s.prune(ctx)
 	}
-	return nil
+	return err
 }
 
 // deployed returns the commits that deployments need, of a staged one too. Where packages are

@@ -10,15 +10,15 @@ import (
 	"machine-pivot/test/registry"
 )
 
-// TestRemove (P77): removing an image removes everything except layers that another image
-// shares, which stays complete. For a deployed image it removes only the ref of the import.
-func TestRemove(t *testing.T) {
+// importVersions imports versions of an image, which share layers, and returns the repository
+// and their commits.
+func importVersions(t *testing.T, versions ...string) (path string, commits []ostree.Checksum) {
+	t.Helper()
 	o := newOSTree(t)
 	h := newHost(t, registry.Options{})
-	path := bare(t)
+	path = bare(t)
 	kind := builtKinds(t, o)[0]
-	var commits []ostree.Checksum
-	for _, version := range []string{"1", "2"} {
+	for _, version := range versions {
 		ref, _ := h.push("v"+version, kind.build(builtLayers(version)...))
 		result, err := h.importRef(ref, path)
 		o.must(err)
@@ -26,14 +26,25 @@ func TestRemove(t *testing.T) {
 		o.must(err)
 		commits = append(commits, commit)
 	}
+	return path, commits
+}
+
+// TestRemove (P77): removing an image removes everything except layers that another image
+// shares, which stays complete. For a deployed image it removes only the ref of the import.
+func TestRemove(t *testing.T) {
+	path, commits := importVersions(t, "1", "2")
 	repo := openRepo(t, path)
 	both := refsOf(t, path)
-	o.must(osimage.Remove(repo, commits[0], commits[0]))
+	if err := osimage.Remove(repo, commits[0], commits[0]); err != nil {
+		t.Fatal(err)
+	}
 	deployed := refsOf(t, path)
 	if gone := minus(both, deployed); len(gone) != 1 || gone[0] != osimage.KeepAliveRef(commits[0].String()) {
 		t.Errorf("a deployed image has lost %q", gone)
 	}
-	o.must(osimage.Remove(repo, commits[0]))
+	if err := osimage.Remove(repo, commits[0]); err != nil {
+		t.Fatal(err)
+	}
 	gone := minus(deployed, refsOf(t, path))
 	if len(gone) != 2 || !strings.HasPrefix(gone[0], "ostree/container/blob/") || !strings.HasPrefix(gone[1], "ostree/container/image/") {
 		t.Errorf("an image with one layer of its own has lost %q", gone)
@@ -45,36 +56,30 @@ func TestRemove(t *testing.T) {
 	if there, err := repo.Has(ostree.ObjectName{Checksum: commits[0], Type: ostree.Commit}); err != nil || there {
 		t.Errorf("the image that was given up is there: %v", err)
 	}
-	o.must(osimage.Remove(repo, commits[1]))
+	if err := osimage.Remove(repo, commits[1]); err != nil {
+		t.Fatal(err)
+	}
 	if left := refsOf(t, path); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	o.must(osimage.Remove(repo, commits[1])) // idempotent
+	if err := osimage.Remove(repo, commits[1]); err != nil { // idempotent
+		t.Fatal(err)
+	}
 }
 
 // TestRemoveUndeployed (D57): images that neither a deployment nor the ref of an import needs lose
 // their refs, and the layers that no other image shares.
 func TestRemoveUndeployed(t *testing.T) {
-	o := newOSTree(t)
-	h := newHost(t, registry.Options{})
-	path := bare(t)
-	kind := builtKinds(t, o)[0]
-	var commits []ostree.Checksum
-	for _, version := range []string{"1", "2", "3"} {
-		ref, _ := h.push("v"+version, kind.build(builtLayers(version)...))
-		result, err := h.importRef(ref, path)
-		o.must(err)
-		commit, err := ostree.ParseChecksum(result.Commit)
-		o.must(err)
-		commits = append(commits, commit)
-	}
+	path, commits := importVersions(t, "1", "2", "3")
 	repo := openRepo(t, path)
 	imported := refsOf(t, path)
 	if removed, err := osimage.RemoveUndeployed(repo); removed || err != nil || len(minus(imported, refsOf(t, path))) > 0 {
 		t.Errorf("removed %v (%v) though nothing is deployed yet: %q", removed, err, minus(imported, refsOf(t, path)))
 	}
 	for _, commit := range commits[:2] { // as after their deployment
-		o.must(repo.DeleteRef(osimage.KeepAliveRef(commit.String())))
+		if err := repo.DeleteRef(osimage.KeepAliveRef(commit.String())); err != nil {
+			t.Fatal(err)
+		}
 	}
 	before := refsOf(t, path)
 	removed, err := osimage.RemoveUndeployed(repo, commits[1])
