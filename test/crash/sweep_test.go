@@ -3,10 +3,12 @@ package crash_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,11 +18,22 @@ import (
 	"machine-pivot/test/need"
 )
 
-// long enables every pair of crashes instead of a sample.
+// long enables pairs of crashes for every machine: all of them, or PIVOT_SWEEP_PAIRS of each.
 var long = os.Getenv("PIVOT_SWEEP") == "long"
 
-// samplePairs is the size of the sample of pairs.
+// samplePairs is the size of the sample of pairs, unless a sweep is long.
 const samplePairs = 250
+
+// maxPairs returns how many pairs of one machine are tried.
+func maxPairs() int {
+	if !long {
+		return samplePairs
+	}
+	if n, err := strconv.Atoi(os.Getenv("PIVOT_SWEEP_PAIRS")); err == nil {
+		return n
+	}
+	return math.MaxInt
+}
 
 // singleStep is the step of the sample of single crashes in a short run.
 const singleStep = 101
@@ -342,11 +355,10 @@ func (s *sweep) all() {
 		}
 	}
 	s.states, s.pairs = len(states), len(pairs)
-	if !long {
-		// Random but reproducible: every nth pair would always have the same losses.
-		rand.New(rand.NewPCG(1, 2)).Shuffle(len(pairs), func(i, j int) { pairs[i], pairs[j] = pairs[j], pairs[i] })
-		pairs = pairs[:min(samplePairs, len(pairs))]
-	} else {
+	// Random but reproducible: every nth pair would always have the same losses.
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(pairs), func(i, j int) { pairs[i], pairs[j] = pairs[j], pairs[i] })
+	pairs = pairs[:min(maxPairs(), len(pairs))]
+	if long {
 		s.followed = map[string]bool{}
 		for state := range states {
 			s.followed[state] = true
