@@ -93,6 +93,10 @@ func (r *Runner) Finish(ctx context.Context) (found bool, err error) {
 	if err != nil || !found {
 		return false, errors.Join(err, r.clean())
 	}
+	// The run that was interrupted may have renamed the journal into place without this.
+	if err := r.Disk.Sync(r.path(dir)); err != nil {
+		return true, fault.New(fault.CannotWrite, "cannot finish the change of the running system: %w", err)
+	}
 	if c.Failure != "" {
 		r.Note("taking back a change of the running system, which was interrupted: " + c.Failure)
 		return true, r.rollBack(ctx, c, c.Actions)

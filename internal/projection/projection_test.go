@@ -408,3 +408,62 @@ func TestLabels(t *testing.T) {
 		t.Errorf("what is put back has the label %q", got)
 	}
 }
+
+// halfMade is a Disk whose process dies when it has made a directory, but not yet given it its
+// mode. After that it records what is synced.
+type halfMade struct {
+	hostfiles.OS
+	dies   bool
+	synced *[]string
+}
+
+type died struct{}
+
+func (d halfMade) Make(path string, f hostfiles.File, label string) error {
+	if d.dies && f.Kind == hostfiles.KindDirectory {
+		if err := os.Mkdir(path, 0o700); err != nil {
+			return err
+		}
+		panic(died{})
+	}
+	return d.OS.Make(path, f, label)
+}
+
+func (d halfMade) Sync(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	*d.synced = append(*d.synced, real)
+	return errors.Join(err, d.OS.Sync(path))
+}
+
+// TestHalfMadeDirectory (D58): the name of a directory that a killed run has made, but not
+// finished, is made durable by the next run.
+func TestHalfMadeDirectory(t *testing.T) {
+	s := newSystem(t)
+	carriers, err := s.before.Carry([]hostfiles.File{hostfiles.NewFile("/var/app/conf", 0o644, []byte("conf"))})
+	s.must(err)
+	for _, f := range carriers {
+		if f.Kind == hostfiles.KindFile {
+			s.put(f)
+		}
+	}
+	var synced []string
+	project := func(dies bool) {
+		defer func() {
+			if r := recover(); r != nil && r != any(died{}) {
+				panic(r)
+			}
+		}()
+		p := projection.Projector{Root: s.root, Disk: halfMade{dies: dies, synced: &synced}, Note: func(string) {}}
+		_, err := p.Project()
+		s.must(err)
+	}
+	project(true)
+	if _, err := os.Stat(filepath.Join(s.root, "var/app")); err != nil {
+		t.Fatal(err)
+	}
+	synced = nil
+	project(false)
+	if want := filepath.Join(s.root, "var"); !slices.Contains(synced, want) {
+		t.Errorf("%s is not synced, but %q", want, synced)
+	}
+}
