@@ -99,8 +99,7 @@ func (at *place) Close() error { return at.dir.Close() }
 func (at *place) put(f hostfiles.File, have hostfiles.File, there bool, label string) error {
 	isDir, wasDir := f.Kind == hostfiles.KindDirectory, there && have.Kind == hostfiles.KindDirectory
 	if isDir && wasDir {
-		// Its name too: a killed run may have made it without this.
-		return errors.Join(at.disk.Own(at.target, f.Entry), at.disk.Sync(at.target), at.sync())
+		return errors.Join(at.disk.Own(at.target, f.Entry), at.settle(have, there))
 	}
 	if there && (isDir || wasDir) { // a rename cannot replace one by the other
 		if err := at.remove(); err != nil {
