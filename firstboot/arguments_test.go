@@ -14,9 +14,11 @@ import (
 func TestKargPolicy(t *testing.T) {
 	const root = "root=/dev/disk/by-label/dm-mpath-root"
 	for _, c := range []struct{ name, policy, argument, want string }{
-		{"built in", "", root, "decides which file system is booted"},
-		{"allowed", "# Multipath.\nallow " + root + "\n", root, ""},
-		{"another one allowed", "allow root=/dev/vda\n", root, "decides which file system is booted"},
+		{"built in", "", "root=/dev/vdb", "decides which file system is booted"},
+		{"multipath, as OpenShift documents it", "", root, ""},
+		{"multipath refused", "refuse root=/dev/disk/by-label/dm-mpath-root other machines\n", root, "other machines"},
+		{"allowed", "# A disk.\nallow root=/dev/vdb\n", "root=/dev/vdb", ""},
+		{"another one allowed", "allow root=/dev/vda\n", "root=/dev/vdb", "decides which file system is booted"},
 		{"refused", "refuse debug fills the console\n", "debug", "fills the console"},
 		{"never", "allow ostree\n", "ostree=/x", "names the deployment to boot"},
 		{"no policy", "allow a*b\n", "quiet", kargs.PolicyPath + ":\nline 1: a*b"},
@@ -51,6 +53,42 @@ func TestKargPolicy(t *testing.T) {
 			expectClosed(t, h)
 			if !strings.HasSuffix(h.Options(), " "+c.argument) || h.Reboots != 1 || string(h.Read(kargs.PolicyPath)) != c.policy {
 				t.Errorf("options %q after %d reboots, policy %q", h.Options(), h.Reboots, h.Read(kargs.PolicyPath))
+			}
+		})
+	}
+}
+
+// TestArgumentsSettle (D60): each change of the kernel arguments takes effect and settles: verify
+// finds no difference after it, and the same MachineConfig again changes nothing. It also goes
+// back.
+func TestArgumentsSettle(t *testing.T) {
+	for _, c := range []struct{ name, first, second string }{
+		{"a pool of huge pages", "hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=4", "hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=6"},
+		{"two that ask for the same, and one", "nosmt nosmt", "nosmt"},
+		{"consoles exchanged", "console=tty0 console=ttyS0", "console=ttyS0 console=tty0"},
+		{"consoles and none", "console=tty0 console=ttyS0", ""},
+		{"multipath and none", "rd.multipath=default root=/dev/disk/by-label/dm-mpath-root", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := hostdir.New(t)
+			was := h.Options()
+			for _, asked := range []string{c.first, c.second, c.first, ""} {
+				spec := "  kernelArguments: [" + strings.ReplaceAll(asked, " ", ", ") + "]\n"
+				if _, _, err := apply(t, h, spec); err != nil {
+					t.Fatalf("%q: %v", asked, err)
+				}
+				if drift := verify(t, h); drift != "" {
+					t.Errorf("%q: drift %s; options %s", asked, drift, h.Options())
+				}
+				if changed, _, err := apply(t, h, spec); err != nil || changed {
+					t.Errorf("%q again: changed %v, %v; options %s", asked, changed, err, h.Options())
+				}
+				if once := strings.ReplaceAll(asked, "nosmt nosmt", "nosmt"); once != "" && !strings.HasSuffix(h.Options(), " "+once) {
+					t.Errorf("%q: options %s", asked, h.Options())
+				}
+			}
+			if got := kargs.Split(h.Options()).Values("root"); len(got) != 1 || len(kargs.Split(h.Options())) != len(kargs.Split(was)) {
+				t.Errorf("options %s, were %s", h.Options(), was)
 			}
 		})
 	}

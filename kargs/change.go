@@ -35,23 +35,26 @@ type Result struct {
 // Arguments that take effect as requested keep their place, so that a converged line does not
 // change, whatever its order. Arguments that the change does not name keep their place and
 // spelling. In the final line each argument of New is spelled as in New, because the
-// machine-config daemon and rpm-ostree find it literally. Apply is idempotent.
+// machine-config daemon and rpm-ostree find it literally.
+//
+// Apply is idempotent: applied to its own result, the same change changes nothing. What is
+// removed is therefore decided by what it is (all its instances go, or none), never by how many
+// there are: a number would be reduced again each time.
 func (c Change) Apply(booted Line) (Result, error) {
-	e := editor{line: slices.Clone(booted.kernelPart())}
+	wanted := items(c.New)
+	toHave := slices.Concat(c.brought(wanted), wanted)
+	e := editor{line: slices.Clone(booted.kernelPart()), wanted: lineOf(toHave)}
 	tail := booted[len(booted.kernelPart()):]
-	for _, arg := range surplus(c.Old, c.New) {
-		e.removeLast(arg)
-	}
-	wanted := meanings(c.New)
-	for _, arg := range c.Image.Dropped() {
-		e.drop(arg, wanted)
+	before, now := c.Image.items()
+	for _, gone := range without(slices.Concat(items(c.Old), before), slices.Concat(wanted, now)) {
+		e.remove(gone)
 	}
 	for _, arg := range c.Delete {
-		if err := e.delete(arg, wanted); err != nil {
+		if err := e.delete(arg, meanings(c.New)); err != nil {
 			return Result{}, err
 		}
 	}
-	for _, g := range groups(slices.Concat(c.brought(), c.New)) {
+	for _, g := range groups(toHave) {
 		e.ensure(g)
 	}
 	final := slices.Concat(e.line, e.appended, tail)
@@ -69,134 +72,80 @@ func (c Change) Apply(booted Line) (Result, error) {
 // editor is a command line being changed.
 type editor struct {
 	line, appended, deleted Line
+	wanted                  Line
 }
 
-// removeLast removes the last argument with the meaning of arg, if there is one.
-func (e *editor) removeLast(arg string) {
-	for i := len(e.line) - 1; i >= 0; i-- {
-		if meaning(e.line[i]) == meaning(arg) && !isProtected(e.line[i]) {
-			e.removeAt(i)
-			return
+// remove removes each instance of an item, unless the machine needs it to boot.
+func (e *editor) remove(gone item) {
+	for _, it := range slices.Backward(items(e.line)) {
+		if it.meaning() == gone.meaning() && !e.needs(it) {
+			e.removeItem(it)
 		}
 	}
 }
 
-func (e *editor) removeAt(i int) {
-	e.deleted = append(e.deleted, e.line[i])
-	e.line = slices.Delete(e.line, i, i+1)
+// removeItem removes an item that was found on the line as it is now.
+func (e *editor) removeItem(it item) {
+	e.deleted = append(e.deleted, it.args...)
+	for _, i := range slices.Backward(it.at) {
+		e.line = slices.Delete(e.line, i, i+1)
+	}
 }
 
-// delete removes all arguments with the meaning of arg. If arg is a bare key and the line has no
-// such flag, delete removes the only argument with that key, whatever its value; it returns an
-// error if there are several. Wanted arguments are kept, because they would only be added again.
-// It is not an error if there is nothing to remove.
+// needs reports whether the machine does not find its system without an item of the line. A
+// root= can go if another one is there or wanted, as where a multipath device replaces a disk.
+func (e *editor) needs(it item) bool {
+	if it.group == "root" {
+		other := func(arg string) bool { return groupOf(arg) == "root" && meaning(arg) != it.meaning() }
+		return !slices.ContainsFunc(e.line, other) && !slices.ContainsFunc(e.wanted, other)
+	}
+	return isProtected(it.args[0])
+}
+
+// delete removes all arguments with the meaning of arg. A bare key also stands for the argument
+// with that key, whatever its value; delete returns an error if there are different ones.
+// Wanted arguments are kept, because they would only be added again. It is not an error if there
+// is nothing to remove.
 func (e *editor) delete(arg string, wanted map[string]bool) error {
 	if wanted[meaning(arg)] {
 		return nil
 	}
-	matches := e.indices(func(have string) bool { return meaning(have) == meaning(arg) })
-	if key, _, hasValue := parts(arg); len(matches) == 0 && !hasValue {
-		matches = e.indices(func(have string) bool { k, _, _ := parts(have); return k == key && !wanted[meaning(have)] })
-		if len(matches) > 1 {
-			return fmt.Errorf("cannot delete kernel argument %q: it has %d values; name one as KEY=VALUE", arg, len(matches))
+	key, _, hasValue := parts(arg)
+	var matches []int
+	found := map[string]bool{}
+	for i, have := range e.line {
+		k, _, _ := parts(have)
+		if m := meaning(have); m == meaning(arg) || !hasValue && k == key && !wanted[m] {
+			matches = append(matches, i)
+			found[m] = true
 		}
+	}
+	if len(found) > 1 {
+		return fmt.Errorf("cannot delete kernel argument %q: it has %d values; name one as KEY=VALUE", arg, len(found))
 	}
 	for _, i := range slices.Backward(matches) {
 		if isProtected(e.line[i]) {
 			return fmt.Errorf("cannot delete kernel argument %q: the machine needs it to boot", e.line[i])
 		}
-		e.removeAt(i)
+		e.removeItem(item{args: e.line[i : i+1 : i+1], at: []int{i}})
 	}
 	return nil
 }
 
-func (e *editor) indices(match func(string) bool) []int {
-	var found []int
-	for i, arg := range e.line {
-		if match(arg) {
-			found = append(found, i)
-		}
-	}
-	return found
-}
-
-// ensure makes the arguments of one group take effect.
+// ensure makes the items of one group take effect. Those that do already keep their place.
 func (e *editor) ensure(g group) {
-	var have []string
-	for _, arg := range e.line {
-		if groupOf(arg) == g.name {
-			have = append(have, meaning(arg))
+	have := slices.DeleteFunc(items(e.line), func(it item) bool { return it.group != g.name })
+	wanted := g.placed(have)
+	stay := g.rule().inEffect(have, wanted)
+	missing := wanted[len(stay):]
+	for i, it := range slices.Backward(have) {
+		if !slices.Contains(stay, i) && hasKey(missing, it.key) && !e.needs(it) {
+			e.removeItem(it)
 		}
 	}
-	wanted := g.meanings()
-	if g.rule().inEffect(have, wanted) {
-		return
+	for _, it := range missing {
+		e.appended = append(e.appended, it.args...)
 	}
-	done := overlap(have, wanted)
-	if done == 0 {
-		// Arguments in the wrong order would keep their effect, or have it twice.
-		for _, arg := range g.args {
-			e.removeLast(arg)
-		}
-	}
-	e.appended = append(e.appended, g.args[done:]...)
-}
-
-// overlap returns the length of the longest prefix of wanted that is a suffix of have.
-func overlap(have, wanted []string) int {
-	for n := min(len(have), len(wanted)); n > 0; n-- {
-		if slices.Equal(have[len(have)-n:], wanted[:n]) {
-			return n
-		}
-	}
-	return 0
-}
-
-// spell changes arguments of line to the spelling in wanted if line has them in another spelling
-// only, and returns these arguments. line must have an argument with the same meaning for each
-// wanted argument.
-func spell(line, wanted Line) Line {
-	at := map[string][]int{} // indexes of arguments that are not taken yet, by meaning
-	for i, arg := range line {
-		at[meaning(arg)] = append(at[meaning(arg)], i)
-	}
-	take := func(arg string, fits func(have string) bool) (place int, ok bool) {
-		places := at[meaning(arg)]
-		for i, place := range slices.Backward(places) { // the last one is the most likely to count
-			if fits(line[place]) {
-				at[meaning(arg)] = slices.Delete(places, i, i+1)
-				return place, true
-			}
-		}
-		return 0, false
-	}
-	var others Line
-	for _, arg := range distinct(wanted) {
-		if _, ok := take(arg, func(have string) bool { return have == arg }); !ok {
-			others = append(others, arg)
-		}
-	}
-	var respelled Line
-	for _, arg := range others {
-		if place, ok := take(arg, func(string) bool { return true }); ok {
-			line[place] = arg
-			respelled = append(respelled, arg)
-		}
-	}
-	return respelled
-}
-
-// distinct returns a line without literal duplicates.
-func distinct(line Line) Line {
-	seen := map[string]bool{}
-	var once Line
-	for _, arg := range line {
-		if !seen[arg] {
-			once = append(once, arg)
-		}
-		seen[arg] = true
-	}
-	return once
 }
 
 // meanings returns the set of meanings of the arguments of a line.
@@ -206,21 +155,6 @@ func meanings(line Line) map[string]bool {
 		all[meaning(arg)] = true
 	}
 	return all
-}
-
-// surplus returns the arguments that old has more often than wanted, by meaning.
-func surplus(old, wanted Line) Line {
-	count := map[string]int{}
-	for _, arg := range wanted {
-		count[meaning(arg)]++
-	}
-	var rest Line
-	for _, arg := range old {
-		if count[meaning(arg)]--; count[meaning(arg)] < 0 {
-			rest = append(rest, arg)
-		}
-	}
-	return rest
 }
 
 // orEmpty returns an empty Line instead of nil, so that it is a list in JSON.

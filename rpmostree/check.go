@@ -30,7 +30,7 @@ func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 		return nil, fmt.Errorf("cannot trust the staged deployment: %s is %v, wanted %v", what, got, want)
 	}
 	// The staged state may have a root= that the request has lost.
-	lost := missing(slices.Concat(r.Merge.Options.Values("root"), kargs.Line(staged.KernelArguments).Values("root")), r.Kargs.Values("root"))
+	lost := lostRoot(r, slices.Concat(r.Merge.Options, kargs.Line(staged.KernelArguments)))
 	switch {
 	case !carries(target, wantedCommit(r)):
 		return wrong("commit", target.Base, wantedCommit(r))
@@ -42,10 +42,20 @@ func (e *Ostree) checkStaged(r pivot.Request) (*ostree.Staged, error) {
 		return wrong("the image in its origin", imageOf(target.Origin), imageWanted(r, target.Origin))
 	case !staged.Locked:
 		return wrong("lock", "none", "set")
-	case len(lost) > 0:
+	case lost != "":
 		return wrong("kernel argument root=", "missing", lost)
 	}
 	return staged, e.checkDemands(target, r)
+}
+
+// lostRoot returns the value of the root= that line has if the request has none, and otherwise "".
+// One root= may replace another, as where a configuration selects a multipath device.
+func lostRoot(r pivot.Request, line kargs.Line) string {
+	had := line.Values("root")
+	if len(had) == 0 || len(r.Kargs.Values("root")) > 0 {
+		return ""
+	}
+	return had[len(had)-1]
 }
 
 // carries reports whether a deployment's commit is commit, or is layered on top of it.
@@ -79,15 +89,6 @@ func imageWanted(r pivot.Request, have ostree.Origin) string {
 		return r.Image.Container
 	}
 	return customURL(r.Image)
-}
-
-func missing(want, have []string) (lost []string) {
-	for _, v := range want {
-		if !slices.Contains(have, v) {
-			lost = append(lost, v)
-		}
-	}
-	return lost
 }
 
 // checkPrepared compares the staged deployment with the request, and checks what the commit will

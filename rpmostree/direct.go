@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -73,8 +72,8 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 	if err != nil {
 		return err
 	}
-	if lost := missing(r.Merge.Options.Values("root"), r.Kargs.Values("root")); len(lost) > 0 {
-		return fmt.Errorf("cannot deploy: the kernel arguments lack root=%s", strings.Join(lost, ", root="))
+	if lost := lostRoot(r, r.Merge.Options); lost != "" {
+		return fmt.Errorf("cannot deploy: the kernel arguments lack root=%s", lost)
 	}
 	if changes := host.OnTop(booted).Changes(r.Packages); len(changes) > 0 {
 		return fault.New(fault.Later, "cannot change packages from here: %s", changeList(changes))
