@@ -25,13 +25,11 @@ func (a *Apply) applied() (desired *encapsulated.Desired, takenOver bool, err er
 		return nil, false, err
 	}
 	desired, from, err := a.recorded()
-	if err == nil {
-		desired.SetFIPS(fips)
+	if err != nil {
+		return nil, false, err
 	}
-	if takenOver = from == daemonRecord; takenOver {
-		a.Progress.Note("taking over from the machine-config-daemon: the machine has its MachineConfig " + desired.Name)
-	}
-	return desired, takenOver, err
+	desired.SetFIPS(fips)
+	return desired, from == daemonRecord, nil
 }
 
 // recorded returns the newest record and its path, which is "" if there is none.
@@ -40,6 +38,9 @@ func (a *Apply) recorded() (desired *encapsulated.Desired, path string, err erro
 		data, err := os.ReadFile(a.Host.Path(path))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
+		}
+		if path == daemonRecord {
+			return a.takeOver(data, err), path, nil
 		}
 		if err != nil {
 			return nil, path, fmt.Errorf("cannot read the MachineConfig that this machine has: %w", err)

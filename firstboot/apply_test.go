@@ -239,6 +239,42 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// TestTakeOverDamaged (D85): the record of the daemon may have anything in it. What cannot be used
+// is named, the rest is taken over.
+func TestTakeOverDamaged(t *testing.T) {
+	const head = `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"rendered-1"},"spec":{"kernelArguments":["daemon=1"],"config":`
+	for _, c := range []struct{ name, record, noted, gone string }{
+		{"empty", "", "it is empty", ""},
+		{"cut off", head + `{"ign`, "unexpected EOF", ""},
+		{"not an object", "[]", "$", ""},
+		{"Ignition 2", head + `{"ignition":{"version":"2.2.0"},"storage":{"files":[{"filesystem":"root","path":"/etc/old"}]}}}}`, "$.spec.config", "daemon=1"},
+		{"a file that pivot does not manage", head + `{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/run/x"},{"path":"/etc/old","contents":{"source":"data:,old"}}]}}}}`, "/run/x", "daemon=1 /etc/old"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := projecting(t)
+			h.Write("/etc/machine-config-daemon/currentconfig", []byte(c.record))
+			h.Write("/etc/old", []byte("old"))
+			shell(t, h, "for entry in boot/loader*/entries/*.conf; do sed -i '/^options/s/$/ daemon=1/' $entry; done")
+			changed, notes, err := apply(t, h, "  kernelArguments: [b=2]\n")
+			if err != nil || !changed {
+				t.Fatalf("changed %v, %v: %s", changed, err, notes)
+			}
+			if !strings.Contains(notes, "taking over from the machine-config-daemon") || !strings.Contains(notes, "not taken over, so it stays as it is on this machine: ") || !strings.Contains(notes, c.noted) {
+				t.Errorf("it does not name %q: %s", c.noted, notes)
+			}
+			if stays := strings.Contains(h.Options(), "daemon=1"); stays == strings.Contains(c.gone, "daemon=1") {
+				t.Errorf("options %s", h.Options())
+			}
+			if _, err := os.Stat(h.Path("/etc/old")); (err == nil) == strings.Contains(c.gone, "/etc/old") {
+				t.Errorf("/etc/old: %v", err)
+			}
+			if drift := verify(t, h); drift != "" {
+				t.Errorf("drift %s", drift)
+			}
+		})
+	}
+}
+
 // TestApplyRefuses (P55): one report names everything that is wrong with a MachineConfig, with
 // line numbers, and nothing is changed.
 func TestApplyRefuses(t *testing.T) {

@@ -1,7 +1,11 @@
 package firstboot
 
 import (
+	"cmp"
+
+	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/problem"
 	"machine-pivot/internal/varentries"
 )
 
@@ -17,6 +21,21 @@ const (
 	daemonOriginals  = "/etc/machine-config-daemon/orig"
 	daemonOrigSuffix = ".mcdorig"
 )
+
+// takeOver returns what can be used of the daemon's MachineConfig, whose file was read as data
+// and err. What the daemon accepted, or what has damaged the file since, must not keep the
+// machine from its next MachineConfig; but nothing that is not understood is removed.
+func (a *Apply) takeOver(data []byte, err error) *encapsulated.Desired {
+	desired, report := &encapsulated.Desired{}, problem.Report{problem.Warningf("", "%v", err)}
+	if err == nil {
+		desired, report = encapsulated.Salvage(data)
+	}
+	a.Progress.Note("taking over from the machine-config-daemon: the machine has its MachineConfig " + cmp.Or(desired.Name, "of unknown name"))
+	for _, p := range report {
+		a.Progress.Note("not taken over, so it stays as it is on this machine: " + p.Text())
+	}
+	return desired
+}
 
 // replacementAt returns the entry for a path that no MachineConfig asks for any more. It is the
 // image's default; on a machine that is taken over, the administrator's file that the daemon
