@@ -40,7 +40,7 @@ func refused() []place {
 	)
 	return []place{
 		{"/etc/ignition-machine-config-encapsulated.json", request}, {"/etc/ignition-machine-config-encapsulated.json.bak", request},
-		{"/etc/pivot/machineconfig.json", ours}, {Dir, ours}, {"/var/lib/pivot", ours}, {"/var/cache/pivot", ours},
+		{OwnDir, ours}, {"/var/lib/pivot", ours}, {"/var/cache/pivot", ours},
 		{"/var/lib/containers", storage}, {"/var/lib/docker", storage},
 		{"/var/lib/rpm", rpm}, {"/var/lib/rpm-ostree", rpm},
 		{"/var/run", memory}, {"/var/lock", memory}, {"/run", memory},
@@ -51,6 +51,25 @@ func refused() []place {
 	}
 }
 
+// OwnDir has pivot's state in a deployment: the record of its MachineConfig, what it carries, the
+// journal of a change without a reboot. Of the paths in it, only those of Settings can be entries.
+const OwnDir = "/etc/pivot"
+
+// Settings returns the files and directories in OwnDir that administrators write, and
+// MachineConfigs for them. All else there is state.
+func Settings() []string {
+	return []string{
+		OwnDir + "/firstboot.conf", OwnDir + "/firstboot.conf.d", OwnDir + "/disruption.yaml", OwnDir + "/kernel-args.policy",
+		OwnDir + "/image-pullspec", OwnDir + "/kernel-args",
+	}
+}
+
+// accounts returns the files with users and groups: passwd(5), shadow(5), subuid(5). Each has a
+// backup, whose name ends in "-".
+func accounts() []string {
+	return []string{"/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid"}
+}
+
 // Canonical returns the canonical path of name: a directory that ostree hosts link into /var is
 // replaced by its path there. It returns an error if there can be no entry at the path.
 func Canonical(name string) (string, error) {
@@ -58,15 +77,33 @@ func Canonical(name string) (string, error) {
 		return "", fmt.Errorf("%q is not a path as it would be written: it is absolute, and clean", name)
 	}
 	name = Resolved(name)
-	for _, p := range refused() {
-		if within(name, p.dir) {
-			return "", fmt.Errorf("cannot apply %s: %s", name, p.why)
-		}
+	if why := refusal(name); why != "" {
+		return "", fmt.Errorf("cannot apply %s: %s", name, why)
 	}
 	if strings.HasPrefix(name, "/etc/") || Outside(name) {
 		return name, nil
 	}
 	return "", fmt.Errorf("cannot apply %s: entries are below /etc and /var, or below what is linked there: %s", name, strings.Join(links(), ", "))
+}
+
+// refusal returns why there can be no entry at a resolved path, or "".
+func refusal(name string) string {
+	if slices.ContainsFunc(Settings(), func(setting string) bool { return within(name, setting) }) {
+		return ""
+	}
+	for _, p := range refused() {
+		if within(name, p.dir) {
+			return p.why
+		}
+	}
+	// A path below /etc/shadow stands for a password (hostfiles.PasswordPath), which only the
+	// member passwd of a config can ask for.
+	for _, file := range accounts() {
+		if strings.HasPrefix(name, file+"/") || strings.HasPrefix(name, file+"-/") {
+			return file + " is a file: the member passwd asks for users"
+		}
+	}
+	return ""
 }
 
 // Resolved is like Canonical for any clean path, without checks.

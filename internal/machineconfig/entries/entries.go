@@ -80,12 +80,17 @@ func (m *maker) add(n document.Node, name string, make func() (hostfiles.File, e
 		n.Fail("%s: %v", name, err)
 		return false
 	}
-	if other, twice := m.at[canonical]; twice {
-		n.Fail("%s is asked for twice, also by %s", canonical, other)
+	f.Path = canonical
+	return m.collect(n, f)
+}
+
+// collect adds an entry under its own path, which is canonical, or that of a password.
+func (m *maker) collect(n document.Node, f hostfiles.File) bool {
+	if other, twice := m.at[f.Path]; twice {
+		n.Fail("%s is asked for twice, also by %s", f.Path, other)
 		return false
 	}
-	m.at[canonical] = n.Path
-	f.Path = canonical
+	m.at[f.Path] = n.Path
 	m.all = append(m.all, f)
 	return true
 }

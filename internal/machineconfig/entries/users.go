@@ -63,5 +63,5 @@ func (m *maker) password(n document.Node, hash *string) {
 		n.Fail("cannot be the hash of a password: %v", err)
 		return
 	}
-	m.put(n, hostfiles.NewPassword(core, *hash))
+	m.collect(n, hostfiles.NewPassword(core, *hash))
 }
