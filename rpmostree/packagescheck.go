@@ -34,6 +34,10 @@ func (e *RpmOstree) Commit(ctx context.Context, r pivot.Request) error {
 	if r.Packages.IsZero() {
 		return e.Ostree.Commit(ctx, r)
 	}
+	return e.orTakenBack(ctx, func() error { return e.commitPackages(ctx, r) })
+}
+
+func (e *RpmOstree) commitPackages(ctx context.Context, r pivot.Request) error {
 	if _, err := e.checkStaged(r); err == nil { // otherwise Ostree.Commit reports the error
 		p := packages{engine: e, request: r}
 		if changes, err := p.missing(ctx); err != nil {
@@ -42,7 +46,7 @@ func (e *RpmOstree) Commit(ctx context.Context, r pivot.Request) error {
 			return fault.New(fault.Unavailable, "somebody else changed what was staged: it still needs %s", changeList(changes))
 		}
 	}
-	if err := e.Ostree.Commit(ctx, r); err != nil {
+	if err := e.commit(ctx, r); err != nil {
 		return err
 	}
 	all, err := e.Sysroot.Deployments()
