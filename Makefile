@@ -1,4 +1,4 @@
-# build    bin/pivot and bin/pivotctl, static binaries
+# build    bin/pivot and bin/pivotctl, static binaries; bin/man; bin/completions
 # test     what each change needs: checks and all tests, with real ostree, a registry, and boots in QEMU for what only a boot can show
 # unit     the fast tests only
 # nightly  what takes too long for each change: fuzzing, more first boots, guest releases, SELinux cases and architectures, packages, and the sweep
@@ -17,7 +17,7 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build completions test unit nightly sweep check fuzz demo test-host bench reference install install-host dist deb rpm clean deps
+.PHONY: build completions manpages test unit nightly sweep check fuzz demo test-host bench reference install install-host dist deb rpm clean deps
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -42,12 +42,15 @@ export GOFLAGS := $(filter-out -tags=% -buildvcs=%,$(shell go env GOFLAGS)) -tag
 VERSION ?= $(shell packaging/version.sh)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 
-build: completions
+build: completions manpages
 	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl
 
-# This runs on the build host, regardless of the programs' platform.
+# These run on the build host, regardless of the programs' platform.
 completions:
 	GOOS= GOARCH= go run ./test/tools/completions $(BIN)/completions
+
+manpages:
+	GOOS= GOARCH= go run ./test/tools/manpages man $(BIN)/man $(VERSION)
 
 # The packages that boot machines come first, because they take longest; the others run
 # in parallel with them, one at a time. Hanging machines are detected by what they do
@@ -116,14 +119,15 @@ reference:
 deps:
 	@test/tools/deps.sh
 
-# The installer must enable the units: on a running machine by "systemctl preset pivot-firstboot
-# pivot-live pivot-project pivot-slot pivot-trial", in an image build by the same with --root. This
-# target must not install the links, because "systemctl disable" could not remove them.
+# The installer must enable the units of systemd-units/80-pivot.preset, the only list of them: on a
+# running machine by "systemctl preset" with their names, in an image build by the same with --root.
+# This target must not install the links, because "systemctl disable" could not remove them.
 install: install-host $(BIN)/pivotctl
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivotctl
-	for page in man/*.[1-8]; do install -D -m 0644 -t $(SHARE)/man/man$${page##*.} $$page; done
+	for page in $(BIN)/man/*.[1-8]; do install -D -m 0644 -t $(SHARE)/man/man$${page##*.} $$page; done
 	install -D -m 0644 -t $(DESTDIR)$(CATALOGDIR) systemd-units/pivot.catalog
 	ln -sfn pivot-firstboot.service.8 $(SHARE)/man/man8/pivot-initramfs.service.8
+	install -D -m 0644 -t $(SHARE)/pivot/schema docs/schema/*.json
 	install -D -m 0644 -t $(SHARE)/bash-completion/completions $(BIN)/completions/bash/*
 	install -D -m 0644 -t $(SHARE)/zsh/site-functions $(BIN)/completions/zsh/*
 	install -D -m 0644 -t $(SHARE)/fish/vendor_completions.d $(BIN)/completions/fish/*
