@@ -11,13 +11,14 @@
 # reference  record again what ostree-ext makes from the tests' derived images; test/oscontainer/reference/derived.sh
 # install  the result of "make build", with units, dracut module, SELinux module, manual pages, catalog and completions, below $(DESTDIR)
 # install-host  only the host's program, units, dracut module and SELinux module
+# image    a container image with what "make install" installs, and nothing else: the OCI layout $(BIN)/image; docs/recipes/container.md
 # dist     $(DIST)/pivot-VERSION.tar.gz: the last commit, the vendored modules, and the packages' metadata
 # deb      Debian packages from that archive, in $(DIST)
 # rpm      packages for Fedora and related distributions, likewise
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build completions manpages test unit nightly sweep check fuzz demo test-host bench reference install install-host dist deb rpm clean deps
+.PHONY: build completions manpages test unit nightly sweep check fuzz demo test-host bench reference install install-host image dist deb rpm clean deps
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -144,6 +145,12 @@ install-host: $(BIN)/pivot
 
 $(BIN)/pivot $(BIN)/pivotctl:
 	@echo 'cannot install $@: run "make build" first' >&2; exit 1
+
+image: $(BIN)/pivot $(BIN)/pivotctl
+	@tree=$$(mktemp -d); trap "rm -rf $$tree" EXIT; \
+	$(MAKE) -s install DESTDIR=$$tree; \
+	epoch=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}; arch=$$(go env GOARCH); \
+	GOOS= GOARCH= go run ./test/tools/ociimage -arch $$arch -version "$(VERSION)" -revision "$(COMMIT)" -epoch $$epoch $$tree $(BIN)/image
 
 ARCHIVE = $(DIST)/pivot-$(VERSION:.dirty=).tar.gz
 
