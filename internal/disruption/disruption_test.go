@@ -2,6 +2,7 @@ package disruption_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -263,6 +264,25 @@ func TestEndsSystem(t *testing.T) {
 			if got := strings.Contains(report.String(), "use the type Reboot"); got != (want && kind == "Restart") || report.Failed() != (unit == "") {
 				t.Errorf("%s %q in a cluster: %q", kind, unit, report)
 			}
+		}
+	}
+}
+
+// TestOwnUnits (D94): no rule may restart a unit of pivot, which would wait for the change that restarts it.
+func TestOwnUnits(t *testing.T) {
+	preset, err := os.ReadFile("../../systemd-units/80-pivot.preset")
+	if err != nil {
+		t.Fatal(err)
+	}
+	units := strings.Fields(strings.ReplaceAll(string(preset), "enable ", ""))
+	if len(units) < 5 {
+		t.Fatalf("the preset has %q", units)
+	}
+	for _, unit := range append(units, "pivotal.service") {
+		text := fmt.Sprintf(`{"files":[{"path":"/etc/a","actions":[{"type":"Restart","restart":{"serviceName":%q}}]}]}`, unit)
+		_, report := disruption.Read("rules.yaml", []byte(text))
+		if got := strings.Contains(report.String(), unit+" is a unit of pivot"); got != (unit != "pivotal.service") || got != report.Failed() {
+			t.Errorf("%s: %q", unit, report)
 		}
 	}
 }

@@ -35,3 +35,13 @@ func endings(name string) bool {
 	}
 	return false
 }
+
+// isOwn reports whether a unit is one of pivot's. A change of the running system that restarted one
+// would wait for it while it waits for the change, or restart kubelet with it.
+func isOwn(unit string) bool {
+	switch unit {
+	case "pivot-firstboot.service", "pivot-live.service", projectUnit, "pivot-slot.service", "pivot-trial.service":
+		return true
+	}
+	return false
+}

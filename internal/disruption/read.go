@@ -75,6 +75,8 @@ func (r *reader) actions(e entry) (all []Action) {
 			at.Fail("%s is not the name of a unit", problem.Quoted(a.Service))
 		case Ends(a.Service):
 			at.Fail("%s %s ends the system or restarts all of its services, so it is not done without a reboot: use the type Reboot", a.Type, a.Service)
+		case isOwn(a.Service):
+			at.Fail("%s is a unit of pivot, which is at work: it cannot be told of its own change", a.Service)
 		}
 		all = append(all, a)
 	}
