@@ -1,6 +1,6 @@
 // Command manpages writes the manual pages as they are installed: those of man/, and one for each
 // command of the programs, all with the version in the footer, where mdoc(7) has the name of the
-// system otherwise. The date of a page is that of the page in man/, so it depends on nothing else.
+// system otherwise, and with no system in the header. The date of a page is that of the page in man/, so it depends on nothing else.
 package main
 
 import (
@@ -21,6 +21,10 @@ func main() {
 	}
 }
 
+// ofNoSystem removes BSD from the header, where groff up to 1.22 has it on each system. Other formatters
+// ignore it.
+const ofNoSystem = "\n.ds doc-volume-operating-system\n"
+
 // write writes the pages of a directory into another one, which has nothing else afterwards.
 func write(args []string) error {
 	if len(args) != 3 {
@@ -38,11 +42,12 @@ func write(args []string) error {
 		return err
 	}
 	for name, text := range pages {
-		before, after, ok := strings.Cut(text, "\n.Os\n")
-		if !ok {
-			return fmt.Errorf("%s has no line .Os", name)
+		title, after, ok := strings.Cut(text, "\n.Os\n")
+		before, title, alsoOK := strings.Cut(title, "\n.Dt ")
+		if !ok || !alsoOK {
+			return fmt.Errorf("%s has no lines .Dt and .Os", name)
 		}
-		text = before + "\n.Os pivot " + version + "\n" + after
+		text = before + ofNoSystem + ".Dt " + title + "\n.Os pivot " + version + "\n" + after
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}

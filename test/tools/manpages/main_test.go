@@ -2,9 +2,12 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"machine-pivot/test/need"
 )
 
 // TestWrite (D95): each page is there, with the version in its footer, and nothing that was there before.
@@ -23,6 +26,16 @@ func TestWrite(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || strings.Count(string(text), "\n.Os pivot 1.2.3\n") != 1 || strings.Contains(string(text), "\n.Os\n") {
 			t.Errorf("%s: %v\n%.200s", name, err, text)
+		}
+	}
+	need.Program(t, "man")
+	for _, name := range []string{"pivot.8", "pivot-status.8", "pivotctl.1"} {
+		cmd := exec.CommandContext(t.Context(), "man", "-l", filepath.Join(dir, name))
+		cmd.Env = append(os.Environ(), "MANWIDTH=80", "MANPAGER=cat", "LC_ALL=C.UTF-8")
+		out, err := cmd.Output()
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		if header, footer := lines[0], lines[len(lines)-1]; err != nil || strings.Contains(header, "BSD") || !strings.HasPrefix(footer, "pivot 1.2.3 ") {
+			t.Errorf("%s: %v, header %q, footer %q", name, err, header, footer)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "pivot-old.8")); err == nil {
