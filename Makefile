@@ -1,4 +1,4 @@
-# build    bin/pivot and bin/pivotctl, static binaries
+# build    bin/pivot and bin/pivotctl, static binaries; bin/man; bin/completions
 # test     what each change needs: checks and all tests, with real ostree, a registry, and boots in QEMU for what only a boot can show
 # unit     the fast tests only
 # nightly  what takes too long for each change: fuzzing, more first boots, guest releases, SELinux cases and architectures, packages, and the sweep
@@ -11,13 +11,14 @@
 # reference  record again what ostree-ext makes from the tests' derived images; test/oscontainer/reference/derived.sh
 # install  the result of "make build", with units, dracut module, SELinux module, manual pages, catalog and completions, below $(DESTDIR)
 # install-host  only the host's program, units, dracut module and SELinux module
+# image    a container image with what "make install" installs, and nothing else: the OCI layout $(BIN)/image; docs/recipes/container.md
 # dist     $(DIST)/pivot-VERSION.tar.gz: the last commit, the vendored modules, and the packages' metadata
 # deb      Debian packages from that archive, in $(DIST)
 # rpm      packages for Fedora and related distributions, likewise
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
-.PHONY: build completions test unit nightly sweep check fuzz demo test-host bench reference install install-host dist deb rpm clean deps
+.PHONY: build completions manpages test unit nightly sweep check fuzz demo test-host bench reference install install-host image dist deb rpm clean deps
 .NOTPARALLEL: # "make build install" must run in this order
 
 BIN       ?= bin
@@ -42,12 +43,15 @@ export GOFLAGS := $(filter-out -tags=% -buildvcs=%,$(shell go env GOFLAGS)) -tag
 VERSION ?= $(shell packaging/version.sh)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
 
-build: completions
+build: completions manpages
 	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)" -o $(BIN)/ ./cmd/pivot ./cmd/pivotctl
 
-# This runs on the build host, regardless of the programs' platform.
+# These run on the build host, regardless of the programs' platform.
 completions:
 	GOOS= GOARCH= go run ./test/tools/completions $(BIN)/completions
+
+manpages:
+	GOOS= GOARCH= go run ./test/tools/manpages man $(BIN)/man $(VERSION)
 
 # The packages that boot machines come first, because they take longest; the others run
 # in parallel with them, one at a time. Hanging machines are detected by what they do
@@ -116,14 +120,15 @@ reference:
 deps:
 	@test/tools/deps.sh
 
-# The installer must enable the units: on a running machine by "systemctl preset pivot-firstboot
-# pivot-live pivot-project pivot-slot pivot-trial", in an image build by the same with --root. This
-# target must not install the links, because "systemctl disable" could not remove them.
+# The installer must enable the units of systemd-units/80-pivot.preset, the only list of them: on a
+# running machine by "systemctl preset" with their names, in an image build by the same with --root.
+# This target must not install the links, because "systemctl disable" could not remove them.
 install: install-host $(BIN)/pivotctl
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BIN)/pivotctl
-	for page in man/*.[1-8]; do install -D -m 0644 -t $(SHARE)/man/man$${page##*.} $$page; done
+	for page in $(BIN)/man/*.[1-8]; do install -D -m 0644 -t $(SHARE)/man/man$${page##*.} $$page; done
 	install -D -m 0644 -t $(DESTDIR)$(CATALOGDIR) systemd-units/pivot.catalog
 	ln -sfn pivot-firstboot.service.8 $(SHARE)/man/man8/pivot-initramfs.service.8
+	install -D -m 0644 -t $(SHARE)/pivot/schema docs/schema/*.json
 	install -D -m 0644 -t $(SHARE)/bash-completion/completions $(BIN)/completions/bash/*
 	install -D -m 0644 -t $(SHARE)/zsh/site-functions $(BIN)/completions/zsh/*
 	install -D -m 0644 -t $(SHARE)/fish/vendor_completions.d $(BIN)/completions/fish/*
@@ -140,6 +145,12 @@ install-host: $(BIN)/pivot
 
 $(BIN)/pivot $(BIN)/pivotctl:
 	@echo 'cannot install $@: run "make build" first' >&2; exit 1
+
+image: $(BIN)/pivot $(BIN)/pivotctl
+	@tree=$$(mktemp -d); trap "rm -rf $$tree" EXIT; \
+	$(MAKE) -s install DESTDIR=$$tree; \
+	epoch=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}; arch=$$(go env GOARCH); \
+	GOOS= GOARCH= go run ./test/tools/ociimage -arch $$arch -version "$(VERSION)" -revision "$(COMMIT)" -epoch $$epoch $$tree $(BIN)/image
 
 ARCHIVE = $(DIST)/pivot-$(VERSION:.dirty=).tar.gz
 

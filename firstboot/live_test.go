@@ -322,7 +322,7 @@ func TestLiveGoesBack(t *testing.T) {
 	}
 }
 
-// TestLiveUnits (P56): actions on units that are not running or do not exist.
+// TestLiveUnits (P56, D94): actions on units that are not running or do not exist, or end the system.
 func TestLiveUnits(t *testing.T) {
 	absent, masked := live.UnitState{Load: "not-found", Active: "inactive"}, live.UnitState{Load: "masked", Active: "inactive"}
 	stopped := live.UnitState{Load: "loaded", Active: "inactive", Type: "notify"}
@@ -341,6 +341,7 @@ func TestLiveUnits(t *testing.T) {
 		{"kubelet does not run, and does not come up", "/etc/kubernetes/credential-providers", "[restart kubelet.service restart kubelet.service]", map[string]live.UnitState{"kubelet.service": stopped}, true},
 		{"certificates", bundle, "[restart " + trust + " restart crio.service]", map[string]live.UnitState{trust: ran}, false},
 		{"certificates, without the service", bundle, "[update-ca-trust restart crio.service]", map[string]live.UnitState{trust: absent}, false},
+		{"CRI-O is another name of the end of the system", "/etc/containers/policy.json", "[]", map[string]live.UnitState{"crio.service": {ID: "systemd-reboot.service", Load: "loaded", Active: "active"}}, true},
 		{"certificates, on the first boot only", bundle, "[restart " + trust + " update-ca-trust restart crio.service]", map[string]live.UnitState{trust: unmet}, false},
 	} {
 		t.Run(r.name, func(t *testing.T) {

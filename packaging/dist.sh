@@ -1,8 +1,9 @@
 #!/bin/sh
 # Writes the source archive of a version: dist.sh FILE VERSION. The archive has the last commit,
 # the vendored modules, and the metadata for dpkg-buildpackage and rpmbuild. It is reproducible:
-# all times are those of the commit.
+# all times are those of the commit, and the modes do not depend on the caller's umask.
 set -eu
+umask 022
 out=$(realpath "$1")
 version=$2
 cd "$(dirname "$0")/.."
@@ -13,7 +14,7 @@ name=pivot-$version
 tree=$work/$name
 
 mkdir "$tree"
-git archive HEAD | tar -x -C "$tree"
+git archive HEAD | tar -x --no-same-permissions -C "$tree"
 echo "$version" >"$tree/.tarball-version"
 (cd "$tree" && go mod vendor)
 
@@ -29,7 +30,9 @@ for file in control changelog copyright; do
 	rm "$tree/debian/$file.in"
 done
 fill <"$tree/packaging/pivot.spec.in" >"$tree/pivot.spec"
+units=$(sed -n 's/^enable //p' systemd-units/80-pivot.preset | paste -sd' ' -)
+sed -i "s|@UNITS@|$units|" "$tree/pivot.spec"
 
 tar -c -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$commit_time" \
-	--mode=go-w --format=gnu "$name" | gzip -n -9 >"$out.new"
+	--mode=u=rwX,go=rX --format=gnu "$name" | gzip -n -9 >"$out.new"
 mv "$out.new" "$out"

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +22,7 @@ func diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Show what an update to another MachineConfig does to a machine in a cluster",
-		Long: "Show what an update from one MachineConfig to another does to a machine in a cluster: the effective\n" +
+		Long: "Show what an update from one MachineConfig to another does to a machine in a cluster: the\n" +
 			"differences, what the machine-config daemon refuses to change on a running machine, whether it reboots\n" +
 			"and why, and what it does instead. Each file contains one MachineConfig, for example from\n" +
 			"\"oc get mc rendered-… -o yaml\". A file - is standard input.",
@@ -97,7 +98,7 @@ func showUpdate(w io.Writer, u update.Update) {
 			if c.Because != "" {
 				because = " (" + c.Because + ")"
 			}
-			fmt.Fprintf(w, "  %s%s\n", a, because)
+			fmt.Fprintf(w, "  %s%s\n", update.Describe(a), because)
 		}
 	}
 	for _, note := range u.Notes {
@@ -113,15 +114,19 @@ func verdict(u update.Update) string {
 		return "nothing changes"
 	case u.Refused:
 		return "refused: the machine-config daemon makes none of the changes; such machines are installed anew"
-	case u.Reboot:
+	case u.Reboot && len(u.Actions) == 0:
 		return "one reboot, after a drain"
 	}
-	text := "no reboot:"
-	for i, a := range u.Actions {
-		if i > 0 {
-			text += ";"
-		}
-		text += " " + a.String()
+	var actions []string
+	for _, a := range u.Actions {
+		actions = append(actions, update.Describe(a))
 	}
-	return text
+	text := strings.Join(actions, "; ")
+	switch {
+	case u.Reboot:
+		return "a reboot that the machine-config daemon does not know of: " + text
+	case text == "":
+		text = "nothing"
+	}
+	return "no reboot: " + text
 }

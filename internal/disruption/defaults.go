@@ -1,5 +1,7 @@
 package disruption
 
+import "machine-pivot/internal/varentries"
+
 // RulesPath is the file with a machine's own rules.
 const RulesPath = "/etc/pivot/disruption.yaml"
 
@@ -12,23 +14,28 @@ const projectUnit = "pivot-project.service"
 func Defaults() Rules { return Rules{builtIn()} }
 
 func builtIn() []Rule {
-	reloadCRIO, restartKubelet := Action{Reload, crio}, Action{Restart, kubelet}
-	rule := func(path string, actions ...Action) Rule { return Rule{Path: path, Actions: actions, Ours: true} }
-	return []Rule{
-		rule(RulesPath),
-		{Unit: projectUnit, Ours: true},
-		{Keys: true, Ours: true},
-		rule("/var/lib/kubelet/config.json"), // the pull secret; it is read at each pull
-		rule("/etc/nmstate/openshift"),
-		rule("/etc/containers/policy.json", reloadCRIO),
-		rule("/etc/containers/registries.d", reloadCRIO),
-		// The operator has a special rule for this one, which may drain the node. A host
-		// without a cluster has nothing to drain.
-		rule("/etc/containers/registries.conf", reloadCRIO),
-		rule("/etc/crio/policies", reloadCRIO),
-		rule("/etc/machine-config-daemon/no-reboot/containers-gpg.pub", reloadCRIO),
-		rule("/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt", Action{Restart, CATrust}, Action{Restart, crio}),
-		rule("/etc/kubernetes/credential-providers", restartKubelet),
-		rule("/etc/systemd/system/kubelet.service.d/40-kubelet-crio-image-credential-provider.conf", Action{Type: DaemonReload}, restartKubelet),
+	rules := []Rule{{Path: RulesPath, Ours: true}, {Unit: projectUnit, Ours: true}}
+	for _, r := range OperatorRules() {
+		if r.Path != "" {
+			r.Path = varentries.Resolved(r.Path)
+		}
+		r.Actions = onHost(r.Actions)
+		rules = append(rules, r)
 	}
+	return rules
+}
+
+// onHost returns what actions of a cluster's policy are on a host without a cluster: there is no node
+// to drain, and Special is its reload of CRI-O without the drain.
+func onHost(actions []Action) (all []Action) {
+	for _, a := range actions {
+		switch a.Type {
+		case None, Drain:
+		case Special:
+			all = append(all, Action{Reload, crio})
+		default:
+			all = append(all, a)
+		}
+	}
+	return all
 }

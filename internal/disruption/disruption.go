@@ -2,9 +2,9 @@
 // nothing, a reload or restart of services, or a reboot.
 //
 // The rules follow OpenShift's node disruption policy: its defaults, its format, and its choice
-// of the rule with the longest path. Source: NodeDisruptionPolicy.md and pkg/apihelpers of the
-// machine-config operator, and the type MachineConfiguration of openshift/api. The package does
-// no I/O.
+// of the rule with the longest path. operator.go has the operator's tables, of one date. Source of
+// the format: the type MachineConfiguration of openshift/api, at commit 2a3d7391 (2026-08-22). The
+// package does no I/O.
 package disruption
 
 import (
@@ -27,6 +27,10 @@ const (
 	Reload       Type = "Reload"       // of a service
 	Restart      Type = "Restart"      // of a service
 	Reboot       Type = "Reboot"
+	Drain        Type = "Drain" // of a node; only in a cluster
+	// Special is the operator's action for registries.conf, only in a cluster: reload CRI-O, after
+	// draining the node unless the change only adds mirrors by digest.
+	Special Type = "Special"
 )
 
 // Action is what a change needs to take effect.

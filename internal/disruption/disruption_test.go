@@ -2,6 +2,7 @@ package disruption_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -57,6 +58,10 @@ func TestFor(t *testing.T) {
 		{"/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt", "[restart coreos-update-ca-trust.service restart crio.service]", "[restart coreos-update-ca-trust.service restart crio.service]"},
 		{"/etc/kubernetes/credential-providers/aws.yaml", "[restart kubelet.service]", "[restart kubelet.service]"},
 		{"/etc/systemd/system/kubelet.service.d/40-kubelet-crio-image-credential-provider.conf", "[daemon-reload restart kubelet.service]", "[daemon-reload restart kubelet.service]"},
+		{"/etc/iri-registry/config.yaml", "[restart iri-registry.service]", "[restart iri-registry.service]"},
+		{"/var/usrlocal/bin/load-registry-image.sh", "[restart iri-registry.service]", "[restart iri-registry.service]"},
+		{"/etc/pki/ca-trust/source/anchors/iri-root-ca.crt", "[restart coreos-update-ca-trust.service]", "[restart coreos-update-ca-trust.service]"},
+		{"/etc/systemd/system/multi-user.target.wants/iri-registry.service", "[daemon-reload restart iri-registry.service]", "[daemon-reload restart iri-registry.service]"},
 		{"/etc/systemd/system/app.service", "[restart app.service]", "none"},
 		{"/etc/systemd/system/app.service.d/x.conf", "[restart app.service]", "none"},
 		{"/etc/systemd/system/multi-user.target.wants/app.service", "[restart app.service]", "none"},
@@ -140,7 +145,6 @@ files:
 - path: /etc/a/
   actions: [{type: None}]
 - path: /etc/b
-  actions: []
 - path: /etc/b
   actions: [{type: Special}, {type: None}]
 - path: /etc/c
@@ -158,9 +162,9 @@ more: 1
 	for _, want := range []string{
 		"rules.yaml:3: error: $.files[0].path: \"etc/a\" is not a path as it would be written",
 		"rules.yaml:5: error: $.files[1].path: \"/etc/a/\" is not",
-		"rules.yaml:8: error: $.files[2].actions: it has no actions",
-		"rules.yaml:9: error: $.files[3].path: there is a rule for /etc/b already, at $.files[2]",
-		"rules.yaml:10: error: $.files[3].actions[0].type: \"Special\" is no action",
+		"$.files[2].actions: it is missing",
+		"$.files[3].path: there is a rule for /etc/b already, at $.files[2]",
+		"$.files[3].actions[0].type: \"Special\" is no action",
 		"$.files[3].actions: None stands alone",
 		"$.files[4].actions[0].reload.serviceName: \"\" is not the name of a unit",
 		"$.files[4].actions[1].restart.serviceName: \"crio\" is not the name of a unit",
@@ -172,6 +176,113 @@ more: 1
 	} {
 		if !strings.Contains(report.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, report)
+		}
+	}
+}
+
+// TestReadAsTheAPI (D94): what the API of OpenShift refuses is refused, each by its place, and what it accepts is not.
+func TestReadAsTheAPI(t *testing.T) {
+	file := func(actions string) string { return `{"files":[{"path":"/etc/a","actions":` + actions + `}]}` }
+	object := func(policy string) string {
+		return `{"apiVersion":"operator.openshift.io/v1","kind":"MachineConfiguration","spec":{"nodeDisruptionPolicy":` + policy + `}}`
+	}
+	reload := `{"type":"Reload","reload":{"serviceName":"a.service"}}`
+	many := func(n int, one string) string { return "[" + strings.Repeat(one+",", n-1) + one + "]" }
+	entries := func(n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`{"path":"/etc/%d","actions":[{"type":"None"}]}`, i))
+		}
+		return `{"files":[` + strings.Join(all, ",") + `]}`
+	}
+	restart := func(unit string) string {
+		return file(`[{"type":"Restart","restart":{"serviceName":"` + unit + `"}}]`)
+	}
+	for _, c := range []struct{ name, policy, want string }{
+		{"ten actions, some twice", file(many(10, reload)), ""},
+		{"eleven actions", file(many(11, reload)), "it has 11 actions, more than 10"},
+		{"no action", file(`[]`), "warning: $.files[0].actions: it has no actions"},
+		{"actions missing", `{"files":[{"path":"/etc/a"}]}`, "error: $.files[0].actions: it is missing"},
+		{"fifty files", entries(50), ""},
+		{"fifty-one files", entries(51), "it has 51 entries, more than 50"},
+		{"reload below Restart", file(`[{"type":"Restart","reload":{"serviceName":"a.service"},"restart":{"serviceName":"a.service"}}]`), "error: $.files[0].actions[0].reload: it belongs to the type Reload, and the type is Restart"},
+		{"restart below None", file(`[{"type":"None","restart":{"serviceName":"a.service"}}]`), "error: $.files[0].actions[0].restart: it belongs to the type Restart"},
+		{"Reload without a service", file(`[{"type":"Reload"}]`), "reload.serviceName: \"\" is not the name of a unit"},
+		{"Special", file(`[{"type":"Special"}]`), `"Special" is no action`},
+		{"None beside another", file(`[{"type":"None"},` + reload + `]`), "None stands alone"},
+		{"a path twice", `{"files":[{"path":"/etc/a","actions":[{"type":"None"}]},{"path":"/etc/a","actions":[{"type":"None"}]}]}`, "there is a rule for /etc/a already"},
+		{"a unit twice", `{"units":[{"name":"a.service","actions":[{"type":"None"}]},{"name":"a.service","actions":[{"type":"None"}]}]}`, "there is a rule for a.service already"},
+		{"keys without actions", `{"sshkey":{}}`, "error: $.sshkey.actions: it is missing"},
+		{"a name without a type", restart("a"), `"a" is not the name of a unit`},
+		{"a name of 256 characters", restart(strings.Repeat("a", 248) + ".service"), "is not the name of a unit"},
+	} {
+		for form, text := range map[string]string{"": c.policy, "spec.nodeDisruptionPolicy": object(c.policy)} {
+			want := c.want
+			if form != "" {
+				want = strings.Replace(want, "$.", "$.spec.nodeDisruptionPolicy.", 1)
+			}
+			if form == "" && c.name == "a name of 256 characters" {
+				continue // systemd refuses it when it is run
+			}
+			_, report := disruption.Read("rules.yaml", []byte(text))
+			_, cluster := disruption.ReadCluster("cluster.yaml", []byte(text))
+			if got := report.String(); want == "" && got != "" || !strings.Contains(got, want) {
+				t.Errorf("%s, on a host: %q, want %q", c.name, got, want)
+			}
+			if got := cluster.String(); form != "" && (want == "" && got != "" || !strings.Contains(got, want)) {
+				t.Errorf("%s, of a cluster: %q, want %q", c.name, got, want)
+			}
+		}
+	}
+	_, own := disruption.Read("rules.yaml", []byte(restart("app@1.service")))
+	_, api := disruption.Read("rules.yaml", []byte(object(restart("app@1.service"))))
+	if own.Failed() || !api.Failed() {
+		t.Errorf("an instance of a unit: own file %q, operator's object %q", own, api)
+	}
+}
+
+// TestEndsSystem (D94): a restart of a unit that ends the system is refused as an action without a
+// reboot, and a cluster's is warned of.
+func TestEndsSystem(t *testing.T) {
+	for unit, want := range map[string]bool{
+		"reboot.target": true, "poweroff.target": true, "halt.target": true, "kexec.target": true, "soft-reboot.target": true,
+		"emergency.target": true, "rescue.target": true, "rescue.service": true, "runlevel6.target": true, "ctrl-alt-del.target": true,
+		"systemd-reboot.service": true, "systemd-kexec.service": true, "systemd-suspend.service": true, "shutdown.target": true,
+		"sysinit.target": true, "system.slice": true, "initrd-switch-root.service": true,
+		"crio.service": false, "multi-user.target": false, "reboot.service": false, "systemd-networkd.service": false, "app.slice": false, "rescue.timer": false, "": false,
+	} {
+		if got := disruption.Ends(unit); got != want {
+			t.Errorf("%q: %v", unit, got)
+		}
+		for _, kind := range []string{"Restart", "Reload"} {
+			text := fmt.Sprintf(`{"units":[{"name":"a.service","actions":[{"type":%q,%q:{"serviceName":%q}}]}]}`, kind, strings.ToLower(kind), unit)
+			_, report := disruption.Read("rules.yaml", []byte(text))
+			if got := strings.Contains(report.String(), "use the type Reboot"); got != want || report.Failed() != (want || unit == "") {
+				t.Errorf("%s %q: %q", kind, unit, report)
+			}
+			_, report = disruption.ReadCluster("cluster.yaml", []byte(`{"apiVersion":"operator.openshift.io/v1","kind":"MachineConfiguration","spec":{"nodeDisruptionPolicy":`+text+`}}`))
+			if got := strings.Contains(report.String(), "use the type Reboot"); got != (want && kind == "Restart") || report.Failed() != (unit == "") {
+				t.Errorf("%s %q in a cluster: %q", kind, unit, report)
+			}
+		}
+	}
+}
+
+// TestOwnUnits (D94): no rule may restart a unit of pivot, which would wait for the change that restarts it.
+func TestOwnUnits(t *testing.T) {
+	preset, err := os.ReadFile("../../systemd-units/80-pivot.preset")
+	if err != nil {
+		t.Fatal(err)
+	}
+	units := strings.Fields(strings.ReplaceAll(string(preset), "enable ", ""))
+	if len(units) < 5 {
+		t.Fatalf("the preset has %q", units)
+	}
+	for _, unit := range append(units, "pivotal.service") {
+		text := fmt.Sprintf(`{"files":[{"path":"/etc/a","actions":[{"type":"Restart","restart":{"serviceName":%q}}]}]}`, unit)
+		_, report := disruption.Read("rules.yaml", []byte(text))
+		if got := strings.Contains(report.String(), unit+" is a unit of pivot"); got != (unit != "pivotal.service") || got != report.Failed() {
+			t.Errorf("%s: %q", unit, report)
 		}
 	}
 }

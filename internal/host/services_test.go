@@ -22,7 +22,7 @@ func TestServices(t *testing.T) {
 		case strings.Contains(call, "SystemState"):
 			return []byte("SystemState=starting\n"), nil
 		case strings.Contains(call, "show"): // in systemd's order, not in the requested one
-			return []byte("Type=oneshot\nResult=success\nLoadState=loaded\nActiveState=inactive\nSubState=dead\nConditionResult=yes\n"), nil
+			return []byte("Id=a.service\nType=oneshot\nResult=success\nLoadState=loaded\nActiveState=inactive\nSubState=dead\nConditionResult=yes\n"), nil
 		case strings.Contains(call, "broken"):
 			return nil, errors.New("it is broken")
 		}
@@ -38,7 +38,7 @@ func TestServices(t *testing.T) {
 		t.Error("a restart that fails is none")
 	}
 	state, err := s.State(ctx, "a.service")
-	if want := (live.UnitState{Load: "loaded", Active: "inactive", Sub: "dead", Result: "success", Type: "oneshot", Condition: true}); err != nil || state != want {
+	if want := (live.UnitState{ID: "a.service", Load: "loaded", Active: "inactive", Sub: "dead", Result: "success", Type: "oneshot", Condition: true}); err != nil || state != want {
 		t.Errorf("state %+v, want %+v, %v", state, want, err)
 	}
 	if starting, err := s.Starting(ctx); err != nil || !starting {
@@ -47,7 +47,7 @@ func TestServices(t *testing.T) {
 	want := []string{
 		"systemctl --no-ask-password daemon-reload", "systemctl --no-ask-password reload -- a.service", "systemctl --no-ask-password restart -- b.service", "update-ca-trust",
 		"systemctl --no-ask-password restart -- broken.service",
-		"systemctl show --property=LoadState,ActiveState,SubState,Result,Type,ConditionResult -- a.service", "systemctl show --property=SystemState",
+		"systemctl show --property=Id,LoadState,ActiveState,SubState,Result,Type,ConditionResult -- a.service", "systemctl show --property=SystemState",
 	}
 	if fmt.Sprint(calls) != fmt.Sprint(want) {
 		t.Errorf("calls %q, want %q", calls, want)

@@ -26,6 +26,7 @@ type Services interface {
 
 // UnitState has properties of a unit with systemd's values (org.freedesktop.systemd1(5)).
 type UnitState struct {
+	ID        string // Id, the unit's own name; it may have others
 	Load      string // LoadState: loaded, masked, not-found, …
 	Active    string // ActiveState
 	Sub       string // SubState
@@ -88,6 +89,8 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 	switch {
 	case err != nil:
 		return err
+	case disruption.Ends(before.ID):
+		return fmt.Errorf("the unit is %s, which ends the system or restarts all of its services: such a change has the action Reboot", before.ID)
 	case starting && !before.runs():
 		return nil
 	case before.Load == "not-found" && a.Service == disruption.CATrust:

@@ -12,14 +12,20 @@ type reason struct{ why, test string }
 
 // notRun is the blocks that TestDocuments does not run, by document and first line.
 var notRun = map[string]reason{
-	"README.md: make demo":          {"they boot machines, for minutes, and run this test too", "test/demo.TestReadme"},
+	"README.md: make demo": {"they boot machines, for minutes, and run this test too", "test/demo.TestReadme"},
+	`README.md: podman run --rm -it --privileged -v "$PWD:/src:ro" docker.io/library/golang:1.26-bookworm sh -c 'cp -a /src /pivot && cd /pivot && make demo'`: {"it boots machines too, in an image from the internet", "test/demo.TestReadme"},
 	"docs/benchmark.md: make bench": {"it takes an hour and wants the machine for itself", "test/bench.TestShort"},
-	"docs/benchmark.md: go run ./test/bench -size 600MB -files 12000 -images /var/tmp/images":                                    {"the same, with a profiler", "test/bench.TestShort"},
-	"docs/recipes/disconnected.md: oc adm release mirror --registry-config=pull-secret.json --print-mirror-instructions=idms \\": {"oc and a release of OpenShift are not to be had; the same with skopeo is the next block", "test/docs.TestDocuments"},
-	"docs/operations.md: semodule -i /usr/share/selinux/packages/pivot.cil":                                                      {"it changes the SELinux policy of the machine that it runs on", "test/e2e.TestSELinux"},
-	"docs/testing.md: make test-host IMAGE=fedora-coreos-qemu.x86_64.qcow2 OSIMAGE=docker://quay.io/fedora/fedora-coreos:stable": {"it wants a disk image of a real system", "test/e2e.TestHost"},
-	"docs/testing.md: podman create --name os quay.io/fedora/fedora-coreos:stable":                                               {"it wants the container image of a real system", "test/e2e.TestHost"},
-	"packaging/README.md: go mod edit -module example.org/pivot":                                                                 {"it renames the module in all files", "test/rules.TestImports"},
+	"docs/benchmark.md: go run ./test/bench -size 600MB -files 12000 -images /var/tmp/images":                                          {"the same, with a profiler", "test/bench.TestShort"},
+	"docs/recipes/disconnected.md: oc adm release mirror --registry-config=pull-secret.json --print-mirror-instructions=idms \\":       {"oc and a release of OpenShift are not to be had; the same with skopeo is the next block", "test/docs.TestDocuments"},
+	"docs/operations.md: semodule -i /usr/share/selinux/packages/pivot.cil":                                                            {"it changes the SELinux policy of the machine that it runs on", "test/e2e.TestSELinux"},
+	"docs/machineconfig.md: python3 -m http.server --bind 127.0.0.1 --directory web 8000 &":                                            {"it runs until it is stopped; the test serves the directory itself, at a free port", "test/docs.TestDocuments"},
+	"docs/recipes/container.md: make build image":                                                                                      {"it pushes to a registry of the reader's", "test/packaging.TestImage"},
+	`docs/recipes/container.md: podman run --rm -v "$PWD/conf:/conf:ro,Z" registry.example/pivot:1.4.0 pivotctl config validate /conf`: {"not every host of the tests can run containers", "test/tools/ociimage.TestPrograms"},
+	"docs/recipes/container.md: podman pull registry.example/pivot:1.4.0":                                                              {"it installs a program on this host", "test/tools/ociimage.TestPrograms"},
+	"docs/recipes/container.md: make build install DESTDIR=/var/lib/extensions/pivot":                                                  {"it changes /usr of this host", "test/packaging.TestSysext"},
+	"docs/testing.md: make test-host IMAGE=fedora-coreos-qemu.x86_64.qcow2 OSIMAGE=docker://quay.io/fedora/fedora-coreos:stable":       {"it wants a disk image of a real system", "test/e2e.TestHost"},
+	"docs/testing.md: podman create --name os quay.io/fedora/fedora-coreos:stable":                                                     {"it wants the container image of a real system", "test/e2e.TestHost"},
+	"packaging/README.md: go mod edit -module example.org/pivot":                                                                       {"it renames the module in all files", "test/rules.TestImports"},
 }
 
 // TestNotRun: each block that is not run is covered by an existing test.

@@ -2,7 +2,6 @@ package docs_test
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -39,24 +38,29 @@ func newStage(t *testing.T, path, bin string) *stage {
 	return s
 }
 
-// plain sets the stage up in a directory, with a web server as the HTTP proxy.
+// plain sets the stage up in a directory.
 func (s *stage) plain(bin string) {
 	s.t.Helper()
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, "Welcome")
-	}))
-	s.t.Cleanup(web.Close)
 	s.dir = s.t.TempDir()
+	s.notes["a web server"] = s.webServer
 	s.sh = func(command string) (string, int, error) {
 		cmd := exec.Command("sh", "-c", command)
 		cmd.Dir = s.dir
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "http_proxy="+web.URL)
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 		out, err := cmd.Output()
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			return string(out), exit.ExitCode(), nil
 		}
 		return string(out), 0, err
 	}
+}
+
+// webServer serves the directory web, as the document's own server would, at another port.
+func (s *stage) webServer() {
+	s.t.Helper()
+	web := httptest.NewServer(http.FileServer(http.Dir(filepath.Join(s.dir, "web"))))
+	s.t.Cleanup(web.Close)
+	s.names["127.0.0.1:8000"] = strings.TrimPrefix(web.URL, "http://")
 }
 
 // machineConfigs creates a directory with a MachineConfig, and bin/pivot beside it.

@@ -3,7 +3,11 @@ package ignition_test
 
 import (
 	"context"
+	"crypto/sha512"
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,5 +151,32 @@ func TestApply(t *testing.T) {
 				t.Errorf("%v\n%s", err, text)
 			}
 		})
+	}
+}
+
+// TestPointer (D96): the pointer that docs/machineconfig.md makes leads Debian's Ignition to the config, and
+// a config with another hash is refused.
+func TestPointer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs Ignition")
+	}
+	need.Ignition(t)
+	served := config(t, rendered(t, "testdata"), "3.2.0")
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(served) }))
+	t.Cleanup(web.Close)
+	pointer := fmt.Sprintf(`{"ignition":{"version":"3.2.0","config":{"replace":{"source":"%s/worker.ign","verification":{"hash":"sha512-%x"}}}}}`, web.URL, sha512.Sum512(served))
+	if len(pointer) > 300 {
+		t.Errorf("the pointer has %d bytes", len(pointer))
+	}
+	host := t.TempDir()
+	if err := realignition.Apply(t.Context(), []byte(pointer), host); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(host, encapsulated.Path)); err != nil {
+		t.Error(err)
+	}
+	served = append(served, '\n')
+	if err := realignition.Apply(t.Context(), []byte(pointer), t.TempDir()); err == nil || !strings.Contains(err.Error(), "hash verification failed") {
+		t.Errorf("another config: %v", err)
 	}
 }

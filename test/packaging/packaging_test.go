@@ -150,6 +150,9 @@ func built(t *testing.T) string {
 			write(t, filepath.Join(bin, "completions", completion), "#"+completion+"\n", 0o644)
 		}
 	}
+	for _, page := range []string{"pivot.8", "pivot-status.8", "pivotctl.1", "pivotctl-config-validate.1", "firstboot.conf.5", "pivot-firstboot.service.8"} {
+		write(t, filepath.Join(bin, "man", page), ".Dt "+page+"\n", 0o644)
+	}
 	return bin
 }
 
@@ -171,6 +174,9 @@ func TestInstall(t *testing.T) {
 		"/lib/presets/80-pivot.preset":                         "enable pivot-project.service",
 		"/lib/modules.d/90pivot/module-setup.sh":               "	inst_multiple /opt/p/bin/pivot mount",
 		"/lib/modules.d/90pivot/pivot-initramfs.service":       "ExecStart=/opt/p/bin/pivot firstboot --root /sysroot",
+		"/opt/p/share/man/man8/pivot-status.8":                 ".Dt pivot-status.8",
+		"/opt/p/share/man/man1/pivotctl-config-validate.1":     ".Dt pivotctl-config-validate.1",
+		"/opt/p/share/pivot/schema/Status.json":                `  "$id": "urn:pivot:v1:Status",`,
 		"/share/policy/pivot.cil":                              `	(filecon "/opt/p/bin/pivot" file (system_u object_r install_exec_t ((s0) (s0)))))`,
 	}
 	for path, line := range want {
@@ -226,7 +232,7 @@ func TestEnable(t *testing.T) {
 	}
 	dest := t.TempDir()
 	run(t, root, "make", "-s", "install", "BIN="+built(t), "DESTDIR="+dest)
-	for _, unit := range []string{"pivot-firstboot.service", "pivot-live.service", "pivot-project.service", "pivot-slot.service", "pivot-trial.service"} {
+	for _, unit := range presetUnits(t) {
 		t.Run(unit, func(t *testing.T) { enable(t, dest, unit) })
 	}
 }

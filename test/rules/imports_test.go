@@ -63,7 +63,7 @@ var importTable = map[string]rule{
 
 	"legacy": {ours: []string{"problem", "machineconfig/ignition", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
-	"update":        {ours: append([]string{"machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
+	"update":        {ours: append([]string{"disruption", "machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
 	"installconfig": {ours: append([]string{"machineconfig"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
 	"snapshot":      {ours: append([]string{"legacy", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"provision":     {ours: append([]string{"encapsulated", "legacy", "machineconfig", "systemd-units"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},

@@ -5,8 +5,31 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
+
+	"machine-pivot/test/manual"
 )
+
+// ofCommands adds the pages that are made of a program's page.
+func ofCommands(t *testing.T, path string, pages map[string]bool) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "\n.Sh COMMANDS\n") {
+		return
+	}
+	of, err := manual.Pages(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range of {
+		name, section, _ := strings.Cut(name, ".")
+		pages[name+"("+section+")"] = true
+	}
+}
 
 // TestManPages checks that each of our man pages to which a document, a unit, a help text or another
 // page refers exists. Some units share a page with another unit.
@@ -20,6 +43,7 @@ func TestManPages(t *testing.T) {
 			}
 			if page := regexp.MustCompile(`^((?:pivot|firstboot)[a-z.-]*)\.([1-8])$`).FindStringSubmatch(d.Name()); page != nil {
 				pages[page[1]+"("+page[2]+")"] = true
+				ofCommands(t, path, pages)
 			}
 			texts = append(texts, path)
 			return nil

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestSchemas checks that each kind of document has a schema, and that a script validates real output
+// TestSchemas checks that each kind of document has a schema with an $id, and that a script validates real output
 // of the program against it.
 func TestSchemas(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join(root, "internal/api/api.go"))
@@ -42,8 +42,13 @@ func TestSchemas(t *testing.T) {
 		}
 	}
 	for _, path := range matches(t, "docs/schema/*.json") {
-		if kind := strings.TrimSuffix(filepath.Base(path), ".json"); !slices.Contains(kinds, kind) {
+		kind := strings.TrimSuffix(filepath.Base(path), ".json")
+		if !slices.Contains(kinds, kind) {
 			t.Errorf("%s is of no kind of document", path)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(text), `"$id": "urn:pivot:v1:`+kind+`"`) {
+			t.Errorf("%s has no $id by which another schema can refer to it: %v", path, err)
 		}
 	}
 }

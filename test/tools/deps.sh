@@ -15,6 +15,7 @@ needs() {
 	/usr/lib/dracut/modules.d/30ignition/ignition ignition the boot tests, and the test that lets it apply what pivot makes for it
 	systemd-analyze                    systemd          the check of the systemd units
 	mandoc                             mandoc           the check of the manual pages
+	man                                man-db           the headers and footers of the manual pages
 	mmdebstrap                         mmdebstrap       the guest of the boot tests
 	mkfs.ext4                          e2fsprogs        the disks of the boot tests
 	chattr                             e2fsprogs        the disks of the boot tests

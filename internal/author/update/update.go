@@ -1,21 +1,21 @@
 // Package update describes what an update from one MachineConfig to another means for a machine in
-// a cluster: the real differences, what the machine-config daemon refuses, whether it reboots, and
+// a cluster: the differences, what the machine-config daemon refuses, whether it reboots, and
 // what it does instead.
 //
-// Sources: the machine-config operator's reconcile.go, update.go and apihelpers.go, and
-// its NodeDisruptionPolicy.md, at commit 7ff337a4. The package does no I/O.
+// It predicts what the machine-config operator does, by the tables in internal/disruption and by its
+// functions newMachineConfigDiff, IsRenderedConfigReconcilable and
+// calculatePostConfigChangeNodeDisruptionAction, all at the same commit. It leaves out on-cluster
+// layering, of which a MachineConfig says nothing. The package does no I/O.
 package update
 
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"machine-pivot/internal/author/machineconfig"
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/machineconfig/ignition"
-	"machine-pivot/internal/machineconfig/spec"
 	"machine-pivot/internal/problem"
-	"machine-pivot/kargs"
 )
 
 // Update is the differences between two MachineConfigs and their consequences.
@@ -25,9 +25,10 @@ type Update struct {
 	// then makes none of the changes.
 	Refused bool `json:"refused"`
 	Reboot  bool `json:"reboot"`
-	// Actions are the actions instead of a reboot, in order.
-	Actions []Action `json:"actions"`
-	// Notes are differences in form only.
+	// Actions are the actions instead of the operator's reboot, in order. If Reboot is true
+	// nevertheless, one of them ends the system.
+	Actions []disruption.Action `json:"actions"`
+	// Notes are what else is worth knowing.
 	Notes []string `json:"notes"`
 }
 
@@ -38,9 +39,9 @@ type Change struct {
 	Action string `json:"action"`           // add, change or remove
 	Detail string `json:"detail,omitempty"` // what is different
 	// Actions are the actions that the change needs, or a reboot; empty if it is refused.
-	Actions []Action `json:"actions"`
-	Because string   `json:"because,omitempty"` // the rule that selects the actions
-	Refused string   `json:"refused,omitempty"` // why the machine-config daemon refuses it
+	Actions []disruption.Action `json:"actions"`
+	Because string              `json:"because,omitempty"` // the rule that selects the actions
+	Refused string              `json:"refused,omitempty"` // why the machine-config daemon refuses it
 }
 
 // String describes the change in one line.
@@ -64,14 +65,16 @@ const (
 
 // Between returns the update from one MachineConfig to another.
 func Between(old, new *machineconfig.MachineConfig, policy Policy) (Update, error) {
-	d := differ{policy: policy, update: Update{Changes: []Change{}, Actions: []Action{}, Notes: []string{}}}
+	d := differ{policy: policy, update: Update{Changes: []Change{}, Actions: []disruption.Action{}, Notes: []string{}}}
+	d.release(new)
 	d.system(old.Spec, new.Spec)
 	was, is := configOf(old), configOf(new)
-	if err := d.storage(was, is); err != nil {
+	if err := d.files(was, is); err != nil {
 		return Update{}, err
 	}
 	d.units(was, is)
 	d.accounts(was, is)
+	d.sections(was, is)
 	d.conclude()
 	return d.update, nil
 }
@@ -91,91 +94,44 @@ type differ struct {
 
 func (d *differ) add(c Change) {
 	if c.Refused != "" || c.Actions == nil {
-		c.Actions = []Action{}
+		c.Actions, c.Because = []disruption.Action{}, ""
 	}
 	d.update.Changes = append(d.update.Changes, c)
-}
-
-// reboots adds a change that always needs a reboot.
-func (d *differ) reboots(kind, from, to string) {
-	if from == to {
-		return
-	}
-	c := Change{Kind: kind, Action: actionChange, Detail: problem.Quoted(from) + " to " + problem.Quoted(to), Actions: []Action{{Type: Reboot}}}
-	switch {
-	case from == "":
-		c.Action, c.Detail = actionAdd, to
-	case to == "":
-		c.Action, c.Detail = actionRemove, from
-	}
-	d.add(c)
-}
-
-// system compares everything outside of spec.config.
-func (d *differ) system(old, new machineconfig.Spec) {
-	d.reboots("image", old.OSImageURL, new.OSImageURL)
-	d.arguments(old.KernelArguments, new.KernelArguments)
-	d.reboots("kernel type", kernelType(old), kernelType(new))
-	d.reboots("extensions", names(old.Extensions), names(new.Extensions))
-	if old.ExtensionsImage != new.ExtensionsImage && names(new.Extensions) == "" && kernelType(new) == defaultKernel {
-		d.note("the image of extensions differs, of which none is used")
-	}
-	if old.FIPS != new.FIPS {
-		d.add(Change{Kind: "FIPS", Action: actionChange, Detail: fmt.Sprintf("%v to %v", old.FIPS, new.FIPS), Refused: "FIPS is decided when a machine is installed"})
-	}
-}
-
-const defaultKernel = "default"
-
-func kernelType(s machineconfig.Spec) string {
-	if s.KernelType == "" {
-		return defaultKernel
-	}
-	return s.KernelType
-}
-
-// names returns a list of names, sorted and without duplicates.
-func names(list []string) string {
-	sorted := slices.Compact(slices.Sorted(slices.Values(list)))
-	return strings.Join(sorted, ", ")
-}
-
-// arguments computes the change of kernel arguments on a machine that has the old ones.
-func (d *differ) arguments(old, new []string) {
-	have, want := spec.CommandLine(old), spec.CommandLine(new)
-	result, err := kargs.Change{Delete: have, New: want, Literal: true}.Apply(have)
-	if err != nil {
-		d.add(Change{Kind: "kernel arguments", Action: actionChange, Refused: err.Error()})
-		return
-	}
-	if !result.Changed {
-		if !slices.Equal(have, want) {
-			d.note("the kernel arguments are in another order only, for which the machine-config daemon reboots")
-		}
-		return
-	}
-	var detail []string
-	for _, arg := range result.Deleted {
-		detail = append(detail, "-"+arg)
-	}
-	for _, arg := range result.Appended {
-		detail = append(detail, "+"+arg)
-	}
-	d.add(Change{Kind: "kernel arguments", Action: actionChange, Detail: strings.Join(detail, " "), Actions: []Action{{Type: Reboot}}})
 }
 
 func (d *differ) note(format string, args ...any) {
 	d.update.Notes = append(d.update.Notes, fmt.Sprintf(format, args...))
 }
 
-// conclude derives the result from all changes. A reboot replaces all other actions. Each action is
-// done once.
+// releaseAnnotation has the release of OpenShift whose operator rendered a MachineConfig.
+const releaseAnnotation = "machineconfiguration.openshift.io/release-image-version"
+
+// release notes if the operator that applies the new MachineConfig is not one that the tables
+// describe.
+func (d *differ) release(new *machineconfig.MachineConfig) {
+	version, known := new.Annotations[releaseAnnotation]
+	if !known {
+		return
+	}
+	var have [2]int
+	_, err := fmt.Sscanf(version, "%d.%d", &have[0], &have[1])
+	oldest, newest := disruption.OperatorReleases()
+	if err == nil && slices.Compare(have[:], oldest[:]) >= 0 && slices.Compare(have[:], newest[:]) <= 0 {
+		return
+	}
+	d.note("the operator of release %s is unknown: what follows is by the tables of %d.%d to %d.%d, as of %s",
+		problem.Quoted(version), oldest[0], oldest[1], newest[0], newest[1], disruption.OperatorDate)
+}
+
+// conclude derives the result from all changes, as the operator does: a refusal or a reboot replaces all
+// actions, and None counts only if there is nothing else. Drains come first. An action that several
+// changes need is shown once.
 func (d *differ) conclude() {
 	u := &d.update
 	for _, c := range u.Changes {
 		u.Refused = u.Refused || c.Refused != ""
 		for _, a := range c.Actions {
-			u.Reboot = u.Reboot || a.Type == Reboot
+			u.Reboot = u.Reboot || a.Type == disruption.Reboot
 			if !slices.Contains(u.Actions, a) {
 				u.Actions = append(u.Actions, a)
 			}
@@ -185,7 +141,24 @@ func (d *differ) conclude() {
 		u.Reboot = false
 	}
 	if u.Refused || u.Reboot {
-		u.Actions = []Action{}
+		u.Actions = []disruption.Action{}
 	}
-	slices.SortStableFunc(u.Actions, func(a, b Action) int { return a.order() - b.order() })
+	if len(u.Actions) > 1 {
+		u.Actions = slices.DeleteFunc(u.Actions, func(a disruption.Action) bool { return a.Type == disruption.None })
+	}
+	slices.SortStableFunc(u.Actions, func(a, b disruption.Action) int { return rank(a) - rank(b) })
+	for _, a := range u.Actions {
+		if a.Type == disruption.Restart && disruption.Ends(a.Service) {
+			u.Reboot = true
+			d.note("a restart of %s ends the system or restarts all of its services, without a drain", a.Service)
+		}
+	}
+}
+
+// rank is 0 for a drain and 1 for what the operator does after it, in the order that the policy has.
+func rank(a disruption.Action) int {
+	if a.Type == disruption.Drain {
+		return 0
+	}
+	return 1
 }

@@ -51,15 +51,16 @@ func TestBetween(t *testing.T) {
 		{"image", `"osImageURL":"r.example/a` + digest + `"`, `"osImageURL":"r.example/b` + digest + `"`,
 			[]string{`change image ("r.example/a` + digest + `" to "r.example/b` + digest + `")`}, "reboot", ""},
 		{"kernel arguments", `"kernelArguments":["a=1","b"]`, `"kernelArguments":["b","c"]`, []string{"change kernel arguments (-a=1 +c)"}, "reboot", ""},
-		{"kernel arguments in another order", `"kernelArguments":["a=1","b"]`, `"kernelArguments":["b a=1"]`, nil, "nothing", "another order"},
+		{"kernel arguments in another order", `"kernelArguments":["a=1","b"]`, `"kernelArguments":["b a=1"]`, []string{"change kernel arguments (in order or form only)"}, "reboot", ""},
 		{"kernel type", `"kernelType":"default"`, `"kernelType":"realtime"`, []string{`change kernel type ("default" to "realtime")`}, "reboot", ""},
 		{"the default kernel type spelled out", `"kernelType":""`, `"kernelType":"default"`, nil, "nothing", ""},
-		{"extensions", `"extensions":[]`, `"extensions":["usbguard","ipsec"]`, []string{"add extensions (ipsec, usbguard)"}, "reboot", ""},
-		{"extensions in another order", `"extensions":["ipsec","usbguard"]`, `"extensions":["usbguard","ipsec"]`, nil, "nothing", ""},
+		{"extensions", `"extensions":[]`, `"extensions":["usbguard","ipsec"]`, []string{"add extensions (usbguard, ipsec)"}, "reboot", ""},
+		{"extensions in another order", `"extensions":["ipsec","usbguard"]`, `"extensions":["usbguard","ipsec"]`, []string{`change extensions ("ipsec, usbguard" to "usbguard, ipsec")`}, "reboot", ""},
 		{"FIPS", `"fips":false`, `"fips":true`, []string{"change FIPS (false to true)"}, "refused", ""},
 		{"a file", ``, file("/etc/a", hello), []string{"add file /etc/a"}, "reboot", ""},
 		{"a file without it", file("/etc/a", hello), ``, []string{"remove file /etc/a"}, "reboot", ""},
-		{"a file in another encoding", file("/etc/a", hello), file("/etc/a", encoded+`,"mode":420,"overwrite":true,"user":{"name":"root"}`), nil, "nothing", ""},
+		{"a file in another encoding", file("/etc/a", hello), file("/etc/a", encoded+`,"mode":420,"overwrite":true,"user":{"name":"root"}`),
+			[]string{"change file /etc/a (in form only: contents, mode, overwrite, user)"}, "reboot", ""},
 		{"a file's mode and owner", file("/etc/a", hello), file("/etc/a", hello+`,"mode":384,"user":{"name":"core"},"group":{"id":5}`),
 			[]string{"change file /etc/a (mode 0644 to 0600, owner root:root to core:5)"}, "reboot", ""},
 		{"a remote file", file("/etc/a", `,"contents":{"source":"https://r.example/a"}`), file("/etc/a", `,"contents":{"source":"https://r.example/b"}`),
@@ -83,13 +84,14 @@ func TestBetween(t *testing.T) {
 		{"a unit's drop-in and enablement", config(`"systemd":{"units":[{"name":"a.service","enabled":true}]}`),
 			config(`"systemd":{"units":[{"name":"a.service","enabled":false,"dropins":[{"name":"x.conf","contents":"[Unit]\n"},{"name":"empty.conf"}]}]}`),
 			[]string{`change unit a.service (drop-in x.conf, "enabled" to "disabled")`}, "reboot", ""},
-		{"a unit's empty drop-in", config(`"systemd":{"units":[{"name":"a.service"}]}`), config(`"systemd":{"units":[{"name":"a.service","mask":false,"dropins":[{"name":"x.conf"}]}]}`), nil, "nothing", ""},
+		{"a unit's empty drop-in", config(`"systemd":{"units":[{"name":"a.service"}]}`), config(`"systemd":{"units":[{"name":"a.service","mask":false,"dropins":[{"name":"x.conf"}]}]}`),
+			[]string{"change unit a.service (in form only: dropins, mask)"}, "reboot", ""},
 		{"SSH keys", config(`"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["a"]}]}`), config(`"passwd":{"users":[{"name":"core","sshAuthorizedKeys":["b","a"]}]}`),
 			[]string{"change SSH keys core (1 to 2)"}, "nothing live", ""},
 		{"a password", ``, config(`"passwd":{"users":[{"name":"core","passwordHash":"x"}]}`), []string{"change password core"}, "nothing live", ""},
-		{"another user", ``, config(`"passwd":{"users":[{"name":"admin","sshAuthorizedKeys":["a"]}]}`), []string{"change user admin"}, "refused", ""},
-		{"core's shell", ``, config(`"passwd":{"users":[{"name":"core","shell":"/bin/zsh"}]}`), []string{"change user core"}, "refused", ""},
-		{"groups", ``, config(`"passwd":{"groups":[{"name":"g"}]}`), []string{"change groups"}, "refused", ""},
+		{"another user", ``, config(`"passwd":{"users":[{"name":"admin","sshAuthorizedKeys":["a"]}]}`), []string{"add user admin"}, "refused", ""},
+		{"core's shell", ``, config(`"passwd":{"users":[{"name":"core","shell":"/bin/zsh"}]}`), []string{"add user core"}, "refused", ""},
+		{"groups", ``, config(`"passwd":{"groups":[{"name":"g"}]}`), []string{"add group g"}, "refused", ""},
 		{"Ignition's kernel arguments", ``, config(`"kernelArguments":{"shouldExist":["a"]}`), []string{"change Ignition's kernel arguments"}, "refused", ""},
 		{"one reboot is all", file("/etc/containers/policy.json", hello), `"kernelArguments":["a"]`,
 			[]string{"change kernel arguments (+a)", "remove file /etc/containers/policy.json"}, "reboot", ""},
@@ -131,7 +133,7 @@ func verdict(u update.Update) string {
 	}
 	var actions []string
 	for _, a := range u.Actions {
-		actions = append(actions, a.String())
+		actions = append(actions, update.Describe(a))
 	}
 	if slices.Equal(actions, []string{"nothing"}) {
 		return "nothing live"
@@ -161,7 +163,7 @@ spec:
 		t.Fatal(report)
 	}
 	for _, c := range []struct{ new, verdict string }{
-		{file("/etc/a/b/c", hello), "systemctl daemon-reload; systemctl restart a.service"},
+		{file("/etc/a/b/c", hello), "systemctl restart a.service; systemctl daemon-reload"},
 		{file("/etc/a/deep/c", hello), "nothing live"},
 		{file("/etc/ab", hello), "reboot"},
 		{config(`"systemd":{"units":[{"name":"a.service","enabled":true}]}`), "drain the node; systemctl reload a.service"},
@@ -179,9 +181,56 @@ spec:
 	for _, p := range report {
 		told = append(told, p.String())
 	}
-	for _, want := range []string{"it is empty", `there is no action "Explode"`, "say which service", "unit"} {
+	for _, want := range []string{"it has no actions", `"Explode" is no action`, `"" is not the name of a unit`, "unit"} {
 		if !strings.Contains(strings.Join(told, "\n"), want) {
 			t.Errorf("the report does not say %q: %s", want, told)
+		}
+	}
+}
+
+// TestOfStatus (D93): the policy that a cluster's operator has written into the status is the one that
+// counts, if it is of the same generation; an unknown release is named.
+func TestOfStatus(t *testing.T) {
+	object := func(generation int) string {
+		return fmt.Sprintf(`
+apiVersion: operator.openshift.io/v1
+kind: MachineConfiguration
+metadata: {name: cluster, generation: %d}
+spec: {nodeDisruptionPolicy: {units: [{name: a.service, actions: [{type: None}]}]}}
+status:
+  observedGeneration: 7
+  nodeDisruptionPolicyStatus:
+    clusterPolicies:
+      files: [{path: /etc/new, actions: [{type: Special}]}]
+      units: [{name: a.service, actions: [{type: Restart, restart: {serviceName: reboot.target}}]}]
+      sshkey: {actions: [{type: Drain}]}
+`, generation)
+	}
+	unit := config(`"systemd":{"units":[{"name":"a.service","enabled":true}]}`)
+	for _, c := range []struct {
+		generation            int
+		new, verdict, warning string
+	}{
+		{7, file("/etc/new", hello), "systemctl reload crio, after a drain unless only mirrors by digest are added", ""},
+		{7, file("/etc/containers/policy.json", hello), "reboot", ""},
+		{7, users(withKey), "drain the node", ""},
+		{7, unit, "reboot", "without the operator's drain"},
+		{8, file("/etc/new", hello), "reboot", "not of this generation"},
+		{8, file("/etc/containers/policy.json", hello), "systemctl reload crio.service", "not of this generation"},
+		{8, unit, "nothing live", "not of this generation"},
+	} {
+		policy, report := update.ReadPolicy("policy.yaml", []byte(object(c.generation)))
+		if report.Failed() || !strings.Contains(report.String(), c.warning) {
+			t.Errorf("generation %d: %q, want %q", c.generation, report, c.warning)
+		}
+		predicts(t, "", c.new, policy, c.verdict)
+	}
+	for version, known := range map[string]bool{"4.22.0": true, "4.22.13-rc.1": true, "5.0.0": true, "5.2.1": true, "5.3.0": false, "6.0.1": false, "4.21.9": false, "4.3.0": false, "a": false} {
+		mc := of(t, "")
+		mc.Annotations = map[string]string{"machineconfiguration.openshift.io/release-image-version": version}
+		u, err := update.Between(of(t, ""), mc, update.DefaultPolicy())
+		if named := strings.Contains(strings.Join(u.Notes, ""), version); err != nil || named == known {
+			t.Errorf("release %s: notes %q, %v", version, u.Notes, err)
 		}
 	}
 }

@@ -31,6 +31,12 @@ dpkg -L pivot pivot-dracut pivotctl | while read -r path; do [ -d "$path" ] || e
 systemd-analyze verify --man=no pivot-firstboot.service pivot-trial.service || fail "systemd refuses the unit"
 [ -z "$(dpkg --verify pivot pivotctl pivot-dracut)" ] || fail "dpkg --verify finds differences"
 
+for page in pivot-status.8 pivot-image-inspect.8 pivotctl-config-validate.1; do
+	zcat "/usr/share/man/man${page##*.}/$page.gz" | grep -q "^\.Os pivot $1$" || fail "$page has no footer with the version"
+done
+[ -s /usr/share/doc/pivot/docs/schema/Status.json ] || fail "the schemas are not there, or compressed"
+mkdir -p /var/lib/pivot/found && echo '{}' >/var/lib/pivot/journal.json
+
 echo "@@ upgrade, while the administrator has it disabled"
 systemctl disable pivot-firstboot.service pivot-trial.service
 state disabled "disabled"
@@ -43,10 +49,13 @@ dpkg --force-downgrade --force-depends -i /packages/pivot_"$1"_*.deb
 state enabled "installed over it"
 
 echo "@@ remove"
+dpkg --remove --force-depends pivot
+[ -e /var/lib/pivot/journal.json ] || fail "removing, not purging, took the journal"
 dpkg --purge --force-depends pivot pivotctl pivot-dracut
 while read -r path; do
 	[ ! -e "$path" ] && [ ! -L "$path" ] || fail "$path is still there"
 done </tmp/files
+[ ! -e /var/lib/pivot ] || fail "/var/lib/pivot is still there"
 catalog 0 "removed"
 left=$(find /etc/systemd /var/lib/systemd /usr/lib/systemd /usr/lib/dracut -name '*pivot*' 2>/dev/null || :)
 [ -z "$left" ] || fail "left behind: $left"
