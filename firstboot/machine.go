@@ -3,6 +3,7 @@ package firstboot
 import (
 	"context"
 	"crypto/x509"
+	"slices"
 	"time"
 
 	"machine-pivot/internal/fault"
@@ -121,6 +122,17 @@ func (m *Machine) Verify(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	return m.differences(ctx)
+}
+
+// failures returns the differences that count against a system on trial, and hold a fleet's slot:
+// not those in what belongs to users, who may change it at any time.
+func (m *Machine) failures(ctx context.Context) ([]string, error) {
+	target := m.Progress.Record.Target
+	target.Entries = slices.DeleteFunc(slices.Clone(target.Entries), func(e hostfiles.Entry) bool {
+		users := e.User != "" || e.UID != 0 || (e.Group != "" || e.GID != 0) && e.Mode&0o020 != 0 || e.Mode&0o002 != 0
+		return users || hostfiles.OfUsers(m.Host.Root, e.Path)
+	})
+	return m.converger().Differences(ctx, target)
 }
 
 // differences is Verify for a journal that is open.

@@ -14,7 +14,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/found"
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/projection"
 	"machine-pivot/internal/varentries"
 	"machine-pivot/pivot"
 )
@@ -181,7 +180,7 @@ func (a *Apply) found(change pivot.EntryChange) (things []found.Thing, err error
 func (m *Machine) readEntry(name string) (f hostfiles.File, there bool, err error) {
 	switch {
 	case varentries.Outside(name):
-		return projection.Look(m.Host.Root, name)
+		return hostfiles.Look(m.Host.Root, name)
 	case hostfiles.Entry{Path: name}.OnDisk() != name:
 		return hostfiles.LineOfPassword(m.Host.Root, name)
 	}

@@ -11,7 +11,7 @@ import (
 
 // slotHolder returns what takes and gives back this machine's slot of the fleet's lock.
 func (m *Machine) slotHolder() *slot.Holder {
-	return &slot.Holder{Host: m.Host, Progress: m.Progress, Retry: m.Retry, Differences: m.differences, Roots: m.FleetRoots}
+	return &slot.Holder{Host: m.Host, Progress: m.Progress, Retry: m.Retry, Differences: m.failures, Roots: m.FleetRoots}
 }
 
 // withSlot changes the machine, with a reboot, while it holds a slot of the fleet's lock. The

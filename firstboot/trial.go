@@ -11,7 +11,7 @@ import (
 
 // conductor returns the Conductor of trials on this machine.
 func (m *Machine) conductor() *trial.Conductor {
-	return &trial.Conductor{Host: m.Host, Progress: m.Progress, Differences: m.differences, Reboot: m.rebootBy}
+	return &trial.Conductor{Host: m.Host, Progress: m.Progress, Differences: m.failures, Reboot: m.rebootBy}
 }
 
 // locked runs a step of a trial under the machine's lock, with the journal open. It calls wait

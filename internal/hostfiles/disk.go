@@ -25,7 +25,7 @@ type Disk interface {
 	Own(path string, e Entry) error
 	// Write creates a file, or replaces the content of an existing one.
 	Write(path string, content []byte, mode fs.FileMode) error
-	Sync(path string) error // syncs a file or a directory
+	Sync(path string) error // syncs a file or a directory; a link only to a directory
 	// SyncAll syncs the file system of a path, with all names and contents.
 	SyncAll(path string) error
 	Rename(from, to string) error
@@ -101,8 +101,10 @@ func finishLink(link *os.File, f File, label string) error {
 
 // replaced returns the error for a path at which another process has put something else.
 func replaced(path string) error {
-	return &fs.PathError{Op: "make", Path: path, Err: errors.New("another process has replaced it")}
+	return &fs.PathError{Op: "make", Path: path, Err: errReplaced}
 }
+
+var errReplaced = errors.New("another process has replaced it")
 
 // finish sets the label, owner and mode of an open file.
 func finish(file *os.File, e Entry, label string) error {
@@ -144,14 +146,27 @@ func (OS) Write(path string, content []byte, mode fs.FileMode) error {
 	return selinux.Inherit(path)
 }
 
-// Sync implements Disk.
+// Sync implements Disk. It opens nothing but a file or a directory: in a user's directory, a FIFO
+// could be there by now, or a link to a device.
 func (OS) Sync(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
+	err := syncOpened(path, unix.O_NONBLOCK)
+	if errors.Is(err, unix.ELOOP) { // a link to a directory, such as /var
+		err = syncOpened(path+"/.", unix.O_DIRECTORY)
 	}
-	defer f.Close()
-	return f.Sync()
+	return err
+}
+
+func syncOpened(path string, flags int) error {
+	return withOpen(path, flags, func(f *os.File) error {
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() && !info.IsDir() {
+			return replaced(path)
+		}
+		return f.Sync()
+	})
 }
 
 // SyncAll implements Disk.

@@ -58,68 +58,135 @@ func (o Overlay) put(root *os.Root, rel string, f File) error {
 		}
 		return putPassword(root, filepath.Dir(rel), user, string(f.Content))
 	}
-	switch f.Kind {
-	case KindDefault:
-		return o.restore(root, rel)
-	case KindAbsent:
-		return remove(root, rel)
+	switch {
+	case f.Removes():
+		return o.takeAway(root, rel, f.Kind == KindDefault)
+	case f.Kind != KindFile && f.Kind != KindDirectory && f.Kind != KindLink:
+		return fmt.Errorf("no entry can be of kind %q", f.Kind)
 	}
-	if err := root.MkdirAll(filepath.Dir(rel), 0o755); err != nil {
-		return err
-	}
-	switch f.Kind {
-	case KindFile:
-		return putFile(root, rel, f)
-	case KindDirectory:
-		return putDirectory(root, rel, f.Entry)
-	case KindLink:
-		return putLink(root, rel, f.Entry)
-	}
-	return fmt.Errorf("no entry can be of kind %q", f.Kind)
-}
-
-func putFile(root *os.Root, rel string, f File) error {
-	// Create a new inode: the existing entry may be a symbolic link, or a hard link to a shared file.
-	if err := remove(root, rel); err != nil {
-		return err
-	}
-	file, err := root.OpenFile(rel, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if _, err := file.Write(f.Content); err != nil {
-		return err
-	}
-	return setOwnership(file, f.Entry)
-}
-
-// putDirectory creates a directory, or sets the mode and owner of an existing one.
-func putDirectory(root *os.Root, rel string, e Entry) error {
-	if info, err := root.Lstat(rel); err != nil || !info.IsDir() {
-		if err := remove(root, rel); err != nil {
-			return err
-		}
-		if err := root.Mkdir(rel, 0o700); err != nil {
-			return err
-		}
-	}
-	dir, err := root.Open(rel)
+	dir, err := o.dirOf(root, rel, (*Dir).openOrMake)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	return setOwnership(dir, e)
+	return dir.put(filepath.Base(rel), f)
 }
 
-func putLink(root *os.Root, rel string, e Entry) error {
-	if err := remove(root, rel); err != nil {
+// dirOf opens the directory of an entry with open, which opens a directory in another one.
+func (o Overlay) dirOf(root *os.Root, rel string, open func(at *Dir, name string) (*Dir, error)) (*Dir, error) {
+	at, err := openDir(unix.AT_FDCWD, o.Dir, 0)
+	if err != nil {
+		return nil, err
+	}
+	walked := "."
+	for part := range strings.SplitSeq(filepath.Dir(rel), "/") {
+		walked = filepath.Join(walked, part)
+		if !at.shared && at.isLink(part) {
+			if _, err := root.Stat(walked); err != nil { // it leads outside of the overlay, or nowhere
+				return nil, errors.Join(err, at.Close())
+			}
+		}
+		next, err := open(at, part)
+		if err = errors.Join(err, at.Close()); err != nil {
+			return nil, fmt.Errorf("%s: %w", walked, err)
+		}
+		at = next
+	}
+	return at, nil
+}
+
+// openOrMake opens a directory in the directory, and makes it if it is missing. If users own the
+// directory, a link or a file makes room for it.
+func (d *Dir) openOrMake(name string) (*Dir, error) {
+	next, err := d.open(name, FollowRoots)
+	if d.shared && (errors.Is(err, ErrLink) || errors.Is(err, unix.ENOTDIR)) {
+		err = errors.Join(d.takeAway(name), fs.ErrNotExist)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := unix.Mkdirat(int(d.file.Fd()), name, 0o755); err != nil {
+			return nil, &fs.PathError{Op: "mkdir", Path: name, Err: err}
+		}
+		return d.open(name, FollowNone)
+	}
+	return next, err
+}
+
+// put makes an entry in the directory of an overlay.
+func (d *Dir) put(base string, f File) error {
+	if f.Kind == KindDirectory {
+		return d.putDirectory(base, f)
+	}
+	// Create a new inode: the existing entry may be a symbolic link, or a hard link to a shared file.
+	if err := d.takeAway(base); err != nil {
 		return err
 	}
-	if err := root.Symlink(e.Target, rel); err != nil {
+	return OS{}.Make(d.At(base), f, "")
+}
+
+// putDirectory creates a directory, or sets the mode and owner of an existing one.
+func (d *Dir) putDirectory(base string, f File) error {
+	next, err := d.open(base, FollowNone)
+	if err == nil {
+		if err := next.Close(); err != nil {
+			return err
+		}
+		return OS{}.Own(d.At(base), f.Entry)
+	}
+	if err := d.takeAway(base); err != nil {
 		return err
 	}
-	return root.Lchown(rel, e.UID, e.GID)
+	return OS{}.Make(d.At(base), f, "")
+}
+
+// maxTakenAway is the number of entries of a user's directory that takeAway removes at most: the
+// user may add to it meanwhile.
+const maxTakenAway = 100_000
+
+// takeAway removes a file or an empty directory from an overlay; in a directory that users own, also
+// one with contents, which the running system keeps. It is a no-op if there is none.
+func (d *Dir) takeAway(base string) error {
+	err := unlink(d, base)
+	if d.shared && errors.Is(err, unix.ENOTEMPTY) {
+		left := maxTakenAway
+		err = d.empty(base, &left)
+	}
+	return err
+}
+
+// empty removes a directory with all that is in it, which may be left entries.
+func (d *Dir) empty(base string, left *int) error {
+	dir, err := d.open(base, FollowNone)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	all, err := os.ReadDir(dir.Path())
+	for _, entry := range all {
+		if *left--; *left < 0 {
+			return errors.New("there is too much in it")
+		}
+		if err == nil {
+			if err = unlink(dir, entry.Name()); errors.Is(err, unix.ENOTEMPTY) {
+				err = dir.empty(entry.Name(), left)
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return unlink(d, base)
+}
+
+// unlink removes a file or an empty directory. It is a no-op if there is none.
+func unlink(d *Dir, base string) error {
+	err := unix.Unlinkat(int(d.file.Fd()), base, 0)
+	if errors.Is(err, unix.EISDIR) {
+		err = unix.Unlinkat(int(d.file.Fd()), base, unix.AT_REMOVEDIR)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	return &fs.PathError{Op: "remove", Path: base, Err: err}
 }
 
 // setOwnership sets the owner and then the mode of an open file. The order matters, because
@@ -128,39 +195,35 @@ func setOwnership(file *os.File, e Entry) error {
 	return errors.Join(file.Chown(e.UID, e.GID), unix.Fchmod(int(file.Fd()), uint32(e.Mode)))
 }
 
-// remove removes a file or an empty directory. It is a no-op if there is none.
-func remove(root *os.Root, rel string) error {
-	err := root.Remove(rel)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		return nil
-	}
-	return err
-}
-
-// restore copies what the image has at a path, or removes the path if the image has nothing
+// takeAway removes what is at a path, or, if restore is set, replaces it by what the image has
 // there. libostree then considers it unmodified, and its merge uses what the next image has.
-func (o Overlay) restore(root *os.Root, rel string) error {
+func (o Overlay) takeAway(root *os.Root, rel string, restore bool) error {
 	image := filepath.Join(o.Image, rel)
 	shipped, err := os.Lstat(image)
-	if o.Image == "" || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		return remove(root, rel)
+	if !restore || o.Image == "" || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		dir, err := o.dirOf(root, rel, func(at *Dir, name string) (*Dir, error) { return at.open(name, FollowRoots) })
+		if err != nil && Obstructed(err) {
+			return nil // what should go is not there
+		}
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		return dir.takeAway(filepath.Base(rel))
 	}
 	if err != nil {
 		return err
 	}
-	if err := root.MkdirAll(filepath.Dir(rel), 0o755); err != nil {
-		return err
-	}
-	dir, err := root.Open(filepath.Dir(rel))
+	dir, err := o.dirOf(root, rel, (*Dir).openOrMake)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	to := filepath.Join(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), filepath.Base(rel))
+	to := dir.At(filepath.Base(rel))
 	if info, err := os.Lstat(to); err == nil && info.IsDir() && shipped.IsDir() { // keep its contents
 		return copyDirAttributes(image, to)
 	}
-	if err := remove(root, rel); err != nil {
+	if err := dir.takeAway(filepath.Base(rel)); err != nil {
 		return err
 	}
 	return copyTree(image, to)

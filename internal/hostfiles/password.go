@@ -119,7 +119,12 @@ func putPassword(root *os.Root, rel, user, hash string) error {
 		return err
 	}
 	have.Content = content
-	return putFile(root, rel, have)
+	dir, err := OpenDir(root.Name(), rel, FollowRoots)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.put(filepath.Base(rel), have)
 }
 
 // withPassword returns the content of a shadow file with another password for a user, changed

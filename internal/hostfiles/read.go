@@ -11,36 +11,75 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRead is the maximum size of a file that Read accepts, in bytes.
+// maxRead is the maximum size of a file that is compared, in bytes.
 const maxRead = 16 << 20
 
+// TooLarge is the digest of a file that is too large to be compared, and whose content Read does
+// not return. It differs from every digest that can be requested.
+const TooLarge Digest = "too large to compare"
+
+// Whole reports whether Read has returned all of what is there, so that it can be put back.
+func (f File) Whole() bool { return f.Kind != KindOther && f.Digest != TooLarge }
+
 // Read reads the entry at path below root. ok is false if there is none. If path is a symbolic
-// link, Read returns the link. A locked password counts as absent. A file that is too large to
-// be compared is an error.
+// link, Read returns the link. Links on the way are followed in directories that only root may
+// write; an entry behind another one counts as absent. A locked password counts as absent, too.
 func Read(root, path string) (f File, ok bool, err error) {
+	return readIn(root, path, FollowRoots)
+}
+
+// Look is Read without following links, except that of the first directory.
+func Look(root, path string) (f File, ok bool, err error) {
+	return readIn(root, path, FollowNone)
+}
+
+// OfUsers reports whether anybody but root may write the directory of the entry at a path, or one
+// on the way to it.
+func OfUsers(root, path string) bool {
+	dir, err := OpenDir(root, path, FollowRoots)
+	if err != nil {
+		return errors.Is(err, ErrLink)
+	}
+	defer dir.Close()
+	return dir.Shared()
+}
+
+func readIn(root, path string, follow Follow) (f File, ok bool, err error) {
 	if user := passwordOf(path); user != "" {
 		return readPassword(root, user)
 	}
-	name := filepath.Join(root, path)
-	var st unix.Stat_t
-	switch err := unix.Lstat(name, &st); {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+	below := path
+	if path == "" { // the root itself
+		root, below = filepath.Split(filepath.Clean(root))
+	}
+	dir, err := OpenDir(root, below, follow)
+	if err == nil {
+		defer dir.Close()
+		f, err = dir.read(filepath.Base(below), path)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, ErrLink):
 		return File{}, false, nil
 	case err != nil:
-		return File{}, false, fmt.Errorf("cannot read %s: %w", name, err)
-	}
-	if kindOf(&st) == KindFile {
-		f, err = readFile(name, path)
-	} else {
-		f = fileOf(path, &st)
-	}
-	if f.Kind == KindLink {
-		f.Target, err = os.Readlink(name)
-	}
-	if err != nil {
-		return File{}, false, fmt.Errorf("cannot read %s: %w", name, err)
+		return File{}, false, fmt.Errorf("cannot read %s: %w", filepath.Join(root, below), err)
 	}
 	return f, true, nil
+}
+
+// read reads an entry of the directory.
+func (d *Dir) read(base, path string) (f File, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(d.file.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return File{}, err
+	}
+	if kindOf(&st) == KindFile {
+		return readFile(d.At(base), path)
+	}
+	f = fileOf(path, &st)
+	if f.Kind == KindLink {
+		f.Target, err = os.Readlink(d.At(base))
+	}
+	return f, err
 }
 
 // fileOf returns an entry from its stat data.
@@ -65,12 +104,17 @@ func readFile(name, path string) (f File, err error) {
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
 		return f, err
 	}
-	if st.Size > maxRead {
-		return f, fmt.Errorf("%d bytes are more than %d", st.Size, maxRead)
-	}
 	f = fileOf(path, &st)
-	f.Content, err = io.ReadAll(io.LimitReader(file, maxRead))
-	f.Digest = DigestOf(f.Content)
+	if f.Kind != KindFile { // replaced meanwhile
+		return f, nil
+	}
+	if f.Digest = TooLarge; st.Size > maxRead {
+		return f, nil
+	}
+	content, err := io.ReadAll(io.LimitReader(file, maxRead+1)) // it may grow meanwhile
+	if err == nil && len(content) <= maxRead {
+		f.Content, f.Digest = content, DigestOf(content)
+	}
 	return f, err
 }
 

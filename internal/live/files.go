@@ -88,7 +88,7 @@ func (r *Runner) makeStaging() error {
 
 // has reports whether the entry already is as wanted.
 func (r *Runner) has(s step) (bool, error) {
-	have, there, err := hostfiles.Read(r.Root, s.path)
+	have, there, err := hostfiles.Look(r.Root, s.path)
 	if s.want == nil || s.want.Locks() {
 		return !there, err
 	}
@@ -116,12 +116,12 @@ func (r *Runner) put(ctx context.Context, steps []step, labels hostfiles.Labels)
 		return slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return s.temp == "" || s.want == nil || s.want.Kind != kind })
 	}
 	for _, s := range of(hostfiles.KindDirectory) {
-		if err := r.putDirectory(s, labels); err != nil {
+		if err := r.inPlace(s, func(at place) error { return r.putDirectory(at, labels) }); err != nil {
 			return err
 		}
 	}
 	for _, s := range of(hostfiles.KindFile) {
-		if err := r.Disk.Rename(s.temp, r.path(s.path)); err != nil {
+		if err := r.inPlace(s, r.move); err != nil {
 			return err
 		}
 	}
@@ -137,27 +137,70 @@ func (r *Runner) put(ctx context.Context, steps []step, labels hostfiles.Labels)
 		if s.temp == "" || s.want != nil || s.isPassword() {
 			continue
 		}
-		// A directory with files that appeared meanwhile stays.
-		if err := r.Disk.Remove(r.path(s.path)); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+		if err := r.inPlace(s, r.remove); err != nil {
 			return err
 		}
 	}
 	for _, s := range of(hostfiles.KindLink) {
-		if err := r.Disk.Rename(s.temp, r.path(s.path)); err != nil {
+		if err := r.inPlace(s, r.move); err != nil {
 			return err
 		}
 	}
 	return r.sync(steps)
 }
 
-func (r *Runner) putDirectory(s step, labels hostfiles.Labels) error {
-	path := r.path(s.path)
-	if _, err := os.Lstat(path); err == nil {
-		return r.Disk.Own(path, s.want.Entry)
-	}
-	label, err := labels.Of(s.want.Entry)
+// place is the open directory of a step's entry.
+type place struct {
+	step
+	dir  *hostfiles.Dir
+	base string
+}
+
+// inPlace calls change with the open directory of a step's entry. In a directory that users own, a
+// change that they obstruct is only noted: they decide what is there, but must not stop the
+// change of anything else, nor its way back.
+func (r *Runner) inPlace(s step, change func(place) error) error {
+	dir, err := hostfiles.OpenDir(r.Root, s.path, hostfiles.FollowNone)
 	if err == nil {
-		err = r.Disk.Make(path, *s.want, label)
+		err = errors.Join(change(place{s, dir, filepath.Base(s.path)}), dir.Close())
+	}
+	if err != nil && hostfiles.Obstructed(err) && hostfiles.OfUsers(r.Root, s.path) {
+		r.Note(fmt.Sprintf("cannot change %s, what stands in its way is a user's: %v", s.path, err))
+		return nil
+	}
+	return err
+}
+
+// note reports what was in the way of an entry.
+func (r *Runner) note(at place) func(string) {
+	return func(what string) { r.Note(filepath.Dir(at.path) + ": " + what) }
+}
+
+// move moves a staged file or link into place.
+func (r *Runner) move(at place) error { return at.dir.Place(r.Disk, at.temp, at.base, r.note(at)) }
+
+// remove removes an entry. A directory with files that appeared meanwhile stays.
+func (r *Runner) remove(at place) error {
+	err := r.Disk.Remove(at.dir.At(at.base))
+	if errors.Is(err, unix.ENOTEMPTY) || at.dir.Shared() && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (r *Runner) putDirectory(at place, labels hostfiles.Labels) error {
+	path := at.dir.At(at.base)
+	if info, err := os.Lstat(path); err == nil {
+		if info.IsDir() || !at.dir.Shared() {
+			return r.Disk.Own(path, at.want.Entry)
+		}
+		if _, err := at.dir.MoveAside(r.Disk, at.base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	label, err := labels.Of(at.want.Entry)
+	if err == nil {
+		err = r.Disk.Make(path, *at.want, label)
 	}
 	return err
 }
@@ -173,14 +216,24 @@ func (r *Runner) sync(steps []step) error {
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
-		if _, err := os.Lstat(r.path(dir)); errors.Is(err, fs.ErrNotExist) {
-			continue // removed; the directory above it is synced
-		}
-		if err := r.Disk.Sync(r.path(dir)); err != nil {
+		if err := r.syncDir(dir); err != nil {
 			return fmt.Errorf("cannot sync directory: %w", err)
 		}
 	}
 	return nil
+}
+
+// syncDir syncs a directory. One that is removed needs no sync, as the directory above it is synced;
+// one that a user has replaced is not followed.
+func (r *Runner) syncDir(name string) error {
+	dir, err := hostfiles.OpenDir(r.Root, filepath.Join(name, "entry"), hostfiles.FollowNone)
+	if err == nil {
+		err = errors.Join(r.Disk.Sync(dir.Path()), dir.Close())
+	}
+	if errors.Is(err, fs.ErrNotExist) || hostfiles.Obstructed(err) && hostfiles.OfUsers(r.Root, name) {
+		return nil
+	}
+	return err
 }
 
 // Unreachable returns why a staged file cannot be renamed to a path below /etc; "" if it can. A

@@ -30,7 +30,11 @@ func (d traced) Sync(path string) error {
 }
 
 func (d traced) Rename(from, to string) error {
-	*d.effects = append(*d.effects, "rename to "+to)
+	dir, err := filepath.EvalSymlinks(filepath.Dir(to)) // it may be that of a descriptor
+	if err != nil {
+		return err
+	}
+	*d.effects = append(*d.effects, "rename to "+filepath.Join(dir, filepath.Base(to)))
 	return d.OS.Rename(from, to)
 }
 

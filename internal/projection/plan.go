@@ -95,7 +95,7 @@ func (p *Projector) missing(before record, wanted map[string]hostfiles.Entry, he
 			}
 			if i, known := before.item(dir); known {
 				dirs[dir] = i.Was == nil
-			} else if _, there, err := Look(p.Root, dir); err == nil && !there {
+			} else if _, there, err := hostfiles.Look(p.Root, dir); err == nil && !there {
 				dirs[dir] = true
 			}
 		}
@@ -111,7 +111,7 @@ func (p *Projector) planEntry(i item, known bool, want hostfiles.Entry, same boo
 	if done && same {
 		return step{item: i}, nil
 	}
-	have, there, err := Look(p.Root, want.Path)
+	have, there, err := hostfiles.Look(p.Root, want.Path)
 	if err != nil || done && there && have.Entry == want {
 		return step{item: i}, err
 	}
@@ -125,8 +125,9 @@ func (p *Projector) planEntry(i item, known bool, want hostfiles.Entry, same boo
 	s.item.Ours = []hostfiles.Entry{want}
 	switch {
 	case !there:
-	case have.Kind == hostfiles.KindOther:
+	case have.Kind == hostfiles.KindOther && !hostfiles.OfUsers(p.Root, want.Path):
 		return s, errors.New("what stands there is no file, directory or link, and could not be put back")
+	case !have.Whole(): // it could not be put back, so it is moved aside
 	// An entry that is exactly as wanted was written for the same request, by Ignition on a first
 	// boot, so it is not kept as the previous one. But a directory may have existed before, so
 	// it is, and stays when nothing requests it any more.

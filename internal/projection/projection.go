@@ -70,6 +70,10 @@ func (p *Projector) carryOut(steps []step, labels hostfiles.Labels) (changed []s
 	for _, s := range ordered(steps) {
 		done, err := p.do(s, labels)
 		switch {
+		case err != nil && hostfiles.OfUsers(p.Root, s.item.Path) && hostfiles.Obstructed(err):
+			// The owner of a directory decides what is in it, and must not stop anything else.
+			p.Note(fmt.Sprintf("cannot project %s, what stands in its way is a user's: %v", s.item.Path, err))
+			left = append(left, s.item)
 		case err != nil:
 			failed = errors.Join(failed, fmt.Errorf("cannot project %s: %w", s.item.Path, err))
 			left = append(left, s.item)
@@ -127,7 +131,7 @@ func (p *Projector) do(s step, labels hostfiles.Labels) (changed bool, err error
 	if !s.todo {
 		return false, nil
 	}
-	have, there, err := Look(p.Root, s.item.Path)
+	have, there, err := hostfiles.Look(p.Root, s.item.Path)
 	if err != nil {
 		return false, err
 	}

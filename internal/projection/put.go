@@ -15,7 +15,7 @@ func (p *Projector) PutBack(name string, f *hostfiles.File) error {
 	if err != nil {
 		return err
 	}
-	have, there, err := Look(p.Root, name)
+	have, there, err := hostfiles.Look(p.Root, name)
 	if err != nil || f == nil && !there {
 		return err
 	}
@@ -73,7 +73,7 @@ func Drifted(root string, accounts hostfiles.Accounts) (map[string]*hostfiles.Fi
 	carried, err := varentries.Read(root)
 	found := map[string]*hostfiles.File{}
 	for _, e := range carried.Entries {
-		have, there, err := Look(root, e.Path)
+		have, there, err := hostfiles.Look(root, e.Path)
 		if err != nil {
 			return nil, err
 		}

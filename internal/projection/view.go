@@ -29,7 +29,7 @@ func Observe(root string, paths []string) (View, error) {
 		return v, err
 	}
 	for _, name := range paths {
-		have, there, err := Look(root, name)
+		have, there, err := hostfiles.Look(root, name)
 		if err != nil {
 			return v, err
 		}
