@@ -280,6 +280,25 @@ func TestSlotRefused(t *testing.T) {
 	}
 }
 
+// TestSlotOfStartingServer (D63): a server that does not serve the protocol is asked again for a
+// while, and then no longer.
+func TestSlotOfStartingServer(t *testing.T) {
+	m := newMember(t)
+	m.server.Starting(3)
+	must(t, m.rebase())
+	if m.Reboots != 1 || m.waited != 3 {
+		t.Errorf("%d reboots after %d waits", m.Reboots, m.waited)
+	}
+
+	m = newMember(t)
+	m.server.Starting(1000)
+	start := m.clock
+	err := m.rebase()
+	if waited := m.clock.Sub(start); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "for 10m0s: ") || waited < 10*time.Minute || waited > 13*time.Minute {
+		t.Errorf("%v after %v", err, waited)
+	}
+}
+
 // TestSlotOnlyForReboots: no slot is taken without a reboot, or if the lock is switched off.
 func TestSlotOnlyForReboots(t *testing.T) {
 	m := newMember(t)

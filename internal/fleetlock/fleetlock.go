@@ -12,8 +12,10 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -33,10 +35,15 @@ const DefaultGroup = "default"
 const appID = "de35106b6ec24688b63afddaa156679b"
 
 const (
-	timeout     = 30 * time.Second // for one response
+	connecting  = 30 * time.Second // limits a connection, and its TLS handshake
+	timeout     = 30 * time.Minute // for one response, as Zincati: some servers drain the node first
 	maxResponse = 16 << 10         // limits how many bytes of a response are read
 	maxQuoted   = 300              // limits how many characters of a response go into the error
 )
+
+// ErrNotFound is the status of a response from a server that does not serve the protocol: at a
+// wrong URL, or behind a proxy while it starts. The error is transient; the caller limits the time.
+var ErrNotFound = errors.New("HTTP 404")
 
 // Client talks to one server on behalf of one machine.
 type Client struct {
@@ -75,7 +82,7 @@ func (c Client) post(ctx context.Context, path string) error {
 	}
 	request.Header.Set("fleet-lock-protocol", "true")
 	request.Header.Set("Content-Type", "application/json")
-	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{DisableKeepAlives: true, TLSHandshakeTimeout: connecting, DialContext: (&net.Dialer{Timeout: connecting}).DialContext, TLSClientConfig: &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}}
 	if c.Proxy != nil {
 		transport.Proxy = func(r *http.Request) (*url.URL, error) { return c.Proxy(r.URL) }
 	}
@@ -115,10 +122,14 @@ func (c Client) refusal(status int, body []byte) error {
 		why = "it says nothing more"
 	}
 	kind, hint := fault.Unavailable, "another machine of group "+c.Group+" may have the slot; the server's own log says more"
-	if !passes(status) {
+	cause := fmt.Errorf("HTTP %d", status)
+	switch {
+	case status == http.StatusNotFound:
+		cause = ErrNotFound
+	case !passes(status):
 		kind, hint = fault.Refused, "see the settings fleetlock, fleetlock-group and fleetlock-id, and the server's configuration"
 	}
-	return fault.New(kind, "the fleet's lock at %s refuses (HTTP %d, for %s of group %s): %s", c.URL, status, c.ID, c.Group, why).WithHint("%s", hint)
+	return fault.New(kind, "the fleet's lock at %s refuses (%w, for %s of group %s): %s", c.URL, cause, c.ID, c.Group, why).WithHint("%s", hint)
 }
 
 // passes reports whether the same request may succeed later. A malformed request never does.

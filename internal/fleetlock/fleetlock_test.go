@@ -77,7 +77,7 @@ func TestAnswers(t *testing.T) {
 	}{
 		{302, "", "HTTP 302", false},
 		{204, "", "it says nothing more", false},
-		{404, "<html>not here</html>", "<html>not here</html>", false},
+		{404, "<html>not here</html>", "<html>not here</html>", true},
 		{409, `{"kind":"busy","value":"busy"}`, "): busy", true},
 		{500, `{"kind":"failed_lock","value":"etcd"}`, "failed_lock: etcd", true},
 		{500, strings.Repeat("x", 1000), strings.Repeat("x", 300) + "…", true},

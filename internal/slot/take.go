@@ -3,11 +3,13 @@ package slot
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"time"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/fleetlock"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/osimage/source"
@@ -32,7 +34,7 @@ func (h *Holder) Take(ctx context.Context, fleet host.FleetLock, closes time.Tim
 	}
 	h.startUnit(ctx)
 	h.Progress.Begin(pivot.StepWait, fmt.Sprintf("asking the fleet's lock at %s for a slot of group %s", slot.URL, slot.Group))
-	err = h.policy(closes).Do(ctx, h.Progress.Waiting, h.client(slot).Lock)
+	err = h.policy(closes).Do(ctx, h.Progress.Waiting, h.limited(h.client(slot).Lock))
 	if err != nil {
 		h.GiveBackUnused(ctx)
 		return err
@@ -44,6 +46,28 @@ func (h *Holder) Take(ctx context.Context, fleet host.FleetLock, closes time.Tim
 	}
 	h.Progress.Note("the fleet's lock has granted a slot; it is given back when the machine has proven itself after the reboot")
 	return nil
+}
+
+// startsWithin is how long a server may answer that it does not serve the protocol.
+const startsWithin = 10 * time.Minute
+
+// limited returns lock, whose error is permanent if the protocol has not been served for
+// startsWithin. A server behind a proxy may only be starting; a wrong URL stays wrong.
+func (h *Holder) limited(lock func(context.Context) error) func(context.Context) error {
+	var since time.Time // of the first such response in a row
+	return func(ctx context.Context) error {
+		err := lock(ctx)
+		switch now := h.Progress.Now(); {
+		case !errors.Is(err, fleetlock.ErrNotFound):
+			since = time.Time{}
+		case since.IsZero():
+			since = now
+		case now.Sub(since) >= startsWithin:
+			return fault.New(fault.Refused, "for %v: %w", startsWithin, err).
+				WithHint("see the setting fleetlock: a FleetLock server serves /v1/pre-reboot below that URL")
+		}
+		return err
+	}
 }
 
 func (h *Holder) policy(closes time.Time) retry.Policy {

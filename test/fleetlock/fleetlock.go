@@ -24,7 +24,8 @@ type Server struct {
 	holders map[string][]string // machine IDs by group
 	asked   []string            // operations of valid requests
 	broken  []string            // errors of invalid requests
-	down    int                 // number of requests still to be answered with 503
+	down    int                 // number of requests still to be answered with status
+	status  int
 }
 
 // Start starts a server over TLS with one group, "default", that has the given number of slots.
@@ -75,7 +76,14 @@ func (s *Server) Take(group string) {
 func (s *Server) Down(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.down = n
+	s.down, s.status = n, http.StatusServiceUnavailable
+}
+
+// Starting answers the next n requests with 404, as a proxy does for a server that starts.
+func (s *Server) Starting(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down, s.status = n, http.StatusNotFound
 }
 
 // Holders returns the IDs of the machines that hold a slot of a group.
@@ -108,7 +116,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.down > 0:
 		s.down--
-		w.WriteHeader(http.StatusServiceUnavailable)
+		w.WriteHeader(s.status)
 	case s.slots[group] == 0:
 		refuse(w, http.StatusBadRequest, "unknown_group", "group "+group+" is not configured")
 	case operation == "steady-state" && held >= 0:
