@@ -22,7 +22,8 @@ func rootCommand(build cli.Build) *cobra.Command {
 	commands := []*cobra.Command{
 		firstBootCommand(), rebaseCommand(), applyCommand(), confirmCommand(), trialCommand(), releaseSlotCommand(), rollbackCommand(), planCommand(), diffCommand(), projectCommand(), statusCommand(), plotCommand(), waitCommand(), verifyCommand(), imageCommand(),
 	}
-	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning", "kargs")...)
+	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning")...)
+	commands = append(commands, kargsCommand())
 	return cli.Root("pivot", build, "Update OS image, kernel arguments and CPU pinning of a host in one reboot", commands...)
 }
 
