@@ -2,9 +2,12 @@ package firstboot
 
 import (
 	"context"
+	"path"
+	"path/filepath"
 	"slices"
 	"time"
 
+	"machine-pivot/internal/machineconfig/enable"
 	"machine-pivot/internal/watch"
 	"machine-pivot/pivot"
 )
@@ -46,7 +49,7 @@ func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if other := watchedPaths(state, record.Target); !slices.Equal(other, paths) { // always so the first time
+		if other := w.watchedPaths(state, record.Target); !slices.Equal(other, paths) { // always so the first time
 			paths = other
 			continue
 		}
@@ -68,10 +71,26 @@ func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
 }
 
 // watchedPaths returns the paths whose changes can make a difference.
-func watchedPaths(state pivot.State, target pivot.Target) []string {
+func (w *Watch) watchedPaths(state pivot.State, target pivot.Target) []string {
 	paths := []string{pivot.StateDir + "/journal.json", bootEntries}
 	for _, e := range state.Etc.Of(target) { // includes the links of units
 		paths = append(paths, e.OnDisk())
+	}
+	if len(target.Units.Wishes) > 0 {
+		paths = append(paths, w.linkPaths()...)
+	}
+	return paths
+}
+
+// linkPaths returns the paths at which links can enable a unit: all in the directories that have
+// such links, and in the directory of units, where another of them can be made.
+func (w *Watch) linkPaths() []string {
+	paths := []string{path.Join(enable.Dir, watch.Any)}
+	for _, pattern := range []string{"*.wants", "*.requires", "*.upholds"} {
+		dirs, _ := filepath.Glob(w.Host.Path(path.Join(enable.Dir, pattern))) // the pattern is valid
+		for _, dir := range dirs {
+			paths = append(paths, path.Join(enable.Dir, filepath.Base(dir), watch.Any))
+		}
 	}
 	return paths
 }

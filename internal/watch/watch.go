@@ -39,7 +39,10 @@ func New() (*Watcher, error) {
 // Close stops watching.
 func (w *Watcher) Close() error { return w.events.Close() }
 
-// Paths sets the paths to watch, below root. A path need not exist: the directories above it that
+// Any is a path's last element that stands for every name in its directory.
+const Any = "*"
+
+// Paths sets the paths to watch, below root. Any counts as each name of a directory. A path need not exist: the directories above it that
 // exist are watched, too. They may have come or gone after an event, so Paths must be called again
 // after each Wait.
 func (w *Watcher) Paths(root string, paths []string) error {
@@ -111,5 +114,6 @@ func (w *Watcher) Wait(ctx context.Context, longest time.Duration) error {
 // counts reports whether an event concerns one of the paths: a relevant name in a watched
 // directory, or a watched directory itself.
 func (w *Watcher) counts(name string) bool {
-	return w.names[name] != nil || w.names[filepath.Dir(name)][filepath.Base(name)]
+	beside := w.names[filepath.Dir(name)]
+	return w.names[name] != nil || beside[filepath.Base(name)] || beside[Any]
 }

@@ -59,6 +59,14 @@ func TestWait(t *testing.T) {
 		must(w.Paths(root, paths))
 	}
 
+	must(w.Paths(root, []string{"/etc/" + watch.Any}))
+	must(os.Symlink("x", at("etc/new")))
+	start := time.Now()
+	must(w.Wait(t.Context(), never))
+	if time.Since(start) >= never {
+		t.Error("a name that was not known is not noticed")
+	}
+	must(w.Paths(root, paths))
 	must(os.WriteFile(at("etc/other"), nil, 0o644))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

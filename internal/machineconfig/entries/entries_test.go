@@ -74,6 +74,7 @@ func TestEntries(t *testing.T) {
 		`/etc/l: link with mode 00 and owner core:0 to a`,
 		`/etc/systemd/system/a.service: file with mode 0644 and owner 0:0 "[Service]\nExecStart="`,
 		`/etc/systemd/system/a.service.d/x.conf: file with mode 0644 and owner 0:0 "[Unit]\n"`,
+		`/etc/systemd/system/a.service.d/empty.conf: absent with mode 00 and owner 0:0`,
 		`/etc/systemd/system/b.socket: file with mode 0644 and owner 0:0 "[Install]\nWantedBy=s"`,
 		`/etc/systemd/system/c.service: link with mode 00 and owner 0:0 to /dev/null`,
 		`/etc/systemd/system/d.service.d/y.conf: file with mode 0644 and owner 0:0 "[Service]\n"`,

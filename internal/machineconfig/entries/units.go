@@ -92,8 +92,11 @@ func (m *maker) unit(n document.Node, u types.Unit) {
 			d.Get("name").Fail("%s is not the name of a file", problem.Quoted(u.Dropins[j].Name))
 			continue
 		}
+		dropin := path.Join(file+".d", u.Dropins[j].Name)
 		if text := u.Dropins[j].Contents; text != nil && *text != "" {
-			m.put(d, hostfiles.NewFile(path.Join(file+".d", u.Dropins[j].Name), 0o644, []byte(*text)))
+			m.put(d, hostfiles.NewFile(dropin, 0o644, []byte(*text)))
+		} else {
+			m.put(d, hostfiles.Absent(dropin)) // as the machine-config-daemon
 		}
 	}
 }
