@@ -46,7 +46,7 @@ func (e *RpmOstree) commitPackages(ctx context.Context, r pivot.Request) error {
 			return fault.New(fault.Unavailable, "somebody else changed what was staged: it still needs %s", changeList(changes))
 		}
 	}
-	if err := e.commit(ctx, r); err != nil {
+	if err := e.commitOnce(ctx, r); err != nil {
 		return err
 	}
 	all, err := e.Sysroot.Deployments()

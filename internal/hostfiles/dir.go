@@ -45,7 +45,7 @@ const (
 func OpenDir(root, name string, follow Follow) (*Dir, error) {
 	parts := strings.Split(strings.Trim(path.Dir(path.Join("/", name)), "/"), "/")
 	// The first directory may be a link: only root can change the root directory.
-	at, err := openDir(unix.AT_FDCWD, filepath.Join(root, parts[0]), 0)
+	at, err := openBelow(unix.AT_FDCWD, filepath.Join(root, parts[0]), 0)
 	walked := "/" + parts[0]
 	for _, part := range parts[1:] {
 		if err != nil {
@@ -68,7 +68,7 @@ func (d *Dir) open(name string, follow Follow) (*Dir, error) {
 	if follow == FollowRoots && !d.shared {
 		flags = 0
 	}
-	next, err := openDir(int(d.file.Fd()), name, flags)
+	next, err := openBelow(int(d.file.Fd()), name, flags)
 	if errors.Is(err, unix.ENOTDIR) && flags != 0 && d.isLink(name) {
 		err = ErrLink
 	}
@@ -78,7 +78,7 @@ func (d *Dir) open(name string, follow Follow) (*Dir, error) {
 	return next, err
 }
 
-func openDir(at int, name string, flags int) (*Dir, error) {
+func openBelow(at int, name string, flags int) (*Dir, error) {
 	fd, err := unix.Openat(at, name, flags|unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

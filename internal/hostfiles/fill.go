@@ -74,7 +74,7 @@ func (o Overlay) put(root *os.Root, rel string, f File) error {
 
 // dirOf opens the directory of an entry with open, which opens a directory in another one.
 func (o Overlay) dirOf(root *os.Root, rel string, open func(at *Dir, name string) (*Dir, error)) (*Dir, error) {
-	at, err := openDir(unix.AT_FDCWD, o.Dir, 0)
+	at, err := openBelow(unix.AT_FDCWD, o.Dir, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -172,12 +172,12 @@ func (r *Runner) inPlace(s step, change func(place) error) error {
 }
 
 // note reports what was in the way of an entry.
-func (r *Runner) note(at place) func(string) {
+func (r *Runner) noteAt(at place) func(string) {
 	return func(what string) { r.Note(filepath.Dir(at.path) + ": " + what) }
 }
 
 // move moves a staged file or link into place.
-func (r *Runner) move(at place) error { return at.dir.Place(r.Disk, at.temp, at.base, r.note(at)) }
+func (r *Runner) move(at place) error { return at.dir.Place(r.Disk, at.temp, at.base, r.noteAt(at)) }
 
 // remove removes an entry. A directory with files that appeared meanwhile stays.
 func (r *Runner) remove(at place) error {
