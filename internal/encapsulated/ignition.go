@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 )
@@ -134,7 +135,9 @@ func parseIgnition(config document.Node) (types.Config, bool) {
 	parsed, problems := ignition.Parse(config.JSON())
 	for i := range problems {
 		problems[i].Severity = problem.Error
+		at, _ := config.Find(jsonpath.Steps(problems[i].Path)...)
+		problems[i].Path = at.Path
 	}
-	config.Report.Add(problems.Below(config.Path)...)
+	config.Report.Add(problems...)
 	return parsed, len(problems) == 0
 }
