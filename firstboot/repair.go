@@ -112,7 +112,7 @@ func (a *Apply) beforeRepair(ctx context.Context, plan pivot.Plan, ask applyAsk)
 // nothingToRepair returns an error if a repair that has nothing to change leaves something as it
 // must not be. What users have changed since the plan was made is left to the next repair.
 func (a *Apply) nothingToRepair(ctx context.Context, target pivot.Target) error {
-	differences, err := a.failuresOf(ctx, target)
+	differences, err := a.converger().Failures(ctx, target)
 	if err == nil && len(differences) > 0 {
 		err = fault.New(fault.Refused, "cannot repair what differs: %s", strings.Join(differences, "; ")).WithHint(byHandHint)
 	}

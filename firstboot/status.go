@@ -79,7 +79,7 @@ func (m *Machine) correctPhase(s *status.Status, state pivot.State) {
 		s.Notes = append(s.Notes, what+": "+strings.Join(pivot.Prove(found, s.Target), "; "))
 	}
 	newBoot := m.Progress.Record.BootID != state.BootID
-	atTarget := len(pivot.Prove(state, s.Target)) == 0
+	atTarget := len(pivot.Failures(state, s.Target)) == 0
 	switch {
 	case s.Phase == pivot.PhaseCommitted && newBoot && atTarget, s.Phase == pivot.PhaseUndone && atTarget:
 		s.Phase = pivot.PhaseDone
@@ -90,7 +90,7 @@ func (m *Machine) correctPhase(s *status.Status, state pivot.State) {
 		undone("this boot came up without what was committed", state)
 	case s.Phase == pivot.PhaseCommitted && !state.Pending():
 		undone("what was committed is gone, and the next boot is the running system again", state)
-	case s.Phase == pivot.PhaseCommitted && len(pivot.Prove(state.AsIfRebooted(), s.Target)) > 0:
+	case s.Phase == pivot.PhaseCommitted && len(pivot.Failures(state.AsIfRebooted(), s.Target)) > 0:
 		undone(fmt.Sprintf("the next boot starts deployment %s, %s", state.Default.ID(), describeUnexpected(state.Default)), state.AsIfRebooted())
 	}
 }

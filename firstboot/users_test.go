@@ -17,6 +17,8 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/live"
+	"machine-pivot/pivot"
+	"machine-pivot/test/hostdir"
 	"machine-pivot/test/need"
 )
 
@@ -295,8 +297,43 @@ func TestUsersEditsHoldNothing(t *testing.T) {
 	if drift := verify(t, m.Host); !strings.Contains(drift, "/etc/app/conf.d/50-site.conf") {
 		t.Errorf("drift %q", drift)
 	}
+	after := m.machine()
+	if s, err := after.Status(t.Context()); err != nil || s.Phase != pivot.PhaseDone {
+		t.Errorf("phase %s, %v", s.Phase, err)
+	}
 	must(t, m.release())
 	if r := m.record(); r.Slot != nil {
 		t.Errorf("the slot is held: %+v", r.Slot)
+	}
+}
+
+// TestUsersEditsAtFirstBoot (D67): a first boot whose new system has come up is over, whatever users
+// have done with their files meanwhile; what root owns still counts.
+func TestUsersEditsAtFirstBoot(t *testing.T) {
+	for name, c := range map[string]struct {
+		edits   string
+		reboots int
+	}{
+		"a user's": {"echo changed > etc/app/users", 1},
+		"root's":   {"echo changed > etc/roots", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			need.Root(t)
+			h := hostdir.New(t)
+			h.Write(firstboot.EncapsulatedPath, fmt.Appendf(nil, `{"spec": {"osImageURL": %q, "kernelArguments": ["new=1"], "config": {"ignition": {"version": "3.4.0"}, "storage": {
+"directories": [{"path": "/etc/app", "user": {"id": 1500}}],
+"files": [{"path": "/etc/app/users", "contents": {"source": "data:,one"}}, {"path": "/etc/roots", "contents": {"source": "data:,one"}}]}}}}`, h.Image))
+			shell(t, h, "mkdir etc/app && chown 1500 etc/app; printf one > etc/app/users; printf one > etc/roots")
+			must(t, boot(t, h))
+			h.Boot()
+			shell(t, h, c.edits)
+			must(t, boot(t, h))
+			if h.Reboots != c.reboots {
+				t.Errorf("%d reboots, want %d", h.Reboots, c.reboots)
+			}
+			if drift := verify(t, h); c.reboots == 1 && !strings.Contains(drift, "/etc/app/users") {
+				t.Errorf("drift %q", drift)
+			}
+		})
 	}
 }
