@@ -30,7 +30,7 @@ func (a *Apply) readRecord() error {
 	if !a.Repair {
 		return nil
 	}
-	_, from, err := a.recorded()
+	_, from, err := a.recorded(encapsulated.Host{})
 	if err != nil {
 		return err
 	}
