@@ -198,10 +198,10 @@ func printStatus(w io.Writer, s status.Status) {
 		line("target", "%s", s.Target.Image)
 	}
 	if s.Booted != nil {
-		line("booted", "%s.%d %s", s.Booted.Commit, s.Booted.Serial, s.Booted.Image)
+		line("booted", "%s", deploymentText(*s.Booted))
 	}
 	if s.Pending != nil {
-		line("pending", "%s.%d %s%s", s.Pending.Commit, s.Pending.Serial, s.Pending.Image, map[bool]string{true: " (staged)"}[s.Pending.Staged])
+		line("pending", "%s%s", deploymentText(*s.Pending), map[bool]string{true: " (staged)"}[s.Pending.Staged])
 	}
 	printDownload(line, s.Downloaded)
 	if s.Slot != nil {
@@ -222,8 +222,21 @@ func printStatus(w io.Writer, s status.Status) {
 	}
 	printSteps(w, s.Phases)
 	for _, a := range s.History {
-		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), a.Image)
+		image := a.Image.String()
+		if a.Image.IsZero() {
+			image = "(the image was kept)"
+		}
+		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), image)
 	}
+}
+
+// deploymentText describes a deployment in one line.
+func deploymentText(d pivot.Deployment) string {
+	image := d.Image.String()
+	if d.Image.IsZero() {
+		image = "(not from an image)"
+	}
+	return fmt.Sprintf("%s.%d %s", d.Commit, d.Serial, image)
 }
 
 // printDownload prints what was pulled for a later run.
