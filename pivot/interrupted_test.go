@@ -3,9 +3,7 @@ package pivot
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,13 +14,13 @@ import (
 // TestInterrupted (D102): a signal interrupts a transaction that is not committed, and the same
 // goes on in the same attempt. What has ended, is committed or was not begun stays what it is.
 func TestInterrupted(t *testing.T) {
-	stop := fmt.Errorf("stopped: %w", fault.Stopped{Signal: os.Interrupt})
+	stop := fmt.Errorf("stopped: %w", fault.Stopped{Signal: "interrupt", ByHand: true})
 	for _, c := range []struct {
 		before, after Phase
 		err           error
 	}{
 		{PhaseApplying, PhaseInterrupted, stop},
-		{PhaseApplying, PhaseInterrupted, fault.New(fault.Unavailable, "x: %w", fault.Stopped{Signal: syscall.SIGHUP})},
+		{PhaseApplying, PhaseInterrupted, fault.New(fault.Unavailable, "x: %w", fault.Stopped{Signal: "hangup"})},
 		{PhaseApplying, PhaseApplying, fault.New(fault.Unavailable, "x")},
 		{PhaseApplying, PhaseFailed, errors.New("x")},
 		{PhaseCommitted, PhaseCommitted, stop},

@@ -85,7 +85,7 @@ func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	go func() {
 		select {
 		case s := <-caught:
-			cancel(fault.Stopped{Signal: s})
+			cancel(fault.Stopped{Signal: s.String(), ByHand: s == os.Interrupt})
 		case <-ctx.Done():
 		}
 	}()

@@ -1,15 +1,16 @@
 package fault
 
-import "os"
-
 // Stopped is the cause of a context that a signal has ended.
-type Stopped struct{ Signal os.Signal }
+type Stopped struct {
+	Signal string // its name, as "interrupt"
+	ByHand bool   // it was ^C
+}
 
-func (s Stopped) Error() string { return s.Signal.String() + " signal received" }
+func (s Stopped) Error() string { return s.Signal + " signal received" }
 
 // kind returns the kind of an error that a signal has caused.
 func (s Stopped) kind() Kind {
-	if s.Signal == os.Interrupt {
+	if s.ByHand {
 		return Interrupted
 	}
 	return Unavailable
