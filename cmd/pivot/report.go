@@ -142,8 +142,11 @@ func printNeeds(w io.Writer, p pivot.Plan) {
 }
 
 // exitTransactionFailed is the exit status of "status --exit-code" if the last transaction
-// failed. It does not mean that the command failed.
+// failed or was interrupted. It does not mean that the command failed.
 const exitTransactionFailed = 3
+
+// ended reports whether a transaction has ended without reaching its target.
+func ended(p pivot.Phase) bool { return p == pivot.PhaseFailed || p == pivot.PhaseInterrupted }
 
 func statusCommand() *cobra.Command {
 	var flags hostFlags
@@ -165,7 +168,7 @@ func statusCommand() *cobra.Command {
 				return err
 			}
 			err = out.Write(cmd.OutOrStdout(), s, func(w io.Writer) { printStatus(w, s) })
-			if err == nil && exitCode && s.Phase == pivot.PhaseFailed {
+			if err == nil && exitCode && ended(s.Phase) {
 				return cli.ExitStatus(exitTransactionFailed)
 			}
 			return err
@@ -173,7 +176,7 @@ func statusCommand() *cobra.Command {
 	}
 	flags.addRoot(cmd)
 	out.Add(cmd, api.Status)
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if the last transaction failed")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if the last transaction failed or was interrupted")
 	return cmd
 }
 
