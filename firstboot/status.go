@@ -12,8 +12,16 @@ import (
 
 // Status returns the status of this boot's run, or else of the journal, with what is booted
 // and what the next boot starts. Where the host contradicts them the host decides: see
-// correctPhase.
+// correctPhase and correctOpenPhase.
 func (m *Machine) Status(ctx context.Context) (status.Status, error) {
+	s, err := m.statusOfRun(ctx)
+	if err == nil {
+		m.correctOpenPhase(ctx, &s)
+	}
+	return s, err
+}
+
+func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 	s, err := status.Read(m.Host.Root)
 	if err != nil {
 		return s, err
