@@ -68,6 +68,9 @@ func confirmCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := machine.Host.CheckBooted(); err != nil {
+				return err
+			}
 			confirm := firstboot.Confirm{Machine: machine}
 			return reported(confirm.Run(cmd.Context()))
 		},
