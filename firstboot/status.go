@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/live"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
@@ -33,8 +34,13 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 		s.Downloaded, s.Slot = record.Downloaded, record.Slot
 	}
 	state, err := m.Host.Observe(ctx, s.Target)
-	if err != nil {
-		return s, nil // the rest is useful also on a host that cannot pivot
+	if err != nil { // the rest is useful also on a host that cannot pivot
+		note := err.Error()
+		if hint := fault.HintOf(err); hint != "" {
+			note += "; " + hint
+		}
+		s.Notes = append(s.Notes, note)
+		return s, nil
 	}
 	s.Booted = &state.Booted
 	if state.Pending() {

@@ -34,10 +34,7 @@ func planCommand() *cobra.Command {
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plan, err := makePlan(cmd, &flags, file, args)
-			if err != nil {
-				return err
-			}
-			return out.Write(cmd.OutOrStdout(), plan, func(w io.Writer) { printPlan(w, plan) })
+			return printedPlan(cmd, out, plan, err)
 		},
 	}
 	flags.add(cmd)
@@ -46,18 +43,30 @@ func planCommand() *cobra.Command {
 	return cmd
 }
 
-func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string) (pivot.Plan, error) {
-	rebase, err := flags.rebase(cmd, args)
+// printedPlan prints a plan, or returns the error of making it.
+func printedPlan(cmd *cobra.Command, out cli.Output, plan pivot.Plan, err error) error {
 	if err != nil {
-		return pivot.Plan{}, err
+		return err
 	}
-	// Events of a plan are not shown, except why it waits.
-	log := newLog(cmd.ErrOrStderr())
+	return out.Write(cmd.OutOrStdout(), plan, func(w io.Writer) { printPlan(w, plan) })
+}
+
+// showWaits shows no events of a plan, except why it waits.
+func (f *rebaseFlags) showWaits(cmd *cobra.Command, rebase *firstboot.Rebase) {
+	log := f.hushed(newLog(cmd.ErrOrStderr()))
 	rebase.Progress.Emit = func(e pivot.Event) {
 		if e.Kind == pivot.EventWaiting {
 			log.Warn(e.Message + ": " + e.Err.Error())
 		}
 	}
+}
+
+func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string) (pivot.Plan, error) {
+	rebase, err := flags.rebase(cmd, args)
+	if err != nil {
+		return pivot.Plan{}, err
+	}
+	flags.showWaits(cmd, rebase)
 	// It is a manual plan only if something was requested on the command line: a file left by
 	// the old tool does not count.
 	if len(args)+len(flags.appended)+len(flags.deleted)+len(flags.cpusets)+len(flags.extensions) > 0 || flags.kernelType+flags.extensionsImage != "" {

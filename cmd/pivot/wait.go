@@ -42,7 +42,7 @@ func waitCommand() *cobra.Command {
 			}
 			printed := ""
 			return waitFor(ctx, pivot.Phase(phase), machine.Status, func(s status.Status) {
-				if text := summary(s); text != printed {
+				if text := summary(s); text != printed && !flags.quiet {
 					printed = text
 					fmt.Fprintln(cmd.ErrOrStderr(), "pivot: "+text)
 				}

@@ -32,6 +32,8 @@ func Root(name string, build Build, short string, commands ...*cobra.Command) *c
 	}
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(append(commands, versionCommand(name, build))...)
+	root.SetHelpCommand(helpCommand())
+	checkShells(root)
 	completeArguments(root)
 	return root
 }
