@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -133,7 +134,8 @@ func (r *Rebase) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err != nil {
 		return pivot.Plan{}, err
 	}
-	return r.converger().Plan(ctx, ask)
+	plan, err := r.converger().Plan(ctx, ask)
+	return plan.WithDrain(disruption.Rules{}, nil), err // what changes needs a reboot
 }
 
 // ask returns what the command line and the old tool's files ask of the machine.

@@ -28,7 +28,9 @@ type Plan struct {
 	// reboot if no change needs one. Both are empty unless the plan was Judged.
 	Needs   []Need              `json:"needs,omitempty"`
 	Actions []disruption.Action `json:"actions,omitempty"`
-	Notes   []string            `json:"notes"`
+	// Drain says whether a cluster drains the node before; nil if that was not decided.
+	Drain *Drain   `json:"drain,omitempty"`
+	Notes []string `json:"notes"`
 	// ImageKargs are the kernel arguments that the new image brings; nil if the image stays.
 	ImageKargs *ImageKargs `json:"imageKargs,omitempty"`
 

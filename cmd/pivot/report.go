@@ -133,6 +133,12 @@ func printNeeds(w io.Writer, p pivot.Plan) {
 			fmt.Fprintln(w, "  "+printable.Line(n.String()))
 		}
 	}
+	if p.Drain != nil && p.Drain.Wanted && p.Reboots == 0 {
+		fmt.Fprintln(w, "after a drain of the node, in a cluster")
+		for _, why := range p.Drain.Because {
+			fmt.Fprintln(w, "  "+printable.Line(why))
+		}
+	}
 	if len(p.Actions) > 0 {
 		fmt.Fprintln(w, "in this order")
 		for _, a := range p.Actions {
