@@ -50,6 +50,12 @@ type Machine struct {
 	// FleetRoots are the CAs trusted for the fleet's lock; nil: the system's.
 	FleetRoots *x509.CertPool
 
+	// Result is filled in by a run; Conclude completes it. nil: the run makes one.
+	Result *Result
+	// Rebooting is called when a reboot was accepted, before the run waits for its end; nil: nobody
+	// asks.
+	Rebooting func()
+
 	windowEnd time.Time          // of the open window; zero: there is no window
 	pulled    *hostimages.Pulled // created on first use
 }

@@ -23,6 +23,7 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 	}
 	if record, err := m.Progress.Journal.Load(); err == nil { // otherwise Open below returns the error
 		s.Downloaded, s.Slot = record.Downloaded, record.Slot
+		m.nameConfigs(&s, record)
 	}
 	state, err := m.Host.Observe(ctx, s.Target)
 	if err != nil {

@@ -17,6 +17,8 @@ type Ask struct {
 	Kargs   kargs.Change
 	Entries []hostfiles.File // below /etc and /var
 	Units   enable.Units
+	// MachineConfig is the one that requests all this; zero if none does.
+	MachineConfig MachineConfig
 	// Packages may have a source without a digest, which is then a tag.
 	Packages Packages
 	// Checks are run in addition to the machine's checks.

@@ -17,6 +17,14 @@ type Drain struct {
 	Because []string `json:"because"` // why a drain is wanted, for people; empty if it is not
 }
 
+// DrainForReboot returns the Drain of a change that needs a reboot.
+func DrainForReboot(because ...string) Drain {
+	if len(because) == 0 { // the plan was not Judged
+		because = []string{"it needs a reboot"}
+	}
+	return Drain{Wanted: true, Because: because}
+}
+
 // Contents returns the content of a file before and after a plan; nil if there is none.
 type Contents func(path string) (before, after []byte, err error)
 
@@ -24,14 +32,11 @@ type Contents func(path string) (before, after []byte, err error)
 // reboot, and otherwise if the rule for a change says so, which for registries.conf depends on
 // the contents.
 func (p Plan) WithDrain(rules disruption.Rules, contents Contents) Plan {
-	p.Drain = &Drain{Because: []string{}}
 	if p.Reboots > 0 {
-		p.Drain.Wanted = true
-		if p.Drain.Because = p.RebootReasons(); len(p.Drain.Because) == 0 {
-			p.Drain.Because = []string{"it needs a reboot"} // the plan was not Judged
-		}
+		p.Drain = new(DrainForReboot(p.RebootReasons()...))
 		return p
 	}
+	p.Drain = &Drain{Because: []string{}}
 	for _, name := range p.changedPaths() {
 		why := ""
 		switch rule, _ := rules.For(name); rule.Drain {

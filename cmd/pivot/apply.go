@@ -23,7 +23,6 @@ func applyCommand() *cobra.Command {
 	var trial tryFlags
 	var download downloadFlags
 	var turn turnFlags
-	var out cli.Output
 	var dryRun, finish, repair, unchanged77 bool
 	when, unsupported := string(firstboot.RebootLater), string(encapsulated.Stop)
 	cmd := &cobra.Command{
@@ -89,7 +88,7 @@ func applyCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return out.Write(cmd.OutOrStdout(), plan, func(w io.Writer) { printPlan(w, plan) })
+				return flags.results.writeInstead(cmd, api.Plan, plan, func(w io.Writer) { printPlan(w, plan) })
 			}
 			if download.only {
 				return downloadOnly(cmd, apply.Host, unchanged77, &apply)
@@ -102,7 +101,8 @@ func applyCommand() *cobra.Command {
 	trial.add(cmd)
 	download.add(cmd)
 	turn.add(cmd)
-	out.Add(cmd, api.Plan)
+	flags.progressFlags.add(cmd)
+	flags.addResult(cmd)
 	cli.OneOf{Value: &when, Allowed: []string{string(firstboot.RebootNever), string(firstboot.RebootLater), string(firstboot.RebootIfNeeded), string(firstboot.RebootNow)}}.AddP(cmd, "reboot", "r",
 		"when to reboot: never refuses changes that need a reboot, later leaves it to you, if-needed reboots at once, now reboots even if the rules need none; without a value: now")
 	cmd.Flags().Lookup("reboot").NoOptDefVal = string(firstboot.RebootNow)

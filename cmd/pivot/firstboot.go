@@ -49,6 +49,7 @@ func firstBootCommand() *cobra.Command {
 	flags.add(cmd)
 	flags.addReboot(cmd)
 	flags.progressFlags.add(cmd)
+	flags.addResult(cmd)
 	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "read the encapsulated MachineConfig from `FILE`")
 	cmd.Flags().BoolVar(&noReboot, "no-reboot", false, "do everything except the reboot")
 	cmd.Flags().BoolVar(&again, "again", false, "run even if the first boot was completed or given up before")
@@ -185,6 +186,7 @@ func rebaseCommand() *cobra.Command {
 	download.add(cmd)
 	turn.add(cmd)
 	flags.progressFlags.add(cmd)
+	flags.addResult(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if no change was needed")
 	return cmd

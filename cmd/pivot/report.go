@@ -200,6 +200,10 @@ func printStatus(w io.Writer, s status.Status) {
 	if s.Attempt > 0 {
 		line("attempt", "%d of %d, started %s", s.Attempt, pivot.MaxAttempts, s.Started.Format(time.RFC3339))
 	}
+	if s.MachineConfig != nil {
+		line("config", "%s", configName(s.MachineConfig.Current))
+		line("desired", "%s", configName(s.MachineConfig.Desired))
+	}
 	if !s.Target.Image.IsZero() {
 		line("target", "%s", s.Target.Image)
 	}
@@ -230,6 +234,17 @@ func printStatus(w io.Writer, s status.Status) {
 	for _, a := range s.History {
 		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), a.Image)
 	}
+}
+
+// configName returns the name of a MachineConfig for display.
+func configName(mc *pivot.MachineConfig) string {
+	switch {
+	case mc == nil:
+		return "none"
+	case mc.Name == "":
+		return "without a name, " + string(mc.Digest)
+	}
+	return mc.Name
 }
 
 // printDownload prints what was pulled for a later run.

@@ -28,6 +28,7 @@ const (
 	Partition Kind = "Partition" // pivotctl pinning check
 	Plan      Kind = "Plan"      // pivot plan, pivot apply --dry-run
 	Progress  Kind = "Progress"  // each line of --progress-fd
+	Result    Kind = "Result"    // pivot apply, rebase, firstboot, rollback
 	Update    Kind = "Update"    // pivotctl config diff
 	Status    Kind = "Status"    // pivot status, and /run/pivot/status.json
 	Version   Kind = "Version"   // pivot version, pivotctl version
