@@ -130,6 +130,15 @@ func (m *Machine) Verify(ctx context.Context) ([]string, error) {
 	return m.differences(ctx)
 }
 
+// Compare is Verify with the class of each difference.
+func (m *Machine) Compare(ctx context.Context) ([]pivot.Difference, error) {
+	if err := m.Progress.Open(); err != nil {
+		return nil, err
+	}
+	_, differences, err := m.converger().Compare(ctx, m.Progress.Record.Target)
+	return differences, err
+}
+
 // failures returns the differences that count against a system on trial, and hold a fleet's slot:
 // not those in what belongs to users, who may change it at any time.
 func (m *Machine) failures(ctx context.Context) ([]string, error) {

@@ -66,7 +66,7 @@ type Contributor interface {
 	Check(plan Plan, entries []hostfiles.File) (warnings []string, err error)
 	// Drift returns what is wrong by now with a target that was reached, apart from changes of
 	// its entries.
-	Drift(state State, target Target) ([]string, error)
+	Drift(state State, target Target) ([]Difference, error)
 }
 
 // Place is where a run happens: in the started system, or in the initramfs.
@@ -179,18 +179,18 @@ func (c *Converger) measure(ctx context.Context, ask Ask) (State, Target, error)
 	return state, target, err
 }
 
-// Differences returns how the running system differs from target.
+// Differences returns how the running system differs from target, for display.
 func (c *Converger) Differences(ctx context.Context, target Target) ([]string, error) {
 	_, differences, err := c.Compare(ctx, target)
-	return differences, err
+	return Texts(differences), err
 }
 
-// Compare is like Differences and also returns the observed state.
-func (c *Converger) Compare(ctx context.Context, target Target) (state State, differences []string, err error) {
+// Compare returns how the running system differs from target, and the observed state.
+func (c *Converger) Compare(ctx context.Context, target Target) (state State, differences []Difference, err error) {
 	if state, err = c.Host.Observe(ctx, target); err != nil {
 		return state, nil, err
 	}
-	differences = Prove(state, target)
+	differences = Compare(state, target)
 	for _, contributor := range c.Contributors {
 		drift, err := contributor.Drift(state, target)
 		if err != nil {

@@ -31,6 +31,7 @@ const (
 	Result    Kind = "Result"    // pivot apply, rebase, firstboot, rollback
 	Update    Kind = "Update"    // pivotctl config diff
 	Status    Kind = "Status"    // pivot status, and /run/pivot/status.json
+	Verify    Kind = "Verify"    // pivot verify
 	Version   Kind = "Version"   // pivot version, pivotctl version
 )
 
