@@ -119,7 +119,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
 	case pivot.ActionGiveUp:
 		return b.giveUp(ctx, out)
 	}
-	b.result().Outcome = OutcomeCommitted
+	b.result().Outcome, b.result().Changed = OutcomeCommitted, out.Action != pivot.ActionReboot
 	if b.NoReboot {
 		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
@@ -202,7 +202,7 @@ func (b *FirstBoot) close(ctx context.Context, out pivot.Outcome) error {
 	if err := b.moveAway(); err != nil {
 		return err
 	}
-	b.result().Outcome = OutcomeClosed
+	b.result().changed(OutcomeClosed)
 	b.converger().Release(ctx) // again: power may have failed between the commit and its Release
 	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
 	return nil

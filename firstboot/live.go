@@ -40,7 +40,7 @@ func (a *Apply) applyLive(ctx context.Context, plan pivot.Plan, ask applyAsk) er
 	if err := a.runner().Apply(ctx, c); err != nil {
 		return err
 	}
-	a.result().Outcome = OutcomeLive
+	a.result().changed(OutcomeLive)
 	a.Progress.Note("the running system is what the MachineConfig asks for; nothing needs a reboot")
 	a.dropUsedDownload(ctx, plan.To().Image)
 	return errors.Join(a.saveRecord(ask.leftOut), a.afterRepair(ctx, ask))
@@ -182,7 +182,7 @@ func (m *Machine) finishLive(ctx context.Context) (found bool, err error) {
 		return false, nil
 	}
 	if found, err = m.runner().Finish(ctx); found && err == nil {
-		m.result().Outcome = OutcomeLive
+		m.result().changed(OutcomeLive)
 	}
 	return found, err
 }

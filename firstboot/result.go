@@ -29,7 +29,10 @@ const (
 // Result is what a run did, as far as it came. A run fills it in; Conclude completes it. Its JSON is
 // the output of the commands that change a machine.
 type Result struct {
-	Outcome Outcome     `json:"outcome"`
+	Outcome Outcome `json:"outcome"`
+	// Changed says that this run has changed the running system or the next boot, or downloaded
+	// something. It is false if an earlier run has committed the same, and only the reboot is missing.
+	Changed bool        `json:"changed"`
 	Phase   pivot.Phase `json:"phase"` // of the transaction
 	// Actions are the services that were notified of a change of the running system, in order.
 	Actions []disruption.Action `json:"actions"`
@@ -70,12 +73,15 @@ func (m *Machine) result() *Result {
 	return m.Result
 }
 
-// committed records that the next boot has changed.
-func (m *Machine) committed() {
-	if r := m.result(); !r.Drain.Wanted {
+// changed records an outcome of a run that has changed something.
+func (r *Result) changed(outcome Outcome) { r.Outcome, r.Changed = outcome, true }
+
+// committed records that the next boot is what was asked for, and whether it has changed. The reboot
+// needs a drain.
+func (r *Result) committed(changed bool) {
+	if r.Outcome, r.Changed = OutcomeCommitted, changed; !r.Drain.Wanted {
 		r.Drain = pivot.DrainForReboot()
 	}
-	m.result().Outcome = OutcomeCommitted
 }
 
 // Conclude returns the complete result of a run that ended with err. What the next boot starts is

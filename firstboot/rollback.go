@@ -67,9 +67,8 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if err := t.Return(ctx, state, target, to); err != nil {
 		return err
 	}
-	r.result().Outcome = OutcomeCommitted
-	if !state.Pending() { // otherwise the running system only stays
-		r.result().Drain = pivot.DrainForReboot()
+	if r.result().changed(OutcomeCommitted); !state.Pending() { // otherwise the running system only stays
+		r.result().committed(true)
 	}
 	switch {
 	case state.Pending():

@@ -55,6 +55,7 @@ func TestResult(t *testing.T) {
 	type want struct {
 		status  int
 		outcome firstboot.Outcome
+		changed bool
 		pending bool
 		drain   bool
 		actions []disruption.Action
@@ -66,16 +67,16 @@ func TestResult(t *testing.T) {
 		command string
 		want    want
 	}{
-		{"pivot apply -o json one.yaml", want{0, firstboot.OutcomeLive, false, true, reload, "mc-one", ""}},
-		{"pivot apply -o json one.yaml", want{0, firstboot.OutcomeUnchanged, false, false, nil, "mc-one", ""}},
-		{"touch broken; pivot apply -o json two.yaml; status=$?; rm broken; exit $status", want{78, firstboot.OutcomeFailed, false, true, append(slices.Clone(reload), reload...), "mc-two", "refused"}},
-		{"pivot apply -o json --finish", want{0, firstboot.OutcomeUnchanged, false, false, nil, "", ""}},
-		{"pivot rebase -o json --append-karg b=1", want{0, firstboot.OutcomeCommitted, true, true, nil, "", ""}},
-		{"pivot apply -o json args.yaml", want{0, firstboot.OutcomeCommitted, true, true, nil, "mc-args", ""}},
-		{"pivot apply -o json args.yaml", want{0, firstboot.OutcomeCommitted, true, true, nil, "mc-args", ""}},
-		{"pivot apply -o json args.yaml -r >result; echo not reached", want{0, firstboot.OutcomeRebooting, true, true, nil, "mc-args", ""}},
+		{"pivot apply -o json one.yaml", want{0, firstboot.OutcomeLive, true, false, true, reload, "mc-one", ""}},
+		{"pivot apply -o json one.yaml", want{0, firstboot.OutcomeUnchanged, false, false, false, nil, "mc-one", ""}},
+		{"touch broken; pivot apply -o json two.yaml; status=$?; rm broken; exit $status", want{78, firstboot.OutcomeFailed, false, false, true, append(slices.Clone(reload), reload...), "mc-two", "refused"}},
+		{"pivot apply -o json --finish", want{0, firstboot.OutcomeUnchanged, false, false, false, nil, "", ""}},
+		{"pivot rebase -o json --append-karg b=1", want{0, firstboot.OutcomeCommitted, true, true, true, nil, "", ""}},
+		{"pivot apply -o json args.yaml", want{0, firstboot.OutcomeCommitted, true, true, true, nil, "mc-args", ""}},
+		{"pivot apply -o json args.yaml", want{0, firstboot.OutcomeCommitted, false, true, true, nil, "mc-args", ""}},
+		{"pivot apply -o json args.yaml -r >result; echo not reached", want{0, firstboot.OutcomeRebooting, false, true, true, nil, "mc-args", ""}},
 		{"pivot verify", want{}},
-		{"pivot apply -o json two.yaml", want{0, firstboot.OutcomeCommitted, true, true, nil, "mc-two", ""}},
+		{"pivot apply -o json two.yaml", want{0, firstboot.OutcomeCommitted, true, true, true, nil, "mc-two", ""}},
 	} {
 		out, status := run("exec 2>log; " + c.command)
 		if status != c.want.status || strings.Contains(out, "not reached") {
@@ -95,7 +96,7 @@ func TestResult(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &r); err != nil {
 			t.Fatal(err)
 		}
-		got := want{status, r.Outcome, r.RebootPending, r.Drain.Wanted, r.Actions, "", ""}
+		got := want{status, r.Outcome, r.Changed, r.RebootPending, r.Drain.Wanted, r.Actions, "", ""}
 		if r.MachineConfig != nil {
 			got.name = r.MachineConfig.Name
 		}
@@ -104,7 +105,7 @@ func TestResult(t *testing.T) {
 		}
 		same := slices.Equal(got.actions, c.want.actions)
 		got.actions, c.want.actions = nil, nil
-		if got.outcome != c.want.outcome || !same || got.pending != c.want.pending || got.drain != c.want.drain || got.name != c.want.name || got.class != c.want.class {
+		if got.outcome != c.want.outcome || got.changed != c.want.changed || !same || got.pending != c.want.pending || got.drain != c.want.drain || got.name != c.want.name || got.class != c.want.class {
 			t.Errorf("%s: %+v, want %+v:\n%s", c.command, got, c.want, out)
 		}
 	}
