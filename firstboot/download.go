@@ -63,6 +63,9 @@ func (m *Machine) runDownload(ctx context.Context, run func() (Downloaded, error
 	}
 	if p.Kept {
 		m.noteDownloaded(p)
+		if p.New {
+			m.result().changed(OutcomeDownloaded)
+		}
 	}
 	return p, nil
 }

@@ -14,6 +14,7 @@ import (
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 )
 
@@ -56,6 +57,7 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 	aside, err := b.placeOrDefault().Conclude(err, settings.OnFailure)
 	if aside != nil {
 		b.Progress.Note(aside.Error())
+		b.result().Outcome = OutcomeAside
 	}
 	if err != nil {
 		b.Progress.Fail(err)
@@ -117,6 +119,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
 	case pivot.ActionGiveUp:
 		return b.giveUp(ctx, out)
 	}
+	b.result().Outcome, b.result().Changed = OutcomeCommitted, out.Action != pivot.ActionReboot
 	if b.NoReboot {
 		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
@@ -143,7 +146,8 @@ func (b *FirstBoot) ask() (pivot.Ask, error) {
 		return pivot.Ask{}, err
 	}
 	ask, err := b.askFor(desired)
-	ask.TakenBack = b.takenBack
+	ask.TakenBack, ask.MachineConfig = b.takenBack, pivot.MachineConfig{Name: desired.Name, Digest: hostfiles.Digest(b.request)}
+	b.result().MachineConfig = new(ask.MachineConfig)
 	return ask, err
 }
 
@@ -198,6 +202,7 @@ func (b *FirstBoot) close(ctx context.Context, out pivot.Outcome) error {
 	if err := b.moveAway(); err != nil {
 		return err
 	}
+	b.result().changed(OutcomeClosed)
 	b.converger().Release(ctx) // again: power may have failed between the commit and its Release
 	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
 	return nil

@@ -95,7 +95,7 @@ var importTable = map[string]rule{
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// What a change means for running services.
-	"disruption": {ours: []string{"machineconfig/document", "machineconfig/enable", "hostfiles", "problem", "varentries"}, never: slices.Concat(processes, commandLine, world)},
+	"disruption": {ours: []string{"machineconfig/document", "machineconfig/enable", "hostfiles", "problem", "varentries"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// The core decides; the engines, the host and the reporter serve it.
 	"pivot":     {ours: append([]string{"disruption", "ostree", "machineconfig/enable", "varentries"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
