@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
@@ -57,10 +58,17 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 	if aside != nil {
 		b.Progress.Note(aside.Error())
 	}
-	if err != nil {
-		b.Progress.Fail(err)
-	}
+	b.Progress.FirstBoot = b.isMachines()
+	b.Progress.End(err)
 	return err
+}
+
+// isMachines reports whether a failure of this run is the machine's, as its first boot is not
+// over.
+func (b *FirstBoot) isMachines() bool {
+	open, err := b.Host.Has(EncapsulatedPath)
+	unsettled := []pivot.Phase{"", pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseFailed}
+	return !b.Again && (open || err != nil || slices.Contains(unsettled, b.Progress.Record.Phase))
 }
 
 // Off reports whether the administrator has switched the first boot off, and notes it in
@@ -78,10 +86,11 @@ func (b *FirstBoot) noteIfOff(settings host.Settings, err error) bool {
 		}
 	}
 	b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath)
+	b.Progress.End(nil)
 	return true
 }
 
-func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
+func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failure error) {
 	if err := b.placeOrDefault().Enter(settings.Mode); err != nil {
 		return err
 	}
@@ -90,8 +99,12 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
 	}
 	defer b.pulledImages().Close()
 	if b.Again {
-		if err := b.reopen(); err != nil {
+		reopened, err := b.reopen()
+		if err != nil {
 			return err
+		}
+		if reopened {
+			defer func() { failure = b.orClosedAgain(failure) }()
 		}
 	}
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)

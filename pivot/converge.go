@@ -106,6 +106,9 @@ type Converger struct {
 	Engine       Engine
 	Retry        retry.Policy
 	Progress     *Progress
+	// Pulling is called before a run by hand pulls an image, which nothing else records until the
+	// commit; nil is a no-op.
+	Pulling func(Image) error
 
 	contents map[hostfiles.Digest][]byte // of the files that this run has read
 }

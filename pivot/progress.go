@@ -17,12 +17,19 @@ type Progress struct {
 	Now     func() time.Time
 	BootID  string // of this boot; "" if unknown
 	Boot    Boot   // this boot's times; its ID is "" if they are unknown
+	Command string // the name of the command that runs, for the status; "" if there is none
+	// FirstBoot says that the run is of a first boot that is still open: its failure is the
+	// machine's. Any other run that fails before it has changed anything leaves the machine's
+	// phase and its journal as they were.
+	FirstBoot bool
 
 	step    Step
 	since   time.Time
 	running Duration   // of the current step, so far
 	ran     []Duration // finished steps of this run
 	wrote   bool       // this run has written the journal
+	told    bool       // this run has emitted an event
+	open    bool       // the journal has this run's transaction, which is not over
 }
 
 // Open loads the journal.
@@ -107,8 +114,24 @@ func (p *Progress) Enter(phase Phase, bootID string) error {
 		return err
 	}
 	p.wrote = true
+	p.open = phase == PhaseApplying || phase == PhaseCommitted || phase == PhaseTrial
 	p.send(Event{Kind: EventEntered, Step: p.step})
 	return nil
+}
+
+// Announce is Enter without the journal, for a phase that lasts only as long as this run.
+func (p *Progress) Announce(phase Phase, bootID string) {
+	p.Record.Phase, p.Record.BootID = phase, bootID
+	p.send(Event{Kind: EventEntered, Step: p.step})
+}
+
+// Journaled reports whether this run has written the journal.
+func (p *Progress) Journaled() bool { return p.wrote }
+
+// restore puts a record back in the journal that this run has replaced.
+func (p *Progress) restore(before Record) error {
+	p.open = false
+	return p.Journal.Save(before)
 }
 
 // end adds the transaction to the history, unless it is there already.
@@ -134,13 +157,38 @@ func (p *Progress) Keep() error {
 	return p.Journal.Save(p.Record)
 }
 
-// Fail ends the run with err. It writes the journal only if this run has written it before, so
-// that refused input leaves the host untouched. A permanent failure ends the transaction, unless
-// it is committed or on trial: then the next boot or the trial decides.
+// End ends the run, with err or successfully.
+func (p *Progress) End(err error) {
+	if err != nil {
+		p.Fail(err)
+		return
+	}
+	p.endStep()
+	p.Over(nil)
+}
+
+// Over reports the end of the run, whose err, if any, was reported already.
+func (p *Progress) Over(err error) {
+	if p.told {
+		p.send(Event{Kind: EventEnded, Err: err})
+	}
+}
+
+// Fail ends the run with err. It writes the journal only if the journal has this run's
+// transaction. A permanent failure ends that transaction, unless it is committed or on trial:
+// then the next boot or the trial decides. A run without a transaction has changed nothing, so
+// the record is again what the journal has; only a first boot fails as a whole.
 func (p *Progress) Fail(err error) {
 	step := p.step
 	p.failed(err, true)
 	p.endStep()
+	if !p.open && !p.FirstBoot {
+		if record, lerr := p.Journal.Load(); lerr == nil {
+			p.Record = record
+		}
+		p.send(Event{Kind: EventFailing, Step: step, Err: err})
+		return
+	}
 	p.Record.Error = FailureOf(err)
 	if p.Record.Phase != PhaseCommitted && p.Record.Phase != PhaseTrial && p.Record.Error.Permanent {
 		if p.wrote {
@@ -158,7 +206,8 @@ func (p *Progress) Fail(err error) {
 
 // send emits an event with the current record.
 func (p *Progress) send(e Event) {
-	e.Record = p.Record
+	p.told = true
+	e.Record, e.Command = p.Record, p.Command
 	e.Record.Phase = cmp.Or(e.Record.Phase, PhaseIdle) // the record is empty before Open
 	p.Emit(e)
 }

@@ -56,20 +56,26 @@ func waitCommand() *cobra.Command {
 	return cmd
 }
 
-// waitFor reads the status until it has the wanted phase, or failed.
+// waitFor reads the status until it has the wanted phase, or failed. A command that has failed
+// while it was waited for counts as failed, even if the machine is still in the wanted phase.
 func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context) (status.Status, error), report func(status.Status)) error {
+	ran := false
 	for {
 		s, err := look(ctx)
 		if err != nil {
 			return err
 		}
 		report(s)
+		reached := s.Phase == wanted || s.Phase == pivot.PhaseDone && wanted == pivot.PhaseCommitted
 		switch {
-		case s.Phase == wanted, s.Phase == pivot.PhaseDone && wanted == pivot.PhaseCommitted:
+		case wanted == pivot.PhaseFailed && s.Failed():
 			return nil
-		case s.Phase == pivot.PhaseFailed:
+		case reached && !(ran && s.Failed()):
+			return nil
+		case reached, s.Phase == pivot.PhaseFailed, s.Failed() && s.LastCommand.Error.Permanent:
 			return cli.ExitStatus(exitTransactionFailed)
 		}
+		ran = ran || s.LastCommand != nil && s.LastCommand.Result == status.ResultRunning
 		if retry.Sleep(ctx, waitEvery) != nil {
 			return fault.New(fault.Unavailable, "stopped waiting for phase %s: the phase is %s", wanted, s.Phase).
 				WithHint("pivot status says more")
@@ -77,11 +83,14 @@ func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context)
 	}
 }
 
-// summary describes the state of a transaction on one line.
+// summary describes the state of a transaction, and of a command that failed, on one line.
 func summary(s status.Status) string {
 	text := "phase " + string(s.Phase)
-	if s.Step != "" && (s.Phase == pivot.PhaseApplying || s.Phase == pivot.PhaseIdle) {
+	if s.Step != "" && !s.Failed() && (s.Phase == pivot.PhaseApplying || s.Phase == pivot.PhaseIdle) {
 		text += ", step " + string(s.Step)
+	}
+	if s.Failed() {
+		text += ", " + s.LastCommand.Name + " failed"
 	}
 	return text
 }

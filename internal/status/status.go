@@ -24,7 +24,7 @@ type Status struct {
 	Attempt int               `json:"attempt"`
 	Target  pivot.Target      `json:"target"`
 	Booted  *pivot.Deployment `json:"booted"`
-	Error   *pivot.Failure    `json:"error"`
+	Error   *pivot.Failure    `json:"error"` // of the last command, or else of the transaction
 	Started time.Time         `json:"started,omitzero"`
 	Phases  []pivot.Duration  `json:"phases"`
 	Pending *pivot.Deployment `json:"pending"`         // the default of the next boot, if it is not the booted deployment
@@ -34,16 +34,60 @@ type Status struct {
 	Downloaded *pivot.Download `json:"downloaded,omitempty"`
 	// Slot is the FleetLock slot that the machine has requested and not released; nil if there
 	// is none.
-	Slot    *pivot.Slot `json:"slot,omitempty"`
-	Notes   []string    `json:"notes"`             // observations on the host, for people
-	LeftOut []string    `json:"leftOut,omitempty"` // parts of the MachineConfig that were not applied
+	Slot        *pivot.Slot  `json:"slot,omitempty"`
+	LastCommand *LastCommand `json:"lastCommand,omitempty"` // nil if none ran in this boot
+	Notes       []string     `json:"notes"`                 // observations on the host, for people
+	LeftOut     []string     `json:"leftOut,omitempty"`     // parts of the MachineConfig that were not applied
 }
+
+// LastCommand is the last command that could change the machine. Its result is not the machine's
+// phase: a command that failed before it had changed anything leaves the machine as it was.
+type LastCommand struct {
+	Name   string `json:"name"`
+	Result Result `json:"result"`
+	// Error is why it failed, or why its last try did; nil if it did not.
+	Error *pivot.Failure `json:"error,omitempty"`
+}
+
+// Result is how a command ended.
+type Result string
+
+// The results.
+const (
+	ResultRunning   Result = "running" // or it was killed
+	ResultSucceeded Result = "succeeded"
+	ResultFailed    Result = "failed"
+)
+
+// lastCommand returns the command of an event; nil if it is not known.
+func lastCommand(e pivot.Event) *LastCommand {
+	if e.Command == "" {
+		return nil
+	}
+	c := LastCommand{Name: e.Command, Result: ResultRunning}
+	if e.Err != nil {
+		c.Error = pivot.FailureOf(e.Err)
+	}
+	switch {
+	case e.Kind == pivot.EventFailing, e.Kind == pivot.EventEnded && e.Err != nil:
+		c.Result = ResultFailed
+	case e.Kind == pivot.EventEnded:
+		c.Result = ResultSucceeded
+	}
+	return &c
+}
+
+// Failed reports whether the last command has failed.
+func (s Status) Failed() bool { return s.LastCommand != nil && s.LastCommand.Result == ResultFailed }
 
 // Of returns the status after an event.
 func Of(e pivot.Event) Status {
 	s := Status{
 		Phase: e.Record.Phase, Step: e.Step, Attempt: e.Record.Attempt, Target: e.Record.Target,
 		Error: e.Record.Error, Trial: e.Record.Trial, Started: e.Record.Started, Phases: e.Record.Phases, History: e.Record.History,
+	}
+	if s.LastCommand = lastCommand(e); e.Kind == pivot.EventFailing {
+		s.Error = pivot.FailureOf(e.Err)
 	}
 	s.Percent = e.Amount.Percent()
 	if s.Phases == nil {
