@@ -107,7 +107,7 @@ func (p *Progress) Waiting(err error, pause retry.Pause) {
 // Enter changes the phase, writes the journal, and then emits the event.
 func (p *Progress) Enter(phase Phase, bootID string) error {
 	if phase == PhaseDone || phase == PhaseFailed {
-		p.end(phase)
+		p.account(phase)
 	}
 	p.Record.Phase, p.Record.BootID = phase, bootID
 	if err := p.Journal.Save(p.Record); err != nil {
@@ -134,8 +134,8 @@ func (p *Progress) restore(before Record) error {
 	return p.Journal.Save(before)
 }
 
-// end adds the transaction to the history, unless it is there already.
-func (p *Progress) end(phase Phase) {
+// account adds the transaction to the history, unless it is there already.
+func (p *Progress) account(phase Phase) {
 	p.endStep()
 	if phase == PhaseDone {
 		p.Record.Contents = nil
@@ -192,7 +192,7 @@ func (p *Progress) Fail(err error) {
 	p.Record.Error = FailureOf(err)
 	if p.Record.Phase != PhaseCommitted && p.Record.Phase != PhaseTrial && p.Record.Error.Permanent {
 		if p.wrote {
-			p.end(PhaseFailed)
+			p.account(PhaseFailed)
 		}
 		p.Record.Phase = PhaseFailed
 	}

@@ -59,8 +59,8 @@ const (
 	ResultFailed    Result = "failed"
 )
 
-// lastCommand returns the command of an event; nil if it is not known.
-func lastCommand(e pivot.Event) *LastCommand {
+// commandOf returns the command of an event; nil if it is not known.
+func commandOf(e pivot.Event) *LastCommand {
 	if e.Command == "" {
 		return nil
 	}
@@ -86,7 +86,7 @@ func Of(e pivot.Event) Status {
 		Phase: e.Record.Phase, Step: e.Step, Attempt: e.Record.Attempt, Target: e.Record.Target,
 		Error: e.Record.Error, Trial: e.Record.Trial, Started: e.Record.Started, Phases: e.Record.Phases, History: e.Record.History,
 	}
-	if s.LastCommand = lastCommand(e); e.Kind == pivot.EventFailing {
+	if s.LastCommand = commandOf(e); e.Kind == pivot.EventFailing {
 		s.Error = pivot.FailureOf(e.Err)
 	}
 	s.Percent = e.Amount.Percent()
