@@ -9,12 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 )
 
@@ -162,9 +162,10 @@ func (b *FirstBoot) ask() (pivot.Ask, error) {
 
 // Read reads and validates the file. The error reports all problems in it.
 func (b *FirstBoot) Read() (*encapsulated.Desired, error) {
-	data, err := os.ReadFile(b.Host.Path(b.File))
+	data, err := hostfiles.ReadSettings(b.Host.Path(b.File))
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err)
+		return nil, fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err).
+			WithHint("name a file that Ignition has left: by default it is " + EncapsulatedPath)
 	}
 	b.request = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
 	facts, err := b.hostFacts()

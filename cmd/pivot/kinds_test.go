@@ -55,7 +55,7 @@ func TestStrangeNames(t *testing.T) {
 		"plan --machineconfig-file /LONG", "firstboot --machineconfig-file /LONG", "apply LONG", "apply /etc/LONG", "diff LONG LONG",
 		"plot --journal LONG", "image inspect oci:LONG", "image inspect oci:/LONG", "image inspect dir:LONG", "image inspect oci-archive:/LONG",
 		"image inspect docker-archive:/LONG", "image inspect --repo LONG IMAGE", "image import --repo LONG IMAGE", "image inspect --authfile LONG IMAGE",
-		"plan --authfile LONG IMAGE", "rebase --authfile LONG IMAGE", "plan oci:LONG", "rebase oci:/LONG", "rebase --try --check LONG --authfile /LONG IMAGE",
+		"rebase --authfile LONG IMAGE", "plan oci:LONG", "rebase oci:/LONG", "rebase --try --check LONG --authfile /LONG IMAGE",
 	} {
 		list := strings.Fields(strings.NewReplacer("LONG", long, "IMAGE", h.Image).Replace(args))
 		got := run(list...)
@@ -64,6 +64,7 @@ func TestStrangeNames(t *testing.T) {
 		}
 		expectKind(t, args, got)
 	}
+	possible := map[string]bool{"key": true} // it is text
 	for name, spec := range map[string]string{
 		"path":        `"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/%s","contents":{"source":"data:,x"}}]}}`,
 		"directory":   `"config":{"ignition":{"version":"3.4.0"},"storage":{"directories":[{"path":"/etc/%s"}]}}`,
@@ -92,13 +93,10 @@ func TestStrangeNames(t *testing.T) {
 				t.Fatal(err)
 			}
 			what := name + " with " + part[:3]
-			for _, command := range []string{"apply --dry-run", "apply"} {
-				got := run(append(strings.Fields(command), file)...)
-				if got.status == 0 {
-					t.Logf("%s: %s is accepted", command, what)
-					continue
-				}
-				expectKind(t, command+": "+what, got)
+			if got := run("apply", "--dry-run", file); got.status != 0 {
+				expectKind(t, what, got)
+			} else if name != "owner" && (!possible[name] || part != long) { // owners are looked up in the new system
+				t.Errorf("%s is accepted", what)
 			}
 		}
 	}

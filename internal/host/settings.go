@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/fleetlock"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/window"
 )
 
@@ -92,7 +92,7 @@ func (h *Host) Settings() (Settings, error) {
 	if err != nil {
 		return settings, err
 	}
-	text, unread := os.ReadFile(h.Path(SettingsPath))
+	text, unread := hostfiles.ReadSettings(h.Path(SettingsPath))
 	wrong := settings.readFile(string(text))
 	for key, value := range line.Prefixed("pivot.") {
 		if err := settings.set(key, value); err != nil {
@@ -100,7 +100,7 @@ func (h *Host) Settings() (Settings, error) {
 		}
 	}
 	if unread != nil && !errors.Is(unread, fs.ErrNotExist) {
-		return settings, fmt.Errorf("cannot read the settings: %w", unread)
+		return settings, fault.New(fault.BadInput, "cannot read the settings %s: %w", SettingsPath, unread).WithHint("correct or remove the file")
 	}
 	if len(wrong) == 0 {
 		return settings, nil

@@ -3,7 +3,6 @@
 package status
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -119,17 +118,12 @@ func (s Status) Write(root string) error {
 // Read returns the status of the last run in this boot. If there was none, it returns the
 // status of an earlier boot from the journal.
 func Read(root string) (Status, error) {
-	data, err := os.ReadFile(filepath.Join(root, path))
+	var s Status
+	file := hostfiles.StateFile{Root: root, Path: "/" + path, Remedy: "remove the file: the journal says the rest, and the next command writes it again"}
+	err := file.Decode(&s)
 	if errors.Is(err, fs.ErrNotExist) {
 		record, err := pivot.JournalIn(root).Load()
 		return Of(pivot.Event{Record: record}), err
 	}
-	if err != nil {
-		return Status{}, fmt.Errorf("cannot read status: %w", err)
-	}
-	var s Status
-	if err := json.Unmarshal(data, &s); err != nil {
-		return Status{}, fmt.Errorf("cannot read status %s: %w", path, err)
-	}
-	return s, nil
+	return s, err
 }
