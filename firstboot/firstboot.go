@@ -67,7 +67,7 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 // over.
 func (b *FirstBoot) isMachines() bool {
 	open, err := b.Host.Has(EncapsulatedPath)
-	unsettled := []pivot.Phase{"", pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseFailed}
+	unsettled := []pivot.Phase{"", pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseInterrupted, pivot.PhaseFailed}
 	return !b.Again && (open || err != nil || slices.Contains(unsettled, b.Progress.Record.Phase))
 }
 
@@ -85,7 +85,7 @@ func (b *FirstBoot) noteIfOff(settings host.Settings, err error) bool {
 			b.Progress.Note("warning: " + err.Error())
 		}
 	}
-	b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath)
+	b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath + " or its drop-ins")
 	b.Progress.End(nil)
 	return true
 }

@@ -68,15 +68,9 @@ func (r *Rebase) attempt(ctx context.Context) (bool, error) {
 	return r.move(ctx, ask, settings, r.Reboot || r.rebootNeeded())
 }
 
-// read returns what is asked for. With FromDownloaded the image defaults to the downloaded one.
+// read returns what is asked for.
 func (r *Rebase) read() (pivot.Ask, error) {
 	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
-	if err := r.takeDownloaded(); err != nil {
-		return pivot.Ask{}, err
-	}
-	if r.FromDownloaded && r.Image == "" {
-		r.Image = r.Progress.Record.Downloaded.Image.Reference
-	}
 	return r.ask()
 }
 
@@ -127,6 +121,7 @@ func (r *Rebase) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err := r.open(); err != nil {
 		return pivot.Plan{}, err
 	}
+	defer r.pulledImages().Close()
 	ask, err := r.ask()
 	if err != nil {
 		return pivot.Plan{}, err
@@ -134,8 +129,15 @@ func (r *Rebase) Plan(ctx context.Context) (pivot.Plan, error) {
 	return r.converger().Plan(ctx, ask)
 }
 
-// ask returns what the command line and the old tool's files ask of the machine.
+// ask returns what the command line and the old tool's files ask of the machine. With
+// FromDownloaded the image defaults to the downloaded one.
 func (r *Rebase) ask() (pivot.Ask, error) {
+	if err := r.takeDownloaded(); err != nil {
+		return pivot.Ask{}, err
+	}
+	if r.FromDownloaded && r.Image == "" {
+		r.Image = r.Progress.Record.Downloaded.Image.Reference
+	}
 	change, err := r.kargs()
 	if err != nil {
 		return pivot.Ask{}, err

@@ -2,9 +2,11 @@ package pivot
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/retry"
 )
@@ -177,24 +179,31 @@ func (p *Progress) Over(err error) {
 // Fail ends the run with err. It writes the journal only if the journal has this run's
 // transaction. A permanent failure ends that transaction, unless it is committed or on trial:
 // then the next boot or the trial decides. A run without a transaction has changed nothing, so
-// the record is again what the journal has; only a first boot fails as a whole.
+// the record is again what the journal has; only a first boot fails as a whole. A signal interrupts a
+// machine that is at no target yet.
 func (p *Progress) Fail(err error) {
 	step := p.step
 	p.failed(err, true)
 	p.endStep()
+	_, stopped := errors.AsType[fault.Stopped](err)
 	if !p.open && !p.FirstBoot {
-		if record, lerr := p.Journal.Load(); lerr == nil {
-			p.Record = record
+		p.forget()
+		if stopped && p.Record.Phase.open() {
+			p.Record.Phase = PhaseInterrupted
 		}
 		p.send(Event{Kind: EventFailing, Step: step, Err: err})
 		return
 	}
 	p.Record.Error = FailureOf(err)
-	if p.Record.Phase != PhaseCommitted && p.Record.Phase != PhaseTrial && p.Record.Error.Permanent {
+	switch {
+	case p.Record.Phase == PhaseCommitted || p.Record.Phase == PhaseTrial:
+	case p.Record.Error.Permanent:
 		if p.wrote {
 			p.account(PhaseFailed)
 		}
 		p.Record.Phase = PhaseFailed
+	case stopped && p.Record.Phase.open():
+		p.Record.Phase = PhaseInterrupted
 	}
 	if p.wrote {
 		if jerr := p.Journal.Save(p.Record); jerr != nil {
@@ -202,6 +211,15 @@ func (p *Progress) Fail(err error) {
 		}
 	}
 	p.send(Event{Kind: EventFailing, Step: step, Err: err})
+}
+
+// forget sets the record to what the journal has, except for the steps that ran and their boots:
+// they are shown.
+func (p *Progress) forget() {
+	if record, err := p.Journal.Load(); err == nil {
+		record.Phases, record.Boots = p.Record.Phases, p.Record.Boots
+		p.Record = record
+	}
 }
 
 // send emits an event with the current record.

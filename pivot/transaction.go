@@ -149,10 +149,14 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	if err != nil {
 		return err
 	}
-	if err := t.prepare(ctx, r); err != nil {
+	say := steps{
+		prepare: "preparing one deployment of ostree commit " + r.Commit,
+		commit:  "committing image, kernel arguments and files in one step",
+	}
+	if err := t.prepare(ctx, r, say); err != nil {
 		return err
 	}
-	return t.commit(ctx, state, r)
+	return t.commit(ctx, state, r, say)
 }
 
 // begin enters the phase in which the next boot is unchanged.
@@ -263,19 +267,26 @@ func (t *Transaction) owned(plan Plan) ([]hostfiles.File, error) {
 // nothing then: it checks, before anything is written.
 func (t *Transaction) Return(ctx context.Context, state State, target Target, to Deployment) error {
 	r := Request{Merge: state.Booted, Commit: to.Commit, Image: target.Image, Kargs: to.Options}
-	if err := t.prepare(ctx, r); err != nil {
+	say := steps{
+		prepare: "checking that deployment " + to.ID() + " can be the next boot",
+		commit:  "making deployment " + to.ID() + " the next boot",
+	}
+	if err := t.prepare(ctx, r, say); err != nil {
 		return err
 	}
 	t.Progress.Start(1, state.BootID, target)
 	if err := t.begin(state.BootID); err != nil {
 		return err
 	}
-	return t.commit(ctx, state, r)
+	return t.commit(ctx, state, r, say)
 }
 
+// steps say what the last two steps of a transaction do.
+type steps struct{ prepare, commit string }
+
 // prepare prepares the requested deployment.
-func (t *Transaction) prepare(ctx context.Context, r Request) error {
-	t.Progress.Begin(StepPrepare, "preparing one deployment of ostree commit "+r.Commit)
+func (t *Transaction) prepare(ctx context.Context, r Request, say steps) error {
+	t.Progress.Begin(StepPrepare, say.prepare)
 	if err := t.Engine.Prepare(ctx, r); err != nil {
 		return t.discard(ctx, err)
 	}
@@ -308,8 +319,8 @@ func (t *Transaction) discard(ctx context.Context, err error) error {
 // commit commits the prepared deployment. It journals the intent first, because from then on
 // only the host shows which system the next boot starts. The engine's commit takes seconds and
 // ignores cancellation.
-func (t *Transaction) commit(ctx context.Context, state State, r Request) error {
-	t.Progress.Begin(StepCommit, "committing image, kernel arguments and files in one step")
+func (t *Transaction) commit(ctx context.Context, state State, r Request, say steps) error {
+	t.Progress.Begin(StepCommit, say.commit)
 	if t.BeforeCommit != nil {
 		if err := t.BeforeCommit(ctx); err != nil {
 			return t.discard(ctx, err)

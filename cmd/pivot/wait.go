@@ -25,8 +25,8 @@ func waitCommand() *cobra.Command {
 		Use:   "wait",
 		Short: "Wait until the transaction is done, committed or failed",
 		Long: "Wait until the transaction is done, committed or failed. With --for committed, a transaction that is done\n" +
-			"ends the wait, too. The exit status is 3 if the transaction fails while another phase is waited for, and\n" +
-			"69 on a timeout. Each step is reported when it begins.",
+			"ends the wait, too. The exit status is 3 if the transaction fails or is interrupted while another phase\n" +
+			"is waited for, and 69 on a timeout. Each step is reported when it begins.",
 		Example: "  pivot wait --timeout 30m\n  pivot wait --for committed",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,7 +42,7 @@ func waitCommand() *cobra.Command {
 			}
 			printed := ""
 			return waitFor(ctx, pivot.Phase(phase), machine.Status, func(s status.Status) {
-				if text := summary(s); text != printed {
+				if text := summary(s); text != printed && !flags.quiet {
 					printed = text
 					fmt.Fprintln(cmd.ErrOrStderr(), "pivot: "+text)
 				}
@@ -56,8 +56,9 @@ func waitCommand() *cobra.Command {
 	return cmd
 }
 
-// waitFor reads the status until it has the wanted phase, or failed. A command that has failed
-// while it was waited for counts as failed, even if the machine is still in the wanted phase.
+// waitFor reads the status until it has the wanted phase, or the transaction has ended. A command
+// that has failed while it was waited for counts as such, even if the machine is still in the wanted
+// phase.
 func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context) (status.Status, error), report func(status.Status)) error {
 	ran := false
 	for {
@@ -72,7 +73,7 @@ func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context)
 			return nil
 		case reached && !(ran && s.Failed()):
 			return nil
-		case reached, s.Phase == pivot.PhaseFailed, s.Failed() && s.LastCommand.Error.Permanent:
+		case reached, ended(s.Phase), s.Failed() && s.LastCommand.Error.Permanent:
 			return cli.ExitStatus(exitTransactionFailed)
 		}
 		ran = ran || s.LastCommand != nil && s.LastCommand.Result == status.ResultRunning
@@ -90,7 +91,7 @@ func summary(s status.Status) string {
 		text += ", step " + string(s.Step)
 	}
 	if s.Failed() {
-		text += ", " + s.LastCommand.Name + " failed"
+		text += ", " + s.LastCommand.Name + " " + string(s.LastCommand.Result)
 	}
 	return text
 }

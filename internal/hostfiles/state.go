@@ -29,11 +29,11 @@ type StateFile struct {
 	Max    int    // its size is at most this, in bytes; 0: MaxState
 }
 
-func (s StateFile) max() int { return cmp.Or(s.Max, MaxState) }
+func (s StateFile) limit() int { return cmp.Or(s.Max, MaxState) }
 
 // Read returns the content. The error wraps fs.ErrNotExist if there is no file.
 func (s StateFile) Read() ([]byte, error) {
-	data, err := readRegular(filepath.Join(s.Root, s.Path), s.max(), unix.O_NOFOLLOW)
+	data, err := readRegular(filepath.Join(s.Root, s.Path), s.limit(), unix.O_NOFOLLOW)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -62,8 +62,8 @@ func (s StateFile) Unusable(why error) error {
 
 // CheckSize returns an error if the file could not be read again with the given content.
 func (s StateFile) CheckSize(content []byte) error {
-	if len(content) > s.max() {
-		return fault.New(fault.Refused, "%s would have %d bytes, at most %d are possible", s.Path, len(content), s.max()).
+	if len(content) > s.limit() {
+		return fault.New(fault.Refused, "%s would have %d bytes, at most %d are possible", s.Path, len(content), s.limit()).
 			WithHint("change less at once")
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/api"
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 )
@@ -56,6 +57,8 @@ const (
 	ResultRunning   Result = "running" // or it was killed
 	ResultSucceeded Result = "succeeded"
 	ResultFailed    Result = "failed"
+	// ResultInterrupted is the result of a command that a signal has ended before its commit.
+	ResultInterrupted Result = "interrupted"
 )
 
 // commandOf returns the command of an event; nil if it is not known.
@@ -67,7 +70,10 @@ func commandOf(e pivot.Event) *LastCommand {
 	if e.Err != nil {
 		c.Error = pivot.FailureOf(e.Err)
 	}
+	_, stopped := errors.AsType[fault.Stopped](e.Err)
 	switch {
+	case e.Kind == pivot.EventFailing && stopped:
+		c.Result = ResultInterrupted
 	case e.Kind == pivot.EventFailing, e.Kind == pivot.EventEnded && e.Err != nil:
 		c.Result = ResultFailed
 	case e.Kind == pivot.EventEnded:
@@ -76,8 +82,10 @@ func commandOf(e pivot.Event) *LastCommand {
 	return &c
 }
 
-// Failed reports whether the last command has failed.
-func (s Status) Failed() bool { return s.LastCommand != nil && s.LastCommand.Result == ResultFailed }
+// Failed reports whether the last command has failed, or was interrupted.
+func (s Status) Failed() bool {
+	return s.LastCommand != nil && (s.LastCommand.Result == ResultFailed || s.LastCommand.Result == ResultInterrupted)
+}
 
 // Of returns the status after an event.
 func Of(e pivot.Event) Status {
