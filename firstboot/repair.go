@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ func (a *Apply) readRecord() error {
 		return fault.New(fault.Refused, "cannot repair: pivot has applied no MachineConfig to this machine").WithHint("apply one: pivot apply FILE")
 	}
 	a.File = from
-	a.Data, err = os.ReadFile(a.Host.Path(from))
+	a.Data, err = hostfiles.StateFile{Root: a.Host.Root, Path: from, Remedy: "apply the MachineConfig again"}.Read()
 	return err
 }
 

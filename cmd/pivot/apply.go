@@ -131,14 +131,16 @@ func readConfig(file string, stdin io.Reader) ([]byte, error) {
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
+			return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err).
+				WithHint("name a file with a MachineConfig, in JSON or YAML; - is standard input")
 		}
 		defer f.Close()
 		from = f
 	}
 	data, err := io.ReadAll(io.LimitReader(from, document.MaxSize+1))
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
+		return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err).
+			WithHint("name a file with a MachineConfig, in JSON or YAML; - is standard input")
 	}
 	return data, nil
 }

@@ -235,12 +235,13 @@ func printStatus(w io.Writer, s status.Status) {
 			line("", "check %s", check)
 		}
 	}
+	if s.LastCommand != nil {
+		line("command", "%s, %s", s.LastCommand.Name, s.LastCommand.Result)
+	}
 	if s.Error != nil {
-		line("error", "%s", s.Error.Message)
-		if s.Error.Hint != "" {
-			line("hint", "%s", s.Error.Hint)
-		}
-		line("exit", "%s", exitText(*s.Error))
+		printFailure(line, *s.Error)
+	} else if s.Failed() {
+		printFailure(line, *s.LastCommand.Error)
 	}
 	printSteps(w, s.Phases)
 	for _, a := range s.History {
@@ -250,6 +251,15 @@ func printStatus(w io.Writer, s status.Status) {
 		}
 		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), image)
 	}
+}
+
+// printFailure prints why a run failed, and what to do.
+func printFailure(line func(name, format string, args ...any), f pivot.Failure) {
+	line("error", "%s", f.Message)
+	if f.Hint != "" {
+		line("hint", "%s", f.Hint)
+	}
+	line("exit", "%s", exitText(f))
 }
 
 // deploymentText describes a deployment in one line.
