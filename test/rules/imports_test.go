@@ -37,6 +37,7 @@ var importTable = map[string]rule{
 	// Values: they import mostly other values and, except for fleetlock and watch, nothing of world.
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
 	"api":              {never: slices.Concat(processes, commandLine, world)},
+	"budget":           {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"window":           {never: slices.Concat(processes, commandLine, world)},
 	"fleetlock":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"watch":            {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -48,18 +49,18 @@ var importTable = map[string]rule{
 	"pinning":          {ours: []string{"kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pods":             {ours: []string{"pinning", "problem", "quantity", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"encapsulated":     {ours: append([]string{"machineconfig/entries", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
-	"machineconfig":    {ours: append([]string{"legacy", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig":    {ours: append([]string{"budget", "legacy", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"containerruntime": {ours: append([]string{"machineconfig", "quantity"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: first the packages that do not know MachineConfigs, then those that use
 	// them, each for its own purpose.
 	"machineconfig/enable":     {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/entries":    {ours: []string{"machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "hostfiles", "problem", "varentries"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/entries":    {ours: []string{"budget", "machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "hostfiles", "problem", "varentries"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/extensions": {never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/jsonpath":   {never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/document":   {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/spec":       {ours: []string{"kargs", "problem", "machineconfig/document", "machineconfig/extensions", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/ignition":   {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"machineconfig/ignition":   {ours: []string{"budget", "problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 
 	"legacy": {ours: []string{"problem", "machineconfig/ignition", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
