@@ -1,6 +1,7 @@
 package hostfiles
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -111,9 +112,10 @@ func readFile(name, path string) (f File, err error) {
 	if f.Digest = TooLarge; st.Size > maxRead {
 		return f, nil
 	}
-	content, err := io.ReadAll(io.LimitReader(file, maxRead+1)) // it may grow meanwhile
-	if err == nil && len(content) <= maxRead {
-		f.Content, f.Digest = content, DigestOf(content)
+	content := bytes.NewBuffer(make([]byte, 0, st.Size+bytes.MinRead))
+	_, err = content.ReadFrom(io.LimitReader(file, maxRead+1)) // it may grow meanwhile
+	if err == nil && content.Len() <= maxRead {
+		f.Content, f.Digest = content.Bytes(), DigestOf(content.Bytes())
 	}
 	return f, err
 }
@@ -133,13 +135,15 @@ func kindOf(st *unix.Stat_t) Kind {
 // ReadEntries reads the entries at paths below root, without contents. Paths without an entry
 // are not in the map.
 func ReadEntries(root string, paths []string) (map[string]Entry, error) {
-	files, err := ReadAll(root, paths)
-	if err != nil {
-		return nil, err
-	}
-	entries := make(map[string]Entry, len(files))
-	for path, f := range files {
-		entries[path] = f.Entry
+	entries := make(map[string]Entry, len(paths))
+	for _, path := range paths { // one content at a time: their sum has no limit
+		f, ok, err := Read(root, path)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			entries[path] = f.Entry
+		}
 	}
 	return entries, nil
 }

@@ -101,7 +101,7 @@ var importTable = map[string]rule{
 	// The core decides; the engines, the host and the reporter serve it.
 	"pivot":     {ours: append([]string{"disruption", "ostree", "machineconfig/enable", "varentries"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "retry"}, foreign: true, never: commandLine},
-	"found":     {ours: []string{"fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"found":     {ours: []string{"budget", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"live":      {ours: []string{"disruption", "fault", "hostfiles", "pivot"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"host":      {ours: append([]string{"fleetlock", "live", "ostree", "pivot", "machineconfig/enable", "projection", "varentries", "window"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
