@@ -92,7 +92,7 @@ var importTable = map[string]rule{
 	"osimage/layer":            {ours: []string{"osimage/merge", "osimage/imagefault", "ostree", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/merge":            {ours: []string{"osimage/imagefault", "ostree", "selinux", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/kargsd":           {ours: []string{"ostree", "kargs", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
-	"rpmrepo":                  {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"net"})},
+	"rpmrepo":                  {ours: []string{"budget", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"net"})},
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// What a change means for running services.
