@@ -190,8 +190,8 @@ func printImage(w io.Writer, image osimage.Image) {
 	if image.Architecture != "" {
 		fmt.Fprintf(w, "built for  %s\n", image.Architecture)
 	}
-	fmt.Fprintf(w, "digest     %s\npolicy     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %d bytes\n",
-		image.Digest, printable.Line(image.Policy), image.Format, image.Commit, printable.Line(image.Version), len(image.Layers), image.Bytes)
+	fmt.Fprintf(w, "digest     %s\npolicy     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %s\n",
+		image.Digest, printable.Line(image.Policy), image.Format, image.Commit, printable.Line(image.Version), len(image.Layers), printable.Size(image.Bytes))
 	if image.Derived > 0 {
 		fmt.Fprintf(w, "           %d of an ostree commit, %d derived\n", len(image.Layers)-image.Derived, image.Derived)
 	}
@@ -274,8 +274,8 @@ func imageImportCommand() *cobra.Command {
 				note(fmt.Sprintf("the image brings kernel arguments of its own (/%s): %s", kargsd.Dir, result.KernelArguments))
 			}
 			return flags.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
-				fmt.Fprintf(w, "%s: %d of %d objects new, %d bytes fetched, %d written, %.1f s\n",
-					result.Commit, result.Objects.New, result.Objects.Total, result.Bytes.Fetched, result.Bytes.Written, result.Seconds)
+				fmt.Fprintf(w, "%s: %d of %d objects new, %s fetched, %s written, %.1f s\n",
+					result.Commit, result.Objects.New, result.Objects.Total, printable.Size(result.Bytes.Fetched), printable.Size(result.Bytes.Written), result.Seconds)
 			})
 		},
 	}

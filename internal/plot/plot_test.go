@@ -235,7 +235,7 @@ func TestSVG(t *testing.T) {
 			y = at
 		}
 	}
-	if pull := groups[6].all(named("text"))[0].Text; pull != "pull 60.0 s, 850.0 MB, 2 failed tries" {
+	if pull := groups[6].all(named("text"))[0].Text; pull != "pull 60.0 s, 850 MB, 2 failed tries" {
 		t.Errorf("the pull says %q", pull)
 	}
 	failures := svg.all(classed("failure"))
