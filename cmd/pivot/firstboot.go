@@ -64,6 +64,7 @@ func withLock(h *host.Host, run func() error) error {
 		return err
 	}
 	defer unlock()
+	cli.OutliveReaders()
 	return reported(run())
 }
 

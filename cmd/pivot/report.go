@@ -151,8 +151,11 @@ func printNeeds(w io.Writer, p pivot.Plan) {
 }
 
 // exitTransactionFailed is the exit status of "status --exit-code" if the last transaction
-// failed. It does not mean that the command failed.
+// failed or was interrupted. It does not mean that the command failed.
 const exitTransactionFailed = 3
+
+// ended reports whether a transaction has ended without reaching its target.
+func ended(p pivot.Phase) bool { return p == pivot.PhaseFailed || p == pivot.PhaseInterrupted }
 
 func statusCommand() *cobra.Command {
 	var flags hostFlags
@@ -174,7 +177,7 @@ func statusCommand() *cobra.Command {
 				return err
 			}
 			err = out.Write(cmd.OutOrStdout(), s, func(w io.Writer) { printStatus(w, s) })
-			if err == nil && exitCode && s.Phase == pivot.PhaseFailed {
+			if err == nil && exitCode && ended(s.Phase) {
 				return cli.ExitStatus(exitTransactionFailed)
 			}
 			return err
@@ -182,7 +185,7 @@ func statusCommand() *cobra.Command {
 	}
 	flags.addRoot(cmd)
 	out.Add(cmd, api.Status)
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if the last transaction failed")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if the last transaction failed or was interrupted")
 	return cmd
 }
 
@@ -207,10 +210,10 @@ func printStatus(w io.Writer, s status.Status) {
 		line("target", "%s", s.Target.Image)
 	}
 	if s.Booted != nil {
-		line("booted", "%s.%d %s", s.Booted.Commit, s.Booted.Serial, s.Booted.Image)
+		line("booted", "%s", deploymentText(*s.Booted))
 	}
 	if s.Pending != nil {
-		line("pending", "%s.%d %s%s", s.Pending.Commit, s.Pending.Serial, s.Pending.Image, map[bool]string{true: " (staged)"}[s.Pending.Staged])
+		line("pending", "%s%s", deploymentText(*s.Pending), map[bool]string{true: " (staged)"}[s.Pending.Staged])
 	}
 	printDownload(line, s.Downloaded)
 	if s.Slot != nil {
@@ -231,8 +234,21 @@ func printStatus(w io.Writer, s status.Status) {
 	}
 	printSteps(w, s.Phases)
 	for _, a := range s.History {
-		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), a.Image)
+		image := a.Image.String()
+		if a.Image.IsZero() {
+			image = "(the image was kept)"
+		}
+		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), image)
 	}
+}
+
+// deploymentText describes a deployment in one line.
+func deploymentText(d pivot.Deployment) string {
+	image := d.Image.String()
+	if d.Image.IsZero() {
+		image = "(not from an image)"
+	}
+	return fmt.Sprintf("%s.%d %s", d.Commit, d.Serial, image)
 }
 
 // printDownload prints what was pulled for a later run.

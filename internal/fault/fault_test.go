@@ -25,6 +25,9 @@ func TestKindAndHint(t *testing.T) {
 		{fault.New(fault.BadInput, "x"), 65, false, ""},
 		{fault.New(fault.CannotWrite, "x"), 73, false, ""},
 		{fmt.Errorf("x: %w", context.DeadlineExceeded), 69, true, ""},
+		{fault.New(fault.Refused, "x: %w", fault.Stopped{Signal: "interrupt", ByHand: true}).WithHint("y"), 130, true, "y"}, // whatever it ended
+		{fault.Stopped{Signal: "hangup"}, 69, true, ""},
+		{fault.New(fault.Refused, "x: %w", fault.Stopped{Signal: "terminated"}), 78, false, ""},
 	} {
 		kind := fault.KindOf(c.err)
 		if kind.ExitStatus() != c.status || kind.Transient() != c.again || fault.HintOf(c.err) != c.hint {
