@@ -139,6 +139,14 @@ type Transaction struct {
 	BeforeCommit func(ctx context.Context) error
 	// Trying is nil if the new system needs no trial.
 	Trying *Trying
+	// ByHand marks a transaction that no later run continues. The journal is about it only from
+	// its commit on, and not even then if the commit fails and nothing has changed: what the
+	// machine was last brought to stays what it is judged by.
+	ByHand bool
+	// Pulling is called before an image is pulled; nil is a no-op.
+	Pulling func(Image) error
+	// NextBoot returns what the next boot starts; nil if that is not known.
+	NextBoot func(ctx context.Context) (Deployment, error)
 }
 
 // Run makes the plan's target the next boot. If it fails before the commit, the next boot is
@@ -149,7 +157,7 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	if err := p.store(t.Keep); err != nil {
 		return err
 	}
-	if err := p.Enter(PhaseApplying, state.BootID); err != nil {
+	if err := t.begin(state.BootID); err != nil {
 		return err
 	}
 	r, err := t.request(ctx, &plan)
@@ -157,7 +165,23 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	if err != nil {
 		return err
 	}
-	return t.make(ctx, state.BootID, r)
+	say := steps{
+		prepare: "preparing one deployment of ostree commit " + r.Commit,
+		commit:  "committing image, kernel arguments and files in one step",
+	}
+	if err := t.prepare(ctx, r, say); err != nil {
+		return err
+	}
+	return t.commit(ctx, state, r, say)
+}
+
+// begin enters the phase in which the next boot is unchanged.
+func (t *Transaction) begin(bootID string) error {
+	if t.ByHand {
+		t.Progress.Announce(PhaseApplying, bootID)
+		return nil
+	}
+	return t.Progress.Enter(PhaseApplying, bootID)
 }
 
 // request pulls the plan's image, completes the plan with what is learned from the image, and
@@ -256,27 +280,42 @@ func (t *Transaction) owned(plan Plan) ([]hostfiles.File, error) {
 	return entries, nil
 }
 
-// Return makes the existing deployment to the next boot again.
+// Return makes the existing deployment to the next boot again. The engine's Prepare makes
+// nothing then: it checks, before anything is written.
 func (t *Transaction) Return(ctx context.Context, state State, target Target, to Deployment) error {
-	t.Progress.Start(1, state.BootID, target)
-	if err := t.Progress.Enter(PhaseApplying, state.BootID); err != nil {
+	r := Request{Merge: state.Booted, Commit: to.Commit, Image: target.Image, Kargs: to.Options}
+	say := steps{
+		prepare: "checking that deployment " + to.ID() + " can be the next boot",
+		commit:  "making deployment " + to.ID() + " the next boot",
+	}
+	if err := t.prepare(ctx, r, say); err != nil {
 		return err
 	}
-	return t.make(ctx, state.BootID, Request{
-		Merge: state.Booted, Commit: to.Commit, Image: target.Image, Kargs: to.Options,
-	})
+	t.Progress.Start(1, state.BootID, target)
+	if err := t.begin(state.BootID); err != nil {
+		return err
+	}
+	return t.commit(ctx, state, r, say)
 }
 
-// make prepares the requested deployment and commits it.
-func (t *Transaction) make(ctx context.Context, bootID string, r Request) error {
-	t.Progress.Begin(StepPrepare, "preparing one deployment of ostree commit "+r.Commit)
+// steps say what the last two steps of a transaction do.
+type steps struct{ prepare, commit string }
+
+// prepare prepares the requested deployment.
+func (t *Transaction) prepare(ctx context.Context, r Request, say steps) error {
+	t.Progress.Begin(StepPrepare, say.prepare)
 	if err := t.Engine.Prepare(ctx, r); err != nil {
 		return t.discard(ctx, err)
 	}
-	return t.commit(ctx, bootID, r)
+	return nil
 }
 
 func (t *Transaction) pull(ctx context.Context, image Image) (Image, error) {
+	if t.Pulling != nil {
+		if err := t.Pulling(image); err != nil {
+			return image, err
+		}
+	}
 	t.Progress.Begin(StepPull, "pulling "+image.Reference)
 	var got Image
 	err := t.Retry.Do(ctx, t.Progress.Waiting, func(ctx context.Context) (err error) {
@@ -297,8 +336,8 @@ func (t *Transaction) discard(ctx context.Context, err error) error {
 // commit commits the prepared deployment. It journals the intent first, because from then on
 // only the host shows which system the next boot starts. The engine's commit takes seconds and
 // ignores cancellation.
-func (t *Transaction) commit(ctx context.Context, bootID string, r Request) error {
-	t.Progress.Begin(StepCommit, "committing image, kernel arguments and files in one step")
+func (t *Transaction) commit(ctx context.Context, state State, r Request, say steps) error {
+	t.Progress.Begin(StepCommit, say.commit)
 	if t.BeforeCommit != nil {
 		if err := t.BeforeCommit(ctx); err != nil {
 			return t.discard(ctx, err)
@@ -310,11 +349,12 @@ func (t *Transaction) commit(ctx context.Context, bootID string, r Request) erro
 	if t.Trying != nil {
 		t.Progress.Record.Trial = new(t.Trying.Trial)
 	}
-	if err := t.Progress.Enter(PhaseCommitted, bootID); err != nil {
+	unjournal, err := t.journalCommit(state)
+	if err != nil {
 		return t.discard(ctx, err)
 	}
 	if err := t.Engine.Commit(context.WithoutCancel(ctx), r); err != nil {
-		return err
+		return unjournal(ctx, err)
 	}
 	if t.Trying != nil {
 		if err := t.hold(context.WithoutCancel(ctx)); err != nil {
@@ -329,4 +369,40 @@ func (t *Transaction) commit(ctx context.Context, bootID string, r Request) erro
 func (t *Transaction) hold(ctx context.Context) (err error) {
 	t.Progress.Record.Trial.New, err = t.Trying.Hold(ctx)
 	return err
+}
+
+// journalCommit journals that the transaction is about to be committed. The returned function is
+// for a commit that fails with an error, which it returns: if the transaction is by hand, and the
+// next boot is still the one from before, the journal is again what it was.
+func (t *Transaction) journalCommit(state State) (unjournal func(context.Context, error) error, err error) {
+	p, bootID := t.Progress, state.BootID
+	if !t.ByHand {
+		return func(_ context.Context, err error) error { return err }, p.Enter(PhaseCommitted, bootID)
+	}
+	before, err := p.Journal.Load()
+	if err != nil {
+		return nil, err
+	}
+	own := p.Record.Contents
+	p.Record.Contents = append(slices.Clone(own), before.Contents...) // what before names must not be removed yet
+	defer func() { p.Record.Contents = own }()
+	restore := func(err error) error {
+		if rerr := p.restore(before); rerr != nil {
+			return fmt.Errorf("%w (and the journal could not be put back: %v)", err, rerr)
+		}
+		return err
+	}
+	if err := p.Enter(PhaseCommitted, bootID); err != nil {
+		return nil, restore(err)
+	}
+	return func(ctx context.Context, err error) error {
+		if t.NextBoot == nil {
+			return err
+		}
+		next, nerr := t.NextBoot(context.WithoutCancel(ctx))
+		if nerr != nil || next.ID() != state.Default.ID() || !next.Options.Equal(state.Default.Options) {
+			return err
+		}
+		return restore(err)
+	}, nil
 }
