@@ -64,7 +64,7 @@ func (m *Machine) runDownload(ctx context.Context, run func() (Downloaded, error
 	if p.Kept {
 		m.noteDownloaded(p)
 		if p.New {
-			m.result().changed(OutcomeDownloaded)
+			m.runResult().endChanged(OutcomeDownloaded)
 		}
 	}
 	return p, nil

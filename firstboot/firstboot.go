@@ -57,7 +57,7 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 	aside, err := b.placeOrDefault().Conclude(err, settings.OnFailure)
 	if aside != nil {
 		b.Progress.Note(aside.Error())
-		b.result().Outcome = OutcomeAside
+		b.runResult().Outcome = OutcomeAside
 	}
 	if err != nil {
 		b.Progress.Fail(err)
@@ -119,7 +119,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
 	case pivot.ActionGiveUp:
 		return b.giveUp(ctx, out)
 	}
-	b.result().Outcome, b.result().Changed = OutcomeCommitted, out.Action != pivot.ActionReboot
+	b.runResult().Outcome, b.runResult().Changed = OutcomeCommitted, out.Action != pivot.ActionReboot
 	if b.NoReboot {
 		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
@@ -147,7 +147,7 @@ func (b *FirstBoot) ask() (pivot.Ask, error) {
 	}
 	ask, err := b.askFor(desired)
 	ask.TakenBack, ask.MachineConfig = b.takenBack, pivot.MachineConfig{Name: desired.Name, Digest: hostfiles.Digest(b.request)}
-	b.result().MachineConfig = new(ask.MachineConfig)
+	b.runResult().MachineConfig = new(ask.MachineConfig)
 	return ask, err
 }
 
@@ -202,7 +202,7 @@ func (b *FirstBoot) close(ctx context.Context, out pivot.Outcome) error {
 	if err := b.moveAway(); err != nil {
 		return err
 	}
-	b.result().changed(OutcomeClosed)
+	b.runResult().endChanged(OutcomeClosed)
 	b.converger().Release(ctx) // again: power may have failed between the commit and its Release
 	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
 	return nil
