@@ -154,7 +154,7 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	if err != nil {
 		return ask, err
 	}
-	old, takenOver, err := a.applied()
+	old, takenOver, err := a.applied(facts)
 	if err != nil {
 		return ask, err
 	}

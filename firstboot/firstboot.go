@@ -79,7 +79,7 @@ func (b *FirstBoot) noteIfOff(settings host.Settings, err error) bool {
 			b.Progress.Note("warning: " + err.Error())
 		}
 	}
-	b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath)
+	b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath + " or its drop-ins")
 	return true
 }
 

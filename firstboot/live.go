@@ -110,11 +110,12 @@ func (a *Apply) liveEntry(f hostfiles.File) (live.Entry, error) {
 		}
 	}
 	old, there, err := hostfiles.Read(a.Host.Root, f.Path)
+	replaced := old.Whole() && (old.Kind == hostfiles.KindDirectory) == (f.Kind == hostfiles.KindDirectory)
 	switch {
 	case !there:
+	case !replaced && hostfiles.OfUsers(a.Host.Root, f.Path): // it is moved aside, and stays there
 	case old.Whole():
 		e.Old = &old
-	case hostfiles.OfUsers(a.Host.Root, f.Path): // it is moved aside, not replaced
 	default:
 		err = fault.New(fault.Refused, "cannot change %s without a reboot: what stands there is too large to be put back", f.Path).
 			WithHint("move it away, or apply with --reboot=now")

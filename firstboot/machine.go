@@ -3,7 +3,6 @@ package firstboot
 import (
 	"context"
 	"crypto/x509"
-	"slices"
 	"time"
 
 	"machine-pivot/internal/fault"
@@ -139,15 +138,10 @@ func (m *Machine) Compare(ctx context.Context) ([]pivot.Difference, error) {
 	return differences, err
 }
 
-// failures returns the differences that count against a system on trial, and hold a fleet's slot:
-// not those in what belongs to users, who may change it at any time.
+// failures returns the differences from what was last asked for that count against a system on
+// trial, and hold a fleet's slot.
 func (m *Machine) failures(ctx context.Context) ([]string, error) {
-	target := m.Progress.Record.Target
-	target.Entries = slices.DeleteFunc(slices.Clone(target.Entries), func(e hostfiles.Entry) bool {
-		users := e.User != "" || e.UID != 0 || (e.Group != "" || e.GID != 0) && e.Mode&0o020 != 0 || e.Mode&0o002 != 0
-		return users || hostfiles.OfUsers(m.Host.Root, e.Path)
-	})
-	return m.converger().Differences(ctx, target)
+	return m.converger().Failures(ctx, m.Progress.Record.Target)
 }
 
 // differences is Verify for a journal that is open.

@@ -141,6 +141,7 @@ func (a *Apply) liveBlocker(etc pivot.Etc, want hostfiles.Entry) string {
 	switch {
 	case want.OnDisk() != want.Path:
 		return live.Unreachable(a.Host.Root, want.OnDisk())
+	case hostfiles.OfUsers(a.Host.Root, want.Path): // whatever a user has put there is moved aside
 	case wanted == hostfiles.KindOther, there && have.Kind == hostfiles.KindOther:
 		return "it is no file, directory or link"
 	case there && (have.Kind == hostfiles.KindDirectory) != (wanted == hostfiles.KindDirectory):

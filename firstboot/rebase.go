@@ -71,15 +71,9 @@ func (r *Rebase) attempt(ctx context.Context) (bool, error) {
 	return r.move(ctx, ask, settings, r.Reboot || r.rebootNeeded())
 }
 
-// read returns what is asked for. With FromDownloaded the image defaults to the downloaded one.
+// read returns what is asked for.
 func (r *Rebase) read() (pivot.Ask, error) {
 	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
-	if err := r.takeDownloaded(); err != nil {
-		return pivot.Ask{}, err
-	}
-	if r.FromDownloaded && r.Image == "" {
-		r.Image = r.Progress.Record.Downloaded.Image.Reference
-	}
 	return r.ask()
 }
 
@@ -131,6 +125,7 @@ func (r *Rebase) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err := r.open(); err != nil {
 		return pivot.Plan{}, err
 	}
+	defer r.pulledImages().Close()
 	ask, err := r.ask()
 	if err != nil {
 		return pivot.Plan{}, err
@@ -139,8 +134,15 @@ func (r *Rebase) Plan(ctx context.Context) (pivot.Plan, error) {
 	return plan.WithDrain(disruption.Rules{}, nil), err // what changes needs a reboot
 }
 
-// ask returns what the command line and the old tool's files ask of the machine.
+// ask returns what the command line and the old tool's files ask of the machine. With
+// FromDownloaded the image defaults to the downloaded one.
 func (r *Rebase) ask() (pivot.Ask, error) {
+	if err := r.takeDownloaded(); err != nil {
+		return pivot.Ask{}, err
+	}
+	if r.FromDownloaded && r.Image == "" {
+		r.Image = r.Progress.Record.Downloaded.Image.Reference
+	}
 	change, err := r.kargs()
 	if err != nil {
 		return pivot.Ask{}, err

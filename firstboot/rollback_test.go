@@ -79,6 +79,30 @@ func TestRollback(t *testing.T) {
 	expectStatus(t, h)
 }
 
+// TestRollbackSays (D99): a rollback makes no deployment, and does not say so.
+func TestRollbackSays(t *testing.T) {
+	h := arrived(t)
+	all, err := h.Sysroot().Deployments()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := firstboot.Rollback{Machine: machine(t, h)}
+	var says []string
+	r.Progress.Emit = func(e pivot.Event) { says = append(says, e.Message) }
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(says, "\n")
+	for _, want := range []string{"checking that deployment " + all[1].ID() + " can be the next boot", "making deployment " + all[1].ID() + " the next boot"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "preparing") || strings.Contains(text, "committing") {
+		t.Errorf("it says\n%s", text)
+	}
+}
+
 // TestRollbackBeforeTheReboot takes back a pending commit: the running system stays.
 func TestRollbackBeforeTheReboot(t *testing.T) {
 	h := hostdir.New(t)

@@ -190,26 +190,45 @@ func (c *Converger) Compare(ctx context.Context, target Target) (state State, di
 	if state, err = c.Host.Observe(ctx, target); err != nil {
 		return state, nil, err
 	}
-	differences = Compare(state, target)
+	differences, err = c.classified(state, target)
+	return state, differences, err
+}
+
+// Failures is like Differences without what users may change at any time.
+func (c *Converger) Failures(ctx context.Context, target Target) ([]string, error) {
+	state, err := c.Host.Observe(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	differences, err := c.classified(state, target.withoutUsers(state.Etc))
+	return Texts(differences), err
+}
+
+func (c *Converger) classified(state State, target Target) ([]Difference, error) {
+	differences := Compare(state, target)
 	for _, contributor := range c.Contributors {
 		drift, err := contributor.Drift(state, target)
 		if err != nil {
-			return state, nil, err
+			return nil, err
 		}
 		differences = append(differences, drift...)
 	}
-	return state, differences, nil
+	return differences, nil
 }
 
 // decide calls Decide with the journal's record and the state of the host. A run by hand has only
 // one attempt, and never gives up.
 func (c *Converger) decide(ask Ask, state State, target Target) Decision {
 	record := c.Progress.Record
+	same, lacks := record.Target.Same(target), Prove
+	if same && record.Phase == PhaseCommitted && !ask.ByHand {
+		lacks = Failures // what users have changed since the commit does not need another one
+	}
 	d := Decide(record, Facts{
 		SameBoot:        record.BootID == state.BootID,
-		SameTarget:      record.Target.Same(target),
-		AtTarget:        len(Prove(state, target)) == 0,
-		PendingAtTarget: ask.Trying == nil && record.Trial == nil && state.Pending() && len(Prove(state.AsIfRebooted(), target)) == 0,
+		SameTarget:      same,
+		AtTarget:        len(lacks(state, target)) == 0,
+		PendingAtTarget: ask.Trying == nil && record.Trial == nil && state.Pending() && len(lacks(state.AsIfRebooted(), target)) == 0,
 		TakenBack:       ask.TakenBack != nil && ask.TakenBack(state),
 	})
 	if ask.ByHand && (d.Action == ActionApply || d.Action == ActionGiveUp) {

@@ -24,7 +24,13 @@ const (
 	PhaseDone      Phase = "done"      // the running system was verified to be the target
 	PhaseFailed    Phase = "failed"    // ended without reaching the target
 	PhaseUndone    Phase = "undone"    // committed or done, but an administrator has gone back
+	// PhaseInterrupted is a run that a signal ended before its commit: the next boot is unchanged,
+	// and the same command goes on from there.
+	PhaseInterrupted Phase = "interrupted"
 )
+
+// open reports whether a transaction has not begun, or has not ended.
+func (p Phase) open() bool { return p == "" || p == PhaseIdle || p == PhaseApplying }
 
 // MaxAttempts is the number of attempts after which a machine that keeps booting its old system
 // gives up.

@@ -155,6 +155,17 @@ func notes(state State, target Target) []string {
 	return notes
 }
 
+// Failures is like Prove without what users may change at any time: that is drift, which makes no
+// commit undone, holds no slot, and fails no trial.
+func Failures(state State, target Target) []string {
+	return Prove(state, target.withoutUsers(state.Etc))
+}
+
+func (t Target) withoutUsers(etc Etc) Target {
+	t.Entries = slices.DeleteFunc(slices.Clone(t.Entries), etc.usersDecide)
+	return t
+}
+
 // Compare compares the running system with target and returns the differences; none means that
 // the target is reached. Unlike Diff it also checks the running kernel's command line, which a
 // boot loader may have changed.

@@ -2,9 +2,11 @@ package pivot
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/retry"
 )
@@ -136,17 +138,23 @@ func (p *Progress) Keep() error {
 
 // Fail ends the run with err. It writes the journal only if this run has written it before, so
 // that refused input leaves the host untouched. A permanent failure ends the transaction, unless
-// it is committed or on trial: then the next boot or the trial decides.
+// it is committed or on trial: then the next boot or the trial decides. A signal interrupts a
+// transaction that has not ended.
 func (p *Progress) Fail(err error) {
 	step := p.step
 	p.failed(err, true)
 	p.endStep()
 	p.Record.Error = FailureOf(err)
-	if p.Record.Phase != PhaseCommitted && p.Record.Phase != PhaseTrial && p.Record.Error.Permanent {
+	_, stopped := errors.AsType[fault.Stopped](err)
+	switch {
+	case p.Record.Phase == PhaseCommitted || p.Record.Phase == PhaseTrial:
+	case p.Record.Error.Permanent:
 		if p.wrote {
 			p.end(PhaseFailed)
 		}
 		p.Record.Phase = PhaseFailed
+	case stopped && p.Record.Phase.open():
+		p.Record.Phase = PhaseInterrupted
 	}
 	if p.wrote {
 		if jerr := p.Journal.Save(p.Record); jerr != nil {

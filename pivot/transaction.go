@@ -141,7 +141,10 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	if err != nil {
 		return err
 	}
-	return t.make(ctx, state.BootID, r)
+	return t.make(ctx, state.BootID, r, steps{
+		prepare: "preparing one deployment of ostree commit " + r.Commit,
+		commit:  "committing image, kernel arguments and files in one step",
+	})
 }
 
 // request pulls the plan's image, completes the plan with what is learned from the image, and
@@ -247,16 +250,22 @@ func (t *Transaction) Return(ctx context.Context, state State, target Target, to
 	}
 	return t.make(ctx, state.BootID, Request{
 		Merge: state.Booted, Commit: to.Commit, Image: target.Image, Kargs: to.Options,
+	}, steps{
+		prepare: "checking that deployment " + to.ID() + " can be the next boot",
+		commit:  "making deployment " + to.ID() + " the next boot",
 	})
 }
 
+// steps say what the last two steps of a transaction do.
+type steps struct{ prepare, commit string }
+
 // make prepares the requested deployment and commits it.
-func (t *Transaction) make(ctx context.Context, bootID string, r Request) error {
-	t.Progress.Begin(StepPrepare, "preparing one deployment of ostree commit "+r.Commit)
+func (t *Transaction) make(ctx context.Context, bootID string, r Request, say steps) error {
+	t.Progress.Begin(StepPrepare, say.prepare)
 	if err := t.Engine.Prepare(ctx, r); err != nil {
 		return t.discard(ctx, err)
 	}
-	return t.commit(ctx, bootID, r)
+	return t.commit(ctx, bootID, r, say.commit)
 }
 
 func (t *Transaction) pull(ctx context.Context, image Image) (Image, error) {
@@ -280,8 +289,8 @@ func (t *Transaction) discard(ctx context.Context, err error) error {
 // commit commits the prepared deployment. It journals the intent first, because from then on
 // only the host shows which system the next boot starts. The engine's commit takes seconds and
 // ignores cancellation.
-func (t *Transaction) commit(ctx context.Context, bootID string, r Request) error {
-	t.Progress.Begin(StepCommit, "committing image, kernel arguments and files in one step")
+func (t *Transaction) commit(ctx context.Context, bootID string, r Request, say string) error {
+	t.Progress.Begin(StepCommit, say)
 	if t.BeforeCommit != nil {
 		if err := t.BeforeCommit(ctx); err != nil {
 			return t.discard(ctx, err)

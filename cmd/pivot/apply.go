@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/encapsulated"
@@ -85,10 +84,7 @@ func applyCommand() *cobra.Command {
 			if dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan is only printed
 				plan, err := apply.Plan(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return flags.results.writeInstead(cmd, api.Plan, plan, func(w io.Writer) { printPlan(w, plan) })
+				return flags.results.printedPlan(cmd, plan, err)
 			}
 			if download.only {
 				return downloadOnly(cmd, apply.Host, unchanged77, &apply)

@@ -9,6 +9,7 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
+	"machine-pivot/pivot"
 )
 
 // results writes the one document of a command that changes a machine, however the run ends. As text
@@ -60,8 +61,8 @@ func (r *results) write(cmd *cobra.Command, err error) error {
 	return r.out.Write(cmd.OutOrStdout(), result, func(io.Writer) {})
 }
 
-// writeInstead writes another document in place of the result.
-func (r *results) writeInstead(cmd *cobra.Command, kind api.Kind, value any, text func(io.Writer)) error {
-	r.written = true
-	return r.out.As(kind).Write(cmd.OutOrStdout(), value, text)
+// printedPlan writes a plan, in place of the result, or returns the error of making it.
+func (r *results) printedPlan(cmd *cobra.Command, plan pivot.Plan, err error) error {
+	r.written = err == nil
+	return printedPlan(cmd, *r.out.As(api.Plan), plan, err)
 }

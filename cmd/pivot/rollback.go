@@ -21,6 +21,9 @@ func rollbackCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := machine.Host.CheckBooted(); err != nil {
+				return err
+			}
 			rollback := firstboot.Rollback{Machine: machine, Reboot: reboot}
 			return withLock(machine.Host, func() error { return rollback.Run(cmd.Context()) })
 		},

@@ -24,7 +24,9 @@ func rootCommand(build cli.Build) *cobra.Command {
 	}
 	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning")...)
 	commands = append(commands, kargsCommand())
-	return cli.Root("pivot", build, "Update OS image, kernel arguments and CPU pinning of a host in one reboot", commands...)
+	root := cli.Root("pivot", build, "Update OS image, kernel arguments and CPU pinning of a host in one reboot", commands...)
+	cli.Teach(root, foreign())
+	return root
 }
 
 // hostFlags are the flags of the commands that work on a machine.
@@ -46,6 +48,7 @@ func (f *hostFlags) addRoot(cmd *cobra.Command) {
 	f.engine = "auto"
 	cmd.Flags().StringVar(&f.root, "root", "/", "use `DIR` as the root directory of the machine")
 	cli.Directories(cmd, "root")
+	f.quietFlag.add(cmd)
 }
 
 func (f *hostFlags) add(cmd *cobra.Command) {

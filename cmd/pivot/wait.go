@@ -25,8 +25,8 @@ func waitCommand() *cobra.Command {
 		Use:   "wait",
 		Short: "Wait until the transaction is done, committed or failed",
 		Long: "Wait until the transaction is done, committed or failed. With --for committed, a transaction that is done\n" +
-			"ends the wait, too. The exit status is 3 if the transaction fails while another phase is waited for, and\n" +
-			"69 on a timeout. Each step is reported when it begins.",
+			"ends the wait, too. The exit status is 3 if the transaction fails or is interrupted while another phase\n" +
+			"is waited for, and 69 on a timeout. Each step is reported when it begins.",
 		Example: "  pivot wait --timeout 30m\n  pivot wait --for committed",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,7 +42,7 @@ func waitCommand() *cobra.Command {
 			}
 			printed := ""
 			return waitFor(ctx, pivot.Phase(phase), machine.Status, func(s status.Status) {
-				if text := summary(s); text != printed {
+				if text := summary(s); text != printed && !flags.quiet {
 					printed = text
 					fmt.Fprintln(cmd.ErrOrStderr(), "pivot: "+text)
 				}
@@ -56,7 +56,7 @@ func waitCommand() *cobra.Command {
 	return cmd
 }
 
-// waitFor reads the status until it has the wanted phase, or failed.
+// waitFor reads the status until it has the wanted phase, or the transaction has ended.
 func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context) (status.Status, error), report func(status.Status)) error {
 	for {
 		s, err := look(ctx)
@@ -67,7 +67,7 @@ func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context)
 		switch {
 		case s.Phase == wanted, s.Phase == pivot.PhaseDone && wanted == pivot.PhaseCommitted:
 			return nil
-		case s.Phase == pivot.PhaseFailed:
+		case ended(s.Phase):
 			return cli.ExitStatus(exitTransactionFailed)
 		}
 		if retry.Sleep(ctx, waitEvery) != nil {

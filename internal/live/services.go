@@ -33,6 +33,7 @@ type UnitState struct {
 	Result    string // of the last run: success, …
 	Type      string // of a service: oneshot, …
 	Condition bool   // whether its conditions were met when it was last started
+	Queued    bool   // a job waits for it, as one that will start it
 }
 
 // runs reports whether a unit is running, starting or stopping.

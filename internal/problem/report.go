@@ -22,6 +22,15 @@ func (r Report) Errors() Report {
 	return slices.DeleteFunc(slices.Clone(r), func(p Problem) bool { return p.Severity != Error })
 }
 
+// As returns the report with one severity for all of its problems.
+func (r Report) As(severity Severity) Report {
+	all := slices.Clone(r)
+	for i := range all {
+		all[i].Severity = severity
+	}
+	return all
+}
+
 // String returns one line for each problem.
 func (r Report) String() string {
 	lines := make([]string, len(r))

@@ -76,7 +76,7 @@ func (r *Reporter) line(e pivot.Event) {
 		log.Error(e.Err)
 		if hint := fault.HintOf(e.Err); hint != "" {
 			delete(log.Data, fieldMessageID) // only the first entry has the ID
-			log.Info("hint: " + hint)
+			log.Info(hintPrefix + hint)
 		}
 	case pivot.EventEntered:
 		log.Infof("phase %s, attempt %d", e.Record.Phase, e.Record.Attempt)

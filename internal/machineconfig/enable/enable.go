@@ -18,6 +18,7 @@ const Dir = "/etc/systemd/system"
 
 // Install is what the section [Install] of a unit file requests.
 type Install struct {
+	Name  string            // the unit that is enabled: for a template, its default instance
 	Links map[string]string // link targets by the links' paths
 	Also  []string          // units that are enabled together with this one
 }
@@ -38,7 +39,7 @@ func Of(name, file, text string) (Install, error) {
 	if err != nil && len(options) == 0 {
 		return in, nil
 	}
-	if err == nil {
+	if in.Name = name; err == nil {
 		err = in.add(name, file, options)
 	}
 	if err != nil {
