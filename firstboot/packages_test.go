@@ -196,7 +196,7 @@ func TestPackagesNoRoom(t *testing.T) {
 	h, image := extensionsHost(t, rpms)
 	askPackages(h, image, "realtime", "")
 	h.Free = func(string) (int64, error) { return 10, nil }
-	if err := bootAuto(t, h); fault.KindOf(err) != fault.CannotWrite || !strings.Contains(err.Error(), "there are 10 bytes free") || fault.HintOf(err) == "" {
+	if err := bootAuto(t, h); fault.KindOf(err) != fault.CannotWrite || !strings.Contains(err.Error(), "there are 10 B free") || fault.HintOf(err) == "" {
 		t.Errorf("error %v", err)
 	}
 	expectOld(t, h)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -32,17 +33,32 @@ func imageCommand() *cobra.Command {
 // imageFlags are the flags of the commands that read an image.
 type imageFlags struct {
 	cli.Output
+	quietFlag
 	root, authFile, architecture string
 }
 
 func (f *imageFlags) add(cmd *cobra.Command, kind api.Kind) {
 	f.Output.Add(cmd, kind)
+	f.quietFlag.add(cmd)
 	cmd.Flags().StringVar(&f.root, "root", "/", "use pull secrets, certificates and policy of the machine with the root directory `DIR`")
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "read the pull secret from `FILE` (default: the first known location that has one for the registry)")
 	cmd.Flags().StringVar(&f.architecture, "arch", "", "use the image for the architecture `ARCH`, such as s390x (default: this machine's)")
 	cli.Suggest(cmd, "arch", "amd64", "arm64", "ppc64le", "s390x")
 	cli.Directories(cmd, "root")
 	cmd.ValidArgsFunction = completeImage
+}
+
+// checkArchitecture returns a usage error if there is no such architecture.
+func (f *imageFlags) checkArchitecture() error {
+	if f.architecture == "" || osimage.IsArchitecture(f.architecture) {
+		return nil
+	}
+	return cli.Unknown("arch", f.architecture, "architectures", osimage.Architectures())
+}
+
+// noteTo returns a function that logs messages to people.
+func (f *imageFlags) noteTo(cmd *cobra.Command) func(string) {
+	return noteTo(f.hushed(plainLog(cmd.ErrOrStderr())))
 }
 
 // open opens an image, which must be closed.
@@ -55,7 +71,7 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 		return nil, err
 	}
 	limitMemory(importMemory)
-	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: cmp.Or(f.architecture, host.Architecture()), Log: noteTo(plainLog(cmd.ErrOrStderr()))}
+	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: cmp.Or(f.architecture, host.Architecture()), Log: f.noteTo(cmd)}
 	return puller.Open(cmd.Context(), ref)
 }
 
@@ -94,6 +110,9 @@ func imageInspectCommand() *cobra.Command {
 			"  pivot image inspect oci-archive:/run/media/os.tar -o json",
 		Args: cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.checkArchitecture(); err != nil {
+				return err
+			}
 			image, err := flags.open(cmd, args[0])
 			if err != nil {
 				return err
@@ -105,7 +124,7 @@ func imageInspectCommand() *cobra.Command {
 				return err
 			}
 			if err != nil { // not requested explicitly
-				noteTo(plainLog(cmd.ErrOrStderr()))("cannot look for the image in the machine's repository: " + err.Error())
+				flags.noteTo(cmd)("cannot look for the image in the machine's repository: " + err.Error())
 			}
 			return flags.Write(cmd.OutOrStdout(), found, func(w io.Writer) {
 				printImage(w, found.Image)
@@ -172,8 +191,8 @@ func printImage(w io.Writer, image osimage.Image) {
 	if image.Architecture != "" {
 		fmt.Fprintf(w, "built for  %s\n", image.Architecture)
 	}
-	fmt.Fprintf(w, "digest     %s\npolicy     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %d bytes\n",
-		image.Digest, printable.Line(image.Policy), image.Format, image.Commit, printable.Line(image.Version), len(image.Layers), image.Bytes)
+	fmt.Fprintf(w, "digest     %s\npolicy     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %s\n",
+		image.Digest, printable.Line(image.Policy), image.Format, image.Commit, printable.Line(image.Version), len(image.Layers), printable.Size(image.Bytes))
 	if image.Derived > 0 {
 		fmt.Fprintf(w, "           %d of an ostree commit, %d derived\n", len(image.Layers)-image.Derived, image.Derived)
 	}
@@ -220,31 +239,35 @@ func imageImportCommand() *cobra.Command {
 	var progress progressFlags
 	var repoPath string
 	cmd := &cobra.Command{
-		Use:     "import IMAGE --repo PATH",
-		Short:   "Import an image's ostree commit into a bare repository; verify every byte",
-		Example: "  pivot image import registry.example/os:4.20 --repo /ostree/repo",
+		Use:   "import IMAGE",
+		Short: "Import an image's ostree commit into a bare repository; verify every byte",
+		Long: "Import an image's ostree commit into the host's repository, or into another one of mode bare, and verify\n" +
+			"every byte. As for a pivot, the host's /sysroot may be mounted read-only.",
+		Example: "  pivot image import registry.example/os:4.20\n  pivot image import oci-archive:/run/media/os.tar --repo /srv/repo",
 		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if repoPath == "" {
-				return fault.New(fault.Usage, "no --repo given").WithHint("the host's repository is /ostree/repo")
+			if err := flags.checkArchitecture(); err != nil {
+				return err
 			}
-			repo, err := ostree.OpenRepo(repoPath)
+			if repoPath == "" && cmd.Flags().Changed("repo") {
+				return fault.New(fault.Usage, "no --repo given").WithHint("without --repo, it is the host's repository, /ostree/repo")
+			}
+			repo, view, err := openRepo(flags.root, repoPath)
 			if err != nil {
-				return notRepository(repoPath, err)
+				return err
 			}
-			if err := hostfiles.CheckWritable(filepath.Join(repoPath, "objects")); err != nil {
-				return fault.New(fault.CannotWrite, "cannot write to repository %s: %w", repoPath, err)
-			}
+			defer view.Close()
 			image, err := flags.open(cmd, args[0])
 			if err != nil {
 				return err
 			}
 			defer image.Close()
+			progress.quietFlag = flags.quietFlag
 			result, err := importShown(cmd, image, repo, &progress)
 			if err != nil {
 				return err
 			}
-			note := noteTo(plainLog(cmd.ErrOrStderr()))
+			note := flags.noteTo(cmd)
 			for _, text := range result.Notes {
 				note(text)
 			}
@@ -252,17 +275,53 @@ func imageImportCommand() *cobra.Command {
 				note(fmt.Sprintf("the image brings kernel arguments of its own (/%s): %s", kargsd.Dir, result.KernelArguments))
 			}
 			return flags.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
-				fmt.Fprintf(w, "%s: %d of %d objects new, %d bytes fetched, %d written, %.1f s\n",
-					result.Commit, result.Objects.New, result.Objects.Total, result.Bytes.Fetched, result.Bytes.Written, result.Seconds)
+				fmt.Fprintf(w, "%s: %d of %d objects new, %s fetched, %s written, %.1f s\n",
+					result.Commit, result.Objects.New, result.Objects.Total, printable.Size(result.Bytes.Fetched), printable.Size(result.Bytes.Written), result.Seconds)
 			})
 		},
 	}
 	flags.add(cmd, api.Import)
 	progress.add(cmd)
 	cli.WhenStopped(cmd, "no commit was added; what was fetched whole is kept, and the same command goes on from there")
-	cmd.Flags().StringVar(&repoPath, "repo", "", "import into `DIR`, a repository of mode bare")
+	cmd.Flags().StringVar(&repoPath, "repo", "", "import into `DIR`, a repository of mode bare (default: the machine's)")
 	cli.Directories(cmd, "repo")
 	return cmd
+}
+
+// openRepo opens the repository at a path for writing, or by default that of the machine below root. The
+// machine's can be on a file system that is mounted read-only. The repository can be used until view
+// is closed.
+func openRepo(root, path string) (repo *ostree.Repo, view io.Closer, err error) {
+	sysroot := ostree.OpenSysroot(root)
+	own := sysroot.RepoPath()
+	path = cmp.Or(path, own)
+	if _, err := ostree.OpenRepo(path); err != nil && path == own && errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fault.New(fault.BadInput, "%w", err).WithHint("this machine has no ostree repository: name one with --repo; ostree init --mode=bare --repo=DIR makes one")
+	} else if err != nil {
+		return nil, nil, notRepository(path, err)
+	}
+	if sameFile(path, own) {
+		repo, view, err = host.OpenRepo(sysroot)
+	} else {
+		view = io.NopCloser(nil)
+		repo, err = ostree.OpenRepo(path)
+	}
+	if err == nil {
+		if err = hostfiles.CheckWritable(filepath.Join(repo.Path(), "objects")); err != nil {
+			err = errors.Join(err, view.Close())
+		}
+	}
+	if err != nil {
+		return nil, nil, fault.New(fault.CannotWrite, "cannot write to repository %s: %w", path, err)
+	}
+	return repo, view, nil
+}
+
+// sameFile reports whether two paths lead to the same file.
+func sameFile(a, b string) bool {
+	of, err := os.Stat(a)
+	is, ierr := os.Stat(b)
+	return err == nil && ierr == nil && os.SameFile(of, is)
 }
 
 // importShown imports an image and shows the progress in the same way as a pivot's pull.

@@ -8,6 +8,8 @@ import (
 	"math"
 	"strings"
 	"unicode/utf8"
+
+	"machine-pivot/internal/printable"
 )
 
 // Dimensions of the picture, in pixels.
@@ -244,7 +246,7 @@ func (b Bar) label() string {
 		text += fmt.Sprintf(" %.1f s", took)
 	}
 	if b.Bytes > 0 {
-		text += fmt.Sprintf(", %.1f MB", float64(b.Bytes)/1e6)
+		text += ", " + printable.Size(b.Bytes)
 	}
 	switch {
 	case b.Kind == Failed:
