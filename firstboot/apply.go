@@ -56,7 +56,7 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	a.result().Drain = *plan.Drain
+	a.runResult().Drain = *plan.Drain
 	settings, err := a.settings()
 	if err != nil {
 		return false, err
@@ -165,7 +165,7 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 		ask.notes = append(ask.notes, p.Text())
 		a.Progress.Note(p.Text())
 	}
-	a.result().LeftOut = desired.LeftOut
+	a.runResult().LeftOut = desired.LeftOut
 	if ask.leftOut, err = a.leftOutFile(desired); err != nil {
 		return ask, err
 	}
@@ -181,7 +181,7 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	record, err := desired.Record()
 	ask.record = hostfiles.NewFile(encapsulated.RecordPath, 0o600, record)
 	ask.MachineConfig = pivot.MachineConfig{Name: desired.Name, Digest: ask.record.Digest}
-	a.result().MachineConfig = new(ask.MachineConfig)
+	a.runResult().MachineConfig = new(ask.MachineConfig)
 	if a.Repair && err == nil {
 		err = a.askForLast(&ask)
 	}

@@ -61,7 +61,7 @@ func (m *Machine) runDownload(ctx context.Context, run func() (Downloaded, error
 	if err == nil && p.Kept {
 		m.noteDownloaded(p)
 		if p.New {
-			m.result().changed(OutcomeDownloaded)
+			m.runResult().endChanged(OutcomeDownloaded)
 		}
 	}
 	m.Progress.End(err)

@@ -105,7 +105,7 @@ func (m *Machine) moveNow(ctx context.Context, ask pivot.Ask, settings host.Sett
 	case out.Action == pivot.ActionReboot:
 		m.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
 	}
-	m.result().committed(out.Action != pivot.ActionReboot)
+	m.runResult().committed(out.Action != pivot.ActionReboot)
 	m.dropUsedDownload(ctx, out.Target.Image, true)
 	if m.Try != nil {
 		return true, m.conductor().Enter(ctx, settings.RebootMethod)

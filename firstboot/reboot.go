@@ -56,7 +56,7 @@ func (m *Machine) rebootBy(ctx context.Context, into, hint string, reboot func(c
 	if err := m.Retry.Do(ctx, m.Progress.Waiting, reboot); err != nil {
 		return fault.New(fault.KindOf(err), "%w", err).WithHint("%s", hint)
 	}
-	m.result().Outcome = OutcomeRebooting
+	m.runResult().Outcome = OutcomeRebooting
 	if m.Rebooting != nil {
 		m.Rebooting()
 	}

@@ -65,16 +65,16 @@ func (r *Result) Emit(e pivot.Event) {
 	}
 }
 
-// result returns the result that a run fills in.
-func (m *Machine) result() *Result {
+// runResult returns the result that a run fills in.
+func (m *Machine) runResult() *Result {
 	if m.Result == nil {
 		m.Result = &Result{}
 	}
 	return m.Result
 }
 
-// changed records an outcome of a run that has changed something.
-func (r *Result) changed(outcome Outcome) { r.Outcome, r.Changed = outcome, true }
+// endChanged records an outcome of a run that has changed something.
+func (r *Result) endChanged(outcome Outcome) { r.Outcome, r.Changed = outcome, true }
 
 // committed records that the next boot is what was asked for, and whether it has changed. The reboot
 // needs a drain.
@@ -87,7 +87,7 @@ func (r *Result) committed(changed bool) {
 // Conclude returns the complete result of a run that ended with err. What the next boot starts is
 // looked up on the machine.
 func (m *Machine) Conclude(ctx context.Context, err error) Result {
-	r := *m.result()
+	r := *m.runResult()
 	r.Phase = m.Progress.Record.Phase
 	if r.Outcome == OutcomeRebooting {
 		r.RebootPending = true

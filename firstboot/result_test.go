@@ -47,8 +47,8 @@ func concluded(t *testing.T, h *hostdir.Host, run func(context.Context, firstboo
 	return endOf(r)
 }
 
-// names returns the names of the current and the desired MachineConfig, as the status has them.
-func names(t *testing.T, h *hostdir.Host) string {
+// configNames returns the names of the current and the desired MachineConfig, as the status has them.
+func configNames(t *testing.T, h *hostdir.Host) string {
 	t.Helper()
 	m := machine(t, h)
 	s, err := m.Status(t.Context())
@@ -104,13 +104,13 @@ func TestResultAndNames(t *testing.T) {
 		} else if got := concluded(t, h, step.run); got != step.want {
 			t.Errorf("%d: %+v, want %+v", i, got, step.want)
 		}
-		if got := names(t, h); got != step.names {
+		if got := configNames(t, h); got != step.names {
 			t.Errorf("%d: the status names %q, want %q", i, got, step.names)
 		}
 	}
 	// By another tool: what was asked for last counts.
 	must(t, os.Remove(h.Path(firstboot.EncapsulatedPath+".bak")))
-	if got := names(t, h); got != "none, first" {
+	if got := configNames(t, h); got != "none, first" {
 		t.Errorf("without a record: %q", got)
 	}
 }

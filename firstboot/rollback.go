@@ -65,8 +65,8 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if err := t.Return(ctx, state, target, to); err != nil {
 		return err
 	}
-	if r.result().changed(OutcomeCommitted); !state.Pending() { // otherwise the running system only stays
-		r.result().committed(true)
+	if r.runResult().endChanged(OutcomeCommitted); !state.Pending() { // otherwise the running system only stays
+		r.runResult().committed(true)
 	}
 	switch {
 	case state.Pending():
@@ -114,7 +114,7 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (pivot.
 		}
 	}
 	if mc, err := machineConfigOf(previous.Path); err == nil && mc != nil { // otherwise it has no name
-		target.MachineConfig, r.result().MachineConfig = *mc, mc
+		target.MachineConfig, r.runResult().MachineConfig = *mc, mc
 	}
 	carried, err := varentries.Read(previous.Path) // projected when it boots
 	target.Entries = append(target.Entries, carried.Entries...)

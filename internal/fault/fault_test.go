@@ -41,7 +41,7 @@ func TestKindAndHint(t *testing.T) {
 // TestNames: each kind has a name of its own.
 func TestNames(t *testing.T) {
 	names := map[string]fault.Kind{}
-	for k := fault.Internal; k <= fault.Unreconcilable; k++ {
+	for k := fault.Internal; k <= fault.Interrupted; k++ {
 		if other, twice := names[k.String()]; twice {
 			t.Errorf("%d and %d are %q", k, other, k)
 		}

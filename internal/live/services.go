@@ -95,7 +95,7 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 	case starting && !before.runs():
 		return nil
 	case before.Load == "not-found" && a.Service == disruption.CATrust:
-		r.acted(a)
+		r.tellActed(a)
 		return r.Services.UpdateTrust(ctx)
 	case before.Load == "not-found", before.Load == "masked":
 		r.Note(fmt.Sprintf("%s is %s: nothing to %s", a.Service, before.Load, a))
@@ -126,10 +126,10 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 // begin notes an action that is carried out.
 func (r *Runner) begin(a disruption.Action) {
 	r.Note(a.String())
-	r.acted(a)
+	r.tellActed(a)
 }
 
-func (r *Runner) acted(a disruption.Action) {
+func (r *Runner) tellActed(a disruption.Action) {
 	if r.Acted != nil {
 		r.Acted(a)
 	}
