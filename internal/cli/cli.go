@@ -30,6 +30,7 @@ func Root(name string, build Build, short string, commands ...*cobra.Command) *c
 		Args:          unknownCommand,
 		RunE:          help,
 	}
+	root.SetOut(&stdout{file: os.Stdout}) // first, because commands that cobra adds keep it
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(append(commands, versionCommand(name, build))...)
 	root.SetHelpCommand(helpCommand())
@@ -68,7 +69,11 @@ func Run(root *cobra.Command) int {
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 	root.SetErr(printable.Writer(os.Stderr)) // JSON and YAML go to stdout only
-	if cmd, err := root.ExecuteContextC(ctx); err != nil {
+	cmd, err := root.ExecuteContextC(ctx)
+	if out, ours := root.OutOrStdout().(*stdout); ours {
+		err = out.after(err)
+	}
+	if err != nil {
 		return report(cmd, stopped(ctx, cmd, err))
 	}
 	return 0
