@@ -56,6 +56,7 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	a.runResult().Drain = *plan.Drain
 	settings, err := a.settings()
 	if err != nil {
 		return false, err
@@ -164,6 +165,7 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 		ask.notes = append(ask.notes, p.Text())
 		a.Progress.Note(p.Text())
 	}
+	a.runResult().LeftOut = desired.LeftOut
 	if ask.leftOut, err = a.leftOutFile(desired); err != nil {
 		return ask, err
 	}
@@ -178,6 +180,8 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	ask.Entries = slices.Concat(ask.Entries, removed)
 	record, err := desired.Record()
 	ask.record = hostfiles.NewFile(encapsulated.RecordPath, 0o600, record)
+	ask.MachineConfig = pivot.MachineConfig{Name: desired.Name, Digest: ask.record.Digest}
+	a.runResult().MachineConfig = new(ask.MachineConfig)
 	if a.Repair && err == nil {
 		err = a.askForLast(&ask)
 	}

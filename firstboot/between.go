@@ -45,6 +45,9 @@ func Between(from, to Config, rules disruption.Rules) (plan pivot.Plan, leftOut 
 		return plan, nil, report, err
 	}
 	plan, err = pivot.Between(before, after, packagesOf(before.Packages, had), rules)
+	plan = plan.WithDrain(rules, func(path string) (before, after []byte, err error) {
+		return pivot.ContentOf(had.Entries, path), pivot.ContentOf(desired.Entries, path), nil
+	})
 	return plan, desired.LeftOut, report, err
 }
 

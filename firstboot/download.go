@@ -60,6 +60,9 @@ func (m *Machine) runDownload(ctx context.Context, run func() (Downloaded, error
 	err = m.explainStop(ctx, err)
 	if err == nil && p.Kept {
 		m.noteDownloaded(p)
+		if p.New {
+			m.runResult().endChanged(OutcomeDownloaded)
+		}
 	}
 	m.Progress.End(err)
 	return p, err

@@ -57,6 +57,7 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 	aside, err := b.placeOrDefault().Conclude(err, settings.OnFailure)
 	if aside != nil {
 		b.Progress.Note(aside.Error())
+		b.runResult().Outcome = OutcomeAside
 	}
 	b.Progress.FirstBoot = b.isMachines()
 	b.Progress.End(err)
@@ -130,6 +131,7 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failur
 	case pivot.ActionGiveUp:
 		return b.giveUp(ctx, out)
 	}
+	b.runResult().Outcome, b.runResult().Changed = OutcomeCommitted, out.Action != pivot.ActionReboot
 	if b.NoReboot {
 		b.Progress.Note("the new system is committed: only the reboot is missing")
 		return nil
@@ -156,7 +158,8 @@ func (b *FirstBoot) ask() (pivot.Ask, error) {
 		return pivot.Ask{}, err
 	}
 	ask, err := b.askFor(desired)
-	ask.TakenBack = b.takenBack
+	ask.TakenBack, ask.MachineConfig = b.takenBack, pivot.MachineConfig{Name: desired.Name, Digest: hostfiles.Digest(b.request)}
+	b.runResult().MachineConfig = new(ask.MachineConfig)
 	return ask, err
 }
 
@@ -212,6 +215,7 @@ func (b *FirstBoot) close(ctx context.Context, out pivot.Outcome) error {
 	if err := b.moveAway(); err != nil {
 		return err
 	}
+	b.runResult().endChanged(OutcomeClosed)
 	b.converger().Release(ctx) // again: power may have failed between the commit and its Release
 	b.Progress.Note(fmt.Sprintf("first boot closed: %s is now %s.bak", b.File, b.File))
 	return nil

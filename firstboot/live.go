@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/live"
@@ -39,6 +40,7 @@ func (a *Apply) applyLive(ctx context.Context, plan pivot.Plan, ask applyAsk) er
 	if err := a.runner().Apply(ctx, c); err != nil {
 		return err
 	}
+	a.runResult().endChanged(OutcomeLive)
 	a.Progress.Note("the running system is what the MachineConfig asks for; nothing needs a reboot")
 	a.dropUsedDownload(ctx, plan.To().Image, true)
 	return errors.Join(a.saveRecord(ask.leftOut), a.afterRepair(ctx, ask))
@@ -153,6 +155,7 @@ func (m *Machine) runner() *live.Runner {
 	return &live.Runner{
 		Root: m.Host.Root, Disk: m.Host.Disk, Services: m.services(), Outside: liveOutside{m}, BootID: m.Progress.BootID, Note: m.Progress.Note,
 		Arrived: func(c live.Change) error { return m.recordTarget(c.Target) },
+		Acted:   func(a disruption.Action) { m.runResult().Actions = append(m.runResult().Actions, a) },
 	}
 }
 
@@ -179,7 +182,10 @@ func (m *Machine) finishLive(ctx context.Context) (found bool, err error) {
 		}
 		return false, nil
 	}
-	return m.runner().Finish(ctx)
+	if found, err = m.runner().Finish(ctx); found && err == nil {
+		m.runResult().endChanged(OutcomeLive)
+	}
+	return found, err
 }
 
 // Finish finishes a change of the running system that was interrupted, and reports whether

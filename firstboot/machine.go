@@ -49,6 +49,12 @@ type Machine struct {
 	// FleetRoots are the CAs trusted for the fleet's lock; nil: the system's.
 	FleetRoots *x509.CertPool
 
+	// Result is filled in by a run; Conclude completes it. nil: the run makes one.
+	Result *Result
+	// Rebooting is called when a reboot was accepted, before the run waits for its end; nil: nobody
+	// asks.
+	Rebooting func()
+
 	windowEnd time.Time          // of the open window; zero: there is no window
 	pulled    *hostimages.Pulled // created on first use
 }
@@ -121,6 +127,15 @@ func (m *Machine) Verify(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	return m.differences(ctx)
+}
+
+// Compare is Verify with the class of each difference.
+func (m *Machine) Compare(ctx context.Context) ([]pivot.Difference, error) {
+	if err := m.Progress.Open(); err != nil {
+		return nil, err
+	}
+	_, differences, err := m.converger().Compare(ctx, m.Progress.Record.Target)
+	return differences, err
 }
 
 // failures returns the differences from what was last asked for that count against a system on

@@ -41,13 +41,35 @@ func (a *Apply) judged(plan pivot.Plan, entries []hostfiles.File) (pivot.Plan, e
 		if plan.Changed {
 			plan.Needs = []pivot.Need{pivot.NeedReboot("deployment", "--reboot=now asks for one")}
 		}
-		return plan, nil
+		return plan.WithDrain(disruption.Rules{}, nil), nil
 	}
 	rules, err := a.rules()
 	if err != nil {
 		return plan, err
 	}
-	return plan.Judged(rules, a.liveBlockers(plan)...), nil
+	return plan.Judged(rules, a.liveBlockers(plan)...).WithDrain(rules, a.contents(entries)), nil
+}
+
+// contents returns the contents below /etc in the running system, and as entries ask for them.
+func (a *Apply) contents(entries []hostfiles.File) pivot.Contents {
+	read := func(root, name string) ([]byte, error) {
+		f, there, err := hostfiles.Read(root, name)
+		if err == nil && there && !f.Whole() {
+			err = errors.New("it is too large")
+		}
+		return f.Content, err
+	}
+	return func(name string) (before, after []byte, err error) {
+		if before, err = read(a.Host.Root, name); err != nil {
+			return nil, nil, err
+		}
+		i := slices.IndexFunc(entries, func(f hostfiles.File) bool { return f.Path == name })
+		if i >= 0 && entries[i].Kind == hostfiles.KindDefault {
+			after, err = read(a.Host.Path("/usr"), name)
+			return before, after, err
+		}
+		return before, pivot.ContentOf(entries, name), nil
+	}
 }
 
 // rules returns the machine's rules, or the defaults if it has none.

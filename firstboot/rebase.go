@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -104,6 +105,7 @@ func (m *Machine) moveNow(ctx context.Context, ask pivot.Ask, settings host.Sett
 	case out.Action == pivot.ActionReboot:
 		m.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
 	}
+	m.runResult().committed(out.Action != pivot.ActionReboot)
 	m.dropUsedDownload(ctx, out.Target.Image, true)
 	if m.Try != nil {
 		return true, m.conductor().Enter(ctx, settings.RebootMethod)
@@ -126,7 +128,8 @@ func (r *Rebase) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err != nil {
 		return pivot.Plan{}, err
 	}
-	return r.converger().Plan(ctx, ask)
+	plan, err := r.converger().Plan(ctx, ask)
+	return plan.WithDrain(disruption.Rules{}, nil), err // what changes needs a reboot
 }
 
 // ask returns what the command line and the old tool's files ask of the machine. With

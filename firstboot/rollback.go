@@ -65,6 +65,9 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if err := t.Return(ctx, state, target, to); err != nil {
 		return err
 	}
+	if r.runResult().endChanged(OutcomeCommitted); !state.Pending() { // otherwise the running system only stays
+		r.runResult().committed(true)
+	}
 	switch {
 	case state.Pending():
 		return r.Progress.Enter(pivot.PhaseDone, state.BootID)
@@ -109,6 +112,9 @@ func (r *Rollback) target(state pivot.State, previous ostree.Deployment) (pivot.
 		if f, ok := files[path]; ok {
 			target.Entries = append(target.Entries, f)
 		}
+	}
+	if mc, err := machineConfigOf(previous.Path); err == nil && mc != nil { // otherwise it has no name
+		target.MachineConfig, r.runResult().MachineConfig = *mc, mc
 	}
 	carried, err := varentries.Read(previous.Path) // projected when it boots
 	target.Entries = append(target.Entries, carried.Entries...)

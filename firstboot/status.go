@@ -32,6 +32,7 @@ func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 	}
 	if record, err := m.Progress.Journal.Load(); err == nil { // otherwise Open below returns the error
 		s.Downloaded, s.Slot = record.Downloaded, record.Slot
+		m.nameConfigs(&s, record)
 	}
 	state, err := m.Host.Observe(ctx, s.Target)
 	if err != nil { // the rest is useful also on a host that cannot pivot

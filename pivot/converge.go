@@ -17,6 +17,8 @@ type Ask struct {
 	Kargs   kargs.Change
 	Entries []hostfiles.File // below /etc and /var
 	Units   enable.Units
+	// MachineConfig is the one that requests all this; zero if none does.
+	MachineConfig MachineConfig
 	// Packages may have a source without a digest, which is then a tag.
 	Packages Packages
 	// Checks are run in addition to the machine's checks.
@@ -64,7 +66,7 @@ type Contributor interface {
 	Check(plan Plan, entries []hostfiles.File) (warnings []string, err error)
 	// Drift returns what is wrong by now with a target that was reached, apart from changes of
 	// its entries.
-	Drift(state State, target Target) ([]string, error)
+	Drift(state State, target Target) ([]Difference, error)
 }
 
 // Place is where a run happens: in the started system, or in the initramfs.
@@ -180,18 +182,18 @@ func (c *Converger) measure(ctx context.Context, ask Ask) (State, Target, error)
 	return state, target, err
 }
 
-// Differences returns how the running system differs from target.
+// Differences returns how the running system differs from target, for display.
 func (c *Converger) Differences(ctx context.Context, target Target) ([]string, error) {
 	_, differences, err := c.Compare(ctx, target)
-	return differences, err
+	return Texts(differences), err
 }
 
-// Compare is like Differences and also returns the observed state.
-func (c *Converger) Compare(ctx context.Context, target Target) (state State, differences []string, err error) {
+// Compare returns how the running system differs from target, and the observed state.
+func (c *Converger) Compare(ctx context.Context, target Target) (state State, differences []Difference, err error) {
 	if state, err = c.Host.Observe(ctx, target); err != nil {
 		return state, nil, err
 	}
-	differences, err = c.compare(state, target)
+	differences, err = c.classified(state, target)
 	return state, differences, err
 }
 
@@ -201,11 +203,12 @@ func (c *Converger) Failures(ctx context.Context, target Target) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	return c.compare(state, target.withoutUsers(state.Etc))
+	differences, err := c.classified(state, target.withoutUsers(state.Etc))
+	return Texts(differences), err
 }
 
-func (c *Converger) compare(state State, target Target) ([]string, error) {
-	differences := Prove(state, target)
+func (c *Converger) classified(state State, target Target) ([]Difference, error) {
+	differences := Compare(state, target)
 	for _, contributor := range c.Contributors {
 		drift, err := contributor.Drift(state, target)
 		if err != nil {

@@ -25,6 +25,10 @@ type Images interface {
 	// Import pulls image by its digest and returns it with Commit and Version set. The
 	// complete, verified commit is then in the repository.
 	Import(ctx context.Context, image Image, progress func(Amount)) (Image, error)
+	// Secure restores what other programs have removed from the repository of an image that Import
+	// has returned: the refs by which they find the image and its layers. It returns an error if
+	// that is not possible.
+	Secure(ctx context.Context, image Image) error
 	// Release drops what the import kept, and images that no deployment uses any more. It is
 	// called once a deployment keeps the image.
 	Release(ctx context.Context, image Image) error
@@ -51,6 +55,9 @@ type Request struct {
 	Image   Image            // for the origin; the zero value keeps the merge deployment's origin
 	Kargs   kargs.Line       // the complete kernel command line
 	Entries []hostfiles.File // for the new deployment's /etc, with numeric owners
+	// Secure restores what other programs have removed of the image from the repository, or returns
+	// an error; nil if the image stays. See Secured.
+	Secure func(ctx context.Context) error `json:"-"`
 	// Units resolves the links that enable or disable units in a deployment of commit; nil if
 	// there are none.
 	Units func(commit string) (enable.Resolved, error) `json:"-"`
@@ -59,6 +66,15 @@ type Request struct {
 	// Repository fetches the repository with the named packages. It returns a zero Repository,
 	// or is nil, if the packages come from the repositories that the machine has configured.
 	Repository func(ctx context.Context, names []string) (Repository, error) `json:"-"`
+}
+
+// Secured is a no-op if the image stays. An engine calls it directly before its commit, and again
+// after it, since nothing locks the refs: with an error the commit does not happen, or is taken back.
+func (r Request) Secured(ctx context.Context) error {
+	if r.Secure == nil {
+		return nil
+	}
+	return r.Secure(ctx)
 }
 
 // ForCommit returns the request with the links of units added to its entries, for a deployment
@@ -184,6 +200,7 @@ func (t *Transaction) request(ctx context.Context, plan *Plan) (Request, error) 
 			}
 		}
 		r.Commit, r.Image = image.Commit, image
+		r.Secure = func(ctx context.Context) error { return t.Images.Secure(ctx, image) }
 	}
 	entries, err := t.owned(*plan)
 	if err != nil {
@@ -325,6 +342,9 @@ func (t *Transaction) commit(ctx context.Context, state State, r Request, say st
 		if err := t.BeforeCommit(ctx); err != nil {
 			return t.discard(ctx, err)
 		}
+	}
+	if err := r.Secured(ctx); err != nil {
+		return t.discard(ctx, err)
 	}
 	if t.Trying != nil {
 		t.Progress.Record.Trial = new(t.Trying.Trial)

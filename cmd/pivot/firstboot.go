@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -50,6 +49,7 @@ func firstBootCommand() *cobra.Command {
 	flags.add(cmd)
 	flags.addReboot(cmd)
 	flags.progressFlags.add(cmd)
+	flags.addResult(cmd)
 	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "read the encapsulated MachineConfig from `FILE`")
 	cmd.Flags().BoolVar(&noReboot, "no-reboot", false, "do everything except the reboot")
 	cmd.Flags().BoolVar(&again, "again", false, "run even if the first boot was completed or given up before")
@@ -149,7 +149,6 @@ func rebaseCommand() *cobra.Command {
 	var trial tryFlags
 	var download downloadFlags
 	var turn turnFlags
-	var out cli.Output
 	var reboot, unchanged77, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "rebase [IMAGE]",
@@ -182,7 +181,7 @@ func rebaseCommand() *cobra.Command {
 			if dryRun {
 				flags.showWaits(cmd, rebase)
 				plan, err := rebase.Plan(cmd.Context())
-				return printedPlan(cmd, out, plan, err)
+				return flags.results.printedPlan(cmd, plan, err)
 			}
 			if download.only {
 				return downloadOnly(cmd, rebase.Host, unchanged77, rebase)
@@ -196,8 +195,8 @@ func rebaseCommand() *cobra.Command {
 	download.add(cmd)
 	turn.add(cmd)
 	flags.progressFlags.add(cmd)
-	out.Add(cmd, api.Plan)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, like \"pivot plan\"; write nothing")
+	flags.addResult(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if no change was needed")
 	return cmd

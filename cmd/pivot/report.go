@@ -142,6 +142,12 @@ func printNeeds(w io.Writer, p pivot.Plan) {
 			fmt.Fprintln(w, "  "+printable.Line(n.String()))
 		}
 	}
+	if p.Drain != nil && p.Drain.Wanted && p.Reboots == 0 {
+		fmt.Fprintln(w, "after a drain of the node, in a cluster")
+		for _, why := range p.Drain.Because {
+			fmt.Fprintln(w, "  "+printable.Line(why))
+		}
+	}
 	if len(p.Actions) > 0 {
 		fmt.Fprintln(w, "in this order")
 		for _, a := range p.Actions {
@@ -206,6 +212,10 @@ func printStatus(w io.Writer, s status.Status) {
 	if s.Attempt > 0 {
 		line("attempt", "%d of %d, started %s", s.Attempt, pivot.MaxAttempts, s.Started.Format(time.RFC3339))
 	}
+	if s.MachineConfig != nil {
+		line("config", "%s", configName(s.MachineConfig.Current))
+		line("desired", "%s", configName(s.MachineConfig.Desired))
+	}
 	if !s.Target.Image.IsZero() {
 		line("target", "%s", s.Target.Image)
 	}
@@ -250,6 +260,17 @@ func printFailure(line func(name, format string, args ...any), f pivot.Failure) 
 		line("hint", "%s", f.Hint)
 	}
 	line("exit", "%s", exitText(f))
+}
+
+// configName returns the name of a MachineConfig for display.
+func configName(mc *pivot.MachineConfig) string {
+	switch {
+	case mc == nil:
+		return "none"
+	case mc.Name == "":
+		return "without a name, " + string(mc.Digest)
+	}
+	return mc.Name
 }
 
 // deploymentText describes a deployment in one line.

@@ -30,6 +30,8 @@ func rollbackCommand() *cobra.Command {
 	}
 	flags.addRoot(cmd)
 	flags.addReboot(cmd)
+	flags.progressFlags.add(cmd)
+	flags.addResult(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the previous deployment")
 	return cmd
 }

@@ -40,6 +40,7 @@ type hostFlags struct {
 	kargs    string               // treatment of an image's kernel arguments; "": from the settings
 	consoles bool                 // a failure holds the machine, so show it on all consoles
 	early    *initramfs.Initramfs // nil in the started system
+	results  *results             // nil: the command writes no result
 }
 
 // addRoot adds the flags of commands that only read.
@@ -88,6 +89,10 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		Progress: &pivot.Progress{
 			Command: cmd.Name(), Journal: pivot.JournalIn(f.root), Emit: status.Tee(memoryForPull, show, reporter.Emit), Now: time.Now,
 		},
+	}
+	if f.results != nil {
+		m.Progress.Emit = status.Tee(m.Progress.Emit, f.results.result.Emit)
+		f.results.follow(cmd, &m)
 	}
 	m.Retry.Bound = f.retryFor
 	// A file written in the initramfs would have no SELinux label. The started system writes

@@ -132,7 +132,7 @@ func stopped(ctx context.Context, cmd *cobra.Command, err error) error {
 // report prints an error, unless it was reported already, and returns its exit status.
 func report(cmd *cobra.Command, err error) int {
 	program := cmd.Root().Name()
-	err = permitted(err)
+	err = Permitted(err)
 	if status, ok := errors.AsType[ExitStatus](err); ok {
 		return int(status)
 	}
@@ -149,8 +149,8 @@ func report(cmd *cobra.Command, err error) int {
 	return fault.KindOf(err).ExitStatus()
 }
 
-// permitted adds a hint to permission errors if the user is not root.
-func permitted(err error) error {
+// Permitted adds a hint to permission errors if the user is not root.
+func Permitted(err error) error {
 	if os.Geteuid() == 0 || !errors.Is(err, fs.ErrPermission) || fault.HintOf(err) != "" {
 		return err
 	}

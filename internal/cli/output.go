@@ -55,6 +55,12 @@ func (f jsonFlag) Set(text string) error {
 // DocumentOf returns the kind of document that a command writes, or "" if it writes none.
 func DocumentOf(cmd *cobra.Command) api.Kind { return api.Kind(cmd.Annotations[kindOfOutput]) }
 
+// IsText reports whether the output is for people.
+func (o *Output) IsText() bool { return o.format == "text" }
+
+// As returns the flag for documents of another kind.
+func (o *Output) As(kind api.Kind) *Output { return &Output{format: o.format, kind: kind} }
+
 // Write writes value in the requested format; text writes the one for people. In every format,
 // untrusted text is escaped so that it cannot control a terminal.
 func (o *Output) Write(w io.Writer, value any, text func(io.Writer)) error {

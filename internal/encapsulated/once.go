@@ -140,11 +140,15 @@ func (d *Desired) compare(asked document.Node, host Host) {
 	for i, p := range d.differing(asked, host.Has) {
 		d.kept = append(d.kept, p)
 		d.LeftOut = append(d.LeftOut, p.name())
+		change := problem.Change{Field: p.name(), Old: shown(p.value), New: shown(d.valueOf(p))}
 		switch host.Unsupported {
 		case Warn:
-			asked.Report.Warn(p.at, "left out: %s differs from what the machine has, and only an installation can change it", p.name())
+			left := problem.Warningf(p.at, "left out: %s", describe(change))
+			left.Change = &change
+			asked.Report.Add(left)
 		case Stop, "":
-			stop := problem.Errorf(p.at, "%s differs from what the machine has, and only an installation can change it", p.name())
+			stop := problem.Errorf(p.at, "%s", describe(change))
+			stop.Change = &change
 			if i == 0 {
 				stop = stop.WithHint("--unsupported=warn applies the rest, --unsupported=replace asks for another machine")
 			}

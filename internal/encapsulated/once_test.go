@@ -2,14 +2,18 @@ package encapsulated_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"machine-pivot/internal/encapsulated"
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/problem"
 )
 
 // spec returns a MachineConfig with members of spec and of spec.config.
@@ -287,5 +291,52 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 	d, _ := encapsulated.Parse([]byte(`{"spec":{"fips":true}}`), encapsulated.Host{Has: has(t, spec("", "")), Unsupported: encapsulated.Warn})
 	if record, err := d.Record(); err != nil || strings.Contains(string(record), "ignition") {
 		t.Errorf("%s, %v", record, err)
+	}
+}
+
+// TestChangesListed (D107): a valid MachineConfig that changes what only an installation can
+// change is no invalid one: it fails otherwise, and the report has each field with the old and the
+// new value, without secrets. If anything is invalid too, the MachineConfig is.
+func TestChangesListed(t *testing.T) {
+	before := has(t, spec("", `"storage":{"disks":[{"device":"/dev/vda"}],"luks":[{"name":"a","device":"/dev/vda","keyFile":{"source":"data:,topsecret"}}]}`))
+	before.SetFIPS(true)
+	const after = `"storage":{"disks":[{"device":"/dev/vdb","wipeTable":true}]},"passwd":{"users":[{"name":"a","passwordHash":"$6$topsecret"}]}`
+	_, report := encapsulated.Parse([]byte(spec("", after)), encapsulated.Host{Has: before})
+	got := map[string]string{}
+	for _, p := range report {
+		if p.Change == nil {
+			t.Fatalf("no change: %s", p)
+		}
+		got[p.Change.Field] = string(p.Change.Old) + " " + string(p.Change.New)
+	}
+	want := map[string]string{
+		"config.storage.disks":  `[{"device":"/dev/vda"}] [{"device":"/dev/vdb","wipeTable":true}]`,
+		"config.storage.luks":   `[{"device":"/dev/vda","keyFile":{"source":"(hidden)"},"name":"a"}] null`,
+		"config.passwd.users a": `null {"name":"a","passwordHash":"(hidden)"}`,
+		"fips":                  `true false`,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	err := report.Err("it")
+	if unusable, ok := errors.AsType[*problem.Unusable](err); fault.KindOf(err) != fault.Unreconcilable || fault.HintOf(err) == "" || !ok || len(unusable.Report) != len(report) {
+		t.Errorf("%v is %v", err, fault.KindOf(err))
+	}
+	for _, text := range []string{
+		`config.storage.disks differs from what the machine has, and only an installation can change it: the machine has [{"device":"/dev/vda"}], the MachineConfig [{"device":"/dev/vdb","wipeTable":true}]`,
+		`the machine has nothing, the MachineConfig {"name":"a","passwordHash":"(hidden)"}`,
+	} {
+		if !strings.Contains(report.String(), text) {
+			t.Errorf("no %q in %s", text, report)
+		}
+	}
+	_, report = encapsulated.Parse([]byte(spec(`"extensions":["none such"]`, after)), encapsulated.Host{Has: before})
+	if err := report.Err("it"); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "config.storage.disks") {
+		t.Errorf("with invalid input it is %v: %v", fault.KindOf(err), err)
+	}
+	large := strings.Repeat("x", 5000)
+	_, report = encapsulated.Parse([]byte(spec("", `"storage":{"disks":[{"device":"/dev/`+large+`"}]}`)), encapsulated.Host{Has: before})
+	if i := slices.IndexFunc(report, func(p problem.Problem) bool { return p.Change != nil && p.Change.Field == "config.storage.disks" }); i < 0 || string(report[i].Change.New) != `"(5020 bytes)"` {
+		t.Errorf("a large value: %v", report)
 	}
 }

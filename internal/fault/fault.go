@@ -31,6 +31,9 @@ const (
 	// Replace is for a machine that cannot reach its target and must be replaced by a newly
 	// installed one. Exit 79.
 	Replace
+	// Unreconcilable is a MachineConfig that is valid, and changes what only an installation can
+	// change. Exit 80.
+	Unreconcilable
 	// Interrupted is a run that a person has ended with ^C. Exit 130, as of shells. Transient.
 	Interrupted
 )
@@ -50,10 +53,37 @@ func (k Kind) ExitStatus() int {
 		return 78
 	case Replace:
 		return 79
+	case Unreconcilable:
+		return 80
 	case Interrupted:
 		return 130
 	}
 	return 1
+}
+
+// String returns the kind's name in documents for programs; the names are stable.
+func (k Kind) String() string {
+	switch k {
+	case Usage:
+		return "usage"
+	case BadInput:
+		return "input"
+	case Unavailable:
+		return "unavailable"
+	case CannotWrite:
+		return "write"
+	case Refused:
+		return "refused"
+	case Later:
+		return "later"
+	case Replace:
+		return "replace"
+	case Unreconcilable:
+		return "unreconcilable"
+	case Interrupted:
+		return "interrupted"
+	}
+	return "internal"
 }
 
 // Transient reports whether a retry can succeed.

@@ -83,7 +83,7 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 		}
 	}
 	if a.Type == disruption.DaemonReload {
-		r.Note(a.String())
+		r.begin(a)
 		return r.Services.DaemonReload(ctx)
 	}
 	before, err := r.Services.State(ctx, a.Service)
@@ -95,6 +95,7 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 	case starting && !before.runs():
 		return nil
 	case before.Load == "not-found" && a.Service == disruption.CATrust:
+		r.tellActed(a)
 		return r.Services.UpdateTrust(ctx)
 	case before.Load == "not-found", before.Load == "masked":
 		r.Note(fmt.Sprintf("%s is %s: nothing to %s", a.Service, before.Load, a))
@@ -103,7 +104,7 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 		r.Note(fmt.Sprintf("%s does not run: it reads what is changed when it starts", a.Service))
 		return nil
 	}
-	r.Note(a.String())
+	r.begin(a)
 	if a.Type == disruption.Reload {
 		err = r.Services.Reload(ctx, a.Service)
 	} else {
@@ -120,4 +121,16 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 		return r.Services.UpdateTrust(ctx)
 	}
 	return fmt.Errorf("it is %s (%s, result %s) afterwards", after.Active, after.Sub, after.Result)
+}
+
+// begin notes an action that is carried out.
+func (r *Runner) begin(a disruption.Action) {
+	r.Note(a.String())
+	r.tellActed(a)
+}
+
+func (r *Runner) tellActed(a disruption.Action) {
+	if r.Acted != nil {
+		r.Acted(a)
+	}
 }

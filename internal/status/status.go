@@ -30,6 +30,8 @@ type Status struct {
 	Pending *pivot.Deployment `json:"pending"`         // the default of the next boot, if it is not the booted deployment
 	History []pivot.Account   `json:"history"`         // finished transactions, oldest first
 	Trial   *pivot.Trial      `json:"trial,omitempty"` // of the target, until it ends
+	// MachineConfig names the machine's MachineConfigs; nil if it has none.
+	MachineConfig *MachineConfigs `json:"machineConfig,omitempty"`
 	// Downloaded is what was pulled for a later run; nil if nothing was.
 	Downloaded *pivot.Download `json:"downloaded,omitempty"`
 	// Slot is the FleetLock slot that the machine has requested and not released; nil if there
@@ -85,6 +87,12 @@ func commandOf(e pivot.Event) *LastCommand {
 // Failed reports whether the last command has failed, or was interrupted.
 func (s Status) Failed() bool {
 	return s.LastCommand != nil && (s.LastCommand.Result == ResultFailed || s.LastCommand.Result == ResultInterrupted)
+}
+
+// MachineConfigs are the MachineConfigs that a machine has and should have.
+type MachineConfigs struct {
+	Current *pivot.MachineConfig `json:"current"` // of the running system; nil if there is none
+	Desired *pivot.MachineConfig `json:"desired"`
 }
 
 // Of returns the status after an event.
