@@ -149,9 +149,9 @@ func report(cmd *cobra.Command, err error) int {
 	return fault.KindOf(err).ExitStatus()
 }
 
-// Permitted adds a hint to permission errors if the user is not root.
+// Permitted sets the hint of permission errors if the user is not root: other hints are for root.
 func Permitted(err error) error {
-	if os.Geteuid() == 0 || !errors.Is(err, fs.ErrPermission) || fault.HintOf(err) != "" {
+	if os.Geteuid() == 0 || !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	kind := fault.KindOf(err)

@@ -37,13 +37,13 @@ func (s StateFile) limit() int { return cmp.Or(s.Max, MaxState) }
 // Read returns the content. The error wraps fs.ErrNotExist if there is no file.
 func (s StateFile) Read() ([]byte, error) {
 	data, err := readRegular(filepath.Join(s.Root, s.Path), s.limit(), unix.O_NOFOLLOW)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	switch {
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		return data, err
+	case errors.Is(err, fs.ErrPermission): // the file may be sound
+		return nil, fmt.Errorf("cannot read %s: %w", s.called(), err)
 	}
-	if err != nil {
-		return nil, s.Unusable(err)
-	}
-	return data, nil
+	return nil, s.Unusable(err)
 }
 
 // Decode reads the file, and decodes its JSON into value.
