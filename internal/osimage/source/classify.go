@@ -28,6 +28,13 @@ type classifier struct {
 	secret secret
 	root   string // of the host
 	proxy  string // HOST:PORT of the proxy on the way, or ""
+	part   bool   // the errors are of reading a part of the image: a layer, its config, or a platform's manifest
+}
+
+// ofPart returns the classifier for errors of reading a part of the image.
+func (c classifier) ofPart() classifier {
+	c.part = true
+	return c
 }
 
 // fallback returns the kind of an error of opening an image that no method here recognizes. For
