@@ -194,7 +194,7 @@ func testFaults(t *testing.T, img *spoilt) {
 		"parts are short":        {parts(registry.EndAt(9000)), whole(4, 9000+tail)},
 		"parts are damaged":      {parts(registry.FlipAt(9000)), damaged("", 2)},
 		"the whole is another":   {append(once(registry.CutAt(5000)), registry.Rule{Range: true, Fault: registry.Status(416)}, registry.Rule{Fault: registry.FlipAt(100)}), transient("other bytes than before", 5)},
-		"manifest 404":           {on("/manifests/", 0, registry.Status(404)), outcome{fault.Refused, "manifest", "for want of credentials", 0, -1}},
+		"manifest 404":           {on("/manifests/", 0, registry.Status(404)), lost("manifest", 0)},
 		"manifest 503":           {on("/manifests/", 0, registry.Status(503)), transient("503", 0)},
 		"manifest is a web page": {on("/manifests/", 0, page), outcome{fault.BadInput, "digest", "", 0, -1}},
 		"manifest in a file":     {on("/manifests/", 0, registry.Redirect("file:///etc/passwd")), denied("unsupported protocol scheme", 0)},

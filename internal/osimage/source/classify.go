@@ -53,7 +53,7 @@ func (c classifier) classify(ctx context.Context, err error, otherwise fault.Kin
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
-	err = redacted{err}
+	err = redacted{err, serverOf(c.ref.Host())}
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
