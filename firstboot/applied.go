@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -18,13 +17,14 @@ import (
 // applied returns the machine's current MachineConfig: from its record, or, if none was ever
 // applied, from the machine-config-daemon's, or from the first boot. It is empty for a machine
 // that never had one. FIPS mode is that of the running kernel. takenOver reports whether the
-// MachineConfig is the daemon's.
-func (a *Apply) applied() (desired *encapsulated.Desired, takenOver bool, err error) {
+// MachineConfig is the daemon's. facts are those that the next MachineConfig is checked with: what
+// they refuse in both is no change.
+func (a *Apply) applied(facts encapsulated.Host) (desired *encapsulated.Desired, takenOver bool, err error) {
 	fips, err := a.Host.FIPS()
 	if err != nil {
 		return nil, false, err
 	}
-	desired, from, err := a.recorded()
+	desired, from, err := a.recorded(facts)
 	if err != nil {
 		return nil, false, err
 	}
@@ -33,19 +33,20 @@ func (a *Apply) applied() (desired *encapsulated.Desired, takenOver bool, err er
 }
 
 // recorded returns the newest record and its path, which is "" if there is none.
-func (a *Apply) recorded() (desired *encapsulated.Desired, path string, err error) {
+func (a *Apply) recorded(facts encapsulated.Host) (desired *encapsulated.Desired, path string, err error) {
 	for _, path := range []string{encapsulated.RecordPath, daemonRecord, EncapsulatedPath + closedSuffix} {
-		data, err := os.ReadFile(a.Host.Path(path))
+		file := hostfiles.StateFile{Root: a.Host.Root, Path: path, Remedy: "move the file away; then nothing of what it asked for is removed"}
+		data, err := file.Read()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if path == daemonRecord {
-			return a.takeOver(data, err), path, nil
+			return a.takeOver(facts, data, err), path, nil
 		}
 		if err != nil {
 			return nil, path, fmt.Errorf("cannot read the MachineConfig that this machine has: %w", err)
 		}
-		desired, report := encapsulated.ParseRecord(data)
+		desired, report := encapsulated.ParseRecord(data, facts)
 		if report.Failed() {
 			return nil, path, fault.New(fault.Refused, "cannot use the MachineConfig that this machine has: %w", report.Err(path)).
 				WithHint("move the file away; then nothing of what it asked for is removed")
@@ -73,15 +74,13 @@ func (a *Apply) leftOutFile(desired *encapsulated.Desired) (hostfiles.File, erro
 
 // leftOut returns the names of what was left out of the current MachineConfig.
 func (m *Machine) leftOut() (names []string, err error) {
-	data, err := os.ReadFile(m.Host.Path(encapsulated.LeftOutPath))
+	file := hostfiles.StateFile{Root: m.Host.Root, Path: encapsulated.LeftOutPath, Remedy: "apply the MachineConfig again"}
+	err = file.Decode(&names)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(data, &names)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot tell what was left out of the MachineConfig: %s: %w", encapsulated.LeftOutPath, err)
+		return nil, fmt.Errorf("cannot tell what was left out of the MachineConfig: %w", err)
 	}
 	return names, nil
 }

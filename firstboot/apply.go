@@ -40,9 +40,7 @@ type Apply struct {
 func (a *Apply) Run(ctx context.Context) (changed bool, err error) {
 	changed, err = a.apply(ctx)
 	err = a.explainStop(ctx, err)
-	if err != nil {
-		a.Progress.Fail(err)
-	}
+	a.Progress.End(err)
 	return changed, err
 }
 
@@ -58,6 +56,7 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	a.runResult().Drain = *plan.Drain
 	settings, err := a.settings()
 	if err != nil {
 		return false, err
@@ -76,7 +75,7 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 		if err := a.recordOnly(plan, ask); err != nil {
 			return false, err
 		}
-		a.dropUsedDownload(ctx, plan.To().Image)
+		a.dropUsedDownload(ctx, plan.To().Image, false)
 		return false, nil
 	}
 	switch {
@@ -153,7 +152,7 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	if err != nil {
 		return ask, err
 	}
-	old, takenOver, err := a.applied()
+	old, takenOver, err := a.applied(facts)
 	if err != nil {
 		return ask, err
 	}
@@ -166,6 +165,7 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 		ask.notes = append(ask.notes, p.Text())
 		a.Progress.Note(p.Text())
 	}
+	a.runResult().LeftOut = desired.LeftOut
 	if ask.leftOut, err = a.leftOutFile(desired); err != nil {
 		return ask, err
 	}
@@ -180,6 +180,8 @@ func (a *Apply) ask(ctx context.Context) (ask applyAsk, err error) {
 	ask.Entries = slices.Concat(ask.Entries, removed)
 	record, err := desired.Record()
 	ask.record = hostfiles.NewFile(encapsulated.RecordPath, 0o600, record)
+	ask.MachineConfig = pivot.MachineConfig{Name: desired.Name, Digest: ask.record.Digest}
+	a.runResult().MachineConfig = new(ask.MachineConfig)
 	if a.Repair && err == nil {
 		err = a.askForLast(&ask)
 	}

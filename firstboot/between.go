@@ -24,14 +24,17 @@ type Config struct {
 // that only an installation can change.
 func Between(from, to Config, rules disruption.Rules) (plan pivot.Plan, leftOut []string, report problem.Report, err error) {
 	host := encapsulated.Host{CheckImage: imageref.Check, Architecture: runtime.GOARCH}
-	had, report := encapsulated.ReadApplied(from.File, from.Data, host)
+	had, unused := encapsulated.ReadApplied(from.File, from.Data, host)
 	if had == nil {
-		return plan, nil, report, nil
+		return plan, nil, unused, nil
 	}
 	host.Has, host.Unsupported = had, encapsulated.Warn
-	desired, more := encapsulated.Read(to.File, to.Data, host)
-	if report = append(report, more...); desired == nil {
-		return plan, nil, report, nil
+	desired, report := encapsulated.Read(to.File, to.Data, host)
+	switch {
+	case desired == nil:
+		return plan, nil, append(unused, report...), nil
+	case !desired.HasUnusedOf(had):
+		return plan, nil, append(unused.As(problem.Error), report...), nil
 	}
 	before, err := targetOf(had)
 	if err != nil {
@@ -42,6 +45,9 @@ func Between(from, to Config, rules disruption.Rules) (plan pivot.Plan, leftOut 
 		return plan, nil, report, err
 	}
 	plan, err = pivot.Between(before, after, packagesOf(before.Packages, had), rules)
+	plan = plan.WithDrain(rules, func(path string) (before, after []byte, err error) {
+		return pivot.ContentOf(had.Entries, path), pivot.ContentOf(desired.Entries, path), nil
+	})
 	return plan, desired.LeftOut, report, err
 }
 

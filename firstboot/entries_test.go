@@ -24,7 +24,7 @@ func (c contributor) Entries() ([]hostfiles.File, error) { return c, nil }
 
 func (contributor) Check(pivot.Plan, []hostfiles.File) ([]string, error) { return nil, nil }
 
-func (contributor) Drift(pivot.State, pivot.Target) ([]string, error) { return nil, nil }
+func (contributor) Drift(pivot.State, pivot.Target) ([]pivot.Difference, error) { return nil, nil }
 
 // configured returns a host whose next system has an additional user, and its first boot with
 // the given entries.

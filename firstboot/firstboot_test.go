@@ -338,10 +338,10 @@ func TestRefusals(t *testing.T) {
 			h.Write("/var/lib/kubelet/config.json", []byte(`{"auths":{"`+h.Registry.Host()+`":{"auth":"eDp5"}}}`))
 		}, fault.Refused, "unauthorized", false},
 		{"image without an ostree commit", func(h *hostdir.Host) { h.Image = h.NoOS(); ask(t, h) }, fault.BadInput, "carries no ostree commit", true},
-		{"no space in sysroot", func(h *hostdir.Host) { h.RepoConfig("core.min-free-space-size", "1000000TB") }, fault.CannotWrite, "room for 0 bytes, but the image's ", false},
+		{"no space in sysroot", func(h *hostdir.Host) { h.RepoConfig("core.min-free-space-size", "1000000TB") }, fault.CannotWrite, "room for 0 B, but the image needs more than its compressed size, ", false},
 		{"no space in boot", func(h *hostdir.Host) {
 			h.Free = func(string) (int64, error) { return 7, nil }
-		}, fault.CannotWrite, "kernel and initramfs have 19 bytes, /boot has 7 bytes free", true},
+		}, fault.CannotWrite, "kernel and initramfs have 19 B, /boot has 7 B free", true},
 		{"unified kernel image", func(h *hostdir.Host) {
 			h.Write("/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f", []byte("x"))
 		}, fault.Refused, "unified kernel image", false},

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/live"
@@ -39,8 +40,9 @@ func (a *Apply) applyLive(ctx context.Context, plan pivot.Plan, ask applyAsk) er
 	if err := a.runner().Apply(ctx, c); err != nil {
 		return err
 	}
+	a.runResult().endChanged(OutcomeLive)
 	a.Progress.Note("the running system is what the MachineConfig asks for; nothing needs a reboot")
-	a.dropUsedDownload(ctx, plan.To().Image)
+	a.dropUsedDownload(ctx, plan.To().Image, true)
 	return errors.Join(a.saveRecord(ask.leftOut), a.afterRepair(ctx, ask))
 }
 
@@ -108,11 +110,12 @@ func (a *Apply) liveEntry(f hostfiles.File) (live.Entry, error) {
 		}
 	}
 	old, there, err := hostfiles.Read(a.Host.Root, f.Path)
+	replaced := old.Whole() && (old.Kind == hostfiles.KindDirectory) == (f.Kind == hostfiles.KindDirectory)
 	switch {
 	case !there:
+	case !replaced && hostfiles.OfUsers(a.Host.Root, f.Path): // it is moved aside, and stays there
 	case old.Whole():
 		e.Old = &old
-	case hostfiles.OfUsers(a.Host.Root, f.Path): // it is moved aside, not replaced
 	default:
 		err = fault.New(fault.Refused, "cannot change %s without a reboot: what stands there is too large to be put back", f.Path).
 			WithHint("move it away, or apply with --reboot=now")
@@ -152,6 +155,7 @@ func (m *Machine) runner() *live.Runner {
 	return &live.Runner{
 		Root: m.Host.Root, Disk: m.Host.Disk, Services: m.services(), Outside: liveOutside{m}, BootID: m.Progress.BootID, Note: m.Progress.Note,
 		Arrived: func(c live.Change) error { return m.recordTarget(c.Target) },
+		Acted:   func(a disruption.Action) { m.runResult().Actions = append(m.runResult().Actions, a) },
 	}
 }
 
@@ -178,7 +182,10 @@ func (m *Machine) finishLive(ctx context.Context) (found bool, err error) {
 		}
 		return false, nil
 	}
-	return m.runner().Finish(ctx)
+	if found, err = m.runner().Finish(ctx); found && err == nil {
+		m.runResult().endChanged(OutcomeLive)
+	}
+	return found, err
 }
 
 // Finish finishes a change of the running system that was interrupted, and reports whether
@@ -189,12 +196,10 @@ func (m *Machine) Finish(ctx context.Context) (found bool, err error) {
 		m.Progress.Begin(pivot.StepCommit, "looking for a change of the running system that was interrupted")
 		found, err = m.finishLive(ctx)
 	}
-	if err = m.explainStop(ctx, err); err != nil {
-		m.Progress.Fail(err)
-		return found, err
-	}
-	if !found {
+	err = m.explainStop(ctx, err)
+	if err == nil && !found {
 		m.Progress.Note("nothing to finish: no change was interrupted")
 	}
-	return found, nil
+	m.Progress.End(err)
+	return found, err
 }

@@ -3,7 +3,6 @@ package firstboot
 import (
 	"context"
 	"crypto/x509"
-	"slices"
 	"time"
 
 	"machine-pivot/internal/fault"
@@ -49,6 +48,12 @@ type Machine struct {
 	FleetLock string
 	// FleetRoots are the CAs trusted for the fleet's lock; nil: the system's.
 	FleetRoots *x509.CertPool
+
+	// Result is filled in by a run; Conclude completes it. nil: the run makes one.
+	Result *Result
+	// Rebooting is called when a reboot was accepted, before the run waits for its end; nil: nobody
+	// asks.
+	Rebooting func()
 
 	windowEnd time.Time          // of the open window; zero: there is no window
 	pulled    *hostimages.Pulled // created on first use
@@ -111,7 +116,7 @@ func (m *Machine) converger() *pivot.Converger {
 	return &pivot.Converger{
 		Host: m.Host, Place: m.placeOrDefault(), Contributors: append([]pivot.Contributor{partition{m.Host}, outside{m}}, m.Contributors...), Checks: []pivot.Check{m.checkUnified},
 		Images: images, Repositories: m.pulledImages().Extensions(), Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext},
-		Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
+		Engine: m.Engine, Retry: m.Retry, Progress: m.Progress, Pulling: m.beginPull,
 	}
 }
 
@@ -124,15 +129,19 @@ func (m *Machine) Verify(ctx context.Context) ([]string, error) {
 	return m.differences(ctx)
 }
 
-// failures returns the differences that count against a system on trial, and hold a fleet's slot:
-// not those in what belongs to users, who may change it at any time.
+// Compare is Verify with the class of each difference.
+func (m *Machine) Compare(ctx context.Context) ([]pivot.Difference, error) {
+	if err := m.Progress.Open(); err != nil {
+		return nil, err
+	}
+	_, differences, err := m.converger().Compare(ctx, m.Progress.Record.Target)
+	return differences, err
+}
+
+// failures returns the differences from what was last asked for that count against a system on
+// trial, and hold a fleet's slot.
 func (m *Machine) failures(ctx context.Context) ([]string, error) {
-	target := m.Progress.Record.Target
-	target.Entries = slices.DeleteFunc(slices.Clone(target.Entries), func(e hostfiles.Entry) bool {
-		users := e.User != "" || e.UID != 0 || (e.Group != "" || e.GID != 0) && e.Mode&0o020 != 0 || e.Mode&0o002 != 0
-		return users || hostfiles.OfUsers(m.Host.Root, e.Path)
-	})
-	return m.converger().Differences(ctx, target)
+	return m.converger().Failures(ctx, m.Progress.Record.Target)
 }
 
 // differences is Verify for a journal that is open.

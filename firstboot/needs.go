@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -42,23 +41,46 @@ func (a *Apply) judged(plan pivot.Plan, entries []hostfiles.File) (pivot.Plan, e
 		if plan.Changed {
 			plan.Needs = []pivot.Need{pivot.NeedReboot("deployment", "--reboot=now asks for one")}
 		}
-		return plan, nil
+		return plan.WithDrain(disruption.Rules{}, nil), nil
 	}
 	rules, err := a.rules()
 	if err != nil {
 		return plan, err
 	}
-	return plan.Judged(rules, a.liveBlockers(plan)...), nil
+	return plan.Judged(rules, a.liveBlockers(plan)...).WithDrain(rules, a.contents(entries)), nil
+}
+
+// contents returns the contents below /etc in the running system, and as entries ask for them.
+func (a *Apply) contents(entries []hostfiles.File) pivot.Contents {
+	read := func(root, name string) ([]byte, error) {
+		f, there, err := hostfiles.Read(root, name)
+		if err == nil && there && !f.Whole() {
+			err = errors.New("it is too large")
+		}
+		return f.Content, err
+	}
+	return func(name string) (before, after []byte, err error) {
+		if before, err = read(a.Host.Root, name); err != nil {
+			return nil, nil, err
+		}
+		i := slices.IndexFunc(entries, func(f hostfiles.File) bool { return f.Path == name })
+		if i >= 0 && entries[i].Kind == hostfiles.KindDefault {
+			after, err = read(a.Host.Path("/usr"), name)
+			return before, after, err
+		}
+		return before, pivot.ContentOf(entries, name), nil
+	}
 }
 
 // rules returns the machine's rules, or the defaults if it has none.
 func (a *Apply) rules() (disruption.Rules, error) {
-	data, err := os.ReadFile(a.Host.Path(disruption.RulesPath))
+	data, err := hostfiles.ReadSettings(a.Host.Path(disruption.RulesPath))
 	if errors.Is(err, fs.ErrNotExist) {
 		return disruption.Defaults(), nil
 	}
 	if err != nil {
-		return disruption.Rules{}, fmt.Errorf("cannot read the rules of what needs a reboot: %w", err)
+		return disruption.Rules{}, fault.New(fault.BadInput, "cannot read the rules of what needs a reboot, %s: %w", disruption.RulesPath, err).
+			WithHint("correct or remove the file")
 	}
 	rules, report := disruption.Read(disruption.RulesPath, data)
 	if err := report.Err(disruption.RulesPath); err != nil {
@@ -119,6 +141,7 @@ func (a *Apply) liveBlocker(etc pivot.Etc, want hostfiles.Entry) string {
 	switch {
 	case want.OnDisk() != want.Path:
 		return live.Unreachable(a.Host.Root, want.OnDisk())
+	case hostfiles.OfUsers(a.Host.Root, want.Path): // whatever a user has put there is moved aside
 	case wanted == hostfiles.KindOther, there && have.Kind == hostfiles.KindOther:
 		return "it is no file, directory or link"
 	case there && (have.Kind == hostfiles.KindDirectory) != (wanted == hostfiles.KindDirectory):

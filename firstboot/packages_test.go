@@ -196,7 +196,7 @@ func TestPackagesNoRoom(t *testing.T) {
 	h, image := extensionsHost(t, rpms)
 	askPackages(h, image, "realtime", "")
 	h.Free = func(string) (int64, error) { return 10, nil }
-	if err := bootAuto(t, h); fault.KindOf(err) != fault.CannotWrite || !strings.Contains(err.Error(), "there are 10 bytes free") || fault.HintOf(err) == "" {
+	if err := bootAuto(t, h); fault.KindOf(err) != fault.CannotWrite || !strings.Contains(err.Error(), "there are 10 B free") || fault.HintOf(err) == "" {
 		t.Errorf("error %v", err)
 	}
 	expectOld(t, h)
@@ -234,5 +234,77 @@ func TestPackagesByHand(t *testing.T) {
 	wrong := firstboot.Rebase{Machine: machine(t, h), KernelType: "64k-pages", Extensions: []string{"wasm", "kernel-devel"}}
 	if _, err := wrong.Run(t.Context()); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), `no extension "wasm"`) || !strings.Contains(err.Error(), "arm64 only") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestLayeredWithoutRepository (D98): rpm-ostree resolves what is layered again for another image.
+// Without a repository that is enabled where rpm-ostree looks, and without an extensions image,
+// this is refused before anything is pulled. With either of them the image comes.
+func TestLayeredWithoutRepository(t *testing.T) {
+	const listed = "[main]\ngpgcheck=0\n[site]\nname=Site\nbaseurl=file:///var/cache/site\n"
+	for _, c := range []struct {
+		name, repo, file string
+		origin           func(string) string
+		again            bool // the extensions image is given again
+		allowed          bool
+	}{
+		{name: "none"},
+		{name: "disabled", file: "site.repo", repo: listed + "enabled = False\n"},
+		{name: "not a .repo file", file: "site.repo.off", repo: listed},
+		{name: "no section of a repository", file: "site.repo", repo: "[main]\nenabled=1\n"},
+		{name: "left by a run that was killed", file: "pivot-extensions.repo", repo: strings.ReplaceAll(listed, "[site]", "[pivot-extensions]")},
+		{name: "one of two enabled", file: "site.repo", repo: "[off]\nbaseurl=file:///srv/off\nenabled=0\n" + listed + "gpgcheck=0\n", allowed: true},
+		{name: "extensions image given", again: true, allowed: true},
+		{name: "a local package only", allowed: true, origin: func(text string) string {
+			return strings.Replace(text, "requested=usbguard;", "requested-local=0123:usbguard-1.0-1.x86_64;", 1)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, image := extensionsHost(t, rpms)
+			rebase := func(r firstboot.Rebase) error {
+				r.Machine = machine(t, h)
+				if err := r.UseEngine("auto"); err != nil {
+					t.Fatal(err)
+				}
+				_, err := r.Run(t.Context())
+				return err
+			}
+			if err := rebase(firstboot.Rebase{Extensions: []string{"usbguard"}, ExtensionsImage: image}); err != nil {
+				t.Fatal(err)
+			}
+			h.Boot()
+			if c.origin != nil {
+				booted, err := h.Sysroot().Booted()
+				if err != nil {
+					t.Fatal(err)
+				}
+				h.SetOrigin(c.origin(string(booted.Origin.Bytes())))
+			}
+			if c.file != "" {
+				h.Write("/etc/yum.repos.d/"+c.file, []byte(c.repo))
+				h.Write("/var/cache/site/repodata/repomd.xml", nil)
+			}
+			journal, refs := string(h.Read(pivot.StateDir+"/journal.json")), h.Refs()
+			next := firstboot.Rebase{Image: h.Image}
+			if c.again {
+				next.ExtensionsImage = image
+			}
+			err := rebase(next)
+			if c.allowed {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if h.Boot(); h.Version() != "B.2" {
+					t.Errorf("version %s", h.Version())
+				}
+				return
+			}
+			if fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "usbguard") || !strings.Contains(fault.HintOf(err), "extensions-image") {
+				t.Errorf("error %v, hint %s", err, fault.HintOf(err))
+			}
+			if string(h.Read(pivot.StateDir+"/journal.json")) != journal || !slices.Equal(h.Refs(), refs) {
+				t.Errorf("the journal or the refs changed: %q", h.Refs())
+			}
+		})
 	}
 }

@@ -83,7 +83,7 @@ func (p partition) Check(plan pivot.Plan, entries []hostfiles.File) (warnings []
 
 // Drift implements pivot.Contributor. It names drop-ins that override the target's, and CPUs
 // that are offline.
-func (p partition) Drift(state pivot.State, target pivot.Target) ([]string, error) {
+func (p partition) Drift(state pivot.State, target pivot.Target) ([]pivot.Difference, error) {
 	if !slices.ContainsFunc(target.Paths(), pinning.IsPinningPath) {
 		return nil, nil
 	}
@@ -91,14 +91,14 @@ func (p partition) Drift(state pivot.State, target pivot.Target) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	var drift []string
+	var drift []pivot.Difference
 	result := pinning.Inspect(in)
 	for _, p := range result.Problems.Errors() {
-		drift = append(drift, "file "+p.Text())
+		drift = append(drift, pivot.Difference{Class: pivot.ClassCPU, Name: p.Path, Path: p.Path, Wrong: pivot.WrongDiffers, Message: "file " + p.Text()})
 	}
 	for _, name := range result.Workloads.Names() {
 		if off := result.Workloads[name].Intersection(in.Machine.Present).Difference(in.Machine.Online); !off.IsEmpty() {
-			drift = append(drift, "CPU "+off.String()+" of workload "+name+": offline")
+			drift = append(drift, pivot.Difference{Class: pivot.ClassCPU, Name: off.String(), Wrong: pivot.WrongMissing, Message: "CPU " + off.String() + " of workload " + name + ": offline"})
 		}
 	}
 	return drift, nil

@@ -72,7 +72,7 @@ func (o outside) Check(plan pivot.Plan, entries []hostfiles.File) ([]string, err
 }
 
 // Drift implements pivot.Contributor.
-func (outside) Drift(pivot.State, pivot.Target) ([]string, error) { return nil, nil }
+func (outside) Drift(pivot.State, pivot.Target) ([]pivot.Difference, error) { return nil, nil }
 
 // checkProjectsNext returns an error if the system that a plan leads to cannot project the
 // plan's entries. Its image must be in the repository.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 
+	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -48,9 +49,7 @@ func (r *Rebase) Asked() bool {
 func (r *Rebase) Run(ctx context.Context) (changed bool, err error) {
 	changed, err = r.attempt(ctx)
 	err = r.explainStop(ctx, err)
-	if err != nil {
-		r.Progress.Fail(err)
-	}
+	r.Progress.End(err)
 	return changed, err
 }
 
@@ -70,15 +69,9 @@ func (r *Rebase) attempt(ctx context.Context) (bool, error) {
 	return r.move(ctx, ask, settings, r.Reboot || r.rebootNeeded())
 }
 
-// read returns what is asked for. With FromDownloaded the image defaults to the downloaded one.
+// read returns what is asked for.
 func (r *Rebase) read() (pivot.Ask, error) {
 	r.Progress.Begin(pivot.StepRead, "reading what is asked for")
-	if err := r.takeDownloaded(); err != nil {
-		return pivot.Ask{}, err
-	}
-	if r.FromDownloaded && r.Image == "" {
-		r.Image = r.Progress.Record.Downloaded.Image.Reference
-	}
 	return r.ask()
 }
 
@@ -107,12 +100,13 @@ func (m *Machine) moveNow(ctx context.Context, ask pivot.Ask, settings host.Sett
 		return false, err
 	case out.Action == pivot.ActionClose:
 		m.Progress.Note("nothing to do: the machine is what was asked for")
-		m.dropUsedDownload(ctx, out.Target.Image)
+		m.dropUsedDownload(ctx, out.Target.Image, false)
 		return false, nil
 	case out.Action == pivot.ActionReboot:
 		m.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
 	}
-	m.dropUsedDownload(ctx, out.Target.Image)
+	m.runResult().committed(out.Action != pivot.ActionReboot)
+	m.dropUsedDownload(ctx, out.Target.Image, true)
 	if m.Try != nil {
 		return true, m.conductor().Enter(ctx, settings.RebootMethod)
 	}
@@ -129,15 +123,24 @@ func (r *Rebase) Plan(ctx context.Context) (pivot.Plan, error) {
 	if err := r.open(); err != nil {
 		return pivot.Plan{}, err
 	}
+	defer r.pulledImages().Close()
 	ask, err := r.ask()
 	if err != nil {
 		return pivot.Plan{}, err
 	}
-	return r.converger().Plan(ctx, ask)
+	plan, err := r.converger().Plan(ctx, ask)
+	return plan.WithDrain(disruption.Rules{}, nil), err // what changes needs a reboot
 }
 
-// ask returns what the command line and the old tool's files ask of the machine.
+// ask returns what the command line and the old tool's files ask of the machine. With
+// FromDownloaded the image defaults to the downloaded one.
 func (r *Rebase) ask() (pivot.Ask, error) {
+	if err := r.takeDownloaded(); err != nil {
+		return pivot.Ask{}, err
+	}
+	if r.FromDownloaded && r.Image == "" {
+		r.Image = r.Progress.Record.Downloaded.Image.Reference
+	}
 	change, err := r.kargs()
 	if err != nil {
 		return pivot.Ask{}, err

@@ -56,6 +56,10 @@ func (m *Machine) rebootBy(ctx context.Context, into, hint string, reboot func(c
 	if err := m.Retry.Do(ctx, m.Progress.Waiting, reboot); err != nil {
 		return fault.New(fault.KindOf(err), "%w", err).WithHint("%s", hint)
 	}
+	m.runResult().Outcome = OutcomeRebooting
+	if m.Rebooting != nil {
+		m.Rebooting()
+	}
 	<-ctx.Done() // systemd stops this program on its way down
 	return nil
 }

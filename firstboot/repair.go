@@ -3,7 +3,6 @@ package firstboot
 import (
 	"context"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -28,7 +27,7 @@ func (a *Apply) readRecord() error {
 	if !a.Repair {
 		return nil
 	}
-	_, from, err := a.recorded()
+	_, from, err := a.recorded(encapsulated.Host{})
 	if err != nil {
 		return err
 	}
@@ -36,7 +35,7 @@ func (a *Apply) readRecord() error {
 		return fault.New(fault.Refused, "cannot repair: pivot has applied no MachineConfig to this machine").WithHint("apply one: pivot apply FILE")
 	}
 	a.File = from
-	a.Data, err = os.ReadFile(a.Host.Path(from))
+	a.Data, err = hostfiles.StateFile{Root: a.Host.Root, Path: from, Remedy: "apply the MachineConfig again"}.Read()
 	return err
 }
 
@@ -91,15 +90,12 @@ func asksFor(ask pivot.Ask, target pivot.Target) bool {
 // an error if nothing of what differs can be repaired, or if the repair needs a reboot and
 // none is allowed.
 func (a *Apply) beforeRepair(ctx context.Context, plan pivot.Plan, ask applyAsk) error {
+	if !plan.Changed {
+		return a.nothingToRepair(ctx, *ask.last)
+	}
 	differences, err := ask.converger.Differences(ctx, *ask.last)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !plan.Changed && len(differences) > 0:
-		return fault.New(fault.Refused, "cannot repair what differs: %s", strings.Join(differences, "; ")).WithHint(byHandHint)
-	case !plan.Changed:
-		a.Progress.Note("nothing to repair: the machine is what it was last asked for")
-		return nil
 	}
 	for _, d := range differences {
 		a.Progress.Note("differs: " + d)
@@ -108,6 +104,19 @@ func (a *Apply) beforeRepair(ctx context.Context, plan pivot.Plan, ask applyAsk)
 		return a.refuse(plan)
 	}
 	return a.keepFound(plan)
+}
+
+// nothingToRepair returns an error if a repair that has nothing to change leaves something as it
+// must not be. What users have changed since the plan was made is left to the next repair.
+func (a *Apply) nothingToRepair(ctx context.Context, target pivot.Target) error {
+	differences, err := a.converger().Failures(ctx, target)
+	if err == nil && len(differences) > 0 {
+		err = fault.New(fault.Refused, "cannot repair what differs: %s", strings.Join(differences, "; ")).WithHint(byHandHint)
+	}
+	if err == nil {
+		a.Progress.Note("nothing to repair: the machine is what it was last asked for")
+	}
+	return err
 }
 
 // byHandHint is the remedy for what a repair cannot fix.

@@ -39,8 +39,13 @@ func finish(t *testing.T, h *hostdir.Host) {
 	expectClosed(t, h)
 }
 
+// rollback rolls back with a libostree that can do it.
 func rollback(t *testing.T, h *hostdir.Host) error {
 	t.Helper()
+	if h.Ostree.Version == "" {
+		h.Ostree.Version = "2023.6"
+		defer func() { h.Ostree.Version = "" }()
+	}
 	r := firstboot.Rollback{Machine: machine(t, h)}
 	return r.Run(t.Context())
 }
@@ -77,6 +82,30 @@ func TestRollback(t *testing.T) {
 	h.Boot()
 	expectNew(t, h)
 	expectStatus(t, h)
+}
+
+// TestRollbackSays (D99): a rollback makes no deployment, and does not say so.
+func TestRollbackSays(t *testing.T) {
+	h := arrived(t)
+	all, err := h.Sysroot().Deployments()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := firstboot.Rollback{Machine: machine(t, h)}
+	var says []string
+	r.Progress.Emit = func(e pivot.Event) { says = append(says, e.Message) }
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(says, "\n")
+	for _, want := range []string{"checking that deployment " + all[1].ID() + " can be the next boot", "making deployment " + all[1].ID() + " the next boot"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "preparing") || strings.Contains(text, "committing") {
+		t.Errorf("it says\n%s", text)
+	}
 }
 
 // TestRollbackBeforeTheReboot takes back a pending commit: the running system stays.

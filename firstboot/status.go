@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/live"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
@@ -12,8 +13,16 @@ import (
 
 // Status returns the status of this boot's run, or else of the journal, with what is booted
 // and what the next boot starts. Where the host contradicts them the host decides: see
-// correctPhase.
+// correctPhase and correctOpenPhase.
 func (m *Machine) Status(ctx context.Context) (status.Status, error) {
+	s, err := m.statusOfRun(ctx)
+	if err == nil {
+		m.correctOpenPhase(ctx, &s)
+	}
+	return s, err
+}
+
+func (m *Machine) statusOfRun(ctx context.Context) (status.Status, error) {
 	s, err := status.Read(m.Host.Root)
 	if err != nil {
 		return s, err
@@ -23,10 +32,16 @@ func (m *Machine) Status(ctx context.Context) (status.Status, error) {
 	}
 	if record, err := m.Progress.Journal.Load(); err == nil { // otherwise Open below returns the error
 		s.Downloaded, s.Slot = record.Downloaded, record.Slot
+		m.nameConfigs(&s, record)
 	}
 	state, err := m.Host.Observe(ctx, s.Target)
-	if err != nil {
-		return s, nil // the rest is useful also on a host that cannot pivot
+	if err != nil { // the rest is useful also on a host that cannot pivot
+		note := err.Error()
+		if hint := fault.HintOf(err); hint != "" {
+			note += "; " + hint
+		}
+		s.Notes = append(s.Notes, note)
+		return s, nil
 	}
 	s.Booted = &state.Booted
 	if state.Pending() {
@@ -79,7 +94,7 @@ func (m *Machine) correctPhase(s *status.Status, state pivot.State) {
 		s.Notes = append(s.Notes, what+": "+strings.Join(pivot.Prove(found, s.Target), "; "))
 	}
 	newBoot := m.Progress.Record.BootID != state.BootID
-	atTarget := len(pivot.Prove(state, s.Target)) == 0
+	atTarget := len(pivot.Failures(state, s.Target)) == 0
 	switch {
 	case s.Phase == pivot.PhaseCommitted && newBoot && atTarget, s.Phase == pivot.PhaseUndone && atTarget:
 		s.Phase = pivot.PhaseDone
@@ -90,7 +105,7 @@ func (m *Machine) correctPhase(s *status.Status, state pivot.State) {
 		undone("this boot came up without what was committed", state)
 	case s.Phase == pivot.PhaseCommitted && !state.Pending():
 		undone("what was committed is gone, and the next boot is the running system again", state)
-	case s.Phase == pivot.PhaseCommitted && len(pivot.Prove(state.AsIfRebooted(), s.Target)) > 0:
+	case s.Phase == pivot.PhaseCommitted && len(pivot.Failures(state.AsIfRebooted(), s.Target)) > 0:
 		undone(fmt.Sprintf("the next boot starts deployment %s, %s", state.Default.ID(), describeUnexpected(state.Default)), state.AsIfRebooted())
 	}
 }

@@ -25,10 +25,10 @@ const (
 // takeOver returns what can be used of the daemon's MachineConfig, whose file was read as data
 // and err. What the daemon accepted, or what has damaged the file since, must not keep the
 // machine from its next MachineConfig; but nothing that is not understood is removed.
-func (a *Apply) takeOver(data []byte, err error) *encapsulated.Desired {
+func (a *Apply) takeOver(facts encapsulated.Host, data []byte, err error) *encapsulated.Desired {
 	desired, report := &encapsulated.Desired{}, problem.Report{problem.Warningf("", "%v", err)}
 	if err == nil {
-		desired, report = encapsulated.Salvage(data)
+		desired, report = encapsulated.Salvage(data, facts)
 	}
 	a.Progress.Note("taking over from the machine-config-daemon: the machine has its MachineConfig " + cmp.Or(desired.Name, "of unknown name"))
 	for _, p := range report {

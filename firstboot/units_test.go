@@ -198,4 +198,17 @@ func TestUnitOfAnExtension(t *testing.T) {
 	if drift := verify(t, h); drift != "" {
 		t.Errorf("drift %q", drift)
 	}
+
+	// A plan for another image, which is in the repository, does not know what the package will
+	// bring. It warns of a unit that neither system has (D99).
+	next := h.Push(h.NativeImage())
+	r := firstboot.Rebase{Machine: machine(t, h), Image: next, ExtensionsImage: image}
+	must(t, r.UseEngine("auto"))
+	_, err := r.Download(t.Context())
+	must(t, err)
+	const wants = "{name: usbguard.service, enabled: true}, {name: nobody.service, enabled: true}"
+	plan, err := (&firstboot.Apply{Machine: machine(t, h), File: "mc", Data: []byte("spec:\n  extensions: [usbguard]\n" + units(next, wants))}).Plan(t.Context())
+	if text := strings.Join(plan.Notes, "\n"); err != nil || strings.Contains(text, "usbguard.service") || !strings.Contains(text, "warning: in the new system: unit nobody.service: ") {
+		t.Errorf("the plan notes %q, %v", text, err)
+	}
 }

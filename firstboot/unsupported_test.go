@@ -47,7 +47,7 @@ func TestApplyUnsupported(t *testing.T) {
 		_, _, err := applyAs(choice, disks)
 		for _, want := range []string{"mc.yaml:3: error: $.spec.fips: fips differs from what the machine has", "mc.yaml:7: error: $.spec.config.passwd.users[0]: config.passwd.users admin differs",
 			"mc.yaml:9: error: $.spec.config.storage.disks", "mc.yaml:10: error: $.spec.config.storage.files[1]: config.storage.files /etc/grown"} {
-			if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), want) {
+			if fault.KindOf(err) != fault.Unreconcilable || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: error %v, want %q", choice, err, want)
 			}
 		}
@@ -70,7 +70,7 @@ func TestApplyUnsupported(t *testing.T) {
 		t.Errorf("drift %q", drift)
 	}
 	// What was left out still differs; nothing else does.
-	if _, _, err := applyAs(encapsulated.Stop, disks); fault.KindOf(err) != fault.BadInput {
+	if _, _, err := applyAs(encapsulated.Stop, disks); fault.KindOf(err) != fault.Unreconcilable {
 		t.Errorf("the second time: %v", err)
 	}
 	if changed, _, err := applyAs(encapsulated.Warn, disks); err != nil || changed || leftOut() != names {

@@ -23,6 +23,8 @@ type Watch struct {
 	// Tell is called after each comparison, unless the machine is not expected to be at its
 	// target. It must not be nil.
 	Tell func(differences []string)
+	// Found are the differences of the last comparison.
+	Found []pivot.Difference
 }
 
 // bootEntries is the directory of the boot entries, with the kernel arguments of the next boot.
@@ -53,9 +55,9 @@ func (w *Watch) Run(ctx context.Context) (differences []string, err error) {
 			paths = other
 			continue
 		}
-		differences = nil
+		differences, w.Found = nil, nil
 		if expectsTarget(record, w.Progress.BootID) {
-			differences = found
+			differences, w.Found = pivot.Texts(found), found
 			w.Tell(differences)
 		}
 		if w.UntilDrift && len(differences) > 0 {

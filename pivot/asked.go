@@ -11,7 +11,7 @@ import (
 // once per run, so that the same content is planned, pulled and verified. Checks that do not
 // depend on the image run before the network is used.
 func (c *Converger) target(ctx context.Context, ask Ask) (Target, error) {
-	target := Target{Kargs: ask.Kargs, Entries: c.know(ask.Entries), Units: ask.Units, Packages: ask.Packages}
+	target := Target{Kargs: ask.Kargs, Entries: c.know(ask.Entries), Units: ask.Units, Packages: ask.Packages, MachineConfig: ask.MachineConfig}
 	if pinned(ask.Image) && pinned(ask.Packages.Source) {
 		target.Image = ask.Image
 		return target, nil

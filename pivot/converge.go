@@ -17,6 +17,8 @@ type Ask struct {
 	Kargs   kargs.Change
 	Entries []hostfiles.File // below /etc and /var
 	Units   enable.Units
+	// MachineConfig is the one that requests all this; zero if none does.
+	MachineConfig MachineConfig
 	// Packages may have a source without a digest, which is then a tag.
 	Packages Packages
 	// Checks are run in addition to the machine's checks.
@@ -64,7 +66,7 @@ type Contributor interface {
 	Check(plan Plan, entries []hostfiles.File) (warnings []string, err error)
 	// Drift returns what is wrong by now with a target that was reached, apart from changes of
 	// its entries.
-	Drift(state State, target Target) ([]string, error)
+	Drift(state State, target Target) ([]Difference, error)
 }
 
 // Place is where a run happens: in the started system, or in the initramfs.
@@ -106,6 +108,9 @@ type Converger struct {
 	Engine       Engine
 	Retry        retry.Policy
 	Progress     *Progress
+	// Pulling is called before a run by hand pulls an image, which nothing else records until the
+	// commit; nil is a no-op.
+	Pulling func(Image) error
 
 	contents map[hostfiles.Digest][]byte // of the files that this run has read
 }
@@ -177,37 +182,56 @@ func (c *Converger) measure(ctx context.Context, ask Ask) (State, Target, error)
 	return state, target, err
 }
 
-// Differences returns how the running system differs from target.
+// Differences returns how the running system differs from target, for display.
 func (c *Converger) Differences(ctx context.Context, target Target) ([]string, error) {
 	_, differences, err := c.Compare(ctx, target)
-	return differences, err
+	return Texts(differences), err
 }
 
-// Compare is like Differences and also returns the observed state.
-func (c *Converger) Compare(ctx context.Context, target Target) (state State, differences []string, err error) {
+// Compare returns how the running system differs from target, and the observed state.
+func (c *Converger) Compare(ctx context.Context, target Target) (state State, differences []Difference, err error) {
 	if state, err = c.Host.Observe(ctx, target); err != nil {
 		return state, nil, err
 	}
-	differences = Prove(state, target)
+	differences, err = c.classified(state, target)
+	return state, differences, err
+}
+
+// Failures is like Differences without what users may change at any time.
+func (c *Converger) Failures(ctx context.Context, target Target) ([]string, error) {
+	state, err := c.Host.Observe(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	differences, err := c.classified(state, target.withoutUsers(state.Etc))
+	return Texts(differences), err
+}
+
+func (c *Converger) classified(state State, target Target) ([]Difference, error) {
+	differences := Compare(state, target)
 	for _, contributor := range c.Contributors {
 		drift, err := contributor.Drift(state, target)
 		if err != nil {
-			return state, nil, err
+			return nil, err
 		}
 		differences = append(differences, drift...)
 	}
-	return state, differences, nil
+	return differences, nil
 }
 
 // decide calls Decide with the journal's record and the state of the host. A run by hand has only
 // one attempt, and never gives up.
 func (c *Converger) decide(ask Ask, state State, target Target) Decision {
 	record := c.Progress.Record
+	same, lacks := record.Target.Same(target), Prove
+	if same && record.Phase == PhaseCommitted && !ask.ByHand {
+		lacks = Failures // what users have changed since the commit does not need another one
+	}
 	d := Decide(record, Facts{
 		SameBoot:        record.BootID == state.BootID,
-		SameTarget:      record.Target.Same(target),
-		AtTarget:        len(Prove(state, target)) == 0,
-		PendingAtTarget: ask.Trying == nil && record.Trial == nil && state.Pending() && len(Prove(state.AsIfRebooted(), target)) == 0,
+		SameTarget:      same,
+		AtTarget:        len(lacks(state, target)) == 0,
+		PendingAtTarget: ask.Trying == nil && record.Trial == nil && state.Pending() && len(lacks(state.AsIfRebooted(), target)) == 0,
 		TakenBack:       ask.TakenBack != nil && ask.TakenBack(state),
 	})
 	if ask.ByHand && (d.Action == ActionApply || d.Action == ActionGiveUp) {

@@ -21,7 +21,7 @@ const (
 type Facts struct {
 	SameBoot        bool // the journal's phase was written in this boot
 	SameTarget      bool // the journal's target is the one requested now
-	AtTarget        bool // the running system is the target
+	AtTarget        bool // the running system is the target; after a commit, but for what users may change
 	PendingAtTarget bool // the next boot starts the target
 	TakenBack       bool // this first boot was completed in another deployment of the host
 }

@@ -18,7 +18,7 @@ type situation struct {
 // situations returns all combinations.
 func situations() []situation {
 	var all []situation
-	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone} {
+	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone, pivot.PhaseInterrupted} {
 		for attempt := 0; attempt <= pivot.MaxAttempts; attempt++ {
 			for i := range 32 {
 				all = append(all, situation{

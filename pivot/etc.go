@@ -20,6 +20,16 @@ type Etc struct {
 	// Carried are all entries that the system carries in its /etc to project them, whatever the
 	// target names.
 	Carried varentries.Set
+	// Users are the paths in directories that anybody but root may write.
+	Users map[string]bool
+}
+
+// usersDecide reports whether users may change an entry at any time: it is theirs, or in a directory
+// that they may write.
+func (e Etc) usersDecide(want hostfiles.Entry) bool {
+	owned := want.User != "" || want.UID != 0
+	ofGroup := (want.Group != "" || want.GID != 0) && want.Mode&0o020 != 0
+	return owned || ofGroup || want.Mode&0o002 != 0 && want.Kind != hostfiles.KindLink || e.Users[want.Path]
 }
 
 // Project adds to Entries what a system that does not run yet will project at those of paths

@@ -24,7 +24,13 @@ const (
 	PhaseDone      Phase = "done"      // the running system was verified to be the target
 	PhaseFailed    Phase = "failed"    // ended without reaching the target
 	PhaseUndone    Phase = "undone"    // committed or done, but an administrator has gone back
+	// PhaseInterrupted is a run that a signal ended before its commit: the next boot is unchanged,
+	// and the same command goes on from there.
+	PhaseInterrupted Phase = "interrupted"
 )
+
+// open reports whether a transaction has not begun, or has not ended.
+func (p Phase) open() bool { return p == "" || p == PhaseIdle || p == PhaseApplying }
 
 // MaxAttempts is the number of attempts after which a machine that keeps booting its old system
 // gives up.
@@ -175,12 +181,12 @@ func JournalIn(root string) Journal {
 
 // Load reads the record. Without a journal it returns a record in PhaseIdle.
 func (j Journal) Load() (Record, error) {
-	data, err := os.ReadFile(j.Path)
+	data, err := j.file().Read()
 	if errors.Is(err, fs.ErrNotExist) {
 		return Record{Format: formatVersion, Phase: PhaseIdle}, nil
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("cannot read journal: %w", err)
+		return Record{}, err
 	}
 	return j.Parse(data)
 }
@@ -212,8 +218,11 @@ func (j Journal) CheckWritable() error {
 }
 
 func (j Journal) unusable(format string, args ...any) error {
-	return fault.New(fault.Refused, "cannot use journal %s: %s", j.Path, fmt.Sprintf(format, args...)).
-		WithHint("move the file away to start over; the host itself says what is deployed")
+	return j.file().Unusable(fmt.Errorf(format, args...))
+}
+
+func (j Journal) file() hostfiles.StateFile {
+	return hostfiles.StateFile{Path: j.Path, Remedy: "move the file away to start over; the host itself says what is deployed"}
 }
 
 // Save replaces the record durably: after it returns, the record survives a power cut. The
@@ -221,6 +230,9 @@ func (j Journal) unusable(format string, args ...any) error {
 func (j Journal) Save(r Record) error {
 	r.Format = formatVersion
 	data, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = j.file().CheckSize(data)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot write journal: %w", err)
 	}

@@ -2,6 +2,7 @@ package pivot
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,7 +29,9 @@ type Plan struct {
 	// reboot if no change needs one. Both are empty unless the plan was Judged.
 	Needs   []Need              `json:"needs,omitempty"`
 	Actions []disruption.Action `json:"actions,omitempty"`
-	Notes   []string            `json:"notes"`
+	// Drain says whether a cluster drains the node before; nil if that was not decided.
+	Drain *Drain   `json:"drain,omitempty"`
+	Notes []string `json:"notes"`
 	// ImageKargs are the kernel arguments that the new image brings; nil if the image stays.
 	ImageKargs *ImageKargs `json:"imageKargs,omitempty"`
 
@@ -152,48 +155,71 @@ func notes(state State, target Target) []string {
 	return notes
 }
 
-// Prove compares the running system with target and returns the differences; none means that
+// Failures is like Prove without what users may change at any time: that is drift, which makes no
+// commit undone, holds no slot, and fails no trial.
+func Failures(state State, target Target) []string {
+	return Prove(state, target.withoutUsers(state.Etc))
+}
+
+func (t Target) withoutUsers(etc Etc) Target {
+	t.Entries = slices.DeleteFunc(slices.Clone(t.Entries), etc.usersDecide)
+	return t
+}
+
+// Compare compares the running system with target and returns the differences; none means that
 // the target is reached. Unlike Diff it also checks the running kernel's command line, which a
 // boot loader may have changed.
-func Prove(state State, target Target) []string {
+func Compare(state State, target Target) []Difference {
 	plan, err := planFor(state, target)
 	if err != nil {
-		return []string{err.Error()}
+		return []Difference{{Class: ClassArguments, Wrong: WrongDiffers, Message: err.Error()}}
 	}
-	var differences []string
-	differ := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }
+	differences := slices.Concat(imageDifferences(state, target, plan), argumentDifferences(state, target, plan))
+	for _, change := range plan.Entries {
+		differences = append(differences, change.Difference())
+	}
+	for _, change := range plan.Packages {
+		differences = append(differences, change.Difference())
+	}
+	if !plan.newSystem() {
+		for _, name := range slices.Sorted(maps.Keys(state.Etc.Units.Wrong)) {
+			differences = append(differences, Difference{ClassUnit, name, "", WrongDiffers, fmt.Sprintf("unit %s: %v", name, state.Etc.Units.Wrong[name])})
+		}
+	}
+	return differences
+}
+
+func imageDifferences(state State, target Target, plan Plan) (all []Difference) {
 	if plan.Image.Changed {
-		differ("image: booted %s, wanted %s", plan.Image.From, plan.Image.To)
+		all = append(all, Difference{ClassImage, plan.Image.To, "", WrongDiffers, fmt.Sprintf("image: booted %s, wanted %s", plan.Image.From, plan.Image.To)})
 	}
 	if want := target.Image.Commit; want != "" && !state.Booted.carries(want) {
-		differ("ostree commit: booted %s, wanted %s", state.Booted.Commit, want)
+		all = append(all, Difference{ClassImage, want, "", WrongDiffers, fmt.Sprintf("ostree commit: booted %s, wanted %s", state.Booted.Commit, want)})
+	}
+	return all
+}
+
+func argumentDifferences(state State, target Target, plan Plan) (all []Difference) {
+	differ := func(arg string, wrong Wrong, what string) {
+		all = append(all, Difference{ClassArguments, arg, "", wrong, fmt.Sprintf("kernel argument %s: %s", arg, what)})
 	}
 	for _, arg := range plan.Kargs.Appended {
-		differ("kernel argument %s: not in effect in the boot entry", arg)
+		differ(arg, WrongMissing, "not in effect in the boot entry")
 	}
 	for _, arg := range plan.Kargs.Deleted {
 		if !slices.Contains(plan.Kargs.Appended, arg) {
-			differ("kernel argument %s: still in the boot entry", arg)
+			differ(arg, WrongExtra, "still in the boot entry")
 		}
 	}
 	if target.Kargs.Literal {
 		for _, arg := range plan.Kargs.Respelled {
-			differ("kernel argument %s: in the boot entry in another spelling only, and the machine-config daemon compares to the letter", arg)
+			differ(arg, WrongDiffers, "in the boot entry in another spelling only, and the machine-config daemon compares to the letter")
 		}
 	}
 	if running, err := target.Kargs.Apply(state.Cmdline); err == nil && !plan.Kargs.Changed {
 		for _, arg := range running.Appended {
-			differ("kernel argument %s: in the boot entry, but the running kernel was started without it", arg)
+			differ(arg, WrongMissing, "in the boot entry, but the running kernel was started without it")
 		}
 	}
-	for _, change := range plan.Entries {
-		differ("%s", change)
-	}
-	for _, change := range plan.Packages {
-		differ("%s", change)
-	}
-	if wrong := state.Etc.Units.Err(); wrong != nil && !plan.newSystem() {
-		differ("%s", strings.ReplaceAll(wrong.Error(), "\n", "; "))
-	}
-	return differences
+	return all
 }

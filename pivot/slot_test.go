@@ -10,7 +10,7 @@ import (
 func TestJudgeSlot(t *testing.T) {
 	// Columns: trial, phase, that boot, pending, used, use.
 	rows, fitting := statesTable(t, 6), map[int]bool{}
-	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone} {
+	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone, pivot.PhaseInterrupted} {
 		for i := range 16 {
 			trial, used, runs, pending := i&1 > 0, i&2 > 0, i&4 > 0, i&8 > 0
 			r := pivot.Record{Phase: phase, BootID: "written", Slot: &pivot.Slot{Boot: "asked", Phase: "written"}}

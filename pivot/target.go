@@ -26,10 +26,20 @@ type Target struct {
 	// Units are enabled or disabled by links, which are resolved separately in each system.
 	Units    enable.Units `json:"units,omitzero"`
 	Packages Packages     `json:"packages,omitzero"`
+	// MachineConfig is the one that requests this; zero if none does.
+	MachineConfig MachineConfig `json:"machineConfig,omitzero"`
+}
+
+// MachineConfig identifies a MachineConfig.
+type MachineConfig struct {
+	Name string `json:"name"` // as its author has named it; may be empty
+	// Digest is that of the file in which the machine keeps it.
+	Digest hostfiles.Digest `json:"digest"`
 }
 
 // Same reports whether both targets request the same. It ignores what is only learned during a
-// run: an image's commit, its version and the kernel arguments that it brings.
+// run: an image's commit, its version and the kernel arguments that it brings. It ignores the
+// MachineConfig, whose request is in the rest.
 func (t Target) Same(other Target) bool {
 	return t.Image.Digest == other.Image.Digest &&
 		t.Kargs.Old.Equal(other.Kargs.Old) && t.Kargs.New.Equal(other.Kargs.New) && t.Kargs.Delete.Equal(other.Kargs.Delete) &&

@@ -40,6 +40,8 @@ func classify(err error) error {
 		return busy(text)
 	case transient.MatchString(text):
 		return fault.New(fault.Unavailable, "%w", err).WithHint(seeDaemon)
+	case strings.Contains(text, "No enabled repositories"):
+		return fault.New(fault.Refused, "%w", err).WithHint(giveRepository)
 	case refused.MatchString(text):
 		return fault.New(fault.Refused, "%w", err).
 			WithHint("the packages must fit the OS image: take both from the same release, the packages by --extensions-image or spec.baseOSExtensionsContainerImage")

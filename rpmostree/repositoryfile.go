@@ -33,7 +33,7 @@ func (p *packages) keepingLayered(ctx context.Context, booted ostree.Deployment,
 // repositoryFile configures the package repository for rpm-ostree, which only uses repositories in
 // the booted system's /etc. It exists only while a call needs it, and is removed before the
 // commit, which merges /etc.
-const repositoryFile = "/etc/yum.repos.d/pivot-extensions.repo"
+const repositoryFile = repositoriesIn + "/pivot-extensions.repo"
 
 // withRepository calls work while rpm-ostree can use the repository with the named packages, if
 // there is one. It fetches the repository on the first call.

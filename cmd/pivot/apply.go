@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/firstboot"
-	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/encapsulated"
@@ -23,7 +22,6 @@ func applyCommand() *cobra.Command {
 	var trial tryFlags
 	var download downloadFlags
 	var turn turnFlags
-	var out cli.Output
 	var dryRun, finish, repair, unchanged77 bool
 	when, unsupported := string(firstboot.RebootLater), string(encapsulated.Stop)
 	cmd := &cobra.Command{
@@ -86,10 +84,7 @@ func applyCommand() *cobra.Command {
 			if dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan is only printed
 				plan, err := apply.Plan(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return out.Write(cmd.OutOrStdout(), plan, func(w io.Writer) { printPlan(w, plan) })
+				return flags.results.printedPlan(cmd, plan, err)
 			}
 			if download.only {
 				return downloadOnly(cmd, apply.Host, unchanged77, &apply)
@@ -102,7 +97,8 @@ func applyCommand() *cobra.Command {
 	trial.add(cmd)
 	download.add(cmd)
 	turn.add(cmd)
-	out.Add(cmd, api.Plan)
+	flags.progressFlags.add(cmd)
+	flags.addResult(cmd)
 	cli.OneOf{Value: &when, Allowed: []string{string(firstboot.RebootNever), string(firstboot.RebootLater), string(firstboot.RebootIfNeeded), string(firstboot.RebootNow)}}.AddP(cmd, "reboot", "r",
 		"when to reboot: never refuses changes that need a reboot, later leaves it to you, if-needed reboots at once, now reboots even if the rules need none; without a value: now")
 	cmd.Flags().Lookup("reboot").NoOptDefVal = string(firstboot.RebootNow)
@@ -135,14 +131,16 @@ func readConfig(file string, stdin io.Reader) ([]byte, error) {
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
+			return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err).
+				WithHint("name a file with a MachineConfig, in JSON or YAML; - is standard input")
 		}
 		defer f.Close()
 		from = f
 	}
 	data, err := io.ReadAll(io.LimitReader(from, document.MaxSize+1))
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
+		return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err).
+			WithHint("name a file with a MachineConfig, in JSON or YAML; - is standard input")
 	}
 	return data, nil
 }

@@ -49,6 +49,7 @@ func firstBootCommand() *cobra.Command {
 	flags.add(cmd)
 	flags.addReboot(cmd)
 	flags.progressFlags.add(cmd)
+	flags.addResult(cmd)
 	cmd.Flags().StringVar(&file, "machineconfig-file", firstboot.EncapsulatedPath, "read the encapsulated MachineConfig from `FILE`")
 	cmd.Flags().BoolVar(&noReboot, "no-reboot", false, "do everything except the reboot")
 	cmd.Flags().BoolVar(&again, "again", false, "run even if the first boot was completed or given up before")
@@ -63,15 +64,19 @@ func withLock(h *host.Host, run func() error) error {
 		return err
 	}
 	defer unlock()
+	cli.OutliveReaders()
 	return reported(run())
 }
 
 // exitUnchanged is the exit status if nothing had to change, with --unchanged-exit-77.
 const exitUnchanged = 77
 
-// changeWithLock is withLock for a run that reports whether anything had to change. If not, the
+// changeWithLock is withLock for a change by hand of a machine that can be changed. The run reports whether anything had to change. If not, the
 // exit status is 77 with --unchanged-exit-77.
 func changeWithLock(h *host.Host, unchanged77 bool, run func() (changed bool, err error)) error {
+	if err := h.CheckBooted(); err != nil {
+		return err
+	}
 	var changed bool
 	err := withLock(h, func() (err error) {
 		changed, err = run()
@@ -144,7 +149,7 @@ func rebaseCommand() *cobra.Command {
 	var trial tryFlags
 	var download downloadFlags
 	var turn turnFlags
-	var reboot, unchanged77 bool
+	var reboot, unchanged77, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "rebase [IMAGE]",
 		Short: "Change image, kernel arguments and CPU pinning of this machine in one step",
@@ -153,10 +158,10 @@ func rebaseCommand() *cobra.Command {
 			"file. Lines ADD ARG and DELETE ARG in " + firstboot.KernelArgsPath + " are applied, too.",
 		Example: "  pivot rebase registry.example/os@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 -r\n" +
 			"  pivot rebase oci-archive:/run/media/os.tar --append-karg nosmt --cpuset management=0-1\n" +
-			"  pivot rebase --delete-karg nosmt",
+			"  pivot rebase --delete-karg nosmt --dry-run",
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := download.check(cmd); err != nil {
+			if err := download.check(cmd, "dry-run"); err != nil {
 				return err
 			}
 			rebase, err := flags.rebase(cmd, args)
@@ -173,6 +178,11 @@ func rebaseCommand() *cobra.Command {
 				return err
 			}
 			rebase.Reboot, rebase.FromDownloaded = reboot || turn.waits(), download.from
+			if dryRun {
+				flags.showWaits(cmd, rebase)
+				plan, err := rebase.Plan(cmd.Context())
+				return flags.results.printedPlan(cmd, plan, err)
+			}
 			if download.only {
 				return downloadOnly(cmd, rebase.Host, unchanged77, rebase)
 			}
@@ -185,6 +195,8 @@ func rebaseCommand() *cobra.Command {
 	download.add(cmd)
 	turn.add(cmd)
 	flags.progressFlags.add(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, like \"pivot plan\"; write nothing")
+	flags.addResult(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if no change was needed")
 	return cmd

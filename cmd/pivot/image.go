@@ -33,17 +33,32 @@ func imageCommand() *cobra.Command {
 // imageFlags are the flags of the commands that read an image.
 type imageFlags struct {
 	cli.Output
+	quietFlag
 	root, authFile, architecture string
 }
 
 func (f *imageFlags) add(cmd *cobra.Command, kind api.Kind) {
 	f.Output.Add(cmd, kind)
+	f.quietFlag.add(cmd)
 	cmd.Flags().StringVar(&f.root, "root", "/", "use pull secrets, certificates and policy of the machine with the root directory `DIR`")
 	cmd.Flags().StringVar(&f.authFile, "authfile", "", "read the pull secret from `FILE` (default: the first known location that has one for the registry)")
 	cmd.Flags().StringVar(&f.architecture, "arch", "", "use the image for the architecture `ARCH`, such as s390x (default: this machine's)")
 	cli.Suggest(cmd, "arch", "amd64", "arm64", "ppc64le", "s390x")
 	cli.Directories(cmd, "root")
 	cmd.ValidArgsFunction = completeImage
+}
+
+// checkArchitecture returns a usage error if there is no such architecture.
+func (f *imageFlags) checkArchitecture() error {
+	if f.architecture == "" || osimage.IsArchitecture(f.architecture) {
+		return nil
+	}
+	return cli.Unknown("arch", f.architecture, "architectures", osimage.Architectures())
+}
+
+// noteTo returns a function that logs messages to people.
+func (f *imageFlags) noteTo(cmd *cobra.Command) func(string) {
+	return noteTo(f.hushed(plainLog(cmd.ErrOrStderr())))
 }
 
 // open opens an image, which must be closed.
@@ -56,7 +71,7 @@ func (f *imageFlags) open(cmd *cobra.Command, text string) (*osimage.Opened, err
 		return nil, err
 	}
 	limitMemory(importMemory)
-	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: cmp.Or(f.architecture, host.Architecture()), Log: noteTo(plainLog(cmd.ErrOrStderr()))}
+	puller := &osimage.Puller{Root: f.root, AuthFile: f.authFile, Architecture: cmp.Or(f.architecture, host.Architecture()), Log: f.noteTo(cmd)}
 	return puller.Open(cmd.Context(), ref)
 }
 
@@ -95,6 +110,9 @@ func imageInspectCommand() *cobra.Command {
 			"  pivot image inspect oci-archive:/run/media/os.tar -o json",
 		Args: cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.checkArchitecture(); err != nil {
+				return err
+			}
 			image, err := flags.open(cmd, args[0])
 			if err != nil {
 				return err
@@ -106,7 +124,7 @@ func imageInspectCommand() *cobra.Command {
 				return err
 			}
 			if err != nil { // not requested explicitly
-				noteTo(plainLog(cmd.ErrOrStderr()))("cannot look for the image in the machine's repository: " + err.Error())
+				flags.noteTo(cmd)("cannot look for the image in the machine's repository: " + err.Error())
 			}
 			return flags.Write(cmd.OutOrStdout(), found, func(w io.Writer) {
 				printImage(w, found.Image)
@@ -173,8 +191,8 @@ func printImage(w io.Writer, image osimage.Image) {
 	if image.Architecture != "" {
 		fmt.Fprintf(w, "built for  %s\n", image.Architecture)
 	}
-	fmt.Fprintf(w, "digest     %s\npolicy     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %d bytes\n",
-		image.Digest, printable.Line(image.Policy), image.Format, image.Commit, printable.Line(image.Version), len(image.Layers), image.Bytes)
+	fmt.Fprintf(w, "digest     %s\npolicy     %s\nformat     %s\ncommit     %s\nversion    %s\nlayers     %d, %s\n",
+		image.Digest, printable.Line(image.Policy), image.Format, image.Commit, printable.Line(image.Version), len(image.Layers), printable.Size(image.Bytes))
 	if image.Derived > 0 {
 		fmt.Fprintf(w, "           %d of an ostree commit, %d derived\n", len(image.Layers)-image.Derived, image.Derived)
 	}
@@ -228,6 +246,9 @@ func imageImportCommand() *cobra.Command {
 		Example: "  pivot image import registry.example/os:4.20\n  pivot image import oci-archive:/run/media/os.tar --repo /srv/repo",
 		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.checkArchitecture(); err != nil {
+				return err
+			}
 			if repoPath == "" && cmd.Flags().Changed("repo") {
 				return fault.New(fault.Usage, "no --repo given").WithHint("without --repo, it is the host's repository, /ostree/repo")
 			}
@@ -241,11 +262,12 @@ func imageImportCommand() *cobra.Command {
 				return err
 			}
 			defer image.Close()
+			progress.quietFlag = flags.quietFlag
 			result, err := importShown(cmd, image, repo, &progress)
 			if err != nil {
 				return err
 			}
-			note := noteTo(plainLog(cmd.ErrOrStderr()))
+			note := flags.noteTo(cmd)
 			for _, text := range result.Notes {
 				note(text)
 			}
@@ -253,8 +275,8 @@ func imageImportCommand() *cobra.Command {
 				note(fmt.Sprintf("the image brings kernel arguments of its own (/%s): %s", kargsd.Dir, result.KernelArguments))
 			}
 			return flags.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
-				fmt.Fprintf(w, "%s: %d of %d objects new, %d bytes fetched, %d written, %.1f s\n",
-					result.Commit, result.Objects.New, result.Objects.Total, result.Bytes.Fetched, result.Bytes.Written, result.Seconds)
+				fmt.Fprintf(w, "%s: %d of %d objects new, %s fetched, %s written, %.1f s\n",
+					result.Commit, result.Objects.New, result.Objects.Total, printable.Size(result.Bytes.Fetched), printable.Size(result.Bytes.Written), result.Seconds)
 			})
 		},
 	}

@@ -24,6 +24,7 @@ const (
 // earlyBoot runs a first boot in the initramfs.
 func earlyBoot(cmd *cobra.Command, flags *hostFlags, boot firstboot.FirstBoot) error {
 	if err := initramfs.Enter(flags.root); err != nil {
+		flags.results.result.Outcome = firstboot.OutcomeAside
 		return aside(cmd, err)
 	}
 	if !cmd.Flags().Changed("retry-for") {
@@ -39,6 +40,7 @@ func earlyBoot(cmd *cobra.Command, flags *hostFlags, boot firstboot.FirstBoot) e
 	defer cancel()
 	err = withLock(machine.Host, func() error { return boot.Run(ctx) })
 	if _, reported := errors.AsType[cli.Reported](err); err != nil && !reported {
+		flags.results.result.Outcome = firstboot.OutcomeAside
 		return aside(cmd, err)
 	}
 	return err

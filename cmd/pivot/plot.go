@@ -1,15 +1,19 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/plot"
+	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
 
@@ -65,31 +69,57 @@ func (f *plotFlags) timeline(cmd *cobra.Command) (plot.Timeline, error) {
 	if err != nil {
 		return plot.Timeline{}, err
 	}
+	unwritten := f.before == 0 && f.addUnwritten(cmd, &record)
 	timeline, err := plot.Of(record, f.before)
 	if err != nil {
 		return plot.Timeline{}, err
+	}
+	if unwritten {
+		timeline.Image = "ended before anything was changed"
 	}
 	// The units that wait for a first boot; see systemd-units.
 	timeline.AddUnits(host.New(f.root).BootTimes(cmd.Context()).ID, host.UnitTimes(cmd.Context(), "crio.service", "kubelet.service"))
 	return timeline, nil
 }
 
-// maxJournal limits the size of a journal. Any real one is smaller.
-const maxJournal = 16 << 20
+// addUnwritten replaces the record by the last run of this boot, if that failed before it wrote
+// the journal, and reports whether it did. Only the status of this boot tells of such a run.
+func (f *plotFlags) addUnwritten(cmd *cobra.Command, record *pivot.Record) bool {
+	s, err := status.Read(f.root)
+	if err != nil || s.Error == nil {
+		return false
+	}
+	steps := slices.DeleteFunc(s.Phases, func(d pivot.Duration) bool {
+		return slices.ContainsFunc(record.Phases, func(known pivot.Duration) bool {
+			return known.Name == d.Name && known.BootID == d.BootID && known.At == d.At && known.Seconds == d.Seconds
+		})
+	})
+	failed := slices.ContainsFunc(steps, func(d pivot.Duration) bool {
+		return slices.ContainsFunc(d.Tries, func(t pivot.Try) bool { return t.Last })
+	})
+	if !failed {
+		return false
+	}
+	*record = pivot.Record{Phase: pivot.PhaseFailed, Error: s.Error, Phases: steps, Boots: []pivot.Boot{host.New(f.root).BootTimes(cmd.Context())}}
+	return true
+}
 
 // read reads the journal that --journal names.
 func (f *plotFlags) read(in io.Reader) (pivot.Record, error) {
 	if f.journal != "-" {
 		file, err := os.Open(f.journal)
 		if err != nil {
-			return pivot.Record{}, fault.New(fault.Usage, "cannot plot: %w", err)
+			return pivot.Record{}, fault.New(fault.Usage, "cannot plot: %w", err).WithHint("name a journal.json of pivot")
 		}
 		defer file.Close()
 		in = file
 	}
-	data, err := io.ReadAll(io.LimitReader(in, maxJournal))
+	data, err := io.ReadAll(io.LimitReader(in, hostfiles.MaxState+1))
+	if err == nil && len(data) > hostfiles.MaxState {
+		err = fmt.Errorf("it has more than %d bytes", hostfiles.MaxState)
+	}
 	if err != nil {
-		return pivot.Record{}, fault.New(fault.BadInput, "cannot plot journal %s: %w", f.journal, err)
+		return pivot.Record{}, fault.New(fault.BadInput, "cannot plot journal %s: %w", f.journal, err).WithHint("name a journal.json of pivot")
 	}
 	return pivot.Journal{Path: f.journal}.Parse(data)
 }

@@ -16,22 +16,43 @@ import (
 	"machine-pivot/pivot"
 )
 
-// progressFlags are the flags of the commands that pull.
-type progressFlags struct{ to descriptor }
+// progressFlags are the flags that decide who sees a command's progress.
+type progressFlags struct {
+	quietFlag
+	to descriptor
+}
+
+// quietFlag is the flag -q.
+type quietFlag struct{ quiet bool }
+
+func (f *quietFlag) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "show only the result, warnings and errors, and no progress")
+}
+
+// hushed returns a log, quiet if the flag is set.
+func (f *quietFlag) hushed(log *logrus.Logger) *logrus.Logger {
+	if f.quiet {
+		status.Quiet(log)
+	}
+	return log
+}
 
 func (f *progressFlags) add(cmd *cobra.Command) {
 	cmd.Flags().Var(&f.to, "progress-fd", "write progress to the open file descriptor `N`, one JSON document per line")
 	cli.Suggest(cmd, "progress-fd")
 }
 
-// logTo returns the log of a command that pulls, and a function that shows its progress to
+// logTo returns the log of a command, and a function that shows its progress to
 // people and, with --progress-fd, to a program.
 func (f *progressFlags) logTo(w io.Writer) (*logrus.Logger, pivot.Emit) {
-	screen := screenOf(os.Stderr)
+	var screen *status.Screen
+	if !f.quiet {
+		screen = screenOf(os.Stderr)
+	}
 	if screen != nil {
 		w = screen
 	}
-	log := newLog(w)
+	log := f.hushed(newLog(w))
 	display := &status.Display{Screen: screen, Log: log, Now: time.Now}
 	if f.to == 0 {
 		return log, display.Emit

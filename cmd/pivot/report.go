@@ -34,10 +34,7 @@ func planCommand() *cobra.Command {
 		Args: cli.Usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			plan, err := makePlan(cmd, &flags, file, args)
-			if err != nil {
-				return err
-			}
-			return out.Write(cmd.OutOrStdout(), plan, func(w io.Writer) { printPlan(w, plan) })
+			return printedPlan(cmd, out, plan, err)
 		},
 	}
 	flags.add(cmd)
@@ -46,18 +43,30 @@ func planCommand() *cobra.Command {
 	return cmd
 }
 
-func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string) (pivot.Plan, error) {
-	rebase, err := flags.rebase(cmd, args)
+// printedPlan prints a plan, or returns the error of making it.
+func printedPlan(cmd *cobra.Command, out cli.Output, plan pivot.Plan, err error) error {
 	if err != nil {
-		return pivot.Plan{}, err
+		return err
 	}
-	// Events of a plan are not shown, except why it waits.
-	log := newLog(cmd.ErrOrStderr())
+	return out.Write(cmd.OutOrStdout(), plan, func(w io.Writer) { printPlan(w, plan) })
+}
+
+// showWaits shows no events of a plan, except why it waits.
+func (f *rebaseFlags) showWaits(cmd *cobra.Command, rebase *firstboot.Rebase) {
+	log := f.hushed(newLog(cmd.ErrOrStderr()))
 	rebase.Progress.Emit = func(e pivot.Event) {
 		if e.Kind == pivot.EventWaiting {
 			log.Warn(e.Message + ": " + e.Err.Error())
 		}
 	}
+}
+
+func makePlan(cmd *cobra.Command, flags *rebaseFlags, file string, args []string) (pivot.Plan, error) {
+	rebase, err := flags.rebase(cmd, args)
+	if err != nil {
+		return pivot.Plan{}, err
+	}
+	flags.showWaits(cmd, rebase)
 	// It is a manual plan only if something was requested on the command line: a file left by
 	// the old tool does not count.
 	if len(args)+len(flags.appended)+len(flags.deleted)+len(flags.cpusets)+len(flags.extensions) > 0 || flags.kernelType+flags.extensionsImage != "" {
@@ -133,6 +142,12 @@ func printNeeds(w io.Writer, p pivot.Plan) {
 			fmt.Fprintln(w, "  "+printable.Line(n.String()))
 		}
 	}
+	if p.Drain != nil && p.Drain.Wanted && p.Reboots == 0 {
+		fmt.Fprintln(w, "after a drain of the node, in a cluster")
+		for _, why := range p.Drain.Because {
+			fmt.Fprintln(w, "  "+printable.Line(why))
+		}
+	}
 	if len(p.Actions) > 0 {
 		fmt.Fprintln(w, "in this order")
 		for _, a := range p.Actions {
@@ -142,8 +157,11 @@ func printNeeds(w io.Writer, p pivot.Plan) {
 }
 
 // exitTransactionFailed is the exit status of "status --exit-code" if the last transaction
-// failed. It does not mean that the command failed.
+// failed or was interrupted. It does not mean that the command failed.
 const exitTransactionFailed = 3
+
+// ended reports whether a transaction has ended without reaching its target.
+func ended(p pivot.Phase) bool { return p == pivot.PhaseFailed || p == pivot.PhaseInterrupted }
 
 func statusCommand() *cobra.Command {
 	var flags hostFlags
@@ -165,7 +183,7 @@ func statusCommand() *cobra.Command {
 				return err
 			}
 			err = out.Write(cmd.OutOrStdout(), s, func(w io.Writer) { printStatus(w, s) })
-			if err == nil && exitCode && s.Phase == pivot.PhaseFailed {
+			if err == nil && exitCode && ended(s.Phase) {
 				return cli.ExitStatus(exitTransactionFailed)
 			}
 			return err
@@ -173,7 +191,7 @@ func statusCommand() *cobra.Command {
 	}
 	flags.addRoot(cmd)
 	out.Add(cmd, api.Status)
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if the last transaction failed")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if the last transaction failed or was interrupted")
 	return cmd
 }
 
@@ -194,14 +212,18 @@ func printStatus(w io.Writer, s status.Status) {
 	if s.Attempt > 0 {
 		line("attempt", "%d of %d, started %s", s.Attempt, pivot.MaxAttempts, s.Started.Format(time.RFC3339))
 	}
+	if s.MachineConfig != nil {
+		line("config", "%s", configName(s.MachineConfig.Current))
+		line("desired", "%s", configName(s.MachineConfig.Desired))
+	}
 	if !s.Target.Image.IsZero() {
 		line("target", "%s", s.Target.Image)
 	}
 	if s.Booted != nil {
-		line("booted", "%s.%d %s", s.Booted.Commit, s.Booted.Serial, s.Booted.Image)
+		line("booted", "%s", deploymentText(*s.Booted))
 	}
 	if s.Pending != nil {
-		line("pending", "%s.%d %s%s", s.Pending.Commit, s.Pending.Serial, s.Pending.Image, map[bool]string{true: " (staged)"}[s.Pending.Staged])
+		line("pending", "%s%s", deploymentText(*s.Pending), map[bool]string{true: " (staged)"}[s.Pending.Staged])
 	}
 	printDownload(line, s.Downloaded)
 	if s.Slot != nil {
@@ -213,17 +235,51 @@ func printStatus(w io.Writer, s status.Status) {
 			line("", "check %s", check)
 		}
 	}
+	if s.LastCommand != nil {
+		line("command", "%s, %s", s.LastCommand.Name, s.LastCommand.Result)
+	}
 	if s.Error != nil {
-		line("error", "%s", s.Error.Message)
-		if s.Error.Hint != "" {
-			line("hint", "%s", s.Error.Hint)
-		}
-		line("exit", "%s", exitText(*s.Error))
+		printFailure(line, *s.Error)
+	} else if s.Failed() {
+		printFailure(line, *s.LastCommand.Error)
 	}
 	printSteps(w, s.Phases)
 	for _, a := range s.History {
-		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), a.Image)
+		image := a.Image.String()
+		if a.Image.IsZero() {
+			image = "(the image was kept)"
+		}
+		line("before", "%s in attempt %d, %s to %s %s", a.Phase, a.Attempt, a.Started.Format(time.RFC3339), a.Ended.Format(time.RFC3339), image)
 	}
+}
+
+// printFailure prints why a run failed, and what to do.
+func printFailure(line func(name, format string, args ...any), f pivot.Failure) {
+	line("error", "%s", f.Message)
+	if f.Hint != "" {
+		line("hint", "%s", f.Hint)
+	}
+	line("exit", "%s", exitText(f))
+}
+
+// configName returns the name of a MachineConfig for display.
+func configName(mc *pivot.MachineConfig) string {
+	switch {
+	case mc == nil:
+		return "none"
+	case mc.Name == "":
+		return "without a name, " + string(mc.Digest)
+	}
+	return mc.Name
+}
+
+// deploymentText describes a deployment in one line.
+func deploymentText(d pivot.Deployment) string {
+	image := d.Image.String()
+	if d.Image.IsZero() {
+		image = "(not from an image)"
+	}
+	return fmt.Sprintf("%s.%d %s", d.Commit, d.Serial, image)
 }
 
 // printDownload prints what was pulled for a later run.

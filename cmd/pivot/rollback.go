@@ -21,12 +21,17 @@ func rollbackCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := machine.Host.CheckBooted(); err != nil {
+				return err
+			}
 			rollback := firstboot.Rollback{Machine: machine, Reboot: reboot}
 			return withLock(machine.Host, func() error { return rollback.Run(cmd.Context()) })
 		},
 	}
 	flags.addRoot(cmd)
 	flags.addReboot(cmd)
+	flags.progressFlags.add(cmd)
+	flags.addResult(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the previous deployment")
 	return cmd
 }

@@ -24,7 +24,9 @@ func rootCommand(build cli.Build) *cobra.Command {
 	}
 	commands = append(commands, cli.Elsewhere("pivotctl", "for authors and operators", "config", "ctrcfg", "pinning")...)
 	commands = append(commands, kargsCommand())
-	return cli.Root("pivot", build, "Update OS image, kernel arguments and CPU pinning of a host in one reboot", commands...)
+	root := cli.Root("pivot", build, "Update OS image, kernel arguments and CPU pinning of a host in one reboot", commands...)
+	cli.Teach(root, foreign())
+	return root
 }
 
 // hostFlags are the flags of the commands that work on a machine.
@@ -38,6 +40,7 @@ type hostFlags struct {
 	kargs    string               // treatment of an image's kernel arguments; "": from the settings
 	consoles bool                 // a failure holds the machine, so show it on all consoles
 	early    *initramfs.Initramfs // nil in the started system
+	results  *results             // nil: the command writes no result
 }
 
 // addRoot adds the flags of commands that only read.
@@ -45,6 +48,7 @@ func (f *hostFlags) addRoot(cmd *cobra.Command) {
 	f.engine = "auto"
 	cmd.Flags().StringVar(&f.root, "root", "/", "use `DIR` as the root directory of the machine")
 	cli.Directories(cmd, "root")
+	f.quietFlag.add(cmd)
 }
 
 func (f *hostFlags) add(cmd *cobra.Command) {
@@ -83,8 +87,12 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		RebootMethod: host.RebootMethod(f.method),
 		ImageKargs:   host.ImageKargs(f.kargs),
 		Progress: &pivot.Progress{
-			Journal: pivot.JournalIn(f.root), Emit: status.Tee(memoryForPull, show, reporter.Emit), Now: time.Now,
+			Command: cmd.Name(), Journal: pivot.JournalIn(f.root), Emit: status.Tee(memoryForPull, show, reporter.Emit), Now: time.Now,
 		},
+	}
+	if f.results != nil {
+		m.Progress.Emit = status.Tee(m.Progress.Emit, f.results.result.Emit)
+		f.results.follow(cmd, &m)
 	}
 	m.Retry.Bound = f.retryFor
 	// A file written in the initramfs would have no SELinux label. The started system writes

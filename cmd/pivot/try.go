@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"slices"
 	"time"
 
@@ -67,6 +68,9 @@ func confirmCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := machine.Host.CheckBooted(); err != nil {
+				return err
+			}
 			confirm := firstboot.Confirm{Machine: machine}
 			return reported(confirm.Run(cmd.Context()))
 		},
@@ -96,6 +100,9 @@ func trialCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if there, err := machine.Host.Has(pivot.StateDir + "/" + pivot.TrialStamp); err == nil && !there && !byUnit() {
+				return fault.New(fault.Usage, "no system is on trial here").WithHint("a trial begins with --try: pivot rebase --try IMAGE, pivot apply --try MACHINECONFIG")
+			}
 			story := firstboot.Trial{Machine: machine}
 			return reported(story.Run(cmd.Context()))
 		},
@@ -103,3 +110,7 @@ func trialCommand() *cobra.Command {
 	flags.addRoot(cmd)
 	return cmd
 }
+
+// byUnit reports whether a unit runs this program. Whether there is something to do may have
+// changed since systemd has evaluated the unit's conditions.
+func byUnit() bool { return os.Getenv("INVOCATION_ID") != "" }

@@ -46,6 +46,9 @@ func (f *turnFlags) waits() bool { return f.window != "" && f.window != host.Non
 // inTurn runs a move when the machine may be changed. If nothing had to change, the exit status
 // is 77 with --unchanged-exit-77.
 func inTurn(cmd *cobra.Command, m *firstboot.Machine, unchanged77 bool, move firstboot.Move) error {
+	if err := m.Host.CheckBooted(); err != nil {
+		return err
+	}
 	changed, err := m.InWindow(cmd.Context(), move, func(run func() error) error { return withLock(m.Host, run) })
 	if err == nil && !changed && unchanged77 {
 		return cli.ExitStatus(exitUnchanged)

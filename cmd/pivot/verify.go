@@ -2,16 +2,19 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/api"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/printable"
 	"machine-pivot/internal/status"
+	"machine-pivot/pivot"
 )
 
 // compareEvery is the interval of comparisons by verify --watch if no file changes.
@@ -19,6 +22,7 @@ const compareEvery = 5 * time.Minute
 
 func verifyCommand() *cobra.Command {
 	var flags hostFlags
+	var out cli.Output
 	var watch, untilDrift bool
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -27,7 +31,7 @@ func verifyCommand() *cobra.Command {
 			"anything differs. With --watch, compare again as soon as something happens to a relevant file, and every five\n" +
 			"minutes, and log changes of the differences. The watch ends when it is stopped (SIGTERM); then it prints the\n" +
 			"differences of the last comparison.",
-		Example: "  pivot verify\n  pivot verify --watch --until-drift",
+		Example: "  pivot verify\n  pivot verify -o json\n  pivot verify --watch --until-drift",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if untilDrift && !watch {
@@ -37,27 +41,47 @@ func verifyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			look := machine.Verify
+			var found verified
 			if watch {
-				look = flags.watch(cmd, machine, untilDrift).Run
+				w := flags.watch(cmd, machine, untilDrift)
+				_, err = w.Run(cmd.Context())
+				found.Differences = w.Found
+			} else {
+				found.Differences, err = machine.Compare(cmd.Context())
 			}
-			differences, err := look(cmd.Context())
 			if err != nil {
 				return err
 			}
-			for _, d := range differences {
-				fmt.Fprintln(cmd.OutOrStdout(), printable.Line(d))
+			found.complete(machine)
+			err = out.Write(cmd.OutOrStdout(), found, func(w io.Writer) {
+				for _, d := range found.Differences {
+					fmt.Fprintln(w, printable.Line(d.Message))
+				}
+			})
+			if err == nil && !found.OK {
+				err = cli.ExitStatus(fault.BadInput.ExitStatus())
 			}
-			if len(differences) > 0 {
-				return cli.ExitStatus(fault.BadInput.ExitStatus())
-			}
-			return nil
+			return err
 		},
 	}
 	flags.addRoot(cmd)
+	out.Add(cmd, api.Verify)
 	cmd.Flags().BoolVar(&watch, "watch", false, "compare again whenever something happens, and log drift")
 	cmd.Flags().BoolVar(&untilDrift, "until-drift", false, "with --watch: exit as soon as something differs")
 	return cmd
+}
+
+// verified is the JSON form of a comparison.
+type verified struct {
+	OK          bool               `json:"ok"`    // nothing differs
+	Phase       pivot.Phase        `json:"phase"` // of the transaction whose target this is
+	Differences []pivot.Difference `json:"differences"`
+}
+
+// complete adds what is not in the differences of a machine that was compared.
+func (v *verified) complete(machine firstboot.Machine) {
+	v.OK, v.Phase = len(v.Differences) == 0, machine.Progress.Record.Phase
+	v.Differences = append([]pivot.Difference{}, v.Differences...)
 }
 
 // watch returns a Watch that watches the machine and logs differences.

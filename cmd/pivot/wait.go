@@ -25,8 +25,8 @@ func waitCommand() *cobra.Command {
 		Use:   "wait",
 		Short: "Wait until the transaction is done, committed or failed",
 		Long: "Wait until the transaction is done, committed or failed. With --for committed, a transaction that is done\n" +
-			"ends the wait, too. The exit status is 3 if the transaction fails while another phase is waited for, and\n" +
-			"69 on a timeout. Each step is reported when it begins.",
+			"ends the wait, too. The exit status is 3 if the transaction fails or is interrupted while another phase\n" +
+			"is waited for, and 69 on a timeout. Each step is reported when it begins.",
 		Example: "  pivot wait --timeout 30m\n  pivot wait --for committed",
 		Args:    cli.Usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,7 +42,7 @@ func waitCommand() *cobra.Command {
 			}
 			printed := ""
 			return waitFor(ctx, pivot.Phase(phase), machine.Status, func(s status.Status) {
-				if text := summary(s); text != printed {
+				if text := summary(s); text != printed && !flags.quiet {
 					printed = text
 					fmt.Fprintln(cmd.ErrOrStderr(), "pivot: "+text)
 				}
@@ -56,20 +56,27 @@ func waitCommand() *cobra.Command {
 	return cmd
 }
 
-// waitFor reads the status until it has the wanted phase, or failed.
+// waitFor reads the status until it has the wanted phase, or the transaction has ended. A command
+// that has failed while it was waited for counts as such, even if the machine is still in the wanted
+// phase.
 func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context) (status.Status, error), report func(status.Status)) error {
+	ran := false
 	for {
 		s, err := look(ctx)
 		if err != nil {
 			return err
 		}
 		report(s)
+		reached := s.Phase == wanted || s.Phase == pivot.PhaseDone && wanted == pivot.PhaseCommitted
 		switch {
-		case s.Phase == wanted, s.Phase == pivot.PhaseDone && wanted == pivot.PhaseCommitted:
+		case wanted == pivot.PhaseFailed && s.Failed():
 			return nil
-		case s.Phase == pivot.PhaseFailed:
+		case reached && !(ran && s.Failed()):
+			return nil
+		case reached, ended(s.Phase), s.Failed() && s.LastCommand.Error.Permanent:
 			return cli.ExitStatus(exitTransactionFailed)
 		}
+		ran = ran || s.LastCommand != nil && s.LastCommand.Result == status.ResultRunning
 		if retry.Sleep(ctx, waitEvery) != nil {
 			return fault.New(fault.Unavailable, "stopped waiting for phase %s: the phase is %s", wanted, s.Phase).
 				WithHint("pivot status says more")
@@ -77,11 +84,14 @@ func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context)
 	}
 }
 
-// summary describes the state of a transaction on one line.
+// summary describes the state of a transaction, and of a command that failed, on one line.
 func summary(s status.Status) string {
 	text := "phase " + string(s.Phase)
-	if s.Step != "" && (s.Phase == pivot.PhaseApplying || s.Phase == pivot.PhaseIdle) {
+	if s.Step != "" && !s.Failed() && (s.Phase == pivot.PhaseApplying || s.Phase == pivot.PhaseIdle) {
 		text += ", step " + string(s.Step)
+	}
+	if s.Failed() {
+		text += ", " + s.LastCommand.Name + " " + string(s.LastCommand.Result)
 	}
 	return text
 }

@@ -190,6 +190,7 @@ type objectOutput struct{ format string }
 
 func (o *objectOutput) add(cmd *cobra.Command) {
 	cli.OneOf{Value: &o.format, Allowed: []string{"yaml", "json"}}.AddP(cmd, "output", "o", "output format")
+	cli.AddJSON(cmd, &o.format)
 }
 
 // write writes MachineConfigs: as YAML documents, or in JSON as a list if there are several.

@@ -136,6 +136,9 @@ func (f *renderFlags) rendered(ctx context.Context, role string, paths []string,
 	if report.Failed() {
 		return nil, failed(report)
 	}
+	if err := checkRole(role, all); err != nil {
+		return nil, err
+	}
 	merged, report, err := r.Merge(ctx, all, role)
 	show(stderr, report)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,6 +53,9 @@ func (f *ctrcfgFlags) run(cmd *cobra.Command, args []string) error {
 	if f.role == "" && len(objects.Pools) == 0 {
 		return fault.New(fault.Usage, "no --role given").WithHint("give the role of the machines, or the MachineConfigPools")
 	}
+	if err := f.checkRole(objects.Pools, cmd.ErrOrStderr()); err != nil {
+		return err
+	}
 	base, err := f.base()
 	if err != nil {
 		return err
@@ -81,6 +85,22 @@ func (f *ctrcfgFlags) run(cmd *cobra.Command, args []string) error {
 		if err := writeManifest(cmd.OutOrStdout(), m, f.format); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkRole checks that the role is that of one of the pools or, without pools, could be.
+func (f *ctrcfgFlags) checkRole(pools []containerruntime.Pool, warnings io.Writer) error {
+	if f.role == "" || len(pools) == 0 {
+		warnRole(warnings, f.role)
+		return nil
+	}
+	var names []string
+	for _, pool := range pools {
+		names = append(names, pool.Name)
+	}
+	if !slices.Contains(names, f.role) {
+		return cli.Unknown("role", f.role, "pools given", names)
 	}
 	return nil
 }

@@ -24,5 +24,21 @@ func rootCommand(build cli.Build) *cobra.Command {
 	commands := []*cobra.Command{configCommand(), ctrcfgCommand(), pinningCommand(), kargsCommand()}
 	commands = append(commands, cli.Elsewhere("pivot", "for machines",
 		"firstboot", "rebase", "apply", "rollback", "confirm", "plan", "diff", "status", "verify", "image", "wait", "plot", "trial", "project", "release-slot")...)
-	return cli.Root("pivotctl", build, "Write, check and serve the configuration of image-based hosts", commands...)
+	root := cli.Root("pivotctl", build, "Write, check and serve the configuration of image-based hosts", commands...)
+	cli.Teach(root, foreign())
+	return root
+}
+
+// foreign returns what users of other tools, and of the commands without their group, type, and
+// what does it here.
+func foreign() []cli.Foreign {
+	const inConfig = "it is one of the commands of config"
+	return []cli.Foreign{
+		{Typed: []string{"validate"}, Why: inConfig, Call: "pivotctl config validate FILE"},
+		{Typed: []string{"merge"}, Why: inConfig, Call: "pivotctl config merge --role ROLE DIR"},
+		{Typed: []string{"render"}, Why: inConfig, Call: "pivotctl config render --role ROLE DIR"},
+		{Typed: []string{"ignition"}, Why: inConfig, Call: "pivotctl config ignition --role ROLE DIR"},
+		{Typed: []string{"serve"}, Why: inConfig, Call: "pivotctl config serve DIR"},
+		{Typed: []string{"cpuset"}, Why: "it is one of the commands of pinning", Call: "pivotctl pinning cpuset SET"},
+	}
 }

@@ -74,6 +74,7 @@ func (f *generateFlags) run(cmd *cobra.Command) error {
 	if f.role == "" {
 		return fault.New(fault.Usage, "no --role given").WithHint("it is the role of the machines: master, worker or a pool's name; or give --directory")
 	}
+	warnRole(cmd.ErrOrStderr(), f.role)
 	name := f.name
 	if name == "" {
 		name = "02-" + f.role + "-workload-partitioning"
@@ -85,6 +86,7 @@ func (f *generateFlags) run(cmd *cobra.Command) error {
 func addManifestOutput(cmd *cobra.Command, format *string, usage string) {
 	*format = "yaml"
 	cli.OneOf{Value: format, Allowed: []string{"yaml", "json", "ignition"}}.AddP(cmd, "output", "o", usage)
+	cli.AddJSON(cmd, format)
 }
 
 // writeManifest writes a manifest in the requested format.

@@ -202,6 +202,9 @@ func (f *checkFlags) addConfigs(in *pinning.Input, configs []*machineconfig.Mach
 		return nil
 	}
 	if f.role != "" {
+		if err := checkRole(f.role, configs); err != nil {
+			return err
+		}
 		configs = machineconfig.Select(configs, f.role)
 	}
 	for _, mc := range configs {

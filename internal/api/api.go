@@ -28,8 +28,10 @@ const (
 	Partition Kind = "Partition" // pivotctl pinning check
 	Plan      Kind = "Plan"      // pivot plan, pivot apply --dry-run
 	Progress  Kind = "Progress"  // each line of --progress-fd
+	Result    Kind = "Result"    // pivot apply, rebase, firstboot, rollback
 	Update    Kind = "Update"    // pivotctl config diff
 	Status    Kind = "Status"    // pivot status, and /run/pivot/status.json
+	Verify    Kind = "Verify"    // pivot verify
 	Version   Kind = "Version"   // pivot version, pivotctl version
 )
 

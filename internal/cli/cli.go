@@ -32,6 +32,8 @@ func Root(name string, build Build, short string, commands ...*cobra.Command) *c
 	}
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(append(commands, versionCommand(name, build))...)
+	root.SetHelpCommand(helpCommand())
+	checkShells(root)
 	completeArguments(root)
 	return root
 }
@@ -60,10 +62,10 @@ func Elsewhere(program, purpose string, names ...string) (commands []*cobra.Comm
 
 func help(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 
-// Run runs a program until it ends or receives SIGINT or SIGTERM, and returns its exit status.
-// It prints an error to stderr.
+// Run runs a program until it ends or a signal stops it, and returns its exit status. It prints an
+// error to stderr.
 func Run(root *cobra.Command) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(context.Background())
 	defer stop()
 	root.SetErr(printable.Writer(os.Stderr)) // JSON and YAML go to stdout only
 	if cmd, err := root.ExecuteContextC(ctx); err != nil {
@@ -71,6 +73,31 @@ func Run(root *cobra.Command) int {
 	}
 	return 0
 }
+
+// untilSignal returns a context that ends with fault.Stopped on ^C, on a stop by systemd, and when
+// the terminal is lost. Signals that the caller of the program ignores, as nohup does, stay ignored.
+func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	caught := make(chan os.Signal, 1)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			signal.Notify(caught, s)
+		}
+	}
+	go func() {
+		select {
+		case s := <-caught:
+			cancel(fault.Stopped{Signal: s.String(), ByHand: s == os.Interrupt})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { signal.Stop(caught); cancel(nil) }
+}
+
+// OutliveReaders makes writes to stdout and stderr fail if nobody reads them any more, as when a
+// session without a terminal is lost. Otherwise SIGPIPE would end the program. It is for work
+// that must reach a safe point.
+func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // stoppedKey is the annotation with the text of WhenStopped.
 const stoppedKey = "pivot/stopped"
@@ -100,7 +127,7 @@ func stopped(ctx context.Context, cmd *cobra.Command, err error) error {
 // report prints an error, unless it was reported already, and returns its exit status.
 func report(cmd *cobra.Command, err error) int {
 	program := cmd.Root().Name()
-	err = permitted(err)
+	err = Permitted(err)
 	if status, ok := errors.AsType[ExitStatus](err); ok {
 		return int(status)
 	}
@@ -117,8 +144,8 @@ func report(cmd *cobra.Command, err error) int {
 	return fault.KindOf(err).ExitStatus()
 }
 
-// permitted adds a hint to permission errors if the user is not root.
-func permitted(err error) error {
+// Permitted adds a hint to permission errors if the user is not root.
+func Permitted(err error) error {
 	if os.Geteuid() == 0 || !errors.Is(err, fs.ErrPermission) || fault.HintOf(err) != "" {
 		return err
 	}

@@ -69,21 +69,22 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := fault.New(fault.Usage, "%s has no command %q", cmd.CommandPath(), args[0])
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return err.WithHint("did you mean %s? See %s --help", near[0], cmd.CommandPath())
+	var names []string
+	for _, below := range cmd.Commands() {
+		if below.IsAvailableCommand() {
+			names = append(names, below.Name())
+		}
 	}
-	return err
+	if near := nearest(args[0], names); near != "" {
+		return err.WithHint("did you mean %s? See %s --help", near, cmd.CommandPath())
+	}
+	return err.WithHint("see %s --help", cmd.CommandPath())
 }
 
 // wrongFlag turns a flag error of pflag into a usage error.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		name := "--" + unknown.GetSpecifiedName()
-		if in := unknown.GetSpecifiedShortnames(); in != "" {
-			name = "-" + unknown.GetSpecifiedName()
-		}
-		return fault.New(fault.Usage, "%s has no flag %s", cmd.CommandPath(), name)
+		return unknownFlag(cmd, unknown)
 	}
 	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		value, _ := pflag.UnquoteUsage(missing.GetFlag())
@@ -93,6 +94,32 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		return fault.New(fault.Usage, "cannot use --%s=%s: %w", wrong.GetFlag().Name, wrong.GetValue(), wrongValue(wrong))
 	}
 	return fault.New(fault.Usage, "%w", err)
+}
+
+// unknownFlag returns the error for a flag that a command does not have. A command before it that
+// does not exist is the error instead: "pivot stauts -o json".
+func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
+	if before := cmd.Flags().Args(); cmd.HasSubCommands() && len(before) > 0 {
+		return unknownCommand(cmd, before)
+	}
+	name := "--" + unknown.GetSpecifiedName()
+	if in := unknown.GetSpecifiedShortnames(); in != "" {
+		name = "-" + unknown.GetSpecifiedName()
+	}
+	err := fault.New(fault.Usage, "%s has no flag %s", cmd.CommandPath(), name)
+	if hint := cmd.Annotations[foreignKey+name]; hint != "" {
+		return err.WithHint("%s", hint)
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	if near := nearest(name, names); near != "" && strings.HasPrefix(name, "--") {
+		return err.WithHint("did you mean %s? See %s --help", near, cmd.CommandPath())
+	}
+	return err
 }
 
 // wrongValue describes the values of a flag. The errors of Go's parsers would be of little help

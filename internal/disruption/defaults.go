@@ -19,10 +19,24 @@ func builtIn() []Rule {
 		if r.Path != "" {
 			r.Path = varentries.Resolved(r.Path)
 		}
-		r.Actions = onHost(r.Actions)
+		r.Drain, r.Actions = drainOf(r.Actions), onHost(r.Actions)
 		rules = append(rules, r)
 	}
 	return rules
+}
+
+// drainOf returns what actions of a cluster's policy say about a drain.
+func drainOf(actions []Action) Draining {
+	drain := DrainNever
+	for _, a := range actions {
+		switch a.Type {
+		case Drain:
+			return DrainAlways
+		case Special:
+			drain = DrainByContent
+		}
+	}
+	return drain
 }
 
 // onHost returns what actions of a cluster's policy are on a host without a cluster: there is no node

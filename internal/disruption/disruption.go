@@ -57,7 +57,18 @@ type Rule struct {
 	Keys    bool     // the rule is for SSH keys and password of core
 	Actions []Action // empty if nothing is needed
 	Ours    bool     // the rule is one of the defaults
+	Drain   Draining // what the policy says about a drain, which is no action of a host
 }
+
+// Draining says whether a change without a reboot needs a drain of the node, in a cluster.
+type Draining string
+
+// The values.
+const (
+	DrainNever     Draining = ""
+	DrainAlways    Draining = "always"
+	DrainByContent Draining = "by content" // as RegistriesDrain decides
+)
 
 // String returns the name of the rule for display.
 func (r Rule) String() string {

@@ -94,7 +94,7 @@ func TestFor(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(report.String(), "warning: $.files[4].actions[0].type: Drain means nothing here") {
+	if !strings.Contains(report.String(), "warning: $.files[4].actions[0].type: pivot drains no node") {
 		t.Errorf("report %s", report)
 	}
 }

@@ -41,7 +41,7 @@ func (r *reader) policy(root document.Node) {
 		if e.Path != "" && !r.resolve(&e) {
 			continue
 		}
-		e.Actions = r.actions(e)
+		e.Drain, e.Actions = drainOf(e.Actions), r.actions(e)
 		r.rules = append(r.rules, e.Rule)
 	}
 }
@@ -62,14 +62,13 @@ func (r *reader) resolve(e *entry) bool {
 	return true
 }
 
-// actions returns the actions of an entry on a host. It ignores Drain, which has no meaning without
-// a cluster. A reload is judged like a restart, which it becomes while the system starts.
+// actions returns the actions of an entry on a host, without Drain; see drainOf. A reload is judged like a restart, which it becomes while the system starts.
 func (r *reader) actions(e entry) (all []Action) {
 	for i, a := range e.Actions {
 		at := e.actions[i]
 		switch {
 		case a.Type == Drain:
-			at.Get("type").Warn("Drain means nothing here: pivot drains no node")
+			at.Get("type").Warn("pivot drains no node: it only says in its plan and its result that a drain is wanted")
 			continue
 		case isServiceName(a.Service) && !enable.IsName(a.Service): // the API accepts more than systemd
 			at.Fail("%s is not the name of a unit", problem.Quoted(a.Service))

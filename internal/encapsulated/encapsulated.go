@@ -53,9 +53,11 @@ type Desired struct {
 	// them. It is empty unless Unsupported is Warn or Replace.
 	LeftOut []string
 
-	asked []byte // spec as JSON
-	parts []part // settings that only an installation can change
-	kept  []part // settings left out, with the machine's values
+	asked  []byte // spec as JSON
+	parts  []part // settings that only an installation can change
+	kept   []part // settings left out, with the machine's values
+	unused []part // in the MachineConfig that a machine runs with: values that pivot cannot use
+	stays  int    // in one that replaces it: how many of these it has
 }
 
 // Parse parses an encapsulated MachineConfig. Desired is nil if and only if the report has an
@@ -73,10 +75,12 @@ func Parse(data []byte, host Host) (*Desired, problem.Report) {
 	return d, report
 }
 
-// ParseRecord is Parse for the MachineConfig that a machine runs with. Its settings that only
-// an installation can change are accepted as applied.
-func ParseRecord(data []byte) (*Desired, problem.Report) {
-	return Parse(data, Host{Has: &Desired{}, Unsupported: accept})
+// ParseRecord is Parse for the MachineConfig that a machine runs with: it is accepted as applied,
+// with what only an installation can change, and what pivot cannot use, which the report's warnings
+// name.
+func ParseRecord(data []byte, host Host) (*Desired, problem.Report) {
+	host.Has, host.Unsupported = &Desired{}, accept
+	return Parse(data, host)
 }
 
 // Read is Parse for a MachineConfig that a user provides: one document in a JSON or YAML file.
@@ -93,16 +97,36 @@ func Read(file string, data []byte, host Host) (*Desired, problem.Report) {
 	return all[0], report
 }
 
-// ReadApplied is Read for the MachineConfig that a machine runs with. As with ParseRecord,
-// settings that only an installation can change are accepted as applied.
+// ReadApplied is Read for a MachineConfig that a machine would run with, accepted as by ParseRecord.
 func ReadApplied(file string, data []byte, host Host) (*Desired, problem.Report) {
 	host.Has, host.Unsupported = &Desired{}, accept
 	return Read(file, data, host)
 }
 
+// HasUnusedOf reports whether a MachineConfig has all that pivot cannot use in the one that it
+// replaces.
+func (d *Desired) HasUnusedOf(before *Desired) bool { return d.stays == len(before.unused) }
+
 // judge checks and converts a MachineConfig. The result must not be used if the report has an
 // error.
 func judge(root document.Node, host Host) *Desired {
+	switch {
+	case host.Has == nil:
+		return convert(root, host, nil)
+	case host.Unsupported == accept:
+		return settle(root, host)
+	}
+	without := staying(root, host.Has)
+	d := convert(root, host, without)
+	if d != nil {
+		d.stays = len(without)
+	}
+	return d
+}
+
+// convert is judge for what is left of a MachineConfig without the values at some paths.
+func convert(whole document.Node, host Host, without map[string]bool) *Desired {
+	root := whole.Without(without)
 	if !spec.Identity(root) {
 		return nil
 	}
@@ -126,7 +150,7 @@ func judge(root document.Node, host Host) *Desired {
 		FIPS:            asked.Get("fips").Boolean(),
 		KernelType:      spec.KernelType(asked.Get("kernelType"), host.Architecture),
 		Extensions:      spec.Extensions(asked.Get("extensions")),
-		asked:           asked.JSON(),
+		asked:           whole.Get("spec").JSON(),
 	}
 	if config := asked.Get("config"); wellFormed(config) {
 		if host.Has != nil {

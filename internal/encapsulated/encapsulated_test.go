@@ -167,7 +167,7 @@ func TestRefused(t *testing.T) {
 		{config(`{"path":"relative"}`), "error: $.spec.config.storage.files[0].path: "},
 		{config(pinned("0-9", "")), "the machine has no CPU 4-9, only 0-3"},
 		{config(pinned("3-1", "")), "invalid range"},
-		{config(pinned("0", `,"mode":2541`)), "error: $.spec.config.storage.files[0].mode: "},
+		{config(pinned("0", `,"mode":2541`)), "error: $.spec.config.storage.files[0]: "},
 		{config(pinned("0", `,"nonsense":1`)), "error: $.spec.config.storage.files[0].nonsense: unknown member"},
 		{config(`{"path":"` + pinning.KubeletPath + `","contents":{"source":"https://x/y"}}`), "not implemented: contents from"},
 		{config(`{"path":"` + pinning.KubeletPath + `","contents":{"source":"data:,x","verification":{"hash":"sha512-` + strings.Repeat("0", 128) + `"}}}`), "its content has the hash"},

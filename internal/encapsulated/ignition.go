@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/machineconfig/ignition"
+	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/internal/problem"
 )
@@ -124,8 +125,8 @@ func refuse(n document.Node) {
 	}
 }
 
-// parseIgnition parses and validates a config with Ignition's packages. Warnings become errors,
-// because the result would differ from what the config says.
+// parseIgnition parses and validates a config with Ignition's packages. What they warn about is
+// applied as the config says.
 func parseIgnition(config document.Node) (types.Config, bool) {
 	if v := config.Get("ignition").Get("version"); strings.HasPrefix(v.Text(), "2.") {
 		v.Report.Add(problem.Errorf(v.Path, "not implemented: an Ignition config of version %s", v.Text()).WithHint("use version 3"))
@@ -133,8 +134,9 @@ func parseIgnition(config document.Node) (types.Config, bool) {
 	}
 	parsed, problems := ignition.Parse(config.JSON())
 	for i := range problems {
-		problems[i].Severity = problem.Error
+		at, _ := config.Find(jsonpath.Steps(problems[i].Path)...)
+		problems[i].Path = at.Path
 	}
-	config.Report.Add(problems.Below(config.Path)...)
-	return parsed, len(problems) == 0
+	config.Report.Add(problems...)
+	return parsed, !problems.Failed()
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/machineconfig/jsonpath"
+	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/problem"
 )
 
@@ -39,44 +39,34 @@ const coreUser = "core"
 // part is a setting that only an installation can change: a member below spec, or an item of a
 // list there.
 type part struct {
-	path  []string // path of the member or list
-	key   string   // member that identifies an item of the list; "": not an item
-	item  string   // value of that member
-	value string   // canonical JSON; "" if absent
-	at    string   // path in the document
+	place place
+	value string // canonical JSON; "" if absent
+	at    string // path in the document
 }
 
 // is reports whether two parts are the same setting.
-func (p part) is(other part) bool { return slices.Equal(p.path, other.path) && p.item == other.item }
+func (p part) is(other part) bool { return slices.Equal(p.place, other.place) }
 
 // name returns the part's name for messages.
-func (p part) name() string {
-	name := strings.Join(p.path, ".")
-	if p.item != "" {
-		name += " " + p.item
-	}
-	return name
-}
-
-// below returns the member at a path below n.
-func below(n document.Node, path []string) document.Node {
-	for _, name := range path {
-		n = n.Get(name)
-	}
-	return n
-}
+func (p part) name() string { return p.place.String() }
 
 // partsOf returns the settings of a spec that only an installation can change.
 func partsOf(asked document.Node) (all []part) {
 	config := asked.Get("config")
+	add := func(p place, n document.Node) {
+		if value := canonical(n.JSON()); value != "" {
+			all = append(all, part{place: p, value: value, at: n.Path})
+		}
+	}
 	whole := func(path ...string) {
-		n := below(asked, path)
-		all = append(all, part{path: path, value: canonical(n.JSON()), at: n.Path})
+		p := members(path...)
+		add(p, p.in(asked))
 	}
 	items := func(key string, is func(document.Node) bool, path ...string) {
-		for _, item := range below(asked, path).Items() {
+		list := members(path...)
+		for _, item := range list.in(asked).Items() {
 			if is(item) {
-				all = append(all, part{path: path, key: key, item: item.Get(key).Text(), value: canonical(item.JSON()), at: item.Path})
+				add(list.item(key, item.Get(key).Text()), item)
 			}
 		}
 	}
@@ -90,11 +80,22 @@ func partsOf(asked document.Node) (all []part) {
 	}
 	whole("config", "passwd", "groups")
 	whole("config", "kernelArguments")
-	items("name", func(n document.Node) bool { return !n.Get("name").Is(coreUser) }, "config", "passwd", "users")
+	users := members("config", "passwd", "users")
+	for _, user := range users.in(asked).Items() {
+		one := users.item("name", user.Get("name").Text())
+		if !user.Get("name").Is(coreUser) {
+			add(one, user)
+			continue
+		}
+		for name, setting := range user.Members() {
+			if !entries.OfCore(name) {
+				add(one.member(name), setting)
+			}
+		}
+	}
 	items("path", func(n document.Node) bool { return !n.Get("append").IsEmpty() }, "config", "storage", "files")
 	items("path", func(n document.Node) bool { return n.Get("hard").Boolean() }, "config", "storage", "links")
-	all = slices.DeleteFunc(all, func(p part) bool { return p.value == "" })
-	return append(all, part{path: []string{"fips"}, value: strconv.FormatBool(asked.Get("fips").Boolean()), at: asked.Get("fips").Path})
+	return append(all, part{place: members("fips"), value: strconv.FormatBool(asked.Get("fips").Boolean()), at: asked.Get("fips").Path})
 }
 
 // differing returns the settings whose values in a spec differ from the machine's, with the
@@ -107,13 +108,10 @@ func (d *Desired) differing(asked document.Node, has *Desired) (different []part
 		}
 	}
 	for _, have := range has.parts {
-		if slices.ContainsFunc(d.parts, have.is) || have.key != "" && d.valueOf(have) != "" {
+		if slices.ContainsFunc(d.parts, have.is) || d.valueOf(have) != "" {
 			continue // compared above, or now an ordinary item
 		}
-		have.at = asked.Path
-		for _, name := range have.path {
-			have.at += jsonpath.Member(name)
-		}
+		have.at = have.place.nearest(asked)
 		different = append(different, have)
 	}
 	return different
@@ -125,17 +123,12 @@ func (d *Desired) valueOf(p part) string {
 	if i := slices.IndexFunc(d.parts, p.is); i >= 0 {
 		return d.parts[i].value
 	}
-	if p.key == "" || d.asked == nil { // the machine never had a MachineConfig
+	if d.asked == nil { // the machine never had a MachineConfig
 		return ""
 	}
 	var report problem.Report
 	asked, _ := document.ParseJSON(d.asked, &report)
-	for _, item := range below(asked, p.path).Items() {
-		if item.Get(p.key).Is(p.item) {
-			return canonical(item.JSON())
-		}
-	}
-	return ""
+	return canonical(p.place.in(asked).JSON())
 }
 
 // compare compares the settings that only an installation can change with those of the machine.
@@ -147,17 +140,21 @@ func (d *Desired) compare(asked document.Node, host Host) {
 	for i, p := range d.differing(asked, host.Has) {
 		d.kept = append(d.kept, p)
 		d.LeftOut = append(d.LeftOut, p.name())
+		change := problem.Change{Field: p.name(), Old: shown(p.value), New: shown(d.valueOf(p))}
 		switch host.Unsupported {
 		case Warn:
-			asked.Report.Warn(p.at, "left out: %s differs from what the machine has, and only an installation can change it", p.name())
+			left := problem.Warningf(p.at, "left out: %s", describe(change))
+			left.Change = &change
+			asked.Report.Add(left)
 		case Stop, "":
-			stop := problem.Errorf(p.at, "%s differs from what the machine has, and only an installation can change it", p.name())
+			stop := problem.Errorf(p.at, "%s", describe(change))
+			stop.Change = &change
 			if i == 0 {
 				stop = stop.WithHint("--unsupported=warn applies the rest, --unsupported=replace asks for another machine")
 			}
 			asked.Report.Add(stop)
 		}
-		if p.is(part{path: []string{"fips"}}) {
+		if p.is(part{place: members("fips")}) {
 			d.FIPS = p.value == "true"
 		}
 	}
@@ -168,22 +165,22 @@ func (d *Desired) compare(asked document.Node, host Host) {
 // config are kept and the new config has an earlier version, which may not support them, or
 // none.
 func (d *Desired) keepVersion(asked document.Node, has *Desired) {
-	if !slices.ContainsFunc(d.kept, func(p part) bool { return p.path[0] == "config" && p.value != "" }) {
+	if !slices.ContainsFunc(d.kept, func(p part) bool { return p.place[0].name == "config" && p.value != "" }) {
 		return
 	}
-	version := part{path: []string{"config", "ignition", "version"}}
+	version := part{place: members("config", "ignition", "version")}
 	var report problem.Report
 	had, ok := document.ParseJSON(has.asked, &report)
-	if was := below(had, version.path); ok && minorOf(was.Text()) > minorOf(below(asked, version.path).Text()) {
+	if was := version.place.in(had); ok && minorOf(was.Text()) > minorOf(version.place.in(asked).Text()) {
 		version.value = string(was.JSON())
 		d.kept = append(d.kept, version)
 	}
 }
 
-// minorOf returns the minor version of an Ignition config, or -1 if the version is invalid.
+// minorOf returns the minor version of an Ignition config of version 3, or -1 if it is none.
 func minorOf(version string) int {
 	fields := strings.Split(version, ".")
-	if len(fields) != 3 {
+	if len(fields) != 3 || fields[0] != "3" {
 		return -1
 	}
 	n, err := strconv.Atoi(fields[1])
@@ -197,7 +194,7 @@ func minorOf(version string) int {
 func (d *Desired) keep(has *Desired) {
 	for _, p := range d.kept {
 		for _, f := range has.Entries {
-			if p.key == "path" && f.Path == p.item {
+			if last := p.place[len(p.place)-1]; last.key == "path" && f.Path == last.value {
 				d.Entries = append(d.Entries, f)
 			}
 		}
@@ -207,7 +204,7 @@ func (d *Desired) keep(has *Desired) {
 // SetFIPS sets whether the machine runs in FIPS mode, regardless of what its MachineConfig
 // says.
 func (d *Desired) SetFIPS(on bool) {
-	fips := part{path: []string{"fips"}, value: strconv.FormatBool(on)}
+	fips := part{place: members("fips"), value: strconv.FormatBool(on)}
 	d.FIPS, d.parts = on, append(slices.DeleteFunc(d.parts, fips.is), fips)
 }
 
@@ -273,29 +270,5 @@ func (p part) put(spec map[string]any) {
 	if p.value != "" && json.Unmarshal([]byte(p.value), &value) != nil {
 		return // cannot happen: the value is JSON
 	}
-	at, last := spec, len(p.path)-1
-	for _, name := range p.path[:last] {
-		below, ok := at[name].(map[string]any)
-		if !ok {
-			below = map[string]any{}
-			at[name] = below
-		}
-		at = below
-	}
-	name := p.path[last]
-	if p.key == "" {
-		if at[name] = value; value == nil {
-			delete(at, name)
-		}
-		return
-	}
-	list, _ := at[name].([]any)
-	list = slices.DeleteFunc(list, func(item any) bool {
-		members, ok := item.(map[string]any)
-		return ok && members[p.key] == p.item
-	})
-	if value != nil {
-		list = append(list, value)
-	}
-	at[name] = list
+	p.place.put(spec, value)
 }

@@ -1,112 +1,165 @@
 package encapsulated
 
 import (
-	"bytes"
-	"encoding/json"
-	"regexp"
-	"strconv"
+	"slices"
+	"strings"
 
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/machineconfig/jsonpath"
 	"machine-pivot/internal/problem"
 )
 
+// What stays as the MachineConfig that a machine runs with has it is never an error; only a change
+// of it can be. That MachineConfig may have what pivot refuses: another program has applied it, or
+// Ignition has. Such values are set aside: they are not applied, compared or removed, and as long
+// as the next MachineConfig has the same, nothing is said about them.
+
 // Salvage is ParseRecord for a MachineConfig that another program has applied, which may be
-// damaged, or have what pivot cannot use. It leaves that out: the smallest element of a list, the
-// Ignition config, a member of spec, or everything. The report names what was left out; its
-// problems are warnings.
-func Salvage(data []byte) (*Desired, problem.Report) {
-	var out problem.Report
-	for {
-		desired, report := ParseRecord(data)
-		if !report.Failed() {
-			return desired, out
-		}
-		rest, removed := withoutErrors(data, report)
-		for _, p := range report {
-			if p.Severity == problem.Error {
-				p.Severity = problem.Warning
-				out.Add(p)
+// damaged: then nothing of it is used. All problems of the report are warnings.
+func Salvage(data []byte, host Host) (*Desired, problem.Report) {
+	desired, report := ParseRecord(data, host)
+	if desired == nil {
+		desired = &Desired{}
+	}
+	return desired, report.As(problem.Warning)
+}
+
+// Limits of setting values aside one by one. Beyond them, the whole member of spec that has one is
+// set aside.
+const (
+	maxRounds = 20    // conversions, each of which can find more of them
+	maxAside  = 1_000 // values
+)
+
+// settle converts the MachineConfig that a machine runs with. It sets aside the values with errors,
+// which become warnings. If that is not possible, they stay errors.
+func settle(root document.Node, host Host) *Desired {
+	without := map[string]bool{}
+	var wrong problem.Report
+	for round := 0; ; round++ {
+		var report problem.Report
+		own := root
+		own.Report = &report
+		d, before := convert(own, host, without), len(without)
+		for _, p := range report.Errors() {
+			if path := unusable(own, p.Path, without, round >= maxRounds || len(report) > maxAside); path != "" {
+				without[path] = true
 			}
 		}
-		if !removed {
-			return &Desired{}, out
+		switch {
+		case !report.Failed():
+			d.unused = partsAt(own, without)
+			root.Report.Add(wrong.As(problem.Warning)...)
+			return d
+		case len(without) == before:
+			root.Report.Add(append(wrong, report.Errors()...)...)
+			return nil
 		}
-		data = rest
+		wrong.Add(report.Errors()...)
 	}
 }
 
-// withoutErrors returns a MachineConfig without the values in which a report has errors. removed
-// is false if that is not possible, so that nothing of the MachineConfig can be used.
-func withoutErrors(data []byte, report problem.Report) (rest []byte, removed bool) {
-	var root map[string]any
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	if decoder.Decode(&root) != nil {
-		return nil, false
+// unusable returns the path of the smallest value around an error at a path that can be set aside
+// on its own and is not yet; "" if there is none. With entire that is a member of spec.
+func unusable(root document.Node, path string, without map[string]bool, entire bool) string {
+	steps := jsonpath.Steps(path)
+	if len(steps) < 2 || steps[0] != "spec" {
+		return ""
 	}
-	asked, _ := root["spec"].(map[string]any)
-	for _, p := range report {
-		if p.Severity == problem.Error && !cutOut(asked, p.Path) {
-			return nil, false
+	steps = steps[:atom(root, steps)]
+	if entire {
+		steps = steps[:2]
+	}
+	for ; len(steps) > 1; steps = steps[:len(steps)-1] {
+		if at, found := root.Find(steps...); found && !without[at.Path] {
+			return at.Path
 		}
 	}
-	root["spec"] = compacted(asked)
-	rest, err := json.Marshal(root)
-	return rest, err == nil
+	return ""
 }
 
-// cut marks an element of a list that is left out, until its list is compacted: the paths of other
-// problems have the elements' original places.
-type cut struct{}
+// atom returns how many of the steps of a path lead to the value that is used or set aside as a
+// whole: an element of a list, with all of its members, except that a unit has drop-ins, and core
+// settings, of their own; outside of lists, a member of spec or in the two levels of its config.
+func atom(root document.Node, steps []any) int {
+	list := slices.IndexFunc(steps, func(step any) bool { _, element := step.(int); return element })
+	if list < 0 {
+		switch {
+		case steps[1] != "config":
+			return 2
+		case len(steps) > 3 && steps[2] == "ignition" && steps[3] == "version":
+			return 2 // nothing of the config can be read without it
+		}
+		return min(len(steps), 4)
+	}
+	at := list + 1
+	if len(steps) <= at {
+		return at
+	}
+	inner := at + 1
+	if len(steps) > inner {
+		if _, element := steps[inner].(int); element {
+			inner++
+		}
+	}
+	switch path := jsonpath.Of(steps[:list]...); {
+	case path == ".spec.config.systemd.units" && steps[at] == "dropins":
+		return inner
+	case path == ".spec.config.passwd.users" && steps[at] != "name":
+		if name, _ := root.Find(append(slices.Clone(steps[:at]), "name")...); name.Is(coreUser) {
+			return inner
+		}
+	}
+	return at
+}
 
-// steps are the members and elements of a path below $.spec: .NAME, ["NAME"] or [NUMBER].
-var steps = regexp.MustCompile(`\.([A-Za-z0-9_-]+)|\[("(?:[^"\\]|\\.)*")\]|\[([0-9]+)\]`)
+// partsAt returns the values at some paths of a document.
+func partsAt(root document.Node, paths map[string]bool) (all []part) {
+	for path := range paths {
+		n, _ := root.Find(jsonpath.Steps(path)...)
+		all = append(all, part{place: placeAt(root, path), value: canonical(n.JSON()), at: path})
+	}
+	slices.SortFunc(all, func(a, b part) int { return strings.Compare(a.at, b.at) })
+	return all
+}
 
-// cutOut leaves out the value at a path: the last element of a list on the way to it, or else the
-// member of spec. It reports whether there is such a value.
-func cutOut(asked map[string]any, path string) bool {
-	var at any = map[string]any{"spec": asked}
-	var member string
-	remove := func() bool { _, there := asked[member]; delete(asked, member); return there }
-	for depth, step := range steps.FindAllStringSubmatch(path, -1) {
-		name := step[1]
-		if step[2] != "" {
-			if json.Unmarshal([]byte(step[2]), &name) != nil {
+// placeAt returns the place of a path of a document.
+func placeAt(root document.Node, path string) (p place) {
+	at := root
+	for _, step := range jsonpath.Steps(path) {
+		at, _ = at.Find(step)
+		if name, member := step.(string); member {
+			p = p.member(name)
+			continue
+		}
+		key, value := "", canonical(at.JSON())
+		for _, name := range []string{"path", "name", "device"} {
+			if id := at.Get(name); id.IsText() {
+				key, value = name, id.Text()
 				break
 			}
 		}
-		switch container := at.(type) {
-		case map[string]any:
-			if depth == 1 {
-				member = name
-			}
-			at = container[name]
-		case []any:
-			i, err := strconv.Atoi(step[3])
-			if err != nil || i >= len(container) {
-				return remove()
-			}
-			remove = func() bool { container[i] = cut{}; return true }
-			at = container[i]
-		}
+		p = p.item(key, value)
 	}
-	return remove()
+	return p[1:] // below spec
 }
 
-// compacted returns a value without the elements of lists that were cut out.
-func compacted(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		for key, member := range v {
-			v[key] = compacted(member)
+// staying returns the paths of the values that pivot cannot use and that a MachineConfig has like
+// the machine's. It warns about those that the MachineConfig does not have any more.
+func staying(root document.Node, has *Desired) map[string]bool {
+	paths := map[string]bool{}
+	asked := root.Get("spec")
+	var discarded problem.Report
+	asked.Report = &discarded // wrong types are reported later
+	for _, p := range has.unused {
+		found := p.place.all(asked)
+		same := slices.IndexFunc(found, func(n document.Node) bool { return !paths[n.Path] && canonical(n.JSON()) == p.value })
+		switch {
+		case same >= 0:
+			paths[found[same].Path] = true
+		case !slices.ContainsFunc(found, func(n document.Node) bool { return !n.IsNull() }), slices.Equal(p.place, members("config")):
+			root.Report.Warn(p.place.nearest(asked), "%s stays as the machine has it: no MachineConfig asks for it any more, and pivot does not manage it", p.name())
 		}
-	case []any:
-		kept := []any{}
-		for _, element := range v {
-			if _, gone := element.(cut); !gone {
-				kept = append(kept, compacted(element))
-			}
-		}
-		return kept
 	}
-	return value
+	return paths
 }

@@ -28,7 +28,7 @@ func TestSalvage(t *testing.T) {
 		{name: "lists that are none", spec: `"kernelArguments":7,"extensions":{},"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[` + file("/etc/a") + `]}}`, paths: "/etc/a", names: "$.spec.kernelArguments,$.spec.extensions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			desired, report := encapsulated.Salvage([]byte(strings.Replace(salvaged, "%", c.spec, 1)))
+			desired, report := encapsulated.Salvage([]byte(strings.Replace(salvaged, "%", c.spec, 1)), encapsulated.Host{})
 			var paths []string
 			for _, f := range desired.Entries {
 				paths = append(paths, f.Path)
@@ -47,7 +47,7 @@ func TestSalvage(t *testing.T) {
 		})
 	}
 	for _, nothing := range []string{"", " ", "{", "null", "[]", "7", "{}", strings.Replace(salvaged, "MachineConfig", "ConfigMap", 1), strings.Replace(salvaged, `{%}`, "null", 1), `{"spec":[]}`} {
-		if desired, report := encapsulated.Salvage([]byte(nothing)); desired == nil || len(desired.Entries) > 0 || len(report) == 0 {
+		if desired, report := encapsulated.Salvage([]byte(nothing), encapsulated.Host{}); desired == nil || len(desired.Entries) > 0 || len(report) == 0 {
 			t.Errorf("%q: %+v, %v", nothing, desired, report)
 		}
 	}
@@ -58,7 +58,7 @@ func FuzzSalvage(f *testing.F) {
 	f.Add(strings.Replace(salvaged, "%", `"kernelArguments":["ostree=x",7],"config":{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/run/x"},{"path":"/etc/a"}]}}`, 1))
 	f.Add(`{"spec":{"config":{"systemd":{"units":[{"name":"x","enabled":7}]}}}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		desired, report := encapsulated.Salvage([]byte(text))
+		desired, report := encapsulated.Salvage([]byte(text), encapsulated.Host{})
 		if desired == nil || report.Failed() {
 			t.Fatalf("%+v, %v", desired, report)
 		}

@@ -19,7 +19,7 @@ const (
 	Usage
 	// BadInput is bad input data: a MachineConfig or the content of an image. Exit 65.
 	BadInput
-	// Unavailable is a service or registry that does not answer now. Exit 69. The only transient kind.
+	// Unavailable is a service or registry that does not answer now. Exit 69. Transient.
 	Unavailable
 	// CannotWrite is a full or read-only file system. Exit 73.
 	CannotWrite
@@ -31,6 +31,11 @@ const (
 	// Replace is for a machine that cannot reach its target and must be replaced by a newly
 	// installed one. Exit 79.
 	Replace
+	// Unreconcilable is a MachineConfig that is valid, and changes what only an installation can
+	// change. Exit 80.
+	Unreconcilable
+	// Interrupted is a run that a person has ended with ^C. Exit 130, as of shells. Transient.
+	Interrupted
 )
 
 // ExitStatus returns the process exit status for k.
@@ -48,12 +53,41 @@ func (k Kind) ExitStatus() int {
 		return 78
 	case Replace:
 		return 79
+	case Unreconcilable:
+		return 80
+	case Interrupted:
+		return 130
 	}
 	return 1
 }
 
+// String returns the kind's name in documents for programs; the names are stable.
+func (k Kind) String() string {
+	switch k {
+	case Usage:
+		return "usage"
+	case BadInput:
+		return "input"
+	case Unavailable:
+		return "unavailable"
+	case CannotWrite:
+		return "write"
+	case Refused:
+		return "refused"
+	case Later:
+		return "later"
+	case Replace:
+		return "replace"
+	case Unreconcilable:
+		return "unreconcilable"
+	case Interrupted:
+		return "interrupted"
+	}
+	return "internal"
+}
+
 // Transient reports whether a retry can succeed.
-func (k Kind) Transient() bool { return k == Unavailable }
+func (k Kind) Transient() bool { return k == Unavailable || k == Interrupted }
 
 // Error is an error of a known kind, with a hint for the person who reads it.
 type Error struct {
@@ -78,11 +112,19 @@ func (e *Error) WithHint(format string, args ...any) *Error {
 	return e
 }
 
-// KindOf returns the kind of the outermost classified error in err's chain. An unclassified
-// error of a cancelled or timed-out context counts as Unavailable, since a retry can help.
+// KindOf returns the kind of the outermost classified error in err's chain; of an error that ^C has
+// caused, Interrupted. An unclassified error of a context that has ended counts as Unavailable,
+// since a retry can help.
 func KindOf(err error) Kind {
+	stopped, signaled := errors.AsType[Stopped](err)
+	if signaled && stopped.kind() == Interrupted {
+		return Interrupted
+	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
+	}
+	if signaled {
+		return stopped.kind()
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return Unavailable

@@ -24,11 +24,27 @@ func TestKindAndHint(t *testing.T) {
 		{fault.New(fault.Usage, "x"), 64, false, ""},
 		{fault.New(fault.BadInput, "x"), 65, false, ""},
 		{fault.New(fault.CannotWrite, "x"), 73, false, ""},
+		{fault.New(fault.Replace, "x"), 79, false, ""},
+		{fault.New(fault.Unreconcilable, "x"), 80, false, ""},
 		{fmt.Errorf("x: %w", context.DeadlineExceeded), 69, true, ""},
+		{fault.New(fault.Refused, "x: %w", fault.Stopped{Signal: "interrupt", ByHand: true}).WithHint("y"), 130, true, "y"}, // whatever it ended
+		{fault.Stopped{Signal: "hangup"}, 69, true, ""},
+		{fault.New(fault.Refused, "x: %w", fault.Stopped{Signal: "terminated"}), 78, false, ""},
 	} {
 		kind := fault.KindOf(c.err)
 		if kind.ExitStatus() != c.status || kind.Transient() != c.again || fault.HintOf(c.err) != c.hint {
 			t.Errorf("%v: exit status %d, transient %v, hint %q", c.err, kind.ExitStatus(), kind.Transient(), fault.HintOf(c.err))
 		}
+	}
+}
+
+// TestNames: each kind has a name of its own.
+func TestNames(t *testing.T) {
+	names := map[string]fault.Kind{}
+	for k := fault.Internal; k <= fault.Interrupted; k++ {
+		if other, twice := names[k.String()]; twice {
+			t.Errorf("%d and %d are %q", k, other, k)
+		}
+		names[k.String()] = k
 	}
 }

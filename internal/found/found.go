@@ -166,11 +166,8 @@ func (k Keeper) sets() (names []string, err error) {
 }
 
 func (k Keeper) read(name string) (m manifest, err error) {
-	data, err := os.ReadFile(k.path(name, ManifestName))
-	if err == nil {
-		err = json.Unmarshal(data, &m)
-	}
-	return m, err
+	file := hostfiles.StateFile{Root: k.Root, Path: filepath.Join(Dir, name, ManifestName), Remedy: "move the directory away: it is a copy of what an earlier repair replaced"}
+	return m, file.Decode(&m)
 }
 
 // unfinished is the name of a set while it is written. A crash can leave it behind.

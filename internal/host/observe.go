@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
 
 	"machine-pivot/internal/fault"
@@ -17,8 +18,7 @@ func (h *Host) Observe(ctx context.Context, target pivot.Target) (pivot.State, e
 	sysroot := h.Sysroot()
 	booted, err := sysroot.Booted()
 	if errors.Is(err, ostree.ErrNotBooted) {
-		return pivot.State{}, fault.New(fault.Refused, "cannot pivot this host: it is not booted from an ostree deployment").
-			WithHint("pivot works on image-based hosts only (rpm-ostree, bootc or plain ostree)")
+		return pivot.State{}, notBooted()
 	}
 	if err != nil {
 		return pivot.State{}, err
@@ -45,6 +45,23 @@ func (h *Host) Observe(ctx context.Context, target pivot.Target) (pivot.State, e
 		return pivot.State{}, err
 	}
 	return state, h.observeNext(ctx, &state, booted, all, target)
+}
+
+// CheckBooted returns an error if the machine is not booted from an ostree deployment, so that
+// nothing can change it. It does not write, not even the files for status and lock.
+func (h *Host) CheckBooted() error {
+	if _, err := h.cmdline(); errors.Is(err, fs.ErrNotExist) {
+		return err // it is no machine at all
+	}
+	if _, err := h.Sysroot().Booted(); errors.Is(err, ostree.ErrNotBooted) {
+		return notBooted()
+	}
+	return nil // any other problem is that of the run
+}
+
+func notBooted() error {
+	return fault.New(fault.Refused, "cannot pivot this host: it is not booted from an ostree deployment").
+		WithHint("pivot works on image-based hosts only (rpm-ostree, bootc or plain ostree)")
 }
 
 // withEntry returns the booted deployment with its boot entry, if it has one.

@@ -58,9 +58,10 @@ func (s systemctl) Restart(ctx context.Context, unit string) error {
 
 // State implements live.Services.
 func (s systemctl) State(ctx context.Context, unit string) (live.UnitState, error) {
-	p, err := s.show(ctx, "Id,LoadState,ActiveState,SubState,Result,Type,ConditionResult", "--", unit)
+	p, err := s.show(ctx, "Id,LoadState,ActiveState,SubState,Result,Type,ConditionResult,Job", "--", unit)
 	return live.UnitState{
 		ID: p["Id"], Load: p["LoadState"], Active: p["ActiveState"], Sub: p["SubState"], Result: p["Result"], Type: p["Type"], Condition: p["ConditionResult"] == "yes",
+		Queued: p["Job"] != "" && p["Job"] != "0",
 	}, err
 }
 

@@ -3,8 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,7 +17,8 @@ import (
 
 // SettingsPath is the file with the administrator's settings for the first boot: lines
 // KEY=VALUE, with the keys that follow "pivot." on the kernel command line. Empty lines and
-// lines that begin with "#" are ignored.
+// lines that begin with "#" are ignored. Files in the directory of this name with ".d", and an
+// image's files below /usr/lib/pivot, have settings, too: see settingsFiles.
 const SettingsPath = "/etc/pivot/firstboot.conf"
 
 // Settings are the administrator's settings for the first boot.
@@ -34,7 +33,8 @@ type Settings struct {
 	FleetLock    FleetLock    // keys fleetlock, fleetlock-group and fleetlock-id
 }
 
-// None is the value that unsets a window or FleetLock server that is set elsewhere.
+// None is the value that unsets a setting that another file has: window, FleetLock server, units,
+// metrics.
 const None = "none"
 
 // FleetLock is the FleetLock server from which the machine gets a slot before a reboot.
@@ -82,25 +82,28 @@ const (
 	ImageKargsApply ImageKargs = "apply" // keep the command line in sync with them, like bootc
 )
 
-// Settings reads the settings from SettingsPath and the kernel command line. The command line
-// wins, and on it the last argument of a key. DefaultSettings apply to the rest. The error, of
-// kind BadInput, has a line for each problem; the settings returned with it have all valid
-// values. An invalid mode results in the default mode, even if a valid one precedes it.
+// Settings reads the settings from their files and the kernel command line. The command line
+// wins, and on it the last argument of a key; of the files, the last one with the key.
+// DefaultSettings apply to the rest. The error, of kind BadInput, has a line for each problem; the
+// settings returned with it have all valid values. An invalid mode results in the default mode, even if a valid one precedes it.
 func (h *Host) Settings() (Settings, error) {
 	settings := DefaultSettings()
 	line, err := h.cmdline()
 	if err != nil {
 		return settings, err
 	}
-	text, unread := os.ReadFile(h.Path(SettingsPath))
-	wrong := settings.readFile(string(text))
+	files, unread := h.settingsFiles()
+	var wrong []error
+	for _, file := range files {
+		wrong = append(wrong, settings.readFile(file)...)
+	}
 	for key, value := range line.Prefixed("pivot.") {
 		if err := settings.set(key, value); err != nil {
 			wrong = append(wrong, fmt.Errorf("kernel command line, pivot.%s: %w", dashed(key), err))
 		}
 	}
-	if unread != nil && !errors.Is(unread, fs.ErrNotExist) {
-		return settings, fmt.Errorf("cannot read the settings: %w", unread)
+	if unread != nil {
+		return settings, unreadable(errors.Join(append(wrong, unread)...))
 	}
 	if len(wrong) == 0 {
 		return settings, nil
@@ -116,18 +119,18 @@ func DefaultSettings() Settings {
 }
 
 // readFile applies the lines of a file and returns the problems in them.
-func (s *Settings) readFile(text string) []error {
+func (s *Settings) readFile(file settingsFile) []error {
 	var wrong []error
 	seen := map[string]int{}
 	n := 0
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(file.text) {
 		n++
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		if err := s.readLine(line, n, seen); err != nil {
-			wrong = append(wrong, fmt.Errorf("%s, line %d: %w", SettingsPath, n, err))
+			wrong = append(wrong, fmt.Errorf("%s, line %d: %w", file.path, n, err))
 		}
 	}
 	return wrong
@@ -203,7 +206,9 @@ var unitName = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]+\.(service|socket|target|
 // setHealth parses names of units, separated by commas because a kernel argument cannot contain
 // blanks.
 func (s *Settings) setHealth(list string) error {
-	s.Health = nil
+	if s.Health = nil; list == None {
+		return nil
+	}
 	for name := range strings.SplitSeq(list, ",") {
 		if name = strings.TrimSpace(name); !unitName.MatchString(name) {
 			return fmt.Errorf("%q is not allowed; it is a list of units with commas between them, as kubelet.service,crio.service", list)
@@ -215,6 +220,10 @@ func (s *Settings) setHealth(list string) error {
 
 // setMetrics accepts only names that the node exporter reads, which are *.prom.
 func (s *Settings) setMetrics(path string) error {
+	if path == None {
+		s.Metrics = ""
+		return nil
+	}
 	if !filepath.IsAbs(path) || filepath.Ext(path) != ".prom" || strings.ContainsFunc(path, unicode.IsControl) {
 		return fmt.Errorf("%q is not allowed; it is an absolute path that ends in .prom", path)
 	}

@@ -12,58 +12,97 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// copier copies trees whose directories users may change meanwhile, up to a number of bytes and
+// entries.
+type copier struct {
+	bytes   int64
+	entries int
+}
+
+// errTooMuch is the error if there is more to copy than a copier may.
+var errTooMuch = errors.New("there is too much in it")
+
 // copyTree copies a file, or a directory with everything in it, to a new path: contents,
 // symbolic links, owners, modes, times, and extended attributes including SELinux labels.
-// It skips sockets.
+// It skips sockets, and in directories that users own also FIFOs and devices.
 func copyTree(from, to string) error {
-	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		return copyOne(path, filepath.Join(to, rel))
-	})
+	at, err := openBelow(unix.AT_FDCWD, filepath.Dir(from), 0)
 	if err != nil {
+		return fmt.Errorf("cannot copy %s: %w", from, err)
+	}
+	defer at.Close()
+	all := copier{bytes: 1 << 62, entries: 1 << 62}
+	if err := all.copy(at, filepath.Base(from), to); err != nil {
 		return fmt.Errorf("cannot copy %s: %w", from, err)
 	}
 	return nil
 }
 
-func copyOne(from, to string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(from, &st); err != nil {
-		return fmt.Errorf("%s: %w", from, err)
-	}
-	var err error
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		err = os.Mkdir(to, 0o700)
-	case unix.S_IFREG:
-		err = copyContent(from, to)
-	case unix.S_IFLNK:
-		var target string
-		if target, err = os.Readlink(from); err == nil {
-			err = os.Symlink(target, to)
-		}
-	case unix.S_IFSOCK:
+// copy copies an entry of a directory to a path that nobody else can reach. What users have removed
+// meanwhile is skipped.
+func (c *copier) copy(at *Dir, base, to string) error {
+	entry, err := at.hold(base)
+	if errors.Is(err, fs.ErrNotExist) && at.shared {
 		return nil
-	default:
-		err = unix.Mknod(to, st.Mode, int(st.Rdev))
-	}
-	if err == nil {
-		err = copyAttributes(from, to, &st)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", from, err)
+		return err
+	}
+	defer entry.Close()
+	if c.entries--; c.entries < 0 {
+		return errTooMuch
+	}
+	done, err := c.create(at, entry, to)
+	if err == nil && done {
+		err = copyAttributes(entry.path(), to, &entry.stat)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", base, err)
 	}
 	return nil
 }
 
-func copyContent(from, to string) error {
-	in, err := os.Open(from)
+// create creates a copy of an open entry, without its attributes. It returns false if there is no
+// copy of such an entry.
+func (c *copier) create(at *Dir, entry *held, to string) (bool, error) {
+	switch entry.stat.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return true, c.createDir(at, entry, to)
+	case unix.S_IFREG:
+		return true, c.createFile(entry, to)
+	case unix.S_IFLNK:
+		target, err := entry.target()
+		if err != nil {
+			return true, err
+		}
+		return true, os.Symlink(target, to)
+	case unix.S_IFSOCK:
+		return false, nil
+	}
+	if at.shared {
+		return false, nil
+	}
+	return true, unix.Mknod(to, entry.stat.Mode, int(entry.stat.Rdev))
+}
+
+func (c *copier) createDir(at *Dir, entry *held, to string) error {
+	from, err := openBelow(entry.fd, ".", 0)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	from.shared = from.shared || at.shared
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	return from.each(func(entry fs.DirEntry) error {
+		return c.copy(from, entry.Name(), filepath.Join(to, entry.Name()))
+	})
+}
+
+// createFile copies the content of a regular file, which cannot become another one: it is open.
+func (c *copier) createFile(entry *held, to string) error {
+	in, err := entry.open()
 	if err != nil {
 		return err
 	}
@@ -72,7 +111,10 @@ func copyContent(from, to string) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, in)
+	n, err := io.Copy(out, io.LimitReader(in, c.bytes+1))
+	if c.bytes -= n; c.bytes < 0 && err == nil {
+		err = errTooMuch
+	}
 	return errors.Join(err, out.Close())
 }
 
@@ -85,7 +127,7 @@ func copyDirAttributes(from, to string) error {
 	return copyAttributes(from, to, &st)
 }
 
-// copyAttributes copies owner, extended attributes, mode and times. The owner must be set
+// copyAttributes copies, from the path of an open file or of a directory, owner, extended attributes, mode and times. The owner must be set
 // before the mode, because chown clears the set-ID bits, and the times last.
 func copyAttributes(from, to string, st *unix.Stat_t) error {
 	if err := os.Lchown(to, int(st.Uid), int(st.Gid)); err != nil {
@@ -103,7 +145,7 @@ func copyAttributes(from, to string, st *unix.Stat_t) error {
 }
 
 func copyXattrs(from, to string) error {
-	names, err := readXattr(func(buffer []byte) (int, error) { return unix.Llistxattr(from, buffer) })
+	names, err := readXattr(func(buffer []byte) (int, error) { return unix.Listxattr(from, buffer) })
 	if err != nil {
 		return err
 	}
@@ -111,7 +153,7 @@ func copyXattrs(from, to string) error {
 		if name == "" {
 			continue
 		}
-		value, err := readXattr(func(buffer []byte) (int, error) { return unix.Lgetxattr(from, name, buffer) })
+		value, err := readXattr(func(buffer []byte) (int, error) { return unix.Getxattr(from, name, buffer) })
 		if err == nil {
 			err = unix.Lsetxattr(to, name, value, 0)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -43,6 +44,27 @@ const (
 // OpenDir opens the directory of the entry at a path below root. The error wraps fs.ErrNotExist if
 // it does not exist, unix.ENOTDIR if something else is there, and ErrLink.
 func OpenDir(root, name string, follow Follow) (*Dir, error) {
+	at, err := walk(root, name, func(at *Dir, part string) (*Dir, error) { return at.open(part, follow) })
+	if err != nil {
+		return nil, errors.Join(err, at.Close())
+	}
+	return at, nil
+}
+
+// MakeWay is OpenDir with FollowNone for an entry that is to be made. In a Shared directory, what
+// stands in place of a directory on the way is moved aside, a directory that is missing is made as
+// root's, and note is told what was moved.
+func MakeWay(disk Disk, root, name string, note func(string)) (*Dir, error) {
+	at, err := walk(root, name, func(at *Dir, part string) (*Dir, error) { return at.makeWay(disk, part, note) })
+	if err != nil {
+		return nil, errors.Join(err, at.Close())
+	}
+	return at, nil
+}
+
+// walk opens the directory of the entry at a path below root: each directory on the way in the one
+// above, with open. After an error, it returns the last one that it could open.
+func walk(root, name string, open func(at *Dir, part string) (*Dir, error)) (*Dir, error) {
 	parts := strings.Split(strings.Trim(path.Dir(path.Join("/", name)), "/"), "/")
 	// The first directory may be a link: only root can change the root directory.
 	at, err := openBelow(unix.AT_FDCWD, filepath.Join(root, parts[0]), 0)
@@ -52,14 +74,35 @@ func OpenDir(root, name string, follow Follow) (*Dir, error) {
 			break
 		}
 		walked = path.Join(walked, part)
-		next, oerr := at.open(part, follow)
-		err = errors.Join(oerr, at.Close())
-		at = next
+		var next *Dir
+		if next, err = open(at, part); err == nil {
+			err = at.Close()
+			at = next
+		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", walked, err)
+		return at, fmt.Errorf("%s: %w", walked, err)
 	}
 	return at, nil
+}
+
+// makeWay opens a directory in the directory. In a Shared one, it makes room for it.
+func (d *Dir) makeWay(disk Disk, part string, note func(string)) (*Dir, error) {
+	for n := 0; ; n++ {
+		next, err := d.open(part, FollowNone)
+		if err == nil || !d.shared || n == maxObstacles {
+			return next, err
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			err = disk.Mkdir(d.At(part), 0o755)
+		case Obstructed(err):
+			err = d.MoveAside(disk, part, note)
+		}
+		if err != nil && !Obstructed(err) {
+			return nil, err
+		}
+	}
 }
 
 // open opens a directory in the directory.
@@ -98,8 +141,13 @@ func (d *Dir) isLink(name string) bool {
 	return unix.Fstatat(int(d.file.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
-// Close closes the directory.
-func (d *Dir) Close() error { return d.file.Close() }
+// Close closes the directory. Closing nil is a no-op.
+func (d *Dir) Close() error {
+	if d == nil {
+		return nil
+	}
+	return d.file.Close()
+}
 
 // Shared reports whether anybody but root may write the directory, or one on the way to it.
 func (d *Dir) Shared() bool { return d.shared }
@@ -110,6 +158,32 @@ func (d *Dir) Path() string { return fmt.Sprintf("/proc/self/fd/%d/.", d.file.Fd
 
 // At returns such a path to an entry of the directory.
 func (d *Dir) At(base string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", d.file.Fd(), base) }
+
+// batch is the number of entries that are listed at a time: users may make any number of them.
+const batch = 1000
+
+// each calls visit for each entry of the directory, until it returns an error.
+func (d *Dir) each(visit func(fs.DirEntry) error) error {
+	dir, err := os.Open(d.Path())
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	for {
+		some, err := dir.ReadDir(batch)
+		for _, entry := range some {
+			if err := visit(entry); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
 
 // temporary is the beginning of the names of temporary files: hidden, so that programs ignore them.
 const temporary = ".pivot-"
@@ -133,13 +207,18 @@ func IsTemporary(name string) bool {
 const aside = ".obstructs-"
 
 // MoveAside moves what stands at an entry's place, and cannot be replaced, to another name in the
-// same directory. It is for a Shared directory: what is there is a user's, and stays that user's.
-func (d *Dir) MoveAside(disk Disk, base string) (name string, err error) {
-	name = aside + strings.TrimPrefix(TemporaryName(), temporary)[:16] + "-" + base
+// same directory, and tells note that name. It is for a Shared directory: what is there is a user's,
+// and stays that user's. The error wraps fs.ErrNotExist if the user has removed it.
+func (d *Dir) MoveAside(disk Disk, base string, note func(string)) error {
+	name := aside + strings.TrimPrefix(TemporaryName(), temporary)[:16] + "-" + base
 	if len(name) > unix.NAME_MAX {
 		name = name[:unix.NAME_MAX]
 	}
-	return name, disk.Rename(d.At(base), d.At(name))
+	if err := disk.Rename(d.At(base), d.At(name)); err != nil {
+		return err
+	}
+	note(fmt.Sprintf("%s was in the way, and is %s now", base, name))
+	return nil
 }
 
 // maxTemporary is the number of temporary files that Clear removes at a time: a user may make any
@@ -148,21 +227,17 @@ const maxTemporary = 64
 
 // Clear removes the temporary files that a killed run may have left.
 func (d *Dir) Clear(disk Disk) error {
-	left, err := os.ReadDir(d.Path())
-	if err != nil {
-		return err
-	}
 	removed := 0
-	for _, entry := range left {
+	return d.each(func(entry fs.DirEntry) error {
 		if !IsTemporary(entry.Name()) || entry.IsDir() || removed == maxTemporary {
-			continue
+			return nil
 		}
 		removed++
 		if err := disk.Remove(d.At(entry.Name())); err != nil && !Obstructed(err) {
 			return err
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // Obstructed reports whether an error can be due to what a user has put at a name, or removed.
@@ -199,10 +274,7 @@ func (d *Dir) Place(disk Disk, from, base string, note func(string)) error {
 				return err
 			}
 		}
-		name, err := d.MoveAside(disk, base)
-		if err == nil {
-			note(fmt.Sprintf("%s was in the way, and is %s now", base, name))
-		} else if !errors.Is(err, fs.ErrNotExist) || n == maxObstacles {
+		if err := d.MoveAside(disk, base, note); err != nil && (!errors.Is(err, fs.ErrNotExist) || n == maxObstacles) {
 			return err
 		}
 	}

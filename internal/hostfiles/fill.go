@@ -160,17 +160,16 @@ func (d *Dir) empty(base string, left *int) error {
 		return err
 	}
 	defer dir.Close()
-	all, err := os.ReadDir(dir.Path())
-	for _, entry := range all {
+	err = dir.each(func(entry fs.DirEntry) error {
 		if *left--; *left < 0 {
-			return errors.New("there is too much in it")
+			return errTooMuch
 		}
-		if err == nil {
-			if err = unlink(dir, entry.Name()); errors.Is(err, unix.ENOTEMPTY) {
-				err = dir.empty(entry.Name(), left)
-			}
+		err := unlink(dir, entry.Name())
+		if errors.Is(err, unix.ENOTEMPTY) {
+			err = dir.empty(entry.Name(), left)
 		}
-	}
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func mountOverlay(dir, scratch string) error {
 	if strings.ContainsAny(dir, `,:\`) {
 		return fmt.Errorf("cannot overlay %q: its name has a character that separates mount options", dir)
 	}
-	if err := copyOwnership(dir, upper); err != nil {
+	if err := errors.Join(copyOwnership(dir, upper), freeze(dir, upper)); err != nil {
 		return err
 	}
 	options := "lowerdir=" + dir + ",upperdir=" + upper + ",workdir=" + workdir

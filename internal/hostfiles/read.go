@@ -1,12 +1,9 @@
 package hostfiles
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -35,14 +32,11 @@ func Look(root, path string) (f File, ok bool, err error) {
 }
 
 // OfUsers reports whether anybody but root may write the directory of the entry at a path, or one
-// on the way to it.
+// on the way to it, as far as the way exists.
 func OfUsers(root, path string) bool {
-	dir, err := OpenDir(root, path, FollowRoots)
-	if err != nil {
-		return errors.Is(err, ErrLink)
-	}
+	dir, _ := walk(root, path, func(at *Dir, part string) (*Dir, error) { return at.open(part, FollowRoots) })
 	defer dir.Close()
-	return dir.Shared()
+	return dir != nil && dir.Shared()
 }
 
 func readIn(root, path string, follow Follow) (f File, ok bool, err error) {
@@ -69,16 +63,17 @@ func readIn(root, path string, follow Follow) (f File, ok bool, err error) {
 
 // read reads an entry of the directory.
 func (d *Dir) read(base, path string) (f File, err error) {
-	var st unix.Stat_t
-	if err := unix.Fstatat(int(d.file.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	entry, err := d.hold(base)
+	if err != nil {
 		return File{}, err
 	}
-	if kindOf(&st) == KindFile {
-		return readFile(d.At(base), path)
-	}
-	f = fileOf(path, &st)
-	if f.Kind == KindLink {
-		f.Target, err = os.Readlink(d.At(base))
+	defer entry.Close()
+	f = fileOf(path, &entry.stat)
+	switch f.Kind {
+	case KindFile:
+		f.Content, f.Digest, err = entry.content()
+	case KindLink:
+		f.Target, err = entry.target()
 	}
 	return f, err
 }
@@ -90,34 +85,6 @@ func fileOf(path string, st *unix.Stat_t) File {
 		f.Mode = 0
 	}
 	return f
-}
-
-// readFile reads the attributes and the content of a regular file through one descriptor. If
-// the directory belongs to another user, that user could replace the file with a link in the
-// meantime.
-func readFile(name, path string) (f File, err error) {
-	file, err := os.OpenFile(name, unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return f, err
-	}
-	defer file.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return f, err
-	}
-	f = fileOf(path, &st)
-	if f.Kind != KindFile { // replaced meanwhile
-		return f, nil
-	}
-	if f.Digest = TooLarge; st.Size > maxRead {
-		return f, nil
-	}
-	content := bytes.NewBuffer(make([]byte, 0, st.Size+bytes.MinRead))
-	_, err = content.ReadFrom(io.LimitReader(file, maxRead+1)) // it may grow meanwhile
-	if err == nil && content.Len() <= maxRead {
-		f.Content, f.Digest = content.Bytes(), DigestOf(content.Bytes())
-	}
-	return f, err
 }
 
 func kindOf(st *unix.Stat_t) Kind {

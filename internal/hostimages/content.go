@@ -1,6 +1,7 @@
 package hostimages
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -96,12 +97,16 @@ func (c Content) importedAs(image pivot.Image) (commit string, err error) {
 }
 
 // foreseeUnits adds a warning about requested unit changes that are impossible in the system of
-// a commit. It adds none if the plan changes packages, because they may bring the units.
+// a commit. It adds none about units that packages on top of the image may bring: any, if the plan
+// changes packages; those that the running system has, if packages are layered on it.
 func (c Content) foreseeUnits(plan pivot.Plan, commit string) (pivot.Plan, error) {
 	if len(plan.Packages) > 0 {
 		return plan, nil
 	}
 	units, err := c.Units(plan, commit)
+	if running := plan.From(); len(running.Packages.Layered) > 0 {
+		maps.DeleteFunc(units.Wrong, func(name string, _ error) bool { return running.Etc.Units.Wrong[name] == nil })
+	}
 	if wrong := units.Err(); wrong != nil {
 		plan.Notes = append(plan.Notes, "warning: in the new system: "+strings.ReplaceAll(wrong.Error(), "\n", "; "))
 	}

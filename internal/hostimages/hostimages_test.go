@@ -217,7 +217,7 @@ func TestNoSpaceInBoot(t *testing.T) {
 		return free(path)
 	}
 	_, err := i.Import(t.Context(), pivot.Image{Reference: i.host.Image}, func(pivot.Amount) {})
-	expect(t, err, fault.CannotWrite, "/boot has 3 bytes free")
+	expect(t, err, fault.CannotWrite, "/boot has 3 B free")
 }
 
 // TestExtensions: the package repository of an extensions image is in a directory of the host
@@ -248,7 +248,7 @@ func TestExtensions(t *testing.T) {
 	expect(t, err, fault.BadInput, "cannot read the repository of packages")
 	gone()
 	i.host.Free = func(string) (int64, error) { return 1, nil }
-	expect(t, i.Extensions().Check(t.Context(), image), fault.CannotWrite, "1 bytes")
+	expect(t, i.Extensions().Check(t.Context(), image), fault.CannotWrite, "there are 1 B free")
 	// Compressed, it would fit.
 	i.host.Free = func(string) (int64, error) { return 100_000, nil }
 	zeroes, err := oscontainer.Extensions([]oscontainer.RPM{{Name: "usbguard", Version: "1.0"}}, oscontainer.WithWorkDir(t.TempDir()))

@@ -15,6 +15,7 @@ import (
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/kargsd"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/printable"
 	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 )
@@ -81,6 +82,6 @@ func (s Store) spaceInBoot(repo *ostree.Repo, commit string) error {
 	if err != nil || free >= need {
 		return err
 	}
-	return fault.New(fault.CannotWrite, "cannot deploy commit %s: its kernel and initramfs have %d bytes, /boot has %d bytes free", commit, need, free).
+	return fault.New(fault.CannotWrite, "cannot deploy commit %s: its kernel and initramfs have %s, /boot has %s free", commit, printable.Size(need, free), printable.Size(free, need)).
 		WithHint("remove a deployment that is no longer wanted (ostree admin undeploy, or rpm-ostree cleanup), and files of others in /boot")
 }

@@ -160,7 +160,7 @@ type place struct {
 // change that they obstruct is only noted: they decide what is there, but must not stop the
 // change of anything else, nor its way back.
 func (r *Runner) inPlace(s step, change func(place) error) error {
-	dir, err := hostfiles.OpenDir(r.Root, s.path, hostfiles.FollowNone)
+	dir, err := r.dirOf(s)
 	if err == nil {
 		err = errors.Join(change(place{s, dir, filepath.Base(s.path)}), dir.Close())
 	}
@@ -171,13 +171,23 @@ func (r *Runner) inPlace(s step, change func(place) error) error {
 	return err
 }
 
-// note reports what was in the way of an entry.
-func (r *Runner) noteAt(at place) func(string) {
-	return func(what string) { r.Note(filepath.Dir(at.path) + ": " + what) }
+// dirOf opens the directory of a step's entry.
+func (r *Runner) dirOf(s step) (*hostfiles.Dir, error) {
+	if s.want == nil {
+		return hostfiles.OpenDir(r.Root, s.path, hostfiles.FollowNone)
+	}
+	return hostfiles.MakeWay(r.Disk, r.Root, s.path, r.noteAt(s.path))
+}
+
+// noteAt reports what was in the way of an entry.
+func (r *Runner) noteAt(name string) func(string) {
+	return func(what string) { r.Note(filepath.Dir(name) + ": " + what) }
 }
 
 // move moves a staged file or link into place.
-func (r *Runner) move(at place) error { return at.dir.Place(r.Disk, at.temp, at.base, r.noteAt(at)) }
+func (r *Runner) move(at place) error {
+	return at.dir.Place(r.Disk, at.temp, at.base, r.noteAt(at.path))
+}
 
 // remove removes an entry. A directory with files that appeared meanwhile stays.
 func (r *Runner) remove(at place) error {
@@ -194,7 +204,7 @@ func (r *Runner) putDirectory(at place, labels hostfiles.Labels) error {
 		if info.IsDir() || !at.dir.Shared() {
 			return r.Disk.Own(path, at.want.Entry)
 		}
-		if _, err := at.dir.MoveAside(r.Disk, at.base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := at.dir.MoveAside(r.Disk, at.base, r.noteAt(at.path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -237,7 +247,8 @@ func (r *Runner) syncDir(name string) error {
 }
 
 // Unreachable returns why a staged file cannot be renamed to a path below /etc; "" if it can. A
-// symbolic link on the way is an error, so that nothing outside of /etc is changed.
+// symbolic link on the way is an error, so that nothing outside of /etc is changed. What users put in
+// the way in their directories is none: a change moves it aside.
 func Unreachable(root, name string) string {
 	var etc, at unix.Stat_t
 	if err := unix.Stat(filepath.Join(root, "/etc"), &etc); err != nil {
@@ -255,6 +266,8 @@ func Unreachable(root, name string) string {
 			return ""
 		case err != nil:
 			return err.Error()
+		case at.Mode&unix.S_IFMT != unix.S_IFDIR && hostfiles.OfUsers(root, above):
+			return "" // it is moved aside
 		case at.Mode&unix.S_IFMT != unix.S_IFDIR:
 			return above + " is no directory"
 		case at.Dev != etc.Dev:

@@ -67,6 +67,9 @@ type Runner struct {
 	Outside  Outside
 	BootID   string       // of this boot
 	Note     func(string) // reports progress to people
+	// Acted is called for each action as it is carried out; nil: nobody asks. Actions that turn
+	// out to be unnecessary, as for a service that is not installed, are left out.
+	Acted func(disruption.Action)
 	// Arrived is called when a change is done, before its journal is removed. After a crash it
 	// may be called again.
 	Arrived func(Change) error

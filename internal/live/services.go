@@ -33,6 +33,7 @@ type UnitState struct {
 	Result    string // of the last run: success, …
 	Type      string // of a service: oneshot, …
 	Condition bool   // whether its conditions were met when it was last started
+	Queued    bool   // a job waits for it, as one that will start it
 }
 
 // runs reports whether a unit is running, starting or stopping.
@@ -82,7 +83,7 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 		}
 	}
 	if a.Type == disruption.DaemonReload {
-		r.Note(a.String())
+		r.begin(a)
 		return r.Services.DaemonReload(ctx)
 	}
 	before, err := r.Services.State(ctx, a.Service)
@@ -94,6 +95,7 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 	case starting && !before.runs():
 		return nil
 	case before.Load == "not-found" && a.Service == disruption.CATrust:
+		r.tellActed(a)
 		return r.Services.UpdateTrust(ctx)
 	case before.Load == "not-found", before.Load == "masked":
 		r.Note(fmt.Sprintf("%s is %s: nothing to %s", a.Service, before.Load, a))
@@ -102,7 +104,7 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 		r.Note(fmt.Sprintf("%s does not run: it reads what is changed when it starts", a.Service))
 		return nil
 	}
-	r.Note(a.String())
+	r.begin(a)
 	if a.Type == disruption.Reload {
 		err = r.Services.Reload(ctx, a.Service)
 	} else {
@@ -119,4 +121,16 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 		return r.Services.UpdateTrust(ctx)
 	}
 	return fmt.Errorf("it is %s (%s, result %s) afterwards", after.Active, after.Sub, after.Result)
+}
+
+// begin notes an action that is carried out.
+func (r *Runner) begin(a disruption.Action) {
+	r.Note(a.String())
+	r.tellActed(a)
+}
+
+func (r *Runner) tellActed(a disruption.Action) {
+	if r.Acted != nil {
+		r.Acted(a)
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/printable"
 	"machine-pivot/test/ostreetree"
 	"machine-pivot/test/registry"
 )
@@ -69,9 +70,9 @@ func TestCheckRoom(t *testing.T) {
 			image, full, whole := h.resolve(ref), bare(t), bare(t)
 			fill(t, full)
 			refused(t, h.check(ref, full), fault.CannotWrite,
-				fmt.Sprintf("room for 0 bytes, but the image's %d compressed ones need more", image.Bytes), "free space")
+				"room for 0 B, but the image needs more than its compressed size, "+printable.Size(image.Bytes), "free space")
 			_, err := h.importRef(ref, full) // fails the same way
-			refused(t, err, fault.CannotWrite, fmt.Sprintf("the image's %d compressed ones", image.Bytes), "free space")
+			refused(t, err, fault.CannotWrite, "its compressed size, "+printable.Size(image.Bytes), "free space")
 
 			if err := h.check(ref, whole); err != nil {
 				t.Error(err)
@@ -86,7 +87,7 @@ func TestCheckRoom(t *testing.T) {
 			if format == "native" {
 				ostreeTool(t, "refs", "--repo="+whole, "--delete", layerRef(image.Layers[2]))
 				need := sizes(image, []int{0, 2}) // the first layer counts as complete only if all others are
-				refused(t, h.check(ref, whole), fault.CannotWrite, fmt.Sprintf("the image's %d compressed ones", need), "")
+				refused(t, h.check(ref, whole), fault.CannotWrite, "its compressed size, "+printable.Size(need), "")
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/guard"
 	"machine-pivot/internal/osimage/layer"
+	"machine-pivot/internal/printable"
 )
 
 // CheckExtract returns an error if Extract would fail because the image is for another
@@ -15,7 +16,7 @@ import (
 func (o *Opened) CheckExtract(free int64) error {
 	err := o.machine.checkRuns(o.stated)
 	if err == nil && o.Bytes > free {
-		err = fault.New(fault.CannotWrite, "there are %d bytes free, but the image's %d compressed ones need more", free, o.Bytes).
+		err = fault.New(fault.CannotWrite, "there are %s free, but the image needs more than its compressed size, %s", printable.Size(free, o.Bytes), printable.Size(o.Bytes, free)).
 			WithHint("free space on the file system of /var")
 	}
 	return o.extractError(err)

@@ -3,6 +3,7 @@ package osimage
 import (
 	"cmp"
 	"runtime"
+	"slices"
 	"strings"
 
 	"machine-pivot/internal/fault"
@@ -40,6 +41,16 @@ func goarch(name string) string {
 		return "loong64"
 	}
 	return name
+}
+
+// Architectures returns the architectures that Linux runs on, as in GOARCH.
+func Architectures() []string {
+	return []string{"386", "amd64", "arm", "arm64", "loong64", "mips", "mips64", "mips64le", "mipsle", "ppc64", "ppc64le", "riscv64", "s390x"}
+}
+
+// IsArchitecture reports whether a name, as Puller.Architecture takes it, is one of Architectures.
+func IsArchitecture(name string) bool {
+	return slices.Contains(Architectures(), platformOf("", name, "").architecture)
 }
 
 // platformOf returns a platform in normal form. The architecture may have any of its names,

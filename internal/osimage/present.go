@@ -6,6 +6,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/internal/printable"
 )
 
 // present lists the parts of an image that a repository has already.
@@ -78,7 +79,7 @@ func (o *Opened) checkSpace(repo *ostree.Repo, have present) (need int64, err er
 	}
 	room, err := repo.Room()
 	if err == nil && need > room {
-		err = fault.New(fault.CannotWrite, "the repository has room for %d bytes, but the image's %d compressed ones need more", room, need).
+		err = fault.New(fault.CannotWrite, "the repository has room for %s, but the image needs more than its compressed size, %s", printable.Size(room, need), printable.Size(need, room)).
 			WithHint("free space on the repository's file system, for example with ostree admin cleanup, or install the machine on a larger disk")
 	}
 	return need, err

@@ -110,7 +110,7 @@ func (o Origin) Layered() bool {
 // LayeredPackages returns the names of the packages that rpm-ostree adds to the image, from
 // repositories or from local files (rust/src/origin.rs).
 func (o Origin) LayeredPackages() []string {
-	names := o.list("packages", "requested")
+	names := o.RequestedPackages()
 	for _, group := range []string{"requested-local", "requested-local-fileoverride"} {
 		for _, local := range o.list("packages", group) {
 			_, nevra, _ := strings.Cut(local, ":")
@@ -119,6 +119,10 @@ func (o Origin) LayeredPackages() []string {
 	}
 	return names
 }
+
+// RequestedPackages returns the names of the packages that rpm-ostree layers from a package
+// repository, and looks for there again for another image.
+func (o Origin) RequestedPackages() []string { return o.list("packages", "requested") }
 
 // RemovedPackages returns the names of the packages that rpm-ostree removes from the image.
 func (o Origin) RemovedPackages() []string { return o.list("overrides", "remove") }

@@ -63,7 +63,11 @@ func (d DeploymentRef) ID() string { return fmt.Sprintf("%s-%s.%d", d.Stateroot,
 // Booted returns the booted deployment: the one whose directory has the device and inode of
 // the root directory (ostree-sysroot.c).
 func (s *Sysroot) Booted() (Deployment, error) {
-	if _, err := os.Stat(filepath.Join(s.root, "run/ostree-booted")); err != nil {
+	_, err := os.Stat(filepath.Join(s.root, "run/ostree-booted"))
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return Deployment{}, fmt.Errorf("cannot find the booted deployment: %w", err)
+	case err != nil:
 		return Deployment{}, ErrNotBooted
 	}
 	booted, err := s.bootedInode()

@@ -76,6 +76,73 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
+// TestLongUptime (D101): a boot that is up for days before pivot begins, and between two runs, does
+// not squeeze the steps. Real durations are named, and the next boot follows at its distance.
+func TestLongUptime(t *testing.T) {
+	const day = 24 * 3600
+	r := journal()
+	for i := range r.Phases[:3] {
+		r.Phases[i].At += 5 * day
+		for j := range r.Phases[i].Tries {
+			r.Phases[i].Tries[j].At += 5 * day
+		}
+	}
+	r.Phases[2].At += day // the commit came with another run
+	r.Boots[1].Kernel = r.Boots[1].Kernel.Add(6 * day * time.Second)
+	timeline, err := Of(r, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	timeline.AddUnits("two", map[string]float64{"kubelet.service": 25})
+	var got []string
+	for _, boot := range timeline.Boots {
+		for _, b := range boot.Bars {
+			got = append(got, fmt.Sprintf("%d %s %.1f-%.1f", boot.Number, b.label(), b.Begin, b.End))
+		}
+	}
+	want := []string{
+		"1 firmware 20.0 s 0.0-20.0", "1 boot loader 3.0 s 20.0-23.0", "1 kernel 2.0 s 23.0-25.0", "1 initramfs 28.0 s 25.0-53.0",
+		"1 system 432010.0 s 53.0-83.0", "1 read 0.5 s 83.0-83.5", "1 pull 60.0 s, 850 MB, 2 failed tries 84.0-144.0", "1 commit 4.0 s 174.0-178.0",
+		"1 reboot 95.0 s 178.0-273.0",
+		"2 kernel 1.0 s 273.0-274.0", "2 initramfs 11.0 s 274.0-285.0", "2 system 8.0 s 285.0-293.0", "2 prove 0.2 s 293.0-293.2", "2 kubelet.service started at 298.0 s 298.0-298.0",
+	}
+	if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
+		t.Errorf("the bars are\n%s\nwant\n%s", g, w)
+	}
+	if tries := timeline.Boots[0].Bars[6].Tries; tries[0].At != 85 || tries[1].At != 88 {
+		t.Errorf("the tries are %+v", tries)
+	}
+	if notes := strings.Join(timeline.Notes, "; "); !strings.Contains(notes, "120h0m10s of a boot are not drawn to scale") || !strings.Contains(notes, "24h0m0s") || len(timeline.Notes) != 2 {
+		t.Errorf("notes %q", notes)
+	}
+}
+
+// TestCauseInFull (D101): the cause of a failure is there to its last word, whatever its length.
+func TestCauseInFull(t *testing.T) {
+	for _, cause := range []string{"short", strings.Repeat("no route to r.example ", 40) + "end", strings.Repeat("f", 1000), strings.Repeat("é", 163) + " " + strings.Repeat("ü", 164)} {
+		r := journal()
+		r.Error = &pivot.Failure{Message: cause}
+		timeline, err := Of(r, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := timeline.SVG(&out); err != nil {
+			t.Fatal(err)
+		}
+		shown := ""
+		for _, line := range wrapped(cause, width-2*margin) {
+			if float64(len([]rune(line)))*charSize > width-2*margin {
+				t.Errorf("the line %q is too long", line)
+			}
+			shown += strings.ReplaceAll(line, " ", "")
+		}
+		if shown != strings.ReplaceAll(cause, " ", "") || strings.Contains(out.String(), "…") {
+			t.Errorf("%q is shown as %q", cause, shown)
+		}
+	}
+}
+
 // TestClocks: unknown times give a note, and nothing is drawn before its predecessor.
 func TestClocks(t *testing.T) {
 	back := journal()
@@ -235,7 +302,7 @@ func TestSVG(t *testing.T) {
 			y = at
 		}
 	}
-	if pull := groups[6].all(named("text"))[0].Text; pull != "pull 60.0 s, 850.0 MB, 2 failed tries" {
+	if pull := groups[6].all(named("text"))[0].Text; pull != "pull 60.0 s, 850 MB, 2 failed tries" {
 		t.Errorf("the pull says %q", pull)
 	}
 	failures := svg.all(classed("failure"))

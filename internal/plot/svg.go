@@ -2,11 +2,14 @@ package plot
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"strings"
 	"unicode/utf8"
+
+	"machine-pivot/internal/printable"
 )
 
 // Dimensions of the picture, in pixels.
@@ -212,19 +215,38 @@ func shortened(text string, pixels float64) string {
 	return text
 }
 
+// wrapped breaks text into lines of the given width in pixels, between words where it can.
+func wrapped(text string, pixels float64) (lines []string) {
+	fit := int(pixels / charSize)
+	runes := []rune(text)
+	for len(runes) > fit {
+		end := fit
+		for end > fit/2 && runes[end] != ' ' {
+			end--
+		}
+		if runes[end] != ' ' { // no space where one should be, as in a digest
+			end = fit
+		}
+		lines = append(lines, string(runes[:end]))
+		runes = []rune(strings.TrimLeft(string(runes[end:]), " "))
+	}
+	return append(lines, string(runes))
+}
+
 // label returns the text at a bar.
 func (b Bar) label() string {
 	text := b.Name
 	if b.Kind == Unit {
 		return fmt.Sprintf("%s started at %.1f s", text, b.Begin)
 	}
-	if took := b.End - b.Begin; took < 0.0995 {
+	took := cmp.Or(b.Took, b.End-b.Begin)
+	if took < 0.0995 {
 		text += fmt.Sprintf(" %.0f ms", 1000*took)
 	} else {
 		text += fmt.Sprintf(" %.1f s", took)
 	}
 	if b.Bytes > 0 {
-		text += fmt.Sprintf(", %.1f MB", float64(b.Bytes)/1e6)
+		text += ", " + printable.Size(b.Bytes)
 	}
 	switch {
 	case b.Kind == Failed:
@@ -244,8 +266,11 @@ func (b Bar) tooltip() string {
 func (p *picture) foot(t Timeline) {
 	p.y += 4
 	if t.Failure != "" {
-		p.text("failure", margin, shortened("\u00d7 failed: "+t.Failure, width-2*margin))
-		p.y += row
+		for _, line := range wrapped("\u00d7 failed: "+t.Failure, width-2*margin) {
+			p.text("failure", margin, line)
+			p.y += row - 4
+		}
+		p.y += 4
 	}
 	for _, note := range t.Notes {
 		p.text("sub", margin, "note: "+note)

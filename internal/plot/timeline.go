@@ -31,8 +31,9 @@ type Bar struct {
 	Kind       Kind
 	Name       string
 	Begin, End float64
-	Bytes      int64 // bytes transferred; 0: none
-	Failed     int   // number of failed tries; Tries has the last of them
+	Took       float64 // its real duration in seconds, if the bar is shorter; 0 otherwise
+	Bytes      int64   // bytes transferred; 0: none
+	Failed     int     // number of failed tries; Tries has the last of them
 	Tries      []Try
 }
 
@@ -51,6 +52,35 @@ type Boot struct {
 	Bars   []Bar   // in order of Begin
 
 	kernel float64 // when its kernel started
+	pauses []pause
+}
+
+// pause is a time of a boot without any event, in seconds after the kernel's start. It is drawn as
+// shownWait seconds.
+type pause struct{ from, to float64 }
+
+// pausesOf returns the pauses of more than longWait seconds between a boot and the first of its
+// steps, and between two steps.
+func pausesOf(times pivot.Boot, steps []pivot.Duration) (pauses []pause) {
+	end := max(times.System, times.Initramfs)
+	for _, step := range steps {
+		if step.At > end+longWait {
+			pauses = append(pauses, pause{end, step.At})
+		}
+		end = max(end, step.At+step.Seconds)
+	}
+	return pauses
+}
+
+// drawn converts seconds after the kernel's start to seconds on the axis after it.
+func (b Boot) drawn(at float64) float64 {
+	less := 0.0
+	for _, p := range b.pauses {
+		if at > p.from {
+			less += max(0, min(at, p.to)-p.from-shownWait)
+		}
+	}
+	return at - less
 }
 
 // Timeline is a transaction, from the start of its first boot to its end. All text is printable
@@ -58,7 +88,7 @@ type Boot struct {
 type Timeline struct {
 	Phase   pivot.Phase
 	Attempt int
-	Image   string // "": no new image
+	Image   string // "": no new image. For people
 	Started time.Time
 	Seconds float64 // total duration
 	Boots   []Boot
@@ -102,11 +132,15 @@ func (t *Timeline) addBoots(account pivot.Account) {
 		times := timesOf(account.Boots, steps[0].BootID)
 		before := times.Firmware + times.Loader
 		kernel, doubt := clock.place(times.Kernel, t.Seconds+before)
-		boot := Boot{Number: len(t.Boots) + 1, ID: printable.Line(steps[0].BootID), Begin: kernel - before, kernel: kernel}
+		boot := Boot{Number: len(t.Boots) + 1, ID: printable.Line(steps[0].BootID), Begin: kernel - before, kernel: kernel, pauses: pausesOf(times, steps)}
 		if boot.Number > 1 {
 			t.rebooted(boot.Begin, doubt)
 		}
-		boot.Bars = append(boot.start(times, steps[0]), t.steps(kernel, steps)...)
+		for _, p := range boot.pauses {
+			t.note(fmt.Sprintf("%s of a boot are not drawn to scale: nothing of pivot ran", time.Duration((p.to-p.from)*float64(time.Second)).Round(time.Second)))
+			clock.at -= p.to - p.from - shownWait
+		}
+		boot.Bars = append(boot.start(times, steps[0]), t.steps(boot, steps)...)
 		for _, bar := range boot.Bars {
 			t.Seconds = max(t.Seconds, bar.End)
 		}
@@ -185,6 +219,8 @@ func (b Boot) start(times pivot.Boot, first pivot.Duration) (bars []Bar) {
 	add(Firmware, "boot loader", b.Begin+times.Firmware, b.kernel)
 	kernel := b.kernel
 	first.At = max(first.At, times.System, times.Initramfs)
+	real := first.At
+	first.At = b.drawn(first.At)
 	end := func(stamps ...float64) float64 {
 		for _, stamp := range stamps {
 			if stamp > 0 {
@@ -200,15 +236,18 @@ func (b Boot) start(times pivot.Boot, first pivot.Duration) (bars []Bar) {
 	if times.System > 0 {
 		add(Start, "system", kernel+times.System, kernel+first.At)
 	}
+	if n := len(bars); n > 0 && first.At < real {
+		bars[n-1].Took = bars[n-1].End - bars[n-1].Begin + real - first.At
+	}
 	return bars
 }
 
 // steps returns the bars for pivot's steps in a boot.
-func (t *Timeline) steps(kernel float64, steps []pivot.Duration) (bars []Bar) {
-	at := kernel
+func (t *Timeline) steps(boot Boot, steps []pivot.Duration) (bars []Bar) {
+	at := boot.kernel
 	for _, step := range steps {
 		if step.At > 0 {
-			at = max(at, kernel+step.At)
+			at = max(at, boot.kernel+boot.drawn(step.At))
 		} else {
 			t.note("when its steps began is not known: they are drawn end to end")
 		}
@@ -216,7 +255,7 @@ func (t *Timeline) steps(kernel float64, steps []pivot.Duration) (bars []Bar) {
 		for _, try := range step.Tries {
 			moment := bar.End
 			if try.At > 0 {
-				moment = min(max(kernel+try.At, bar.Begin), bar.End)
+				moment = min(max(boot.kernel+boot.drawn(try.At), bar.Begin), bar.End)
 			}
 			bar.Tries = append(bar.Tries, Try{At: moment, Message: printable.Line(try.Message), Last: try.Last})
 			if try.Last {
@@ -238,7 +277,7 @@ func (t *Timeline) AddUnits(bootID string, started map[string]float64) {
 	}
 	last := &t.Boots[n-1]
 	for _, name := range slices.Sorted(maps.Keys(started)) {
-		at := last.kernel + started[name]
+		at := last.kernel + last.drawn(started[name])
 		last.Bars = append(last.Bars, Bar{Kind: Unit, Name: name, Begin: at, End: at})
 		t.Seconds = max(t.Seconds, at)
 	}

@@ -3,7 +3,10 @@
 // Problem is one finding, a Report all findings about an input.
 package problem
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // Severity says whether a problem makes the input unusable.
 type Severity string
@@ -28,6 +31,16 @@ type Problem struct {
 	Severity Severity `json:"severity"`
 	Message  string   `json:"message"`
 	Hint     string   `json:"hint,omitempty"` // what a person can do about it
+	// Change is what the input changes, if the input is valid and only the change is not possible;
+	// otherwise nil.
+	Change *Change `json:"change,omitempty"`
+}
+
+// Change is a setting that differs between two versions of an input.
+type Change struct {
+	Field string          `json:"field"` // such as config.storage.disks
+	Old   json.RawMessage `json:"old"`   // null if it was absent
+	New   json.RawMessage `json:"new"`   // null if it is absent
 }
 
 // Errorf returns an error at a path. The format is as in fmt.Sprintf.
@@ -51,7 +64,7 @@ func (p Problem) WithHint(hint string) Problem {
 // Within converts a problem of a part for the report of the whole: path is that of the part, and
 // prefix is put before the message to say where in the part the problem is.
 func (p Problem) Within(path, prefix string) Problem {
-	return Problem{Path: path, Severity: p.Severity, Message: prefix + p.Message, Hint: p.Hint}
+	return Problem{Path: path, Severity: p.Severity, Message: prefix + p.Message, Hint: p.Hint, Change: p.Change}
 }
 
 // String returns POSITION: SEVERITY: TEXT. The position is FILE:LINE:COLUMN as compilers write

@@ -2,6 +2,7 @@ package problem
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,6 +22,15 @@ func (r Report) Errors() Report {
 	return slices.DeleteFunc(slices.Clone(r), func(p Problem) bool { return p.Severity != Error })
 }
 
+// As returns the report with one severity for all of its problems.
+func (r Report) As(severity Severity) Report {
+	all := slices.Clone(r)
+	for i := range all {
+		all[i].Severity = severity
+	}
+	return all
+}
+
 // String returns one line for each problem.
 func (r Report) String() string {
 	lines := make([]string, len(r))
@@ -36,14 +46,29 @@ func (r Report) MarshalJSON() ([]byte, error) {
 }
 
 // Err returns the report as one error with a line for each problem; nil if the report has not
-// failed. what names the input, such as "MachineConfig /etc/x.json".
+// failed. what names the input, such as "MachineConfig /etc/x.json". The error is of kind
+// Unreconcilable if the input is valid and only changes are not possible, otherwise BadInput. It
+// wraps an Unusable.
 func (r Report) Err(what string) error {
 	if !r.Failed() {
 		return nil
 	}
-	return fault.New(fault.BadInput, "cannot use %s:\n%s", what, r).
-		WithHint("correct what the report names and try again; nothing was changed")
+	err := &Unusable{what, r}
+	if slices.ContainsFunc(r, func(p Problem) bool { return p.Severity == Error && p.Change == nil }) {
+		return fault.New(fault.BadInput, "%w", err).WithHint("correct what the report names and try again; nothing was changed")
+	}
+	return fault.New(fault.Unreconcilable, "%w", err).
+		WithHint("leave what the report names as the machine has it, or have the machine installed anew; nothing was changed")
 }
+
+// Unusable is the error of an input with problems.
+type Unusable struct {
+	what   string
+	Report Report
+}
+
+// Error implements error. The text has a line for each problem.
+func (u *Unusable) Error() string { return fmt.Sprintf("cannot use %s:\n%s", u.what, u.Report) }
 
 // Fail adds an error.
 func (r *Report) Fail(path, format string, args ...any) { r.Add(Errorf(path, format, args...)) }

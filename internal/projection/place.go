@@ -19,14 +19,19 @@ type place struct {
 	note   func(what string) // reports to people what was in the way
 }
 
-// at opens the place of an entry. The caller must close it.
-func (p *Projector) at(name string) (*place, error) {
-	dir, err := hostfiles.OpenDir(p.Root, name, hostfiles.FollowNone)
+// at opens the place of an entry, and makes way to it for one that is put there. The caller must
+// close it.
+func (p *Projector) at(name string, put bool) (*place, error) {
+	base := path.Base(name)
+	note := func(what string) { p.Note(path.Dir(name) + ": " + what) }
+	open := func() (*hostfiles.Dir, error) { return hostfiles.OpenDir(p.Root, name, hostfiles.FollowNone) }
+	if put {
+		open = func() (*hostfiles.Dir, error) { return hostfiles.MakeWay(p.Disk, p.Root, name, note) }
+	}
+	dir, err := open()
 	if err != nil {
 		return nil, err
 	}
-	base := path.Base(name)
-	note := func(what string) { p.Note(path.Dir(name) + ": " + what) }
 	return &place{disk: p.Disk, dir: dir, base: base, target: dir.At(base), note: note}, nil
 }
 
@@ -68,14 +73,10 @@ func (at *place) makeRoom(have hostfiles.File) error {
 			return err
 		}
 	}
-	name, err := at.dir.MoveAside(at.disk, at.base)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the user has removed it
+	if err := at.dir.MoveAside(at.disk, at.base, at.note); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if err == nil {
-		at.note(at.base + " was in the way, and is " + name + " now")
-	}
-	return err
+	return nil // moved, or removed by the user meanwhile
 }
 
 // errFull is the error if a directory to be removed is not empty.

@@ -135,7 +135,7 @@ func (p *Projector) do(s step, labels hostfiles.Labels) (changed bool, err error
 	if err != nil {
 		return false, err
 	}
-	at, err := p.at(s.item.Path)
+	at, err := p.at(s.item.Path, !s.undo)
 	if s.undo && !there && s.item.Was == nil && errors.Is(err, os.ErrNotExist) {
 		return false, nil // its directory is gone too
 	}

@@ -19,7 +19,7 @@ func (p *Projector) PutBack(name string, f *hostfiles.File) error {
 	if err != nil || f == nil && !there {
 		return err
 	}
-	at, err := p.at(name)
+	at, err := p.at(name, f != nil)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,8 @@ func (p *Projector) PutBack(name string, f *hostfiles.File) error {
 }
 
 // Settled reports whether everything that a system carries is projected, and no step has to be
-// repeated. Only then is a failure of the next projection due to the change that causes it.
+// repeated. Only then is a failure of the next projection due to the change that causes it. What
+// users obstruct in their directories does not count, because it is no failure.
 func Settled(root string) (bool, error) {
 	r, err := load(root)
 	if err != nil {
@@ -55,7 +56,7 @@ func Settled(root string) (bool, error) {
 		return false, err
 	}
 	for _, i := range r.Items {
-		if i.Begun {
+		if i.Begun && !hostfiles.OfUsers(root, i.Path) {
 			return false, nil
 		}
 	}

@@ -54,8 +54,8 @@ func TestScreen(t *testing.T) {
 			t.Errorf("width %d: another line: %q", width, text)
 		}
 		for least, want := range map[int]string{
-			4: "0%", 10: "pull 30%", 40: "pull 30%, 900.0 MB of 3.0 GB", 60: "pull 30%, 900.0 MB of 3.0 GB, 300.0 MB/s, 7s left",
-			80: "pull [=======>                   ] 30%, 900.0 MB of 3.0 GB, 300.0 MB/s, 7s left", 35: "pull writing, 3.0 GB fetched",
+			4: "0%", 10: "pull 30%", 40: "pull 30%, 900 MB of 3.0 GB", 58: "pull 30%, 900 MB of 3.0 GB, 300 MB/s, 7s left",
+			80: "pull [========>                      ] 30%, 900 MB of 3.0 GB, 300 MB/s, 7s left", 35: "pull writing, 3.0 GB fetched",
 		} {
 			if width == least && !strings.Contains(out.String(), want) {
 				t.Errorf("width %d: no %q in %q", width, want, shown(out.String()))
@@ -91,7 +91,7 @@ func TestLines(t *testing.T) {
 		"slow":    {600, 1e9, "10% 20% 30% 40% 50% 60% 70% 80% 90% 100%"}, // every 60 s: 10 % is later
 		"fast":    {30, 1e9, "33% 66% 100%"},                              // every 10 s
 		"at once": {3, 1e9, ""},
-		"unknown": {30, 0, "333.3 666.7 1.0"},
+		"unknown": {30, 0, "333 667 1.0"},
 	} {
 		var log bytes.Buffer
 		now := newClock()

@@ -2,6 +2,7 @@ package status
 
 import (
 	"io"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 
@@ -13,19 +14,29 @@ import (
 func NewLog(w io.Writer, send Sink) *logrus.Logger {
 	log := logrus.New()
 	log.SetOutput(w)
-	log.SetFormatter(lineFormat{})
+	log.SetFormatter(&lineFormat{})
 	if send != nil {
 		log.AddHook(hook{send})
 	}
 	return log
 }
 
+// Quiet makes a logger of NewLog write only warnings and errors, with their hints, for people. The
+// journal still gets everything.
+func Quiet(log *logrus.Logger) { log.SetFormatter(&lineFormat{quiet: true}) }
+
+// hintPrefix begins an entry with the hint of the error in the entry before it.
+const hintPrefix = "hint: "
+
 // lineFormat formats lines as "pivot: STEP: MESSAGE", with the level for warnings and errors.
 // Control characters in a message are escaped.
-type lineFormat struct{}
+type lineFormat struct{ quiet bool }
 
 // Format implements logrus.Formatter.
-func (lineFormat) Format(e *logrus.Entry) ([]byte, error) {
+func (f *lineFormat) Format(e *logrus.Entry) ([]byte, error) {
+	if f.quiet && e.Level > logrus.WarnLevel && !strings.HasPrefix(e.Message, hintPrefix) {
+		return nil, nil
+	}
 	return []byte("pivot: " + text(e) + "\n"), nil
 }
 

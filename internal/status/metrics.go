@@ -18,7 +18,7 @@ import (
 func Metrics(r pivot.Record) []byte {
 	var m exposition
 	m.family("pivot_phase", "Phase of the transaction: 1 for the one it is in.")
-	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone} {
+	for _, phase := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone, pivot.PhaseInterrupted} {
 		m.sample("pivot_phase", "phase", string(phase), is(phase == r.Phase))
 	}
 	m.family("pivot_attempts", "Attempts of the transaction so far: each but the first follows a commit that did not hold.")

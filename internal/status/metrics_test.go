@@ -68,7 +68,7 @@ func TestMetrics(t *testing.T) {
 		Phases: []pivot.Duration{{Name: "pull", Seconds: 1.5, Bytes: 1e6, Failed: 2}, {Name: "commit", Seconds: 4}, {Name: "pull", Seconds: 2, Bytes: 5e6}}}
 	phases := func(now pivot.Phase) map[string]float64 {
 		want := map[string]float64{}
-		for _, p := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone} {
+		for _, p := range []pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseCommitted, pivot.PhaseTrial, pivot.PhaseDone, pivot.PhaseFailed, pivot.PhaseUndone, pivot.PhaseInterrupted} {
 			want["pivot_phase{phase="+string(p)+"}"] = 0
 		}
 		want["pivot_phase{phase="+string(now)+"}"] = 1
@@ -109,7 +109,7 @@ func TestMetrics(t *testing.T) {
 // TestMetricsOfNothing: unknown values have no series, instead of 0.
 func TestMetricsOfNothing(t *testing.T) {
 	got := samples(t, status.Metrics(pivot.Record{Phase: pivot.PhaseIdle}))
-	if names := slices.Sorted(maps.Keys(got)); len(names) != 8 || got["pivot_phase{phase=idle}"] != 1 || got["pivot_attempts"] != 0 {
+	if names := slices.Sorted(maps.Keys(got)); len(names) != 9 || got["pivot_phase{phase=idle}"] != 1 || got["pivot_attempts"] != 0 {
 		t.Errorf("the metrics are %v", got)
 	}
 }

@@ -5,8 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/docker/go-units"
-
+	"machine-pivot/internal/printable"
 	"machine-pivot/pivot"
 )
 
@@ -34,12 +33,12 @@ func (t *Transfer) Text(now time.Time, a pivot.Amount) string {
 func (t *Transfer) fields(now time.Time, a pivot.Amount) []string {
 	rate := t.rate(now, a.Done)
 	if a.Stage == pivot.Writing {
-		return []string{string(a.Stage), size(a.Done) + " fetched"}
+		return []string{string(a.Stage), printable.Size(a.Done) + " fetched"}
 	}
 	if a.Total <= 0 {
-		return append([]string{size(a.Done)}, speed(rate)...)
+		return append([]string{printable.Size(a.Done)}, speed(rate)...)
 	}
-	fields := append([]string{fmt.Sprintf("%d%%", a.Percent()), size(a.Done) + " of " + size(a.Total)}, speed(rate)...)
+	fields := append([]string{fmt.Sprintf("%d%%", a.Percent()), printable.Size(a.Done) + " of " + printable.Size(a.Total)}, speed(rate)...)
 	if rate > 0 && a.Total > a.Done {
 		left := time.Duration(float64(a.Total-a.Done) / rate * float64(time.Second))
 		fields = append(fields, left.Round(time.Second).String()+" left")
@@ -52,7 +51,7 @@ func speed(rate float64) []string {
 	if rate <= 0 {
 		return nil
 	}
-	return []string{size(int64(rate)) + "/s"}
+	return []string{printable.Size(int64(rate)) + "/s"}
 }
 
 // rate returns the rate in bytes per second, or 0 if unknown.
@@ -70,9 +69,4 @@ func (t *Transfer) rate(now time.Time, done int64) float64 {
 		return 0
 	}
 	return float64(done-first.done) / seconds
-}
-
-// size formats a number of bytes.
-func size(n int64) string {
-	return units.CustomSize("%.1f %s", float64(n), 1000, []string{"B", "kB", "MB", "GB", "TB"})
 }

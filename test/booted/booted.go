@@ -99,6 +99,10 @@ func (w World) enter() error {
 // Machine is a machine that can be rebooted.
 type Machine struct {
 	World
+	// Stopping is called after a reboot was requested and before the processes end, which systemd gives
+	// time to stop; nil: they get none.
+	Stopping func()
+
 	dir     string
 	boots   int
 	systemd *systemd
@@ -176,6 +180,9 @@ func (m *Machine) Run(command string) (output string, status int, err error) {
 			err = errors.Join(err, m.restart())
 		}
 	case <-m.systemd.reboots:
+		if m.Stopping != nil {
+			m.Stopping()
+		}
 		_ = cmd.Process.Kill() // fails if it has ended
 		<-ended
 		err = m.restart()

@@ -226,7 +226,7 @@ func setPassword(root string, f hostfiles.File) error {
 // etcOfA returns the entries of the running system's /etc before the second MachineConfig is
 // applied.
 func (m *Machine) etcOfA() ([]hostfiles.File, error) {
-	desired, report := encapsulated.ParseRecord([]byte(firstConfig))
+	desired, report := encapsulated.ParseRecord([]byte(firstConfig), encapsulated.Host{})
 	if report.Failed() {
 		return nil, report.Err("the first MachineConfig")
 	}

@@ -40,7 +40,7 @@ func (entries) Entries() ([]hostfiles.File, error) {
 func (entries) Check(pivot.Plan, []hostfiles.File) ([]string, error) { return nil, nil }
 
 // Drift implements pivot.Contributor.
-func (entries) Drift(pivot.State, pivot.Target) ([]string, error) { return nil, nil }
+func (entries) Drift(pivot.State, pivot.Target) ([]pivot.Difference, error) { return nil, nil }
 
 // contributors returns the machine's contributors, besides the program's own.
 func (m *Machine) contributors() []pivot.Contributor {

@@ -140,7 +140,7 @@ func session(s *stage, b *docs.Block) (lines []string) {
 // checksums that have no name in the document.
 func (s *stage) normalized(text string) string {
 	for _, differs := range [][2]string{
-		{`\b[0-9.]+ s\b`, "T s"}, {`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?Z?`, "DATE"}, {`\b\d+ (bytes|written)\b`, "N $1"},
+		{`\b[0-9.]+ s\b`, "T s"}, {`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?Z?`, "DATE"}, {`\b[0-9.]+ k?B\b`, "N bytes"},
 	} {
 		text = regexp.MustCompile(differs[0]).ReplaceAllString(text, differs[1])
 	}

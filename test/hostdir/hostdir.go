@@ -252,12 +252,15 @@ func (h *Host) Refs() []string {
 	return strings.Fields(h.run("ostree", "refs", "--repo="+h.repo()))
 }
 
-// Layer writes an origin with requested packages for the running system.
+// Layer writes an origin with requested packages for the running system, and enables a package
+// repository.
 func (h *Host) Layer(packages string) {
 	h.t.Helper()
 	booted, err := h.Sysroot().Booted()
 	h.must(err)
 	h.SetOrigin("[origin]\nrefspec=" + booted.Checksum.String() + "\n[packages]\nrequested=" + packages + "\n")
+	h.Write("/etc/yum.repos.d/site.repo", []byte("[site]\nbaseurl=file:///var/cache/site\n"))
+	h.Write("/var/cache/site/repodata/repomd.xml", nil)
 }
 
 // runProgram is the host's Run function.

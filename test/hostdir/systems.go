@@ -153,7 +153,7 @@ func mutable(deployment string) (err error) {
 // mutableAll removes the immutable flag from all deployments of a sysroot, so that they can be
 // removed.
 func mutableAll(physical string) error {
-	all, err := filepath.Glob(filepath.Join(physical, "ostree/deploy/os/deploy/*.[0-9]"))
+	all, err := filepath.Glob(filepath.Join(physical, "ostree/deploy/os/deploy/*.*[0-9]"))
 	for _, deployment := range all {
 		err = errors.Join(err, mutable(deployment))
 	}

@@ -409,6 +409,30 @@ func TestLayers(t *testing.T) { // rust/src/daemon.rs: deployment_layeredmeta; t
 	}
 }
 
+// TestNoRepository: what is layered by name needs an enabled repository for another image and for
+// more packages, even if it is in the cache; other arguments, fewer packages and local ones need
+// none. Verified with the real rpm-ostree.
+func TestNoRepository(t *testing.T) {
+	w := newWorld(t, rpmostree.Control{})
+	w.repository("gpgcheck=0\n", "rt", "extra")
+	w.does("install", "rt", "extra")
+	w.Write("/etc/yum.repos.d/a.repo", []byte("[a]\nbaseurl=file:///var/cache/repository\nenabled=0\n"))
+	w.does("kargs", "--append=a")
+	w.fails("No enabled repositories", "rebase", ":"+w.PullCommit())
+	w.fails("No enabled repositories", "override", "remove", "kernel-core", "--install=other")
+	w.does("uninstall", "extra")
+
+	w = newWorld(t, rpmostree.Control{})
+	w.Layer("strace;")
+	w.Write("/etc/yum.repos.d/site.repo", nil)
+	booted, err := w.Sysroot().Booted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.SetOrigin(strings.Replace(string(booted.Origin.Bytes()), "requested=strace", "requested-local=0123:strace-1-1.x86_64", 1))
+	w.does("rebase", ":"+w.PullCommit())
+}
+
 func TestFaults(t *testing.T) {
 	for _, at := range []string{"start", "locked", "staged", "end"} {
 		w := newWorld(t, rpmostree.Control{Faults: []rpmostree.Fault{
@@ -488,6 +512,8 @@ func TestPackageChanges(t *testing.T) {
 // deploy_transaction_execute; rpmostree-origin.cxx; rpmostree-core.cxx).
 func TestPackageFailures(t *testing.T) {
 	w := newWorld(t, rpmostree.Control{})
+	w.fails("No enabled repositories", "install", "rt")
+	w.repository("gpgcheck=0\n", "other")
 	w.fails("Packages not found: rt", "install", "rt")
 	w.repository("gpgcheck=0\n", "rt")
 	w.fails(`"kernel-core" is already provided by: kernel-core-6.1-1.x86_64. Use --allow-inactive to explicitly require it.`, "install", "kernel-core")

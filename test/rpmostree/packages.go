@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -22,19 +23,26 @@ var (
 // layers are the packages that an origin requests on top of the image, or removes from it.
 type layers struct {
 	requested, removed []string
+	local              string // SHA256:NEVRA of package files, each with a semicolon
 }
 
 func layersOf(o ostree.Origin) layers {
-	return layers{requested: o.LayeredPackages(), removed: o.RemovedPackages()}
+	return layers{requested: o.RequestedPackages(), removed: o.RemovedPackages(), local: o.Value("packages", "requested-local")}
 }
 
-func (l layers) empty() bool { return len(l.requested)+len(l.removed) == 0 }
+func (l layers) empty() bool { return len(l.requested)+len(l.removed)+len(l.local) == 0 }
 
 // text returns the layers as sections of an origin (rust/src/origin.rs).
 func (l layers) text() string {
 	text := ""
+	if len(l.requested)+len(l.local) > 0 {
+		text += "\n[packages]\n"
+	}
 	if len(l.requested) > 0 {
-		text += "\n[packages]\nrequested=" + strings.Join(l.requested, ";") + ";\n"
+		text += "requested=" + strings.Join(l.requested, ";") + ";\n"
+	}
+	if l.local != "" {
+		text += "requested-local=" + l.local + "\n"
 	}
 	if len(l.removed) > 0 {
 		text += "\n[overrides]\nremove=" + strings.Join(l.removed, ";") + ";\n"
@@ -85,7 +93,11 @@ func (c *call) changePackages(what change) (int, error) {
 	if err != nil {
 		return exitFailed, err
 	}
-	commit, err := c.layered(p.deployed.Base.String(), origin)
+	layer := c.layered
+	if len(what.install) == 0 {
+		layer = c.layeredFromCache
+	}
+	commit, err := layer(p.deployed.Base.String(), origin)
 	if err != nil {
 		return exitFailed, err
 	}
@@ -154,13 +166,35 @@ func withLayers(o ostree.Origin, l layers) (ostree.Origin, error) {
 }
 
 // layered returns the commit to deploy for a base and an origin: the base itself, or a new commit
-// on top of it with the origin's layers.
+// on top of it with the origin's layers. If packages that the base lacks are requested by name, a
+// repository must be enabled, even if all of them are in the cache (rpmostree_context_setup in
+// src/libpriv/rpmostree-core.cxx).
 func (c *call) layered(base string, origin ostree.Origin) (commit string, err error) {
+	db, err := c.database(base)
+	if err != nil {
+		return "", err
+	}
+	lacking := slices.DeleteFunc(origin.RequestedPackages(), func(name string) bool {
+		_, there := db.find(name)
+		return there
+	})
+	enabled, err := c.repositories()
+	if err != nil {
+		return "", err
+	}
+	if len(lacking) > 0 && len(enabled) == 0 {
+		return "", failf("No enabled repositories")
+	}
+	return c.layeredFromCache(base, origin)
+}
+
+// layeredFromCache is layered for a call that installs nothing, and needs no repository.
+func (c *call) layeredFromCache(base string, origin ostree.Origin) (commit string, err error) {
 	l := layersOf(origin)
 	if l.empty() {
 		return base, nil
 	}
-	files, err := c.resolve(l.requested)
+	files, err := c.resolve(origin.LayeredPackages())
 	if err != nil {
 		return "", err
 	}
@@ -294,22 +328,15 @@ func (c *call) offered() (map[string]string, error) {
 	for _, file := range kept {
 		offered[strings.TrimSuffix(filepath.Base(file), ".rpm")] = file
 	}
-	repos, err := filepath.Glob(filepath.Join(c.Root, "etc/yum.repos.d/*.repo"))
+	repos, err := c.repositories()
 	if err != nil {
 		return nil, err
 	}
 	for _, repo := range repos {
-		text, err := os.ReadFile(repo)
-		if err != nil {
-			return nil, err
+		if _, err := os.Stat(filepath.Join(c.Root, repo.dir, "repodata/repomd.xml")); err != nil {
+			return nil, failf("Updating rpm-md repo '%[1]s': cannot update repo '%[1]s': Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried", repo.id)
 		}
-		_, url, _ := strings.Cut(string(text), "\nbaseurl=file://")
-		dir, _, _ := strings.Cut(url, "\n")
-		id := strings.TrimSuffix(filepath.Base(repo), ".repo")
-		if _, err := os.Stat(filepath.Join(c.Root, dir, "repodata/repomd.xml")); err != nil {
-			return nil, failf("Updating rpm-md repo '%s': cannot update repo '%s': Cannot download repomd.xml: Cannot download repodata/repomd.xml: All mirrors were tried", id, id)
-		}
-		found, err := filepath.Glob(filepath.Join(c.Root, dir, "*.rpm"))
+		found, err := filepath.Glob(filepath.Join(c.Root, repo.dir, "*.rpm"))
 		if err != nil {
 			return nil, err
 		}
@@ -318,7 +345,7 @@ func (c *call) offered() (map[string]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			if offered[r.pkg.Name] = file; !strings.Contains(string(text), "\ngpgcheck=0\n") {
+			if offered[r.pkg.Name] = file; repo.signed {
 				offered[r.pkg.Name] = unsigned
 			}
 			if err := r.file.Close(); err != nil {
@@ -329,11 +356,43 @@ func (c *call) offered() (map[string]string, error) {
 	return offered, nil
 }
 
+// repository is an enabled package repository in a directory of the host.
+type repository struct {
+	id, dir string
+	signed  bool // its packages must be signed
+}
+
+// repositories returns the enabled repositories, which libdnf reads from the booted system's
+// /etc: a section of a .repo file each, enabled unless it says otherwise.
+func (c *call) repositories() (all []repository, err error) {
+	files, err := filepath.Glob(filepath.Join(c.Root, "etc/yum.repos.d/*.repo"))
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, section := range strings.Split("\n"+string(text), "\n[")[1:] {
+			id, settings, _ := strings.Cut(section, "]\n")
+			_, url, _ := strings.Cut(settings, "baseurl=file://")
+			dir, _, _ := strings.Cut(url, "\n")
+			if id != "main" && !disabled.MatchString(settings) {
+				all = append(all, repository{id, dir, !strings.Contains(settings, "gpgcheck=0\n")})
+			}
+		}
+	}
+	return all, nil
+}
+
+var disabled = regexp.MustCompile(`(?im)^enabled *= *(0|no|false|off)$`)
+
 // cached returns the names of packages that are layered on any deployment.
 func (c *call) cached() (names []string, err error) {
 	all, err := c.deployments()
 	for _, d := range all {
-		names = append(names, layersOf(d.deployed.Origin).requested...)
+		names = append(names, d.deployed.Origin.LayeredPackages()...)
 	}
 	return names, err
 }

@@ -37,6 +37,7 @@ needs() {
 	rpmbuild                           rpm              the packages
 	rpmlint                            rpmlint          the packages
 	createrepo_c                       createrepo-c     the tests of kernel types and extensions
+	ansible-playbook                   ansible-core     the test of the Ansible module
 	curl                               curl             the documents
 	jq                                 jq               the documents
 	zsh                                zsh              the completions

@@ -17,6 +17,10 @@ type Node struct {
 	Report *problem.Report
 
 	tree *yaml.Node // see tree.go
+
+	// index has the index in the document of those elements that follow a value that Without has
+	// left out.
+	index map[*yaml.Node]int
 }
 
 // Fail reports an error of the value.
@@ -35,7 +39,7 @@ func (n Node) IsNull() bool { return kindOf(n.tree) == kindNull }
 func (n Node) Members() iter.Seq2[string, Node] {
 	return func(yield func(string, Node) bool) {
 		for key, value := range members(n.tree) {
-			if !yield(key.Value, Node{Path: n.Path + jsonpath.Member(key.Value), Report: n.Report, tree: value}) {
+			if !yield(key.Value, Node{Path: n.Path + jsonpath.Member(key.Value), Report: n.Report, tree: value, index: n.index}) {
 				return
 			}
 		}
@@ -48,7 +52,7 @@ func (n Node) Get(key string) Node {
 	at := n.At(jsonpath.Member(key))
 	for name, value := range members(n.tree) {
 		if name.Value == key {
-			at.tree = value
+			at.tree, at.index = value, n.index
 		}
 	}
 	return at
@@ -111,7 +115,10 @@ func (n Node) Items() []Node {
 	}
 	var items []Node
 	for i, element := range resolved(n.tree).Content {
-		items = append(items, Node{Path: n.Path + jsonpath.Element(i), Report: n.Report, tree: element})
+		if at, moved := n.index[element]; moved {
+			i = at
+		}
+		items = append(items, Node{Path: n.Path + jsonpath.Element(i), Report: n.Report, tree: element, index: n.index})
 	}
 	return items
 }

@@ -16,9 +16,10 @@ const (
 	ignitionPreset = "20-ignition.preset"
 )
 
-// preset enables or disables a unit as the system's presets say. Like systemd it ignores a unit that
-// cannot be enabled, such as a template without an instance.
-func (r *resolver) preset(name string) error {
+// presetDisabled disables a unit if the system's presets say so. Otherwise it remembers what they
+// enable: as systemd does for several units, first all links are removed, then others are made. Like
+// systemd it ignores a unit that cannot be enabled, such as a template without an instance.
+func (r *resolver) presetDisabled(name string) error {
 	unit, err := r.find(name)
 	if errors.Is(err, errNoUnit) || errors.Is(err, errMasked) {
 		return nil
@@ -27,17 +28,25 @@ func (r *resolver) preset(name string) error {
 		return err
 	}
 	action, instances, err := r.rule(unit.name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	for _, name := range instances {
-		switch action {
-		case "enable":
-			err = r.enable(name)
-		case "disable":
-			err = r.disable(name)
+	case action == "enable":
+		r.presets[name] = instances
+	case action == "disable":
+		for _, name := range instances {
+			if err := r.disable(name); err != nil && !errors.Is(err, errNoInstance) {
+				return err
+			}
 		}
-		if err != nil && !errors.Is(err, errNoInstance) {
+	}
+	return nil
+}
+
+// presetEnabled enables the units that presets enable by a wish.
+func (r *resolver) presetEnabled(name string) error {
+	for _, name := range r.presets[name] {
+		if err := r.enable(name); err != nil && !errors.Is(err, errNoInstance) {
 			return err
 		}
 	}

@@ -38,22 +38,25 @@ func (r Resolved) Over(entries []hostfiles.Entry) []hostfiles.Entry {
 	return append(rest, r.Entries...)
 }
 
-// Resolve resolves wishes in a system that will have entries, as systemctl would. It first unmasks,
-// then enables, presets and disables. Wishes that cannot be fulfilled are in the result; the error
-// is a failure to read the system.
+// Resolve resolves wishes in a system that will have entries, as systemctl would. What is wished for
+// a unit itself has the last word: it comes after presets, and counts more than what follows from
+// the wish for its template, or for a unit that has it in Also=. So the order of the wishes does not
+// matter. Wishes that cannot be fulfilled are in the result; the error is a failure to read the
+// system.
 func Resolve(s System, units Units, entries []hostfiles.Entry) (Resolved, error) {
 	s.Image = newReading(s.Image)
 	s.Etc = newReading(s.with(entries, units.Install).Etc)
-	r := &resolver{system: s, asked: byPath(entries), made: map[string]hostfiles.Entry{}, madeIn: map[string][]string{},
-		result: Resolved{By: map[string]string{}, Wrong: map[string]error{}}}
+	r := &resolver{system: s, asked: byPath(entries), made: map[string]hostfiles.Entry{}, madeIn: map[string][]string{}, disabled: map[string]bool{},
+		presets: map[string][]string{}, result: Resolved{By: map[string]string{}, Wrong: map[string]error{}}}
 	for _, step := range []struct {
 		of func(Wish) bool
 		do func(name string) error
 	}{
 		{func(w Wish) bool { return w.Unmask }, r.unmask},
+		{func(w Wish) bool { return w.State == Preset }, r.presetDisabled},
+		{func(w Wish) bool { return w.State == Preset }, r.presetEnabled},
+		{func(w Wish) bool { return w.State == Disabled }, r.wishDisabled},
 		{func(w Wish) bool { return w.State == Enabled }, r.enable},
-		{func(w Wish) bool { return w.State == Preset }, r.preset},
-		{func(w Wish) bool { return w.State == Disabled }, r.disable},
 	} {
 		for _, w := range units.Wishes {
 			if r.unit = w.Name; !step.of(w) || r.result.Wrong[w.Name] != nil {
@@ -132,7 +135,10 @@ type resolver struct {
 	made   map[string]hostfiles.Entry // resolved entries, by path
 	madeIn map[string][]string        // names of resolved entries, by directory
 	unit   string                     // whose wish is being resolved
-	result Resolved
+
+	disabled map[string]bool     // units that a wish of their own disables
+	presets  map[string][]string // units that presets enable, by the unit with the wish
+	result   Resolved
 }
 
 // Look implements Tree.
@@ -191,6 +197,22 @@ func (r *resolver) remove(at string, meant func(hostfiles.File) bool) error {
 	return r.put(hostfiles.Absent(at).Entry)
 }
 
+// wishDisabled disables a unit whose own wish that is.
+func (r *resolver) wishDisabled(name string) error {
+	r.disabled[name] = true
+	if unit, err := r.find(name); err == nil {
+		r.disabled[unit.name] = true
+	}
+	return r.disable(name)
+}
+
+// staysDisabled reports whether a wish disables a unit that another wish would enable: the unit
+// itself, or the template of an instance in Also=.
+func (r *resolver) staysDisabled(name string, also bool) bool {
+	template, _, isInstance := cutInstance(name)
+	return r.disabled[name] || also && isInstance && r.disabled[template]
+}
+
 // enable adds the links of a unit, and of units that are enabled together with it.
 func (r *resolver) enable(name string) error {
 	done := map[string]bool{}
@@ -201,7 +223,8 @@ func (r *resolver) enable(name string) error {
 		}
 		done[todo[0]] = true
 		unit, err := r.find(todo[0])
-		if also := todo[0] != name; also && (errors.Is(err, errNoUnit) || errors.Is(err, errMasked)) {
+		also := todo[0] != name
+		if also && (errors.Is(err, errNoUnit) || errors.Is(err, errMasked)) {
 			continue // systemctl only warns about this
 		}
 		if err != nil {
@@ -210,6 +233,9 @@ func (r *resolver) enable(name string) error {
 		install, err := Of(unit.name, unit.file, unit.text)
 		if err != nil {
 			return err
+		}
+		if r.staysDisabled(install.Name, also) {
+			continue
 		}
 		for _, at := range slices.Sorted(maps.Keys(install.Links)) {
 			if err := r.link(at, install.Links[at]); err != nil {
@@ -221,16 +247,19 @@ func (r *resolver) enable(name string) error {
 	return nil
 }
 
-// link adds a link. An existing link with the same absolute target is kept as it is.
+// link adds a link. An existing link with the same absolute target is kept as it is, also if another
+// wish has removed it.
 func (r *resolver) link(at, to string) error {
-	have, there, err := r.Look(at)
+	had, existed, err := r.system.Etc.Look(at)
 	if err != nil {
 		return err
 	}
-	isLink := there && have.Kind == hostfiles.KindLink
+	have, there, err := r.Look(at)
 	switch {
-	case isLink && absolute(at, have.Target) == to:
-		to = have.Target
+	case err != nil:
+		return err
+	case existed && had.Kind == hostfiles.KindLink && absolute(at, had.Target) == to:
+		to = had.Target
 	case there && path.Dir(at) == Dir: // an alias; links of dependencies may be replaced
 		return fmt.Errorf("its alias %s is taken by a %s %s", path.Base(at), have.Kind, have.Target)
 	}

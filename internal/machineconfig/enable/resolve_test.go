@@ -175,6 +175,110 @@ func TestResolveAgainstSystemctl(t *testing.T) {
 	}
 }
 
+// TestExplicitLast (D87): what a MachineConfig says of a unit itself has the last word over presets,
+// and over what is said of a template or of a unit with it in Also=, in whatever order. Where
+// systemctl is asked the same, its result is the same: for a machine's first boot by preset-all with
+// the preset file that Ignition writes, later by presets before all else.
+func TestExplicitLast(t *testing.T) {
+	if _, err := exec.LookPath("systemctl"); err != nil {
+		t.Fatal("systemctl is needed: apt-get install systemd")
+	}
+	wanted, none := service("WantedBy=m.target"), map[string]string{}
+	both := map[string]string{"E/a.service": service("WantedBy=m.target\nAlso=b.socket"), "E/b.socket": service("WantedBy=sockets.target")}
+	template := map[string]string{"E/a@.service": wanted}
+	linked := map[string]string{"E/a@.service": wanted, "E/m.target.wants/a@x.service": "->../a@.service", "E/m.target.wants/a@y.service": "->E/a@.service"}
+	for name, c := range map[string]struct {
+		files    map[string]string
+		wishes   string
+		commands string // of systemctl; "": Ignition's preset file, and preset-all
+		want     map[string]string
+	}{
+		"an instance of a template":            {template, "preset a@.service,enable a@x.service", "preset a@.service,enable a@x.service", map[string]string{"E/m.target.wants/a@x.service": "E/a@.service"}},
+		"the same on a first boot":             {template, "preset a@.service,enable a@x.service", "", map[string]string{"E/m.target.wants/a@x.service": "E/a@.service"}},
+		"an instance that was enabled":         {linked, "preset a@.service,enable a@x.service", "preset a@.service,enable a@x.service", map[string]string{"E/m.target.wants/a@x.service": "E/a@.service"}},
+		"an instance of a disabled template":   {linked, "disable a@.service,enable a@x.service", "disable a@.service,enable a@x.service", map[string]string{"E/m.target.wants/a@x.service": "E/a@.service"}},
+		"a disabled instance":                  {template, "enable a@x.service,disable a@y.service,preset a@.service", "preset a@.service,disable a@y.service,enable a@x.service", map[string]string{"E/m.target.wants/a@x.service": "E/a@.service"}},
+		"a unit in Also=":                      {both, "enable a.service,preset b.socket", "preset b.socket,enable a.service", map[string]string{"E/m.target.wants/a.service": "E/a.service", "E/sockets.target.wants/b.socket": "E/b.socket"}},
+		"the same in Also= on a first boot":    {both, "enable a.service,preset b.socket", "", map[string]string{"E/m.target.wants/a.service": "E/a.service", "E/sockets.target.wants/b.socket": "E/b.socket"}},
+		"in Also= of one that is preset":       {both, "preset a.service,enable b.socket", "preset a.service,enable b.socket", map[string]string{"E/sockets.target.wants/b.socket": "E/b.socket"}},
+		"in Also= of a disabled one":           {both, "disable a.service,enable b.socket", "disable a.service,enable b.socket", map[string]string{"E/sockets.target.wants/b.socket": "E/b.socket"}},
+		"disabled, in Also= of an enabled one": {both, "disable b.socket,enable a.service", "enable a.service,disable b.socket", map[string]string{"E/m.target.wants/a.service": "E/a.service"}},
+		"disabled instance in Also=":           {map[string]string{"E/a.service": service("WantedBy=m.target\nAlso=b@x.service"), "E/b@.service": wanted}, "disable b@.service,enable a.service", "enable a.service,disable b@.service", map[string]string{"E/m.target.wants/a.service": "E/a.service"}},
+		"disabled default instance":            {map[string]string{"E/a@.service": service("WantedBy=m.target\nDefaultInstance=d")}, "enable a@.service,disable a@d.service", "enable a@.service,disable a@d.service", none},
+		"presets that disagree": {map[string]string{"E/a.service": service("WantedBy=m.target\nAlso=b.socket"), "E/b.socket": service("WantedBy=sockets.target"), "P/10-b.preset": "enable b.*\n"},
+			"preset b.socket,preset a.service", "preset a.service,preset b.socket", map[string]string{"E/sockets.target.wants/b.socket": "E/b.socket"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := maps.Clone(c.files)
+			files["P/99-none.preset"] = "disable *\n"
+			root := system(t, files)
+			asked := wishes(c.wishes)
+			var results []map[string]string
+			for range 2 {
+				got, err := enable.Resolve(enable.System{Etc: dir(root), Image: dir(root)}, enable.Units{Wishes: asked}, nil)
+				if err = errors.Join(err, got.Err()); err != nil {
+					t.Fatal(err)
+				}
+				links := linksIn(t, root)
+				for _, e := range got.Entries {
+					if links[e.Path] = e.Target; e.Kind == hostfiles.KindAbsent {
+						delete(links, e.Path)
+					}
+				}
+				results = append(results, absolute(links))
+				slices.Reverse(asked)
+			}
+			commands := strings.Split(c.commands, ",")
+			if c.commands == "" {
+				commands = []string{"preset-all"}
+				preset := ""
+				for _, w := range asked {
+					if name, instance, isInstance := strings.Cut(w.Name, "@x."); isInstance {
+						preset += "enable " + name + "@." + instance + " x\n"
+					} else if w.State == enable.Enabled {
+						preset += "enable " + w.Name + "\n"
+					}
+				}
+				writeFile(t, root+"/etc/systemd/system-preset/20-ignition.preset", preset)
+			}
+			for _, command := range commands {
+				if out, err := exec.Command("systemctl", append([]string{"--root=" + root}, strings.Fields(command)...)...).CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v\n%s", command, err, out)
+				}
+			}
+			want := map[string]string{}
+			for link, target := range c.want {
+				want[long(link)] = long(target)
+			}
+			if systemd := absolute(linksIn(t, root)); !maps.Equal(systemd, want) {
+				t.Errorf("systemctl makes %v, want %v", systemd, want)
+			}
+			for i, links := range results {
+				if !maps.Equal(links, want) {
+					t.Errorf("order %d: %v, want %v", i, links, want)
+				}
+			}
+		})
+	}
+}
+
+// absolute returns links with absolute targets.
+func absolute(links map[string]string) map[string]string {
+	for link, target := range links {
+		if !path.IsAbs(target) {
+			links[link] = path.Join(path.Dir(link), target)
+		}
+	}
+	return links
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(path.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // wishes returns the wishes that correspond to systemctl commands.
 func wishes(commands string) (all []enable.Wish) {
 	for command := range strings.SplitSeq(commands, ",") {

@@ -150,6 +150,9 @@ func link(l types.Link) (hostfiles.File, error) {
 	if l.Target == nil || *l.Target == "" {
 		return hostfiles.File{}, fmt.Errorf("the link has no target")
 	}
+	if err := hostfiles.CheckName(*l.Target); err != nil {
+		return hostfiles.File{}, fmt.Errorf("cannot use the link's target: %w", err)
+	}
 	return owned(hostfiles.NewLink(l.Path, *l.Target), l.Node), nil
 }
 

@@ -14,6 +14,12 @@ import (
 // core is the only user whose settings a MachineConfig can change on a running machine.
 const core = "core"
 
+// OfCore reports whether a member of user core is applied. The others take effect only when the
+// user is made.
+func OfCore(member string) bool {
+	return slices.Contains([]string{"name", "sshAuthorizedKeys", "passwordHash"}, member)
+}
+
 // users adds the entries for users' settings.
 func (m *maker) users(n document.Node, users []types.PasswdUser) {
 	for i, u := range users {
@@ -26,7 +32,7 @@ func (m *maker) users(n document.Node, users []types.PasswdUser) {
 			continue
 		}
 		for key, setting := range one.Members() {
-			if !slices.Contains([]string{"name", "sshAuthorizedKeys", "passwordHash"}, key) && !setting.IsEmpty() {
+			if !OfCore(key) && !setting.IsEmpty() && !m.without[setting.Path] {
 				setting.Fail("not implemented: of user %s only sshAuthorizedKeys and passwordHash are applied", core)
 			}
 		}

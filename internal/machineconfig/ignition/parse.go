@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	ignerrors "github.com/coreos/ignition/v2/config/shared/errors"
@@ -30,7 +31,8 @@ type Config = types.Config
 
 // Parse parses a config of the versions 3.0 to 3.5, or of 3.6 if it has no member that is new
 // in 3.6. It reports all problems. Members that the config's version does not have are errors,
-// because they would be lost. Paths in the report are relative to the config, such as
+// because they would be lost, except "filesystem": "root" of version 2, which says what is so in
+// version 3. Paths in the report are relative to the config, such as
 // .storage.files[0].mode; the config itself is "".
 func Parse(raw []byte) (Config, problem.Report) {
 	version, wrong := VersionOf(raw)
@@ -110,9 +112,12 @@ func article(noun string) string {
 func parse3(raw []byte) (Config, problem.Report) {
 	config, rep, err := v3.ParseCompatibleVersion(raw)
 	var problems problem.Report
+	roots := onRoot(raw, rep)
 	for _, e := range rep.Entries {
 		path := jsonpath.Of(e.Context.Path...)
-		switch unknown := strings.HasPrefix(e.Message, "unused key"); {
+		switch unknown := strings.HasPrefix(e.Message, unusedKey); {
+		case unknown && roots[path]:
+			problems.Warn(path, "unknown member: it is of version 2; all paths of version 3 are in the root file system")
 		case unknown:
 			problems.Fail(path, "unknown member: the Ignition specification of the config's version has no such")
 		case e.Kind == report.Error:
@@ -133,6 +138,34 @@ func parse3(raw []byte) (Config, problem.Report) {
 		return Config{}, problems
 	}
 	return config, problems
+}
+
+// unusedKey begins Ignition's warning about a member that a version does not have.
+const unusedKey = "unused key"
+
+// onRoot returns the paths of members "filesystem": "root" of files, directories and links that
+// Ignition does not know: tools that write version 3 have left them in configs that are in use.
+func onRoot(raw []byte, rep report.Report) map[string]bool {
+	if !slices.ContainsFunc(rep.Entries, func(e report.Entry) bool { return e.Message == unusedKey+" filesystem" }) {
+		return nil
+	}
+	var config struct {
+		Storage map[string]json.RawMessage
+	}
+	if json.Unmarshal(raw, &config) != nil {
+		return nil // reported by the parser
+	}
+	paths := map[string]bool{}
+	for _, list := range []string{"files", "directories", "links"} {
+		var nodes []struct{ Filesystem any }
+		if json.Unmarshal(config.Storage[list], &nodes) != nil {
+			continue
+		}
+		for i, n := range nodes {
+			paths[jsonpath.Of("storage", list, i, "filesystem")] = n.Filesystem == "root"
+		}
+	}
+	return paths
 }
 
 // relabel returns a config with another version number.

@@ -24,7 +24,11 @@ func TestParent(t *testing.T) {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}
-	if got := jsonpath.Of("files", 3, "x y"); got != `.files[3]["x y"]` {
+	const path = `.files[3]["x y\"]"]["1a"].b-c`
+	if got := jsonpath.Of("files", 3, `x y"]`, "1a", "b-c"); got != path {
+		t.Error(got)
+	}
+	if got := jsonpath.Of(jsonpath.Steps("$" + path)...); got != path {
 		t.Error(got)
 	}
 }

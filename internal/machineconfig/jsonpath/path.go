@@ -43,3 +43,22 @@ func Parent(path string) string {
 	}
 	return path[:max(strings.LastIndexAny(path, ".["), 0)]
 }
+
+// stepOf matches a step of a path: .NAME, ["NAME"] or [NUMBER].
+var stepOf = regexp.MustCompile(`\.([A-Za-z_][-A-Za-z0-9_]*)|\[("(?:[^"\\]|\\.)*")\]|\[([0-9]+)\]`)
+
+// Steps returns the steps of a path, as Of takes them.
+func Steps(path string) (steps []any) {
+	for _, match := range stepOf.FindAllStringSubmatch(path, -1) {
+		switch name, err := strconv.Unquote(match[2]); {
+		case match[1] != "":
+			steps = append(steps, match[1])
+		case match[2] != "" && err == nil:
+			steps = append(steps, name)
+		default:
+			i, _ := strconv.Atoi(match[3])
+			steps = append(steps, i)
+		}
+	}
+	return steps
+}

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"machine-pivot/internal/fault"
+)
+
+// nearest returns the only name that a word is the beginning of, or else the name that differs
+// least from it; "" if all differ too much for the word to be a misspelling: in more than two
+// characters, or in half of the word.
+func nearest(word string, names []string) string {
+	if word == "" {
+		return ""
+	}
+	word = strings.ToLower(word)
+	var begun []string
+	best, least := "", min(2, len(word)/2)+1
+	for _, name := range names {
+		if strings.HasPrefix(name, word) {
+			begun = append(begun, name)
+		}
+		if d := distance(word, strings.ToLower(name)); d < least {
+			best, least = name, d
+		}
+	}
+	if len(begun) == 1 {
+		return begun[0]
+	}
+	return best
+}
+
+// distance returns how many characters must be inserted, removed, replaced, or swapped with the
+// next one, to turn a into b.
+func distance(a, b string) int {
+	var before []int // rows of the table: before, last and row are for the first i-1, i and i+1 characters of a
+	last := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			same := last[j]
+			if a[i] != b[j] {
+				same++
+			}
+			row[j+1] = min(same, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last = last, row
+	}
+	return last[len(b)]
+}
+
+// Misspelt returns the name that a word, which is none of the names, was probably meant to be; ""
+// if there is none.
+func Misspelt(word string, names []string) string {
+	if slices.Contains(names, word) {
+		return ""
+	}
+	return nearest(word, names)
+}
+
+// Unknown returns the usage error for a value of a flag that is none of those known. what says
+// what these are, in the plural. The hint has the nearest of them, if one is near.
+func Unknown(flag, value, what string, known []string) error {
+	err := fault.New(fault.Usage, "cannot use --%s=%s: it is none of the %s: %s", flag, value, what, strings.Join(known, ", "))
+	if near := nearest(value, known); near != "" {
+		return err.WithHint("did you mean %s?", near)
+	}
+	return err
+}

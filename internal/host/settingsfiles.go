@@ -1,0 +1,122 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
+)
+
+// settingsDirs returns the directories in which a file with settings can be. Of files with the same
+// name, the one in the first directory counts.
+func settingsDirs() []string { return []string{"/etc/pivot", "/run/pivot", "/usr/lib/pivot"} }
+
+// maxSettings limits the size of all files with settings together, in bytes.
+const maxSettings = 1 << 20
+
+// settingsFile is a file with settings, for paths of the machine.
+type settingsFile struct{ path, text string }
+
+// settingsFiles returns the files with settings in the order in which they apply, as systemd reads
+// its own (systemd-system.conf(5)): the file firstboot.conf, then the files *.conf in the directories
+// firstboot.conf.d, sorted by name over all directories. An empty file, or a link to /dev/null,
+// hides the files of its name in later directories. The error names each file that cannot be read.
+func (h *Host) settingsFiles() (files []settingsFile, err error) {
+	base := path.Base(SettingsPath)
+	paths := h.mainFile(base)
+	dropIns := map[string]string{}
+	for _, dir := range slices.Backward(settingsDirs()) {
+		dir = path.Join(dir, base+".d")
+		if !h.isThere(dir) {
+			continue
+		}
+		names, failed := os.ReadDir(h.Path(dir))
+		err = errors.Join(err, failed)
+		for _, file := range names {
+			if name := file.Name(); strings.HasSuffix(name, ".conf") && !strings.HasPrefix(name, ".") {
+				dropIns[name] = path.Join(dir, name)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(dropIns)) {
+		paths = append(paths, dropIns[name])
+	}
+	size := 0
+	for _, path := range paths {
+		text, failed := h.readSettings(path)
+		if size += len(text); size > maxSettings {
+			return files, fault.New(fault.BadInput, "the files with settings have more than %d bytes together, with %s", maxSettings, path)
+		}
+		err = errors.Join(err, failed)
+		files = append(files, settingsFile{path, string(text)})
+	}
+	return files, err
+}
+
+// mainFile returns the path of the file of this name in the first directory that has it, if any.
+func (h *Host) mainFile(name string) []string {
+	for _, dir := range settingsDirs() {
+		if file := path.Join(dir, name); h.isThere(file) {
+			return []string{file}
+		}
+	}
+	return nil
+}
+
+// isThere reports whether a path may exist: it does not if a directory on the way is none.
+func (h *Host) isThere(name string) bool {
+	_, err := os.Lstat(h.Path(name))
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
+}
+
+// maxLinks limits the number of links that lead to a file.
+const maxLinks = 40
+
+// readSettings reads a file. A link leads to a path of the machine, also if its root directory is
+// not that of this process. A link to /dev/null is an empty file.
+func (h *Host) readSettings(name string) ([]byte, error) {
+	file := name
+	for range maxLinks {
+		target, err := os.Readlink(h.Path(file))
+		if err != nil {
+			break // it is no link
+		}
+		if !filepath.IsAbs(target) {
+			target = path.Join(path.Dir(file), target)
+		}
+		if file = path.Clean(target); file == "/dev/null" {
+			return nil, nil
+		}
+	}
+	f, there, err := hostfiles.Read(h.Root, file)
+	switch {
+	case err != nil:
+		return nil, err
+	case !there:
+		return nil, fault.New(fault.BadInput, "%s: there is no %s", name, file)
+	case f.Kind != hostfiles.KindFile:
+		return nil, fault.New(fault.BadInput, "%s: it is no regular file", name)
+	case !f.Whole():
+		return nil, fault.New(fault.BadInput, "%s: it is too large", name)
+	}
+	return f.Content, nil
+}
+
+// unreadable returns the error for settings that cannot be read.
+func unreadable(err error) error {
+	err = fmt.Errorf("cannot read the settings: %w", err)
+	if fault.KindOf(err) == fault.Internal && !errors.Is(err, fs.ErrPermission) {
+		err = fault.New(fault.BadInput, "%w", err) // not what an administrator's files are
+	}
+	return err
+}

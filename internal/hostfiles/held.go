@@ -1,0 +1,69 @@
+package hostfiles
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// held is an entry of a directory that is held by a descriptor: whatever its name is given to
+// meanwhile, its attributes, its content and its target are those of one file. Nothing hangs or has
+// effects when it is held, not even for a FIFO or a device.
+type held struct {
+	fd   int
+	stat unix.Stat_t
+}
+
+// hold holds an entry of the directory, which may be a link. The error wraps fs.ErrNotExist if there
+// is none.
+func (d *Dir) hold(base string) (*held, error) {
+	fd, err := unix.Openat(int(d.file.Fd()), base, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: base, Err: err}
+	}
+	h := &held{fd: fd}
+	if err := unix.Fstat(fd, &h.stat); err != nil {
+		h.Close()
+		return nil, &fs.PathError{Op: "stat", Path: base, Err: err}
+	}
+	return h, nil
+}
+
+// Close lets the entry go.
+func (h *held) Close() { _ = unix.Close(h.fd) } // nothing was written
+
+// path returns a path to the entry itself, for as long as it is held.
+func (h *held) path() string { return fmt.Sprintf("/proc/self/fd/%d", h.fd) }
+
+// open opens a regular file for reading.
+func (h *held) open() (*os.File, error) { return os.Open(h.path()) }
+
+// content returns the content of a regular file, and its digest: TooLarge, and no content, if it is
+// too large to be compared.
+func (h *held) content() ([]byte, Digest, error) {
+	if h.stat.Size > maxRead {
+		return nil, TooLarge, nil
+	}
+	file, err := h.open()
+	if err != nil {
+		return nil, TooLarge, err
+	}
+	defer file.Close()
+	content := bytes.NewBuffer(make([]byte, 0, h.stat.Size+bytes.MinRead))
+	_, err = content.ReadFrom(io.LimitReader(file, maxRead+1)) // it may grow meanwhile
+	if err != nil || content.Len() > maxRead {
+		return nil, TooLarge, err
+	}
+	return content.Bytes(), DigestOf(content.Bytes()), nil
+}
+
+// target returns the target of a symbolic link.
+func (h *held) target() (string, error) {
+	target := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(h.fd, "", target)
+	return string(target[:max(n, 0)]), err
+}

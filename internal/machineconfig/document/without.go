@@ -1,0 +1,80 @@
+package document
+
+import (
+	"go.yaml.in/yaml/v3"
+
+	"machine-pivot/internal/machineconfig/jsonpath"
+)
+
+// Find returns the node at a path of steps below n, as jsonpath.Steps returns them: members by
+// their names, elements by their places in n, also where values before them were left out. found
+// is false if there is none; then the node is for reporting only.
+func (n Node) Find(steps ...any) (at Node, found bool) {
+	at = n
+	for i, step := range steps {
+		next := Node{}
+		switch step := step.(type) {
+		case string:
+			for name, member := range at.Members() {
+				if name == step {
+					next = member
+				}
+			}
+		case int:
+			if kindOf(at.tree) == kindArray && step < len(resolved(at.tree).Content) {
+				next = at.Items()[step]
+			}
+		}
+		if next.tree == nil {
+			return at.At(jsonpath.Of(steps[i:]...)), false
+		}
+		at = next
+	}
+	return at, true
+}
+
+// Without returns the document at n without the values at some paths. What is left keeps its
+// paths: an element's is the one that it has in the document.
+func (n Node) Without(paths map[string]bool) Node {
+	if len(paths) == 0 {
+		return n
+	}
+	around := map[string]bool{} // paths with something below them that is left out
+	for path := range paths {
+		for path = jsonpath.Parent(path); path != ""; path = jsonpath.Parent(path) {
+			around[path] = true
+		}
+	}
+	n.index = map[*yaml.Node]int{}
+	n.tree = n.reduced(paths, around)
+	return n
+}
+
+// reduced returns a copy of the value without what is left out, and sets the index of elements
+// that move.
+func (n Node) reduced(paths, around map[string]bool) *yaml.Node {
+	tree := resolved(n.tree)
+	if !around[n.Path] || tree == nil {
+		return n.tree
+	}
+	rest := *tree
+	rest.Content = nil
+	if kindOf(tree) == kindArray {
+		for i, item := range n.Items() {
+			if !paths[item.Path] {
+				element := *item.reduced(paths, around) // a copy: an element of this list alone
+				rest.Content = append(rest.Content, &element)
+				n.index[&element] = i
+			}
+		}
+		return &rest
+	}
+	for i := 0; i+1 < len(tree.Content); i += 2 {
+		key := tree.Content[i]
+		member := Node{Path: n.Path + jsonpath.Member(key.Value), Report: n.Report, tree: tree.Content[i+1], index: n.index}
+		if !paths[member.Path] {
+			rest.Content = append(rest.Content, key, member.reduced(paths, around))
+		}
+	}
+	return &rest
+}
