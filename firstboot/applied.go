@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -36,7 +35,8 @@ func (a *Apply) applied(facts encapsulated.Host) (desired *encapsulated.Desired,
 // recorded returns the newest record and its path, which is "" if there is none.
 func (a *Apply) recorded(facts encapsulated.Host) (desired *encapsulated.Desired, path string, err error) {
 	for _, path := range []string{encapsulated.RecordPath, daemonRecord, EncapsulatedPath + closedSuffix} {
-		data, err := os.ReadFile(a.Host.Path(path))
+		file := hostfiles.StateFile{Root: a.Host.Root, Path: path, Remedy: "move the file away; then nothing of what it asked for is removed"}
+		data, err := file.Read()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -74,15 +74,13 @@ func (a *Apply) leftOutFile(desired *encapsulated.Desired) (hostfiles.File, erro
 
 // leftOut returns the names of what was left out of the current MachineConfig.
 func (m *Machine) leftOut() (names []string, err error) {
-	data, err := os.ReadFile(m.Host.Path(encapsulated.LeftOutPath))
+	file := hostfiles.StateFile{Root: m.Host.Root, Path: encapsulated.LeftOutPath, Remedy: "apply the MachineConfig again"}
+	err = file.Decode(&names)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(data, &names)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot tell what was left out of the MachineConfig: %s: %w", encapsulated.LeftOutPath, err)
+		return nil, fmt.Errorf("cannot tell what was left out of the MachineConfig: %w", err)
 	}
 	return names, nil
 }

@@ -40,9 +40,7 @@ type Apply struct {
 func (a *Apply) Run(ctx context.Context) (changed bool, err error) {
 	changed, err = a.apply(ctx)
 	err = a.explainStop(ctx, err)
-	if err != nil {
-		a.Progress.Fail(err)
-	}
+	a.Progress.End(err)
 	return changed, err
 }
 
@@ -77,7 +75,7 @@ func (a *Apply) apply(ctx context.Context) (bool, error) {
 		if err := a.recordOnly(plan, ask); err != nil {
 			return false, err
 		}
-		a.dropUsedDownload(ctx, plan.To().Image)
+		a.dropUsedDownload(ctx, plan.To().Image, false)
 		return false, nil
 	}
 	switch {

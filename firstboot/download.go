@@ -57,17 +57,15 @@ func (m *Machine) runDownload(ctx context.Context, run func() (Downloaded, error
 		defer m.pulledImages().Close()
 		p, err = run()
 	}
-	if err = m.explainStop(ctx, err); err != nil {
-		m.Progress.Fail(err)
-		return p, err
-	}
-	if p.Kept {
+	err = m.explainStop(ctx, err)
+	if err == nil && p.Kept {
 		m.noteDownloaded(p)
 		if p.New {
 			m.runResult().endChanged(OutcomeDownloaded)
 		}
 	}
-	return p, nil
+	m.Progress.End(err)
+	return p, err
 }
 
 // download pulls what is asked for, and keeps it with the content of the MachineConfig. The
@@ -128,14 +126,14 @@ func imagesByName(ask pivot.Ask, found pivot.Target) map[string]pivot.Image {
 	return names
 }
 
-// beginPull records an image in the journal before it is pulled, so that the next download
-// removes what a crash leaves behind.
+// beginPull records an image in the journal before it is pulled, so that the next command that
+// pulls removes what a crash or a failure leaves behind.
 func (m *Machine) beginPull(image pivot.Image) error {
 	before := m.recordedDownload()
-	if image.Same(before.Image) {
+	if image.Same(before.Image) || slices.ContainsFunc(before.Left, image.Same) {
 		return nil
 	}
-	before.Left = append(slices.DeleteFunc(slices.Clone(before.Left), image.Same), image)
+	before.Left = append(slices.Clone(before.Left), image)
 	return m.saveDownload(&before)
 }
 
@@ -187,20 +185,24 @@ func (m *Machine) noteDownloaded(p Downloaded) {
 	}
 }
 
-// dropUsedDownload removes a download once the machine, or its next boot, has what it was for.
-// A failure is only noted, since it does not affect the machine.
-func (m *Machine) dropUsedDownload(ctx context.Context, image pivot.Image) {
+// dropUsedDownload removes a download once the machine, or its next boot, has what it was for. If
+// this run has moved the machine, what earlier runs left is removed as well. A failure is only
+// noted, since it does not affect the machine.
+func (m *Machine) dropUsedDownload(ctx context.Context, image pivot.Image, moved bool) {
 	d := m.recordedDownload()
 	used, rest := []pivot.Image{image}, &d
 	switch {
 	case m.FromDownloaded, d.Image.Same(image):
 		used, rest = d.Others(pivot.Image{}), nil
+	case moved && len(d.Left) > 0:
+		used, d.Left = d.Left, nil
 	case !slices.ContainsFunc(d.Left, image.Same):
 		return
-	default: // this run pulled the image before it took its slot
-		if d.Left = slices.DeleteFunc(slices.Clone(d.Left), image.Same); d.At.IsZero() && len(d.Left) == 0 {
-			rest = nil
-		}
+	default: // an earlier run pulled the image
+		d.Left = slices.DeleteFunc(slices.Clone(d.Left), image.Same)
+	}
+	if rest != nil && d.At.IsZero() && len(d.Left) == 0 {
+		rest = nil
 	}
 	err := m.pulledImages().Remove(context.WithoutCancel(ctx), used)
 	if err == nil {

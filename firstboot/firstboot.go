@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"slices"
 
 	"machine-pivot/internal/encapsulated"
 	"machine-pivot/internal/fault"
@@ -59,10 +59,17 @@ func (b *FirstBoot) Run(ctx context.Context) error {
 		b.Progress.Note(aside.Error())
 		b.runResult().Outcome = OutcomeAside
 	}
-	if err != nil {
-		b.Progress.Fail(err)
-	}
+	b.Progress.FirstBoot = b.isMachines()
+	b.Progress.End(err)
 	return err
+}
+
+// isMachines reports whether a failure of this run is the machine's, as its first boot is not
+// over.
+func (b *FirstBoot) isMachines() bool {
+	open, err := b.Host.Has(EncapsulatedPath)
+	unsettled := []pivot.Phase{"", pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseInterrupted, pivot.PhaseFailed}
+	return !b.Again && (open || err != nil || slices.Contains(unsettled, b.Progress.Record.Phase))
 }
 
 // Off reports whether the administrator has switched the first boot off, and notes it in
@@ -80,10 +87,11 @@ func (b *FirstBoot) noteIfOff(settings host.Settings, err error) bool {
 		}
 	}
 	b.Progress.Note("nothing done: the first boot is switched off, by pivot.mode=off on the kernel command line or in " + host.SettingsPath + " or its drop-ins")
+	b.Progress.End(nil)
 	return true
 }
 
-func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
+func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) (failure error) {
 	if err := b.placeOrDefault().Enter(settings.Mode); err != nil {
 		return err
 	}
@@ -92,8 +100,12 @@ func (b *FirstBoot) attempt(ctx context.Context, settings host.Settings) error {
 	}
 	defer b.pulledImages().Close()
 	if b.Again {
-		if err := b.reopen(); err != nil {
+		reopened, err := b.reopen()
+		if err != nil {
 			return err
+		}
+		if reopened {
+			defer func() { failure = b.orClosedAgain(failure) }()
 		}
 	}
 	b.Progress.Begin(pivot.StepRead, "reading "+b.File)
@@ -153,9 +165,10 @@ func (b *FirstBoot) ask() (pivot.Ask, error) {
 
 // Read reads and validates the file. The error reports all problems in it.
 func (b *FirstBoot) Read() (*encapsulated.Desired, error) {
-	data, err := os.ReadFile(b.Host.Path(b.File))
+	data, err := hostfiles.ReadSettings(b.Host.Path(b.File))
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err)
+		return nil, fault.New(fault.BadInput, "cannot read the encapsulated MachineConfig: %w", err).
+			WithHint("name a file that Ignition has left: by default it is " + EncapsulatedPath)
 	}
 	b.request = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
 	facts, err := b.hostFacts()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/kargs"
 )
 
@@ -21,9 +22,9 @@ const (
 
 // legacyFile returns the content of one of the old tool's files; "" if it does not exist.
 func (r *Rebase) legacyFile(path string) (string, error) {
-	text, err := os.ReadFile(r.Host.Path(path))
+	text, err := hostfiles.ReadSettings(r.Host.Path(path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fault.New(fault.BadInput, "cannot read what is asked for: %w", err)
+		return "", fault.New(fault.BadInput, "cannot read what is asked for: %w", err).WithHint("correct or remove the file, which a tool of older releases reads, too")
 	}
 	return strings.TrimSpace(string(text)), nil
 }

@@ -42,7 +42,7 @@ func (a *Apply) applyLive(ctx context.Context, plan pivot.Plan, ask applyAsk) er
 	}
 	a.runResult().endChanged(OutcomeLive)
 	a.Progress.Note("the running system is what the MachineConfig asks for; nothing needs a reboot")
-	a.dropUsedDownload(ctx, plan.To().Image)
+	a.dropUsedDownload(ctx, plan.To().Image, true)
 	return errors.Join(a.saveRecord(ask.leftOut), a.afterRepair(ctx, ask))
 }
 
@@ -196,12 +196,10 @@ func (m *Machine) Finish(ctx context.Context) (found bool, err error) {
 		m.Progress.Begin(pivot.StepCommit, "looking for a change of the running system that was interrupted")
 		found, err = m.finishLive(ctx)
 	}
-	if err = m.explainStop(ctx, err); err != nil {
-		m.Progress.Fail(err)
-		return found, err
-	}
-	if !found {
+	err = m.explainStop(ctx, err)
+	if err == nil && !found {
 		m.Progress.Note("nothing to finish: no change was interrupted")
 	}
-	return found, nil
+	m.Progress.End(err)
+	return found, err
 }

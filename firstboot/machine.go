@@ -116,7 +116,7 @@ func (m *Machine) converger() *pivot.Converger {
 	return &pivot.Converger{
 		Host: m.Host, Place: m.placeOrDefault(), Contributors: append([]pivot.Contributor{partition{m.Host}, outside{m}}, m.Contributors...), Checks: []pivot.Check{m.checkUnified},
 		Images: images, Repositories: m.pulledImages().Extensions(), Content: hostimages.Content{Host: m.Host, Arguments: images.Arguments, Check: m.checkProjectsNext},
-		Engine: m.Engine, Retry: m.Retry, Progress: m.Progress,
+		Engine: m.Engine, Retry: m.Retry, Progress: m.Progress, Pulling: m.beginPull,
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -75,12 +74,13 @@ func (a *Apply) contents(entries []hostfiles.File) pivot.Contents {
 
 // rules returns the machine's rules, or the defaults if it has none.
 func (a *Apply) rules() (disruption.Rules, error) {
-	data, err := os.ReadFile(a.Host.Path(disruption.RulesPath))
+	data, err := hostfiles.ReadSettings(a.Host.Path(disruption.RulesPath))
 	if errors.Is(err, fs.ErrNotExist) {
 		return disruption.Defaults(), nil
 	}
 	if err != nil {
-		return disruption.Rules{}, fmt.Errorf("cannot read the rules of what needs a reboot: %w", err)
+		return disruption.Rules{}, fault.New(fault.BadInput, "cannot read the rules of what needs a reboot, %s: %w", disruption.RulesPath, err).
+			WithHint("correct or remove the file")
 	}
 	rules, report := disruption.Read(disruption.RulesPath, data)
 	if err := report.Err(disruption.RulesPath); err != nil {

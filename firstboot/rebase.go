@@ -49,9 +49,7 @@ func (r *Rebase) Asked() bool {
 func (r *Rebase) Run(ctx context.Context) (changed bool, err error) {
 	changed, err = r.attempt(ctx)
 	err = r.explainStop(ctx, err)
-	if err != nil {
-		r.Progress.Fail(err)
-	}
+	r.Progress.End(err)
 	return changed, err
 }
 
@@ -102,13 +100,13 @@ func (m *Machine) moveNow(ctx context.Context, ask pivot.Ask, settings host.Sett
 		return false, err
 	case out.Action == pivot.ActionClose:
 		m.Progress.Note("nothing to do: the machine is what was asked for")
-		m.dropUsedDownload(ctx, out.Target.Image)
+		m.dropUsedDownload(ctx, out.Target.Image, false)
 		return false, nil
 	case out.Action == pivot.ActionReboot:
 		m.Progress.Note("nothing to do but to reboot: the next boot is what was asked for")
 	}
 	m.runResult().committed(out.Action != pivot.ActionReboot)
-	m.dropUsedDownload(ctx, out.Target.Image)
+	m.dropUsedDownload(ctx, out.Target.Image, true)
 	if m.Try != nil {
 		return true, m.conductor().Enter(ctx, settings.RebootMethod)
 	}

@@ -2,11 +2,8 @@ package firstboot
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 
@@ -38,7 +35,7 @@ func (a *Apply) readRecord() error {
 		return fault.New(fault.Refused, "cannot repair: pivot has applied no MachineConfig to this machine").WithHint("apply one: pivot apply FILE")
 	}
 	a.File = from
-	a.Data, err = os.ReadFile(a.Host.Path(from))
+	a.Data, err = hostfiles.StateFile{Root: a.Host.Root, Path: from, Remedy: "apply the MachineConfig again"}.Read()
 	return err
 }
 
@@ -142,48 +139,49 @@ func (a *Apply) keepFound(plan pivot.Plan) error {
 	if len(plan.Entries) == 0 {
 		return nil
 	}
-	var things []found.Thing
+	things := found.NewThings()
 	for _, change := range plan.Entries {
-		more, err := a.found(change)
-		if err != nil {
+		if err := a.found(change, things); err != nil {
 			return err
 		}
-		things = append(things, more...)
 	}
 	keeper := found.Keeper{Root: a.Host.Root, Disk: a.Host.Disk, Now: a.Progress.Now}
 	dir, err := keeper.Keep(things)
 	if err == nil {
-		a.Progress.Note(fmt.Sprintf("what was found at %d paths is kept in %s", len(things), dir))
+		a.Progress.Note(fmt.Sprintf("what was found at %d paths is kept in %s", things.Len(), dir))
 	}
 	return err
 }
 
-// found returns what is at the path of a change, and the contents of a directory that something
+// found collects what is at the path of a change, and the contents of a directory that something
 // else replaces.
-func (a *Apply) found(change pivot.EntryChange) (things []found.Thing, err error) {
+func (a *Apply) found(change pivot.EntryChange, things *found.Things) error {
 	have, there, err := a.readEntry(change.Path)
-	if err != nil || !there {
-		return []found.Thing{{Path: change.Path}}, err
-	}
-	things = []found.Thing{{Path: change.Path, File: &have}}
-	if have.Kind != hostfiles.KindDirectory || change.Kind == hostfiles.KindDirectory {
-		return things, nil
-	}
-	top := a.Host.Path(change.Path)
-	err = filepath.WalkDir(top, func(name string, _ fs.DirEntry, err error) error {
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err != nil || name == top:
-			return err
-		}
-		f, there, err := a.readEntry(change.Path + strings.TrimPrefix(name, top))
-		if there {
-			things = append(things, found.Thing{Path: f.Path, File: &f})
-		}
+	if err != nil {
 		return err
-	})
-	return things, err
+	}
+	if !there {
+		return things.Add(found.Thing{Path: change.Path})
+	}
+	// Outside of /etc, and where users may write, nothing is replaced that cannot be put back.
+	stays := varentries.Outside(change.Path) || hostfiles.OfUsers(a.Host.Root, change.Path)
+	err = things.Add(found.Thing{Path: change.Path, File: &have, Stays: stays})
+	if have.Kind != hostfiles.KindDirectory || change.Kind == hostfiles.KindDirectory {
+		return err
+	}
+	for dirs := []string{change.Path}; err == nil && len(dirs) > 0; dirs = dirs[1:] {
+		err = hostfiles.EachName(a.Host.Root, dirs[0], func(name string) error {
+			f, there, err := a.readEntry(path.Join(dirs[0], name))
+			if err != nil || !there {
+				return err
+			}
+			if f.Kind == hostfiles.KindDirectory {
+				dirs = append(dirs, f.Path)
+			}
+			return things.Add(found.Thing{Path: f.Path, File: &f, Stays: stays})
+		})
+	}
+	return err
 }
 
 // readEntry reads what is at the path of an entry. A password is returned even if it is locked.

@@ -29,9 +29,7 @@ type Rollback struct {
 // the next boot instead.
 func (r *Rollback) Run(ctx context.Context) error {
 	err := r.explainStop(ctx, r.attempt(ctx))
-	if err != nil {
-		r.Progress.Fail(err)
-	}
+	r.Progress.End(err)
 	return err
 }
 
@@ -52,18 +50,18 @@ func (r *Rollback) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !state.Pending() {
-		if err := closeFirstBootIn(r.Host.Sysroot().Physical(), r.Host.Disk, previous.Path); err != nil {
-			return err
-		}
-	}
 	target, to, err := r.target(state, previous)
 	if err != nil {
 		return err
 	}
-	t := pivot.Transaction{Progress: r.Progress, Engine: &rpmostree.Rollback{
+	t := pivot.Transaction{ByHand: true, NextBoot: r.converger().NextBoot, Progress: r.Progress, Engine: &rpmostree.Rollback{
 		Sysroot: r.Host.Sysroot(), Run: r.Host.Run, To: previous.DeploymentRef,
 	}}
+	if !state.Pending() {
+		t.BeforeCommit = func(context.Context) error {
+			return closeFirstBootIn(r.Host.Sysroot().Physical(), r.Host.Disk, previous.Path)
+		}
+	}
 	if err := t.Return(ctx, state, target, to); err != nil {
 		return err
 	}

@@ -39,8 +39,13 @@ func finish(t *testing.T, h *hostdir.Host) {
 	expectClosed(t, h)
 }
 
+// rollback rolls back with a libostree that can do it.
 func rollback(t *testing.T, h *hostdir.Host) error {
 	t.Helper()
+	if h.Ostree.Version == "" {
+		h.Ostree.Version = "2023.6"
+		defer func() { h.Ostree.Version = "" }()
+	}
 	r := firstboot.Rollback{Machine: machine(t, h)}
 	return r.Run(t.Context())
 }

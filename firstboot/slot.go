@@ -87,8 +87,8 @@ func (s *ReleaseSlot) Run(ctx context.Context) error {
 	err := s.Retry.Do(ctx, s.Progress.Waiting, func(ctx context.Context) error {
 		return s.Host.WithLock(ctx, wait, func() error { return s.attempt(ctx) })
 	})
-	if err != nil && ctx.Err() == nil {
-		s.Progress.Fail(err)
+	if err == nil || ctx.Err() == nil {
+		s.Progress.End(err)
 	}
 	return err
 }

@@ -43,19 +43,32 @@ func (b *FirstBoot) hold(out pivot.Outcome) error {
 }
 
 // reopen opens a first boot again that was completed or given up. It clears the record,
-// except for the history and for what is independent of the transaction.
-func (b *FirstBoot) reopen() error {
+// except for the history and for what is independent of the transaction. It reports whether it
+// has renamed the file.
+func (b *FirstBoot) reopen() (renamed bool, err error) {
 	before := b.Progress.Record
 	b.Progress.Record = pivot.Record{Phase: pivot.PhaseIdle, History: before.History, Downloaded: before.Downloaded, Slot: before.Slot}
 	file := b.Host.Path(b.File)
 	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if _, err := os.Lstat(file + closedSuffix); errors.Is(err, fs.ErrNotExist) {
-		return nil // there never was a file: reading it returns the error
+		return false, nil // there never was a file: reading it returns the error
 	}
 	if err := hostfiles.Rename(b.Host.Disk, file+closedSuffix, file); err != nil {
-		return fault.New(fault.CannotWrite, "cannot open the first boot again: %w", err)
+		return false, fault.New(fault.CannotWrite, "cannot open the first boot again: %w", err)
 	}
-	return nil
+	return true, nil
+}
+
+// orClosedAgain closes a first boot that this run has reopened, if the run has failed before it
+// journaled anything. It returns the run's failure.
+func (b *FirstBoot) orClosedAgain(failure error) error {
+	if failure == nil || b.Progress.Journaled() {
+		return failure
+	}
+	if err := b.moveAway(); err != nil {
+		return fmt.Errorf("%w (and %v)", failure, err)
+	}
+	return failure
 }

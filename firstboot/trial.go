@@ -41,14 +41,18 @@ func (t *Trial) Run(ctx context.Context) error {
 	failed := t.Progress.Record.Phase == pivot.PhaseFailed
 	switch {
 	case err == nil:
+		t.Progress.End(nil)
 	case ctx.Err() != nil && failed:
 		t.Progress.Note("stopped: the next boot goes on with what is left of the trial that has failed")
+		t.Progress.End(nil)
 		return nil
 	case ctx.Err() != nil:
 		t.Progress.Note("stopped: the old system stays the default, and pivot confirm can still keep this one")
+		t.Progress.End(nil)
 		return nil
 	case failed:
 		t.Progress.Note(err.Error()) // the journal keeps the reason why the trial failed
+		t.Progress.Over(err)
 	default:
 		t.Progress.Fail(err)
 	}
@@ -70,8 +74,6 @@ func (c *Confirm) Run(ctx context.Context) error {
 	// The trial's unit takes the lock from time to time.
 	wait := func(ctx context.Context) error { return retry.Sleep(ctx, time.Second) }
 	err := c.locked(ctx, wait, func() error { return c.conductor().Confirm(ctx) })
-	if err != nil {
-		c.Progress.Fail(err)
-	}
+	c.Progress.End(err)
 	return err
 }

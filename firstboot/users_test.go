@@ -179,7 +179,7 @@ func (a *attacker) play(fd int, victim string, random *rand.Rand) {
 	case 3:
 		_ = unix.Symlinkat("../"+victim+"/50-site.conf", fd, file)
 	case 4: // over what root is writing
-		for _, name := range names(fd, "conf.d") {
+		for _, name := range namesIn(fd, "conf.d") {
 			if strings.HasPrefix(name, ".") {
 				_ = unix.Mknodat(fd, "fifo", unix.S_IFIFO|0o600, 0)
 				_ = unix.Renameat(fd, "fifo", fd, "conf.d/"+name)
@@ -193,7 +193,7 @@ func (a *attacker) play(fd int, victim string, random *rand.Rand) {
 	case 6:
 		_ = unix.Mkdirat(fd, "conf.d", 0o755)
 	case 7: // an obstacle that was moved aside comes back
-		for _, name := range names(fd, "conf.d") {
+		for _, name := range namesIn(fd, "conf.d") {
 			if strings.HasPrefix(name, ".obstructs-") && unix.Renameat(fd, "conf.d/"+name, fd, file) != nil {
 				_ = unix.Unlinkat(fd, "conf.d/"+name, 0)
 				_ = unix.Unlinkat(fd, "conf.d/"+name+"/full", unix.AT_REMOVEDIR)
@@ -203,7 +203,7 @@ func (a *attacker) play(fd int, victim string, random *rand.Rand) {
 	}
 }
 
-func names(fd int, dir string) []string {
+func namesIn(fd int, dir string) []string {
 	at, err := unix.Openat(fd, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil

@@ -41,12 +41,21 @@ func (c *Converger) abandoned(plan Plan) []Image {
 // transaction returns the transaction that carries out a plan.
 func (c *Converger) transaction(ask Ask, plan Plan) (t Transaction, err error) {
 	t = Transaction{Images: c.Images, Repositories: c.Repositories, Engine: c.Engine, Retry: c.Retry, Progress: c.Progress, BeforeCommit: c.Place.Leave, Accounts: c.Content.Accounts, Units: c.Content.Units}
-	t.Trying = ask.Trying
+	t.Trying, t.ByHand, t.NextBoot = ask.Trying, ask.ByHand, c.NextBoot
+	if ask.ByHand {
+		t.Pulling = c.Pulling
+	}
 	t.Learn = func(plan Plan) (Plan, error) { return c.learn(ask, plan) }
 	if t.Entries, err = c.files(plan.target.Entries); err == nil && !ask.ByHand {
 		t.Keep = notAskedFor(t.Entries, ask)
 	}
 	return t, err
+}
+
+// NextBoot returns what the next boot starts.
+func (c *Converger) NextBoot(ctx context.Context) (Deployment, error) {
+	state, err := c.Host.Observe(ctx, Target{})
+	return state.Default, err
 }
 
 // releasePackages removes the fetched packages. A failure is only noted.

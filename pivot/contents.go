@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"machine-pivot/internal/fault"
@@ -36,7 +35,7 @@ func (j Journal) Content(d hostfiles.Digest) ([]byte, error) {
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return content, err
 	}
-	data, err := os.ReadFile(j.Path)
+	data, err := j.file().Read()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read a file's content: %w", err)
 	}

@@ -8,6 +8,7 @@ type Event struct {
 	Amount  Amount // for EventProgressed
 	Err     error  // for EventWaiting and EventFailing
 	Record  Record // the record at this time
+	Command string // whose run it is: Progress.Command
 }
 
 // Amount is the progress within a step.
@@ -44,8 +45,9 @@ const (
 	EventProgressed                  // Step advances
 	EventNoted                       // a message
 	EventWaiting                     // a transient error; Message says how long the step waits
-	EventEntered                     // the phase has changed and is journaled
+	EventEntered                     // the phase has changed; it is journaled unless Announce says otherwise
 	EventFailing                     // the run ends with Err
+	EventEnded                       // the run ends; Err, if any, was reported already
 )
 
 // Step names a step of the transaction; the names are stable.

@@ -28,7 +28,7 @@ func TestInterrupted(t *testing.T) {
 		{PhaseDone, PhaseDone, stop},
 		{PhaseUndone, PhaseUndone, stop},
 	} {
-		p := &Progress{Journal: Journal{Path: filepath.Join(t.TempDir(), "journal.json"), Disk: hostfiles.OS{}}, Emit: func(Event) {}, Now: time.Now}
+		p := &Progress{FirstBoot: true, Journal: Journal{Path: filepath.Join(t.TempDir(), "journal.json"), Disk: hostfiles.OS{}}, Emit: func(Event) {}, Now: time.Now}
 		p.Start(2, "boot", Target{})
 		if err := p.Enter(c.before, "boot"); err != nil {
 			t.Fatal(err)

@@ -181,12 +181,12 @@ func JournalIn(root string) Journal {
 
 // Load reads the record. Without a journal it returns a record in PhaseIdle.
 func (j Journal) Load() (Record, error) {
-	data, err := os.ReadFile(j.Path)
+	data, err := j.file().Read()
 	if errors.Is(err, fs.ErrNotExist) {
 		return Record{Format: formatVersion, Phase: PhaseIdle}, nil
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("cannot read journal: %w", err)
+		return Record{}, err
 	}
 	return j.Parse(data)
 }
@@ -218,8 +218,11 @@ func (j Journal) CheckWritable() error {
 }
 
 func (j Journal) unusable(format string, args ...any) error {
-	return fault.New(fault.Refused, "cannot use journal %s: %s", j.Path, fmt.Sprintf(format, args...)).
-		WithHint("move the file away to start over; the host itself says what is deployed")
+	return j.file().Unusable(fmt.Errorf(format, args...))
+}
+
+func (j Journal) file() hostfiles.StateFile {
+	return hostfiles.StateFile{Path: j.Path, Remedy: "move the file away to start over; the host itself says what is deployed"}
 }
 
 // Save replaces the record durably: after it returns, the record survives a power cut. The
@@ -227,6 +230,9 @@ func (j Journal) unusable(format string, args ...any) error {
 func (j Journal) Save(r Record) error {
 	r.Format = formatVersion
 	data, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = j.file().CheckSize(data)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot write journal: %w", err)
 	}

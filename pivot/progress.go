@@ -19,12 +19,19 @@ type Progress struct {
 	Now     func() time.Time
 	BootID  string // of this boot; "" if unknown
 	Boot    Boot   // this boot's times; its ID is "" if they are unknown
+	Command string // the name of the command that runs, for the status; "" if there is none
+	// FirstBoot says that the run is of a first boot that is still open: its failure is the
+	// machine's. Any other run that fails before it has changed anything leaves the machine's
+	// phase and its journal as they were.
+	FirstBoot bool
 
 	step    Step
 	since   time.Time
 	running Duration   // of the current step, so far
 	ran     []Duration // finished steps of this run
 	wrote   bool       // this run has written the journal
+	told    bool       // this run has emitted an event
+	open    bool       // the journal has this run's transaction, which is not over
 }
 
 // Open loads the journal.
@@ -102,19 +109,35 @@ func (p *Progress) Waiting(err error, pause retry.Pause) {
 // Enter changes the phase, writes the journal, and then emits the event.
 func (p *Progress) Enter(phase Phase, bootID string) error {
 	if phase == PhaseDone || phase == PhaseFailed {
-		p.end(phase)
+		p.account(phase)
 	}
 	p.Record.Phase, p.Record.BootID = phase, bootID
 	if err := p.Journal.Save(p.Record); err != nil {
 		return err
 	}
 	p.wrote = true
+	p.open = phase == PhaseApplying || phase == PhaseCommitted || phase == PhaseTrial
 	p.send(Event{Kind: EventEntered, Step: p.step})
 	return nil
 }
 
-// end adds the transaction to the history, unless it is there already.
-func (p *Progress) end(phase Phase) {
+// Announce is Enter without the journal, for a phase that lasts only as long as this run.
+func (p *Progress) Announce(phase Phase, bootID string) {
+	p.Record.Phase, p.Record.BootID = phase, bootID
+	p.send(Event{Kind: EventEntered, Step: p.step})
+}
+
+// Journaled reports whether this run has written the journal.
+func (p *Progress) Journaled() bool { return p.wrote }
+
+// restore puts a record back in the journal that this run has replaced.
+func (p *Progress) restore(before Record) error {
+	p.open = false
+	return p.Journal.Save(before)
+}
+
+// account adds the transaction to the history, unless it is there already.
+func (p *Progress) account(phase Phase) {
 	p.endStep()
 	if phase == PhaseDone {
 		p.Record.Contents = nil
@@ -136,21 +159,47 @@ func (p *Progress) Keep() error {
 	return p.Journal.Save(p.Record)
 }
 
-// Fail ends the run with err. It writes the journal only if this run has written it before, so
-// that refused input leaves the host untouched. A permanent failure ends the transaction, unless
-// it is committed or on trial: then the next boot or the trial decides. A signal interrupts a
-// transaction that has not ended.
+// End ends the run, with err or successfully.
+func (p *Progress) End(err error) {
+	if err != nil {
+		p.Fail(err)
+		return
+	}
+	p.endStep()
+	p.Over(nil)
+}
+
+// Over reports the end of the run, whose err, if any, was reported already.
+func (p *Progress) Over(err error) {
+	if p.told {
+		p.send(Event{Kind: EventEnded, Err: err})
+	}
+}
+
+// Fail ends the run with err. It writes the journal only if the journal has this run's
+// transaction. A permanent failure ends that transaction, unless it is committed or on trial:
+// then the next boot or the trial decides. A run without a transaction has changed nothing, so
+// the record is again what the journal has; only a first boot fails as a whole. A signal interrupts a
+// machine that is at no target yet.
 func (p *Progress) Fail(err error) {
 	step := p.step
 	p.failed(err, true)
 	p.endStep()
-	p.Record.Error = FailureOf(err)
 	_, stopped := errors.AsType[fault.Stopped](err)
+	if !p.open && !p.FirstBoot {
+		p.forget()
+		if stopped && p.Record.Phase.open() {
+			p.Record.Phase = PhaseInterrupted
+		}
+		p.send(Event{Kind: EventFailing, Step: step, Err: err})
+		return
+	}
+	p.Record.Error = FailureOf(err)
 	switch {
 	case p.Record.Phase == PhaseCommitted || p.Record.Phase == PhaseTrial:
 	case p.Record.Error.Permanent:
 		if p.wrote {
-			p.end(PhaseFailed)
+			p.account(PhaseFailed)
 		}
 		p.Record.Phase = PhaseFailed
 	case stopped && p.Record.Phase.open():
@@ -164,9 +213,19 @@ func (p *Progress) Fail(err error) {
 	p.send(Event{Kind: EventFailing, Step: step, Err: err})
 }
 
+// forget sets the record to what the journal has, except for the steps that ran and their boots:
+// they are shown.
+func (p *Progress) forget() {
+	if record, err := p.Journal.Load(); err == nil {
+		record.Phases, record.Boots = p.Record.Phases, p.Record.Boots
+		p.Record = record
+	}
+}
+
 // send emits an event with the current record.
 func (p *Progress) send(e Event) {
-	e.Record = p.Record
+	p.told = true
+	e.Record, e.Command = p.Record, p.Command
 	e.Record.Phase = cmp.Or(e.Record.Phase, PhaseIdle) // the record is empty before Open
 	p.Emit(e)
 }

@@ -19,7 +19,7 @@ func TestTimeline(t *testing.T) {
 	journal := Journal{Path: filepath.Join(t.TempDir(), "journal.json"), Disk: hostfiles.OS{}}
 	clock := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	boot := func(id string, firmware float64) *Progress {
-		p := &Progress{Journal: journal, Emit: func(Event) {}, Now: func() time.Time { return clock }, BootID: id,
+		p := &Progress{FirstBoot: true, Journal: journal, Emit: func(Event) {}, Now: func() time.Time { return clock }, BootID: id,
 			Boot: Boot{ID: id, Kernel: clock, Firmware: firmware, System: 2}}
 		if err := p.Open(); err != nil {
 			t.Fatal(err)

@@ -25,6 +25,10 @@ type Images interface {
 	// Import pulls image by its digest and returns it with Commit and Version set. The
 	// complete, verified commit is then in the repository.
 	Import(ctx context.Context, image Image, progress func(Amount)) (Image, error)
+	// Secure restores what other programs have removed from the repository of an image that Import
+	// has returned: the refs by which they find the image and its layers. It returns an error if
+	// that is not possible.
+	Secure(ctx context.Context, image Image) error
 	// Release drops what the import kept, and images that no deployment uses any more. It is
 	// called once a deployment keeps the image.
 	Release(ctx context.Context, image Image) error
@@ -51,6 +55,9 @@ type Request struct {
 	Image   Image            // for the origin; the zero value keeps the merge deployment's origin
 	Kargs   kargs.Line       // the complete kernel command line
 	Entries []hostfiles.File // for the new deployment's /etc, with numeric owners
+	// Secure restores what other programs have removed of the image from the repository, or returns
+	// an error; nil if the image stays. See Secured.
+	Secure func(ctx context.Context) error `json:"-"`
 	// Units resolves the links that enable or disable units in a deployment of commit; nil if
 	// there are none.
 	Units func(commit string) (enable.Resolved, error) `json:"-"`
@@ -59,6 +66,15 @@ type Request struct {
 	// Repository fetches the repository with the named packages. It returns a zero Repository,
 	// or is nil, if the packages come from the repositories that the machine has configured.
 	Repository func(ctx context.Context, names []string) (Repository, error) `json:"-"`
+}
+
+// Secured is a no-op if the image stays. An engine calls it directly before its commit, and again
+// after it, since nothing locks the refs: with an error the commit does not happen, or is taken back.
+func (r Request) Secured(ctx context.Context) error {
+	if r.Secure == nil {
+		return nil
+	}
+	return r.Secure(ctx)
 }
 
 // ForCommit returns the request with the links of units added to its entries, for a deployment
@@ -123,6 +139,14 @@ type Transaction struct {
 	BeforeCommit func(ctx context.Context) error
 	// Trying is nil if the new system needs no trial.
 	Trying *Trying
+	// ByHand marks a transaction that no later run continues. The journal is about it only from
+	// its commit on, and not even then if the commit fails and nothing has changed: what the
+	// machine was last brought to stays what it is judged by.
+	ByHand bool
+	// Pulling is called before an image is pulled; nil is a no-op.
+	Pulling func(Image) error
+	// NextBoot returns what the next boot starts; nil if that is not known.
+	NextBoot func(ctx context.Context) (Deployment, error)
 }
 
 // Run makes the plan's target the next boot. If it fails before the commit, the next boot is
@@ -133,7 +157,7 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	if err := p.store(t.Keep); err != nil {
 		return err
 	}
-	if err := p.Enter(PhaseApplying, state.BootID); err != nil {
+	if err := t.begin(state.BootID); err != nil {
 		return err
 	}
 	r, err := t.request(ctx, &plan)
@@ -141,10 +165,23 @@ func (t *Transaction) Run(ctx context.Context, plan Plan, attempt int) error {
 	if err != nil {
 		return err
 	}
-	return t.make(ctx, state.BootID, r, steps{
+	say := steps{
 		prepare: "preparing one deployment of ostree commit " + r.Commit,
 		commit:  "committing image, kernel arguments and files in one step",
-	})
+	}
+	if err := t.prepare(ctx, r, say); err != nil {
+		return err
+	}
+	return t.commit(ctx, state, r, say)
+}
+
+// begin enters the phase in which the next boot is unchanged.
+func (t *Transaction) begin(bootID string) error {
+	if t.ByHand {
+		t.Progress.Announce(PhaseApplying, bootID)
+		return nil
+	}
+	return t.Progress.Enter(PhaseApplying, bootID)
 }
 
 // request pulls the plan's image, completes the plan with what is learned from the image, and
@@ -163,6 +200,7 @@ func (t *Transaction) request(ctx context.Context, plan *Plan) (Request, error) 
 			}
 		}
 		r.Commit, r.Image = image.Commit, image
+		r.Secure = func(ctx context.Context) error { return t.Images.Secure(ctx, image) }
 	}
 	entries, err := t.owned(*plan)
 	if err != nil {
@@ -242,33 +280,42 @@ func (t *Transaction) owned(plan Plan) ([]hostfiles.File, error) {
 	return entries, nil
 }
 
-// Return makes the existing deployment to the next boot again.
+// Return makes the existing deployment to the next boot again. The engine's Prepare makes
+// nothing then: it checks, before anything is written.
 func (t *Transaction) Return(ctx context.Context, state State, target Target, to Deployment) error {
-	t.Progress.Start(1, state.BootID, target)
-	if err := t.Progress.Enter(PhaseApplying, state.BootID); err != nil {
-		return err
-	}
-	return t.make(ctx, state.BootID, Request{
-		Merge: state.Booted, Commit: to.Commit, Image: target.Image, Kargs: to.Options,
-	}, steps{
+	r := Request{Merge: state.Booted, Commit: to.Commit, Image: target.Image, Kargs: to.Options}
+	say := steps{
 		prepare: "checking that deployment " + to.ID() + " can be the next boot",
 		commit:  "making deployment " + to.ID() + " the next boot",
-	})
+	}
+	if err := t.prepare(ctx, r, say); err != nil {
+		return err
+	}
+	t.Progress.Start(1, state.BootID, target)
+	if err := t.begin(state.BootID); err != nil {
+		return err
+	}
+	return t.commit(ctx, state, r, say)
 }
 
 // steps say what the last two steps of a transaction do.
 type steps struct{ prepare, commit string }
 
-// make prepares the requested deployment and commits it.
-func (t *Transaction) make(ctx context.Context, bootID string, r Request, say steps) error {
+// prepare prepares the requested deployment.
+func (t *Transaction) prepare(ctx context.Context, r Request, say steps) error {
 	t.Progress.Begin(StepPrepare, say.prepare)
 	if err := t.Engine.Prepare(ctx, r); err != nil {
 		return t.discard(ctx, err)
 	}
-	return t.commit(ctx, bootID, r, say.commit)
+	return nil
 }
 
 func (t *Transaction) pull(ctx context.Context, image Image) (Image, error) {
+	if t.Pulling != nil {
+		if err := t.Pulling(image); err != nil {
+			return image, err
+		}
+	}
 	t.Progress.Begin(StepPull, "pulling "+image.Reference)
 	var got Image
 	err := t.Retry.Do(ctx, t.Progress.Waiting, func(ctx context.Context) (err error) {
@@ -289,21 +336,25 @@ func (t *Transaction) discard(ctx context.Context, err error) error {
 // commit commits the prepared deployment. It journals the intent first, because from then on
 // only the host shows which system the next boot starts. The engine's commit takes seconds and
 // ignores cancellation.
-func (t *Transaction) commit(ctx context.Context, bootID string, r Request, say string) error {
-	t.Progress.Begin(StepCommit, say)
+func (t *Transaction) commit(ctx context.Context, state State, r Request, say steps) error {
+	t.Progress.Begin(StepCommit, say.commit)
 	if t.BeforeCommit != nil {
 		if err := t.BeforeCommit(ctx); err != nil {
 			return t.discard(ctx, err)
 		}
 	}
+	if err := r.Secured(ctx); err != nil {
+		return t.discard(ctx, err)
+	}
 	if t.Trying != nil {
 		t.Progress.Record.Trial = new(t.Trying.Trial)
 	}
-	if err := t.Progress.Enter(PhaseCommitted, bootID); err != nil {
+	unjournal, err := t.journalCommit(state)
+	if err != nil {
 		return t.discard(ctx, err)
 	}
 	if err := t.Engine.Commit(context.WithoutCancel(ctx), r); err != nil {
-		return err
+		return unjournal(ctx, err)
 	}
 	if t.Trying != nil {
 		if err := t.hold(context.WithoutCancel(ctx)); err != nil {
@@ -318,4 +369,40 @@ func (t *Transaction) commit(ctx context.Context, bootID string, r Request, say 
 func (t *Transaction) hold(ctx context.Context) (err error) {
 	t.Progress.Record.Trial.New, err = t.Trying.Hold(ctx)
 	return err
+}
+
+// journalCommit journals that the transaction is about to be committed. The returned function is
+// for a commit that fails with an error, which it returns: if the transaction is by hand, and the
+// next boot is still the one from before, the journal is again what it was.
+func (t *Transaction) journalCommit(state State) (unjournal func(context.Context, error) error, err error) {
+	p, bootID := t.Progress, state.BootID
+	if !t.ByHand {
+		return func(_ context.Context, err error) error { return err }, p.Enter(PhaseCommitted, bootID)
+	}
+	before, err := p.Journal.Load()
+	if err != nil {
+		return nil, err
+	}
+	own := p.Record.Contents
+	p.Record.Contents = append(slices.Clone(own), before.Contents...) // what before names must not be removed yet
+	defer func() { p.Record.Contents = own }()
+	restore := func(err error) error {
+		if rerr := p.restore(before); rerr != nil {
+			return fmt.Errorf("%w (and the journal could not be put back: %v)", err, rerr)
+		}
+		return err
+	}
+	if err := p.Enter(PhaseCommitted, bootID); err != nil {
+		return nil, restore(err)
+	}
+	return func(ctx context.Context, err error) error {
+		if t.NextBoot == nil {
+			return err
+		}
+		next, nerr := t.NextBoot(context.WithoutCancel(ctx))
+		if nerr != nil || next.ID() != state.Default.ID() || !next.Options.Equal(state.Default.Options) {
+			return err
+		}
+		return restore(err)
+	}, nil
 }

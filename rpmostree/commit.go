@@ -23,7 +23,7 @@ const runtimeDir = "/run/ostree"
 // The staged deployment is unlocked only in a private mount namespace, so that no other program
 // can finalize it without the entries. On the host it is locked, and then removed.
 func (e *Ostree) Commit(ctx context.Context, r pivot.Request) error {
-	return e.orTakenBack(ctx, func() error { return e.commitOnce(ctx, r) })
+	return e.orTakenBack(ctx, r, func() error { return e.commitOnce(ctx, r) })
 }
 
 func (e *Ostree) commitOnce(ctx context.Context, r pivot.Request) error {

@@ -100,7 +100,7 @@ func (e *Direct) Prepare(ctx context.Context, r pivot.Request) error {
 // Commit makes the deployment, with the entries overlaid on the /etc that libostree merges. The
 // commit point is libostree's rename of /boot/loader.
 func (e *Direct) Commit(ctx context.Context, r pivot.Request) error {
-	return e.plain().orTakenBack(ctx, func() error { return e.commitOnce(ctx, r) })
+	return e.plain().orTakenBack(ctx, r, func() error { return e.commitOnce(ctx, r) })
 }
 
 func (e *Direct) commitOnce(ctx context.Context, r pivot.Request) error {

@@ -34,7 +34,7 @@ func (e *RpmOstree) Commit(ctx context.Context, r pivot.Request) error {
 	if r.Packages.IsZero() {
 		return e.Ostree.Commit(ctx, r)
 	}
-	return e.orTakenBack(ctx, func() error { return e.commitPackages(ctx, r) })
+	return e.orTakenBack(ctx, r, func() error { return e.commitPackages(ctx, r) })
 }
 
 func (e *RpmOstree) commitPackages(ctx context.Context, r pivot.Request) error {

@@ -46,8 +46,12 @@ func (e *Rollback) Check(ctx context.Context) error {
 		WithHint("it takes libostree 2023.6 or later")
 }
 
-// Prepare checks that the deployment exists and that no staged deployment would precede it.
-func (e *Rollback) Prepare(context.Context, pivot.Request) error {
+// Prepare checks that a tool of this host can make the deployment the default, that it exists, and
+// that no staged deployment would precede it. It writes nothing.
+func (e *Rollback) Prepare(ctx context.Context, _ pivot.Request) error {
+	if err := e.Check(ctx); err != nil {
+		return err
+	}
 	staged, err := e.Sysroot.Staged()
 	if err != nil {
 		return err

@@ -8,18 +8,27 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
 )
 
 // orTakenBack runs a commit with its checks. If it fails after it has made a new deployment the
 // next boot, the deployment is removed again, so that the next boot is the one from before: what
 // pivot reports as failed must not boot. A process that is killed between the two leaves the new
 // system, which the next run compares with the target before its reboot, and after it.
-func (e *Ostree) orTakenBack(ctx context.Context, commit func() error) error {
+//
+// The refs of the request's image are part of what is checked, before and after.
+func (e *Ostree) orTakenBack(ctx context.Context, r pivot.Request, commit func() error) error {
 	before, err := e.Sysroot.Deployments()
+	if err == nil {
+		err = r.Secured(ctx)
+	}
 	if err != nil {
 		return err
 	}
 	failure := commit()
+	if failure == nil {
+		failure = r.Secured(ctx)
+	}
 	if failure == nil {
 		return nil
 	}

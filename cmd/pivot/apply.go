@@ -84,7 +84,7 @@ func applyCommand() *cobra.Command {
 			if dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan is only printed
 				plan, err := apply.Plan(cmd.Context())
-				return flags.results.printedPlan(cmd, plan, err)
+				return flags.results.plan(cmd, plan, err)
 			}
 			if download.only {
 				return downloadOnly(cmd, apply.Host, unchanged77, &apply)
@@ -131,14 +131,16 @@ func readConfig(file string, stdin io.Reader) ([]byte, error) {
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
-			return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
+			return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err).
+				WithHint("name a file with a MachineConfig, in JSON or YAML; - is standard input")
 		}
 		defer f.Close()
 		from = f
 	}
 	data, err := io.ReadAll(io.LimitReader(from, document.MaxSize+1))
 	if err != nil {
-		return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err)
+		return nil, fault.New(fault.BadInput, "cannot read the MachineConfig: %w", err).
+			WithHint("name a file with a MachineConfig, in JSON or YAML; - is standard input")
 	}
 	return data, nil
 }

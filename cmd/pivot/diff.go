@@ -35,6 +35,7 @@ func diffCommand() *cobra.Command {
 			if args[0] == "-" && args[1] == "-" {
 				return fault.New(fault.Usage, "cannot read both MachineConfigs from the standard input")
 			}
+			limitMemory(planMemory)
 			log := newLog(cmd.ErrOrStderr())
 			rules, err := readRules(rulesFile, noteTo(log))
 			if err != nil {

@@ -2,17 +2,14 @@ package main
 
 import (
 	"crypto/sha256"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"machine-pivot/test/need"
 	"machine-pivot/test/ostreetree"
+	"machine-pivot/test/script"
 )
 
 const MiB = 1 << 20
@@ -135,15 +132,7 @@ func TestHostileMetadata(t *testing.T) {
 			if err := ostreetree.Init(repo, "bare"); err != nil {
 				t.Fatal(err)
 			}
-			out, err := exec.Command("measure", "pivot", "image", "import", "oci:"+path, "--repo", repo).Output()
-			var got cost
-			if err := errors.Join(err, json.Unmarshal(out, &got)); err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("exit %d, %d MB, %s: %s", got.Exit, got.Peak/1e6, got.CPU, got.Stderr)
-			if got.Exit != 65 || got.Peak > 150e6 || got.CPU > 10*time.Second || !strings.Contains(got.Stderr, c.text) {
-				t.Errorf("want exit 65 with %q, at most 150 MB and 10 s of a processor", c.text)
-			}
+			script.Bounded(t, 65, c.text, "pivot", "image", "import", "oci:"+path, "--repo", repo)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -238,24 +239,24 @@ func imageImportCommand() *cobra.Command {
 	var progress progressFlags
 	var repoPath string
 	cmd := &cobra.Command{
-		Use:     "import IMAGE --repo PATH",
-		Short:   "Import an image's ostree commit into a bare repository; verify every byte",
-		Example: "  pivot image import registry.example/os:4.20 --repo /ostree/repo",
+		Use:   "import IMAGE",
+		Short: "Import an image's ostree commit into a bare repository; verify every byte",
+		Long: "Import an image's ostree commit into the host's repository, or into another one of mode bare, and verify\n" +
+			"every byte. As for a pivot, the host's /sysroot may be mounted read-only.",
+		Example: "  pivot image import registry.example/os:4.20\n  pivot image import oci-archive:/run/media/os.tar --repo /srv/repo",
 		Args:    cli.Usage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.checkArchitecture(); err != nil {
 				return err
 			}
-			if repoPath == "" {
-				return fault.New(fault.Usage, "no --repo given").WithHint("the host's repository is /ostree/repo")
+			if repoPath == "" && cmd.Flags().Changed("repo") {
+				return fault.New(fault.Usage, "no --repo given").WithHint("without --repo, it is the host's repository, /ostree/repo")
 			}
-			repo, err := ostree.OpenRepo(repoPath)
+			repo, view, err := openRepo(flags.root, repoPath)
 			if err != nil {
-				return notRepository(repoPath, err)
+				return err
 			}
-			if err := hostfiles.CheckWritable(filepath.Join(repoPath, "objects")); err != nil {
-				return fault.New(fault.CannotWrite, "cannot write to repository %s: %w", repoPath, err)
-			}
+			defer view.Close()
 			image, err := flags.open(cmd, args[0])
 			if err != nil {
 				return err
@@ -282,9 +283,45 @@ func imageImportCommand() *cobra.Command {
 	flags.add(cmd, api.Import)
 	progress.add(cmd)
 	cli.WhenStopped(cmd, "no commit was added; what was fetched whole is kept, and the same command goes on from there")
-	cmd.Flags().StringVar(&repoPath, "repo", "", "import into `DIR`, a repository of mode bare")
+	cmd.Flags().StringVar(&repoPath, "repo", "", "import into `DIR`, a repository of mode bare (default: the machine's)")
 	cli.Directories(cmd, "repo")
 	return cmd
+}
+
+// openRepo opens the repository at a path for writing, or by default that of the machine below root. The
+// machine's can be on a file system that is mounted read-only. The repository can be used until view
+// is closed.
+func openRepo(root, path string) (repo *ostree.Repo, view io.Closer, err error) {
+	sysroot := ostree.OpenSysroot(root)
+	own := sysroot.RepoPath()
+	path = cmp.Or(path, own)
+	if _, err := ostree.OpenRepo(path); err != nil && path == own && errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fault.New(fault.BadInput, "%w", err).WithHint("this machine has no ostree repository: name one with --repo; ostree init --mode=bare --repo=DIR makes one")
+	} else if err != nil {
+		return nil, nil, notRepository(path, err)
+	}
+	if sameFile(path, own) {
+		repo, view, err = host.OpenRepo(sysroot)
+	} else {
+		view = io.NopCloser(nil)
+		repo, err = ostree.OpenRepo(path)
+	}
+	if err == nil {
+		if err = hostfiles.CheckWritable(filepath.Join(repo.Path(), "objects")); err != nil {
+			err = errors.Join(err, view.Close())
+		}
+	}
+	if err != nil {
+		return nil, nil, fault.New(fault.CannotWrite, "cannot write to repository %s: %w", path, err)
+	}
+	return repo, view, nil
+}
+
+// sameFile reports whether two paths lead to the same file.
+func sameFile(a, b string) bool {
+	of, err := os.Stat(a)
+	is, ierr := os.Stat(b)
+	return err == nil && ierr == nil && os.SameFile(of, is)
 }
 
 // importShown imports an image and shows the progress in the same way as a pivot's pull.

@@ -1,16 +1,14 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"machine-pivot/test/hostdir"
+	"machine-pivot/test/script"
 )
 
 // TestManyEntries (P55): planning a MachineConfig with 2,000 files and 200 units takes at most
@@ -33,12 +31,7 @@ func TestManyEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := hostdir.New(t)
-	out, err := exec.Command("measure", "pivot", "apply", "--dry-run", "--root", h.Root, config).Output()
-	var got cost
-	if err := errors.Join(err, json.Unmarshal(out, &got)); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("exit %d, %d MB, %s of CPU time", got.Exit, got.Peak/1e6, got.CPU)
+	got := script.CostOf(t, "pivot", "apply", "--dry-run", "--root", h.Root, config)
 	if got.Exit != 0 || got.Peak > 64e6 {
 		t.Errorf("want exit 0, and at most 64 MB\n%s", got.Stderr)
 	}

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +16,7 @@ import (
 	"machine-pivot/test/need"
 	"machine-pivot/test/oscontainer"
 	"machine-pivot/test/ostreetree"
+	"machine-pivot/test/script"
 )
 
 // TestManyLayers imports an image with 400 layers, 100,000 names, no two equal files, and a
@@ -46,12 +45,7 @@ func TestManyLayers(t *testing.T) {
 			if err := ostreetree.Init(repo, "bare"); err != nil {
 				t.Fatal(err)
 			}
-			out, err := exec.Command("measure", "pivot", "image", "import", "oci:"+image, "--root", host, "--repo", repo).Output()
-			var got cost
-			if err := errors.Join(err, json.Unmarshal(out, &got)); err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("exit %d, %d MB, %s of CPU time", got.Exit, got.Peak/1e6, got.CPU)
+			got := script.CostOf(t, "pivot", "image", "import", "oci:"+image, "--root", host, "--repo", repo)
 			if got.Exit != 0 || got.Peak > 128e6 {
 				t.Errorf("want exit 0, and at most 128 MB\n%s", got.Stderr)
 			}

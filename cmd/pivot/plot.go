@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/plot"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
@@ -102,22 +104,22 @@ func (f *plotFlags) addUnwritten(cmd *cobra.Command, record *pivot.Record) bool 
 	return true
 }
 
-// maxJournal limits the size of a journal. Any real one is smaller.
-const maxJournal = 16 << 20
-
 // read reads the journal that --journal names.
 func (f *plotFlags) read(in io.Reader) (pivot.Record, error) {
 	if f.journal != "-" {
 		file, err := os.Open(f.journal)
 		if err != nil {
-			return pivot.Record{}, fault.New(fault.Usage, "cannot plot: %w", err)
+			return pivot.Record{}, fault.New(fault.Usage, "cannot plot: %w", err).WithHint("name a journal.json of pivot")
 		}
 		defer file.Close()
 		in = file
 	}
-	data, err := io.ReadAll(io.LimitReader(in, maxJournal))
+	data, err := io.ReadAll(io.LimitReader(in, hostfiles.MaxState+1))
+	if err == nil && len(data) > hostfiles.MaxState {
+		err = fmt.Errorf("it has more than %d bytes", hostfiles.MaxState)
+	}
 	if err != nil {
-		return pivot.Record{}, fault.New(fault.BadInput, "cannot plot journal %s: %w", f.journal, err)
+		return pivot.Record{}, fault.New(fault.BadInput, "cannot plot journal %s: %w", f.journal, err).WithHint("name a journal.json of pivot")
 	}
 	return pivot.Journal{Path: f.journal}.Parse(data)
 }

@@ -235,12 +235,13 @@ func printStatus(w io.Writer, s status.Status) {
 			line("", "check %s", check)
 		}
 	}
+	if s.LastCommand != nil {
+		line("command", "%s, %s", s.LastCommand.Name, s.LastCommand.Result)
+	}
 	if s.Error != nil {
-		line("error", "%s", s.Error.Message)
-		if s.Error.Hint != "" {
-			line("hint", "%s", s.Error.Hint)
-		}
-		line("exit", "%s", exitText(*s.Error))
+		printFailure(line, *s.Error)
+	} else if s.Failed() {
+		printFailure(line, *s.LastCommand.Error)
 	}
 	printSteps(w, s.Phases)
 	for _, a := range s.History {
@@ -252,15 +253,13 @@ func printStatus(w io.Writer, s status.Status) {
 	}
 }
 
-// configName returns the name of a MachineConfig for display.
-func configName(mc *pivot.MachineConfig) string {
-	switch {
-	case mc == nil:
-		return "none"
-	case mc.Name == "":
-		return "without a name, " + string(mc.Digest)
+// printFailure prints why a run failed, and what to do.
+func printFailure(line func(name, format string, args ...any), f pivot.Failure) {
+	line("error", "%s", f.Message)
+	if f.Hint != "" {
+		line("hint", "%s", f.Hint)
 	}
-	return mc.Name
+	line("exit", "%s", exitText(f))
 }
 
 // deploymentText describes a deployment in one line.
@@ -270,6 +269,17 @@ func deploymentText(d pivot.Deployment) string {
 		image = "(not from an image)"
 	}
 	return fmt.Sprintf("%s.%d %s", d.Commit, d.Serial, image)
+}
+
+// configName returns the name of a MachineConfig for display.
+func configName(mc *pivot.MachineConfig) string {
+	switch {
+	case mc == nil:
+		return "none"
+	case mc.Name == "":
+		return "without a name, " + string(mc.Digest)
+	}
+	return mc.Name
 }
 
 // printDownload prints what was pulled for a later run.

@@ -87,7 +87,7 @@ func (f *hostFlags) machine(cmd *cobra.Command) (firstboot.Machine, error) {
 		RebootMethod: host.RebootMethod(f.method),
 		ImageKargs:   host.ImageKargs(f.kargs),
 		Progress: &pivot.Progress{
-			Journal: pivot.JournalIn(f.root), Emit: status.Tee(memoryForPull, show, reporter.Emit), Now: time.Now,
+			Command: cmd.Name(), Journal: pivot.JournalIn(f.root), Emit: status.Tee(memoryForPull, show, reporter.Emit), Now: time.Now,
 		},
 	}
 	if f.results != nil {

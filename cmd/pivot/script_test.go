@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"pivot": main, "measure": measure})
+	testscript.Main(m, map[string]func(){"pivot": main, "measure": script.Measure})
 }
 
 // TestScripts runs the command line as users do; see testdata/*.txtar.

@@ -56,20 +56,27 @@ func waitCommand() *cobra.Command {
 	return cmd
 }
 
-// waitFor reads the status until it has the wanted phase, or the transaction has ended.
+// waitFor reads the status until it has the wanted phase, or the transaction has ended. A command
+// that has failed while it was waited for counts as such, even if the machine is still in the wanted
+// phase.
 func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context) (status.Status, error), report func(status.Status)) error {
+	ran := false
 	for {
 		s, err := look(ctx)
 		if err != nil {
 			return err
 		}
 		report(s)
+		reached := s.Phase == wanted || s.Phase == pivot.PhaseDone && wanted == pivot.PhaseCommitted
 		switch {
-		case s.Phase == wanted, s.Phase == pivot.PhaseDone && wanted == pivot.PhaseCommitted:
+		case wanted == pivot.PhaseFailed && s.Failed():
 			return nil
-		case ended(s.Phase):
+		case reached && !(ran && s.Failed()):
+			return nil
+		case reached, ended(s.Phase), s.Failed() && s.LastCommand.Error.Permanent:
 			return cli.ExitStatus(exitTransactionFailed)
 		}
+		ran = ran || s.LastCommand != nil && s.LastCommand.Result == status.ResultRunning
 		if retry.Sleep(ctx, waitEvery) != nil {
 			return fault.New(fault.Unavailable, "stopped waiting for phase %s: the phase is %s", wanted, s.Phase).
 				WithHint("pivot status says more")
@@ -77,11 +84,14 @@ func waitFor(ctx context.Context, wanted pivot.Phase, look func(context.Context)
 	}
 }
 
-// summary describes the state of a transaction on one line.
+// summary describes the state of a transaction, and of a command that failed, on one line.
 func summary(s status.Status) string {
 	text := "phase " + string(s.Phase)
-	if s.Step != "" && (s.Phase == pivot.PhaseApplying || s.Phase == pivot.PhaseIdle) {
+	if s.Step != "" && !s.Failed() && (s.Phase == pivot.PhaseApplying || s.Phase == pivot.PhaseIdle) {
 		text += ", step " + string(s.Step)
+	}
+	if s.Failed() {
+		text += ", " + s.LastCommand.Name + " " + string(s.LastCommand.Result)
 	}
 	return text
 }

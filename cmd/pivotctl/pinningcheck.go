@@ -231,11 +231,12 @@ func inlineFiles(mc *machineconfig.MachineConfig, into map[string][]byte, wanted
 	if mc.Spec.Config == nil {
 		return nil
 	}
+	room := machineconfig.NewRoom()
 	for _, file := range mc.Spec.Config.Storage.Files {
 		if !wanted(file.Path) {
 			continue
 		}
-		content, err := ignition.Content(file.Contents, 1<<20)
+		content, err := ignition.Content(file.Contents, room)
 		if err != nil {
 			return fault.New(fault.BadInput, "cannot read file %s of MachineConfig %s: %w", file.Path, mc.Name, err)
 		}

@@ -17,7 +17,9 @@ import (
 	"machine-pivot/test/script"
 )
 
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"pivotctl": main}) }
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"pivotctl": main, "measure": script.Measure})
+}
 
 // TestScripts runs the command line as users do; see testdata/*.txtar.
 func TestScripts(t *testing.T) {

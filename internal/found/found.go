@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 )
@@ -39,6 +40,42 @@ const manifestFormat = 1
 type Thing struct {
 	Path string
 	File *hostfiles.File
+	// Stays means that the repair moves it aside if it cannot be put back. So a file that is too
+	// large to be read is not lost: only its attributes are kept.
+	Stays bool
+}
+
+// Things collects what is to be kept, within the limits. Use NewThings: the zero value is not
+// usable.
+type Things struct {
+	all     []Thing
+	bytes   *budget.Budget
+	entries *budget.Budget
+}
+
+// NewThings returns an empty collection.
+func NewThings() *Things {
+	return &Things{bytes: budget.New(maxBytes, "bytes of files"), entries: budget.New(maxEntries, "entries")}
+}
+
+// Len returns the number of things.
+func (t *Things) Len() int { return len(t.all) }
+
+// Add adds a thing. If it is the one beyond the limits, or has a content that cannot be kept and
+// would be lost, the error has kind fault.BadInput.
+func (t *Things) Add(found Thing) error {
+	err := t.entries.Take(1)
+	if f := found.File; err == nil && f != nil {
+		err = t.bytes.Take(int64(len(f.Content)))
+		if f.Digest == hostfiles.TooLarge && !found.Stays {
+			err = errors.New("it is " + string(hostfiles.TooLarge))
+		}
+	}
+	if err != nil {
+		return fault.New(fault.BadInput, "cannot keep what was found, as of %s: %w", found.Path, err).WithHint("move what differs away, and try again")
+	}
+	t.all = append(t.all, found)
+	return nil
 }
 
 // manifest is the content of a manifest file.
@@ -63,24 +100,18 @@ type Keeper struct {
 
 // Keep saves a set of things durably and atomically, and returns its directory. If the newest
 // set is equal, Keep returns that one, so that retries do not fill the disk.
-func (k Keeper) Keep(things []Thing) (dir string, err error) {
+func (k Keeper) Keep(things *Things) (dir string, err error) {
 	set := manifest{Format: manifestFormat, Time: k.Now().UTC().Truncate(time.Second)}
 	contents := map[string][]byte{}
-	size := 0
-	for _, t := range slices.SortedFunc(slices.Values(things), func(a, b Thing) int { return strings.Compare(a.Path, b.Path) }) {
+	for _, t := range slices.SortedFunc(slices.Values(things.all), func(a, b Thing) int { return strings.Compare(a.Path, b.Path) }) {
 		kept := entry{Entry: hostfiles.Entry{Path: t.Path}, Missing: t.File == nil}
 		if t.File != nil {
 			kept.Entry = t.File.Entry
-			if kept.Digest != "" {
+			if t.File.Whole() && kept.Digest != "" { // otherwise nobody has read the content
 				contents[nameOf(kept.Digest)] = t.File.Content
-				size += len(t.File.Content)
 			}
 		}
 		set.Entries = append(set.Entries, kept)
-	}
-	if len(things) > maxEntries || size > maxBytes {
-		return "", fault.New(fault.Refused, "cannot keep what was found: %d entries with %d bytes are more than %d with %d", len(things), size, maxEntries, maxBytes).
-			WithHint("move what differs away, and try again")
 	}
 	sets, err := k.sets()
 	if err != nil {
@@ -135,11 +166,8 @@ func (k Keeper) sets() (names []string, err error) {
 }
 
 func (k Keeper) read(name string) (m manifest, err error) {
-	data, err := os.ReadFile(k.path(name, ManifestName))
-	if err == nil {
-		err = json.Unmarshal(data, &m)
-	}
-	return m, err
+	file := hostfiles.StateFile{Root: k.Root, Path: filepath.Join(Dir, name, ManifestName), Remedy: "move the directory away: it is a copy of what an earlier repair replaced"}
+	return m, file.Decode(&m)
 }
 
 // unfinished is the name of a set while it is written. A crash can leave it behind.

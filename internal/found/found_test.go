@@ -55,11 +55,26 @@ func newMachine(t *testing.T) *machine {
 
 func (m *machine) keep(things ...found.Thing) (dir string) {
 	m.t.Helper()
-	dir, err := m.Keep(things)
+	all, err := collect(things...)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	dir, err = m.Keep(all)
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	return dir
+}
+
+// collect returns a collection of things.
+func collect(things ...found.Thing) (*found.Things, error) {
+	all := found.NewThings()
+	for _, thing := range things {
+		if err := all.Add(thing); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 func file(content string) found.Thing {
@@ -144,8 +159,32 @@ func TestKeepBounds(t *testing.T) {
 		t.Errorf("%d: %v", len(sets), sets)
 	}
 	before := m.sets()
-	if _, err := m.Keep([]found.Thing{file(string(make([]byte, 65<<20)))}); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" || fmt.Sprint(m.sets()) != fmt.Sprint(before) {
-		t.Errorf("too large: %v, %v", err, m.sets())
+	large := file(string(make([]byte, 33<<20)))
+	if _, err := collect(large, large); fault.KindOf(err) != fault.BadInput || fault.HintOf(err) == "" || !strings.Contains(err.Error(), "more than 67108864 bytes of files") {
+		t.Errorf("too large: %v", err)
+	}
+	if _, err := collect(slices.Repeat([]found.Thing{{Path: "/etc/gone"}}, 10_001)...); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "more than 10000 entries") {
+		t.Errorf("too many: %v", err)
+	}
+	if got := m.sets(); !slices.Equal(got, before) {
+		t.Errorf("sets %v, want %v", got, before)
+	}
+}
+
+// TestKeepWithoutContent (D76): a file that is too large to be read is kept by its attributes only if
+// it stays on the disk, and never as an empty content.
+func TestKeepWithoutContent(t *testing.T) {
+	m := newMachine(t)
+	large := file("")
+	large.File.Content, large.File.Digest = nil, hostfiles.TooLarge
+	if _, err := collect(large); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "/etc/file: it is too large") {
+		t.Errorf("it would be lost: %v", err)
+	}
+	large.Stays = true
+	kept := m.keep(large)
+	files, err := os.ReadDir(filepath.Join(m.Root, kept))
+	if err != nil || len(files) != 1 || files[0].Name() != found.ManifestName {
+		t.Errorf("kept %v, %v, want only the manifest", files, err)
 	}
 }
 

@@ -3,9 +3,9 @@ package host
 import (
 	"errors"
 	"io/fs"
-	"os"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/kargs"
 )
 
@@ -13,7 +13,7 @@ import (
 // followed by the rules of the administrator's file, if it exists.
 func (h *Host) KargPolicy() (kargs.Policy, error) {
 	policy := kargs.DefaultPolicy()
-	text, err := os.ReadFile(h.Path(kargs.PolicyPath))
+	text, err := hostfiles.ReadSettings(h.Path(kargs.PolicyPath))
 	if errors.Is(err, fs.ErrNotExist) {
 		return policy, nil
 	}

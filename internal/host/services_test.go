@@ -47,7 +47,7 @@ func TestServices(t *testing.T) {
 	want := []string{
 		"systemctl --no-ask-password daemon-reload", "systemctl --no-ask-password reload -- a.service", "systemctl --no-ask-password restart -- b.service", "update-ca-trust",
 		"systemctl --no-ask-password restart -- broken.service",
-		"systemctl show --property=Id,LoadState,ActiveState,SubState,Result,Type,ConditionResult -- a.service", "systemctl show --property=SystemState",
+		"systemctl show --property=Id,LoadState,ActiveState,SubState,Result,Type,ConditionResult,Job -- a.service", "systemctl show --property=SystemState",
 	}
 	if fmt.Sprint(calls) != fmt.Sprint(want) {
 		t.Errorf("calls %q, want %q", calls, want)

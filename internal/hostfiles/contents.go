@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 	"strings"
 )
 
@@ -42,7 +44,7 @@ func (c Contents) Keep(content []byte) error {
 // Read reads a content. If it does not exist, or does not match its digest, the error is an
 // fs.ErrNotExist.
 func (c Contents) Read(d Digest) ([]byte, error) {
-	content, err := os.ReadFile(c.path(d))
+	content, err := readRegular(c.path(d), MaxState, unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read a file's content: %w", err)
 	}

@@ -1,6 +1,7 @@
 package hostfiles
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -52,11 +53,12 @@ func (h *held) content() ([]byte, Digest, error) {
 		return nil, TooLarge, err
 	}
 	defer file.Close()
-	content, err := io.ReadAll(io.LimitReader(file, maxRead+1)) // it may grow meanwhile
-	if err != nil || len(content) > maxRead {
+	content := bytes.NewBuffer(make([]byte, 0, h.stat.Size+bytes.MinRead))
+	_, err = content.ReadFrom(io.LimitReader(file, maxRead+1)) // it may grow meanwhile
+	if err != nil || content.Len() > maxRead {
 		return nil, TooLarge, err
 	}
-	return content, DigestOf(content), nil
+	return content.Bytes(), DigestOf(content.Bytes()), nil
 }
 
 // target returns the target of a symbolic link.

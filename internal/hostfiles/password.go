@@ -35,7 +35,7 @@ func CheckPassword(hash string) error {
 	switch {
 	case hash == "":
 		return errors.New("it is empty: everybody could log in")
-	case strings.ContainsAny(hash, ":\n") || strings.TrimSpace(hash) != hash:
+	case strings.ContainsAny(hash, ":\n\x00") || strings.TrimSpace(hash) != hash:
 		return errors.New("it is no hash as crypt(5) has it")
 	case isLocked(hash):
 		return errors.New("it is no hash: leave it out, which locks the password")

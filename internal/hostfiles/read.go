@@ -102,13 +102,15 @@ func kindOf(st *unix.Stat_t) Kind {
 // ReadEntries reads the entries at paths below root, without contents. Paths without an entry
 // are not in the map.
 func ReadEntries(root string, paths []string) (map[string]Entry, error) {
-	files, err := ReadAll(root, paths)
-	if err != nil {
-		return nil, err
-	}
-	entries := make(map[string]Entry, len(files))
-	for path, f := range files {
-		entries[path] = f.Entry
+	entries := make(map[string]Entry, len(paths))
+	for _, path := range paths { // one content at a time: their sum has no limit
+		f, ok, err := Read(root, path)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			entries[path] = f.Entry
+		}
 	}
 	return entries, nil
 }

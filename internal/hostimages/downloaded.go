@@ -61,11 +61,14 @@ func (d Downloaded) Check(ctx context.Context, image pivot.Image) error {
 }
 
 // whole returns the commit that was downloaded, after checking that it is complete in the
-// repository.
+// repository, with the refs of its layers: other programs prune what no deployment has.
 func (d Downloaded) whole(ctx context.Context, repo *ostree.Repo) (ostree.Checksum, error) {
 	commit, err := ostree.ParseChecksum(d.Image.Commit)
 	if err == nil {
 		err = repo.HasWhole(ctx, commit)
+	}
+	if err == nil {
+		_, err = osimage.Kept(ctx, repo, commit, imageref.Reference{})
 	}
 	if err != nil {
 		err = fault.New(fault.Refused, "cannot use image %s: it was downloaded, but is not whole any more: %w", d.Image.Reference, err).WithHint(DownloadAgain)
@@ -98,11 +101,9 @@ func (d Downloaded) Import(ctx context.Context, image pivot.Image, _ func(pivot.
 	if err != nil {
 		return pivot.Image{}, err
 	}
-	var ref imageref.Reference // its ref must be restored: rpm-ostree removes refs of images that are not deployed
-	if d.Image.Container != "" {
-		if ref, err = imageref.Parse(d.Image.Reference); err != nil {
-			return pivot.Image{}, err
-		}
+	ref, err := container(d.Image)
+	if err != nil {
+		return pivot.Image{}, err
 	}
-	return d.Image, osimage.Keep(repo, commit, ref)
+	return d.Image, osimage.Keep(ctx, repo, commit, ref)
 }

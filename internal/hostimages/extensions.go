@@ -45,7 +45,7 @@ func (e Extensions) Check(ctx context.Context, image pivot.Image) error {
 func (e Extensions) Fetch(ctx context.Context, image pivot.Image, progress func(pivot.Amount)) (pivot.Repository, error) {
 	r := pivot.Repository{Dir: fetchedIn}
 	err := e.with(ctx, image, func(found *osimage.Opened) error {
-		unpacked, err := rpmrepo.Unpack(e.path(fetchedIn), len(found.Layers))
+		unpacked, err := e.unpack(len(found.Layers))
 		if err == nil {
 			err = found.Extract(ctx, repositoryIn, func(n int) layer.FileSink { return unpacked.Part(n) },
 				func(p osimage.Progress) { progress(AmountOf(p)) })
@@ -62,6 +62,18 @@ func (e Extensions) Fetch(ctx context.Context, image pivot.Image, progress func(
 		return r, errors.Join(err, e.Release())
 	}
 	return r, nil
+}
+
+// unpack begins to unpack a repository, after what an earlier run has left is removed.
+func (e Extensions) unpack(layers int) (*rpmrepo.Unpacked, error) {
+	if err := e.Release(); err != nil {
+		return nil, err
+	}
+	free, err := e.from.Host.Free(e.path("/var"))
+	if err != nil {
+		return nil, err
+	}
+	return rpmrepo.Unpack(e.path(fetchedIn), layers, free)
 }
 
 // Release implements pivot.Repositories.

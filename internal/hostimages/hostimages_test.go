@@ -249,6 +249,18 @@ func TestExtensions(t *testing.T) {
 	gone()
 	i.host.Free = func(string) (int64, error) { return 1, nil }
 	expect(t, i.Extensions().Check(t.Context(), image), fault.CannotWrite, "there are 1 B free")
+	// Compressed, it would fit.
+	i.host.Free = func(string) (int64, error) { return 100_000, nil }
+	zeroes, err := oscontainer.Extensions([]oscontainer.RPM{{Name: "usbguard", Version: "1.0"}}, oscontainer.WithWorkDir(t.TempDir()))
+	must(t, err)
+	large := oscontainer.File("usr/share/rpm-ostree/extensions/zeroes.rpm", strings.Repeat("\x00", 200_000))
+	zeroes, err = oscontainer.Derive(zeroes, oscontainer.WithDerived(large), oscontainer.WithWorkDir(t.TempDir()))
+	must(t, err)
+	image = pivot.Image{Reference: i.host.Push(zeroes)}
+	must(t, i.Extensions().Check(t.Context(), image))
+	_, err = i.Extensions().Fetch(t.Context(), image, func(pivot.Amount) {})
+	expect(t, err, fault.CannotWrite, "more than 100000 bytes of unpacked packages")
+	gone()
 }
 
 // TestContent (P49): a plan shows what its image brings as soon as the image is in the repository,

@@ -66,6 +66,9 @@ func (r *Runner) save(c Change) error {
 		Entries: toJournal(c.Entries), Projects: c.Projects, Drifted: toJournal(c.Drifted)}
 	data, err := json.Marshal(j)
 	if err == nil {
+		if err := r.file().CheckSize(data); err != nil {
+			return fmt.Errorf("cannot change the running system: %w", err)
+		}
 		err = hostfiles.MakeDir(r.Disk, r.path(dir), 0o755)
 	}
 	if err == nil {
@@ -77,22 +80,26 @@ func (r *Runner) save(c Change) error {
 	return nil
 }
 
+// maxJournal is the maximum size of the journal, which has the old and the new contents of a change.
+const maxJournal = 32 << 20
+
+func (r *Runner) file() hostfiles.StateFile {
+	return hostfiles.StateFile{Root: r.Root, Path: JournalPath, Max: maxJournal, Remedy: "move the file away, then apply the MachineConfig again"}
+}
+
 // load reads the journal. found is false if there is none.
 func (r *Runner) load() (c Change, found bool, err error) {
-	data, err := os.ReadFile(r.path(JournalPath))
+	file := r.file()
+	var j journal
+	err = file.Decode(&j)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, false, nil
 	}
+	if err == nil && j.Format != formatVersion {
+		err = file.Unusable(fmt.Errorf("its format is %d, this program knows %d", j.Format, formatVersion))
+	}
 	if err != nil {
 		return c, false, fmt.Errorf("cannot finish the change of the running system: %w", err)
-	}
-	var j journal
-	if err = json.Unmarshal(data, &j); err == nil && j.Format != formatVersion {
-		err = fmt.Errorf("its format is %d, this program knows %d", j.Format, formatVersion)
-	}
-	if err != nil {
-		return c, false, fault.New(fault.Refused, "cannot finish the change of the running system: cannot use its journal %s: %w", JournalPath, err).
-			WithHint("move the file away, then apply the MachineConfig again")
 	}
 	c = Change{BootID: j.BootID, Actions: j.Actions, Record: hostfiles.File(j.Record), Target: j.Target, Failure: j.Failure, Done: j.Done,
 		Entries: fromJournal(j.Entries), Projects: j.Projects, Drifted: fromJournal(j.Drifted)}

@@ -11,7 +11,8 @@ import (
 )
 
 // CheckExtract returns an error if Extract would fail because the image is for another
-// platform, or needs more than free bytes.
+// platform, or needs more than free bytes even without being decompressed. What it needs then is
+// known only when it is extracted.
 func (o *Opened) CheckExtract(free int64) error {
 	err := o.machine.checkRuns(o.stated)
 	if err == nil && o.Bytes > free {

@@ -1,8 +1,10 @@
 package osimage
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -12,22 +14,86 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// Keep restores the refs of an image that was imported as a commit, if they were removed: the
-// ref that protects the commit from pruning and, unless ref is zero, the ref by which
-// rpm-ostree and bootc find an ostree-native image.
-func Keep(repo *ostree.Repo, commit ostree.Checksum, ref imageref.Reference) error {
-	refs := []string{KeepAliveRef(commit.String())}
-	if ref != (imageref.Reference{}) {
-		refs = append(refs, imageRef(ref))
+// Keep restores the refs of an image that was imported as a commit, if other programs removed them:
+// the ref that protects the commit from pruning and, unless ref is zero, those by which rpm-ostree
+// and bootc find an ostree-native image and its layers. An image without them could be booted, but
+// these programs fail on the host from then on. The error is a LostError if the commit of a layer is
+// not known any more; then nothing is restored.
+func Keep(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum, ref imageref.Reference) error {
+	missing, err := missingRefs(ctx, repo, commit, ref)
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		if err == nil {
+			err = repo.SetRefs(missing[name], name)
+		}
 	}
-	refs = slices.DeleteFunc(refs, func(name string) bool {
+	return err
+}
+
+// Kept returns whether all refs are there that Keep restores, and a LostError if it could not
+// restore them. It writes nothing.
+func Kept(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum, ref imageref.Reference) (bool, error) {
+	missing, err := missingRefs(ctx, repo, commit, ref)
+	return err == nil && len(missing) == 0, err
+}
+
+// LostError is the error for an image whose layers must be fetched again, although its commit is
+// whole: what kept their objects together is gone.
+type LostError struct {
+	Layers []string // their digests
+	Of     int      // number of layers of the image
+}
+
+func (e LostError) Error() string {
+	return fmt.Sprintf("another program has removed %d of its %d layers, such as %s", len(e.Layers), e.Of, e.Layers[0])
+}
+
+// missingRefs returns the refs that Keep restores, with the commits to which they point.
+func missingRefs(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum, ref imageref.Reference) (map[string]ostree.Checksum, error) {
+	missing := map[string]ostree.Checksum{KeepAliveRef(commit.String()): commit}
+	if ref != (imageref.Reference{}) {
+		missing[imageRef(ref)] = commit
+	}
+	maps.DeleteFunc(missing, func(name string, _ ostree.Checksum) bool {
 		to, err := repo.ResolveRef(name)
 		return err == nil && to == commit
 	})
-	if len(refs) == 0 {
-		return nil
+	layers := layersOf(repo, commit)
+	lost := LostError{Of: len(layers)}
+	for n, digest := range layers {
+		if keepsLayer(repo, blobRef(digest)) {
+			continue
+		}
+		base, known := encapsulatedIn(ctx, repo, commit)
+		if n > 0 || !known {
+			lost.Layers = append(lost.Layers, digest)
+			continue
+		}
+		missing[blobRef(digest)] = base
 	}
-	return repo.SetRefs(commit, refs...)
+	if len(lost.Layers) > 0 {
+		return nil, lost
+	}
+	return missing, nil
+}
+
+// keepsLayer reports whether a layer's ref is there, and the commit to which it points.
+func keepsLayer(repo *ostree.Repo, ref string) bool {
+	commit, err := repo.ResolveRef(ref)
+	if err != nil {
+		return false
+	}
+	there, err := repo.Has(ostree.ObjectName{Checksum: commit, Type: ostree.Commit})
+	return err == nil && there
+}
+
+// encapsulatedIn returns the encapsulated commit of an image, to which the ref of its first layer points, if
+// it is still whole.
+func encapsulatedIn(ctx context.Context, repo *ostree.Repo, commit ostree.Checksum) (base ostree.Checksum, known bool) {
+	info, err := repo.LoadCommit(commit)
+	if err != nil || info.Parent == (ostree.Checksum{}) {
+		return base, false
+	}
+	return info.Parent, repo.HasWhole(ctx, info.Parent) == nil
 }
 
 // Remove removes the refs of an image that was imported as a commit, and the refs of layers

@@ -38,8 +38,31 @@ func (im *Import) ReadDirectory(tree Checksum) (*Directory, error) {
 	return d, nil
 }
 
-// AddDirectory adds a DirTree and returns its checksum.
+// maxInDirectory is the maximum number of names in a directory that is added. Making its DirTree
+// takes 250 bytes for each. Directories of an OS have up to 20,000.
+const maxInDirectory = 120_000
+
+// size returns the size of the DirTree in bytes, without what aligns its parts.
+func (d *Directory) size() (bytes int) {
+	const end, file, dir = 1, sha256.Size + 1, 2*sha256.Size + 2 // each with the offsets in it
+	for name := range d.Files {
+		bytes += len(name) + end + file
+	}
+	for name := range d.Dirs {
+		bytes += len(name) + end + dir
+	}
+	return bytes
+}
+
+// AddDirectory adds a DirTree and returns its checksum. The error is an InvalidError if it is larger
+// than the metadata that an image may have, or has too many names.
 func (im *Import) AddDirectory(ctx context.Context, d *Directory) (Checksum, error) {
+	if n := len(d.Files) + len(d.Dirs); n > maxInDirectory {
+		return Checksum{}, &InvalidError{fmt.Sprintf("a directory of %d names, more than %d", n, maxInDirectory)}
+	}
+	if size := d.size(); size > maxMetadata {
+		return Checksum{}, &InvalidError{fmt.Sprintf("a directory of %d bytes, more than %d", size, maxMetadata)}
+	}
 	files, dirs := []any{}, []any{}
 	for _, name := range slices.Sorted(maps.Keys(d.Files)) {
 		file := d.Files[name]

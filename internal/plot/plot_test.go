@@ -102,7 +102,7 @@ func TestLongUptime(t *testing.T) {
 	}
 	want := []string{
 		"1 firmware 20.0 s 0.0-20.0", "1 boot loader 3.0 s 20.0-23.0", "1 kernel 2.0 s 23.0-25.0", "1 initramfs 28.0 s 25.0-53.0",
-		"1 system 432010.0 s 53.0-83.0", "1 read 0.5 s 83.0-83.5", "1 pull 60.0 s, 850.0 MB, 2 failed tries 84.0-144.0", "1 commit 4.0 s 174.0-178.0",
+		"1 system 432010.0 s 53.0-83.0", "1 read 0.5 s 83.0-83.5", "1 pull 60.0 s, 850 MB, 2 failed tries 84.0-144.0", "1 commit 4.0 s 174.0-178.0",
 		"1 reboot 95.0 s 178.0-273.0",
 		"2 kernel 1.0 s 273.0-274.0", "2 initramfs 11.0 s 274.0-285.0", "2 system 8.0 s 285.0-293.0", "2 prove 0.2 s 293.0-293.2", "2 kubelet.service started at 298.0 s 298.0-298.0",
 	}

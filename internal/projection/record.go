@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,25 +68,20 @@ func (i item) last() hostfiles.Entry { return i.Ours[len(i.Ours)-1] }
 
 // load reads the record of the system with the given root directory.
 func load(root string) (r record, err error) {
-	data, err := os.ReadFile(filepath.Join(root, RecordPath))
+	file := hostfiles.StateFile{Root: root, Path: RecordPath, Remedy: "move the file away: then nothing in /var that is not asked for any more is removed"}
+	err = file.Decode(&r)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}
-	if err != nil {
-		return r, fmt.Errorf("cannot read what was projected: %w", err)
-	}
-	if err := json.Unmarshal(data, &r); err != nil {
-		return r, fmt.Errorf("cannot use %s: %w", RecordPath, err)
-	}
-	if r.Format != recordFormat {
-		return r, fmt.Errorf("cannot use %s: its format is %d, this program knows %d", RecordPath, r.Format, recordFormat)
+	if err == nil && r.Format != recordFormat {
+		err = file.Unusable(fmt.Errorf("its format is %d, this program knows %d", r.Format, recordFormat))
 	}
 	for _, i := range r.Items {
-		if len(i.Ours) == 0 {
-			return r, fmt.Errorf("cannot use %s: it does not say what was projected at %s", RecordPath, i.Path)
+		if err == nil && len(i.Ours) == 0 {
+			err = file.Unusable(fmt.Errorf("it does not say what was projected at %s", i.Path))
 		}
 	}
-	return r, nil
+	return r, err
 }
 
 // item returns the item of a path, if there is one.

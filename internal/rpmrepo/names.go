@@ -3,7 +3,6 @@ package rpmrepo
 import (
 	"compress/gzip"
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,12 +10,17 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
 )
 
-// maxList limits the decompressed size of a package list, in bytes. The list of a whole
-// distribution has 200 MiB.
-const maxList = 1 << 30
+// Limits of the metadata, in bytes after decompression. Repositories of extensions have some hundred
+// packages, and lists of less than 1 MiB.
+const (
+	maxIndex  = 1 << 20
+	maxList   = 32 << 20
+	maxWindow = 8 << 20 // of zstd; createrepo_c's own compression needs no more
+)
 
 // Names returns the names of the packages in the repository at dir, according to its metadata,
 // once for each version. The error has kind fault.BadInput if dir is not a valid repository.
@@ -56,7 +60,7 @@ func primary(root *os.Root) (string, error) {
 			} `xml:"location"`
 		} `xml:"data"`
 	}
-	if err := xml.NewDecoder(io.LimitReader(file, maxList)).Decode(&repomd); err != nil {
+	if err := xml.NewDecoder(budget.New(maxIndex, "bytes").Reader(file)).Decode(&repomd); err != nil {
 		return "", fmt.Errorf("%s: %w", index, err)
 	}
 	for _, d := range repomd.Data {
@@ -78,7 +82,7 @@ func namesIn(root *os.Root, list string) ([]string, error) {
 		return nil, err
 	}
 	defer plain.Close()
-	return packageNames(xml.NewDecoder(io.LimitReader(plain, maxList)))
+	return packageNames(budget.New(maxList, "decompressed bytes").Reader(plain))
 }
 
 func decompress(r io.Reader, extension string) (io.ReadCloser, error) {
@@ -86,7 +90,7 @@ func decompress(r io.Reader, extension string) (io.ReadCloser, error) {
 	case ".gz":
 		return gzip.NewReader(r)
 	case ".zst":
-		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxList))
+		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, err
 		}
@@ -95,28 +99,4 @@ func decompress(r io.Reader, extension string) (io.ReadCloser, error) {
 		return io.NopCloser(r), nil
 	}
 	return nil, fmt.Errorf("it is compressed in a way that is not known: %s", extension)
-}
-
-// packageNames decodes one package at a time, because a list may be large.
-func packageNames(in *xml.Decoder) (names []string, err error) {
-	for {
-		token, err := in.Token()
-		if errors.Is(err, io.EOF) {
-			return names, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		start, ok := token.(xml.StartElement)
-		if !ok || start.Name.Local != "package" {
-			continue
-		}
-		var p struct {
-			Name string `xml:"name"`
-		}
-		if err := in.DecodeElement(&p, &start); err != nil {
-			return nil, err
-		}
-		names = append(names, p.Name)
-	}
 }

@@ -135,7 +135,7 @@ func TestUnpack(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "left"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	u, err := rpmrepo.Unpack(dir, 4)
+	u, err := rpmrepo.Unpack(dir, 4, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,10 +158,14 @@ func TestUnpack(t *testing.T) {
 	write(u.Part(0), "cut off=x")
 	write(u.Part(0), "a=0", "a=1", "gone/b=1", "gone/deep/c=1", "d=1", "stays/e=1")
 	middle := u.Part(1)
-	middle.Remove("gone")
+	if err := middle.Remove("gone"); err != nil {
+		t.Fatal(err)
+	}
 	write(middle, "gone/new=2", "d=2")
 	top := u.Part(3) // the third layer has no part of the repository
-	top.Remove("stays/f")
+	if err := top.Remove("stays/f"); err != nil {
+		t.Fatal(err)
+	}
 	write(top, "a=4")
 	if err := u.Join(); err != nil {
 		t.Fatal(err)

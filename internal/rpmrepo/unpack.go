@@ -14,13 +14,25 @@ import (
 	"path"
 	"path/filepath"
 	"strconv"
+
+	"machine-pivot/internal/budget"
+	"machine-pivot/internal/fault"
+)
+
+// Limits of a repository. Those that come with an OS have some hundred files and 2 GiB.
+const (
+	maxUnpacked = 8 << 30 // bytes of files
+	maxEntries  = 1 << 16 // files, and files that layers remove; packages in a list
 )
 
 // Unpacked is a repository that is being unpacked from the layers of an image. The layers may
 // be unpacked concurrently. The repository is complete after Join.
 type Unpacked struct {
-	dir   string
-	parts []*Part
+	dir     string
+	parts   []*Part
+	full    bool // bytes is what the disk has room for
+	bytes   *budget.Budget
+	entries *budget.Budget
 }
 
 // partsDir holds the parts until they are joined. The leading dot hides it from readers of the
@@ -28,9 +40,14 @@ type Unpacked struct {
 const partsDir = ".layers"
 
 // Unpack creates an empty directory for a repository that comes from the given number of
-// layers. Existing contents are removed.
-func Unpack(dir string, layers int) (*Unpacked, error) {
-	u := &Unpacked{dir: dir, parts: make([]*Part, layers)}
+// layers. Existing contents are removed. What is unpacked is counted while it is written: beyond
+// free bytes, writing fails with kind fault.CannotWrite, beyond the limits of a repository with
+// fault.BadInput.
+func Unpack(dir string, layers int, free int64) (*Unpacked, error) {
+	u := &Unpacked{
+		dir: dir, parts: make([]*Part, layers), full: free < maxUnpacked,
+		bytes: budget.New(min(free, maxUnpacked), "bytes of unpacked packages"), entries: budget.New(maxEntries, "files"),
+	}
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, partsDir), 0o755)); err != nil {
 		return nil, fmt.Errorf("cannot make the directory of a repository: %w", err)
 	}
@@ -39,19 +56,45 @@ func Unpack(dir string, layers int) (*Unpacked, error) {
 
 // Part starts the part of the nth layer. A second call for the same layer starts it over.
 func (u *Unpacked) Part(n int) *Part {
-	u.parts[n] = &Part{dir: filepath.Join(u.dir, partsDir, strconv.Itoa(n)), gone: map[string]bool{}}
+	if again := u.parts[n]; again != nil {
+		u.bytes.Return(again.bytes)
+		u.entries.Return(again.entries)
+	}
+	u.parts[n] = &Part{of: u, dir: filepath.Join(u.dir, partsDir, strconv.Itoa(n)), gone: map[string]bool{}}
 	return u.parts[n]
 }
 
 // Part is what one layer contributes to the repository.
 type Part struct {
+	of    *Unpacked
 	dir   string
 	begun bool
 	gone  map[string]bool // paths that this layer removes from the layers below
+
+	bytes, entries int64 // taken from the budgets
+}
+
+// takeEntry takes one entry from its budget.
+func (p *Part) takeEntry() error {
+	p.entries++
+	return p.of.entries.Take(1)
+}
+
+// takeBytes takes n bytes from their budget.
+func (p *Part) takeBytes(n int) error {
+	p.bytes += int64(n)
+	err := p.of.bytes.Take(int64(n))
+	if err != nil && p.of.full {
+		return fault.New(fault.CannotWrite, "there is not enough space for the repository of packages: %w", err).WithHint("free space on the file system of /var")
+	}
+	return err
 }
 
 // Remove hides a file of the layers below, or everything in a directory; "." hides everything.
-func (p *Part) Remove(name string) { p.gone[name] = true }
+func (p *Part) Remove(name string) error {
+	p.gone[name] = true
+	return p.takeEntry()
+}
 
 // CreateFile creates a file of the layer. If a name occurs twice, the last one wins.
 func (p *Part) CreateFile(name string) (io.WriteCloser, error) {
@@ -61,12 +104,36 @@ func (p *Part) CreateFile(name string) (io.WriteCloser, error) {
 		}
 		p.begun = true
 	}
+	if err := p.takeEntry(); err != nil {
+		return nil, err
+	}
 	file := filepath.Join(p.dir, name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, err
 	}
-	return os.Create(file)
+	to, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	return counted{to, p}, nil
 }
+
+// counted is a file whose bytes are taken from the budget of its part.
+type counted struct {
+	file *os.File
+	part *Part
+}
+
+// Write implements io.Writer.
+func (c counted) Write(p []byte) (int, error) {
+	if err := c.part.takeBytes(len(p)); err != nil {
+		return 0, err
+	}
+	return c.file.Write(p)
+}
+
+// Close implements io.Closer.
+func (c counted) Close() error { return c.file.Close() }
 
 // Join merges all parts into one directory. A file of an upper layer wins over those of the
 // layers below.

@@ -31,11 +31,11 @@ type line struct {
 
 // parseCompiled parses compiled contexts (sefcontext_compile(8)). They have the same patterns
 // and labels as the text, in the same order.
-func parseCompiled(data []byte) ([]line, error) {
-	r := &compiledReader{data: data, order: binary.LittleEndian}
+func parseCompiled(data []byte, room *room) ([]line, error) {
+	r := &compiledReader{data: data, order: binary.LittleEndian, room: room, labels: map[string]string{}}
 	magic := r.u32()
 	if magic != compiledMagic {
-		r = &compiledReader{data: data, order: binary.BigEndian}
+		r.data, r.order = data, binary.BigEndian
 		if r.u32() != compiledMagic {
 			return nil, errors.New("these are no compiled contexts")
 		}
@@ -64,7 +64,24 @@ type compiledReader struct {
 	order    binary.ByteOrder
 	contexts []string
 	lines    []line
+	labels   map[string]string // each label once
+	room     *room
 	err      error
+}
+
+// add adds a line.
+func (r *compiledReader) add(l line) {
+	if r.failed() {
+		return
+	}
+	if r.err = r.room.line(len(l.pattern), len(l.label)); r.err != nil {
+		return
+	}
+	if _, known := r.labels[l.label]; !known {
+		r.labels[l.label] = l.label
+	}
+	l.label = r.labels[l.label]
+	r.lines = append(r.lines, l)
 }
 
 func (r *compiledReader) take(n uint64) []byte {
@@ -104,7 +121,7 @@ func (r *compiledReader) list() {
 		l.mode = r.u32() & unix.S_IFMT
 		r.skip(3 * 4)           // directory, whether it is literal, length of its prefix
 		r.skip(uint64(r.u32())) // of the regular expression
-		r.lines = append(r.lines, l)
+		r.add(l)
 	}
 }
 
@@ -112,9 +129,14 @@ func (r *compiledReader) list() {
 func (r *compiledReader) tree() {
 	r.u64() // number of patterns
 	for range r.u32() {
-		if r.contexts = append(r.contexts, r.text(uint64(r.u16()))); r.failed() {
+		label := r.text(uint64(r.u16()))
+		if r.err == nil {
+			r.err = r.room.texts.Take(int64(len(label)) + 16) // there may be many empty ones
+		}
+		if r.failed() {
 			return
 		}
+		r.contexts = append(r.contexts, label)
 	}
 	r.node(0)
 	slices.SortStableFunc(r.lines, func(a, b line) int { return int(int64(a.number) - int64(b.number)) })
@@ -134,7 +156,7 @@ func (r *compiledReader) node(depth int) {
 		l.pattern = r.text(uint64(r.u16()))
 		r.skip(uint64(r.u16())) // the literal path
 		l.mode = r.kind()
-		r.lines = append(r.lines, l)
+		r.add(l)
 	}
 	for count := r.u32(); count > 0 && !r.failed(); count-- {
 		l := line{label: r.context(), number: r.u32()}
@@ -142,7 +164,7 @@ func (r *compiledReader) node(depth int) {
 		r.skip(2) // length of its prefix
 		l.mode = r.kind()
 		r.skip(uint64(r.u32())) // of the regular expression
-		r.lines = append(r.lines, l)
+		r.add(l)
 	}
 	for count := r.u32(); count > 0 && !r.failed(); count-- {
 		r.node(depth + 1)

@@ -11,6 +11,7 @@ package selinux
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -29,8 +30,18 @@ func In(dir string) Files {
 		if text, ok := strings.CutSuffix(file, compiledSuffix); ok && olderThan(file, text) {
 			return nil, fs.ErrNotExist
 		}
-		return os.ReadFile(file)
+		return readFile(file)
 	}
+}
+
+// readFile reads a file, up to one byte more than any file of a policy may have.
+func readFile(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, maxBytes+1))
 }
 
 func olderThan(file, other string) bool {

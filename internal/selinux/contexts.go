@@ -35,6 +35,23 @@ type Contexts struct {
 	literals       map[string][]*spec // patterns that match a single path, by that path, in order
 	patterns       *stem
 	subs, distSubs substitutions
+	room           *room
+}
+
+// InvalidError is the error for file contexts that are not in the format of file_contexts(5), or are
+// larger than those of any OS.
+type InvalidError struct{ Err error }
+
+func (e *InvalidError) Error() string { return e.Err.Error() }
+
+func (e *InvalidError) Unwrap() error { return e.Err }
+
+// asInvalid returns an InvalidError; nil stays nil.
+func asInvalid(err error) error {
+	if err != nil {
+		return &InvalidError{err}
+	}
+	return nil
 }
 
 // Contexts reads the file contexts of a policy. Only the file file_contexts must exist.
@@ -47,16 +64,17 @@ func (f Files) Contexts(policy string) (*Contexts, error) {
 		return nil, errors.New("cannot read SELinux's file contexts: /etc/selinux/config names no SELINUXTYPE")
 	}
 	all := sha256.New()
+	c := &Contexts{literals: map[string][]*spec{}, patterns: &stem{}, room: newRoom()}
 	read := func(name string) ([]byte, error) {
 		data, err := f(path.Join(policy, contextsDir, name))
 		if err == nil {
 			fmt.Fprintf(all, "%s %d\n%s", name, len(data), data)
+			err = asInvalid(c.room.bytes.Take(int64(len(data))))
 		}
 		return data, err
 	}
-	c := &Contexts{literals: map[string][]*spec{}, patterns: &stem{}}
 	for _, name := range patternFiles() {
-		lines, err := readLines(read, name)
+		lines, err := readLines(read, name, c.room)
 		if err != nil && (name == contextsFile || !errors.Is(err, fs.ErrNotExist)) {
 			return nil, fmt.Errorf("cannot read SELinux's file contexts: %w", err)
 		}
@@ -67,10 +85,16 @@ func (f Files) Contexts(policy string) (*Contexts, error) {
 		into *substitutions
 	}{{subsFile, &c.subs}, {distSubsFile, &c.distSubs}} {
 		text, err := read(subs.name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			*subs.into, err = parseSubstitutions(string(text))
+			err = asInvalid(err)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("cannot read SELinux's file contexts: %s: %w", subs.name, err)
 		}
-		*subs.into = parseSubstitutions(string(text))
 	}
 	c.digest = [sha256.Size]byte(all.Sum(nil))
 	return c, nil
@@ -83,13 +107,14 @@ func (c *Contexts) Same(other *Contexts) bool {
 }
 
 // readLines reads a pattern file, in its compiled form if there is one.
-func readLines(read func(name string) ([]byte, error), name string) ([]line, error) {
+func readLines(read func(name string) ([]byte, error), name string, room *room) ([]line, error) {
 	compiled, err := read(name + compiledSuffix)
 	if err == nil {
 		var lines []line
-		if lines, err = parseCompiled(compiled); err == nil {
+		if lines, err = parseCompiled(compiled, room); err == nil {
 			return lines, nil
 		}
+		err = asInvalid(err)
 	}
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errUnknownVersion) {
 		return nil, fmt.Errorf("%s%s: %w", name, compiledSuffix, err)
@@ -97,7 +122,8 @@ func readLines(read func(name string) ([]byte, error), name string) ([]line, err
 	text, err := read(name)
 	var lines []line
 	if err == nil {
-		lines, err = parseText(string(text))
+		lines, err = parseText(string(text), room)
+		err = asInvalid(err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -106,25 +132,31 @@ func readLines(read func(name string) ([]byte, error), name string) ([]line, err
 }
 
 // Label returns the label for an absolute path and a file type. known is false if the policy
-// has no label for it. If a pattern cannot be evaluated, the error is a PatternError.
+// has no label for it. If a pattern cannot be evaluated, the error is a PatternError. If the policy
+// takes too much work, it wraps budget.ErrExceeded.
 func (c *Contexts) Label(name string, mode fs.FileMode) (label string, known bool, err error) {
 	name = bytewise(c.distSubs.apply(c.subs.apply(squeeze(name))))
 	kind := unixType(mode)
+	if err := c.room.steps.Take(int64(len(c.literals[name])) * stepsOfPattern); err != nil {
+		return "", false, err
+	}
 	for _, s := range slices.Backward(c.literals[name]) {
 		if s.fits(kind) {
 			return s.label, s.label != "", nil
 		}
 	}
-	candidates := c.patterns.candidates(name)
+	candidates, steps := c.patterns.candidates(name), int64(0)
 	for s := candidates.next(); s != nil; s = candidates.next() {
+		steps += stepsOfPattern
 		if !s.fits(kind) {
 			continue
 		}
-		if matches, err := s.matches(name); err != nil || matches {
+		if matches, err := s.matches(name, c.room); err != nil || matches {
+			err = errors.Join(err, c.room.steps.Take(steps))
 			return s.label, s.label != "" && err == nil, err
 		}
 	}
-	return "", false, nil
+	return "", false, c.room.steps.Take(steps)
 }
 
 // squeeze replaces repeated slashes by one, and removes a slash at the end.

@@ -1,32 +1,59 @@
 package selinux
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/budget"
 )
 
 // none is written instead of a label for files that get no label.
 const none = "<<none>>"
 
 // parseText parses a pattern file with lines "PATTERN [-TYPE] LABEL".
-func parseText(text string) (lines []line, err error) {
+func parseText(text string, room *room) (lines []line, err error) {
 	number := uint32(0)
+	labels := map[string]string{} // each label once, and not as a part of the text, which is freed
 	for l := range strings.Lines(text) {
 		number++
-		fields := strings.FieldsFunc(l, isBlank)
-		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+		fields, err := fieldsOf(l)
+		if err == nil && len(fields) == 0 {
 			continue
 		}
-		parsed, err := parseLine(fields)
+		var parsed line
+		if err == nil {
+			parsed, err = parseLine(fields)
+		}
+		if err == nil {
+			err = room.line(len(parsed.pattern), len(parsed.label))
+		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
+		if _, known := labels[parsed.label]; !known {
+			label := strings.Clone(parsed.label)
+			labels[label] = label
+		}
+		parsed.pattern, parsed.label = strings.Clone(parsed.pattern), labels[parsed.label]
 		parsed.number = number
 		lines = append(lines, parsed)
 	}
 	return lines, nil
+}
+
+// fieldsOf returns the fields of a line; none for a comment.
+func fieldsOf(line string) ([]string, error) {
+	line = strings.TrimLeftFunc(line, isBlank)
+	switch {
+	case strings.HasPrefix(line, "#"):
+		return nil, nil
+	case len(line) > 3*maxPattern:
+		return nil, errors.New("it is too long")
+	}
+	return strings.FieldsFunc(line, isBlank), nil
 }
 
 // add appends lines. Later lines have precedence over earlier ones.
@@ -89,15 +116,22 @@ func fileType(flag string) (uint32, bool) {
 type substitutions []struct{ from, to string }
 
 // parseSubstitutions parses lines "FROM TO".
-func parseSubstitutions(text string) (subs substitutions) {
+func parseSubstitutions(text string) (subs substitutions, err error) {
+	room := budget.New(maxSubstitutions, "substitutions of paths")
 	for line := range strings.Lines(text) {
-		fields := strings.FieldsFunc(line, isBlank)
-		if len(fields) < 2 || strings.HasPrefix(fields[0], "#") {
+		fields, err := fieldsOf(line)
+		if err == nil && len(fields) < 2 {
 			continue
 		}
-		subs = append(subs, struct{ from, to string }{fields[0], fields[1]})
+		if err == nil {
+			err = room.Take(1)
+		}
+		if err != nil {
+			return nil, err
+		}
+		subs = append(subs, struct{ from, to string }{strings.Clone(fields[0]), strings.Clone(fields[1])})
 	}
-	return subs
+	return subs, nil
 }
 
 // apply applies the last substitution that matches the beginning of a path, if there is one.

@@ -22,6 +22,7 @@ type spec struct {
 	compile sync.Once // compiles the regular expression when it is first needed
 	part    string    // all matching paths contain it
 	regex   *regexp.Regexp
+	size    int64 // of the regular expression, in instructions at most
 	err     error
 }
 
@@ -47,25 +48,41 @@ func newSpec(l line) *spec {
 }
 
 // matches reports whether the pattern matches the whole path.
-func (s *spec) matches(path string) (bool, error) {
+func (s *spec) matches(path string, room *room) (bool, error) {
 	rest, ok := strings.CutPrefix(path, s.prefix)
 	if !ok || s.tree {
 		// In PCRE, "$" also matches before a newline at the end.
 		return ok && (rest == "" || rest == "\n" || rest[0] == '/'), nil
 	}
-	s.compile.Do(func() {
-		if hasAlternatives(s.pattern) {
-			s.err = &PatternError{s.pattern, errors.New("an alternative outside of parentheses")}
-			return
-		}
-		if s.regex, s.err = regexp.Compile(`(?s)^` + s.pattern + `\n?\z`); s.err != nil {
-			s.err = &PatternError{s.pattern, s.err}
-			return
-		}
-		s.part = literalPart(s.pattern)
-	})
+	s.compile.Do(func() { s.err = s.prepare(room) })
 	// Most paths that do not match do not contain the part, and that check is faster.
-	return s.err == nil && strings.Contains(path, s.part) && s.regex.MatchString(path), s.err
+	if s.err != nil || !strings.Contains(path, s.part) {
+		return false, s.err
+	}
+	if err := room.steps.Take(work(s.size, len(path))); err != nil {
+		return false, err
+	}
+	return s.regex.MatchString(path), nil
+}
+
+// prepare compiles the regular expression.
+func (s *spec) prepare(room *room) error {
+	if hasAlternatives(s.pattern) {
+		return &PatternError{s.pattern, errors.New("an alternative outside of parentheses")}
+	}
+	parsed, err := syntax.Parse(s.pattern, syntax.Perl)
+	if err != nil {
+		return &PatternError{s.pattern, err}
+	}
+	s.size = cost(parsed)
+	if err := room.instructions.Take(s.size); err != nil {
+		return err
+	}
+	if s.regex, err = regexp.Compile(`(?s)^` + s.pattern + `\n?\z`); err != nil {
+		return &PatternError{s.pattern, err}
+	}
+	s.part = literalPart(parsed)
+	return nil
 }
 
 // PatternError is the error for a pattern that this package does not support, although
@@ -120,10 +137,9 @@ func literalPrefix(pattern string) string {
 }
 
 // literalPart returns the longest literal text that all matches of a pattern contain after
-// their literalPrefix, or "". The pattern must be valid.
-func literalPart(pattern string) (part string) {
-	re, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil || re.Op != syntax.OpConcat {
+// their literalPrefix, or "".
+func literalPart(re *syntax.Regexp) (part string) {
+	if re.Op != syntax.OpConcat {
 		return ""
 	}
 	for _, sub := range re.Sub[1:] {

@@ -35,20 +35,34 @@ func (r *Reporter) Emit(e pivot.Event) {
 		return
 	}
 	s := Of(e)
+	if e.Kind == pivot.EventEnded {
+		r.keep(s, e)
+		return
+	}
 	r.Notify(printable.Line(r.sentence(now, e))) // in sd_notify(3), a line feed would start another assignment
 	r.line(e)
-	if err := s.Write(r.Root); err != nil && e.Kind != pivot.EventProgressed {
-		r.Log.WithError(err).Warn("the status is not kept")
-	}
-	if e.Kind == pivot.EventEntered || e.Kind == pivot.EventWaiting || e.Kind == pivot.EventFailing {
-		if err := keepMetrics(r.Metrics, Metrics(e.Record)); err != nil {
-			r.Log.WithError(err).Warn("the metrics are not kept")
-		}
-	}
+	r.keep(s, e)
 	if e.Kind == pivot.EventFailing && r.Consoles {
 		if err := showOnConsoles(r.Root, e.Err); err != nil {
 			r.Log.WithError(err).Warn("not every console shows the failure")
 		}
+	}
+}
+
+// keep writes the files that tell of the run.
+func (r *Reporter) keep(s Status, e pivot.Event) {
+	if err := s.Write(r.Root); err != nil && e.Kind != pivot.EventProgressed {
+		r.Log.WithError(err).Warn("the status is not kept")
+	}
+	switch e.Kind {
+	case pivot.EventFailing: // the metrics have the failure of the last run, whatever the phase is
+		e.Record.Error = s.Error
+	case pivot.EventEntered, pivot.EventWaiting, pivot.EventEnded:
+	default:
+		return
+	}
+	if err := keepMetrics(r.Metrics, Metrics(e.Record)); err != nil {
+		r.Log.WithError(err).Warn("the metrics are not kept")
 	}
 }
 

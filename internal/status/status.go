@@ -3,7 +3,6 @@
 package status
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/api"
+	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 )
@@ -24,7 +24,7 @@ type Status struct {
 	Attempt int               `json:"attempt"`
 	Target  pivot.Target      `json:"target"`
 	Booted  *pivot.Deployment `json:"booted"`
-	Error   *pivot.Failure    `json:"error"`
+	Error   *pivot.Failure    `json:"error"` // of the last command, or else of the transaction
 	Started time.Time         `json:"started,omitzero"`
 	Phases  []pivot.Duration  `json:"phases"`
 	Pending *pivot.Deployment `json:"pending"`         // the default of the next boot, if it is not the booted deployment
@@ -36,9 +36,57 @@ type Status struct {
 	Downloaded *pivot.Download `json:"downloaded,omitempty"`
 	// Slot is the FleetLock slot that the machine has requested and not released; nil if there
 	// is none.
-	Slot    *pivot.Slot `json:"slot,omitempty"`
-	Notes   []string    `json:"notes"`             // observations on the host, for people
-	LeftOut []string    `json:"leftOut,omitempty"` // parts of the MachineConfig that were not applied
+	Slot        *pivot.Slot  `json:"slot,omitempty"`
+	LastCommand *LastCommand `json:"lastCommand,omitempty"` // nil if none ran in this boot
+	Notes       []string     `json:"notes"`                 // observations on the host, for people
+	LeftOut     []string     `json:"leftOut,omitempty"`     // parts of the MachineConfig that were not applied
+}
+
+// LastCommand is the last command that could change the machine. Its result is not the machine's
+// phase: a command that failed before it had changed anything leaves the machine as it was.
+type LastCommand struct {
+	Name   string `json:"name"`
+	Result Result `json:"result"`
+	// Error is why it failed, or why its last try did; nil if it did not.
+	Error *pivot.Failure `json:"error,omitempty"`
+}
+
+// Result is how a command ended.
+type Result string
+
+// The results.
+const (
+	ResultRunning   Result = "running" // or it was killed
+	ResultSucceeded Result = "succeeded"
+	ResultFailed    Result = "failed"
+	// ResultInterrupted is the result of a command that a signal has ended before its commit.
+	ResultInterrupted Result = "interrupted"
+)
+
+// commandOf returns the command of an event; nil if it is not known.
+func commandOf(e pivot.Event) *LastCommand {
+	if e.Command == "" {
+		return nil
+	}
+	c := LastCommand{Name: e.Command, Result: ResultRunning}
+	if e.Err != nil {
+		c.Error = pivot.FailureOf(e.Err)
+	}
+	_, stopped := errors.AsType[fault.Stopped](e.Err)
+	switch {
+	case e.Kind == pivot.EventFailing && stopped:
+		c.Result = ResultInterrupted
+	case e.Kind == pivot.EventFailing, e.Kind == pivot.EventEnded && e.Err != nil:
+		c.Result = ResultFailed
+	case e.Kind == pivot.EventEnded:
+		c.Result = ResultSucceeded
+	}
+	return &c
+}
+
+// Failed reports whether the last command has failed, or was interrupted.
+func (s Status) Failed() bool {
+	return s.LastCommand != nil && (s.LastCommand.Result == ResultFailed || s.LastCommand.Result == ResultInterrupted)
 }
 
 // MachineConfigs are the MachineConfigs that a machine has and should have.
@@ -52,6 +100,9 @@ func Of(e pivot.Event) Status {
 	s := Status{
 		Phase: e.Record.Phase, Step: e.Step, Attempt: e.Record.Attempt, Target: e.Record.Target,
 		Error: e.Record.Error, Trial: e.Record.Trial, Started: e.Record.Started, Phases: e.Record.Phases, History: e.Record.History,
+	}
+	if s.LastCommand = commandOf(e); e.Kind == pivot.EventFailing {
+		s.Error = pivot.FailureOf(e.Err)
 	}
 	s.Percent = e.Amount.Percent()
 	if s.Phases == nil {
@@ -83,17 +134,12 @@ func (s Status) Write(root string) error {
 // Read returns the status of the last run in this boot. If there was none, it returns the
 // status of an earlier boot from the journal.
 func Read(root string) (Status, error) {
-	data, err := os.ReadFile(filepath.Join(root, path))
+	var s Status
+	file := hostfiles.StateFile{Root: root, Path: "/" + path, Remedy: "remove the file: the journal says the rest, and the next command writes it again"}
+	err := file.Decode(&s)
 	if errors.Is(err, fs.ErrNotExist) {
 		record, err := pivot.JournalIn(root).Load()
 		return Of(pivot.Event{Record: record}), err
 	}
-	if err != nil {
-		return Status{}, fmt.Errorf("cannot read status: %w", err)
-	}
-	var s Status
-	if err := json.Unmarshal(data, &s); err != nil {
-		return Status{}, fmt.Errorf("cannot read status %s: %w", path, err)
-	}
-	return s, nil
+	return s, err
 }

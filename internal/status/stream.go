@@ -62,7 +62,7 @@ func nameOf(kind pivot.EventKind) string {
 // continues.
 func (s *Stream) Emit(e pivot.Event) {
 	now := s.Now()
-	if s.over || e.Kind == pivot.EventProgressed && !s.pace.due(now, e.Amount) {
+	if s.over || e.Kind == pivot.EventEnded || e.Kind == pivot.EventProgressed && !s.pace.due(now, e.Amount) {
 		return
 	}
 	p := progress{

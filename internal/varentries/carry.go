@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,26 +37,34 @@ type Set struct {
 
 // Read reads what the system with the given root directory carries.
 func Read(root string) (Set, error) {
-	data, err := os.ReadFile(filepath.Join(root, ManifestPath))
+	data, err := manifest(root).Read()
 	if errors.Is(err, fs.ErrNotExist) {
 		return Set{}, nil
 	}
 	if err != nil {
-		return Set{}, fmt.Errorf("cannot read what this system carries: %w", err)
+		return Set{}, err
 	}
-	return parse(data)
+	s, err := parse(data)
+	if err != nil {
+		return s, manifest(root).Unusable(err)
+	}
+	return s, nil
+}
+
+func manifest(root string) hostfiles.StateFile {
+	return hostfiles.StateFile{Root: root, Path: ManifestPath, Remedy: "go back to the system before (pivot rollback), or move the file away and apply the MachineConfig again"}
 }
 
 func parse(data []byte) (s Set, err error) {
 	if err := json.Unmarshal(data, &s); err != nil {
-		return s, fmt.Errorf("cannot use %s: %w", ManifestPath, err)
+		return s, err
 	}
 	if s.Format != manifestFormat {
-		return s, fmt.Errorf("cannot use %s: its format is %d, this program knows %d", ManifestPath, s.Format, manifestFormat)
+		return s, fmt.Errorf("its format is %d, this program knows %d", s.Format, manifestFormat)
 	}
 	for _, e := range s.Entries {
 		if name, err := Canonical(e.Path); err != nil || name != e.Path || !Outside(name) {
-			return s, fmt.Errorf("cannot use %s: %q is not a path that it can have", ManifestPath, e.Path)
+			return s, fmt.Errorf("%q is not a path that it can have", e.Path)
 		}
 	}
 	return s, nil

@@ -11,6 +11,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"machine-pivot/internal/hostfiles"
 )
 
 // alias is a directory that is a link into /var on ostree hosts.
@@ -77,6 +79,9 @@ func Canonical(name string) (string, error) {
 		return "", fmt.Errorf("%q is not a path as it would be written: it is absolute, and clean", name)
 	}
 	name = Resolved(name)
+	if err := hostfiles.CheckName(name); err != nil {
+		return "", fmt.Errorf("cannot apply %q: %w", name, err)
+	}
 	if why := refusal(name); why != "" {
 		return "", fmt.Errorf("cannot apply %s: %s", name, why)
 	}

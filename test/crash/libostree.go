@@ -54,6 +54,9 @@ func (m *Machine) Arguments(commit string) (kargsd.Arguments, error) {
 // Accept implements pivot.Engine.
 func (m *Machine) Accept(context.Context, ostree.PrepareRoot) error { return nil }
 
+// Secure implements pivot.Images. Nothing else changes the repository.
+func (m *Machine) Secure(ctx context.Context, _ pivot.Image) error { return ctx.Err() }
+
 // Release implements pivot.Images.
 func (m *Machine) Release(context.Context, pivot.Image) error {
 	return m.effect("release", nil, func() error { return nil })

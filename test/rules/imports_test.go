@@ -37,6 +37,7 @@ var importTable = map[string]rule{
 	// Values: they import mostly other values and, except for fleetlock and watch, nothing of world.
 	"fault":            {never: slices.Concat(processes, commandLine, world)},
 	"api":              {never: slices.Concat(processes, commandLine, world)},
+	"budget":           {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"window":           {never: slices.Concat(processes, commandLine, world)},
 	"fleetlock":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"watch":            {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -48,18 +49,18 @@ var importTable = map[string]rule{
 	"pinning":          {ours: []string{"kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pods":             {ours: []string{"pinning", "problem", "quantity", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"encapsulated":     {ours: append([]string{"machineconfig/entries", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
-	"machineconfig":    {ours: append([]string{"legacy", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig":    {ours: append([]string{"budget", "legacy", "machineconfig/document", "machineconfig/extensions", "machineconfig/ignition", "machineconfig/jsonpath", "machineconfig/spec"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"containerruntime": {ours: append([]string{"machineconfig", "quantity"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: first the packages that do not know MachineConfigs, then those that use
 	// them, each for its own purpose.
 	"machineconfig/enable":     {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/entries":    {ours: []string{"machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "hostfiles", "problem", "varentries"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"machineconfig/entries":    {ours: []string{"budget", "machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "hostfiles", "problem", "varentries"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/extensions": {never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/jsonpath":   {never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/document":   {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/spec":       {ours: []string{"kargs", "problem", "machineconfig/document", "machineconfig/extensions", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"machineconfig/ignition":   {ours: []string{"problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"machineconfig/ignition":   {ours: []string{"budget", "problem", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 
 	"legacy": {ours: []string{"problem", "machineconfig/ignition", "machineconfig/jsonpath"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
@@ -74,9 +75,9 @@ var importTable = map[string]rule{
 	// Formats and storage: each usable without the rest.
 	"inflate":   {never: slices.Concat(processes, commandLine, world)},
 	"guard":     {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"selinux":   {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"selinux":   {ours: []string{"budget"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"ostree":    {ours: []string{"ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"hostfiles": {ours: []string{"selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"hostfiles": {ours: []string{"fault", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	"varentries": {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"projection": {ours: []string{"hostfiles", "varentries"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -89,9 +90,9 @@ var importTable = map[string]rule{
 	"osimage/source":           {ours: []string{"osimage/source/ocilayout", "osimage/imageref", "osimage/imagefault", "fault", "retry", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"osimage/source/ocilayout": {ours: []string{"osimage/imagefault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"osimage/layer":            {ours: []string{"osimage/merge", "osimage/imagefault", "ostree", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
-	"osimage/merge":            {ours: []string{"osimage/imagefault", "ostree", "selinux", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/merge":            {ours: []string{"budget", "osimage/imagefault", "ostree", "selinux", "fault", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/kargsd":           {ours: []string{"ostree", "kargs", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
-	"rpmrepo":                  {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"net"})},
+	"rpmrepo":                  {ours: []string{"budget", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"net"})},
 	"osimage/imagefault":       {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// What a change means for running services.
@@ -100,7 +101,7 @@ var importTable = map[string]rule{
 	// The core decides; the engines, the host and the reporter serve it.
 	"pivot":     {ours: append([]string{"disruption", "ostree", "machineconfig/enable", "varentries"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rpmostree": {ours: []string{"ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "retry"}, foreign: true, never: commandLine},
-	"found":     {ours: []string{"fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"found":     {ours: []string{"budget", "fault", "hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"live":      {ours: []string{"disruption", "fault", "hostfiles", "pivot"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"host":      {ours: append([]string{"fleetlock", "live", "ostree", "pivot", "machineconfig/enable", "projection", "varentries", "window"}, values...), foreign: true, never: commandLine},
 	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},

@@ -14,7 +14,7 @@ var ownSize = regexp.MustCompile(`%[0-9.]*[dfgv] ?([kMGTP]B\b|bytes (free|fetche
 // exact.
 func TestSizes(t *testing.T) {
 	for _, f := range sources(t) {
-		ast.Inspect(f, func(n ast.Node) bool {
+		ast.Inspect(f.File, func(n ast.Node) bool {
 			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING && ownSize.MatchString(text.Value) {
 				t.Errorf("%s: %s: use printable.Size", f.at(n), text.Value)
 			}

@@ -389,7 +389,7 @@ func merged(t *testing.T, manifests ...machineconfig.Manifest) map[string][]byte
 	}
 	files := map[string][]byte{}
 	for _, f := range mc.Spec.Config.Storage.Files {
-		if files[f.Path], err = ignition.Content(f.Contents, 1<<20); err != nil {
+		if files[f.Path], err = ignition.Content(f.Contents, ignition.NewRoom(1<<20, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -61,7 +61,7 @@ func TestPartitionsRoundTrip(t *testing.T) {
 	}
 	contents := map[string][]byte{}
 	for _, f := range all[0].Spec.Config.Storage.Files {
-		content, err := ignition.Content(f.Contents, 1<<20)
+		content, err := ignition.Content(f.Contents, ignition.NewRoom(1<<20, 1<<20))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,12 +1,14 @@
 package machineconfig
 
 import (
+	"errors"
 	"io/fs"
 	"slices"
 	"strings"
 	"unicode"
 
 	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/budget"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/machineconfig/jsonpath"
@@ -16,16 +18,22 @@ import (
 	"machine-pivot/kargs"
 )
 
-// maxInline limits the decompressed content of one file, in bytes.
-const maxInline = 16 << 20
+// Limits on decompressed contents, in bytes.
+const (
+	maxInline = 16 << 20 // of one file
+	maxInput  = 64 << 20 // of all files together that one command reads
+)
+
+// NewRoom returns the room for the contents of all MachineConfigs that one command reads.
+func NewRoom() *ignition.Room { return ignition.NewRoom(maxInline, maxInput) }
 
 // maxRendered is the maximum size of an object in etcd, in bytes of JSON.
 const maxRendered = 1_572_864
 
 // CheckConfig checks a config for what Ignition does not check, and where the machine-config daemon
-// is stricter. n is the node of the config.
-func CheckConfig(n document.Node, config ignition.Config) {
-	checkFiles(n, config)
+// is stricter. n is the node of the config, room is for its contents.
+func CheckConfig(n document.Node, config ignition.Config, room *ignition.Room) {
+	checkFiles(n, config, room)
 	checkNames(n, config)
 }
 
@@ -53,7 +61,7 @@ func checkNames(n document.Node, config ignition.Config) {
 	}
 }
 
-func checkFiles(n document.Node, config ignition.Config) {
+func checkFiles(n document.Node, config ignition.Config, room *ignition.Room) {
 	for i, f := range config.Storage.Files {
 		at := jsonpath.Of("storage", "files", i)
 		if f.Mode != nil && (*f.Mode < 0 || *f.Mode > int(fs.ModePerm)) {
@@ -67,8 +75,15 @@ func checkFiles(n document.Node, config ignition.Config) {
 		}
 	}
 	for _, p := range ignition.Contents(&config) {
-		if _, err := ignition.Content(*p.Resource, maxInline); err != nil && !ignition.IsRemote(*p.Resource) {
+		if ignition.IsRemote(*p.Resource) {
+			continue
+		}
+		_, err := ignition.Content(*p.Resource, room)
+		if err != nil {
 			n.At(p.Path).Fail("%v", err)
+		}
+		if errors.Is(err, budget.ErrExceeded) {
+			break // so would be every other content
 		}
 	}
 }
@@ -103,12 +118,12 @@ func checkMerged(config ignition.Config, line kargs.Line, rules Rules, report *p
 // checkPinning checks all of CRI-O's drop-ins and the kubelet's file against each other and against
 // the machines. n is the node of the files.
 func checkPinning(n document.Node, config ignition.Config, line kargs.Line, rules Rules) {
-	contents := map[string][]byte{}
+	contents, room := map[string][]byte{}, NewRoom()
 	for _, f := range config.Storage.Files {
 		if !pinning.IsPinningPath(f.Path) {
 			continue
 		}
-		if content, err := ignition.Content(f.Contents, maxInline); err == nil {
+		if content, err := ignition.Content(f.Contents, room); err == nil {
 			contents[f.Path] = content
 		}
 	}

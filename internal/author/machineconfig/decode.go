@@ -115,6 +115,10 @@ func decodeMetadata(n document.Node, mc *MachineConfig) {
 
 func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
 	n.Known(thisAPI, spec.Members()...)
+	room := rules.Room
+	if room == nil {
+		room = NewRoom()
+	}
 	mc.Spec = Spec{
 		OSImageURL:      spec.Image(n.Get("osImageURL"), rules.CheckImage),
 		ExtensionsImage: spec.Image(n.Get("baseOSExtensionsContainerImage"), rules.CheckImage),
@@ -122,7 +126,7 @@ func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
 		Extensions:      spec.Extensions(n.Get("extensions")),
 		FIPS:            n.Get("fips").Boolean(),
 		KernelType:      spec.KernelType(n.Get("kernelType"), ""),
-		Config:          decodeConfig(n.Get("config")),
+		Config:          decodeConfig(n.Get("config"), room),
 	}
 	if mc.Spec.FIPS { // if not, another MachineConfig may set it; and many writers emit false by default
 		spec.Contradictions(n.Path, mc.Spec.KernelArguments, mc.Spec.FIPS, n.Report)
@@ -130,7 +134,7 @@ func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
 }
 
 // decodeConfig reads the Ignition config.
-func decodeConfig(n document.Node) *ignition.Config {
+func decodeConfig(n document.Node, room *ignition.Room) *ignition.Config {
 	if n.IsText() {
 		n.Fail("it is a string: an Ignition config stands here as an object, not as its text")
 		return nil
@@ -146,6 +150,6 @@ func decodeConfig(n document.Node) *ignition.Config {
 	if version := n.Get("ignition").Get("version"); ignition.Later(version.Text()) {
 		version.Warn("a cluster's machine-config operator accepts versions up to %[1]s only; what pivot renders is of version %[1]s", ignition.Version)
 	}
-	CheckConfig(n, config)
+	CheckConfig(n, config, room)
 	return &config
 }

@@ -55,6 +55,7 @@ type Rules struct {
 	KernelArguments kargs.Policy
 	CheckImage      func(image string) error // returns an error for an unusable reference; nil: check the registry grammar only
 	CPUs            pinning.CPUSet           // CPUs of the machines; empty: unknown, not checked
+	Room            *ignition.Room           // for the contents in all files that are read; nil: see NewRoom, for each MachineConfig
 }
 
 // MarshalJSON writes the whole object. It always writes all seven members of spec, like a cluster

@@ -33,6 +33,9 @@ func Read(paths []string, stdin io.Reader, rules machineconfig.Rules) ([]*machin
 	var all []*machineconfig.MachineConfig
 	var report problem.Report
 	total := 0
+	if rules.Room == nil {
+		rules.Room = machineconfig.NewRoom()
+	}
 	for _, file := range files {
 		data, err := ReadFile(file, stdin)
 		if err != nil {

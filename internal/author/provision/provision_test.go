@@ -101,7 +101,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(report)
 	}
 	config, _ := legacy.Parse(raw)
-	text, err := ignition.Content(config.Storage.Files[1].Contents, 1<<20)
+	text, err := ignition.Content(config.Storage.Files[1].Contents, ignition.NewRoom(1<<20, 1<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestEmbed(t *testing.T) {
 			t.Fatalf("%s: the program is not there", version)
 		}
 		f := config.Storage.Files[i]
-		if content, err := ignition.Content(f.Contents, 1<<28); *f.Mode != 0o755 || err != nil || len(content) != len(program) {
+		if content, err := ignition.Content(f.Contents, ignition.NewRoom(1<<28, 1<<28)); *f.Mode != 0o755 || err != nil || len(content) != len(program) {
 			t.Errorf("%s: %s %v: %d bytes, %v", version, f.Path, f.Mode, len(content), err)
 		}
 		units := map[string]ignition.Unit{}

@@ -23,9 +23,9 @@ import (
 
 // Limits of one snapshot, in addition to those of each fetch.
 const (
-	maxTotal   = 256 << 20 // bytes fetched in total
-	maxConfigs = 1000      // configs merged, counted each time they are merged
-	maxDepth   = 10        // depth of references between configs
+	maxTotal   = 32 << 20 // bytes fetched in total, and bytes of contents after decompression
+	maxConfigs = 1000     // configs merged, counted each time they are merged
+	maxDepth   = 10       // depth of references between configs
 )
 
 // Taker takes snapshots. Use New: the zero value is not usable.
@@ -40,7 +40,8 @@ type Taker struct {
 	warned  map[string]bool    // by URL
 	bytes   int
 	configs int
-	failed  error // the first temporary failure
+	room    *ignition.Room // for contents
+	failed  error          // the first temporary failure
 }
 
 type fetched struct {
@@ -56,7 +57,7 @@ func New() *Taker {
 // Inline returns self-contained copies of MachineConfigs; the arguments are not changed. The report
 // has every resource that cannot be used. The error is not nil if a later attempt may succeed.
 func (t *Taker) Inline(ctx context.Context, all []*machineconfig.MachineConfig) ([]*machineconfig.MachineConfig, problem.Report, error) {
-	t.failed, t.configs = nil, 0
+	t.failed, t.configs, t.room = nil, 0, ignition.NewRoom(maxBody, maxTotal)
 	var report problem.Report
 	whole := make([]*machineconfig.MachineConfig, len(all))
 	for i, mc := range all {
@@ -104,7 +105,7 @@ func (t *Taker) fetch(ctx context.Context, r ignition.Resource, roots string) ([
 			return nil, err
 		}
 	}
-	return ignition.Unpack(r, f.body, maxBody)
+	return ignition.Unpack(r, f.body, t.room)
 }
 
 // firstWarning reports whether this is the first warning about a URL.

@@ -88,7 +88,7 @@ func (s source) trust(ctx context.Context, config *ignition.Config) string {
 // cannot be had.
 func (s source) inline(ctx context.Context, p ignition.Place) ([]byte, bool) {
 	if !ignition.IsRemote(*p.Resource) {
-		content, err := ignition.Content(*p.Resource, maxBody)
+		content, err := ignition.Content(*p.Resource, s.taker.room)
 		return content, err == nil // parsing the config has reported the error
 	}
 	content, err := s.fetch(ctx, p)
@@ -135,7 +135,7 @@ func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, b
 		return ignition.Config{}, false
 	}
 	var report problem.Report
-	machineconfig.CheckConfig(document.Node{Report: &report}, config)
+	machineconfig.CheckConfig(document.Node{Report: &report}, config, s.taker.room)
 	below.add(report...)
 	return below.whole(ctx, config), true
 }
@@ -146,7 +146,7 @@ func (s source) read(ctx context.Context, p ignition.Place) ([]byte, error) {
 		return nil, fmt.Errorf("more than %d configs name one another", maxDepth)
 	}
 	if !ignition.IsRemote(*p.Resource) {
-		return ignition.Content(*p.Resource, maxBody)
+		return ignition.Content(*p.Resource, s.taker.room)
 	}
 	if i := slices.Index(s.chain, *p.Resource.Source); i >= 0 {
 		var names []string

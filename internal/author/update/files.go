@@ -12,8 +12,11 @@ import (
 	"machine-pivot/internal/machineconfig/ignition"
 )
 
-// maxContent limits a file's decompressed content, in bytes.
-const maxContent = 16 << 20
+// Limits on decompressed contents, in bytes.
+const (
+	maxContent  = 16 << 20 // of one file
+	maxContents = 64 << 20 // of all files that are compared
+)
 
 // files compares files. The operator compares them by path; their order does not matter.
 func (d *differ) files(old, new ignition.Config) error {
@@ -46,7 +49,7 @@ func (d *differ) file(path string, old, new *types.File) error {
 			return nil
 		}
 		var err error
-		if c.Detail, err = fileDifference(old, new); err != nil {
+		if c.Detail, err = fileDifference(old, new, d.room); err != nil {
 			return fmt.Errorf("cannot compare file %s: %w", path, err)
 		}
 	}
@@ -67,9 +70,9 @@ func actionOf[V any](old, new *V) string {
 }
 
 // fileDifference describes the difference between two files.
-func fileDifference(old, new *types.File) (string, error) {
+func fileDifference(old, new *types.File, room *ignition.Room) (string, error) {
 	var what []string
-	differs, err := contentsDiffer(old.Contents, new.Contents)
+	differs, err := contentsDiffer(old.Contents, new.Contents, room)
 	if err != nil {
 		return "", err
 	}
@@ -91,16 +94,16 @@ func fileDifference(old, new *types.File) (string, error) {
 }
 
 // contentsDiffer reports whether contents differ, as far as that shows without fetching them.
-func contentsDiffer(old, new types.Resource) (bool, error) {
+func contentsDiffer(old, new types.Resource, room *ignition.Room) (bool, error) {
 	if ignition.IsRemote(old) || ignition.IsRemote(new) {
 		remote := func(r types.Resource) string { return value(r.Source) + " " + value(r.Verification.Hash) }
 		return remote(old) != remote(new), nil
 	}
-	was, err := ignition.Content(old, maxContent)
+	was, err := ignition.Content(old, room)
 	if err != nil {
 		return false, err
 	}
-	is, err := ignition.Content(new, maxContent)
+	is, err := ignition.Content(new, room)
 	return !bytes.Equal(was, is), err
 }
 

@@ -65,7 +65,7 @@ const (
 
 // Between returns the update from one MachineConfig to another.
 func Between(old, new *machineconfig.MachineConfig, policy Policy) (Update, error) {
-	d := differ{policy: policy, update: Update{Changes: []Change{}, Actions: []disruption.Action{}, Notes: []string{}}}
+	d := differ{policy: policy, room: ignition.NewRoom(maxContent, maxContents), update: Update{Changes: []Change{}, Actions: []disruption.Action{}, Notes: []string{}}}
 	d.release(new)
 	d.system(old.Spec, new.Spec)
 	was, is := configOf(old), configOf(new)
@@ -90,6 +90,7 @@ func configOf(mc *machineconfig.MachineConfig) ignition.Config {
 type differ struct {
 	policy Policy
 	update Update
+	room   *ignition.Room // for contents
 }
 
 func (d *differ) add(c Change) {

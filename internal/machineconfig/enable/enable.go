@@ -11,6 +11,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"machine-pivot/internal/hostfiles"
 )
 
 // Dir has the administrator's units, and the links that enable units.
@@ -55,6 +57,9 @@ func (in *Install) add(name, file string, options map[string][]string) error {
 			by, err := expand(by, name)
 			if err != nil {
 				return err
+			}
+			if err := hostfiles.CheckName(by + dir); err != nil {
+				return fmt.Errorf("cannot use %s=%s: %w", option, by, err)
 			}
 			in.Links[path.Join(Dir, by+dir, name)] = file
 		}
@@ -166,11 +171,14 @@ func cutInstance(name string) (template, instance string, isInstance bool) {
 	return prefix + "@" + path.Ext(name), rest, rest != ""
 }
 
+// maxName is the maximum length of a unit's name, in bytes: systemd's UNIT_NAME_MAX without the NUL.
+const maxName = 255
+
 // unitName matches valid names of units (systemd.unit(5)).
 var unitName = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]+\.(service|socket|device|mount|automount|swap|target|path|timer|slice|scope)$`)
 
 // IsName reports whether name is a valid name of a unit.
-func IsName(name string) bool { return unitName.MatchString(name) }
+func IsName(name string) bool { return len(name) <= maxName && unitName.MatchString(name) }
 
 // expand replaces specifiers in word, and returns a name of a unit. It supports only specifiers that
 // depend on nothing but the unit's name.

@@ -7,6 +7,7 @@
 package entries
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
+	"machine-pivot/internal/budget"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/enable"
@@ -21,8 +23,11 @@ import (
 	"machine-pivot/internal/varentries"
 )
 
-// maxContent limits a file's decompressed content, in bytes.
-const maxContent = 1 << 20
+// Limits on decompressed contents, in bytes.
+const (
+	maxContent  = 1 << 20  // of one file
+	maxContents = 16 << 20 // of all files together: a cluster's MachineConfig has at most 1.5 MiB, in any form
+)
 
 // Asked is what a config requests.
 type Asked struct {
@@ -36,9 +41,9 @@ type Asked struct {
 // document paths are in without are left out.
 func Of(n document.Node, config ignition.Config, without map[string]bool) Asked {
 	m := maker{at: map[string]string{}, keeps: map[string]hostfiles.Keeps{}, without: without}
-	storage := n.Get("storage")
+	storage, room := n.Get("storage"), ignition.NewRoom(maxContent, maxContents)
 	for i, f := range storage.Get("files").Items() {
-		m.add(f, config.Storage.Files[i].Path, func() (hostfiles.File, error) { return file(config.Storage.Files[i]) })
+		m.add(f, config.Storage.Files[i].Path, func() (hostfiles.File, error) { return file(config.Storage.Files[i], room) })
 	}
 	for i, d := range storage.Get("directories").Items() {
 		dir := config.Storage.Directories[i]
@@ -62,7 +67,8 @@ type maker struct {
 	at     map[string]string // by path: where the document requests it
 	wished enable.Units
 
-	without map[string]bool
+	without  map[string]bool
+	tooLarge bool // it was reported that the contents are too large together
 }
 
 // add adds an entry that a node requests, under its canonical path. It reports whether it did.
@@ -77,7 +83,10 @@ func (m *maker) add(n document.Node, name string, make func() (hostfiles.File, e
 	}
 	f, err := make()
 	if err != nil {
-		n.Fail("%s: %v", name, err)
+		if tooLarge := errors.Is(err, budget.ErrExceeded); !tooLarge || !m.tooLarge { // once is enough
+			n.Fail("%s: %v", name, err)
+			m.tooLarge = m.tooLarge || tooLarge
+		}
 		return false
 	}
 	f.Path = canonical
@@ -110,7 +119,7 @@ func (m *maker) checkParents(n document.Node) {
 	}
 }
 
-func file(f types.File) (hostfiles.File, error) {
+func file(f types.File, room *ignition.Room) (hostfiles.File, error) {
 	if len(f.Append) > 0 {
 		return hostfiles.File{}, fmt.Errorf("not implemented: append")
 	}
@@ -118,7 +127,7 @@ func file(f types.File) (hostfiles.File, error) {
 	if err != nil {
 		return hostfiles.File{}, err
 	}
-	content, err := ignition.Content(f.Contents, maxContent)
+	content, err := ignition.Content(f.Contents, room)
 	return owned(hostfiles.NewFile(f.Path, mode, content), f.Node), err
 }
 
@@ -140,6 +149,9 @@ func link(l types.Link) (hostfiles.File, error) {
 	}
 	if l.Target == nil || *l.Target == "" {
 		return hostfiles.File{}, fmt.Errorf("the link has no target")
+	}
+	if err := hostfiles.CheckName(*l.Target); err != nil {
+		return hostfiles.File{}, fmt.Errorf("cannot use the link's target: %w", err)
 	}
 	return owned(hostfiles.NewLink(l.Path, *l.Target), l.Node), nil
 }

@@ -6,18 +6,32 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 	"github.com/vincent-petithory/dataurl"
+
+	"machine-pivot/internal/budget"
 )
 
+// Room bounds the contents of a config, in bytes after decompression.
+type Room struct {
+	each int64          // of one content
+	all  *budget.Budget // of all contents together
+}
+
+// NewRoom returns a Room for contents of at most each bytes, and of at most all bytes together.
+func NewRoom(each, all int64) *Room {
+	return &Room{each, budget.New(all, "bytes of decompressed contents")}
+}
+
 // Content returns the inline content of a resource, decompressed and verified against its hash;
-// nil without a source. It returns an error for a remote resource, and if the content has more
-// than limit bytes.
-func Content(r types.Resource, limit int) ([]byte, error) {
+// nil without a source. It returns an error for a remote resource, and if there is no room for the
+// content. A content that is read again takes room again.
+func Content(r types.Resource, room *Room) ([]byte, error) {
 	if r.Source == nil || *r.Source == "" {
 		return nil, nil
 	}
@@ -28,7 +42,7 @@ func Content(r types.Resource, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot decode its data URL: %w", err)
 	}
-	return Unpack(r, url.Data, limit)
+	return Unpack(r, url.Data, room)
 }
 
 // IsRemote reports whether a resource must be fetched.
@@ -37,17 +51,13 @@ func IsRemote(r types.Resource) bool {
 }
 
 // Unpack returns the content of a resource from the bytes of its source: decompressed if the
-// resource is compressed, at most limit bytes, and verified against its hash, which is of the
-// decompressed content.
-func Unpack(r types.Resource, data []byte, limit int) ([]byte, error) {
-	var err error
-	if r.Compression != nil && *r.Compression == "gzip" {
-		if data, err = gunzip(data, limit); err != nil {
-			return nil, err
-		}
-	}
-	if len(data) > limit {
-		return nil, fmt.Errorf("it is larger than %d bytes", limit)
+// resource is compressed, as far as there is room for it, and verified against its hash, which is
+// of the decompressed content.
+func Unpack(r types.Resource, data []byte, room *Room) ([]byte, error) {
+	compressed := r.Compression != nil && *r.Compression == "gzip"
+	data, err := room.take(data, compressed)
+	if err != nil {
+		return nil, err
 	}
 	if r.Verification.Hash != nil {
 		err = verify(data, *r.Verification.Hash)
@@ -55,26 +65,42 @@ func Unpack(r types.Resource, data []byte, limit int) ([]byte, error) {
 	return data, err
 }
 
+// take returns a content, decompressed if it is compressed, and takes the room for it.
+func (room *Room) take(data []byte, compressed bool) (content []byte, err error) {
+	if compressed {
+		content, err = room.gunzip(data)
+	} else {
+		content, err = data, room.all.Take(int64(len(data)))
+	}
+	switch {
+	case errors.Is(err, budget.ErrExceeded):
+		return nil, fmt.Errorf("the config is too large: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("cannot decompress it: %w", err)
+	case int64(len(content)) > room.each && compressed:
+		return nil, fmt.Errorf("it is larger than %d bytes when decompressed", room.each)
+	case int64(len(content)) > room.each:
+		return nil, fmt.Errorf("it is larger than %d bytes", room.each)
+	}
+	return content, nil
+}
+
+func (room *Room) gunzip(data []byte) ([]byte, error) {
+	if err := room.all.Take(0); err != nil { // no room is left
+		return nil, err
+	}
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	return room.all.ReadAll(io.LimitReader(z, room.each+1))
+}
+
 // Inline returns a resource with inline content, in the form that the machine-config server
 // writes: percent-escaped, so that text stays readable.
 func Inline(content []byte) types.Resource {
 	source := "data:," + dataurl.Escape(content)
 	return types.Resource{Source: &source}
-}
-
-func gunzip(data []byte, limit int) ([]byte, error) {
-	z, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("cannot decompress it: %w", err)
-	}
-	plain, err := io.ReadAll(io.LimitReader(z, int64(limit)+1))
-	if err != nil {
-		return nil, fmt.Errorf("cannot decompress it: %w", err)
-	}
-	if len(plain) > limit {
-		return nil, fmt.Errorf("it is larger than %d bytes when decompressed", limit)
-	}
-	return plain, nil
 }
 
 // verify checks decompressed content against a hash in Ignition's form, TYPE-HEX.

@@ -24,7 +24,7 @@ type FileSink interface {
 	CreateFile(name string) (io.WriteCloser, error)
 	// Remove removes a file, or everything in a directory, that lower layers have; "." is
 	// everything.
-	Remove(name string)
+	Remove(name string) error
 }
 
 // Files is the Content that extracts the regular files below one directory of a layer.
@@ -41,12 +41,10 @@ func NewFiles(sink FileSink, below string) *Files { return &Files{sink, below} }
 func (f *Files) entry(_ context.Context, _ *feeder, header *tar.Header, name string, body io.Reader) error {
 	dir, base := path.Split(name)
 	if base == opaque {
-		f.remove(path.Clean(dir))
-		return nil
+		return f.remove(path.Clean(dir))
 	}
 	if removed, ok := strings.CutPrefix(base, whiteout); ok {
-		f.remove(path.Join(dir, removed))
-		return nil
+		return f.remove(path.Join(dir, removed))
 	}
 	name, wanted := strings.CutPrefix(name, f.below+"/")
 	switch {
@@ -80,12 +78,13 @@ func (w sinkWriter) Write(p []byte) (int, error) {
 }
 
 // remove passes a removal on to the sink if it affects the directory.
-func (f *Files) remove(name string) {
+func (f *Files) remove(name string) (err error) {
 	if inside, ok := strings.CutPrefix(name, f.below+"/"); ok {
-		f.sink.Remove(inside)
+		err = f.sink.Remove(inside)
 	} else if name == "." || strings.HasPrefix(f.below+"/", name+"/") {
-		f.sink.Remove(".")
+		err = f.sink.Remove(".")
 	}
+	return blameSink(err)
 }
 
 // ended implements Content.

@@ -20,8 +20,8 @@ const (
 	// 300 bytes; large systems have a fifth of that number.
 	maxObjects = 1 << 20
 	// maxNames bounds the memory of the names in derived layers, in bytes. It is enough for
-	// about 200,000 files; large systems have half of that number.
-	maxNames = 48 << 20
+	// about 180,000 files; large systems have half of that number.
+	maxNames = 40 << 20
 )
 
 // Shared holds the resources that the layers of one import share: buffers for small objects,

@@ -12,8 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/internal/budget"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/guard"
+	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
 )
@@ -91,6 +93,9 @@ func (l *labeller) wanted(at string, mode uint32) (string, error) {
 		if pattern, ok := errors.AsType[*selinux.PatternError](err); ok {
 			return "", fault.New(fault.Refused, "%w", pattern).
 				WithHint("write the pattern without what Go's package regexp does not have (look-around, back references), or rebase with rpm-ostree")
+		}
+		if errors.Is(err, budget.ErrExceeded) {
+			return "", imagefault.Damaged("/%s: %w", selinuxDir, err)
 		}
 		if err != nil || known {
 			return label, err

@@ -197,18 +197,25 @@ func (l *Layer) Complete() error {
 		unresolved[l.links[i].to] = &l.links[i]
 	}
 	var elsewhere []link
+	targets := map[*file]string{} // of the links in elsewhere
 	for i := range l.links {
 		chain, end, err := l.follow(&l.links[i], unresolved)
 		if err != nil {
 			return err
 		}
+		// The end of a chain is a file of this layer, a link whose own target was found to be in
+		// a lower layer, or the name of a file in one.
+		target, below := targets[end]
+		if end == nil && len(chain) > 0 {
+			target, below = chain[len(chain)-1].target, true
+		}
 		for _, k := range chain {
 			delete(unresolved, k.to)
-			if end != nil {
+			if !below {
 				k.to.resolveTo(end)
 				continue
 			}
-			k.target = chain[len(chain)-1].target
+			k.target, targets[k.to] = target, target
 			elsewhere = append(elsewhere, *k)
 		}
 	}

@@ -1,9 +1,9 @@
 package merge
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -79,11 +79,11 @@ func (t *Tree) read(at string) ([]byte, error) {
 		return nil, fmt.Errorf("cannot read /%s: %w", at, err)
 	}
 	defer in.Close()
-	data, err := io.ReadAll(in)
-	if err != nil {
+	data := bytes.NewBuffer(make([]byte, 0, stat.Size+bytes.MinRead))
+	if _, err := data.ReadFrom(in); err != nil {
 		return nil, fmt.Errorf("cannot read /%s: %w", at, err)
 	}
-	return data, nil
+	return data.Bytes(), nil
 }
 
 // prepareRoot reads the tree's prepare-root.conf.

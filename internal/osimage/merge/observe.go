@@ -1,14 +1,11 @@
 package merge
 
-import (
-	"path"
-	"slices"
-)
+import "path"
 
 // noteVarFiles adds a note about files of the layers below /var, which an existing host does
 // not get.
 func (t *Tree) noteVarFiles() error {
-	var lost []string
+	var lost varFiles
 	for _, l := range t.layers {
 		if err := l.root.load(t.objects); err != nil {
 			return err
@@ -19,15 +16,27 @@ func (t *Tree) noteVarFiles() error {
 			}
 		}
 	}
-	if len(lost) > 0 {
-		t.notes.add("%d file(s) below /var, as %s, are for new installations: a host that has a /var keeps it as it is", len(lost), slices.Min(lost))
+	if lost.number > 0 {
+		t.notes.add("%d file(s) below /var, as %s, are for new installations: a host that has a /var keeps it as it is", lost.number, lost.first)
 	}
 	return nil
 }
 
-// filesBelow lists the files below a directory of /var, except in directories whose content
+// varFiles are files below /var.
+type varFiles struct {
+	number int
+	first  string // of their names, in order
+}
+
+func (v *varFiles) add(name string) {
+	if v.number++; v.number == 1 || name < v.first {
+		v.first = name
+	}
+}
+
+// filesBelow counts the files below a directory of /var, except in directories whose content
 // programs recreate.
-func (t *Tree) filesBelow(d *dir, at string, found *[]string) error {
+func (t *Tree) filesBelow(d *dir, at string, found *varFiles) error {
 	switch at {
 	case "/var/tmp", "/var/cache", "/var/log":
 		return nil
@@ -37,7 +46,7 @@ func (t *Tree) filesBelow(d *dir, at string, found *[]string) error {
 	}
 	for name := range d.files {
 		if !isWhiteout(name) {
-			*found = append(*found, path.Join(at, name))
+			found.add(path.Join(at, name))
 		}
 	}
 	for name, below := range d.dirs {

@@ -35,7 +35,7 @@ func (t *Tree) policy() (*selinux.Contexts, error) {
 		return nil, imagefault.Damaged("/%s/config wants the SELinux policy %q, but there is no /%s/policy/policy.*", selinuxDir, config.Policy, dir)
 	}
 	c, err := files.Contexts(config.Policy)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, invalid := errors.AsType[*selinux.InvalidError](err); invalid || errors.Is(err, fs.ErrNotExist) {
 		return nil, imagefault.Damaged("/%s: %w", dir, err)
 	}
 	return c, err

@@ -13,6 +13,10 @@ import (
 
 // Tree is the tree into which layers are merged, in the order of the image.
 type Tree struct {
+	// Stored means that no host is going to boot the tree now: what only a boot entry needs is noted
+	// if it is missing.
+	Stored bool
+
 	objects Objects
 	root    *dir
 	base    ostree.DirChecksums // zero: none
@@ -135,7 +139,7 @@ func (o onto) merge(from, into *dir, at string) error {
 		}
 	}
 	for name, below := range from.dirs {
-		if err := o.mergeDir(below, into, path.Join(at, name)); err != nil {
+		if err := o.mergeDir(below, into, at, name); err != nil {
 			return err
 		}
 	}
@@ -170,9 +174,9 @@ func (o onto) whiteouts(from, into *dir, at string) error {
 	return nil
 }
 
-// mergeDir merges a layer's directory into the tree's directory parent.
-func (o onto) mergeDir(from, parent *dir, at string) error {
-	name := path.Base(at)
+// mergeDir merges a layer's directory into the tree's directory parent, whose path is at. The tree
+// keeps name, which must not be a part of the path: so it would keep the path, too.
+func (o onto) mergeDir(from, parent *dir, at, name string) error {
 	delete(parent.files, name)
 	if parent.dirs[name] == nil {
 		info, err := from.attributes(o.objects)
@@ -183,7 +187,7 @@ func (o onto) mergeDir(from, parent *dir, at string) error {
 		made.guessed = from.guessed
 		parent.setDir(name, made)
 	}
-	return o.merge(from, parent.dirs[name], at)
+	return o.merge(from, parent.dirs[name], path.Join(at, name))
 }
 
 // noteAttributes adds a note if a layer's attributes of a directory differ from those in the

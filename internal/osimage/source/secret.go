@@ -10,6 +10,8 @@ import (
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/docker/config"
 	"go.podman.io/image/v5/types"
+
+	"machine-pivot/internal/fault"
 )
 
 // PullSecrets returns the paths of pull secrets in the order in which they are searched: those
@@ -59,7 +61,8 @@ func (h *Host) findSecret(sys *types.SystemContext, name reference.Named) (types
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && h.AuthFile == "" {
 			continue
 		} else if err != nil {
-			return types.DockerAuthConfig{}, s, fmt.Errorf("cannot read pull secret: %w", err)
+			return types.DockerAuthConfig{}, s, fault.New(fault.Refused, "cannot read pull secret: %w", err).
+				WithHint("it is the one that --authfile names")
 		}
 		if found, err := credentials(sys, path, name); err != nil {
 			return types.DockerAuthConfig{}, s, fmt.Errorf("cannot read pull secret %s: %w", path, err)

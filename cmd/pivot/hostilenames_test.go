@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"machine-pivot/test/need"
+	"machine-pivot/test/oscontainer"
+	"machine-pivot/test/ostreetree"
+	"machine-pivot/test/script"
+)
+
+// TestNamesJustBelowTheLimit (D79): an image with as many names as are allowed takes at most 150 MB of
+// memory, whatever their form.
+func TestNamesJustBelowTheLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("imports 500,000 names")
+	}
+	need.Ostree(t)
+	for name, c := range map[string]struct {
+		number int
+		name   func(n int) string
+		want   string // the error; "" for none
+	}{
+		"directories in directories": {51, func(n int) string { return fmt.Sprintf("usr/%d/", n) + strings.Repeat("d/", 1600) + "f" }, ""},
+		"two directories":            {235_000, func(n int) string { return fmt.Sprintf("usr/%d/%d", n%2, n) }, ""},
+		"one directory":              {130_000, func(n int) string { return fmt.Sprintf("usr/%d", n) }, "a directory of 130001 names"},
+		"long names":                 {53_000, func(n int) string { return fmt.Sprintf("usr/%0250d", n) }, ""},
+		"too long for a directory":   {90_000, func(n int) string { return fmt.Sprintf("usr/%0250d", n) }, "a directory of 25"},
+		"files in directories":       {62_000, func(n int) string { return fmt.Sprintf("usr/%d/a", n) }, ""},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			dir := inMemory(t)
+			all := []oscontainer.Entry{oscontainer.File("usr/lib/modules/1/vmlinuz", "kernel"), oscontainer.File("usr/lib/os-release", "ID=many\n")}
+			for n := range c.number {
+				all = append(all, oscontainer.File(c.name(n), ""))
+			}
+			options := []oscontainer.Option{oscontainer.WithWorkDir(dir)}
+			for rest := all; len(rest) > 0; {
+				n := min(len(all)/4+1, len(rest))
+				options = append(options, oscontainer.WithDerived(rest[:n]...))
+				rest = rest[n:]
+			}
+			img, err := oscontainer.Plain("1", options...)
+			path, repo := filepath.Join(dir, "image"), filepath.Join(dir, "repo")
+			if err == nil {
+				err = oscontainer.WriteLayout(path, img)
+			}
+			if err == nil {
+				err = ostreetree.Init(repo, "bare")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			exit := 0
+			if c.want != "" {
+				exit = 65
+			}
+			script.Bounded(t, exit, c.want, "pivot", "image", "import", "oci:"+path, "--repo", repo)
+		})
+	}
+}

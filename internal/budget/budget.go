@@ -1,0 +1,73 @@
+// Package budget bounds what an input may expand to: one limit on the sum of all its parts, counted
+// while they are read. Limits on each part alone do not bound an input, because it decides how many
+// parts there are.
+package budget
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync/atomic"
+
+	"machine-pivot/internal/fault"
+)
+
+// ErrExceeded is in the chain of every error of a Budget.
+var ErrExceeded = errors.New("too much")
+
+// Budget is a limit on a sum. It is safe for concurrent use.
+type Budget struct {
+	limit int64
+	unit  string // in words, such as "bytes of contents"
+	used  atomic.Int64
+}
+
+// New returns a Budget of limit units. unit names in the error what is limited, such as "bytes of
+// contents".
+func New(limit int64, unit string) *Budget { return &Budget{limit: limit, unit: unit} }
+
+// Take takes n units. Once the sum is above the limit, Take and every later call return an error
+// that names the limit; its kind is fault.BadInput.
+func (b *Budget) Take(n int64) error {
+	if b.used.Add(n) > b.limit {
+		return fault.New(fault.BadInput, "it has more than %d %s in total%w", b.limit, b.unit, silent{ErrExceeded})
+	}
+	return nil
+}
+
+// Return gives n units back, which were taken for something that has been freed.
+func (b *Budget) Return(n int64) { b.used.Add(-n) }
+
+// silent is an error that is found in a chain, without a text.
+type silent struct{ error }
+
+func (silent) Error() string   { return "" }
+func (s silent) Unwrap() error { return s.error }
+
+// Reader returns a reader that takes a unit for each byte that it reads.
+func (b *Budget) Reader(from io.Reader) io.Reader { return reader{b, from} }
+
+type reader struct {
+	budget *Budget
+	from   io.Reader
+}
+
+// Read implements io.Reader.
+func (r reader) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	if n > 0 {
+		if over := r.budget.Take(int64(n)); over != nil {
+			return 0, over
+		}
+	}
+	return n, err
+}
+
+// ReadAll reads to the end, and takes a unit for each byte.
+func (b *Budget) ReadAll(from io.Reader) ([]byte, error) {
+	var all bytes.Buffer
+	if _, err := all.ReadFrom(b.Reader(from)); err != nil {
+		return nil, err
+	}
+	return all.Bytes(), nil
+}

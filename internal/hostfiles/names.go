@@ -1,0 +1,23 @@
+package hostfiles
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// EachName calls f for each name in a directory below root, in no order, until f fails. Links are
+// followed as by Read. A directory that is gone has no names.
+func EachName(root, dir string, f func(name string) error) error {
+	at, err := OpenDir(root, path.Join(dir, "name"), FollowRoots)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, ErrLink) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	return at.each(func(entry fs.DirEntry) error { return f(entry.Name()) })
+}

@@ -1,0 +1,55 @@
+package hostimages
+
+import (
+	"context"
+	"errors"
+
+	"machine-pivot/internal/fault"
+	"machine-pivot/internal/osimage"
+	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/ostree"
+	"machine-pivot/pivot"
+)
+
+// Secure implements pivot.Images.
+func (s Store) Secure(ctx context.Context, image pivot.Image) error {
+	err := s.secure(ctx, image)
+	if _, lost := errors.AsType[osimage.LostError](err); lost {
+		return fault.New(fault.Unavailable, "cannot use image %s: %w", image.Reference, err).
+			WithHint("try again, without --from-downloaded: what is missing is pulled again; keep other programs (bootc, rpm-ostree) from cleaning up meanwhile")
+	}
+	return err
+}
+
+func (s Store) secure(ctx context.Context, image pivot.Image) error {
+	commit, err := ostree.ParseChecksum(image.Commit)
+	if err != nil {
+		return err
+	}
+	ref, err := container(image)
+	if err != nil {
+		return err
+	}
+	reading, err := s.Host.ReadRepo()
+	if err != nil {
+		return err
+	}
+	if kept, err := osimage.Kept(ctx, reading, commit, ref); kept || err != nil {
+		return err
+	}
+	repo, view, err := s.Host.OpenRepo()
+	if err != nil {
+		return err
+	}
+	defer view.Close()
+	return osimage.Keep(ctx, repo, commit, ref)
+}
+
+// container returns the reference by which other programs find an ostree-native image; zero for an
+// image of another kind.
+func container(image pivot.Image) (ref imageref.Reference, err error) {
+	if image.Container == "" {
+		return ref, nil
+	}
+	return imageref.Parse(image.Reference)
+}
