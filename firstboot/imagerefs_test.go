@@ -151,4 +151,3 @@ func TestRefsDuringCommit(t *testing.T) {
 		})
 	}
 }
-

@@ -193,7 +193,7 @@ func (c *Converger) Compare(ctx context.Context, target Target) (state State, di
 	if state, err = c.Host.Observe(ctx, target); err != nil {
 		return state, nil, err
 	}
-	differences, err = c.differ(state, target)
+	differences, err = c.classified(state, target)
 	return state, differences, err
 }
 
@@ -203,11 +203,11 @@ func (c *Converger) Failures(ctx context.Context, target Target) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	differences, err := c.differ(state, target.withoutUsers(state.Etc))
+	differences, err := c.classified(state, target.withoutUsers(state.Etc))
 	return Texts(differences), err
 }
 
-func (c *Converger) differ(state State, target Target) ([]Difference, error) {
+func (c *Converger) classified(state State, target Target) ([]Difference, error) {
 	differences := Compare(state, target)
 	for _, contributor := range c.Contributors {
 		drift, err := contributor.Drift(state, target)

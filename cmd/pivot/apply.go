@@ -84,7 +84,7 @@ func applyCommand() *cobra.Command {
 			if dryRun {
 				apply.Progress.Emit = func(pivot.Event) {} // a plan is only printed
 				plan, err := apply.Plan(cmd.Context())
-				return flags.results.plan(cmd, plan, err)
+				return flags.results.printedPlan(cmd, plan, err)
 			}
 			if download.only {
 				return downloadOnly(cmd, apply.Host, unchanged77, &apply)

@@ -181,7 +181,7 @@ func rebaseCommand() *cobra.Command {
 			if dryRun {
 				flags.showWaits(cmd, rebase)
 				plan, err := rebase.Plan(cmd.Context())
-				return flags.results.plan(cmd, plan, err)
+				return flags.results.printedPlan(cmd, plan, err)
 			}
 			if download.only {
 				return downloadOnly(cmd, rebase.Host, unchanged77, rebase)
@@ -195,8 +195,8 @@ func rebaseCommand() *cobra.Command {
 	download.add(cmd)
 	turn.add(cmd)
 	flags.progressFlags.add(cmd)
-	flags.addResult(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, like \"pivot plan\"; write nothing")
+	flags.addResult(cmd)
 	cmd.Flags().BoolVarP(&reboot, "reboot", "r", false, "reboot into the new system")
 	cmd.Flags().BoolVar(&unchanged77, "unchanged-exit-77", false, "exit with status 77 if no change was needed")
 	return cmd

@@ -262,15 +262,6 @@ func printFailure(line func(name, format string, args ...any), f pivot.Failure) 
 	line("exit", "%s", exitText(f))
 }
 
-// deploymentText describes a deployment in one line.
-func deploymentText(d pivot.Deployment) string {
-	image := d.Image.String()
-	if d.Image.IsZero() {
-		image = "(not from an image)"
-	}
-	return fmt.Sprintf("%s.%d %s", d.Commit, d.Serial, image)
-}
-
 // configName returns the name of a MachineConfig for display.
 func configName(mc *pivot.MachineConfig) string {
 	switch {
@@ -280,6 +271,15 @@ func configName(mc *pivot.MachineConfig) string {
 		return "without a name, " + string(mc.Digest)
 	}
 	return mc.Name
+}
+
+// deploymentText describes a deployment in one line.
+func deploymentText(d pivot.Deployment) string {
+	image := d.Image.String()
+	if d.Image.IsZero() {
+		image = "(not from an image)"
+	}
+	return fmt.Sprintf("%s.%d %s", d.Commit, d.Serial, image)
 }
 
 // printDownload prints what was pulled for a later run.

@@ -61,10 +61,8 @@ func (r *results) write(cmd *cobra.Command, err error) error {
 	return r.out.Write(cmd.OutOrStdout(), result, func(io.Writer) {})
 }
 
-// plan prints a plan in place of the result, or returns the error of making it.
-func (r *results) plan(cmd *cobra.Command, plan pivot.Plan, err error) error {
-	if err == nil {
-		r.written = true
-	}
+// printedPlan writes a plan, in place of the result, or returns the error of making it.
+func (r *results) printedPlan(cmd *cobra.Command, plan pivot.Plan, err error) error {
+	r.written = err == nil
 	return printedPlan(cmd, *r.out.As(api.Plan), plan, err)
 }
