@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 
+	"machine-pivot/internal/budget"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -72,8 +73,12 @@ func (a *Apply) liveEntries(files []hostfiles.File) ([]live.Entry, error) {
 	for _, f := range files {
 		known[f.Path] = true
 	}
+	room := budget.New(maxPutBack, "bytes of files to be put back")
 	for _, f := range files {
 		e, err := a.liveEntry(f)
+		if err == nil {
+			err = a.boundOld(&e, room)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -88,6 +93,30 @@ func (a *Apply) liveEntries(files []hostfiles.File) ([]live.Entry, error) {
 		}
 	}
 	return all, nil
+}
+
+// maxPutBack limits the contents that a change of the running system holds in memory to put them back,
+// in bytes.
+const maxPutBack = 64 << 20
+
+// boundOld takes the room for the content that an entry replaces. Users must not be able to stop a
+// change, so a content of theirs for which there is no room is not put back.
+func (a *Apply) boundOld(e *live.Entry, room *budget.Budget) error {
+	if e.Old == nil {
+		return nil
+	}
+	size := int64(len(e.Old.Content))
+	err := room.Take(size)
+	if err == nil {
+		return nil
+	}
+	if hostfiles.OfUsers(a.Host.Root, e.Path) {
+		room.Return(size)
+		e.Old = nil
+		return nil
+	}
+	return fault.New(fault.BadInput, "cannot change %s without a reboot: what the change replaces is too large to be put back: %w", e.Path, err).
+		WithHint("move it away, or apply with --reboot=now")
 }
 
 // liveEntry returns the old and the new entry at the path of a file.

@@ -163,10 +163,12 @@ func (a *Apply) found(change pivot.EntryChange, things *found.Things) error {
 	if !there {
 		return things.Add(found.Thing{Path: change.Path})
 	}
-	// Outside of /etc, and where users may write, nothing is replaced that cannot be put back.
-	stays := varentries.Outside(change.Path) || hostfiles.OfUsers(a.Host.Root, change.Path)
-	err = things.Add(found.Thing{Path: change.Path, File: &have, Stays: stays})
-	if have.Kind != hostfiles.KindDirectory || change.Kind == hostfiles.KindDirectory {
+	// Outside of /etc, and where users may write, nothing is replaced that cannot be put back: a user's
+	// directory that is not empty is moved aside as a whole.
+	users := hostfiles.OfUsers(a.Host.Root, change.Path)
+	stays := users || varentries.Outside(change.Path)
+	err = things.Add(found.Thing{Path: change.Path, File: &have, Stays: stays, OfUsers: users})
+	if have.Kind != hostfiles.KindDirectory || change.Kind == hostfiles.KindDirectory || users {
 		return err
 	}
 	for dirs := []string{change.Path}; err == nil && len(dirs) > 0; dirs = dirs[1:] {

@@ -43,6 +43,9 @@ type Thing struct {
 	// Stays means that the repair moves it aside if it cannot be put back. So a file that is too
 	// large to be read is not lost: only its attributes are kept.
 	Stays bool
+	// OfUsers means that users may write its directory. They must not be able to stop a repair, so
+	// a content beyond the limit is not kept, as one that is too large to be read.
+	OfUsers bool
 }
 
 // Things collects what is to be kept, within the limits. Use NewThings: the zero value is not
@@ -66,8 +69,15 @@ func (t *Things) Len() int { return len(t.all) }
 func (t *Things) Add(found Thing) error {
 	err := t.entries.Take(1)
 	if f := found.File; err == nil && f != nil {
-		err = t.bytes.Take(int64(len(f.Content)))
-		if f.Digest == hostfiles.TooLarge && !found.Stays {
+		size := int64(len(f.Content))
+		err = t.bytes.Take(size)
+		switch {
+		case err != nil && found.OfUsers:
+			t.bytes.Return(size)
+			without := *f
+			without.Content, without.Digest = nil, hostfiles.TooLarge
+			found.File, err = &without, nil
+		case f.Digest == hostfiles.TooLarge && !found.Stays:
 			err = errors.New("it is " + string(hostfiles.TooLarge))
 		}
 	}

@@ -182,6 +182,11 @@ func TestKeepWithoutContent(t *testing.T) {
 	}
 	large.Stays = true
 	kept := m.keep(large)
+	// A user's file beyond the limit does not stop a repair.
+	user := file(string(make([]byte, 33<<20)))
+	user.OfUsers = true
+	m.now = m.now.Add(time.Minute)
+	m.keep(user, user)
 	files, err := os.ReadDir(filepath.Join(m.Root, kept))
 	if err != nil || len(files) != 1 || files[0].Name() != found.ManifestName {
 		t.Errorf("kept %v, %v, want only the manifest", files, err)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/internal/budget"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/selinux"
 	"machine-pivot/test/need"
@@ -98,6 +99,19 @@ func TestReadFileOfALink(t *testing.T) {
 	check(t, err)
 	if data, err := r.ReadFile(commit, "usr/link"); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// TestReadFileIsBounded (D78): a file of an image that is read into memory has a limit.
+func TestReadFileIsBounded(t *testing.T) {
+	dir, r := t.TempDir(), newRepo(t)
+	check(t, os.WriteFile(filepath.Join(dir, "large"), nil, 0o644))
+	check(t, os.Truncate(filepath.Join(dir, "large"), 16<<20+1))
+	run(t, "ostree", "commit", "--repo="+r.Path(), "-b", "x", "--tree=dir="+dir)
+	commit, err := r.ResolveRef("x")
+	check(t, err)
+	if data, err := r.ReadFile(commit, "large"); !errors.Is(err, budget.ErrExceeded) {
+		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }
 

@@ -6,28 +6,34 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"machine-pivot/internal/budget"
 )
 
+// maxFile is the maximum size of a file that is read into memory, in bytes. The largest are those of
+// SELinux policies, with less than 8 MiB.
+const maxFile = 16 << 20
+
 // ReadFile reads a regular file of a commit in the repository by its path, such as
-// "usr/etc/fstab". If it does not exist, the error is an fs.ErrNotExist.
+// "usr/etc/fstab". If it does not exist, the error is an fs.ErrNotExist; if it has more than
+// 16 MiB, its kind is fault.BadInput.
 func (r *Repo) ReadFile(c Checksum, name string) ([]byte, error) {
-	return r.ReadFileUpTo(c, name, math.MaxInt64)
+	return r.ReadFileUpTo(c, name, maxFile)
 }
 
-// ReadFileUpTo is like ReadFile, but returns an error if the file has more than most bytes.
+// ReadFileUpTo is ReadFile with another maximum size, in bytes.
 func (r *Repo) ReadFileUpTo(c Checksum, name string, most int64) ([]byte, error) {
 	return locator(r.objectPath).readFile(c, name, most)
 }
 
 // ReadFile is like Repo.ReadFile, for a commit of this import or of the repository.
 func (im *Import) ReadFile(c Checksum, name string) ([]byte, error) {
-	return locator(im.objectPath).readFile(c, name, math.MaxInt64)
+	return locator(im.objectPath).readFile(c, name, maxFile)
 }
 
 // FileNames returns the names of the files and symbolic links in a directory of a commit,
@@ -88,7 +94,7 @@ func (r *Repo) Look(c Checksum, name string) (Found, bool, error) {
 	if target, err := os.Readlink(object); err == nil {
 		return Found{Target: target}, true, nil
 	}
-	content, err := readRegular(object, math.MaxInt64)
+	content, err := readRegular(object, maxFile)
 	return Found{File: content}, err == nil, err
 }
 
@@ -218,7 +224,7 @@ func readRegular(name string, most int64) ([]byte, error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || info.Size() > most {
-		return nil, cmp.Or(err, fmt.Errorf("it has more than %d bytes", most))
+		return nil, cmp.Or(err, budget.New(most, "bytes").Take(info.Size()))
 	}
 	return io.ReadAll(f)
 }

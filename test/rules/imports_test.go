@@ -76,7 +76,7 @@ var importTable = map[string]rule{
 	"inflate":   {never: slices.Concat(processes, commandLine, world)},
 	"guard":     {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"selinux":   {ours: []string{"budget"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"ostree":    {ours: []string{"ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"ostree":    {ours: []string{"budget", "ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"fault", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	"varentries": {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
