@@ -17,15 +17,17 @@ import (
 func native(h *hostdir.Host) map[string]func() v1.Image {
 	derived := oscontainer.WithDerived(oscontainer.File("usr/share/derived", "x"))
 	return map[string]func() v1.Image{
-		"native":  func() v1.Image { return h.NativeImage() },
-		"derived": func() v1.Image { return h.NativeImage(derived) },
+		"native":  func() v1.Image { return h.NativeImage(oscontainer.WithChunks(2)) },
+		"derived": func() v1.Image { return h.NativeImage(oscontainer.WithChunks(2), derived) },
 		"plain":   func() v1.Image { return h.PlainImage(2, derived) },
 	}
 }
 
 // container returns the refs of images and layers.
 func (d *downloader) container() []string {
-	return slices.DeleteFunc(d.refs(), func(ref string) bool { return !strings.HasPrefix(ref, "ostree/container/") })
+	refs := slices.DeleteFunc(d.refs(), func(ref string) bool { return !strings.HasPrefix(ref, "ostree/container/") })
+	slices.Sort(refs)
+	return refs
 }
 
 // cleanUp removes refs of images and layers, as bootc removes those that no deployment needs, and
@@ -81,7 +83,7 @@ func TestRefsAfterCommit(t *testing.T) {
 // the image's own commit while the encapsulated one is there.
 func TestFirstLayerRef(t *testing.T) {
 	d := &downloader{Host: hostdir.New(t), t: t}
-	d.Serve(d.NativeImage())
+	d.Serve(d.NativeImage(oscontainer.WithChunks(2)))
 	_, err := d.download(configFor(d.Image, "one"))
 	must(t, err)
 	whole, base := d.container(), ""
@@ -119,7 +121,7 @@ func TestRefsDuringCommit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t)
-			h.Serve(h.NativeImage())
+			h.Serve(h.NativeImage(oscontainer.WithChunks(2)))
 			ask(t, h)
 			d := &downloader{Host: h, t: t}
 			before, removed := d.container(), 0

@@ -47,7 +47,7 @@ func (r *Rebase) kargs() (kargs.Change, error) {
 	}
 	change, err := kargs.ParseLegacy(text)
 	if err != nil {
-		return kargs.Change{}, fault.New(fault.BadInput, "cannot use %s: %w", KernelArgsPath, err)
+		return kargs.Change{}, fault.New(fault.BadInput, "cannot use %s: %w", KernelArgsPath, err).WithHint("correct the file, or remove it: the arguments can be given to rebase")
 	}
 	if change.New, err = r.arguments(append(change.New, r.Append...)); err != nil {
 		return change, err

@@ -30,7 +30,11 @@ func (m *Machine) correctOpenPhase(ctx context.Context, s *status.Status) {
 	switch {
 	case unit.Active == "failed" && slices.Contains([]pivot.Phase{pivot.PhaseIdle, pivot.PhaseApplying, pivot.PhaseInterrupted}, s.Phase):
 		s.Phase = pivot.PhaseFailed
-		s.Notes = append(s.Notes, fmt.Sprintf("%s has given up (%s): systemctl reset-failed %[1]s, then systemctl restart %[1]s tries again", Unit, unit.Result))
+		again := "systemctl restart " + Unit
+		if unit.Result == "start-limit-hit" {
+			again = "systemctl reset-failed " + Unit + ", then " + again
+		}
+		s.Notes = append(s.Notes, fmt.Sprintf("%s has given up (%s); to try again: %s", Unit, unit.Result, again))
 		if s.Error == nil {
 			s.Error = &pivot.Failure{
 				Message: fmt.Sprintf("%s ended without a word of its own: %s", Unit, unit.Result), Hint: "journalctl -u " + Unit,

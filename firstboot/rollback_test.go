@@ -87,6 +87,7 @@ func TestRollback(t *testing.T) {
 // TestRollbackSays (D99): a rollback makes no deployment, and does not say so.
 func TestRollbackSays(t *testing.T) {
 	h := arrived(t)
+	h.Ostree.Version = "2023.6" // it can set the default
 	all, err := h.Sysroot().Deployments()
 	if err != nil {
 		t.Fatal(err)

@@ -222,7 +222,7 @@ func (j Journal) unusable(format string, args ...any) error {
 }
 
 func (j Journal) file() hostfiles.StateFile {
-	return hostfiles.StateFile{Path: j.Path, Remedy: "move the file away to start over; the host itself says what is deployed"}
+	return hostfiles.StateFile{Path: j.Path, Name: "journal " + j.Path, Remedy: "move the file away to start over; the host itself says what is deployed"}
 }
 
 // Save replaces the record durably: after it returns, the record survives a power cut. The

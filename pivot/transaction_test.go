@@ -94,7 +94,7 @@ func TestTransactionOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Each call is recorded with the journal's phase at that time.
-	if want := []string{"import/applying", "prepare/applying", "commit/committed"}; !slices.Equal(s.calls, want) {
+	if want := []string{"import/applying", "prepare/applying", "secure/applying", "commit/committed"}; !slices.Equal(s.calls, want) {
 		t.Errorf("calls %v, want %v", s.calls, want)
 	}
 	if s.request.Commit != "beef" || s.request.Kargs.String() != "root=LABEL=root rw ostree=/ostree/boot.1/os/x/0 nosmt loglevel=7" {
@@ -114,10 +114,11 @@ func TestTransactionFailures(t *testing.T) {
 		calls      []string
 		fails      bool
 	}{
-		{"registry comes up", "import", []error{down, down}, []string{"import/applying", "import/applying", "import/applying", "prepare/applying", "commit/committed"}, false},
+		{"registry comes up", "import", []error{down, down}, []string{"import/applying", "import/applying", "import/applying", "prepare/applying", "secure/applying", "commit/committed"}, false},
 		{"image is bad", "import", []error{fault.New(fault.BadInput, "no commit")}, []string{"import/applying"}, true},
 		{"cannot stage", "prepare", []error{errors.New("no space")}, []string{"import/applying", "prepare/applying", "discard/applying"}, true},
-		{"cannot finalize", "commit", []error{errors.New("etc clash")}, []string{"import/applying", "prepare/applying", "commit/committed"}, true},
+		{"layers are gone", "secure", []error{errors.New("pruned")}, []string{"import/applying", "prepare/applying", "secure/applying", "discard/applying"}, true},
+		{"cannot finalize", "commit", []error{errors.New("etc clash")}, []string{"import/applying", "prepare/applying", "secure/applying", "commit/committed"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, _, err := run(t, map[string][]error{c.call: c.errs})

@@ -30,6 +30,7 @@ func Root(name string, build Build, short string, commands ...*cobra.Command) *c
 		Args:          unknownCommand,
 		RunE:          help,
 	}
+	root.SetOut(&stdout{file: os.Stdout}) // first, because commands that cobra adds keep it
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(append(commands, versionCommand(name, build))...)
 	root.SetHelpCommand(helpCommand())
@@ -68,7 +69,11 @@ func Run(root *cobra.Command) int {
 	ctx, stop := untilSignal(context.Background())
 	defer stop()
 	root.SetErr(printable.Writer(os.Stderr)) // JSON and YAML go to stdout only
-	if cmd, err := root.ExecuteContextC(ctx); err != nil {
+	cmd, err := root.ExecuteContextC(ctx)
+	if out, ours := root.OutOrStdout().(*stdout); ours {
+		err = out.after(err)
+	}
+	if err != nil {
 		return report(cmd, stopped(ctx, cmd, err))
 	}
 	return 0
@@ -144,9 +149,9 @@ func report(cmd *cobra.Command, err error) int {
 	return fault.KindOf(err).ExitStatus()
 }
 
-// Permitted adds a hint to permission errors if the user is not root.
+// Permitted sets the hint of permission errors if the user is not root: other hints are for root.
 func Permitted(err error) error {
-	if os.Geteuid() == 0 || !errors.Is(err, fs.ErrPermission) || fault.HintOf(err) != "" {
+	if os.Geteuid() == 0 || !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	kind := fault.KindOf(err)

@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/entries"
 	"machine-pivot/internal/problem"
+	"machine-pivot/internal/varentries"
 )
 
 // Some settings of a MachineConfig can be applied only at installation: disks and their
@@ -194,7 +195,7 @@ func minorOf(version string) int {
 func (d *Desired) keep(has *Desired) {
 	for _, p := range d.kept {
 		for _, f := range has.Entries {
-			if last := p.place[len(p.place)-1]; last.key == "path" && f.Path == last.value {
+			if last := p.place[len(p.place)-1]; last.key == "path" && f.Path == varentries.Resolved(last.value) {
 				d.Entries = append(d.Entries, f)
 			}
 		}

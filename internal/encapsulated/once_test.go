@@ -173,7 +173,13 @@ func TestLeftOut(t *testing.T) {
 // TestFileThatIsAppendedTo (P58): an ordinary file stays in place of one that is left out, and
 // may replace one that was appended to.
 func TestFileThatIsAppendedTo(t *testing.T) {
-	plain, appended := spec("", `"storage":{"files":[{"path":"/etc/x","mode":384}]}`), spec("", `"storage":{"files":[{"path":"/etc/x","append":[{"source":"data:,a"}]}]}`)
+	for _, path := range []string{"/etc/x", "/opt/x"} { // the latter is below /var
+		t.Run(path, func(t *testing.T) { appendedTo(t, path) })
+	}
+}
+
+func appendedTo(t *testing.T, path string) {
+	plain, appended := spec("", `"storage":{"files":[{"path":"`+path+`","mode":384}]}`), spec("", `"storage":{"files":[{"path":"`+path+`","append":[{"source":"data:,a"}]}]}`)
 	d, report := encapsulated.Parse([]byte(appended), encapsulated.Host{Has: has(t, plain), Unsupported: encapsulated.Warn})
 	if d == nil || len(d.Entries) != 1 || d.Entries[0].Mode != 0o600 {
 		t.Fatalf("%+v\n%s", d, report)

@@ -50,34 +50,47 @@ func (p place) String() (text string) {
 	return text
 }
 
-// of returns whether an element of a list is the one that the step leads to.
-func (s placeStep) of(element document.Node) bool {
-	if s.key == "" {
-		return canonical(element.JSON()) == s.value
+// lists has the elements of the lists of one spec, by their paths, the keys of steps, and the values
+// of these. So looking up all elements of a long list reads it once.
+type lists map[[2]string]map[string][]document.Node
+
+// elements returns the elements of the list n to which a step leads.
+func (l lists) elements(n document.Node, s placeStep) []document.Node {
+	at := [2]string{n.Path, s.key}
+	if l[at] == nil {
+		l[at] = map[string][]document.Node{}
+		for _, element := range n.Items() {
+			value := canonical(element.JSON())
+			if s.key != "" {
+				id, found := element.Find(s.key)
+				if !found || !id.IsText() {
+					continue
+				}
+				value = id.Text()
+			}
+			l[at][value] = append(l[at][value], element)
+		}
 	}
-	return element.Get(s.key).Is(s.value)
+	return l[at][s.value]
 }
 
-// all returns the values at the place in a spec: several if a list has elements of one key.
-func (p place) all(n document.Node) []document.Node {
-	if len(p) == 0 {
+// all returns the values at a place in a spec: several if a list has elements of one key.
+func (l lists) all(p place, n document.Node) (found []document.Node) {
+	switch {
+	case len(p) == 0:
 		return []document.Node{n}
+	case !p[0].element:
+		return l.all(p[1:], n.Get(p[0].name))
 	}
-	if s := p[0]; !s.element {
-		return p[1:].all(n.Get(s.name))
-	}
-	var found []document.Node
-	for _, element := range n.Items() {
-		if p[0].of(element) {
-			found = append(found, p[1:].all(element)...)
-		}
+	for _, element := range l.elements(n, p[0]) {
+		found = append(found, l.all(p[1:], element)...)
 	}
 	return found
 }
 
 // in returns the first value at the place in a spec.
 func (p place) in(n document.Node) document.Node {
-	if all := p.all(n); len(all) > 0 {
+	if all := (lists{}).all(p, n); len(all) > 0 {
 		return all[0]
 	}
 	return document.Node{Path: p.nearest(n), Report: n.Report}

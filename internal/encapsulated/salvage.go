@@ -27,7 +27,7 @@ func Salvage(data []byte, host Host) (*Desired, problem.Report) {
 // Limits of setting values aside one by one. Beyond them, the whole member of spec that has one is
 // set aside.
 const (
-	maxRounds = 20    // conversions, each of which can find more of them
+	maxRounds = 8     // conversions, each of which can find more of them
 	maxAside  = 1_000 // values
 )
 
@@ -151,8 +151,9 @@ func staying(root document.Node, has *Desired) map[string]bool {
 	asked := root.Get("spec")
 	var discarded problem.Report
 	asked.Report = &discarded // wrong types are reported later
+	lookup := lists{}
 	for _, p := range has.unused {
-		found := p.place.all(asked)
+		found := lookup.all(p.place, asked)
 		same := slices.IndexFunc(found, func(n document.Node) bool { return !paths[n.Path] && canonical(n.JSON()) == p.value })
 		switch {
 		case same >= 0:

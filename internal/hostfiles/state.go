@@ -25,22 +25,25 @@ const MaxState = 16 << 20
 type StateFile struct {
 	Root   string // root directory of the machine; "" if Path is a path of this process
 	Path   string
+	Name   string // for messages; "": Path
 	Remedy string // what to do about a file that cannot be used
 	Max    int    // its size is at most this, in bytes; 0: MaxState
 }
+
+func (s StateFile) called() string { return cmp.Or(s.Name, s.Path) }
 
 func (s StateFile) limit() int { return cmp.Or(s.Max, MaxState) }
 
 // Read returns the content. The error wraps fs.ErrNotExist if there is no file.
 func (s StateFile) Read() ([]byte, error) {
 	data, err := readRegular(filepath.Join(s.Root, s.Path), s.limit(), unix.O_NOFOLLOW)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	switch {
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+		return data, err
+	case errors.Is(err, fs.ErrPermission): // the file may be sound
+		return nil, fmt.Errorf("cannot read %s: %w", s.called(), err)
 	}
-	if err != nil {
-		return nil, s.Unusable(err)
-	}
-	return data, nil
+	return nil, s.Unusable(err)
 }
 
 // Decode reads the file, and decodes its JSON into value.
@@ -57,13 +60,13 @@ func (s StateFile) Decode(value any) error {
 
 // Unusable returns the error for content that cannot be used.
 func (s StateFile) Unusable(why error) error {
-	return fault.New(fault.Refused, "cannot use %s: %w", s.Path, why).WithHint("%s", s.Remedy)
+	return fault.New(fault.Refused, "cannot use %s: %w", s.called(), why).WithHint("%s", s.Remedy)
 }
 
 // CheckSize returns an error if the file could not be read again with the given content.
 func (s StateFile) CheckSize(content []byte) error {
 	if len(content) > s.limit() {
-		return fault.New(fault.Refused, "%s would have %d bytes, at most %d are possible", s.Path, len(content), s.limit()).
+		return fault.New(fault.Refused, "%s would have %d bytes, at most %d are possible", s.called(), len(content), s.limit()).
 			WithHint("change less at once")
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 
 // Secure implements pivot.Images.
 func (s Store) Secure(ctx context.Context, image pivot.Image) error {
-	err := s.secure(ctx, image)
+	err := s.keepRefs(ctx, image)
 	if _, lost := errors.AsType[osimage.LostError](err); lost {
 		return fault.New(fault.Unavailable, "cannot use image %s: %w", image.Reference, err).
 			WithHint("try again, without --from-downloaded: what is missing is pulled again; keep other programs (bootc, rpm-ostree) from cleaning up meanwhile")
@@ -21,7 +21,7 @@ func (s Store) Secure(ctx context.Context, image pivot.Image) error {
 	return err
 }
 
-func (s Store) secure(ctx context.Context, image pivot.Image) error {
+func (s Store) keepRefs(ctx context.Context, image pivot.Image) error {
 	commit, err := ostree.ParseChecksum(image.Commit)
 	if err != nil {
 		return err

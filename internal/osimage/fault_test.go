@@ -38,6 +38,11 @@ func transient(text string, requests int) outcome {
 func denied(text string, requests int) outcome {
 	return outcome{fault.Refused, text, "", requests, -1}
 }
+
+// lost is the outcome if the registry does not have a part of the image (D83).
+func lost(text string, requests int) outcome {
+	return outcome{fault.Refused, text, "does not have all parts of the image: push it again", requests, -1}
+}
 func damaged(text string, requests int) outcome {
 	return outcome{fault.BadInput, text, "the image is damaged; push it again", requests, -1}
 }
@@ -166,8 +171,8 @@ func testFaults(t *testing.T, img *spoilt) {
 		"busy for ever":          {always(busy), transient("gave up after 3 tries: fetching blob: toomanyrequests", 15)},
 		"401":                    {always(registry.Status(401)), denied("fault of the test registry", 2)},
 		"403":                    {always(registry.Status(403)), denied("fault of the test registry", 1)},
-		"404":                    {always(registry.Status(404)), denied("fault of the test registry", 1)},
-		"404 once cut":           {then(registry.Status(404)), denied("fault of the test registry", 4)},
+		"404":                    {always(registry.Status(404)), lost("fault of the test registry", 1)},
+		"404 once cut":           {then(registry.Status(404)), lost("fault of the test registry", 4)},
 		"ends early once":        {once(registry.EndAt(5000)), whole(2, tail)},
 		"ends early for ever":    {always(registry.EndAt(5000)), damaged("it is truncated: it ended after 5000 of ", 3)},
 		"shorter once":           {once(registry.Length(-10)), whole(2, tail)},
@@ -189,12 +194,12 @@ func testFaults(t *testing.T, img *spoilt) {
 		"parts are short":        {parts(registry.EndAt(9000)), whole(4, 9000+tail)},
 		"parts are damaged":      {parts(registry.FlipAt(9000)), damaged("", 2)},
 		"the whole is another":   {append(once(registry.CutAt(5000)), registry.Rule{Range: true, Fault: registry.Status(416)}, registry.Rule{Fault: registry.FlipAt(100)}), transient("other bytes than before", 5)},
-		"manifest 404":           {on("/manifests/", 0, registry.Status(404)), denied("manifest", 0)},
+		"manifest 404":           {on("/manifests/", 0, registry.Status(404)), lost("manifest", 0)},
 		"manifest 503":           {on("/manifests/", 0, registry.Status(503)), transient("503", 0)},
 		"manifest is a web page": {on("/manifests/", 0, page), outcome{fault.BadInput, "digest", "", 0, -1}},
 		"manifest in a file":     {on("/manifests/", 0, registry.Redirect("file:///etc/passwd")), denied("unsupported protocol scheme", 0)},
 		"manifest is cut":        {on("/manifests/", 0, registry.CutAt(100)), transient("unexpected EOF", 0)},
-		"config 404":             {on("/blobs/", 1, registry.Status(404)), denied("config", 0)},
+		"config 404":             {on("/blobs/", 1, registry.Status(404)), lost("config", 0)},
 		"config 502":             {on("/blobs/", 1, registry.Status(502)), transient("502", 0)},
 		"config is flipped":      {on("/blobs/", 1, registry.FlipAt(100)), outcome{fault.BadInput, "config", "", 0, -1}},
 		"token 500":              {on("/token", 0, registry.Status(500)), transient("500", 0)},

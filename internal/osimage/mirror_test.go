@@ -263,11 +263,11 @@ func TestMirrorsFail(t *testing.T) {
 		},
 		"both lack it": {
 			func(m *mirrored) { m.tag = "missing" }, fault.Refused,
-			[]string{"  MIRROR/test/os: ", "  ORIGIN/test/os: "}, "is the reference right",
+			[]string{"  MIRROR/test/os: ", "  ORIGIN/test/os: "}, "is the tag right",
 		},
 		"origin blocked": {
 			func(m *mirrored) { m.tag = "missing"; m.configure("blocked = true", "") }, fault.Refused,
-			[]string{"  MIRROR/test/os: ", "  ORIGIN/test/os: registry ORIGIN/test is blocked in registries.conf"}, "is the reference right",
+			[]string{"  MIRROR/test/os: ", "  ORIGIN/test/os: registry ORIGIN/test is blocked in registries.conf"}, "is the tag right",
 		},
 		"both blocked": {
 			func(m *mirrored) {

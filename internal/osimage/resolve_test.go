@@ -152,7 +152,7 @@ func TestResolveRefusals(t *testing.T) {
 	h := newHost(t, registry.Options{})
 	ref, _ := h.push("x", plain(t))
 	_, err := h.lookUp(t.Context(), h.ref("missing"))
-	refused(t, err, fault.Refused, "manifest", "is the reference right")
+	refused(t, err, fault.Refused, "manifest", "is the tag right")
 
 	h.remove("/var/lib/kubelet/config.json")
 	_, err = h.lookUp(t.Context(), ref)

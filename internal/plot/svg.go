@@ -69,10 +69,10 @@ func (p *picture) x(seconds float64) float64 { return margin + seconds*p.scale }
 // put writes markup. Untrusted text must be passed through escaped first.
 func (p *picture) put(format string, args ...any) { fmt.Fprintf(&p.out, format+"\n", args...) }
 
-// escaped escapes text for XML. xml.EscapeText would make the program 100 KB larger. A Timeline
-// has no characters that XML does not allow.
+// escaped escapes text for XML, and what could control a terminal, whatever field of a journal it
+// comes from. xml.EscapeText would make the program 100 KB larger.
 func escaped(text string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(text)
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(printable.Line(text))
 }
 
 func (p *picture) text(class string, x float64, text string) {

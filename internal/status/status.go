@@ -135,7 +135,7 @@ func (s Status) Write(root string) error {
 // status of an earlier boot from the journal.
 func Read(root string) (Status, error) {
 	var s Status
-	file := hostfiles.StateFile{Root: root, Path: "/" + path, Remedy: "remove the file: the journal says the rest, and the next command writes it again"}
+	file := hostfiles.StateFile{Root: root, Path: "/" + path, Name: "status /" + path, Remedy: "remove the file: the journal says the rest, and the next command writes it again"}
 	err := file.Decode(&s)
 	if errors.Is(err, fs.ErrNotExist) {
 		record, err := pivot.JournalIn(root).Load()

@@ -13,6 +13,7 @@ import (
 var onMachines = map[string]func(*machine){
 	"README.md":          byHand,
 	"docs/operations.md": operations,
+	"docs/failed.md":     failed,
 
 	"docs/recipes/disconnected.md": disconnected,
 	"docs/recipes/fleetlock.md":    fleetLock,
@@ -50,17 +51,21 @@ func byHand(m *machine) {
 	}
 }
 
+// failed provides a first boot that failed.
+func failed(m *machine) {
+	m.notes["a first boot that is refused"] = func() {
+		m.mustRun("rm -rf /var/lib/pivot")
+		m.write("etc/ignition-machine-config-encapsulated.json", `{"metadata":{"name":"rendered-worker-1"},"spec":{"fips":true,"osImageURL":"registry.example/os@`+m.stable+`"}}`)
+		m.run("pivot firstboot")
+	}
+}
+
 // operations provides the situations of docs/operations.md.
 func operations(m *machine) {
 	const mirrored = "[[registry]]\nlocation = \"registry.example/os\"\n[[registry.mirror]]\nlocation = \"mirror.example:5000/os\"\n"
 	m.notes["a pivot before"] = func() { m.mustRun("pivot rebase -r registry.example/os:stable") }
 	m.notes["the machine as it was installed"] = func() { m.mustRun("rm -rf /var/lib/pivot") }
 	proxied(m)
-	m.notes["a first boot that is refused"] = func() {
-		m.mustRun("rm -rf /var/lib/pivot")
-		m.write("etc/ignition-machine-config-encapsulated.json", `{"metadata":{"name":"rendered-worker-1"},"spec":{"fips":true,"osImageURL":"registry.example/os@`+m.stable+`"}}`)
-		m.run("pivot firstboot")
-	}
 	m.notes["a mirror"] = func() { m.write("etc/containers/registries.conf", mirrored) }
 	m.notes["the mirror is down and the registry wants a password"] = func() {
 		m.must(m.mirror.SetDown(true))

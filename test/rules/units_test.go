@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // surroundings are the units of an OpenShift host that are related to ours, reduced to their
@@ -176,5 +177,45 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	}
 	if err := os.WriteFile(path, []byte(text), mode); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestStartLimits (D103): the restarts of a unit of ours cannot reach its start limit, so systemd
+// never refuses to start it because of them: there is no limit, or its restarts are too far apart.
+func TestStartLimits(t *testing.T) {
+	setting := func(text, name, otherwise string) string {
+		if found := regexp.MustCompile(`(?m)^` + name + `=(.*)$`).FindStringSubmatch(text); found != nil {
+			return found[1]
+		}
+		return otherwise
+	}
+	seconds := func(text string) float64 {
+		if n, err := strconv.ParseFloat(text, 64); err == nil {
+			return n
+		}
+		d, err := time.ParseDuration(strings.NewReplacer("min", "m", "1d", "24h").Replace(text))
+		if err != nil {
+			t.Errorf("cannot read the time %q: %v", text, err)
+		}
+		return d.Seconds()
+	}
+	units := matches(t, "systemd-units/*.service")
+	if len(units) == 0 {
+		t.Fatal("there are no units")
+	}
+	for _, name := range units {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(data)
+		if setting(text, "Restart", "no") == "no" {
+			continue
+		}
+		interval := seconds(setting(text, "StartLimitIntervalSec", "10")) // the defaults of systemd
+		burst := seconds(setting(text, "StartLimitBurst", "5"))
+		if apart := seconds(setting(text, "RestartSec", "0.1")); interval > 0 && burst*apart <= interval {
+			t.Errorf("%s: %v starts, %v s apart, reach the limit within %v s", name, burst, apart, interval)
+		}
 	}
 }

@@ -12,25 +12,36 @@ import (
 func (n Node) Find(steps ...any) (at Node, found bool) {
 	at = n
 	for i, step := range steps {
-		next := Node{}
-		switch step := step.(type) {
-		case string:
-			for name, member := range at.Members() {
-				if name == step {
-					next = member
-				}
-			}
-		case int:
-			if kindOf(at.tree) == kindArray && step < len(resolved(at.tree).Content) {
-				next = at.Items()[step]
-			}
-		}
-		if next.tree == nil {
+		next, found := at.step(step)
+		if !found {
 			return at.At(jsonpath.Of(steps[i:]...)), false
 		}
 		at = next
 	}
 	return at, true
+}
+
+// step returns the member or element to which one step leads.
+func (n Node) step(step any) (next Node, found bool) {
+	next = Node{Report: n.Report, index: n.index}
+	switch step := step.(type) {
+	case string:
+		for name, member := range members(n.tree) {
+			if name.Value == step {
+				next.tree = member
+			}
+		}
+		next.Path = n.Path + jsonpath.Member(step)
+	case int:
+		if kindOf(n.tree) == kindArray && step < len(resolved(n.tree).Content) {
+			next.tree = resolved(n.tree).Content[step]
+			if at, moved := n.index[next.tree]; moved {
+				step = at
+			}
+		}
+		next.Path = n.Path + jsonpath.Element(step)
+	}
+	return next, next.tree != nil
 }
 
 // Without returns the document at n without the values at some paths. What is left keeps its

@@ -28,6 +28,13 @@ type classifier struct {
 	secret secret
 	root   string // of the host
 	proxy  string // HOST:PORT of the proxy on the way, or ""
+	part   bool   // the errors are of reading a part of the image: a layer, its config, or a platform's manifest
+}
+
+// ofPart returns the classifier for errors of reading a part of the image.
+func (c classifier) ofPart() classifier {
+	c.part = true
+	return c
 }
 
 // fallback returns the kind of an error of opening an image that no method here recognizes. For
@@ -46,7 +53,7 @@ func (c classifier) classify(ctx context.Context, err error, otherwise fault.Kin
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
-	err = redacted{err}
+	err = redacted{err, serverOf(c.ref.Host())}
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}

@@ -53,7 +53,10 @@ func TestClassify(t *testing.T) {
 		{errcode.ErrorCodeTooManyRequests.WithMessage("x"), fault.Unavailable, "later"},
 		{errcode.ErrorCodeUnauthorized.WithMessage("x"), fault.Refused, "no credentials"},
 		{errcode.ErrorCodeDenied.WithMessage("x"), fault.Refused, "no credentials"},
-		{v2.ErrorCodeManifestUnknown.WithMessage("x"), fault.Refused, "is the reference right"},
+		{v2.ErrorCodeManifestUnknown.WithMessage("x"), fault.Refused, "is the tag right? skopeo list-tags docker://q.io/a/b shows"},
+		{v2.ErrorCodeNameUnknown.WithMessage("x"), fault.Refused, "for want of credentials: no credentials for q.io"},
+		{v2.ErrorCodeBlobUnknown.WithMessage("x"), fault.Refused, "q.io does not have all parts of the image: push it again"},
+		{docker.UnexpectedHTTPStatusError{StatusCode: 404}, fault.Refused, "for want of credentials"},
 		{errcode.ErrorCodeUnknown.WithMessage("x"), fault.Refused, ""}, // from a 4xx response, although its descriptor says 500
 		{errors.New(`blob: "StatusCode: 429, "`), otherwise, ""},       // text from the registry is not a status
 	} {

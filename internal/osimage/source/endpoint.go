@@ -112,6 +112,9 @@ func (h *Host) registryEndpoint(sys *types.SystemContext, ref imageref.Reference
 	own.SystemRegistriesConfPath, own.SystemRegistriesConfDirPath = noRegistriesConf, noRegistriesConfDir
 	own.DockerAuthConfig = &credentials
 	own.DockerInsecureSkipTLSVerify = types.NewOptionalBool(source.Endpoint.Insecure)
+	if secret.found {
+		own.DockerProxy = newGuarded(sys, ref.Host(), source.Endpoint.Insecure).proxyFor
+	}
 	c := classifier{ref: ref, secret: secret, root: h.path("/"), proxy: proxyFor(sys, ref.Host())}
 	return endpoint{ref: ref, sys: &own, classifier: c, err: refusal}, nil
 }

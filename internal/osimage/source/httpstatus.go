@@ -2,10 +2,12 @@ package source
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 
 	"github.com/docker/distribution/registry/api/errcode"
+	v2 "github.com/docker/distribution/registry/api/v2"
 	"go.podman.io/image/v5/docker"
 
 	"machine-pivot/internal/fault"
@@ -23,11 +25,29 @@ func (c classifier) status(err error) *fault.Error {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return fault.New(fault.Refused, "%w", err).WithHint("%s", c.secret.hint(c.ref.Host()))
 	case status == http.StatusNotFound:
-		return fault.New(fault.Refused, "%w", err).
-			WithHint("is the reference right, and is the image still in the registry? Some registries also say this for want of credentials: %s",
-				c.secret.hint(c.ref.Host()))
+		return fault.New(fault.Refused, "%w", err).WithHint("%s", c.notFoundHint(err))
 	}
 	return fault.New(fault.Refused, "%w", err)
+}
+
+// notFoundHint returns the hint for something that a registry does not have. Only a repository that
+// is not found can be one that the credentials do not show: whoever is told that a tag or a part is
+// unknown has been let into the repository.
+func (c classifier) notFoundHint(err error) string {
+	var code errcode.ErrorCode
+	if coder := errcode.ErrorCoder(nil); errors.As(err, &coder) {
+		code = coder.ErrorCode()
+	}
+	switch {
+	case c.part, code == v2.ErrorCodeBlobUnknown, code == v2.ErrorCodeManifestBlobUnknown:
+		return fmt.Sprintf("%s does not have all parts of the image: push it again", c.ref.Host())
+	case code == v2.ErrorCodeManifestUnknown && c.ref.Digest() != "":
+		return fmt.Sprintf("is the digest right, and is the image still in the repository? skopeo list-tags docker://%s shows what it has", c.ref.Name())
+	case code == v2.ErrorCodeManifestUnknown:
+		return fmt.Sprintf("is the tag right? skopeo list-tags docker://%s shows those that there are", c.ref.Name())
+	}
+	return fmt.Sprintf("is the reference right, and is the image still in the registry? Some registries also say this for want of credentials: %s",
+		c.secret.hint(c.ref.Host()))
 }
 
 // statusOf returns the HTTP status behind an error of the library, or 0.

@@ -91,7 +91,7 @@ func (h *Host) read(ctx context.Context, at endpoint, ref imageref.Reference, ru
 	}
 	config, err := readConfig(ctx, parsed)
 	if err != nil {
-		return err
+		return at.classifier.ofPart().classify(ctx, err, fault.BadInput)
 	}
 	return o.fill(config, parsed.LayerInfos())
 }
@@ -154,7 +154,7 @@ func (i *Image) chooseManifest(ctx context.Context, sys *types.SystemContext, re
 	i.Instance = instance.String()
 	chosen := image.UnparsedInstance(i.connection.source(), &instance)
 	if raw, mime, err = chosen.Manifest(ctx); err != nil {
-		return nil, fmt.Errorf("cannot read this platform's manifest: %w", err)
+		return nil, i.classifier.ofPart().classify(ctx, fmt.Errorf("cannot read this platform's manifest: %w", err), fault.BadInput)
 	}
 	if err := checkAmount("manifest", raw); err != nil {
 		return nil, err

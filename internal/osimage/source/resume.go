@@ -89,7 +89,7 @@ func (b *blob) skip(d *download, n int64, again io.Writer) error {
 // begin makes d the current try, or closes it if err is not nil.
 func (b *blob) begin(d *download, err error) error {
 	if err != nil {
-		err = b.image.classifier.classify(d.ctx, err, b.image.classifier.fallback())
+		err = b.image.classifier.ofPart().classify(d.ctx, err, b.image.classifier.fallback())
 		d.close()
 		return err
 	}
@@ -106,7 +106,7 @@ func (b *blob) reading(ctx context.Context, err error) error {
 	if b.image.classifier.ref.Remote() {
 		otherwise = fault.Unavailable
 	}
-	return b.image.classifier.classify(ctx, err, otherwise)
+	return b.image.classifier.ofPart().classify(ctx, err, otherwise)
 }
 
 // retry waits for the next try and returns nil, or returns the error if there must not be

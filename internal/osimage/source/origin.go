@@ -1,0 +1,93 @@
+package source
+
+import (
+	"net/url"
+	"strings"
+	"sync"
+
+	"go.podman.io/image/v5/types"
+
+	"machine-pivot/internal/fault"
+)
+
+// guarded decides where a client with credentials for a registry may go. The library's client takes
+// them along when it is redirected: to another port of the same host, and over plain HTTP. So such
+// requests fail before they are sent. A redirect to another host gets no credentials, and is
+// allowed, as for storage behind a registry.
+//
+// A registry names the address at which tokens are given, and credentials are meant for that. It is
+// recognized by its query, since the library tells nothing but the URL.
+type guarded struct {
+	registry origin
+	insecure bool // the administrator allows plain HTTP for this registry
+	proxy    func(*url.URL) (*url.URL, error)
+
+	mu     sync.Mutex
+	tokens map[origin]bool // where tokens are given
+}
+
+// origin is where a request goes.
+type origin struct{ scheme, host, port string }
+
+func originOf(u *url.URL) origin {
+	o := origin{strings.ToLower(u.Scheme), strings.ToLower(u.Hostname()), u.Port()}
+	if o.port == "" {
+		o.port = map[string]string{"http": "80", "https": "443"}[o.scheme]
+	}
+	return o
+}
+
+// serverOf returns where the registry with a name is. As in the library, only the name docker.io is
+// not that of a server.
+func serverOf(host string) string {
+	if host == "docker.io" {
+		return "registry-1.docker.io"
+	}
+	return host
+}
+
+// newGuarded returns the guard of an endpoint, given its HOST[:PORT] and settings.
+func newGuarded(sys *types.SystemContext, host string, insecure bool) *guarded {
+	return &guarded{registry: originOf(&url.URL{Scheme: "https", Host: serverOf(host)}), insecure: insecure, proxy: sys.DockerProxy, tokens: map[origin]bool{}}
+}
+
+// proxyFor returns the proxy for a request, or an error if the request must not be made.
+func (g *guarded) proxyFor(u *url.URL) (*url.URL, error) {
+	if to := originOf(u); !g.allows(to, u.Query()) {
+		return nil, fault.New(fault.Refused, "it leads to %s://%s:%s, where the credentials for %s must not go", to.scheme, to.host, to.port, g.registry.host).
+			WithHint("the registry, or a proxy in front of it, sends its clients to another port or to plain HTTP: correct its configuration, or use an address that needs no redirect")
+	}
+	return g.proxy(u)
+}
+
+func (g *guarded) allows(to origin, query url.Values) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	own := to.host == g.registry.host && to.port == g.registry.port
+	token := query.Has("service") || query.Has("scope") || query.Has("account")
+	switch {
+	case to.scheme == "https" && (own || g.tokens[to]), g.insecure && own:
+		return true
+	case token && (to.scheme == "https" || g.insecure):
+		g.tokens[to] = true
+		return true
+	case to.scheme == "https":
+		return !g.isBound(to.host, false)
+	}
+	return !token && !g.isBound(to.host, true)
+}
+
+// isBound reports whether the client takes credentials along to a host: that of the registry, or one
+// that gives tokens. below includes the subdomains of these.
+func (g *guarded) isBound(host string, below bool) bool {
+	is := func(known string) bool { return host == known || below && strings.HasSuffix(host, "."+known) }
+	if is(g.registry.host) {
+		return true
+	}
+	for known := range g.tokens {
+		if is(known.host) {
+			return true
+		}
+	}
+	return false
+}
