@@ -79,6 +79,8 @@ func TestResultAndNames(t *testing.T) {
 		}
 	}
 	back := func(ctx context.Context, m firstboot.Machine) error {
+		h.Ostree.Version = "2023.6" // which can make a deployment the default
+		defer func() { h.Ostree.Version = "" }()
 		return (&firstboot.Rollback{Machine: m}).Run(ctx)
 	}
 	const second = "metadata: {name: second}\nspec: {kernelArguments: [b=1]}"
