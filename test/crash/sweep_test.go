@@ -147,7 +147,7 @@ func TestSweepNotices(t *testing.T) {
 		{"files not synced", []crash.Variant{crash.Unsynced}, "cannot use journal"},
 		{"file modes ignored", []crash.Variant{crash.Served, crash.Careless}, "everybody may read the secret"},
 		{"live change without journal", []crash.Variant{crash.Changed, crash.Unjournaled}, "a mixture"},
-		{"live change not synced", []crash.Variant{crash.Changed, crash.Unsynced}, "cannot use /etc/pivot/live.json"},
+		{"live change not synced", []crash.Variant{crash.Changed, crash.Unsynced}, "cannot use its journal"},
 		{"live change, file modes ignored", []crash.Variant{crash.Changed, crash.Careless}, "everybody may read the secret"},
 		{"Ignition's files not synced", []crash.Variant{crash.FromInitramfs, crash.IgnitionUnsynced}, "what Ignition wrote is lost"},
 		{"trial, new system is the default too early", []crash.Variant{crash.Tried(crash.Panics), crash.DefaultTooEarly}, "the trial never ends"},
