@@ -13,13 +13,18 @@ import (
 // TestMachineScripts runs commands on a machine that has booted its first system and has had no
 // transaction yet: root directory $ROOT, next image $IMAGE, and the same with derived layers
 // $DERIVED.
-func TestMachineScripts(t *testing.T) {
+func TestMachineScripts(t *testing.T) { machineScripts(t, "testdata/machine") }
+
+// TestHostileText runs a command on a machine of its own, whose journal has control characters.
+func TestHostileText(t *testing.T) { machineScripts(t, "testdata/hostile") }
+
+func machineScripts(t *testing.T, dir string) {
 	h := hostdir.New(t)
 	derived := h.Push(h.NativeImage(oscontainer.WithChunks(2), oscontainer.WithDerived(
 		oscontainer.File("usr/lib/bootc/kargs.d/10-test.toml", "kargs = [\"loglevel=4\", \"x=\\\"a b\\\"\"]\n"),
 		oscontainer.File("usr/lib/bootc/kargs.d/README", "why"),
 	), oscontainer.WithDerived(oscontainer.File("etc/selinux/small/contexts/files/file_contexts", ""))))
-	params := scripts("testdata/machine")
+	params := scripts(dir)
 	params.Cmds["harmless"] = harmless
 	params.Setup = func(env *testscript.Env) error {
 		_, digest, _ := strings.Cut(h.Image, "@")

@@ -84,7 +84,7 @@ func (r *Runner) save(c Change) error {
 const maxJournal = 32 << 20
 
 func (r *Runner) file() hostfiles.StateFile {
-	return hostfiles.StateFile{Root: r.Root, Path: JournalPath, Max: maxJournal, Remedy: "move the file away, then apply the MachineConfig again"}
+	return hostfiles.StateFile{Root: r.Root, Path: JournalPath, Name: "its journal " + JournalPath, Max: maxJournal, Remedy: "move the file away, then apply the MachineConfig again"}
 }
 
 // load reads the journal. found is false if there is none.
