@@ -94,7 +94,7 @@ func TestBadLayerEverywhere(t *testing.T) {
 		},
 		"lost in both": {
 			registry.Status(404), registry.Status(404), fault.Refused,
-			[]string{"  MIRROR/test/os: ", "  ORIGIN/test/os: "}, "is the image still in the registry",
+			[]string{"  MIRROR/test/os: ", "  ORIGIN/test/os: "}, "does not have all parts of the image: push it again",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

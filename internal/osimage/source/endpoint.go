@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 
+	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	"go.podman.io/image/v5/types"
 
@@ -113,10 +115,21 @@ func (h *Host) registryEndpoint(sys *types.SystemContext, ref imageref.Reference
 	own.DockerAuthConfig = &credentials
 	own.DockerInsecureSkipTLSVerify = types.NewOptionalBool(source.Endpoint.Insecure)
 	if secret.found {
-		own.DockerProxy = newGuarded(sys, ref.Host(), source.Endpoint.Insecure).proxyFor
+		own.DockerProxy = newGuarded(sys, ref.Host(), source.Endpoint.Insecure, signaturesOf(sys, ref)).proxyFor
 	}
 	c := classifier{ref: ref, secret: secret, root: h.path("/"), proxy: proxyFor(sys, ref.Host())}
 	return endpoint{ref: ref, sys: &own, classifier: c, err: refusal}, nil
+}
+
+// signaturesOf returns the address at which the signatures of an image are kept, or nil. An error in the
+// configuration is reported when they are read.
+func signaturesOf(sys *types.SystemContext, ref imageref.Reference) *url.URL {
+	library, err := libraryRef(ref)
+	if err != nil {
+		return nil
+	}
+	at, _ := docker.SignatureStorageBaseURL(sys, library, false)
+	return at
 }
 
 // refusalOf returns the reason why a pull source must not be used, or nil. A mirror of a

@@ -22,6 +22,10 @@ type guarded struct {
 	insecure bool // the administrator allows plain HTTP for this registry
 	proxy    func(*url.URL) (*url.URL, error)
 
+	// signatures is where the administrator keeps signatures, perhaps on another port of the registry's
+	// host; zero if nowhere. The client asks there without credentials.
+	signatures origin
+
 	mu     sync.Mutex
 	tokens map[origin]bool // where tokens are given
 }
@@ -46,9 +50,14 @@ func serverOf(host string) string {
 	return host
 }
 
-// newGuarded returns the guard of an endpoint, given its HOST[:PORT] and settings.
-func newGuarded(sys *types.SystemContext, host string, insecure bool) *guarded {
-	return &guarded{registry: originOf(&url.URL{Scheme: "https", Host: serverOf(host)}), insecure: insecure, proxy: sys.DockerProxy, tokens: map[origin]bool{}}
+// newGuarded returns the guard of an endpoint, given its HOST[:PORT] and settings, and where signatures
+// are kept, or nil.
+func newGuarded(sys *types.SystemContext, host string, insecure bool, signatures *url.URL) *guarded {
+	g := &guarded{registry: originOf(&url.URL{Scheme: "https", Host: serverOf(host)}), insecure: insecure, proxy: sys.DockerProxy, tokens: map[origin]bool{}}
+	if signatures != nil {
+		g.signatures = originOf(signatures)
+	}
+	return g
 }
 
 // proxyFor returns the proxy for a request, or an error if the request must not be made.
@@ -66,6 +75,8 @@ func (g *guarded) allows(to origin, query url.Values) bool {
 	own := to.host == g.registry.host && to.port == g.registry.port
 	token := query.Has("service") || query.Has("scope") || query.Has("account")
 	switch {
+	case to == g.signatures:
+		return true
 	case to.scheme == "https" && (own || g.tokens[to]), g.insecure && own:
 		return true
 	case token && (to.scheme == "https" || g.insecure):

@@ -31,8 +31,9 @@ func TestGuarded(t *testing.T) {
 		"Docker's registry": {"docker.io", false, "https://registry-1.docker.io/v2/ !https://registry-1.docker.io:5000/ https://auth.docker.io/token?service=x"},
 	} {
 		sys := &types.SystemContext{DockerProxy: func(*url.URL) (*url.URL, error) { return nil, nil }}
-		g := newGuarded(sys, c.host, c.insecure)
-		for _, text := range strings.Fields(c.urls) {
+		signatures := &url.URL{Scheme: "https", Host: "q.io:8080"}
+		g := newGuarded(sys, c.host, c.insecure, signatures)
+		for _, text := range strings.Fields(c.urls + " https://q.io:8080/signatures/x http://192.0.2.1/x") {
 			text, refused := strings.CutPrefix(text, "!")
 			u, err := url.Parse(text)
 			if err != nil {
