@@ -64,7 +64,7 @@ func newUsers(t *testing.T) *changer {
 // expectSafe checks that nothing is where only root may write, and that no change is unfinished.
 func (c *changer) expectSafe() {
 	c.t.Helper()
-	if got := shell(c.t, c.Host, "ls -A etc/tmpfiles.d var/victim; find etc var/lib/pivot -path etc/app -prune -o -user 1500 -print"); got != "etc/tmpfiles.d:\n\nvar/victim:\n" {
+	if got := shell(c.t, c.Host, "ls -A etc/tmpfiles.d var/victim; find etc var/lib/pivot -path etc/app -prune -o -user 1500 -print 2>/dev/null || true"); got != "etc/tmpfiles.d:\n\nvar/victim:\n" {
 		c.t.Errorf("root wrote for the user: %s", got)
 	}
 	if live.Interrupted(c.Root) {
@@ -76,25 +76,32 @@ func (c *changer) expectSafe() {
 // The change is made all the same, in the running system and by a commit; nothing is followed,
 // nothing of the user's is lost, and a change that fails is taken back.
 func TestUsersObstruct(t *testing.T) {
-	for _, c := range []struct{ name, do string }{
-		{"a link in place of the directory", "rm -r conf.d && ln -s ../tmpfiles.d conf.d"},
-		{"a link to a directory of root", "rm -r conf.d && ln -s /etc conf.d"},
-		{"a file in place of the directory", "rm -r conf.d && touch conf.d"},
-		{"no directory", "rm -r conf.d"},
-		{"a directory in place of the file", "rm conf.d/* && mkdir -p conf.d/50-site.conf/full/of"},
-		{"a FIFO in place of the file", "rm conf.d/* && mkfifo conf.d/50-site.conf"},
-		{"a large file", "truncate -s 17M conf.d/50-site.conf"},
-		{"a link in place of the file", "ln -sf ../../tmpfiles.d/50-site.conf conf.d/50-site.conf"},
+	for _, c := range []struct{ name, do, over string }{
+		{name: "a mount over the directory", do: "mkfifo conf.d/hidden", over: "/conf.d"},
+		{name: "a mount over the directory above it", do: "mkfifo conf.d/hidden", over: "/"},
+		{name: "a mount over the file", do: "rm conf.d/*; mkdir conf.d/50-site.conf", over: "/conf.d/50-site.conf"},
+		{name: "a link in place of the directory", do: "rm -r conf.d && ln -s ../tmpfiles.d conf.d"},
+		{name: "a link to a directory of root", do: "rm -r conf.d && ln -s /etc conf.d"},
+		{name: "a file in place of the directory", do: "rm -r conf.d && touch conf.d"},
+		{name: "no directory", do: "rm -r conf.d"},
+		{name: "a directory in place of the file", do: "rm conf.d/* && mkdir -p conf.d/50-site.conf/full/of"},
+		{name: "a FIFO in place of the file", do: "rm conf.d/* && mkfifo conf.d/50-site.conf"},
+		{name: "a large file", do: "truncate -s 17M conf.d/50-site.conf"},
+		{name: "a link in place of the file", do: "ln -sf ../../tmpfiles.d/50-site.conf conf.d/50-site.conf"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := newUsers(t)
 			for _, dir := range []string{"etc/app", "var/data"} {
 				shell(t, m.Host, "cd "+dir+" && setpriv --reuid=1500 --regid=1500 --clear-groups sh -c '"+c.do+"'")
 			}
+			if c.over != "" {
+				mountedBy(t, m.Path("/etc/app"+c.over))
+				mountedBy(t, m.Path("/var/data"+c.over))
+			}
 			if drift := verify(t, m.Host); !strings.Contains(drift, "/etc/app/conf.d/50-site.conf") || !strings.Contains(drift, "/var/data/conf.d/50-site.conf") {
 				t.Errorf("drift %q", drift)
 			}
-			m.when = firstboot.RebootIfNeeded
+			m.when = firstboot.RebootNever
 			if _, err := m.story(usersOwn("live", "")).Run(t.Context()); err != nil {
 				t.Fatalf("live: %v", err)
 			}
@@ -102,18 +109,46 @@ func TestUsersObstruct(t *testing.T) {
 			m.when = firstboot.RebootLater
 			m.apply(usersOwn("second", "new=1"), true)
 			m.expectSafe()
+			unmountBelow(t, m.Path("/etc/app"), m.Path("/var/data"))
 			m.Boot()
-			project(t, m.Host)
+			notes := project(t, m.Host)
 			m.expectSafe()
 			for _, path := range []string{"/etc/app/conf.d/50-site.conf", "/var/data/conf.d/50-site.conf"} {
 				if got := m.Read(path); string(got) != "second" {
-					t.Errorf("%s has %q", path, got)
+					t.Errorf("%s has %q; %s", path, got, notes)
 				}
 			}
 			if drift := verify(t, m.Host); drift != "" {
 				t.Errorf("drift %s", drift)
 			}
 		})
+	}
+}
+
+// mountedBy mounts a file system over a directory as fusermount(1) does for the user: it is served by
+// nobody, and root may not look into it.
+func mountedBy(t *testing.T, dir string) {
+	t.Helper()
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR, 0)
+	must(t, err)
+	must(t, unix.Mount("test", dir, "fuse", unix.MS_NODEV|unix.MS_NOSUID, fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d", fd, user, user)))
+	t.Cleanup(func() {
+		_ = unix.Unmount(dir, unix.MNT_DETACH) // it may be gone
+		must(t, unix.Close(fd))
+	})
+}
+
+// unmountBelow unmounts what is mounted in directories, as a reboot does.
+func unmountBelow(t *testing.T, dirs ...string) {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
+	must(t, err)
+	for line := range strings.Lines(string(mounts)) {
+		for _, dir := range dirs {
+			if dir, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil && strings.HasPrefix(strings.Fields(line)[4], dir+"/") {
+				must(t, unix.Unmount(strings.Fields(line)[4], unix.MNT_DETACH))
+			}
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ func copyTree(from, to string) error {
 // meanwhile is skipped.
 func (c *copier) copy(at *Dir, base, to string) error {
 	entry, err := at.hold(base)
-	if errors.Is(err, fs.ErrNotExist) && at.shared {
+	if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrMounted)) && at.shared {
 		return nil
 	}
 	if err != nil {

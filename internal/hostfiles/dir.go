@@ -80,6 +80,9 @@ func walk(root, name string, open func(at *Dir, part string) (*Dir, error)) (*Di
 			at = next
 		}
 	}
+	if errors.Is(err, ErrMounted) && at != nil {
+		at.shared = true // a user decides what is there
+	}
 	if err != nil {
 		return at, fmt.Errorf("%s: %w", walked, err)
 	}
@@ -111,10 +114,14 @@ func (d *Dir) open(name string, follow Follow) (*Dir, error) {
 	if follow == FollowRoots && !d.shared {
 		flags = 0
 	}
-	next, err := openBelow(int(d.file.Fd()), name, flags)
+	fd, err := d.openat(name, flags|unix.O_DIRECTORY)
 	if errors.Is(err, unix.ENOTDIR) && flags != 0 && d.isLink(name) {
 		err = ErrLink
 	}
+	if err != nil {
+		return nil, err
+	}
+	next, err := dirOf(fd, name)
 	if err == nil {
 		next.shared = next.shared || d.shared
 	}
@@ -126,10 +133,14 @@ func openBelow(at int, name string, flags int) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
+	return dirOf(fd, name)
+}
+
+func dirOf(fd int, name string) (*Dir, error) {
 	d := &Dir{file: os.NewFile(uintptr(fd), name)}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, errors.Join(err, d.Close())
+		return nil, errors.Join(asMounted(err), d.Close())
 	}
 	// With an access control list, the bits of the group are its mask.
 	d.shared = st.Uid != 0 || st.Mode&0o022 != 0
@@ -242,7 +253,7 @@ func (d *Dir) Clear(disk Disk) error {
 
 // Obstructed reports whether an error can be due to what a user has put at a name, or removed.
 func Obstructed(err error) bool {
-	for _, known := range []error{fs.ErrNotExist, unix.ENOTEMPTY, unix.EISDIR, unix.ENOTDIR, unix.ELOOP, unix.EEXIST, ErrLink, errReplaced} {
+	for _, known := range []error{fs.ErrNotExist, unix.ENOTEMPTY, unix.EISDIR, unix.ENOTDIR, unix.ELOOP, unix.EEXIST, ErrLink, ErrMounted, errReplaced, unix.EBUSY} {
 		if errors.Is(err, known) {
 			return true
 		}

@@ -19,16 +19,16 @@ type held struct {
 }
 
 // hold holds an entry of the directory, which may be a link. The error wraps fs.ErrNotExist if there
-// is none.
+// is none, and ErrMounted.
 func (d *Dir) hold(base string) (*held, error) {
-	fd, err := unix.Openat(int(d.file.Fd()), base, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := d.openat(base, unix.O_NOFOLLOW)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: base, Err: err}
 	}
 	h := &held{fd: fd}
 	if err := unix.Fstat(fd, &h.stat); err != nil {
 		h.Close()
-		return nil, &fs.PathError{Op: "stat", Path: base, Err: err}
+		return nil, &fs.PathError{Op: "stat", Path: base, Err: asMounted(err)}
 	}
 	return h, nil
 }

@@ -12,7 +12,7 @@ import (
 // followed as by Read. A directory that is gone has no names.
 func EachName(root, dir string, f func(name string) error) error {
 	at, err := OpenDir(root, path.Join(dir, "name"), FollowRoots)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, ErrLink) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, ErrLink) || errors.Is(err, ErrMounted) {
 		return nil
 	}
 	if err != nil {

@@ -30,10 +30,24 @@ func WithOverlays(work func() error, overlays ...Overlay) error {
 	return inNamespace(func() error { return overlaid(work, overlays) })
 }
 
-// mountCopy mounts a copy of dir over it.
-func mountCopy(dir, scratch string) error {
+// withoutMounts mounts a directory once more, without what is mounted in it: a user could have
+// mounted something, and hidden things below it that overlayfs shows.
+func withoutMounts(dir, scratch string) (string, error) {
+	below := filepath.Join(scratch, "below")
+	err := os.Mkdir(below, 0o700)
+	if err == nil {
+		err = unix.Mount(dir, below, "", unix.MS_BIND, "")
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot overlay %s: %w", dir, err)
+	}
+	return below, nil
+}
+
+// mountCopy mounts a copy of dir over it, made from the directory below.
+func mountCopy(dir, below, scratch string) error {
 	copied := filepath.Join(scratch, "copy")
-	if err := copyTree(dir, copied); err != nil {
+	if err := copyTree(below, copied); err != nil {
 		return err
 	}
 	if err := unix.Mount(copied, dir, "", unix.MS_BIND, ""); err != nil {
@@ -58,9 +72,13 @@ func overlaid(work func() error, overlays []Overlay) (err error) {
 	}
 	// Unmount lazily, because the overlay still uses it until the namespace ends.
 	defer func() { err = errors.Join(err, unix.Unmount(scratch, unix.MNT_DETACH)) }()
-	if err := mountOverlay(o.Dir, scratch); err != nil {
+	below, err := withoutMounts(o.Dir, scratch)
+	if err != nil {
+		return err
+	}
+	if err := mountOverlay(o.Dir, below, scratch); err != nil {
 		// The kernel has no overlayfs, or overlayfs does not support the file system.
-		if cerr := mountCopy(o.Dir, scratch); cerr != nil {
+		if cerr := mountCopy(o.Dir, below, scratch); cerr != nil {
 			return fmt.Errorf("%w, and no copy of it: %w", err, cerr)
 		}
 	}
@@ -70,7 +88,8 @@ func overlaid(work func() error, overlays []Overlay) (err error) {
 	return overlaid(work, overlays[1:])
 }
 
-func mountOverlay(dir, scratch string) error {
+// mountOverlay mounts an overlay over dir, with users' directories as they are in the directory below.
+func mountOverlay(dir, below, scratch string) error {
 	upper, workdir := filepath.Join(scratch, "upper"), filepath.Join(scratch, "work")
 	for _, d := range []string{upper, workdir} {
 		if err := os.Mkdir(d, 0o755); err != nil {
@@ -80,7 +99,7 @@ func mountOverlay(dir, scratch string) error {
 	if strings.ContainsAny(dir, `,:\`) {
 		return fmt.Errorf("cannot overlay %q: its name has a character that separates mount options", dir)
 	}
-	if err := errors.Join(copyOwnership(dir, upper), freeze(dir, upper)); err != nil {
+	if err := errors.Join(copyOwnership(dir, upper), freeze(below, upper)); err != nil {
 		return err
 	}
 	options := "lowerdir=" + dir + ",upperdir=" + upper + ",workdir=" + workdir

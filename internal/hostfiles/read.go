@@ -32,11 +32,11 @@ func Look(root, path string) (f File, ok bool, err error) {
 }
 
 // OfUsers reports whether anybody but root may write the directory of the entry at a path, or one
-// on the way to it, as far as the way exists.
+// on the way to it, as far as the way exists; or whether a user has mounted something there.
 func OfUsers(root, path string) bool {
 	dir, _ := walk(root, path, func(at *Dir, part string) (*Dir, error) { return at.open(part, FollowRoots) })
 	defer dir.Close()
-	return dir != nil && dir.Shared()
+	return dir != nil && (dir.Shared() || dir.mounted(filepath.Base(path)))
 }
 
 func readIn(root, path string, follow Follow) (f File, ok bool, err error) {
@@ -53,7 +53,7 @@ func readIn(root, path string, follow Follow) (f File, ok bool, err error) {
 		f, err = dir.read(filepath.Base(below), path)
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, ErrLink):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, ErrLink), errors.Is(err, ErrMounted):
 		return File{}, false, nil
 	case err != nil:
 		return File{}, false, fmt.Errorf("cannot read %s: %w", filepath.Join(root, below), err)

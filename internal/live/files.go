@@ -264,10 +264,10 @@ func Unreachable(root, name string) string {
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it will be created, on the same file system
 			return ""
+		case (err != nil || at.Mode&unix.S_IFMT != unix.S_IFDIR) && hostfiles.OfUsers(root, above):
+			return "" // it is moved aside, or, if it is a mount, left alone
 		case err != nil:
 			return err.Error()
-		case at.Mode&unix.S_IFMT != unix.S_IFDIR && hostfiles.OfUsers(root, above):
-			return "" // it is moved aside
 		case at.Mode&unix.S_IFMT != unix.S_IFDIR:
 			return above + " is no directory"
 		case at.Dev != etc.Dev:

@@ -11,6 +11,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+
+	"machine-pivot/internal/hostfiles"
 )
 
 // Loss is what a crash takes away.
@@ -90,6 +93,9 @@ var errDead = errors.New("the process is dead")
 func (p *power) effect(name string, half func(), do func() error) error {
 	if p.dead {
 		return errDead
+	}
+	if verb, base, _ := strings.Cut(name, " "); hostfiles.IsTemporary(base) {
+		name = verb + " temporary" // its name is random
 	}
 	p.Effects = append(p.Effects, Effect{name, half != nil})
 	p.crashIf(Before)
