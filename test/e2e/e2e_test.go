@@ -53,6 +53,7 @@ func TestFirstBootWhole(t *testing.T) {
 		{"rpm-ostree with layered packages, native image", layeredOnNative},
 		{"CPUs that are not there or that nosmt switches off", refusedCPUs},
 		{"the steps after a failed first boot", failurePage},
+		{"the steps in the emergency shell", emergencyShell},
 		{"already at target", alreadyAtTarget},
 		{"composefs that ostree cannot make", composefsRefused},
 		{"drift that is found and repaired", repairsDrift},

@@ -2,9 +2,11 @@ package e2e_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"machine-pivot/firstboot"
+	"machine-pivot/internal/host"
 	"machine-pivot/test/lab"
 	"machine-pivot/test/vm"
 )
@@ -29,14 +31,9 @@ pivot wait
 // refused. They must lead to the new system.
 func failurePage(t *testing.T, l *lab.Lab) {
 	want := l.Wanted()
-	config := encapsulated(t, want)
-	refused := bytes.Replace(config, []byte(`"fips":false`), []byte(`"fips":true`), 1)
-	if bytes.Equal(refused, config) {
-		t.Fatalf("there is no FIPS mode in %s", config)
-	}
 	files := append(lab.Typed("failed", "/bin/sh /etc/failed.sh", "PathExists="+firstboot.EncapsulatedPath),
 		vm.TreeFile{Path: "/etc/failed.sh", Mode: 0o644, Content: []byte(failedScript)})
-	m := machineWith(t, l, lab.Setup{Encapsulated: refused, Files: files})
+	m := machineWith(t, l, lab.Setup{Encapsulated: withFIPS(t, want), Files: files})
 	first := boot(t, m, vm.BootOptions{})
 	for _, line := range []string{
 		"@@phase failed: cannot pivot this machine: spec.fips is true", "@@restarted exit-code", "@@waited 3", "@@planned",
@@ -46,5 +43,39 @@ func failurePage(t *testing.T, l *lab.Lab) {
 		}
 	}
 	expectPivot(t, first)
+	expectArrived(t, boot(t, m, vm.BootOptions{}), want)
+}
+
+// withFIPS returns an encapsulated MachineConfig that the machine refuses.
+func withFIPS(t *testing.T, want lab.Want) []byte {
+	t.Helper()
+	config := encapsulated(t, want)
+	refused := bytes.Replace(config, []byte(`"fips":false`), []byte(`"fips":true`), 1)
+	if bytes.Equal(refused, config) {
+		t.Fatalf("there is no FIPS mode in %s", config)
+	}
+	return refused
+}
+
+// emergencyTyped is what docs/failed.md says for the emergency shell.
+const emergencyTyped = `pivot status | sed -n "s/^error */@@error /p"; mount -o remount,rw /sysroot; ` +
+	`sed -i "s/\"fips\":true/\"fips\":false/" /sysroot` + firstboot.EncapsulatedPath + `; systemctl restart pivot-initramfs` + "\n"
+
+// emergencyShell (D104) does what docs/failed.md says in the emergency shell of a first boot in the
+// initramfs.
+func emergencyShell(t *testing.T, l *lab.Lab) {
+	want := l.Wanted()
+	m := machineWith(t, l, lab.Setup{Encapsulated: withFIPS(t, want), Mode: host.ModeInitramfs})
+	prompts := []struct{ text, typed string }{{"Control-D to continue", "\n"}, {"# ", emergencyTyped}}
+	first := boot(t, m, vm.BootOptions{Types: func(text string) (typed string) {
+		if len(prompts) > 0 && strings.Contains(text, prompts[0].text) {
+			typed, prompts = prompts[0].typed, prompts[1:]
+		}
+		return typed
+	}})
+	if !first.Said("@@error cannot pivot this machine: spec.fips is true") {
+		t.Error("pivot status did not say why")
+	}
+	expectPivotIn(t, first, host.ModeInitramfs)
 	expectArrived(t, boot(t, m, vm.BootOptions{}), want)
 }

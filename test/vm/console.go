@@ -15,6 +15,8 @@ type console struct {
 	log      io.Writer
 	onLine   func(string)
 	stopWhen func(string) bool
+	types    func(string) string
+	keyboard io.Writer // of types
 	start    time.Time
 	latest   atomic.Pointer[consoleState] // read while lines are written
 	blocked  []string                     // tasks that the kernel has reported as blocked
@@ -53,7 +55,7 @@ func (c *console) Write(p []byte) (int, error) {
 	for {
 		line, rest, found := bytes.Cut(c.partial, []byte("\n"))
 		if !found {
-			return len(p), nil
+			return len(p), c.operate(string(c.partial))
 		}
 		c.partial = rest
 		if err := c.line(string(line)); err != nil {
@@ -82,7 +84,7 @@ func (c *console) line(text string) error {
 		c.onLine(l.Text)
 	}
 	for _, sign := range fatal {
-		if strings.Contains(l.Text, sign.text) {
+		if strings.Contains(l.Text, sign.text) && (sign.reason != Emergency || c.types == nil) {
 			return endError{sign.reason, l.Text}
 		}
 	}
@@ -91,6 +93,17 @@ func (c *console) line(text string) error {
 	}
 	if c.stopWhen != nil && c.stopWhen(l.Text) {
 		return endError{Stopped, l.Text}
+	}
+	return nil
+}
+
+// operate types what the operator types after a text.
+func (c *console) operate(text string) error {
+	if c.types == nil {
+		return nil
+	}
+	if _, err := io.WriteString(c.keyboard, c.types(controls.ReplaceAllString(text, ""))); err != nil {
+		return fmt.Errorf("cannot type: %w", err)
 	}
 	return nil
 }

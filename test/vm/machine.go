@@ -29,7 +29,10 @@ type BootOptions struct {
 	ExtraArgs []string               // kernel arguments to append to the boot entry's
 	OnLine    func(line string)      // called with each line on the console; may be nil
 	StopWhen  func(line string) bool // called with each line; true kills the machine; may be nil
-	Record    string                 // an existing directory for a recording of all disk writes: see OpenRecording
+	// Types returns what an operator types at the console after a text, such as a prompt: the line
+	// so far. "" types nothing. With an operator, emergency mode is not the end of a boot. It may be nil.
+	Types  func(text string) string
+	Record string // an existing directory for a recording of all disk writes: see OpenRecording
 }
 
 // Reason is why a boot ended.
@@ -111,7 +114,7 @@ func (m *Machine) power(ctx context.Context, k loaded, report string, o BootOpti
 // powerOn runs the machine until it ends and fills in the result of the boot.
 func (q qemu) powerOn(ctx context.Context, log io.Writer, o BootOptions, r *BootResult) (err error) {
 	start := time.Now()
-	c := &console{log: log, onLine: o.OnLine, stopWhen: o.StopWhen, start: start}
+	c := &console{log: log, onLine: o.OnLine, stopWhen: o.StopWhen, types: o.Types, start: start}
 	r.Exit, err = q.run(ctx, c)
 	r.Duration, r.Serial = time.Since(start), c.lines
 	if err != nil {

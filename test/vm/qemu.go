@@ -99,6 +99,9 @@ func (q qemu) run(ctx context.Context, c *console) (Reason, error) {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	serial, err := cmd.StdoutPipe()
+	if err == nil && c.types != nil {
+		c.keyboard, err = cmd.StdinPipe()
+	}
 	if err == nil {
 		err = cmd.Start()
 	}
