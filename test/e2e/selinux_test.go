@@ -94,12 +94,19 @@ func (c selinuxCase) wanted(t *testing.T, l *lab.Lab) lab.Want {
 	return want
 }
 
+// usersFiles make a directory below /etc that a user owns: the commit works on a copy
+// of it, with its labels.
+var usersFiles = []vm.TreeFile{{
+	Path: "/etc/tmpfiles.d/user.conf", Mode: 0o644,
+	Content: []byte("d /etc/user 0755 1500 1500\nf /etc/user/file 0644 1500 1500 - content\n"),
+}}
+
 // enforced returns a case that runs a first boot in a mode. If aside is not "", pivot must step aside
 // in the initramfs for that reason, after it has imported the image.
 func enforced(mode host.Mode, aside string) func(t *testing.T, l *lab.Lab, c selinuxCase) {
 	return func(t *testing.T, l *lab.Lab, c selinuxCase) {
 		want := c.wanted(t, l)
-		m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: mode})
+		m := machineWith(t, l, lab.Setup{Encapsulated: encapsulated(t, want), Mode: mode, Files: usersFiles})
 		first := boot(t, m, vm.BootOptions{})
 		expectNothingDenied(t, first)
 		expectPivot(t, first)
