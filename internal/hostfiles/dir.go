@@ -30,6 +30,12 @@ type Dir struct {
 // ErrLink is the error if there is a symbolic link on the way to an entry that is not followed.
 var ErrLink = errors.New("a symbolic link, which is not followed")
 
+// unreachable reports whether an error means that there is no entry at a path: none, one behind
+// something that is no directory, or one behind what is not entered.
+func unreachable(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, ErrLink) || errors.Is(err, ErrMounted)
+}
+
 // Follow says which symbolic links on the way to an entry are followed.
 type Follow int
 
@@ -165,10 +171,10 @@ func (d *Dir) Shared() bool { return d.shared }
 
 // Path returns a path to the directory that stays valid if the directory is renamed. It is for the
 // methods of a Disk.
-func (d *Dir) Path() string { return fmt.Sprintf("/proc/self/fd/%d/.", d.file.Fd()) }
+func (d *Dir) Path() string { return d.At(".") }
 
 // At returns such a path to an entry of the directory.
-func (d *Dir) At(base string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", d.file.Fd(), base) }
+func (d *Dir) At(base string) string { return pathOf(int(d.file.Fd())) + "/" + base }
 
 // batch is the number of entries that are listed at a time: users may make any number of them.
 const batch = 1000

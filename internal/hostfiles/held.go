@@ -37,7 +37,10 @@ func (d *Dir) hold(base string) (*held, error) {
 func (h *held) Close() { _ = unix.Close(h.fd) } // nothing was written
 
 // path returns a path to the entry itself, for as long as it is held.
-func (h *held) path() string { return fmt.Sprintf("/proc/self/fd/%d", h.fd) }
+func (h *held) path() string { return pathOf(h.fd) }
+
+// pathOf returns a path to an open file that does not depend on its name.
+func pathOf(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
 // open opens a regular file for reading.
 func (h *held) open() (*os.File, error) { return os.Open(h.path()) }
@@ -45,20 +48,27 @@ func (h *held) open() (*os.File, error) { return os.Open(h.path()) }
 // content returns the content of a regular file, and its digest: TooLarge, and no content, if it is
 // too large to be compared.
 func (h *held) content() ([]byte, Digest, error) {
-	if h.stat.Size > maxRead {
-		return nil, TooLarge, nil
-	}
 	file, err := h.open()
 	if err != nil {
 		return nil, TooLarge, err
 	}
 	defer file.Close()
-	content := bytes.NewBuffer(make([]byte, 0, h.stat.Size+bytes.MinRead))
-	_, err = content.ReadFrom(io.LimitReader(file, maxRead+1)) // it may grow meanwhile
-	if err != nil || content.Len() > maxRead {
+	content, whole, err := readAtMost(file, h.stat.Size, maxRead)
+	if err != nil || !whole {
 		return nil, TooLarge, err
 	}
-	return content.Bytes(), DigestOf(content.Bytes()), nil
+	return content, DigestOf(content), nil
+}
+
+// readAtMost reads a file of a size, which may change meanwhile. whole is false if it has more than
+// max bytes; then the content is not complete.
+func readAtMost(file io.Reader, size int64, max int) (content []byte, whole bool, err error) {
+	if size > int64(max) {
+		return nil, false, nil
+	}
+	read := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
+	_, err = read.ReadFrom(io.LimitReader(file, int64(max)+1))
+	return read.Bytes(), read.Len() <= max, err
 }
 
 // target returns the target of a symbolic link.

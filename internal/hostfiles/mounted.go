@@ -58,7 +58,7 @@ func (d *Dir) mounted(base string) bool {
 
 // mountedByUser reports whether the directory's entry has a mount that a user has made.
 func (d *Dir) mountedByUser(name string) (bool, error) {
-	dir, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", d.file.Fd()))
+	dir, err := os.Readlink(pathOf(int(d.file.Fd())))
 	if err != nil {
 		return false, err
 	}

@@ -1,18 +1,15 @@
 package hostfiles
 
 import (
-	"errors"
 	"io/fs"
 	"path"
-
-	"golang.org/x/sys/unix"
 )
 
 // EachName calls f for each name in a directory below root, in no order, until f fails. Links are
 // followed as by Read. A directory that is gone has no names.
 func EachName(root, dir string, f func(name string) error) error {
 	at, err := OpenDir(root, path.Join(dir, "name"), FollowRoots)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, ErrLink) || errors.Is(err, ErrMounted) {
+	if unreachable(err) {
 		return nil
 	}
 	if err != nil {

@@ -1,9 +1,7 @@
 package hostfiles
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -53,7 +51,7 @@ func readIn(root, path string, follow Follow) (f File, ok bool, err error) {
 		f, err = dir.read(filepath.Base(below), path)
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, ErrLink), errors.Is(err, ErrMounted):
+	case unreachable(err):
 		return File{}, false, nil
 	case err != nil:
 		return File{}, false, fmt.Errorf("cannot read %s: %w", filepath.Join(root, below), err)

@@ -1,12 +1,10 @@
 package hostfiles
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -97,15 +95,11 @@ func readRegular(name string, max, flags int) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errNotRegular
 	}
-	var data bytes.Buffer
-	if info.Size() <= int64(max) {
-		data.Grow(int(info.Size()) + bytes.MinRead)
-		_, err = data.ReadFrom(io.LimitReader(file, int64(max)+1)) // its size may change meanwhile
-	}
-	if err == nil && (info.Size() > int64(max) || data.Len() > max) {
+	data, whole, err := readAtMost(file, info.Size(), max)
+	if err == nil && !whole {
 		err = fmt.Errorf("it has more than %d bytes", max)
 	}
-	return data.Bytes(), err
+	return data, err
 }
 
 // errNotRegular is the error for a directory, a FIFO, a socket or a device in place of a file.
